@@ -17,9 +17,8 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Any
 
-from spillcast.engines.history import Change
-from spillcast.engines.postgres.rank.command import request_of, save_look
-from spillcast.engines.postgres.rank.history import rank_looks
+from spillcast.engines.postgres.rank.history import rank_snapshots
+from spillcast.engines.postgres.rank.rank import request_of, save_snapshot
 from spillcast.engines.postgres.server import (
     DEBIAN,
     Cluster,
@@ -28,7 +27,7 @@ from spillcast.engines.postgres.server import (
     make_cluster,
     serve,
 )
-from spillcast.engines.ranking import Ranked, ServerRanking
+from spillcast.engines.ranking import Change, Ranked, ServerRanking
 from spillcast.evidence.postgres import MARK
 from spillcast.workspace import workspace
 
@@ -123,7 +122,7 @@ class Load:
                 connection.execute(_RESET_ONE)
                 self.lost[name] += calls
         before_ms = self._own_ms(connection)
-        self.bytes.append(save_look(dsn, str(self.folder))["bytes"])
+        self.bytes.append(save_snapshot(dsn, str(self.folder))["bytes"])
         self.server_ms.append(self._own_ms(connection) - before_ms)
 
     @staticmethod
@@ -176,7 +175,7 @@ def main(arguments: list[str]) -> int:
             thread.start()
         for thread in threads:
             thread.join()
-        rankings = rank_looks(folder, request_of(["factor:10"], None, 0.9))
+        rankings = rank_snapshots(folder, request_of(["factor:10"], None, 0.9))
         wrong = []
         for load, ranking in zip(loads, rankings, strict=True):
             print(

@@ -14,8 +14,8 @@ from cases import cases
 from emulator import skip_without_fuse
 from evidence import storage
 from harness import environment, spillcast, target
-from look_files import three_weeks
 from oracle_files import ROOT, make_example
+from snapshot_files import three_weeks
 from spillcast.cli.verbs import VERBS
 
 

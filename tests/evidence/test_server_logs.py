@@ -7,12 +7,12 @@ from collections import Counter
 import pytest
 
 from cases import cases
-from spillcast.engines.postgres.rank.command import rank_postgres
-from spillcast.engines.postgres.rank.rank import RankRequest, of_logs
-from spillcast.engines.postgres.rank.snapshot import Snapshot, between
+from spillcast.engines.postgres.rank.rank import RankRequest, of_logs, rank_postgres
+from spillcast.engines.postgres.rank.snapshot import between
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.postgres.logs import normal, read_logs
 from spillcast.evidence.postgres.plan import read_plan
+from spillcast.fleet.snapshots import Snapshot
 
 TEXT = """\
 2026-11-23 10:00:00.100 UTC [41] LOG:  checkpoint starting: time

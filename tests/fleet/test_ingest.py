@@ -89,17 +89,17 @@ def test_a_large_file_is_hashed_while_it_is_read(tmp_path, monkeypatch):
     (traces / "no.trc").write_text("nothing of a trace\n" * 9)
     small, large = str(tmp_path / "small"), str(tmp_path / "large")
     ingest([str(traces)], small)
-    monkeypatch.setattr("spillcast.fleet.facts._LARGE_BYTES", 0)
+    monkeypatch.setattr("spillcast.fleet.ingest._LARGE_BYTES", 0)
     found = ingest([str(traces)], large)
     assert (found.files, len(found.set_aside)) == (6, 1)
     assert contents(tmp_path / "large") == contents(tmp_path / "small")
     # What has the size of a file that was taken is hashed first, and not read again.
     read = []
-    monkeypatch.setattr("spillcast.fleet.facts.read_trace", read.append)
+    monkeypatch.setattr("spillcast.fleet.ingest.read_trace", read.append)
     assert ingest([str(traces)], large).seen_before == 7
     assert read == []
     monkeypatch.undo()
-    monkeypatch.setattr("spillcast.fleet.facts._LARGE_BYTES", 0)
+    monkeypatch.setattr("spillcast.fleet.ingest._LARGE_BYTES", 0)
     # One that came twice in one go is read twice, and counts once.
     new = write_trace(tmp_path / "new.trc", waits(99))
     (tmp_path / "copy.trc").write_bytes(new.read_bytes())

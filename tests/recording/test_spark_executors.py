@@ -16,7 +16,7 @@ from cases import cases
 from evidence import change, known, waits
 from harness import spillcast, until
 from spark_logs import BEGIN_MS, text, two_stages
-from spillcast.engines.spark.local_dirs import local_dirs_notice
+from spillcast.engines.spark import local_dirs_notice
 from spillcast.errors import EvidenceMixed
 from spillcast.evidence.spark import read_application
 from spillcast.evidence.spark.observed import observed

@@ -9,8 +9,8 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from cases import cases
 from evidence import recording
 from harness import only_line, spillcast
-from look_files import three_weeks
 from oracle_files import ROOT, blocks, make_example, write_trace
+from snapshot_files import three_weeks
 from spillcast.profile import Profile, profile
 from spillcast.profile.result import bare_row
 from spillcast.report.export import openmetrics_text

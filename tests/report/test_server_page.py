@@ -6,8 +6,9 @@ import pytest
 
 from cases import cases
 from harness import spillcast
-from look_files import TEXTS, Server, three_weeks
-from spillcast.engines.history import Rule, steps
+from snapshot_files import TEXTS, Server, three_weeks
+from spillcast.engines.postgres.rank.history import steps
+from spillcast.engines.ranking import Rule
 from spillcast.errors import OptionInvalid
 
 
@@ -24,7 +25,7 @@ def page_of(output, *arguments):
     return json.loads(done.stdout), output.read_text()
 
 
-def test_a_folder_of_looks_is_a_page(looks, tmp_path):
+def test_a_folder_of_snapshots_is_a_page(looks, tmp_path):
     made, text = page_of(tmp_path / "page.html", looks)
     assert made["sections"][:2] == ["What to do first", "What changed"]
     assert len(made["charts"]) >= 2

@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import ClassVar
 
-from spillcast.engines.datafusion.lab import DataFusionLab
+from spillcast.engines.datafusion import DataFusionLab
 from spillcast.engines.engine import Workload
 from spillcast.engines.held import HeldQuery
 from spillcast_lab.tpc.suite import TPCH, Spilling, chill, warm, workloads

@@ -31,25 +31,25 @@ def postgres(
         typer.Option(
             metavar="TIME|FILE",
             help="Count only what happens from now on, for this long, such as 10m; or since a "
-            "snapshot that --save kept. Of looks, the last 7d and the like.",
+            "snapshot that --save kept. Of a folder, the last 7d and the like.",
         ),
     ] = None,
     save: Annotated[
         str | None,
         typer.Option(
             metavar="DIR|FILE.json",
-            help="Save one look at the counters into a folder, for a history; or this snapshot as "
-            "a file, for a later --since.",
+            help="Save a snapshot of the counters into a folder, for a history; or as a file, "
+            "for a later --since.",
         ),
     ] = None,
     redact: Annotated[
-        bool, typer.Option("--redact", help="Save a look without texts of statements.")
+        bool, typer.Option("--redact", help="Save a snapshot without texts of statements.")
     ] = False,
     alert: Annotated[
         list[str] | None,
         typer.Option(
             metavar="RULE",
-            help="Of looks: exit with 4 if exceeded, such as 'temp > 10G/h' (also files, time, "
+            help="Of a folder: exit with 4 if exceeded, such as 'temp > 10G/h' (also files, time, "
             "new; /h or /d). Repeatable.",
         ),
     ] = None,
@@ -82,7 +82,7 @@ def postgres(
     Without pg_stat_statements it shows what each database has written, and how to enable it.
 
     Reads statistics only, in a few short queries of one read-only session; pg_monitor is enough.
-    With --save DIR it keeps one look, for a timer; of the folder it shows what changed over time.
+    With --save DIR it keeps a snapshot, for a timer; of the folder it shows what changed over time.
     Exits with 3 if there is no forecast for any statement, with 4 if an alert's limit is exceeded.
 
     Example: spillcast postgres dbname=dw --to catalogue:aws-gp3
@@ -95,24 +95,24 @@ def postgres(
 
     Example: spillcast postgres /var/lib/spillcast --since 7d --alert 'temp > 10G/h'
     """
-    from spillcast.engines.postgres.rank.command import rank_postgres, save_look
+    from spillcast.engines.postgres.rank.rank import rank_postgres, save_snapshot
     from spillcast.errors import OptionConflict
     from spillcast.fleet.dataset import is_dataset
 
     if not server.startswith(("postgres://", "postgresql://")) and is_dataset(server):
         if save or redact:
-            raise OptionConflict("--save and --redact need a server, not its looks")
-        rankings = of_looks(server, to, since, alert, log, origin, confidence)
+            raise OptionConflict("--save and --redact need a server, not its snapshots")
+        rankings = of_snapshots(server, to, since, alert, log, origin, confidence)
         return _history_answer(server, rankings, top, per_day=per == "day")
     if alert:
-        raise OptionConflict("--alert is for a folder of looks", "make one with --save DIR")
+        raise OptionConflict("--alert is for a folder of snapshots", "make one with --save DIR")
     if save is not None and not (save.endswith(".json") or os.path.isfile(save)):
         if (to, since, log, origin, per) != (None, None, None, None, None):
             raise OptionConflict(
-                "--save DIR keeps one look and answers nothing",
+                "--save DIR keeps one snapshot and answers nothing",
                 "run spillcast postgres DIR with the other options afterwards",
             )
-        return _saved_answer(save_look(server, save, redact=redact))
+        return _saved_answer(save_snapshot(server, save, redact=redact))
     if redact:
         raise OptionConflict("--redact is for --save DIR")
     ranking = rank_postgres(
@@ -127,7 +127,7 @@ def postgres(
     return ranking_answer(ranking, top, per_day=per == "day")
 
 
-def of_looks(
+def of_snapshots(
     address: str,
     to: list[str] | None,
     since: str | None = None,
@@ -136,14 +136,13 @@ def of_looks(
     origin: str | None = None,
     confidence: float = 0.9,
 ) -> "list[ServerRanking]":
-    """The ranking of each server whose looks are at an address, with its history."""
-    from spillcast.engines.gains import request_of
-    from spillcast.engines.history import Rule
-    from spillcast.engines.postgres.rank.history import rank_looks
+    """The ranking of each server whose snapshots are at an address, with its history."""
+    from spillcast.engines.postgres.rank.history import rank_snapshots
+    from spillcast.engines.ranking import Rule, request_of
     from spillcast.evidence.postgres.logs import read_logs
     from spillcast.units import parse_duration_s
 
-    return rank_looks(
+    return rank_snapshots(
         address,
         request_of(to or [TEN_TIMES], origin, confidence),
         since_s=None if since is None else parse_duration_s(since, "--since"),

@@ -23,8 +23,8 @@ def report(
         typer.Argument(
             metavar="INPUT",
             help="Recordings, Oracle traces, ASH exports, plans, event logs of Spark, "
-            "folders of looks that postgres --save made, and what other verbs print with --json: "
-            "profile, forecast, postgres, verify, storage, sweep, cache, fleet; "
+            "folders of snapshots that postgres --save made, and what other verbs print with "
+            "--json: profile, forecast, postgres, verify, storage, sweep, cache, fleet; "
             "- for stdin.",
         ),
     ],
@@ -123,12 +123,12 @@ def report(
 
 
 def _history(address: str, to: list[str] | None) -> dict[str, Any]:
-    """The document of the servers whose looks are in a folder."""
-    from spillcast.cli.postgres import of_looks
+    """The document of the servers whose snapshots are in a folder."""
+    from spillcast.cli.postgres import of_snapshots
     from spillcast.engines.postgres.rank.rank import with_sizing
     from spillcast.engines.ranking import histories_document
 
-    return histories_document(address, list(map(with_sizing, of_looks(address, to))))
+    return histories_document(address, list(map(with_sizing, of_snapshots(address, to))))
 
 
 def _add_forecasts(
@@ -215,7 +215,9 @@ def export(
         pieces = _time_line(evidence, where)
     elif len(evidence) == 1 and is_dataset(evidence[0]):
         if by is not None or where is not None:
-            raise OptionConflict("--by and --where are for a profile, not for a folder of looks")
+            raise OptionConflict(
+                "--by and --where are for a profile, not for a folder of snapshots"
+            )
         pieces = _servers_metrics(evidence[0])
     else:
         pieces = _metrics(evidence, by or "event", where)
@@ -261,8 +263,8 @@ def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
 
 
 def _servers_metrics(address: str) -> Iterator[str]:
-    from spillcast.engines.gains import request_of
-    from spillcast.engines.postgres.rank.history import rank_looks
+    from spillcast.engines.postgres.rank.history import rank_snapshots
+    from spillcast.engines.ranking import request_of
     from spillcast.report.export import servers_metrics
 
-    return servers_metrics(rank_looks(address, request_of([], None, 0.9)))
+    return servers_metrics(rank_snapshots(address, request_of([], None, 0.9)))

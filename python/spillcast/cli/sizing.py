@@ -98,8 +98,8 @@ def size(
 def _statements(
     evidence: list[str], question: "Question", runs_per_day: float | None
 ) -> "list[Sized]":
-    """The statements of all evidence; of looks at servers with the runs that were counted."""
-    from spillcast.cli.postgres import of_looks
+    """The statements of all evidence; of snapshots of servers with the runs that were counted."""
+    from spillcast.cli.postgres import of_snapshots
     from spillcast.engines.postgres.rank.rank import statements_to_size
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.sizing.evidence import statements_of
@@ -107,7 +107,7 @@ def _statements(
     statements = list["Sized"]()
     for argument in evidence:
         if is_dataset(argument):
-            for ranking in of_looks(argument, None, confidence=question.confidence):
+            for ranking in of_snapshots(argument, None, confidence=question.confidence):
                 statements += statements_to_size(ranking, Path(argument), runs_per_day)
         else:
             statements += statements_of([argument], question, runs_per_day)

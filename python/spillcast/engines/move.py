@@ -79,8 +79,15 @@ def sql_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-#: A mount's page is the smallest thing it can hold.
 SIZE_BYTES_MIN = 1 << 20
+
+
+def limit_bytes(size: str) -> int:
+    """The bytes of ``--size``. InputError for less than a mount or a server could use."""
+    size_bytes = parse_bytes(size, "--size")
+    if size_bytes < SIZE_BYTES_MIN:
+        raise OptionInvalid(f"--size {size} is less than {format_bytes(SIZE_BYTES_MIN)}")
+    return size_bytes
 
 
 def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
@@ -91,9 +98,7 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
     from spillcast.recording.observed import meminfo_bytes
     from spillcast.storage.memory import mount_word
 
-    size_bytes = parse_bytes(size, "--size")
-    if size_bytes < SIZE_BYTES_MIN:
-        raise OptionInvalid(f"--size {size} is less than {format_bytes(SIZE_BYTES_MIN)}")
+    size_bytes = limit_bytes(size)
     if not to.is_absolute() or to == Path("/"):
         raise OptionInvalid(f"--to {to} is not an absolute path such as /mnt/temp")
     meminfo = meminfo_bytes()
@@ -106,7 +111,8 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
         )
     options = f"size={mount_word(size_bytes)},{_mode(owner)}"
     path = shell_word(to)
-    line = f"tmpfs {_fstab(to)} tmpfs {options} 0 0"
+    in_fstab = "".join(f"\\{ord(c):03o}" if c in " \t\n\\#" else c for c in str(to))
+    line = f"tmpfs {in_fstab} tmpfs {options} 0 0"
     enough = (
         f"""[ "$(awk '/^MemAvailable:/ {{print $2}}' /proc/meminfo)" -ge {size_bytes >> 10} ]"""
     )
@@ -122,7 +128,9 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
             command=f"echo {shell_word(line)} >> /etc/fstab",
         ),
     ]
-    pattern = shell_word(f"\\#^{_escaped(line)}$#d")
+    # For sed, which takes the line as a basic regular expression.
+    escaped = "".join(f"\\{c}" if c in "\\.*[]^$#" else c for c in line)
+    pattern = shell_word(f"\\#^{escaped}$#d")
     revert = [
         Step("Refused while a file in it is open.", command=f"umount {path}"),
         Step("Removed only if it is empty.", command=f"rmdir {path}"),
@@ -146,13 +154,3 @@ def _mode(owner: str | None) -> str:
     except KeyError:
         raise ChoiceUnknown(f"--owner {owner}: there is no such user") from None
     return f"mode=0700,uid={user.pw_uid},gid={user.pw_gid}"
-
-
-def _fstab(path: Path) -> str:
-    """A path as fstab writes it."""
-    return "".join(f"\\{ord(c):03o}" if c in " \t\n\\#" else c for c in str(path))
-
-
-def _escaped(line: str) -> str:
-    """Text that a basic regular expression of sed takes as it is."""
-    return "".join(f"\\{c}" if c in "\\.*[]^$#" else c for c in line)

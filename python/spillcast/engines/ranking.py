@@ -1,15 +1,25 @@
-"""Which statements of a server spill, what that costs a day, and what cures would bring."""
+"""Rankings of a server's statements that spill: counts, what cures save, history and alerts."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from spillcast.document import internal, key
-from spillcast.engines.history import HISTORY_SCHEMA, History
+from spillcast.errors import OptionInvalid
+from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.logs import Exceeded
 from spillcast.evidence.postgres.statements import Row
-from spillcast.fleet.looks import DatabaseCount
+from spillcast.fleet.snapshots import DatabaseSpill, LiveSession
+from spillcast.forecast import Forecast, forecast
+from spillcast.forecast.counted import timed_on
+from spillcast.forecast.project import interval_of
+from spillcast.forecast.running import known_target
 from spillcast.forecast.sizing.result import Sizing
+from spillcast.recording.calibration import MachineCalibration
+from spillcast.storage import Storage
+from spillcast.storage.target import depends_on_recording, resolve
+from spillcast.units import parse_bytes, parse_duration_s
 
 DAY_S = 86_400.0
 #: Bounds of a time whose ratio is below this are too wide for a value between them.
@@ -87,27 +97,141 @@ class Ranked:
         return (sum(self.temp_s) / 2 if self.temp_s else 0.0), self.temp_bytes or 0
 
 
-@dataclass(frozen=True)
-class DatabaseSpill(DatabaseCount):
-    """The same since a moment, and what the time of writing it may have been."""
-
-    #: Since when, as Unix time; None if unknown.
-    since_s: float | None
-    #: How long statements ran in it: their temp I/O took no longer. None before PostgreSQL 14.
-    active_s: float | None
-    #: By target: writing so many bytes once and reading them once, one at a time.
-    spill_s: Mapping[str, float] = field(default_factory=dict)
+HISTORY_SCHEMA = "spillcast.history/1"
+#: The periods over which an alert's rate is taken (s).
+_PER_S = {"h": 3600.0, "d": 86_400.0}
+_RULE = re.compile(r"(temp|files|time|new)\s*>\s*(\S.*?)\s*/\s*(h|d)(?:our|ay)?", re.IGNORECASE)
+_GRAMMAR = (
+    "write 'temp > 10G/h' (bytes written), 'files > 1000/h' (temp files), 'time > 20min/h' (of "
+    "processes in temp I/O) or 'new > 0/d' (statements that spill for the first time)"
+)
 
 
 @dataclass(frozen=True)
-class Live:
-    """A session that has temp files, or waits for them, now."""
+class StatementBytes:
+    """Temp bytes that a statement read and wrote."""
 
-    pid: int
-    query: str
-    running_s: float
+    queryid: str
     temp_bytes: int
-    wait: str | None
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """An hour, a day or a few minutes of a history, in UTC."""
+
+    start: str
+    #: The time between the snapshots in it.
+    covered_s: float
+    #: As the databases count them.
+    temp_files: int
+    written_bytes: int
+    #: Temp bytes read and written by statements, the time of processes in it, and the statements
+    #: with their bytes, the most first.
+    temp_bytes: int
+    temp_s: float
+    statements: Sequence[StatementBytes]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A statement that began to spill, or whose calls spill more or less than they did."""
+
+    kind: Literal["new", "more", "less"]
+    queryid: str
+    query: str | None
+    #: Unix times (s) of the snapshots between which it began.
+    after_s: float
+    by_s: float
+    #: Temp bytes of a call from then on, and by which factor that is more than before.
+    bytes_per_call: float
+    ratio: float | None
+    is_gradual: bool
+    cause: Literal["version", "setting", "rows", "plan", "statement"] | None
+    evidence: Sequence[str]
+
+
+@dataclass(frozen=True)
+class Event:
+    """A reset, a restart, a jump of the clock and the like, seen at a snapshot (Unix time, s)."""
+
+    at_s: float
+    kind: str
+    note: str
+
+
+@dataclass(frozen=True)
+class Alert:
+    """A rule, and the rate that it limits over the latest snapshots; None if unknown."""
+
+    rule: str
+    rate: float | None
+    covered_s: float
+    exceeded: bool
+
+
+@dataclass(frozen=True)
+class History:
+    """What a server did between its snapshots."""
+
+    #: Number of snapshots.
+    looks: int
+    first_s: float
+    last_s: float
+    version: str
+    #: How long a bucket is (s).
+    bucket_s: float
+    buckets: Sequence[Bucket]
+    changes: Sequence[Change] = ()
+    events: Sequence[Event] = ()
+    #: Statements whose sums are lower bounds, and those whose calls may include earlier ones.
+    lower_bounds: int = 0
+    earlier_calls: int = 0
+    alerts: Sequence[Alert] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A limit of a rate: what ``measure`` may add in ``per_s`` seconds."""
+
+    text: str
+    measure: str
+    limit: float
+    per_s: float
+
+    @classmethod
+    def of(cls, text: str) -> "Rule":
+        """From its text. InputError for another grammar."""
+        match = _RULE.fullmatch(text.strip())
+        if match is None:
+            raise OptionInvalid(f"--alert '{text}' is not a rule", _GRAMMAR)
+        measure, limit = match[1].lower(), match[2]
+        per_s = _PER_S[match[3].lower()]
+        if measure == "temp":
+            return cls(text, measure, float(parse_bytes(limit, "--alert")), per_s)
+        if measure == "time":
+            return cls(text, measure, parse_duration_s(limit, "--alert"), per_s)
+        if not re.fullmatch(r"\d+(?:\.\d+)?", limit):
+            raise OptionInvalid(f"--alert '{text}': {limit} is not a count", _GRAMMAR)
+        return cls(text, measure, float(limit), per_s)
+
+    def alert(self, periods: Sequence[tuple[float, Mapping[str, float | None]]]) -> Alert:
+        """Compare with the latest ``periods``, each a length (s) and sums by measure.
+
+        As many as cover the rule's time; the last one if snapshots are less frequent.
+        """
+        covered_s, total, is_known = 0.0, 0.0, bool(periods)
+        for length_s, sums in reversed(periods):
+            if covered_s >= 0.99 * self.per_s:
+                break
+            covered_s += length_s
+            value = sums[self.measure]
+            is_known &= value is not None
+            total += value or 0.0
+        if not is_known or not covered_s:
+            return Alert(self.text, None, covered_s, exceeded=False)
+        # A shorter time is not extrapolated: what is above the limit already stays above.
+        rate = total * self.per_s / max(covered_s, self.per_s)
+        return Alert(self.text, rate, covered_s, rate > self.limit)
 
 
 @dataclass(frozen=True)
@@ -129,7 +253,7 @@ class ServerRanking:
     #: Of all databases, and what reading data files took by all backends' times.
     database_temp_bytes: int | None = None
     data_read_s: float | None = None
-    live: Sequence[Live] = ()
+    live: Sequence[LiveSession] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     #: The setting with more of which nothing spills.
     memory: str = "work_mem"
@@ -141,7 +265,7 @@ class ServerRanking:
     record: str | None = None
     #: How long the server was asked.
     asked_s: float | None = None
-    #: Where it is of looks over time.
+    #: Of snapshots over time.
     history: History | None = None
     #: Storage to buy for all statements: the frontier of price and time; None if unknown.
     sizing: Sizing | None = None
@@ -166,6 +290,99 @@ class ServerRanking:
 
 
 def histories_document(address: str, rankings: Sequence[ServerRanking]) -> dict[str, Any]:
-    """The document of the servers whose looks are at ``address``."""
+    """The document of the servers whose snapshots are at ``address``."""
     servers = [ranking.to_json() for ranking in rankings]
     return {"schema": HISTORY_SCHEMA, "dataset": address, "servers": servers}
+
+
+#: So many statements get a forecast; the rest are listed with their counts.
+FORECAST_MAX = 12
+
+
+@dataclass(frozen=True)
+class RankRequest:
+    """What is wanted to know of each statement."""
+
+    targets: Sequence[str]
+    #: The storage that temp files are on, where I/O was not timed.
+    origin: str | None
+    confidence: float
+    #: What a wait costs on the server's machine; None where that is not known.
+    calibration: MachineCalibration | None = None
+    _known: dict[str, Storage] = field(default_factory=dict, compare=False, repr=False)
+
+    def storage(self, target: str, counts: Counts) -> Storage:
+        """A target's storage; what is the same for all statements is read once."""
+        if depends_on_recording(target):
+            return resolve(target, counts)
+        if target not in self._known:
+            self._known[target] = resolve(target, counts)
+        return self._known[target]
+
+
+def request_of(targets: Sequence[str], origin: str | None, confidence: float) -> RankRequest:
+    """What is wanted to know of each statement. InputError for an unknown target."""
+    for target in targets:
+        known_target(target)
+    return RankRequest(targets, origin, confidence)
+
+
+def timed_counts(counts: Counts, request: RankRequest) -> Counts:
+    """Return the counts with times of the storage that ``request`` says they were on."""
+    if request.origin is None:
+        return counts
+    return timed_on(counts, request.storage(request.origin, counts))
+
+
+def with_gains(
+    ranked: Ranked, at_bounds: Sequence[Counts], calls: int, request: RankRequest
+) -> Ranked:
+    """What each target saves of all calls; what not spilling saves is as on no latency.
+
+    From the smallest to the largest saving of any of ``at_bounds``: its bounds are useful even
+    where those of the elapsed time are too wide for a forecast.
+    """
+    if not request.targets:
+        return ranked
+    gains: dict[str, Gain] = {}
+    forecasts: list[Forecast] = []
+    for target in request.targets:
+        forecasts = [
+            forecast(counts, request.storage(target, counts), confidence=request.confidence)
+            for counts in at_bounds
+        ]
+        gain = _gain([_elapsed_s(f) for f in forecasts], forecasts, calls)
+        if gain is not None:
+            cached = [f.without_cache_s for f in forecasts if f.without_cache_s is not None]
+            without_s = calls * max(cached) if cached else None
+            gains[target] = replace(gain, without_cache_s=without_s)
+    ceilings = [(f.ceiling_s, f.ceiling_interval_s) for f in forecasts]
+    no_spill = _gain(ceilings, forecasts, calls)
+    if no_spill is not None:
+        # Without temp I/O nothing gets slower, however wide the interval.
+        low_s, high_s = no_spill.interval_s
+        no_spill = replace(no_spill, interval_s=(max(low_s, 0.0), high_s))
+    refused = None if gains else next((f.refused for f in forecasts if f.refused), None)
+    return replace(ranked, gains=gains, no_spill=no_spill, refused=refused)
+
+
+def _elapsed_s(forecast: Forecast) -> tuple[float, tuple[float, float] | None]:
+    """With its interval, however wide; without one where it was refused for another reason."""
+    if forecast.uncertainty is None:
+        return forecast.forecast_s or 0.0, forecast.interval_s
+    return forecast.uncertainty.forecast_s, interval_of(forecast)
+
+
+def _gain(
+    then: Sequence[tuple[float, tuple[float, float] | None]],
+    forecasts: Sequence[Forecast],
+    calls: int,
+) -> Gain | None:
+    """The middle of what each saves, and the bounds of all; None where one of them is not known."""
+    saved, ends = list[float](), list[float]()
+    for (then_s, bounds), now in zip(then, forecasts, strict=True):
+        if bounds is None:
+            return None
+        saved.append(now.baseline_s - then_s)
+        ends += [now.baseline_s - s for s in bounds]
+    return Gain(calls * sum(saved) / len(saved), (calls * min(ends), calls * max(ends)))

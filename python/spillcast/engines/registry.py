@@ -23,15 +23,15 @@ PACKAGES = {
     "postgres": "spillcast.engines.postgres",
     "mysql": "spillcast.engines.mysql:MYSQL",
     "mariadb": "spillcast.engines.mysql:MARIADB",
-    "sort": "spillcast.engines.sort",
-    "datafusion": "spillcast.engines.datafusion",
+    "sort": "spillcast.engines.small:SORT",
+    "datafusion": "spillcast.engines.small:DATAFUSION",
     "clickhouse": "spillcast.engines.clickhouse",
     "polars": "spillcast.engines.small:POLARS",
     "sqlite": "spillcast.engines.small:SQLITE",
     "dask": "spillcast.engines.small:DASK",
     "trino": "spillcast.engines.small:TRINO",
     "greenplum": "spillcast.engines.small:GREENPLUM",
-    "spark": "spillcast.engines.spark",
+    "spark": "spillcast.engines.small:SPARK",
     "sqlserver": "spillcast.engines.small:SQLSERVER",
 }
 

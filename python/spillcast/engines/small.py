@@ -1,10 +1,29 @@
-"""Engines that one declaration describes: the names of their temp files, and what they lack."""
+"""Engines without a package: a declaration, and at most one module for all their features."""
 
-from spillcast.engines.engine import Coverage, Engine, LikelyName
+from spillcast.engines.engine import Coverage, Engine, LikelyName, WorkMemory
 
 SPILLS = "a test records its spill"
 NOTHING_RUN = "names alone: it was not run"
 
+SORT = Engine(
+    name="sort",
+    label="GNU sort",
+    temp_names={"sorted runs": LikelyName("sort??????")},
+    memory=WorkMemory("-S", "256K..8M", "K"),
+    lab="spillcast.engines.sort:SortLab",
+    coverage=Coverage(parallel="a thread merges and does all I/O", cure="-S (sweep memory)"),
+)
+DATAFUSION = Engine(
+    name="datafusion",
+    label="DataFusion",
+    temp_names={"batches in Arrow IPC": LikelyName("datafusion-*/")},
+    memory=WorkMemory("memory pool", "12M..256M", "K"),
+    lab="spillcast.engines.datafusion:DataFusionLab",
+    coverage=Coverage(
+        evidence="EXPLAIN ANALYZE counts bytes alone: figures:",
+        cure="the memory pool (sweep memory); a hash join never spills, it fails",
+    ),
+)
 POLARS = Engine(
     name="polars",
     label="Polars",
@@ -52,6 +71,33 @@ GREENPLUM = Engine(
         parallel="each segment is recorded by itself",
         cure="statement_mem",
         verified=NOTHING_RUN,
+    ),
+)
+#: A directory of an executor below each local directory, and one of its 64 folders.
+_BLOCKS = "blockmgr-*/*"
+SPARK = Engine(
+    name="spark",
+    label="Spark",
+    temp_names={
+        # UnsafeExternalSorter, ExternalAppendOnlyMap
+        "spill": f"{_BLOCKS}/temp_local_*",
+        # One file a partition, or sorted parts, which are merged to a shuffle file.
+        "unmerged shuffle": f"{_BLOCKS}/temp_shuffle_*",
+        "shuffle": f"{_BLOCKS}/shuffle_*.data*",
+        "shuffle index": f"{_BLOCKS}/shuffle_*",
+        "cached block": f"{_BLOCKS}/rdd_*",
+        "broadcast": f"{_BLOCKS}/broadcast_*",
+        "task result": f"{_BLOCKS}/taskresult_*",
+        # As of Python workers.
+        "other block": "blockmgr-*/",
+    },
+    notice="spillcast.engines.spark:local_dirs_notice",
+    coverage=Coverage(
+        live="record --pid of an executor",
+        evidence="event logs, with or without recordings of executors",
+        parallel="tasks are simulated in slots",
+        cure="executors, memory: forecast of an event log",
+        verified="measured applications",
     ),
 )
 SQLSERVER = Engine(

@@ -1,23 +1,33 @@
-"""The tables of a dataset. Counts and times are integers, times in microseconds.
+"""A dataset: its tables, and the place where they are, a folder or an address of fsspec.
 
-Integers add up to the same in any order. Floats begin in the forecast, which is made from sorted
-sums.
+Counts and times are integers, times in microseconds: integers add up to the same in any order.
+Floats begin in the forecast, which is made from sorted sums.
 """
 
 import json
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from spillcast.columns import BYTES, TEXT, Field
-from spillcast.errors import InputError, PathMissing, SchemaUnsupported
-from spillcast.fleet.place import Place, place
+from spillcast.errors import (
+    InputError,
+    LockTaken,
+    PathMissing,
+    PathUnusable,
+    SchemaUnsupported,
+    SpillcastError,
+    WriteFailed,
+)
+from spillcast.evidence.spark import open_filesystem
 from spillcast.gate import bounded, damaged, object_of, reading
 from spillcast.parquet import table_of, write_parquet
 from spillcast.tables import Table
+from spillcast.text import exact_name, is_utf8
 
 DATASET_SCHEMA = "spillcast.dataset/1"
 
@@ -81,11 +91,163 @@ _HEAD = "dataset.json"
 _LOG = "log"
 #: Folders of parts: facts of traces and ASH, and recordings and plans as they are.
 FACTS_FOLDER, RUNS_FOLDER = "facts", "runs"
-#: Folder of looks at PostgreSQL servers (looks.py), each complete in itself.
-LOOKS_FOLDER = "looks"
+#: Folder of snapshots of PostgreSQL servers (snapshots.py), each complete in itself.
+SNAPSHOTS_FOLDER = "looks"
 #: As ``batch`` names them.
 _PART = re.compile(r"(facts|runs)/database=(?!\.+/)[^/]*/day=(?!\.+/)[^/]*/[0-9a-f]{32}\.parquet")
 ANEW = "ingest into a new dataset"
+
+
+#: Names of unfinished files, which a killed ingest may leave; no other file is named so.
+_PARTIAL = re.compile(r".+\.(json|parquet)\.\d+\.partial")
+
+
+def place(address: str) -> "Place":
+    """The place at an address: a path, file:///..., memory://..., s3://..."""
+    scheme, separator, rest = address.partition("://")
+    if separator and scheme not in {"file", "local"}:
+        return RemotePlace(address)
+    local = LocalPlace(Path(rest if separator else address))
+    if not is_utf8(str(local.root)):
+        # No database opens such files.
+        problem = f"{address}: the path of a dataset must be UTF-8"
+        raise PathUnusable(problem, "name another folder")
+    return local
+
+
+class LocalPlace:
+    """A directory of this machine; files are written under another name and renamed."""
+
+    #: Engines read local files themselves.
+    filesystem = None
+
+    def __init__(self, root: Path) -> None:
+        self.root = root.absolute()
+        self.address = str(root)
+
+    def names(self, folder: str) -> list[str]:
+        """Finished files in a folder and below, sorted; empty if the folder does not exist."""
+        paths = (path for path in (self.root / folder).rglob("*") if path.is_file())
+        finished = (path for path in paths if not _PARTIAL.fullmatch(path.name))
+        return sorted(str(path.relative_to(self.root)) for path in finished)
+
+    def read(self, name: str) -> bytes:
+        """The content of a file. FileNotFoundError if it does not exist."""
+        return (self.root / name).read_bytes()
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write, flush to the disk and rename. OutputUnwritable if there is no room."""
+        path = self.root / name
+        partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
+        try:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            with partial.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            partial.replace(path)
+            _flush_folder(path.parent)
+        except OSError as error:
+            partial.unlink(missing_ok=True)
+            raise _not_written(self.address, error) from error
+
+    def remove(self, name: str) -> None:
+        """Remove a file, and its folder if that becomes empty."""
+        path = self.root / name
+        path.unlink(missing_ok=True)
+        if path.parent != self.root and not any(path.parent.iterdir()):
+            path.parent.rmdir()
+
+    def url(self, name: str) -> str:
+        """The absolute path, without wildcards."""
+        return exact_name(self.root / name)
+
+    @contextmanager
+    def alone(self) -> Iterator[None]:
+        """Hold a lock, which the kernel releases however this process ends."""
+        import fcntl
+
+        try:
+            self.root.mkdir(parents=True, exist_ok=True)
+            lock = (self.root / ".lock").open("w")
+        except OSError as error:
+            raise _not_written(self.address, error) from error
+        with lock:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:
+                raise LockTaken(
+                    f"{self.address}: another ingest writes to it", "wait until it has ended"
+                ) from error
+            for path in self.root.rglob("*.partial"):
+                if _PARTIAL.fullmatch(path.name):
+                    path.unlink(missing_ok=True)
+            yield
+
+
+class RemotePlace:
+    """Stores objects through fsspec; an object appears when it is complete."""
+
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self._fs, self._root = open_filesystem(address)
+        self._scheme = address.partition("://")[0]
+
+    def names(self, folder: str) -> list[str]:
+        """Objects in a folder and below."""
+        start = f"{self._root}/{folder}"
+        self._fs.invalidate_cache()
+        names = self._fs.find(start) if self._fs.exists(start) else []
+        return sorted(name[len(self._root) :].lstrip("/") for name in names)
+
+    def read(self, name: str) -> bytes:
+        """The content of an object."""
+        return bytes(self._fs.cat_file(f"{self._root}/{name}"))
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write an object."""
+        try:
+            path = f"{self._root}/{name}"
+            self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self._fs.pipe_file(path, content)
+        except OSError as error:
+            raise _not_written(self.address, error) from error
+
+    def remove(self, name: str) -> None:
+        """Remove an object."""
+        self._fs.rm_file(f"{self._root}/{name}")
+
+    def url(self, name: str) -> str:
+        """The complete address of the object."""
+        return f"{self._scheme}://{self._root.lstrip('/')}/{name}"
+
+    @property
+    def filesystem(self) -> Any:
+        """The file system with which DuckDB reads the objects."""
+        return self._fs
+
+    def alone(self) -> AbstractContextManager[None]:
+        """Other writers cannot be excluded."""
+        return nullcontext()
+
+
+#: Stores files by name, with / between folders. A file exists completely or not at all.
+Place = LocalPlace | RemotePlace
+
+
+def _flush_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _not_written(address: str, error: OSError) -> SpillcastError:
+    return WriteFailed(
+        f"{address}: cannot be written to: {error.strerror or error}",
+        "the dataset is intact; run the same command again when that is fixed",
+    )
 
 
 class Dataset:

@@ -1,16 +1,16 @@
-"""One source -> its rows in the dataset, or the reason for its rejection."""
+"""Evidence -> the rows of a dataset: facts of traces and ASH; recordings and plans as they are."""
 
 import hashlib
 import io
 import json
+import os
 import re
 import shutil
 import zipfile
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass
+from datetime import UTC
 from operator import itemgetter
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -22,27 +22,21 @@ from spillcast import _core
 from spillcast.errors import (
     EvidenceIncomplete,
     EvidenceMixed,
-    EvidenceUnsuited,
     FileTooLarge,
-    InputError,
-    Refusal,
 )
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.open import find_evidence
-from spillcast.evidence.oracle.ash import Ash, read_ash
+from spillcast.evidence.oracle.ash import Ash
 from spillcast.evidence.oracle.ash_profile import ON_CPU, WAITS
 from spillcast.evidence.oracle.collected import header_of
 from spillcast.evidence.oracle.spooled import read_spooled
 from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.spark import Application, read_application
-from spillcast.fleet.dataset import ACTIVE, CPU, FACTS_FOLDER, RUNS_FOLDER, UNKNOWN, WAIT
-from spillcast.fleet.place import Source, content_hash
+from spillcast.fleet.dataset import ACTIVE, CPU, UNKNOWN, WAIT
 from spillcast.gate import COUNT_MAX, damaged, reading
 from spillcast.parquet import any_table_of
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
-from spillcast.text import visible
 
 # diag/rdbms/UNIQUE_NAME/INSTANCE/trace: the name that all instances of a database share.
 _PATH = re.compile(rb"^Trace file \S*/rdbms/([^/\s]+)/[^/\s]+/trace/", re.MULTILINE)
@@ -337,118 +331,27 @@ def unpacked(row: dict[str, Any]) -> Iterator[Recording | Counts | Application]:
             yield Recording.open(path) if row["kind"] == RECORDING else read_plan(path)
 
 
-#: Damaged lines of a source to keep for display.
-_DAMAGE_KEPT = 20
-#: A CSV export passes through memory whole, at some ten times its size.
-_ASH_BYTES_MAX = 64 << 20
-#: From this size on a second thread pays off.
-_LARGE_BYTES = 16 << 20
+#: Threads take turns at each read and each update, so the reads are large.
+_CHUNK_BYTES = 16 << 20
+
+
+def content_hash(path: Path) -> str:
+    """SHA-256, cut to 128 bits, of the bytes of a file; of a folder, of its files and names."""
+    digest = hashlib.sha256()
+    files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
+    for file in files:
+        if file != path:
+            digest.update(os.fsencode(file.relative_to(path)) + b"\0")
+        with file.open("rb", buffering=0) as stream:
+            while chunk := stream.read(_CHUNK_BYTES):
+                digest.update(chunk)
+    return digest.hexdigest()[:32]
+
 
 _SUMS = ("count", "total_us", "blocks", "blocks_count", "sampled_us", "waits_e6")
 
-#: Folder of parts, database and day: the rows of one part.
-Shelf = tuple[str, str, str]
 
-
-@dataclass(frozen=True)
-class Taken:
-    """Holds a row of SOURCES without its parts, and rows by shelf; None for a duplicate."""
-
-    source: str
-    row: dict[str, Any] | None
-    shelves: dict[Shelf, list[dict[str, Any]]] = field(default_factory=dict)
-
-
-def take(source: Source, known: Set[str], sizes: Set[int], database: str | None) -> Taken:
-    """Read one source. OSError if its bytes are unreadable; the row reports any damage.
-
-    ``known`` are the content hashes of what was taken before, ``sizes`` (bytes) may leave out what
-    this ingest took. A large source that has none of these sizes is hashed while it is read.
-    """
-    with source.local() as path:
-        if source.bytes < _LARGE_BYTES or source.bytes in sizes:
-            content = content_hash(path)
-            if content in known:
-                return Taken(content, None)
-            return _read(source, path, lambda: content, database)
-        with ThreadPoolExecutor(1) as beside:
-            return _read(source, path, beside.submit(content_hash, path).result, database)
-
-
-def _read(source: Source, path: Path, content: Callable[[], str], database: str | None) -> Taken:
-    row: dict[str, Any] = {
-        "name": visible(source.name),
-        "bytes": source.bytes,
-        "set_aside": None,
-        "damaged": 0,
-        "damage": [],
-    }
-    shelves: dict[Shelf, list[dict[str, Any]]] = {}
-    try:
-        with reading(path):
-            by_shelf = _shelves(path, content, database, row)
-            for (folder, _, _), rows in by_shelf.items():
-                if folder == FACTS_FOLDER:
-                    _check_facts(path, rows)
-            shelves = by_shelf
-    except (InputError, Refusal) as error:
-        # The name is stored separately, and that of a downloaded copy is meaningless.
-        reason = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
-        hint = f"; {error.hint}" if error.hint else ""
-        row["set_aside"] = visible(reason + hint)
-    return Taken(content(), {"source": content(), **row}, shelves)
-
-
-def _shelves(
-    path: Path, content: Callable[[], str], database: str | None, row: dict[str, Any]
-) -> dict[Shelf, list[dict[str, Any]]]:
-    kind = find_evidence([path]).only_kind()
-    row["kind"] = kind
-    if kind == "traces":
-        who = identity_of_trace(path).named(database)
-        _identify(row, TRACE, who)
-        read = read_trace(path)
-        damage = [(line["line"], line["what"]) for line in read.damaged()]
-        _add_damage(row, read.damaged_count(), damage)
-        return {(FACTS_FOLDER, who.database, who.day): facts_of_trace(read, content(), who)}
-    if kind == "ash":
-        if path.stat().st_size > _ASH_BYTES_MAX and path.suffix.lower() == ".csv":
-            raise FileTooLarge(
-                f"an export of more than {_ASH_BYTES_MAX >> 20} MiB", "export each day by itself"
-            )
-        ash = read_ash(path)
-        who = Identity(database or database_of_export(path))
-        _identify(row, ASH_KINDS[ash.source], who)
-        _add_damage(
-            row,
-            len(ash.damaged),
-            [(damage_line.line, damage_line.text) for damage_line in ash.damaged],
-        )
-        by_day = facts_of_ash(ash, content(), who)
-        return {(FACTS_FOLDER, who.database, day): rows for day, rows in by_day.items()}
-    if kind == "recordings":
-        recording = Recording.open(path)
-        who = identity_of_recording(recording.meta).named(database)
-        # Detects damaged tables now rather than in a later forecast.
-        _ = recording.seconds, recording.waits, recording.samples
-        _identify(row, RECORDING, who)
-    elif kind == "plans":
-        who = Identity().named(database)
-        _identify(row, PLAN, who)
-    elif kind == "spark":
-        begun = datetime.fromtimestamp(read_application(path).begin_ms / 1e3, UTC)
-        who = Identity("spark", day=begun.date().isoformat()).named(database)
-        _identify(row, APPLICATION, who)
-    elif kind == "figures":
-        raise EvidenceUnsuited(
-            "figures of a run: spillcast forecast reads them, a dataset does not"
-        )
-    else:
-        raise EvidenceUnsuited("sums over many queries: no single query can be forecast")
-    return {(RUNS_FOLDER, who.database, who.day): [pack(path, row["kind"], content(), who)]}
-
-
-def _check_facts(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
+def check_facts(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
     """InputError for sums that would make the dataset unreadable."""
     for row in rows:
         for name in _SUMS:
@@ -456,20 +359,3 @@ def _check_facts(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
                 raise damaged(path, f"{name} of {row['event'] or 'all'} is {row[name]:,}")
         if max(row["latency_ns"], default=0) > COUNT_MAX:
             raise damaged(path, f"a wait for {row['event']} took {max(row['latency_ns']):,} ns")
-
-
-def _identify(row: dict[str, Any], kind: str, who: Identity) -> None:
-    row.update(kind=kind, database=who.database, host=who.host, instance=who.instance)
-
-
-def _add_damage(row: dict[str, Any], count: int, lines: list[tuple[int, str]]) -> None:
-    row["damaged"] = count
-    row["damage"] = [{"line": line, "what": problem} for line, problem in lines[:_DAMAGE_KEPT]]
-
-
-def order_of(source: Source) -> tuple[str, str, str]:
-    """Sort by database and day, so that their traces share parts."""
-    if source.is_remote or ".trc" not in source.name.lower():
-        return UNKNOWN, UNKNOWN, source.name
-    who = identity_of_trace(Path(source.name))
-    return who.database, who.day, source.name

@@ -15,13 +15,13 @@ from spillcast.fleet.forecasts import (
     Statement,
     Sums,
     clashing,
-    of_looks,
     of_run,
+    of_snapshots,
     of_statement,
     read_runs,
     statements,
 )
-from spillcast.fleet.looks import chains, read_looks
+from spillcast.fleet.snapshots import chains, read_snapshots
 from spillcast.forecast.oracle.evidence import Target
 from spillcast.forecast.oracle.forecast import resolve_target
 from spillcast.forecast.question import Question
@@ -198,7 +198,7 @@ def fleet(
         rows,
         _databases(rows, facts),
         _days(by_key, facts),
-        sum(1 for source in sources if source["set_aside"] is None) + facts.looks,
+        sum(1 for source in sources if source["set_aside"] is None) + facts.snapshots,
         sum(1 for source in sources if source["set_aside"] is not None),
         cost,
         _warnings(clashes, rows),
@@ -228,15 +228,15 @@ class Facts:
         #: Elapsed time of all statements of a database, also of those that do not spill.
         self.elapsed_us: dict[str, int] = {}
         self.day_us: dict[Key, dict[str, int]] = {}
-        #: Looks at PostgreSQL servers.
-        self.looks = 0
+        #: Number of snapshots of PostgreSQL servers.
+        self.snapshots = 0
         self._buckets: dict[Key, list[tuple[int, int]]] = {}
         if dataset.parts(FACTS_FOLDER):
             with duckdb.connect() as connection:
                 sums = Sums(dataset, connection, clashes)
                 self._read_facts(sums, to, temp_events, question.confidence)
         self._read_runs(dataset, to, question)
-        self._read_looks(dataset, to, question.confidence)
+        self._read_snapshots(dataset, to, question.confidence)
 
     def _read_facts(self, sums: Sums, to: str, temp_events: str, confidence: float) -> None:
         all_statements = statements(sums.totals())
@@ -296,12 +296,12 @@ class Facts:
             days = self.day_us.setdefault(key, {})
             days[row["day"]] = days.get(row["day"], 0) + round(1e6 * outcome.temp_s)
 
-    def _read_looks(self, dataset: Dataset, to: str, confidence: float) -> None:
+    def _read_snapshots(self, dataset: Dataset, to: str, confidence: float) -> None:
         """Statements of PostgreSQL servers, each server as a database."""
-        for chain in chains(read_looks(dataset)):
+        for chain in chains(read_snapshots(dataset)):
             server = chain[-1].name
-            self.looks += len(chain)
-            for queryid, outcome, days in of_looks(chain, to, confidence):
+            self.snapshots += len(chain)
+            for queryid, outcome, days in of_snapshots(chain, to, confidence):
                 key = server, queryid
                 self._add(key, outcome, "looks", len(chain))
                 elapsed_us = round(1e6 * outcome.elapsed_s)

@@ -32,10 +32,10 @@ from spillcast.fleet.dataset import (
     RUNS_FOLDER,
     WAIT,
     Dataset,
+    Place,
 )
 from spillcast.fleet.facts import ASH_KINDS, TRACE, unpacked
-from spillcast.fleet.looks import Look, add_to, periods
-from spillcast.fleet.place import Place
+from spillcast.fleet.snapshots import Snapshot, add_to, periods
 from spillcast.forecast import forecast as estimate
 from spillcast.forecast.oracle.evidence import (
     AshEvidence,
@@ -304,10 +304,10 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
     return _outcome(forecast, temp_s)
 
 
-def of_looks(
-    chain: Sequence[Look], to: str, confidence: float
+def of_snapshots(
+    chain: Sequence[Snapshot], to: str, confidence: float
 ) -> Iterator[tuple[str, Outcome, dict[str, int]]]:
-    """Each statement that spilled between looks at a server: its forecast, and its days (us).
+    """Each statement that spilled between snapshots of a server: its forecast, and its days (us).
 
     A day's time is its part of the statement's temp I/O, by blocks.
     """

@@ -1,23 +1,327 @@
-"""Sources in batches, and a batch -> its parts and its rows of the log.
+"""Sources -> batches of their rows -> parts of a dataset and rows of its log.
 
 The arguments alone decide which sources form a batch, not the content of the dataset. So an ingest
 that was killed and started again writes exactly the same parts.
 """
 
+import glob
 import hashlib
 import os
+import tempfile
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from fnmatch import fnmatch
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from spillcast.fleet.dataset import FACTS, RUNS, RUNS_FOLDER, Dataset, parquet_bytes
-from spillcast.fleet.facts import Shelf, Taken, cancel_reading, order_of, take
-from spillcast.fleet.place import Place, Source, find_sources
+from spillcast import _core
+from spillcast.errors import (
+    EvidenceMissing,
+    EvidenceUnsuited,
+    FileTooLarge,
+    FileUnreadable,
+    InputError,
+    PathMissing,
+    Refusal,
+)
+from spillcast.evidence.open import TRACES, find_evidence
+from spillcast.evidence.oracle.ash import read_ash
+from spillcast.evidence.spark import open_filesystem, parts_of, read_application
+from spillcast.fleet.dataset import (
+    FACTS,
+    FACTS_FOLDER,
+    RUNS,
+    RUNS_FOLDER,
+    UNKNOWN,
+    Dataset,
+    Place,
+    parquet_bytes,
+)
+from spillcast.fleet.facts import (
+    APPLICATION,
+    ASH_KINDS,
+    PLAN,
+    RECORDING,
+    TRACE,
+    Identity,
+    cancel_reading,
+    check_facts,
+    content_hash,
+    database_of_export,
+    facts_of_ash,
+    facts_of_trace,
+    identity_of_recording,
+    identity_of_trace,
+    pack,
+    read_trace,
+)
+from spillcast.gate import check_kind, reading
+from spillcast.recording import Recording
+from spillcast.recording.meta import META_FILE
 from spillcast.tables import Table
+from spillcast.text import visible
+
+#: Names of event logs, which have those of applications (``app-20261126010203-0001``), and their
+#: codecs.
+_LOGS = ("app-*", "application_*", "local-*", "*.zstd", "*.lz4", "*.snappy", "*.inprogress")
+#: Files of a folder that may be evidence.
+_PATTERNS = (*TRACES, "*.csv", "*.parquet", "*.json", "*.plan", *_LOGS)
+
+
+@dataclass(frozen=True)
+class Source:
+    """One file, or the folder of one recording or rolled event log."""
+
+    #: A path, or an address with its scheme.
+    name: str
+    bytes: int
+
+    @property
+    def is_remote(self) -> bool:
+        """Whether it must be downloaded before reading."""
+        return "://" in self.name
+
+    def local(self) -> AbstractContextManager[Path]:
+        """A readable local path, while the context lasts."""
+        if not self.is_remote:
+            return nullcontext(Path(self.name))
+        return _downloaded(*open_filesystem(self.name))
+
+
+def find_sources(arguments: Sequence[str]) -> list[Source]:
+    """All files, folders and patterns as sources by name. InputError for missing ones."""
+    by_name: dict[str, Source] = {}
+    for argument in arguments:
+        scheme, separator, rest = argument.partition("://")
+        if separator and scheme not in {"file", "local"}:
+            sources = _remote(argument)
+        else:
+            sources = _local(rest if separator else argument)
+        by_name.update({source.name: source for source in sources})
+    return [by_name[name] for name in sorted(by_name)]
+
+
+def _local(argument: str) -> Iterator[Source]:
+    paths = [argument] if os.path.exists(argument) else sorted(glob.glob(argument, recursive=True))
+    if not paths:
+        raise PathMissing(f"{argument}: there is no such file or folder")
+    before = None
+    for path in paths:
+        check_kind(Path(path))
+        for source in _walk(path):
+            before = source
+            yield source
+    if before is None:
+        raise EvidenceMissing(
+            f"{argument}: the folder holds no evidence",
+            f"looked for {', '.join(_PATTERNS)}, *.spill",
+        )
+
+
+def _walk(path: str) -> Iterator[Source]:
+    if not os.path.isdir(path):
+        yield Source(path, _size(path))
+        return
+    for folder, folders, files in os.walk(path):
+        if META_FILE in files or parts_of(files):
+            sizes = [_size(os.path.join(folder, name)) for name in files]
+            yield Source(folder, sum(sizes))
+            folders.clear()
+            continue
+        folders[:] = [name for name in folders if not _core.is_partial(name)]
+        for name in files:
+            file = os.path.join(folder, name)
+            # Reading a pipe would wait for its writer. Inaccessible files are reported later.
+            if _is_evidence(name) and (os.path.isfile(file) or not os.path.exists(file)):
+                yield Source(file, _size(file))
+
+
+def _size(path: str) -> int:
+    """Bytes of a file; 0 if it is inaccessible, which reading it will report."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def _remote(argument: str) -> Iterator[Source]:
+    filesystem, path = open_filesystem(argument)
+    scheme = argument.partition("://")[0]
+    try:
+        listed = filesystem.glob(path) if "*" in path else [path]
+        files = {}
+        for recording in listed:
+            files.update(filesystem.find(recording, detail=True))
+    except (OSError, ValueError) as error:
+        raise FileUnreadable(f"{argument}: cannot be listed: {error}") from error
+    children: dict[str, list[str]] = {}
+    for name in files:
+        folder, _, child = name.rpartition("/")
+        children.setdefault(folder, []).append(child)
+    recordings = {
+        folder for folder, names in children.items() if META_FILE in names or parts_of(names)
+    }
+    sizes: dict[str, int] = {}
+    for name, facts in files.items():
+        folder = next(
+            (recording for recording in recordings if name.startswith(f"{recording}/")), None
+        )
+        if folder is not None or name == path or _is_evidence(name.rpartition("/")[2]):
+            key = folder or name
+            sizes[key] = sizes.get(key, 0) + int(facts["size"] or 0)
+    if not sizes:
+        raise EvidenceMissing(f"{argument}: there is no evidence")
+    for name, size in sizes.items():
+        yield Source(f"{scheme}://{name.lstrip('/')}", size)
+
+
+def _is_evidence(name: str) -> bool:
+    return any(fnmatch(name.lower(), pattern) for pattern in _PATTERNS)
+
+
+@contextmanager
+def _downloaded(filesystem: Any, name: str) -> Iterator[Path]:
+    """A local copy of a remote file or folder, under its own name."""
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
+        local = Path(folder) / Path(name).name
+        filesystem.get(name, str(local), recursive=bool(filesystem.isdir(name)))
+        yield local
+
+
+#: Damaged lines of a source to keep for display.
+_DAMAGE_KEPT = 20
+#: A CSV export passes through memory whole, at some ten times its size.
+_ASH_BYTES_MAX = 64 << 20
+#: From this size on a second thread pays off.
+_LARGE_BYTES = 16 << 20
+
+#: Folder of parts, database and day.
+Partition = tuple[str, str, str]
+
+
+@dataclass(frozen=True)
+class SourceRows:
+    """Holds a row of SOURCES without its parts, and rows by partition; None for a duplicate."""
+
+    source: str
+    row: dict[str, Any] | None
+    partitions: dict[Partition, list[dict[str, Any]]] = field(default_factory=dict)
+
+
+def read_source(
+    source: Source, known: Set[str], sizes: Set[int], database: str | None
+) -> SourceRows:
+    """Read one source. OSError if its bytes are unreadable; the row reports any damage.
+
+    ``known`` are the content hashes of what was taken before, ``sizes`` (bytes) may leave out what
+    this ingest took. A large source that has none of these sizes is hashed while it is read.
+    """
+    with source.local() as path:
+        if source.bytes < _LARGE_BYTES or source.bytes in sizes:
+            content = content_hash(path)
+            if content in known:
+                return SourceRows(content, None)
+            return _read(source, path, lambda: content, database)
+        with ThreadPoolExecutor(1) as beside:
+            return _read(source, path, beside.submit(content_hash, path).result, database)
+
+
+def _read(
+    source: Source, path: Path, content: Callable[[], str], database: str | None
+) -> SourceRows:
+    row: dict[str, Any] = {
+        "name": visible(source.name),
+        "bytes": source.bytes,
+        "set_aside": None,
+        "damaged": 0,
+        "damage": [],
+    }
+    partitions: dict[Partition, list[dict[str, Any]]] = {}
+    try:
+        with reading(path):
+            by_partition = _partitions(path, content, database, row)
+            for (folder, _, _), rows in by_partition.items():
+                if folder == FACTS_FOLDER:
+                    check_facts(path, rows)
+            partitions = by_partition
+    except (InputError, Refusal) as error:
+        # The name is stored separately, and that of a downloaded copy is meaningless.
+        reason = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
+        hint = f"; {error.hint}" if error.hint else ""
+        row["set_aside"] = visible(reason + hint)
+    return SourceRows(content(), {"source": content(), **row}, partitions)
+
+
+def _partitions(
+    path: Path, content: Callable[[], str], database: str | None, row: dict[str, Any]
+) -> dict[Partition, list[dict[str, Any]]]:
+    kind = find_evidence([path]).only_kind()
+    row["kind"] = kind
+    if kind == "traces":
+        who = identity_of_trace(path).named(database)
+        _identify(row, TRACE, who)
+        read = read_trace(path)
+        damage = [(line["line"], line["what"]) for line in read.damaged()]
+        _add_damage(row, read.damaged_count(), damage)
+        return {(FACTS_FOLDER, who.database, who.day): facts_of_trace(read, content(), who)}
+    if kind == "ash":
+        if path.stat().st_size > _ASH_BYTES_MAX and path.suffix.lower() == ".csv":
+            raise FileTooLarge(
+                f"an export of more than {_ASH_BYTES_MAX >> 20} MiB", "export each day by itself"
+            )
+        ash = read_ash(path)
+        who = Identity(database or database_of_export(path))
+        _identify(row, ASH_KINDS[ash.source], who)
+        _add_damage(
+            row,
+            len(ash.damaged),
+            [(damage_line.line, damage_line.text) for damage_line in ash.damaged],
+        )
+        by_day = facts_of_ash(ash, content(), who)
+        return {(FACTS_FOLDER, who.database, day): rows for day, rows in by_day.items()}
+    if kind == "recordings":
+        recording = Recording.open(path)
+        who = identity_of_recording(recording.meta).named(database)
+        # Detects damaged tables now rather than in a later forecast.
+        _ = recording.seconds, recording.waits, recording.samples
+        _identify(row, RECORDING, who)
+    elif kind == "plans":
+        who = Identity().named(database)
+        _identify(row, PLAN, who)
+    elif kind == "spark":
+        begun = datetime.fromtimestamp(read_application(path).begin_ms / 1e3, UTC)
+        who = Identity("spark", day=begun.date().isoformat()).named(database)
+        _identify(row, APPLICATION, who)
+    elif kind == "figures":
+        raise EvidenceUnsuited(
+            "figures of a run: spillcast forecast reads them, a dataset does not"
+        )
+    else:
+        raise EvidenceUnsuited("sums over many queries: no single query can be forecast")
+    return {(RUNS_FOLDER, who.database, who.day): [pack(path, row["kind"], content(), who)]}
+
+
+def _identify(row: dict[str, Any], kind: str, who: Identity) -> None:
+    row.update(kind=kind, database=who.database, host=who.host, instance=who.instance)
+
+
+def _add_damage(row: dict[str, Any], count: int, lines: list[tuple[int, str]]) -> None:
+    row["damaged"] = count
+    row["damage"] = [{"line": line, "what": problem} for line, problem in lines[:_DAMAGE_KEPT]]
+
+
+def order_of(source: Source) -> tuple[str, str, str]:
+    """Sort by database and day, so that their traces share parts."""
+    if source.is_remote or ".trc" not in source.name.lower():
+        return UNKNOWN, UNKNOWN, source.name
+    who = identity_of_trace(Path(source.name))
+    return who.database, who.day, source.name
+
 
 #: Bounds the work that a kill loses; a few daily files stay below it.
 BATCH_BYTES = 256 << 20
@@ -38,31 +342,31 @@ def batches(sources: Sequence[Source]) -> Iterator[list[Source]]:
         yield batch
 
 
-def write_batch(where: Place, taken: Sequence[Taken]) -> tuple[str, list[dict[str, Any]]]:
+def write_batch(where: Place, taken: Sequence[SourceRows]) -> tuple[str, list[dict[str, Any]]]:
     """Write the parts of a batch; its name, and its rows of the log, which are not written yet."""
     new = [source for source in taken if source.row is not None]
     name = hashlib.blake2b(
         "".join(source.source for source in new).encode(), digest_size=16
     ).hexdigest()
-    shelves: dict[Shelf, list[dict[str, Any]]] = {}
+    partitions: dict[Partition, list[dict[str, Any]]] = {}
     for source in new:
-        for shelf, rows in source.shelves.items():
-            shelves.setdefault(shelf, []).extend(rows)
-    for shelf, rows in sorted(shelves.items()):
-        is_runs = shelf[0] == RUNS_FOLDER
+        for partition, rows in source.partitions.items():
+            partitions.setdefault(partition, []).extend(rows)
+    for partition, rows in sorted(partitions.items()):
+        is_runs = partition[0] == RUNS_FOLDER
         table = Table.from_rows(rows, RUNS if is_runs else FACTS)
         # Each recording is a row group, so that readers take one at a time.
-        where.write(_part(shelf, name), parquet_bytes(table, 1 if is_runs else None))
+        where.write(_part(partition, name), parquet_bytes(table, 1 if is_runs else None))
     log = [
-        {**source.row, "parts": [_part(shelf, name) for shelf in sorted(source.shelves)]}
+        {**source.row, "parts": [_part(partition, name) for partition in sorted(source.partitions)]}
         for source in new
         if source.row is not None
     ]
     return name, log
 
 
-def _part(shelf: Shelf, batch: str) -> str:
-    folder, database, day = shelf
+def _part(partition: Partition, batch: str) -> str:
+    folder, database, day = partition
     return f"{folder}/database={quote(database, safe='')}/day={quote(day, safe='')}/{batch}.parquet"
 
 
@@ -127,7 +431,7 @@ def ingest(
     known: set[str] = set()
     sizes: set[int] = set()
     planned = list(batches(sources))
-    with dataset.place.alone(), closing(_taken(planned, known, sizes, database)) as results:
+    with dataset.place.alone(), closing(_read_ahead(planned, known, sizes, database)) as results:
         dataset.begin()
         known |= dataset.known()
         sizes |= dataset.sizes()
@@ -154,24 +458,24 @@ def ingest(
     return done
 
 
-def _taken(
+def _read_ahead(
     planned: Iterable[Sequence[Source]], known: set[str], sizes: set[int], database: str | None
-) -> Generator[Taken | OSError]:
+) -> Generator[SourceRows | OSError]:
     """The content of each source, in order; a few are read ahead."""
 
-    def take_source(source: Source) -> Taken | OSError:
+    def try_source(source: Source) -> SourceRows | OSError:
         try:
-            return take(source, known, sizes, database)
+            return read_source(source, known, sizes, database)
         except OSError as error:
             return error
 
     workers = os.cpu_count() or 1
-    waiting: deque[Future[Taken | OSError]] = deque()
+    waiting: deque[Future[SourceRows | OSError]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         try:
             for batch in planned:
                 for source in batch:
-                    waiting.append(pool.submit(take_source, source))
+                    waiting.append(pool.submit(try_source, source))
                     if len(waiting) > _AHEAD * workers:
                         yield waiting.popleft().result()
             while waiting:

@@ -268,7 +268,7 @@ def openmetrics_text(profile: Profile, recording: Recording | None = None) -> It
 def servers_metrics(rankings: Sequence[ServerRanking]) -> Iterator[str]:
     """Lines of text of servers' histories, with the names that a profile's have.
 
-    Counters begin with the first look; ``sql`` is the queryid.
+    Counters begin with the first snapshot; ``sql`` is the queryid.
     """
     servers = [(r, {"server": r.source}) for r in rankings]
     statements = [(s, {**of, "sql": s.queryid}) for r, of in servers for s in r.statements]
@@ -294,7 +294,7 @@ def servers_metrics(rankings: Sequence[ServerRanking]) -> Iterator[str]:
         ("first_spill_timestamp_seconds", "gauge", "When a new statement was first seen to spill.",
          [({**of, "sql": change.queryid}, change.by_s)
           for history, of in histories for change in history.changes if change.kind == "new"]),
-        ("look_timestamp_seconds", "gauge", "The last look at the server.",
+        ("look_timestamp_seconds", "gauge", "The last snapshot of the server.",
          [(of, history.last_s) for history, of in histories]),
     ]  # fmt: skip
     for family in families:

@@ -1,11 +1,10 @@
-"""Servers: which statements lose most by spilling, how that changed over time, a saved look."""
+"""Servers: which statements lose most by spilling, how that changed over time, a saved snapshot."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from spillcast.engines.history import Alert, Change, History
-from spillcast.engines.ranking import DAY_S, Gain, Ranked, ServerRanking
+from spillcast.engines.ranking import DAY_S, Alert, Change, Gain, History, Ranked, ServerRanking
 from spillcast.forecast.verdict import in_memory_sentences, negligible
 from spillcast.forecast.work_memory import SORT_MOST
 from spillcast.report.page import Commands, Page, Part, Words, bar
@@ -379,15 +378,15 @@ def history_parts(ranking: ServerRanking, history: History) -> list[Part]:
 
 def history_notes(history: History) -> list[str]:
     """What limits the history, and what happened to the server."""
-    looks = format_count(history.looks, "look")
-    lines = [f"  {looks}, {moment(history.first_s)} to {moment(history.last_s)}, "
+    snapshots = format_count(history.looks, "snapshot")
+    lines = [f"  {snapshots}, {moment(history.first_s)} to {moment(history.last_s)}, "
              f"PostgreSQL {history.version}"]  # fmt: skip
     lines += [f"  {moment(event.at_s)}: {event.note}" for event in history.events[-EVENTS_MAX:]]
     if (more := len(history.events) - EVENTS_MAX) > 0:
         lines.append(f"  and {format_count(more, 'event')} before; --json lists all")
     if history.lower_bounds:
         count = format_count(history.lower_bounds, "statement")
-        lines.append(f"  at least: counters of {count} began anew between two looks")
+        lines.append(f"  at least: counters of {count} began anew between two snapshots")
     if history.earlier_calls:
         count = format_count(history.earlier_calls, "statement")
         lines.append(f"  calls of {count} may include some from before its first spill")
@@ -426,7 +425,7 @@ def change_text(change: Change) -> str:
 def alert_text(alert: Alert) -> str:
     """Whether a rule's limit is exceeded."""
     if alert.rate is None:
-        return f"alert unknown: {alert.rule}: no recent look tells"
+        return f"alert unknown: {alert.rule}: there is no recent snapshot"
     measure, _, per = alert.rule.partition(">")[0].strip().lower(), *alert.rule.rpartition("/")[1:]
     written = {"temp": format_bytes, "time": format_duration}.get(measure, "{:,.0f}".format)
     state = "exceeded" if alert.exceeded else "met"
@@ -459,7 +458,7 @@ def bucket_table(ranking: ServerRanking, history: History, *, bars: bool = False
 
 
 def saved_page(saved: Mapping[str, Any]) -> Page:
-    """Where a look was saved, and what it holds."""
+    """Where a snapshot was saved, and what it holds."""
     lines = [
         f"{saved['server']}: {format_count(saved['statements'], 'statement')} that spilled",
         f"  {saved['path']}: {format_bytes(saved['bytes'])}",

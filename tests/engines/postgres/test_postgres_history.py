@@ -9,9 +9,8 @@ from bench.history import Load, problems
 from harness import spillcast
 from plans import INSTALLATIONS
 from postgres_rig import copied_cluster
-from spillcast.engines.gains import request_of
-from spillcast.engines.history import Rule
-from spillcast.engines.postgres.rank.history import rank_looks
+from spillcast.engines.postgres.rank.history import rank_snapshots
+from spillcast.engines.ranking import Rule, request_of
 from spillcast.fleet.fleet import fleet
 from spillcast.forecast.sizing.products import DAYS_PER_MONTH
 from spillcast.workspace import workspace
@@ -28,7 +27,7 @@ def load(request, tmp_path_factory):
 
 def rank(load, **options):
     request = request_of(["factor:10"], None, 0.9)
-    [ranking] = rank_looks(str(load.folder), request, **options)
+    [ranking] = rank_snapshots(str(load.folder), request, **options)
     return ranking
 
 

@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from cases import cases
-from spillcast.engines.postgres.live.activity import QueryLife, Seen
+from spillcast.engines.postgres.live.activity import Backend, QueryLife
 
 #: A query that began at 100 s, seen a second later.
-RUNNING = Seen(101.0, "active", 100.0, 100.0, 100.0, text=1)
+RUNNING = Backend(1, None, None, None, 101.0, "active", 100.0, 100.0, 100.0, text_hash=1)
 
 
 def life_of(*sessions):
@@ -31,7 +31,7 @@ def test_a_session_that_is_gone_ends_where_it_was_last_seen():
 
 
 def test_the_next_query_ends_the_last():
-    after = replace(RUNNING, now_s=103.0, query_start_s=102.9, xact_start_s=102.9, text=2)
+    after = replace(RUNNING, now_s=103.0, query_start_s=102.9, xact_start_s=102.9, text_hash=2)
     life, _ = life_of(RUNNING, after)
     assert life.ended_s == 102.9
 
@@ -58,8 +58,10 @@ def test_a_query_is_shown_before_its_transaction_has_a_start():
 
 @cases(("took_s", "phase"), [(0.05, "waiting"), (0.2, "ended")])
 def test_what_comes_before_the_query_that_is_waited_for(took_s, phase):
-    idle = Seen(99.0, "idle", 90.0, None, 91.0, text=0)
-    done = replace(idle, now_s=103.0, query_start_s=100.0, state_change_s=100.0 + took_s, text=1)
+    idle = Backend(1, None, None, None, 99.0, "idle", 90.0, None, 91.0, text_hash=0)
+    done = replace(
+        idle, now_s=103.0, query_start_s=100.0, state_change_s=100.0 + took_s, text_hash=1
+    )
     assert life_of(idle, RUNNING, done)[1] == ["waiting", "running", phase]
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from harness import spillcast_command, until
 from postgres_rig import PARALLEL, of_debian, private_server
-from spillcast.engines.postgres.rank.command import NAME
+from spillcast.engines.postgres.rank.rank import NAME
 from spillcast.workspace import workspace
 
 SETTINGS = {

@@ -10,8 +10,8 @@ from plans import INSTALLATIONS
 from postgres_rig import copied_cluster
 from spillcast.engines.postgres.connection import EXPLAINER, open_session
 from spillcast.engines.postgres.rank import enable
-from spillcast.engines.postgres.rank.command import rank_postgres
 from spillcast.engines.postgres.rank.enable import enabling
+from spillcast.engines.postgres.rank.rank import rank_postgres
 from spillcast.engines.postgres.server import serve
 from spillcast.engines.ranking import Gain, Ranked, ServerRanking
 from spillcast.report.servers import ranking_page

@@ -4,10 +4,10 @@ import pytest
 
 import statement_files
 from cases import cases
-from spillcast.engines.gains import RankRequest
 from spillcast.engines.postgres.rank.rank import of_rows, rows_of
-from spillcast.engines.postgres.rank.snapshot import Snapshot
+from spillcast.engines.ranking import RankRequest
 from spillcast.evidence.postgres.logs import Logs
+from spillcast.fleet.snapshots import Snapshot
 
 CALLS, TEMP_S = 4, 1.92
 #: Of one process or of three: 96 % of the elapsed time, or a third of that.

@@ -1,12 +1,13 @@
 """ClickHouse in experiments: queries that spill in chdb, a folder for each size of table."""
 
+import os
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from spillcast.engines.engine import Lab, Workload
-from spillcast.engines.held import HeldQuery
+from spillcast.engines.held import HeldQuery, Session, serve
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import parse_bytes
 
@@ -96,7 +97,7 @@ class ClickHouseLab(Lab):
     def _make(self, rows: int, statements: str) -> None:
         """Run statements in the folder for so many rows."""
         query = {"folder": str(self._folder(rows)), "sql": statements, "temp": None}
-        with HeldQuery("ClickHouse", MODULE, query) as held:
+        with HeldQuery("ClickHouse", __name__, query) as held:
             held.start()
             held.result()
 
@@ -110,7 +111,7 @@ class ClickHouseLab(Lab):
             "temp": str(temp),
             "settings": settings_of(workload),
         }
-        return HeldQuery("ClickHouse", MODULE, query, environment)
+        return HeldQuery("ClickHouse", __name__, query, environment)
 
     def describe(self, workload: Workload) -> ObservedEngine:
         """As a recording's meta.json keeps it."""
@@ -123,9 +124,6 @@ class ClickHouseLab(Lab):
 
     def _folder(self, rows: int) -> Path:
         return self._room / f"clickhouse-{rows}"
-
-
-MODULE = "spillcast.engines.clickhouse.process"
 
 
 def settings_of(workload: Workload) -> dict[str, str]:
@@ -142,3 +140,37 @@ def settings_of(workload: Workload) -> dict[str, str]:
         "min_external_sort_block_bytes": "1000000",
         **workload.settings,
     }
+
+
+class ChdbSession(Session):
+    """The query in a folder of tables, which one process at a time may open."""
+
+    def __init__(self, query: dict[str, Any]) -> None:
+        from chdb import session
+
+        self.pid = os.getpid()
+        folder = Path(query["folder"])
+        folder.mkdir(exist_ok=True)
+        # chdb has its temp files in the folder, whatever tmp_path says.
+        temp = folder / "tmp"
+        if query["temp"] is not None:
+            if temp.is_symlink():
+                temp.unlink()
+            elif temp.exists():
+                temp.rmdir()
+            temp.symlink_to(query["temp"])
+        self._connection = session.Session(str(folder))
+        self._connection.query("create database if not exists lab")
+        self._connection.query("use lab")
+        for name, value in query.get("settings", {}).items():
+            self._connection.query(f"set {name} = '{value}'")
+        self._sql = query["sql"]
+
+    def run(self) -> list[str]:
+        """Run the statements; the rows of the last one."""
+        results = [self._connection.query(sql, "TSV") for sql in self._sql.split(";")]
+        return str(results[-1]).splitlines()
+
+
+if __name__ == "__main__":
+    serve(ChdbSession, RuntimeError)

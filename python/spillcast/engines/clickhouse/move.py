@@ -7,10 +7,9 @@ from xml.sax.saxutils import escape
 
 import typer
 
-from spillcast.engines.move import Move, Step
+from spillcast.engines.move import Move, Step, limit_bytes
 from spillcast.errors import OptionInvalid
 from spillcast.text import shell_word
-from spillcast.units import parse_bytes
 
 CONFIG = "/etc/clickhouse-server/config.d/spillcast_tmp.xml"
 #: What names the place and its limit, and what the server uses now.
@@ -18,7 +17,6 @@ CHECK = (
     'clickhouse-client --query "SELECT name, value FROM system.server_settings WHERE name IN '
     "('tmp_path', 'tmp_policy', 'temporary_data_in_cache', 'max_temporary_data_on_disk_size')\""
 )
-SIZE_BYTES_MIN = 1 << 20
 
 
 def move(
@@ -34,9 +32,7 @@ def move(
         raise OptionInvalid(f"--to {to} is not a directory for temp files")
     limit = ""
     if size is not None:
-        size_bytes = parse_bytes(size, "--size")
-        if size_bytes < SIZE_BYTES_MIN:
-            raise OptionInvalid(f"--size {size} is less than 1 MiB")
+        size_bytes = limit_bytes(size)
         limit = (
             f"\n  <max_temporary_data_on_disk_size>{size_bytes}</max_temporary_data_on_disk_size>"
         )
@@ -51,10 +47,7 @@ def move(
         command="systemctl restart clickhouse-server",
     )
     steps = [
-        Step(
-            "Note what is in use now.",
-            command=CHECK,
-        ),
+        Step("Note what is in use now.", command=CHECK),
         Step(
             "A directory of the server's user alone: at its start the server deletes files in it "
             "that begin with tmp.",

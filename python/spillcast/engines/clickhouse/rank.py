@@ -6,14 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 
-from spillcast.engines.gains import (
+from spillcast.engines.ranking import (
     FORECAST_MAX,
+    Ranked,
     RankRequest,
+    ServerRanking,
     request_of,
     timed_counts,
     with_gains,
 )
-from spillcast.engines.ranking import Ranked, ServerRanking
 from spillcast.errors import InputError, OptionConflict, Refusal
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.clickhouse import (

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.gains import FORECAST_MAX, RankRequest, request_of, with_gains
 from spillcast.engines.mysql import MEMORY_SETTINGS
 from spillcast.engines.mysql.connection import (
     Connection,
@@ -17,9 +16,17 @@ from spillcast.engines.mysql.connection import (
     shown_dsn,
     variables,
 )
-from spillcast.engines.ranking import DatabaseSpill, Ranked, ServerRanking
+from spillcast.engines.ranking import (
+    FORECAST_MAX,
+    Ranked,
+    RankRequest,
+    ServerRanking,
+    request_of,
+    with_gains,
+)
 from spillcast.errors import InputError, Refusal, ServerUnsuited
 from spillcast.evidence.counts import Bounds, Counts, OpCounts
+from spillcast.fleet.snapshots import DatabaseSpill
 from spillcast.recording.meta import ObservedEngine
 from spillcast.redaction import struck_text
 from spillcast.text import shell_word

@@ -144,7 +144,11 @@ def _read_any_text(connection: Connection) -> None:
 
     for kind in ("text", "name", "varchar", "bpchar"):
         connection.adapters.register_loader(kind, AnyText)
-    set_json_loads(lambda data: json.loads(_text(data)), connection)
+
+    def loads(data: str | bytes) -> Any:
+        return json.loads(data if isinstance(data, str) else text_of_server(data))
+
+    set_json_loads(loads, connection)
     if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
         # What is no UTF-8 would be refused, not converted.
         connection.execute("set client_encoding = sql_ascii")
@@ -167,10 +171,6 @@ def _mark_statements(connection: Connection) -> None:
             return super().execute(marked, params, **options)
 
     connection.cursor_factory = Marked
-
-
-def _text(data: str | bytes) -> str:
-    return data if isinstance(data, str) else text_of_server(data)
 
 
 def _check(connection: Connection) -> None:
@@ -237,14 +237,9 @@ def identifier(name: str) -> str:
     quoted = name.replace('"', '""')
     if not has_control(name):
         return f'"{quoted}"'
-    quoted = quoted.replace("\\", "\\\\")
-    return (
-        'U&"'
-        + "".join(
-            _code_point(character) if has_control(character) else character for character in quoted
-        )
-        + '"'
-    )
+    letters = quoted.replace("\\", "\\\\")
+    points = (f"\\{ord(letter):04x}" if has_control(letter) else letter for letter in letters)
+    return 'U&"' + "".join(points) + '"'
 
 
 def shown_name(name: str) -> str:
@@ -256,7 +251,3 @@ def _escaped(letter: str) -> str:
     if not has_control(letter):
         return letter
     return f"\\u{ord(letter):04x}" if ord(letter) > 0x7F else f"\\x{ord(letter):02x}"
-
-
-def _code_point(letter: str) -> str:
-    return f"\\{ord(letter):04x}"

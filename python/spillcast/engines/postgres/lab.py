@@ -5,6 +5,7 @@ its delay, where neither perf events nor FUSE work). Nothing of one run remains 
 """
 
 import json
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -12,7 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spillcast.engines.engine import Calibrates, Explains, Workload
-from spillcast.engines.held import HeldQuery, RunResult
+from spillcast.engines.held import HeldQuery, RunResult, Scheduled, Session, scheduled
+from spillcast.engines.held import serve as serve_query
 from spillcast.engines.postgres.processes import WORKER_TITLE, of_server
 from spillcast.engines.postgres.server import Installation, PrivateServer, make_cluster, serve
 from spillcast.evidence.counts import Counts
@@ -268,8 +270,7 @@ def held_in(
         "settings": dict(settings),
         "before": list(before),
     }
-    module = "spillcast.engines.postgres.process"
-    with HeldQuery("PostgreSQL", module, query) as held:
+    with HeldQuery("PostgreSQL", __name__, query) as held:
         # Parallel workers are started by the postmaster.
         held.helpers = (server.pid, WORKER_TITLE.format(pid=held.pid))
         yield held
@@ -301,3 +302,67 @@ def _tablespace(
     make = SQL("create tablespace {} location {}").format(SQL(name), Literal(str(location)))
     connection.execute(make)
     return name
+
+
+LOOK_S = 0.02
+
+
+class PostgresSession(Session):
+    """The query in a backend of its own; ``pid`` is the backend's."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        import psycopg
+        from psycopg.sql import SQL
+
+        self._sql = SQL(settings["sql"])
+        self._postmaster = int(settings["postmaster"])
+        self._connection = psycopg.connect(settings["dsn"], autocommit=True)
+        self.pid = self._connection.info.backend_pid
+        for name, value in settings["settings"].items():
+            self._connection.execute("select set_config(%s, %s, false)", (name, value))
+        for statement in settings["before"]:
+            self._connection.execute(SQL(statement))
+        self._earlier = {pid for pid in self._children() if pid != self.pid}
+        self._scheduled: dict[int, Scheduled] = {}
+
+    def run(self) -> list[tuple[Any, ...]]:
+        """Run the query; its rows."""
+        ended = threading.Event()
+        watch = threading.Thread(target=self._watch, args=[ended])
+        watch.start()
+        try:
+            return self._connection.execute(self._sql).fetchall()
+        finally:
+            ended.set()
+            watch.join()
+
+    def scheduled(self) -> Scheduled:
+        """The backend, and parallel workers as they were when last seen."""
+        self._look()
+        seen = self._scheduled.values()
+        return Scheduled(
+            sum(times.cpu_s for times in seen), sum(times.run_queue_delay_s for times in seen)
+        )
+
+    def _watch(self, ended: threading.Event) -> None:
+        """Workers are gone when the query ends, so they are looked at all the time."""
+        while not ended.wait(LOOK_S):
+            self._look()
+
+    def _look(self) -> None:
+        for pid in self._children() - self._earlier:
+            # An ended thread has no entry; both times only ever grow.
+            self._scheduled[pid] = max(
+                scheduled([Path(f"/proc/{pid}")]), self._scheduled.get(pid, Scheduled(0.0, 0.0))
+            )
+
+    def _children(self) -> set[int]:
+        """Processes of the server: the postmaster starts all of them."""
+        threads = Path(f"/proc/{self._postmaster}/task").glob("*/children")
+        return {int(pid) for thread in threads for pid in thread.read_text().split()}
+
+
+if __name__ == "__main__":
+    import psycopg
+
+    serve_query(PostgresSession, psycopg.Error)

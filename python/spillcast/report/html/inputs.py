@@ -8,9 +8,8 @@ from types import GenericAlias
 from typing import Any
 
 from spillcast.document import key, read
-from spillcast.engines.history import HISTORY_SCHEMA
+from spillcast.engines.ranking import HISTORY_SCHEMA, ServerRanking
 from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
-from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import EvidenceUnknown, FileTooLarge, InputError, SchemaUnsupported
 from spillcast.forecast import Forecast
 from spillcast.forecast.sizing.result import SIZE_SCHEMA, Sizing

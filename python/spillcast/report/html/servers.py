@@ -3,8 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import replace
 
-from spillcast.engines.history import History
-from spillcast.engines.ranking import Ranked, ServerRanking
+from spillcast.engines.ranking import History, Ranked, ServerRanking
 from spillcast.report.html import charts
 from spillcast.report.html.axes import linear_sizes
 from spillcast.report.html.documents import purchase

@@ -13,8 +13,7 @@ import pytest
 from harness import available, spillcast, until
 from postgres_rig import JOIN, PARALLEL, SPILLING, Client, meta_of, recorder, until_attached
 from spillcast.engines.engine import SessionSelector
-from spillcast.engines.postgres.live.account import NAMES
-from spillcast.engines.postgres.live.record import record_postgres
+from spillcast.engines.postgres.live.record import NAMES, record_postgres
 from spillcast.report.recording import PROPOSAL
 
 ROOT = Path(__file__).parents[4]

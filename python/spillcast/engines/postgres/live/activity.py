@@ -1,11 +1,32 @@
-"""Sessions in pg_stat_activity, many times a second, and the life of a query."""
+"""Sessions in pg_stat_activity: the one to record, all of them many times a second, a query's life.
+
+``find`` selects a session by its process id, its query or its spill. ``ActivityQueries`` has the
+statements of a sampler, and ``QueryLife`` follows one query from sample to sample.
+"""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from spillcast.engines.postgres.connection import Connection, text_of_server
-from spillcast.errors import StatementFailed
+from spillcast.engines.engine import Say, SessionSelector
+from spillcast.engines.live import only_session, session_line, wait_for_session
+from spillcast.engines.postgres.connection import (
+    SAMPLER,
+    Connection,
+    check_text,
+    row,
+    server_message,
+    shown_name,
+    text_of_server,
+)
+from spillcast.errors import (
+    InputError,
+    OptionInvalid,
+    PermissionDenied,
+    ProcessMissing,
+    StatementFailed,
+    StatementRejected,
+)
 from spillcast.evidence.postgres import MARK
 
 #: Of one session and its parallel workers; the parameter is its process id.
@@ -42,28 +63,20 @@ select substring(f.name from '^pgsql_tmp([0-9]+)')::int, t.spcname, count(*), su
 
 
 @dataclass(frozen=True)
-class Seen:
-    """A session at one instant; times are seconds since the epoch by the server's clock."""
-
-    now_s: float
-    state: str | None
-    query_start_s: float
-    xact_start_s: float | None
-    state_change_s: float
-    #: A hash of the query's text.
-    text: int
-
-
-@dataclass(frozen=True)
 class Backend:
-    """A process of the server at one instant."""
+    """A process of the server at one instant; times are seconds since the epoch by its clock."""
 
     pid: int
     #: The session that a parallel worker serves.
     leader: int | None
     wait_event: str | None
     query_id: str | None
-    seen: Seen
+    now_s: float
+    state: str | None
+    query_start_s: float
+    xact_start_s: float | None
+    state_change_s: float
+    text_hash: int
 
 
 @dataclass(frozen=True)
@@ -71,7 +84,7 @@ class Statement:
     """Whose query it is, and its text, cut where the server cuts it (track_activity_query_size)."""
 
     pid: int
-    #: As of ``Seen``.
+    #: As of ``Backend``.
     text_hash: int
     text: str
     application: str
@@ -161,14 +174,12 @@ def _backend(row: list[str | None]) -> Backend:
         leader=None if leader is None else int(leader),
         wait_event=event,
         query_id=query_id,
-        seen=Seen(
-            now_s=float(now or 0),
-            state=state,
-            query_start_s=float(query_start or 0),
-            xact_start_s=None if xact_start is None else float(xact_start),
-            state_change_s=float(state_change or 0),
-            text=int(text or 0),
-        ),
+        now_s=float(now or 0),
+        state=state,
+        query_start_s=float(query_start or 0),
+        xact_start_s=None if xact_start is None else float(xact_start),
+        state_change_s=float(state_change or 0),
+        text_hash=int(text or 0),
     )
 
 
@@ -200,7 +211,7 @@ class QueryLife:
         #: Whether it ran to its end, by the state of its transaction afterwards; None: not known.
         self.completed: bool | None = None
         self._waited = False
-        self._last: Seen | None = None
+        self._last: Backend | None = None
 
     @property
     def seen_until_s(self) -> float | None:
@@ -228,34 +239,34 @@ class QueryLife:
         return self._last is not None and self._last.state in ACTIVE
 
     @property
-    def text(self) -> int | None:
+    def text_hash(self) -> int | None:
         """The hash of its text; None before it began."""
-        return None if self._last is None else self._last.text
+        return None if self._last is None else self._last.text_hash
 
-    def see(self, session: Seen | None) -> Phase:
+    def see(self, session: Backend | None) -> Phase:
         """Take the next look; None when the session is gone."""
         self.new = False
         if self.phase == "running":
             self._running(session)
         elif self.phase == "waiting":
-            self._waiting(session)
+            if session is None:
+                self.phase = "ended"
+            elif session.state in ACTIVE:
+                self.phase, self.started_s, self._last = "running", session.query_start_s, session
+                self.new = True
+            else:
+                self._waited = True
         return self.phase
 
-    def _waiting(self, session: Seen | None) -> None:
-        if session is None:
-            self.phase = "ended"
-        elif session.state in ACTIVE:
-            self.phase, self.started_s, self._last = "running", session.query_start_s, session
-            self.new = True
-        else:
-            self._waited = True
-
-    def _running(self, session: Seen | None) -> None:
+    def _running(self, session: Backend | None) -> None:
         last = self._last
         assert last is not None
         if session is None:
             self._end(last.now_s)
-        elif session.text == last.text and _same_transaction(session, last):
+            return
+        # A query is shown a moment before its transaction has a start.
+        same_transaction = len({session.xact_start_s, last.xact_start_s} - {None}) == 1
+        if session.text_hash == last.text_hash and same_transaction:
             fetching = session.state == "idle in transaction"
             soon = session.now_s < session.state_change_s + FETCH_S
             if session.state in ACTIVE or (fetching and soon):
@@ -277,7 +288,153 @@ class QueryLife:
             self.phase, self.ended_s = "ended", max(end_s, self.started_s)
 
 
-def _same_transaction(session: Seen, last: Seen) -> bool:
-    """A query is shown a moment before its transaction has a start."""
-    begun = {session.xact_start_s, last.xact_start_s} - {None}
-    return len(begun) == 1
+LOOK_S = 0.05
+HIDDEN = "<insufficient privilege>"
+
+_LIST = """
+select a.pid, coalesce(a.usename, ''), coalesce(a.datname, ''), a.state, coalesce(a.query, ''),
+       date_part('epoch', clock_timestamp() - a.query_start),
+       a.leader_pid, coalesce(a.wait_event, ''), %(pattern)s::text is null or a.query ~* %(pattern)s
+  from pg_stat_activity a
+ where a.pid <> pg_backend_pid() and coalesce(a.application_name, '') <> %(sampler)s
+"""
+#: Owners of temp files: their names begin with pgsql_tmp and the process id of who made them.
+_OWNERS = """
+select distinct substring(f.name from '^pgsql_tmp([0-9]+)')::int
+  from pg_tablespace t, pg_ls_tmpdir(t.oid) f
+ where t.spcname <> 'pg_global' and f.name ~ '^pgsql_tmp[0-9]'
+"""
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session of the server as pg_stat_activity shows it."""
+
+    pid: int
+    user: str
+    database: str
+    #: None where the asking role may not see it.
+    state: str | None
+    query: str
+    running_s: float | None
+    leader: int | None
+    wait_event: str
+    matches: bool
+
+    @property
+    def active(self) -> bool:
+        """Whether it runs a query now."""
+        return self.state in ACTIVE
+
+    @property
+    def hidden(self) -> bool:
+        """Whether the asking role lacks the right to see what it does."""
+        return self.query == HIDDEN and self.database != ""
+
+    def describe(self) -> str:
+        """One line for a list of sessions."""
+        user = f"{self.user}@{self.database}"
+        return session_line(self.pid, user, self.running_s or 0.0, self.query)
+
+
+def find(
+    connection: Connection, wanted: SessionSelector, say: Say, within_s: float | None = None
+) -> Session:
+    """The session that is wanted, waiting for it where it has to come first.
+
+    A session named by its process id may be idle: its next query is what will be recorded.
+    InputError where there is none, where several match, and where the role may not see it;
+    SpillcastError where none has come after ``within_s``.
+    """
+    check_text("--query", wanted.query or "")
+    may_list, remark = may_list_temp(connection), None
+    if wanted.spilling and not may_list:
+        remark = "pg_ls_tmpdir is for pg_monitor: a spill shows only by its waits"
+
+    def choose() -> Session | None:
+        sessions = _listed(connection, wanted)
+        rows = connection.execute(_OWNERS, prepare=True).fetchall() if may_list else []
+        return _choose(sessions, wanted, {pid for (pid,) in rows}, connection)
+
+    return wait_for_session(choose, wanted, say, within_s=within_s, look_s=LOOK_S, remark=remark)
+
+
+def _named(sessions: list[Session], pid: int, connection: Connection) -> Session:
+    """The session of a process id. InputError where there is none, or it may not be seen."""
+    session = next((session for session in sessions if session.pid == pid), None)
+    if session is None:
+        raise ProcessMissing(
+            f"--backend {pid}: the server has no such session",
+            "its sessions: select pid, state, query from pg_stat_activity",
+        )
+    if session.hidden:
+        raise no_right(connection, f"session {pid} of {session.user}")
+    if session.leader is not None:
+        raise OptionInvalid(
+            f"--backend {pid}: this is a parallel worker of {session.leader}",
+            f"record its leader and all its workers with: --backend {session.leader}",
+        )
+    if session.state is None or session.state == "disabled":
+        reason = "track_activities is off for it" if session.state else "it is not a client session"
+        raise PermissionDenied(f"--backend {pid}: its queries cannot be seen: {reason}")
+    return session
+
+
+def _choose(
+    sessions: list[Session], wanted: SessionSelector, owners: set[int], connection: Connection
+) -> Session | None:
+    """The wanted session; None while there is none."""
+    if wanted.backend is not None:
+        session = _named(sessions, wanted.backend, connection)
+        if not wanted.spilling and wanted.query is None:
+            return session
+    leaders = {
+        session.leader or session.pid
+        for session in sessions
+        if session.wait_event.lower().startswith("buffile") or session.pid in owners
+    }
+    matching = [
+        session
+        for session in sessions
+        if session.active
+        and session.matches
+        and session.leader is None
+        and wanted.backend in (None, session.pid)
+        and (not wanted.spilling or session.pid in leaders)
+    ]
+    if not matching and wanted.backend is None and any(session.hidden for session in sessions):
+        raise no_right(connection, "sessions of other roles")
+    return only_session(matching, "name one with --backend PID")
+
+
+def _listed(connection: Connection, wanted: SessionSelector) -> list[Session]:
+    import psycopg
+
+    given = {"pattern": wanted.query, "sampler": SAMPLER}
+    try:
+        rows = connection.execute(_LIST, given, prepare=True).fetchall()
+    except psycopg.errors.InvalidRegularExpression as error:
+        raise StatementRejected(
+            f"--query '{wanted.query}': {server_message(error)}",
+            "it is a regular expression of PostgreSQL; write \\( for a parenthesis",
+        ) from None
+    except psycopg.Error as error:
+        raise StatementRejected(
+            f"the server's sessions cannot be listed: {server_message(error)}"
+        ) from None
+    return [Session(*row) for row in rows]
+
+
+def may_list_temp(connection: Connection) -> bool:
+    """Whether our role may list temp files."""
+    query = "select has_function_privilege('pg_ls_tmpdir(oid)', 'execute')"
+    return bool(row(connection, query)[0])
+
+
+def no_right(connection: Connection, wanted: str) -> InputError:
+    """The error of a role that may not see something, with the grant that lets it."""
+    user = connection.info.user
+    return PermissionDenied(
+        f"role {user} may not see {wanted}",
+        f"as a superuser: grant pg_monitor to {shown_name(user)} (or pg_read_all_stats)",
+    )

@@ -3,24 +3,23 @@
 import time
 from collections.abc import Sequence
 from contextlib import ExitStack
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from spillcast import _core
 from spillcast.engines.engine import OnStatus, Say
 from spillcast.engines.postgres.connection import Connection, row
-from spillcast.engines.postgres.live.account import (
+from spillcast.engines.postgres.live.activity import may_list_temp, no_right
+from spillcast.engines.postgres.live.record import (
+    SampledRecorder,
     ServerSettings,
-    Window,
     engine_meta,
-    finish,
-    in_short,
-    write,
+    query_meta,
+    sampler_connection,
+    sampling_meta,
 )
-from spillcast.engines.postgres.live.record import SampledRecorder, sampler_connection
 from spillcast.engines.postgres.live.sampler import SessionQuery
-from spillcast.engines.postgres.live.sessions import may_list_temp, no_right
 from spillcast.engines.postgres.processes import (
     CALLS,
     local_process,
@@ -28,9 +27,11 @@ from spillcast.engines.postgres.processes import (
     temp_directories,
 )
 from spillcast.errors import CaptureUnavailable
-from spillcast.recording.capture import RecordOptions
-from spillcast.recording.meta import EndedBy
+from spillcast.recording import Recording
+from spillcast.recording.capture import RecordOptions, share_of
+from spillcast.recording.meta import EndedBy, Memory, OtherIO, Temp
 from spillcast.recording.record import Joined, Recorder
+from spillcast.recording.schema import seconds_of, totals
 from spillcast.recording.server import (
     QueryRecording,
     RecordingsFolder,
@@ -38,6 +39,7 @@ from spillcast.recording.server import (
     SessionRows,
     UnkeptQuery,
 )
+from spillcast.recording.writer import RecordingWriter
 from spillcast.redaction import struck_text
 
 RATE_HZ = 20
@@ -102,6 +104,64 @@ def _may_see_all(connection: Connection) -> None:
     (may,) = row(connection, "select pg_has_role(current_user, 'pg_read_all_stats', 'usage')")
     if not may:
         raise no_right(connection, "sessions of other roles")
+
+
+@dataclass(frozen=True)
+class Window:
+    """When a query ran, as far as it was recorded: ns since the capture's start."""
+
+    begin_ns: int
+    end_ns: int
+    #: Until when it was sure to run.
+    sure_until_ns: int
+
+    @classmethod
+    def of(cls, query: SessionQuery, origin_ns: int, until_ns: int) -> "Window":
+        """Up to its end, or to ``until_ns`` (CLOCK_MONOTONIC) where it still ran then."""
+        end_ns = query.ended_ns or until_ns
+        sure_ns = query.sure_until_ns or until_ns
+        return cls(max(query.began_ns - origin_ns, 0), end_ns - origin_ns, sure_ns - origin_ns)
+
+    def elapsed_s(self, sums: "Sums") -> float:
+        """Wall time of the query: its last temp I/O was of it, too."""
+        return max(self.sure_until_ns - self.begin_ns, sums.temp_until_ns) / 1e9
+
+
+@dataclass
+class Sums:
+    """What the rows of a query add up to."""
+
+    temp: Temp = field(default_factory=Temp)
+    other_io: OtherIO = field(default_factory=OtherIO)
+    #: Outside of calls; None where the capture cannot tell.
+    cpu_s: float | None = None
+    #: When the last temp I/O ended, ns since the query's start.
+    temp_until_ns: int = 0
+
+
+def _written(
+    query: SessionQuery, window: Window, rows: SessionRows, path: Path, options: RecordOptions
+) -> tuple[RecordingWriter, Sums]:
+    """A recording with the rows of a query, which is still to be finished, and their sums."""
+    writer = RecordingWriter(path, options.slices, share=options.share)
+    where = query.pids, window.begin_ns, window.end_ns
+    sums = Sums()
+    try:
+        for part in rows.waits(*where):
+            writer.add_waits(part)
+            writer.add_seconds(seconds_of(part))
+            temp, other_io = totals(part)
+            sums.temp, sums.other_io = sums.temp + temp, sums.other_io + other_io
+            if part["cpu_before_ns"].null_count < part.num_rows:
+                sums.cpu_s = (sums.cpu_s or 0.0) + part["cpu_before_ns"].sum() / 1e9
+            ends = (part["start_ns"].values + part["elapsed_ns"].values)[part["temp"].values]
+            sums.temp_until_ns = int(ends.max(initial=sums.temp_until_ns))
+        for samples in rows.samples(*where):
+            writer.add_samples(samples)
+    except BaseException:
+        writer.discard()
+        raise
+    return writer, sums
 
 
 class _AllSessions(SampledRecorder[ServerRecording]):
@@ -200,33 +260,62 @@ class _AllSessions(SampledRecorder[ServerRecording]):
             self._unkept.append(UnkeptQuery(query.pid, text, because))
             return
         path = self._folder.next(query.pid)
-        writer, sums = write(query, window, rows, path, recorder.options)
+        writer, sums = _written(query, window, rows, path, recorder.options)
         if not sums.temp.operations or window.elapsed_s(sums) <= 0:
             writer.discard()
             return
-        recording = finish(
-            query,
-            writer,
-            sums,
-            recorder.account(window.elapsed_s(sums), query.began_ns),
-            replace(
+        recording = self._finished(query, window, writer, sums, ended_by)
+        self._kept.append(_summary(recording, query))
+
+    def _finished(
+        self,
+        query: SessionQuery,
+        window: Window,
+        writer: RecordingWriter,
+        sums: Sums,
+        ended_by: EndedBy,
+    ) -> Recording:
+        """Finish a recording: what the account of the server says, but for this query alone."""
+        about = self.recorder.account(window.elapsed_s(sums), query.began_ns)
+        temp, other = sums.temp, sums.other_io
+        calls = about.temp.operations + about.other_io.count
+        share = min((temp.operations + other.count) / max(calls, 1), 1.0)
+        peak_bytes = None if query.memory is None else query.memory.peak_bytes
+        statement = query.statement
+        session = (0, 0) if statement is None else (statement.database_id, statement.user_id)
+        meta = replace(
+            about,
+            ended_by=ended_by,
+            before=None,
+            engine=replace(
                 self._engine,
                 pid=query.pid,
-                query=text,
+                query=struck_text(query.text),
                 queryid=query.queryid,
-                settings=self._settings_of(query),
+                settings={**self._engine.settings, **self._settings.for_session(*session)},
             ),
-            ended_by=ended_by,
-            attached_s=self.attached_s,
-            workers=_workers(query, window, recorder.origin_ns),
-            sampler=self.sampler,
+            memory=Memory(about.memory.limit_bytes, peak_bytes),
+            # Throttling was counted of the whole server, and of all the time.
+            cpu_limits=replace(about.cpu_limits, throttled_s=None, throttled_periods=None),
+            cpu_s=None if about.cpu_s is None else sums.cpu_s,
+            temp=temp,
+            other_io=other,
+            # Other users of the CPUs were counted for the whole server: its other sessions too.
+            capture=replace(
+                share_of(about.capture, share),
+                dropped=0,
+                run_queue_delay_s=query.run_queue_delay_s,
+                run_queue_others_s=None,
+            ),
+            server=query_meta(
+                query,
+                self.attached_s,
+                ended_by,
+                _workers(query, window, self.recorder.origin_ns),
+            ),
+            sampling=sampling_meta(query, self.sampler),
         )
-        self._kept.append(in_short(recording, query))
-
-    def _settings_of(self, query: SessionQuery) -> dict[str, Any]:
-        statement = query.statement
-        whose = (0, 0) if statement is None else (statement.database_id, statement.user_id)
-        return {**self._engine.settings, **self._settings.for_session(*whose)}
+        return writer.finish(meta)
 
     def finish(self, ended_by: EndedBy) -> ServerRecording:
         """Keep the queries that have ended, and those that run as far as they were seen."""
@@ -271,3 +360,31 @@ def _workers(query: SessionQuery, window: Window, origin_ns: int) -> Sequence[Jo
         missed = (0, 0, 0) if whole else None
         joined.append(Joined(pid, started_s, (attached_ns - zero_ns) / 1e9, missed, temp_files=0))
     return joined
+
+
+def _summary(recording: Recording, query: SessionQuery) -> QueryRecording:
+    """The recording as an entry of the list of all."""
+    meta, statement, temp = recording.meta, query.statement, recording.meta.temp
+    server_query = meta.server
+    assert server_query is not None
+    workers = len(query.workers)
+    processes_s = recording.elapsed_s * (1 + workers)
+    return QueryRecording(
+        path=recording.path,
+        pid=query.pid,
+        user="" if statement is None else statement.user,
+        database="" if statement is None else statement.database,
+        application="" if statement is None else statement.application,
+        query=meta.engine.query or "",
+        started_at=meta.started_at,
+        elapsed_s=recording.elapsed_s,
+        before_recording_s=server_query.before_recording_s,
+        ended_by=server_query.ended_by,
+        workers=workers,
+        reads=temp.reads,
+        read_bytes=temp.bytes - recording.written_bytes.temp,
+        writes=temp.writes,
+        written_bytes=recording.written_bytes.temp,
+        temp_s=temp.total_s,
+        temp_share=temp.total_s / processes_s,
+    )

@@ -231,7 +231,12 @@ class Sampler(threading.Thread):
                 self._count_cost(began_s)
                 due_s = time.monotonic() + jitter.uniform(0.7, 1.3) / self.rate_hz
         except Exception as error:
-            self.failure = _failure_text(error)
+            # Of any kind: the query has not ended with it.
+            self.failure = (
+                error.message
+                if isinstance(error, SpillcastError)
+                else f"sampling failed: {type(error).__name__}: {error}"
+            )
             for query in self.queries():
                 query.failure = self.failure
         finally:
@@ -248,7 +253,11 @@ class Sampler(threading.Thread):
         self._read_statements()
         self._sample(backends, now_ns, now_ns - self.last_ns)
         if self._list_temp and time.monotonic() - self._listed_s > LIST_S:
-            self._list()
+            queries = self.queries()
+            held = self._look.temp_held(pid for query in queries for pid in query.pids)
+            for query in queries:
+                query.hold(held)
+            self._listed_s = time.monotonic()
         self.last_ns = now_ns
 
     def _count_cost(self, began_s: float | None) -> None:
@@ -265,7 +274,7 @@ class Sampler(threading.Thread):
         if self._session is not None:
             return
         for pid, session in sessions.items():
-            if pid not in self._queries and session.seen.state in ACTIVE:
+            if pid not in self._queries and session.state in ACTIVE:
                 query = self._queries[pid] = SessionQuery(pid, QueryLife())
                 self._see_query(query, session, now_ns)
                 # A worker may have been seen before the query that it is of.
@@ -274,10 +283,9 @@ class Sampler(threading.Thread):
 
     @staticmethod
     def _see_query(query: SessionQuery, session: Backend | None, now_ns: int) -> str:
-        phase = query.life.see(None if session is None else session.seen)
+        phase = query.life.see(session)
         if query.life.new and session is not None:
-            since_s = session.seen.now_s - session.seen.query_start_s
-            query.started_ns = now_ns - round(since_s * 1e9)
+            query.started_ns = now_ns - round((session.now_s - session.query_start_s) * 1e9)
         return phase
 
     def _end(self, query: SessionQuery, session: Backend | None, now_ns: int) -> SessionQuery:
@@ -285,11 +293,10 @@ class Sampler(threading.Thread):
         # What a session did that is gone now, it did before it went.
         query.ended_ns, query.sure_until_ns = now_ns, self.last_ns
         if session is not None and ended_s is not None:
-            seen = session.seen
-            query.sure_until_ns = now_ns - round((seen.now_s - ended_s) * 1e9)
+            query.sure_until_ns = now_ns - round((session.now_s - ended_s) * 1e9)
             # Where it runs, or has run, another query by now, that is the end at the latest.
-            next_s = max(seen.query_start_s, ended_s)
-            query.ended_ns = now_ns - round((seen.now_s - next_s) * 1e9)
+            next_s = max(session.query_start_s, ended_s)
+            query.ended_ns = now_ns - round((session.now_s - next_s) * 1e9)
         if query.life.unseen_s > self.gap_s:
             query.gap_s += query.life.unseen_s
         self._ended.append(query)
@@ -301,7 +308,7 @@ class Sampler(threading.Thread):
             return
         for statement in self._look.statements(new):
             query = new[statement.pid]
-            if statement.text_hash == query.life.text:
+            if statement.text_hash == query.life.text_hash:
                 query.statement = statement
 
     def _sample(self, backends: list[Backend], now_ns: int, gap_ns: int) -> None:
@@ -345,13 +352,6 @@ class Sampler(threading.Thread):
         if query.join(worker, None if self._postmaster is None else started_ns(worker)):
             self._on_worker(worker)
 
-    def _list(self) -> None:
-        queries = self.queries()
-        held = self._look.temp_held(pid for query in queries for pid in query.pids)
-        for query in queries:
-            query.hold(held)
-        self._listed_s = time.monotonic()
-
     def _look_at_children(self, postmaster: int) -> None:
         """Place parallel workers that no sample may ever show."""
         now, now_s = children(postmaster), time.monotonic()
@@ -368,13 +368,6 @@ class Sampler(threading.Thread):
             elif now_s - since_s < UNPLACED_S and (leader is not None or (not name and pid in now)):
                 continue
             del self._unplaced[pid]
-
-
-def _failure_text(error: Exception) -> str:
-    """Why sampling ended early, of an error of any kind: the query has not ended with it."""
-    if isinstance(error, SpillcastError):
-        return error.message
-    return f"sampling failed: {type(error).__name__}: {error}"
 
 
 def _sample_row(backend: Backend, time_ns: int, weight_ns: int) -> dict[str, Any]:

@@ -120,21 +120,14 @@ def reload_step(facts: Situation) -> Step:
     return facts.step(why, "SELECT pg_reload_conf()")
 
 
-def settings_after(
-    facts: Situation, note: Note, scopes: list[Scope], name: str
-) -> dict[Scope, list[str]]:
-    """Who is set to what once some scopes have what they had before."""
+def used_by_settings(facts: Situation, note: Note, scopes: list[Scope], name: str) -> list[str]:
+    """Who is set to a tablespace, in words, once some scopes have what they had before."""
     after = dict(facts.settings)
     for scope in scopes:
         names = note.before[str(scope)]
         if after.get(scope) == [name]:
             del after[scope]
             after |= {scope: names} if names is not None else {}
-    return after
-
-
-def in_use_by_settings(facts: Situation, after: dict[Scope, list[str]], name: str) -> list[str]:
-    """Who is set to a tablespace, in words, and does not let it go."""
     who = [str(scope) for scope, names in after.items() if name in names]
     defaults = [str(scope) for scope, names in facts.defaults.items() if name in names]
     users = [f"{SETTING} of {', '.join(who)}"] if who else []
@@ -203,16 +196,20 @@ def plan(request: MoveRequest, facts: Situation, lacking: list[str], directory: 
     made = (
         old.made_directory if old else existing is None and (directory.made or not directory.exists)
     )
+    unfinished = UNFINISHED_WITH_DIRECTORY if made else UNFINISHED
     note = old or Note(made, existing is None, existing.comment if existing else None)
-    note = _noted(note, request.scope, facts, name, lacking)
+    if request.scope is not None:
+        now, key = facts.settings.get(request.scope), str(request.scope)
+        before = note.before | ({} if now == [name] else {key: now})
+        note = replace(note, before=before, granted=sorted({*note.granted, *lacking}))
 
     steps = []
     if existing is None:
         steps += _directory_steps(request.to, facts, directory)
-        steps.append(_create(request.to, facts, made))
-    statements = (
-        [] if finished else [f"ALTER TABLESPACE {_unfinished(made)} RENAME TO {identifier(name)}"]
-    )
+        why = "Create a tablespace in it, under a name that marks the move as unfinished."
+        statement = f"CREATE TABLESPACE {unfinished} LOCATION {literal(str(request.to))}"
+        steps.append(facts.step(why, statement))
+    statements = [] if finished else [f"ALTER TABLESPACE {unfinished} RENAME TO {identifier(name)}"]
     if note != old or not finished:
         statements.append(comment_statement(name, str(note)))
     if lacking:
@@ -242,17 +239,6 @@ def plan(request: MoveRequest, facts: Situation, lacking: list[str], directory: 
     return Move("postgres", str(request.to), whom(request.scope), steps, back, name)
 
 
-def _noted(
-    note: Note, scope: Scope | None, facts: Situation, name: str, lacking: list[str]
-) -> Note:
-    """The note with what is so now, before the move."""
-    if scope is None:
-        return note
-    now, key = facts.settings.get(scope), str(scope)
-    before = note.before | ({} if now == [name] else {key: now})
-    return replace(note, before=before, granted=sorted({*note.granted, *lacking}))
-
-
 def _name(request: MoveRequest, facts: Situation, existing: Tablespace | None) -> str:
     """The tablespace's name. InputError where another one has it."""
     existing_name = existing.name if existing and not existing.name.startswith(UNFINISHED) else None
@@ -274,10 +260,6 @@ def _name(request: MoveRequest, facts: Situation, existing: Tablespace | None) -
     if name.startswith(("pg_", UNFINISHED)) or not name or len(name.encode()) > 63:
         raise OptionInvalid(f"--tablespace '{name}' cannot be a tablespace's name")
     return name
-
-
-def _unfinished(made_directory: bool) -> str:
-    return UNFINISHED_WITH_DIRECTORY if made_directory else UNFINISHED
 
 
 def _directory_steps(path: Path, facts: Situation, directory: Directory) -> list[Step]:
@@ -309,12 +291,6 @@ def user_id(owner: str) -> int | None:
         return int(owner) if owner.isdigit() else pwd.getpwnam(owner).pw_uid
     except KeyError:
         return None
-
-
-def _create(path: Path, facts: Situation, made: bool) -> Step:
-    why = "Create a tablespace in it, under a name that marks the move as unfinished."
-    statement = f"CREATE TABLESPACE {_unfinished(made)} LOCATION {literal(str(path))}"
-    return facts.step(why, statement)
 
 
 def whom(scope: Scope | None) -> str:
@@ -393,17 +369,14 @@ def _check_directory(connection: Connection, facts: Situation, request: MoveRequ
     if directory.uid != user_id(owner) and not (directory.made and root):
         hint = f"{chown_empty(owner, path)}, or name a directory in it that does not exist yet"
         raise PermissionDenied(f"--to {path} is not the server's own; it runs as {owner}", hint)
-    entries = _entries(connection, path, by_server=directory.uid == user_id(owner))
+    if directory.uid == user_id(owner):
+        query = "select coalesce(array_agg(name), '{}') from pg_ls_dir(%s) name"
+        entries = list(row(connection, query, str(path))[0])
+    else:
+        entries = os.listdir(path)
     if entries:
         hint = f"name a directory in it, such as {path}/pg_temp"
         raise OutputExists(f"--to {path} is not empty: {', '.join(entries[:3])}", hint)
-
-
-def _entries(connection: Connection, path: Path, *, by_server: bool) -> list[str]:
-    if not by_server:
-        return os.listdir(path)
-    query = "select coalesce(array_agg(name), '{}') from pg_ls_dir(%s) name"
-    return list(row(connection, query, str(path))[0])
 
 
 def _check_seen(connection: Connection, path: Path, role: str) -> None:

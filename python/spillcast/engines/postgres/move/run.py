@@ -23,13 +23,12 @@ from spillcast.engines.postgres.move.plan import (
     MoveRequest,
     check_move,
     check_server,
-    in_use_by_settings,
     plan,
     remaining,
     remove_directory,
     revert_steps,
     set_statement,
-    settings_after,
+    used_by_settings,
     whom,
 )
 from spillcast.engines.postgres.move.tablespaces import (
@@ -273,8 +272,7 @@ def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -
     others = remaining(note, scopes).before
     left = []
     if note.made_tablespace and not others:
-        after = settings_after(facts, note, scopes, tablespace.name)
-        left = in_use_by_settings(facts, after, tablespace.name)
+        left = used_by_settings(facts, note, scopes, tablespace.name)
     steps = revert_steps(tablespace, note, scopes, facts, drop=not left)
     move = Move("postgres", str(to), word, steps, tablespace=tablespace.name, left=left)
     if others:
@@ -311,7 +309,11 @@ def _take_setting(
     (user, database) = row(session, "select session_user, current_database()")
     if scope.role:
         session.execute(f"set role {identifier(scope.role)}".encode())
-    elif not any(holding.outranks(scope) for holding in now if _holds(holding, user, database)):
+    elif not any(
+        other.outranks(scope)
+        for other in now
+        if other.role in (None, user) and other.database in (None, database)
+    ):
         _wait_for_setting(session, scope, tablespace)
         return
     # A session of ours cannot be one of theirs: it takes what is stored for them.
@@ -328,10 +330,6 @@ def _wait_for_setting(session: Connection, scope: Scope, tablespace: str) -> Non
                 f"a new session of {scope} did not get the setting", "--revert restores everything"
             )
         time.sleep(0.02)
-
-
-def _holds(scope: Scope, user: str, database: str) -> bool:
-    return scope.role in (None, user) and scope.database in (None, database)
 
 
 def _run(connection: Connection, step: Step) -> None:

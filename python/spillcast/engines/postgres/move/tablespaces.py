@@ -25,7 +25,7 @@ UNFINISHED_WITH_DIRECTORY = "spillcast_unfinished_dir"
 
 @dataclass(frozen=True)
 class Scope:
-    """For whom a setting holds: a role, a database, a role in a database, or the server."""
+    """Whom a setting applies to: a role, a database, a role in a database, or the server."""
 
     role: str | None = None
     database: str | None = None
@@ -39,11 +39,11 @@ class Scope:
 
     def outranks(self, other: "Scope") -> bool:
         """Whether this scope's setting wins over another's in some session of both."""
-        apart = any(
+        disjoint = any(
             mine and theirs and mine != theirs
             for mine, theirs in ((self.role, other.role), (self.database, other.database))
         )
-        return not apart and self._rank > other._rank
+        return not disjoint and self._rank > other._rank
 
     @property
     def _rank(self) -> int:
@@ -237,12 +237,8 @@ class Situation:
     def at(self, directory: Path) -> Tablespace | None:
         """The tablespace in a directory."""
         real = os.path.realpath(directory)
-        tablespaces = [
-            tablespace
-            for tablespace in self.tablespaces
-            if os.path.realpath(tablespace.location) == real
-        ]
-        return tablespaces[0] if tablespaces else None
+        located = (each for each in self.tablespaces if os.path.realpath(each.location) == real)
+        return next(located, None)
 
     def step(self, why: str, *sql: str) -> Step:
         """Statements for a client of this server; several are one transaction."""
@@ -250,9 +246,7 @@ class Situation:
 
     def named(self, name: str) -> Tablespace | None:
         """The tablespace of a name."""
-        return next(
-            (tablespace for tablespace in self.tablespaces if tablespace.name == name), None
-        )
+        return next((each for each in self.tablespaces if each.name == name), None)
 
 
 def situation(connection: Connection, dsn: str) -> Situation:

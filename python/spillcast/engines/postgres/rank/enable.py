@@ -3,6 +3,7 @@
 import re
 from collections.abc import Mapping, Sequence
 
+from spillcast.engines.move import sql_literal
 from spillcast.engines.postgres.connection import Connection, row
 from spillcast.text import shell_word
 
@@ -68,16 +69,12 @@ def _self_hosted(connection: Connection, changed: Mapping[str, str], shown: str)
         assignments = (f"{name} = '{value}'" for name, value in changed.items())
         return [*lines, f"# set in postgresql.conf, then restart: {', '.join(assignments)}"]
     statements = [
-        f"ALTER SYSTEM SET {name} = {', '.join(map(_quoted, value.split(',')))}"
+        f"ALTER SYSTEM SET {name} = {', '.join(map(sql_literal, value.split(',')))}"
         for name, value in changed.items()
     ]
     if _PRELOAD not in changed:
         return [*lines, _psql(shown, *statements, "SELECT pg_reload_conf()")]
     return [*lines, _psql(shown, *statements), _restart(connection)]
-
-
-def _quoted(name: str) -> str:
-    return "'" + name.replace("'", "''") + "'"
 
 
 def _restart(connection: Connection) -> str:

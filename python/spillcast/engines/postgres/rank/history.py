@@ -1,4 +1,4 @@
-"""Looks at PostgreSQL servers -> the ranking of each over time, what changed, and alerts."""
+"""Snapshots of PostgreSQL servers -> the ranking of each over time, what changed, and alerts."""
 
 import math
 import time
@@ -7,33 +7,33 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from spillcast.engines.gains import RankRequest
-from spillcast.engines.history import (
+from spillcast.engines.postgres.rank.rank import of_rows
+from spillcast.engines.ranking import (
     Alert,
     Bucket,
     Change,
     Event,
     History,
+    RankRequest,
     Rule,
+    ServerRanking,
     StatementBytes,
-    steps,
 )
-from spillcast.engines.postgres.rank.rank import of_rows
-from spillcast.engines.ranking import DatabaseSpill, ServerRanking
 from spillcast.errors import EvidenceIncomplete, SelectionEmpty
 from spillcast.evidence.postgres.logs import Logs, normal
 from spillcast.evidence.postgres.nodes import BLOCK_BYTES
 from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, Row
 from spillcast.fleet.dataset import Dataset
-from spillcast.fleet.looks import (
+from spillcast.fleet.snapshots import (
+    DatabaseSpill,
     Grown,
-    Look,
     Period,
+    Snapshot,
     add_to,
     chains,
     moment_s,
     periods,
-    read_looks,
+    read_snapshots,
 )
 from spillcast.gate import reading
 from spillcast.redaction import struck_text
@@ -54,7 +54,7 @@ class _Statement:
     points: list[tuple[Period, Mapping[str, float]]] = field(default_factory=list)
 
 
-def rank_looks(
+def rank_snapshots(
     address: str,
     request: RankRequest,
     *,
@@ -62,31 +62,36 @@ def rank_looks(
     logs: Logs | None = None,
     rules: Sequence[Rule] = (),
 ) -> list[ServerRanking]:
-    """The ranking of each server of a dataset of looks, by name.
+    """The ranking of each server of a dataset of snapshots, by name.
 
-    ``since_s`` is how long before its last look the ranking begins. InputError without looks.
+    ``since_s`` is how long before the last snapshot the ranking begins. InputError where there
+    are none.
     """
-    servers: dict[str, list[list[Look]]] = {}
-    for chain in chains(read_looks(Dataset.open(address))):
+    servers: dict[str, list[list[Snapshot]]] = {}
+    for chain in chains(read_snapshots(Dataset.open(address))):
         servers.setdefault(chain[-1].name, []).append(chain)
     hint = "save one with: spillcast postgres DSN --save DIR"
     if not servers:
-        raise SelectionEmpty(f"{address}: no looks at a server", hint)
+        raise SelectionEmpty(f"{address}: no snapshots of a server", hint)
     if all(len(chain) == 1 for of_server in servers.values() for chain in of_server):
         raise EvidenceIncomplete(
-            f"{address}: one look at each server, and spills are counted between two", hint
+            f"{address}: one snapshot of each server, and spills are counted between two", hint
         )
-    with reading(address, "save looks into a new folder"):
-        totals = [_Server(name, looks, since_s) for name, looks in sorted(servers.items())]
+    with reading(address, "save snapshots into a new folder"):
+        totals = [_Server(name, chains_, since_s) for name, chains_ in sorted(servers.items())]
     return [server.ranking(request, logs, rules) for server in totals]
 
 
 class _Server:
-    """What all looks at a server add up to, in the window."""
+    """What all snapshots of a server add up to, in the window."""
 
-    def __init__(self, name: str, looks: Sequence[Sequence[Look]], since_s: float | None) -> None:
+    def __init__(
+        self, name: str, snapshots: Sequence[Sequence[Snapshot]], since_s: float | None
+    ) -> None:
         self.name = name
-        every = sorted((look for chain in looks for look in chain), key=lambda look: look.number)
+        every = sorted(
+            (each for chain in snapshots for each in chain), key=lambda each: each.number
+        )
         self.first, self.last = every[0], every[-1]
         begin_s = -math.inf if since_s is None else self.last.taken_s - since_s
         self.statements: dict[str, _Statement] = {}
@@ -97,7 +102,7 @@ class _Server:
         self.lower_bounds, self.earlier_calls = set[str](), set[str]()
         #: Names of statements that have spilled before: their identifiers and texts.
         self.known: set[str] = set()
-        for at, chain in enumerate(looks):
+        for at, chain in enumerate(snapshots):
             self._know(chain[0].rows, None)
             if at and chain[0].taken_s >= begin_s:
                 text = f"another instance, PostgreSQL {chain[0].version}: counted from here on"
@@ -178,7 +183,9 @@ class _Server:
             ],
             database_temp_bytes=sum(growth[1] for growth in self.databases.values()),
             settings=settings,
-            unseen=[] if self.periods else ["spills: there is one look, and they count from it on"],
+            unseen=[]
+            if self.periods
+            else ["spills: there is one snapshot, and they count from it on"],
             history=self._history(rules),
             counted=rows,
         )
@@ -206,7 +213,7 @@ class _Server:
         )
 
     def _alert(self, rule: Rule) -> Alert:
-        """By the latest looks; unknown where the last one is older than the rule's time."""
+        """By the latest snapshots; unknown where the last one is older than the rule's time."""
         timed = self.last.settings.get("track_io_timing") != "off"
         rates = [
             (
@@ -245,7 +252,7 @@ def _temp_s(period: Period) -> float:
 
 
 def _buckets(shown: Sequence[Period]) -> tuple[float, list[Bucket]]:
-    """Sums by the middle of each period: a look just after midnight is of the day before."""
+    """Sums by the middle of each period: a snapshot just after midnight is of the day before."""
     if not shown:
         return _BUCKETS_S[-1], []
     ends_s = [period.after.taken_s for period in shown]
@@ -370,3 +377,43 @@ def _cause(
     if not 1 / _OTHER < blocks < _OTHER and not 1 / _OTHER < ratio / blocks < _OTHER:
         return "plan", evidence
     return None, evidence
+
+
+#: A change of temp bytes per call by a smaller factor is none.
+_RATIO_MIN = 1.5
+#: Shares of the points on their side of the middle between two levels, and of an abrupt change.
+_SEPARATE_MIN, _ABRUPT_MIN = 0.9, 0.6
+_SIDE_MIN = 3
+
+
+def steps(levels: Sequence[float]) -> list[tuple[int, bool]]:
+    """Where a series of logarithms changes its level: indices, and whether it changed gradually.
+
+    Each is the split with the smallest squares around both means, if both sides are separate.
+    """
+    import numpy as np
+
+    count = len(levels)
+    if count < 2 * _SIDE_MIN:
+        return []
+    values = np.asarray(levels, dtype=float)
+    ends = np.arange(1, count)
+    below, total = np.cumsum(values)[:-1], values.sum()
+    gain = below**2 / ends + (total - below) ** 2 / (count - ends)
+    gain[: _SIDE_MIN - 1] = gain[count - _SIDE_MIN :] = -1.0
+    at = int(ends[int(np.argmax(gain))])
+    left, right = values[:at], values[at:]
+    change = right.mean() - left.mean()
+    middle = (left.mean() + right.mean()) / 2
+    sides = ((left - middle) * change < 0).mean(), ((right - middle) * change > 0).mean()
+    if abs(change) < np.log(_RATIO_MIN):
+        return []
+    if min(sides) < _SEPARATE_MIN:
+        # Perhaps a level that was left and came back.
+        earlier = steps(levels[:at])
+        begin = earlier[-1][0] if earlier else at
+        return [*earlier, *((begin + step, slow) for step, slow in steps(levels[begin:]))]
+    if (values[at] - values[at - 1]) * np.sign(change) < _ABRUPT_MIN * abs(change):
+        return [(at, True)]
+    later = [(at + step, slow) for step, slow in steps(levels[at:])]
+    return [*steps(levels[:at]), (at, False), *later]

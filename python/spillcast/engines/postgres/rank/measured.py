@@ -15,10 +15,14 @@ from spillcast.engines.postgres.connection import (
     server_message,
     shown_dsn,
 )
-from spillcast.engines.postgres.live.activity import SESSION, ActivityQueries, QueryLife
-from spillcast.engines.postgres.live.sessions import LOOK_S, find
+from spillcast.engines.postgres.live.activity import (
+    LOOK_S,
+    SESSION,
+    ActivityQueries,
+    QueryLife,
+    find,
+)
 from spillcast.engines.postgres.rank.snapshot import (
-    Snapshot,
     between,
     snapshot_since,
     take_snapshot,
@@ -26,6 +30,7 @@ from spillcast.engines.postgres.rank.snapshot import (
 from spillcast.errors import OptionInvalid, SelectionEmpty, SessionEnded
 from spillcast.evidence.postgres.plan import Executed
 from spillcast.evidence.postgres.statements import HOW, Row, ambiguous_rows, executed_row, merged
+from spillcast.fleet.snapshots import Snapshot
 from spillcast.gate import reading
 
 #: Constants, which pg_stat_statements has as $1, $2 and so on.
@@ -36,7 +41,9 @@ _LAST_WORD = re.compile(r"(?:'.*|(?<!\w)\w+)$", re.DOTALL)
 _CHARACTER_BYTES = 4
 
 
-def took_on_postgres(dsn: str, meant: StatementSelector, say: Say = lambda _text: None) -> Executed:
+def took_on_postgres(
+    dsn: str, selector: StatementSelector, say: Say = lambda _text: None
+) -> Executed:
     """The mean of the calls that the server counted; of a session its query when it ends.
 
     ``say`` gets what is waited for. InputError where the server does not answer, has counted no
@@ -44,9 +51,9 @@ def took_on_postgres(dsn: str, meant: StatementSelector, say: Say = lambda _text
     """
     place = Path(shown_dsn(dsn))
     with closing(open_session(dsn, SAMPLER)) as connection:
-        if meant.backend is not None:
-            return _of_session(connection, meant.backend, place, say)
-        return executed_row(_counted(connection, meant, place), place)
+        if selector.backend is not None:
+            return _of_session(connection, selector.backend, place, say)
+        return executed_row(_counted(connection, selector, place), place)
 
 
 def pattern_of(query: str, *, cut: bool = False) -> str:
@@ -61,24 +68,28 @@ def pattern_of(query: str, *, cut: bool = False) -> str:
     return rf"^\s*{'.+'.join(words)}" + ("" if cut else r"\s*;?\s*$")
 
 
-def _counted(connection: Connection, meant: StatementSelector, place: Path) -> Row:
-    """The row of the statement that is meant. InputError for none and for several."""
-    pattern, queryid = meant.query, meant.queryid
+def _counted(connection: Connection, selector: StatementSelector, place: Path) -> Row:
+    """The row of the selected statement. InputError for none and for several."""
+    pattern, queryid = selector.query, selector.queryid
     if pattern is not None:
         _check(connection, pattern)
-    elif meant.text is not None:
-        pattern = pattern_of(meant.text, cut=_is_cut(connection, meant.text))
+    elif selector.text is not None:
+        size_query = "select setting::int from pg_settings where name = 'track_activity_query_size'"
+        (size,) = row(connection, size_query)
+        # The text that a session showed may be only the beginning of the statement.
+        cut = len(selector.text.encode()) >= int(size) - _CHARACTER_BYTES
+        pattern = pattern_of(selector.text, cut=cut)
     snapshot = take_snapshot(connection, queryid, pattern)
     if queryid is not None and pattern is not None and not _rows(snapshot, place):
         # Another server, or one of another version, knows it by another identifier.
         queryid = None
         snapshot = take_snapshot(connection, None, pattern)
-    if meant.since is not None:
+    if selector.since is not None:
         snapshot = snapshot_since(
-            meant.since, snapshot, lambda: take_snapshot(connection, queryid, pattern)
+            selector.since, snapshot, lambda: take_snapshot(connection, queryid, pattern)
         )
     rows = _rows(snapshot, place)
-    like = meant.queryid or f"like '{meant.query or meant.text}'"
+    like = selector.queryid or f"like '{selector.query or selector.text}'"
     if not rows:
         lacking = next(
             (reason for reason in snapshot.unseen if reason.startswith("statements")), None
@@ -88,15 +99,6 @@ def _counted(connection: Connection, meant: StatementSelector, place: Path) -> R
     if len(rows) > 1:
         raise ambiguous_rows(place, rows, f"{len(rows):,} statements are {like}:")
     return rows[0]
-
-
-def _is_cut(connection: Connection, text: str) -> bool:
-    """Whether a text that a session showed may be the beginning of the statement alone."""
-    (size,) = row(
-        connection,
-        "select setting::int from pg_settings where name = 'track_activity_query_size'",
-    )
-    return len(text.encode()) >= int(size) - _CHARACTER_BYTES
 
 
 def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Executed:
@@ -109,7 +111,7 @@ def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Exec
     queryid: str | None = None
     while True:
         mine = next((session for session in queries.sessions(pid) if session.pid == pid), None)
-        if life.see(None if mine is None else mine.seen) == "ended":
+        if life.see(mine) == "ended":
             break
         # A query's identifier shows a moment after the query.
         if mine is not None and life.phase == "running" and queryid is None:

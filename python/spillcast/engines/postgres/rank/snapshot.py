@@ -1,11 +1,11 @@
-"""A snapshot of a server's counts, for any version and role, and the growth between two of them."""
+"""A snapshot of a server's counts, for any version and role, and what changed between two."""
 
 import json
 import os
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from socket import gethostname
 from typing import Any
@@ -18,13 +18,20 @@ from spillcast.engines.postgres.connection import (
     server_message,
     text_of_server,
 )
-from spillcast.engines.ranking import DatabaseSpill, Live
 from spillcast.errors import EvidenceDamaged, ServerUnsuited
 from spillcast.evidence.postgres import MARK
 from spillcast.evidence.postgres.logs import Logs, logs_of
-from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER
+from spillcast.evidence.postgres.statements import LOOKS_MIN, MAINTENANCE, PER_GATHER
 from spillcast.evidence.text import text_of
-from spillcast.fleet.looks import LOOK_SCHEMA, Look, growth, is_reset, key_of
+from spillcast.fleet.snapshots import (
+    SNAPSHOT_SCHEMA,
+    DatabaseSpill,
+    LiveSession,
+    Snapshot,
+    growth,
+    is_reset,
+    key_of,
+)
 from spillcast.gate import json_of, reading
 from spillcast.redaction import struck_text
 from spillcast.units import parse_duration_s
@@ -84,18 +91,6 @@ _SERVER = "select system_identifier::text from pg_control_system()"
 _MAY_SEE = "select pg_has_role(current_user, 'pg_monitor', 'member')"
 
 
-@dataclass(frozen=True)
-class Snapshot(Look):
-    """A look with what a ranking needs besides; keys may lack in snapshots of earlier versions."""
-
-    elapsed_s: float | None = None
-    databases: Sequence[DatabaseSpill] = ()
-    data_read_s: float | None = None
-    live: Sequence[Live] = ()
-    unseen: Sequence[str] = ()
-    asked_s: float = 0.0
-
-
 def take_snapshot(
     connection: Connection, queryid: str | None = None, pattern: str | None = None
 ) -> Snapshot:
@@ -111,26 +106,30 @@ def take_snapshot(
     settings = dict(
         queries.all("select name, setting from pg_settings where name = any (%s)", list(_SETTINGS))
     )
+    limits = {name: settings[name] for name in (PER_GATHER, MAINTENANCE) if name in settings}
     rows, seen, elapsed_s, schema = _statements(queries, settings, queryid, pattern)
     version = connection.info.server_version
     reset_s = evictions = None
     if schema is not None and version >= 140_000:
         [(reset_s, evictions)] = queries.all(_RESET.format(schema=schema)) or [(None, None)]
+    active = "active_time / 1e3" if version >= _ACTIVE_SINCE else "null::float8"
     [(started_s, address, port, release)] = queries.all(_STARTED) or [(None, None, "", "")]
     boot_id, boot_s = _boot()
     host = connection.info.host
     snapshot = Snapshot(
         taken_s=queries.number("select extract(epoch from clock_timestamp())::float8") or 0.0,
         since_s=None if schema is None else reset_s or started_s,
-        rows=[{**row, **_limits(settings)} for row in rows],
+        rows=[{**row, **limits} for row in rows],
         statements_seen=seen,
         elapsed_s=elapsed_s,
-        databases=_databases(queries, version),
+        databases=[
+            DatabaseSpill(*record) for record in queries.all(_DATABASES.format(active=active))
+        ],
         data_read_s=queries.number(_DATA) if version >= 160_000 else None,
         settings=settings,
         live=_live(queries),
         unseen=[*queries.unseen, *_not_shown(connection, settings, rows)],
-        server=_server(connection),
+        server=_system_identifier(connection),
         name=f"{gethostname() if host.startswith('/') else host}:{port}",
         address=address,
         version=release.split(" ")[0],
@@ -143,8 +142,8 @@ def take_snapshot(
     return replace(snapshot, asked_s=time.monotonic() - began)
 
 
-def _server(connection: Connection) -> str | None:
-    """Which server it is; None where its role may not know."""
+def _system_identifier(connection: Connection) -> str | None:
+    """None where the role may not read it."""
     import psycopg
 
     try:
@@ -202,20 +201,11 @@ def _boot() -> tuple[str | None, float]:
     return boot_id, time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-def _limits(settings: Mapping[str, str]) -> dict[str, str]:
-    return {name: settings[name] for name in (PER_GATHER, MAINTENANCE) if name in settings}
-
-
-def _databases(queries: _Queries, version: int) -> list[DatabaseSpill]:
-    active = "active_time / 1e3" if version >= _ACTIVE_SINCE else "null::float8"
-    return [DatabaseSpill(*each) for each in queries.all(_DATABASES.format(active=active))]
-
-
-def _live(queries: _Queries) -> list[Live]:
+def _live(queries: _Queries) -> list[LiveSession]:
     """Sessions with temp files, the largest first; of others' only who may see them."""
     sizes = {pid: int(size) for pid, size in queries.all(_FILES) if pid is not None}
     sessions = [
-        Live(pid, struck_text(query), float(seconds or 0.0), sizes.get(pid, 0), wait)
+        LiveSession(pid, struck_text(query), float(seconds or 0.0), sizes.get(pid, 0), wait)
         for pid, query, seconds, wait in queries.all(_LIVE)
         if query is not None and (pid in sizes or str(wait or "").lower().startswith("buffile"))
     ]
@@ -246,7 +236,7 @@ def _not_shown(
 def document_of(snapshot: Snapshot) -> dict[str, Any]:
     """The document of a snapshot; secrets are struck out of texts."""
     rows = [{**row, "query": struck_text(str(row.get("query") or ""))} for row in snapshot.rows]
-    return {"schema": LOOK_SCHEMA, **asdict(snapshot), "rows": rows}
+    return {"schema": SNAPSHOT_SCHEMA, **asdict(snapshot), "rows": rows}
 
 
 def save(snapshot: Snapshot, path: Path) -> None:
@@ -259,7 +249,7 @@ def load(path: Path) -> Snapshot:
     """A kept snapshot. InputError for a file that is not one."""
     with reading(path, HOW):
         document = json_of(text_of(path), path, HOW)
-        if not isinstance(document, dict) or document.get("schema") != LOOK_SCHEMA:
+        if not isinstance(document, dict) or document.get("schema") != SNAPSHOT_SCHEMA:
             raise EvidenceDamaged(f"{path} is not a saved snapshot", HOW)
         return read(Snapshot, document, str(path), HOW)
 
@@ -327,6 +317,69 @@ def _number_less(now: float | None, was: float | None) -> float | None:
     if now is None or was is None:
         return None
     return now - was if now >= was else now
+
+
+#: Samples of sessions in a short time, and bounds of the time between two (s): a sample takes the
+#: server a millisecond.
+SAMPLES_MAX, INTERVAL_S = 600, (0.05, 0.2)
+#: The first versions that tell a worker's leader and the statement that a session runs.
+LEADER_SINCE = 140_000
+_RUNNING = (
+    "select query_id::text, pid, leader_pid from pg_stat_activity "
+    "where state = 'active' and query_id is not null and pid <> pg_backend_pid()"
+)
+
+
+class WorkersSeen:
+    """Samples of sessions: for each statement their number and its maximum number of workers."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.samples: dict[str, int] = {}
+        self.max_workers: dict[str, int] = {}
+        self.asked_s = 0.0
+
+    def during(self, seconds: float) -> None:
+        """Sample sessions for ``seconds``."""
+        end_s = time.monotonic() + seconds
+        interval_s = min(max(seconds / SAMPLES_MAX, INTERVAL_S[0]), INTERVAL_S[1])
+        knows_leader = self.connection.info.server_version >= LEADER_SINCE
+        while (left_s := end_s - time.monotonic()) > 0:
+            if knows_leader:
+                self._sample()
+            time.sleep(min(interval_s, left_s) if knows_leader else left_s)
+
+    def add_to(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with the samples and the workers of each statement."""
+        rows = [
+            {
+                **row,
+                "looks": self.samples.get(str(row.get("queryid")), 0),
+                "workers_seen": self.max_workers.get(str(row.get("queryid")), 0),
+            }
+            for row in snapshot.rows
+        ]
+        unseen = list(snapshot.unseen)
+        if all(row["looks"] >= LOOKS_MIN for row in rows):
+            unseen = [text for text in unseen if text != PROCESSES_UNSEEN]
+        asked_s = snapshot.asked_s + self.asked_s
+        return replace(snapshot, rows=rows, unseen=unseen, asked_s=asked_s)
+
+    def _sample(self) -> None:
+        began = time.monotonic()
+        records = self.connection.execute(_RUNNING.encode()).fetchall()
+        self.asked_s += time.monotonic() - began
+        workers: dict[int, int] = {}
+        for _, pid, leader in records:
+            # Before version 16 a leader is its own leader.
+            if leader is not None and leader != pid:
+                workers[leader] = workers.get(leader, 0) + 1
+        for queryid, pid, leader in records:
+            if leader is None or leader == pid:
+                self.samples[queryid] = self.samples.get(queryid, 0) + 1
+                self.max_workers[queryid] = max(
+                    self.max_workers.get(queryid, 0), workers.get(pid, 0)
+                )
 
 
 #: So much of its end is read, in pieces that no server notices.

@@ -4,7 +4,7 @@ import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from spillcast.fleet.looks import keep_look
+from spillcast.fleet.snapshots import store_snapshot
 
 BEGAN_S = datetime(2026, 11, 1, tzinfo=UTC).timestamp()
 TEXTS = {
@@ -69,7 +69,8 @@ class Server:
             "schema": "spillcast.look/1", "taken_s": self.clock_s, "since_s": self.reset_s,
             "rows": [row for row in self.rows.values() if row["temp_blks_read"]],
             "databases": [
-                {"name": name, "temp_files": files, "temp_bytes": size}
+                {"name": name, "temp_files": files, "temp_bytes": size, "since_s": None,
+                 "active_s": None, "spill_s": {}}
                 for name, (files, size) in self.databases.items()
             ],
             "settings": self.settings, "statements_seen": len(self.rows), "server": self.system,
@@ -77,7 +78,7 @@ class Server:
             "started_s": self.started_s, "reset_s": self.reset_s, "evictions": self.evictions,
             "boot_id": "a-boot", "boot_s": self.boot_s, **more,
         }  # fmt: skip
-        return keep_look(str(folder), document, redact=redact)
+        return store_snapshot(str(folder), document, redact=redact)
 
 
 def three_weeks(folder):

@@ -1,8 +1,9 @@
-"""Looks at PostgreSQL servers in a dataset, and what a server did between two of them.
+"""Snapshots of the counters of PostgreSQL servers, and what a server did between two of them.
 
-Counters only grow until they begin anew. So the difference of two looks is exact, or a lower bound
-where counters began anew in between; nothing counts twice. Differences are taken only between looks
-at one instance: a primary and its standby share a system identifier, but not a postmaster.
+Counters only grow until they are reset. So the difference of two snapshots is exact, or a lower
+bound where counters were reset in between; nothing counts twice. Differences are taken only
+between snapshots of one instance: a primary and its standby share a system identifier, but not a
+postmaster.
 """
 
 import gzip
@@ -17,12 +18,12 @@ from urllib.parse import quote
 
 from spillcast.document import internal, read
 from spillcast.evidence.text import decoded
-from spillcast.fleet.dataset import LOOKS_FOLDER, Dataset
+from spillcast.fleet.dataset import SNAPSHOTS_FOLDER, Dataset
 from spillcast.gate import bounded, json_of, reading
 
-LOOK_SCHEMA = "spillcast.look/1"
-#: A look has no more bytes, as long as shorter texts of statements can bring it there.
-LOOK_BYTES_MAX = 100_000
+SNAPSHOT_SCHEMA = "spillcast.look/1"
+#: A stored snapshot has no more bytes, as long as shorter texts of statements can bring it there.
+SNAPSHOT_BYTES_MAX = 100_000
 #: Characters of a statement's text, the first that fits.
 _TEXTS_MAX = (2000, 500, 120, 0)
 #: The columns of pg_stat_statements that name a statement, and those beside its sums.
@@ -35,17 +36,37 @@ _JUMP_S, _JUMP_SHARE = 2.0, 0.01
 
 
 @dataclass(frozen=True)
-class DatabaseCount:
+class DatabaseSpill:
     """Temp files that the sessions of a database have written, by its own counts."""
 
     name: str
     temp_files: int
     temp_bytes: int
+    #: Since when, as Unix time; None if unknown.
+    since_s: float | None
+    #: How long statements ran in it: their temp I/O took no longer. None before PostgreSQL 14.
+    active_s: float | None
+    #: By target: writing so many bytes once and reading them once, one at a time.
+    spill_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
-class Look:
-    """The counters of a server at one moment; times are Unix times (s) by the server's clock."""
+class LiveSession:
+    """A session that has temp files, or waits for them, now."""
+
+    pid: int
+    query: str
+    running_s: float
+    temp_bytes: int
+    wait: str | None
+
+
+@dataclass(frozen=True)
+class Snapshot:
+    """The counters of a server at one moment; times are Unix times (s) by the server's clock.
+
+    Files of earlier versions lack some keys.
+    """
 
     taken_s: float
     #: Since when statements are counted; None where nothing tells.
@@ -54,7 +75,7 @@ class Look:
     rows: Sequence[Mapping[str, Any]]
     #: Of all statements; None without pg_stat_statements.
     statements_seen: int | None = None
-    databases: Sequence[DatabaseCount] = ()
+    databases: Sequence[DatabaseSpill] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
     #: Statements whose identifiers the role may not see.
     hidden: int = 0
@@ -72,10 +93,18 @@ class Look:
     boot_id: str | None = None
     boot_s: float | None = None
     number: int = internal(0)
+    #: Elapsed time of all statements, and what reading data files took by all backends' times.
+    elapsed_s: float | None = None
+    data_read_s: float | None = None
+    live: Sequence[LiveSession] = ()
+    #: Hidden figures, and the remedy.
+    unseen: Sequence[str] = ()
+    #: How long the queries took.
+    asked_s: float = 0.0
 
 
-def keep_look(address: str, document: Mapping[str, Any], *, redact: bool) -> tuple[str, int]:
-    """Write a look into the dataset at ``address``; the file's name and its bytes.
+def store_snapshot(address: str, document: Mapping[str, Any], *, redact: bool) -> tuple[str, int]:
+    """Write a snapshot into the dataset at ``address``; the file's name and its bytes.
 
     InputError where the place holds something else, SpillcastError where it cannot be written to.
     """
@@ -83,12 +112,12 @@ def keep_look(address: str, document: Mapping[str, Any], *, redact: bool) -> tup
     dataset.write_head()
     numbers = [number for number, _ in _names(dataset)]
     at = datetime.fromtimestamp(document["taken_s"], UTC)
-    folder = f"{LOOKS_FOLDER}/server={quote(document['name'], safe='')}/day={at:%Y-%m-%d}"
+    folder = f"{SNAPSHOTS_FOLDER}/server={quote(document['name'], safe='')}/day={at:%Y-%m-%d}"
     name = f"{folder}/{max(numbers, default=0) + 1:06}-{at:%Y%m%dT%H%M%S%f}Z.json.gz"
     content = b""
     for characters in (0,) if redact else _TEXTS_MAX:
         content = _packed(document, characters)
-        if len(content) <= LOOK_BYTES_MAX:
+        if len(content) <= SNAPSHOT_BYTES_MAX:
             break
     dataset.place.write(name, content)
     return f"{dataset.place.address}/{name}", len(content)
@@ -106,22 +135,22 @@ def _packed(document: Mapping[str, Any], characters: int) -> bytes:
         if row.get("queryid") is not None
     ]
     hidden = len(document["rows"]) - len(rows)
-    kept = {**document, "schema": LOOK_SCHEMA, "rows": rows, "hidden": hidden, "live": []}
+    kept = {**document, "schema": SNAPSHOT_SCHEMA, "rows": rows, "hidden": hidden, "live": []}
     return gzip.compress(json.dumps(kept, default=str).encode(), mtime=0)
 
 
-def read_looks(dataset: Dataset) -> Iterator[Look]:
-    """All looks in the order in which they were saved. InputError for a damaged file."""
+def read_snapshots(dataset: Dataset) -> Iterator[Snapshot]:
+    """All snapshots in the order in which they were saved. InputError for a damaged file."""
     for number, name in sorted(_names(dataset)):
         path = f"{dataset.place.address}/{name}"
         with reading(path, _AGAIN):
             content = gzip.decompress(dataset.place.read(name))
             document = json_of(decoded(bounded(content, path)), path, _AGAIN)
-            yield replace(read(Look, document, path, _AGAIN), number=number)
+            yield replace(read(Snapshot, document, path, _AGAIN), number=number)
 
 
 def _names(dataset: Dataset) -> list[tuple[int, str]]:
-    names = dataset.place.names(LOOKS_FOLDER)
+    names = dataset.place.names(SNAPSHOTS_FOLDER)
     return [(int(match[1]), name) for name in names if (match := _NAME.fullmatch(name))]
 
 
@@ -138,10 +167,10 @@ class Grown:
 
 @dataclass(frozen=True)
 class Period:
-    """What a server did between two looks; ``length_s`` is None where no clock tells."""
+    """What a server did between two snapshots; ``length_s`` is None where no clock tells."""
 
-    before: Look
-    after: Look
+    before: Snapshot
+    after: Snapshot
     length_s: float | None
     statements: Sequence[Grown]
     #: By name, temp files and bytes; lower bounds where the counters began anew.
@@ -150,33 +179,33 @@ class Period:
     events: Mapping[str, str]
 
 
-def chains(looks: Iterable[Look]) -> list[list[Look]]:
-    """The looks at each instance. One that was started again keeps its chain, at its address."""
-    ordered = list(looks)
-    last_at = {(_group(look), look.started_s): at for at, look in enumerate(ordered)}
-    by_instance: list[list[Look]] = []
-    for at, look in enumerate(ordered):
-        ends = [chain for chain in by_instance if _group(chain[-1]) == _group(look)]
-        same = [chain for chain in ends if chain[-1].started_s == look.started_s]
+def chains(snapshots: Iterable[Snapshot]) -> list[list[Snapshot]]:
+    """The snapshots of each instance. A restarted one keeps its chain, at its address."""
+    ordered = list(snapshots)
+    last_at = {(_group(snapshot), snapshot.started_s): at for at, snapshot in enumerate(ordered)}
+    by_instance: list[list[Snapshot]] = []
+    for at, snapshot in enumerate(ordered):
+        ends = [chain for chain in by_instance if _group(chain[-1]) == _group(snapshot)]
+        same = [chain for chain in ends if chain[-1].started_s == snapshot.started_s]
         ended = [
             chain
             for chain in reversed(ends)
-            if last_at[_group(look), chain[-1].started_s] < at
-            and (chain[-1].name, chain[-1].address) == (look.name, look.address)
+            if last_at[_group(snapshot), chain[-1].started_s] < at
+            and (chain[-1].name, chain[-1].address) == (snapshot.name, snapshot.address)
         ]
         if joined := same or ended:
-            joined[0].append(look)
+            joined[0].append(snapshot)
         else:
-            by_instance.append([look])
+            by_instance.append([snapshot])
     return by_instance
 
 
-def _group(look: Look) -> str:
-    return look.server or look.name
+def _group(snapshot: Snapshot) -> str:
+    return snapshot.server or snapshot.name
 
 
-def periods(chain: Sequence[Look]) -> Iterator[Period]:
-    """What an instance did between each two looks."""
+def periods(chain: Sequence[Snapshot]) -> Iterator[Period]:
+    """What an instance did between each two snapshots."""
     for before, after in pairwise(chain):
         length_s, jumped = _length_s(before, after)
         events = dict(_events(before, after))
@@ -191,7 +220,7 @@ def periods(chain: Sequence[Look]) -> Iterator[Period]:
         yield Period(before, after, length_s, statements, databases, events)
 
 
-def _length_s(before: Look, after: Look) -> tuple[float | None, float]:
+def _length_s(before: Snapshot, after: Snapshot) -> tuple[float | None, float]:
     """How long a period was, and by how much the server's clock jumped in it."""
     by_clock_s = after.taken_s - before.taken_s
     if before.boot_id != after.boot_id or None in (before.boot_s, after.boot_s, after.boot_id):
@@ -201,7 +230,7 @@ def _length_s(before: Look, after: Look) -> tuple[float | None, float]:
     return length_s, jump_s if abs(jump_s) > max(_JUMP_S, _JUMP_SHARE * length_s) else 0.0
 
 
-def _events(before: Look, after: Look) -> Iterator[tuple[str, str]]:
+def _events(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, str]]:
     """What happened to the server or to its counters, by kind."""
     if before.version != after.version:
         yield "version", f"PostgreSQL {after.version} instead of {before.version}"
@@ -222,12 +251,12 @@ def _events(before: Look, after: Look) -> Iterator[tuple[str, str]]:
             yield name, f"{name} was changed from {values[0]} to {values[1]}"
 
 
-def is_reset(before: Look, after: Look) -> bool:
+def is_reset(before: Snapshot, after: Snapshot) -> bool:
     """Whether all statements' counters began anew."""
     return None not in (before.reset_s, after.reset_s) and before.reset_s != after.reset_s
 
 
-def _statements(before: Look, after: Look) -> Iterator[Grown]:
+def _statements(before: Snapshot, after: Snapshot) -> Iterator[Grown]:
     """The growth of each statement; nothing where ``before`` could not see it."""
     if before.statements_seen is None:
         return
@@ -296,7 +325,7 @@ def key_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
     return tuple(row.get(name) for name in KEY)
 
 
-def _database(database: DatabaseCount, before: Look) -> tuple[int, int]:
+def _database(database: DatabaseSpill, before: Snapshot) -> tuple[int, int]:
     was = next((known for known in before.databases if known.name == database.name), None)
     counted = database.temp_files, database.temp_bytes
     if was is None or was.temp_bytes > database.temp_bytes or was.temp_files > database.temp_files:

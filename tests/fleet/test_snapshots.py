@@ -11,16 +11,16 @@ import pytest
 
 from cases import cases
 from harness import spillcast
-from look_files import BEGAN_S, Server
+from snapshot_files import BEGAN_S, Server
 from spillcast.errors import InputError
 from spillcast.fleet.dataset import Dataset, is_dataset
-from spillcast.fleet.looks import chains, periods, read_looks
+from spillcast.fleet.snapshots import chains, periods, read_snapshots
 
 TESTS = Path(__file__).parents[1]
 
 
 def in_order(folder):
-    return [list(periods(chain)) for chain in chains(read_looks(Dataset.open(str(folder))))]
+    return [list(periods(chain)) for chain in chains(read_snapshots(Dataset.open(str(folder))))]
 
 
 def calls(folder):
@@ -160,14 +160,14 @@ def test_a_full_disk_leaves_the_last_look(tmp_path):
     server = Server()
     server.look(tmp_path / "looks")
     code = (
-        "import resource; from look_files import Server; "
+        "import resource; from snapshot_files import Server; "
         "resource.setrlimit(resource.RLIMIT_FSIZE, (100, 100)); "
         f"Server().look({str(tmp_path / 'looks')!r})"
     )
     command = [sys.executable, "-c", code]
     failed = subprocess.run(command, capture_output=True, text=True, cwd=TESTS)
     assert "WriteFailed" in failed.stderr
-    assert len(list(read_looks(Dataset.open(str(tmp_path / "looks"))))) == 1
+    assert len(list(read_snapshots(Dataset.open(str(tmp_path / "looks"))))) == 1
     assert not [path for path in tmp_path.rglob("*") if path.name.endswith(".partial")]
 
 
@@ -177,7 +177,7 @@ def test_a_damaged_look_is_named(tmp_path):
         with open(path, "wb") as file:
             file.write(content)
         with pytest.raises(InputError, match="000001"):
-            list(read_looks(Dataset.open(str(tmp_path))))
+            list(read_snapshots(Dataset.open(str(tmp_path))))
 
 
 def test_texts_are_cut_before_a_look_gets_large(tmp_path):
@@ -187,7 +187,7 @@ def test_texts_are_cut_before_a_look_gets_large(tmp_path):
         server.rows[queryid]["query"] = "".join(drawn.choices("abcdefghijklmnop ", k=3000))
     _, size = server.look(tmp_path)
     assert size < 100_000
-    [look] = read_looks(Dataset.open(str(tmp_path)))
+    [look] = read_snapshots(Dataset.open(str(tmp_path)))
     assert len(look.rows) == 800
 
 
