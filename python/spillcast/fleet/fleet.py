@@ -1,5 +1,6 @@
 """Which queries of which databases would gain most from other temp storage."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -11,8 +12,6 @@ from spillcast.errors import InputError, NoTempIo, TargetUnsuited
 from spillcast.fleet.dataset import FACTS_FOLDER, Dataset
 from spillcast.fleet.forecasts import (
     Outcome,
-    Rows,
-    Statement,
     Sums,
     clashing,
     of_run,
@@ -183,13 +182,12 @@ def fleet(
     clashes = clashing(sources)
     question = Question(confidence=confidence, origin=origin, page_cache_bytes=page_cache_bytes)
     facts = Facts(dataset, to, temp_events, question, clashes)
-    if not facts.outcomes:
+    if not facts.statements:
         raise NoTempIo(
             f"{address}: nothing in it waits for '{temp_events}'",
             "name the events that change with --temp-events",
         )
-    rows = _ranked([facts.row(key) for key in facts.outcomes])
-    by_key = {(row.database, row.sql): row for row in rows}
+    rows = _ranked([statement.row(*key) for key, statement in facts.statements.items()])
     return Fleet(
         dataset.place.address,
         to,
@@ -197,7 +195,7 @@ def fleet(
         confidence,
         rows,
         _databases(rows, facts),
-        _days(by_key, facts),
+        _days(rows, facts),
         sum(1 for source in sources if source["set_aside"] is None) + facts.snapshots,
         sum(1 for source in sources if source["set_aside"] is not None),
         cost,
@@ -205,8 +203,56 @@ def fleet(
     )
 
 
+@dataclass
+class Forecasts:
+    """All forecasts of one statement, with what the evidence says of it beside them."""
+
+    outcomes: list[Outcome] = field(default_factory=list)
+    kinds: set[str] = field(default_factory=set)
+    sources: int = 0
+    #: Time in temp I/O by day (us).
+    day_us: Counter[str] = field(default_factory=Counter)
+    #: Latencies (ns), and the number of waits.
+    buckets: list[tuple[int, int]] = field(default_factory=list)
+
+    def row(self, database: str, sql: str) -> Row:
+        """The sums of all forecasts."""
+        certain = [outcome for outcome in self.outcomes if outcome.interval_s is not None]
+        refusals = (outcome.refused for outcome in self.outcomes if outcome.refused is not None)
+        forecast_s = interval = saved_s = saved = None
+        if certain:
+            source_s = sum(outcome.elapsed_s for outcome in certain)
+            forecast_s = sum(outcome.forecast_s or 0.0 for outcome in certain)
+            low_s, high_s = (
+                sum((outcome.interval_s or (0.0, 0.0))[n] for outcome in certain) for n in (0, 1)
+            )
+            interval, saved_s = (low_s, high_s), source_s - forecast_s
+            saved = source_s - high_s, source_s - low_s
+        return Row(
+            database,
+            sql,
+            evidence=", ".join(sorted(self.kinds)),
+            sources=self.sources,
+            elapsed_s=sum(outcome.elapsed_s for outcome in self.outcomes),
+            temp_s=sum(outcome.temp_s for outcome in self.outcomes),
+            forecast_s=forecast_s,
+            interval_s=interval,
+            saved_s=saved_s,
+            saved_interval_s=saved,
+            p50_us=self._quantile_us(0.5),
+            p95_us=self._quantile_us(0.95),
+            refused=next(refusals, None),
+        )
+
+    def _quantile_us(self, quantile: float) -> float | None:
+        if not self.buckets:
+            return None
+        latency_ns, counts = zip(*self.buckets, strict=True)
+        return quantile_us(latency_ns, counts, quantile)
+
+
 class Facts:
-    """The sums of a dataset, with a forecast for each statement that spills."""
+    """The sums of a dataset, with the forecasts of each statement that spills."""
 
     def __init__(
         self,
@@ -221,47 +267,26 @@ class Facts:
                 f"--to {to}: a fleet is not replayed on a directory",
                 f"probe it once: spillcast probe {shell_word(to)} --grid -o storage.json",
             )
-        self._clashes = clashes
-        self.outcomes: dict[Key, list[Outcome]] = {}
-        self._kinds: dict[Key, set[str]] = {}
-        self._sources: dict[Key, int] = {}
+        self.statements: dict[Key, Forecasts] = {}
         #: Elapsed time of all statements of a database, also of those that do not spill.
-        self.elapsed_us: dict[str, int] = {}
-        self.day_us: dict[Key, dict[str, int]] = {}
+        self.elapsed_us = Counter[str]()
         #: Number of snapshots of PostgreSQL servers.
         self.snapshots = 0
-        self._buckets: dict[Key, list[tuple[int, int]]] = {}
         if dataset.parts(FACTS_FOLDER):
             with duckdb.connect() as connection:
                 sums = Sums(dataset, connection, clashes)
                 self._read_facts(sums, to, temp_events, question.confidence)
-        self._read_runs(dataset, to, question)
+        self._read_runs(dataset, to, question, clashes)
         self._read_snapshots(dataset, to, question.confidence)
 
     def _read_facts(self, sums: Sums, to: str, temp_events: str, confidence: float) -> None:
-        all_statements = statements(sums.totals())
-        self._forecast(all_statements, resolve_facts_target(to), temp_events, confidence)
-        events = {
-            event
-            for statement in all_statements
-            for event in statement.events()
-            if is_like(event, temp_events)
-        }
-        self._read_days(sums.days(events), all_statements)
-        for row in sums.latencies(events):
-            key = row["label"], row["sql_id"]
-            self._buckets.setdefault(key, []).append((row["bucket_ns"], row["waits"]))
-
-    def _forecast(
-        self,
-        statements: Sequence[Statement],
-        target: Target | str,
-        temp_events: str,
-        confidence: float,
-    ) -> None:
-        for statement in statements:
-            database, key = statement.database, (statement.database, statement.sql_id)
-            self.elapsed_us[database] = self.elapsed_us.get(database, 0) + statement.elapsed_us
+        target = resolve_facts_target(to)
+        events, timed_by = set[str](), dict[Key, str]()
+        for statement in statements(sums.totals()):
+            key = statement.database, statement.sql_id
+            timed_by[key] = statement.timed_by
+            events |= {event for event in statement.events() if is_like(event, temp_events)}
+            self.elapsed_us[statement.database] += statement.elapsed_us
             counted = statement.rows[statement.timed_by]
             temp_us = sum(row["total_us"] for row in counted if is_like(row["event"], temp_events))
             if temp_us <= 0 or statement.elapsed_us <= 0:
@@ -271,81 +296,45 @@ class Facts:
                 outcome = Outcome(statement.elapsed_us / 1e6, temp_s, refused=target)
             else:
                 outcome = of_statement(statement, target, temp_events, temp_s, confidence)
-            self._add(key, outcome, statement.timed_by, max(row["sources"] for row in counted))
-
-    def _read_days(self, rows: Rows, statements: Sequence[Statement]) -> None:
-        timed_by = {
-            (statement.database, statement.sql_id): statement.timed_by for statement in statements
-        }
-        for row in rows:
+            sources = max(row["sources"] for row in counted)
+            self._add(key, outcome, statement.timed_by, sources)
+        for row in sums.days(events):
             key = row["label"], row["sql_id"]
-            if row["kind"] == timed_by[key]:
-                self.day_us.setdefault(key, {})[row["day"]] = row["total_us"]
+            if key in self.statements and row["kind"] == timed_by[key]:
+                self.statements[key].day_us[row["day"]] = row["total_us"]
+        for row in sums.latencies(events):
+            key = row["label"], row["sql_id"]
+            if key in self.statements:
+                self.statements[key].buckets.append((row["bucket_ns"], row["waits"]))
 
-    def _read_runs(self, dataset: Dataset, to: str, question: Question) -> None:
+    def _read_runs(
+        self, dataset: Dataset, to: str, question: Question, clashes: dict[str, set[str]]
+    ) -> None:
         runs = [({**row, "evidence": b""}, of_run(row, to, question)) for row in read_runs(dataset)]
         for row, outcome in sorted(runs, key=lambda run: run[0]["source"]):
             database = row["database"]
-            if database in self._clashes:
+            if database in clashes:
                 database = f"{database}@{row['host']}"
-            key = database, row["sql_id"]
-            self._add(key, outcome, row["kind"], 1)
-            self.elapsed_us[database] = self.elapsed_us.get(database, 0) + round(
-                1e6 * outcome.elapsed_s
-            )
-            days = self.day_us.setdefault(key, {})
-            days[row["day"]] = days.get(row["day"], 0) + round(1e6 * outcome.temp_s)
+            statement = self._add((database, row["sql_id"]), outcome, row["kind"], 1)
+            self.elapsed_us[database] += round(1e6 * outcome.elapsed_s)
+            statement.day_us[row["day"]] += round(1e6 * outcome.temp_s)
 
     def _read_snapshots(self, dataset: Dataset, to: str, confidence: float) -> None:
         """Statements of PostgreSQL servers, each server as a database."""
         for chain in chains(read_snapshots(dataset)):
             server = chain[-1].name
             self.snapshots += len(chain)
-            for queryid, outcome, days in of_snapshots(chain, to, confidence):
-                key = server, queryid
-                self._add(key, outcome, "looks", len(chain))
-                elapsed_us = round(1e6 * outcome.elapsed_s)
-                self.elapsed_us[server] = self.elapsed_us.get(server, 0) + elapsed_us
-                for day, us in days.items():
-                    by_day = self.day_us.setdefault(key, {})
-                    by_day[day] = by_day.get(day, 0) + us
+            for queryid, outcome, day_us in of_snapshots(chain, to, confidence):
+                statement = self._add((server, queryid), outcome, "looks", len(chain))
+                self.elapsed_us[server] += round(1e6 * outcome.elapsed_s)
+                statement.day_us.update(day_us)
 
-    def _add(self, key: Key, outcome: Outcome, kind: str, sources: int) -> None:
-        self.outcomes.setdefault(key, []).append(outcome)
-        self._kinds.setdefault(key, set()).add(kind)
-        self._sources[key] = self._sources.get(key, 0) + sources
-
-    def row(self, key: Key) -> Row:
-        """All forecasts of one statement, summed."""
-        outcomes = self.outcomes[key]
-        certain = [outcome for outcome in outcomes if outcome.interval_s is not None]
-        refused = next(
-            (outcome.refused for outcome in outcomes if outcome.refused is not None), None
-        )
-        forecast_s = interval = saved_s = saved = None
-        if certain:
-            source_s = sum(outcome.elapsed_s for outcome in certain)
-            forecast_s = sum(outcome.forecast_s or 0.0 for outcome in certain)
-            low_s, high_s = (
-                sum((outcome.interval_s or (0.0, 0.0))[n] for outcome in certain) for n in (0, 1)
-            )
-            interval, saved_s = (low_s, high_s), source_s - forecast_s
-            saved = source_s - high_s, source_s - low_s
-        buckets = self._buckets.get(key, [])
-        return Row(
-            *key,
-            evidence=", ".join(sorted(self._kinds[key])),
-            sources=self._sources[key],
-            elapsed_s=sum(outcome.elapsed_s for outcome in outcomes),
-            temp_s=sum(outcome.temp_s for outcome in outcomes),
-            forecast_s=forecast_s,
-            interval_s=interval,
-            saved_s=saved_s,
-            saved_interval_s=saved,
-            p50_us=_quantile_us(buckets, 0.5),
-            p95_us=_quantile_us(buckets, 0.95),
-            refused=refused,
-        )
+    def _add(self, key: Key, outcome: Outcome, kind: str, sources: int) -> Forecasts:
+        statement = self.statements.setdefault(key, Forecasts())
+        statement.outcomes.append(outcome)
+        statement.kinds.add(kind)
+        statement.sources += sources
+        return statement
 
 
 def resolve_facts_target(to: str) -> Target | str:
@@ -360,14 +349,14 @@ def resolve_facts_target(to: str) -> Target | str:
 
 def _ranked(rows: list[Row]) -> list[Row]:
     """The largest savings first, each with its share of all."""
-    whole_s = sum(row.saved_s for row in rows if row.saved_s is not None and row.saved_s > 0)
+    total_s = sum(row.saved_s for row in rows if row.saved_s is not None and row.saved_s > 0)
     rows = sorted(rows, key=lambda row: (-(row.saved_s or 0.0), row.database, row.sql))
     reached_s = 0.0
     shared = []
     for row in rows:
         saved_s = row.saved_s or 0.0
         reached_s += max(saved_s, 0.0)
-        shares = (saved_s / whole_s, reached_s / whole_s) if whole_s else (0.0, 0.0)
+        shares = (saved_s / total_s, reached_s / total_s) if total_s else (0.0, 0.0)
         shared.append(replace(row, share=shares[0], cumulative_share=shares[1]))
     return shared
 
@@ -391,18 +380,17 @@ def _databases(rows: Sequence[Row], facts: Facts) -> list[DatabaseRow]:
     return sorted(totals, key=lambda row: (-row.saved_s, row.database))
 
 
-def _days(rows: dict[Key, Row], facts: Facts) -> list[DayRow]:
+def _days(rows: Sequence[Row], facts: Facts) -> list[DayRow]:
     """Divide each statement's saving among its days by their time in temp I/O."""
     temp_s: dict[str, float] = {}
     saved_s: dict[str, float] = {}
-    for key, by_day in sorted(facts.day_us.items()):
-        if key not in rows:
-            continue
-        whole_us = sum(by_day.values())
-        for day, us in by_day.items():
+    for row in sorted(rows, key=lambda row: (row.database, row.sql)):
+        day_us = facts.statements[row.database, row.sql].day_us
+        total_us = sum(day_us.values())
+        for day, us in day_us.items():
             temp_s[day] = temp_s.get(day, 0.0) + us / 1e6
-            share = us / whole_us if whole_us else 0.0
-            saved_s[day] = saved_s.get(day, 0.0) + (rows[key].saved_s or 0.0) * share
+            share = us / total_us if total_us else 0.0
+            saved_s[day] = saved_s.get(day, 0.0) + (row.saved_s or 0.0) * share
     return [DayRow(day, temp_s[day], saved_s[day]) for day in sorted(temp_s)]
 
 
@@ -418,11 +406,3 @@ def _warnings(clashes: dict[str, set[str]], rows: Sequence[Row]) -> list[str]:
             reasons[row.refused] = reasons.get(row.refused, 0) + 1
     ranked = sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))
     return warnings + [f"no forecast for {count}: {reason}" for reason, count in ranked[:5]]
-
-
-def _quantile_us(buckets: Sequence[tuple[int, int]], quantile: float) -> float | None:
-    """A quantile of a merged histogram; None without a histogram."""
-    if not buckets:
-        return None
-    latency_ns, counts = zip(*buckets, strict=True)
-    return quantile_us(latency_ns, counts, quantile)
