@@ -1,9 +1,12 @@
-"""What the verbs that rank a server's statements share: their options, and their answer."""
+"""Verbs that rank a server's statements that spill: ``postgres``, ``mysql``, ``clickhouse``."""
 
-from typing import TYPE_CHECKING, Annotated
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
+from spillcast.cli.options import Confidence
 from spillcast.cli.usage import Answer
 
 if TYPE_CHECKING:
@@ -35,3 +38,252 @@ def ranking_answer(ranking: "ServerRanking", top: int, *, per_day: bool = False)
 
     status = 3 if has_no_forecast(ranking) else 0
     return Answer(ranking.to_json, lambda: ranking_page(ranking, top, per_day=per_day), status)
+
+
+#: The exit status where an alert's limit is exceeded.
+ALERT_STATUS = 4
+
+
+def postgres(
+    server: Annotated[
+        str,
+        typer.Argument(
+            metavar="DSN|LOGS|DIR",
+            help="A server; or a log file, a folder of logs, or a folder that --save made.",
+        ),
+    ],
+    to: Targets = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME|FILE",
+            help="Count only what happens from now on, for this long, such as 10m; or since a "
+            "snapshot that --save kept. Of a folder, the last 7d and the like.",
+        ),
+    ] = None,
+    save: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DIR|FILE.json",
+            help="Save a snapshot of the counters into a folder, for a history; or as a file, "
+            "for a later --since.",
+        ),
+    ] = None,
+    redact: Annotated[
+        bool, typer.Option("--redact", help="Save a snapshot without texts of statements.")
+    ] = False,
+    alert: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="RULE",
+            help="Of a folder: exit with 4 if exceeded, such as 'temp > 10G/h' (also files, time, "
+            "new; /h or /d). Repeatable.",
+        ),
+    ] = None,
+    log: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATH", help="The server's log or a folder of logs; its plans show work_mem."
+        ),
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="STORAGE",
+            help="Storage that temp files are on now, if I/O was not timed.",
+        ),
+    ] = None,
+    top: Top = 10,
+    per: Annotated[
+        Literal["day"] | None,
+        typer.Option(help="Extrapolate what was counted to a day."),
+    ] = None,
+    confidence: Confidence = 0.9,
+) -> Answer:
+    """Rank the statements that spill on a PostgreSQL server.
+
+    For each it shows what other storage and more work_mem would save.
+
+    Numbers are what the server counted; --per day extrapolates them.
+    Without pg_stat_statements it shows what each database has written, and how to enable it.
+
+    Reads statistics only, in a few short queries of one read-only session; pg_monitor is enough.
+    With --save DIR it keeps a snapshot, for a timer; of the folder it shows what changed over time.
+    Exits with 3 if there is no forecast for any statement, with 4 if an alert's limit is exceeded.
+
+    Example: spillcast postgres dbname=dw --to catalogue:aws-gp3
+
+    Example: spillcast postgres service=dw --since 10m --to nvme.json
+
+    Example: spillcast postgres /var/log/postgresql --to latency:150us
+
+    Example: spillcast postgres service=dw --save /var/lib/spillcast
+
+    Example: spillcast postgres /var/lib/spillcast --since 7d --alert 'temp > 10G/h'
+    """
+    from spillcast.engines.postgres.rank.rank import rank_postgres, save_snapshot
+    from spillcast.errors import OptionConflict
+    from spillcast.fleet.dataset import is_dataset
+
+    if not server.startswith(("postgres://", "postgresql://")) and is_dataset(server):
+        if save or redact:
+            raise OptionConflict("--save and --redact need a server, not its snapshots")
+        rankings = of_snapshots(server, to, since, alert, log, origin, confidence)
+        return _history_answer(server, rankings, top, per_day=per == "day")
+    if alert:
+        raise OptionConflict("--alert is for a folder of snapshots", "make one with --save DIR")
+    if save is not None and not (save.endswith(".json") or os.path.isfile(save)):
+        if (to, since, log, origin, per) != (None, None, None, None, None):
+            raise OptionConflict(
+                "--save DIR keeps one snapshot and answers nothing",
+                "run spillcast postgres DIR with the other options afterwards",
+            )
+        return _saved_answer(save_snapshot(server, save, redact=redact))
+    if redact:
+        raise OptionConflict("--redact is for --save DIR")
+    ranking = rank_postgres(
+        server,
+        to or [TEN_TIMES],
+        log=log,
+        since=since,
+        save_as=None if save is None else Path(save),
+        origin=origin,
+        confidence=confidence,
+    )
+    return ranking_answer(ranking, top, per_day=per == "day")
+
+
+def of_snapshots(
+    address: str,
+    to: list[str] | None,
+    since: str | None = None,
+    alerts: list[str] | None = None,
+    log: str | None = None,
+    origin: str | None = None,
+    confidence: float = 0.9,
+) -> "list[ServerRanking]":
+    """The ranking of each server whose snapshots are at an address, with its history."""
+    from spillcast.engines.postgres.rank.history import rank_snapshots
+    from spillcast.engines.ranking import Rule, request_of
+    from spillcast.evidence.postgres.logs import read_logs
+    from spillcast.units import parse_duration_s
+
+    return rank_snapshots(
+        address,
+        request_of(to or [TEN_TIMES], origin, confidence),
+        since_s=None if since is None else parse_duration_s(since, "--since"),
+        logs=None if log is None else read_logs(Path(log)),
+        rules=[Rule.of(text) for text in alerts or ()],
+    )
+
+
+def _history_answer(
+    address: str, rankings: "list[ServerRanking]", top: int, *, per_day: bool
+) -> Answer:
+    from spillcast.engines.postgres.rank.rank import with_sizing
+    from spillcast.engines.ranking import histories_document
+    from spillcast.report.servers import histories_page
+
+    alerts = [alert for r in rankings if r.history for alert in r.history.alerts]
+    status = 3 if all(map(has_no_forecast, rankings)) else 0
+    if any(alert.rate is None for alert in alerts):
+        status = 3
+    if any(alert.exceeded for alert in alerts):
+        status = ALERT_STATUS
+    return Answer(
+        lambda: histories_document(address, list(map(with_sizing, rankings))),
+        lambda: histories_page(rankings, top, per_day=per_day),
+        status,
+    )
+
+
+def _saved_answer(saved: dict[str, Any]) -> Answer:
+    from spillcast.report.servers import saved_page
+
+    return Answer(lambda: saved, lambda: saved_page(saved))
+
+
+def mysql(
+    server: Annotated[
+        str,
+        typer.Argument(
+            metavar="DSN",
+            help="A server: mysql://USER@HOST/DATABASE, or the path of a socket or of a defaults "
+            "file.",
+        ),
+    ],
+    to: Targets = None,
+    top: Top = 10,
+    confidence: Confidence = 0.9,
+) -> Answer:
+    """Rank the statements that spill on a MySQL or MariaDB server.
+
+    It shows temporary tables on disk, merge passes, and what other storage would save at most.
+
+    Reads statistics only: it needs performance_schema and the right to read it. Give a password
+    in MYSQL_PWD or ~/.my.cnf. Exits with 3 if there is no forecast for any statement.
+
+    Example: spillcast mysql mysql://root@localhost --to catalogue:aws-gp3
+
+    Example: spillcast mysql /run/mysqld/mysqld.sock --to latency:150us
+    """
+    from spillcast.engines.mysql.rank import rank_mysql
+
+    ranking = rank_mysql(server, to or [TEN_TIMES], confidence)
+    return ranking_answer(ranking, top)
+
+
+def clickhouse(
+    server: Annotated[
+        str,
+        typer.Argument(
+            metavar="DSN|EXPORT",
+            help="A server, http://USER@HOST:8123; or a file of rows of system.query_log.",
+        ),
+    ],
+    to: Targets = None,
+    since: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Rank queries of this time up to now, such as 7d; by default 1d."
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Read the logs of all replicas of this cluster."),
+    ] = None,
+    origin: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="STORAGE",
+            help="Storage that temp files are on now, if the log has no times of their I/O.",
+        ),
+    ] = None,
+    top: Top = 10,
+    confidence: Confidence = 0.9,
+) -> Answer:
+    """Rank the statements that spill on a ClickHouse server.
+
+    For each it shows what other storage would save, and the memory with which it does not spill.
+
+    Reads system.query_log over HTTP, and changes nothing; SELECT on it is enough. Give the password
+    in CLICKHOUSE_PASSWORD. Exits with 3 if there is no forecast for any statement.
+
+    Example: spillcast clickhouse http://monitor@ch1:8123 --since 7d --to catalogue:aws-gp3
+
+    Example: spillcast clickhouse log.jsonl --to latency:150us
+    """
+    from spillcast.engines.clickhouse.rank import rank_clickhouse
+    from spillcast.units import parse_duration_s
+
+    ranking = rank_clickhouse(
+        server,
+        to or [TEN_TIMES],
+        since_s=None if since is None else parse_duration_s(since, "--since"),
+        cluster=cluster,
+        origin=origin,
+        confidence=confidence,
+    )
+    return ranking_answer(ranking, top)

@@ -124,7 +124,7 @@ def report(
 
 def _history(address: str, to: list[str] | None) -> dict[str, Any]:
     """The document of the servers whose snapshots are in a folder."""
-    from spillcast.cli.postgres import of_snapshots
+    from spillcast.cli.ranking import of_snapshots
     from spillcast.engines.postgres.rank.rank import with_sizing
     from spillcast.engines.ranking import histories_document
 

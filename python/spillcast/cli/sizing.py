@@ -99,7 +99,7 @@ def _statements(
     evidence: list[str], question: "Question", runs_per_day: float | None
 ) -> "list[Sized]":
     """The statements of all evidence; of snapshots of servers with the runs that were counted."""
-    from spillcast.cli.postgres import of_snapshots
+    from spillcast.cli.ranking import of_snapshots
     from spillcast.engines.postgres.rank.rank import statements_to_size
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.sizing.evidence import statements_of

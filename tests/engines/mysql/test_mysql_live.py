@@ -10,8 +10,15 @@ from cases import cases
 from engines.mysql.conftest import GROUP_BY, SORT
 from harness import available
 from spillcast.engines.engine import SessionSelector
-from spillcast.engines.mysql.connection import Server, connected, parts_of, server_of, shown_dsn
-from spillcast.engines.mysql.live import record_mysql, sessions
+from spillcast.engines.mysql.server import (
+    Server,
+    connected,
+    parts_of,
+    record_mysql,
+    server_of,
+    sessions,
+    shown_dsn,
+)
 from spillcast.errors import InputError, QueryEnded, ServerUnsuited
 
 needs_capture = pytest.mark.skipif(

@@ -10,9 +10,8 @@ import pytest
 
 from engines.mysql.conftest import GROUP_BY, SORT
 from harness import spillcast
-from spillcast.engines.mysql.connection import connected, server_of
-from spillcast.engines.mysql.live import sessions
 from spillcast.engines.mysql.rank import rank_mysql
+from spillcast.engines.mysql.server import connected, server_of, sessions
 from spillcast.errors import InputError
 
 COUNTERS = ("created_tmp_disk_tables", "sort_merge_passes")

@@ -50,7 +50,7 @@ def move(
         )
     present, flavor, checks = dict[str, str](), "mariadb", list[str]()
     if dsn is not None:
-        from spillcast.engines.mysql.connection import (
+        from spillcast.engines.mysql.server import (
             connected,
             process_of,
             server_of,

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.engines.mysql import MEMORY_SETTINGS
-from spillcast.engines.mysql.connection import (
+from spillcast.engines.mysql.server import (
     Connection,
     Server,
     connected,
