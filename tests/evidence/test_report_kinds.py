@@ -390,6 +390,26 @@ def test_shares_of_samples_have_no_counts(figures):
     assert found.io_bounds.upper.reads.count > 100 * found.io_bounds.lower.reads.count
 
 
+ASH_REPORT = """\
+            Elapsed Time:       60.0 (mins)
+
+Top User Events                DB/Inst: ORCL/orcl  (Oct 14 20:00 to 21:00)
+
+                                                               Avg Active
+Event                               Event Class        % Event   Sessions
+----------------------------------- --------------- ---------- ----------
+CPU + Wait for CPU                  CPU                  45.30       2.10
+direct path read temp               User I/O             30.10       1.39
+          -------------------------------------------------------------
+"""
+
+
+def test_active_sessions_of_an_event_tell_those_of_all(figures):
+    found = figures(ASH_REPORT)
+    assert found.elapsed_s == pytest.approx(3600 * 2.10 / 0.453)
+    assert found.total_s == pytest.approx(3600 * 1.39, rel=0.01)
+
+
 DB_TIME = "DB Time: 1,210.67 (mins)\nTop 10"
 CUT_SAMPLES = "direct path read temp (418)", "direct path read temp (41 "
 ESTIMATED = """\

@@ -32,8 +32,7 @@ from spillcast.evidence.counts import (
     with_io_bounds,
 )
 from spillcast.evidence.numbers import number_of
-from spillcast.evidence.oracle.report_tables import table_lines
-from spillcast.evidence.oracle.spooled import Row, normal_name, rows_of
+from spillcast.evidence.oracle.spooled import Row, exported_rows
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, damaged, xml_of
@@ -292,13 +291,6 @@ _NEEDED_OF_FILES = (
 FILE_STATS = (*_NEEDED_OF_FILES, "database_id", "database_name", "file_id", "type_desc")
 HOW_QUERIES = f"export {', '.join(QUERY_STATS[:6])} of sys.dm_exec_query_stats"
 HOW_FILES = "export all columns of sys.dm_io_virtual_file_stats(2, NULL)"
-_FEEDBACK = re.compile(r"\s*\(\d+ rows? affected\)|Completion time:")
-
-
-def _rows(path: Path, names: Sequence[str], needed: Sequence[str], hint: str) -> list[Row]:
-    """Rows of a view in CSV, or as SSMS copies or prints them."""
-    lines = [line for line in table_lines(path, hint) if not _FEEDBACK.match(line)]
-    return rows_of(path, lines, {normal_name(name): name for name in names}, needed, hint)
 
 
 def _number(path: Path, row: Row, name: str, hint: str) -> float:
@@ -320,7 +312,7 @@ def read_query_stats(paths: Sequence[Path], selection: Selection) -> Counts:
             raise EvidenceDamaged(f"{path}: execution_count is 0", HOW_QUERIES)
         return _number(path, row, name, HOW_QUERIES) / executions
 
-    rows = _rows(path, QUERY_STATS, _NEEDED_OF_QUERIES, HOW_QUERIES)
+    rows = exported_rows(path, QUERY_STATS, _NEEDED_OF_QUERIES, HOW_QUERIES)
     rows = [row for row in rows if mean(row, "total_spills")]
     if not rows:
         raise NoTempIo(f"{path}: no row has spilled pages (total_spills)")
@@ -395,7 +387,7 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
 
 def _snapshot(path: Path) -> tuple[float, OpCounts, OpCounts]:
     """When a snapshot was taken (s), and the reads and writes of tempdb's data files until then."""
-    rows = _rows(path, FILE_STATS, _NEEDED_OF_FILES, HOW_FILES)
+    rows = exported_rows(path, FILE_STATS, _NEEDED_OF_FILES, HOW_FILES)
     if any(row.get("database_id") or row.get("database_name") for row in rows):
         rows = [
             row

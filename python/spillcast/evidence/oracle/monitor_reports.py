@@ -25,9 +25,8 @@ from spillcast.evidence.oracle.report_tables import (
     bar_tables,
     check_all_read,
     report_text,
-    table_lines,
 )
-from spillcast.evidence.oracle.spooled import Row, parse_integer, rows_of
+from spillcast.evidence.oracle.spooled import Row, exported_rows, parse_integer
 from spillcast.evidence.oracle.sql_monitor import (
     Execution,
     Line,
@@ -269,7 +268,9 @@ def read_views(paths: Sequence[Path], selection: Selection) -> Counts:
     """The counts of one execution, from both views. InputError where one of them is missing."""
     session_rows, plan_rows, path = list[Row](), list[Row](), paths[0]
     for file in paths:
-        rows = _view_rows(file)
+        rows = exported_rows(file, _COLUMNS, ("sql_id", "sql_exec_id"), HOW_VIEWS)
+        if rows and not {_LINE_ID, _IO_TIME} & rows[0].keys():
+            raise EvidenceIncomplete(f"{file}: it lacks the column {_IO_TIME}", HOW_VIEWS)
         if rows and _LINE_ID in rows[0]:
             plan_rows += rows
         else:
@@ -291,14 +292,6 @@ def read_views(paths: Sequence[Path], selection: Selection) -> Counts:
             f"{path}: V$SQL_MONITOR has no row of this execution of {key[0]}", HOW_VIEWS
         )
     return counts_of_execution(_of_views(path, key[0], sessions[key], lines), selection)
-
-
-def _view_rows(path: Path) -> list[Row]:
-    names, needed = {name: name for name in _COLUMNS}, ("sql_id", "sql_exec_id")
-    rows = rows_of(path, table_lines(path, HOW_VIEWS), names, needed, HOW_VIEWS)
-    if rows and not {_LINE_ID, _IO_TIME} & rows[0].keys():
-        raise EvidenceIncomplete(f"{path}: it lacks the column {_IO_TIME}", HOW_VIEWS)
-    return rows
 
 
 def _grouped(rows: Sequence[Row], *names: str) -> dict[tuple[str, ...], list[Row]]:

@@ -239,11 +239,6 @@ def _with_whole_rows(text: str) -> str:
     return "\n".join(lines)
 
 
-def table_lines(path: Path, hint: str) -> list[str]:
-    """The lines of a table that a client exported. InputError where it is too long."""
-    return unwrapped(text_of(path, hint)).translate(BLANKS).splitlines()
-
-
 def check_all_read(path: Path, lines: Sequence[str], read: Collection[int], hint: str) -> None:
     """InputError for the first line with figures of temp I/O that is not among those read."""
     for at, line in enumerate(lines):

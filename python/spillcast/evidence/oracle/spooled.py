@@ -11,6 +11,9 @@ from pathlib import Path
 from typing import TextIO
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
+from spillcast.evidence.tables import BLANKS
+from spillcast.evidence.text import text_of
+from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, reading
 from spillcast.units import format_count
 
@@ -25,7 +28,8 @@ _SEPARATORS = (",", ";", "|", "\t")
 _GAP = re.compile(r"\s{2,}")
 _UNDERLINE = re.compile(r"\s*-+([\s,;|]+-+)*\s*")
 _FEEDBACK = re.compile(
-    r"SQL> |SQL>$|\s*\d+\s+rows? selected|no rows selected|Elapsed: |sep=.$|Disconnected from ",
+    r"SQL> |SQL>$|\s*\d+\s+rows? selected|no rows selected|Elapsed: |sep=.$|Disconnected from "
+    r"|\s*\(\d+ rows? affected\)|Completion time:",
     re.IGNORECASE,
 )
 _STATEMENT, _STATEMENT_LINES_MAX = re.compile(r"\s*(?:SQL> *)?(?:select|with)\s", re.IGNORECASE), 40
@@ -95,11 +99,17 @@ def spooled_of(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spo
         return _read_rows(path, heading, split, rows, names)
 
 
-def rows_of(
-    path: Path, lines: Iterable[str], names: Mapping[str, str], needed: Sequence[str], hint: str
-) -> list[Row]:
-    """The rows of a table. InputError where a column lacks or a line is damaged."""
-    spooled = spooled_of(path, lines, names)
+def table_lines(path: Path, hint: str) -> list[str]:
+    """The lines of a table that a client exported. InputError where it is too long."""
+    return unwrapped(text_of(path, hint)).translate(BLANKS).splitlines()
+
+
+def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str], hint: str) -> list[Row]:
+    """The rows of an exported table with these columns, by the names given.
+
+    InputError where one of those needed is missing, or a line is damaged.
+    """
+    spooled = spooled_of(path, table_lines(path, hint), {normal_name(name): name for name in names})
     for name in needed:
         if name not in spooled.columns:
             raise EvidenceIncomplete(f"{path}: it lacks the column {name}", hint)

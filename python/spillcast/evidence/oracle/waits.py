@@ -31,10 +31,9 @@ from spillcast.evidence.oracle.report_tables import (
     Table,
     check_all_read,
     report_text,
-    table_lines,
     tables_of,
 )
-from spillcast.evidence.oracle.spooled import Row, spooled_of
+from spillcast.evidence.oracle.spooled import Row, spooled_of, table_lines
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.units import format_duration
 
@@ -162,11 +161,12 @@ _TEMP = r"direct path (?:read|write) temp"
 
 @dataclass(frozen=True)
 class Share:
-    """An event's part of all samples; its seconds where they are printed."""
+    """An event's part of all samples; its seconds or active sessions, None if not printed."""
 
     event: str
     percent: float
-    total_s: float | None = None
+    total_s: float | None
+    sessions: float | None
 
 
 def read_shares(paths: Sequence[Path], selection: Selection) -> Counts:
@@ -221,23 +221,26 @@ def _shares(tables: Sequence[Table]) -> Iterator[Share]:
         percent = next((n for n in table.names if n in ("%this", "%event", "%activity")), None)
         if event is None or percent is None:
             continue
-        seconds = table.named("totalseconds")
+        seconds, sessions = table.named("totalseconds"), table.named("activesessions")
         for row in table.rows:
             number = number_of(row.get(percent, "").strip("| "))
             if number is not None:
-                total_s = value_of(number_of(row.get(seconds or "", "")))
-                yield Share(row[event].strip("| "), number.value, total_s)
+                total_s, active = (
+                    value_of(number_of(row.get(name or "", ""))) for name in (seconds, sessions)
+                )
+                yield Share(row[event].strip("| "), number.value, total_s, active)
         return
 
 
 def _database_s(text: str, shares: Sequence[Share]) -> float | None:
-    """Of the widest row with seconds, or of active sessions over the time of the report."""
-    timed = [share for share in shares if share.total_s and share.percent]
-    if timed:
-        widest = max(timed, key=lambda share: share.percent)
-        return 100 * (widest.total_s or 0.0) / widest.percent
-    minutes, active = _MINUTES.search(text), _ACTIVE.search(text)
-    if minutes is None or active is None:
-        return None
-    span, sessions = number_of(minutes[1]), number_of(active[1])
-    return None if span is None or sessions is None else 60 * span.value * sessions.value
+    """From the row of the largest share, or from active sessions times elapsed time."""
+    largest = max(shares, key=lambda share: share.percent)
+    if largest.total_s and largest.percent:
+        return 100 * largest.total_s / largest.percent
+    minutes, active = (
+        value_of(number_of(match[1])) if (match := pattern.search(text)) else None
+        for pattern in (_MINUTES, _ACTIVE)
+    )
+    if active is None and largest.sessions and largest.percent:
+        active = 100 * largest.sessions / largest.percent
+    return None if minutes is None or active is None else 60 * minutes * active
