@@ -367,8 +367,8 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
             names = " and ".join(map(str, paths))
             raise EvidenceContradictory(f"{names}: the server was restarted between them")
     stalled_s = (reads.total_ns + writes.total_ns) / 1e9
-    fewest = max(1.0, stalled_s / (selection.elapsed_s or elapsed_s or stalled_s or 1.0))
-    most = min(max(2 * fewest, 8.0), THREADS_MAX)
+    lower = max(1.0, stalled_s / (selection.elapsed_s or elapsed_s or stalled_s or 1.0))
+    upper = min(max(2 * lower, 8.0), THREADS_MAX)
     return counts_of_figures(
         paths[-1],
         selection,
@@ -377,8 +377,8 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
         "was taken after the query",
         reads=reads,
         writes=writes,
-        threads=most,
-        processes_bounds=Bounds(fewest, most, "the view has no sessions"),
+        threads=upper,
+        processes_bounds=Bounds(lower, upper, "the view has no sessions"),
         engine=ObservedEngine("sqlserver"),
         subject="the interval between the snapshots" if len(paths) == 2 else None,
         notes=["the view counts the I/O of all sessions on tempdb"],

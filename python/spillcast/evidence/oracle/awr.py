@@ -44,7 +44,7 @@ from spillcast.units import format_duration
 
 HOW = "make it with awrrpt.sql or spreport.sql, of the snapshots around the run"
 _COMPARED = re.compile(r"COMPARE PERIOD REPORT|WORKLOAD REPOSITORY COMPARE", re.IGNORECASE)
-_UNTOLD = (
+_SUMS_ONLY = (
     "an AWR or Statspack report has sums over all sessions of an interval: nothing about one run, "
     "its phases, latency by size, or I/O that overlapped other work"
 )
@@ -120,7 +120,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
 
 def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
     notes = [
-        _UNTOLD,
+        _SUMS_ONLY,
         "this is for the DB time of all sessions together; --sql-id takes a statement of the "
         "report, whose part of the temp I/O has only bounds",
         *report.notes,
@@ -166,7 +166,7 @@ def _of_statement(path: Path, report: Report, sql: Sql, selection: Selection) ->
         _HINT,
     )
     notes = [
-        _UNTOLD,
+        _SUMS_ONLY,
         "the times of parallel servers are summed as if they ran one after the other",
         *report.notes,
     ]

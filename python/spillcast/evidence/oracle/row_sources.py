@@ -216,17 +216,20 @@ def spilled(path: Path, lines: Sequence[PlanLine], hint: str) -> Spilled:
         if not may_spill(line.operation):
             continue
         below = _children(lines, at)
-        together = sum(child.reads for child in below)
-        words = f"{together:,} blocks read below {line.operation}"
-        whole_words = f"{line.reads:,} blocks read by it and those below"
-        whole = Number.exact(line.reads)
-        held = Held("children-of-parent", Number.exact(together), words, whole, whole_words)
-        hold(path, [held], hint)
+        reads_below = sum(child.reads for child in below)
+        comparison = Held(
+            "children-of-parent",
+            Number.exact(reads_below),
+            f"{reads_below:,} blocks read below {line.operation}",
+            Number.exact(line.reads),
+            f"{line.reads:,} blocks read by it and those below",
+        )
+        hold(path, [comparison], hint)
         own_writes = line.writes - sum(child.writes for child in below)
         if own_writes <= 0:
             continue
         writes += own_writes
-        reads += max(0, line.reads - together)
+        reads += max(0, line.reads - reads_below)
         if line.elapsed_s is not None:
             own_s = line.elapsed_s - sum(child.elapsed_s or 0.0 for child in below)
             elapsed_s = (elapsed_s or 0.0) + max(own_s, 0.0)

@@ -21,8 +21,8 @@ from spillcast.units import format_count
 _HEADING_LINES_MAX = 200
 #: SQL*Plus writes lines of at most 32,767 characters, and a table has at most 4,096 columns.
 _LINE_MAX, _COLUMNS_MAX = 1 << 17, 4_096
-#: Lines between two words about progress.
-LINES_UNTOLD = 4096
+#: Lines between two reports of progress.
+PROGRESS_LINES = 4096
 _SEPARATORS = (",", ";", "|", "\t")
 #: Columns set apart by spaces only, where no underline tells how wide they are.
 _GAP = re.compile(r"\s{2,}")
@@ -138,7 +138,7 @@ def _counting(file: Iterable[str], on_progress: Callable[[int], None]) -> Iterat
     count = 0
     for number, line in enumerate(file):
         count += len(line)
-        if number % LINES_UNTOLD == LINES_UNTOLD - 1:
+        if number % PROGRESS_LINES == PROGRESS_LINES - 1:
             on_progress(count)
         yield line
 

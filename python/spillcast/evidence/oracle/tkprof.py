@@ -106,7 +106,7 @@ class Section:
 def read(paths: list[Path], selection: Selection) -> Counts:
     """The figures of one statement. InputError where none spilled, or several did."""
     (path,) = paths
-    lines = list(_whole_lines(report_text(path, HOW).splitlines()))
+    lines = list(_joined_lines(report_text(path, HOW).splitlines()))
     sections = list(_sections(path, lines))
     known = ((section, spilled(path, section.lines, HOW)) for section in sections)
     spilling = [
@@ -194,11 +194,11 @@ def _times(section: Section, counts: dict[str, int]) -> TempTimes:
         return times
     _, cpu, elapsed, _ = section.calls["total"]
     others_s = sum(total.value for _, _, total in section.waits.values())
-    most_s = max(elapsed.high - cpu.low - others_s, elapsed.high - elapsed.value)
+    max_s = max(elapsed.high - cpu.low - others_s, elapsed.high - elapsed.value)
     because = "tkprof shows blocks of temp files and no waits for them"
     if listed:
-        return with_more(times, most_s, because)
-    return at_most(most_s, counts["read"], counts["write"], because)
+        return with_more(times, max_s, because)
+    return at_most(max_s, counts["read"], counts["write"], because)
 
 
 def _several_sessions(section: Section, sessions: int | None) -> bool:
@@ -227,9 +227,9 @@ def _check(path: Path, section: Section, blocks: Spilled) -> None:
     comparisons = []
     if (disk := section.disk) is not None:
         read = blocks.read_blocks * section.runs
-        words, whole = f"{read:,} temp blocks read by row sources", Number.exact(disk)
+        words, total = f"{read:,} temp blocks read by row sources", Number.exact(disk)
         disk_words = f"{disk:,} blocks in the column disk"
-        comparisons.append(Held("sources-of-disk", Number.exact(read), words, whole, disk_words))
+        comparisons.append(Held("sources-of-disk", Number.exact(read), words, total, disk_words))
     for op, (count, longest, total) in section.temp.items():
         name = f"direct path {op} temp"
         words = f"{format_duration(total.value)} of {name} in all"
@@ -239,7 +239,7 @@ def _check(path: Path, section: Section, blocks: Spilled) -> None:
     hold(path, comparisons, HOW)
 
 
-def _whole_lines(lines: Sequence[str]) -> Iterator[str]:
+def _joined_lines(lines: Sequence[str]) -> Iterator[str]:
     """The lines, with row sources in one line each."""
     at = 0
     while at < len(lines):

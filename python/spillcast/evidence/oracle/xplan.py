@@ -84,9 +84,9 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
     busy_s = elapsed_s
     if any(line.operation.startswith("PX ") for line in plan.lines):
         busy_s = max(line.elapsed_s or 0.0 for line in plan.lines)
-    most_s = elapsed_s if blocks.elapsed_s is None else min(blocks.elapsed_s, busy_s)
+    max_s = elapsed_s if blocks.elapsed_s is None else min(blocks.elapsed_s, busy_s)
     because = "the plan has the time of each line, its I/O and its CPU time together"
-    times = at_most(most_s, counts["read"], counts["write"], because)
+    times = at_most(max_s, counts["read"], counts["write"], because)
     size = selection.block_bytes
     reads, writes = times.moved(counts, {op: count * size for op, count in moved.items()})
     notes = [
@@ -104,7 +104,7 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
         reads=reads,
         writes=writes,
         busy_s=busy_s,
-        time_bounds=times.within if most_s else None,
+        time_bounds=times.within if max_s else None,
         statement=Statement(plan.sql_id, struck_text("\n".join(plan.text)) or None, 1, 1),
         notes=notes,
     )
