@@ -216,6 +216,28 @@ def cell(lines):
     return out.getvalue().rstrip("\n").split("\n")
 
 
+def asciidoc(lines):
+    """psql's format for documentation, which marks bars in cells."""
+    cells = [
+        f"|{line}".replace("||", "\\|\\|") if line[:1] == "|" else f"|{line}" for line in lines
+    ]
+    return [
+        "",
+        '[options="header",cols="<l",frame="none"]',
+        "|====",
+        "^l|QUERY PLAN",
+        *cells,
+        "|====",
+    ]
+
+
+def named(lines, bar):
+    """psql's expanded output without records' heads, and with a rule between them."""
+    return [
+        part for line in lines for part in (f"QUERY PLAN{bar}{line}", *bar.count("│") * ["───┼───"])
+    ]
+
+
 def typescript(document):
     """A test's fixture as prettier formats it."""
     text = json.dumps(document, indent=2).replace("\\", "\\\\").replace("'", "\\'")
@@ -256,6 +278,11 @@ FRAMES = {
     "one line": lambda lines: [" ".join(lines)],
     "collapsed": lambda lines: [" ".join(" ".join(lines).split())],
     "cell": cell,
+    "asciidoc": asciidoc,
+    "named": lambda lines: named(lines, " │ "),
+    "unaligned": lambda lines: named(lines, "|"),
+    "tabs": lambda lines: named(lines, "\t"),
+    "framed": lambda lines: table(lines, ASCII, 2)[3:-1],
 }  # fmt: skip
 #: Around any lines.
 AROUND = {

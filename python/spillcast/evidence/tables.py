@@ -31,6 +31,17 @@ _RECORD = re.compile(r"[-+*╔╒┌╭═─├╞╟|\[ ]+R[Ee][Cc][Oo][Rr][Dd
 #: The same of clients that write a colon between a name and its value.
 _COLON_RECORD = re.compile(r"Row \d+:|\*{3,} \d+\. row \*{3,}")
 _COLON_FIELD = re.compile(r"\s*([\w.]+|\w\S*\(.*\)|\S+\['\w+'\]):(?: +(.*)|)")
+#: A name and what stands between it and its value, or no more than a blank for a plan's.
+_NAMED = re.compile(
+    r"[|│]?\s*(?P<name>QUERY PLAN(?=[ |│,\t])|\w+(?= *[|│]|[,\t]))(?P<separator> *[|│] ?|,|\t| )"
+)
+#: The first line of a plan in any format.
+_PLAN = re.compile(r"[A-Z*][\w ]*.*\((?:cost=\d|actual )|[\[{]\s*$|- Plan:|<explain\b")
+_NAMED_PLAN = re.compile(rf'[|│]?\s*QUERY PLAN[ |│,\t]+"?(?={_PLAN.pattern})')
+_ATTRIBUTES = re.compile(r'\[(?:options|cols|frame|grid)=".*\]')
+_ASCIIDOC_RECORD = re.compile(r"\d\+\^\|Record (\d+)")
+_ASCIIDOC_PAIR = re.compile(r"[<>^]?l\|(\w[\w ]*?) [<>^]?l\|(.*)", re.DOTALL)
+_ASCIIDOC_CELL = re.compile(r"[<>^]?[a-z]?(?<!\\)\|")
 _SET = re.compile(r"\d+ rows? in set\b.*")
 #: What ClickHouse prints behind a large number.
 _ROUNDED = re.compile(r"(\d+) -- [\d.]+ \w+")
@@ -338,6 +349,75 @@ def _many(
         yield row
 
 
+def asciidoc(lines: list[str]) -> list[str] | None:
+    """psql's format "asciidoc": a plan, or records, without its marks of cells."""
+    if sum(line.rstrip() == "|====" for line in lines) < 2:
+        return None
+    plain = []
+    for line in lines:
+        if line.rstrip() == "|====" or _ATTRIBUTES.fullmatch(line):
+            continue
+        if (record := _ASCIIDOC_RECORD.fullmatch(line)) is not None:
+            plain.append(f"-[ RECORD {record[1]} ]-")
+        elif (pair := _ASCIIDOC_PAIR.fullmatch(line)) is not None:
+            plain.append(f"{pair[1]} | {pair[2]}".replace("\\|", "|"))
+        else:
+            plain.append(_ASCIIDOC_CELL.sub("", line).replace("\\|", "|"))
+    return plain
+
+
+def headless(lines: list[str]) -> list[str] | None:
+    """Records without a line above each: a name and a value a line, as of ``psql -xt`` and CSV."""
+    if any(map(_RECORD.fullmatch, lines)):
+        return None
+    full = [line for line in lines if line.strip() and not _is_rule(line)]
+    # Without a plan behind it, the name is the heading of a table.
+    begin = next((at for at, line in enumerate(full) if _NAMED_PLAN.match(line)), 0)
+    above, full = full[:begin], full[begin:]
+    first = _NAMED.match(full[0]) if full else None
+    if first is None:
+        return None
+    name, separator = first["name"], first["separator"]
+    if _NAMED_PLAN.match(full[0]) is None:
+        names = {match["name"] for line in full if (match := _NAMED.match(line))}
+        if not {"calls", "temp_blks_written"} <= names:
+            return None
+    elif not re.search("[|│] | [|│]", separator):
+        # A value keeps its lines as they are, or has blanks below its name.
+        width = first.end()
+        return above + [
+            line[width:]
+            if _NAMED.match(line) or (separator == " " and not line[:width].strip())
+            else line
+            for line in full
+        ]
+    records: list[str] = []
+    count = 0
+    for line in full:
+        match = _NAMED.match(line)
+        if match is not None and match["name"] == name:
+            count += 1
+            records.append(f"-[ RECORD {count} ]-")
+        if match is not None and not match["separator"].strip("|│ "):
+            records.append(line)
+        elif match is not None:
+            value = line[match.end() :].strip('"')
+            records.append(f"{match['name']} | {value}")
+        else:
+            records.append(line)
+    return above + records
+
+
+def framed(lines: list[str]) -> list[str] | None:
+    """A plan in a frame without a heading, as of ``psql -t`` with border 2."""
+    full = [line.rstrip() for line in lines if line.strip() and not _is_rule(line)]
+    bars = tuple(_BARS)
+    if len(full) < 2 or not all(line.startswith(bars) and line.endswith(bars) for line in full):
+        return None
+    cells = [_without_mark(line[2:-1] if line[1:2] == " " else line[1:-1]) for line in full]
+    return cells if _PLAN.match(cells[0]) else None
+
+
 def expanded(lines: list[str]) -> list[str] | None:
     """Records of psql, MySQL or ClickHouse, a column a line."""
     has_colons = any(map(_COLON_RECORD.fullmatch, lines))
@@ -371,6 +451,8 @@ def expanded(lines: list[str]) -> list[str] | None:
             if field.strip():
                 name = field.strip()
                 records[-1][name] = _without_mark(value)
+            elif name is not None and value[:1] in _WRAPS and records[-1][name].endswith(value[0]):
+                records[-1][name] = records[-1][name][:-1] + _without_mark(value[1:])
             elif name is not None:
                 records[-1][name] += "\n" + _without_mark(value)
     if not records or not records[0]:
@@ -385,8 +467,8 @@ def _field(line: str, width: int) -> tuple[str, str, str]:
     at = min((place for bar in _BARS if (place := line.find(bar)) >= 0), default=-1)
     if at >= 0 and (not width or at <= width + 1):
         return line[:at], "|", line[at + 1 :]
-    if match := re.match(r"(\S+|QUERY PLAN|\s+) +(.*)", line):
-        return match[1], " ", match[2]
+    if match := re.match(r"(QUERY PLAN) (.*)|(\S+|\s+) +(.*)", line):
+        return match[1] or match[3], " ", match[2] or match[4] or ""
     return line, "", ""
 
 

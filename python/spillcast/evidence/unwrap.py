@@ -15,7 +15,7 @@ from contextlib import suppress
 from itertools import pairwise, takewhile
 from typing import Any
 
-from spillcast.evidence.tables import expanded, grid, page
+from spillcast.evidence.tables import asciidoc, expanded, framed, grid, headless, page
 
 #: Longer texts and lines come from programs, which wrap nothing.
 LENGTH_MAX, LINE_LENGTH_MAX = 16 << 20, 1 << 19
@@ -390,7 +390,10 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _prefixes,
     _numbered,
     _values,
+    asciidoc,
+    headless,
     expanded,
+    framed,
     grid,
     _ends,
     _cells,
