@@ -50,31 +50,9 @@ RATIOS = {
 }
 
 
-def verified(threads: int) -> tuple[Workload, ...]:
-    """What a verification runs: 1 to 4 s of CPU each and 100 to 300 temp operations."""
-
-    def query(name: str, sql: str, memory: str, cpu_s: float, operations: int) -> Workload:
-        algorithm = "partial_merge" if name == "partial merge join" else "grace_hash"
-        settings = {"join_algorithm": algorithm}
-        return Workload(
-            name, sql, ROWS, memory, threads, settings,
-            cpu_s=cpu_s, operations=operations, load_s=8.0,
-        )  # fmt: skip
-
-    return (
-        query("sort", SORT, "40MB", 2.5, 210),
-        query("group by", GROUP_BY, "60MB", 2.3, 210),
-        query("grace hash join", JOIN, "40MB", 3.1, 370),
-        query("partial merge join", SMALLER_JOIN, "4MB", 2.5, 200),
-        query("distinct", DISTINCT, "60MB", 2.0, 100),
-        query("window", WINDOW, "40MB", 2.9, 290),
-    )
-
-
 class ClickHouseLab(Lab):
     """ClickHouse in a process of its own, by the package chdb, with its tables in a directory."""
 
-    demo: ClassVar[Workload] = verified(1)[2]
     memory_spread: ClassVar[float] = 0.15
 
     def __init__(self, room: Path) -> None:
@@ -86,8 +64,26 @@ class ClickHouseLab(Lab):
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
-        """The queries of a verification."""
-        return verified(threads)
+        """What a verification runs: 1 to 4 s of CPU each and 100 to 300 temp operations."""
+
+        def query(name: str, sql: str, memory: str, cpu_s: float, operations: int) -> Workload:
+            algorithm = "partial_merge" if name == "partial merge join" else "grace_hash"
+            settings = {"join_algorithm": algorithm}
+            return Workload(
+                name, sql, ROWS, memory, threads, settings,
+                cpu_s=cpu_s, operations=operations, load_s=8.0,
+            )  # fmt: skip
+
+        return (
+            query("sort", SORT, "40MB", 2.5, 210),
+            query("group by", GROUP_BY, "60MB", 2.3, 210),
+            query("grace hash join", JOIN, "40MB", 3.1, 370),
+            query("partial merge join", SMALLER_JOIN, "4MB", 2.5, 200),
+            query("distinct", DISTINCT, "60MB", 2.0, 100),
+            query("window", WINDOW, "40MB", 2.9, 290),
+        )
+
+    demo: ClassVar[Workload] = verified(1)[2]
 
     def build(self, rows: int) -> None:
         """Make the table in a folder of its own, if it is not there."""

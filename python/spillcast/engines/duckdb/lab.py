@@ -48,18 +48,6 @@ select max(running) from (
 DEMO = Workload("hash join", HASH_JOIN, rows=45_000_000, memory="400MB")
 
 
-def verified(threads: int) -> tuple[Workload, ...]:
-    """What a verification runs: 1 to 2 s of CPU each and 500 to 2,000 temp operations."""
-    return (
-        Workload("hash join", HASH_JOIN, 8_000_000, "130MB", threads),
-        Workload("merge join", MERGE_JOIN, 2_000_000, "80MB", threads),
-        Workload("sort", SORT, 4_000_000, "70MB", threads),
-        Workload("group by", GROUP_BY, 6_000_000, "100MB", threads),
-        Workload("count distinct", COUNT_DISTINCT, 8_000_000, "130MB", threads),
-        Workload("window", WINDOW, 3_000_000, "50MB", threads),
-    )
-
-
 #: The command line on the PATH.
 PROGRAM = "duckdb"
 CALIBRATION_ROWS = 1_500_000
@@ -140,8 +128,15 @@ class DuckDbLab(Calibrates, OpensOwn):
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
-        """The queries of a verification."""
-        return verified(threads)
+        """What a verification runs: 1 to 2 s of CPU each and 500 to 2,000 temp operations."""
+        return (
+            Workload("hash join", HASH_JOIN, 8_000_000, "130MB", threads),
+            Workload("merge join", MERGE_JOIN, 2_000_000, "80MB", threads),
+            Workload("sort", SORT, 4_000_000, "70MB", threads),
+            Workload("group by", GROUP_BY, 6_000_000, "100MB", threads),
+            Workload("count distinct", COUNT_DISTINCT, 8_000_000, "130MB", threads),
+            Workload("window", WINDOW, 3_000_000, "50MB", threads),
+        )
 
     @staticmethod
     def calibrating() -> Sequence[Workload]:

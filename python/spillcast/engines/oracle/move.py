@@ -37,6 +37,7 @@ def oracle_move(to: str, user: str | None, size: str, *, client: str = "") -> Mo
         raise OptionInvalid(f"--to {to} is neither an absolute path nor a disk group", hint)
     if re.fullmatch(r"[1-9][0-9]*[KMGT]?", size.upper()) is None:
         raise OptionInvalid(f"--size '{size}' is not a size of Oracle's", "write for example 32G")
+    who = f"User {user}" if user else "Every user with the database's default"
     steps = [
         Step("Keep what this prints: it is the statement that goes back.", sql=(_way_back(user),)),
         Step(
@@ -46,7 +47,7 @@ def oracle_move(to: str, user: str | None, size: str, *, client: str = "") -> Mo
                 f"  TEMPFILE {sql_literal(file)} SIZE {size.upper()}",
             ),
         ),
-        Step(f"{_who(user)} takes it, in sessions that begin from now on.", sql=(_set(user),)),
+        Step(f"{who} takes it, in sessions that begin from now on.", sql=(_set(user),)),
         Step("While a query spills: its session and its temp segments are here.", sql=(USERS,)),
     ]
     revert = [
@@ -79,10 +80,6 @@ def check_name(flag: str, name: str | None) -> None:
     """InputError where a name would have to be quoted, which is not done here."""
     if name is not None and re.fullmatch(r"[A-Za-z][A-Za-z0-9_$#]{0,127}", name) is None:
         raise OptionInvalid(f"{flag} '{name}' is not a name of Oracle's")
-
-
-def _who(user: str | None) -> str:
-    return f"User {user}" if user else "Every user with the database's default"
 
 
 def _set(user: str | None, tablespace: str = TABLESPACE) -> str:
@@ -173,19 +170,17 @@ def exadata_flash_move(
         "run it by hand, a step at a time: a flush takes long, and must end before the cache is "
         "dropped"
     )
-    move.warnings = [by_hand, *_price(flash), *move.warnings]
-    return move
-
-
-def _price(flash: Flash | None) -> list[str]:
     half = "at least half of the flash that is taken is lost to redundancy"
-    return [
+    move.warnings = [
+        by_hand,
         f"price: {half}" + (f": {_figures(flash)}" if flash else ""),
         "price: each cell's flash cache is dropped, so its contents are read from disk again, and "
         "scans have a smaller cache from then on",
         "from 12.2.1.1 on temp may be in the flash cache already, where it is a write-back cache; "
         "if 'cell flash cache read hits for temp IO' grows while the query runs, little is gained",
+        *move.warnings,
     ]
+    return move
 
 
 def _figures(flash: Flash) -> str:

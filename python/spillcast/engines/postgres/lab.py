@@ -95,18 +95,6 @@ def _workload(
     return Workload(name, sql.format(kept=kept), ROWS, memory, processes, settings)
 
 
-def verified(processes: int) -> tuple[Workload, ...]:
-    """What a verification runs: by a leader and its workers, so many processes together."""
-    return (
-        _workload("hash join", JOIN, 200_000, HASHED, processes),
-        _workload("merge join", JOIN, 190_000, MERGED, processes),
-        _workload("sort", SORT, 280_000, {}, processes),
-        _workload("group by", GROUP_BY, 250_000, AGGREGATED, processes),
-        _workload("count distinct", COUNT_DISTINCT, 300_000, {}, processes),
-        _workload("window", WINDOW, 220_000, {}, processes),
-    )
-
-
 #: Half of a smaller table, joined with itself.
 DEMO = replace(_workload("hash join", JOIN, 1_000_000, HASHED), rows=2_000_000, memory="4MB")
 
@@ -183,8 +171,15 @@ class PostgresLab(Calibrates, Explains):
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
-        """The queries of a verification."""
-        return verified(threads)
+        """What a verification runs: by a leader and its workers, so many processes together."""
+        return (
+            _workload("hash join", JOIN, 200_000, HASHED, threads),
+            _workload("merge join", JOIN, 190_000, MERGED, threads),
+            _workload("sort", SORT, 280_000, {}, threads),
+            _workload("group by", GROUP_BY, 250_000, AGGREGATED, threads),
+            _workload("count distinct", COUNT_DISTINCT, 300_000, {}, threads),
+            _workload("window", WINDOW, 220_000, {}, threads),
+        )
 
     @staticmethod
     def calibrating() -> Sequence[Workload]:

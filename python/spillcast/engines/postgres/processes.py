@@ -115,12 +115,13 @@ def started_ns(pid: int) -> int | None:
     return None if ago_s is None else time.monotonic_ns() - round(ago_s * 1e9)
 
 
-def run_queue_delay_s(pid: int) -> float | None:
-    """How long a process of one thread was runnable but not scheduled so far; None: it is gone."""
+def scheduled_s(pid: int) -> tuple[float, float] | None:
+    """CPU time and run-queue delay of a process of one thread so far; None where it is gone."""
     try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[1]) / 1e9
-    except (OSError, ValueError, IndexError):
+        ran, stood, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    except (OSError, ValueError):
         return None
+    return int(ran) / 1e9, int(stood) / 1e9
 
 
 def temp_directories(pid: int) -> list[Path]:
@@ -136,14 +137,6 @@ def temp_directories(pid: int) -> list[Path]:
     except OSError:
         return []
     return [folder / "pgsql_tmp" for folder in (data / "base", *versions)]
-
-
-def cpu_s(pid: int) -> float | None:
-    """CPU time of a process of one thread; None where it is not here."""
-    try:
-        return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e9
-    except (OSError, ValueError, IndexError):
-        return None
 
 
 def _is_ours(host: str) -> bool:

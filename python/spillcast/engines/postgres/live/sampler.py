@@ -22,8 +22,7 @@ from spillcast.engines.postgres.live.activity import (
 )
 from spillcast.engines.postgres.processes import (
     children,
-    cpu_s,
-    run_queue_delay_s,
+    scheduled_s,
     served_by,
     started_ns,
     title,
@@ -122,8 +121,8 @@ class SessionQuery:
     def look_at_delay(self) -> None:
         """Look how long its processes have been runnable but not scheduled."""
         for pid in self.pids:
-            delay_s = run_queue_delay_s(pid)
-            if delay_s is not None:
+            if (times := scheduled_s(pid)) is not None:
+                delay_s = times[1]
                 first_s, _ = self._delay_s.get(pid, (delay_s, delay_s))
                 self._delay_s[pid] = first_s, delay_s
 
@@ -214,7 +213,7 @@ class Sampler(threading.Thread):
 
     def run(self) -> None:
         """Sample; the thread's work."""
-        began_s, due_s = cpu_s(self._server), 0.0
+        began, due_s = scheduled_s(self._server), 0.0
         self.last_ns = time.monotonic_ns()
         # Not in step with anything that happens as often.
         jitter = random.Random(self._session or self._postmaster)
@@ -228,7 +227,7 @@ class Sampler(threading.Thread):
                     self._halt.wait(pause_s)
                     continue
                 self._tick()
-                self._count_cost(began_s)
+                self._count_cost(began)
                 due_s = time.monotonic() + jitter.uniform(0.7, 1.3) / self.rate_hz
         except Exception as error:
             # Of any kind: the query has not ended with it.
@@ -240,7 +239,7 @@ class Sampler(threading.Thread):
             for query in self.queries():
                 query.failure = self.failure
         finally:
-            self._count_cost(began_s)
+            self._count_cost(began)
             self.done.set()
 
     def _tick(self) -> None:
@@ -260,10 +259,10 @@ class Sampler(threading.Thread):
             self._listed_s = time.monotonic()
         self.last_ns = now_ns
 
-    def _count_cost(self, began_s: float | None) -> None:
-        self.client_cpu_s, now_s = time.thread_time(), cpu_s(self._server)
-        if began_s is not None and now_s is not None:
-            self.server_cpu_s = now_s - began_s
+    def _count_cost(self, began: tuple[float, float] | None) -> None:
+        self.client_cpu_s, now = time.thread_time(), scheduled_s(self._server)
+        if began is not None and now is not None:
+            self.server_cpu_s = now[0] - began[0]
 
     def _see(self, sessions: dict[int, Backend], now_ns: int) -> None:
         """End the queries that have ended, begin those that have begun."""
