@@ -47,6 +47,23 @@ fn waits_overlap_and_cores_are_shared() {
 }
 
 #[test]
+fn time_in_which_temp_operations_overlap_counts_once() {
+    let rows = [row(0, 0, Wait::For(100)), row(1, 40, Wait::For(100)), row(0, 60, Wait::For(10))];
+    let outcome = run(&rows, 2);
+    assert_eq!((outcome.temp_ns, outcome.temp_busy_ns), (210, 150));
+}
+
+#[test]
+fn a_thread_of_short_rows_keeps_its_core_for_a_quantum() {
+    let ms = |n: u64| n * 1_000_000;
+    let rows: Vec<Row> = (0..24)
+        .map(|at| row(at % 2, ms(1), Wait::For(if at == 22 { ms(10) } else { 0 })))
+        .collect();
+    // Threads take turns of 3 ms: the first has done its 12 ms at 21 ms, and waits.
+    assert_eq!(run(&rows, 1).elapsed_ns, ms(21 + 10));
+}
+
+#[test]
 fn a_thread_waits_for_what_another_has_to_do_first() {
     // Thread 1 goes on once thread 0 has read and then worked for 30.
     let rows = |latency_ns| {
@@ -269,6 +286,21 @@ fn threads_share_a_server_and_what_follows_is_sequential() {
 }
 
 #[test]
+fn reads_follow_reads_and_writes_follow_writes() {
+    let curves = |ns| Curves::new(vec![(1, Curve::new(vec![(0, Distribution::new(&[(ns, 1)]))]))]);
+    let either = || Latencies { sequential: curves(10.0), random: curves(1_000.0) };
+    let model = Model { read: either(), write: either(), ..Model::default() };
+    let rows: Vec<Row> = (0..8u64)
+        .map(|at| {
+            let op = if at % 2 == 0 { Op::Write } else { Op::Read };
+            io(0, op, 1000 * (at / 2) + if op == Op::Read { 50_000 } else { 0 }, 0)
+        })
+        .collect();
+    let outcome = super::run(&rows, of(1), model, Memory::default(), None);
+    assert_eq!(outcome.io_ns, [10.0; 8]);
+}
+
+#[test]
 fn what_memory_answers_keeps_its_core() {
     let rows: Vec<Row> = (0..20).map(|at| io(at % 2, Op::Read, 0, 0)).collect();
     let elapsed_ns = |memory_ns| {
@@ -286,6 +318,8 @@ fn a_quota_is_had_once_a_period() {
     let outcome = limited(&busy, 1, 40);
     assert_eq!((outcome.elapsed_ns, outcome.throttled_ns), (4 * 100 + 40, 4 * 60));
     assert_eq!(limited(&busy, 1, 100).elapsed_ns, 200);
+    // None at all would never end: it is taken for 1.
+    assert_eq!(limited(&busy, 1, 0).elapsed_ns, 199 * 100 + 1);
 }
 
 #[test]

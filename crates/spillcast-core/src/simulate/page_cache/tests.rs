@@ -86,6 +86,28 @@ fn who_reads_in_order_waits_for_one_page_in_thirty_two() {
 }
 
 #[test]
+fn nothing_is_read_ahead_behind_the_end_of_a_file() {
+    let operations: Vec<Io> = (0..100).map(|page| io(Op::Write, 0, page, 1)).collect();
+    let mut cache = cache(64, 1 << 20, &operations);
+    operations.iter().flat_map(keys).for_each(|key| cache.soil(key));
+    let read = (0..100).map(|page| cache.missing_bytes(&io(Op::Read, 0, page, 1), true));
+    assert_eq!(read.sum::<u64>(), 100 * PAGE);
+}
+
+#[test]
+fn half_of_what_may_be_dirty_is_written_back_in_pauses() {
+    let operations: Vec<Io> = (0..300).map(|page| io(Op::Write, 0, page, 1)).collect();
+    let mut cache = cache(1 << 20, 256, &operations);
+    let disk = Schedule::new(Model::fixed(1_000, 1_000), 0);
+    let waits: f64 = operations
+        .iter()
+        .enumerate()
+        .map(|(at, one)| cache.storage_ns(if at < 200 { 0 } else { 1 << 30 }, *one, true, &disk))
+        .sum();
+    assert_eq!(waits, 0.0);
+}
+
+#[test]
 fn a_writer_is_as_slow_as_the_storage_once_enough_is_dirty() {
     let operations: Vec<Io> = (0..200).map(|at| io(Op::Write, 0, at * 256, 256)).collect();
     let mut cache = cache(1 << 20, 2560, &operations);
