@@ -1,7 +1,7 @@
 """Runs of spillcast by a fork of a process that has imported it: most of a short run is imports.
 
-What starts a run differently, such as another PYTHONPATH, and all that observes or times, is
-left to a start of its own; so is everything where SPILLCAST_STARTS=anew. The commands on the
+What starts a run differently, such as another PYTHONPATH, is left to a start of its own; so is
+everything where SPILLCAST_STARTS=anew. The commands on the
 pages of the reference, of every verb, always start anew.
 """
 
@@ -20,7 +20,7 @@ from pathlib import Path
 
 VERBS = (
     "cache", "check", "clickhouse", "collect", "export", "fleet", "forecast", "ingest", "move",
-    "mysql", "postgres", "profile", "report", "size", "storage", "sweep",
+    "mysql", "postgres", "probe", "profile", "record", "report", "size", "storage", "sweep",
 )  # fmt: skip
 #: Variables that a process reads as it starts, or a library as it is loaded.
 AT_START = ("ARROW", "LANG", "LC_", "LD_", "MALLOC", "OMP", "OPENBLAS", "PYTHON")
@@ -122,6 +122,9 @@ def run(arguments, options, timeout_s):
     is_short = words[:1] == ["--version"] or "--help" in words
     only_reads = words[:1] == ["verify"] and "--from" in words
     if not (is_short or only_reads or "".join(words[:1]) in VERBS):
+        return None
+    # The preload library's recorder looks at the environment with which its process was started.
+    if "preload" in words:
         return None
     if options.keys() - {"cwd", "env"}:
         return None

@@ -4,10 +4,13 @@ Other sessions may run on the same machine. Processes of this one inherit an env
 its mounts lie in its directories, and a control group without its maker is nobody's.
 """
 
+import atexit
 import os
 import re
 import secrets
+import shutil
 import signal
+import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -17,13 +20,25 @@ import pytest
 import forked
 
 VARIABLE = "SPILLCAST_TEST_SESSION"
+#: The process that begins a session; its forks are none.
+FIRST = None if VARIABLE in os.environ else os.getpid()
 #: The same for all workers of pytest-xdist, which inherit it.
 SESSION = os.environ.setdefault(VARIABLE, secrets.token_hex(4))
+#: Clusters of PostgreSQL that all processes of a user copy.
+TEMPLATES = Path(tempfile.gettempdir(), f"spillcast-templates-{SESSION}-{os.geteuid()}")
 GROUP_NAME = re.compile(r"spillcast-(?:probe-\d+-(\d+)|(\d+)-.+)")
 #: A process that ends, a mount that goes and a janitor take a moment.
 PATIENCE_S = 10
 #: Of the workers, as they ended.
 REPORTED = []
+
+
+@atexit.register
+def remove_templates():
+    """Remove those of all users, once the processes that inherited the session have ended."""
+    if os.getpid() == FIRST:
+        for folder in TEMPLATES.parent.glob(f"spillcast-templates-{SESSION}-*"):
+            shutil.rmtree(folder, ignore_errors=True)
 
 
 def processes():

@@ -1,12 +1,11 @@
 """A PostgreSQL server with a slow tablespace for temp files, its clients, and recorders of them."""
 
-import atexit
+import fcntl
 import functools
 import json
-import shutil
+import pickle
 import socket
 import subprocess
-import tempfile
 import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ import psycopg
 
 from emulator import skip_without_fuse
 from harness import spillcast_command, until
-from leftovers import SESSION
+from leftovers import TEMPLATES
 from spillcast._core import partial_folders
 from spillcast.engines.postgres.server import (
     PrivateServer,
@@ -45,10 +44,17 @@ SPILLING = {"work_mem": "128kB", "temp_tablespaces": "slow"}
 
 @functools.cache
 def template(installation):
-    """A cluster that is never served: initdb takes longer than a copy of what it makes."""
-    room = Path(tempfile.mkdtemp(prefix=f"spillcast-template-{SESSION}-"))
-    atexit.register(shutil.rmtree, room, ignore_errors=True)
-    return make_cluster(room, installation)
+    """A cluster that is never served, one for all workers: initdb takes longer than a copy."""
+    TEMPLATES.mkdir(exist_ok=True)
+    TEMPLATES.chmod(0o711)
+    made = TEMPLATES / f"{installation.version}.pickle"
+    with (TEMPLATES / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not made.exists():
+            room = TEMPLATES / installation.version
+            room.mkdir()
+            made.write_bytes(pickle.dumps(make_cluster(room, installation)))
+        return pickle.loads(made.read_bytes())
 
 
 def copied_cluster(room, installation=None):

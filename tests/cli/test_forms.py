@@ -190,7 +190,7 @@ def test_verify_prints_markdown_as_other_verbs_do(tmp_path):
 
 def test_colours_add_no_words(spilled):
     arguments = ("profile", spilled.path, "--histogram")
-    piped = spillcast(*arguments, env=environment(COLUMNS=100, PYTHONIOENCODING="utf-8")).stdout
+    piped = spillcast(*arguments, env=environment(COLUMNS=100)).stdout
     written = {}
     for name, changes in {"colour": {}, "none": {"NO_COLOR": 1}, "dumb": {"TERM": "dumb"}}.items():
         with at_terminal(*arguments, columns=100, stderr=DEVNULL, **changes) as terminal:

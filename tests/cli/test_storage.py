@@ -56,8 +56,7 @@ def disk(tmp_path):
 
 
 def printed(*arguments, columns=80):
-    environ = environment(COLUMNS=columns, PYTHONIOENCODING="utf-8")
-    result = spillcast("storage", *arguments, env=environ, encoding="utf-8")
+    result = spillcast("storage", *arguments, env=environment(COLUMNS=columns))
     assert result.returncode == 0, result.stderr
     assert result.stderr == ""
     assert "\x1b" not in result.stdout

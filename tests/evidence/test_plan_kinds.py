@@ -1,5 +1,7 @@
 """Who did the temp I/O of a plan, and what a plan says besides its spill."""
 
+import json
+
 import pytest
 
 from cases import cases
@@ -52,6 +54,21 @@ def test_what_one_process_ran_is_of_one():
     append = node("Append", 600, alone, node("Sort", 300), **parallel)
     shared = temp(gather(append)).processes_bounds
     assert (shared.lower, shared.upper) == (1, 2)
+
+
+def test_the_statement_is_that_of_auto_explain(tmp_path):
+    """Its text and identifier; without them one that spills alone is the whole plan."""
+
+    def statement(**named):
+        path = tmp_path / "plan.json"
+        path.write_text(json.dumps([{"Plan": node("Sort", 300), "Execution Time": 1e4, **named}]))
+        return read_plan(path).statement
+
+    text = "select 1 order by 1"
+    found = statement(**{"Query Text": text, "Query Identifier": -42})
+    assert (found.queryid, found.query) == ("-42", text)
+    assert statement(**{"Query Text": text}).queryid is None
+    assert statement() is None
 
 
 def test_a_process_that_sorts_in_memory_shares_no_temp_io():

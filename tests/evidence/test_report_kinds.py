@@ -388,6 +388,22 @@ def test_shares_of_samples_have_no_counts(figures):
     assert found.elapsed_s == pytest.approx(774, abs=1)
     assert found.total_s == pytest.approx(0.56 * 774, rel=1e-2)
     assert found.io_bounds.upper.reads.count > 100 * found.io_bounds.lower.reads.count
+    # Without seconds, active sessions over the time of the report are those of the database.
+    report = """\
+ASH Report For DW/dw1
+
+Elapsed Time:          2.00 (mins)
+Average Active Sessions:   6.45
+
+Event                     Event Class        % Event
+------------------------- --------------- ----------
+direct path read temp     User I/O             54.00
+CPU + Wait for CPU        CPU                  44.00
+direct path write temp    User I/O              2.00
+"""
+    found = figures(report)
+    assert found.elapsed_s == pytest.approx(2 * 60 * 6.45)
+    assert found.total_s == pytest.approx(0.56 * 774, rel=1e-2)
 
 
 ASH_REPORT = """\

@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cases import cases
 from sizing_cases import (
     STEPS,
     cheapest_by_search,
@@ -14,6 +15,7 @@ from sizing_cases import (
     wrong_binding,
 )
 from spillcast.forecast.ask import LIMIT, ask
+from spillcast.forecast.binding import Wait
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import Sized, evidence, size
 from spillcast.storage.catalogue import lookup
@@ -25,6 +27,21 @@ from varied_recording import write_varied_recording
 def forecasters(tmp_path_factory):
     folder = tmp_path_factory.mktemp("drawn")
     return [projector(folder, seed) for seed in range(4)]
+
+
+@cases(
+    ("wait", "words", "step"),
+    [
+        ({"cause": "throughput", "bytes_per_s": 125 << 20}, "125 MiB/s", "+125 MiB/s"),
+        ({"cause": "iops", "operations_per_s": 3000}, "3,000 IOPS", "+3,000 IOPS"),
+        ({"cause": "latency"}, "latency", "half the latency"),
+        ({"cause": "queue"}, "its queue", "twice the servers"),
+        ({"cause": "device time"}, "the device's own rate", "a device twice as fast"),
+    ],
+)
+def test_a_limit_and_its_next_step_are_named(wait, words, step):
+    found = Wait(elapsed_s=1.0, **wait)
+    assert (found.words, found.step) == (words, step)
 
 
 def test_the_limit_that_binds_saves_most_when_it_is_doubled(forecasters):

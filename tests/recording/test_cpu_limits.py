@@ -53,7 +53,7 @@ def test_a_recording_holds_the_quota_that_was_in_force(limited, places):
     with inside(limited):
         command = target("spill", "--file", places.temp / "spill", "--base", places.base)
         arguments = ["record", "-o", output, "--temp", places.temp, "--json", "--", *command]
-        assert spillcast(*arguments, env=places.env).returncode == 0
+        assert spillcast(*arguments, anew=True, env=places.env).returncode == 0
     limits = json.loads((output / "meta.json").read_text())["cpu_limits"]
     assert (limits["quota_cpus"], limits["period_s"]) == (0.4, 0.1)
     assert limits["throttled_s"] is not None

@@ -39,6 +39,7 @@ def test_tkprof_has_waits_and_row_sources(tmp_path):
     assert said.interval_s[0] <= 348.83 <= said.interval_s[1]
     assert {term.name: term.baseline_s for term in said.terms}["CPU"] == pytest.approx(338)
     assert said.statement.queryid == SQL_ID
+    assert not any("executions" in one for one in found.notes)
 
 
 def test_tkprof_without_row_sources_and_of_several_executions(tmp_path):
@@ -126,6 +127,7 @@ def test_a_statement_has_bounds(report):
     runs, elapsed_s, _, io = STATEMENTS[SQL_ID]
     temp, within = found, found.time_bounds
     assert found.elapsed_s == elapsed_s / runs
+    assert any(f"{runs} executions" in one for one in found.notes)
     waited_s = elapsed_s - 676 if hashed else elapsed_s * io / 100
     assert within.upper == pytest.approx(min(430, waited_s) / runs, rel=1e-3)
     # Others waited 105 s for I/O, so that as much of the 430 s at the most is theirs.

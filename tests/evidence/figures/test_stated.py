@@ -101,7 +101,7 @@ def test_a_probe_like_a_file_of_figures(tmp_path):
         "elapsed_s = 9\nio_s = 3\n[reads]\ncount = 64\nbytes = 4194304\n"
         "[writes]\ncount = 16\nbytes = 4194304\n"
     )
-    result = spillcast("probe", room, "--like", path, "--budget", "1s", "-o", out)
+    result = spillcast("probe", room, "--like", path, "--budget", "60s", "-o", out)
     assert result.returncode == 0, result.stderr
     groups = {one["op"]: one for one in json.loads(out.read_text())["groups"]}
     assert (groups["read"]["count"], groups["write"]["count"]) == (64, 16)
@@ -124,6 +124,10 @@ def test_bytes_alone_with_the_size_of_an_operation(tmp_path):
     for given, count in ((path, 10_000), (word, 4096)):
         temp = read_figures([given])
         assert (temp.reads.count, temp.writes.count, temp.total_s) == (count, count, 300)
+        # Neither was stated.
+        notes = " ".join(temp.notes)
+        assert "written once" in notes
+        assert "size of one" in notes
     with pytest.raises(EvidenceContradictory):
         read_figures([word.removesuffix(",size=256K")])
 

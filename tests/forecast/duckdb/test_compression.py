@@ -60,6 +60,21 @@ def spill(path, share, latency_ns, *, file="duckdb_temp_7_0_storage_{}-0.tmp"):
     return writer.finish(known(now_ns / 1e9, BLOCKS, BLOCKS, cpu_s=cpu_s))
 
 
+def test_pauses_of_the_reader_are_no_cost_of_compression(tmp_path):
+    """One read in 200 is followed by CPU time that it is not the cause of."""
+    run = spill(tmp_path / "run.spill", 0.5, 80 * US)
+    rows = run.waits.to_pylist()
+    reads = [row for row in rows if row["op"] == "read"]
+    for row in reads[100::200]:
+        row["cpu_before_ns"] += 50 * MS
+    writer = RecordingWriter(tmp_path / "paused.spill")
+    writer.add_waits(table(rows, WAITS))
+    writer.add_seconds(run.seconds)
+    paused = writer.finish(known(run.elapsed_s, BLOCKS, BLOCKS, cpu_s=run.meta.cpu_s))
+    found = compression(paused, temp_load(paused))
+    assert found.read_cpu_s == pytest.approx((READ_SMALL_NS - READ_NS) / 1e9, rel=0.05)
+
+
 def there(latency_ns):
     return storage({(op, size): latency_ns for op in ("write", "read") for size in (SMALL, WHOLE)})
 

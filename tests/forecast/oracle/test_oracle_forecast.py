@@ -35,7 +35,7 @@ def case(example, *more, to=("flash.trc",)):
 
 def estimate(here, there, *, temp_events=TEMP, **options):
     """From traces alone; ``there`` is a trace or a word such as ``factor:2``."""
-    evidence = OracleEvidence(traces=read_traces([here]))
+    evidence = OracleEvidence(traces=read_traces([here]), paths=[here])
     return forecast_events(
         resolve_target(str(there)), evidence, Question(temp_events=temp_events, **options)
     )
@@ -269,15 +269,18 @@ def test_a_trace_without_times_needs_ash(tmp_path):
         )
 
 
-def storage_of(path, **mean_ns):
-    """A storage on which operations of 31 blocks take so long."""
+def storage_of(path, *, random_ns=None, **mean_ns):
+    """A storage on which operations of 31 blocks take so long, random ones perhaps longer."""
+    patterns = {"random": random_ns} if random_ns else {}
     groups = [
         {
             "op": op, "size_class_bytes": 31 * 8192, "depth": 1, "count": 100,
+            "pattern": pattern,
             "bytes": 3_100 * 8192, "total_ns": 100 * ns, "latency_ns": [ns],
             "latency_count": [100], "block_count": [100], "block_mean_ns": [ns],
         }
-        for op, ns in mean_ns.items()
+        for op, mean in mean_ns.items()
+        for pattern, ns in {"sequential": mean, **patterns}.items()
     ]  # fmt: skip
     head = {"schema": "spillcast.storage/1", "name": "there", "source": "probe", "facts": {}}
     path.write_text(json.dumps({**head, "groups": groups}))
@@ -296,6 +299,16 @@ def test_a_storage_of_known_figures(tmp_path):
     only_reads = estimate(here, storage_of(tmp_path / "reads.json", read=1_000_000))
     assert only_reads.forecast_s == pytest.approx(0.01 + (40 * 9e-3 + 10 * 4e-3) / 9)
     assert "gain-borrowed" in {warning.code for warning in only_reads.warnings}
+
+
+def test_operations_in_order_take_what_these_take(tmp_path):
+    """Of 40 reads 30 begin where the one before ended, or are the first of the file."""
+    places = [128 + 31 * n for n in range(20)] + [100_000 + 500 * n for n in range(10)]
+    places += [places[-1] + 31 * n for n in range(1, 11)]
+    reads = [f"file number=201 first dba={place} block cnt=31" for place in places]
+    here = write_trace(tmp_path / "here.trc", [*((READ, 9_000, read) for read in reads), REST])
+    there = storage_of(tmp_path / "there.json", read=1_000_000, random_ns=5_000_000)
+    assert estimate(here, there).forecast_s == pytest.approx(0.01 + 30 * 1e-3 + 10 * 5e-3)
 
 
 def test_one_statement_of_a_trace(tmp_path):

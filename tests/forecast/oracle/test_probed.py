@@ -9,6 +9,7 @@ from emulator import skip_without_fuse
 from evidence import recording
 from harness import only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, write_trace
+from spillcast.evidence.oracle.trace import recording_of_traces
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
 from spills import written_and_read
@@ -75,6 +76,19 @@ def test_it_is_that_of_a_recording_of_the_same(tmp_path, read_s, write_s):
     codes = {warning["code"] for warning in by_trace["warnings"]}
     assert "block-assumed" in codes
     assert "not-replayed" not in codes
+
+
+def test_a_trace_as_a_recording_has_its_operations_and_its_time(tmp_path):
+    trace = trace_of(tmp_path / "here.trc", OPERATIONS)
+    made = recording_of_traces([trace], BLOCK)
+    step_s = (LATENCY_NS + GAP_NS) / 1e9
+    # The first begins it.
+    assert made.elapsed_s == pytest.approx(len(OPERATIONS) * step_s - GAP_NS / 1e9, abs=1e-5)
+    waits = made.temp_waits.to_pylist()
+    assert [(w["op"], w["bytes"], w["offset"]) for w in waits] == [
+        (op, size, offset) for op, _, offset, size in OPERATIONS
+    ]
+    assert {w["elapsed_ns"] for w in waits} == {LATENCY_NS}
 
 
 def test_sessions_are_replayed_side_by_side(tmp_path):

@@ -293,6 +293,15 @@ def test_a_hash_aggregate_writes_a_block_twice_and_reads_it_once(tmp_path, writt
     assert coming.total_bytes("read") == pytest.approx(400 * BLOCK, rel=0.15)
 
 
+@pytest.mark.parametrize(("before", "done"), [(1000, 1200), (2000, 1700)])
+def test_time_before_the_recording_went_into_files_that_are_there_or_gone(tmp_path, before, done):
+    """Writing the 1000 blocks that the file holds took 1000 steps; others were written and read."""
+    operations = [("write", FILE, block) for block in range(1000, 1200)]
+    part = recorded_late(tmp_path, operations, before)
+    progress = progress_of(part, recorded_threads(part))
+    assert progress.done("write") == pytest.approx(done * BLOCK, rel=0.01)
+
+
 def test_what_a_process_has_written_is_surer_than_its_plan(tmp_path):
     """It reads what it has written, 1000 blocks; a plan of 1400 may be wrong."""
     path = tmp_path / "plan.json"

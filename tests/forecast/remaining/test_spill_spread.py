@@ -66,6 +66,7 @@ def test_other_runs_measure_the_spread(tmp_path):
         others = [run(tmp_path / f"{name}{n}.spill", blocks).path for n in range(3)]
         said = forecast(made, SLOW, known=RemainingWorkHints(history=others))
         assert said.spill_spread.runs == 4
+        assert "the spills of 4 runs and a spill of" in said.spill_spread.words
         found[name] = said.spill_spread.spread
     assert found["alike"] < alone < found["other"]
 

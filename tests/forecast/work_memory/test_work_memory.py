@@ -183,6 +183,8 @@ def test_what_the_cures_leave_is_arithmetic():
     assert said.forecast_s == pytest.approx(7.0)
     assert memory.enough.forecast_s == pytest.approx(6.0)
     assert memory.one_pass.forecast_s == pytest.approx(8.5)
+    at_enough = memory.enough.work_mem_bytes
+    assert (memory.io_share(at_enough), memory.io_share(512 * K) > 0) == (0.0, True)
     assert {spill.kind: (spill.passes, spill.batches) for spill in memory.spills} == {
         "sort": (2, None), "hash": (None, 4),
     }  # fmt: skip
