@@ -650,8 +650,8 @@ class Grid:
         budget_bytes: int | None = None,
         psync: bool = False,
     ) -> Grid: ...
-    def run(self) -> tuple[Table, dict[str, Any]]:
-        """Measure; returns the groups and what else was found."""
+    def run(self) -> str:
+        """Measure; returns what ``Probe.run`` does."""
     def progress(self) -> tuple[int, int, int]:
         """Milliseconds passed, milliseconds in all, bytes so far."""
     def cancel(self) -> None:
@@ -677,13 +677,16 @@ class Probe:
     def byte_share(self) -> float:
         """Share of the working set that the byte budget has room for."""
     @property
-    def filesystem(self) -> str:
-        """Type of the file system that holds the directory."""
-    @property
     def memory_bytes(self) -> int:
         """Memory that a run takes for itself."""
-    def run(self) -> tuple[Table, Table, dict[str, Any]]:
-        """Replay; returns the groups, the calls that change files, and what else was measured."""
+    def page_cache_bound(self, engine_bytes: int | None) -> int | None:
+        """The page cache (bytes) that a run must be held to, given the engine's; None if to none.
+
+        Held to it is what would have less in the engine's place, unless twice the working set
+        fits. A share of the working set gets that share of the cache, for it then fits as well or
+        as badly."""
+    def run(self) -> str:
+        """Replay; returns ``groups``, ``changes`` and ``facts`` of storage.json as JSON."""
     def progress(self) -> tuple[int, int, int]:
         """Steps done (or skipped), steps in all, bytes so far."""
     def cancel(self) -> None:

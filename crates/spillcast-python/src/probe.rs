@@ -1,25 +1,20 @@
 //! The probe: a plan of I/O as Arrow columns in, measured groups out.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int64Type, UInt32Type, UInt64Type};
-use arrow_array::{Array, ArrayRef, Int64Array, RecordBatch, StringArray};
-use arrow_schema::ArrowError;
+use arrow_array::types::{UInt32Type, UInt64Type};
+use arrow_array::{Array, RecordBatch};
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
-use pyo3::types::PyDict;
 use spillcast_core::capture::CallKind;
-use spillcast_core::histogram::Histogram;
-use spillcast_core::probe::{
-    self as core, Filesystem, Group, Options, Outcome, Plan, ProbeError, Step,
-};
+use spillcast_core::probe::{self as core, Options, Plan, ProbeError, Step};
 use spillcast_core::wait::Op;
+use spillcast_recording::Measured;
+use spillcast_recording::page_cache::bound_bytes;
 
-use crate::arrow::{self, Table};
+use crate::arrow;
 use crate::os_error;
 
 /// A replay of recorded temp I/O on a directory.
@@ -62,24 +57,22 @@ impl Probe {
         self.0.byte_share()
     }
 
-    /// Type of the file system that holds the directory.
-    #[getter]
-    fn filesystem(&self) -> &str {
-        &self.0.filesystem().name
-    }
-
     /// Memory that a run takes for itself.
     #[getter]
     fn memory_bytes(&self) -> u64 {
         self.0.memory_bytes()
     }
 
-    /// Replay; blocks, other threads of Python go on. Returns the groups, the calls that change files,
-    /// and what else was measured.
-    fn run<'py>(&self, py: Python<'py>) -> PyResult<(Table, Table, Bound<'py, PyDict>)> {
+    /// Replay; blocks, other threads of Python go on. Returns `groups`, `changes` and `facts` of
+    /// storage.json.
+    fn run(&self, py: Python<'_>) -> PyResult<String> {
         let outcome = py.detach(|| self.0.run()).map_err(to_python)?;
-        let changes = change_columns(&outcome.changes).map_err(arrow_error)?;
-        Ok((groups(&outcome.groups)?, Table(changes), facts(py, &outcome)?))
+        Ok(Measured::from(&outcome).to_json().to_string())
+    }
+
+    /// The page cache that a run must be held to if the engine had `engine_bytes`; None if to none.
+    fn page_cache_bound(&self, engine_bytes: Option<u64>) -> Option<u64> {
+        bound_bytes(engine_bytes, &self.0)
     }
 
     /// Steps done (or skipped), steps in all, bytes so far.
@@ -152,81 +145,10 @@ pub fn duration(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 
-pub fn groups(groups: &[Group]) -> PyResult<Table> {
-    group_columns(groups).map(Table).map_err(arrow_error)
-}
-
-fn arrow_error(error: ArrowError) -> PyErr {
-    PyRuntimeError::new_err(error.to_string())
-}
-
-fn change_columns(changes: &BTreeMap<&str, Histogram>) -> Result<RecordBatch, ArrowError> {
-    let column = |of: fn(&Histogram) -> u64| -> ArrayRef {
-        Arc::new(changes.values().map(|one| of(one) as i64).collect::<Int64Array>())
-    };
-    let (latency_ns, latency_count) = spillcast_recording::histograms(changes.values());
-    RecordBatch::try_from_iter([
-        ("event", Arc::new(changes.keys().map(Some).collect::<StringArray>()) as ArrayRef),
-        ("count", column(Histogram::count)),
-        ("total_ns", column(Histogram::total_ns)),
-        ("latency_ns", latency_ns),
-        ("latency_count", latency_count),
-    ])
-}
-
-fn group_columns(groups: &[Group]) -> Result<RecordBatch, ArrowError> {
-    let column = |of: fn(&Group) -> i64| -> ArrayRef {
-        Arc::new(groups.iter().map(of).collect::<Int64Array>())
-    };
-    let (latency_ns, latency_count) =
-        spillcast_recording::histograms(groups.iter().map(|g| &g.histogram));
-    let blocks = |of: fn(&(u64, f64)) -> i64| -> ArrayRef {
-        let lists = groups.iter().map(|g| Some(g.block_means_ns.iter().map(move |b| Some(of(b)))));
-        Arc::new(arrow_array::ListArray::from_iter_primitive::<Int64Type, _, _>(lists))
-    };
-    let elapsed_ns: Int64Array = groups.iter().map(|g| g.elapsed_ns.map(|ns| ns as i64)).collect();
-    RecordBatch::try_from_iter([
-        ("op", spillcast_recording::ops(groups.iter().map(|g| g.op))?),
-        ("size_class_bytes", column(|g| g.size_class_bytes as i64)),
-        ("depth", column(|g| g.depth as i64)),
-        ("count", column(|g| g.count as i64)),
-        ("bytes", column(|g| g.bytes as i64)),
-        ("total_ns", column(|g| g.histogram.total_ns() as i64)),
-        ("latency_ns", latency_ns),
-        ("latency_count", latency_count),
-        ("block_count", blocks(|block| block.0 as i64)),
-        ("block_mean_ns", blocks(|block| block.1.round() as i64)),
-        ("elapsed_ns", Arc::new(elapsed_ns) as ArrayRef),
-        ("pattern", words(groups, |g| g.pattern.name())),
-        ("access", words(groups, |g| g.access.name())),
-    ])
-}
-
-fn words(groups: &[Group], of: fn(&Group) -> &'static str) -> ArrayRef {
-    Arc::new(groups.iter().map(|group| Some(of(group))).collect::<StringArray>())
-}
-
-fn facts<'py>(py: Python<'py>, outcome: &Outcome) -> PyResult<Bound<'py, PyDict>> {
-    let dict = PyDict::new(py);
-    fields! { dict, outcome => elapsed_ns steps_replayed steps_skipped prefilled_bytes
-    think_scale threads in_flight working_set_bytes byte_share direct floor_ns repeated }
-    fields! { dict, outcome.disturbance => run_queue_io_ns run_queue_ns run_queue_others_ns }
-    dict.set_item("others_cpu_share", outcome.disturbance.others_share())?;
-    place(&dict, &outcome.filesystem)?;
-    Ok(dict)
-}
-
 /// How the names of files begin that a probe of this process makes.
 #[pyfunction]
 pub fn scratch_prefix() -> PyResult<&'static str> {
     core::scratch_prefix().map_err(os_error)
-}
-
-/// What was found out about the directory.
-pub fn place(facts: &Bound<'_, PyDict>, filesystem: &Filesystem) -> PyResult<()> {
-    facts.set_item("filesystem", &filesystem.name)?;
-    facts.set_item("free_bytes", filesystem.free_bytes)?;
-    facts.set_item("network", filesystem.network())
 }
 
 pub fn to_python(error: ProbeError) -> PyErr {

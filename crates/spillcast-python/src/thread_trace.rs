@@ -1,6 +1,5 @@
 //! Recorded waits as Arrow columns in; the trace of their threads, or the plan of a replay, out.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow_array::{
@@ -105,20 +104,29 @@ fn trace_columns(rows: &[Row], waits: &[Recorded]) -> Result<RecordBatch, ArrowE
 }
 
 /// Files numbered by first appearance, with one number more for none.
-struct FileNumbers(HashMap<NameId, u32>);
+struct FileNumbers {
+    /// By name; NONE where it has none.
+    numbers: Vec<u32>,
+    count: u32,
+}
 
 impl FileNumbers {
     fn of(files: impl Iterator<Item = NameId>) -> FileNumbers {
-        let mut numbers = HashMap::new();
-        for file in files.filter(|&file| file != NONE) {
-            let next = numbers.len() as u32;
-            numbers.entry(file).or_insert(next);
+        let (mut numbers, mut count) = (Vec::new(), 0);
+        for file in files.filter(|&file| file != NONE).map(|file| file as usize) {
+            if numbers.len() <= file {
+                numbers.resize(file + 1, NONE);
+            }
+            if numbers[file] == NONE {
+                numbers[file] = count;
+                count += 1;
+            }
         }
-        FileNumbers(numbers)
+        FileNumbers { numbers, count }
     }
 
     fn number(&self, file: NameId) -> u32 {
-        self.0.get(&file).copied().unwrap_or(self.0.len() as u32)
+        self.numbers.get(file as usize).copied().unwrap_or(self.count)
     }
 }
 

@@ -7,13 +7,14 @@ use std::time::Duration;
 use spillcast_core::probe::{Options, Outcome as Replayed, Probe, ProbeError};
 
 use crate::memory_group::MemoryGroup;
-use crate::page_cache::bound_bytes;
 use crate::probe::{Budget, failure_in};
 use crate::recording::Recording;
 use crate::signals;
-use crate::storage::Measured;
+use crate::storage;
+use spillcast_recording::Measured;
 use spillcast_recording::failure::Outcome;
-use spillcast_recording::json::{Document, Value, json};
+use spillcast_recording::json::{Document, Value};
+use spillcast_recording::page_cache::bound_bytes;
 
 /// What the kernel takes besides what the replay says it takes.
 const SLACK_BYTES: u64 = 4 << 20;
@@ -35,16 +36,18 @@ pub fn document(directory: &Path, like: &Path, budget: &Budget) -> Outcome<Value
     let held = bound.filter(|_| refusal.is_none());
     drop(group);
     let replayed = replayed?;
-    let facts = facts(&replayed, budget)
+    let mut measured = Measured::from(&replayed);
+    measured.facts = measured
+        .facts
+        .with("budget_s", budget.time.as_secs_f64())
+        .with("budget_bytes", budget.bytes)
         .with("page_cache_bytes", engine_bytes)
         .with("memory_bound", held)
         .with("memory_bound_reason", refusal)
-        .with("directory", directory.to_string_lossy().into_owned())
+        .with("directory", directory.to_string_lossy())
         .with("like", recording.name())
         .with("closed_loop", from.closed_loop);
-    let changes = replayed.changes.iter().map(|(event, latencies)| (*event, latencies)).collect();
-    let groups = &replayed.groups;
-    Ok(Measured { directory, source: "probe", groups, changes, facts }.document())
+    Ok(storage::document(directory, "probe", measured))
 }
 
 /// Runs to its end, or to the first signal.
@@ -58,31 +61,5 @@ fn run(replay: &Probe) -> Result<Replayed, ProbeError> {
             thread::sleep(LOOK_EVERY);
         }
         running.join().expect("a replay does not panic")
-    })
-}
-
-fn facts(replayed: &Replayed, budget: &Budget) -> Value {
-    json!({
-        "budget_s": budget.time.as_secs_f64(),
-        "budget_bytes": budget.bytes,
-        "direct": replayed.direct,
-        "elapsed_ns": replayed.elapsed_ns,
-        "steps_replayed": replayed.steps_replayed,
-        "steps_skipped": replayed.steps_skipped,
-        "prefilled_bytes": replayed.prefilled_bytes,
-        "think_scale": replayed.think_scale,
-        "threads": replayed.threads,
-        "in_flight": replayed.in_flight,
-        "working_set_bytes": replayed.working_set_bytes,
-        "byte_share": replayed.byte_share,
-        "floor_ns": replayed.floor_ns,
-        "repeated": replayed.repeated,
-        "run_queue_io_ns": replayed.disturbance.run_queue_io_ns,
-        "run_queue_ns": replayed.disturbance.run_queue_ns,
-        "run_queue_others_ns": replayed.disturbance.run_queue_others_ns,
-        "others_cpu_share": replayed.disturbance.others_share(),
-        "filesystem": replayed.filesystem.name.as_str(),
-        "free_bytes": replayed.filesystem.free_bytes,
-        "network": replayed.filesystem.network(),
     })
 }

@@ -14,7 +14,6 @@ mod emulate;
 mod library;
 mod like;
 mod memory_group;
-mod page_cache;
 mod probe;
 mod profile;
 mod record;

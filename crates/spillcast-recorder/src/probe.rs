@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use rustix::fs::statvfs;
 use spillcast_core::probe::ProbeError;
-use spillcast_core::probe::grid::{Grid, Options, Outcome as GridOutcome};
+use spillcast_core::probe::grid::{Grid, Options};
 
 use crate::arguments::{Arguments, help};
 use crate::like;
-use crate::storage::Measured;
+use crate::storage;
+use spillcast_recording::Measured;
 use spillcast_recording::failure::{Failure, Outcome};
-use spillcast_recording::json::{Document, Value, json};
+use spillcast_recording::json::{Document, Value};
 
 const TIME: Duration = Duration::from_secs(60);
 /// Of what is free on a storage, files may take one part in so many.
@@ -87,41 +88,11 @@ fn grid(directory: &Path, budget: &Budget, psync: bool) -> Outcome<Value> {
     };
     let outcome = Grid::new(options).and_then(|grid| grid.run());
     let outcome = outcome.map_err(|error| failure_in(directory, error))?;
-    let facts = facts(directory.to_string_lossy().into_owned(), budget, &outcome);
-    let groups = &outcome.groups;
-    Ok(Measured { directory, source: "grid", groups, changes: Vec::new(), facts }.document())
-}
-
-fn facts(directory: String, budget: &Budget, outcome: &GridOutcome) -> Value {
-    let engine = if outcome.io_uring_refusal.is_none() { "io_uring" } else { "psync" };
-    let sustained = outcome.sustained.as_ref().map(|written| {
-        json!({
-            "bytes": written.bytes,
-            "reached": written.sustained_bytes_per_s.is_some(),
-            "burst_bytes": written.burst_bytes,
-            "burst_bytes_per_s": written.burst_bytes_per_s,
-            "sustained_bytes_per_s": written.sustained_bytes_per_s,
-        })
-    });
-    json!({
-        "filesystem": outcome.filesystem.name.as_str(),
-        "free_bytes": outcome.filesystem.free_bytes,
-        "network": outcome.filesystem.network(),
-        "buffered_engine": "psync",
-        "direct_engine": outcome.direct_refusal.is_none().then_some(engine),
-        "direct_refusal": outcome.direct_refusal.clone(),
-        "io_uring_refusal": outcome.io_uring_refusal.clone(),
-        "registered_buffers": outcome.registered_buffers,
-        "file_bytes": outcome.file_bytes,
-        "rounds": outcome.rounds,
-        "cells": outcome.cells,
-        "cells_without_time": outcome.cells_without_time,
-        "cells_without_room": outcome.cells_without_room,
-        "elapsed_ns": outcome.elapsed_ns,
-        "floor_ns": outcome.floor_ns,
-        "sustained": sustained,
-        "budget_s": budget.time.as_secs_f64(),
-        "budget_bytes": budget.bytes,
-        "directory": directory,
-    })
+    let mut measured = Measured::from(&outcome);
+    measured.facts = measured
+        .facts
+        .with("budget_s", budget.time.as_secs_f64())
+        .with("budget_bytes", budget.bytes)
+        .with("directory", directory.to_string_lossy());
+    Ok(storage::document(directory, "grid", measured))
 }

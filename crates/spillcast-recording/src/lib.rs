@@ -20,8 +20,10 @@ pub mod folder;
 pub mod json;
 pub mod limits;
 pub mod machine;
+mod measured;
 pub mod meta;
 mod output;
+pub mod page_cache;
 mod parquet_file;
 mod parquet_reader;
 mod parts;
@@ -38,6 +40,7 @@ mod writer;
 
 pub use columns::{Dictionaries, histograms, ops, second_columns, wait_columns};
 pub use files::{FileSums, TempKind};
+pub use measured::Measured;
 pub use output::Output;
 pub use parquet_file::BatchFile;
 pub use parquet_reader::{ParquetBatches, ParquetSource};

@@ -5,7 +5,6 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from spillcast import _core
 from spillcast.errors import SpillTooLarge
 from spillcast.evidence.counts import Counts
 from spillcast.recording import Recording
@@ -43,23 +42,6 @@ def engine_cache_bytes(evidence: Recording | Counts) -> int | None:
 def machine_cache_bytes() -> int:
     """The page cache that a process could use on this machine now."""
     return max(0, min([meminfo_bytes().get("MemAvailable", sys.maxsize), *_rooms()]))
-
-
-def cache_bound_bytes(like: Recording | Counts, replay: _core.Probe) -> int | None:
-    """The limit for the replay's page cache; None if it needs none.
-
-    Held to it is what would have less in the engine's place, unless twice the working set fits. A
-    share of the working set gets that share of the cache, for it then fits as well or as badly.
-    """
-    if replay.filesystem in IN_MEMORY:
-        return None
-    cache_bytes = machine_cache_bytes()
-    engine = engine_cache_bytes(like)
-    cache = cache_bytes if engine is None else min(cache_bytes, engine)
-    bound = int(cache * replay.byte_share)
-    if bound >= cache_bytes or cache >= 2 * replay.working_set_bytes:
-        return None
-    return bound
 
 
 def dirty_limit_bytes(filesystem: str) -> int | None:

@@ -22,7 +22,7 @@ from spillcast.evidence.oracle.trace import TRACE
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget, room_facts
-from spillcast.storage.memory import cache_bound_bytes, dirty_limit_bytes, engine_cache_bytes
+from spillcast.storage.memory import dirty_limit_bytes, engine_cache_bytes
 from spillcast.storage.plan import plan_of_counts, replay_plan
 from spillcast.storage.source import GRID, PROBE, measured_now
 from spillcast.storage.storage import Changes, Group, Storage, name_of
@@ -126,8 +126,8 @@ def _remove_stale(parent: Path) -> None:
                 folder.rmdir()
 
 
-#: Groups, calls that change files, facts.
-Measured = tuple[list[dict[str, Any]], list[dict[str, Any]], dict[str, Any]]
+#: ``groups``, ``changes`` and ``facts`` of storage.json.
+Measured = dict[str, Any]
 Progress = Callable[[int, int, int], None]
 #: What the kernel and Python take besides what the replay says it takes.
 SLACK_BYTES = 4 << 20
@@ -147,24 +147,24 @@ def bounded_run(
     the replay was held to, None for all there is; ``memory_bound_reason``, why it was not held to
     less where it should have been.
     """
-    bound = cache_bound_bytes(like, replay)
-    facts: dict[str, Any] = {"page_cache_bytes": engine_cache_bytes(like)}
+    engine_bytes = engine_cache_bytes(like)
+    bound = replay.page_cache_bound(engine_bytes)
+    facts: dict[str, Any] = {"page_cache_bytes": engine_bytes}
     reason = None
     if bound is not None:
         options = {**limits, "directory": str(directory)}
         try:
             with memory_group(bound + replay.memory_bytes + SLACK_BYTES) as group:
-                *rows, result = _in_a_process(steps, {**options, "group": str(group)}, on_progress)
-            facts |= {"memory_bound": bound, "memory_bound_reason": None}
-            return rows[0], rows[1], {**result, **facts}
+                measured = _in_a_process(steps, {**options, "group": str(group)}, on_progress)
+            measured["facts"] |= {**facts, "memory_bound": bound, "memory_bound_reason": None}
+            return measured
         except NoMemoryGroup as error:
             reason = str(error)
     watch = None if on_progress is None else lambda: on_progress(*replay.progress())
     with no_names_left(directory):
-        groups, changes, result = run_interruptibly(replay.run, replay.cancel, watch)
-    facts |= {"memory_bound": None, "memory_bound_reason": reason}
-    timed, calls = (Table.from_arrow(table).to_pylist() for table in (groups, changes))
-    return timed, calls, {**result, **facts}
+        measured = json.loads(run_interruptibly(replay.run, replay.cancel, watch))
+    measured["facts"] |= {**facts, "memory_bound": None, "memory_bound_reason": reason}
+    return measured
 
 
 def _in_a_process(
@@ -212,8 +212,8 @@ def _read_replies(plan: IO[bytes], lines: IO[bytes], steps: Table, reply: _Reply
 
 def _result(last: Mapping[str, Any], status: int) -> Measured:
     """What the process found; raises what it raised."""
-    if "rows" in last:
-        return last["rows"], last["changes"], last["facts"]
+    if "measured" in last:
+        return last["measured"]
     if "no_group" in last:
         raise NoMemoryGroup(last["no_group"])
     if "value_error" in last:
@@ -240,7 +240,7 @@ def run_bounded_replay() -> None:
         join(group)
         watch = lambda: _send(progress=replay.progress())  # noqa: E731
         with no_names_left(Path(directory)):
-            groups, changes, facts = run_interruptibly(replay.run, replay.cancel, watch)
+            measured = json.loads(run_interruptibly(replay.run, replay.cancel, watch))
     except NoMemoryGroup as error:
         _send(no_group=str(error))
     except ValueError as error:
@@ -248,8 +248,7 @@ def run_bounded_replay() -> None:
     except OSError as error:
         _send(os_error=[error.errno, error.strerror])
     else:
-        rows, calls = (Table.from_arrow(table).to_pylist() for table in (groups, changes))
-        _send(rows=rows, changes=calls, facts=facts)
+        _send(measured=measured)
 
 
 def _send(**fields: Any) -> None:
@@ -286,15 +285,16 @@ def probe(
         else:
             steps, closed_loop = replay_plan(like)
         replay = _core.Probe(steps, str(directory), **limits)
-        rows, changes, facts = bounded_run(like, steps, replay, directory, limits, on_progress)
-    facts = {**limits, **facts, **room_facts(directory)}
+        measured = bounded_run(like, steps, replay, directory, limits, on_progress)
+    facts = {**limits, **measured["facts"], **room_facts(directory)}
     facts |= {"directory": str(directory), "like": like.path.name}
     facts["closed_loop"] = closed_loop
     if counted:
         facts["steps_from"] = "counts"
-    groups, calls = [Group(**row) for row in rows], [Changes(**row) for row in changes]
+    groups = [Group(**group) for group in measured["groups"]]
+    changes = [Changes(**calls) for calls in measured["changes"]]
     provenance = measured_now(directory)
-    return Storage(name_of(directory), PROBE, groups, facts, changes=calls, provenance=provenance)
+    return Storage(name_of(directory), PROBE, groups, facts, changes=changes, provenance=provenance)
 
 
 def probe_grid(
@@ -315,12 +315,12 @@ def probe_grid(
         grid = _core.Grid(str(directory), psync=psync, **limits)
         watch = None if on_progress is None else lambda: on_progress(*grid.progress())
         with no_names_left(directory):
-            cells, facts = run_interruptibly(grid.run, grid.cancel, watch)
-    rows = Table.from_arrow(cells).to_pylist()
+            measured = json.loads(run_interruptibly(grid.run, grid.cancel, watch))
+    facts = measured["facts"]
     if facts["sustained"] is not None:
         facts["sustained"]["dirty_limit_bytes"] = dirty_limit_bytes(facts["filesystem"])
     facts |= {**limits, **room_facts(directory), "directory": str(directory)}
-    groups = [Group(**row) for row in rows]
+    groups = [Group(**group) for group in measured["groups"]]
     return Storage(name_of(directory), GRID, groups, facts, provenance=measured_now(directory))
 
 

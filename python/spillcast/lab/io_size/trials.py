@@ -240,7 +240,8 @@ class _Replay:
 def _replay(directory: Path, plan: Table, like: Recording, budget: Budget) -> _Replay:
     limits = budget.limits(directory)
     probe = _core.Probe(plan, str(directory), **limits)
-    groups, _, facts = bounded_run(like, plan, probe, directory, limits, None)
+    measured = bounded_run(like, plan, probe, directory, limits, None)
+    groups = measured["groups"]
     write = plan["write"].filled(False)
     size = plan["bytes"].to_numpy()
     reads, writes = (
@@ -249,7 +250,7 @@ def _replay(directory: Path, plan: Table, like: Recording, budget: Budget) -> _R
     issued, moved = (sum(group[key] for group in groups) for key in ("count", "bytes"))
     from_memory = any(g["op"] == "read" and g["total_ns"] < _memory_ns(g) for g in groups)
     share = issued / len(size)
-    return _Replay(reads, writes, moved, share, from_memory, facts["filesystem"])
+    return _Replay(reads, writes, moved, share, from_memory, measured["facts"]["filesystem"])
 
 
 def _memory_ns(group: dict[str, Any]) -> float:

@@ -4,8 +4,9 @@ use std::path::Path;
 
 use spillcast_core::probe::Probe;
 use spillcast_core::proc::status_bytes;
-use spillcast_recording::cgroups::CGROUPS;
-use spillcast_recording::limits::memory_groups;
+
+use crate::cgroups::CGROUPS;
+use crate::limits::memory_groups;
 
 /// File systems whose pages are the storage itself.
 const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
