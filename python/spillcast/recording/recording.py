@@ -95,9 +95,9 @@ class Recording(Displayed):
     def __init__(self, path: Path, meta: Meta) -> None:
         self.path = path
         self.meta = meta
-        #: What meta.json says of the rows beside it; None of rows that were never apart from it.
+        #: meta.json as it was read; None for a recording that was made in memory.
         self._stored_meta: Meta | None = None
-        #: Those whose files were read to their end, and were whole.
+        #: Tables whose files were read to their end and are complete.
         self._whole_tables = set[str]()
         #: JSON documents of a recording that is nowhere on disk, by name.
         self.documents: dict[str, object] = {}
@@ -191,7 +191,7 @@ class Recording(Displayed):
 
     @property
     def whole(self) -> "Recording":
-        """The recording that this one is a sample of; itself if it is not a sample."""
+        """The recording that this one is a sample of; itself if it is no sample."""
         return self if self.sample is None else self.sample.whole
 
     @property
@@ -218,7 +218,7 @@ class Recording(Displayed):
         return self.waits.select(names).filter(self._temp_moved)
 
     def temp_batches(self, *names: str) -> Iterator["Table"]:
-        """The same for all waits, some rows at a time, also for a recording that is a sample."""
+        """``temp_columns`` of all waits in batches, also for a sample."""
         whole = self.whole
         # Rows that were checked need not be read in full again.
         checked = whole.is_checked("waits")
@@ -346,7 +346,7 @@ class Recording(Displayed):
         self._whole_tables.add(table)
 
     def waits_unchecked(self, *names: str) -> Iterator["Table"]:
-        """Some columns of the waits, in batches; they need not be all, as ``batches`` has them."""
+        """Some columns of the waits, in batches, without the check that none is missing."""
         from spillcast.parquet import batches_of
         from spillcast.recording.schema import SIGNED, WAITS
 

@@ -28,7 +28,7 @@ Flags = NDArray[np.bool_]
 WINDOWS = 64
 #: Parts of a sample, each as evenly spread: their distance shows how certain it is.
 PARTS = 4
-#: Starts of waits are looked up in every so manieth row.
+#: Slices are chosen by the start of every 64th wait.
 STEP = 64
 #: A column for the number of a wait among all.
 _NUMBER = "number"
@@ -71,7 +71,7 @@ class CachedReads:
         self._sampled: list[_Reads] = []
 
     def push(self, waits: Table, part: Array) -> None:
-        """The next waits, and the part of the sample that each is in; NONE if it is in no part."""
+        """Take the next waits, and the part of the sample that each is in; NONE for no part."""
         moving = waits["temp"].values & (waits["bytes"].filled(0) > 0) & waits["op"].is_valid()
         chosen = waits.select(_NEEDED).filter(moving)
         file, write = self._files(chosen["file"]), chosen["op"].equals("write")
@@ -94,7 +94,7 @@ class CachedReads:
         return self._core.held_bytes()
 
     def missing_bytes(self, sampled: Array) -> Array:
-        """Of waits of the sample, by their numbers in all: what it lacked; NONE of no reads."""
+        """By wait of the sample, given by number, the bytes the cache lacked; NONE for no reads."""
         picked, sampled_reads = _Reads.of(self._picked), _Reads.of(self._sampled)
         table = self._core.missing_bytes(self._room.bytes)
         known = arrays_of(table)["missing_bytes"][picked.read]
@@ -118,9 +118,9 @@ class CachedReads:
 
 @dataclass(frozen=True)
 class _Reads:
-    """Operations by number: their session, if they were fast, sequential, and reads; their group.
+    """Columns of operations; ``row`` is their number among all waits.
 
-    The group is that of their regions, or the one of a part of the sample.
+    The group is that of their regions, or that of their part of the sample.
     """
 
     row: Array
@@ -140,11 +140,11 @@ class _Reads:
 
 
 def _like(picked: _Reads, known: Array, sampled: _Reads) -> Array:
-    """What the given reads had to read: their own counts, or those of a read close by.
+    """The bytes that the sampled reads missed: their own, or those of a read close by.
 
-    Of the same session, sequential or not, and as fast as memory or not, if there is one; else as
-    fast, or any. In the mean that is right however these are mixed, for both are drawn from the
-    same. A disk seeks for what is not sequential, and that is seldom in memory by reading ahead.
+    The read close by is of the same session, pattern (sequential or not) and speed (as fast as
+    memory or not) if there is one, else of the same pattern and speed, else any. The mean is right
+    however these are mixed, because both are drawn from the same reads.
     """
     draws = np.random.default_rng(0)
     off = draws.integers(-NEIGHBOURS, NEIGHBOURS, len(sampled.row))
@@ -174,9 +174,10 @@ def _any(reads: _Reads) -> Array:
 
 
 def _near(group: Array, row: Array, sampled_group: Array, sampled_row: Array, off: Array) -> Array:
-    """One that is ``off`` ones of the same group away, from its ends back again; NONE in an empty.
+    """By sampled row, the position in ``row`` of a read of the same group, ``off`` places away.
 
-    Positions in ``row``, which ascends.
+    Places beyond an end of the group are counted back from it; NONE for an empty group. ``row``
+    ascends.
     """
     order = np.argsort(group, kind="stable")
     matches = np.full(len(sampled_row), NONE)
@@ -210,7 +211,7 @@ class Sample:
 def sampled(recording: Recording, rows: int, room: PageCacheRoom | None = None) -> Recording:
     """The same run with about so many of its single waits; its seconds count what they counted.
 
-    Where it had a page cache, reads know what that lacked, by all that was done before.
+    With ``room``, the column COLUMN holds the bytes of each read that the page cache lacked.
     InputError where the file of waits is damaged.
     """
     slices, windows = _slices_ns(recording, rows)
@@ -231,7 +232,7 @@ def sampled(recording: Recording, rows: int, room: PageCacheRoom | None = None) 
 
 
 def parts_of(recording: Recording) -> list[Recording]:
-    """A sample in PARTS, each of every so manieth window; none of a recording that is whole."""
+    """The PARTS of a sample, each with every fourth window; none if the recording is no sample."""
     if (sample := recording.sample) is None:
         return []
     part_of = np.array(sample.windows) % PARTS
@@ -298,9 +299,9 @@ def _slices_ns(recording: Recording, rows: int) -> tuple[Array, list[int]]:
 
 
 def _some_starts_ns(recording: Recording) -> Array:
-    """When every so manieth wait began, in order."""
+    """The start of every STEP-th wait, ascending."""
     starts = [
-        # A copy, for a view would hold them all.
+        # A copy: a view would keep the whole batch in memory.
         rows["start_ns"].values[::STEP].copy()
         for rows in recording.waits_unchecked("start_ns")
     ]

@@ -125,7 +125,7 @@ class Bursts:
     cpu_s: Floats
 
     def after(self, op: str) -> Flags:
-        """Which ones follow a ``read`` or a ``write``."""
+        """Which bursts follow a ``read`` or a ``write``."""
         return np.asarray(self.op == (WRITE if op == "write" else READ))
 
     def __len__(self) -> int:
@@ -133,7 +133,7 @@ class Bursts:
 
 
 def bursts_of(recording: Recording) -> Bursts | None:
-    """Those of the single waits that a recording keeps; None where CPU time is not among them."""
+    """The bursts of the single waits that were kept; None if their CPU time is unknown."""
     waits = recording.waits
     if not waits.num_rows or waits["cpu_before_ns"].null_count == waits.num_rows:
         return None
@@ -173,8 +173,7 @@ class TempOperations:
 
     start_ns: Array
     is_read: Flags
-    #: CPU time of the operation's thread from it until the thread's next one, and all time between
-    #: its calls in place of CPU time.
+    #: Of the thread from this operation to its next one: CPU time, and all time between its calls.
     cpu_s: Floats
     gap_s: Floats
     #: Threads that did temp I/O.
