@@ -155,14 +155,14 @@ def bounded_run(
         options = {**limits, "directory": str(directory)}
         try:
             with memory_group(bound + replay.memory_bytes + SLACK_BYTES) as group:
-                measured = _in_a_process(steps, {**options, "group": str(group)}, on_progress)
-            measured["facts"] |= {**facts, "memory_bound": bound, "memory_bound_reason": None}
-            return measured
+                bounded = _in_a_process(steps, {**options, "group": str(group)}, on_progress)
+            bounded["facts"] |= {**facts, "memory_bound": bound, "memory_bound_reason": None}
+            return bounded
         except NoMemoryGroup as error:
             reason = str(error)
     watch = None if on_progress is None else lambda: on_progress(*replay.progress())
     with no_names_left(directory):
-        measured = json.loads(run_interruptibly(replay.run, replay.cancel, watch))
+        measured: Measured = json.loads(run_interruptibly(replay.run, replay.cancel, watch))
     measured["facts"] |= {**facts, "memory_bound": None, "memory_bound_reason": reason}
     return measured
 
@@ -213,7 +213,8 @@ def _read_replies(plan: IO[bytes], lines: IO[bytes], steps: Table, reply: _Reply
 def _result(last: Mapping[str, Any], status: int) -> Measured:
     """What the process found; raises what it raised."""
     if "measured" in last:
-        return last["measured"]
+        measured: Measured = last["measured"]
+        return measured
     if "no_group" in last:
         raise NoMemoryGroup(last["no_group"])
     if "value_error" in last:
