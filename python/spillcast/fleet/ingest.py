@@ -218,8 +218,8 @@ def read_source(
 ) -> SourceRows:
     """Read one source. OSError if its bytes are unreadable; the row reports any damage.
 
-    ``known`` are the content hashes of what was taken before, ``sizes`` (bytes) may leave out what
-    this ingest took. A large source that has none of these sizes is hashed while it is read.
+    ``known`` are the content hashes in the dataset, ``sizes`` (bytes) may lack those of this
+    ingest. A large source that has none of these sizes is hashed while it is read.
     """
     with source.local() as path:
         if source.bytes < _LARGE_BYTES or source.bytes in sizes:
@@ -342,9 +342,9 @@ def batches(sources: Sequence[Source]) -> Iterator[list[Source]]:
         yield batch
 
 
-def write_batch(where: Place, taken: Sequence[SourceRows]) -> tuple[str, list[dict[str, Any]]]:
+def write_batch(where: Place, read: Sequence[SourceRows]) -> tuple[str, list[dict[str, Any]]]:
     """Write the parts of a batch; its name, and its rows of the log, which are not written yet."""
-    new = [source for source in taken if source.row is not None]
+    new = [source for source in read if source.row is not None]
     name = hashlib.blake2b(
         "".join(source.source for source in new).encode(), digest_size=16
     ).hexdigest()
@@ -418,10 +418,10 @@ def ingest(
     database: str | None = None,
     on_progress: Progress | None = None,
 ) -> Ingested:
-    """Take all evidence that ``arguments`` name into the dataset at ``address``.
+    """Add all evidence that ``arguments`` name to the dataset at ``address``.
 
-    ``database`` names the database of all of it, where the evidence does not. What was taken
-    before, under whatever name, is skipped. Started again after it was killed, it goes on.
+    ``database`` names the database of all of it, where the evidence does not. Content that the
+    dataset has, under any name, is skipped. Started again after it was killed, it continues.
     InputError for sources or a dataset that cannot be used, SpillcastError where the dataset cannot
     be written to.
     """
@@ -437,7 +437,7 @@ def ingest(
         sizes |= dataset.sizes()
         passed_files = passed_bytes = 0
         for batch in planned:
-            taken = []
+            new = []
             for source, outcome in zip(batch, results, strict=False):
                 passed_files, passed_bytes = passed_files + 1, passed_bytes + source.bytes
                 if on_progress is not None:
@@ -449,9 +449,9 @@ def ingest(
                     done.seen_before += 1
                 else:
                     known.add(outcome.source)
-                    taken.append(outcome)
-            if taken:
-                name, rows = write_batch(dataset.place, taken)
+                    new.append(outcome)
+            if new:
+                name, rows = write_batch(dataset.place, new)
                 dataset.commit(name, rows)
                 for row in rows:
                     done.add(row)

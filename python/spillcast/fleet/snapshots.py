@@ -262,7 +262,7 @@ def _statements(before: Snapshot, after: Snapshot) -> Iterator[Grown]:
         return
     rows, reset = {key_of(row): row for row in before.rows}, is_reset(before, after)
     for row in after.rows:
-        was, since_s = rows.get(key_of(row)), moment_s(row.get("stats_since"))
+        was, since_s = rows.get(key_of(row)), unix_time_s(row.get("stats_since"))
         is_counted_since = reset or (since_s is not None and since_s >= before.taken_s)
         if was is None and before.hidden and not is_counted_since:
             continue
@@ -333,7 +333,7 @@ def _database(database: DatabaseSpill, before: Snapshot) -> tuple[int, int]:
     return counted[0] - was.temp_files, counted[1] - was.temp_bytes
 
 
-def moment_s(text: Any) -> float | None:
+def unix_time_s(text: Any) -> float | None:
     """Unix time of a timestamp with a time zone, as row_to_json writes it."""
     try:
         return datetime.fromisoformat(str(text)).timestamp() if text else None

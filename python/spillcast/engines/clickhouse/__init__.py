@@ -13,7 +13,7 @@ ENGINE = Engine(
     temp_names={
         "sort runs, hash buckets, join blocks": "tmp????????-????-????-????-????????????",
     },
-    io_size=lambda _lower, _upper: (IO_SIZE, ()),
+    io_size=lambda _min_bytes, _max_bytes: (IO_SIZE, ()),
     lab="spillcast.engines.clickhouse.lab:ClickHouseLab",
     move="spillcast.engines.clickhouse.move:move",
     coverage=Coverage(

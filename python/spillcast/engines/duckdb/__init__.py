@@ -12,7 +12,7 @@ ENGINE = Engine(
     name="duckdb",
     label="DuckDB",
     temp_names={"blocks": "duckdb_temp_*"},
-    io_size=lambda _least, _most: (IO_SIZE, ()),
+    io_size=lambda _min_bytes, _max_bytes: (IO_SIZE, ()),
     memory=WorkMemory(
         "memory_limit", "32M..512M", "KiB", report_settings={"enable_profiling": "no_output"}
     ),

@@ -32,7 +32,7 @@ MYSQL = Engine(
         "overflow of TempTable": "mysql_temptable.*",
     },
     settings=MEMORY_SETTINGS,
-    io_size=lambda _lower, _upper: (IO_SIZE, ()),
+    io_size=lambda _min_bytes, _max_bytes: (IO_SIZE, ()),
     record="spillcast.engines.mysql.server:record_mysql",
     move="spillcast.engines.mysql.move:move",
     lab="spillcast.engines.mysql.lab:MySqlLab",

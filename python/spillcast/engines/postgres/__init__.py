@@ -18,7 +18,7 @@ ENGINE = Engine(
     # What a plan of EXPLAIN becomes, which knows nothing of a process.
     aliases=("postgresql",),
     settings=("work_mem", "hash_mem_multiplier", "max_parallel_workers_per_gather", "io_method"),
-    io_size=lambda _least, _most: (IO_SIZE, ()),
+    io_size=lambda _min_bytes, _max_bytes: (IO_SIZE, ()),
     memory=WorkMemory("work_mem", "256K..32M", "kB", (64 << 10, ((1 << 31) - 1) << 10)),
     lab="spillcast.engines.postgres.lab:PostgresLab",
     server=True,

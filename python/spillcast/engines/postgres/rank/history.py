@@ -31,9 +31,9 @@ from spillcast.fleet.snapshots import (
     Snapshot,
     add_to,
     chains,
-    moment_s,
     periods,
     read_snapshots,
+    unix_time_s,
 )
 from spillcast.gate import reading
 from spillcast.redaction import struck_text
@@ -78,7 +78,7 @@ def rank_snapshots(
             f"{address}: one snapshot of each server, and spills are counted between two", hint
         )
     with reading(address, "save snapshots into a new folder"):
-        totals = [_Server(name, chains_, since_s) for name, chains_ in sorted(servers.items())]
+        totals = [_Server(name, instances, since_s) for name, instances in sorted(servers.items())]
     return [server.ranking(request, logs, rules) for server in totals]
 
 
@@ -89,10 +89,10 @@ class _Server:
         self, name: str, snapshots: Sequence[Sequence[Snapshot]], since_s: float | None
     ) -> None:
         self.name = name
-        every = sorted(
+        in_order = sorted(
             (each for chain in snapshots for each in chain), key=lambda each: each.number
         )
-        self.first, self.last = every[0], every[-1]
+        self.first, self.last = in_order[0], in_order[-1]
         begin_s = -math.inf if since_s is None else self.last.taken_s - since_s
         self.statements: dict[str, _Statement] = {}
         self.databases: dict[str, tuple[int, int]] = {}
@@ -291,7 +291,7 @@ def _buckets(shown: Sequence[Period]) -> tuple[float, list[Bucket]]:
 
 def _first_spill(row: Mapping[str, Any], period: Period) -> Change:
     """A statement that spills for the first time; whether it ran before, where that is known."""
-    since_s = moment_s(row.get("stats_since"))
+    since_s = unix_time_s(row.get("stats_since"))
     cause: Literal["statement"] | None = None
     evidence: list[str] = []
     if since_s is not None and since_s >= period.before.taken_s:

@@ -264,9 +264,9 @@ def rows_of(snapshot: Snapshot) -> list[Row]:
         return merged(Row.of(statement) for statement in snapshot.rows)
 
 
-def of_rows(every: Sequence[Row], logs: Logs | None, request: RankRequest) -> list[Ranked]:
+def of_rows(rows: Sequence[Row], logs: Logs | None, request: RankRequest) -> list[Ranked]:
     """The statements of a snapshot or an export that spill."""
-    rows = [row for row in every if row.spills]
+    rows = [row for row in rows if row.spills]
     rows.sort(key=lambda row: (row.temp_s, row.blocks), reverse=True)
     plans = {} if logs is None else _all_plans(logs)
     ranked = [
