@@ -8,11 +8,10 @@ import pytest
 
 from cases import cases
 from spillcast.engines.postgres.rank.rank import RankRequest, of_logs, rank_postgres
-from spillcast.engines.postgres.rank.snapshot import between
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.postgres.logs import normal, read_logs
 from spillcast.evidence.postgres.plan import read_plan
-from spillcast.fleet.snapshots import Snapshot
+from spillcast.fleet.snapshots import Snapshot, between
 
 TEXT = """\
 2026-11-23 10:00:00.100 UTC [41] LOG:  checkpoint starting: time

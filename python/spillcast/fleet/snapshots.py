@@ -213,9 +213,8 @@ def periods(chain: Sequence[Snapshot]) -> Iterator[Period]:
             events["clock"] = f"the server's clock jumped by {jumped:+,.0f} s"
         statements = list(_statements(before, after))
         databases = {
-            database.name: growth
-            for database in after.databases
-            if (growth := _database(database, before))[1]
+            database.name: (database.temp_files, database.temp_bytes)
+            for database in _databases(before, after)
         }
         yield Period(before, after, length_s, statements, databases, events)
 
@@ -271,6 +270,47 @@ def _statements(before: Snapshot, after: Snapshot) -> Iterator[Grown]:
             yield Grown({**row, **sums}, anew, was is None and not is_counted_since)
 
 
+def between(before: Snapshot, after: Snapshot) -> Snapshot:
+    """Counts of the time between both, as a snapshot whose window begins with the first."""
+    was = {key_of(row): row for row in before.rows}
+    reset = is_reset(before, after)
+    rows = [{**row, **growth(row, was.get(key_of(row)), reset=reset)[0]} for row in after.rows]
+    return replace(
+        after,
+        since_s=max(after.since_s or 0.0, before.taken_s),
+        rows=[row for row in rows if row.get("calls")],
+        elapsed_s=_increase(after.elapsed_s, before.elapsed_s),
+        databases=_databases(before, after),
+        data_read_s=_increase(after.data_read_s, before.data_read_s),
+    )
+
+
+def _databases(before: Snapshot, after: Snapshot) -> list[DatabaseSpill]:
+    """What each database has written since; all that it counted where its counters shrank."""
+    databases = []
+    for database in after.databases:
+        old = next((each for each in before.databases if each.name == database.name), None)
+        if old is not None and not (
+            old.temp_bytes > database.temp_bytes or old.temp_files > database.temp_files
+        ):
+            database = replace(
+                database,
+                temp_files=database.temp_files - old.temp_files,
+                temp_bytes=database.temp_bytes - old.temp_bytes,
+                active_s=_increase(database.active_s, old.active_s),
+                since_s=before.taken_s,
+            )
+        if database.temp_bytes:
+            databases.append(database)
+    return databases
+
+
+def _increase(now: float | None, was: float | None) -> float | None:
+    if now is None or was is None:
+        return None
+    return now - was if now >= was else now
+
+
 def growth(
     row: Mapping[str, Any], was: Mapping[str, Any] | None, *, reset: bool = False
 ) -> tuple[dict[str, Any], bool]:
@@ -323,14 +363,6 @@ def add_to(total: dict[str, Any], row: Mapping[str, Any]) -> None:
 def key_of(row: Mapping[str, Any]) -> tuple[Any, ...]:
     """The user, database, identifier and level of a statement."""
     return tuple(row.get(name) for name in KEY)
-
-
-def _database(database: DatabaseSpill, before: Snapshot) -> tuple[int, int]:
-    was = next((known for known in before.databases if known.name == database.name), None)
-    counted = database.temp_files, database.temp_bytes
-    if was is None or was.temp_bytes > database.temp_bytes or was.temp_files > database.temp_files:
-        return counted
-    return counted[0] - was.temp_files, counted[1] - was.temp_bytes
 
 
 def unix_time_s(text: Any) -> float | None:

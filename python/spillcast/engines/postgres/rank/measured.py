@@ -23,14 +23,13 @@ from spillcast.engines.postgres.live.activity import (
     find,
 )
 from spillcast.engines.postgres.rank.snapshot import (
-    between,
     snapshot_since,
     take_snapshot,
 )
 from spillcast.errors import OptionInvalid, SelectionEmpty, SessionEnded
 from spillcast.evidence.postgres.plan import Executed
 from spillcast.evidence.postgres.statements import HOW, Row, ambiguous_rows, executed_row, merged
-from spillcast.fleet.snapshots import Snapshot
+from spillcast.fleet.snapshots import Snapshot, between
 from spillcast.gate import reading
 
 #: Constants, which pg_stat_statements has as $1, $2 and so on.

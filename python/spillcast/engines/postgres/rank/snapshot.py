@@ -28,9 +28,7 @@ from spillcast.fleet.snapshots import (
     DatabaseSpill,
     LiveSession,
     Snapshot,
-    growth,
-    is_reset,
-    key_of,
+    between,
 )
 from spillcast.gate import json_of, reading
 from spillcast.redaction import struck_text
@@ -276,47 +274,6 @@ def snapshot_since(
     seconds = parse_duration_s(since, "--since")
     wait(seconds)
     return between(snapshot, again())
-
-
-def between(before: Snapshot, after: Snapshot) -> Snapshot:
-    """Counts of the time between both, as a snapshot whose window begins with the first."""
-    was = {key_of(row): row for row in before.rows}
-    is_anew = is_reset(before, after)
-    rows = [{**row, **growth(row, was.get(key_of(row)), reset=is_anew)[0]} for row in after.rows]
-    reset = after.since_s is not None and after.since_s > before.taken_s
-    return replace(
-        after,
-        since_s=after.since_s if reset else before.taken_s,
-        rows=[row for row in rows if row.get("calls")],
-        elapsed_s=_number_less(after.elapsed_s, before.elapsed_s),
-        databases=_databases_less(after, before),
-        data_read_s=_number_less(after.data_read_s, before.data_read_s),
-    )
-
-
-def _databases_less(after: Snapshot, before: Snapshot) -> list[DatabaseSpill]:
-    """What each has written since; one whose counts shrank began anew."""
-    was = {database.name: database for database in before.databases}
-    grown = []
-    for database in after.databases:
-        old = was.get(database.name)
-        if old is not None and old.temp_bytes <= database.temp_bytes:
-            database = replace(
-                database,
-                temp_files=database.temp_files - old.temp_files,
-                temp_bytes=database.temp_bytes - old.temp_bytes,
-                active_s=_number_less(database.active_s, old.active_s),
-                since_s=before.taken_s,
-            )
-        if database.temp_bytes:
-            grown.append(database)
-    return grown
-
-
-def _number_less(now: float | None, was: float | None) -> float | None:
-    if now is None or was is None:
-        return None
-    return now - was if now >= was else now
 
 
 #: Samples of sessions in a short time, and bounds of the time between two (s): a sample takes the
