@@ -283,6 +283,12 @@ class ListedSessions(Protocol):
     def describe(self, session: Session) -> ObservedEngine:
         """Return engine, version, address and settings of a session."""
 
+    def count_table_calls(self) -> None:
+        """Begin to count the reads and writes of temporary tables."""
+
+    def table_calls(self, session: Session) -> int | None:
+        """Return those of a session since then, by any thread; None if the server has no counts."""
+
 
 def record_listed(
     server: ListedSessions,
@@ -340,6 +346,7 @@ class _ListedQuery(LiveRecorder[Recording]):
         self._before_s: float | None = session.seconds if session.runs else None
         self._query = session.query if session.runs else None
         self._failure: str | None = None
+        self._table_calls: int | None = None
         self._began_ns = 0
         self._ended_ns: int | None = None
         self._samples = self._ticks = self._discarded = 0
@@ -350,6 +357,7 @@ class _ListedQuery(LiveRecorder[Recording]):
         """Capture the calls of the session's thread, or only samples where that is refused."""
         if absent_because is None and self.session.thread is None:
             absent_because = "the server does not tell the session's thread"
+        self.server.count_table_calls()
         self.attach(self._observe, absent_because, say)
         attached_ns = time.monotonic_ns()
         if self._before_s is not None:
@@ -430,7 +438,9 @@ class _ListedQuery(LiveRecorder[Recording]):
 
     def finish(self, ended_by: EndedBy) -> Recording:
         """Keep the recording."""
-        elapsed_s, extra = self._elapsed_s, self._known(ended_by)
+        elapsed_s = self._elapsed_s
+        self._table_calls = self.server.table_calls(self.session)
+        extra = self._known(ended_by)
         return self.recorder.finish(elapsed_s=elapsed_s, started_ns=self._began_ns, extra=extra)
 
     @property
@@ -455,6 +465,7 @@ class _ListedQuery(LiveRecorder[Recording]):
                 workers=[],
                 workers_not_attached=0,
                 temp_files=[],
+                table_calls=self._table_calls,
             ),
             "sampling": Sampling(
                 rate_hz=rate_hz,

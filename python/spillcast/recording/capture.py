@@ -288,6 +288,8 @@ def together(captures: Sequence[CaptureAccount]) -> CaptureAccount:
     return replace(captures[-1], **sums)
 
 
+#: Kind of the files of MySQL's temporary tables on disk, whose pages InnoDB's threads write.
+TABLES_KIND = "temporary tables of a session"
 #: From this share on it is worth a warning; above the other there is no forecast.
 SHARE_REPORTED, SHARE_MAX = 0.01, 0.2
 #: The least that is shown: a smaller share is rounded up.
@@ -370,6 +372,12 @@ def _causes(meta: "Meta") -> Iterator[tuple[float, str]]:
         calls = max(capture.temp_copies, capture.temp_copied_bytes / mean_bytes)
         yield calls, f"{size} copied to or from sockets or pipes by sendfile or splice, not timed"
     if (query := meta.server) is not None:
+        recorded = sum(
+            kind.reads + kind.writes for kind in meta.temp_kinds if kind.kind == TABLES_KIND
+        )
+        calls = max((query.table_calls or 0) - recorded, 0)
+        text = f"{format_count(calls, 'call')} on temporary tables by other threads of the server"
+        yield calls, text
         each = temp.operations / (1 + len(query.workers))
         # What a worker did before the recording began is as little a part of it as the session's.
         late = [
@@ -388,6 +396,8 @@ def _remedy(meta: "Meta") -> str:
     capture = meta.capture
     if capture.mapped_temp_files:
         return "no capture source observes memory-mapped temp files"
+    if meta.server is not None and meta.server.table_calls:
+        return "record --pid of the server records all of its threads"
     if capture.method != "bpf":
         return "record again with --capture bpf, as root"
     return "record again, with less load on the machine" if capture.lost else "record again"

@@ -92,6 +92,13 @@ class RecordedQuery:
     temp_files: Sequence[TempFiles] = key(
         "by tablespace, without the files that workers share; empty if not permitted to list them"
     )
+    table_calls: int | None = key(
+        "reads and writes of the session's temporary tables by all threads of the server; null if "
+        "it does not count them",
+        default=None,
+        later=True,
+        example=1000,
+    )
 
 
 @dataclass(frozen=True)

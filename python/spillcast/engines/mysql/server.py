@@ -23,6 +23,7 @@ from spillcast.errors import (
     PermissionDenied,
     ServerUnreachable,
     ServerUnsuited,
+    SpillcastError,
     StatementFailed,
 )
 from spillcast.recording import Recording
@@ -216,6 +217,16 @@ _SESSIONS = {
     "where t.processlist_id is not null and t.processlist_id <> connection_id()",
 }
 
+#: By file of the session temporary tablespaces, which sessions get in turn.
+_TABLE_CALLS = (
+    "select file_name file, count_read + count_write calls "
+    "from performance_schema.file_summary_by_instance "
+    "where event_name = 'wait/io/file/innodb/innodb_temp_file'"
+)
+_TABLE_FILES = (
+    "select path file from information_schema.innodb_session_temp_tablespaces where id = %s"
+)
+
 
 def record_mysql(
     dsn: str,
@@ -269,6 +280,7 @@ class _MySqlSessions:
     def __init__(self, connection: Connection, server: Server) -> None:
         self.connection, self.server = connection, server
         self.rate_hz, self.tells_end = RATE_HZ[server.flavor], server.flavor == "mariadb"
+        self._calls_before: dict[str, int] = {}
 
     def sessions(self) -> list[Session]:
         """Return all sessions but our own."""
@@ -317,3 +329,25 @@ class _MySqlSessions:
             pid=session.thread,
             settings=variables(connection, *MEMORY_SETTINGS, "tmpdir"),
         )
+
+    def count_table_calls(self) -> None:
+        """Note the counts of all files of session temporary tablespaces, which MySQL has."""
+        self._calls_before = {} if self.server.flavor == "mariadb" else self._calls_by_file()
+
+    def table_calls(self, session: Session) -> int | None:
+        """Return the reads and writes of a session's tablespaces since then."""
+        if not self._calls_before:
+            return None
+        try:
+            with checked(self.connection):
+                files = rows(self.connection, _TABLE_FILES, session.id)
+            calls = self._calls_by_file()
+        except SpillcastError:
+            return None
+        names = {Path(str(row["file"])).name for row in files}
+        return sum(calls[name] - self._calls_before.get(name, 0) for name in names & calls.keys())
+
+    def _calls_by_file(self) -> dict[str, int]:
+        with checked(self.connection):
+            counted = rows(self.connection, _TABLE_CALLS)
+        return {Path(str(row["file"])).name: int(row["calls"]) for row in counted}
