@@ -38,8 +38,8 @@ def test_imports_go_down():
 
 #: What turns a workload and a storage into a forecast.
 PROJECTING = ("workload", "load", "projection", "elapsed", "interval", "project",
-              "warnings", "cpu", "threads/overlap", "threads/cpus",
-              "threads/page_cache", "remaining/model")  # fmt: skip
+              "warnings", "cpu", "threads/overlap", "threads/resources",
+              "remaining/model")  # fmt: skip
 
 
 def test_a_projection_reads_no_file():

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.progress import Progress
 
-    from spillcast.forecast.running import RunningForecast
+    from spillcast.forecast.ask import RunningForecast
     from spillcast.recording.record import Recorder
     from spillcast.report.live import Glimpse
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from spillcast.cli.progress import View
     from spillcast.cli.recording import CommandOutput, PassedOn, Target
-    from spillcast.forecast.running import RunningForecast
+    from spillcast.forecast.ask import RunningForecast
     from spillcast.recording import Recording
     from spillcast.recording.capture import RecordOptions
 else:
@@ -408,8 +408,8 @@ def _running_forecast(
     to: str | None, history: Sequence[Path], written: str | None, confidence: float
 ) -> "RunningForecast | None":
     """The forecast that --to adds to a live view. InputError for a target that needs a probe."""
+    from spillcast.forecast.ask import RunningForecast
     from spillcast.forecast.remaining import hints_of
-    from spillcast.forecast.running import RunningForecast
 
     known = hints_of(history, written=written)
     if to is not None:

@@ -149,8 +149,7 @@ def _add_forecasts(
 def _add_sizing(page: "Inputs", words: list[str], question: "Question") -> None:
     """What to buy for the run, where its evidence tells enough."""
     from spillcast.errors import InputError, Refusal
-    from spillcast.forecast.sizing import free_memory_bytes, size
-    from spillcast.forecast.sizing.evidence import statements_of
+    from spillcast.forecast.sizing import free_memory_bytes, size, statements_of
     from spillcast.storage.catalogue.prices import load_prices
 
     try:

@@ -69,9 +69,8 @@ def size(
     Example: spillcast size /var/lib/spillcast --within 60s
     """
     from spillcast.errors import OptionInvalid
-    from spillcast.forecast.sizing import free_memory_bytes
+    from spillcast.forecast.sizing import free_memory_bytes, parse_runs_per_day
     from spillcast.forecast.sizing import size as sized
-    from spillcast.forecast.sizing.evidence import parse_runs_per_day
     from spillcast.report.size import size_page
     from spillcast.storage.catalogue.prices import PROVIDERS, load_prices
     from spillcast.units import parse_duration_s
@@ -102,7 +101,7 @@ def _statements(
     from spillcast.cli.ranking import of_snapshots
     from spillcast.engines.postgres.rank.rank import statements_to_size
     from spillcast.fleet.dataset import is_dataset
-    from spillcast.forecast.sizing.evidence import statements_of
+    from spillcast.forecast.sizing import statements_of
 
     statements = list["Sized"]()
     for argument in evidence:

@@ -12,10 +12,10 @@ from spillcast.evidence.postgres.logs import Exceeded
 from spillcast.evidence.postgres.statements import Row
 from spillcast.fleet.snapshots import DatabaseSpill, LiveSession
 from spillcast.forecast import Forecast, forecast
+from spillcast.forecast.ask import known_target
 from spillcast.forecast.counted import timed_on
 from spillcast.forecast.project import interval_of
-from spillcast.forecast.running import known_target
-from spillcast.forecast.sizing.result import Sizing
+from spillcast.forecast.sizing.products import Sizing
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.storage import Storage
 from spillcast.storage.target import depends_on_recording, resolve

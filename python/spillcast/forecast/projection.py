@@ -24,7 +24,7 @@ from spillcast.forecast.cpu import (
 from spillcast.forecast.load import Latency, Load, counts, latencies, operations, rehearsed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, ZERO_LATENCY, Term
 from spillcast.forecast.threads.overlap import Overlap, Simulated, Threads
-from spillcast.forecast.threads.page_cache import missed, storage_share
+from spillcast.forecast.threads.resources import missed, storage_share
 from spillcast.forecast.workload import CaptureOverhead, TempChanges, Workload
 from spillcast.recording.event_names import WRITEBACK
 from spillcast.storage.model import behaviour_of

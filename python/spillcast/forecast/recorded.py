@@ -21,7 +21,7 @@ from spillcast.forecast.recorded_io import (
 )
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.threads.overlap import RecordedThreads
-from spillcast.forecast.threads.page_cache import memory_ns
+from spillcast.forecast.threads.resources import memory_ns
 from spillcast.forecast.workload import CpuTime, Quality, WaitSample, Workload, cpu_between_s
 from spillcast.recording import Recording
 from spillcast.recording.completeness import (

@@ -12,8 +12,8 @@ from spillcast.errors import EvidenceContradictory, NotSpilled
 from spillcast.forecast.assumptions import INSIDE, INSIDE_ERROR, OBSERVED_ERROR
 from spillcast.forecast.counted import counted_trace
 from spillcast.forecast.load import Load, operations
-from spillcast.forecast.threads.cpus import PERIOD_S, Cpus
 from spillcast.forecast.threads.overlap import RecordedThreads
+from spillcast.forecast.threads.resources import PERIOD_S, Cpus
 from spillcast.forecast.workload import CaptureOverhead, DataReads, TempChanges
 from spillcast.recording import Recording
 from spillcast.recording.completeness import unrecognised, unspilled

@@ -23,7 +23,7 @@ from spillcast.forecast.assumptions import (
 from spillcast.forecast.load import Load, moved_bytes, operations
 from spillcast.forecast.projection import Baseline, Projection, projection
 from spillcast.forecast.result import Warned
-from spillcast.forecast.threads.cpus import Cpus
+from spillcast.forecast.threads.resources import Cpus
 from spillcast.forecast.workload import Workload
 from spillcast.recording.observed import IN_MEMORY, mounted
 from spillcast.storage import Storage

@@ -6,7 +6,7 @@ from typing import Any
 
 from spillcast.forecast.result import Interval
 from spillcast.forecast.sizing import WORTH
-from spillcast.forecast.sizing.result import Knob, SizeRow, Sizing
+from spillcast.forecast.sizing.products import Knob, SizeRow, Sizing
 from spillcast.report.forecast import NO_LATENCY, NOW
 from spillcast.report.page import Page, Part, Words
 from spillcast.tabular import Column, Table

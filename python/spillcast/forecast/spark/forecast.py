@@ -26,8 +26,7 @@ from spillcast.forecast.result import (
     Warned,
     WithoutSpills,
 )
-from spillcast.forecast.spark.resources import Resources
-from spillcast.forecast.spark.stages import StageRow, StageTimes, stage_forecasts
+from spillcast.forecast.spark.simulated import Resources, StageRow, StageTimes, stage_forecasts
 from spillcast.recording.event_names import OPS
 from spillcast.storage.model import Model
 from spillcast.storage.storage import Storage

@@ -23,10 +23,14 @@ from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.forecast.assumptions import BURST_MIN_S
 from spillcast.forecast.load import Load, operations
-from spillcast.forecast.threads.cpus import At, CpuAfter, Cpus, Sharing, Stretches
-from spillcast.forecast.threads.page_cache import (
+from spillcast.forecast.threads.resources import (
     ANY_STORAGE,
+    At,
+    CpuAfter,
+    Cpus,
     PageCache,
+    Sharing,
+    Stretches,
     memory_ns,
     page_cache_of,
     page_cache_of_counts,

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from statistics import median
 from typing import Any
 
-from spillcast.forecast.sizing.result import SizeRow, Sizing
+from spillcast.forecast.sizing.products import SizeRow, Sizing
 from spillcast.profile.result import elapsed_words
 from spillcast.recording.event_names import OPS
 from spillcast.report.html import charts

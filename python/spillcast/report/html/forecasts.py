@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from spillcast.forecast import Forecast
 from spillcast.forecast.result import Interval, Remaining, StageForecast
-from spillcast.forecast.spark.stages import BOUNDS
+from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.forecast.verdict import ranked, unknown_share, verdict
 from spillcast.profile.timeline import CPU, READ, WRITE
 from spillcast.report.forecast import (

@@ -12,7 +12,7 @@ from spillcast.engines.ranking import HISTORY_SCHEMA, ServerRanking
 from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
 from spillcast.errors import EvidenceUnknown, FileTooLarge, InputError, SchemaUnsupported
 from spillcast.forecast import Forecast
-from spillcast.forecast.sizing.result import SIZE_SCHEMA, Sizing
+from spillcast.forecast.sizing.products import SIZE_SCHEMA, Sizing
 from spillcast.gate import bounded, damaged, json_of, text_of
 from spillcast.storage.storage import StorageDocument
 

@@ -21,7 +21,7 @@ from spillcast.forecast.remaining import (
 )
 from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING
 from spillcast.forecast.spark.forecast import TERMS as APPLICATION_TERMS
-from spillcast.forecast.spark.stages import BOUNDS
+from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.profile.result import CALL, DIMENSIONS, FUNCTION, ROW_SOURCE
 from spillcast.profile.timeline import ON_CPU, OTHERS, STATES
 from spillcast.recording.capture import SOURCES

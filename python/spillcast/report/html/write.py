@@ -18,7 +18,7 @@ from spillcast.document import read
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import WriteFailed
 from spillcast.forecast import Forecast
-from spillcast.forecast.sizing.result import Sizing
+from spillcast.forecast.sizing.products import Sizing
 from spillcast.forecast.verdict import ranked
 from spillcast.gate import reading
 from spillcast.report.html import documents, forecasts, runs, servers

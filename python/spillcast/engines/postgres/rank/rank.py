@@ -55,8 +55,7 @@ from spillcast.evidence.postgres.temp_files import TempFile
 from spillcast.fleet.snapshots import Snapshot, store_snapshot
 from spillcast.forecast import forecast
 from spillcast.forecast.counted import timed_on
-from spillcast.forecast.sizing import size
-from spillcast.forecast.sizing.evidence import sized_rows
+from spillcast.forecast.sizing import size, sized_rows
 from spillcast.forecast.sizing.products import Sized
 from spillcast.forecast.work_memory import work_mem_between
 from spillcast.gate import reading
