@@ -14,10 +14,11 @@ from sizing_cases import (
     projector,
     wrong_binding,
 )
+from spillcast.forecast import sizing as sizing_room
 from spillcast.forecast.ask import LIMIT, ask
 from spillcast.forecast.binding import Wait
 from spillcast.forecast.question import Question
-from spillcast.forecast.sizing import Sized, evidence, size
+from spillcast.forecast.sizing import Sized, size, statements_of
 from spillcast.storage.catalogue import lookup
 from spillcast.storage.catalogue.prices import load_prices
 from varied_recording import write_varied_recording
@@ -115,10 +116,10 @@ def test_prices_without_a_product_leave_it_without_a_price(forecasters):
 
 def test_size_and_forecast_show_the_same_limit(tmp_path, monkeypatch):
     # The search of size uses a sample of the waits of a large recording.
-    monkeypatch.setattr(evidence, "WHOLE_MAX", 1000)
-    monkeypatch.setattr(evidence, "WAITS_MAX", 500)
+    monkeypatch.setattr(sizing_room, "WHOLE_MAX", 1000)
+    monkeypatch.setattr(sizing_room, "WAITS_MAX", 500)
     path = write_varied_recording(tmp_path / "large.spill", 8000, 3, 500)
     [(limit, _)] = ask([path], [LIMIT])
-    sizing = size(evidence.statements_of([str(path)], Question(), None), load_prices())
+    sizing = size(statements_of([str(path)], Question(), None), load_prices())
     assert sizing.ceiling_s == limit.ceiling_s
     assert sizing.ceiling_interval_s == limit.ceiling_interval_s

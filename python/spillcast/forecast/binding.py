@@ -4,10 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spillcast.document import key
-from spillcast.forecast.assumptions import NEGLIGIBLE
 from spillcast.storage.storage import Group, Limit, Storage
 from spillcast.units import format_duration
 
+#: Share of the elapsed time below which more or less of it is about nothing.
+NEGLIGIBLE = 0.001
 #: Causes of waits other than limits of the storage.
 LATENCY, QUEUE, MEMORY = "latency", "queue", "memory"
 #: Doubling a cause that saves less than this share of the elapsed time saves nothing.

@@ -23,7 +23,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.forecast.assumptions import WITHIN_RUN_BEYOND, WITHIN_RUN_SPREAD
 from spillcast.forecast.load import NO_LATENCY, Latency, Load, counts
 from spillcast.forecast.workload import CpuTime
 from spillcast.recording.calibration import WaitCost, weights_of
@@ -34,6 +33,12 @@ from spillcast.stats import inverse_variance
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.tables import Table
 
+#: What a run's own waits of different length tell may be off by so much of itself: longer waits may
+#: come before other work.
+WITHIN_RUN_SPREAD = 0.3
+#: Where a wait is longer or shorter than any that was recorded, CPU time between two operations may
+#: move by such a share of itself: what queries of TPC-H moved by.
+WITHIN_RUN_BEYOND = 0.2
 Array = NDArray[np.float64]
 #: Least standard error of an estimate as a share of it: no measurement of the kind repeats better.
 MIN_ERROR = 0.05

@@ -12,12 +12,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
-from spillcast.forecast.assumptions import BLOCKS_MIN, CPUS_OF_A_THREAD, LONGEST, TRIMMED
 from spillcast.forecast.load import Latency, Load
 
 if TYPE_CHECKING:
     from spillcast.recording import Recording
 
+#: Fewer blocks of a kind tell nothing.
+BLOCKS_MIN = 30
+#: Of the CPU times, those before the longest are averaged: blocks are also written between phases.
+TRIMMED = 0.2
+#: The highest level takes long, too: of what compressing takes, up to so many times the median.
+LONGEST = 10.0
+#: How many CPUs a thread works on, now and then, where there are so many.
+CPUS_OF_A_THREAD = 2
 #: What a write is assumed to take before there was one.
 ASSUMED_S = 50e-6
 #: A write counts one in so many in what writes took lately.

@@ -14,12 +14,6 @@ from math import hypot, log, sqrt
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.forecast.assumptions import (
-    DISTURBED_ERROR,
-    MODELS_APART,
-    PAGE_CACHE_ERROR,
-    UNSEEN,
-)
 from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
 from spillcast.forecast.load import Latency, Load, operations
 from spillcast.forecast.projection import ZERO_LATENCY_STORAGE, Baseline, Projection, projection
@@ -31,6 +25,18 @@ from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.source import LATENCY_NOISE
 from spillcast.storage.storage import Storage
 
+#: In a part that was not looked at, an op may take so much less or more of the time than it was
+#: seen to: anything from nothing to twice as much.
+UNSEEN = 1.0
+#: Two models of threads may be wrong by so much (standard deviation) of the way between them:
+#: nine in ten times less than half of it.
+MODELS_APART = 0.25
+#: A replay beside a program that had half of the CPUs took a fifth longer: latencies may be off by
+#: so much of the share that others had.
+DISTURBED_ERROR = 0.4
+#: Which pages memory keeps is not exactly those used last: of what a page cache saves, where it
+#: holds half of it, so much may be wrong (standard deviation).
+PAGE_CACHE_ERROR = 0.1
 Array = NDArray[np.float64]
 #: Of a query recorded in part, the least time outside temp I/O as a share of its estimate.
 MIN_REST = 0.05

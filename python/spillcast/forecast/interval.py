@@ -10,10 +10,17 @@ from numpy.typing import NDArray
 
 from spillcast.calibrated import Residuals, calibrated
 from spillcast.errors import EvidenceContradictory, IntervalTooWide
-from spillcast.forecast.assumptions import SHORTER, USELESS
 from spillcast.stats import resampled_means
 from spillcast.units import format_duration
 
+#: A recording of less than this share of the query is one of a part: runs differ by as much.
+WHOLE = 0.95
+#: Another run of a query takes no less than so much of the one that was seen; else the unit is
+#: wrong.
+SHORTER = 0.5
+#: An interval whose ends are so many times apart is no answer: it chooses no storage, unless it
+#: lies below the elapsed time as it is.
+USELESS = 10.0
 Array = NDArray[np.float64]
 
 DRAWS = 4000

@@ -10,7 +10,6 @@ from functools import cached_property
 from math import inf
 
 from spillcast.errors import CpuTimeUnknown, IntervalTooWide, RecordingInsufficient, Refusal
-from spillcast.forecast.assumptions import IO_MAX, SEEN_MIN, SHARE_REPORTED, THROTTLED_REPORTED
 from spillcast.forecast.binding import Binding, Outcome, binding_of
 from spillcast.forecast.elapsed import elapsed_on, run_s, zero_latency
 from spillcast.forecast.interval import Uncertainty, too_wide
@@ -24,12 +23,18 @@ from spillcast.forecast.projection import (
 )
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehearsed, Term, Warm
-from spillcast.forecast.warnings import quota_words, warnings_of
-from spillcast.forecast.workload import Workload
+from spillcast.forecast.warnings import THROTTLED_REPORTED, warnings_of
+from spillcast.forecast.workload import SHARE_REPORTED, Workload
 from spillcast.recording.completeness import DIFFERENCE_MAX
 from spillcast.recording.event_names import WRITEBACK
 from spillcast.storage.storage import Storage
 from spillcast.units import format_duration
+
+#: Temp I/O that takes so many times the whole elapsed time is not that of the same run.
+IO_MAX = 1.25
+#: Where reading is yet to come, a smaller share of the query tells nothing: no forecast from less
+#: than a fifth was ever verified.
+SEEN_MIN = 0.15
 
 
 class Projector:
@@ -259,10 +264,10 @@ def _unknown_cpu_limits(workload: Workload, throttled_share: float) -> str | Non
         return f"--cpus or --cpu-quota differ from the recording, and {unseen}: record it again"
     throttled_s = workload.cpu.throttled_s or 0.0
     if throttled_s > THROTTLED_REPORTED * workload.elapsed_s:
-        throttled = f"{quota_words(threads.source)} throttled it for {format_duration(throttled_s)}"
+        throttled = f"{threads.source.quota_words} throttled it for {format_duration(throttled_s)}"
         return f"{throttled}, and {unseen}: record it again"
     if throttled_share > THROTTLED_REPORTED:
-        return f"{quota_words(threads.target)} may throttle it there, and {unseen}: record it again"
+        return f"{threads.target.quota_words} may throttle it there, and {unseen}: record it again"
     return None
 
 

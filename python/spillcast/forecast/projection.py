@@ -5,12 +5,6 @@ from dataclasses import dataclass, replace
 from math import hypot
 
 from spillcast.errors import FiguresMissing, OptionInvalid
-from spillcast.forecast.assumptions import (
-    COLD_SHOWN,
-    COMPRESSING_SPREAD,
-    LIMITED,
-    OVERHEAD_MAX,
-)
 from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE
 from spillcast.forecast.cpu import (
     CpuChange,
@@ -32,6 +26,14 @@ from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.source import INSTANT
 from spillcast.storage.storage import Storage
 
+#: Recording is never taken to be more than this share of the time outside temp I/O.
+OVERHEAD_MAX = 0.5
+#: Share of the elapsed time in cold reads of data files from which they are a term of their own.
+COLD_SHOWN = 0.01
+#: Share of its time that temp I/O waits for a limit of the storage.
+LIMITED = 0.5
+#: What compressing takes more or less elsewhere may be off by so much of itself.
+COMPRESSING_SPREAD = 0.5
 #: No storage is faster than this one.
 ZERO_LATENCY_STORAGE = Storage(ZERO_LATENCY, INSTANT, [])
 

@@ -7,10 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import EvidenceContradictory, QueryEnded
-from spillcast.forecast.assumptions import BUSY_MAX, SHARE_REPORTED, SHORTER, UNREAD, WHOLE
 from spillcast.forecast.cpu import FormerRun, spinning_s
 from spillcast.forecast.duckdb import compression
-from spillcast.forecast.interval import check_elapsed
+from spillcast.forecast.interval import SHORTER, WHOLE, check_elapsed
 from spillcast.forecast.load import Load, moved_bytes
 from spillcast.forecast.previous_runs import former_runs, spill_spread
 from spillcast.forecast.question import Question
@@ -22,7 +21,14 @@ from spillcast.forecast.recorded_io import (
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.threads.overlap import RecordedThreads
 from spillcast.forecast.threads.resources import memory_ns
-from spillcast.forecast.workload import CpuTime, Quality, WaitSample, Workload, cpu_between_s
+from spillcast.forecast.workload import (
+    SHARE_REPORTED,
+    CpuTime,
+    Quality,
+    WaitSample,
+    Workload,
+    cpu_between_s,
+)
 from spillcast.recording import Recording
 from spillcast.recording.completeness import (
     Part,
@@ -39,6 +45,13 @@ from spillcast.recording.spill import spill_bytes, temp_owner
 from spillcast.recording.thread_trace import TempOperations, wakings_seen
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.storage.rehearse import KEPT
+
+#: Where less than this share of what was written was read again, reading is yet to come: an
+#: engine reads what it spills once or more often.
+UNREAD = 0.5
+#: Where threads did so much of something else in the time of temp I/O that is under way by itself,
+#: they do not wait for it, and how long they would wait elsewhere is not known.
+BUSY_MAX = 0.1
 
 
 def read_workload(

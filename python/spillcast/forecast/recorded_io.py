@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
 from spillcast.errors import EvidenceContradictory, NotSpilled
-from spillcast.forecast.assumptions import INSIDE, INSIDE_ERROR, OBSERVED_ERROR
 from spillcast.forecast.counted import counted_trace
 from spillcast.forecast.load import Load, operations
 from spillcast.forecast.threads.overlap import RecordedThreads
@@ -25,6 +24,13 @@ from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.tables import Table, covered_by_stretch_s, covered_s
 
+#: Of what observing a temp call costs, the share between the two times that it is given: programs
+#: and tracepoints look at the clock in their midst. And how far off that may be.
+INSIDE = 0.5
+INSIDE_ERROR = 0.25
+#: What observing costs a query may be off by so much of itself: bursts of calls meet warmer caches,
+#: and measured again minutes later they differ by as much.
+OBSERVED_ERROR = 0.5
 #: Of a normal distribution, standard deviations between the quartiles.
 QUARTILES = 1.349
 #: CPU time above this multiple of a quota is no error of the clocks.

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
 
 from spillcast.errors import OptionInvalid, Refusal, TargetUnknown
-from spillcast.forecast.assumptions import LITTLE, NEGLIGIBLE
+from spillcast.forecast.binding import NEGLIGIBLE
 from spillcast.forecast.result import (
     CHANGES,
     DATA_READS,
@@ -23,6 +23,8 @@ from spillcast.recording.completeness import recorded_words
 from spillcast.recording.event_names import WRITEBACK
 from spillcast.units import format_bytes, format_duration, format_setting
 
+#: Share of the time outside temp I/O from which storage for temp files can help little.
+LITTLE = 0.9
 #: What bounds the time of a query that was seen in part.
 BOUND_IT = (
     "For the entire query give --elapsed TIME, --written SIZE or a previous run (--history), or "

@@ -8,28 +8,32 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spillcast.forecast.assumptions import (
-    AMPLIFIED,
-    BURST_MIN_S,
-    BUSY_REPORTED,
-    CHANGES_REPORTED,
-    COMPRESSED_ALIKE,
-    DEPENDENT,
-    LITTLE,
-    SHARE_REPORTED,
-    THROTTLED_REPORTED,
-    UNCALIBRATED,
-)
 from spillcast.forecast.load import Load, moved_bytes, operations
 from spillcast.forecast.projection import Baseline, Projection, projection
 from spillcast.forecast.result import Warned
-from spillcast.forecast.threads.resources import Cpus
-from spillcast.forecast.workload import Workload
+from spillcast.forecast.threads.overlap import BURST_MIN_S
+from spillcast.forecast.verdict import LITTLE
+from spillcast.forecast.workload import SHARE_REPORTED, Workload
 from spillcast.recording.observed import IN_MEMORY, mounted
 from spillcast.storage import Storage
 from spillcast.storage.memory import HEADROOM
 from spillcast.storage.source import ASSUMED, Provenance
 from spillcast.units import format_bytes, format_duration
+
+#: Share of the elapsed time for which the query waited for CPUs that others had.
+BUSY_REPORTED = 0.05
+#: Share of the elapsed time in which a CPU quota held threads back.
+THROTTLED_REPORTED = 0.02
+#: Share of the elapsed time in calls of which the target tells nothing.
+CHANGES_REPORTED = 0.01
+#: Latency ratio from which a small error of the recording becomes a large one of the forecast.
+AMPLIFIED = 20.0
+#: Share of the forecast by which CPU time may be off for want of a calibration of the machine.
+UNCALIBRATED = 0.02
+#: Shares of compressed blocks nearer than this are one.
+COMPRESSED_ALIKE = 0.05
+#: Share by which waits weigh more or less where no work moves from thread to thread.
+DEPENDENT = 0.1
 
 
 @dataclass(frozen=True)
@@ -160,21 +164,16 @@ def _cpu_limits(case: _Case) -> Iterator[Warned]:
     text = "no CPU quota was in force"
     if source.quota_ns is not None:
         how_long = f"throttled {format_duration(throttled_s)}" if was else "hardly throttled"
-        text = f"{quota_words(source)} was in force, {how_long}"
+        text = f"{source.quota_words} was in force, {how_long}"
     if target == source:
         text += "; the forecast keeps it"
     elif target.quota_ns is None:
         text += "; the forecast is without one"
     else:
-        text += f"; the forecast is for {quota_words(target)}"
+        text += f"; the forecast is for {target.quota_words}"
     if would and not was:
         text += ", which throttles the query there"
     yield Warned("quota", text)
-
-
-def quota_words(cpus: Cpus) -> str:
-    """``a CPU quota of 0.5 CPUs``."""
-    return f"a CPU quota of {cpus.quota_cpus:g} CPUs"
 
 
 def _other_io(case: _Case) -> Iterator[Warned]:

@@ -29,6 +29,8 @@ if TYPE_CHECKING:
     from spillcast.forecast.duckdb import Compression
     from spillcast.forecast.remaining.model import RemainingWork
 
+#: Share of the I/O that was not measured, or only with other sizes.
+SHARE_REPORTED = 0.05
 #: Kinds of evidence, by which verified forecasts are looked up: a recording of an entire query; a
 #: recording of a part in slices spread over the run, in one stretch, or in one stretch that read
 #: back little of what it wrote; counts only; a part whose entire query is only estimated.

@@ -11,7 +11,6 @@ from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, expl
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.forecast import forecast
-from spillcast.forecast.assumptions import MEMORY_SPREAD
 from spillcast.forecast.work_memory import (
     BLOCK_BYTES,
     hash_batches,
@@ -22,7 +21,7 @@ from spillcast.forecast.work_memory import (
     sort_passes,
     state_with,
 )
-from spillcast.forecast.work_memory.advice import NOW, memory_cells
+from spillcast.forecast.work_memory.advice import MEMORY_SPREAD, NOW, memory_cells
 from spillcast.forecast.work_memory.spills import size_of_setting, spills_of
 from spillcast.recording.meta import CpuCache, Machine, ObservedEngine, Temp
 from spillcast.report.forecast import forecast_page

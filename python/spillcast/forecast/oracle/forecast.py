@@ -27,7 +27,6 @@ from spillcast.errors import (
 )
 from spillcast.evidence.open import find_evidence, traces_below
 from spillcast.evidence.oracle.collected import BlockSize, TempOnFlash
-from spillcast.forecast.assumptions import AMPLIFIED, FLASH_S, NEW_SHARE, SERVED, TRACE_REST_SPREAD
 from spillcast.forecast.interval import DRAWS, check_elapsed, too_wide
 from spillcast.forecast.oracle.evidence import (
     AshEvidence,
@@ -47,7 +46,7 @@ from spillcast.forecast.oracle.parts import (
 )
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term, Warned
-from spillcast.forecast.warnings import about_measuring, about_provenance
+from spillcast.forecast.warnings import AMPLIFIED, about_measuring, about_provenance
 from spillcast.recording.event_names import TEMP_EVENTS
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import resampled_means
@@ -63,6 +62,15 @@ from spillcast.units import (
     parse_latency_s,
 )
 
+#: From Oracle's evidence, of which no verified forecasts are kept: the spread from one run to
+#: another of the time that has nothing to do with the boosted events.
+TRACE_REST_SPREAD = 0.05
+#: Temp latency below which Oracle's baseline is likely served by flash already.
+FLASH_S = 1e-3
+#: Share of the target's waits from which an event that the baseline has not is named.
+NEW_SHARE = 0.05
+#: Share of temp requests from which on a flash cache is said to serve them.
+SERVED = 0.2
 Array = NDArray[np.float64]
 #: Statements that an error names.
 _NAMED = 3

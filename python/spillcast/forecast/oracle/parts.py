@@ -18,9 +18,8 @@ from spillcast.errors import (
     FiguresMissing,
     NotSpilled,
 )
-from spillcast.forecast.assumptions import SAME_WORK, WHOLE
 from spillcast.forecast.cpu import MIN_ERROR
-from spillcast.forecast.interval import DRAWS
+from spillcast.forecast.interval import DRAWS, WHOLE
 from spillcast.forecast.oracle.evidence import (
     EventLatency,
     OracleEvidence,
@@ -33,6 +32,8 @@ from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.storage import Storage
 from spillcast.storage.model import Model
 
+#: Traces in which so much of what is done per boosted operation is alike are of the same work.
+SAME_WORK = 0.75
 Array = NDArray[np.float64]
 #: A trace is cut into so many blocks of seconds, to see how much they differ; fewer seconds tell
 #: nothing, for waits that began in one block and ended in the next blur them.

@@ -21,10 +21,10 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
-from spillcast.forecast.assumptions import BURST_MIN_S
 from spillcast.forecast.load import Load, operations
 from spillcast.forecast.threads.resources import (
     ANY_STORAGE,
+    BURST_MIN_S,
     At,
     CpuAfter,
     Cpus,
@@ -80,11 +80,8 @@ class Overlap:
 
     @property
     def elapsed_s(self) -> float:
-        """The shorter time of the two models.
-
-        A replay repeats the recorded division of work, so it is no evidence against the model in
-        which work moves.
-        """
+        """The shorter time of the two models."""
+        # A replay repeats the recorded division of work: no evidence against moving work.
         return min(self.moving_s, self.fixed_s)
 
     @property

@@ -12,16 +12,20 @@ from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
 from spillcast.errors import OptionInvalid
-from spillcast.forecast.assumptions import DIRTY_SHARE
 from spillcast.forecast.load import Load
 from spillcast.recording.thread_trace import ThreadTrace
 from spillcast.storage.model import fixed_behaviour
 from spillcast.tables import covered_by_stretch_s, grouped, spread_by_stretch
 
+#: Of the memory that a page cache may have, the share that may be dirty before writers wait: the
+#: kernel's vm.dirty_ratio as it comes.
+DIRTY_SHARE = 0.2
 #: The kernel's period of a quota, as it comes.
 PERIOD_S = 0.1
 #: The kernel's least quota in its longest period.
 QUOTA_CPUS_MIN = 0.001
+#: A longer stretch of CPU time without a call, beside temp I/O of others, may be spinning: a wait.
+BURST_MIN_S = 0.5
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,11 @@ class Cpus:
     def cpu_s_per_s(self, trace: ThreadTrace) -> float:
         """CPU time per second that the threads of a trace can have at most."""
         return min(self.usable(trace), self.quota_cpus or inf, trace.threads)
+
+    @property
+    def quota_words(self) -> str:
+        """``a CPU quota of 0.5 CPUs``."""
+        return f"a CPU quota of {self.quota_cpus:g} CPUs"
 
     @property
     def unlimited(self) -> "Cpus":

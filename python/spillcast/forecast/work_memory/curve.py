@@ -16,7 +16,6 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.forecast.assumptions import ALIKE, BETWEEN, COMPUTED
 from spillcast.forecast.interval import (
     DRAWS,
     Measured,
@@ -29,6 +28,13 @@ from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
 from spillcast.storage.observed import observed
 from spillcast.storage.source import LATENCY_NOISE
+
+#: A count between two measured ones may be off by so much of what they are apart.
+BETWEEN = 0.25
+#: One that follows from the engine's own arithmetic may be off by so much of itself.
+COMPUTED = 0.05
+#: Counts that are no further apart than this are as many.
+ALIKE = 0.05
 
 
 @dataclass(frozen=True)
