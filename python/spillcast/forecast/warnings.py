@@ -11,7 +11,7 @@ from typing import Any
 from spillcast.forecast.load import Load, moved_bytes, operations
 from spillcast.forecast.projection import Baseline, Projection, projection
 from spillcast.forecast.result import Warned
-from spillcast.forecast.threads.overlap import BURST_MIN_S
+from spillcast.forecast.threads.resources import BURST_MIN_S
 from spillcast.forecast.verdict import LITTLE
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
 from spillcast.recording.observed import IN_MEMORY, mounted
