@@ -14,21 +14,17 @@ TABLE = (
     "alter table cold set tablespace slow",
 )
 QUERY = "select count(*) from (select id, f from cold order by f, id offset 0) s"
+#: Settings of a session that waits for page after page.
+ONE_BY_ONE = {"io_combine_limit": "1", "effective_io_concurrency": "1"}
 
 
-def one_by_one(version):
-    """Settings of a session that waits for page after page: since 17 it reads several at once."""
-    return {"io_combine_limit": "1", "effective_io_concurrency": "1"} if version >= 17 else {}
-
-
-def test_cold_tables_are_a_term_and_a_warning(served, tmp_path):
+def test_cold_tables_are_a_term_and_a_warning(newest, tmp_path):
     output = tmp_path / "run.spill"
-    version = int(float(served.server.installation.version))
-    with served.connect() as connection:
+    with newest.connect() as connection:
         for statement in TABLE:
             connection.execute(statement)
-    with served.client(work_mem="1MB", temp_tablespaces="", **one_by_one(version)) as client:
-        with recorder(output, "--postgres", served.dsn, "--backend", client.pid) as process:
+    with newest.client(work_mem="1MB", temp_tablespaces="", **ONE_BY_ONE) as client:
+        with recorder(output, "--postgres", newest.dsn, "--backend", client.pid) as process:
             until_attached(output, process)
             client.run(QUERY)
             client.result()

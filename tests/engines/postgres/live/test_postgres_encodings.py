@@ -18,27 +18,27 @@ REPLACED = SORT.replace("é", "\ufffd")
 
 
 @pytest.fixture
-def encoded(served):
+def encoded(newest):
     """The DSN of a database by its encoding; that of LATIN1 has a table."""
-    with served.connect() as connection:
+    with newest.connect() as connection:
         for name, encoding in PLACES.items():
             connection.execute(
                 f"create database {name} encoding '{encoding}' lc_collate 'C' lc_ctype 'C' "
                 "template template0"
             )
-        with served.connect(dbname="latin") as latin:
+        with newest.connect(dbname="latin") as latin:
             latin.execute(
                 "create table t as select hashint8(i) as id, repeat('x', 40) as f "
                 "from generate_series(1, 60000) i"
             )
-        yield {name: f"{served.dsn} dbname={name}" for name in PLACES}
+        yield {name: f"{newest.dsn} dbname={name}" for name in PLACES}
         for name in PLACES:
             connection.execute(f"drop database {name} with (force)")
 
 
-def sort(served):
+def sort(newest):
     """Sort in the database of LATIN1, slowly."""
-    with served.connect(dbname="latin", client_encoding="UTF8") as connection:
+    with newest.connect(dbname="latin", client_encoding="UTF8") as connection:
         connection.execute("set work_mem = '128kB'; set temp_tablespaces = slow")
         client = Client(connection)
         client.run(SORT)
@@ -46,14 +46,14 @@ def sort(served):
 
 
 @pytest.mark.parametrize("environment_says", ["UTF8", "LATIN1"])
-def test_a_session_is_recorded_from_anywhere(encoded, served, tmp_path, environment_says):
+def test_a_session_is_recorded_from_anywhere(encoded, newest, tmp_path, environment_says):
     env = environment(PGCLIENTENCODING=environment_says)
     for place, dsn in encoded.items():
         output = tmp_path / f"{place}.spill"
         arguments = ("--postgres", dsn, "--query", "from t order", "--json")
         with recorder(output, *arguments, env=env) as process:
             process.stderr.readline()
-            sort(served)
+            sort(newest)
             _, stderr = process.communicate()
         assert process.returncode == 0, stderr
         meta = meta_of(output)
@@ -62,12 +62,12 @@ def test_a_session_is_recorded_from_anywhere(encoded, served, tmp_path, environm
         assert meta["temp"]["reads"] > 0
 
 
-def test_all_sessions_are_recorded_from_anywhere(encoded, served, tmp_path):
+def test_all_sessions_are_recorded_from_anywhere(encoded, newest, tmp_path):
     for place, dsn in encoded.items():
         output = tmp_path / f"{place}.spills"
         with recorder(output, "--postgres", dsn, "--all", "--json") as process:
             process.stderr.readline()
-            sort(served)
+            sort(newest)
             until_kept(output, 1)
             process.send_signal(signal.SIGINT)
             stdout, stderr = process.communicate()

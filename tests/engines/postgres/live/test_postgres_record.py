@@ -92,10 +92,10 @@ def test_an_explained_statement(served, tmp_path):
         assert count.fetchone() == (1,)
 
 
-def test_parallel_workers_are_all_there(served, tmp_path):
+def test_parallel_workers_are_all_there(newest, tmp_path):
     output = tmp_path / "run.spill"
     settings = [f"{name}={value}" for name, value in PARALLEL.items()]
-    _, plan, meta = explained(served, output, *settings)
+    _, plan, meta = explained(newest, output, *settings)
     check_counts_of_workers(output, plan)
     workers = meta["server"]["workers"]
     assert len(workers) == meta["engine"]["plan"]["workers_launched"] == 2
@@ -110,9 +110,9 @@ def test_parallel_workers_are_all_there(served, tmp_path):
     assert seen == sessions or (seen < sessions and meta["sampling"]["gap_s"] > 0)
 
 
-def test_samples_stand_for_the_time_of_the_query(served, tmp_path):
+def test_samples_stand_for_the_time_of_the_query(newest, tmp_path):
     output = tmp_path / "run.spill"
-    _, _, meta = explained(served, output, "max_parallel_workers_per_gather=0")
+    _, _, meta = explained(newest, output, "max_parallel_workers_per_gather=0")
     samples = pq.read_table(output / "samples.parquet").to_pylist()
     stood_for_s = sum(sample["weight_us"] for sample in samples) / 1e6
     gaps_s = meta["sampling"]["gap_s"]
@@ -150,10 +150,10 @@ def test_a_session_that_is_idle_yet_with_its_late_workers(served, tmp_path):
 
 
 @pytest.mark.parametrize("how", [("--query", "JOIN t Y"), ("--wait-for-spill",)])
-def test_a_session_is_found(served, tmp_path, how):
+def test_a_session_is_found(newest, tmp_path, how):
     output = tmp_path / "run.spill"
-    with served.client() as client, served.client() as bystander:
-        with recorder(output, "--postgres", served.dsn, *how) as process:
+    with newest.client() as client, newest.client() as bystander:
+        with recorder(output, "--postgres", newest.dsn, *how) as process:
             bystander.run("select pg_sleep(2)")
             until(lambda: "waiting for" in process.stderr.readline(), "the recorder")
             client.run(EXPLAIN + JOIN)
