@@ -248,3 +248,20 @@ def test_options_and_verbs_that_do_not_go_with_plans(tmp_path):
     assert "contain totals" in only_line(spillcast("profile", path, "--sql", "from waits"), 2)
     two = spillcast("forecast", path, path, "--to", "latency:1ms")
     assert "2 files" in only_line(two, 2)
+
+
+@cases(
+    "text",
+    [
+        '[\n  {\n    "Plan": {\n      "Node Type": "Sort",\n      "Actual Loops": 1, -- once\n'
+        '      "Temp Read Blocks": 10,\n      "Temp Written Blocks": 11\n    },\n'
+        '    "Execution Time": 30.043\n  }\n]\n',
+        "6 Sort (cost=1.0..2.0 rows=9 width=12) (actual time=1.5..9.5 rows=9 loops=1)\n"
+        "9 Buffers: shared hit=138, temp read=10 written=11\n40 Planning time: 0.899 ms\n"
+        "41 Execution time: 30.043 ms\n",
+    ],
+)
+def test_a_plan_with_comments_or_numbers_of_lines(tmp_path, text):
+    (path := tmp_path / "plan.txt").write_text(text)
+    counts = read_plan(path)
+    assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (10, 11, 0.030043)

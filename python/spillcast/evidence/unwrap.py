@@ -100,7 +100,7 @@ _LITERAL_LENGTH = 4 << 20
 #: Tokens of Python and JavaScript that JSON writes otherwise.
 _CODE = re.compile(
     r"(?P<string>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`)"
-    r"|//[^\n]*|/\*.*?\*/|(?P<key>(?<=[{,\s])[A-Za-z_$][\w$]*)(?=\s*:)|(?<=\d)_(?=\d)"
+    r"|(?://|--)[^\n]*|/\*.*?\*/|(?P<key>(?<=[{,\s])[A-Za-z_$][\w$]*)(?=\s*:)|(?<=\d)_(?=\d)"
     r"|\b(?:None|undefined|True|False)\b",
     re.DOTALL,
 )
@@ -211,7 +211,7 @@ def _prefixes(lines: Lines) -> Lines | None:
 
 
 def _numbered(lines: Lines) -> Lines | None:
-    """Consecutive numbers before the lines, as of the rows of a data frame."""
+    """Numbers before the lines, as of the rows of a data frame; a page may leave out some."""
     full = [line for line in lines if line.strip()]
     matches = [_NUMBER.match(line) for line in full]
     first = next((at for at, match in enumerate(matches) if match), len(full))
@@ -219,7 +219,10 @@ def _numbered(lines: Lines) -> Lines | None:
     numbers = [int(match[1]) for match in matches if match]
     if any(_ROW_NUMBERS.match(line) for line in lines):
         return None
-    if len(numbers) < max(3, len(full)) or numbers != list(range(numbers[0], numbers[-1] + 1)):
+    if len(numbers) < max(3, len(full)) or sorted(set(numbers)) != numbers:
+        return None
+    is_consecutive = numbers[-1] - numbers[0] < len(numbers)
+    if not is_consecutive and not any(map(_NODE.search, full)):
         return None
     begin = min(match.end() for match in matches if match)
     texts = [line[begin:] for line in full]
@@ -292,12 +295,13 @@ def _values(lines: Lines) -> Lines | None:
         return None
     begin = _LITERAL.search(text)
     value = None if begin is None else _value_of(text[begin.start() :])
-    if value is None:
+    is_code = value is None
+    if is_code:
         value = _plans_in_code(text)
     if plans := [record for record in _leaves(value) if isinstance(record, dict)]:
         # JSON that is nothing else is read as it is.
         plain = isinstance(value, dict) or (isinstance(value, list) and plans == value)
-        quoted = begin is None or begin["quote"] is not None
+        quoted = is_code or (begin is not None and begin["quote"] is not None)
         if plain and not quoted and text[:1] in "[{" and _KEYS.search(text):
             return None
         return json.dumps(plans, indent=1).split("\n")
