@@ -6,6 +6,7 @@ use arrow_array::{
     ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, StringArray, UInt32Array,
     UInt64Array,
 };
+use arrow_buffer::BooleanBuffer;
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
 use spillcast_core::probe::{FromWaits, Step, plan_of_moves, plan_of_waits};
@@ -72,35 +73,41 @@ fn recorded(batch: &RecordBatch) -> Result<(Vec<Recorded>, RowNames), ArrowError
 fn trace_columns(rows: &[Row], waits: &[Recorded]) -> Result<RecordBatch, ArrowError> {
     let wait = |row: &Row| waits.get(row.source as usize);
     let temp = |row: &Row| wait(row).filter(|wait| wait.temp);
-    let int64 = |of: &dyn Fn(&Row) -> i64| -> ArrayRef {
-        Arc::new(rows.iter().map(of).collect::<Int64Array>())
-    };
-    let flags = |of: &dyn Fn(&Row) -> bool| -> ArrayRef {
-        Arc::new(rows.iter().map(|row| Some(of(row))).collect::<BooleanArray>())
-    };
-    // NONE becomes -1.
-    let numbers = |of: &dyn Fn(&Row) -> u32| -> ArrayRef {
-        Arc::new(rows.iter().map(|row| of(row) as i32).collect::<Int32Array>())
-    };
     let files = FileNumbers::of(rows.iter().filter_map(temp).map(|wait| wait.file));
     RecordBatch::try_from_iter([
-        ("thread", numbers(&|row| row.thread)),
-        ("start_ns", int64(&|row| row.start_ns)),
-        ("cpu_ns", int64(&|row| row.cpu_ns)),
-        ("ready_ns", int64(&|row| row.ready_ns)),
-        ("wait_ns", int64(&|row| row.end_ns - row.start_ns)),
-        ("on_core", flags(&|row| row.on_core)),
-        ("after", numbers(&|row| row.after)),
-        ("after_cpu_ns", int64(&|row| row.after_cpu_ns)),
-        ("temp", flags(&|row| temp(row).is_some())),
-        ("change", flags(&|row| temp(row).is_some_and(Recorded::changes))),
-        ("io", flags(&|row| !row.blocked_outside && row.source != NONE)),
-        ("source", numbers(&|row| row.source)),
-        ("file", numbers(&|row| temp(row).map_or(0, |wait| files.number(wait.file)))),
-        ("offset", int64(&|row| temp(row).map_or(0, |w| w.offset().map_or(-1, |at| at as i64)))),
-        ("bytes", int64(&|row| temp(row).map_or(0, |wait| i64::from(wait.bytes)))),
-        ("write", flags(&|row| temp(row).is_some_and(|wait| wait.op == Op::Write))),
+        ("thread", int32(rows, |row| row.thread)),
+        ("start_ns", int64(rows, |row| row.start_ns)),
+        ("cpu_ns", int64(rows, |row| row.cpu_ns)),
+        ("ready_ns", int64(rows, |row| row.ready_ns)),
+        ("wait_ns", int64(rows, |row| row.end_ns - row.start_ns)),
+        ("on_core", flags(rows, |row| row.on_core)),
+        ("after", int32(rows, |row| row.after)),
+        ("after_cpu_ns", int64(rows, |row| row.after_cpu_ns)),
+        ("temp", flags(rows, |row| temp(row).is_some())),
+        ("change", flags(rows, |row| temp(row).is_some_and(Recorded::changes))),
+        ("io", flags(rows, |row| !row.blocked_outside && row.source != NONE)),
+        ("source", int32(rows, |row| row.source)),
+        ("file", int32(rows, |row| temp(row).map_or(0, |wait| files.number(wait.file)))),
+        (
+            "offset",
+            int64(rows, |row| temp(row).map_or(0, |w| w.offset().map_or(-1, |at| at as i64))),
+        ),
+        ("bytes", int64(rows, |row| temp(row).map_or(0, |wait| i64::from(wait.bytes)))),
+        ("write", flags(rows, |row| temp(row).is_some_and(|wait| wait.op == Op::Write))),
     ])
+}
+
+fn int64(rows: &[Row], of: impl Fn(&Row) -> i64) -> ArrayRef {
+    Arc::new(Int64Array::from_iter_values(rows.iter().map(of)))
+}
+
+/// NONE becomes -1.
+fn int32(rows: &[Row], of: impl Fn(&Row) -> u32) -> ArrayRef {
+    Arc::new(Int32Array::from_iter_values(rows.iter().map(|row| of(row) as i32)))
+}
+
+fn flags(rows: &[Row], of: impl Fn(&Row) -> bool) -> ArrayRef {
+    Arc::new(BooleanArray::from(BooleanBuffer::collect_bool(rows.len(), |at| of(&rows[at]))))
 }
 
 /// Files numbered by first appearance, with one number more for none.
@@ -132,10 +139,10 @@ impl FileNumbers {
 
 fn step_columns(steps: &[Step]) -> Result<RecordBatch, ArrowError> {
     let uint32 = |of: fn(&Step) -> u32| -> ArrayRef {
-        Arc::new(steps.iter().map(of).collect::<UInt32Array>())
+        Arc::new(UInt32Array::from_iter_values(steps.iter().map(of)))
     };
     let uint64 = |of: fn(&Step) -> u64| -> ArrayRef {
-        Arc::new(steps.iter().map(of).collect::<UInt64Array>())
+        Arc::new(UInt64Array::from_iter_values(steps.iter().map(of)))
     };
     let write = |step: &Step| (step.op != Op::Null).then_some(step.op == Op::Write);
     let change = |step: &Step| step.change.map(|kind| kind.name());
