@@ -78,7 +78,7 @@ impl Recorded {
 }
 
 /// One row a wait, by start; each thread's rows are in its order.
-#[derive(Clone, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub start_ns: i64,
     pub end_ns: i64,
@@ -264,20 +264,23 @@ fn with_beginnings(mut rows: Vec<Row>, threads: usize, slices: Slices) -> Vec<Ro
                 source: NONE,
                 on_core: false,
                 blocked_outside: false,
-                ..row.clone()
+                ..*row
             });
         }
     }
     beginnings.sort_by_key(|row| (row.end_ns, row.thread));
-    let mut joined = Vec::with_capacity(rows.len() + threads);
-    let mut beginnings = beginnings.into_iter().peekable();
-    for row in rows {
-        while let Some(begin) = beginnings.next_if(|begin| begin.end_ns <= row.start_ns) {
-            joined.push(begin);
-        }
-        joined.push(row);
+    // Each goes before the first row that starts after it. From the last on, so that no row moves twice.
+    let mut unmoved = rows.len();
+    rows.extend_from_slice(&beginnings);
+    let mut free = rows.len();
+    for begin in beginnings.into_iter().rev() {
+        let at = rows[..unmoved].partition_point(|row| row.start_ns < begin.end_ns);
+        free -= unmoved - at + 1;
+        rows.copy_within(at..unmoved, free + 1);
+        rows[free] = begin;
+        unmoved = at;
     }
-    joined
+    rows
 }
 
 /// The rows of each thread.
