@@ -94,7 +94,7 @@ def test_results_display_themselves_as_short_text():
 
 def test_html_is_escaped_and_leaves_colours_to_the_theme():
     evil = "<script>alert(1)</script>"
-    row = {**bare_row(evil, 5, 10), "file": evil}
+    row = {"event": evil, **bare_row(5, 10), "file": evil}
     profile = Profile(["event", "file"], 1.0, [row], warnings=[evil])
     warned = [Warned("code", evil)]
     forecast = made_up.forecast(target=evil, warnings=warned, advice=[evil])

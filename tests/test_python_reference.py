@@ -11,7 +11,7 @@ import spillcast
 from cases import cases
 from oracle_files import ROOT
 from spillcast.forecast.question import Question
-from spillcast.profile.profile import profile
+from spillcast.profile import profile
 
 SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate_python.py")
 generate = importlib.util.module_from_spec(SPEC)

@@ -109,7 +109,7 @@ def test_the_command_line_imports_nothing_heavy():
 
 
 def test_a_profile_of_traces_waits_for_no_reader_of_other_evidence():
-    assert {"pyarrow", "duckdb", "numpy"} & imported_by("spillcast.profile.profile") == set()
+    assert {"pyarrow", "duckdb", "numpy"} & imported_by("spillcast.profile") == set()
 
 
 @cases(

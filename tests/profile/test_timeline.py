@@ -24,7 +24,7 @@ def test_samples_are_told_apart_as_the_published_case_has_them(tmp_path):
     }  # fmt: skip
     cpu, reads = line.busy[timeline.CPU], line.busy[timeline.READ]
     assert cpu[0] == reads[-1] == 1.0
-    # One session: in every stretch something.
+    # One session: in every slice something.
     for each in zip(*line.busy.values(), strict=True):
         assert sum(each) == pytest.approx(1.0, abs=0.21)
 
@@ -54,19 +54,19 @@ def test_slices_are_told_by_the_seconds(tmp_path):
 
 
 def test_a_run_that_begins_late_keeps_its_length(tmp_path):
-    """Times count from the beginning of the recording; the last stretch is as full as others."""
+    """Times count from the beginning of the recording; the last slice is as full as others."""
     path = write_large_recording(tmp_path / "some.spill", 4000)
     meta = json.loads((path / "meta.json").read_text())
     meta |= {"recorded_s": meta["elapsed_s"], "elapsed_s": meta["elapsed_s"] * 0.7}
     (path / "meta.json").write_text(json.dumps(meta))
     line = timeline.of_recording(Recording.open(path))
-    stretches = zip(*line.busy.values(), strict=True)
+    slices = zip(*line.busy.values(), strict=True)
     # Two sessions: never more than two at anything.
-    assert max(sum(each) for each in stretches) < 2.1
+    assert max(sum(each) for each in slices) < 2.1
 
 
-def test_waits_and_the_cpu_before_them_lie_in_the_stretches_that_they_touch(tmp_path):
-    """As a loop over rows and stretches has it; session 3 does no temp I/O, and may be idle."""
+def test_waits_and_the_cpu_before_them_lie_in_the_slices_that_they_touch(tmp_path):
+    """As a loop over rows and slices has it; session 3 does no temp I/O, and may be idle."""
     draws, rows = random.Random(7), []
     for session in (1, 2, 3):
         now_ns = 0
@@ -104,7 +104,7 @@ def test_waits_and_the_cpu_before_them_lie_in_the_stretches_that_they_touch(tmp_
 
 
 @cases("elapsed_s", [0.02, 0.7, 5.15, 773, 36_000, 5e6])
-def test_stretches_are_round_and_not_many(elapsed_s):
-    length_s = timeline.stretch_s(elapsed_s)
-    assert elapsed_s / length_s <= timeline.STRETCHES_MAX
+def test_slices_are_round_and_not_many(elapsed_s):
+    length_s = timeline.slice_s(elapsed_s)
+    assert elapsed_s / length_s <= timeline.SLICES_MAX
     assert length_s >= 0.01

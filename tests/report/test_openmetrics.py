@@ -64,7 +64,7 @@ def test_counters(metrics):
 
 
 def test_labels_are_escaped():
-    rows = [bare_row('a "b"\\\nc', 5, 10)]
+    rows = [{"event": 'a "b"\\\nc', **bare_row(5, 10)}]
     found = families(
         "".join(openmetrics_text(Profile(["event"], 1e-5, rows, histograms=[([], [])])))
     )

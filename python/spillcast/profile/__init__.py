@@ -1,14 +1,200 @@
-"""Where the time goes: waits and CPU counted by what they have in common, with latencies."""
+"""Where the time goes: evidence of any kind -> waits and CPU time, grouped, with latencies.
+
+Each kind's readers are imported where they are needed: a large trace is read in less time than all
+of them take to load.
+"""
 
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from spillcast.profile.profile import profile as profile
+from spillcast.errors import OptionConflict, QueryInvalid, SelectionEmpty
+from spillcast.evidence.open import Evidence, find_evidence
+from spillcast.profile.result import CALL, FUNCTION, ROW_SOURCE, with_shares
 from spillcast.profile.result import DIMENSIONS as DIMENSIONS
 from spillcast.profile.result import Profile as Profile
+from spillcast.recording.event_names import is_like
+from spillcast.text import several
+
+if TYPE_CHECKING:
+    from spillcast.evidence.oracle.ash import Chosen
+    from spillcast.evidence.oracle.trace import Progress, Window
 
 __all__ = ["DIMENSIONS", "Profile", "profile"]
+
+
+def profile(
+    *evidence: str | Path,
+    by: Sequence[str] = ("event",),
+    event: str | None = None,
+    where: str | None = None,
+    temp_dirs: Sequence[str | Path] = (),
+    lenient: bool = False,
+    chosen: "Chosen | None" = None,
+    block_bytes: int | None = None,
+    on_progress: "Progress | None" = None,
+) -> Profile:
+    """Profile traces, ASH exports or recordings.
+
+    ``by`` are names of dimensions or SQL expressions over the columns of a wait, or of a sample.
+    ``event`` is a pattern in which ``*`` stands for any text; ``where`` is an SQL condition on the
+    same columns. If ``temp_dirs`` are given, the temp files of a recording are those under them.
+    ``chosen`` picks samples of ASH, or a time of traces; with ``block_bytes`` sizes in traces are
+    in bytes and not in blocks. InputError for evidence that cannot be read or is empty.
+    """
+    by = several(by)
+    if where is not None and not where.strip():
+        raise QueryInvalid("--where: the condition is empty", "without --where all rows count")
+    if not all(map(str.strip, by)):
+        raise QueryInvalid("--by: a name is empty", "names stand between commas: --by event,size")
+    files = find_evidence(evidence)
+    kind = files.only_waits()
+    if temp_dirs and kind != "recordings":
+        raise OptionConflict("--temp is for recordings")
+    if block_bytes is not None and kind not in {"traces", "ash"}:
+        raise OptionConflict("--block is for traces")
+    if lenient and not files.traces:
+        raise OptionConflict("--lenient is for traces")
+    window = _window(chosen, kind)
+    if ROW_SOURCE in by:
+        from spillcast.profile.other_rows import by_row_source
+
+        return by_row_source(files, by, where, chosen, window, block_bytes, lenient, on_progress)
+    if kind == "ash":
+        from spillcast.evidence.oracle.ash import ALL
+        from spillcast.profile.other_rows import of_ash
+
+        result = of_ash(files.ash, by, where, chosen or ALL, on_progress)
+        if files.traces:
+            where_to = f"{files.collected[0]}/*.trc"
+            text = f"how long single waits took tell its traces: spillcast profile {where_to}"
+            result = replace(result, warnings=[*result.warnings, text])
+    elif kind == "statistics":
+        from spillcast.profile.other_rows import of_statistics
+
+        result = of_statistics(files.statistics, by, where)
+    elif kind == "recordings" and FUNCTION in by:
+        return _by_function(files, by, event=event, where=where)
+    elif kind == "recordings":
+        result = _of_recording(files, by, where, temp_dirs)
+    elif CALL in by:
+        from spillcast.profile.other_rows import of_calls
+
+        return of_calls(files.traces, by, where, lenient, on_progress, window)
+    else:
+        result = _of_traces(files, by, where, lenient, on_progress, window)
+    if block_bytes is not None and "size" in by:
+        result = _in_bytes(result, block_bytes)
+    return result if event is None else _only_event(result, event)
+
+
+def _window(chosen: "Chosen | None", kind: str) -> "Window":
+    """The time window of traces."""
+    from spillcast.evidence.oracle.trace import ALWAYS, Window
+
+    if chosen is None or kind == "ash":
+        return ALWAYS
+    if kind != "traces" or chosen.sql_id is not None or chosen.exec_id is not None:
+        raise OptionConflict(
+            "--sql-id and --exec-id are for ASH exports, --since and --until for traces too",
+            "for other evidence use --where, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
+        )
+    return Window(chosen.since, chosen.until)
+
+
+def _in_bytes(result: Profile, block_bytes: int) -> Profile:
+    rows = [
+        row | {"size": None if row["size"] is None else row["size"] * block_bytes}
+        for row in result.rows
+    ]
+    return replace(result, rows=rows)
+
+
+def _by_function(
+    evidence: Evidence, by: Sequence[str], *, event: str | None, where: str | None
+) -> Profile:
+    from spillcast.profile.functions import by_function
+    from spillcast.recording import Recording
+
+    if event is not None or where is not None:
+        raise OptionConflict("--by function goes with neither --event nor --where")
+    if len(evidence.recordings) > 1:
+        raise OptionConflict("--by function is for one recording", "profile them one by one")
+    return by_function(Recording.open(evidence.recordings[0]), by)
+
+
+def _of_recording(
+    evidence: Evidence, by: Sequence[str], where: str | None, temp_dirs: Sequence[str | Path]
+) -> Profile:
+    from spillcast.profile.other_rows import of_samples
+    from spillcast.profile.rows import of_recording
+    from spillcast.recording import Recording
+    from spillcast.recording.derived import with_temp
+
+    profiles = {}
+    for path in evidence.recordings:
+        recording = with_temp(Recording.open(path), temp_dirs)
+        of = of_recording if recording.meta.captured else of_samples
+        profiles[path.name] = of(recording, by, where)
+    return _side_by_side(profiles) if len(profiles) > 1 else profiles.popitem()[1]
+
+
+def _side_by_side(profiles: dict[str, Profile]) -> Profile:
+    """Profiles of several recordings as one, by recording first; shares are of all their time."""
+    elapsed_s = sum(profile.elapsed_s for profile in profiles.values())
+    rows = [
+        {"recording": name, **row} for name, profile in profiles.items() for row in profile.rows
+    ]
+    rows.sort(key=lambda row: -row["total_us"])
+    [first, *_] = profiles.values()
+    warnings = [
+        f"{name}: {warning}" for name, profile in profiles.items() for warning in profile.warnings
+    ]
+    return replace(
+        first,
+        by=["recording", *first.by],
+        elapsed_s=elapsed_s,
+        rows=with_shares(rows, elapsed_s),
+        warnings=warnings,
+    )
+
+
+def _of_traces(
+    evidence: Evidence,
+    by: Sequence[str],
+    where: str | None,
+    lenient: bool,
+    on_progress: "Progress | None",
+    window: "Window",
+) -> Profile:
+    from spillcast.profile.traces import counts_by, of_traces
+
+    if where is None and counts_by(by):
+        return of_traces(
+            evidence.traces, by, lenient=lenient, on_progress=on_progress, window=window
+        )
+    from spillcast.profile.rows import of_trace_rows
+
+    return of_trace_rows(evidence.traces, by, where, lenient, on_progress, window)
+
+
+def _only_event(result: Profile, pattern: str) -> Profile:
+    if "event" not in result.by:
+        raise OptionConflict("--event goes with --by event,...")
+    keep = [is_like(row["event"], pattern) for row in result.rows]
+    if not any(keep):
+        names = sorted({row["event"] for row in result.rows})
+        raise SelectionEmpty(
+            f"--event: no event is like '{pattern}'", f"there are {', '.join(names)}"
+        )
+    rows = [row for row, kept in zip(result.rows, keep, strict=True) if kept]
+    histograms = result.histograms
+    if histograms:
+        histograms = [h for h, kept in zip(histograms, keep, strict=True) if kept]
+    return replace(result, rows=rows, histograms=histograms)
 
 
 class _Callable(ModuleType):

@@ -149,14 +149,13 @@ def with_shares(rows: Sequence[dict[str, Any]], elapsed_s: float) -> list[dict[s
     ]
 
 
-def bare_row(event: str, total_us: float, elapsed_us: float) -> dict[str, Any]:
-    """A row of time that is not made of timed operations."""
+def bare_row(total_us: float, elapsed_us: float) -> dict[str, Any]:
+    """A row of time that is not made of timed operations, without its keys."""
     nothing = dict.fromkeys(
         ("count", "min_us", "mean_us", *QUANTILES, "max_us", "longest_at"), None
     )
     share = total_us / elapsed_us if elapsed_us else None
     return {
-        "event": event,
         "op": None,
         "idle": False,
         **nothing,

@@ -1,11 +1,12 @@
-"""Rows of waits -> a profile, counted by DuckDB: recordings, and traces under a condition."""
+"""Rows grouped by DuckDB -> a profile: waits of recordings, and of traces under a condition."""
 
 import re
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cached_property
+from datetime import date, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -15,25 +16,95 @@ from spillcast import _core
 from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
 from spillcast.evidence.oracle.trace import ALWAYS, Progress, Window
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
-from spillcast.profile.trace_tables import (
-    ask_no_traces,
-    ask_traces,
-    check_keys,
-    condition_of,
-    confine,
-    keys_of,
-    named,
-)
+from spillcast.profile.trace_tables import ask_no_traces, ask_traces, confine
 from spillcast.profile.traces import WAITS_ALONE, trace_warnings
 from spillcast.stats import quantiles
 
 if TYPE_CHECKING:
     from spillcast.recording import Recording
 
+Connection = duckdb.DuckDBPyConnection
+_NAME = re.compile(r"\w+")
+
+
+@dataclass(frozen=True)
+class Grouping:
+    """Rows of a table grouped by names or SQL expressions, those with the most time first."""
+
+    by: Sequence[str]
+    where: str | None
+    #: The SQL of each name that ``by`` may have besides expressions over the columns.
+    names: Mapping[str, str]
+
+    @property
+    def condition(self) -> str:
+        """The condition in brackets, so that it cannot extend beyond WHERE."""
+        return "true" if self.where is None else f"({self.where}\n)"
+
+    def query(self, table: str, sums: Sequence[str], further_keys: Sequence[str] = ()) -> str:
+        """The SELECT of the keys and of ``sums``, one of which is ``total_us``."""
+        keys = [f"({self.names.get(key, key)}) as key_{at}" for at, key in enumerate(self.by)]
+        keys += further_keys
+        groups = ", ".join(str(number + 1) for number in range(len(keys)))
+        rows = f"select * from {table} where {self.condition}"
+        select = f"select {', '.join([*keys, *sums])} from ({rows}) group by {groups}"
+        # A defined order for rows with the same total.
+        return f"{select} order by total_us desc, {groups}"
+
+    def check(self, connection: Connection, table: str) -> None:
+        """QueryInvalid for an expression or a condition that is none over the columns."""
+        columns = ", ".join(connection.sql(f"from {table} limit 0").columns)
+        for key in self.by:
+            if key in self.names:
+                continue
+            try:
+                query = f"select ({key}) as key_0 from {table} group by 1 limit 0"
+                connection.sql(query).fetchall()
+            except duckdb.Error as error:
+                reason = "unknown" if _NAME.fullmatch(key) else first_line(error)
+                hint = f"it may be {', '.join(self.names)}, or SQL over the columns {columns}"
+                raise QueryInvalid(f"--by {key}: {reason}", hint) from error
+        with self.failures(f"the columns are {columns}"):
+            connection.sql(f"select 1 from {table} where {self.condition} limit 0").fetchall()
+
+    @contextmanager
+    def failures(self, hint: str | None = None) -> Iterator[None]:
+        """Turn DuckDB's errors into QueryInvalid."""
+        try:
+            yield
+        except duckdb.Error as error:
+            raise QueryInvalid(f"--where: {first_line(error)}", hint) from error
+
+    def answer(self, connection: Connection, query: str) -> list[dict[str, Any]]:
+        """The rows, with their keys under the names of ``by``."""
+        relation = connection.sql(query)
+        names = [*self.by, *relation.columns[len(self.by) :]]
+        rows = []
+        for values in relation.fetchall():
+            keys = dict(zip(self.by, map(_plain, values), strict=False))
+            # A key hides a sum of its name.
+            rows.append(dict(zip(names, values, strict=True)) | keys)
+        return rows
+
+    def check_some(self, rows: Sequence[Mapping[str, Any]], noun: str) -> None:
+        """SelectionEmpty if the condition holds for no row, which is a ``noun``."""
+        if self.where is not None and not rows:
+            raise SelectionEmpty(f"--where: no {noun} meets '{self.where}'")
+
+
+def _plain(value: Any) -> Any:
+    """A value in the form of a JSON document."""
+    if isinstance(value, Decimal):
+        return float(value)
+    if isinstance(value, date | timedelta | list | dict | bytes):
+        return str(value)
+    return value
+
+
 _COLUMNS = {
     "event": "event",
     "op": "op::varchar",
-    "size": "{size}",
+    "size": "blocks",
     "file": "file",
     "object": "object",
     "sql": "sql_id",
@@ -48,7 +119,6 @@ _FILES = "if(op is null, null, if(temp, 'temp', 'other')) as files"
 _COMMON_OP = (
     "if(count(distinct op) = 1 and count(op) = count(*), any_value(op::varchar), null) as op"
 )
-_WORD = re.compile(r"\w+")
 #: Names that need the text of a statement, or columns that are not named.
 _OF_STATEMENTS = {"statement", "columns", "waits"}
 _WITH_STATEMENTS = (
@@ -83,16 +153,18 @@ def of_trace_rows(
 
     The rows pass through DuckDB in batches.
     """
-    query = _Query(_source(by, where), by, where, "blocks")
+    grouping = Grouping(by, where, _COLUMNS)
+    query = _query_of_waits(grouping, _source(by, where), of_trace=True)
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
         with duckdb.connect() as connection:
             ask_no_traces(connection, Path(folder))
-            query.check(connection)
-        with duckdb.connect() as connection, query.failures():
-            (rows, histograms), read = ask_traces(
+            # Also with the statements, which cost nothing without rows.
+            grouping.check(connection, _WITH_STATEMENTS)
+        with duckdb.connect() as connection, grouping.failures():
+            rows, read = ask_traces(
                 connection,
-                query.query,
-                lambda connection, _query: query.answer(connection),
+                query,
+                grouping.answer,
                 paths,
                 Path(folder),
                 lenient=lenient,
@@ -100,7 +172,8 @@ def of_trace_rows(
                 window=window,
             )
     read.check(window)
-    query.check_some(rows)
+    grouping.check_some(rows, "wait")
+    histograms = _take_histograms(rows)
     elapsed_us = sum(session["elapsed_us"] for session in read.sessions())
     first_second = read.first_second()
     for row in rows:
@@ -124,7 +197,7 @@ def _source(by: Sequence[str], where: str | None) -> str:
 
 
 def _words(by: Sequence[str], where: str | None) -> set[str]:
-    return {word for text in (*by, where or "") for word in _WORD.findall(text.lower())}
+    return {word for text in (*by, where or "") for word in _NAME.findall(text.lower())}
 
 
 def _with_kinds(connection: duckdb.DuckDBPyConnection) -> str:
@@ -141,7 +214,7 @@ def _with_kinds(connection: duckdb.DuckDBPyConnection) -> str:
 def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -> Profile:
     """The single waits of a recording, with its CPU time beside them."""
     # Traces are read without numpy.
-    from spillcast.profile.recorded_waits import view_of_waits
+    from spillcast.profile.sql import view_of_waits
 
     elapsed_us = recording.elapsed_s * 1e6
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
@@ -153,106 +226,58 @@ def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -
         columns = f"*, {_IDLE if some else 'false'} as idle, 0 as source"
         source = _with_kinds(connection) if _KIND in _words(by, where) else "recorded"
         connection.execute(f"create view waits as select {columns} from {source}")
-        query = _Query("waits", by, where, "bytes")
-        query.check(connection)
-        with query.failures():
-            rows, histograms = query.answer(connection)
-        query.check_some(rows)
+        grouping = Grouping(by, where, {**_COLUMNS, "size": "bytes"})
+        grouping.check(connection, "waits")
+        with grouping.failures():
+            rows = grouping.answer(connection, _query_of_waits(grouping, "waits", of_trace=False))
+        grouping.check_some(rows, "wait")
+    histograms = _take_histograms(rows)
     for row in rows:
         row["longest_at"] = None
     warnings = []
     if not recording.meta.raw.whole:
         warnings.append("single waits were kept in slices: totals are those of the slices")
     elif where is None and list(by) == ["event"] and recording.meta.cpu_s is not None:
-        rows.append(bare_row("CPU", recording.meta.cpu_s * 1e6, elapsed_us) | {"files": None})
+        cpu_us = recording.meta.cpu_s * 1e6
+        rows.append({"event": "CPU", **bare_row(cpu_us, elapsed_us), "files": None})
         histograms.append(([], []))
     rows = with_shares(rows, recording.elapsed_s)
     return Profile(by, recording.elapsed_s, rows, [], warnings, histograms).sorted()
 
 
-@dataclass(frozen=True)
-class _Query:
-    """Rows of ``source``, which has the columns of waits, in the columns of a trace's profile."""
+def _query_of_waits(grouping: Grouping, table: str, *, of_trace: bool) -> str:
+    """The SELECT of a profile's rows; shares and quantiles are not known yet."""
+    by = grouping.by
+    # Idle waits of recordings, and of events, have rows of their own.
+    separate = "event" in by or not of_trace
+    further_keys = ["idle"] if separate else []
+    further_keys += [_FILES] if "event" in by and not of_trace else []
+    # Rows of a recording have no line number.
+    longest = "[source, line], (elapsed_ns, -source, -line)" if of_trace else "null, null"
+    sums = [
+        *([] if "op" in by else [_COMMON_OP]),
+        *([] if separate else ["bool_and(idle) as idle"]),
+        "count(*) as count",
+        "round(sum(elapsed_ns) / 1e3)::bigint as total_us",
+        "null as share",
+        "min(elapsed_ns) / 1e3 as min_us",
+        "avg(elapsed_ns) / 1e3 as mean_us",
+        *(f"null as {name}" for name in QUANTILES),
+        "max(elapsed_ns) / 1e3 as max_us",
+        f"arg_max({longest}) as longest_at",
+        f"histogram({_THREE_DIGITS}) as histogram",
+    ]
+    return grouping.query(table, sums, further_keys)
 
-    source: str
-    by: Sequence[str]
-    where: str | None
-    #: The column of sizes, which differs between traces and recordings.
-    size: str
 
-    @property
-    def condition(self) -> str:
-        return condition_of(self.where)
-
-    @cached_property
-    def query(self) -> str:
-        """Shares and quantiles are not known yet."""
-        keys = keys_of(self.by, self._known())
-        of_trace = self.size == "blocks"
-        # Of recordings, and of events, what is idle is apart from what is not.
-        apart = "event" in self.by or not of_trace
-        keys += ["idle"] if apart else []
-        keys += [_FILES] if "event" in self.by and not of_trace else []
-        # Rows of a recording have no line number.
-        longest = "[source, line], (elapsed_ns, -source, -line)" if of_trace else "null, null"
-        columns = [
-            *keys,
-            *([] if "op" in self.by else [_COMMON_OP]),
-            *([] if apart else ["bool_and(idle) as idle"]),
-            "count(*) as count",
-            "round(sum(elapsed_ns) / 1e3)::bigint as total_us",
-            "null as share",
-            "min(elapsed_ns) / 1e3 as min_us",
-            "avg(elapsed_ns) / 1e3 as mean_us",
-            *(f"null as {name}" for name in QUANTILES),
-            "max(elapsed_ns) / 1e3 as max_us",
-            f"arg_max({longest}) as longest_at",
-            f"histogram({_THREE_DIGITS}) as histogram",
-        ]
-        groups = ", ".join(str(number + 1) for number in range(len(keys)))
-        rows = f"select * from {self.source} where {self.condition}"
-        select = f"select {', '.join(columns)} from ({rows}) group by {groups}"
-        # A defined order for rows with the same total.
-        return f"{select} order by total_us desc, {groups}"
-
-    def _known(self) -> dict[str, str]:
-        return {name: column.replace("{size}", self.size) for name, column in _COLUMNS.items()}
-
-    def check(self, connection: duckdb.DuckDBPyConnection) -> None:
-        """InputError for an invalid expression or condition."""
-        # Without rows, skip the statements.
-        source = _WITH_STATEMENTS if self.size == "blocks" else self.source
-        check_keys(connection, source, self.by, self._known())
-        columns = connection.sql(f"from {source} limit 0").columns
-        with self.failures(f"the columns are {', '.join(columns)}"):
-            connection.sql(f"select 1 from {source} where {self.condition} limit 0").fetchall()
-
-    @contextmanager
-    def failures(self, hint: str | None = None) -> Iterator[None]:
-        """Turn DuckDB's errors into InputError."""
-        try:
-            yield
-        except duckdb.Error as error:
-            raise QueryInvalid(f"--where: {first_line(error)}", hint) from error
-
-    def answer(
-        self, connection: duckdb.DuckDBPyConnection
-    ) -> tuple[list[dict[str, Any]], list[LatencyCounts]]:
-        """Rows and their histograms."""
-        relation = connection.sql(self.query)
-        names = relation.columns
-        rows = [named(dict(zip(names, row, strict=True)), self.by) for row in relation.fetchall()]
-        histograms = list[LatencyCounts]()
-        for row in rows:
-            counts = dict(row.pop("histogram"))
-            histograms.append((list(counts), list(counts.values())))
-            _add_quantiles(row, *histograms[-1])
-        return rows, histograms
-
-    def check_some(self, rows: Sequence[dict[str, Any]]) -> None:
-        """InputError if the condition holds for no wait."""
-        if self.where is not None and not rows:
-            raise SelectionEmpty(f"--where: no wait meets '{self.where}'")
+def _take_histograms(rows: Sequence[dict[str, Any]]) -> list[LatencyCounts]:
+    """Take the histogram out of each row, which gets its quantiles instead."""
+    histograms = list[LatencyCounts]()
+    for row in rows:
+        counts = dict(row.pop("histogram"))
+        histograms.append((list(counts), list(counts.values())))
+        _add_quantiles(row, *histograms[-1])
+    return histograms
 
 
 def _add_quantiles(row: dict[str, Any], cut_ns: Sequence[int], counts: Sequence[int]) -> None:

@@ -6,20 +6,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast import _core
 from spillcast.evidence.oracle.ash import ALL, Chosen, read_ash
 from spillcast.recording import Recording
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
+from spillcast.tables import Table
 
 if TYPE_CHECKING:
     from spillcast.evidence.oracle.trace import Traces
-    from spillcast.tables import Table
 
 CPU, READ, WRITE, OTHER_IO, WAITS = "CPU", "temp reads", "temp writes", "other I/O", "other waits"
 STATES = (CPU, READ, WRITE, OTHER_IO, WAITS)
 #: So many events get their own line; the others share one.
 EVENTS_MAX, ON_CPU, OTHERS = 5, "(on CPU)", "other events"
 #: A drawing cannot show more slices.
-STRETCHES_MAX = 160
+SLICES_MAX = 160
 _LENGTHS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
 #: PostgreSQL's names, which version 17 spells BuffileRead; patterns identify Oracle's.
 _TEMP = {"buffileread": READ, "buffilewrite": WRITE}
@@ -27,7 +31,7 @@ _TEMP = {"buffileread": READ, "buffilewrite": WRITE}
 
 @dataclass(frozen=True)
 class Timeline:
-    """Time of all sessions by state: in all (s), and the mean number of them in each stretch.
+    """Time of all sessions by state: in all (s), and the mean number of them in each slice.
 
     ``busy`` holds, for each state that occurs, a number for each slice of ``length_s``;
     ``sessions`` is how many there were, which are threads of a recording.
@@ -39,10 +43,10 @@ class Timeline:
     sessions: int = 1
 
 
-def stretch_s(elapsed_s: float, least_s: float = 0.01) -> float:
-    """The length of a slice: a round number of at least ``least_s`` that makes few slices."""
-    fit = [s for s in _LENGTHS_S if s >= least_s and elapsed_s / s <= STRETCHES_MAX]
-    return fit[0] if fit else elapsed_s / STRETCHES_MAX
+def slice_s(elapsed_s: float, min_s: float = 0.01) -> float:
+    """The length of a slice: a round number of at least ``min_s`` that makes few slices."""
+    fit = [s for s in _LENGTHS_S if s >= min_s and elapsed_s / s <= SLICES_MAX]
+    return fit[0] if fit else elapsed_s / SLICES_MAX
 
 
 def of_recording(recording: Recording) -> Timeline:
@@ -55,30 +59,28 @@ def of_recording(recording: Recording) -> Timeline:
         return of_samples(recording.samples, recording.elapsed_s)
     if not recording.meta.raw.whole:
         return _of_seconds(recording)
-    whole_s = _whole_s(recording)
-    length_s = stretch_s(whole_s)
-    from spillcast.profile.waits_over_time import WaitsOverTime
-
-    waits_over_time = WaitsOverTime(recording, round(length_s * 1e9), _stretches(whole_s, length_s))
+    total_s = _total_s(recording)
+    length_s = slice_s(total_s)
+    busy_ns, sessions = _waits_over_time(
+        recording, round(length_s * 1e9), _slices(total_s, length_s)
+    )
     rows = [
-        (stretch, state, ns / 1e9)
-        for state, sums_ns in zip(
-            (READ, WRITE, OTHER_IO, WAITS, CPU), waits_over_time.ns, strict=True
-        )
-        for stretch, ns in enumerate(sums_ns.tolist())
+        (at, state, ns / 1e9)
+        for state, sums_ns in busy_ns.items()
+        for at, ns in enumerate(sums_ns.tolist())
     ]
-    return _timeline(rows, length_s, whole_s, waits_over_time.sessions)
+    return _timeline(rows, length_s, total_s, sessions)
 
 
-def _whole_s(recording: Recording) -> float:
+def _total_s(recording: Recording) -> float:
     """The recording may have gone on for longer than the run."""
     return max(recording.elapsed_s, recording.meta.recorded_s)
 
 
 def _of_seconds(recording: Recording) -> Timeline:
     """The I/O of the whole run: by the second in which it began."""
-    whole_s = _whole_s(recording)
-    length_s = stretch_s(whole_s, 1)
+    total_s = _total_s(recording)
+    length_s = slice_s(total_s, 1)
     rows = [
         (int(second // length_s), _state_of_io(op, temp), total_ns / 1e9)
         for second, op, temp, total_ns in zip(
@@ -87,10 +89,10 @@ def _of_seconds(recording: Recording) -> Timeline:
         )
         if op is not None
     ]
-    return _timeline(rows, length_s, whole_s, _sessions(recording.waits))
+    return _timeline(rows, length_s, total_s, _sessions(recording.waits))
 
 
-def _sessions(rows: "Table") -> int:
+def _sessions(rows: Table) -> int:
     return len(rows["session"].unique())
 
 
@@ -98,9 +100,9 @@ def _state_of_io(op: str, temp: bool) -> str:
     return {"read": READ, "write": WRITE}[op] if temp else OTHER_IO
 
 
-def of_samples(samples: "Table", elapsed_s: float) -> Timeline:
+def of_samples(samples: Table, elapsed_s: float) -> Timeline:
     """Samples of sessions: each stands for its weight."""
-    length_s = stretch_s(elapsed_s, 1)
+    length_s = slice_s(elapsed_s, 1)
     names = ("time_ns", "event", "weight_us")
     columns = [samples[name].to_pylist() for name in names]
     begin_ns = min(columns[0], default=0)
@@ -122,9 +124,9 @@ def of_ash(paths: Sequence[Path], chosen: Chosen = ALL) -> tuple[Timeline, Timel
     return of_samples(samples, covered_s), events_of_samples(samples, covered_s)
 
 
-def events_of_samples(samples: "Table", elapsed_s: float) -> Timeline:
+def events_of_samples(samples: Table, elapsed_s: float) -> Timeline:
     """The same as ``of_samples`` by event: those that took longest, the rest as one."""
-    length_s = stretch_s(elapsed_s, 1)
+    length_s = slice_s(elapsed_s, 1)
     columns = [samples[name].to_pylist() for name in ("time_ns", "event", "weight_us")]
     begin_ns, total_us = min(columns[0], default=0), dict[str, int]()
     rows = []
@@ -141,7 +143,7 @@ def events_of_samples(samples: "Table", elapsed_s: float) -> Timeline:
 
 def of_traces(read: "Traces", elapsed_s: float) -> Timeline:
     """Groups of traces by ``event`` and ``second``: by the second in which a wait ended."""
-    length_s = stretch_s(elapsed_s, 1)
+    length_s = slice_s(elapsed_s, 1)
     first = read.first_second()
     rows = [
         (
@@ -166,23 +168,23 @@ def state_of(event: str | None, op: str | None = None) -> str:
     return OTHER_IO if op is not None else WAITS
 
 
-def _stretches(whole_s: float, length_s: float) -> int:
+def _slices(total_s: float, length_s: float) -> int:
     """The number of slices; a rest below a twentieth of one joins the last."""
-    return max(math.ceil(whole_s / length_s - 0.05), 1)
+    return max(math.ceil(total_s / length_s - 0.05), 1)
 
 
 def _timeline(
     rows: Sequence[tuple[int, str, float]],
     length_s: float,
-    whole_s: float,
+    total_s: float,
     sessions: int,
     names: Sequence[str] = STATES,
 ) -> Timeline:
-    count = _stretches(whole_s, length_s)
+    count = _slices(total_s, length_s)
     busy_s = {name: [0.0] * count for name in names}
-    for stretch, state, seconds in rows:
-        busy_s[state][min(max(stretch, 0), count - 1)] += seconds
-    last_s = whole_s - (count - 1) * length_s or length_s
+    for at, state, seconds in rows:
+        busy_s[state][min(max(at, 0), count - 1)] += seconds
+    last_s = total_s - (count - 1) * length_s or length_s
     lengths_s = [length_s] * (count - 1) + [last_s]
     states = {state: busy for state, busy in busy_s.items() if sum(busy)}
     return Timeline(
@@ -194,3 +196,47 @@ def _timeline(
         },
         max(sessions, 1),
     )
+
+
+def _waits_over_time(
+    recording: Recording, slice_ns: int, count: int
+) -> tuple[dict[str, NDArray[np.float64]], int]:
+    """Time of all sessions (ns) by state and slice, and how many did I/O or used a CPU.
+
+    Later waits count in the last slice. No rows are kept.
+    """
+    with_temp_io = _with_temp_io(recording)
+    busy_ns = {state: np.zeros(count) for state in (READ, WRITE, OTHER_IO, WAITS, CPU)}
+    sessions = {*with_temp_io}
+    for rows in recording.batches("waits"):
+        begin_ns, session = rows["start_ns"].values, rows["session"].values
+        temp, op = rows["temp"].values, rows["op"]
+        cpu_ns = rows["cpu_before_ns"].filled(0)
+        sessions.update(np.unique(session[op.is_valid() | (cpu_ns > 0)]).tolist())
+        read, write = temp & op.equals("read"), temp & op.equals("write")
+        waits = ~temp & op.is_null()
+        of_state = {
+            READ: read,
+            WRITE: write,
+            OTHER_IO: ~(read | write | waits),
+            WAITS: waits & np.isin(session, [*with_temp_io]),
+        }
+        spans_ns = [
+            (state, begin_ns[its], begin_ns[its] + rows["elapsed_ns"].values[its])
+            for state, its in of_state.items()
+        ]
+        on_cpu = cpu_ns > 0
+        spans_ns.append((CPU, np.maximum(begin_ns - cpu_ns, 0)[on_cpu], begin_ns[on_cpu]))
+        for state, from_ns, to_ns in spans_ns:
+            values = (to_ns - from_ns).astype(float)
+            table = Table({"begin_ns": from_ns, "end_ns": to_ns, "values": values})
+            busy_ns[state] += np.array(_core.spread(table, float(slice_ns), count))
+    return busy_ns, len(sessions)
+
+
+def _with_temp_io(recording: Recording) -> set[int]:
+    """The sessions that read, write or change temp files."""
+    with_temp = set[int]()
+    for rows in recording.waits_unchecked("session", "temp"):
+        with_temp.update(rows["session"][rows["temp"].values].unique())
+    return with_temp

@@ -67,8 +67,8 @@ def of_traces(
     else:
         warnings = trace_warnings(read)
         if "event" in by and unaccounted_us > 0:
-            keys = dict.fromkeys(by)
-            bare = bare_row("unaccounted-for", unaccounted_us, elapsed_us)
+            keys = dict.fromkeys(by) | {"event": "unaccounted-for"}
+            bare = bare_row(unaccounted_us, elapsed_us)
             rows.append((keys | bare | {"count_share": None}, ([], [])))
     ranked, histograms = [row for row, _ in rows], [histogram for _, histogram in rows]
     return Profile(by, elapsed_us / 1e6, ranked, read.damaged(), warnings, histograms).sorted()

@@ -1,27 +1,22 @@
-"""Profiles by call of a trace and by line of a plan: rows other than waits."""
+"""Profiles of rows other than waits: samples, statistics, calls, and lines of a plan."""
 
 import tempfile
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
-from spillcast.errors import (
-    EvidenceUnsuited,
-    OptionConflict,
-    QueryInvalid,
-    SelectionEmpty,
-    first_line,
-)
+from spillcast.errors import EvidenceUnsuited, OptionConflict
 from spillcast.evidence.open import Evidence
-from spillcast.evidence.oracle.ash import ALL, Chosen, read_ash
-from spillcast.evidence.oracle.ash_profile import hints
+from spillcast.evidence.oracle.ash import ALL, Ash, Chosen, read_ash
+from spillcast.evidence.oracle.ash_profile import ON_CPU, executions, hints, profile_ash
 from spillcast.evidence.oracle.collected import (
     BlockSize,
     block_size,
     passes_by_line,
+    read_statistics,
     read_work_areas,
 )
 from spillcast.evidence.oracle.row_sources import (
@@ -31,21 +26,125 @@ from spillcast.evidence.oracle.row_sources import (
     spilling,
 )
 from spillcast.evidence.oracle.trace import Progress, Window, spool_traces
-from spillcast.profile.result import QUANTILES, ROW_SOURCE, Profile, bare_row
-from spillcast.profile.trace_tables import (
-    add_call_tree,
-    check_keys,
-    condition_of,
-    confine,
-    keys_of,
-    named,
-    order_of,
-)
+from spillcast.profile.result import DIMENSIONS, QUANTILES, ROW_SOURCE, Profile, bare_row
+from spillcast.profile.rows import Grouping
+from spillcast.profile.trace_tables import add_call_tree, confine
 from spillcast.profile.traces import trace_warnings
+from spillcast.recording import Recording
+from spillcast.tables import Table
 from spillcast.text import plan_line_words, rows_of
 from spillcast.units import format_bytes
 
-_COLUMNS = {
+_OF_SAMPLES = {
+    "event": f"coalesce(event::varchar, '{ON_CPU}')",
+    "sql": "sql_id::varchar",
+    "session": "session",
+    "second": "time_ns // 1000000000",
+}
+
+
+def of_samples(recording: Recording, by: Sequence[str], where: str | None) -> Profile:
+    """The time of all samples, summed over sessions.
+
+    InputError for columns that samples lack, such as sizes and files, and for a wrong condition.
+    """
+    rows = grouped(recording.samples, by, where)
+    whole_us = recording.samples["weight_us"].sum()
+    why = recording.meta.capture.absent_because
+    return Profile(by, whole_us / 1e6, rows, [], [f"samples of waits, no I/O: {why}"])
+
+
+def grouped(samples: Table, by: Sequence[str], where: str | None) -> list[dict[str, Any]]:
+    """Rows by names or expressions, the largest first; shares are of all samples."""
+    for name in by:
+        if name in DIMENSIONS and name not in _OF_SAMPLES:
+            known = ", ".join(_OF_SAMPLES)
+            raise EvidenceUnsuited(
+                f"--by {name}: this evidence has only samples", f"ask by {known}"
+            )
+    grouping = Grouping(by, where, _OF_SAMPLES)
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
+        connection.register("samples", samples)
+        confine(connection, Path(folder))
+        grouping.check(connection, "samples")
+        sums = ["count(*) as count", "sum(weight_us)::bigint as total_us"]
+        with grouping.failures():
+            rows = grouping.answer(connection, grouping.query("samples", sums))
+    grouping.check_some(rows, "sample")
+    total_us = samples["weight_us"].sum()
+    return [{**bare_row(row["total_us"], total_us), **row} for row in rows]
+
+
+def of_statistics(paths: Sequence[Path], by: Sequence[str], where: str | None) -> Profile:
+    """One row a statistic; InputError for any other question."""
+    if list(by) != ["event"] or where is not None:
+        raise EvidenceUnsuited(
+            "statistics are shown one by one only",
+            'for more use: spillcast profile FILE --sql "select ... from statistics"',
+        )
+    read = read_statistics(paths)
+    rows: dict[str, dict[str, object]] = {}
+    for row in read.rows.to_pylist():
+        name = row["name"]
+        seen = rows.setdefault(name, {"event": name, "value": 0, "per_second_max": 0})
+        seen["value"] = int(str(seen["value"])) + (row["value"] or 0)
+        seen["per_second_max"] = max(int(str(seen["per_second_max"])), row["per_second"] or 0)
+        seen["accumulated"] = row["accumulated"]
+    damaged = [{"file": str(d.file), "line": d.line, "what": d.text} for d in read.damaged]
+    return Profile(["event"], 0.0, list(rows.values()), damaged)
+
+
+def of_ash(
+    paths: Sequence[Path],
+    by: Sequence[str],
+    where: str | None,
+    chosen: Chosen = ALL,
+    on_progress: Progress | None = None,
+) -> Profile:
+    """By statement and event, or by ``by``. Lists the executions if there are several."""
+    ash = read_ash(paths, chosen, on_progress=on_progress)
+    if list(by) != ["event"] or where is not None:
+        rows = grouped(ash.samples, by, where)
+    else:
+        rows = _by_event(ash)
+    total_s = ash.samples["weight_us"].sum() / 1e6
+    damaged = [{"file": str(d.file), "line": d.line, "what": d.text} for d in ash.damaged]
+    matching = executions(ash)
+    return Profile(
+        by,
+        total_s,
+        rows,
+        damaged,
+        [*ash.notes, *hints(ash)],
+        executions=[asdict(execution) for execution in matching] if len(matching) > 1 else [],
+    )
+
+
+def _by_event(ash: Ash) -> list[dict[str, Any]]:
+    """Statement and event, with latencies corrected for the bias of samples."""
+    return [
+        {
+            "event": row["event"],
+            "sql": row["sql_id"],
+            "op": None,
+            "idle": False,
+            "count": row["count"],
+            "total_us": row["total_us"],
+            "share": row["share_of_all"],
+            "share_of_sql": row["share_of_sql"],
+            "min_us": row["min_wtime_us"],
+            "mean_us": row["avg_wtime_us"],
+            **dict.fromkeys(QUANTILES),
+            "max_us": row["max_wtime_us"],
+            "latency_us": row["latency_us"],
+            "latency_error_us": row["latency_error_us"],
+            "n_est": row["n_est"],
+        }
+        for row in profile_ash(ash).to_pylist()
+    ]
+
+
+_OF_CALLS = {
     "call": "call",
     "sql": "sql_id",
     "session": "session",
@@ -53,6 +152,20 @@ _COLUMNS = {
     "caller": "caller",
     "statement": "statement",
 }
+_SUMS_OF_CALLS = (
+    "count(*) as count",
+    "sum(self_e_us)::bigint as total_us",
+    "sum(self_c_us)::bigint as cpu_us",
+    "min(self_e_us) as min_us",
+    "avg(self_e_us) as mean_us",
+    "max(self_e_us) as max_us",
+    "max_by([source, line], (self_e_us, -source, -line)) as longest_at",
+    "sum(r)::bigint as rows",
+    "sum(self_p)::bigint as reads",
+    "sum(self_cr)::bigint as consistent_gets",
+    "sum(self_cu)::bigint as current_gets",
+    "sum(mis)::bigint as misses",
+)
 
 
 def of_calls(
@@ -76,51 +189,19 @@ def of_calls(
             connection.execute(f"create view {name} as from {table}")
         add_call_tree(connection)
         confine(connection, Path(folder))
-        check_keys(connection, "call_tree", by, _COLUMNS)
-        elapsed_us = sum(session["elapsed_us"] for session in read.sessions())
-        records = _counted(connection, by, where)
-    if where is not None and not records:
-        raise SelectionEmpty(f"--where: no call meets '{where}'")
-    rows = [_row(row, by, read.paths, elapsed_us) for row in records]
+        grouping = Grouping(by, where, _OF_CALLS)
+        grouping.check(connection, "call_tree")
+        with grouping.failures():
+            rows = grouping.answer(connection, grouping.query("call_tree", _SUMS_OF_CALLS))
+    grouping.check_some(rows, "call")
+    elapsed_us = sum(session["elapsed_us"] for session in read.sessions())
+    for row in rows:
+        source, line = row["longest_at"]
+        row["longest_at"] = f"{read.paths[source]}:{line}"
+        share = row["total_us"] / elapsed_us if elapsed_us else None
+        more = {"op": None, "idle": False, "share": share, **dict.fromkeys(QUANTILES)}
+        row |= {name: value for name, value in more.items() if name not in by}
     return Profile(by, elapsed_us / 1e6, rows, read.damaged(), trace_warnings(read))
-
-
-def _counted(
-    connection: duckdb.DuckDBPyConnection, by: Sequence[str], where: str | None
-) -> list[dict[str, Any]]:
-    query = (
-        f"select {', '.join(keys_of(by, _COLUMNS))}, count(*) as count, "
-        "sum(self_e_us)::bigint as total_us, sum(self_c_us)::bigint as cpu_us, "
-        "min(self_e_us) as min_us, avg(self_e_us) as mean_us, max(self_e_us) as max_us, "
-        "max_by([source, line], (self_e_us, -source, -line)) as longest_at, "
-        "sum(r)::bigint as rows, sum(self_p)::bigint as reads, "
-        "sum(self_cr)::bigint as consistent_gets, "
-        "sum(self_cu)::bigint as current_gets, sum(mis)::bigint as misses "
-        f"from call_tree where {condition_of(where)} "
-        f"group by all order by total_us desc, {order_of(by)}"
-    )
-    try:
-        relation = connection.sql(query)
-        names = relation.columns
-        records = [dict(zip(names, row, strict=True)) for row in relation.fetchall()]
-    except duckdb.Error as error:
-        columns = ", ".join(connection.sql("from call_tree limit 0").columns)
-        raise QueryInvalid(f"--where: {first_line(error)}", f"the columns are {columns}") from error
-    return records
-
-
-def _row(
-    row: dict[str, Any], by: Sequence[str], paths: Sequence[Path], elapsed_us: int
-) -> dict[str, Any]:
-    source, line = row["longest_at"]
-    row |= {
-        "op": None,
-        "idle": False,
-        "share": row["total_us"] / elapsed_us if elapsed_us else None,
-        **dict.fromkeys(QUANTILES),
-        "longest_at": f"{paths[source]}:{line}",
-    }
-    return named(row, by)
 
 
 def by_row_source(
@@ -202,9 +283,7 @@ def _rows(sources: Sequence[RowSource], elapsed_s: float) -> list[dict[str, Any]
     shares = {id(source): share for source, share in spilling(sources)}
     rows = []
     for row_source in sources:
-        row = bare_row("", row_source.elapsed_us, elapsed_s * 1e6)
-        del row["event"]
-        row |= {
+        row = bare_row(row_source.elapsed_us, elapsed_s * 1e6) | {
             ROW_SOURCE: row_source.plan_line,
             "operation": row_source.operation or None,
             "depth": row_source.depth,
