@@ -14,8 +14,7 @@ from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.lab.case import FALLING, Case, Evidence, Runs, Variant, evidence_of, seed_formula_s
-from spillcast.lab.demo import Stage
-from spillcast.lab.run import Series, run, run_recorded, take_turns
+from spillcast.lab.run import Series, Stage, run, run_recorded, take_turns
 from spillcast.lab.storages import Place, direction
 from spillcast.recording import Recording
 from spillcast.recording.derived import read_back

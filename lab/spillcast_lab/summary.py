@@ -101,7 +101,7 @@ def repeated(cases: Iterable[Case]) -> list[float]:
     runs = {
         (case.engine, case.workload, case.threads, case.target): case.on_target for case in cases
     }
-    return [apart for run in runs.values() for apart in run.apart]
+    return [apart for run in runs.values() for apart in run.deviations]
 
 
 def without_estimate(cases: Iterable[Case], name: str) -> list[Case]:

@@ -21,7 +21,7 @@ from spillcast.errors import (
     SpillcastError,
 )
 from spillcast.lab.case import Truth
-from spillcast.lab.demo import Stage
+from spillcast.lab.run import Stage
 from spillcast.lab.storages import Place, Plain, emulated, fast_parent, plain
 from spillcast.recording.meta import describe_machine
 from spillcast.units import format_count

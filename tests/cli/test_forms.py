@@ -16,7 +16,7 @@ from harness import environment, error_code, spillcast
 from screen import at_terminal, plain, screen
 from spillcast import cli
 from spillcast.fleet.ingest import ingest
-from spillcast.lab.demo import Demo
+from spillcast.lab.check import Demo
 from spillcast.lab.truth_file import read_truth
 from spillcast.report.checks import demo_page
 

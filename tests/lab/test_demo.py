@@ -25,7 +25,7 @@ from spillcast.engines.duckdb import lab as duckdb_queries
 from spillcast.engines.postgres import lab as postgres_queries
 from spillcast.lab import storages
 from spillcast.lab.case import document
-from spillcast.lab.demo import run_demo
+from spillcast.lab.check import run_demo
 
 workloads = {
     "duckdb": replace(duckdb_queries.DEMO, rows=6_000_000, memory="150MB"),

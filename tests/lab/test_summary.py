@@ -176,12 +176,12 @@ def test_a_run_is_below_the_ceiling_where_it_is_below_its_lower_end():
 def test_a_repeated_run_differs_from_the_median_of_the_others():
     """10 from 11.5, 11 from 11, 12 from 10.5; the disturbed one does not count."""
     there = runs(10.0, 11.0, 12.0, 50.0, delays_s=[0.0, 0.0, 0.0, 30.0], wanted=3)
-    assert there.apart == pytest.approx([1.5 / 11.5, 0.0, 1.5 / 10.5])
+    assert there.deviations == pytest.approx([1.5 / 11.5, 0.0, 1.5 / 10.5])
     # Two cases to the same storage share the runs there.
     cases = [case(on_target=there), case(on_target=there, source="5 ms")]
     assert len(repeated(cases)) == 3
     assert summarise(cases).run_apart == pytest.approx(1.5 / 11.5)
-    assert runs(10.0).apart == []
+    assert runs(10.0).deviations == []
 
 
 def test_what_an_estimate_brings_is_told_by_the_cases_without_it():

@@ -35,7 +35,7 @@ from spillcast.forecast import Forecast
 from spillcast.forecast.question import Question
 from spillcast.forecast.spark.forecast import figures_of, forecast_application
 from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant
-from spillcast.lab.demo import Stage
+from spillcast.lab.run import Stage
 from spillcast.lab.storages import fast_parent
 from spillcast.storage import Storage
 from spillcast.storage.budget import Budget

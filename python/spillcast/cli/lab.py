@@ -197,7 +197,7 @@ def demo(engine: Engine = DEFAULT, work: Work = None) -> Answer:
     """
     from spillcast.cli.progress import TerminalStage
     from spillcast.lab.case import document
-    from spillcast.lab.demo import STEPS, run_demo
+    from spillcast.lab.check import STEPS, run_demo
     from spillcast.report.checks import demo_page
 
     with TerminalStage(STEPS) as stage:

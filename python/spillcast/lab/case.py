@@ -29,7 +29,7 @@ class Variant:
 
     @classmethod
     def of(cls, answer: Forecast) -> "Variant":
-        """The numbers of ``said``."""
+        """The numbers of a forecast."""
         return cls(
             answer.forecast_s, answer.interval_s, answer.ceiling_s, answer.ceiling_interval_s
         )
@@ -59,8 +59,8 @@ OTHERS = "other queries"
 class Runs:
     """Bare runs of one query on one storage, in the order they were made.
 
-    ``wanted`` is how many count: where more were made because of other work on the machine, the
-    ones that it took least from.
+    ``wanted`` of them count. If other work on the machine made more runs necessary, these are the
+    least disturbed ones.
     """
 
     made: Sequence[RunResult]
@@ -78,8 +78,8 @@ class Runs:
         return [elapsed_s for _, elapsed_s in calmest[: self.wanted]]
 
     @property
-    def apart(self) -> list[float]:
-        """How far each run that counts is from the median of its others, relative to that."""
+    def deviations(self) -> list[float]:
+        """The deviation of each run that counts from the median of the others, as a share of it."""
         times_s = self.counted_s
         others_s = [times_s[:at] + times_s[at + 1 :] for at in range(len(times_s))]
         return [
@@ -111,7 +111,7 @@ class Runs:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What a forecast was made from: its name, how much it saw, what its probe took.
+    """The evidence of a forecast: its kind, the time that it covers, the time of the probe.
 
     ``name`` is ``recording``, ``event_log`` or ``event_log+recording`` (of Spark), ``plan`` (of
     EXPLAIN), ``slices`` (ten of 0.3 s), ``first_fifth``, or one of ``spillcast_lab.partial_runs``.
@@ -131,7 +131,7 @@ class Evidence:
 
 
 def evidence_of(name: str, evidence: TempEvidence, target: Storage | None) -> Evidence:
-    """What a forecast was made from, and its probe, None where there was nothing to probe with."""
+    """The evidence of a forecast; ``target`` is the probed storage, None without a probe."""
     groups = target.groups if target else []
     temp: Temp | Counts = evidence.meta.temp if isinstance(evidence, Recording) else evidence
     delay_s, overhead_s = 0.0, None
@@ -155,7 +155,7 @@ def evidence_of(name: str, evidence: TempEvidence, target: Storage | None) -> Ev
 class Case:
     """A forecast from one storage to another, and the measured elapsed times.
 
-    There is a formula of the seed for whole recordings alone: it wants samples of a whole run.
+    ``seed_formula_s`` needs samples of an entire run: other evidence has none.
     """
 
     engine: str
@@ -173,7 +173,7 @@ class Case:
     #: What makes each storage slow: ``fuse``, ``preload``, ``kernel`` or ``none``.
     source_means: str | None = None
     target_means: str | None = None
-    #: The forecast made otherwise, by the names of ``spillcast.lab.case``.
+    #: Forecasts without an estimate or with more evidence, by the names of ``variants``.
     variants: Mapping[str, Variant] = field(default_factory=dict)
 
     @property
@@ -228,18 +228,17 @@ class Case:
 
     @property
     def below_ceiling(self) -> bool | None:
-        """Whether the measured time is below what no storage is said to bring it under.
+        """Whether the measured time is below the forecast for zero-latency storage.
 
-        That is the lower end of the ceiling, or the ceiling where it has no interval; None where
-        the forecast was refused.
+        The lower end of its interval counts, if it has one. None if the forecast was refused.
         """
         forecast = self.forecast
         if forecast.forecast_s is None:
             return None
-        least_s = (
+        floor_s = (
             forecast.ceiling_interval_s[0] if forecast.ceiling_interval_s else forecast.ceiling_s
         )
-        return self.measured_to_s < least_s
+        return self.measured_to_s < floor_s
 
     @property
     def runs_covered(self) -> list[bool]:
@@ -279,14 +278,14 @@ class Case:
 
 @dataclass(frozen=True)
 class Truth:
-    """All cases of a verification, and what is to be known of how they were made."""
+    """All cases of a verification, and a description of the run that made them."""
 
     cases: Sequence[Case]
     about: Mapping[str, Any] = field(default_factory=dict)
 
 
 def document(cases: Sequence[Case], about: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    """The document of a demo, or of a verification and what is to be known of it."""
+    """The document of a demo, or of a verification with its description."""
     return {"schema": VERIFY_SCHEMA, **(about or {}), "cases": [case.to_json() for case in cases]}
 
 

@@ -16,9 +16,8 @@ from spillcast.errors import InputError, OptionInvalid, SpaceInsufficient, Spill
 from spillcast.forecast.result import Warned
 from spillcast.forecast.work_memory import Spill, State, io_share, state_with
 from spillcast.forecast.work_memory.curve import Between, MemoryCurve, MemoryRun, memory_run
-from spillcast.lab.demo import Stage
 from spillcast.lab.memory_result import Point, SpillState, Sweep, turns_of
-from spillcast.lab.run import least_disturbed, run, run_recorded_if_spilled, undisturbed
+from spillcast.lab.run import Stage, least_disturbed, run, run_recorded_if_spilled, undisturbed
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
 from spillcast.recording.spill import spill_bytes
@@ -31,7 +30,7 @@ POINTS_MAX = 64
 
 
 def memory_sizes(engine: str, text: str | None, points: int | None = None) -> list[int]:
-    """Sizes (bytes) of a range such as ``1M..256M``: powers of two of the least, or so many.
+    """Sizes (bytes) of a range such as ``1M..256M``: its lower end doubled, or ``points`` sizes.
 
     InputError where it is no range, or one that the engine refuses.
     """
@@ -40,27 +39,27 @@ def memory_sizes(engine: str, text: str | None, points: int | None = None) -> li
     first, dots, last = text.partition("..")
     if not dots:
         raise OptionInvalid(f"--memory {text}: not a range", "write for example 1M..256M")
-    least, most = (parse_bytes(end, f"--memory {text}") for end in (first, last))
-    if not 0 < least < most:
+    lower, upper = (parse_bytes(end, f"--memory {text}") for end in (first, last))
+    if not 0 < lower < upper:
         raise OptionInvalid(
             f"--memory {text}: it must go from less to more", "for example 1M..256M"
         )
-    low, high = setting.bounds_bytes or (least, most)
-    if not low <= least < most <= high:
+    min_bytes, max_bytes = setting.bounds_bytes or (lower, upper)
+    if not min_bytes <= lower < upper <= max_bytes:
         whose = f"{engine_of(engine).label}'s {setting.name}"
-        message = f"--memory {text}: {whose} goes from {low >> 10}K to {high >> 30}G"
+        message = f"--memory {text}: {whose} goes from {min_bytes >> 10}K to {max_bytes >> 30}G"
         raise OptionInvalid(message, f"for example --memory {setting.default_range}")
     if points is None:
-        doublings = int(log2(most / least) + 1e-9)
-        sizes = {least << number for number in range(doublings + 1)} | {most}
+        doublings = int(log2(upper / lower) + 1e-9)
+        sizes = {lower << number for number in range(doublings + 1)} | {upper}
     else:
-        step = (most / least) ** (1 / (points - 1))
-        sizes = {round(least * step**number) for number in range(points)}
-    whole = sorted({max(size // UNIT_BYTES, 1) * UNIT_BYTES for size in sizes})
-    if not 2 <= len(whole) <= POINTS_MAX:
-        message = f"--memory {text}: {len(whole)} sizes from {format_bytes(least)} on"
+        step = (upper / lower) ** (1 / (points - 1))
+        sizes = {round(lower * step**number) for number in range(points)}
+    kib_sizes = sorted({max(size // UNIT_BYTES, 1) * UNIT_BYTES for size in sizes})
+    if not 2 <= len(kib_sizes) <= POINTS_MAX:
+        message = f"--memory {text}: {len(kib_sizes)} sizes from {format_bytes(lower)} on"
         raise OptionInvalid(message, f"2 to {POINTS_MAX} can be swept: name a range that has them")
-    return whole
+    return kib_sizes
 
 
 def next_size(
@@ -185,14 +184,14 @@ class _Run:
 
     def _first(self) -> None:
         """The least memory, which the engine may refuse, and the most."""
-        least, most = self.plan.sizes[0], self.plan.sizes[-1]
-        workload, first = self._workload(most), self.places[0]
-        self.stage.step(f"{workload.name}, {format_bytes(most)} on {first.name}, to warm up")
-        with _refusal_explained(workload.name, most):
+        smallest, largest = self.plan.sizes[0], self.plan.sizes[-1]
+        workload, first = self._workload(largest), self.places[0]
+        self.stage.step(f"{workload.name}, {format_bytes(largest)} on {first.name}, to warm up")
+        with _refusal_explained(workload.name, largest):
             run(self.engine, workload, first, self.stage.tick)
-        with _refusal_explained(workload.name, least):
-            self._size(least)
-        self._size(most)
+        with _refusal_explained(workload.name, smallest):
+            self._size(smallest)
+        self._size(largest)
 
     def _size(self, size: int) -> None:
         """A size on every storage; on one of them where it spills nothing."""
@@ -245,7 +244,7 @@ class _Run:
         spills = engine.spills(workload, engine.plan_of(explained))
         self.spills = self.spills or spills
         state: State = (
-            "multi-pass" if any((each.passes or 0) > 1 for each in spills) else "one-pass"
+            "multi-pass" if any((spill.passes or 0) > 1 for spill in spills) else "one-pass"
         )
         counts = [(spill.passes, spill.batches) for spill in spills]
         return _spill_state(counts, state if spills else "none", measured=True)
@@ -312,9 +311,9 @@ class _Run:
             return ""
         sizes = len(self.plan.sizes) if self.plan.check else self.plan.measure
         left_s = sum(
-            median(self.took_s.get(each.name, taken))
-            * max(sizes - sum(name == each.name for name, _ in self.runs), 0)
-            for each in self.places
+            median(self.took_s.get(place.name, taken))
+            * max(sizes - sum(name == place.name for name, _ in self.runs), 0)
+            for place in self.places
         )
         return f", about {format_duration(round(left_s))} left"
 
@@ -323,8 +322,8 @@ def _spill_state(
     counts: Sequence[tuple[int | None, int | None]], state: State, *, measured: bool
 ) -> SpillState:
     """The most passes and the most batches of the nodes that spill, where they are known."""
-    passes = max((each for each, _ in counts if each is not None), default=None)
-    batches = max((each for _, each in counts if each is not None), default=None)
+    passes = max((count for count, _ in counts if count is not None), default=None)
+    batches = max((count for _, count in counts if count is not None), default=None)
     return SpillState(state, passes, batches, measured)
 
 

@@ -1,23 +1,87 @@
 """Running a query somewhere: bare, or under observation."""
 
+import mmap
 import os
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.held import HeldQuery, RunResult
 from spillcast.errors import ExperimentFailed
-from spillcast.lab.resident import resident_memory
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
 from spillcast.recording.capture import AUTO, PRELOAD, RecordOptions
 from spillcast.recording.record import Recorder, StartAgain
 
 Status = dict[str, Any]
+#: What a verified query allocates, roughly.
+RESIDENT_BYTES = 512 << 20
+#: Least memory that others find free, as a multiple.
+SPARED = 4
+
+
+class Stage(Protocol):
+    """Shows the steps of an experiment while they run."""
+
+    def step(self, title: str) -> None:
+        """A step begins; the one before has ended."""
+
+    def status(self, status: Status) -> None:
+        """The state of a recording under way."""
+
+    def progress(self, done: int, total: int, count: int) -> None:
+        """The state of a probe under way."""
+
+    def tick(self) -> None:
+        """Time goes by."""
+
+
+class ResidentMemory:
+    """Memory in use between runs, which a run gets at its start.
+
+    A virtual machine returns free memory to its host within a second (free page reporting of
+    virtio-balloon). The first use of a page then waits for the host: by up to 2 s/GiB in huge
+    pages, which would count as time of the query, in one run and not in the next.
+    """
+
+    def __init__(self, size_bytes: int) -> None:
+        self._size_bytes = size_bytes
+        self._memory: mmap.mmap | None = None
+
+    @contextmanager
+    def released(self) -> Iterator[None]:
+        """The memory is free for a run meanwhile, and in use again afterwards."""
+        self._hold()
+        self._release()
+        try:
+            yield
+        finally:
+            self._hold()
+
+    def _hold(self) -> None:
+        """Use every page of it, as far as others have enough."""
+        if self._memory is not None or _available_bytes() < SPARED * self._size_bytes:
+            return
+        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
+        self._memory = mmap.mmap(-1, self._size_bytes, flags=flags)
+        self._memory.madvise(mmap.MADV_HUGEPAGE)
+        self._memory[:: mmap.PAGESIZE] = bytes(self._size_bytes // mmap.PAGESIZE)
+
+    def _release(self) -> None:
+        if self._memory is not None:
+            self._memory.close()
+            self._memory = None
+
+
+def _available_bytes() -> int:
+    return os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
+
+
+resident_memory = ResidentMemory(RESIDENT_BYTES)
 
 
 def run(
@@ -158,20 +222,20 @@ def lost_shares(runs: Sequence[RunResult], beside: Sequence[RunResult] = ()) -> 
     """The share of each run that other work on the machine took; ``beside`` are more runs there.
 
     That is time runnable but not scheduled, and CPU time beyond that of the run with the least:
-    those who share a core or a cache make the same work take longer. Of several threads it is their
-    sum, and may be above 1.
+    processes that share a core or a cache make the same work take longer. The share is a sum over
+    threads, and may be above 1.
     """
-    least_s = min((ran.cpu_s for ran in (*runs, *beside)), default=0.0)
-    return [(ran.run_queue_delay_s + ran.cpu_s - least_s) / ran.elapsed_s for ran in runs]
+    min_cpu_s = min((ran.cpu_s for ran in (*runs, *beside)), default=0.0)
+    return [(ran.run_queue_delay_s + ran.cpu_s - min_cpu_s) / ran.elapsed_s for ran in runs]
 
 
 def undisturbed(
     runs: Sequence[RunResult], workload: Workload, beside: Sequence[RunResult] = ()
 ) -> int:
-    """How many runs say what a query takes without other work on the machine.
+    """How many runs were not disturbed by other work on the machine.
 
-    A query with a thread for every CPU waits for itself and for what serves its storage: its runs
-    are compared with the calmest of all.
+    A query with a thread for every CPU waits for its own threads and for those that serve its
+    storage: its runs are compared with the least disturbed of all.
     """
     usual = 0.0
     if workload.threads >= (os.cpu_count() or 1):

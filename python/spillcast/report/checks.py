@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from spillcast.lab.case import Case, document
-from spillcast.lab.check import Check
-from spillcast.lab.demo import Demo
+from spillcast.lab.check import Check, Demo
 from spillcast.lab.doctor import Diagnosis
 from spillcast.recording.calibration import ANY, Calibration, Point, WaitCost, is_old
 from spillcast.report.page import Drawn, Page, Part, Words

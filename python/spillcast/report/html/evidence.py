@@ -107,7 +107,7 @@ def _events_of_samples(recording: Recording) -> list[dict[str, Any]]:
     if not recording.samples.num_rows:
         return []
     # It imports DuckDB, which most recordings do without.
-    from spillcast.profile.ash import of_samples
+    from spillcast.profile.other_rows import of_samples
 
     return _events(of_samples(recording, ["event"], None))
 
