@@ -185,6 +185,7 @@ def _draw(
     parts: bool,
 ) -> "tuple[Drawn, Sequence[Storage]]":
     """The queries to measure, and all storages that they may be measured on."""
+    from spillcast.cli.output import notify
     from spillcast_lab.draw import OVERDRAWN, draw
     from spillcast_lab.matrix import (
         STORAGES,
@@ -199,7 +200,7 @@ def _draw(
     cells = all_cells(engines, threads or THREADS, workloads)
     if workloads is None and generator() is None:
         text = f"tpcgen-cli is not installed: without queries of TPC-H and TPC-DS ({INSTALL})"
-        typer.echo(text, err=True)
+        notify(text)
         cells = [cell for cell in cells if not cell.workload.suite]
     drawn = draw(
         cells,

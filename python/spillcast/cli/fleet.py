@@ -1,6 +1,5 @@
 """``spillcast ingest`` and ``fleet``: evidence of many databases, and who would gain most."""
 
-import sys
 from typing import Annotated
 
 import typer
@@ -46,6 +45,7 @@ def fleet(
     from dataclasses import replace
     from pathlib import Path
 
+    from spillcast.cli.output import notify
     from spillcast.fleet.dataset import is_dataset
     from spillcast.fleet.fleet import fleet as make
     from spillcast.fleet.ingest import ingest
@@ -59,7 +59,7 @@ def fleet(
         if Path(dataset).exists() and not is_dataset(dataset):
             address = str(stack.enter_context(workspace()) / "dataset")
             for words in not_taken(ingest([dataset], address)):
-                print(f"spillcast: {words}", file=sys.stderr)
+                notify(words)
         fleet = make(
             address,
             to,
@@ -103,7 +103,7 @@ def ingest(
 
     Example: spillcast ingest /backup/traces ash/*.csv -o fleet
     """
-    from spillcast.cli.output import emit
+    from spillcast.cli.output import emit, notify
     from spillcast.cli.progress import progress_bar
     from spillcast.fleet.ingest import ingest as ingest_sources
     from spillcast.report.fleet import ingested_text, not_taken
@@ -111,5 +111,5 @@ def ingest(
     with progress_bar("ingesting") as show:
         done = ingest_sources(source, output, database=database, on_progress=show)
     for words in not_taken(done):
-        print(f"spillcast: {words}", file=sys.stderr)
+        notify(words)
     emit(done.to_json()) if json else print(ingested_text(done))

@@ -1,7 +1,6 @@
 """``spillcast forecast``, and the rehearsals that forecast and record run."""
 
 import shlex
-import sys
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from spillcast.cli.options import ORACLE, RECORDING, REHEARSAL, TARGET, with_question
+from spillcast.cli.output import notify
 from spillcast.cli.usage import Answer
 
 if TYPE_CHECKING:
@@ -265,7 +265,7 @@ def rehearse_recorded(
                 place = f"none on {directory}: {refusal}"
             else:
                 place = f"on {directory}, kept in {kept}"
-            print(f"spillcast: rehearsal: {place}", file=sys.stderr)
+            notify(f"rehearsal: {place}")
 
 
 def rehearsing(
@@ -284,7 +284,7 @@ def rehearsing(
     from spillcast.storage.rehearse.command import rehearse_command
 
     def say(text: str) -> None:
-        print(f"spillcast: rehearsal: {text}", file=sys.stderr)
+        notify(f"rehearsal: {text}")
 
     def rehearse(recording: "Recording", directory: Path) -> "Rehearsal":
         try:

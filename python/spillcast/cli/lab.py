@@ -76,6 +76,7 @@ def check(
 
     Example: spillcast check forecast.json dbname=dw --backend 4711
     """
+    from spillcast.cli.output import notify
     from spillcast.engines.engine import StatementSelector
     from spillcast.engines.postgres.rank.measured import took_on_postgres
     from spillcast.errors import OptionInvalid
@@ -96,11 +97,7 @@ def check(
         named = StatementSelector(backend=backend, queryid=queryid, query=query, since=since)
         if item is not None:
             raise OptionInvalid(f"--item is for a file: {after[0]} is a DSN")
-        actual = actual_run(
-            took_on_postgres(
-                after[0], meant_of(kept, named), lambda text: typer.echo(text, err=True)
-            )
-        )
+        actual = actual_run(took_on_postgres(after[0], meant_of(kept, named), notify))
     else:
         of_server = {"--query": query, "--since": since, "--backend": backend}
         if given := next((name for name, value in of_server.items() if value is not None), None):
@@ -115,7 +112,7 @@ def check(
         return answer.with_status(3)
     if log is not None:
         count = keep(check_, log, forecast.stem)
-        typer.echo(f"{log}: {format_count(count, 'case')}; spillcast verify --from {log}", err=True)
+        notify(f"{log}: {format_count(count, 'case')}; spillcast verify --from {log}")
     return answer if check_.inside else answer.with_status(1)
 
 

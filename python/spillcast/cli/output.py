@@ -62,6 +62,16 @@ def write_over(text: str, width: int) -> None:
     stream.flush()
 
 
+def notice_line(text: str) -> str:
+    """A notice as it is printed; one that begins with a blank continues the last."""
+    return text if text.startswith(" ") else f"spillcast: {text}"
+
+
+def notify(text: str) -> None:
+    """Print a notice on stderr."""
+    print(notice_line(text), file=sys.stderr)
+
+
 COLUMNS_MIN, COLUMNS_MAX = 60, 200
 
 

@@ -1,7 +1,6 @@
 """``spillcast profile``: where the time goes, or any SQL on the same rows."""
 
 import math
-import sys
 from typing import Annotated, Any
 
 import typer
@@ -132,6 +131,7 @@ def profile(
 
 def _query(query: str, evidence: list[str], *, lenient: bool) -> Answer:
     """The result of an SQL query on the evidence."""
+    from spillcast.cli.output import notify
     from spillcast.cli.progress import reading_bar
     from spillcast.profile.sql import run_sql
     from spillcast.report.profile import sql_page
@@ -142,7 +142,7 @@ def _query(query: str, evidence: list[str], *, lenient: bool) -> Answer:
             evidence,
             lenient=lenient,
             on_progress=read,
-            say=lambda text: print(f"spillcast: {text}", file=sys.stderr),
+            say=notify,
         )
     return Answer(
         lambda: {"schema": "spillcast.sql/1", "columns": columns, "rows": _finite(rows)},

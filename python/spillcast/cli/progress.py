@@ -15,6 +15,8 @@ from spillcast.cli.output import (
     COLUMNS_MAX,
     COLUMNS_MIN,
     json_text,
+    notice_line,
+    notify,
     obeyed,
     takes_colours,
     write_over,
@@ -282,7 +284,7 @@ class LineView:
     def say(self, text: str) -> None:
         """Print a line of its own."""
         self._show("")
-        print(_timestamped(text), file=sys.stderr)
+        notify(text)
 
 
 class LiveView:
@@ -322,11 +324,11 @@ class LiveView:
     def say(self, text: str) -> None:
         """Print a line above the view."""
         if self._live is None:
-            print(_timestamped(text), file=sys.stderr)
+            notify(text)
         else:
             from spillcast.text import visible
 
-            self._live.console.print(visible(_timestamped(text)))
+            self._live.console.print(visible(notice_line(text)))
 
     def _glimpse(
         self, recorder: "Recorder", status: Mapping[str, Any], *, ended: bool
@@ -366,10 +368,6 @@ class LiveView:
         if takes_colours(True):
             highlighter().highlight(text)
         self._live.update(text, refresh=True)
-
-
-def _timestamped(text: str) -> str:
-    return text if text.startswith(" ") else f"spillcast: {text}"
 
 
 @contextmanager

@@ -342,6 +342,7 @@ def _recorded(
     live: bool,
 ) -> "Recording | None":
     """Record a target to its end, or to Ctrl-C; None if nothing is written."""
+    from spillcast.cli.output import notify
     from spillcast.cli.recording import begin, follow, record_server
 
     running = None
@@ -367,7 +368,7 @@ def _recorded(
     from spillcast.recording.record import left_running
 
     if (left := left_running(recorder)) is not None:
-        print(f"spillcast: {left}", file=sys.stderr)
+        notify(left)
     return recording
 
 
@@ -380,7 +381,7 @@ def _print_recording(
     beside_output: bool = False,
 ) -> None:
     """Print what was recorded, and notices on stderr."""
-    from spillcast.cli.output import emit
+    from spillcast.cli.output import emit, notify
     from spillcast.recording.completeness import unrecognised
     from spillcast.report.recording import calibration_wanted, recording_text
 
@@ -401,7 +402,7 @@ def _print_recording(
         texts.append(calibration_wanted(recording.meta))
     for words in texts:
         if words is not None:
-            print(f"spillcast: {words}", file=sys.stderr)
+            notify(words)
 
 
 def _running_forecast(

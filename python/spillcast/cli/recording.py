@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 
 import typer
 
+from spillcast.cli.output import notify
 from spillcast.engines.engine import SessionSelector
 from spillcast.errors import (
     OptionConflict,
@@ -218,7 +219,7 @@ def as_it_ends(words: Sequence[str] | None) -> Iterator[PassedOn | None]:
                 raise
             status = _stay(passed_on.command)
             if status:
-                print(f"spillcast: {error}", file=sys.stderr)
+                notify(str(error))
                 _leave_as(status, "there is no recording of it")
             raise
         if passed_on.command is not None:
@@ -280,7 +281,7 @@ def _stay(command: Started) -> int | None:
 def _leave_as(status: int, then: str) -> None:
     from spillcast.recording.observed import describe_exit
 
-    print(f"spillcast: the command {describe_exit(status)}; {then}", file=sys.stderr)
+    notify(f"the command {describe_exit(status)}; {then}")
     raise typer.Exit(status if status > 0 else 128 - status)
 
 
@@ -321,7 +322,7 @@ def begin(
             recorder = record_pid(target.pid, output, options, running)
         notices = notices_of(target.pid)
     for notice in [*recorder.new_notices(), *notices]:
-        print(f"spillcast: {notice}", file=sys.stderr)
+        notify(notice)
     return recorder
 
 

@@ -1,7 +1,6 @@
 """The verbs of the command line, and the names that verbs and options had in the last version."""
 
 import re
-import sys
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -163,4 +162,6 @@ def _with_page(words: list[str]) -> list[str]:
 
 
 def _deprecated(former: str, present: str) -> None:
-    print(f"spillcast: {former} is deprecated: use {present}", file=sys.stderr)
+    from spillcast.cli.output import notify
+
+    notify(f"{former} is deprecated: use {present}")
