@@ -4,17 +4,24 @@ from importlib import import_module
 
 from spillcast.engines.engine import Lab
 
-#: Classes by engine, module of this package, and suite: one for each server that an engine has.
+#: Classes by engine and suite, as ``module:class`` of this package: one for each server.
 _LABS = {
-    "duckdb": {"tpch": ["DuckDbTpch"], "tpcds": ["DuckDbTpcds"]},
-    "postgres": {"tpch": ["PostgresTpch", "DebianTpch"], "tpcds": ["PostgresTpcds"]},
-    "datafusion": {"tpch": ["DataFusionTpch"]},
-    "clickhouse": {"tpch": ["ClickHouseTpch"]},
+    "duckdb": {"tpch": ["embedded:DuckDbTpch"], "tpcds": ["embedded:DuckDbTpcds"]},
+    "postgres": {
+        "tpch": ["postgres:PostgresTpch", "postgres:DebianTpch"],
+        "tpcds": ["postgres:PostgresTpcds"],
+    },
+    "datafusion": {"tpch": ["embedded:DataFusionTpch"]},
+    "clickhouse": {"tpch": ["embedded:ClickHouseTpch"]},
 }
 
 
 def tpc_labs_of(engine: str) -> dict[str, list[type[Lab]]]:
     """The experiments on each suite's tables."""
-    suites = _LABS.get(engine, {})
-    module = import_module(f"spillcast_lab.tpc.{engine}") if suites else None
-    return {suite: [getattr(module, name) for name in names] for suite, names in suites.items()}
+    return {suite: list(map(_lab, names)) for suite, names in _LABS.get(engine, {}).items()}
+
+
+def _lab(name: str) -> type[Lab]:
+    module, _, lab = name.partition(":")
+    of_suite: type[Lab] = getattr(import_module(f"spillcast_lab.tpc.{module}"), lab)
+    return of_suite

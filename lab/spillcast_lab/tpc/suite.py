@@ -6,10 +6,13 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import ClassVar
 
-from spillcast.engines.engine import Workload
+from spillcast.engines.engine import Lab, Workload
+from spillcast.engines.held import HeldQuery
 from spillcast.errors import ExperimentFailed, ProgramMissing, SpaceInsufficient
 from spillcast.lab.case import SUITES
 from spillcast.units import format_bytes
@@ -173,3 +176,42 @@ def warm(files: Iterable[Path]) -> None:
         with file.open("rb", buffering=0) as opened:
             while opened.readinto(buffer):
                 pass
+
+
+class SuiteLab(Lab):
+    """The experiments of an engine on a suite's tables; before the engine's own class in bases."""
+
+    suite: ClassVar[Suite] = TPCH
+    spilling: ClassVar[Sequence[Spilling]]
+    rows: ClassVar[int] = 6_000_000
+    #: Tables generated and loaded.
+    load_s: ClassVar[float]
+    #: What each thread after the first adds to the memory of a query that names nothing else.
+    thread_kb: ClassVar[int] = 0
+    settings_of_all: ClassVar[Mapping[str, str]] = {}
+
+    @classmethod
+    def verified(cls, threads: int) -> Sequence[Workload]:
+        """The queries of a verification."""
+        spilling = [
+            replace(
+                query,
+                memory_kb=query.memory_kb + (threads - 1) * (query.thread_kb or cls.thread_kb),
+            )
+            for query in cls.spilling
+        ]
+        return workloads(cls.suite, spilling, threads, cls.settings_of_all, cls.rows, cls.load_s)
+
+    @contextmanager
+    def hold(
+        self, workload: Workload, temp: Path, environment: Mapping[str, str]
+    ) -> Iterator[HeldQuery]:
+        """A query in a process of its own, its tables cold or warm."""
+        # The engine's class follows in the bases.
+        with super().hold(workload, temp, environment) as held:  # type: ignore[safe-super]
+            (chill if workload.cold else warm)(self._files(workload.rows))
+            yield held
+
+    def _files(self, rows: int) -> Iterable[Path]:
+        """The files of its tables with so many rows of the largest."""
+        raise NotImplementedError

@@ -12,7 +12,7 @@ from spillcast.engines.engine import Workload
 from spillcast.errors import ProgramMissing, SpaceInsufficient
 from spillcast.workspace import workspace
 from spillcast_lab.tpc import suite
-from spillcast_lab.tpc.duckdb import DuckDbTpcds, DuckDbTpch
+from spillcast_lab.tpc.embedded import DuckDbTpcds, DuckDbTpch
 from spillcast_lab.tpc.suite import TPCH, chill, cold, warm
 
 #: Scale factor 0.01.
