@@ -187,8 +187,8 @@ def _view(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None:
 def _check(connection: duckdb.DuckDBPyConnection, recording: "Recording", name: str) -> None:
     """InputError for damaged rows; DuckDB checks them in half of the time."""
     from spillcast.parquet import in_bounds
-    from spillcast.recording.schema import SIGNED, TABLES
     from spillcast.recording.recording import Totals
+    from spillcast.recording.schema import SIGNED, TABLES
 
     totals = "count(*), sum(bytes), sum(elapsed_ns), max(start_ns + elapsed_ns)"
     fields = TABLES["waits"]
