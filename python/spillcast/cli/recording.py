@@ -397,6 +397,7 @@ def record_minute(
     """Record in bursts until the target ends, all are done, or Ctrl-C, and keep what there is."""
     from spillcast._core import check_output
     from spillcast.recording.minute import keep, record_bursts
+    from spillcast.recording.record import record_pid
     from spillcast.workspace import workspace
 
     check_output(output, force=options.force)
@@ -408,7 +409,9 @@ def record_minute(
         path = room / f"{next(numbers)}.spill"
         if target.dsn is None:
             assert target.pid is not None
-            return _of_process(target.pid, path, record_options, view)
+            recorder = record_pid(target.pid, path, record_options)
+            follow(recorder, view)
+            return recorder.finish()
         recording = record_server(target, path, record_options, view)
         if recording.meta.server is not None:
             # The next bursts are of this session, whatever others may match by then.
@@ -429,11 +432,3 @@ def record_minute(
     with workspace(output.absolute().parent) as room:
         bursts = record_bursts(partial(burst, room), pause, options.duration_s, view.say)
         return keep(bursts, output, share=options.share, force=options.force)
-
-
-def _of_process(pid: int, path: Path, options: "RecordOptions", view: "View") -> "Recording":
-    from spillcast.recording.record import record_pid
-
-    recorder = record_pid(pid, path, options)
-    follow(recorder, view)
-    return recorder.finish()

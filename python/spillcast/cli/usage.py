@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -155,14 +156,11 @@ def _mended(error: UsageError) -> str:
     # Three dots say that more may follow.
     sentence = sentence if sentence.endswith("...") else sentence.rstrip(".")
     parts = [f"{param.opts[-1]}: {sentence[0].lower()}{sentence[1:]}"] if sentence else []
-    example = re.search(r"Example: (.+?)(?:\n\n|$)", _help_of(error), re.DOTALL)
+    command_help = "" if error.ctx is None else error.ctx.command.help or ""
+    example = re.search(r"Example: (.+?)(?:\n\n|$)", command_help, re.DOTALL)
     if isinstance(error, MissingParameter) and example is not None:
         parts.append(f"as in: {' '.join(example[1].split())}")
     return "; ".join([*parts, see])
-
-
-def _help_of(error: UsageError) -> str:
-    return "" if error.ctx is None else error.ctx.command.help or ""
 
 
 def _path(error: UsageError) -> str:
@@ -261,16 +259,10 @@ def _command(command: Any, path: tuple[str, ...], parent: Any) -> Command:
     inner = getattr(command, "commands", {})
     return Command(
         path,
-        _text(command.help),
+        cleandoc(command.help or ""),
         tuple(_parameter(parameter) for parameter in command.get_params(context)),
         tuple(_command(child, (*path, name), context) for name, child in inner.items()),
     )
-
-
-def _text(text: str | None) -> str:
-    from inspect import cleandoc
-
-    return cleandoc(text or "")
 
 
 def _parameter(parameter: Any) -> Parameter:
