@@ -8,7 +8,7 @@ import typer
 
 from spillcast.cli.engine_options import DEFAULT, Engine
 from spillcast.cli.options import Elapsed, Item, Queryid, Work
-from spillcast.cli.usage import Answer
+from spillcast.cli.usage import Answer, given_of
 
 if TYPE_CHECKING:
     from spillcast.recording.calibration import Calibration
@@ -99,9 +99,8 @@ def check(
             raise OptionInvalid(f"--item is for a file: {after[0]} is a DSN")
         actual = actual_run(took_on_postgres(after[0], meant_of(kept, named), notify))
     else:
-        of_server = {"--query": query, "--since": since, "--backend": backend}
-        if given := next((name for name, value in of_server.items() if value is not None), None):
-            raise OptionInvalid(f"{given} is for a server: {after[0]} is not a DSN")
+        if given := given_of({"--query": query, "--since": since, "--backend": backend}):
+            raise OptionInvalid(f"{given[0]} is for a server: {after[0]} is not a DSN")
         statement_id = None if kept.statement is None else kept.statement.queryid
         elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
         question = Question(elapsed_s=elapsed_s, queryid=queryid, item=item)

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from spillcast.cli.options import Block, ExecId, Lenient, RecordedTemp, Since, SqlId, Until, Where
-from spillcast.cli.usage import Answer
+from spillcast.cli.usage import Answer, given_of
 
 
 def profile(
@@ -89,10 +89,10 @@ def profile(
             "--block": block,
             "--temp": temp,
         }
-        if given := next(
-            (option for option, value in others.items() if value not in (None, False)), None
-        ):
-            raise OptionConflict(f"{given} does not go with --sql", "write it as part of the query")
+        if given := given_of(others):
+            raise OptionConflict(
+                f"{given[0]} does not go with --sql", "write it as part of the query"
+            )
         return _query(sql, evidence, lenient=lenient)
     options: dict[str, Any] = {}
     if any(given is not None for given in (sql_id, exec_id, since, until)):

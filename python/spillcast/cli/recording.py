@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 import typer
 
 from spillcast.cli.output import notify
+from spillcast.cli.usage import given_of
 from spillcast.engines.engine import SessionSelector
 from spillcast.errors import (
     OptionConflict,
@@ -93,8 +94,7 @@ def check_target(
     targets: Mapping[str, object], of_sessions: Mapping[str, object], *, live: bool
 ) -> str:
     """The option of the one target. InputError for none and several, and for options of others."""
-    options = [name for name, value in of_sessions.items() if value not in (None, False, [])]
-    given = [name for name, value in targets.items() if value is not None]
+    options, given = given_of(of_sessions), given_of(targets)
     usable = [option for name in given for option in _OF_SESSIONS.get(name, ())]
     for option in options:
         if option not in usable:
@@ -135,10 +135,9 @@ def check_live(
 ) -> None:
     """InputError for options that need --live or a recording, and for a view without a terminal."""
     if not live:
-        given = next((name for name, value in only_live.items() if value), None)
-        if given is not None:
+        if given := given_of(only_live):
             raise OptionConflict(
-                f"{given} needs --live",
+                f"{given[0]} needs --live",
                 "a recording is forecast with: spillcast forecast run.spill --to TARGET",
             )
         return
@@ -146,9 +145,8 @@ def check_live(
         raise TerminalMissing(
             "--live draws on stderr, which is not a terminal here", "--json prints lines"
         )
-    given = next((name for name, value in kept.items() if value), None)
-    if discard and given is not None:
-        raise OptionConflict(f"--discard writes no recording, which {given} needs")
+    if discard and (given := given_of(kept)):
+        raise OptionConflict(f"--discard writes no recording, which {given[0]} needs")
 
 
 def check_minute(command: Sequence[str] | None, options: "RecordOptions", *, others: bool) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from spillcast.cli.options import Budget, Elapsed, Item
-from spillcast.cli.usage import Answer, AnswerCommand, command_group
+from spillcast.cli.usage import Answer, AnswerCommand, command_group, given_of
 from spillcast.recording.event_names import OPS
 
 if TYPE_CHECKING:
@@ -103,8 +103,8 @@ def _check(
         raise OptionMissing("give either --like RECORDING or --grid", hint)
     if grid and iolog is not None:
         raise OptionConflict("--iolog exports a recording: give --like RECORDING")
-    if grid and (named := next((n for n, value in of_run.items() if value is not None), None)):
-        raise OptionConflict(f"{named} is for the run of a file: give --like FILE")
+    if grid and (given := given_of(of_run)):
+        raise OptionConflict(f"{given[0]} is for the run of a file: give --like FILE")
     if psync and not grid:
         raise OptionConflict("--psync is for --grid: a replay makes the calls that were recorded")
     if directory is None and iolog is None:

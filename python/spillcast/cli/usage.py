@@ -112,6 +112,16 @@ def single_format(context: Any, parameter: Any, given: bool) -> bool:
     return given
 
 
+def given_of(options: Mapping[str, object]) -> list[str]:
+    """The names of the options that have a value, by name."""
+    return [
+        name
+        for name, value in options.items()
+        # 0 is a value, too.
+        if value is not None and value is not False and value != []
+    ]
+
+
 def command_group(help_: str) -> Typer:
     """A verb that has commands."""
     group = Typer(cls=VerbList, help=help_, no_args_is_help=True, rich_markup_mode=None)
