@@ -110,7 +110,7 @@ def check(document):
 def test_loop_with_all_that_the_machine_offers(engine, open_places, memory):
     document, words = run_loop(open_places.temp, engine, memory)
     check(document)
-    assert "5 the join on" in words
+    assert "5 the query on" in words
     assert os.listdir(open_places.temp) == []
     assert os.listdir(memory) == []
     assert str(open_places.temp) not in Path("/proc/mounts").read_text()
