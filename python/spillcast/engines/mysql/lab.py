@@ -276,7 +276,7 @@ class MySqlLab(ServerLab):
     def _installed(cls) -> tuple[str, str]:
         program = shutil.which("mysqld", path=PROGRAM_PATH)
         version = "" if program is None else _version(program)
-        if program is None or "MariaDB" in version:
+        if program is None or not version or "MariaDB" in version:
             hint = "unpack an archive of MySQL 8 and add its folder bin to PATH"
             raise ProgramMissing("MySQL's mysqld is not installed", hint)
         return program, version
