@@ -6,7 +6,7 @@ import pytest
 
 from made_up import case
 from spillcast.cli.progress import TerminalStage
-from spillcast.engines.duckdb.lab import verified
+from spillcast.engines.duckdb.lab import DuckDbLab
 from spillcast.errors import OptionConflict
 from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast_lab.cell import CellRun
@@ -15,7 +15,7 @@ from spillcast_lab.matrix import Cell, choose_storages
 from spillcast_lab.verify import verify
 
 NAMES = ("disk", "tmpfs")
-CELLS = [Cell("duckdb", workload, NAMES) for workload in verified(1)[:3]]
+CELLS = [Cell("duckdb", workload, NAMES) for workload in DuckDbLab.verified(1)[:3]]
 
 
 @pytest.fixture

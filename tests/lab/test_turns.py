@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.engines.duckdb.lab import verified
+from spillcast.engines.duckdb.lab import DuckDbLab
 from spillcast.engines.held import RunResult
 from spillcast.lab.run import BUSY, RETRIES, Series, least_disturbed, take_turns
 
@@ -32,7 +32,7 @@ def machine():
 
 
 def query(threads):
-    return verified(threads)[0]
+    return DuckDbLab.verified(threads)[0]
 
 
 def counts(*series):

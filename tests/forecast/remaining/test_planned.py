@@ -1,7 +1,8 @@
 """Bytes that a plan which was not run is estimated to spill."""
 
 import pytest
-from spillcast.forecast.remaining.planned import planned_bytes
+
+from spillcast.forecast.work_memory.spills import planned_bytes
 
 
 def operator(kind, *below, rows=100_000, width=80, **values):
