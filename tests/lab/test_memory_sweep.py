@@ -18,11 +18,11 @@ STORAGES = ("tmpfs", "latency:1ms")
 
 
 def postgres_sort():
-    [_, _, sort, *_] = postgres_queries.verified(1)
+    [_, _, sort, *_] = postgres_queries.PostgresLab.verified(1)
     return replace(sort, sql=postgres_queries.SORT.format(kept=60_000), rows=200_000)
 
 
-DUCKDB_SORT = replace(duckdb_queries.verified(1)[2], rows=1_000_000, memory="")
+DUCKDB_SORT = replace(duckdb_queries.DuckDbLab.verified(1)[2], rows=1_000_000, memory="")
 
 
 def swept(engine, workload, memory, points=None, **options):

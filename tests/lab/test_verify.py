@@ -25,12 +25,12 @@ ATTEMPTS = 3
 
 def small(processes):
     """A hash join of a tenth of a second."""
-    [join, *_] = postgres_queries.verified(processes)
+    [join, *_] = postgres_queries.PostgresLab.verified(processes)
     sql = postgres_queries.JOIN.format(kept=24_000)
     return replace(join, sql=sql, rows=80_000, memory=f"{256 // processes}kB")
 
 
-SORT = replace(duckdb_queries.verified(1)[2], rows=600_000, memory="24MB")
+SORT = replace(duckdb_queries.DuckDbLab.verified(1)[2], rows=600_000, memory="24MB")
 CELLS = [
     Cell("postgres", small(1), NAMES),
     Cell("postgres", small(3), NAMES[:2]),

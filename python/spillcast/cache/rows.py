@@ -10,7 +10,8 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.columns import TEXT, Column, fields_of
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnsuited
-from spillcast.evidence.oracle.trace import ReadFailures, name_blocks, open_reader
+from spillcast.evidence.oracle.trace import ReadFailures, open_reader
+from spillcast.evidence.oracle.trace_recording import name_blocks
 from spillcast.evidence.text import distinct, repeated_words
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording

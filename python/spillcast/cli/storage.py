@@ -142,7 +142,7 @@ def _recording(
     from spillcast.errors import OptionConflict
     from spillcast.evidence.open import find_evidence, read_figures
     from spillcast.evidence.oracle.collected import block_size
-    from spillcast.evidence.oracle.trace import recording_of_traces
+    from spillcast.evidence.oracle.trace_recording import recording_of_traces
     from spillcast.evidence.postgres.plan import plan_counts, read_plan
     from spillcast.forecast.question import Question
     from spillcast.recording import Recording

@@ -18,7 +18,7 @@ from typing import IO, Any
 from spillcast import _core
 from spillcast.errors import OptionInvalid, PathMissing, PathUnusable, SpaceExhausted, SystemFailed
 from spillcast.evidence.counts import REPORT, Counts
-from spillcast.evidence.oracle.trace import TRACE
+from spillcast.evidence.oracle.trace_recording import TRACE
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget, room_facts

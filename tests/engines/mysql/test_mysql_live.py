@@ -141,5 +141,8 @@ def test_a_dsn_is_read_and_shown_without_its_password(monkeypatch, tmp_path):
     }  # fmt: skip
     assert parts_of("mysql://db01")["password"] == "from-environment"
     assert "p@ss" not in shown_dsn("mysql://etl:p@ss@db01/dw")
-    (defaults := tmp_path / "other.cnf").write_text("[client]\nuser = etl\n")
+    (defaults := tmp_path / "other.cnf").write_text("user = etl\n")
+    with pytest.raises(InputError):
+        parts_of(str(defaults))
+    defaults.write_text("[client]\nuser = etl\n")
     assert parts_of(f"--defaults-file={defaults}")["read_default_file"] == str(defaults)

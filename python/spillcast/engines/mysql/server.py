@@ -3,6 +3,7 @@
 ``record_mysql`` records the I/O of a session's thread, and samples of the thread's state.
 """
 
+import configparser
 import os
 import re
 import socket
@@ -187,6 +188,11 @@ def parts_of(dsn: str) -> dict[str, Any]:
     else:
         raise OptionInvalid("the DSN is neither mysql:// nor the path of a file or socket", _HINT)
     if defaults.is_file():
+        try:
+            # As PyMySQL reads it.
+            configparser.RawConfigParser(allow_no_value=True).read(defaults)
+        except (configparser.Error, UnicodeDecodeError):
+            raise OptionInvalid(f"{defaults}: not a defaults file of MySQL", _HINT) from None
         parts["read_default_file"] = str(defaults)
     return parts
 

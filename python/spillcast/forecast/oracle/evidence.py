@@ -42,9 +42,9 @@ from spillcast.evidence.oracle.trace import (
     Progress,
     Traces,
     profile_traces,
-    recording_of_traces,
     spool_traces,
 )
+from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.evidence.text import repeated_words
 from spillcast.forecast.question import Question
 from spillcast.forecast.work_memory import PGA_TARGET, MorePga, Spilled, SpillingLine

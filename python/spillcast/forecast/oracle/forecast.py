@@ -401,7 +401,7 @@ def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
     InputError without traces, and where these name no temp file. Refusal where the temp files would
     not fit into memory.
     """
-    from spillcast.evidence.oracle.trace import recording_of_traces
+    from spillcast.evidence.oracle.trace_recording import recording_of_traces
     from spillcast.storage.target import resolve
 
     if not evidence.paths:

@@ -1,0 +1,87 @@
+"""Traces as a recording: their temp I/O in the rows of a recording in memory."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from spillcast import _core
+from spillcast.columns import Flags
+from spillcast.errors import EvidenceIncomplete
+from spillcast.evidence.oracle.collected import BLOCKS_MAX
+from spillcast.evidence.oracle.trace import ReadFailures, open_reader
+from spillcast.evidence.text import distinct
+from spillcast.interruptible import run_interruptibly
+from spillcast.recording import Recording
+from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEngine
+from spillcast.recording.schema import WAITS, seconds_of, totals
+from spillcast.tables import Table
+
+#: The capture of such a recording: what a database wrote down itself.
+TRACE = "trace"
+#: What a trace tells of a wait, but for its place in the file.
+_COLUMNS = ("start_ns", "elapsed_ns", "session", "event", "op", "temp", "file", "sql_id", "line")
+
+
+def recording_of_traces(
+    paths: Sequence[Path], block_bytes: int, *, lenient: bool = False
+) -> Recording:
+    """Each temp read and write of the traces, by session, file, block and time.
+
+    A wait without file, block or count is not among them. InputError where there is none.
+    """
+    paths, _ = distinct(paths)
+    waits = _temp_waits(paths, block_bytes, lenient)
+    if waits.num_rows == 0:
+        raise EvidenceIncomplete(
+            f"{paths[0]}: its waits name no temp file, block and count",
+            "a probe replays the direct path read temp and write temp of a trace",
+        )
+    starts = waits["start_ns"].values
+    first_ns = int(starts.min())
+    last_ns = int((starts + waits["elapsed_ns"].values).max())
+    waits = waits.with_column("start_ns", starts - first_ns)
+    temp, other_io = totals(waits)
+    elapsed_s = (last_ns - first_ns) / 1e9
+    meta = Meta(
+        elapsed_s=elapsed_s,
+        recorded_s=elapsed_s,
+        engine=ObservedEngine("oracle"),
+        temp=temp,
+        other_io=other_io,
+        capture=CaptureAccount(TRACE),
+        raw=KeptWaits(waits.num_rows, waits.num_rows, None),
+    )
+    recording = Recording(paths[0], meta)
+    recording.waits = recording.temp_waits = waits
+    recording.seconds = seconds_of(waits)
+    return recording
+
+
+def name_blocks(waits: Table) -> Flags:
+    """Which waits name a file, the first block and how many of them; of damaged lines none do."""
+    first, count = waits["p2"].filled(-1), waits["blocks"].filled(-1)
+    possible = (first >= 0) & (first <= BLOCKS_MAX) & (count >= 1) & (count <= BLOCKS_MAX)
+    return np.asarray(waits["file"].is_valid() & possible)
+
+
+def _temp_waits(paths: Sequence[Path], block_bytes: int, lenient: bool) -> Table:
+    reader, _ = open_reader(paths, lenient, None)
+    batches: list[Table] = []
+
+    def take(waits: _core.Table, *_others: _core.Table) -> None:
+        batch = Table.from_arrow(waits).select([*_COLUMNS, "p2", "blocks"])
+        batches.append(
+            batch.filter(batch["temp"].values & batch["op"].is_valid() & name_blocks(batch))
+        )
+
+    with ReadFailures():
+        run_interruptibly(lambda: reader.rows(take), reader.cancel)
+    rows = Table.concat(batches).sort_by("start_ns")
+    columns = {
+        **{name: rows[name] for name in _COLUMNS},
+        "offset": rows["p2"].values * block_bytes,
+        "bytes": rows["blocks"].values * block_bytes,
+        "blocked": np.ones(rows.num_rows, dtype=bool),
+    }
+    return Table(columns).cast(WAITS)
