@@ -237,7 +237,7 @@ EMPTY_NAMES = {
     "asked", "came", "felt", "found", "here", "mend", "one", "own", "said", "there", "told", "what",
 }  # fmt: skip
 #: Of documents on disk, whose keys stay.
-KEYS = {"asked", "mend", "what", "told"}
+KEYS = {"asked", "what", "told"}
 
 
 def empty_names(code):

@@ -29,21 +29,21 @@ def test_where_the_kernel_refuses_the_preload_library_is_left():
     assert found["preload"]["works"]
     for name in ("bpf", "perf"):
         assert not found[name]["works"]
-        assert "--security-opt seccomp" in found[name]["mend"]
+        assert "--security-opt seccomp" in found[name]["fix"]
 
 
 def test_an_ordinary_user_is_told_what_wants_root():
     bpf_is_built()
     found = findings(ordinary_user())
     assert not found["bpf"]["works"]
-    assert found["bpf"]["mend"].startswith("sudo ")
+    assert found["bpf"]["fix"].startswith("sudo ")
 
 
 def test_all_that_does_not_work_is_listed_with_its_mend():
     text = spillcast("doctor", under=refuse_tracing()).stdout
     for name, one in findings(refuse_tracing()).items():
         assert name in text
-        assert one["works"] or one["mend"] is None or one["mend"] in text
+        assert one["works"] or one["fix"] is None or one["fix"] in text
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts without a helper")
@@ -60,7 +60,7 @@ def test_a_mount_whose_process_has_ended_is_named(tmp_path):
     try:
         dead = [one for one in diagnose().findings if one.name == "FUSE mount"]
         assert not any(one.works for one in dead)
-        (mend,) = [one.mend for one in dead if str(point) in one.detail]
+        (mend,) = [one.fix for one in dead if str(point) in one.detail]
         subprocess.run(mend, shell=True, check=True)
         assert not point.is_mount()
     finally:

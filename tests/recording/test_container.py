@@ -83,7 +83,7 @@ def test_emulate_says_what_a_container_lacks(places):
 def test_doctor_says_what_a_container_lacks():
     found = json.loads(spillcast("doctor", "--json", under=plain()).stdout)["findings"]
     works = {one["name"]: one["works"] for one in found}
-    mends = {one["name"]: one["mend"] for one in found}
+    mends = {one["name"]: one["fix"] for one in found}
     assert works["preload"]
     assert not works["bpf"]
     assert not works["perf"]

@@ -42,7 +42,7 @@ class Finding:
         "what it is for; if it does not work, what is wrong",
         example="kernel.perf_event_paranoid is 3",
     )
-    mend: str | None = key(
+    fix: str | None = key(
         "the command that fixes it; null if it works or nothing fixes it",
         example="sudo sysctl kernel.perf_event_paranoid=2",
         default=None,

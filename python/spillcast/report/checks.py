@@ -25,7 +25,7 @@ from spillcast.units import (
 )
 
 _WORKS = (Column("works", "works"), Column("what", "what"), Column("how", "detail"))
-_FIX = Column("fixes", "mend")
+_FIX = Column("fixes", "fix")
 
 
 def doctor_page(diagnosis: Diagnosis) -> Page:
@@ -36,14 +36,14 @@ def doctor_page(diagnosis: Diagnosis) -> Page:
         f"Linux {diagnosis.kernel}"
     )
     rows = [
-        ["yes" if finding.works else "no", finding.name, finding.detail, finding.mend]
+        ["yes" if finding.works else "no", finding.name, finding.detail, finding.fix]
         for finding in diagnosis.findings
     ]
     works = Table(_WORKS, [row[:3] for row in rows])
     mends = [
-        f"{finding.name}: {finding.mend}"
+        f"{finding.name}: {finding.fix}"
         for finding in diagnosis.findings
-        if finding.mend is not None
+        if finding.fix is not None
     ]
     # A command is copied, so it keeps its line however wide that is.
     fixes = [Drawn(lambda _: "\n".join(["fixes", *mends]))] if mends else []

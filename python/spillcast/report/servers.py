@@ -6,7 +6,7 @@ from typing import Any
 
 from spillcast.engines.ranking import DAY_S, Alert, Change, Gain, History, Ranked, ServerRanking
 from spillcast.forecast.verdict import in_memory_sentences, negligible
-from spillcast.forecast.work_memory import SORT_MOST
+from spillcast.forecast.work_memory import SORT_TIMES_MAX
 from spillcast.report.page import Commands, Page, Part, Words, bar
 from spillcast.tabular import Column, Table, saved_text
 from spillcast.text import one_line
@@ -299,7 +299,7 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
     if any(statement.work_mem_between for statement in ranking.statements[:top]):
         lines.append(
             "  work_mem: by the sizes of temp files alone: a sort needs at least its file, at most "
-            f"{SORT_MOST} times that; a hash, or a sort with LIMIT, may need less"
+            f"{SORT_TIMES_MAX} times that; a hash, or a sort with LIMIT, may need less"
         )
     if any(statement.memory_between for statement in ranking.statements[:top]):
         lines.append(

@@ -116,8 +116,8 @@ def check_memory(baseline: Recording | Counts, directory: Path | None = None) ->
             )
     held = f", which held {format_bytes(room.query_bytes)}" if room.query_bytes else ""
     return [
-        f"{remedy}: the spill holds up to {format_bytes(spill)}, and {format_bytes(_least(room))} "
-        f"of memory are free beside the query{held}; "
+        f"{remedy}: the spill holds up to {format_bytes(spill)}, and "
+        f"{format_bytes(_lower_bytes(room))} of memory are free beside the query{held}; "
         f"what is in {where} is charged to the memory of whoever writes it"
     ]
 
@@ -170,7 +170,7 @@ def _check_room(spill: int, room: Room) -> None:
     )
 
 
-def _least(room: Room) -> int:
+def _lower_bytes(room: Room) -> int:
     return room.free_bytes if room.group_bytes is None else min(room.free_bytes, room.group_bytes)
 
 

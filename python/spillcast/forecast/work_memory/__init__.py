@@ -304,7 +304,7 @@ def power_of_two(number: float) -> int:
 #: The memory of a sort over its temp file, at most: a row of an integer has 13 bytes on disk, and
 #: in memory 48 with what precedes it, and up to 48 in an array that grows by doubling. PostgreSQL
 #: 15 takes 2.8 to 6.8 times the file.
-SORT_MOST = 8
+SORT_TIMES_MAX = 8
 KIB, MIB = 1 << 10, 1 << 20
 
 
@@ -322,4 +322,4 @@ def work_mem_between(files: "Sequence[TempFile]") -> tuple[int, int | None]:
     lower_bytes -= lower_bytes % unit
     if 0 in by_call and len(files) > 1:
         return lower_bytes, None
-    return lower_bytes, rounded_up(SORT_MOST * max(by_call.values()))
+    return lower_bytes, rounded_up(SORT_TIMES_MAX * max(by_call.values()))
