@@ -43,6 +43,12 @@ class PaperServer:
     def describe(self, session):
         return ObservedEngine("paper", "1.0", pid=session.thread)
 
+    def count_table_calls(self):
+        pass
+
+    def table_calls(self, session):
+        return 12
+
 
 def idle(number=7, query_id=1):
     return Session(number, "etl", "dw", False, 0.0, None, None, query_id, None)

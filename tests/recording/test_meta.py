@@ -30,6 +30,7 @@ QUERY = {
         ],
         "workers_not_attached": 0,
         "temp_files": [{"tablespace": "pg_default", "peak_bytes": 8192, "peak_files": 1}],
+        "table_calls": 12,
     },
     "sampling": {
         "rate_hz": 50, "samples": 9, "ticks": 10, "discarded": 1, "gap_s": 0.2, "gap_from_s": 0.1,
@@ -48,7 +49,13 @@ OPTIONAL |= {
 OPTIONAL |= {f"capture.{name}" for name in ("io_uring_depth", "io_uring_busy_s", "file_faults")}
 OPTIONAL |= {"capture.run_queue_others_s", "capture.file_fault_s", "capture.spun_s"}
 OPTIONAL |= {"machine.calibration", "memory.group_held_bytes", "temp_places", "cpu_limits"}
-OPTIONAL |= {"temp_before", "temp_kinds", "inputs", "server.workers.temp_files"}
+OPTIONAL |= {
+    "temp_before",
+    "temp_kinds",
+    "inputs",
+    "server.workers.temp_files",
+    "server.table_calls",
+}
 OPTIONAL |= {"capture.temp_copies", "capture.temp_copied_bytes"}
 OPTIONAL |= {"spilled", "server_connection", "capture.unobserved_processes"}
 OPTIONAL |= {f"temp_places.{name}" for name in ("device_name", "mount_point", "mount_options")}
