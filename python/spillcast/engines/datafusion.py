@@ -27,6 +27,8 @@ select count(*), max(total) from (
   select sum(amount) over (partition by kind order by id) as total from t where id < 1000000)
 """
 DISTINCT = "select count(*), max(part) from (select distinct kind, part from t)"
+#: Its threads may wait for the memory of each other without end.
+TIMEOUT_S = 60.0
 #: A sort merges with this part of a thread's memory, at most: with less it fails.
 MERGE_SHARE, MERGE_BYTES_MAX = 1 / 3, 12_000_000
 ROWS, MEMORY_MB = 6_000_000, 36
@@ -83,7 +85,7 @@ class DataFusionLab(Lab):
             "threads": workload.threads,
         }
         threads = {"TOKIO_WORKER_THREADS": str(workload.threads), **environment}
-        return HeldQuery("DataFusion", __name__, query, threads)
+        return HeldQuery("DataFusion", __name__, query, threads, TIMEOUT_S)
 
     def describe(self, workload: Workload) -> ObservedEngine:
         """As a recording's meta.json keeps it."""

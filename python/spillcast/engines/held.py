@@ -47,8 +47,9 @@ class HeldQuery:
         module: str,
         settings: Mapping[str, object],
         environment: Mapping[str, str] | None = None,
+        timeout_s: float = TIMEOUT_S,
     ) -> None:
-        self._engine = engine
+        self._engine, self._timeout_s = engine, timeout_s
         self._process = subprocess.Popen(
             [sys.executable, "-m", module, json.dumps(settings, default=str)],
             stdin=subprocess.PIPE,
@@ -79,15 +80,17 @@ class HeldQuery:
     def wait(self, timeout_s: float) -> bool:
         """Sleep until the query has ended or the time is over; True when it has ended.
 
-        ExperimentFailed if it takes longer than ``TIMEOUT_S`` in all.
+        ExperimentFailed if it takes longer than ``timeout_s`` in all.
         """
         from spillcast.recording.observed import readable
 
         assert self._process.stdout is not None
         if readable(self._process.stdout.fileno(), timeout_s):
             return True
-        if time.monotonic() - self._started_s > TIMEOUT_S:
-            raise ExperimentFailed(f"{self._engine}: the query took more than {TIMEOUT_S:.0f} s")
+        if time.monotonic() - self._started_s > self._timeout_s:
+            raise ExperimentFailed(
+                f"{self._engine}: the query took more than {self._timeout_s:.0f} s"
+            )
         return False
 
     def result(self) -> RunResult:
