@@ -104,13 +104,13 @@ def test_a_setting_that_is_refused_is_told(server):
         stack.enter_context(held_in(server, "select 1", {"no_such_setting": "1"}))
 
 
-def test_a_query_without_end_is_given_up(tmp_path, monkeypatch):
-    monkeypatch.setattr("spillcast.engines.held.TIMEOUT_S", 0.1)
+def test_a_query_without_end_is_given_up(tmp_path):
     endless = (
         "select count(*) from range(10000000) a, range(10000000) b where a.range % 7 = b.range % 3"
     )
     lab = DuckDbLab.on(tmp_path, None)
     with lab.hold(Workload("test", endless, 0, "100MB"), tmp_path, {}) as held:
+        held._timeout_s = 0.1
         held.start()
         time.sleep(0.2)
         with pytest.raises(ExperimentFailed):

@@ -102,7 +102,7 @@ impl Capture {
         let origin_ns = now_ns();
         let mut assembler = Assembler::new(origin_ns, rules);
         if source.samples() {
-            given.iter().for_each(|&pid| assembler.stacks.read(process_of(pid), origin_ns));
+            given.iter().for_each(|&pid| assembler.stacks.read_files(process_of(pid)));
         }
         let mut watch = Watch::default();
         for pid in pids {

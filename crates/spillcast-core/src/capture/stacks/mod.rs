@@ -134,6 +134,13 @@ impl Stacks {
         }
     }
 
+    /// Reads the files that a process has mapped as code. That takes some 30 ms for a large program: before
+    /// a query begins, it takes no CPU from the query. Where they are mapped is read at the first sample,
+    /// for a process that has just begun maps more.
+    pub fn read_files(&mut self, pid: i32) {
+        drop(Space::read(pid, &mut self.codes));
+    }
+
     /// A new process has the code of its parent until it runs another program.
     pub fn fork(&mut self, parent: i32, child: i32) {
         if let Some(Known { space, looked_ns }) = self.spaces.get(&parent) {
@@ -157,12 +164,6 @@ impl Stacks {
         {
             return;
         }
-        self.read(pid, time_ns);
-    }
-
-    /// Reads the code of a process. That takes some 30 ms for a large program: before a query begins, it
-    /// takes no CPU from the query.
-    pub fn read(&mut self, pid: i32, time_ns: u64) {
         let space = Space::read(pid, &mut self.codes).map(Arc::new);
         match (space, self.spaces.get_mut(&pid)) {
             (Some(space), _) => drop(self.spaces.insert(pid, Known { space, looked_ns: time_ns })),
