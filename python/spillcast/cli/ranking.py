@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from spillcast.cli.options import Confidence
+from spillcast.cli.options import Confidence, Origin
 from spillcast.cli.usage import Answer
 
 if TYPE_CHECKING:
@@ -86,14 +86,7 @@ def postgres(
             metavar="PATH", help="The server's log or a folder of logs; its plans show work_mem."
         ),
     ] = None,
-    origin: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="STORAGE",
-            help="Storage that temp files are on now, if I/O was not timed.",
-        ),
-    ] = None,
+    origin: Origin = None,
     top: Top = 10,
     per: Annotated[
         Literal["day"] | None,
@@ -253,14 +246,7 @@ def clickhouse(
         str | None,
         typer.Option(metavar="NAME", help="Read the logs of all replicas of this cluster."),
     ] = None,
-    origin: Annotated[
-        str | None,
-        typer.Option(
-            "--from",
-            metavar="STORAGE",
-            help="Storage that temp files are on now, if the log has no times of their I/O.",
-        ),
-    ] = None,
+    origin: Origin = None,
     top: Top = 10,
     confidence: Confidence = 0.9,
 ) -> Answer:

@@ -10,6 +10,7 @@ import re
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -261,6 +262,16 @@ class Session:
         return session_line(self.id, self.user, self.seconds, self.query or "")
 
 
+class TableCalls(Protocol):
+    """A server's count of calls on the temporary tables of a session, by any thread."""
+
+    def look(self) -> object:
+        """Note what is seen of the session only while it lasts. SpillcastError as of ``total``."""
+
+    def total(self) -> int:
+        """Return the reads and writes since the count began. SpillcastError if it is lost."""
+
+
 class ListedSessions(Protocol):
     """A server whose list of sessions is enough to record a query."""
 
@@ -283,11 +294,8 @@ class ListedSessions(Protocol):
     def describe(self, session: Session) -> ObservedEngine:
         """Return engine, version, address and settings of a session."""
 
-    def count_table_calls(self) -> None:
-        """Begin to count the reads and writes of temporary tables."""
-
-    def table_calls(self, session: Session) -> int | None:
-        """Return those of a session since then, by any thread; None if the server has no counts."""
+    def table_calls(self, session: Session) -> TableCalls | None:
+        """Begin to count the calls on its temporary tables; None if the server does not."""
 
 
 def record_listed(
@@ -346,6 +354,7 @@ class _ListedQuery(LiveRecorder[Recording]):
         self._before_s: float | None = session.seconds if session.runs else None
         self._query = session.query if session.runs else None
         self._failure: str | None = None
+        self._counted: TableCalls | None = None
         self._table_calls: int | None = None
         self._began_ns = 0
         self._ended_ns: int | None = None
@@ -357,7 +366,7 @@ class _ListedQuery(LiveRecorder[Recording]):
         """Capture the calls of the session's thread, or only samples where that is refused."""
         if absent_because is None and self.session.thread is None:
             absent_because = "the server does not tell the session's thread"
-        self.server.count_table_calls()
+        self._counted = self.server.table_calls(self.session)
         self.attach(self._observe, absent_because, say)
         attached_ns = time.monotonic_ns()
         if self._before_s is not None:
@@ -385,6 +394,9 @@ class _ListedQuery(LiveRecorder[Recording]):
 
     def look(self) -> dict[str, Any]:
         """Return the samples so far."""
+        if self._counted is not None:
+            with suppress(SpillcastError):
+                self._counted.look()
         return {"samples": self._samples, "processes": 1, "waiting": self.began_s is None}
 
     def _look(self) -> EndedBy | None:
@@ -439,7 +451,9 @@ class _ListedQuery(LiveRecorder[Recording]):
     def finish(self, ended_by: EndedBy) -> Recording:
         """Keep the recording."""
         elapsed_s = self._elapsed_s
-        self._table_calls = self.server.table_calls(self.session)
+        if self._counted is not None:
+            with suppress(SpillcastError):
+                self._table_calls = self._counted.total()
         extra = self._known(ended_by)
         return self.recorder.finish(elapsed_s=elapsed_s, started_ns=self._began_ns, extra=extra)
 

@@ -1,7 +1,8 @@
 """Running a query somewhere: bare, or under observation."""
 
-import mmap
 import os
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
@@ -10,7 +11,7 @@ from pathlib import Path
 from typing import Any, Generic, Protocol, TypeVar
 
 from spillcast.engines.engine import Lab, Workload
-from spillcast.engines.held import HeldQuery, RunResult
+from spillcast.engines.held import HeldQuery, RunResult, end_with_parent
 from spillcast.errors import ExperimentFailed
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
@@ -46,39 +47,59 @@ class ResidentMemory:
     A virtual machine returns free memory to its host within a second (free page reporting of
     virtio-balloon). The first use of a page then waits for the host: by up to 2 s/GiB in huge
     pages, which would count as time of the query, in one run and not in the next.
+
+    A process of its own uses it: its end frees all pages at once, also where this process is
+    killed, and no process that is forked from this one has them.
     """
 
     def __init__(self, size_bytes: int) -> None:
         self._size_bytes = size_bytes
-        self._memory: mmap.mmap | None = None
+        self._holder: subprocess.Popen[bytes] | None = None
 
     @contextmanager
     def released(self) -> Iterator[None]:
         """The memory is free for a run meanwhile, and in use again afterwards."""
         self._hold()
-        self._release()
+        self.release()
         try:
             yield
         finally:
             self._hold()
 
+    def release(self) -> None:
+        """Free the memory."""
+        if self._holder is not None:
+            self._holder.kill()
+            self._holder.communicate()
+            self._holder = None
+
     def _hold(self) -> None:
         """Use every page of it, as far as others have enough."""
-        if self._memory is not None or _available_bytes() < SPARED * self._size_bytes:
+        if self._holder is not None or _available_bytes() < SPARED * self._size_bytes:
             return
-        flags = mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS
-        self._memory = mmap.mmap(-1, self._size_bytes, flags=flags)
-        self._memory.madvise(mmap.MADV_HUGEPAGE)
-        self._memory[:: mmap.PAGESIZE] = bytes(self._size_bytes // mmap.PAGESIZE)
+        self._holder = subprocess.Popen(
+            [sys.executable, "-I", "-S", "-c", HOLDER, str(self._size_bytes)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            preexec_fn=end_with_parent,
+        )
+        assert self._holder.stdout is not None
+        self._holder.stdout.read(1)
 
-    def _release(self) -> None:
-        if self._memory is not None:
-            self._memory.close()
-            self._memory = None
+
+#: Uses every page of memory, says so by a byte, and ends at the end of its input.
+HOLDER = """
+import mmap, sys
+memory = mmap.mmap(-1, int(sys.argv[1]), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+memory.madvise(mmap.MADV_HUGEPAGE)
+memory[::mmap.PAGESIZE] = bytes(len(memory) // mmap.PAGESIZE)
+print(end=".", flush=True)
+sys.stdin.read()
+"""
 
 
 def _available_bytes() -> int:
-    return os.sysconf("SC_AVPHYS_PAGES") * mmap.PAGESIZE
+    return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
 
 
 resident_memory = ResidentMemory(RESIDENT_BYTES)

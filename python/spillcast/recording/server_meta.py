@@ -93,8 +93,8 @@ class RecordedQuery:
         "by tablespace, without the files that workers share; empty if not permitted to list them"
     )
     table_calls: int | None = key(
-        "reads and writes of the session's temporary tables by all threads of the server; null if "
-        "it does not count them",
+        "reads and writes of the session's temporary tables by all threads of the server while it "
+        "was recorded, of all sessions if theirs are not told apart; null if they are not counted",
         default=None,
         later=True,
         example=1000,

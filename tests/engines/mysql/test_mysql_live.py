@@ -1,10 +1,12 @@
 """Recording a session of MariaDB: its thread alone, and what is refused."""
 
 import threading
+import time
 from dataclasses import replace
 from unittest.mock import MagicMock
 
 import pytest
+from pymysql.constants import COMMAND
 
 from cases import cases
 from engines.mysql.conftest import GROUP_BY, SORT
@@ -80,6 +82,73 @@ def test_a_temporary_table_on_disk_is_temp_io(rig, tmp_path):
         return
     files = recording.waits.filter(recording.waits["temp"].values)["file"].to_pylist()
     assert any("#sql" in file and ".MAD" in file for file in files)
+
+
+@needs_capture
+def test_calls_on_temporary_tables_count_though_the_client_leaves(rig, tmp_path):
+    if rig.lab.engine != "mysql":
+        pytest.skip("the session's own thread does the I/O of its temporary tables")
+    with rig.session() as cursor:
+        connection = cursor.connection
+        thread = threading.Thread(target=leaves, args=[connection])
+        selector = SessionSelector(connection.thread_id())
+
+        def begin(*_status):
+            if thread.ident is None:
+                thread.start()
+
+        recording = record_mysql(
+            rig.dsn, tmp_path / "run.spill", selector, say=begin, on_status=begin
+        )
+        thread.join()
+        connection.connect()
+    assert recording.meta.server.table_calls > 0
+
+
+def leaves(connection):
+    """A client that sends a query and is gone before its result is there."""
+    connection._execute_command(COMMAND.COM_QUERY, GROUP_BY.replace("0.5", "1.5"))
+    time.sleep(1.0)
+    connection._force_close()
+
+
+@needs_capture
+@pytest.mark.parametrize("granted", ["performance_schema.*", "performance_schema.threads"])
+def test_a_right_that_only_adds_to_a_recording_is_named(rig, tmp_path, granted):
+    tables = [granted]
+    if granted.endswith("threads"):
+        tables.append("performance_schema.events_statements_current")
+    grants = [f"select on {table}" for table in tables]
+    if rig.lab.engine == "mariadb":
+        grants = ["process on *.*"]
+    with rig.session() as cursor:
+        cursor.execute("drop user if exists watcher@localhost")
+        cursor.execute("create user watcher@localhost")
+        for grant in grants:
+            cursor.execute(f"grant {grant} to watcher@localhost")
+        cursor.execute("select connection_id()")
+        [[number]] = cursor.fetchall()
+        thread = threading.Thread(target=cursor.execute, args=[SORT])
+        said = []
+
+        def begin(*words):
+            said.extend(word for word in words if isinstance(word, str))
+            if thread.ident is None:
+                thread.start()
+
+        recording = record_mysql(
+            f"mysql://watcher@localhost/?socket={rig.dsn}",
+            tmp_path / "run.spill",
+            SessionSelector(number),
+            say=begin,
+            on_status=begin,
+        )
+        thread.join()
+    assert recording.meta.captured
+    assert recording.meta.temp.writes > 0
+    if rig.lab.engine == "mysql":
+        missing = "process on *.*" if granted.endswith("*") else "select on performance_schema.*"
+        assert any(f"grant {missing} to 'watcher'@'localhost'" in text for text in said)
 
 
 def test_a_session_that_does_not_exist_ends_or_cannot_be_searched_for(rig):

@@ -64,6 +64,22 @@ def test_no_rights_are_said_and_no_password(rig, tmp_path, monkeypatch):
     assert "other-secret" not in str(refused.value)
 
 
+def test_statements_are_ranked_without_the_times_of_files(rig):
+    with rig.session() as cursor:
+        cursor.execute(SORT)
+        cursor.execute("drop user if exists counter@localhost")
+        cursor.execute("create user counter@localhost")
+        cursor.execute(
+            "grant select on performance_schema.events_statements_summary_by_digest "
+            "to counter@localhost"
+        )
+    ranking = rank_mysql(f"mysql://counter@localhost/?socket={rig.dsn}", ["factor:10"])
+    assert ranking.statements
+    assert not ranking.databases
+    assert all(not statement.gains and statement.refused for statement in ranking.statements)
+    assert any("grant select" in text for text in ranking.unseen)
+
+
 def test_a_server_takes_the_settings_of_a_move_and_counts_nothing_by_default(rig, tmp_path):
     (to := tmp_path / "moved").mkdir()
     result = spillcast("move", "mysql", rig.dsn, "--to", to, "--user", "root", "--json")

@@ -50,19 +50,16 @@ def move(
         )
     present, flavor, checks = dict[str, str](), "mariadb", list[str]()
     if dsn is not None:
-        from spillcast.engines.mysql.server import (
-            connected,
-            process_of,
-            server_of,
-            thread_of,
-            variables,
-        )
+        from spillcast.engines.mysql.server import connected, local_server, server_of, variables
 
         with connected(dsn) as connection:
             server = server_of(connection)
             present, flavor = variables(connection, *SETTINGS), server.flavor
-            pid, because = process_of(thread_of(connection, server), server)
-        checks = [f"the directory was not checked: {because}"] if because else _checks(path, pid)
+            local = local_server(connection, server)
+        if isinstance(local, str):
+            checks = [f"the directory was not checked: {local}"]
+        else:
+            checks = _checks(path, local.pid)
     service = "mariadb" if flavor == "mariadb" else "mysql"
     lines = [f"tmpdir = {path}", f"innodb_tmpdir = {path}"]
     if dsn is None or "innodb_temp_tablespaces_dir" in present:
@@ -104,7 +101,7 @@ def move(
     return Move("mysql", path, "server", steps, revert, warnings=warnings)
 
 
-def _checks(path: str, pid: int | None) -> list[str]:
+def _checks(path: str, pid: int) -> list[str]:
     """Return what the server's user lacks in the directory, and its free space."""
     place = Path(path)
     while not place.exists():

@@ -10,6 +10,7 @@ from spillcast.engines.mysql import MEMORY_SETTINGS
 from spillcast.engines.mysql.server import (
     Connection,
     Server,
+    checked,
     connected,
     rows,
     server_of,
@@ -24,7 +25,7 @@ from spillcast.engines.ranking import (
     request_of,
     with_gains,
 )
-from spillcast.errors import InputError, Refusal, ServerUnsuited
+from spillcast.errors import InputError, PermissionDenied, Refusal, ServerUnsuited
 from spillcast.evidence.counts import Bounds, Counts, OpCounts
 from spillcast.fleet.snapshots import DatabaseSpill
 from spillcast.recording.meta import ObservedEngine
@@ -82,6 +83,10 @@ class TempFiles:
 def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> ServerRanking:
     """Rank what spills on a server. InputError where it does not answer or counts nothing."""
     request = request_of(targets, None, confidence)
+    unseen = [
+        "temp I/O of a statement: the server counts its temporary tables on disk and merge passes, "
+        "not their bytes and time, so it took at most as long as the statement"
+    ]
     with connected(dsn) as connection:
         server = server_of(connection)
         status = _status(connection)
@@ -94,7 +99,12 @@ def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> Ser
                 "set performance_schema = ON in the server's my.cnf and restart it",
             )
         counted = rows(connection, _STATEMENTS)
-        temp = _temp_files(connection)
+        try:
+            with checked(connection):
+                temp = _temp_files(connection)
+        except PermissionDenied as error:
+            temp = None
+            unseen.append(f"bytes and times of temp files: {error.message} ({error.hint})")
         settings = variables(connection, *MEMORY_SETTINGS, "tmpdir")
     spilling = [row for row in counted if row["disk_tables"] or row["merge_passes"]]
     spilling.sort(key=lambda row: row["elapsed"], reverse=True)
@@ -104,10 +114,6 @@ def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> Ser
     ]
     files = status["created_tmp_files"] + status["created_tmp_disk_tables"]
     uptime_s = float(status["uptime"])
-    unseen = [
-        "temp I/O of a statement: the server counts its temporary tables on disk and merge passes, "
-        "not their bytes and time, so it took at most as long as the statement"
-    ]
     if server.flavor == "mariadb":
         unseen.append("temp files of sorts: MariaDB times only temporary tables on disk")
     record = None
@@ -122,10 +128,10 @@ def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> Ser
         confidence=confidence,
         statements_seen=len(counted),
         elapsed_s=sum(float(row["elapsed"]) for row in counted) * PS,
-        databases=[
-            DatabaseSpill(server.host, files, temp.writes.bytes, None, temp.total_s or None)
-        ],
-        database_temp_bytes=temp.writes.bytes,
+        databases=[]
+        if temp is None
+        else [DatabaseSpill(server.host, files, temp.writes.bytes, None, temp.total_s or None)],
+        database_temp_bytes=None if temp is None else temp.writes.bytes,
         settings={**settings, **{name: str(value) for name, value in status.items()}},
         unseen=unseen,
         record=record,
@@ -159,7 +165,7 @@ def _temp_files(connection: Connection) -> TempFiles:
 
 
 def _ranked(
-    row: dict[str, Any], temp: TempFiles, server: Server, request: RankRequest | None
+    row: dict[str, Any], temp: TempFiles | None, server: Server, request: RankRequest | None
 ) -> Ranked:
     calls, elapsed_s = int(row["calls"]), float(row["elapsed"]) * PS
     ranked = Ranked(
@@ -174,6 +180,8 @@ def _ranked(
     )
     if request is None:
         return replace(ranked, refused=f"only the {FORECAST_MAX} longest are forecast")
+    if temp is None:
+        return replace(ranked, refused="the latency of temp files is not known; record it")
     if not temp.total_s or not elapsed_s:
         return replace(
             ranked, refused="the server timed no temp file, so none's latency is known; record it"

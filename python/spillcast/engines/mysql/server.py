@@ -24,7 +24,6 @@ from spillcast.errors import (
     PermissionDenied,
     ServerUnreachable,
     ServerUnsuited,
-    SpillcastError,
     StatementFailed,
 )
 from spillcast.recording import Recording
@@ -40,8 +39,9 @@ Connection = Any
 
 CONNECT_TIMEOUT_S = 10
 PORT = 3306
-#: Numbers of errors for a right that is missing.
-REFUSED = (1044, 1142, 1143, 1227)
+_SELECT = "grant select on performance_schema.* to {user}"
+#: What grants the right that is missing, by number of the error.
+GRANTS = {1044: _SELECT, 1142: _SELECT, 1143: _SELECT, 1227: "grant process on *.* to {user}"}
 #: Names of the server's process.
 PROGRAMS = ("mysqld", "mariadbd")
 _HINT = "write mysql://USER@HOST/DATABASE, or the path of a socket or of a defaults file"
@@ -97,12 +97,11 @@ def checked(connection: Connection) -> Iterator[None]:
     try:
         yield
     except pymysql.Error as error:
-        if error.args and error.args[0] in REFUSED:
-            user = str(connection.user, "utf-8", "replace")
-            raise PermissionDenied(
-                f"MySQL: {message_of(error)}",
-                f"grant process on *.* to {user}; grant select on performance_schema.* to {user}",
-            ) from None
+        if error.args and (grant := GRANTS.get(error.args[0])):
+            (account,) = rows(connection, "select current_user() name")
+            name, _, host = account["name"].rpartition("@")
+            hint = grant.format(user=f"'{name}'@'{host}'")
+            raise PermissionDenied(f"MySQL: {message_of(error)}", hint) from None
         raise StatementFailed(f"MySQL: {message_of(error)}") from None
 
 
@@ -138,27 +137,33 @@ def variables(connection: Connection, *names: str) -> dict[str, str]:
     return {row["variable_name"]: row["value"] for row in rows(connection, query, *names)}
 
 
-def thread_of(connection: Connection, server: Server) -> int | None:
-    """Return the server's thread of this connection, as the kernel numbers it; None if hidden."""
-    query = "tid thread from information_schema.processlist where id"
-    if server.instrumented:
-        query = "thread_os_id thread from performance_schema.threads where processlist_id"
-    elif server.flavor == "mysql":
-        return None
-    match = rows(connection, f"select {query} = connection_id()")
-    return match[0]["thread"] if match else None
+@dataclass(frozen=True)
+class LocalServer:
+    """The server's process on this machine, and its thread of our connection."""
+
+    pid: int
+    thread: int
 
 
-def process_of(thread: int | None, server: Server) -> tuple[int, None] | tuple[None, str]:
-    """Return the server process of a thread on this machine, or why there is none."""
+def local_server(connection: Connection, server: Server) -> LocalServer | str:
+    """Return the server's process on this machine, or why it is not known."""
     if server.host != socket.gethostname():
-        return None, f"the server runs on another host ({server.host})"
+        return f"the server runs on another host ({server.host})"
+    query = "tid thread from information_schema.processlist where id"
+    if server.flavor == "mysql":
+        query = "thread_os_id thread from performance_schema.threads where processlist_id"
+    try:
+        with checked(connection):
+            match = rows(connection, f"select {query} = connection_id()")
+    except PermissionDenied as error:
+        return f"{error.message} ({error.hint})"
     with suppress(OSError):
+        thread = int(match[0]["thread"] or 0) if match else 0
         status = Path(f"/proc/{thread}/status").read_text()
-        match = re.search(r"^Tgid:\s+(\d+)", status, re.MULTILINE)
-        if match and Path(f"/proc/{match[1]}/comm").read_text().startswith(PROGRAMS):
-            return int(match[1]), None
-    return None, "the session's thread is not among those of this machine"
+        tgid = re.search(r"^Tgid:\s+(\d+)", status, re.MULTILINE)
+        if tgid and Path(f"/proc/{tgid[1]}/comm").read_text().startswith(PROGRAMS):
+            return LocalServer(int(tgid[1]), thread)
+    return "the session's thread is not among those of this machine"
 
 
 def parts_of(dsn: str) -> dict[str, Any]:
@@ -223,14 +228,18 @@ _SESSIONS = {
     "where t.processlist_id is not null and t.processlist_id <> connection_id()",
 }
 
-#: By file of the session temporary tablespaces, which sessions get in turn.
+#: By file of the session temporary tablespaces: a session gets one or two, and leaves them to others
+#: when it ends.
 _TABLE_CALLS = (
     "select file_name file, count_read + count_write calls "
     "from performance_schema.file_summary_by_instance "
     "where event_name = 'wait/io/file/innodb/innodb_temp_file'"
 )
+#: A row without a file for a session that has none.
 _TABLE_FILES = (
-    "select path file from information_schema.innodb_session_temp_tablespaces where id = %s"
+    "select s.path file from performance_schema.threads t "
+    "left join information_schema.innodb_session_temp_tablespaces s on s.id = t.processlist_id "
+    "where t.processlist_id = %s"
 )
 
 
@@ -251,7 +260,7 @@ def record_mysql(
     """
     recorder = Recorder(output, options, running)
     with connected(dsn) as connection:
-        server = _MySqlSessions(connection, server_of(connection))
+        server = _MySqlSessions(connection, server_of(connection), say)
         return record_listed(server, recorder, wanted, say, on_status)
 
 
@@ -283,10 +292,10 @@ class _MySqlSessions:
 
     hint = "see show processlist; sessions of other users need the privilege PROCESS"
 
-    def __init__(self, connection: Connection, server: Server) -> None:
-        self.connection, self.server = connection, server
+    def __init__(self, connection: Connection, server: Server, say: Say) -> None:
+        self.connection, self.server, self._say = connection, server, say
         self.rate_hz, self.tells_end = RATE_HZ[server.flavor], server.flavor == "mariadb"
-        self._calls_before: dict[str, int] = {}
+        self._local: LocalServer | str = "not asked yet"
 
     def sessions(self) -> list[Session]:
         """Return all sessions but our own."""
@@ -295,10 +304,10 @@ class _MySqlSessions:
 
     def process(self) -> tuple[int, None] | tuple[None, str]:
         """Return the thread of our own session."""
-        thread = thread_of(self.connection, self.server)
-        pid, because = process_of(thread, self.server)
-        self._pid = pid
-        return (thread, None) if thread is not None and because is None else (None, because or "")
+        self._local = local_server(self.connection, self.server)
+        if isinstance(self._local, str):
+            return None, self._local
+        return self._local.thread, None
 
     def temp_places(self) -> Sequence[Path]:
         """Return the directories and files that hold temp data, as this machine sees them."""
@@ -315,9 +324,10 @@ class _MySqlSessions:
             places.append(data / session_spaces)
         if shared_space := named.get("innodb_temp_data_file_path", "").partition(":")[0]:
             places.append(data / shared_space)
-        with suppress(OSError):
-            root = Path(f"/proc/{self._pid}/root").readlink()
-            places = [root / str(place).lstrip("/") for place in places]
+        if isinstance(self._local, LocalServer):
+            with suppress(OSError):
+                root = Path(f"/proc/{self._local.pid}/root").readlink()
+                places = [root / str(place).lstrip("/") for place in places]
         return places
 
     def describe(self, session: Session) -> ObservedEngine:
@@ -336,24 +346,54 @@ class _MySqlSessions:
             settings=variables(connection, *MEMORY_SETTINGS, "tmpdir"),
         )
 
-    def count_table_calls(self) -> None:
-        """Note the counts of all files of session temporary tablespaces, which MySQL has."""
-        self._calls_before = {} if self.server.flavor == "mariadb" else self._calls_by_file()
-
-    def table_calls(self, session: Session) -> int | None:
-        """Return the reads and writes of a session's tablespaces since then."""
-        if not self._calls_before:
+    def table_calls(self, session: Session) -> "_TableCalls | None":
+        """Count from now on, in MySQL, whose InnoDB does them in threads of its own."""
+        if self.server.flavor == "mariadb":
             return None
         try:
-            with checked(self.connection):
-                files = rows(self.connection, _TABLE_FILES, session.id)
-            calls = self._calls_by_file()
-        except SpillcastError:
+            calls = _TableCalls(self.connection, session.id)
+        except PermissionDenied as error:
+            self._lack("I/O of temporary tables by other threads is not counted", error)
             return None
-        names = {Path(str(row["file"])).name for row in files}
-        return sum(calls[name] - self._calls_before.get(name, 0) for name in names & calls.keys())
+        try:
+            calls.look()
+        except PermissionDenied as error:
+            self._lack("I/O of temporary tables is counted of all sessions together", error)
+        return calls
+
+    def _lack(self, consequence: str, error: PermissionDenied) -> None:
+        self._say(f"{consequence}: {error.message}")
+        self._say(f"  {error.hint}")
+
+
+class _TableCalls:
+    """Calls on the session temporary tablespaces of a session, as ``TableCalls``."""
+
+    def __init__(self, connection: Connection, session: int) -> None:
+        self._connection, self._session = connection, session
+        self._calls_before = self._calls_by_file()
+        self._files: set[str] = set()
+
+    def look(self) -> bool:
+        """Note the files of the session; return whether it is still there."""
+        with checked(self._connection):
+            listed = rows(self._connection, _TABLE_FILES, self._session)
+        self._files |= {_file_name(row) for row in listed if row["file"]}
+        return bool(listed)
+
+    def total(self) -> int:
+        """Return its calls; those of all sessions if its files were not seen before it ended."""
+        calls, listed = self._calls_by_file(), False
+        with suppress(PermissionDenied):
+            listed = self.look()
+        files = self._files if self._files or listed else calls.keys()
+        return sum(calls[name] - self._calls_before.get(name, 0) for name in files & calls.keys())
 
     def _calls_by_file(self) -> dict[str, int]:
-        with checked(self.connection):
-            counted = rows(self.connection, _TABLE_CALLS)
-        return {Path(str(row["file"])).name: int(row["calls"]) for row in counted}
+        with checked(self._connection):
+            counted = rows(self._connection, _TABLE_CALLS)
+        return {_file_name(row): int(row["calls"]) for row in counted}
+
+
+def _file_name(row: dict[str, Any]) -> str:
+    return Path(str(row["file"])).name
