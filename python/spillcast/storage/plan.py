@@ -21,10 +21,15 @@ Array = NDArray[np.int64]
 def moved_waits(recording: Recording) -> Table:
     """The temp waits that moved bytes, by start. InputError if there are none."""
     waits = recording.temp_waits
-    waits = waits.filter(waits["bytes"].filled(0) > 0)
-    if waits.num_rows == 0:
+    return waits.filter(_moved(waits, recording))
+
+
+def _moved(temp_waits: Table, recording: Recording) -> NDArray[np.bool_]:
+    """Which of them moved bytes. InputError if none did."""
+    moved = temp_waits["bytes"].filled(0) > 0
+    if not moved.any():
         raise NoTempIo(f"{recording.path}: holds no temp I/O to replay")
-    return waits
+    return moved
 
 
 def plan(recording: Recording) -> Table:
@@ -37,7 +42,7 @@ def replay_plan(recording: Recording) -> tuple[Table, bool]:
 
     They do where the recording shows the waits of threads outside of I/O.
     """
-    moved_waits(recording)
+    _moved(recording.temp_columns("bytes"), recording)
     return _steps(recording.waits, recording)
 
 
