@@ -43,7 +43,7 @@ class PaperServer:
     def describe(self, session):
         return ObservedEngine("paper", "1.0", pid=session.thread)
 
-    def table_calls(self, session):
+    def table_calls(self, _session):
         return None
 
 

@@ -1,4 +1,4 @@
-"""Memory in use between runs: a process of its own has it, and frees it for a run and at the end."""
+"""Memory in use between runs: a process has it, which frees it for a run and at the end."""
 
 import subprocess
 import sys
@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from harness import until
 from spillcast.lab import run
 from spillcast.lab.run import ResidentMemory
-from tests.harness import until
 
 SIZE_BYTES = 32 << 20
 #: Prints the holder's process, then waits.

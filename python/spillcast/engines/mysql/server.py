@@ -228,8 +228,8 @@ _SESSIONS = {
     "where t.processlist_id is not null and t.processlist_id <> connection_id()",
 }
 
-#: By file of the session temporary tablespaces: a session gets one or two, and leaves them to others
-#: when it ends.
+#: By file of the session temporary tablespaces: a session gets one or two, and returns them when it
+#: ends.
 _TABLE_CALLS = (
     "select file_name file, count_read + count_write calls "
     "from performance_schema.file_summary_by_instance "
