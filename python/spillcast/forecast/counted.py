@@ -16,7 +16,7 @@ from spillcast.evidence.counts import (
     middle_processes,
 )
 from spillcast.forecast.load import Load, latencies, operations
-from spillcast.forecast.threads.overlap import RecordedThreads
+from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.threads.resources import Cpus
 from spillcast.forecast.workload import CpuTime, DataReads, Quality, Workload, cpu_between_s
 from spillcast.recording.event_names import OPS
@@ -61,7 +61,7 @@ def _workload(counts: Counts) -> Workload:
         kind="plan",
         loads=loads,
         recorded_loads=loads,
-        recorded_threads=_threads(counts, loads),
+        threads=_threads(counts, loads),
         cpu=CpuTime(
             total_s=counts.cpu_s,
             between_s=cpu_between_s(
@@ -141,13 +141,13 @@ def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Cou
     )
 
 
-def _threads(counts: Counts, loads: Sequence[Load]) -> RecordedThreads:
+def _threads(counts: Counts, loads: Sequence[Load]) -> Threads:
     cpus, threads = Cpus(None), round(counts.processes)
     io_s = sum(load.total_s for load in loads) / counts.processes
-    return RecordedThreads(
+    return Threads(
         trace=counted_trace(loads, threads, max(counts.elapsed_s - io_s, 0.0)),
         elapsed_s=counts.elapsed_s,
-        threads=threads,
+        number=threads,
         in_flight=counts.processes,
         operations=operations(loads),
         source=cpus,

@@ -192,7 +192,7 @@ def _sampled(baseline: Baseline, storage: Storage, *, cached: bool) -> Sampled |
     times_s = (projection(part, storage, cached=cached).total_s for part in parts)
     log_elapsed = np.log([max(part_s, 1e-9) for part_s in times_s])
     scatter = FEW_PARTS * float(log_elapsed.std(ddof=1)) / sqrt(len(parts))
-    threads = baseline.workload.recorded_threads.threads
+    threads = baseline.threads.number
     ends = threads * sample.slices / sample.rows if threads > 1 else 0.0
     error = hypot(scatter, ends, MIN_SAMPLE_ERROR if threads > 1 else 0.0)
     return Sampled(sample.rows, sample.of_rows, error)

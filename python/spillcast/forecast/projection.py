@@ -179,7 +179,7 @@ def _others_s(workload: Workload) -> float:
 
 def _query_cpu_s(workload: Workload, remainder_s: float, outside_cost_s: float) -> float | None:
     """CPU time of the remainder; None if it cannot be separated from waits."""
-    if workload.cpu.total_s is None or workload.recorded_threads.threads > 1:
+    if workload.cpu.total_s is None or workload.threads.number > 1:
         return None
     cpu_s = max(workload.cpu.total_s * workload.scale - outside_cost_s, 0.0)
     return None if cpu_s > remainder_s else cpu_s

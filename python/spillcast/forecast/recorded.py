@@ -19,7 +19,7 @@ from spillcast.forecast.recorded_io import (
     recorded_io,
 )
 from spillcast.forecast.result import Forecast
-from spillcast.forecast.threads.overlap import RecordedThreads
+from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.threads.resources import memory_ns
 from spillcast.forecast.workload import (
     SHARE_REPORTED,
@@ -125,7 +125,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
         kind=kind,
         loads=loads,
         recorded_loads=io.loads,
-        recorded_threads=threads,
+        threads=threads,
         part=part,
         remaining=remaining,
         unused_hints=unused,
@@ -155,8 +155,8 @@ def workload_of_recording(recording: Recording, question: Question | None = None
 
 
 def _with_former_runs(
-    cpu: CpuTime, threads: RecordedThreads, former: Sequence[FormerRun], loads: Sequence[Load]
-) -> tuple[CpuTime, RecordedThreads]:
+    cpu: CpuTime, threads: Threads, former: Sequence[FormerRun], loads: Sequence[Load]
+) -> tuple[CpuTime, Threads]:
     """CPU time and threads with what former runs show: the cost of waits, and spinning.
 
     Samples of the threads separate spinning from work; then former runs show only the cost.
@@ -164,19 +164,19 @@ def _with_former_runs(
     cpu = replace(cpu, former=former)
     if threads.sampled or not former:
         return cpu, threads
-    spun_s = spinning_s(former, cpu, loads, threads.simulation.cores_per_thread)
+    spun_s = spinning_s(former, cpu, loads, threads.cores_per_thread)
     shorter = threads.with_spinning(spun_s) if spun_s else None
     return (cpu, threads) if shorter is None else (replace(cpu, spun_s=spun_s), shorter)
 
 
 def _of_part(workload: Workload, part: Recording) -> Workload:
     """The workload by a part of the sampled waits."""
-    io = recorded_io(part, target=workload.recorded_threads.target)
+    io = recorded_io(part, target=workload.threads.target)
     return replace(
         workload,
         loads=io.loads,
         recorded_loads=io.loads,
-        recorded_threads=io.threads,
+        threads=io.threads,
         cpu=replace(workload.cpu, bursts=part.bursts),
         changes=io.changes,
         data_reads=io.data_reads,

@@ -11,7 +11,7 @@ from spillcast.calibrated import calibrated
 from spillcast.errors import EvidenceContradictory, NotSpilled
 from spillcast.forecast.counted import counted_trace
 from spillcast.forecast.load import Load, operations
-from spillcast.forecast.threads.overlap import RecordedThreads
+from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.threads.resources import PERIOD_S, Cpus
 from spillcast.forecast.workload import CaptureOverhead, DataReads, TempChanges
 from spillcast.recording import Recording
@@ -42,7 +42,7 @@ class RecordedIo:
     """The I/O of a recording."""
 
     loads: Sequence[Load]
-    threads: RecordedThreads
+    threads: Threads
     changes: Sequence[TempChanges]
     data_reads: DataReads | None
     capture_overhead: CaptureOverhead
@@ -94,7 +94,7 @@ def temp_load(recording: Recording) -> list[Load]:
     return sorted(loads, key=lambda load: load.kind)
 
 
-def recorded_threads(recording: Recording, target: Cpus | None = None) -> RecordedThreads:
+def recorded_threads(recording: Recording, target: Cpus | None = None) -> Threads:
     """The threads of a recording, from its single waits, or from its counts without any."""
     source, at_once, threads = recorded_cpus(recording.meta), in_flight(recording), 1
     if recording.temp_columns("start_ns").num_rows:
@@ -107,10 +107,10 @@ def recorded_threads(recording: Recording, target: Cpus | None = None) -> Record
     # A sample does not show what the page cache held, unless each of its reads does.
     tells_cache = recording.sample is None or missing_bytes is not None
     counted = recording.temp_seconds["count"].sum()
-    return RecordedThreads(
+    return Threads(
         trace=trace,
         elapsed_s=recording.elapsed_s,
-        threads=threads,
+        number=threads,
         in_flight=at_once,
         operations=counted,
         source=source,

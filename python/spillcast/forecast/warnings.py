@@ -203,7 +203,7 @@ def _other_io(case: _Case) -> Iterator[Warned]:
 
 def _threads(case: _Case) -> Iterator[Warned]:
     workload, projected, overlap = case.workload, case.projected, case.projected.overlap
-    if workload.recorded_threads.threads == 1 or workload.quality.processes_unknown:
+    if workload.threads.number == 1 or workload.quality.processes_unknown:
         return
     if projected.spinning_s > SHARE_REPORTED * workload.elapsed_s:
         yield Warned(

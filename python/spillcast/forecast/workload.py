@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spillcast.evidence.counts import Unknown
 from spillcast.forecast.load import Load
 from spillcast.forecast.result import Remaining, SpillSpread
-from spillcast.forecast.threads.overlap import RecordedThreads, Threads
+from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.work_memory import PlanSpills
 from spillcast.recording.calibration import WaitCost
 from spillcast.recording.capture import Unseen
@@ -162,7 +162,7 @@ class Workload:
     #: Temp I/O, extrapolated to the entire query if an estimate of what remains is known.
     loads: Sequence[Load]
     recorded_loads: Sequence[Load]
-    recorded_threads: RecordedThreads
+    threads: Threads
     #: The recorded part of a query of unknown elapsed time; None if that is known.
     part: Part | None = None
     remaining: "RemainingWork | None" = None
@@ -199,12 +199,7 @@ class Workload:
     @property
     def counted(self) -> bool:
         """Whether only counts are known, no single waits."""
-        return self.recorded_threads.counted
-
-    @property
-    def threads(self) -> Threads:
-        """The simulation of its threads."""
-        return self.recorded_threads.simulation
+        return self.threads.counted
 
     @property
     def is_part(self) -> bool:

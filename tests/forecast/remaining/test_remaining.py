@@ -116,7 +116,7 @@ def test_the_loads_of_the_entire_query_leave_its_threads_as_recorded(tmp_path):
     part = recorded_late(tmp_path, [("read", FILE, n) for n in range(300, 500)], 1300, threads=2)
     workload = workload_of_recording(part)
     assert sum(load.count for load in workload.loads) > 2 * 200
-    assert workload.threads.recorded == recorded_threads(part).simulation.recorded
+    assert workload.threads.recorded == recorded_threads(part).recorded
 
 
 def test_time_before_the_first_spill_goes_with_no_byte(tmp_path):

@@ -148,9 +148,7 @@ def test_loads_of_the_entire_query_leave_what_is_known_of_the_threads(tmp_path):
     writer = RecordingWriter(tmp_path / "counts.spill")
     writer.add_seconds(seconds([("write", 4096, 300, MS), ("read", 4096, 300, 2 * MS)], 2))
     recording = writer.finish(known(1.5, 600, 600, cpu_s=0.2))
-    recorded = recorded_threads(recording)
-    threads, loads = recorded.simulation, temp_load(recording)
-    assert recorded.simulation is threads
+    threads, loads = recorded_threads(recording), temp_load(recording)
     assert len(threads.trace.temp) == 1200
     whole = [replace(load, count=7 * load.count) for load in loads]
     assert threads.quota_s(whole) == threads.quota_s(loads) == (0.0, 0.0)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from cases import cases
-from spillcast.forecast.threads.resources import STRETCHES, At, Cpus, Sharing, Stretches
+from spillcast.forecast.threads.resources import STRETCHES, Cpus, Stretches
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 
 ELAPSED_NS = 1_000_000_000
@@ -24,6 +24,12 @@ def traced(rows):
         thread, start, cpu, ready, wait, ~yes, none, none, yes, ~yes, yes, none,
         np.zeros_like(thread), none, np.full(len(rows), 8192), ~yes, cpu_known=True,
     )  # fmt: skip
+
+
+def stretched(trace):
+    """In calls that take no CPU time."""
+    call_ns = np.zeros_like(trace.wait_ns)
+    return Stretches(trace, ELAPSED_NS / 1e9, call_ns, Cpus(cores=2))
 
 
 def random_rows(seed, threads=3):
@@ -44,7 +50,7 @@ def random_rows(seed, threads=3):
 @cases("seed", [1, 2, 3])
 def test_what_a_count_by_instants_finds(seed):
     rows = random_rows(seed)
-    stretches = Stretches(traced(rows), ELAPSED_NS / 1e9)
+    stretches = stretched(traced(rows))
     instants = (np.arange(STRETCHES * LOOKS) + 0.5) * ELAPSED_NS / STRETCHES / LOOKS
     at_work, waited = np.zeros(len(instants)), np.zeros(len(instants))
     for _, start, cpu, ready, wait in rows:
@@ -64,7 +70,7 @@ def test_what_a_count_by_instants_finds(seed):
 
 
 def test_what_takes_no_time_belongs_to_its_instant():
-    stretches = Stretches(traced([(0, ELAPSED_NS // 2 + 1, 0, 0, 0)]), ELAPSED_NS / 1e9)
+    stretches = stretched(traced([(0, ELAPSED_NS // 2 + 1, 0, 0, 0)]))
     counts = stretches.of_waits(np.ones(1))
     assert counts[STRETCHES // 2] == counts.sum() == 1
 
@@ -76,9 +82,9 @@ def test_what_other_work_on_the_cpus_takes_does_not_grow_with_waits():
             for at in range(0, ELAPSED_NS - step, step) for thread in (0, 1)]  # fmt: skip
     trace = traced(rows)
     cpus = Cpus(cores=2)
-    stretches = Stretches(trace, ELAPSED_NS / 1e9)
-    sharing = Sharing(trace, stretches, np.zeros_like(trace.wait_ns), cpus)
-    recorded, slow = (At(trace.wait_ns * times, trace.cpu_ns, cpus) for times in (1, 1000))
+    recorded_s, slow_s = (
+        stretched(trace).elapsed_s(trace.wait_ns * times, trace.cpu_ns, cpus) for times in (1, 1000)
+    )
     added_s = len(rows) / 2 * wait * 999 / 1e9
-    assert sharing.elapsed_s(recorded) == pytest.approx(ELAPSED_NS / 1e9)
-    assert sharing.elapsed_s(slow) == pytest.approx(ELAPSED_NS / 1e9 + added_s, rel=0.01)
+    assert recorded_s == pytest.approx(ELAPSED_NS / 1e9)
+    assert slow_s == pytest.approx(ELAPSED_NS / 1e9 + added_s, rel=0.01)

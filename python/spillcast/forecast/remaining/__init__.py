@@ -39,7 +39,7 @@ from spillcast.units import format_bytes, format_duration, parse_bytes
 if TYPE_CHECKING:
     from spillcast.forecast.remaining.model import Extrapolation
     from spillcast.forecast.remaining.progress import Progress
-    from spillcast.forecast.threads.overlap import RecordedThreads
+    from spillcast.forecast.threads.overlap import Threads
 
 Array = NDArray[np.float64]
 #: Of the entire query: bytes written to and read from temp files, time outside temp I/O, elapsed
@@ -166,7 +166,7 @@ class RemainingWorkHints:
         return next((run for run in same if reason_against(run, recording) is None), None)
 
     def extrapolate(
-        self, recording: Recording, threads: "RecordedThreads", elapsed_s: float | None = None
+        self, recording: Recording, threads: "Threads", elapsed_s: float | None = None
     ) -> "Extrapolation":
         """The entire query by all sources; ``elapsed_s`` is its elapsed time if known.
 
@@ -433,7 +433,7 @@ def _estimates_by_run(
         counts_spread = HISTORY_COUNTS_SPREAD
     else:
         loads, calls = temp_load(run), None
-        of_waits = recorded_threads(run).simulation.of_waits
+        of_waits = recorded_threads(run).of_waits
         counts_spread = max(HISTORY_COUNTS_SPREAD, relative_spread(run) or 0.0)
     source = HISTORY_SOURCE if calls is None else CALLS_SOURCE
     written, read = moved_bytes(loads, "write"), moved_bytes(loads, "read")

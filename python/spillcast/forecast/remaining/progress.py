@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from spillcast.columns import Column
 from spillcast.forecast.remaining import Array
-from spillcast.forecast.threads.overlap import RecordedThreads
+from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
 from spillcast.recording.completeness import had_worked
 from spillcast.recording.event_names import OPS
@@ -106,7 +106,7 @@ class Progress:
         return self.before[op] + self.bytes[op]
 
 
-def progress_of(recording: Recording, threads: RecordedThreads) -> Progress | None:
+def progress_of(recording: Recording, threads: Threads) -> Progress | None:
     """None where the recording holds no single waits that could tell."""
     waits, raw = recording.temp_waits, recording.meta.raw
     some_missing = raw.rows < raw.rows_seen
@@ -118,7 +118,7 @@ def progress_of(recording: Recording, threads: RecordedThreads) -> Progress | No
     files = unread(recording, {op: moved[op] / max(kept[op], 1.0) for op in OPS})
     fresh = raw.slices_s is None and not files.held_before
     ahead_s = float(rows.start_s.min()) if fresh else 0.0
-    overlap = 1 / threads.simulation.of_waits
+    overlap = 1 / threads.of_waits
     if not (rates := rows.rates(overlap, ahead_s)):
         return None
     before_s, counted = _before(recording)

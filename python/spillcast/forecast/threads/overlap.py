@@ -12,7 +12,7 @@ then a part of its waits hides behind the wait for the next period, and it is si
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -25,11 +25,8 @@ from spillcast.forecast.load import Load, operations
 from spillcast.forecast.threads.resources import (
     ANY_STORAGE,
     BURST_MIN_S,
-    At,
-    CpuAfter,
     Cpus,
     PageCache,
-    Sharing,
     Stretches,
     memory_ns,
     page_cache_of,
@@ -38,7 +35,7 @@ from spillcast.forecast.threads.resources import (
 from spillcast.recording.spill import size_classes
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage.model import Behaviour
-from spillcast.tables import Table, arrays_of
+from spillcast.tables import Table, arrays_of, grouped
 
 
 @dataclass(frozen=True)
@@ -99,14 +96,17 @@ SHARE_MIN = 1e-3
 
 
 @dataclass(frozen=True, eq=False, kw_only=True)
-class RecordedThreads:
-    """The waits and CPU times of the threads of a run, and its CPUs: the input of a simulation."""
+class Threads:
+    """The threads of a run with their waits and CPU times, simulated on storages.
+
+    Loads in its methods are those of the recorded operations, or of more operations of these kinds.
+    """
 
     trace: ThreadTrace
     #: Elapsed time that the trace covers.
     elapsed_s: float
     #: Threads with temp I/O, and mean temp operations in flight while there are any.
-    threads: int
+    number: int
     in_flight: float
     #: Temp operations of the run; single waits of some or all of them were kept.
     operations: int
@@ -122,51 +122,11 @@ class RecordedThreads:
     sampled: bool = True
     #: Names of the calls that change files, in the order of the trace.
     change_events: Sequence[str] = ()
-
-    @cached_property
-    def simulation(self) -> "Threads":
-        """The simulation of these threads."""
-        return Threads(self)
-
-    def with_spinning(self, spun_s: float) -> "RecordedThreads | None":
-        """The threads with ``spun_s`` of the CPU time of long bursts taken for waits.
-
-        The rest of each burst lies at its end. None without such bursts.
-        """
-        trace = self.trace
-        bursts = long_bursts(trace)
-        if self.counted or self.threads < 2 or not trace.cpu_known or not bursts.any():
-            return None
-        share = min(spun_s * 1e9 / float(trace.cpu_ns[bursts].sum()), 1.0)
-        cpu_ns = trace.cpu_ns.copy()
-        cpu_ns[bursts] = np.round((1 - share) * cpu_ns[bursts]).astype(np.int64)
-        return replace(self, trace=replace(trace, cpu_ns=cpu_ns), sampled=True)
-
-
-def long_bursts(trace: ThreadTrace) -> NDArray[np.bool_]:
-    """Rows after a long CPU burst, during at least a tenth of which other threads did temp I/O."""
-    bursts = trace.cpu_ns > BURST_MIN_S * 1e9
-    begin_ns, end_ns = trace.start_ns[trace.temp], (trace.start_ns + trace.wait_ns)[trace.temp]
-    for row in np.flatnonzero(bursts):
-        last_ns, burst_ns = trace.start_ns[row], trace.cpu_ns[row]
-        inside_ns = np.minimum(end_ns, last_ns) - np.maximum(begin_ns, last_ns - burst_ns)
-        others = trace.thread[trace.temp] != trace.thread[row]
-        bursts[row] = np.maximum(inside_ns, 0)[others].sum() >= burst_ns / 10
-    return bursts
-
-
-class Threads:
-    """The simulation of the threads of a run.
-
-    Loads in its methods are those of the recorded operations, or of more operations of these kinds.
-    """
-
-    def __init__(self, recorded: RecordedThreads) -> None:
-        self._of = recorded
-        self.trace, self.source, self.target = recorded.trace, recorded.source, recorded.target
-        self._unwaited_on = dict[Cpus, Simulated]()
-        self._without_on_s = dict[Cpus, float]()
-        self._load_numbers = dict[tuple[tuple[str, int], ...], Array]()
+    _unwaited_on: dict[Cpus, Simulated] = field(default_factory=dict, init=False)
+    _without_on_s: dict[Cpus, float] = field(default_factory=dict, init=False)
+    _load_numbers: dict[tuple[tuple[str, int], ...], Array] = field(
+        default_factory=dict, init=False
+    )
 
     @property
     def of_waits(self) -> float:
@@ -196,19 +156,19 @@ class Threads:
         trace, share = self.trace, min(1.0, self._operations / total_operations)
         wait_ns = np.where(trace.temp, 0, trace.wait_ns)
         wait_ns[trace.change] = trace.wait_ns[trace.change] * np.array(
-            [changes.get(event, 1.0) for event in self._of.change_events]
+            [changes.get(event, 1.0) for event in self.change_events]
         )
         return self._simulated(wait_ns, self.target, behaviour, share, page_cache)
 
     def page_cache(self, loads: Sequence[Load]) -> PageCache | None:
         """The page cache of its temp I/O; None if unknown."""
-        if self._of.counted:
+        if self.counted:
             return page_cache_of_counts(self.trace, self._load_of(loads), loads)
         return self._recorded_page_cache
 
     @cached_property
     def _recorded_page_cache(self) -> PageCache | None:
-        trace, room_bytes = self.trace, self._of.cache_bytes
+        trace, room_bytes = self.trace, self.cache_bytes
         if room_bytes is None:
             return None
         tried = PageCache(room_bytes, np.zeros_like(trace.wait_ns))
@@ -242,7 +202,7 @@ class Threads:
             return self._constant
         # The last value is for operations that moved nothing and belong to no load.
         more_s = np.array([*cpu_s, 0.0])[self._load_of(loads)]
-        return self._overlap(simulated, self._cpu_after.with_more(more_s), self.target, replayed_s)
+        return self._overlap(simulated, self._cpu_with_more_ns(more_s), self.target, replayed_s)
 
     def _overlap(
         self, simulated: Simulated, cpu_ns: Array, cpus: Cpus, replayed_s: float | None = None
@@ -269,7 +229,7 @@ class Threads:
 
         0 if samples separate spinning from work.
         """
-        if self._of.sampled or not self._several or not self.cpu_known or not self._bursts.any():
+        if self.sampled or not self._several or not self.cpu_known or not self._bursts.any():
             return 0.0
         cpu_ns = np.where(self._bursts, 0, self.trace.cpu_ns)
         longer, shorter = (
@@ -278,9 +238,31 @@ class Threads:
         )
         return float(max(longer - shorter, 0) / 1e9)
 
+    def with_spinning(self, spun_s: float) -> "Threads | None":
+        """The threads with ``spun_s`` of the CPU time of long bursts taken for waits.
+
+        The rest of each burst lies at its end. None without such bursts.
+        """
+        trace, bursts = self.trace, self._bursts
+        if not self._several or not trace.cpu_known or not bursts.any():
+            return None
+        share = min(spun_s * 1e9 / float(trace.cpu_ns[bursts].sum()), 1.0)
+        cpu_ns = trace.cpu_ns.copy()
+        cpu_ns[bursts] = np.round((1 - share) * cpu_ns[bursts]).astype(np.int64)
+        return replace(self, trace=replace(trace, cpu_ns=cpu_ns), sampled=True)
+
     @cached_property
     def _bursts(self) -> NDArray[np.bool_]:
-        return long_bursts(self.trace)
+        """Rows after a long CPU burst, in at least a tenth of which other threads did temp I/O."""
+        trace = self.trace
+        bursts = trace.cpu_ns > BURST_MIN_S * 1e9
+        begin_ns, end_ns = trace.start_ns[trace.temp], (trace.start_ns + trace.wait_ns)[trace.temp]
+        for row in np.flatnonzero(bursts):
+            last_ns, burst_ns = trace.start_ns[row], trace.cpu_ns[row]
+            inside_ns = np.minimum(end_ns, last_ns) - np.maximum(begin_ns, last_ns - burst_ns)
+            others = trace.thread[trace.temp] != trace.thread[row]
+            bursts[row] = np.maximum(inside_ns, 0)[others].sum() >= burst_ns / 10
+        return bursts
 
     def quota_s(self, loads: Sequence[Load]) -> tuple[float, float]:
         """Time that quotas add without any latency of temp I/O, on the source and the target."""
@@ -307,7 +289,7 @@ class Threads:
     @cached_property
     def _seen(self) -> float:
         """The same of those that were recorded."""
-        return min(1.0, self._operations / max(self._of.operations, 1)) or 1.0
+        return min(1.0, self._operations / max(self.operations, 1)) or 1.0
 
     @cached_property
     def _operations(self) -> int:
@@ -316,7 +298,7 @@ class Threads:
 
     def _of_all(self, elapsed_s: float) -> float:
         """The elapsed time with all waits, from the simulated one with the kept waits."""
-        recorded_s = self._of.elapsed_s
+        recorded_s = self.elapsed_s
         return max(recorded_s + (elapsed_s - recorded_s) / self._seen, 0.0)
 
     def throttled_share(self, simulated: Simulated) -> float:
@@ -333,7 +315,7 @@ class Threads:
     def at_work(self) -> float:
         """Mean number of active or runnable threads while there are any: at least 1."""
         if not self._several:
-            return self._of.in_flight
+            return self.in_flight
         active_s = self._stretches.active_s
         return float((self._stretches.threads @ active_s) / max(active_s.sum(), 1e-9))
 
@@ -344,18 +326,18 @@ class Threads:
 
     @property
     def _constant(self) -> Overlap:
-        at_once, elapsed_s = self._of.in_flight, self._of.elapsed_s
+        at_once, elapsed_s = self.in_flight, self.elapsed_s
         return Overlap(1 / at_once, elapsed_s, elapsed_s, of_cpu=1 / at_once)
 
     @property
     def _several(self) -> bool:
         """Whether there are several threads, and what they did is known."""
-        return not self._of.counted and self._of.threads > 1
+        return not self.counted and self.number > 1
 
     @property
     def cpu_known(self) -> bool:
         """Whether the CPU time of threads between waits was recorded."""
-        return not self._of.counted and self.trace.cpu_known
+        return not self.counted and self.trace.cpu_known
 
     @cached_property
     def _simulates(self) -> bool:
@@ -405,7 +387,7 @@ class Threads:
         A simulation that is longer than the recording ties threads to each other more than they
         were, so its times are scaled.
         """
-        elapsed_s, recorded_s = self._of.elapsed_s, self._recorded.elapsed_ns / 1e9
+        elapsed_s, recorded_s = self.elapsed_s, self._recorded.elapsed_ns / 1e9
         more_s = simulated.elapsed_ns / 1e9 - recorded_s
         return elapsed_s + more_s * min(elapsed_s / max(recorded_s, 1e-9), 1.0)
 
@@ -414,7 +396,7 @@ class Threads:
         if not self.cpu_known or None in (cpus.cores, self.source.cores):
             return 0.0
         source, target = (each.cpu_s_per_s(self.trace) for each in (self.source, cpus))
-        return min(float(cpu_ns.sum()) / 1e9, self._of.elapsed_s * source) / target
+        return min(float(cpu_ns.sum()) / 1e9, self.elapsed_s * source) / target
 
     def _moving_s(self, simulated: Simulated, cpu_ns: Array, cpus: Cpus) -> float:
         """Elapsed time if each stretch keeps its number of active threads; idle time stays.
@@ -429,19 +411,31 @@ class Threads:
                 self._run(simulated.wait_ns, cpus, each) for each in (cpu_ns, cpu_ns_each)
             )
             return fixed_s + float(more["elapsed_ns"] - recorded["elapsed_ns"]) / 1e9
-        return self._sharing.elapsed_s(At(simulated.wait_ns, cpu_ns, cpus))
-
-    @cached_property
-    def _sharing(self) -> Sharing:
-        return Sharing(self.trace, self._stretches, self._call_ns, self.source)
+        return self._stretches.elapsed_s(simulated.wait_ns, cpu_ns, cpus)
 
     @cached_property
     def _stretches(self) -> Stretches:
-        return Stretches(self.trace, self._of.elapsed_s)
+        return Stretches(self.trace, self.elapsed_s, self._call_ns, self.source)
+
+    def _cpu_with_more_ns(self, more_s: Seconds) -> Array:
+        """CPU times before all waits, with ``more_s`` after each temp operation."""
+        if not more_s.any():
+            return self.trace.cpu_ns
+        more_ns = np.zeros(len(self.trace.cpu_ns))
+        more_ns[self.trace.temp] = more_s * 1e9
+        row, following = self._following
+        cpu_ns = self.trace.cpu_ns.astype(float)
+        cpu_ns[following] += more_ns[row]
+        changed: Array = np.maximum(cpu_ns, 0).astype(np.int64)
+        return changed
 
     @cached_property
-    def _cpu_after(self) -> CpuAfter:
-        return CpuAfter(self.trace)
+    def _following(self) -> tuple[Array, Array]:
+        """Rows that are followed by another row of their thread, and the following rows."""
+        thread = self.trace.thread
+        order = grouped(thread)
+        same = thread[order][1:] == thread[order][:-1]
+        return order[:-1][same], order[1:][same]
 
     @cached_property
     def _call_ns(self) -> Array:
@@ -463,7 +457,7 @@ class Threads:
             self._batch(
                 wait_ns,
                 cached_ns=None if page_cache is None else page_cache.cached_ns,
-                missing_bytes=None if page_cache is None else self._of.missing_bytes,
+                missing_bytes=None if page_cache is None else self.missing_bytes,
             ),
             cpus.usable(self.trace),
             behaviour and behaviour.for_share(share),

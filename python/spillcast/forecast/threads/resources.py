@@ -15,7 +15,7 @@ from spillcast.errors import OptionInvalid
 from spillcast.forecast.load import Load
 from spillcast.recording.thread_trace import ThreadTrace
 from spillcast.storage.model import fixed_behaviour
-from spillcast.tables import covered_by_stretch_s, grouped, spread_by_stretch
+from spillcast.tables import covered_by_stretch_s, spread_by_stretch
 
 #: Of the memory that a page cache may have, the share that may be dirty before writers wait: the
 #: kernel's vm.dirty_ratio as it comes.
@@ -93,14 +93,15 @@ STRETCHES = 100
 
 
 class Stretches:
-    """The stretches of a run that took ``elapsed_s``.
+    """The stretches of a run of threads that shared ``cpus`` and took ``elapsed_s``.
 
-    A thread is active while it is on a core, waits for one, or waits for I/O.
+    A thread is active while it is on a core, waits for one, or waits for I/O. ``call_ns`` is the
+    CPU time within each wait.
     """
 
-    def __init__(self, trace: ThreadTrace, elapsed_s: float) -> None:
-        self._trace = trace
-        self._elapsed_s = elapsed_s
+    def __init__(self, trace: ThreadTrace, elapsed_s: float, call_ns: Array, cpus: Cpus) -> None:
+        self._trace, self._call_ns, self._cpus = trace, call_ns, cpus
+        self._recorded_s = elapsed_s
         self._work_ns = trace.start_ns - trace.cpu_ns - trace.ready_ns
         self._end_ns = trace.start_ns + trace.io_ns(trace.wait_ns)
 
@@ -115,13 +116,7 @@ class Stretches:
     @cached_property
     def active_s(self) -> Seconds:
         """Seconds by stretch with at least one active thread."""
-        return covered_by_stretch_s(self._work_ns, self._end_ns, self._elapsed_s, STRETCHES)
-
-    @property
-    def idle_s(self) -> Seconds:
-        """Seconds by stretch without an active thread."""
-        idle: Seconds = self._elapsed_s / STRETCHES - self.active_s
-        return idle
+        return covered_by_stretch_s(self._work_ns, self._end_ns, self._recorded_s, STRETCHES)
 
     @cached_property
     def threads(self) -> Seconds:
@@ -130,59 +125,41 @@ class Stretches:
         threads = work_s / np.maximum(self.active_s, 1e-9)
         return np.clip(threads, 1.0, max(self._trace.threads, 1))
 
-    def _spread(self, begin_ns: Array, end_ns: Array, values: Seconds) -> Seconds:
-        return spread_by_stretch(begin_ns, end_ns, values, self._elapsed_s, STRETCHES)
+    def elapsed_s(self, wait_ns: Array | Seconds, cpu_ns: Array, cpus: Cpus) -> float:
+        """Elapsed time with other waits and CPU times of the rows (ns), on other CPUs.
 
-
-@dataclass(frozen=True)
-class At:
-    """Waits and CPU times of the rows of a trace on a storage, ns, and the CPUs."""
-
-    wait_ns: Array | Seconds
-    cpu_ns: Array
-    cpus: Cpus
-
-
-class Sharing:
-    """The threads of a trace sharing CPUs; ``call_ns`` is CPU time within waits."""
-
-    def __init__(
-        self, trace: ThreadTrace, stretches: Stretches, call_ns: Array, cpus: Cpus
-    ) -> None:
-        """``cpus`` are those of the recording."""
-        self._trace, self._stretches, self._call_ns = trace, stretches, call_ns
-        self._recorded_on = cpus
-
-    def elapsed_s(self, load_point: At) -> float:
-        """Elapsed time of the run; time without active threads does not change."""
-        recorded_s, target_s = self._recorded_s, self._busy_s(load_point)
-        active_s = self._stretches.active_s
-        left_s = active_s - recorded_s
+        Time without active threads does not change.
+        """
+        recorded_s, target_s = self._recorded_busy_s, self._busy_s(wait_ns, cpu_ns, cpus)
+        left_s = self.active_s - recorded_s
         times = np.divide(target_s, recorded_s, out=np.ones_like(target_s), where=recorded_s > 0)
         # Time that the model does not explain, such as other work on the CPUs, does not grow.
         grows = (times > 1) & (left_s > 0)
-        took_s = np.where(grows, target_s + left_s, active_s * times)
-        return float((self._stretches.idle_s + took_s).sum())
+        took_s = np.where(grows, target_s + left_s, self.active_s * times)
+        return float((self._recorded_s / STRETCHES - self.active_s + took_s).sum())
 
     @cached_property
-    def _recorded_s(self) -> Seconds:
-        return self._busy_s(At(self._trace.wait_ns, self._trace.cpu_ns, self._recorded_on))
+    def _recorded_busy_s(self) -> Seconds:
+        return self._busy_s(self._trace.wait_ns, self._trace.cpu_ns, self._cpus)
 
-    def _busy_s(self, at: At) -> Seconds:
+    def _busy_s(self, wait_ns: Array | Seconds, cpu_ns: Array, cpus: Cpus) -> Seconds:
         """Time by stretch that the active threads take."""
-        cpu_s = self._stretches.of_work(at.cpu_ns / 1e9)
-        io_s = self._stretches.of_waits(self._trace.io_ns(at.wait_ns) / 1e9)
-        cores = at.cpus.usable(self._trace)
+        trace = self._trace
+        cpu_s = self.of_work(cpu_ns / 1e9)
+        io_s = self.of_waits(trace.io_ns(wait_ns) / 1e9)
+        cores = cpus.usable(trace)
         times_s = [
             repairman_s(threads, cores, cpu, io)
-            for threads, cpu, io in zip(self._stretches.threads, cpu_s, io_s, strict=True)
+            for threads, cpu, io in zip(self.threads, cpu_s, io_s, strict=True)
         ]
-        if at.cpus.quota_cpus is None or not self._trace.cpu_known:
+        if cpus.quota_cpus is None or not trace.cpu_known:
             return np.array(times_s)
-        trace = self._trace
-        call_ns = np.where(trace.on_core, at.wait_ns, np.minimum(self._call_ns, at.wait_ns))
-        had_s = cpu_s + self._stretches.of_waits(trace.io_ns(call_ns) / 1e9)
-        return np.maximum(times_s, had_s / at.cpus.quota_cpus)
+        call_ns = np.where(trace.on_core, wait_ns, np.minimum(self._call_ns, wait_ns))
+        had_s = cpu_s + self.of_waits(trace.io_ns(call_ns) / 1e9)
+        return np.maximum(times_s, had_s / cpus.quota_cpus)
+
+    def _spread(self, begin_ns: Array, end_ns: Array, values: Seconds) -> Seconds:
+        return spread_by_stretch(begin_ns, end_ns, values, self._recorded_s, STRETCHES)
 
 
 def repairman_s(threads: float, cores: int, cpu_s: float, latency_s: float) -> float:
@@ -211,34 +188,6 @@ def _whole_s(threads: int, cores: int, cpu_s: float, latency_s: float) -> float:
     weights = [exp(odd - most) for odd in odds]
     on_cores = sum(weight * min(k, cores) for k, weight in enumerate(weights)) / sum(weights)
     return cpu_s / on_cores
-
-
-class CpuAfter:
-    """CPU times between the waits of threads, with additional CPU time after operations."""
-
-    def __init__(self, trace: ThreadTrace) -> None:
-        self._trace = trace
-
-    def with_more(self, cpu_s: NDArray[np.float64]) -> NDArray[np.int64]:
-        """CPU times before all waits (ns), with ``cpu_s`` more after each temp operation."""
-        trace = self._trace
-        if not cpu_s.any():
-            return trace.cpu_ns
-        cpu_ns = trace.cpu_ns.astype(float)
-        more = np.zeros(len(cpu_ns))
-        more[trace.temp] = cpu_s * 1e9
-        row, following = self._following
-        cpu_ns[following] += more[row]
-        changed: NDArray[np.int64] = np.maximum(cpu_ns, 0).astype(np.int64)
-        return changed
-
-    @cached_property
-    def _following(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Rows that are followed by another row of their thread, and the following rows."""
-        thread = self._trace.thread
-        order = grouped(thread)
-        same = thread[order][1:] == thread[order][:-1]
-        return order[:-1][same], order[1:][same]
 
 
 Ns = NDArray[np.float64]

@@ -99,7 +99,7 @@ def memory_run(
     """A run from what was recorded of it; None: it spilled nothing."""
     if recording is None:
         return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, {})
-    weight = recorded_threads(recording).simulation.recorded.of_waits
+    weight = recorded_threads(recording).recorded.of_waits
     return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, _ops(recording), weight)
 
 
