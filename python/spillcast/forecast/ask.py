@@ -17,7 +17,6 @@ from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.recorded import read_workload, too_unsure
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import ZERO_LATENCY, Forecast, Warned
-from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.forecast.workload import Workload
 from spillcast.recording import Recording
 from spillcast.recording.completeness import went_on
@@ -167,14 +166,11 @@ def _answers(
     """A forecast, or a refused one, for each target by name."""
     confidence, answers = question.confidence, list[Answer]()
     projector = Projector(workload, estimators_without(question.without))
-    memory = work_memory(projector, confidence)
     for name, storage in storages:
         if isinstance(storage, Refusal):
-            forecast, target = projector.refused(name, confidence, storage), None
+            answers.append((projector.refused(name, confidence, storage), None))
         else:
-            forecast, target = projector.forecast(storage, confidence), storage
-        forecast = replace(forecast, work_memory=memory, statement=workload.statement)
-        answers.append((forecast, target))
+            answers.append((projector.forecast(storage, confidence), storage))
     return answers
 
 

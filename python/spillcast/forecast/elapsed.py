@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
 from spillcast.forecast.load import Latency, Load, operations
-from spillcast.forecast.projection import ZERO_LATENCY_STORAGE, Baseline, Projection, projection
+from spillcast.forecast.projection import Baseline, Projection, projection
 from spillcast.forecast.result import Sampled
 from spillcast.forecast.workload import Workload
 from spillcast.recording.event_names import OPS
@@ -49,11 +49,6 @@ FEW_PARTS = 2.353 / NORMAL_95
 REPEATED_RUN = 0.04
 #: Relative standard error of the measured cost of recording.
 OVERHEAD_OFF = 0.3
-
-
-def zero_latency(baseline: Baseline) -> Uncertainty:
-    """The elapsed time on storage of no latency, which no other storage can beat."""
-    return elapsed_on(baseline, ZERO_LATENCY_STORAGE, projection(baseline, ZERO_LATENCY_STORAGE))[0]
 
 
 def elapsed_on(

@@ -8,14 +8,16 @@ from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
 from math import inf
+from typing import Any
 
 from spillcast.errors import CpuTimeUnknown, IntervalTooWide, RecordingInsufficient, Refusal
 from spillcast.forecast.binding import Binding, Outcome, binding_of
-from spillcast.forecast.elapsed import elapsed_on, run_s, zero_latency
+from spillcast.forecast.elapsed import elapsed_on, run_s
 from spillcast.forecast.interval import Uncertainty, too_wide
 from spillcast.forecast.load import operations
 from spillcast.forecast.projection import (
     ESTIMATORS,
+    ZERO_LATENCY_STORAGE,
     Baseline,
     Projection,
     baseline_of,
@@ -24,6 +26,8 @@ from spillcast.forecast.projection import (
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehearsed, Term, Warm
 from spillcast.forecast.warnings import THROTTLED_REPORTED, warnings_of
+from spillcast.forecast.work_memory import WorkMemory
+from spillcast.forecast.work_memory.advice import more_work_memory
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
 from spillcast.recording.completeness import DIFFERENCE_MAX
 from spillcast.recording.event_names import WRITEBACK
@@ -44,12 +48,13 @@ class Projector:
         self.workload, self.baseline = workload, baseline_of(workload, estimators)
         #: Projectors of the workload at each bound of a quantity that has only bounds.
         self.at_bounds = [Projector(bound, estimators) for bound in workload.at_bounds]
-        self._refusal = _refusal(self.baseline)
+        self._unusable = _unusable(self.baseline)
 
     @cached_property
     def zero_latency(self) -> Uncertainty:
-        """The elapsed time on storage of no latency."""
-        return zero_latency(self.baseline)
+        """The elapsed time on storage of no latency, which no other storage can beat."""
+        projected = projection(self.baseline, ZERO_LATENCY_STORAGE)
+        return elapsed_on(self.baseline, ZERO_LATENCY_STORAGE, projected)[0]
 
     def forecast(
         self, storage: Storage, confidence: float = CONFIDENCE, *, explain: bool = True
@@ -60,15 +65,15 @@ class Projector:
         simulations.
         """
         forecast = self._between_bounds(storage, confidence, cached=storage.source.uncached)
+        if forecast.forecast_s is None or forecast.interval_s is None:
+            return forecast
         if self.workload.counted and forecast.without_cache_s is not None:
             # Counts do not show how much memory was free, so the page cache may hold nothing.
             without = interval_of(self._between_bounds(storage, confidence, cached=False))
-            interval_s = interval_of(forecast)
-            if forecast.forecast_s is not None and interval_s is not None and without is not None:
-                either_s = _around([interval_s, without])
+            if without is not None:
+                either_s = _around([forecast.interval_s, without])
                 forecast = replace(forecast, interval_s=either_s, uncertainty=None)
-        simulated = forecast.forecast_s is not None and forecast.rehearsed is None
-        if explain and simulated and storage.limits:
+        if explain and forecast.rehearsed is None and storage.limits:
             forecast = replace(forecast, binding=self.binding(storage))
         return forecast
 
@@ -81,72 +86,70 @@ class Projector:
         projected = projection(self.baseline, storage, cached=storage.source.uncached)
         return projected.total_s, projected.causes_s
 
-    def refused(self, target: str, confidence: float, reason: Refusal) -> Forecast:
-        """A forecast without a number for a target, with the reason."""
-        forecast = self._unprojected(target, confidence)
-        if self._refusal is None:
-            forecast = _with_ceiling(forecast, self.zero_latency)
-        return forecast.refused_by(reason)
+    def work_memory(self, confidence: float = CONFIDENCE) -> WorkMemory | None:
+        """What more work_mem would do; None without a plan with its counts."""
+        workload = self.workload
+        if workload.plan is None:
+            return None
+        zeros = [self.zero_latency, *(at.zero_latency for at in self.at_bounds)]
+        return more_work_memory(workload.plan, workload.total_s, zeros, confidence)
+
+    def refused(self, target: str, confidence: float, reason: Refusal, **known: Any) -> Forecast:
+        """A forecast without a number for a target, with the reason and what is ``known``."""
+        known |= {"refused": reason.message, "refused_code": reason.code}
+        return self._forecast(target, confidence, **known)
 
     def _between_bounds(self, storage: Storage, confidence: float, *, cached: bool) -> Forecast:
         """The forecast, with an interval from the lowest to the highest bound."""
-        central = self._central(storage, confidence, cached=cached)
-        if not self.at_bounds:
-            return central
-        at_bounds = [at._central(storage, confidence, cached=cached) for at in self.at_bounds]
-        intervals = list[Interval]()
-        for forecast in (central, *at_bounds):
+        projectors, intervals = (self, *self.at_bounds), list[Interval]()
+        alone = [each._alone(storage, confidence, cached=cached) for each in projectors]
+        for forecast in alone:
             if (interval_s := interval_of(forecast)) is None:
                 return forecast
             intervals.append(interval_s)
+        central, *at_bounds = alone
+        if not at_bounds:
+            return central
         low_s, high_s = _around(intervals)
-        ceilings = [f.ceiling_interval_s for f in (central, *at_bounds) if f.ceiling_interval_s]
-        ceiling_s = _around(ceilings, max(central.baseline_s, central.ceiling_s))
+        ceilings = [f.ceiling_interval_s for f in alone if f.ceiling_interval_s]
         at_ceilings_s = [forecast.ceiling_s for forecast in at_bounds]
-        central = replace(
-            central,
-            uncertainty=None,
-            ceiling_interval_s=ceiling_s,
-            ceiling_bounds_s=(min(at_ceilings_s), max(at_ceilings_s)),
-        )
+        ceiling: dict[str, Any] = {
+            "ceiling_s": central.ceiling_s,
+            "ceiling_interval_s": _around(ceilings, max(central.baseline_s, central.ceiling_s)),
+            "ceiling_bounds_s": (min(at_ceilings_s), max(at_ceilings_s)),
+        }
         quality = self.workload.quality
         unknown = quality.unknown
         # If the time of temp I/O is unknown, its bounds are the answer, however wide.
         if unknown is None or quality.time_unknown or too_wide(low_s, high_s) is None:
-            return replace(central, interval_s=(low_s, high_s))
+            return replace(central, interval_s=(low_s, high_s), uncertainty=None, **ceiling)
         reason = (
             f"{unknown.words}, so that it may take {format_duration(low_s)} or "
             f"{format_duration(high_s)}; {unknown.remedy}"
         )
-        terms = self.baseline.rest
-        central = replace(central, forecast_s=None, interval_s=None, terms=terms, warnings=[])
-        return central.refused_by(IntervalTooWide(reason))
+        return self.refused(storage.name, confidence, IntervalTooWide(reason), **ceiling)
 
-    def _central(self, storage: Storage, confidence: float, *, cached: bool) -> Forecast:
+    def _alone(self, storage: Storage, confidence: float, *, cached: bool) -> Forecast:
         """The forecast of this workload alone, with or without the page cache."""
-        workload, baseline = self.workload, self.baseline
-        forecast = self._unprojected(storage.name, confidence)
+        workload, baseline, uncached_s = self.workload, self.baseline, None
         try:
-            if self._refusal is not None:
-                raise RecordingInsufficient(self._refusal)
-            zero = self.zero_latency
-            forecast = _with_ceiling(forecast, zero)
+            if self._unusable is not None:
+                raise RecordingInsufficient(self._unusable)
             projected = projection(baseline, storage, cached=cached)
-            if (text := _unknown_cpu_limits(workload, projected.throttled_share)) is not None:
-                raise CpuTimeUnknown(text)
-        except Refusal as error:
-            return forecast.refused_by(error)
-        uncached_s = None
-        if projected.missed is not None:
-            uncached_s = projection(baseline, storage).total_s
-        rehearsed = _rehearsed(baseline, storage)
-        measured = storage.rehearsal if rehearsed is not None and rehearsed.ended else None
-        if measured is not None:
-            projected = projected.with_total(run_s(measured))
-        if (forecast_s := projected.total_s) <= 0:
-            text = "all of the time recorded was temp I/O: nothing is left of it"
-            return forecast.refused_by(RecordingInsufficient(text))
-        zero = zero.at_most(forecast_s)
+            _check_cpu_limits(workload, projected.throttled_share)
+            if projected.missed is not None:
+                uncached_s = projection(baseline, storage).total_s
+            rehearsed = _rehearsed(baseline, storage)
+            measured = storage.rehearsal if rehearsed is not None and rehearsed.ended else None
+            if measured is not None:
+                projected = projected.with_total(run_s(measured))
+            if (forecast_s := projected.total_s) <= 0:
+                raise RecordingInsufficient(
+                    "all of the time recorded was temp I/O: nothing is left of it"
+                )
+        except Refusal as refusal:
+            return self.refused(storage.name, confidence, refusal)
+        zero = self.zero_latency.at_most(forecast_s)
         uncertainty, sample = elapsed_on(
             baseline, storage, projected, cached=cached, uncached_s=uncached_s, measured=measured
         )
@@ -157,19 +160,19 @@ class Projector:
             # Memory is never slower than the storage behind it, whatever a model says of that.
             without_cache_s = max(forecast_s, uncached_s)
         low_s, high_s = uncertainty.bounds_s(confidence)
-        forecast = replace(
-            forecast,
-            uncertainty=uncertainty,
-            causes_s=projected.causes_s,
-            sampled=sample,
-            without_cache_s=without_cache_s,
-            warnings=warnings_of(baseline, storage, projected, zero.forecast_s, uncached_s),
-        )
+        known: dict[str, Any] = {
+            "uncertainty": uncertainty,
+            "causes_s": projected.causes_s,
+            "sampled": sample,
+            "without_cache_s": without_cache_s,
+            "warnings": warnings_of(baseline, storage, projected, zero.forecast_s, uncached_s),
+        }
         # A forecast that is refused for its interval keeps the warnings, which explain the width.
         if (reason := too_wide(low_s, high_s, workload.total_s)) is not None:
-            return forecast.refused_by(reason)
-        return replace(
-            forecast,
+            return self.refused(storage.name, confidence, reason, **known)
+        return self._forecast(
+            storage.name,
+            confidence,
             forecast_s=forecast_s,
             rehearsed=rehearsed,
             interval_s=(low_s, high_s),
@@ -178,32 +181,39 @@ class Projector:
             terms=_terms(baseline, projected),
             advice=storage.facts.get("advice", ()),
             warm=_warm(baseline, forecast_s),
+            **known,
         )
 
-    def _unprojected(self, target: str, confidence: float) -> Forecast:
-        """The fields of a forecast that do not depend on the target."""
-        workload, baseline = self.workload, self.baseline
-        recorded_s = workload.elapsed_s if workload.part is None and workload.is_part else None
-        to_come = workload.min_remaining
+    def _forecast(self, target: str, confidence: float, **known: Any) -> Forecast:
+        """A forecast of what is ``known`` for a target, beside what holds for any target."""
+        workload, baseline, to_come = self.workload, self.baseline, self.workload.min_remaining
         if workload.remaining is not None:
             to_come = workload.remaining.summary(workload.unused_hints)
-        return Forecast(
+        ceiling_s, ceiling_interval_s = baseline.remainder_s, None
+        if self._unusable is None:
+            ceiling_s = self.zero_latency.forecast_s
+            ceiling_interval_s = self.zero_latency.interval_s(confidence)
+        of_any_target = Forecast(
             target=target,
+            confidence=confidence,
             baseline_s=workload.total_s,
             forecast_s=None,
             interval_s=None,
-            confidence=confidence,
-            ceiling_s=baseline.remainder_s,
+            ceiling_s=ceiling_s,
+            ceiling_interval_s=ceiling_interval_s,
             terms=baseline.rest,
             warnings=(),
             refused=None,
             part=workload.part,
-            recorded_s=recorded_s,
+            recorded_s=workload.recorded_s,
             subject=workload.subject,
             to_come=to_come,
+            statement=workload.statement,
             warm=_warm(baseline, None),
             spill_spread=workload.spill_spread,
+            work_memory=self.work_memory(confidence),
         )
+        return replace(of_any_target, **known)
 
 
 def interval_of(forecast: Forecast) -> Interval | None:
@@ -219,7 +229,7 @@ def _around(intervals: Sequence[Interval], max_s: float = inf) -> Interval:
     return min(low_s, max_s), min(high_s, max_s)
 
 
-def _refusal(baseline: Baseline) -> str | None:
+def _unusable(baseline: Baseline) -> str | None:
     """Why no forecast is possible for any storage; None if one is."""
     workload = baseline.workload
     quality, total_s = workload.quality, workload.total_s
@@ -250,30 +260,28 @@ def _refusal(baseline: Baseline) -> str | None:
     return None
 
 
-def _unknown_cpu_limits(workload: Workload, throttled_share: float) -> str | None:
-    """Why CPU limits prevent a forecast for a target; None if they do not.
+def _check_cpu_limits(workload: Workload, throttled_share: float) -> None:
+    """CpuTimeUnknown if CPU limits prevent a forecast for a target.
 
     Unless the CPU time of threads between waits was recorded, it may be all the time between them.
     """
     threads = workload.threads
-    limited = threads.source.quota_ns or threads.target.quota_ns or threads.source != threads.target
-    if not limited or threads.cpu_known:
-        return None
+    if threads.cpu_known:
+        return
     unseen = "the recording does not contain the CPU time of the threads"
     if threads.source != threads.target:
-        return f"--cpus or --cpu-quota differ from the recording, and {unseen}: record it again"
+        raise CpuTimeUnknown(
+            f"--cpus or --cpu-quota differ from the recording, and {unseen}: record it again"
+        )
+    if not threads.source.quota_ns:
+        return
     throttled_s = workload.cpu.throttled_s or 0.0
     if throttled_s > THROTTLED_REPORTED * workload.elapsed_s:
         throttled = f"{threads.source.quota_words} throttled it for {format_duration(throttled_s)}"
-        return f"{throttled}, and {unseen}: record it again"
+        raise CpuTimeUnknown(f"{throttled}, and {unseen}: record it again")
     if throttled_share > THROTTLED_REPORTED:
-        return f"{threads.target.quota_words} may throttle it there, and {unseen}: record it again"
-    return None
-
-
-def _with_ceiling(forecast: Forecast, zero: Uncertainty) -> Forecast:
-    interval_s = zero.interval_s(forecast.confidence)
-    return replace(forecast, ceiling_s=zero.forecast_s, ceiling_interval_s=interval_s)
+        quota = threads.target.quota_words
+        raise CpuTimeUnknown(f"{quota} may throttle it there, and {unseen}: record it again")
 
 
 def _rehearsed(baseline: Baseline, storage: Storage) -> Rehearsed | None:

@@ -207,6 +207,11 @@ class Workload:
         return self.io_ns_by_stretch is not None
 
     @property
+    def recorded_s(self) -> float | None:
+        """Elapsed time of the recorded part of a query of known elapsed time; None for all."""
+        return self.elapsed_s if self.part is None and self.is_part else None
+
+    @property
     def scale(self) -> float:
         """Elapsed time of the entire query over that of the evidence."""
         return self.total_s / self.elapsed_s

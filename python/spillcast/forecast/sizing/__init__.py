@@ -35,7 +35,6 @@ from spillcast.forecast.sizing.products import (
     Sizing,
     setting_words,
 )
-from spillcast.forecast.work_memory.advice import work_memory
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
 from spillcast.storage.catalogue import lookup
@@ -233,7 +232,7 @@ def _free_rows(search: Search, free_memory_bytes: int | None) -> Iterator[SizeRo
     if len(search.statements) > 1:
         return
     statement = search.statements[0]
-    memory = work_memory(statement.projector, search.confidence)
+    memory = statement.projector.work_memory(search.confidence)
     if memory is None or not memory.fits:
         return
     enough = memory.enough

@@ -6,10 +6,9 @@ from math import hypot
 from typing import Any, Literal
 
 from spillcast.forecast.interval import Uncertainty
-from spillcast.forecast.project import Projector
-from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.work_memory import (
+    PlanSpills,
     Spill,
     WorkMemory,
     WorkMemorySetting,
@@ -27,21 +26,26 @@ MEMORY_SPREAD = 0.25
 SPARE = 1.12
 
 
-def work_memory(projector: Projector, confidence: float = CONFIDENCE) -> WorkMemory | None:
-    """What more work_mem would do; None where no plan with its counts is known."""
-    plan = projector.workload.plan
-    if plan is None:
-        return None
+def more_work_memory(
+    plan: PlanSpills, today_s: float, zeros: Sequence[Uncertainty], confidence: float
+) -> WorkMemory:
+    """What more work_mem would do to a query that takes ``today_s``.
+
+    ``zeros`` are the elapsed time on storage of no latency, and at each bound of a quantity that
+    has only bounds.
+    """
     spills, current = plan.spills, plan.current_bytes
     needed = max(spill.needed_bytes for spill in spills)
     # It did spill, whatever the figures say.
     enough = rounded_up(max(SPARE * needed, (current or 0) + 1))
     one_pass = _single_pass_bytes(spills, current or 0, enough)
-    without = _without_spill(projector, enough, confidence)
+    without = WorkMemorySetting(
+        enough, zeros[0].forecast_s, _interval_without_spill(today_s, zeros, confidence)
+    )
     fewer = None
     if one_pass is not None:
         # A part of the temp I/O is left, and of what it adds to the time as much.
-        share, today_s = io_share(spills, one_pass), projector.workload.total_s
+        share = io_share(spills, one_pass)
         times_s = (without.forecast_s, *without.interval_s)
         left_s, low_s, high_s = (s + share * (today_s - s) for s in times_s)
         fewer = WorkMemorySetting(one_pass, left_s, (low_s, high_s))
@@ -55,25 +59,21 @@ def work_memory(projector: Projector, confidence: float = CONFIDENCE) -> WorkMem
     )
 
 
-def _without_spill(
-    projector: Projector, work_mem_bytes: int, confidence: float
-) -> WorkMemorySetting:
-    """With what is enough: as on storage of no latency, as far as other memory is no other work."""
-
-    def bounds_s(uncertainty: Uncertainty) -> tuple[float, float]:
-        below, above = (
-            hypot(spread, MEMORY_SPREAD) for spread in (uncertainty.below, uncertainty.above)
-        )
-        return replace(uncertainty, below=below, above=above).bounds_s(confidence)
-
-    zero = projector.zero_latency
-    intervals = [bounds_s(zero), *(bounds_s(at.zero_latency) for at in projector.at_bounds)]
-    low_s, high_s = intervals[0]
-    if projector.at_bounds:
-        max_s = max(projector.workload.total_s, zero.forecast_s)
-        low_s = min(*(low for low, _ in intervals), max_s)
-        high_s = min(max(high for _, high in intervals), max_s)
-    return WorkMemorySetting(work_mem_bytes, zero.forecast_s, (low_s, high_s))
+def _interval_without_spill(
+    today_s: float, zeros: Sequence[Uncertainty], confidence: float
+) -> tuple[float, float]:
+    """As on storage of no latency, as far as other memory is no other work."""
+    intervals = [
+        replace(
+            zero, below=hypot(zero.below, MEMORY_SPREAD), above=hypot(zero.above, MEMORY_SPREAD)
+        ).bounds_s(confidence)
+        for zero in zeros
+    ]
+    if len(intervals) == 1:
+        return intervals[0]
+    max_s = max(today_s, zeros[0].forecast_s)
+    low_s, high_s = min(low for low, _ in intervals), max(high for _, high in intervals)
+    return min(low_s, max_s), min(high_s, max_s)
 
 
 def _single_pass_bytes(spills: Sequence[Spill], current: int, enough: int) -> int | None:
