@@ -16,8 +16,8 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from spillcast.evidence.oracle.trace import open_reader
-from spillcast.forecast.interval import NINE_IN_TEN
 from spillcast.forecast.oracle.evidence import TraceEvidence, read_traces
+from spillcast.stats import NORMAL_95
 
 Array = NDArray[np.float64]
 FOLDER = Path(__file__).parents[2] / "shared" / "traces"
@@ -112,8 +112,8 @@ def fitted(runs: Sequence[Traced]) -> Mapping[str, Any]:
     return {
         "oracle_latency_error": _error_of_a_part([one.operations[1] for one in runs], runs),
         "oracle_rest_error": _error_of_a_part([one.operations[2] for one in runs], runs),
-        "oracle_rest_spread": float(np.quantile(alike, 0.9) / NINE_IN_TEN),
-        "oracle_rest_moves": float(np.quantile(moves, 0.9) / NINE_IN_TEN),
+        "oracle_rest_spread": float(np.quantile(alike, 0.9) / NORMAL_95),
+        "oracle_rest_moves": float(np.quantile(moves, 0.9) / NORMAL_95),
         "oracle_rest_s": max(outside_s.values()),
     }
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from bench.result import Result
+from spillcast.stats import NORMAL_95
 
 #: Recordings that nothing was chosen by, straight to disks and through a page cache; waits of each.
 SEEDS, CACHED_SEEDS, WAITS = range(100, 120), range(4100, 4120), 1_500_000
@@ -19,8 +20,8 @@ CACHED_WAITS, CACHED_ROWS, CACHED_OPERATIONS = 300_000, 64_000, 60_000
 TARGETS = ("latency:20us", "latency:400us", "latency:5ms")
 #: Where a page cache answers: how long it takes, and storages behind another one.
 CACHED_US, DISKS = 3.0, ("catalogue:aws-gp3", "catalogue:linux-hdd")
-#: What is stated is a standard error; nine in ten are to lie within so many.
-NINE_IN_TEN, AIM = 1.645, 0.9
+#: What is stated is a standard error; nine in ten are to lie within NORMAL_95 of them.
+AIM = 0.9
 
 
 def run() -> Iterator[Result]:
@@ -45,7 +46,7 @@ def _held(cached: bool) -> Result:
                     continue
                 off.append(abs(log(sampled_s / exact_s)))
                 stated.append(error)
-                held += off[-1] <= NINE_IN_TEN * error + 1e-9
+                held += off[-1] <= NORMAL_95 * error + 1e-9
     share = held / max(len(off), 1)
     where = f"{len(DISKS)} disks, through a page cache" if cached else f"{len(TARGETS)} storages"
     return Result(

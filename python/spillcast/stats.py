@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     Floats = NDArray[np.float64]
 
 #: The 95 % quantile of a normal distribution: 90 % of it lie within so many standard deviations.
-NORMAL_95 = 1.645
+NORMAL_95 = 1.6448536269514715
 #: Steps in which non-negative least squares settle.
 NNLS_STEPS = 2000
 

@@ -72,8 +72,6 @@ LATER, OTHER_KIND, OTHER_KIND_CPU = 0.3, 0.6, 0.1
 class CpuChange:
     """CPU time that operations take more on the target than today, and its standard error."""
 
-    #: Names of its estimators.
-    source: str
     #: Additional seconds of an operation, by load; below 0 if waits get shorter.
     each_s: Array
     #: Operations by load.
@@ -94,7 +92,7 @@ def blended(loads: Sequence[Load], changes: Sequence[CpuChange | None]) -> CpuCh
     """
     estimates = [change for change in changes if change is not None]
     if not estimates:
-        return CpuChange("", np.zeros(len(loads)), counts(loads), 0.0)
+        return CpuChange(np.zeros(len(loads)), counts(loads), 0.0)
     if len(estimates) == 1:
         return estimates[0]
     errors = np.array(
@@ -105,7 +103,6 @@ def blended(loads: Sequence[Load], changes: Sequence[CpuChange | None]) -> CpuCh
     totals = np.array([estimate.total_s for estimate in estimates])
     weights, error_s = inverse_variance(totals, errors)
     return CpuChange(
-        " and ".join(estimate.source for estimate in estimates),
         np.asarray(weights @ np.array([estimate.each_s for estimate in estimates])),
         estimates[0].count,
         error_s,
@@ -132,7 +129,7 @@ def machine_change(
         change_s = np.array([_moved_s(cost, cpu, load, latency.mean_s) for load, latency in pairs])
         error = cost.spread
     change_s = cores_per_thread * change_s
-    return CpuChange("machine", change_s, count, error * abs(float(count @ change_s)))
+    return CpuChange(change_s, count, error * abs(float(count @ change_s)))
 
 
 def _moved_s(cost: WaitCost, cpu: CpuTime, load: Load, target_s: float) -> float:
@@ -194,7 +191,7 @@ class CpuSlope:
         """CPU time that operations take more with these latencies."""
         count = counts(loads)
         target_weights = weights_of(np.array([latency.mean_s for latency in latencies]))
-        weights = target_weights - [self._recordedweight_of_waits(load) for load in loads]
+        weights = target_weights - [self._recorded_weight(load) for load in loads]
         change_s = self.slope_s * weights
         outside_s = WITHIN_RUN_BEYOND * self.cpu_s * float(count @ self._outside(target_weights))
         errors_s = (
@@ -202,9 +199,9 @@ class CpuSlope:
             WITHIN_RUN_SPREAD * abs(float(count @ change_s)),
             outside_s,
         )
-        return CpuChange("recording", change_s, count, float(np.linalg.norm(errors_s)))
+        return CpuChange(change_s, count, float(np.linalg.norm(errors_s)))
 
-    def _recordedweight_of_waits(self, load: Load) -> float:
+    def _recorded_weight(self, load: Load) -> float:
         """Mean weight of the waits of a load's op; of its own mean wait where there was none."""
         weight = self.mean_after.get(load.op)
         return float(weights_of(np.array([load.mean_s]))[0]) if weight is None else weight
@@ -287,7 +284,7 @@ def rehearsed_change(
     writes = np.array([load.op == "write" for load in loads])
     if compressing_s and (written := float(count[writes].sum())):
         each_s = each_s - np.where(writes, compressing_s / written, 0.0)
-    return CpuChange("rehearsal", each_s, count, error_s)
+    return CpuChange(each_s, count, error_s)
 
 
 def _prefix_error_s(source: "_Operations", target: "_Operations", *, same: bool) -> float:
@@ -442,5 +439,5 @@ def former_change(
             WITHIN_RUN_BEYOND * cpu.total_s * outside,
         )
         error_s = float(np.linalg.norm(errors_s))
-        changes.append(CpuChange("history", slope_s * (target - recorded), count, error_s))
-    return replace(blended(loads, changes), source="history")
+        changes.append(CpuChange(slope_s * (target - recorded), count, error_s))
+    return blended(loads, changes)

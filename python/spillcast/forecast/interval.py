@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spillcast.calibrated import Residuals, calibrated
 from spillcast.errors import EvidenceContradictory, IntervalTooWide
-from spillcast.stats import resampled_means
+from spillcast.stats import NORMAL_95, resampled_means
 from spillcast.units import format_duration
 
 #: A recording of less than this share of the query is one of a part: runs differ by as much.
@@ -24,8 +24,6 @@ USELESS = 10.0
 Array = NDArray[np.float64]
 
 DRAWS = 4000
-#: Standard deviations of a normal distribution that nine in ten lie within.
-NINE_IN_TEN = NormalDist().inv_cdf(0.95)
 #: Least share of a forecast that a drawn total counts as; a lower bound of so small a share is 0.
 SHARE_MIN, NO_BOUND = 1e-9, 1e-3
 
@@ -72,7 +70,7 @@ class Uncertainty:
         low, high = np.quantile(drawn_s, [0.05, 0.95]) / forecast_s
         below, above = -log(min(max(low, SHARE_MIN), 1.0)), log(max(high, 1.0))
         share = min(max(rest_s / forecast_s, 0.0), 1.0)
-        return cls(forecast_s, kind, direction, share, below / NINE_IN_TEN, above / NINE_IN_TEN)
+        return cls(forecast_s, kind, direction, share, below / NORMAL_95, above / NORMAL_95)
 
     def at_most(self, max_s: float) -> "Uncertainty":
         """The same for an elapsed time of at most ``max_s``."""

@@ -11,9 +11,9 @@ from spillcast.forecast.projection import ESTIMATORS, estimators_without
 COUNT = np.array([100.0, 300.0])
 
 
-def said(total_s, error_s, source="machine"):
+def said(total_s, error_s):
     """All of it in the first load."""
-    return CpuChange(source, np.array([total_s / 100, 0.0]), COUNT, error_s)
+    return CpuChange(np.array([total_s / 100, 0.0]), COUNT, error_s)
 
 
 def test_one_is_what_it_says():
@@ -23,10 +23,9 @@ def test_one_is_what_it_says():
 
 def test_the_surer_counts_for_more():
     """Weights of 1/1 and 1/4: four fifths of -2 and a fifth of -3; errors add as 1/e squared."""
-    found = blended([], [said(-2.0, 1.0), said(-3.0, 2.0, "recording")])
+    found = blended([], [said(-2.0, 1.0), said(-3.0, 2.0)])
     assert found.total_s == pytest.approx(-2.2)
     assert found.error_s == pytest.approx(0.8**0.5)
-    assert found.source == "machine and recording"
 
 
 def test_where_they_contradict_each_other_the_error_grows():

@@ -6,7 +6,6 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
 from pathlib import Path
-from statistics import NormalDist
 
 from spillcast.errors import EvidenceUnknown, NoTempIo
 from spillcast.evidence.choice import Item, Selection, pick
@@ -25,13 +24,13 @@ from spillcast.evidence.numbers import Held, Number, hold
 from spillcast.evidence.oracle.row_sources import may_spill
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.server_meta import Statement
+from spillcast.stats import NORMAL_95
 from spillcast.units import format_count, format_duration
 
 #: A share of fewer samples is not used.
 SAMPLES_MIN = 20
 #: A request to temp files may take up to so many times as long as another one, or that less.
 REQUEST_FACTOR = 3.0
-NORMAL_95 = NormalDist().inv_cdf(0.95)
 #: Lines of a plan have less of its activity (%) than this where some were cut.
 COMPLETE_PERCENT = 98.0
 #: A text report rounds counts of millions to one digit; no request moves less than a sector.

@@ -19,7 +19,6 @@ from numpy.typing import NDArray
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.counted import loads_of
-from spillcast.forecast.interval import NINE_IN_TEN
 from spillcast.forecast.load import moved_bytes
 from spillcast.forecast.previous_runs import (
     Plan,
@@ -34,6 +33,7 @@ from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.completeness import went_on
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
+from spillcast.stats import NORMAL_95
 from spillcast.units import format_bytes, format_duration, parse_bytes
 
 if TYPE_CHECKING:
@@ -79,15 +79,15 @@ class Estimate:
         above: float | None = None,
     ) -> "Estimate":
         """An estimate from the standard deviation of its logarithm, ``above`` if not symmetric."""
-        low = centre * exp(-NINE_IN_TEN * spread)
-        high = centre * exp(NINE_IN_TEN * (spread if above is None else above))
+        low = centre * exp(-NORMAL_95 * spread)
+        high = centre * exp(NORMAL_95 * (spread if above is None else above))
         return cls(quantity, low, centre, high, source)
 
     @property
     def spreads(self) -> tuple[float, float]:
         """Standard deviations of the logarithm, below and above."""
-        below = log(self.centre / self.low) / NINE_IN_TEN if self.low > 0 else 1.0
-        above = log(self.high / self.centre) / NINE_IN_TEN
+        below = log(self.centre / self.low) / NORMAL_95 if self.low > 0 else 1.0
+        above = log(self.high / self.centre) / NORMAL_95
         return max(below, MIN_SPREAD), max(above, MIN_SPREAD)
 
     @property
@@ -99,7 +99,7 @@ class Estimate:
         """Draws, from draws of a standard normal."""
         if not self.centre:
             # 0 is the most likely value.
-            beyond = np.maximum(normal - LIKELY, 0.0) / (NINE_IN_TEN - LIKELY)
+            beyond = np.maximum(normal - LIKELY, 0.0) / (NORMAL_95 - LIKELY)
             return np.asarray(self.high * beyond)
         below, above = self.spreads
         draws: Array = self.centre * np.exp(np.where(normal < 0, below, above) * normal)
@@ -325,7 +325,7 @@ def _estimates_by_scan(recording: Recording, progress: "Progress") -> list[Estim
     left = rate * max(1 - end, MIN_LEFT)
     # What was spilled may be written again, and another scan may follow.
     upper = left + SCAN_AGAIN * (progress.done("write") + left)
-    lower, source = left * exp(-NINE_IN_TEN * SCAN_SPREAD), f"the scan of {file}, {end:.0%} done"
+    lower, source = left * exp(-NORMAL_95 * SCAN_SPREAD), f"the scan of {file}, {end:.0%} done"
     return [Estimate("writes", lower, left, upper, source)]
 
 
