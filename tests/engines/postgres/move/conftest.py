@@ -20,6 +20,29 @@ from spillcast.workspace import workspace
 #: The newest, and with SPILLCAST_SERVERS=all every one that is installed: `make nightly`.
 INSTALLATIONS = [embedded(), *(of_debian() if os.environ.get("SPILLCAST_SERVERS") == "all" else [])]
 
+#: What a session sees of a move.
+STATE = {
+    "settings": (
+        "select setdatabase::regclass::text, setrole::regrole::text, setconfig "
+        "from pg_db_role_setting order by 1, 2"
+    ),
+    "tablespaces": (
+        "select spcname, coalesce(spcacl, acldefault('t', spcowner))::text, "
+        "shobj_description(oid, 'pg_tablespace'), pg_tablespace_location(oid) "
+        "from pg_tablespace order by 1"
+    ),
+    "effective": "show temp_tablespaces",
+}
+#: Takes back the settings that tests made.
+RESET = (
+    "alter role all reset all",
+    "alter role etl reset all",
+    "alter role etl in database dw reset all",
+    "alter role postgres reset all",
+    "alter database dw reset all",
+    "alter role etl nosuperuser nocreatedb",
+)
+
 
 class Moving(SimpleNamespace):
     """A server, and what can be seen of its temp files from outside of spillcast."""
@@ -54,18 +77,10 @@ class Moving(SimpleNamespace):
         until(lambda: self.rows("select pg_conf_load_time()") != loaded, "the settings")
 
     def state(self):
-        """Everything that a move may change."""
-        return {
-            "settings": self.rows(
-                "select setdatabase::regclass::text, setrole::regrole::text, setconfig "
-                "from pg_db_role_setting order by 1, 2"
-            ),
-            "tablespaces": self.rows(
-                "select spcname, coalesce(spcacl, acldefault('t', spcowner))::text, "
-                "shobj_description(oid, 'pg_tablespace'), pg_tablespace_location(oid) "
-                "from pg_tablespace order by 1"
-            ),
-            "effective": self.rows("show temp_tablespaces"),
+        """Everything that a move may change, as a new session sees it."""
+        with self.connect() as connection:
+            seen = {name: connection.execute(query).fetchall() for name, query in STATE.items()}
+        return seen | {
             "server": (self.data / "postgresql.auto.conf").read_text(),
             "directories": sorted(
                 (str(path), path.stat().st_mode, path.stat().st_uid)
@@ -125,19 +140,13 @@ def moving(running):
     yield running
     running.rows("alter system reset all")
     running.reload()
-    for statement in (
-        "alter role all reset all",
-        "alter role etl reset all",
-        "alter role etl in database dw reset all",
-        "alter role postgres reset all",
-        "alter database dw reset all",
-        "alter role etl nosuperuser nocreatedb",
-    ):
-        running.rows(statement)
     query = "select quote_ident(spcname) from pg_tablespace where spcname !~ '^pg_'"
-    for (name,) in running.rows(query):
-        with suppress(psycopg.Error):
-            running.rows(f"drop tablespace {name}")
+    with running.connect() as connection:
+        for statement in RESET:
+            connection.execute(statement)
+        for (name,) in connection.execute(query).fetchall():
+            with suppress(psycopg.Error):
+                connection.execute(f"drop tablespace {name}")
     for path in Path(running.room).glob("*"):
         if path.name != "postgres":
             shutil.rmtree(path)

@@ -18,16 +18,17 @@ pytestmark = pytest.mark.parametrize(
     "running", [embedded()], indirect=True, ids=lambda i: i.version
 )
 SCOPES = ("role:etl", "server", "session")
-#: Kills itself after some steps; with half a step, within the transaction of the next one.
+#: Forks for each line of its input, and prints how the fork ended. That kills itself after some
+#: steps; with half a step, within the transaction of the next one.
 KILLED = """
-import os, signal, sys
+import json, os, signal, sys
 from pathlib import Path
+
+import psycopg
+
 from spillcast.engines.postgres.move import run
 from spillcast.engines.postgres.move.plan import MoveRequest
 from spillcast.engines.postgres.move.tablespaces import parse_scope
-
-what, dsn, to, scope, steps = sys.argv[1:]
-left = float(steps)
 
 def kill():
     os.kill(os.getpid(), signal.SIGKILL)
@@ -46,19 +47,35 @@ def counted(connection, step):
 
 do, run._run = run._run, counted
 run.verified = lambda *_: kill()
-if what == "apply":
-    run.moved(dsn, MoveRequest(Path(to), parse_scope(scope)))
-else:
-    run.moved_back(dsn, Path(to), None, whole=True)
+for line in sys.stdin:
+    what, dsn, to, scope, left = json.loads(line)
+    child = os.fork()
+    if child:
+        print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
+    elif what == "apply":
+        run.moved(dsn, MoveRequest(Path(to), parse_scope(scope)))
+        break
+    else:
+        run.moved_back(dsn, Path(to), None, whole=True)
+        break
 """
 
 
-def killed(moving, what, scope, steps):
+@pytest.fixture(scope="module")
+def killed():
     """Run until so many steps are done, or all; whether it was killed."""
-    command = [sys.executable, "-c", KILLED, what, moving.dsn, str(moving.to), scope, str(steps)]
-    result = subprocess.run(command, capture_output=True, text=True)
-    assert result.returncode in (0, -signal.SIGKILL), result.stderr
-    return result.returncode != 0
+    command = [sys.executable, "-c", KILLED]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as forks:
+
+        def run(moving, what, scope, steps):
+            words = (what, moving.dsn, str(moving.to), scope, steps)
+            print(json.dumps(words), file=forks.stdin, flush=True)
+            status = int(forks.stdout.readline())
+            assert status in (0, -signal.SIGKILL)
+            return status != 0
+
+        yield run
 
 
 #: Steps of an --apply: mkdir, chown, CREATE TABLESPACE, the transaction, ALTER SYSTEM, reload.
@@ -68,7 +85,7 @@ APPLIED += [("session", n) for n in (2, 3, 4)]
 
 
 @pytest.mark.parametrize(("scope", "steps"), APPLIED)
-def test_an_apply_that_was_killed_is_put_back(moving, scope, steps):
+def test_an_apply_that_was_killed_is_put_back(moving, killed, scope, steps):
     before = moving.state()
     assert killed(moving, "apply", scope, steps)
     assert (moving.state() != before) == (steps > 0)
@@ -77,7 +94,7 @@ def test_an_apply_that_was_killed_is_put_back(moving, scope, steps):
 
 
 @pytest.mark.parametrize(("scope", "steps"), APPLIED)
-def test_an_apply_that_was_killed_is_ended_by_another(moving, scope, steps):
+def test_an_apply_that_was_killed_is_ended_by_another(moving, killed, scope, steps):
     before = moving.state()
     assert killed(moving, "apply", scope, steps)
     said = json.loads(moving.move("--for", scope, "--apply", "--json").stdout)
@@ -93,7 +110,7 @@ REVERTED += [("session", n) for n in (1, 2)]
 
 
 @pytest.mark.parametrize(("scope", "steps"), REVERTED)
-def test_a_revert_that_was_killed_is_ended_by_another(moving, scope, steps):
+def test_a_revert_that_was_killed_is_ended_by_another(moving, killed, scope, steps):
     moving.rows("alter system set temp_tablespaces = 'pg_default'")
     moving.reload()
     before = moving.state()
@@ -104,7 +121,7 @@ def test_a_revert_that_was_killed_is_ended_by_another(moving, scope, steps):
     moving.is_as(before)
 
 
-def test_a_directory_that_was_there_is_never_taken_for_our_own(moving):
+def test_a_directory_that_was_there_is_never_taken_for_our_own(moving, killed):
     moving.to.mkdir()
     moving.server.give(moving.to)
     before = moving.state()
@@ -114,7 +131,7 @@ def test_a_directory_that_was_there_is_never_taken_for_our_own(moving):
         moving.is_as(before)
 
 
-def test_another_place_waits_for_the_one_that_was_interrupted(moving):
+def test_another_place_waits_for_the_one_that_was_interrupted(moving, killed):
     assert killed(moving, "apply", "role:etl", 3)
     first, moving.to = moving.to, moving.room / "other"
     try:
