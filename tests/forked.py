@@ -19,8 +19,8 @@ import traceback
 from pathlib import Path
 
 VERBS = (
-    "cache", "check", "clickhouse", "collect", "export", "fleet", "forecast", "ingest", "move",
-    "mysql", "postgres", "probe", "profile", "record", "report", "size", "storage", "sweep",
+    "cache", "check", "clickhouse", "collect", "emulate", "export", "fleet", "forecast", "ingest",
+    "move", "mysql", "postgres", "probe", "profile", "record", "report", "size", "storage", "sweep",
 )  # fmt: skip
 #: Variables that a process reads as it starts, or a library as it is loaded.
 AT_START = ("ARROW", "LANG", "LC_", "LD_", "MALLOC", "OMP", "OPENBLAS", "PYTHON")

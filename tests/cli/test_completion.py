@@ -1,5 +1,6 @@
 """Completion, asked of the shells that it is for."""
 
+import functools
 import os
 import shutil
 import subprocess
@@ -45,6 +46,7 @@ def _on_the_path(monkeypatch):
     monkeypatch.setenv("PATH", f"{Path(sys.executable).parent}:{os.environ['PATH']}")
 
 
+@functools.cache
 def script(shell):
     done = spillcast(under=("env", f"_SPILLCAST_COMPLETE=source_{shell}"))
     assert done.returncode == 0, done.stderr

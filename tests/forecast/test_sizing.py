@@ -98,6 +98,10 @@ def test_one_storage_for_several_statements_meets_the_limit_of_each(forecasters)
         prices = [sizing.chosen.cost_per_month for sizing in alone]
         assert both.chosen.cost_per_month >= max(prices) - 1e-9
     assert both.statements == 2
+    # The storage of today is enough for one that takes no more than the limit.
+    today = [replace(one, within_s=one.baseline_s) for one in (alone[0], both)]
+    assert [one.suffices for one in today] == [True, False]
+    assert not replace(alone[0], within_s=alone[0].baseline_s * 0.99).suffices
 
 
 def test_memory_that_is_free_costs_nothing(forecasters):

@@ -97,7 +97,8 @@ def test_the_less_was_rehearsed_the_less_is_sure(tmp_path):
     ):
         there = run(tmp_path / f"{number}", done, {"write": 20, "read": 20})
         errors.append(rehearsed_change(cpu_of(here), temp_load(here), Rehearsal.of(there)).error_s)
-    assert errors[0] > errors[1] > errors[2] > 0
+    # 8,000 operations take 30 us less.
+    assert 8000 * 30e-6 > errors[0] > errors[1] > errors[2] > 0
 
 
 def test_few_operations_tell_nothing(tmp_path):

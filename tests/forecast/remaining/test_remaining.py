@@ -15,7 +15,7 @@ from spillcast.forecast import forecast
 from spillcast.forecast.question import Question
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.forecast.recorded_io import recorded_threads
-from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining import Estimate, RemainingWorkHints
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.verdict import verdict
 from spillcast.recording import Recording
@@ -37,6 +37,14 @@ def test_without_any_source_the_sentence_names_the_part(written):
     assert said.sentence().startswith("1.60 s were recorded of a run that went on")
     # 400 blocks of 8 KiB.
     assert "at least 3.12 MiB in temp files remain to be read" in said.warnings[1].message
+
+
+@cases(("low", "centre", "high"), [(50.0, 100.0, 150.0), (99.0, 100.0, 400.0), (0.0, 0.0, 7.0)])
+def test_nine_draws_in_ten_lie_between_the_bounds(low, centre, high):
+    normal = np.random.default_rng(0).standard_normal(50_000)
+    draws = Estimate("written", low, centre, high, "").drawn(normal)
+    found = np.quantile(draws, [0.05, 0.5, 0.95])
+    assert found == pytest.approx([low, centre, high], rel=0.02)
 
 
 def spread_out(kinds):
