@@ -1,5 +1,6 @@
 """A held query: nothing runs before its gate opens; then its time, its rows or its failure."""
 
+import functools
 import json
 import os
 import signal
@@ -21,23 +22,28 @@ from spillcast.workspace import workspace
 INSTALLATIONS = [embedded(), *of_debian()]
 
 
-@pytest.fixture(scope="module", params=INSTALLATIONS, ids=lambda one: one.version)
-def server(request):
-    with workspace() as room, private_server(room, installation=request.param) as server:
-        yield server
-
-
 @pytest.fixture(scope="module")
-def usual_server():
-    with workspace() as room, private_server(room) as server:
-        yield server
+def servers():
+    """The server of an installation, one for all tests."""
+    with ExitStack() as stack:
+
+        def serve(installation):
+            room = stack.enter_context(workspace())
+            return stack.enter_context(private_server(room, installation=installation))
+
+        yield functools.cache(serve)
+
+
+@pytest.fixture(params=INSTALLATIONS, ids=lambda one: one.version)
+def server(request, servers):
+    return servers(request.param)
 
 
 @pytest.fixture(params=["duckdb", "postgres"])
 def hold(request, tmp_path):
     """Holds a query of either engine."""
     if request.param == "postgres":
-        server = request.getfixturevalue("usual_server")
+        server = request.getfixturevalue("servers")(INSTALLATIONS[0])
         return lambda sql: held_in(server, sql, {})
     lab = DuckDbLab.on(tmp_path, None)
     return lambda sql: lab.hold(Workload("test", sql, 0, "100MB"), tmp_path, {})
@@ -47,12 +53,13 @@ def test_it_runs_when_the_gate_opens_and_gives_its_rows(hold):
     with hold("select 1 + 1, 'a' union all select 3, 'b' order by 1") as held:
         assert Path(f"/proc/{held.pid}").exists()
         assert not held.wait(0.3)
+        opened = time.monotonic()
         held.start()
         assert held.wait(60)
         ran = held.result()
+        # Not the time at the gate.
+        assert 0 < ran.elapsed_s < time.monotonic() - opened
     assert json.loads(ran.rows) == [[2, "a"], [3, "b"]]
-    # Not the time at the gate.
-    assert 0 < ran.elapsed_s < 0.3
     assert ran.run_queue_delay_s >= 0
     # The scheduler may not have counted so short a time yet.
     assert 0 <= ran.cpu_s < 0.3

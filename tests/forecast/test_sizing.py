@@ -6,6 +6,7 @@ import pytest
 
 from cases import cases
 from sizing_cases import (
+    PRODUCTS,
     STEPS,
     cheapest_by_search,
     cheapest_by_trying,
@@ -27,7 +28,7 @@ from varied_recording import write_varied_recording
 @pytest.fixture(scope="module")
 def forecasters(tmp_path_factory):
     folder = tmp_path_factory.mktemp("drawn")
-    return [projector(folder, seed) for seed in range(4)]
+    return [projector(folder, seed, waits=2000) for seed in range(4)]
 
 
 @cases(
@@ -92,8 +93,9 @@ def test_a_limit_that_nothing_meets_says_what_is_left(forecasters):
 
 
 def test_one_storage_for_several_statements_meets_the_limit_of_each(forecasters):
-    alone = [size([Sized(f)], load_prices(), within_s=2.0) for f in forecasters[:2]]
-    both = size([Sized(f, 10.0) for f in forecasters[:2]], load_prices(), within_s=2.0)
+    limits = {"within_s": 2.0, "products": PRODUCTS}
+    alone = [size([Sized(f)], load_prices(), **limits) for f in forecasters[:2]]
+    both = size([Sized(f, 10.0) for f in forecasters[:2]], load_prices(), **limits)
     if both.chosen is not None:
         prices = [sizing.chosen.cost_per_month for sizing in alone]
         assert both.chosen.cost_per_month >= max(prices) - 1e-9
