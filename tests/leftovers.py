@@ -10,6 +10,7 @@ import re
 import secrets
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from contextlib import suppress
@@ -108,6 +109,8 @@ def pytest_sessionfinish(session):
     """Once all fixtures are undone and all workers have ended: fail where anything is left."""
     yield
     forked.close()
+    if lab := sys.modules.get("spillcast.lab.run"):
+        lab.resident_memory.release()
     held = [f"held by a test process: {link}" for link in open_bpf()]
     if hasattr(session.config, "workeroutput"):
         session.config.workeroutput["leftovers"] = held
