@@ -36,7 +36,7 @@ SHARE_REPORTED = 0.05
 #: back little of what it wrote; counts only; a part whose entire query is only estimated.
 KINDS = ("recording", "slices", "stretch", "unread", "plan", "part")
 #: Nothing is known to be missing.
-NOTHING_UNSEEN = Unseen(0.0, 0.0, (), "")
+NOTHING_UNSEEN = Unseen(0.0, (), "")
 
 
 def cpu_between_s(cpu_s: float | None, elapsed_s: float, io_s: float, operations: int) -> float:

@@ -304,9 +304,6 @@ class Unseen:
 
     #: Upper bound of the share of all temp I/O calls that are missing from the recording.
     calls_share: float
-    #: Upper bound of the share of the elapsed time that these calls took, if each took as long as
-    #: those recorded.
-    time_share: float
     #: What was not observed, and what observes it, in words; empty if nothing is missing.
     causes: tuple[str, ...]
     remedy: str
@@ -334,11 +331,8 @@ def unseen_of(meta: "Meta") -> Unseen:
     causes = [(calls, text) for calls, text in _causes(meta) if calls]
     seen, missed = meta.temp.operations, sum(calls for calls, _ in causes)
     blind = list(_blind(meta))
-    mean_s = meta.temp.total_s / max(seen, 1)
-    whole_s = max(meta.elapsed_s, meta.temp.total_s)
     return Unseen(
         1.0 if blind else missed / max(seen + missed, 1),
-        min(1.0 if blind else missed * mean_s / whole_s, 1.0) if whole_s else 0.0,
         tuple([*blind, *(text for _, text in causes)]),
         _remedy(meta) if blind or causes else "",
     )

@@ -26,6 +26,7 @@ from spillcast.recording.observed import (
     too_little_for_us,
 )
 from spillcast.recording.recording import Recording
+from spillcast.recording.server_meta import Missed, Worker
 from spillcast.recording.writer import Clock, RecordingOutput
 from spillcast.redaction import struck_arguments
 from spillcast.units import format_count
@@ -64,22 +65,6 @@ class RunSoFar:
         capture = replace(meta.capture, run_queue_delay_s=delay_s, run_queue_others_s=None)
         cpu_s = None if meta.cpu_s is None else share * meta.cpu_s
         return replace(meta, **{"capture": capture, "cpu_s": cpu_s, **self.meta})
-
-
-@dataclass(frozen=True)
-class Joined:
-    """A process that was attached after the recording had begun.
-
-    ``before`` are the calls that read, that wrote, and their bytes before the attachment, of any
-    file and any kind, and None where the kernel does not tell.
-    """
-
-    pid: int
-    started_s: float | None
-    attached_s: float
-    before: tuple[int, int, int] | None
-    #: Temp files that it had open then.
-    temp_files: int
 
 
 class Sink(Protocol):
@@ -233,15 +218,15 @@ class Recorder:
         """
         self._core.attach_children(parent, title)
 
-    def joined(self, started_ns: int | None = None) -> list[Joined]:
+    def joined(self, started_ns: int | None = None) -> list[Worker]:
         """The processes that were attached since ``observe``; ``started_ns`` as of ``finish``."""
         zero_ns = self.origin_ns + Clock.of(self.origin_ns, started_ns).zero_ns
         return [
-            Joined(
+            Worker(
                 pid,
                 None if start_ns is None else (start_ns - zero_ns) / 1e9,
                 (attached_ns - zero_ns) / 1e9,
-                before,
+                before and Missed(*before),
                 temp_files,
             )
             for pid, start_ns, attached_ns, before, temp_files in self._core.joined()

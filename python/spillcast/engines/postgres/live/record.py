@@ -38,9 +38,8 @@ from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.live import Running
 from spillcast.recording.meta import EndedBy, ObservedEngine
-from spillcast.recording.record import Joined, Recorder, RunSoFar
+from spillcast.recording.record import Recorder, RunSoFar
 from spillcast.recording.server_meta import (
-    Missed,
     RecordedQuery,
     Sampling,
     Server,
@@ -363,7 +362,7 @@ def query_meta(
     query: SessionQuery,
     attached_s: float,
     ended_by: EndedBy,
-    workers: Sequence[Joined],
+    workers: Sequence[Worker],
     unattached: int = 0,
 ) -> RecordedQuery:
     """The query; instants are by the server's clock. Some workers were seen and not attached.
@@ -379,16 +378,7 @@ def query_meta(
         before_recording_s=max(0.0, attached_s - (began_s or attached_s)),
         ended_by="query" if ended_by == "end" else ended_by,
         failure=query.failure,
-        workers=[
-            Worker(
-                worker.pid,
-                worker.started_s,
-                worker.attached_s,
-                worker.before and Missed(*worker.before),
-                worker.temp_files,
-            )
-            for worker in workers
-        ],
+        workers=workers,
         workers_not_attached=unattached,
         temp_files=[
             TempFiles(name, size, files) for name, (size, files) in sorted(query.temp_peak.items())

@@ -1,7 +1,6 @@
 """Recording every query of a server that spills: one capture of all its processes, then split."""
 
 import time
-from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -30,7 +29,7 @@ from spillcast.errors import CaptureUnavailable
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions, share_of
 from spillcast.recording.meta import EndedBy, Memory, OtherIO, Temp
-from spillcast.recording.record import Joined, Recorder
+from spillcast.recording.record import Recorder
 from spillcast.recording.schema import seconds_of, totals
 from spillcast.recording.server import (
     QueryRecording,
@@ -39,6 +38,7 @@ from spillcast.recording.server import (
     SessionRows,
     UnkeptQuery,
 )
+from spillcast.recording.server_meta import Missed, Worker
 from spillcast.recording.writer import RecordingWriter
 from spillcast.redaction import struck_text
 
@@ -349,17 +349,17 @@ def _ended_by(query: SessionQuery) -> EndedBy:
     return "error" if query.life.completed is False else "end"
 
 
-def _workers(query: SessionQuery, window: Window, origin_ns: int) -> Sequence[Joined]:
+def _workers(query: SessionQuery, window: Window, origin_ns: int) -> list[Worker]:
     """Its parallel workers: those born meanwhile were observed from their start on."""
     zero_ns = origin_ns + window.begin_ns
-    joined = []
+    workers = []
     for pid, started_ns in query.workers.items():
         whole = started_ns is not None and started_ns >= origin_ns
         started_s = None if started_ns is None else (started_ns - zero_ns) / 1e9
         attached_ns = started_ns if started_ns is not None and whole else origin_ns
-        missed = (0, 0, 0) if whole else None
-        joined.append(Joined(pid, started_s, (attached_ns - zero_ns) / 1e9, missed, temp_files=0))
-    return joined
+        missed = Missed(0, 0, 0) if whole else None
+        workers.append(Worker(pid, started_s, (attached_ns - zero_ns) / 1e9, missed))
+    return workers
 
 
 def _summary(recording: Recording, query: SessionQuery) -> QueryRecording:
