@@ -1,7 +1,8 @@
 """What forecasts are to reach, each aim beside the figure that cases give."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from statistics import median
 
 import numpy as np
@@ -33,20 +34,54 @@ MEDIAN, P90 = "median error", "90th percentile of the error"
 HELD, WIDTH = "intervals that hold", "median half-width"
 SEED, BELOW = "median error of the blog post's formula", "measured below the ceiling"
 BIAS, SIGNS = "median signed error", "p-value of the errors' signs"
-BIAS_MAX, SIGNS_MIN = 0.03, 0.05
+REFUSED = "share refused"
+#: What each criterion is taken from.
+_OF_SUMMARY: Mapping[str, Callable[[Summary], float | None]] = {
+    MEDIAN: attrgetter("median"),
+    P90: attrgetter("p90"),
+    HELD: attrgetter("coverage"),
+    WIDTH: attrgetter("half_width"),
+    SEED: attrgetter("ratio"),
+    BELOW: attrgetter("below_ceiling"),
+    BIAS: attrgetter("bias"),
+    SIGNS: attrgetter("sign_test"),
+    REFUSED: lambda summary: summary.refused / summary.cases if summary.cases else None,
+}
+#: The least and the most of a criterion; None where there is no bound.
+Bounds = tuple[float | None, float | None]
+#: Errors of one sign are a cause that the forecast leaves out, however small they are.
+_NO_BIAS: dict[str, Bounds] = {BIAS: (-0.03, 0.03), SIGNS: (0.05, None)}
+_BESIDE_SEED: dict[str, Bounds] = {SEED: (1.0, None)}
+_BELOW: dict[str, Bounds] = {BELOW: (None, 0.05)}
 #: The suites that the public has.
 PUBLIC = " and ".join(SUITES.values())
-HELD_LEAST, HELD_MOST = 0.85, 0.95
-REFUSED, REFUSED_MOST = "share refused", 0.15
-#: Parts of runs whose whole time is not told: evidence, in words, and the most of the median error,
-#: of the 90th percentile and of the half-width.
-_PARTS = (
-    ("minute", "a minute, or a tenth", 0.12, 0.30, 0.30),
-    ("minute_former", "the same, with a previous run", 0.07, 0.18, 0.30),
-    ("first_fifth_alone", "first fifth, elapsed time unknown", 0.15, None, None),
-)
 #: Nobody attaches for less: parts as long as this have aims of their own.
 ATTACHED_S = 1.0
+
+
+def _errors(middle: float, p90: float) -> dict[str, Bounds]:
+    return {MEDIAN: (None, middle), P90: (None, p90)}
+
+
+def _intervals(width: float) -> dict[str, Bounds]:
+    return {HELD: (0.85, 0.95), WIDTH: (None, width)}
+
+
+_FEW_REFUSED: dict[str, Bounds] = {REFUSED: (None, 0.15)}
+#: Parts of runs whose whole time is not told: evidence, in words, and what is to be kept.
+_PARTS: tuple[tuple[str, str, dict[str, Bounds]], ...] = (
+    ("minute", "a minute, or a tenth", _FEW_REFUSED | _errors(0.12, 0.30) | _intervals(0.30)),
+    (
+        "minute_former",
+        "the same, with a previous run",
+        _FEW_REFUSED | _errors(0.07, 0.18) | _intervals(0.30),
+    ),
+    (
+        "first_fifth_alone",
+        "first fifth, elapsed time unknown",
+        _FEW_REFUSED | {MEDIAN: (None, 0.15)},
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -76,12 +111,11 @@ class Aim:
 def aims(cases: Sequence[Case]) -> list[Aim]:
     """All of them, from the cases of a verification."""
     whole = of_evidence(cases)
-    engines, summary = sorted({case.engine_name for case in whole}), summarise(whole)
+    engines = sorted({case.engine_name for case in whole})
     of_whole = [
         *(aim for engine in engines for aim in _falling(engine, whole)),
         *(aim for engine in engines for aim in _other_ways(engine, whole)),
-        _aim("all", WIDTH, summary.half_width, summary, most=0.12),
-        _below("all", summary),
+        *_aims("all", whole, {WIDTH: (None, 0.12), **_BELOW}),
     ]
     if len(whole) == len(cases):
         return of_whole
@@ -91,7 +125,7 @@ def aims(cases: Sequence[Case]) -> list[Aim]:
         _time(of_evidence(cases, "slices")),
         *(
             aim
-            for name, of, *bounds in _PARTS
+            for name, of, bounds in _PARTS
             for aim in _parts(of, of_evidence(cases, name), bounds)
         ),
     ]
@@ -107,93 +141,46 @@ def _falling(engine: str, whole: Sequence[Case]) -> list[Aim]:
     of = f"{engine}, {FALLING}, {PUBLIC}"
     by_threads = {n: [case for case in its if case.threads == n] for n in (1, 2, 4)}
     few = forecast_with([*by_threads[1], *by_threads[2]], REHEARSED)
-    summary = summarise(its)
     return [
-        *_errors(f"{of}, 1 thread", by_threads[1], 0.06, 0.15),
-        *_errors(f"{of}, 2 threads", by_threads[2], 0.08, 0.20),
-        *_errors(f"{of}, 4 threads", by_threads[4], 0.12, 0.30),
-        *_errors(f"{of}, rehearsed", few, 0.04, 0.10),
-        *_bias(of, summary),
-        *_intervals(of, its, 0.12),
-        *_intervals(f"{of}, rehearsed", few, 0.10),
-        _beside_seed(of, summary),
-        _below(of, summary),
+        *_aims(f"{of}, 1 thread", by_threads[1], _errors(0.06, 0.15)),
+        *_aims(f"{of}, 2 threads", by_threads[2], _errors(0.08, 0.20)),
+        *_aims(f"{of}, 4 threads", by_threads[4], _errors(0.12, 0.30)),
+        *_aims(f"{of}, rehearsed", few, _errors(0.04, 0.10)),
+        *_aims(of, its, _NO_BIAS | _intervals(0.12)),
+        *_aims(f"{of}, rehearsed", few, _intervals(0.10)),
+        *_aims(of, its, _BESIDE_SEED | _BELOW),
     ]
 
 
 def _other_ways(engine: str, whole: Sequence[Case]) -> list[Aim]:
     its = [case for case in whole if case.engine_name == engine and case.direction != FALLING]
-    of, summary = f"{engine}, other directions", summarise(its)
-    return [*_errors(of, its, 0.03, 0.10), *_bias(of, summary), _beside_seed(of, summary)]
+    of = f"{engine}, other directions"
+    return _aims(of, its, _errors(0.03, 0.10) | _NO_BIAS | _BESIDE_SEED)
 
 
-def _parts(of: str, cases: Sequence[Case], bounds: Sequence[float | None]) -> list[Aim]:
+def _parts(of: str, cases: Sequence[Case], bounds: Mapping[str, Bounds]) -> list[Aim]:
     """Of all parts, and of those that are as long as somebody attaches for."""
     long = [case for case in cases if case.evidence.covers_s >= ATTACHED_S]
     of_long = f"{of}, of {ATTACHED_S:.0f} s or more"
-    return [*_part(of, cases, bounds), *(_part(of_long, long, bounds) if long else [])]
+    return [*_aims(of, cases, bounds), *(_aims(of_long, long, bounds) if long else [])]
 
 
-def _part(of: str, cases: Sequence[Case], bounds: Sequence[float | None]) -> list[Aim]:
-    summary, (middle, p90, width) = summarise(cases), bounds
-    refused = summary.refused / summary.cases if summary.cases else None
-    part_aims = [
-        _aim(of, REFUSED, refused, summary, most=REFUSED_MOST),
-        _aim(of, MEDIAN, summary.median, summary, most=middle),
-    ]
-    if p90 is None:
-        return part_aims
-    return [
-        *part_aims,
-        _aim(of, P90, summary.p90, summary, most=p90),
-        _aim(of, HELD, summary.coverage, summary, least=HELD_LEAST, most=HELD_MOST),
-        _aim(of, WIDTH, summary.half_width, summary, most=width),
-    ]
-
-
-def _aim(
-    of: str,
-    criterion: str,
-    figure: float | None,
-    summary: Summary,
-    *,
-    least: float | None = None,
-    most: float | None = None,
-    unit: str = "share",
-) -> Aim:
-    return Aim(of, criterion, figure, least, most, unit, summary.cases, summary.refused)
-
-
-def _errors(of: str, cases: Sequence[Case], median: float, p90: float) -> list[Aim]:
+def _aims(of: str, cases: Sequence[Case], bounds: Mapping[str, Bounds]) -> list[Aim]:
+    """An aim for each criterion."""
     summary = summarise(cases)
     return [
-        _aim(of, MEDIAN, summary.median, summary, most=median),
-        _aim(of, P90, summary.p90, summary, most=p90),
+        Aim(
+            of,
+            criterion,
+            _OF_SUMMARY[criterion](summary),
+            least,
+            most,
+            "times" if criterion == SEED else "share",
+            summary.cases,
+            summary.refused,
+        )
+        for criterion, (least, most) in bounds.items()
     ]
-
-
-def _bias(of: str, summary: Summary) -> list[Aim]:
-    """Errors of one sign are a cause that the forecast leaves out, however small they are."""
-    return [
-        _aim(of, BIAS, summary.bias, summary, least=-BIAS_MAX, most=BIAS_MAX),
-        _aim(of, SIGNS, summary.sign_test, summary, least=SIGNS_MIN),
-    ]
-
-
-def _intervals(of: str, cases: Sequence[Case], width: float) -> list[Aim]:
-    summary = summarise(cases)
-    return [
-        _aim(of, HELD, summary.coverage, summary, least=HELD_LEAST, most=HELD_MOST),
-        _aim(of, WIDTH, summary.half_width, summary, most=width),
-    ]
-
-
-def _beside_seed(of: str, summary: Summary) -> Aim:
-    return _aim(of, SEED, summary.ratio, summary, least=1.0, unit="times")
-
-
-def _below(of: str, summary: Summary) -> Aim:
-    return _aim(of, BELOW, summary.below_ceiling, summary, most=0.05)
 
 
 def _slices(cases: Sequence[Case]) -> Aim:
