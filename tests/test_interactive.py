@@ -113,7 +113,7 @@ def test_a_sweep_is_that_of_the_command_line(tmp_path):
     sizes = ("--min", "32K,64K", "--max", "64K,256K", "--memory", "1M")
     asked = ("sweep", "io-size", "catalogue:linux-hdd", "--like", made.path, *sizes, "--json")
     found = spillcast.interactive.Run(made.path).sweep(
-        "catalogue:linux-hdd", least="32K,64K", most="64K,256K", memory="1M"
+        "catalogue:linux-hdd", min_sizes="32K,64K", max_sizes="64K,256K", memory="1M"
     )
     assert json.dumps(found.to_json()) == json.dumps(json.loads(run_spillcast(*asked).stdout))
     rows = found.to_arrow().to_pylist()

@@ -137,8 +137,9 @@ class Run:
     def sweep(self, storage: "Storage | str | Path", **options: Any) -> "Sweep":
         """Issue the recorded I/O in each size, like ``spillcast sweep io-size STORAGE --like``.
 
-        ``options`` are ``least`` and ``most`` for ``--min`` and ``--max`` (such as ``48K..1M`` or
-        ``48K,240K``), ``block``, ``memory`` and ``budget``. InputError for impossible sizes.
+        ``options`` are ``min_sizes`` and ``max_sizes`` for ``--min`` and ``--max`` (such as
+        ``48K..1M`` or ``48K,240K``), ``block``, ``memory`` and ``budget``. InputError for
+        impossible sizes.
         """
         from spillcast.lab.io_size.sweep import sweep
 

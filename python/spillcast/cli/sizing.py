@@ -180,8 +180,8 @@ def io_size(
         result = sweep_sizes(
             storage,
             None if like is None else Recording.open(like),
-            least=min_sizes,
-            most=max_sizes,
+            min_sizes=min_sizes,
+            max_sizes=max_sizes,
             block=block,
             data=data,
             memory=memory,

@@ -238,7 +238,7 @@ def _meet(trial: Trial, other: Trial) -> bool:
 
 
 #: Minimum and maximum sizes of I/Os, the block that they are multiples of, and the time it takes.
-LEAST, MOST, BLOCK, BUDGET = "48K..1M", "48K..4M", "8K", "60s"
+MIN_SIZES, MAX_SIZES, BLOCK, BUDGET = "48K..1M", "48K..4M", "8K", "60s"
 #: The spill that is made up where none is given.
 DATA, MEMORY = "1G", "32M"
 
@@ -247,8 +247,8 @@ def sweep(
     storage: Storage | str | Path,
     like: Recording | None = None,
     *,
-    least: str = LEAST,
-    most: str = MOST,
+    min_sizes: str = MIN_SIZES,
+    max_sizes: str = MAX_SIZES,
     block: str = BLOCK,
     data: str | None = None,
     memory: str | None = None,
@@ -258,13 +258,13 @@ def sweep(
     """Issue the spill ``like``, or an external sort of ``data``, with I/Os of each size.
 
     ``storage`` is a directory, which is measured within ``budget``, or a storage that is known.
-    ``least`` and ``most`` are sizes as ``48K..1M`` (powers of two) or ``48K,240K``, multiples of
+    ``min_sizes`` and ``max_sizes`` are ``48K..1M`` (powers of two) or ``48K,240K``, multiples of
     ``block``. ``memory`` is the query's work memory. InputError for sizes that cannot be, and where
     no setting can be tried.
     """
     block_bytes = parse_block(block)
     settings = settings_of(
-        parse_sizes("--min", least, block_bytes), parse_sizes("--max", most, block_bytes)
+        parse_sizes("--min", min_sizes, block_bytes), parse_sizes("--max", max_sizes, block_bytes)
     )
     parsed, where = parse_budget(budget), _where(storage)
     spill = _spill(like, data, memory, block_bytes)
