@@ -13,6 +13,7 @@ from spillcast.errors import (
     EvidenceUnknown,
     NoTempIo,
 )
+from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan, read_plan
@@ -178,6 +179,43 @@ Gather Motion 4:1  (slice1; segments: 4)  (cost=0.0..9.0 rows=9 width=3) (actual
    (slice0)    Executor memory: 44K bytes.
  Execution Time: 2600.500 ms
 """
+
+
+ROWS_OUT = """\
+ Sort  (cost=50.7..53.2 rows=9 width=4)
+   Sort Key: a
+   Rows out:  Avg 25.0 rows x 4 workers.  Max 28 rows (seg2) with 0.7 ms to first row, 2 ms to end.
+   Work_mem used:  49K bytes. Workfile: (0 spilling)
+   ->  Seq Scan on t  (cost=0.00..12.50 rows=9 width=4)
+         Rows out:  Avg 25.0 rows x 4 workers.  Max 28 rows (seg2) with 0.1 ms to first row.
+ Total runtime: 2.986 ms
+"""
+
+
+def test_an_old_greenplum_says_whether_its_segments_spilled(tmp_path):
+    (path := tmp_path / "plan.txt").write_text(ROWS_OUT)
+    with pytest.raises(NoTempIo):
+        read_plan(path)
+    path.write_text(ROWS_OUT.replace("(0 spilling)", "(2 spilling)"))
+    with pytest.raises(EvidenceUnknown):
+        read_plan(path)
+
+
+def test_the_first_node_takes_no_longer_than_the_run(tmp_path):
+    """Lines of two runs in one paste: their times differ, and no time is the right one."""
+    (path := tmp_path / "plan.txt").write_text(OLD_SORT.replace("411.343", "1.2"))
+    with pytest.raises(EvidenceContradictory):
+        read_plan(path)
+    assert read_plan(path, elapsed_s=3.0).elapsed_s == 3.0
+
+
+def test_numbers_of_lines_that_are_not_aligned_keep_the_indentation(tmp_path):
+    """Of one digit and of two: the nodes stand in their columns all the same."""
+    plain = tmp_path / "plain.txt"
+    plain.write_text(OLD_SORT)
+    numbered = (f"{at} {line}" for at, line in enumerate(OLD_SORT.splitlines(), 5))
+    (path := tmp_path / "plan.txt").write_text("\n".join(numbered))
+    assert read_documents(path) == read_documents(plain)
 
 
 #: Up to version 12 workers' sorts stand above the buffers of the node.

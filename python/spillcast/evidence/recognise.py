@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
+from spillcast.evidence.mysql import COUNTERS
 from spillcast.evidence.spark import is_event_log
 from spillcast.evidence.tables import table_of
 from spillcast.evidence.text import head_of
@@ -30,6 +31,8 @@ _NAMES_LENGTH = 4096
 _HEADING_LINES_MAX = 200
 _HEADING = re.compile(r'"?\w+"?(?:,"?\w+"?)+\s*?(?:\n|$)')
 
+#: An execution plan of SQL Server, and parts of one that tell of a spill.
+_SHOWPLAN = ("ShowPlanXML", "<SortSpillDetails", "<HashSpillDetails", "<SpillToTempDb")
 _DOCUMENT = re.compile(r'"schema":\s*"spillcast\.')
 
 
@@ -246,7 +249,7 @@ KINDS: Sequence[Kind] = (
     Kind("figures", "rows of system.query_log", _query_log, "clickhouse.read",
          selects=frozenset({"item", "queryid"})),
     Kind("figures", "an execution plan of SQL Server",
-         lambda sample: 6.5 * ("ShowPlanXML" in sample.raw), "sqlserver.read_plan",
+         lambda sample: 6.5 * any(mark in sample.raw for mark in _SHOWPLAN), "sqlserver.read_plan",
          selects=frozenset({"item"})),
     _report(6.4, "rows of sys.dm_exec_query_stats", "sqlserver.read_query_stats",
             _headed("total_spills execution_count", "total_spills total_elapsed_time"),
@@ -284,6 +287,9 @@ KINDS: Sequence[Kind] = (
     _report(1.5, "waits by event", "oracle.awr.read",
             _matching(r"^\W*direct path (?:read|write) temp(?:\W*\||[ \t]{2,})\W*\d"),
             "sql_id block"),
+    _report(1.2, "counters of MySQL", "mysql.read", _matching(COUNTERS)),
+    _report(1.2, "pages of STATISTICS IO", "sqlserver.read_statistics_io",
+            _matching(r"'(?:Worktable|Workfile)'|\bTable '[^'\n]+'\. Scan count \d")),
     Kind("parameters", "parameters of a database", _parameters),
     Kind("work_areas", "work areas", columns(2.0, "number_passes", "operation_type")),
     Kind("temp_usage", "temp usage", columns(2.0, "segtype", "extents")),

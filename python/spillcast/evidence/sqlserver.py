@@ -90,6 +90,8 @@ def read_plan(paths: Sequence[Path], selection: Selection) -> Counts:
     text = text_of(path, HOW)
     if "<ShowPlanXML" not in text:
         text = html.unescape(unwrapped(text))
+    if "<ShowPlanXML" not in text:
+        raise EvidenceIncomplete(f"{path}: a part of a plan: it lacks ShowPlanXML around it", HOW)
     if '<ShowPlanXML xmlns=""' in text:
         # A field of CSV: its quotes are doubled.
         text = text.replace('""', '"')
@@ -111,6 +113,15 @@ def read_plan(paths: Sequence[Path], selection: Selection) -> Counts:
     at = _selected(path, items, selection, "name one with --item")
     engine = ObservedEngine("sqlserver", roots[0].get("Build"))
     return _counts_of_plan(path, statements[at], engine, selection)
+
+
+def read_statistics_io(paths: Sequence[Path], selection: Selection) -> Counts:
+    """No counts: EvidenceUnsuited says what these pages are not."""
+    raise EvidenceUnsuited(
+        f"{paths[0]}: STATISTICS IO counts pages of work tables wherever they are, in memory as "
+        "well, and not what spilled",
+        HOW,
+    )
 
 
 def _selected(

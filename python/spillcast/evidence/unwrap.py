@@ -224,8 +224,15 @@ def _numbered(lines: Lines) -> Lines | None:
     is_consecutive = numbers[-1] - numbers[0] < len(numbers)
     if not is_consecutive and not any(map(_NODE.search, full)):
         return None
+    # A list that is not aligned has the same blanks after numbers of one and of two digits.
+    widths = {len(match[1]) for match in matches if match}
+    blanks = [
+        min(m.end() - m.end(1) for m in matches if m and len(m[1]) == width) for width in widths
+    ]
     begin = min(match.end() for match in matches if match)
-    texts = [line[begin:] for line in full]
+    ragged = len(widths) > 1 and len(set(blanks)) == 1
+    begins = [m.end(1) + blanks[0] if m and ragged else begin for m in matches]
+    texts = [line[begin:] for line, begin in zip(full, begins, strict=True)]
     # Text that ends in one column has lost its indentation.
     aligned_right = len(set(map(len, texts))) == 1
     return [text.lstrip() if aligned_right else text for text in texts]

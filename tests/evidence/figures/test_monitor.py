@@ -80,6 +80,16 @@ def test_what_does_not_spill_and_what_still_runs(written):
     assert any("still running" in one for one in found.notes)
 
 
+def test_a_blank_line_in_a_heading_is_none_of_its_lines(tmp_path):
+    """A pager leaves one where it broke a page."""
+    text = monitor_reports.text()
+    (plain := tmp_path / "plain.txt").write_text(text)
+    first, _, second = text.partition("| Elapsed |")[2].partition("\n")
+    (path := tmp_path / "run.txt").write_text(text.replace(f"{first}\n", f"{first}\n\n", 1))
+    assert second.startswith("| Time(s)")
+    assert read_figures([path]).reads == read_figures([plain]).reads
+
+
 def test_options_and_a_target(tmp_path):
     path = tmp_path / "run.xml"
     path.write_text(monitor_reports.xml())

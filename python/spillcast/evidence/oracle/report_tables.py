@@ -186,7 +186,7 @@ def bar_tables(path: Path, lines: Sequence[str], hint: str, first: int = 0) -> I
                 )
             table.cells.append(cells)
             table.at.append(at)
-        elif table is None:
+        elif table is None and line.strip():
             heading = []
     if table is not None and in_markdown:
         table.last = first + len(lines)

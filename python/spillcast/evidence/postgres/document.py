@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import EvidenceDamaged, EvidenceUnknown, InputError
+from spillcast.errors import EvidenceDamaged, EvidenceUnknown, InputError, NoTempIo
 from spillcast.evidence.postgres.nodes import SIZES_NOTE, count_disk_sizes
 from spillcast.evidence.postgres.text import ELSEWHERE, FIGURES, documents_of_text
 from spillcast.evidence.text import head_of, text_of
@@ -22,6 +22,8 @@ HOW = (
 )
 #: So many lines of segments that spill are shown.
 ELSEWHERE_LISTED = 4
+#: What Greenplum before version 6 writes below each node that it ran.
+_ROWS_OUT = re.compile(r"^\s*Rows out: ", re.MULTILINE)
 #: What auto_explain writes above a plan, whole or without what a server's log has around it.
 LOGGED = re.compile(r"duration: (?P<ms>[\d.]+) ms\s+plan:[ \t]*")
 #: What a server's log has: messages with their level, in lines of text, CSV or JSON.
@@ -146,7 +148,7 @@ def _blocks(plan: dict[str, Any]) -> int:
 
 
 def _check_elsewhere(path: Path, text: str) -> None:
-    """EvidenceUnknown for a plan of Greenplum whose segments spill."""
+    """EvidenceUnknown for a plan of Greenplum whose segments spill; NoTempIo of an older one."""
     node, spilling = "", list[str]()
     has_segments = re.search(r"\bMotion \d+:\d+", text) is not None
     for line in text.split("\n"):
@@ -161,6 +163,8 @@ def _check_elsewhere(path: Path, text: str) -> None:
             "give figures of one segment: figures:elapsed=..,reads=..,writes=..; or record it "
             "there",
         )
+    if _ROWS_OUT.search(text):
+        raise NoTempIo(f"{path}: this query does not spill: no segment wrote work files")
 
 
 def _of_json(text: str, path: Path) -> Iterator[dict[str, Any]]:

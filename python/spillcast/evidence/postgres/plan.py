@@ -146,6 +146,8 @@ def counts_of_plan(
         if "Actual Loops" in document["Plan"] and "Temp Written Blocks" not in document["Plan"]:
             raise EvidenceIncomplete(f"{path}: a plan without BUFFERS: it has no temp blocks", HOW)
         plan_s = elapsed_s or elapsed_of(path, document)
+        if elapsed_s is None:
+            _check_elapsed(path, document, plan_s)
         top = nodes_of(document["Plan"])
         check_sums(path, top)
         temp = top.all_temp
@@ -238,6 +240,15 @@ def elapsed_of(path: Path, document: Mapping[str, Any]) -> float:
             f"{path}: no Execution Time: cut, or made with SUMMARY OFF and TIMING OFF", _ELAPSED
         )
     return amount(elapsed_ms, "the time of the query", LONGEST_MS) / 1e3
+
+
+def _check_elapsed(path: Path, document: Mapping[str, Any], elapsed_s: float) -> None:
+    """InputError where the first node took longer than all: texts of two runs."""
+    node_s = amount(document["Plan"].get("Actual Total Time", 0.0), "Actual Total Time") / 1e3
+    part = f"{format_duration(node_s)} of the first node"
+    run = f"{format_duration(elapsed_s)} of the run"
+    times = Held("part-of-whole", Number.exact(node_s), part, Number.exact(elapsed_s), run)
+    hold(path, [times], _ELAPSED)
 
 
 def blocks_of(plan: Mapping[str, Any]) -> int:
