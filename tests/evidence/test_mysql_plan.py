@@ -100,5 +100,6 @@ def test_what_the_client_prints_is_the_plan(tmp_path, text):
 )
 def test_a_plan_that_tells_no_spill_is_refused(tmp_path, text):
     (path := tmp_path / "plan.txt").write_text(text)
+    assert find_evidence([path]).only_kind() == "figures"
     with pytest.raises(InputError):
         read_figures([path])

@@ -115,7 +115,7 @@ def read_plan(paths: Sequence[Path], selection: Selection) -> Counts:
     return _counts_of_plan(path, statements[at], engine, selection)
 
 
-def read_statistics_io(paths: Sequence[Path], selection: Selection) -> Counts:
+def read_statistics_io(paths: Sequence[Path], _selection: Selection) -> Counts:
     """No counts: EvidenceUnsuited says what these pages are not."""
     raise EvidenceUnsuited(
         f"{paths[0]}: STATISTICS IO counts pages of work tables wherever they are, in memory as "
