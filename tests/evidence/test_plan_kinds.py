@@ -201,6 +201,40 @@ def test_an_old_greenplum_says_whether_its_segments_spilled(tmp_path):
         read_plan(path)
 
 
+ABRIDGED = """\
+Sort  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..2.0 rows=9 loops=1)
+  Sort Method: top-N heapsort  Memory: 26kB
+  Buffers: shared hit=88, temp read=900 written=900
+  ->  HashAggregate  (cost=1.00..2.00 rows=9 width=8) (actual time=1.0..2.0 rows=9 loops=1)
+        Batches: 5  Memory Usage: 8241kB  Disk Usage: 1616kB
+        ->  Seq Scan on t  (cost=1.00..2.00 rows=9 width=8) (actual time=0.1..0.2 rows=9 loops=1)
+Execution Time: 2.343 ms
+"""
+
+
+def test_lines_that_an_author_left_out_move_no_spill_to_a_node_in_memory(tmp_path):
+    (path := tmp_path / "plan.txt").write_text(ABRIDGED)
+    [document] = read_documents(path)
+    assert [spill.kind for spill in spills_of(nodes_of(document["Plan"]))] == ["hash aggregate"]
+
+
+def test_lines_joined_by_single_blanks_are_those_of_their_nodes(tmp_path):
+    """A page that left one blank of each: what no list of labels names, and what has its own."""
+    text = """\
+Merge on t  (cost=1.00..2.00 rows=0 width=0) (actual time=9.0..9.0 rows=0 loops=1)
+  Tuples: inserted=5175
+  ->  Hash  (cost=1.00..2.00 rows=9 width=22) (actual time=1.0..2.0 rows=5175 loops=1)
+        Buckets: 1024 (originally 512)  Batches: 64 (originally 16)  Memory Usage: 7169kB
+        ->  Seq Scan on u  (cost=1.00..2.00 rows=9 width=22) (actual time=1.0..1.5 rows=9 loops=1)
+Execution Time: 11.515 ms
+"""
+    (path := tmp_path / "plan.txt").write_text(" ".join(text.split()))
+    top = nodes_of(read_documents(path)[0]["Plan"])
+    assert [(node.kind, node.values.get("Hash Batches")) for node in top.walk()] == [
+        ("Merge", None), ("Hash", 64), ("Seq Scan", None),
+    ]  # fmt: skip
+
+
 def test_the_first_node_takes_no_longer_than_the_run(tmp_path):
     """Lines of two runs in one paste: their times differ, and no time is the right one."""
     (path := tmp_path / "plan.txt").write_text(OLD_SORT.replace("411.343", "1.2"))

@@ -88,6 +88,27 @@ def test_row_sources_of_indexes_have_an_object_id_and_pages_break_long_ones(figu
         assert figures(tkprof(sources=sources)).bytes == (48000 - 33000 + 15000) * BLOCK
 
 
+def test_calls_are_known_without_their_heading(figures):
+    """An excerpt that begins with the fetches."""
+    text = tkprof(sources=JOIN)
+    excerpt = text[text.index("Fetch") :]
+    assert figures(excerpt).elapsed_s == figures(text).elapsed_s
+
+
+@cases("sign", ["\ufffd", "\u2500", "\u00c4"])
+def test_a_rule_in_another_encoding_is_a_rule(figures, sign):
+    heading = "Event                        Waits   Time (s)  Avg wait (ms)  % DB time\n"
+    rule = "------------------------ --------- ---------- -------------- ----------\n"
+    rows = (
+        "direct path read temp        1,000      11.00           11.0       55.0\n"
+        "direct path write temp       1,000       6.00            6.0       30.0\n"
+        "DB CPU                                   3.00                      15.0\n"
+    )
+    plain = figures(heading + rule + rows)
+    assert plain.total_s == pytest.approx(17)
+    assert figures(heading + rule.replace("-", sign) + rows).total_s == plain.total_s
+
+
 def test_release_11_1_writes_of_tables_are_none(figures):
     lines = source(0, "HASH GROUP BY", 2590, 2590) + source(1, "PARTITION RANGE ALL", 1649, 1649)
     lines += source(2, "TABLE ACCESS FULL S PARTITION: 1 28", 1649, 1649)

@@ -9,6 +9,7 @@ from harness import only_line, spillcast
 from spillcast.errors import (
     EvidenceAmbiguous,
     EvidenceDamaged,
+    EvidenceUnknown,
     TimesContradictory,
 )
 from spillcast.evidence.postgres.statements import read_rows, read_statements
@@ -236,6 +237,14 @@ def test_a_secret_in_a_statement_is_not_told(exported):
 def test_numbers_that_are_none(exported, value):
     path = exported(15, row() | {"temp_blks_written": value or None})
     assert "cut or damaged" in only_line(spillcast("forecast", path, "--to", "latency:1ms"), 2)
+
+
+def test_a_query_that_found_no_row_exported_none(tmp_path):
+    """The heading alone, as where the query asks for statements that spilled."""
+    path = tmp_path / "none.txt"
+    path.write_text(" calls | temp_blks_read | temp_blks_written\n-------+---+---\n(0 rows)\n")
+    with pytest.raises(EvidenceUnknown):
+        read_statements(path)
 
 
 def test_a_text_of_any_length_and_one_that_is_cut(exported):

@@ -12,6 +12,10 @@ from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 
 _DASHES = re.compile(r"-{2,}")
+#: A rule of other signs, also of one that was read in another encoding.
+_OTHER_RULE = re.compile(
+    r"^(?:[ \t]*[\u2500\u2501\u2550\u2010-\u2015\ufffd\u00c4]{3,})+[ \t]*$", re.MULTILINE
+)
 _HEADING_RULE = re.compile(r"\s*-{2,}(\s+-{2,})+\s*")
 _END = re.compile(r"\s{8,}-{20,}\s*")
 #: Below the title of a table.
@@ -219,7 +223,9 @@ def report_text(path: Path, hint: str) -> str:
     text = text_of(path, hint, bytes_max=REPORT_BYTES_MAX)
     if text.count("<") > TAGS_MAX:
         raise FileTooLarge(f"{path}: a page of more than {TAGS_MAX:,} tags is no report", hint)
-    return _with_whole_rows(with_decimal_points(unwrapped(text).translate(BLANKS).expandtabs()))
+    text = unwrapped(text).translate(BLANKS).expandtabs()
+    text = _OTHER_RULE.sub(lambda rule: re.sub(r"\S", "-", rule[0]), text)
+    return _with_whole_rows(with_decimal_points(text))
 
 
 def _with_whole_rows(text: str) -> str:

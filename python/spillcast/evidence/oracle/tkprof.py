@@ -263,8 +263,10 @@ def _sections(path: Path, lines: list[str]) -> Iterator[Section]:
                 sections.append(section)
         else:
             begins = _PART.match(line.lstrip())
-            if begins and (section is None or (begins[1] == "Event" and section.has_waits)):
-                # The calls above it were left out.
+            if (section is None and (begins or _CALL.fullmatch(line))) or (
+                section is not None and section.has_waits and begins and begins[1] == "Event"
+            ):
+                # The heading of its calls, or all of them, were left out.
                 section, head = Section(head), []
                 sections.append(section)
             if section is not None and _part(section, line):

@@ -8,6 +8,7 @@ from typing import Any
 
 from spillcast.errors import (
     EvidenceIncomplete,
+    EvidenceUnknown,
     FileTooLarge,
     InputError,
     NoTempIo,
@@ -134,8 +135,10 @@ def read_rows(path: Path) -> list[Row]:
         raise FileTooLarge(f"{path}: more than {_LINES_MAX:,} lines of statements", HOW)
     with reading(path, HOW):
         rows = [_renamed(row) for row in rows_of(text, path, HOW)]
+        if not rows:
+            raise EvidenceUnknown(f"{path}: holds no row of pg_stat_statements", HOW)
         for name in _NEEDED:
-            if any(name not in row for row in rows) or not rows:
+            if any(name not in row for row in rows):
                 raise EvidenceIncomplete(f"{path}: pg_stat_statements without {name}", HOW)
         hold(path, (held for row in rows for held in _held(row)), HOW)
         return merged([Row.of(row) for row in rows])
@@ -175,7 +178,10 @@ def merged(rows: Iterable[Row]) -> list[Row]:
 def _number(value: Any) -> float:
     if not isinstance(value, str | int | float):
         raise ValueError(f"{value} is no number")
-    number = float(_plain(value) if isinstance(value, str) else value)
+    try:
+        number = float(_plain(value) if isinstance(value, str) else value)
+    except ValueError:
+        raise ValueError(f"{value} is no number") from None
     if not 0 <= number <= COUNT_MAX:
         raise ValueError(f"{value} is neither a count nor a time")
     return number

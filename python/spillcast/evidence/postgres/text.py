@@ -5,7 +5,7 @@ plans. docs/reports.md lists the kinds of lines.
 """
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
@@ -78,11 +78,15 @@ _LABEL = (
 #: Where lines were joined, in a line that has a whole plan.
 _JOINT = re.compile(
     rf"(?<=\S)[ \t]+(?=->[ \t]+{_TYPE_OF_NODE}{_FIGURES_OF_NODE}|{_LABEL})"
+    r"|(?<=\d\))[ \t]+(?=[A-Z][A-Za-z ]{,30}: )"
     r"|(?<=\S)(?=(?:(?:Planning|Execution) [Tt]ime|Total runtime): \d)"
 )
 #: Parts that the text after the blanks belongs to.
-_CONTINUES = re.compile(r"(?:Worker \d+:|(?:Full|Pre)-sort(?:ed)? Groups: \d+|\bJIT:)$")
+_CONTINUES = re.compile(
+    r"(?:Worker \d+:|(?:Full|Pre)-sort(?:ed)? Groups: \d+|\bJIT:|Buckets: \d+ \(originally \d+\))$"
+)
 _FIRST_NODE = re.compile(rf"{_TYPE_OF_NODE}(?={_FIGURES_OF_NODE})")
+_TEMP_BLOCKS = ("Temp Read Blocks", "Temp Written Blocks")
 #: So long a line, of which there are several, was broken by a terminal and not between words.
 _TERMINAL_MIN = 60
 
@@ -216,9 +220,7 @@ class _Plan:
         if "Execution Time" not in self.plan and not is_total:
             self.plan["Cut"] = True
         if self.buffers:
-            for node in _all(self.plan["Plan"]):
-                node.setdefault("Temp Read Blocks", 0)
-                node.setdefault("Temp Written Blocks", 0)
+            _fill_temp(self.plan["Plan"], {})
         return self.plan
 
 
@@ -405,6 +407,24 @@ def _details(text: str) -> dict[str, Any] | None:
         if match := pattern.match(text):
             return read(match)
     return None
+
+
+def _fill_temp(node: dict[str, Any], above: Mapping[str, Any]) -> None:
+    """Temp blocks of a node and those below where the text has none: 0, or those ``above``.
+
+    PostgreSQL leaves them out where they are 0. An author who left out lines left out those of the
+    only node that was on disk.
+    """
+    temp = {name: node.setdefault(name, above.get(name, 0)) for name in _TEMP_BLOCKS}
+    below = node.get("Plans", ())
+    spilling = [child for child in below if any(map(_is_on_disk, _all(child)))]
+    for child in below:
+        left_out = [child] == spilling and not any(name.endswith(" Blocks") for name in child)
+        _fill_temp(child, temp if left_out else {})
+
+
+def _is_on_disk(node: dict[str, Any]) -> bool:
+    return node.get("Sort Space Type") == "Disk" or node.get("Disk Usage", 0) > 0
 
 
 def _all(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
