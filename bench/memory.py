@@ -10,7 +10,7 @@ from statistics import median
 from bench.result import Result
 from spillcast.cli.progress import TerminalStage
 from spillcast.engines.registry import lab_of
-from spillcast.lab.memory_result import Point, Sweep
+from spillcast.lab.memory_result import CheckedForecast, Sweep
 from spillcast.lab.memory_sweep import Plan, memory_sizes, sweep_memory
 from spillcast.lab.storages import named_places
 from spillcast.workspace import workspace
@@ -30,11 +30,12 @@ def run() -> Iterator[Result]:
     for engine, names, sizes, storages in CASES:
         for name in names:
             sweep = _sweep(engine, name, sizes, storages)
-            own = [abs(point.error or 0.0) for point in sweep.checked]
+            own = [abs(forecast.error) for forecast in sweep.errors]
             theirs = [
-                abs(_nearest_s(sweep, point) / _truth_s(point) - 1) for point in sweep.checked
+                abs(_nearest_s(sweep, forecast) / forecast.measured_s - 1)
+                for forecast in sweep.errors
             ]
-            held = sum(point.covered for point in sweep.checked)
+            held = sum(forecast.covered for forecast in sweep.errors)
             about = f"{len(own)} cells, {held} held"
             yield _result(f"memory: {sweep.engine}, {name}, {about}", own, theirs)
             checked += own
@@ -60,20 +61,15 @@ def _sweep(engine: str, name: str, sizes: str, storages: tuple[str, ...]) -> Swe
         return sweep_memory(stage, lab_of(engine)(room), plan, places)
 
 
-def _nearest_s(sweep: Sweep, point: Point) -> float:
+def _nearest_s(sweep: Sweep, point: CheckedForecast) -> float:
     """With the nearest measured size on the storage, or on any where that spilled nothing."""
     measured = [
         other
         for other in sweep.points
-        if other.between is None and (other.storage == point.storage or other.state.state == "none")
+        if other.measured and (other.storage == point.storage or other.state == "none")
     ]
     nearest = min(measured, key=lambda other: abs(log(other.memory_bytes / point.memory_bytes)))
     return nearest.elapsed_s
-
-
-def _truth_s(point: Point) -> float:
-    assert point.run is not None
-    return point.run.elapsed_s
 
 
 def _result(name: str, own: list[float], theirs: list[float]) -> Result:

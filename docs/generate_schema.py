@@ -9,13 +9,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from spillcast.cache.result import CacheResult
 from spillcast.columns import NAME
 from spillcast.document import schema
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import kinds
 from spillcast.evidence.stated import StatedFigures
+from spillcast.fleet.fleet import Fleet
 from spillcast.forecast import Forecast
+from spillcast.lab.case import Verification
 from spillcast.lab.doctor import Diagnosis
+from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
+from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.lab.truth_file import COLUMNS
 from spillcast.recording.calibration import Calibration, KeptCost
 from spillcast.recording.meta import Meta
@@ -107,6 +112,11 @@ def tables() -> dict[str, list[str]]:
         "doctor": key_lines(Diagnosis),
         "server-recording": key_lines(ServerRecording),
         "figures": key_lines(StatedFigures),
+        "cache": key_lines(CacheResult),
+        "sweep-io-size": key_lines(IoSizeSweep),
+        "sweep-memory": key_lines(MemorySweep),
+        "verification": key_lines(Verification),
+        "fleet": key_lines(Fleet),
         "storage": key_lines(StorageDocument),
         "cases": column_lines(COLUMNS),
         "errors": error_lines(),
@@ -122,12 +132,16 @@ def with_tables(text: str) -> str:
 def schemas() -> dict[str, str]:
     """The JSON Schemas of the documents whose every key is declared, by file."""
     kinds = {
+        "cache": CacheResult,
         "calibration": Calibration,
         "capture_cost": KeptCost,
         "figures": StatedFigures,
+        "fleet": Fleet,
         "forecast": Forecast,
         "server": ServerRanking,
         "storage": StorageDocument,
+        "sweep-io-size": IoSizeSweep,
+        "sweep-memory": MemorySweep,
     }
     head = {"$schema": "https://json-schema.org/draft/2020-12/schema"}
     return {

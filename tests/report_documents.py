@@ -14,22 +14,24 @@ def io_size_sweep(storage="/mnt/nvme", like="run.spill"):
         count = (4 << 30) // size
         read_us, write_us = 80 + size / 500, 60 + size / 300 * max(1, size / (256 * KIB)) ** 0.4
         reads, writes = (
-            {"count": count, "mean_us": us, "total_s": count * us / 1e6}
+            {"count": count, "bytes": 4 << 30, "mean_us": us, "total_s": count * us / 1e6}
             for us in (read_us, write_us)
         )
         total_s = reads["total_s"] + writes["total_s"]
         rows.append(
             {
                 "min_bytes": size, "max_bytes": size, "reads": reads, "writes": writes, "levels": 1,
-                "total_s": total_s, "interval_s": [0.9 * total_s, 1.1 * total_s],
+                "total_s": total_s, "interval_s": [0.9 * total_s, 1.1 * total_s], "io": power,
             }
         )  # fmt: skip
     best = min(rows, key=lambda row: row["total_s"])
     return {
         "schema": "spillcast.sweep/1", "kind": "io-size", "storage": storage, "like": like,
-        "rows": rows,
-        "best": {key: best[key] for key in ("min_bytes", "max_bytes", "total_s")},
-        "advice": [{"engine": "PostgreSQL", "text": "io_combine_limit = '256kB'"}],
+        "measured": True, "confidence": 0.9, "rows": rows, "recorded": None, "as_good": [],
+        "best": {key: best[key] for key in ("min_bytes", "max_bytes", "total_s", "interval_s")},
+        "advice": [
+            {"engine": "PostgreSQL", "text": "io_combine_limit = '256kB'", "statements": []}
+        ],
         "warnings": [{"code": "extrapolated", "message": "1 MiB was not measured"}],
     }  # fmt: skip
 
@@ -48,14 +50,16 @@ def memory_sweep(storages=("tmpfs", "1 ms", "5 ms")):
                     "storage": storage, "memory_bytes": size, "measured": measured,
                     "elapsed_s": elapsed_s, "reads": spilled // 8192, "writes": spilled // 8192,
                     "interval_s": None if measured else [0.9 * elapsed_s, 1.1 * elapsed_s],
-                    "passes": math.ceil(spilled / size), "spilled_bytes": spilled,
-                    "histograms": None,
+                    "state": "one-pass" if spilled else "none",
+                    "passes": math.ceil(spilled / size), "batches": None,
+                    "spilled_bytes": spilled, "histograms": None,
                 }
             )  # fmt: skip
     return {
         "schema": "spillcast.sweep/1", "kind": "memory", "engine": "DuckDB", "workload": "sort",
         "confidence": 0.9, "points": points, "errors": [], "warnings": [],
-        "turns": [{"memory_bytes": 1 << 30, "from": "one pass", "to": "in memory"}],
+        "turns": [{"storage": None, "memory_bytes": 1 << 30, "from": "one-pass", "to": "none"}],
+        "median_error": None, "advice": None,
     }  # fmt: skip
 
 
@@ -111,7 +115,7 @@ def fleet(dataset="/srv/fleet"):
 
     def statement(sql, database, saved_s, so_far):
         return {
-            "database": database, "sql": sql, "evidence": ["traces"], "sources": 2,
+            "database": database, "sql": sql, "evidence": "traces", "sources": 2,
             "elapsed_s": 2 * saved_s, "temp_s": saved_s, "forecast_s": saved_s, "refused": None,
             "interval_s": [0.9 * saved_s, 1.1 * saved_s], "saved_s": saved_s,
             "saved_interval_s": [0.9 * saved_s, 1.1 * saved_s], "share": saved_s / 4000,

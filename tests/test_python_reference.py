@@ -66,7 +66,7 @@ reveal_type(spillcast.forecast("run.spill", ["a", "b"]))
 reveal_type(spillcast.profile("x.trc", by=["event"]).elapsed_s)
 with spillcast.record() as run:
     pass
-reveal_type(run.sweep("disk.json").best.trial.total_s)
+reveal_type(run.sweep("disk.json").best.total_s)
 spillcast.forecast("run.spill", "a", confidance=0.8)
 spillcast.storage(3)
 """

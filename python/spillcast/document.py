@@ -13,7 +13,7 @@ import types
 import typing
 from dataclasses import MISSING, Field, dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, TypedDict, TypeVar, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -23,6 +23,8 @@ from spillcast.gate import INTEGER_MAX
 Document = TypeVar("Document")
 #: An example that is not given.
 UNSHOWN = object()
+#: JSON has them as they are.
+_PLAIN = frozenset({int, float, bool, type(None)})
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,8 @@ class Key:
     signed: bool
     #: Holds the keys that no other field names, which are written beside the others.
     rest: bool
+    #: What the document calls it, where Python has that word for itself; else the field's name.
+    name: str | None = None
 
 
 def key(
@@ -52,9 +56,10 @@ def key(
     later: bool = False,
     signed: bool = False,
     rest: bool = False,
+    name: str | None = None,
 ) -> Any:
     """A field of a document: every such document holds it, unless ``optional`` or ``later``."""
-    about = {"key": Key(meaning, unit, example, optional, later, signed, rest)}
+    about = {"key": Key(meaning, unit, example, optional, later, signed, rest, name)}
     if rest:
         return field(default_factory=dict, metadata=about)
     if optional and default is MISSING:
@@ -100,14 +105,16 @@ def written(value: Any) -> Any:
             if about.rest:
                 record |= inner
             elif not (about.optional and inner == field_.default):
-                record[field_.name] = written(inner)
+                record[about.name or field_.name] = written(inner)
         return record
     if isinstance(value, Path | str):
         return as_text(str(value))
     if isinstance(value, list | tuple):
-        return [field_ if type(field_) is int else written(field_) for field_ in value]
+        return [part if type(part) in _PLAIN else written(part) for part in value]
     if isinstance(value, dict):
-        return {name: written(field_) for name, field_ in value.items()}
+        return {
+            name: part if type(part) in _PLAIN else written(part) for name, part in value.items()
+        }
     # Numbers and arrays of numpy.
     return value.tolist() if hasattr(value, "tolist") else value
 
@@ -134,13 +141,13 @@ def _form(kind: Any) -> type[msgspec.Struct]:
     """The type that checks a document: what ``kind`` says of its keys, as msgspec takes it."""
     if kind in _FORMS:
         return _FORMS[kind]
-    hints, keys = get_type_hints(kind), list[tuple[Any, ...]]()
+    hints, keys = get_type_hints(kind, include_extras=True), list[tuple[Any, ...]]()
     for field_ in _fields(kind):
         about = _about(field_)
         if not about.rest:
             type_: Any = Annotated[_type(hints[field_.name], about), _meta(about)]
-            default = (msgspec.UNSET,) if about.optional or about.later else ()
-            keys.append((field_.name, type_, *default))
+            default = msgspec.UNSET if about.optional or about.later else msgspec.NODEFAULT
+            keys.append((field_.name, type_, msgspec.field(default=default, name=about.name)))
     form = msgspec.defstruct(kind.__name__, keys, kw_only=True)
     _FORMS[kind], _KINDS[form] = form, kind
     return form
@@ -166,6 +173,12 @@ def _type(hint: Any, about: Key) -> Any:
         return Annotated[hint, msgspec.Meta(ge=-upper if about.signed else 0, le=upper)]
     if is_dataclass(hint):
         return _form(hint)
+    if typing.is_typeddict(hint):
+        named = {name: _type(inner, about) for name, inner in get_type_hints(hint).items()}
+        return TypedDict(hint.__name__, named, total=hint.__total__)  # type: ignore[operator]
+    if get_origin(hint) is Annotated:
+        # A dictionary for the program, whose known keys a TypedDict declares.
+        return _type(hint.__metadata__[0], about)
     inner = tuple(_type(argument, about) for argument in get_args(hint))
     match get_origin(hint):
         case None | typing.Literal:
@@ -186,11 +199,11 @@ def _path(kind: type, value: Any) -> Any:
 def _instance(checked: Any, document: Any) -> Any:
     """The dataclass of a checked document, or the value of a key with those in it."""
     if isinstance(checked, msgspec.Struct):
-        names = checked.__struct_fields__
+        names = dict(zip(checked.__struct_encode_fields__, checked.__struct_fields__, strict=True))
         record = {
-            name: _instance(getattr(checked, name), document[name])
-            for name in names
-            if name in document
+            names[name]: _instance(getattr(checked, names[name]), value)
+            for name, value in document.items()
+            if name in names
         }
         kind = _KINDS[type(checked)]
         for field_ in fields(kind):
@@ -200,5 +213,9 @@ def _instance(checked: Any, document: Any) -> Any:
     if isinstance(checked, list) and checked and not isinstance(checked[0], int | str):
         return [_instance(value, part) for value, part in zip(checked, document, strict=True)]
     if isinstance(checked, dict):
-        return {name: _instance(value, document[name]) for name, value in checked.items()}
+        # A TypedDict names only the keys whose types are known.
+        return {
+            name: _instance(checked[name], value) if name in checked else value
+            for name, value in document.items()
+        }
     return checked

@@ -9,7 +9,7 @@ from fleet_files import IDLE, READ, WRITE, waits, write_fleet, write_trace
 from harness import only_line, spillcast
 from oracle_files import make_example
 from spark_logs import text, two_stages, zstd
-from spillcast.fleet.fleet import Fleet, Row, fleet
+from spillcast.fleet.fleet import Row, fleet, statements_for_most
 from spillcast.fleet.forecasts import clashing
 from spillcast.fleet.ingest import ingest
 
@@ -131,13 +131,13 @@ def test_sums_are_those_of_the_waits(found):
         for _, event, _, us in waits(number):
             temp_us += us * (event in {READ, WRITE})
             idle_us += us * (event == IDLE)
-    assert sum(row.temp_s for row in found.rows) == pytest.approx(temp_us / 1e6, abs=1e-9)
+    assert sum(row.temp_s for row in found.statements) == pytest.approx(temp_us / 1e6, abs=1e-9)
     assert sum(row.temp_s for row in found.databases) == pytest.approx(temp_us / 1e6, abs=1e-9)
     assert sum(row.temp_s for row in found.days) == pytest.approx(temp_us / 1e6, abs=1e-9)
     assert sum(row.saved_s for row in found.days) == pytest.approx(found.saved_s)
-    assert sum(row.share for row in found.rows) == pytest.approx(1)
-    assert found.rows[-1].cumulative_share == pytest.approx(1)
-    saved = [row.saved_s for row in found.rows]
+    assert sum(row.share for row in found.statements) == pytest.approx(1)
+    assert found.statements[-1].cumulative_share == pytest.approx(1)
+    saved = [row.saved_s for row in found.statements]
     assert saved == sorted(saved, reverse=True)
     # 150 us for each wait for temp, and nothing else changes.
     count = sum(e in {READ, WRITE} for n in range(24) for _, e, _, _ in waits(n))
@@ -147,7 +147,7 @@ def test_sums_are_those_of_the_waits(found):
 
 
 def test_quantiles_are_of_all_waits_together(found):
-    row = found.rows[0]
+    row = found.statements[0]
     number = int(row.database.removeprefix("erp"))
     us = sorted(
         us
@@ -171,8 +171,7 @@ def row_saving(saved_s, share, cumulative):
 )
 def test_how_many_statements_bring_most(shares, count):
     rows = [row_saving(share, share, sum(shares[: n + 1])) for n, share in enumerate(shares)]
-    one = Fleet("x", "factor:2", "*", 0.9, rows, [], [], 1, 0)
-    assert one.statements_for_most == count
+    assert statements_for_most(rows) == count
 
 
 def test_an_hour_saved_has_its_price(made, found):

@@ -8,6 +8,7 @@ import numpy as np
 
 from spillcast import _core
 from spillcast.cache.evidence import Requests
+from spillcast.document import key
 from spillcast.errors import (
     ChoiceUnknown,
     EvidenceIncomplete,
@@ -87,23 +88,46 @@ class CacheOptions:
             raise OptionConflict("--keep is a rule of --policy keep")
 
 
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """The requests of one object and class in a run."""
+
+    object: str = key("its name, or number", example="115825")
+    class_: str = key("`scan`, `read`, `write`, `temp read` or `temp write`", name="class")
+    requests: int = key("for lines", example=40)
+    bytes: int = key("moved", unit="bytes")
+    hits: int = key("requests that the cache serves", example=30)
+    hit_bytes: int = key("bytes of those", unit="bytes")
+    flash_write_bytes: int = key("written to flash", unit="bytes")
+    disk_write_bytes: int = key("written to the disk", unit="bytes")
+    lost_hits: int = key(
+        "hits that it would have with the cache to itself, less `hits`", unit="lines", example=10
+    )
+
+    @property
+    def is_write(self) -> bool:
+        """Whether its requests are writes."""
+        return self.class_.endswith("write")
+
+    @property
+    def hit_ratio(self) -> float | None:
+        """Share of the requests that the cache serves; None for writes."""
+        return None if self.is_write or not self.requests else self.hits / self.requests
+
+
 @dataclass(frozen=True)
 class Run:
-    """One pass through the requests. Each account has the keys of docs/schema.md."""
+    """One pass through the requests."""
 
-    accounts: list[dict[str, Any]]
+    accounts: list[Account]
     traffic: Traffic
-
-    def total(self, key: str) -> int:
-        """Sum over all accounts."""
-        return sum(account[key] for account in self.accounts)
 
     @property
     def hit_ratio(self) -> float:
         """Share of the read requests that the cache serves."""
-        reads = [a for a in self.accounts if not a["class"].endswith("write")]
-        count = sum(a["requests"] for a in reads)
-        return sum(a["hits"] for a in reads) / count if count else 0.0
+        reads = [account for account in self.accounts if not account.is_write]
+        count = sum(account.requests for account in reads)
+        return sum(account.hits for account in reads) / count if count else 0.0
 
 
 @dataclass(frozen=True)
@@ -166,28 +190,30 @@ def lines_of(size_bytes: int, line_bytes: int) -> int:
 
 
 def _run(run: dict[str, Any], requests: Requests, options: CacheOptions) -> Run:
-    accounts: list[dict[str, Any]] = []
+    accounts = []
     for account in run["accounts"]:
-        named = {**account, "object": requests.objects[account["object"]]}
-        # With a single object the shared cache is the same as one of its own.
-        alone = named.pop("alone_hits") if len(requests.objects) > 1 else named["hits"]
-        named["lost_hits"] = alone - named["hits"]
-        accounts.append(named)
-    reads = [a for a in accounts if not a["class"].endswith("write")]
-    from_flash = options.from_flash * sum(a["hit_bytes"] for a in reads)
+        alone = account.pop("alone_hits")
+        if len(requests.objects) == 1:
+            # The shared cache is the same as one of its own.
+            alone = account["hits"]
+        named = {"object": requests.objects[account.pop("object")], "class_": account.pop("class")}
+        accounts.append(Account(**named, **account, lost_hits=alone - account["hits"]))
+    reads = [account for account in accounts if not account.is_write]
+    from_flash = options.from_flash * sum(account.hit_bytes for account in reads)
     back = run["lines_written_back"] * requests.line_bytes
     traffic = Traffic(
         from_flash,
-        sum(a["flash_write_bytes"] for a in accounts),
-        sum(a["bytes"] for a in reads) - from_flash,
-        sum(a["disk_write_bytes"] for a in accounts) + back,
+        sum(account.flash_write_bytes for account in accounts),
+        sum(account.bytes for account in reads) - from_flash,
+        sum(account.disk_write_bytes for account in accounts) + back,
     )
     return Run(accounts, traffic)
 
 
 def _without(run: Run) -> Traffic:
-    writes = sum(a["bytes"] for a in run.accounts if a["class"].endswith("write"))
-    return Traffic(disk_read=run.total("bytes") - writes, disk_write=writes)
+    writes = sum(account.bytes for account in run.accounts if account.is_write)
+    reads = sum(account.bytes for account in run.accounts if not account.is_write)
+    return Traffic(disk_read=reads, disk_write=writes)
 
 
 #: A cache with this share of the hits of the largest cache is large enough.

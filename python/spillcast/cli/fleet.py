@@ -72,7 +72,7 @@ def fleet(
             else parse_bytes(page_cache, "--page-cache"),
         )
     fleet = replace(fleet, dataset=dataset)
-    no_forecast = all(row.saved_s is None for row in fleet.rows)
+    no_forecast = all(row.saved_s is None for row in fleet.statements)
     return Answer(fleet.to_json, lambda: fleet_page(fleet, top), 3 if no_forecast else 0)
 
 

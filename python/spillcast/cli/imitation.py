@@ -209,10 +209,11 @@ def cache(
     Example: spillcast cache trace.oracleGeneral --error 0.2 --runs 1
     """
     from spillcast.cache.evidence import read_requests
+    from spillcast.cache.result import cache_result
     from spillcast.cache.simulation import CacheOptions, curve, simulate
     from spillcast.cli.progress import progress_bar
     from spillcast.errors import OptionConflict
-    from spillcast.report.cache import cache_document, cache_page
+    from spillcast.report.cache import cache_page
     from spillcast.units import parse_bytes
 
     options = None
@@ -242,10 +243,8 @@ def cache(
             runs=runs,
             on_progress=watch,
         )
-    return Answer(
-        lambda: cache_document(simulation, miss_curve, devices, requests.notes, cells),
-        lambda: cache_page(simulation, miss_curve, devices, requests.notes, cells=cells),
-    )
+    result = cache_result(simulation, miss_curve, devices, requests.notes, cells)
+    return Answer(result.to_json, lambda: cache_page(result, miss_curve, cells=cells))
 
 
 def _positive(option: str, text: str) -> int:

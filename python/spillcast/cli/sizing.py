@@ -264,7 +264,6 @@ def memory(
     from spillcast.errors import OptionConflict, PathMissing
     from spillcast.forecast.verdict import parse_costs
     from spillcast.forecast.work_memory.advice import cheapest
-    from spillcast.lab.memory_result import sweep_document
     from spillcast.lab.memory_sweep import Plan, memory_sizes, sweep_memory
     from spillcast.lab.storages import named_places
     from spillcast.report.sweep import memory_page
@@ -296,7 +295,7 @@ def memory(
             sweep = sweep_memory(stage, opened, plan, places)
     cells = [point.cell for point in sweep.points]
     advice = None if within_s is None else cheapest(cells, within_s, costs)
-    return Answer(lambda: sweep_document(sweep, advice), lambda: memory_page(sweep, advice))
+    return Answer(sweep.with_advice(advice).to_json, lambda: memory_page(sweep, advice))
 
 
 def _lab(name: str, *, named: bool) -> "Callable[[Path, Path | None], Lab]":

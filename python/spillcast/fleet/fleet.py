@@ -2,12 +2,13 @@
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import duckdb
 
+from spillcast.document import key, written
 from spillcast.errors import InputError, NoTempIo, TargetUnsuited
 from spillcast.fleet.dataset import FACTS_FOLDER, Dataset
 from spillcast.fleet.forecasts import (
@@ -31,6 +32,7 @@ from spillcast.storage.target import is_place
 from spillcast.text import shell_word
 
 FLEET_SCHEMA = "spillcast.fleet/1"
+Bounds = tuple[float, float]
 #: The share of all savings that the sentence about the first statements names.
 MOST = 0.8
 #: Prices are for a month of so many days.
@@ -41,119 +43,95 @@ MONTH_DAYS = 30
 class Row:
     """Holds one statement of one database. Times are sums over all its evidence, in seconds."""
 
-    database: str
-    sql: str
-    evidence: str
-    sources: int
-    elapsed_s: float
-    temp_s: float
-    #: None where the evidence carries no number.
-    forecast_s: float | None
-    interval_s: tuple[float, float] | None
-    saved_s: float | None
-    saved_interval_s: tuple[float, float] | None
-    #: Quantiles of the latency of what would change; None where no histogram was kept.
-    p50_us: float | None
-    p95_us: float | None
-    refused: str | None = None
-    #: Of all savings: its own share, and that of all statements down to it.
-    share: float = 0.0
-    cumulative_share: float = 0.0
+    database: str = key("its database", example="erp")
+    sql: str = key("statement; empty where not known", example="4q7zf0d2m8kcx")
+    evidence: str = key("kinds of evidence, with commas", example="ash, traces")
+    sources: int = key("files that tell of it", example=2)
+    elapsed_s: float = key("elapsed time", unit="s", example=25.5)
+    temp_s: float = key("of it, in temp I/O", unit="s", example=12.1)
+    forecast_s: float | None = key("elapsed time on the target; null where refused", unit="s")
+    interval_s: Bounds | None = key("its interval", unit="s")
+    saved_s: float | None = key("`elapsed_s` less `forecast_s`", unit="s", signed=True)
+    saved_interval_s: Bounds | None = key("its interval", unit="s", signed=True)
+    p50_us: float | None = key(
+        "median latency of what would change; null without single waits", unit="us", example=2007.04
+    )
+    p95_us: float | None = key("95th percentile of it", unit="us")
+    refused: str | None = key("why there is no number; else null", default=None, example=None)
+    share: float = key("of all savings", default=0.0, signed=True, example=0.095)
+    cumulative_share: float = key("of all savings, with those before it", default=0.0)
 
 
 @dataclass(frozen=True)
 class DatabaseRow:
-    """Sums up all statements of one database. ``elapsed_s`` includes those that do not spill."""
+    """Sums up all statements of one database."""
 
-    database: str
-    statements: int
-    elapsed_s: float
-    temp_s: float
-    saved_s: float
-    saved_interval_s: tuple[float, float]
-    share: float
+    database: str = key("its name", example="erp")
+    statements: int = key("statements that spill", example=3)
+    elapsed_s: float = key("time of all its statements, those that do not spill too", unit="s")
+    temp_s: float = key("of it, in temp I/O", unit="s")
+    saved_s: float = key("what its statements save", unit="s", signed=True)
+    saved_interval_s: Bounds = key("the sums of their bounds", unit="s", signed=True)
+    share: float = key("of all savings", signed=True)
 
 
 @dataclass(frozen=True)
 class DayRow:
-    """Sums up all statements of one day; ``day`` is a date, or ``unknown``."""
+    """Sums up all statements of one day."""
 
-    day: str
-    temp_s: float
-    saved_s: float
+    day: str = key("a date, or `unknown`", example="2026-03-02")
+    temp_s: float = key("time in temp I/O", unit="s")
+    saved_s: float = key("what is saved of it", unit="s", signed=True)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Fleet:
     """The result for a fleet, the largest savings first."""
 
-    dataset: str
-    to: str
-    boost: str
-    confidence: float
-    rows: list[Row]
-    databases: list[DatabaseRow]
-    days: list[DayRow]
-    sources: int
-    set_aside: int
-    #: For a month of 30 days; None where no price was given.
-    cost: float | None = None
-    warnings: Sequence[str] = field(default_factory=list)
-
-    @property
-    def saved_s(self) -> float:
-        """The sum of all savings."""
-        return sum(row.saved_s for row in self.databases)
-
-    @property
-    def saved_interval_s(self) -> tuple[float, float]:
-        """The sums of the bounds: an error about the storage affects all statements alike."""
-        return (
-            sum(row.saved_interval_s[0] for row in self.databases),
-            sum(row.saved_interval_s[1] for row in self.databases),
-        )
-
-    @property
-    def statements_for_most(self) -> int:
-        """The number of statements that bring ``MOST`` of all savings."""
-        before = 0.0
-        for number, row in enumerate(self.rows):
-            if before >= MOST or row.share <= 0:
-                return number
-            before = row.cumulative_share
-        return len(self.rows)
-
-    @property
-    def cost_per_saved_hour(self) -> float | None:
-        """Price of the observed days per hour saved on them; None if nothing is saved."""
-        days = sum(1 for row in self.days if row.day[:1].isdigit())
-        if self.cost is None or not days or self.saved_s <= 0:
-            return None
-        return self.cost * days / MONTH_DAYS / (self.saved_s / 3600)
+    dataset: str = key("where it is", example="fleet")
+    target: str = key("storage of `--to`", example="latency:150us")
+    boost: str = key("pattern of the events that change", example="direct path*temp")
+    confidence: float = key("level of the intervals", example=0.9)
+    elapsed_s: float = key("time of all statements", unit="s", example=1042.1)
+    temp_s: float = key("of it, in temp I/O", unit="s", example=300.2)
+    saved_s: float = key("the sum of all savings", unit="s", signed=True, example=270.3)
+    saved_interval_s: Bounds = key("the sums of their bounds", unit="s", signed=True)
+    statements_for_most: int = key("how many statements bring `most` of all savings", example=2)
+    most: float = key("a share of all savings", example=0.8)
+    cost: float | None = key("price of the target for 30 days; null without", example=598.2)
+    cost_per_saved_hour: float | None = key(
+        "price of the days seen over the hours saved on them; null where nothing is saved"
+    )
+    sources: int = key("files in the dataset", example=60)
+    set_aside: int = key("files that are set aside", example=0)
+    statements: Sequence[Row] = key("those that spill, the largest saving first")
+    databases: Sequence[DatabaseRow] = key("the largest saving first")
+    days: Sequence[DayRow] = key("by date")
+    warnings: Sequence[str] = key("warnings for the reader, in words", example=[])
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
-        return {
-            "schema": FLEET_SCHEMA,
-            "dataset": self.dataset,
-            "target": self.to,
-            "boost": self.boost,
-            "confidence": self.confidence,
-            "elapsed_s": sum(row.elapsed_s for row in self.databases),
-            "temp_s": sum(row.temp_s for row in self.databases),
-            "saved_s": self.saved_s,
-            "saved_interval_s": list(self.saved_interval_s),
-            "statements_for_most": self.statements_for_most,
-            "most": MOST,
-            "cost": self.cost,
-            "cost_per_saved_hour": self.cost_per_saved_hour,
-            "sources": self.sources,
-            "set_aside": self.set_aside,
-            "statements": [asdict(row) for row in self.rows],
-            "databases": [asdict(row) for row in self.databases],
-            "days": [asdict(row) for row in self.days],
-            "warnings": list(self.warnings),
-        }
+        return {"schema": FLEET_SCHEMA, **written(self)}
+
+
+def statements_for_most(rows: Sequence[Row]) -> int:
+    """The number of statements that bring ``MOST`` of all savings."""
+    before = 0.0
+    for number, row in enumerate(rows):
+        if before >= MOST or row.share <= 0:
+            return number
+        before = row.cumulative_share
+    return len(rows)
+
+
+def _cost_per_saved_hour(
+    cost: float | None, days: Sequence[DayRow], saved_s: float
+) -> float | None:
+    """Price of the observed days per hour saved on them; None if nothing is saved."""
+    observed = sum(1 for row in days if row.day[:1].isdigit())
+    if cost is None or not observed or saved_s <= 0:
+        return None
+    return cost * observed / MONTH_DAYS / (saved_s / 3600)
 
 
 #: (database, statement)
@@ -188,18 +166,31 @@ def fleet(
             "name the events that change with --temp-events",
         )
     rows = _ranked([statement.row(*key) for key, statement in facts.statements.items()])
+    databases, days = _databases(rows, facts), _days(rows, facts)
+    saved_s = sum(row.saved_s for row in databases)
     return Fleet(
-        dataset.place.address,
-        to,
-        temp_events,
-        confidence,
-        rows,
-        _databases(rows, facts),
-        _days(rows, facts),
-        sum(1 for source in sources if source["set_aside"] is None) + facts.snapshots,
-        sum(1 for source in sources if source["set_aside"] is not None),
-        cost,
-        _warnings(clashes, rows),
+        dataset=dataset.place.address,
+        target=to,
+        boost=temp_events,
+        confidence=confidence,
+        elapsed_s=sum(row.elapsed_s for row in databases),
+        temp_s=sum(row.temp_s for row in databases),
+        saved_s=saved_s,
+        # An error about the storage affects all statements alike: the bounds are summed.
+        saved_interval_s=(
+            sum(row.saved_interval_s[0] for row in databases),
+            sum(row.saved_interval_s[1] for row in databases),
+        ),
+        statements_for_most=statements_for_most(rows),
+        most=MOST,
+        cost=cost,
+        cost_per_saved_hour=_cost_per_saved_hour(cost, days, saved_s),
+        sources=sum(1 for source in sources if source["set_aside"] is None) + facts.snapshots,
+        set_aside=sum(1 for source in sources if source["set_aside"] is not None),
+        statements=rows,
+        databases=databases,
+        days=days,
+        warnings=_warnings(clashes, rows),
     )
 
 

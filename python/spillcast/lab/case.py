@@ -2,12 +2,13 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from statistics import median
 from typing import Any
 
 import numpy as np
 
+from spillcast.document import key, written
 from spillcast.engines.held import RunResult
 from spillcast.evidence.counts import Counts
 from spillcast.forecast import Forecast
@@ -40,10 +41,6 @@ class Variant:
         return replace(
             answer, **vars(self), refused=refused, terms=(), warnings=(), uncertainty=None
         )
-
-    def to_json(self) -> dict[str, Any]:
-        """The entry of docs/schema.md."""
-        return dict(vars(self))
 
 
 VERIFY_SCHEMA = "spillcast.verify/1"
@@ -256,24 +253,46 @@ class Case:
             None if bounds is None or not forecast_s else (bounds[1] - bounds[0]) / 2 / forecast_s
         )
 
-    def to_json(self) -> dict[str, Any]:
-        """The entry of docs/schema.md."""
-        return {
-            "engine": self.engine,
-            "workload": self.workload,
-            "threads": self.threads,
-            "evidence": self.evidence.name,
-            "from": self.source,
-            "to": self.target,
-            "direction": self.direction,
-            "measured_from_s": self.measured_from_s,
-            "measured_to_s": self.measured_to_s,
-            "forecast": self.forecast.to_json(),
-            "seed_formula_s": self.seed_formula_s,
-            "from_means": self.source_means,
-            "to_means": self.target_means,
-            "variants": {name: variant.to_json() for name, variant in self.variants.items()},
-        }
+
+@dataclass(frozen=True, kw_only=True)
+class MeasuredCase:
+    """A case in a document: the forecast, and the medians of what was measured."""
+
+    engine: str = key("engine and version", example="DuckDB 2.0.0")
+    workload: str = key("kind of query", example="hash join")
+    threads: int = key("threads, or a leader and its workers", example=2)
+    evidence: str = key("recording, plan, or a part of a run", example="recording")
+    source: str = key("storage that was recorded on", name="from", example="1 ms")
+    target: str = key("storage that was forecast", name="to", example="tmpfs")
+    direction: str = key("fast is what memory answers", example="slow to fast")
+    measured_from_s: float = key("median of the runs there that count", unit="s", example=3.73)
+    measured_to_s: float = key("median of the runs there that count", unit="s", example=1.93)
+    forecast: Forecast = key("as of `forecast --json`")
+    seed_formula_s: float | None = key("the seed's formula; null except for whole recordings")
+    source_means: str | None = key(
+        "`fuse`, `preload`, `kernel` or `none`", name="from_means", default=None, later=True
+    )
+    target_means: str | None = key(
+        "what makes the storage slow", name="to_means", default=None, later=True
+    )
+    variants: Mapping[str, Variant] | None = key(
+        "the forecast made otherwise", default=None, later=True
+    )
+
+    @classmethod
+    def of(cls, case: Case) -> "MeasuredCase":
+        """What a document tells of a case."""
+        names = {field.name for field in fields(cls)} - {"evidence"}
+        return cls(evidence=case.evidence.name, **{name: getattr(case, name) for name in names})
+
+
+@dataclass(frozen=True, kw_only=True)
+class Verification:
+    """The document of ``demo`` and ``verify``."""
+
+    cases: Sequence[MeasuredCase] = key("each forecast beside the measured runs")
+    #: Of a verification, what was run.
+    about: Mapping[str, Any] = key("", rest=True)
 
 
 @dataclass(frozen=True)
@@ -286,7 +305,10 @@ class Truth:
 
 def document(cases: Sequence[Case], about: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The document of a demo, or of a verification with its description."""
-    return {"schema": VERIFY_SCHEMA, **(about or {}), "cases": [case.to_json() for case in cases]}
+    entries = [
+        written(MeasuredCase.of(case)) | {"forecast": case.forecast.to_json()} for case in cases
+    ]
+    return {"schema": VERIFY_SCHEMA, **(about or {}), "cases": entries}
 
 
 #: The blog post's formula takes the share of samples a second apart in temp waits.

@@ -1,15 +1,16 @@
 """The result of a sweep of work memory: measured and forecast points, and turning points."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import median
 from typing import Any
 
-from spillcast.forecast.result import Warned
+from spillcast.document import internal, key, written
 from spillcast.forecast.work_memory import State
 from spillcast.forecast.work_memory.advice import Advice, Cell
 from spillcast.forecast.work_memory.curve import Between, MemoryRun
+from spillcast.lab.note import Note
 
 SWEEP_SCHEMA = "spillcast.sweep/1"
 
@@ -29,56 +30,71 @@ class SpillState:
 
 
 @dataclass(frozen=True)
+class Latencies:
+    """A histogram of the latencies of one op."""
+
+    latency_ns: Sequence[int] = key("middles of buckets", unit="ns")
+    latency_count: Sequence[int] = key("operations in each")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Point:
     """A size of memory on a storage: measured, or forecast and perhaps measured to check."""
 
-    storage: str
-    memory_bytes: int
-    state: SpillState
-    run: MemoryRun | None
-    between: Between | None
+    storage: str = key("the word of `--on`", example="latency:1ms")
+    memory_bytes: int = key("work_mem, or memory_limit", unit="bytes", example=1048576)
+    measured: bool = key("whether it was run with, or is forecast", example=True)
+    elapsed_s: float = key("elapsed time", unit="s", example=1.1)
+    interval_s: tuple[float, float] | None = key(
+        "the interval of a forecast; null where measured", unit="s"
+    )
+    reads: int = key("temp reads", example=3494)
+    writes: int = key("temp writes", example=3494)
+    state: str = key(
+        "`multi-pass`, `one-pass`, `spills` (how often is unknown) or `none`", example="one-pass"
+    )
+    passes: int | None = key("the most of a sort; null if there is none or it is unknown")
+    batches: int | None = key("the most of a hash; null if there is none or it is unknown")
+    spilled_bytes: int = key("written to temp files", unit="bytes", example=29360128)
+    histograms: Mapping[str, Latencies] | None = key("latencies by op; null where forecast")
+    #: Whether a run says how it spills.
+    state_measured: bool = internal(True)
+    #: What was run with it; of a forecast, to check it.
+    run: MemoryRun | None = internal()
 
-    @property
-    def estimate(self) -> MemoryRun | Between:
-        """What was forecast, or else measured."""
-        answer = self.between or self.run
-        assert answer is not None
-        return answer
-
-    @property
-    def elapsed_s(self) -> float:
-        """As forecast, or else measured."""
-        return self.estimate.elapsed_s
-
-    @property
-    def interval_s(self) -> tuple[float, float] | None:
-        """The interval of a forecast; None if measured."""
-        return None if self.between is None else self.between.interval_s
-
-    @property
-    def error(self) -> float | None:
-        """Forecast over measured, less 1; None where only one of them is there."""
-        if self.run is None or self.between is None:
-            return None
-        return self.between.elapsed_s / self.run.elapsed_s - 1
-
-    @property
-    def covered(self) -> bool:
-        """Whether the interval holds what was measured."""
-        low_s, high_s = self.interval_s or (0.0, 0.0)
-        return self.run is not None and low_s <= self.run.elapsed_s <= high_s
-
-    def count(self, op: str) -> int:
-        """Temp operations of an op, as forecast where it was."""
-        if self.between is not None:
-            return round(self.between.counts.get(op, 0.0))
-        assert self.run is not None
-        return self.run.ops[op].count if op in self.run.ops else 0
-
-    @property
-    def spilled_bytes(self) -> int:
-        """Bytes written, as forecast where they were."""
-        return round(self.estimate.spilled_bytes)
+    @classmethod
+    def of(
+        cls,
+        storage: str,
+        memory_bytes: int,
+        state: SpillState,
+        run: MemoryRun | None,
+        between: Between | None,
+    ) -> "Point":
+        """As forecast, or else as measured."""
+        estimate = between or run
+        assert estimate is not None
+        ops = {} if run is None else run.ops
+        counts = between.counts if between else {op: done.count for op, done in ops.items()}
+        histograms = {
+            op: Latencies(done.latency_ns, done.latency_count) for op, done in ops.items()
+        }
+        return cls(
+            storage=storage,
+            memory_bytes=memory_bytes,
+            measured=between is None,
+            elapsed_s=estimate.elapsed_s,
+            interval_s=between.interval_s if between else None,
+            reads=round(counts.get("read", 0)),
+            writes=round(counts.get("write", 0)),
+            state=state.state,
+            passes=state.passes,
+            batches=state.batches,
+            spilled_bytes=round(estimate.spilled_bytes),
+            histograms=None if between else histograms,
+            state_measured=state.measured,
+            run=run,
+        )
 
     @property
     def cell(self) -> Cell:
@@ -90,9 +106,10 @@ class Point:
 class Turn:
     """The least memory from which on a query spills less."""
 
-    memory_bytes: int
-    before: State
-    after: State
+    memory_bytes: int = key("from which on it is so", unit="bytes", example=67108864)
+    before: str = key("state with less", name="from", example="one-pass")
+    after: str = key("state with more", name="to", example="none")
+    storage: str | None = key("null, for all", default=None, later=True, example=None)
 
 
 def turns_of(forecasts: Mapping[int, SpillState]) -> list[Turn]:
@@ -104,80 +121,90 @@ def turns_of(forecasts: Mapping[int, SpillState]) -> list[Turn]:
     ]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
+class CheckedForecast:
+    """A forecast, and what was measured afterwards."""
+
+    storage: str = key("the word of `--on`")
+    memory_bytes: int = key("size of memory", unit="bytes")
+    forecast_s: float = key("as forecast", unit="s")
+    interval_s: tuple[float, float] = key("its interval", unit="s")
+    measured_s: float = key("as measured then", unit="s")
+    error: float = key("forecast over measured, less 1", signed=True, example=0.03)
+    covered: bool = key("whether the interval holds what was measured")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Sweep:
     """The result of a sweep."""
 
-    engine: str
-    workload: str
-    confidence: float
-    storages: Sequence[str]
-    sizes: Sequence[int]
-    points: Sequence[Point]
-    turns: Sequence[Turn]
-    warnings: Sequence[Warned] = ()
+    engine: str = key("engine with its version", example="DuckDB 1.4.0")
+    workload: str = key("the query, or the file that holds it", example="sort")
+    confidence: float = key("level of the intervals", example=0.9)
+    points: Sequence[Point] = key("each storage with each size of memory, the smallest first")
+    turns: Sequence[Turn] = key("where it spills less than with the size before")
+    errors: Sequence[CheckedForecast] = key("with `--check`, of each forecast")
+    median_error: float | None = key(
+        "median of the errors without their sign; null without `--check`", example=0.03
+    )
+    advice: Mapping[str, Any] | None = key(
+        "as in a forecast's `memory`", default=None, example=None
+    )
+    warnings: Sequence[Note] = key("`code` and `message`")
+
+    @classmethod
+    def of(
+        cls,
+        engine: str,
+        workload: str,
+        confidence: float,
+        points: Sequence[Point],
+        turns: Sequence[Turn],
+        warnings: Sequence[Note],
+    ) -> "Sweep":
+        """The points, with the errors of those that were measured to check."""
+        errors = [
+            _checked(point, point.interval_s, point.run.elapsed_s)
+            for point in points
+            if point.interval_s is not None and point.run is not None
+        ]
+        return cls(
+            engine=engine,
+            workload=workload,
+            confidence=confidence,
+            points=points,
+            turns=turns,
+            errors=errors,
+            median_error=median(abs(checked.error) for checked in errors) if errors else None,
+            warnings=warnings,
+        )
 
     @property
-    def checked(self) -> list[Point]:
-        """Forecasts that were measured afterwards."""
-        return [point for point in self.points if point.error is not None]
+    def storages(self) -> list[str]:
+        """Their words, in the order of the points."""
+        return list(dict.fromkeys(point.storage for point in self.points))
 
     @property
-    def median_error(self) -> float | None:
-        """The median absolute error of the forecasts that were measured."""
-        return median(abs(p.error or 0.0) for p in self.checked) if self.checked else None
+    def sizes(self) -> list[int]:
+        """Sizes of memory, the smallest first."""
+        return sorted({point.memory_bytes for point in self.points})
+
+    def with_advice(self, advice: Advice | None) -> "Sweep":
+        """With what to take where a time was asked for."""
+        return self if advice is None else replace(self, advice=advice.to_json())
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of docs/schema.md."""
+        return {"schema": SWEEP_SCHEMA, "kind": "memory", **written(self)}
 
 
-def sweep_document(sweep: Sweep, advice: Advice | None = None) -> Mapping[str, Any]:
-    """The document of docs/schema.md, with what to take where a time was asked for."""
-    return {
-        "schema": SWEEP_SCHEMA,
-        "kind": "memory",
-        "engine": sweep.engine,
-        "workload": sweep.workload,
-        "confidence": sweep.confidence,
-        "points": [_point_json(point) for point in sweep.points],
-        "turns": [
-            {"storage": None, "memory_bytes": at.memory_bytes, "from": at.before, "to": at.after}
-            for at in sweep.turns
-        ],
-        "errors": [
-            {
-                "storage": point.storage,
-                "memory_bytes": point.memory_bytes,
-                "forecast_s": point.elapsed_s,
-                "interval_s": list(point.interval_s or ()),
-                "measured_s": point.run.elapsed_s,
-                "error": point.error,
-                "covered": point.covered,
-            }
-            for point in sweep.checked
-            if point.run is not None
-        ],
-        "median_error": sweep.median_error,
-        "advice": None if advice is None else advice.to_json(),
-        "warnings": [{"code": w.code, "message": w.message} for w in sweep.warnings],
-    }
-
-
-def _point_json(point: Point) -> dict[str, object]:
-    run = point.run if point.between is None else None
-    return {
-        "storage": point.storage,
-        "memory_bytes": point.memory_bytes,
-        "measured": run is not None,
-        "elapsed_s": point.elapsed_s,
-        "interval_s": None if point.interval_s is None else list(point.interval_s),
-        "reads": point.count("read"),
-        "writes": point.count("write"),
-        "state": point.state.state,
-        "passes": point.state.passes,
-        "batches": point.state.batches,
-        "spilled_bytes": point.spilled_bytes,
-        "histograms": None
-        if run is None
-        else {
-            op: {"latency_ns": list(done.latency_ns), "latency_count": list(done.latency_count)}
-            for op, done in run.ops.items()
-        },
-    }
+def _checked(point: Point, interval_s: tuple[float, float], measured_s: float) -> CheckedForecast:
+    return CheckedForecast(
+        storage=point.storage,
+        memory_bytes=point.memory_bytes,
+        forecast_s=point.elapsed_s,
+        interval_s=interval_s,
+        measured_s=measured_s,
+        error=point.elapsed_s / measured_s - 1,
+        covered=interval_s[0] <= measured_s <= interval_s[1],
+    )

@@ -13,10 +13,10 @@ from spillcast.engines.engine import Explains, Lab, Workload
 from spillcast.engines.held import RunResult
 from spillcast.engines.registry import engine_of, work_memory_of
 from spillcast.errors import InputError, OptionInvalid, SpaceInsufficient, SpillcastError
-from spillcast.forecast.result import Warned
 from spillcast.forecast.work_memory import Spill, State, io_share, state_with
 from spillcast.forecast.work_memory.curve import Between, MemoryCurve, MemoryRun, memory_run
 from spillcast.lab.memory_result import Point, SpillState, Sweep, turns_of
+from spillcast.lab.note import Note
 from spillcast.lab.run import Stage, least_disturbed, run, run_recorded_if_spilled, undisturbed
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
@@ -135,7 +135,7 @@ class _Run:
     took_s: dict[str, list[float]] = field(default_factory=dict)
     outputs: int = 0
     busy: bool = False
-    warnings: list[Warned] = field(default_factory=list)
+    warnings: list[Note] = field(default_factory=list)
 
     def sweep(self) -> Sweep:
         plan = self.plan
@@ -151,7 +151,7 @@ class _Run:
                     f"the budget had time for {len(self._measured())} of "
                     f"{format_count(plan.measure, 'size')}: the others are forecast"
                 )
-                self.warnings.append(Warned("budget", text))
+                self.warnings.append(Note(code="budget", message=text))
                 break
             self._size(size)
         # What is measured to check takes no part in what is forecast.
@@ -161,19 +161,16 @@ class _Run:
                 self._measure(size, place)
         if self.busy:
             text = "other work on the machine disturbed some runs: their times are less reliable"
-            self.warnings.append(Warned("busy", text))
+            self.warnings.append(Note(code="busy", message=text))
         points = [
-            Point(place.name, size, by_size[size], self.runs.get(key), forecasts.get(key))
+            Point.of(place.name, size, by_size[size], self.runs.get(key), forecasts.get(key))
             for place, size in self._cells()
             for key in [(place.name, size)]
         ]
-        names = [place.name for place in self.places]
-        return Sweep(
+        return Sweep.of(
             self.engine.label,
             plan.workload.name,
             plan.confidence,
-            names,
-            plan.sizes,
             points,
             turns_of(by_size),
             self.warnings,

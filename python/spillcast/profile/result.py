@@ -1,9 +1,10 @@
 """The result of a profile: rows of time, grouped by a key."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
+from spillcast.document import internal, later, written
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import format_duration
 
@@ -34,6 +35,24 @@ DIMENSIONS = {
 ROW_SOURCE, CALL = "row-source", "call"
 #: By which the CPU time of a recording is counted, from samples of stacks.
 FUNCTION = "function"
+
+
+class Figures(TypedDict, total=False):
+    """The keys of a row that every kind of evidence has, None where they are unknown."""
+
+    count: int | None
+    total_us: float | None
+    share: float | None
+    mean_us: float | None
+    p50_us: float | None
+    p95_us: float | None
+    p99_us: float | None
+    max_us: float | None
+    latency_us: float | None
+
+
+#: A row as the program has it; it also has the columns that rows are counted by.
+Row = Annotated[dict[str, Any], Figures]
 #: Latencies (ns) and how many waits there are of each.
 LatencyCounts = tuple[Sequence[int], Sequence[int]]
 
@@ -51,12 +70,12 @@ class Profile(Tabular):
 
     by: Sequence[str]
     elapsed_s: float
-    rows: list[dict[str, Any]]
-    damaged: list[dict[str, Any]] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
-    histograms: list[LatencyCounts] = field(default_factory=list)
-    executions: list[dict[str, Any]] = field(default_factory=list)
-    words: list[str] = field(default_factory=list)
+    rows: "Sequence[Row]"
+    damaged: Sequence[dict[str, Any]] = later(())
+    warnings: Sequence[str] = later(())
+    executions: Sequence[dict[str, Any]] = later(())
+    words: Sequence[str] = later(())
+    histograms: Sequence[LatencyCounts] = internal(())
 
     def elapsed_words(self) -> str:
         """The time that shares refer to, and the sum of the rows if that is more."""
@@ -77,16 +96,7 @@ class Profile(Tabular):
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
-        return {
-            "schema": PROFILE_SCHEMA,
-            "by": list(self.by),
-            "elapsed_s": self.elapsed_s,
-            "rows": self.rows,
-            "damaged": self.damaged,
-            "warnings": self.warnings,
-            "executions": self.executions,
-            "words": self.words,
-        }
+        return {"schema": PROFILE_SCHEMA, **written(self)}
 
     def to_arrow(self) -> "Table":
         """The rows, with the columns of a profile's rows in docs/schema.md."""

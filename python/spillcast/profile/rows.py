@@ -188,7 +188,7 @@ def of_trace_rows(
     warnings = trace_warnings(read)
     if where is None:
         warnings.append(WAITS_ALONE)
-    return Profile(by, elapsed_us / 1e6, rows, read.damaged(), warnings, histograms)
+    return Profile(by, elapsed_us / 1e6, rows, read.damaged(), warnings, histograms=histograms)
 
 
 def _source(by: Sequence[str], where: str | None) -> str:
@@ -242,7 +242,7 @@ def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -
         rows.append({"event": "CPU", **bare_row(cpu_us, elapsed_us), "files": None})
         histograms.append(([], []))
     rows = with_shares(rows, recording.elapsed_s)
-    return Profile(by, recording.elapsed_s, rows, [], warnings, histograms).sorted()
+    return Profile(by, recording.elapsed_s, rows, [], warnings, histograms=histograms).sorted()
 
 
 def _query_of_waits(grouping: Grouping, table: str, *, of_trace: bool) -> str:

@@ -71,7 +71,9 @@ def of_traces(
             bare = bare_row(unaccounted_us, elapsed_us)
             rows.append((keys | bare | {"count_share": None}, ([], [])))
     ranked, histograms = [row for row, _ in rows], [histogram for _, histogram in rows]
-    return Profile(by, elapsed_us / 1e6, ranked, read.damaged(), warnings, histograms).sorted()
+    return Profile(
+        by, elapsed_us / 1e6, ranked, read.damaged(), warnings, histograms=histograms
+    ).sorted()
 
 
 def _name_groups(read: Traces) -> None:

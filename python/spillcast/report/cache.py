@@ -1,143 +1,69 @@
 """A simulated flash cache, and how much flash is worth buying, in words."""
 
-from collections.abc import Mapping, Sequence
 from functools import partial
-from typing import Any
 
-from spillcast.cache.simulation import MOST, POINTS, Curve, Device, Simulation, Traffic
+from spillcast.cache.result import Cache, CacheResult
+from spillcast.cache.simulation import MOST, Curve
+from spillcast.document import written
 from spillcast.report.page import Drawn, Page, Part, Words, bar
 from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes
 
-CACHE_SCHEMA = "spillcast.cache/1"
-Devices = tuple[Device, Device]
-#: Sizes in the chart.
-_ROWS = 13
+#: Sizes in the chart, and rows of accounts.
+_ROWS, _ACCOUNTS_MAX = 13, 20
 #: Columns of the chart beside the bars.
 _BESIDE = 24
 
 
-def cache_document(
-    simulation: Simulation | None,
-    curve: Curve,
-    devices: Devices | None,
-    notes: Sequence[str],
-    cells: int,
-) -> dict[str, Any]:
-    """The document of docs/schema.md."""
-    document: dict[str, Any] = {"schema": CACHE_SCHEMA, "line_bytes": curve.line_bytes}
-    document["cache"] = None
-    if simulation is not None:
-        document["cache"] = _simulated(simulation, devices, cells)
-    sizes = curve.sizes(POINTS)
-    document["curve"] = {
-        "policy": "lru",
-        "sampled": curve.rate,
-        "error_max": curve.error_max,
-        "requests": curve.requests,
-        "data_bytes": curve.data_bytes,
-        "enough_bytes": curve.enough_bytes(),
-        "size_bytes": [round(size) for size in sizes],
-        "miss_ratio": curve.miss_ratios(sizes),
-    }
-    document["warnings"] = list(notes)
-    return document
-
-
-def _simulated(simulation: Simulation, devices: Devices | None, cells: int) -> dict[str, Any]:
-    options = simulation.options
-    return {
-        "size_bytes": options.size_bytes,
-        "policy": options.policy,
-        "keep": list(options.keep),
-        "temp_writes": options.temp_writes,
-        "without": _traffic(simulation.without, devices),
-        "runs": [
-            {
-                "hit_ratio": run.hit_ratio,
-                **_traffic(run.traffic, devices),
-                "accounts": run.accounts,
-            }
-            for run in simulation.runs
-        ],
-        "cached": [
-            {"object": name, "bytes": count, "bytes_per_cell": count // cells}
-            for name, count in simulation.cached_bytes.items()
-            if count
-        ],
-    }
-
-
-def _traffic(traffic: Traffic, devices: Devices | None) -> dict[str, Any]:
-    elapsed_s = traffic.elapsed_s(*devices) if devices else None
-    return {
-        "flash_read_bytes": round(traffic.flash_read),
-        "flash_write_bytes": round(traffic.flash_write),
-        "disk_read_bytes": round(traffic.disk_read),
-        "disk_write_bytes": round(traffic.disk_write),
-        "elapsed_s": elapsed_s,
-        "read_bytes_per_s": traffic.read / elapsed_s if elapsed_s else None,
-    }
-
-
-def cache_page(
-    simulation: Simulation | None,
-    curve: Curve,
-    devices: Devices | None,
-    notes: Sequence[str],
-    *,
-    cells: int = 1,
-) -> Page:
-    """The simulated cache, and the curve of all sizes.
+def cache_page(result: CacheResult, curve: Curve, *, cells: int = 1) -> Page:
+    """The simulated cache, which ``cells`` servers share, and the curve of all sizes.
 
     The data are the accounts of the simulation's runs; without one, the points of the curve.
     """
-    parts = [] if simulation is None else _simulation_parts(simulation, curve, devices, cells)
-    parts += [Drawn(partial(_curve_text, curve)), Words(_curve_words(curve))]
-    parts.append(Words([f"  note: {note}" for note in notes]))
-    if simulation is not None:
-        return Page(parts, _accounts_data(simulation))
-    sizes = curve.sizes(POINTS)
-    points = zip(map(round, sizes), curve.miss_ratios(sizes), strict=True)
+    parts = [] if result.cache is None else _cache_parts(result, result.cache, cells)
+    parts += [Drawn(partial(_curve_text, curve)), Words(_curve_words(result))]
+    parts.append(Words([f"  note: {note}" for note in result.warnings]))
+    if result.cache is not None:
+        return Page(parts, _accounts_data(result.cache))
+    points = zip(result.curve.size_bytes, result.curve.miss_ratio, strict=True)
     columns = Column(None, "size_bytes", "bytes"), Column(None, "miss_ratio", "share")
     return Page(parts, Table(columns, list(points)))
 
 
-def _accounts_data(simulation: Simulation) -> Table:
+def _accounts_data(cache: Cache) -> Table:
     """A row for each run, object and class; runs count from 1."""
     keys = ("run", "object", "class", "requests", "bytes", "hits", "hit_bytes", "lost_hits",
             "flash_write_bytes", "disk_write_bytes")  # fmt: skip
     records = [
-        {"run": number, **account}
-        for number, run in enumerate(simulation.runs, 1)
+        {"run": number, **written(account)}
+        for number, run in enumerate(cache.runs, 1)
         for account in run.accounts
     ]
     return Table.of_records(records, keys)
 
 
-def _simulation_parts(
-    simulation: Simulation, curve: Curve, devices: Devices | None, cells: int
-) -> list[Part]:
-    options = simulation.options
-    kept = f", KEEP: {', '.join(options.keep)}" if options.keep else ""
+def _cache_parts(result: CacheResult, cache: Cache, cells: int) -> list[Part]:
+    kept = f", KEEP: {', '.join(cache.keep)}" if cache.keep else ""
     lines = [
-        f"A cache of {format_bytes(options.size_bytes)} in lines of "
-        f"{format_bytes(simulation.line_bytes)}, policy {options.policy}{kept}"
+        f"A cache of {format_bytes(cache.size_bytes)} in lines of "
+        f"{format_bytes(result.line_bytes)}, policy {cache.policy}{kept}"
     ]
-    if options.size_bytes >= curve.data_bytes:
-        lines.append(f"Everything fits: the data is {format_bytes(curve.data_bytes)}")
-    parts: list[Part] = [Words(lines), _runs(simulation, devices), _accounts(simulation)]
-    if any(account["lost_hits"] for account in simulation.runs[-1].accounts):
+    if cache.size_bytes >= result.curve.data_bytes:
+        lines.append(f"Everything fits: the data is {format_bytes(result.curve.data_bytes)}")
+    parts: list[Part] = [Words(lines), runs_table(cache), accounts_table(cache, _ACCOUNTS_MAX)]
+    if any(account.lost_hits for account in cache.runs[-1].accounts):
         parts.append(Words(["  lost: hits that an object would have if it had the cache alone"]))
-    cached = [(name, count) for name, count in simulation.cached_bytes.items() if count]
-    if cached:
-        ranked = sorted(cached, key=lambda pair: -pair[1])[:8]
+    if cache.cached:
+        ranked = sorted(cache.cached, key=lambda cached: -cached.bytes)[:8]
         columns = [
             Column("cached at the end", None),
             Column("bytes", None, "bytes"),
             Column(f"each of {cells} cells", None, "bytes"),
         ]
-        rows = [[name, size, size / cells if cells > 1 else None] for name, size in ranked]
+        rows = [
+            [cached.object, cached.bytes, cached.bytes_per_cell if cells > 1 else None]
+            for cached in ranked
+        ]
         parts.append(Table(columns, rows))
     return parts
 
@@ -151,23 +77,26 @@ _TRAFFIC = (
 )
 
 
-def _runs(simulation: Simulation, devices: Devices | None) -> Table:
-    names = ["no cache", "populating", *(["next run"] * len(simulation.runs))]
-    traffics = [simulation.without, *(run.traffic for run in simulation.runs)]
+def runs_table(cache: Cache) -> Table:
+    """Bytes and time without the cache, and of each run."""
+    names = ["no cache", "populating", *(["next run"] * len(cache.runs))]
     rows = []
-    for name, traffic in zip(names, traffics, strict=False):
-        sizes = (traffic.flash_read, traffic.disk_read, traffic.flash_write, traffic.disk_write)
-        elapsed_s = traffic.elapsed_s(*devices) if devices else None
-        rate = traffic.read / elapsed_s if elapsed_s else None
-        rows.append([name, *(size or None for size in sizes), elapsed_s, rate])
+    for name, moved in zip(names, [cache.without, *cache.runs], strict=False):
+        sizes = (
+            *(moved.flash_read_bytes, moved.disk_read_bytes),
+            *(moved.flash_write_bytes, moved.disk_write_bytes),
+        )
+        rows.append(
+            [name, *(size or None for size in sizes), moved.elapsed_s, moved.read_bytes_per_s]
+        )
     return Table(_TRAFFIC, rows)
 
 
-def _accounts(simulation: Simulation) -> Table:
+def accounts_table(cache: Cache, rows_max: int | None = None) -> Table:
     """By object and class: hits in each run, and those that other objects cost in the last."""
-    first, last = simulation.runs[0], simulation.runs[-1]
-    several = len(simulation.runs) > 1
-    before = {(a["object"], a["class"]): a for a in first.accounts}
+    first, last = cache.runs[0], cache.runs[-1]
+    several = len(cache.runs) > 1
+    before = {(a.object, a.class_): a.hit_ratio for a in first.accounts}
     columns = [
         Column("object", None),
         Column("class", None),
@@ -177,18 +106,16 @@ def _accounts(simulation: Simulation) -> Table:
         Column("last hits" if several else "hits", None, "percent1"),
         Column("lost", None, "count", spare=2),
     ]
-    rows = []
-    for account in sorted(last.accounts, key=lambda account: -int(account["bytes"]))[:20]:
-        first_hits = _hits(before[account["object"], account["class"]]) if several else None
-        row = [account[key] for key in ("object", "class", "requests", "bytes")]
-        rows.append([*row, first_hits, _hits(account), account["lost_hits"] or None])
+    rows = [
+        [
+            *(account.object, account.class_, account.requests, account.bytes),
+            before.get((account.object, account.class_)) if several else None,
+            account.hit_ratio,
+            account.lost_hits or None,
+        ]
+        for account in sorted(last.accounts, key=lambda account: -account.bytes)[:rows_max]
+    ]
     return Table(columns, rows)
-
-
-def _hits(account: Mapping[str, Any]) -> float | None:
-    if account["class"].endswith("write"):
-        return None
-    return float(account["hits"] / account["requests"])
 
 
 def _curve_text(curve: Curve, width: int) -> str:
@@ -201,9 +128,10 @@ def _curve_text(curve: Curve, width: int) -> str:
     return "\n".join(lines)
 
 
-def _curve_words(curve: Curve) -> list[str]:
+def _curve_words(result: CacheResult) -> list[str]:
     """The size from which on more brings little."""
-    enough, data = curve.enough_bytes(), format_bytes(curve.data_bytes)
+    curve = result.curve
+    enough, data = curve.enough_bytes, format_bytes(curve.data_bytes)
     if enough is None:
         lines = [f"  No cache size gives any hits: nothing of the {data} is read again."]
     else:
@@ -211,9 +139,9 @@ def _curve_words(curve: Curve) -> list[str]:
             f"  {format_bytes(enough)} bring {MOST:.0%} of the hits that caching all of the data "
             f"({data}) would."
         ]
-    if curve.rate < 1:
+    if curve.sampled < 1:
         lines.append(
-            f"  From a sample of {curve.rate:.3g} of the lines (SHARDS): off by at most "
+            f"  From a sample of {curve.sampled:.3g} of the lines (SHARDS): off by at most "
             f"{100 * curve.error_max:.2g} points in the mean of all sizes (95 % interval)."
         )
     elif curve.error_max > 0:

@@ -2,7 +2,7 @@
 
 from dataclasses import asdict
 
-from spillcast.fleet.fleet import MOST, Fleet
+from spillcast.fleet.fleet import Fleet
 from spillcast.fleet.ingest import Ingested
 from spillcast.report.page import Page, Words, bar, listed
 from spillcast.tabular import Column, Table
@@ -79,14 +79,14 @@ def not_taken(done: Ingested) -> list[str]:
 
 def fleet_page(fleet: Fleet, top: int) -> Page:
     """The sentence, the first statements and databases, and the days; CSV has all statements."""
-    statements = [asdict(row) for row in fleet.rows]
+    statements = [asdict(row) for row in fleet.statements]
     for row in statements:
         row["sql"] = row["sql"] or "(none)"
         row["saved_interval_s"] = row["saved_interval_s"] and list(row["saved_interval_s"])
     databases = [asdict(row) for row in fleet.databases[:top]]
     max_s = max((row.temp_s for row in fleet.days), default=0.0) or 1.0
     days = [asdict(row) | {"bar": bar(row.temp_s / max_s, BAR)} for row in fleet.days]
-    more = len(fleet.rows) - top
+    more = len(fleet.statements) - top
     below = [f"... and {more:,} more, see --top and --json"] if more > 0 else []
     return Page(
         [
@@ -104,15 +104,14 @@ def fleet_page(fleet: Fleet, top: int) -> Page:
 def _sentence(fleet: Fleet) -> str:
     text = (
         f"{format_count(fleet.sources, 'source')}, "
-        f"{format_count(len(fleet.rows), 'spilling statement')}, "
-        f"{format_count(len(fleet.databases), 'database')}. Temp files on {fleet.to} save "
+        f"{format_count(len(fleet.statements), 'spilling statement')}, "
+        f"{format_count(len(fleet.databases), 'database')}. Temp files on {fleet.target} save "
         f"{format_duration(fleet.saved_s)} "
         f"({interval_name(fleet.confidence)} {format_interval(fleet.saved_interval_s)})."
     )
     if fleet.statements_for_most > 1:
-        text += (
-            f" The first {fleet.statements_for_most:,} statements bring {MOST * 100:.0f} % of that."
-        )
+        most = f"{100 * fleet.most:.0f} %"
+        text += f" The first {fleet.statements_for_most:,} statements bring {most} of that."
     if (cost := fleet.cost_per_saved_hour) is not None:
         text += f" An hour saved costs {cost:.3g}."
     if fleet.set_aside:

@@ -5,12 +5,10 @@ from functools import partial
 from typing import Any
 
 from spillcast.forecast.work_memory.advice import Advice
-from spillcast.lab.io_size.sweep import Row
+from spillcast.lab.io_size.sweep import Operations, Row
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
 from spillcast.lab.io_size.synthetic_sort import setting_text
-from spillcast.lab.io_size.trials import OpTime
 from spillcast.lab.memory_result import Sweep as MemorySweep
-from spillcast.lab.memory_result import sweep_document
 from spillcast.recording.event_names import OPS
 from spillcast.report.page import Drawn, Page, Part, Words, bar, with_drawings
 from spillcast.report.work_memory import FORECAST, advice_text, memory_table
@@ -27,7 +25,7 @@ ALL_ROWS = 12
 
 def io_size_page(sweep: IoSizeSweep) -> Page:
     """The table of waits, the chart, the best setting, how to set it, and warnings."""
-    how = "measured on" if sweep.is_measured else "by the model of"
+    how = "measured on" if sweep.measured else "by the model of"
     shown = _shown(sweep)
     parts: list[Part] = [
         Words([f"I/O size: {sweep.like}, {how} {sweep.storage}"]),
@@ -37,7 +35,7 @@ def io_size_page(sweep: IoSizeSweep) -> Page:
     ]
     if any("+" in name for name, _ in shown):
         parts.insert(2, Words(["  +N: N more settings that make the same I/O"]))
-    for advice in sweep.advice():
+    for advice in sweep.advice:
         parts.append(
             Words([f"  {advice.engine}: {advice.text}.", *(f"    {s}" for s in advice.statements)])
         )
@@ -48,10 +46,10 @@ def io_size_page(sweep: IoSizeSweep) -> Page:
 def _shown(sweep: IoSizeSweep) -> list[tuple[str, Row]]:
     """The rows with their names; of many that make the same I/O, one with the number of others."""
     named = [] if sweep.recorded is None else [(RECORDED, sweep.recorded)]
-    best = sweep.best
+    best = sweep.best.setting
     kept: dict[int, Row] = {}
     for row in sweep.rows:
-        if row.io not in kept or row is best:
+        if row.io not in kept or row.setting == best:
             kept[row.io] = row
     if len(sweep.rows) <= ALL_ROWS:
         return [*named, *((setting_text(row.setting), row) for row in sweep.rows)]
@@ -79,17 +77,17 @@ def _io_size_table(shown: Sequence[tuple[str, Row]]) -> Table:
         [
             [
                 name,
-                *_cells(row.trial.reads),
-                *_cells(row.trial.writes),
+                *_cells(row.reads),
+                *_cells(row.writes),
                 row.levels,
-                _seconds(row.trial.total_s),
+                _seconds(row.total_s),
             ]
             for name, row in shown
         ],
     )
 
 
-def _cells(times: OpTime) -> list[Any]:
+def _cells(times: Operations) -> list[Any]:
     if times.mean_us is None:
         return [None, None, None]
     return [times.count, times.mean_us, _seconds(times.total_s)]
@@ -104,8 +102,8 @@ def _io_size_data(sweep: IoSizeSweep) -> Table:
     keys = ("min_bytes", "max_bytes", "levels", "total_s")
     of_op = [(op, key) for op in OPS for key in ("count", "mean_us", "total_s")]
     records = [
-        row | {f"{op}_{key}": row[f"{op}s"][key] for op, key in of_op}
-        for row in sweep.to_json()["rows"]
+        vars(row) | {f"{op}_{key}": getattr(getattr(row, f"{op}s"), key) for op, key in of_op}
+        for row in sweep.rows
     ]
     names = (f"{op}_{key}" for op, key in of_op)
     return Table.of_records(records, [*keys, *names, "low_s", "high_s"])
@@ -113,34 +111,35 @@ def _io_size_data(sweep: IoSizeSweep) -> Table:
 
 def _io_size_chart(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]], width: int) -> str:
     """Bars of the time of all waits, with the interval, and the best marked."""
-    max_s = max(row.trial.total_s for _, row in shown) or 1.0
+    max_s = max(row.total_s for _, row in shown) or 1.0
     label = max(len(name) for name, _ in shown)
-    best, as_good = sweep.best, {row.io for row in sweep.as_good()}
+    best = sweep.row_of(sweep.best.setting)
+    as_good = {sweep.row_of(setting).io for setting in sweep.as_good}
     lines = ["Time of all waits"]
     for name, row in shown:
         words = ""
         if name != RECORDED:
             same = "the same I/O" if row.io == best.io else ""
             words = "best" if row is best else same or ("as good" if row.io in as_good else "")
-        drawn = bar(row.trial.total_s / max_s, max(width - _BESIDE - label, 10))
-        cells = f"  {name:>{label}}  {format_duration(row.trial.total_s):>10} |{drawn}"
+        drawn = bar(row.total_s / max_s, max(width - _BESIDE - label, 10))
+        cells = f"  {name:>{label}}  {format_duration(row.total_s):>10} |{drawn}"
         lines.append(f"{cells} {words}".rstrip())
     return "\n".join(lines)
 
 
 def _verdict(sweep: IoSizeSweep) -> str:
-    best = sweep.best
-    bounds = best.trial.interval_s
+    best = sweep.row_of(sweep.best.setting)
+    bounds = best.interval_s
     text = (
-        f"Best: {setting_text(best.setting)}, I/Os of {format_bytes(best.trial.mean_bytes)} in the "
-        f"mean: {format_duration(best.trial.total_s)}"
+        f"Best: {setting_text(best.setting)}, I/Os of {format_bytes(best.mean_bytes)} in the "
+        f"mean: {format_duration(best.total_s)}"
     )
     if bounds is not None and bounds[1] > bounds[0]:
         text += f" ({format_duration(bounds[0])} to {format_duration(bounds[1])})"
-    if sweep.recorded is not None and best.trial.total_s:
-        before_s = sweep.recorded.trial.total_s
-        text += f", {before_s / best.trial.total_s:.3g} times as fast as recorded"
-    others = [row for row in sweep.as_good() if row.io != best.io]
+    if sweep.recorded is not None and best.total_s:
+        before_s = sweep.recorded.total_s
+        text += f", {before_s / best.total_s:.3g} times as fast as recorded"
+    others = [row for row in map(sweep.row_of, sweep.as_good) if row.io != best.io]
     if others:
         distinct = {row.io: row for row in reversed(others)}.values()
         names = ", ".join(
@@ -176,7 +175,7 @@ def memory_page(sweep: MemorySweep, advice: Advice | None) -> Page:
         *("storage", "memory_bytes", "measured", "elapsed_s", "low_s", "high_s"),
         *("reads", "writes", "spilled_bytes", "state", "passes", "batches"),
     )
-    return Page(parts, Table.of_records(sweep_document(sweep)["points"], keys))
+    return Page(parts, Table.of_records(list(map(vars, sweep.points)), keys))
 
 
 def _memory_chart(sweep: MemorySweep, width: int) -> str:
@@ -207,15 +206,15 @@ def _spill_table(sweep: MemorySweep) -> Table:
     """The spill by size of memory, which is nearly the same on every storage."""
     rows = []
     for point in (point for point in sweep.points if point.storage == sweep.storages[0]):
-        mark = "" if point.state.measured else f"{FORECAST} "
+        mark = "" if point.state_measured else f"{FORECAST} "
         rows.append(
             [
                 format_bytes(point.memory_bytes),
-                mark + point.state.state,
-                point.state.passes or None,
-                point.state.batches or None,
-                f"{mark}{point.count('read'):,}",
-                f"{mark}{point.count('write'):,}",
+                mark + point.state,
+                point.passes or None,
+                point.batches or None,
+                f"{mark}{point.reads:,}",
+                f"{mark}{point.writes:,}",
                 mark + format_bytes(point.spilled_bytes),
             ]
         )
@@ -244,13 +243,13 @@ def _latency_table(sweep: MemorySweep) -> Table:
 
 def _sentences(sweep: MemorySweep, advice: Advice | None) -> list[str]:
     lines = []
-    if any(point.between is not None for point in sweep.points):
+    if not all(point.measured for point in sweep.points):
         lines.append(f"{FORECAST} forecast from the sizes that were measured")
     for turn in sweep.turns:
         lines.append(f"From {format_bytes(turn.memory_bytes)} on {_STATES[turn.after]}.")
     if sweep.median_error is not None:
-        errors = [abs(point.error or 0.0) for point in sweep.checked]
-        covered = sum(point.covered for point in sweep.checked)
+        errors = [abs(checked.error) for checked in sweep.errors]
+        covered = sum(checked.covered for checked in sweep.errors)
         lines.append(
             f"Measured afterwards: errors of {format_count(len(errors), 'forecast')} "
             f"{sweep.median_error:.1%} (median) and {max(errors):.1%} (largest); {covered} of "
@@ -258,4 +257,4 @@ def _sentences(sweep: MemorySweep, advice: Advice | None) -> list[str]:
         )
     if advice is not None:
         lines.append(advice_text(advice))
-    return [*lines, *(f"warning: {warning.message}" for warning in sweep.warnings)]
+    return [*lines, *(f"warning: {warning['message']}" for warning in sweep.warnings)]

@@ -102,12 +102,12 @@ def _shares(groups: Sequence[Group], baseline: TempEvidence, options: CacheOptio
     requests = Requests(by_size.requests(LINE_BYTES), LINE_BYTES, by_size.objects)
     moved: dict[tuple[str, int], list[int]] = {}
     for account in simulate(requests, options).runs[0].accounts:
-        write = account["class"] == "temp write"
-        key = "write" if write else "read", int(account["object"])
-        served = account["flash_write_bytes"] if write else account["hit_bytes"]
+        write = account.class_ == "temp write"
+        key = "write" if write else "read", int(account.object)
+        served = account.flash_write_bytes if write else account.hit_bytes
         sums = moved.setdefault(key, [0, 0])
         sums[0] += served
-        sums[1] += account["bytes"]
+        sums[1] += account.bytes
     shares = {key: served / whole for key, (served, whole) in moved.items()}
     return {(g.op, g.size_class_bytes): shares.get((g.op, g.size_class_bytes), 0.0) for g in groups}
 

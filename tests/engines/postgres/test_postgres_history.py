@@ -57,7 +57,7 @@ def test_alerts_are_by_what_was_written(load):
 
 def test_a_fleet_reads_the_same_looks(load):
     ranked = {statement.queryid: statement.elapsed_s for statement in rank(load).statements}
-    rows = {row.sql: row.elapsed_s for row in fleet(str(load.folder), "factor:10").rows}
+    rows = {row.sql: row.elapsed_s for row in fleet(str(load.folder), "factor:10").statements}
     assert rows == pytest.approx(ranked)
 
 

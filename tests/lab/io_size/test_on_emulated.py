@@ -67,4 +67,4 @@ def test_the_sweep_finds_the_fastest_unit_of_a_real_sort(mount):
     assert list(mount.iterdir()) == []
     # No load on the machine makes an emulated storage faster than its model.
     for here, there in zip(sweep.rows, swept(storage(DISK)).rows, strict=True):
-        assert here.trial.total_s > 0.85 * there.trial.total_s
+        assert here.total_s > 0.85 * there.total_s

@@ -45,7 +45,7 @@ def fitted_base_s(large_bytes, small_bytes=240 * K):
 
 
 def rows(sweep):
-    return {row.setting: row.trial for row in sweep.rows}
+    return {row.setting: row for row in sweep.rows}
 
 
 def check_order(found):
@@ -93,4 +93,4 @@ def test_with_a_write_cache_that_large_writes_overrun(tmp_path):
     assert found[LARGEST].reads.total_s < found[BEST].reads.total_s
     assert found[LARGEST].writes.total_s > 2 * found[BEST].writes.total_s
     assert found[LARGEST].writes.count < found[BEST].writes.count < found[DEFAULT].writes.count
-    assert sweep.recorded.trial.total_s == found[DEFAULT].total_s
+    assert sweep.recorded.total_s == found[DEFAULT].total_s

@@ -60,7 +60,7 @@ def test_the_sweet_spot_is_the_optimum(seed):
     assert known[sweep.best.setting] <= least_s * 1.0005
     assert {row.setting for row in sweep.rows} == set(known)
     for row in sweep.rows:
-        assert row.trial.total_s == pytest.approx(known[row.setting], rel=0.01)
+        assert row.total_s == pytest.approx(known[row.setting], rel=0.01)
 
 
 def test_the_storages_differ_in_their_optimum():

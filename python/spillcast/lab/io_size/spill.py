@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 
 from spillcast.errors import EvidenceUnsuited
 from spillcast.lab.io_size.synthetic_sort import Setting, Sort, levels, unit_within
+from spillcast.lab.note import Note
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
 from spillcast.storage.plan import plan, steps_of
@@ -147,7 +148,7 @@ class Spill(Protocol):
     def factor(self, setting: Setting) -> float:
         """How many times the steps have to be done to do all levels."""
 
-    def warnings(self) -> list[dict[str, str]]:
+    def warnings(self) -> list[Note]:
         """What weakens it: ``code`` and ``message``."""
         return []
 
@@ -220,9 +221,9 @@ class RecordedSpill(Spill):
             return self._whole
         return self._whole * levels / self._levels(self._memory_bytes, self._usual_bytes)
 
-    def warnings(self) -> list[dict[str, str]]:
+    def warnings(self) -> list[Note]:
         """Warnings about waits that were not recorded, and about unknown levels."""
-        warnings = []
+        warnings = list[Note]()
         if self._whole > WHOLE:
             message = (
                 f"{1 / self._whole:.0%} of the run's I/O was recorded wait by wait and stands for "

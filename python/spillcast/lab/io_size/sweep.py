@@ -1,10 +1,11 @@
 """The sweep: every setting of a spill on one storage, and the best of them."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from spillcast.document import key, written
 from spillcast.engines.registry import engines
 from spillcast.errors import InputError, OptionConflict
 from spillcast.lab.io_size.spill import RecordedSpill, Spill, SyntheticSpill
@@ -16,7 +17,8 @@ from spillcast.lab.io_size.synthetic_sort import (
     setting_text,
     settings_of,
 )
-from spillcast.lab.io_size.trials import Progress, Trial, Trials, measured, modelled
+from spillcast.lab.io_size.trials import OpTime, Progress, Trials, measured, modelled
+from spillcast.lab.note import Note
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.budget import Budget, parse_budget
@@ -34,75 +36,90 @@ CONFIDENCE = 0.9
 WIDE = 0.5
 
 
-@dataclass(frozen=True)
-class Row:
-    """A setting and what the spill takes with it."""
+@dataclass(frozen=True, kw_only=True)
+class Operations:
+    """The reads or the writes of a spill."""
 
-    setting: Setting
-    trial: Trial
-    #: Times that all data is written and read back; None where that is not known.
-    levels: int | None
-    #: Rows of one number make the same I/O.
-    io: int
+    count: int = key("how many", example=4096)
+    bytes: int = key("moved", unit="bytes")
+    mean_us: float | None = key("mean latency; null without any", unit="us")
+    total_s: float = key("sum of their latencies", unit="s")
 
-    def to_json(self) -> dict[str, Any]:
-        """The entry of docs/schema.md."""
-        bounds = self.trial.interval_s
-        return {
-            "min_bytes": self.setting.min_bytes,
-            "max_bytes": self.setting.max_bytes,
-            "reads": self.trial.reads.to_json(),
-            "writes": self.trial.writes.to_json(),
-            "levels": self.levels,
-            "total_s": self.trial.total_s,
-            "interval_s": None if bounds is None else list(bounds),
-            "io": self.io,
-        }
+    @classmethod
+    def of(cls, time: OpTime) -> "Operations":
+        """Whole operations."""
+        return cls(
+            count=round(time.count),
+            bytes=round(time.bytes),
+            mean_us=1e6 * time.total_s / time.count if time.count else None,
+            total_s=time.total_s,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timed:
+    """A setting and the time of the spill with it."""
+
+    min_bytes: int = key("minimum size of an I/O", unit="bytes", example=49152)
+    max_bytes: int = key("maximum size of an I/O", unit="bytes", example=1048576)
+    total_s: float = key("time of all waits, summed over threads", unit="s", example=138.4)
+    interval_s: tuple[float, float] | None = key(
+        "its bounds; null if unknown", unit="s", example=[131.0, 145.8]
+    )
+
+    @property
+    def setting(self) -> Setting:
+        """The sizes."""
+        return Setting(self.max_bytes, self.min_bytes)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Row(Timed):
+    """A setting and what the spill does with it."""
+
+    reads: Operations = key("its reads")
+    writes: Operations = key("its writes")
+    levels: int | None = key(
+        "how often all data is written and read back; null if unknown", example=1
+    )
+    io: int = key("rows with the same number make the same I/O, and were tried once", example=0)
+
+    @property
+    def mean_bytes(self) -> float:
+        """Mean size of an operation."""
+        return (self.reads.bytes + self.writes.bytes) / (self.reads.count + self.writes.count)
 
 
 @dataclass(frozen=True)
 class Advice:
     """What to know of an engine's I/Os, and statements for the best, if there are any."""
 
-    engine: str
-    text: str
-    statements: tuple[str, ...]
-
-    def to_json(self) -> dict[str, Any]:
-        """The entry of docs/schema.md."""
-        return {"engine": self.engine, "text": self.text, "statements": list(self.statements)}
+    engine: str = key("its name", example="postgres")
+    text: str = key("what to set")
+    statements: Sequence[str] = key("statements that set it, where there is a setting")
 
 
-@dataclass(frozen=True, repr=False)
+@dataclass(frozen=True, repr=False, kw_only=True)
 class Sweep(Tabular):
-    """All rows, by maximum and minimum size; ``recorded`` is the spill as recorded."""
+    """The time of a spill with each setting, by maximum and minimum size."""
 
-    storage: str
-    like: str
-    #: Whether it was measured on a directory, and not computed from a model.
-    is_measured: bool
-    rows: Sequence[Row]
-    recorded: Row | None
-    warnings: Sequence[dict[str, str]]
+    storage: str = key("directory, or the storage's name", example="/mnt/nvme")
+    like: str = key("recording, or the synthetic sort in words", example="run.spill")
+    measured: bool = key("whether it was measured on a directory, or computed", example=True)
+    confidence: float = key("level of the intervals", example=0.9)
+    rows: Sequence[Row] = key("one per setting, by maximum and minimum size")
+    recorded: Row | None = key("a row with the sizes as recorded; null for a synthetic sort")
+    best: Timed = key("the shortest time; of equal ones that with the smallest sizes")
+    as_good: Sequence[Setting] = key("others whose interval overlaps that of the best")
+    advice: Sequence[Advice] = key("by engine")
+    warnings: Sequence[Note] = key(
+        "`code` (`fan_in`, `no_fan_in`, `slices`, `extrapolated`, `partial`, `memory`, "
+        "`spill_in_memory`, `noise`) and `message`"
+    )
 
-    @property
-    def best(self) -> Row:
-        """The row with the shortest time; of equal ones that with the smallest sizes."""
-        return min(self.rows, key=lambda row: (row.trial.total_s, row.setting))
-
-    def as_good(self) -> list[Row]:
-        """The other rows whose interval overlaps that of the best."""
-        best = self.best
-        return [row for row in self.rows if row is not best and _meet(row.trial, best.trial)]
-
-    def advice(self) -> "list[Advice]":
-        """Advice on settings, by engine."""
-        best = self.best.setting
-        return [
-            Advice(engine.name, *engine.io_size(best.min_bytes, best.max_bytes))
-            for engine in engines()
-            if engine.io_size is not None
-        ]
+    def row_of(self, setting: Setting) -> Row:
+        """The row of a setting."""
+        return next(row for row in self.rows if row.setting == setting)
 
     def to_arrow(self) -> "Table":
         """A row per setting: min_bytes, max_bytes, total_s and its interval, low_s and high_s."""
@@ -118,33 +135,12 @@ class Sweep(Tabular):
         """The best setting, and all of them."""
         best = f"best on {self.storage}: {setting_text(self.best.setting)}"
         columns = Column("max/min I/O", None), Column("time", None, "s")
-        rows = [[setting_text(row.setting), row.trial.total_s] for row in self.rows]
+        rows = [[setting_text(row.setting), row.total_s] for row in self.rows]
         return Display(best, columns, rows)
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
-        best = self.best
-        return {
-            "schema": SWEEP_SCHEMA,
-            "kind": "io-size",
-            "storage": self.storage,
-            "like": self.like,
-            "measured": self.is_measured,
-            "confidence": CONFIDENCE,
-            "rows": [row.to_json() for row in self.rows],
-            "recorded": None if self.recorded is None else self.recorded.to_json(),
-            "best": {
-                key: value
-                for key, value in best.to_json().items()
-                if key in ("min_bytes", "max_bytes", "total_s", "interval_s")
-            },
-            "as_good": [
-                {"min_bytes": row.setting.min_bytes, "max_bytes": row.setting.max_bytes}
-                for row in self.as_good()
-            ],
-            "advice": [advice.to_json() for advice in self.advice()],
-            "warnings": list(self.warnings),
-        }
+        return {"schema": SWEEP_SCHEMA, "kind": "io-size", **written(self)}
 
 
 def sweep_io_size(
@@ -176,18 +172,45 @@ def sweep_io_size(
 
     def row(setting: Setting) -> Row:
         io = sizes.index(spill.sizes(setting))
-        return Row(setting, trials.of[io].times(spill.factor(setting)), spill.levels(setting), io)
+        trial = trials.of[io].times(spill.factor(setting))
+        return Row(
+            min_bytes=setting.min_bytes,
+            max_bytes=setting.max_bytes,
+            total_s=trial.total_s,
+            interval_s=trial.interval_s,
+            reads=Operations.of(trial.reads),
+            writes=Operations.of(trial.writes),
+            levels=spill.levels(setting),
+            io=io,
+        )
 
     rows = [row(setting) for setting in possible]
-    recorded = None if spill.recorded is None else row(spill.recorded)
+    best = min(rows, key=lambda row: (row.total_s, row.setting))
     is_measured = not isinstance(where, Storage)
-    sweep = Sweep(name, spill.name, is_measured, rows, recorded, [*warnings, *trials.warnings])
-    return replace(sweep, warnings=[*sweep.warnings, *_noise(sweep)])
+    return Sweep(
+        storage=name,
+        like=spill.name,
+        measured=is_measured,
+        confidence=CONFIDENCE,
+        rows=rows,
+        recorded=None if spill.recorded is None else row(spill.recorded),
+        best=Timed(**{field.name: getattr(best, field.name) for field in fields(Timed)}),
+        as_good=[row.setting for row in rows if row is not best and _meet(row, best)],
+        advice=_advice(best.setting),
+        warnings=[*warnings, *trials.warnings, *_noise(best, measured=is_measured)],
+    )
 
 
-def _possible(
-    spill: Spill, settings: Sequence[Setting]
-) -> tuple[list[Setting], list[dict[str, str]]]:
+def _advice(best: Setting) -> list[Advice]:
+    """Advice on settings, by engine."""
+    return [
+        Advice(engine.name, *engine.io_size(best.min_bytes, best.max_bytes))
+        for engine in engines()
+        if engine.io_size is not None
+    ]
+
+
+def _possible(spill: Spill, settings: Sequence[Setting]) -> tuple[list[Setting], list[Note]]:
     """The settings with which two runs or partitions can be merged or made, and a warning."""
     possible, refused = [], []
     for setting in settings:
@@ -206,13 +229,12 @@ def _possible(
     return possible, [{"code": "no_fan_in", "message": message}]
 
 
-def _noise(sweep: Sweep) -> list[dict[str, str]]:
+def _noise(best: Timed, *, measured: bool) -> list[Note]:
     """A warning if the interval of the best is too wide to distinguish sizes."""
-    trial = sweep.best.trial
-    low_s, high_s = trial.interval_s or (trial.total_s, trial.total_s)
-    if high_s - low_s <= WIDE * trial.total_s:
+    low_s, high_s = best.interval_s or (best.total_s, best.total_s)
+    if high_s - low_s <= WIDE * best.total_s:
         return []
-    if sweep.is_measured:
+    if measured:
         message = (
             "the rounds differed too much to tell the settings apart: a quieter machine or "
             "a larger --budget narrows the intervals"
@@ -227,14 +249,14 @@ def _noise(sweep: Sweep) -> list[dict[str, str]]:
 
 
 def _flat(row: Row) -> tuple[float | None, ...]:
-    low_s, high_s = row.trial.interval_s or (None, None)
-    return row.setting.min_bytes, row.setting.max_bytes, row.trial.total_s, low_s, high_s
+    low_s, high_s = row.interval_s or (None, None)
+    return row.min_bytes, row.max_bytes, row.total_s, low_s, high_s
 
 
-def _meet(trial: Trial, other: Trial) -> bool:
-    if trial.interval_s is None or other.interval_s is None:
+def _meet(row: Row, other: Row) -> bool:
+    if row.interval_s is None or other.interval_s is None:
         return False
-    return trial.interval_s[0] <= other.interval_s[1] and other.interval_s[0] <= trial.interval_s[1]
+    return row.interval_s[0] <= other.interval_s[1] and other.interval_s[0] <= row.interval_s[1]
 
 
 #: Minimum and maximum sizes of I/Os, the block that they are multiples of, and the time it takes.

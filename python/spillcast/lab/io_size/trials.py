@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.lab.note import Note
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import IN_MEMORY
@@ -28,29 +29,15 @@ from spillcast.units import format_bytes
 
 @dataclass(frozen=True)
 class OpTime:
-    """The operations of one op. ``mean_us`` is None without any."""
+    """The operations of one op; of a level that does a part of them, a fraction."""
 
     count: float
     bytes: float
     total_s: float
 
-    @property
-    def mean_us(self) -> float | None:
-        """Mean latency."""
-        return 1e6 * self.total_s / self.count if self.count else None
-
     def times(self, factor: float) -> "OpTime":
         """So many times as much of it."""
         return OpTime(self.count * factor, self.bytes * factor, self.total_s * factor)
-
-    def to_json(self) -> dict[str, Any]:
-        """The entry of docs/schema.md."""
-        return {
-            "count": round(self.count),
-            "bytes": round(self.bytes),
-            "mean_us": self.mean_us,
-            "total_s": self.total_s,
-        }
 
 
 @dataclass(frozen=True)
@@ -67,11 +54,6 @@ class Trial:
         """Time of all operations, summed."""
         return self.reads.total_s + self.writes.total_s
 
-    @property
-    def mean_bytes(self) -> float:
-        """Mean size of an operation."""
-        return (self.reads.bytes + self.writes.bytes) / (self.reads.count + self.writes.count)
-
     def times(self, factor: float) -> "Trial":
         """So many times as much of it."""
         bounds = self.interval_s
@@ -84,7 +66,7 @@ class Trials:
     """One trial for each plan, in their order, and what a reader should know."""
 
     of: Sequence[Trial]
-    warnings: Sequence[dict[str, str]]
+    warnings: Sequence[Note]
 
 
 def modelled(storage: Storage, plans: Sequence[Table]) -> Trials:
@@ -171,7 +153,7 @@ def _beyond(known: Model, op: str, size_bytes: int) -> bool:
     return not known.storage.source.stated and known.latency(op, size_bytes).extrapolated
 
 
-def _beyond_words(storage: Storage, op: str) -> dict[str, str]:
+def _beyond_words(storage: Storage, op: str) -> Note:
     sizes = [group.size_class_bytes for group in storage.of(op) if group.count]
     message = (
         f"{op}s were measured from {format_bytes(min(sizes))} to {format_bytes(max(sizes))}: other "
@@ -285,9 +267,9 @@ def _trial(replays: Sequence[_Replay]) -> Trial:
     return Trial(reads, writes, (max(mean_s - half_s, 0.0), mean_s + half_s))
 
 
-def _warnings(directory: Path, rounds: Sequence[Sequence[_Replay]]) -> list[dict[str, str]]:
+def _warnings(directory: Path, rounds: Sequence[Sequence[_Replay]]) -> list[Note]:
     """What weakens the measurement."""
-    warnings = []
+    warnings = list[Note]()
     replays = [replay for of_plan in rounds for replay in of_plan]
     least = min(replay.share for replay in replays)
     if least < WHOLE:

@@ -3,13 +3,20 @@
 Each is a section, whose answer in a sentence or two heads a page that has no forecast.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from statistics import median
-from typing import Any
 
+from spillcast.cache.result import CacheResult
+from spillcast.fleet.fleet import Fleet
 from spillcast.forecast.sizing.products import SizeRow, Sizing
-from spillcast.profile.result import elapsed_words
+from spillcast.lab.case import Verification
+from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
+from spillcast.lab.io_size.sweep import Timed
+from spillcast.lab.memory_result import Point
+from spillcast.lab.memory_result import Sweep as MemorySweep
+from spillcast.profile.result import Profile, elapsed_words
 from spillcast.recording.event_names import OPS
+from spillcast.report.cache import accounts_table, runs_table
 from spillcast.report.html import charts
 from spillcast.report.html.axes import money_ticks
 from spillcast.report.html.forecasts import place
@@ -30,6 +37,8 @@ from spillcast.report.html.page import (
 from spillcast.report.html.runs import events_table, histogram
 from spillcast.report.size import answer as purchase_answer
 from spillcast.report.size import frontier_table, knob_words, remarks
+from spillcast.storage.source import Provenance
+from spillcast.storage.storage import Group, StorageDocument
 from spillcast.tabular import Column, Table
 from spillcast.text import sentence
 from spillcast.units import format_count, interval_name
@@ -40,12 +49,12 @@ _GROUP = "op size_class_bytes:size depth pattern count:operations mean_us:mean"
 _SAVED = "elapsed_s:elapsed temp_s:in_temp saved_text:saved saved_interval_s:interval share"
 
 
-def profile(document: Document) -> Section:
+def profile(name: str, profile: Profile) -> Section:
     """The rows that take the longest as bars, and all as a table."""
-    by = document["by"]
+    by = profile.by
     rows = [
         {**row, "event": ", ".join(NOTHING if row.get(k) is None else str(row[k]) for k in by)}
-        for row in document["rows"]
+        for row in profile.rows
         if "total_us" in row
     ]
     busy = [row for row in rows if not row.get("idle")]
@@ -59,31 +68,27 @@ def profile(document: Document) -> Section:
             charts.Bar(row["event"], micros(row["total_us"]), {"time": row["total_us"] / 1e6})
             for row in busy[:_PROFILE_MAX]
         ]
-        caption = f"{elapsed_words(document['elapsed_s'], rows)}."
+        caption = f"{elapsed_words(profile.elapsed_s, rows)}."
         figures = [Figure(title, caption, charts.bars(bars, {"time": "target"}), table)]
     return Section(
-        f"Where the time goes: {document['name']}",
+        f"Where the time goes: {name}",
         figures=figures,
         tables=[(f"By {', '.join(by)}", table)],
-        answer=document.get("words") or answer,
+        answer=profile.words or answer,
     )
 
 
-def storage(document: Document, latencies: Sequence[Document]) -> Section:
+def storage(storage: StorageDocument, latencies: Sequence[Document]) -> Section:
     """Mean latency by size, and the histogram of each operation."""
-    groups: list[dict[str, Any]] = [
-        {**group, "mean_us": group["total_ns"] / group["count"] / 1e3 if group["count"] else None}
-        for group in document["groups"]
-    ]
-    figures = [histogram(group, None, (document["name"], "")) for group in latencies]
-    single = _single_operations(groups)
-    if len({group["size_class_bytes"] for group in single}) > 1:
-        how = [word for key in ("pattern", "access") if (word := single[0].get(key))]
+    figures = [histogram(group, None, (storage.name, "")) for group in latencies]
+    single = _single_operations(storage.groups)
+    if len({group.size_class_bytes for group in single}) > 1:
+        how = [word for word in (single[0].pattern, single[0].access) if word]
         points = {
             f"{op}s": [
-                (group["size_class_bytes"], group["mean_us"] / 1e6, None, True)
+                (group.size_class_bytes, group.mean_s, None, True)
                 for group in single
-                if group["op"] == op
+                if group.op == op
             ]
             for op in OPS
         }
@@ -93,199 +98,201 @@ def storage(document: Document, latencies: Sequence[Document]) -> Section:
             "mean latency",
             logarithmic=True,
         )
-        caption = ", ".join([f"{single[0]['depth']} at once", *map(str, how)]) + "."
-        table = table_of(single, _GROUP.replace(" pattern", ""))
+        caption = ", ".join([f"{single[0].depth} at once", *how]) + "."
+        table = _groups_table(single, _GROUP.replace(" pattern", ""))
         figures.insert(0, Figure("Mean latency by the size of an operation", caption, chart, table))
     return Section(
-        f"Storage: {document['name']}",
-        _provenance(document),
+        f"Storage: {storage.name}",
+        _provenance(storage.provenance),
         figures,
-        [("Latency by operation and size", table_of(groups, _GROUP))],
-        answer=[_mean_latencies(document)],
+        [("Latency by operation and size", _groups_table(storage.groups, _GROUP))],
+        answer=[_mean_latencies(storage)],
     )
 
 
-def _mean_latencies(storage: Document) -> str:
+def _groups_table(groups: Sequence[Group], keys: str) -> Table:
+    rows = [
+        vars(group) | {"mean_us": 1e6 * group.mean_s if group.count else None} for group in groups
+    ]
+    return table_of(rows, keys)
+
+
+def _mean_latencies(storage: StorageDocument) -> str:
     # Sizes of a grid or of the catalogue are no load's: the smallest stands for them.
-    mixed = storage["source"] not in ("grid", "catalogue")
+    mixed = storage.source not in ("grid", "catalogue")
     means = []
     for op in OPS:
-        of_op = [group for group in storage["groups"] if group["op"] == op]
+        of_op = [group for group in storage.groups if group.op == op]
         groups = of_op if mixed else _single_operations(of_op)[:1]
-        if operations := sum(group["count"] for group in groups):
-            mean_s = sum(group["total_ns"] for group in groups) / operations / 1e9
-            of_size = "" if mixed else f" of {size(groups[0]['size_class_bytes'])}"
+        if operations := sum(group.count for group in groups):
+            mean_s = sum(group.total_ns for group in groups) / operations / 1e9
+            of_size = "" if mixed else f" of {size(groups[0].size_class_bytes)}"
             means.append(f"{seconds(mean_s)} for a {op}{of_size}")
     if not means:
-        return f"{storage['name']} has no measured operations."
-    return f"{storage['name']} takes, on average, {' and '.join(means)}."
+        return f"{storage.name} has no measured operations."
+    return f"{storage.name} takes, on average, {' and '.join(means)}."
 
 
-def _single_operations(groups: Sequence[Document]) -> list[Document]:
+def _single_operations(groups: Sequence[Group]) -> list[Group]:
     """The groups of operations one at a time, of one way of access and one pattern."""
-    first = min((group["depth"] for group in groups), default=1)
-    kept = [group for group in groups if group["depth"] == first and group["count"]]
-    for key in ("access", "pattern"):
-        kept = [group for group in kept if group.get(key) == kept[0].get(key)]
-    return sorted(kept, key=lambda group: (group["op"], group["size_class_bytes"]))
+    first = min((group.depth for group in groups), default=1)
+    kept = [group for group in groups if group.depth == first and group.count]
+    kept = [group for group in kept if group.access == kept[0].access]
+    kept = [group for group in kept if group.pattern == kept[0].pattern]
+    return sorted(kept, key=lambda group: (group.op, group.size_class_bytes))
 
 
-def _provenance(document: Document) -> list[str]:
-    known = document.get("provenance") or {}
+def _provenance(known: Provenance | None) -> list[str]:
     labels = {
         "measured_at": "on {:.10}", "host": "on host {}", "device_name": "device {}",
         "mount_options": "mounted with {}",
     }  # fmt: skip
-    parts = [text.format(known[key]) for key, text in labels.items() if known.get(key)]
+    values = {key: getattr(known, key, None) for key in labels}
+    parts = [labels[key].format(value) for key, value in values.items() if value]
     return [f"Measured {', '.join(parts)}."] if parts else []
 
 
-def sweep(document: Document) -> Section:
-    """I/O sizes as stacked bars; memory as a line for each storage."""
-    return _io_sizes(document) if document["kind"] == "io-size" else _memory(document)
-
-
-def _setting(row: Document) -> str:
-    low, high = size(row["min_bytes"]), size(row["max_bytes"])
-    return low if low == high else f"{low} to {high}"
-
-
-def _io_sizes(sweep: Document) -> Section:
-    best, rows, bars = sweep["best"], [], []
-    for row in sweep["rows"]:
-        flat, parts = {**row, "setting": _setting(row)}, {}
-        for op in ("reads", "writes"):
-            calls = row.get(op) or {}
-            flat |= {f"{op}_count": calls.get("count"), f"{op}_us": calls.get("mean_us")}
-            parts[op] = calls.get("total_s") or 0.0
-        is_best = all(row[key] == best[key] for key in ("min_bytes", "max_bytes"))
-        text = f"{seconds(row['total_s'])}{', best' if is_best else ''}"
-        bars.append(charts.Bar(flat["setting"], text, parts))
-        rows.append(flat)
+def io_sizes(sweep: IoSizeSweep) -> Section:
+    """The time with each size as stacked bars."""
+    best, rows, bars = sweep.best, [], []
+    for row in sweep.rows:
+        setting = _setting(row)
+        parts = {"reads": row.reads.total_s, "writes": row.writes.total_s}
+        text = f"{seconds(row.total_s)}{', best' if row.setting == best.setting else ''}"
+        bars.append(charts.Bar(setting, text, parts))
+        rows.append(
+            {
+                "setting": setting,
+                "reads_count": row.reads.count,
+                "reads_us": row.reads.mean_us,
+                "writes_count": row.writes.count,
+                "writes_us": row.writes.mean_us,
+                "total_s": row.total_s,
+                "interval_s": row.interval_s,
+            }
+        )
     keys = "setting:size_of_an_operation reads_count:reads reads_us:mean_read writes_count:writes"
     keys += " writes_us:mean_write total_s:total interval_s:interval"
     table, chart = table_of(rows, keys), charts.bars(bars, {"reads": "read", "writes": "write"})
-    title = f"Time of all temp I/O by the size of an operation, on {sweep['storage']}"
-    worst = max(sweep["rows"], key=lambda row: row["total_s"])
-    times = f"{worst['total_s'] / best['total_s']:.2g} times" if best["total_s"] else ""
+    title = f"Time of all temp I/O by the size of an operation, on {sweep.storage}"
+    worst = max(sweep.rows, key=lambda row: row.total_s)
+    times = f"{worst.total_s / best.total_s:.2g} times" if best.total_s else ""
     return Section(
         "Which I/O size",
-        [f"{entry['engine']}: {entry['text']}" for entry in sweep.get("advice", ())],
+        [f"{advice.engine}: {advice.text}" for advice in sweep.advice],
         [Figure(title, f"Fastest: {_setting(best)}.", chart, table)],
         [("", table)],
         answer=[
-            f"On {sweep['storage']} temp I/O is fastest in operations of {_setting(best)}: about "
-            f"{seconds(best['total_s'])} for all of it, {times} as fast as with {_setting(worst)}."
+            f"On {sweep.storage} temp I/O is fastest in operations of {_setting(best)}: about "
+            f"{seconds(best.total_s)} for all of it, {times} as fast as with {_setting(worst)}."
         ],
     )
 
 
-def _memory(sweep: Document) -> Section:
+def _setting(row: Timed) -> str:
+    low, high = size(row.min_bytes), size(row.max_bytes)
+    return low if low == high else f"{low} to {high}"
+
+
+def memory(sweep: MemorySweep) -> Section:
+    """The time with each size of memory as a line for each storage."""
     points = [
-        {**point, "how": "measured" if point["measured"] else "forecast"}
-        for point in sweep["points"]
+        {**vars(point), "how": "measured" if point.measured else "forecast"}
+        for point in sweep.points
     ]
-    known = [point for point in points if point["elapsed_s"] is not None]
     keys = "storage memory_bytes:memory elapsed_s:elapsed interval_s:interval reads writes"
     table = table_of(points, f"{keys} spilled_bytes:spilled how:_")
-    workload = " ".join(str(sweep[key]) for key in ("engine", "workload") if sweep.get(key))
     caption = "Filled points are measured, open ones forecast with their intervals."
     series: dict[str, list[charts.Point]] = {}
-    for p in known:
-        point = (p["memory_bytes"], p["elapsed_s"], p.get("interval_s"), p["measured"])
-        series.setdefault(p["storage"], []).append(point)
+    for p in sweep.points:
+        drawn = (p.memory_bytes, p.elapsed_s, p.interval_s, p.measured)
+        series.setdefault(p.storage, []).append(drawn)
     names, figures = list(series), []
     for first in range(0, len(names), len(charts.SERIES)):
         shown = {name: series[name] for name in names[first : first + len(charts.SERIES)]}
         chart = charts.lines_by_size(shown, "work memory", "elapsed time", logarithmic=False)
-        figures.append(Figure(f"Elapsed time by memory: {workload}", caption, chart, table))
+        title = f"Elapsed time by memory: {sweep.engine} {sweep.workload}"
+        figures.append(Figure(title, caption, chart, table))
     turns = []
-    for turn in sweep.get("turns", ()):
-        where = f"{turn['storage']} at " if turn.get("storage") else ""
-        turns.append(f"{where}{size(turn['memory_bytes'])}: {turn['from']} becomes {turn['to']}.")
-    return Section("How much memory", turns, figures, answer=[_enough(known)])
+    for turn in sweep.turns:
+        where = f"{turn.storage} at " if turn.storage else ""
+        turns.append(f"{where}{size(turn.memory_bytes)}: {turn.before} becomes {turn.after}.")
+    return Section("How much memory", turns, figures, answer=[_enough(sweep.points)])
 
 
-def _enough(points: Sequence[Document]) -> str:
+def _enough(points: Sequence[Point]) -> str:
     """The smallest memory within a tenth of the fastest time."""
-    fastest_s = min(point["elapsed_s"] for point in points)
-    enough = [point for point in points if point["elapsed_s"] <= 1.1 * fastest_s]
-    smallest = min(enough, key=lambda point: point["memory_bytes"])
-    worst = max(points, key=lambda point: point["elapsed_s"])
+    fastest_s = min(point.elapsed_s for point in points)
+    enough = [point for point in points if point.elapsed_s <= 1.1 * fastest_s]
+    smallest = min(enough, key=lambda point: point.memory_bytes)
+    worst = max(points, key=lambda point: point.elapsed_s)
     return (
-        f"With {size(smallest['memory_bytes'])} of memory on {smallest['storage']} this query "
-        f"takes about {seconds(smallest['elapsed_s'])}, and more memory hardly helps; with "
-        f"{size(worst['memory_bytes'])} on {worst['storage']} it takes "
-        f"{seconds(worst['elapsed_s'])}."
+        f"With {size(smallest.memory_bytes)} of memory on {smallest.storage} this query "
+        f"takes about {seconds(smallest.elapsed_s)}, and more memory hardly helps; with "
+        f"{size(worst.memory_bytes)} on {worst.storage} it takes {seconds(worst.elapsed_s)}."
     )
 
 
-def cache(document: Document) -> Section:
+def cache(result: CacheResult) -> Section:
     """The miss-ratio curve, and what a cache of the simulated size served."""
-    curve, cache = document["curve"], document["cache"]
-    data, enough = size(curve["data_bytes"]), size(curve["enough_bytes"])
+    curve, cache = result.curve, result.cache
+    data, enough = size(curve.data_bytes), size(curve.enough_bytes)
     answer = [f"No flash cache helps: nothing of the {data} is read again."]
     caption = "No cache size gives any hits."
-    if curve["enough_bytes"] is not None:
+    if curve.enough_bytes is not None:
         answer = [
             f"A flash cache of {enough} would serve nine in ten of the reads that any cache of "
             f"these {data} could serve."
         ]
         caption = f"{enough} bring nine tenths of the hits of any size."
     figures, tables = [], []
-    pairs = list(zip(curve["size_bytes"], curve["miss_ratio"], strict=True))
+    pairs = list(zip(curve.size_bytes, curve.miss_ratio, strict=True))
     if points := [(size_bytes, miss) for size_bytes, miss in pairs if size_bytes > 0]:
-        marked = [("nine tenths of all hits", curve["enough_bytes"])]
-        marked += [("simulated", cache["size_bytes"])] if cache else []
+        marked = [("nine tenths of all hits", curve.enough_bytes)]
+        marked += [("simulated", cache.size_bytes)] if cache else []
         columns = Column("size", None, "bytes"), Column("reads that miss", None, "share")
         title = "Reads that miss, by the size of an LRU cache"
         chart = charts.miss_ratio(points, marked)
         figures.append(Figure(title, caption, chart, Table(columns, pairs)))
-    if cache and cache["runs"]:
-        last = cache["runs"][-1]
-        if curve["enough_bytes"] is not None:
-            hits = percent(last["hit_ratio"])
-            answer.append(f"With {size(cache['size_bytes'])}, {hits} of the reads would hit.")
-        accounts = [
-            {**entry, "share": entry["hits"] / entry["requests"] if entry["requests"] else None}
-            for entry in sorted(last["accounts"], key=lambda entry: -entry["bytes"])
-        ]
-        names = ["no cache", "populating", *["next run"] * len(cache["runs"])]
-        traffic = zip(names, [cache["without"], *cache["runs"]], strict=False)
-        keys = "name:_ flash_read_bytes:from_flash disk_read_bytes:from_disk"
-        keys += " flash_write_bytes:to_flash disk_write_bytes:to_disk elapsed_s:I/O_time"
-        title = f"Last run with {size(cache['size_bytes'])}, policy {cache['policy']}"
-        tables = [
-            (title, table_of(accounts, "object class requests bytes share:hits")),
-            ("Traffic", table_of([{**of, "name": name} for name, of in traffic], keys)),
-        ]
+    if cache and cache.runs:
+        if curve.enough_bytes is not None:
+            hits = percent(cache.runs[-1].hit_ratio)
+            answer.append(f"With {size(cache.size_bytes)}, {hits} of the reads would hit.")
+        title = f"Last run with {size(cache.size_bytes)}, policy {cache.policy}"
+        tables = [(title, accounts_table(cache)), ("Traffic", runs_table(cache))]
     return Section("How much flash is worth buying", (), figures, tables, answer=answer)
 
 
-def fleet(document: Document) -> Section:
+def fleet(fleet: Fleet) -> Section:
     """Savings by statement and by database, temp I/O by day."""
-    statements, databases, days = (document[key] for key in ("statements", "databases", "days"))
-    rows = [
-        {**row, "saved_text": row.get("refused") or seconds(row["saved_s"])}
-        for row in (*statements, *databases)
-    ]
-    answered = [entry for entry in statements if entry["saved_s"] is not None]
-    by_day = [
-        charts.Bar(str(row["day"]), seconds(row["temp_s"]), {"temp": row["temp_s"]}) for row in days
-    ]
-    keys, count = f"sql:statement database {_SAVED} cumulative_share:so_far", len(statements)
+    statements, databases = (
+        [
+            {**vars(row), "saved_text": getattr(row, "refused", None) or seconds(row.saved_s)}
+            for row in rows
+        ]
+        for rows in (fleet.statements, fleet.databases)
+    )
+    by_day = [charts.Bar(day.day, seconds(day.temp_s), {"temp": day.temp_s}) for day in fleet.days]
     kinds = (
         (
             "Saving by statement, the largest first",
-            _savings((f"{row['sql']}, {row['database']}", row) for row in answered),
-            table_of(rows[:count], keys),
+            [
+                _saving(f"{row.sql}, {row.database}", row.saved_s, row.share)
+                for row in fleet.statements
+                if row.saved_s is not None
+            ],
+            table_of(statements, f"sql:statement database {_SAVED} cumulative_share:so_far"),
         ),
         (
             "Saving by database",
-            _savings((str(row["database"]), row) for row in databases),
-            table_of(rows[count:], f"database statements {_SAVED}"),
+            [_saving(row.database, row.saved_s, row.share) for row in fleet.databases],
+            table_of(databases, f"database statements {_SAVED}"),
         ),
-        ("Temp I/O by day", by_day, table_of(days, "day temp_s:in_temp saved_s:saved")),
+        (
+            "Temp I/O by day",
+            by_day,
+            table_of([vars(day) for day in fleet.days], "day temp_s:in_temp saved_s:saved"),
+        ),
     )
     figures = []
     for title, bars, table in kinds:
@@ -294,52 +301,52 @@ def fleet(document: Document) -> Section:
         if shown:
             chart = charts.bars(shown, {"saved": "target", "temp": "read"})
             figures.append(Figure(title, more if len(bars) > len(shown) else "", chart, table))
-    refused = sum(entry["refused"] is not None for entry in statements)
+    refused = sum(row.refused is not None for row in fleet.statements)
     words = f"No forecast for {format_count(refused, 'statement')}; the table says why."
-    title = f"What {document['target']} would save"
-    return Section(title, [words] if refused else [], figures, answer=_saved(document))
+    title = f"What {fleet.target} would save"
+    return Section(title, [words] if refused else [], figures, answer=_saved(fleet))
 
 
-def _saved(fleet: Document) -> list[str]:
-    statements = format_count(len(fleet["statements"]), "spilling statement")
-    target = place(fleet["target"])
-    if not fleet["saved_s"] or fleet["saved_s"] <= 0:
+def _saved(fleet: Fleet) -> list[str]:
+    statements = format_count(len(fleet.statements), "spilling statement")
+    target = place(fleet.target)
+    if fleet.saved_s <= 0:
         return [f"On {target} nothing would be saved for {statements}."]
     sentences = [
-        f"{target} saves {seconds(fleet['saved_s'])} of the time of {statements}, "
-        f"{interval_name(fleet['confidence'])} {between(fleet['saved_interval_s'])}."
+        f"{target} saves {seconds(fleet.saved_s)} of the time of {statements}, "
+        f"{interval_name(fleet.confidence)} {between(fleet.saved_interval_s)}."
     ]
-    if fleet["statements_for_most"]:
-        most = percent(fleet["most"])
-        sentences.append(f"{fleet['statements_for_most']:,} of them bring {most} of it.")
+    if fleet.statements_for_most:
+        most = percent(fleet.most)
+        sentences.append(f"{fleet.statements_for_most:,} of them bring {most} of it.")
     return sentences
 
 
-def _savings(rows: Iterable[tuple[str, Document]]) -> list[charts.Bar]:
-    return [
-        charts.Bar(
-            name,
-            f"{seconds(row['saved_s'])}, {percent(row['share'])}",
-            {"saved": max(row["saved_s"], 0.0)},
-        )
-        for name, row in rows
-    ]
+def _saving(name: str, saved_s: float, share: float) -> charts.Bar:
+    return charts.Bar(name, f"{seconds(saved_s)}, {percent(share)}", {"saved": max(saved_s, 0.0)})
 
 
-def verification(verifications: Sequence[Document]) -> Section:
+def verification(verifications: Sequence[Verification]) -> Section:
     """Forecast against measured time, and all cases."""
     rows, points, errors, inside = [], [], [], 0
-    for case in (case for document in verifications for case in document["cases"]):
-        measured_s, forecast_s = case["measured_to_s"], case["forecast"]["forecast_s"]
-        query = f"{case['engine']} {case['workload']} x{case['threads']}"
-        rows.append({**case, **case["forecast"], "query": query, "error_text": NOTHING})
-        if forecast_s is not None:
-            error = forecast_s / measured_s - 1
-            rows[-1]["error_text"] = percent1(error).replace("-", MINUS)
-            points.append((measured_s, forecast_s, case["direction"]))
+    for case in (case for verification in verifications for case in verification.cases):
+        measured_s, forecast = case.measured_to_s, case.forecast
+        row = {
+            "query": f"{case.engine} {case.workload} x{case.threads}",
+            "from": case.source,
+            "to": case.target,
+            "forecast_s": forecast.forecast_s,
+            "interval_s": forecast.interval_s,
+            "measured_to_s": measured_s,
+            "error_text": NOTHING,
+        }
+        if forecast.forecast_s is not None and forecast.interval_s is not None:
+            error = forecast.forecast_s / measured_s - 1
+            row["error_text"] = percent1(error).replace("-", MINUS)
+            points.append((measured_s, forecast.forecast_s, case.direction))
             errors.append(abs(error))
-            low_s, high_s = case["forecast"]["interval_s"]
-            inside += low_s <= measured_s <= high_s
+            inside += forecast.interval_s[0] <= measured_s <= forecast.interval_s[1]
+        rows.append(row)
     keys = "query from to forecast_s:forecast interval_s:interval measured_to_s:measured"
     table, title = table_of(rows, f"{keys} error_text:error"), "How good the forecasts are"
     if not points:

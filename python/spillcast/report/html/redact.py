@@ -78,7 +78,7 @@ _FORMS = {
     "method": "counts|threads|trace|report|figures|explain|rehearsed|spark",
     "capture": "|".join((*map(re.escape, SOURCES), "none")),
     "policy": "lru|keep|sieve|s3-fifo",
-    "class": "scan|index|temp|read|write|other",
+    "class": "scan|index|temp|(?:temp )?(?:read|write)|other",
     "pattern": "sequential|random|mixed",
     "access": "direct|buffered",
     # Of a fleet's statements, and of a server's changes.

@@ -14,18 +14,24 @@ from typing import Any
 import jinja2
 
 from spillcast._core import __version__
-from spillcast.document import read
+from spillcast.cache.result import CacheResult
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import WriteFailed
+from spillcast.fleet.fleet import Fleet
 from spillcast.forecast import Forecast
 from spillcast.forecast.sizing.products import Sizing
 from spillcast.forecast.verdict import ranked
 from spillcast.gate import reading
+from spillcast.lab.case import Verification
+from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
+from spillcast.lab.memory_result import Sweep as MemorySweep
+from spillcast.profile import Profile
 from spillcast.report.html import documents, forecasts, runs, servers
 from spillcast.report.html.inputs import AGAIN, Document, Inputs
 from spillcast.report.html.page import Cells, Page, Section, Weakness
 from spillcast.report.html.redact import redacted
 from spillcast.report.size import answer_text
+from spillcast.storage.storage import StorageDocument
 from spillcast.tabular import glued
 from spillcast.text import sentence
 from spillcast.workspace import whole_file
@@ -40,7 +46,8 @@ _TITLES = {
     "runs": "Run",
     "forecasts": "Forecast",
     "fleets": "Fleet",
-    "sweeps": "Sweep",
+    "io_sizes": "Sweep",
+    "memory_sweeps": "Sweep",
     "caches": "Cache",
     "verifications": "Verification",
     "servers": "Server",
@@ -112,25 +119,28 @@ def compose(inputs: Inputs) -> Page:
 
     The answer is that of the first kind of input that the page has.
     """
-    known = [read(Forecast, document, document["target"], AGAIN) for document in inputs.forecasts]
-    ranked_servers = [read(ServerRanking, part, part["name"], AGAIN) for part in inputs.servers]
-    sizings = [read(Sizing, document, document["name"], AGAIN) for document in inputs.sizes]
+    known, ranked_servers = inputs.known(Forecast), inputs.known(ServerRanking)
+    sizings, verifications = inputs.known(Sizing), inputs.known(Verification)
     target = _target(inputs, known)
     latencies = {document["name"]: document["groups"] for document in inputs.latencies}
     kinds: list[list[Section]] = [
         forecasts.sections(known, [answer_text(sizing) for sizing in sizings if sizing.chosen]),
         [documents.purchase(sizing) for sizing in sizings],
         [section for server in ranked_servers for section in servers.sections(server)],
-        [documents.fleet(document) for document in inputs.fleets],
-        [documents.sweep(document) for document in inputs.sweeps],
-        [documents.cache(document) for document in inputs.caches],
-        [documents.verification(inputs.verifications)] if inputs.verifications else [],
+        [documents.fleet(fleet) for fleet in inputs.known(Fleet)],
+        [documents.io_sizes(sweep) for sweep in inputs.known(IoSizeSweep)],
+        [documents.memory(sweep) for sweep in inputs.known(MemorySweep)],
+        [documents.cache(result) for result in inputs.known(CacheResult)],
+        [documents.verification(verifications)] if verifications else [],
         runs.sections(inputs.runs, target),
-        [documents.profile(document) for document in inputs.profiles],
         [
-            documents.storage(document, latencies[document["name"]])
-            for document in inputs.storages
-            if target is None and document["name"] in latencies
+            documents.profile(document["name"], profile)
+            for document, profile in zip(inputs.profiles, inputs.known(Profile), strict=True)
+        ],
+        [
+            documents.storage(storage, latencies[storage.name])
+            for storage in inputs.known(StorageDocument)
+            if target is None and storage.name in latencies
         ],
     ]
     answers = ([text for section in kind for text in section.answer] for kind in kinds)
@@ -166,7 +176,8 @@ def _weaknesses(inputs: Inputs, known: list[Forecast]) -> list[Weakness]:
     """What weakens the numbers, of all inputs, each once."""
     weak = [Weakness(sentence(text)) for run in inputs.runs for text in run["warnings"]]
     weak += forecasts.weaknesses(known)
-    for document in chain(inputs.profiles, inputs.fleets, inputs.sweeps, inputs.caches):
+    swept = chain(inputs.io_sizes, inputs.memory_sweeps, inputs.caches)
+    for document in chain(inputs.profiles, inputs.fleets, swept):
         for warning in document.get("warnings", ()):
             text = warning["message"] if isinstance(warning, Mapping) else str(warning)
             weak.append(Weakness(sentence(text)))
