@@ -1,7 +1,4 @@
-"""Plans that MariaDB and MySQL ran: the merge passes of each sort -> counts between bounds.
-
-Counters of statements and sessions, which have no bytes, are refused with the reason.
-"""
+"""Plans that MariaDB and MySQL ran: the merge passes of each sort -> counts between bounds."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -33,9 +30,6 @@ MERGED, MERGED_LAST = 7, 15
 RUNS_MAX = 1 << 16
 #: A row in the buffer has a pointer beside it that is not written: a row has as many bytes or more.
 WRITTEN_MIN = 0.5
-#: Counters of a statement in the slow log, in a view, or of a session in SHOW STATUS.
-COUNTERS = r"\b(?:SUM_)?(?:Created_tmp_disk_tables|Sort_merge_passes|tmp_disk_tables)\b"
-_COUNTERS = re.compile(rf"^# Query_time: |{COUNTERS}", re.IGNORECASE | re.MULTILINE)
 _MEMBER = r'"[\w-]+"\s*:'
 
 
@@ -92,12 +86,6 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     """
     [path] = paths
     text = text_of(path, HOW, bytes_max=JSON_LENGTH_MAX)
-    if '"query_block"' not in text and _COUNTERS.search(text):
-        raise EvidenceUnsuited(
-            f"{path}: counters of MySQL count merge passes and tables on disk, and no bytes of "
-            "them",
-            _RECORD,
-        )
     if '"query_block"' not in text:
         raise EvidenceUnsuited(
             f"{path}: MySQL's EXPLAIN ANALYZE does not tell whether a sort or a temporary table "

@@ -287,7 +287,7 @@ def read_figures(given: Sequence[str | Path], selection: Selection | None = None
     recognised = [recognise(path) for path in paths]
     kinds = {None if of_file is None else of_file.kind for of_file in recognised}
     kind = kinds.pop()
-    if kind is None or not kind.reader or kinds or (len(paths) > 1 and not kind.joins):
+    if kind is None or kinds or kind.name != "figures" or (len(paths) > 1 and not kind.joins):
         raise EvidenceMixed(
             f"{len(paths)} files of figures are given", "forecast one run at a time"
         )

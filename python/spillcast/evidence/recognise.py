@@ -9,8 +9,8 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
-from spillcast.evidence.mysql import COUNTERS
 from spillcast.evidence.spark import is_event_log
 from spillcast.evidence.tables import table_of
 from spillcast.evidence.text import head_of
@@ -62,7 +62,8 @@ class Kind:
     ``score`` is 0 where a text is not of the kind, and the higher the more certain the kind is.
     ``reader`` is the function that reads figures of the kind, below ``spillcast.evidence``; several
     such files may be parts of one report if ``joins``. ``selects`` names the fields of
-    ``Selection`` with which the reader selects a run, or calculates its counts.
+    ``Selection`` with which the reader selects a run, or calculates its counts. What is known and
+    tells too little has no reader, but a ``reason`` and a ``hint``.
     """
 
     name: str
@@ -71,9 +72,13 @@ class Kind:
     reader: str = ""
     joins: bool = False
     selects: frozenset[str] = frozenset()
+    reason: str = ""
+    hint: str = ""
 
     def read(self, paths: Sequence[Path], selection: "Selection") -> "Counts":
         """The counts of the run that is selected. InputError where the files are damaged."""
+        if self.reason:
+            raise EvidenceUnsuited(f"{paths[0]}: {self.reason}", self.hint)
         module, _, function = f"spillcast.evidence.{self.reader}".rpartition(".")
         counts: Counts = getattr(import_module(module), function)(paths, selection)
         return counts
@@ -132,6 +137,12 @@ def _report(
     """A kind of figures, whose text ``known`` recognises."""
     fields = frozenset(selects.split())
     return Kind("figures", words, lambda s: score * known(s.text), reader, joins, fields)
+
+
+def _too_little(words: str, pattern: str, reason: str, hint: str) -> Kind:
+    """A kind that tells too little of temp I/O, in a text that is nothing else."""
+    known = _matching(pattern)
+    return Kind("figures", words, lambda s: 1.2 * known(s.text), reason=reason, hint=hint)
 
 
 def _matching(pattern: str) -> Callable[[str], bool]:
@@ -278,8 +289,7 @@ KINDS: Sequence[Kind] = (
     _report(4.25, "a plan of DBMS_XPLAN", "oracle.xplan.read",
             _matching(r"\|\s*Id\s*\|\s*Operation\s*\|"), "item sql_id block"),
     _report(4.1, "a plan of MySQL or MariaDB", "mysql.read",
-            _matching(r'"query_block"\s*:|^# Query_time: '
-                      r"|^\W*-> .*\(cost=[\d.e+]+ rows=[\d.e+]+\)")),
+            _matching(r'"query_block"\s*:|^\W*-> .*\(cost=[\d.e+]+ rows=[\d.e+]+\)')),
     _report(4.0, "a profile of DuckDB", "duckdb.read", _profile),
     _report(3.75, "figures of a run", "stated.read", _stated),
     _report(3.5, "a plan that counts bytes", "stated.read_foreign",
@@ -287,9 +297,19 @@ KINDS: Sequence[Kind] = (
     _report(1.5, "waits by event", "oracle.awr.read",
             _matching(r"^\W*direct path (?:read|write) temp(?:\W*\||[ \t]{2,})\W*\d"),
             "sql_id block"),
-    _report(1.2, "counters of MySQL", "mysql.read", _matching(COUNTERS)),
-    _report(1.2, "pages of STATISTICS IO", "sqlserver.read_statistics_io",
-            _matching(r"'(?:Worktable|Workfile)'|\bTable '[^'\n]+'\. Scan count \d")),
+    _too_little("counters of MySQL",
+                r"^# Query_time: |\b(?:SUM_)?(?:Created_tmp_disk_tables|Sort_merge_passes)\b"
+                r"|\btmp_disk_tables\b",
+                "counters of MySQL count merge passes and tables on disk, and no bytes of them",
+                "record the query: spillcast record --mysql DSN --query PATTERN"),
+    _too_little("pages of STATISTICS IO",
+                r"'(?:Worktable|Workfile)'|\bTable '[^'\n]+'\. Scan count \d",
+                "STATISTICS IO counts pages of work tables, also those in memory, and not what "
+                "spilled",
+                "give the actual plan: SET STATISTICS XML ON, or Include Actual Execution Plan"),
+    _too_little("a log of ClickHouse", r"\{[\da-f]{8}-[\da-f-]{27}\} <\w+> \w",
+                "a log of ClickHouse counts what some spills wrote, and no reads or times",
+                "give the row of the query in system.query_log"),
     Kind("parameters", "parameters of a database", _parameters),
     Kind("work_areas", "work areas", columns(2.0, "number_passes", "operation_type")),
     Kind("temp_usage", "temp usage", columns(2.0, "segtype", "extents")),

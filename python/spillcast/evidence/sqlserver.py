@@ -115,15 +115,6 @@ def read_plan(paths: Sequence[Path], selection: Selection) -> Counts:
     return _counts_of_plan(path, statements[at], engine, selection)
 
 
-def read_statistics_io(paths: Sequence[Path], _selection: Selection) -> Counts:
-    """No counts: EvidenceUnsuited says what these pages are not."""
-    raise EvidenceUnsuited(
-        f"{paths[0]}: STATISTICS IO counts pages of work tables wherever they are, in memory as "
-        "well, and not what spilled",
-        HOW,
-    )
-
-
 def _selected(
     path: Path,
     items: Sequence[tuple[float | None, int, str]],

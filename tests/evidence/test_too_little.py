@@ -1,0 +1,27 @@
+"""What tells too little of temp I/O is known for what it is, and refused with the reason."""
+
+import pytest
+
+from cases import cases
+from spillcast.errors import EvidenceUnsuited
+from spillcast.evidence.open import find_evidence, read_figures
+
+QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
+
+
+@cases(
+    "text",
+    [
+        "# Query_time: 9.0  Lock_time: 0.1 Rows_sent: 2 Sort_merge_passes: 512\nSELECT 1;\n",
+        "Variable_name\tValue\nSort_merge_passes\t512\nCreated_tmp_disk_tables\t1\n",
+        "*** 1. row ***\n  EVENT_NAME: statement/sql/select\n  CREATED_TMP_DISK_TABLES: 2\n",
+        "<pre>\nSUM_TIMER_WAIT: 52896\nSUM_SORT_MERGE_PASSES: 7\n</pre>\n",
+        "Table 'Worktable'. Scan count 3, logical reads 29, physical reads 0.\n",
+        f"2020.09.10 10:04:50.03 [ 9 ] {{{QUERY_ID}}} <Trace> Aggregator: Written part in 24 s\n",
+    ],
+)
+def test_it_is_refused_for_what_it_is(tmp_path, text):
+    (path := tmp_path / "paste.txt").write_text(text)
+    assert find_evidence([path]).only_kind() == "figures"
+    with pytest.raises(EvidenceUnsuited):
+        read_figures([path])
