@@ -257,18 +257,21 @@ def rehearsed_change(
     """
     if cpu.operations is None:
         return None
-    by_gaps = None in (cpu.total_s, rehearsal.cpu_s)
-    if by_gaps and max(cpu.operations.threads, rehearsal.temp_operations.threads) > 1:
-        return None
-    target = _Operations.of(rehearsal.temp_operations, by_gaps=by_gaps)
-    source, same = _prefix(cpu.operations, by_gaps, len(target))
+    source, target = cpu.operations, rehearsal.temp_operations
+    if None in (cpu.total_s, rehearsal.cpu_s):
+        if max(source.threads, target.threads) > 1:
+            return None
+        # All time between two calls may be CPU time.
+        source, target = (replace(each, cpu_s=each.gap_s) for each in (source, target))
+    source, same = _prefix(source, len(target))
     if same:
         target, source = target.first(len(source)), source.first(len(target))
-    rehearsed = [op for op in OPS if min(source.count(op), target.count(op)) >= OPERATIONS_MIN]
+    after = {op: (source.cpu_after(op), target.cpu_after(op)) for op in OPS}
+    rehearsed = [op for op in OPS if min(map(len, after[op])) >= OPERATIONS_MIN]
     if not rehearsed:
         return None
-    change_s = {op: target.mean_s(op) - source.mean_s(op) for op in rehearsed}
-    weights = [source.count(op) for op in rehearsed]
+    change_s = {op: float(after[op][1].mean() - after[op][0].mean()) for op in rehearsed}
+    weights = [len(after[op][0]) for op in rehearsed]
     mean_change_s = float(np.average(list(change_s.values()), weights=weights))
     each_s = np.array([change_s.get(load.op, mean_change_s) for load in loads])
     count = counts(loads)
@@ -287,9 +290,9 @@ def rehearsed_change(
     return CpuChange(each_s, count, error_s)
 
 
-def _prefix_error_s(source: "_Operations", target: "_Operations", *, same: bool) -> float:
+def _prefix_error_s(source: TempOperations, target: TempOperations, *, same: bool) -> float:
     """Standard error of the mean change of an operation, by how much stretches of both differ."""
-    source_s, target_s = source.stretches_s(), target.stretches_s()
+    source_s, target_s = _stretches_s(source), _stretches_s(target)
     if same:
         varied = np.std(target_s - source_s, ddof=1)
     else:
@@ -300,8 +303,8 @@ def _prefix_error_s(source: "_Operations", target: "_Operations", *, same: bool)
 def _later_error_s(
     loads: Sequence[Load],
     each_s: Array,
-    source: "_Operations",
-    target: "_Operations",
+    source: TempOperations,
+    target: TempOperations,
     rehearsed: set[str],
 ) -> float:
     """What the operations that were not rehearsed may differ by."""
@@ -311,59 +314,31 @@ def _later_error_s(
             error_s += load.count * float(np.hypot(OTHER_KIND * change_s, OTHER_KIND_CPU * mean_s))
             continue
         of_op = sum(other.count for other in loads if other.op == load.op)
-        left = max(1 - target.count(load.op) / of_op, 0.0)
+        left = max(1 - len(target.cpu_after(load.op)) / of_op, 0.0)
         error_s += load.count * left * LATER * abs(change_s)
     return error_s
 
 
-@dataclass(frozen=True)
-class _Operations:
-    """Temp operations in the order of their start, and CPU time from each to its thread's next."""
-
-    is_read: NDArray[np.bool_]
-    cpu_s: Array
-
-    @classmethod
-    def of(cls, operations: TempOperations, *, by_gaps: bool) -> "_Operations":
-        """``by_gaps`` takes all time between two calls for CPU time."""
-        return cls(operations.is_read, operations.gap_s if by_gaps else operations.cpu_s)
-
-    def __len__(self) -> int:
-        return len(self.is_read)
-
-    def first(self, count: int) -> "_Operations":
-        return _Operations(self.is_read[:count], self.cpu_s[:count])
-
-    def _of(self, op: str) -> NDArray[np.bool_]:
-        return self.is_read if op == OPS[0] else ~self.is_read
-
-    def count(self, op: str) -> int:
-        return int(self._of(op).sum())
-
-    def mean_s(self, op: str) -> float:
-        """CPU time after an operation of an op."""
-        return float(self.cpu_s[self._of(op)].mean())
-
-    def stretches_s(self) -> Array:
-        """Mean CPU time after an operation, in consecutive stretches of equal count."""
-        parts = np.array_split(self.cpu_s, REHEARSED_STRETCHES)
-        return np.array([part.mean() if len(part) else 0.0 for part in parts])
+def _stretches_s(operations: TempOperations) -> Array:
+    """Mean CPU time after an operation, in consecutive stretches of equal count."""
+    parts = np.array_split(operations.cpu_s, REHEARSED_STRETCHES)
+    return np.array([part.mean() if len(part) else 0.0 for part in parts])
 
 
-def _prefix(recorded: TempOperations, by_gaps: bool, target: int) -> tuple[_Operations, bool]:
+def _prefix(recorded: TempOperations, target: int) -> tuple[TempOperations, bool]:
     """The operations from the run's start that were kept without a gap, and True; else all kept.
 
     All are taken where too few were kept from the start to compare them with ``target`` others.
     """
-    operations, slices = _Operations.of(recorded, by_gaps=by_gaps), recorded.slices_s
+    slices = recorded.slices_s
     if slices is None:
-        return operations, True
+        return recorded, True
     begin_s, end_s = slices[0] if slices else (0.0, 0.0)
     before = int(np.searchsorted(recorded.start_ns, end_s * 1e9))
     # Nothing was done before the first slice where that begins with the run.
     if begin_s * 1e9 > 1e6 or before < min(OPERATIONS_MIN, target):
-        return operations, False
-    return operations.first(before), True
+        return recorded, False
+    return recorded.first(before), True
 
 
 #: Standard errors beyond which CPU time is no cost of waits.

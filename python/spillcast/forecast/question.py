@@ -4,10 +4,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
 from functools import cached_property
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.errors import OptionConflict
+from spillcast.errors import OptionConflict, OptionInvalid
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import WORDS, Evidence
 from spillcast.evidence.recognise import KINDS, Kind, is_word, recognise
@@ -88,6 +89,13 @@ class Question:
     rehearse: Rehearse | None = None
     watch: Watch = _unwatched
     reading: Reading = _unseen
+
+    def __post_init__(self) -> None:
+        """OptionInvalid for a number that is no share or no time."""
+        if not 0 < self.confidence < 1:
+            raise OptionInvalid(f"confidence {self.confidence:g}: not a share", "such as 0.9")
+        if self.elapsed_s is not None and not 0 <= self.elapsed_s < inf:
+            raise OptionInvalid(f"--elapsed {self.elapsed_s:g}: not a time", "such as 773s")
 
     @cached_property
     def probe_budget(self) -> Budget:

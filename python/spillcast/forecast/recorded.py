@@ -49,6 +49,8 @@ from spillcast.storage.rehearse import KEPT
 #: Where less than this share of what was written was read again, reading is yet to come: an
 #: engine reads what it spills once or more often.
 UNREAD = 0.5
+#: Seconds of a single recorded stretch are joined to at most so many rows.
+STRETCHES_MAX = 1000
 #: Where threads did so much of something else in the time of temp I/O that is under way by itself,
 #: they do not wait for it, and how long they would wait elsewhere is not known.
 BUSY_MAX = 0.1
@@ -240,13 +242,14 @@ def _kind(recording: Recording, loads: Sequence[Load], is_part: bool) -> str:
 
 
 def _io_ns_by_stretch(recording: Recording) -> NDArray[np.float64]:
-    """Time (ns) in temp I/O: a row per slice, or per second of a single recorded stretch."""
+    """Time (ns) in temp I/O: a row per slice, or per second or more of a single stretch."""
     if not recording.meta.raw.slices_of_all:
         last = max(int(recording.elapsed_s), recording.seconds["second"].max() or 0)
-        table = np.zeros((last + 1, len(OPS)))
+        joined = last // STRETCHES_MAX + 1
+        table = np.zeros((last // joined + 1, len(OPS)))
         seconds = recording.temp_seconds
-        ops = seconds["op"].equals("write").astype(int)
-        np.add.at(table, (seconds["second"].to_numpy(), ops), seconds["total_ns"].to_numpy())
+        row, op = seconds["second"].values // joined, seconds["op"].equals("write").astype(int)
+        np.add.at(table, (row, op), seconds["total_ns"].values)
         return table
     starts_ns = np.array([start_s * 1e9 for start_s, _ in recording.meta.raw.slices_s or ()])
     table = np.zeros((len(starts_ns), len(OPS)))

@@ -1,7 +1,7 @@
 """The work of a recording's threads: their traces, and CPU time between two temp operations."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import floor
 from typing import Any
 
@@ -205,3 +205,16 @@ class TempOperations:
         is_read = rows["op"].equals("read")
         threads = max(1, len(np.unique(session[is_operation])))
         return cls(start[order], is_read[order], cpu_s, gap_s, threads, recording.slices_s)
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def first(self, count: int) -> "TempOperations":
+        """The first of them."""
+        columns = (self.start_ns, self.is_read, self.cpu_s, self.gap_s)
+        start_ns, is_read, cpu_s, gap_s = (column[:count] for column in columns)
+        return replace(self, start_ns=start_ns, is_read=is_read, cpu_s=cpu_s, gap_s=gap_s)
+
+    def cpu_after(self, op: str) -> Floats:
+        """CPU time (s) after each operation of an op."""
+        return self.cpu_s[self.is_read if op == "read" else ~self.is_read]

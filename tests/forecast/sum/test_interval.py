@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from evidence import recording, storage
+from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
 from spillcast.forecast.interval import DRAWS, Uncertainty
 from spillcast.storage import Storage
@@ -39,6 +40,15 @@ def test_holds_the_forecast(run, latency_ns, source, confidence):
     low, high = said.interval_s
     assert low <= said.forecast_s <= high
     assert said.confidence == confidence
+
+
+@pytest.mark.parametrize("option", [{"confidence": 1.0}, {"confidence": 90.0}, {"elapsed_s": -1.0}])
+def test_an_impossible_option_is_refused_by_its_name(run, option):
+    with pytest.raises(OptionInvalid, match=next(iter(option)).removesuffix("_s")):
+        forecast(run, storage(THERE), **option)
+    impossible = dict.fromkeys(option, float("nan"))
+    with pytest.raises(OptionInvalid):
+        forecast(run, storage(THERE), **impossible)
 
 
 def test_a_wish_is_less_sure_than_a_measurement(run):

@@ -8,6 +8,8 @@ import pytest
 from evidence import change, recording, storage
 from harness import spillcast
 from spillcast.forecast import forecast
+from spillcast.forecast.question import Question
+from spillcast.forecast.recorded import read_workload
 from spillcast.recording import Recording
 from spillcast.recording.meta import Temp
 from spillcast.recording.observed import DoneBefore
@@ -61,6 +63,17 @@ def test_with_the_whole_time_it_is_for_the_whole(run):
     assert said.sentence().startswith("On target this run would take about")
     assert "part" in codes(said)
     assert "part-only" not in codes(said)
+
+
+def test_a_part_of_weeks_takes_as_little_memory_as_one_of_minutes(tmp_path):
+    """A drawn share of each second of it would take gigabytes."""
+    month_s = 30 * 86_400.0
+    loads = [("write", 8192, 1000, 1_000_000), ("read", 8192, 1000, 3_000_000)]
+    run = recording(tmp_path / "month.spill", loads, elapsed_s=month_s)
+    io_ns = read_workload(run, Question(elapsed_s=2 * month_s))[0].io_ns_by_stretch
+    assert len(io_ns) <= 1000
+    assert io_ns.sum(axis=0).tolist() == [3e9, 1e9]
+    assert forecast(run, THERE, elapsed_s=2 * month_s).baseline_s == 2 * month_s
 
 
 def test_of_a_query_that_was_attached_late_the_whole_is_known(run):

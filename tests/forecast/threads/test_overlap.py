@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cases import cases
-from evidence import known, seconds, storage, table
+from evidence import known, recording, seconds, storage, table
 from spillcast.forecast import forecast
 from spillcast.forecast.projection import baseline_of, projection
 from spillcast.forecast.recorded import workload_of_recording
@@ -141,6 +141,11 @@ def test_only_a_replay_of_all_of_the_run_is_a_time_of_it(tmp_path, cut):
     assert overlap.elapsed_s == pytest.approx(2 * TURNS * 10 / 1e3, rel=0.01)
     said = forecast(run, target, confidence=0.95)
     assert cut or said.interval_s[1] > 15.0
+
+
+def test_threads_that_took_no_time_count_as_one(tmp_path):
+    run = recording(tmp_path / "run.spill", [("read", 4096, 1, 0)], elapsed_s=1e-6, sessions=2)
+    assert recorded_threads(run).at_work == 1.0
 
 
 def test_loads_of_the_entire_query_leave_what_is_known_of_the_threads(tmp_path):

@@ -1,6 +1,5 @@
 """The nodes of a PostgreSQL plan that spill, in a run or by estimates, and their work memory."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -36,7 +35,6 @@ _CHUNK_BYTES = 16
 _FREED_BYTES = 8
 #: Results that are so much wider than what they are made of are wider than a number of 8 bytes.
 _ANY_STATE_WIDTH = 16
-_UNITS = {"": 1024, "b": 1, "kb": 1 << 10, "mb": 1 << 20, "gb": 1 << 30, "tb": 1 << 40}
 
 
 def plan_spills(recording: Recording) -> PlanSpills | None:
@@ -68,16 +66,20 @@ def _spills(
         name = "hash_mem_multiplier"
         multiplier = amount(float(settings.get(name, HASH_MEM_MULTIPLIER)), name)
         spills = spills_of(nodes_of(plan), multiplier)
+        work_mem = settings.get("work_mem")
+        current = None if work_mem is None else size_of_setting(work_mem)
     if not any(spill.weight for spill in spills):
         return None
-    current = size_of_setting(settings["work_mem"]) if "work_mem" in settings else None
     return PlanSpills(spills, current, available_bytes)
 
 
-def size_of_setting(text: str) -> int:
-    """Bytes of a setting as PostgreSQL writes it: ``64MB``, ``4096kB``, or kB without a unit."""
-    match = re.fullmatch(r"\s*(\d+)\s*+([a-zA-Z]*)\s*", str(text))
-    return int(match[1]) * _UNITS.get(match[2].lower(), 1024) if match else 0
+def size_of_setting(setting: str | int) -> int:
+    """Bytes of a setting as PostgreSQL writes it: ``64MB``, ``4096kB``, or kB without a unit.
+
+    OptionInvalid for another text.
+    """
+    text = str(setting).strip()
+    return parse_bytes(f"{text}kB" if text.isdigit() else text, "work_mem")
 
 
 def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> list[Spill]:
@@ -283,7 +285,7 @@ def planned_bytes(
 ) -> PlannedBytes:
     """Temp bytes by the estimates of a plan, with a share of 1 over ``less`` of the work memory."""
     given = {**settings, **(document.get("Settings") or {})}
-    memory = parse_bytes(_setting_bytes(given.get("work_mem")), "work_mem") // less
+    memory = size_of_setting(given.get("work_mem") or _WORK_MEM) // less
     multiplier = float(given.get("hash_mem_multiplier") or HASH_MEM_MULTIPLIER)
     written = read = aggregated = joins = 0.0
     for node, processes in _nodes(document["Plan"], 1.0):
@@ -295,12 +297,6 @@ def planned_bytes(
         aggregated += wrote if aggregate else 0.0
         joins += wrote * _joins_below(node)
     return PlannedBytes(written, read, aggregated, joins / written if written else 0.0)
-
-
-def _setting_bytes(text: Any) -> str:
-    """A setting as PostgreSQL writes it: a plain number is KiB."""
-    setting = str(text or _WORK_MEM).strip()
-    return f"{setting}kB" if setting.isdigit() else setting
 
 
 def _nodes(
