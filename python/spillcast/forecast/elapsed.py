@@ -86,8 +86,8 @@ def _drawn_s(
     """Draws of the elapsed time, from the errors of everything that it is computed from."""
     draws, workload = np.random.default_rng(0), baseline.workload
     rest_s = _drawn_rest_s(baseline, projected, draws)
-    if projected.changes_s:
-        rest_s += projected.changes_s * np.exp(draws.normal(0, storage.source.noise, DRAWS))
+    if changes_s := sum(projected.changes_s):
+        rest_s += changes_s * np.exp(draws.normal(0, storage.source.noise, DRAWS))
     terms = zip(workload.loads, baseline.io_s, projected.io_s, projected.latencies, strict=True)
     drawn_s = drawn_totals(
         rest_s,

@@ -25,7 +25,7 @@ from spillcast.forecast.projection import (
 )
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehearsed, Term, Warm
-from spillcast.forecast.warnings import THROTTLED_REPORTED, warnings_of
+from spillcast.forecast.warnings import THROTTLED_REPORTED, Case, warnings_of
 from spillcast.forecast.work_memory import WorkMemory
 from spillcast.forecast.work_memory.advice import more_work_memory
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
@@ -165,7 +165,9 @@ class Projector:
             "causes_s": projected.causes_s,
             "sampled": sample,
             "without_cache_s": without_cache_s,
-            "warnings": warnings_of(baseline, storage, projected, zero.forecast_s, uncached_s),
+            "warnings": warnings_of(
+                Case(baseline, storage, projected, zero.forecast_s, uncached_s)
+            ),
         }
         # A forecast that is refused for its interval keeps the warnings, which explain the width.
         if (reason := too_wide(low_s, high_s, workload.total_s)) is not None:
@@ -186,9 +188,7 @@ class Projector:
 
     def _forecast(self, target: str, confidence: float, **known: Any) -> Forecast:
         """A forecast of what is ``known`` for a target, beside what holds for any target."""
-        workload, baseline, to_come = self.workload, self.baseline, self.workload.min_remaining
-        if workload.remaining is not None:
-            to_come = workload.remaining.summary(workload.unused_hints)
+        workload, baseline = self.workload, self.baseline
         ceiling_s, ceiling_interval_s = baseline.remainder_s, None
         if self._unusable is None:
             ceiling_s = self.zero_latency.forecast_s
@@ -207,7 +207,7 @@ class Projector:
             part=workload.part,
             recorded_s=workload.recorded_s,
             subject=workload.subject,
-            to_come=to_come,
+            to_come=workload.to_come,
             statement=workload.statement,
             warm=_warm(baseline, None),
             spill_spread=workload.spill_spread,
@@ -314,17 +314,13 @@ def _terms(baseline: Baseline, projected: Projection) -> list[Term]:
         )
     ]
     terms = [*_with_drift(baseline.rest, projected.drift_s), *io_terms]
-    waits = [change for change in workload.changes if change.event == WRITEBACK]
-    writeback_s = baseline.writeback_s, projected.writeback_s
-    if waits:
-        count = sum(change.count for change in waits)
-        terms.append(Term(WRITEBACK, None, None, count, *writeback_s))
-    if count := sum(change.count for change in workload.changes if change not in waits):
-        today_s, target_s = (
-            baseline.changes_s - writeback_s[0],
-            projected.changes_s - writeback_s[1],
-        )
-        terms.append(Term(CHANGES, None, None, count, today_s, target_s))
+    changes = list(zip(workload.changes, baseline.changes_s, projected.changes_s, strict=True))
+    for name in (WRITEBACK, CHANGES):
+        its = [each for each in changes if (each[0].event == WRITEBACK) == (name == WRITEBACK)]
+        if its:
+            count = sum(change.count for change, _, _ in its)
+            times_s = sum(today_s for _, today_s, _ in its), sum(target_s for *_, target_s in its)
+            terms.append(Term(name, None, None, count, *times_s))
     return terms
 
 

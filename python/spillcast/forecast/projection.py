@@ -19,7 +19,7 @@ from spillcast.forecast.load import Latency, Load, counts, latencies, operations
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, ZERO_LATENCY, Term
 from spillcast.forecast.threads.overlap import Overlap, Simulated, Threads
 from spillcast.forecast.threads.resources import missed, storage_share
-from spillcast.forecast.workload import CaptureOverhead, TempChanges, Workload
+from spillcast.forecast.workload import CaptureOverhead, Workload
 from spillcast.recording.event_names import WRITEBACK
 from spillcast.storage.model import behaviour_of
 from spillcast.storage.rehearse import Rehearsal
@@ -74,10 +74,8 @@ class Baseline:
     estimators: Collection[str]
     #: Temp I/O, by load.
     io_s: Sequence[float]
-    #: Calls that create, resize, sync or remove temp files, and waits for writeback.
-    changes_s: float
-    #: Of ``changes_s``, waits for writeback.
-    writeback_s: float
+    #: Calls that create, resize, sync or remove temp files, and waits for writeback, by kind.
+    changes_s: Sequence[float]
     #: Time outside all calls on temp files.
     remainder_s: float
     #: Cost of recording, its part outside temp operations, and the standard error of that part.
@@ -105,7 +103,7 @@ class Baseline:
     @property
     def temp_s(self) -> float:
         """All calls on temp files."""
-        return sum(self.io_s) + self.changes_s
+        return sum(self.io_s) + sum(self.changes_s)
 
     @property
     def limits_s(self) -> float:
@@ -128,9 +126,8 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
     overhead = workload.capture_overhead if CAPTURE_COST in estimators else CaptureOverhead()
     io_scale, scale = workload.io_scale * overlap.of_waits, workload.scale
     recorded_io_s = [io_scale * load.total_s for load in loads]
-    changes_s = scale * overlap.of_waits * sum(change.total_s for change in workload.changes)
-    writeback_s = scale * overlap.of_waits * _writeback_s(workload.changes)
-    recorded_rest_s = max(workload.total_s - sum(recorded_io_s) - changes_s, 0.0)
+    changes_s = [scale * overlap.of_waits * change.total_s for change in workload.changes]
+    recorded_rest_s = max(workload.total_s - sum(recorded_io_s) - sum(changes_s), 0.0)
     # Operations of a kind that was not recorded contain no cost of recording.
     recorded_kinds = {load.kind for load in workload.recorded_loads}
     inside_s = [
@@ -151,7 +148,6 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
         estimators=estimators,
         io_s=[s - inside for s, inside in zip(recorded_io_s, inside_s, strict=True)],
         changes_s=changes_s,
-        writeback_s=writeback_s,
         remainder_s=remainder_s,
         cost_s=cost_s,
         outside_cost_s=outside_s,
@@ -236,11 +232,9 @@ class Projection:
     latencies: Sequence[Latency]
     #: Temp I/O, by load.
     io_s: Sequence[float]
-    #: Calls that change temp files, and their part for which the target has no figures.
-    changes_s: float
+    #: Calls that change temp files, by kind, and all of those for which the target has no figures.
+    changes_s: Sequence[float]
     changes_kept_s: float
-    #: Of ``changes_s``, waits for writeback.
-    writeback_s: float
     #: Time outside temp I/O, without ``drift_s``.
     rest_s: float
     #: Change of CPU time by caches and compression, and its standard error.
@@ -265,7 +259,7 @@ class Projection:
     @property
     def temp_s(self) -> float:
         """All calls on temp files."""
-        return self.changes_s + sum(self.io_s)
+        return sum(self.changes_s) + sum(self.io_s)
 
     @property
     def total_s(self) -> float:
@@ -279,9 +273,8 @@ class Projection:
         return replace(
             self,
             io_s=[factor * s for s in self.io_s],
-            changes_s=factor * self.changes_s,
+            changes_s=[factor * s for s in self.changes_s],
             changes_kept_s=factor * self.changes_kept_s,
-            writeback_s=factor * self.writeback_s,
             drift_s=total_s - factor * temp_s - self.rest_s,
         )
 
@@ -294,12 +287,12 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     workload = baseline.workload
     loads, threads = workload.loads, workload.threads
     _check_figures(workload, storage)
-    changes = _changes_on(storage, workload)
+    change_times = _change_times(storage, workload)
     replayed_s = _replayed_s(workload, storage) if REPLAY in baseline.estimators else None
     page_cache = threads.page_cache(loads) if cached else None
     behaviour = None if storage.source.instant else behaviour_of(storage, access="buffered")
     total_operations = workload.scale * operations(loads)
-    simulated = threads.on(behaviour, total_operations, changes.times, page_cache)
+    simulated = threads.on(behaviour, total_operations, change_times, page_cache)
     target_latencies = [
         latency if mean_s is None else latency.at(mean_s)
         for latency, mean_s in zip(
@@ -329,9 +322,12 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     return Projection(
         latencies=target_latencies,
         io_s=io_s,
-        changes_s=wait_s * changes.total_s,
-        changes_kept_s=wait_s * changes.kept_s,
-        writeback_s=wait_s * changes.writeback_s,
+        changes_s=[
+            wait_s * change.total_s * change_times.get(change.event, 1.0)
+            for change in workload.changes
+        ],
+        changes_kept_s=wait_s
+        * sum(change.total_s for change in workload.changes if change.event not in change_times),
         rest_s=baseline.remainder_s + baseline.limits_s,
         drift_s=max(cpu_s * drift_s, baseline.min_drift_s),
         drift_error_s=cpu_s * hypot(cpu.error_s, COMPRESSING_SPREAD * compressing_s),
@@ -394,39 +390,18 @@ def _causes_s(
     return causes_s | ({MEMORY: io_s * (1 - storage_share)} if storage_share < 1 else {})
 
 
-@dataclass(frozen=True)
-class _Changes:
-    """Calls that change temp files, on a storage."""
-
-    #: Latency on the target over the recorded one, by call; calls without figures are missing.
-    times: dict[str, float]
-    #: Seconds of all calls, and of those without figures, which keep their recorded time.
-    total_s: float
-    kept_s: float
-    #: Of all, waits for writeback.
-    writeback_s: float
-
-
-def _writeback_s(changes: Sequence[TempChanges]) -> float:
-    return sum(change.total_s for change in changes if change.event == WRITEBACK)
-
-
-def _changes_on(storage: Storage, workload: Workload) -> _Changes:
-    changes = workload.changes
+def _change_times(storage: Storage, workload: Workload) -> dict[str | None, float]:
+    """How many times as long calls that change temp files take, by kind where that is known."""
     if storage.source.instant:
-        return _Changes({}, 0.0, 0.0, 0.0)
+        return dict.fromkeys((change.event for change in workload.changes), 0.0)
     mean_s = {change.event: change.mean_s for change in storage.changes if change.count}
-    times = {
-        change.event: change.count * mean_s[change.event] / change.total_s
-        for change in changes
-        if change.event in mean_s and change.total_s > 0
-    }
-    writeback_s = _writeback_s(changes)
-    if writeback_s and WRITEBACK not in times:
-        times[WRITEBACK] = _writeback_times(storage, workload.recorded_loads, writeback_s)
-    kept_s = sum(change.total_s for change in changes if change.event not in times)
-    moved_s = sum(change.total_s * times.get(change.event or "", 0.0) for change in changes)
-    return _Changes(times, moved_s + kept_s, kept_s, writeback_s * times.get(WRITEBACK, 0.0))
+    times = dict[str | None, float]()
+    for change in workload.changes:
+        if change.event in mean_s and change.total_s > 0:
+            times[change.event] = change.count * mean_s[change.event] / change.total_s
+        elif change.event == WRITEBACK and change.total_s > 0:
+            times[WRITEBACK] = _writeback_times(storage, workload.recorded_loads, change.total_s)
+    return times
 
 
 def _writeback_times(storage: Storage, loads: Sequence[Load], writeback_s: float) -> float:

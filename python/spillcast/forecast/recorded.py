@@ -93,10 +93,10 @@ def workload_of_recording(recording: Recording, question: Question | None = None
             f"{recording.path}: an elapsed time of 0 leaves nothing to forecast"
         )
     cpu, threads = cpu_time(recording, rehearsed=rehearsed), io.threads
-    remaining = lower = spread = None
+    remaining = to_come = spread = None
     if went_on(meta):
         extrapolation = hints.extrapolate(recording, threads, elapsed_s)
-        remaining, lower = extrapolation.work, extrapolation.lower
+        remaining, to_come = extrapolation.work, extrapolation.to_come
         unused = extrapolation.unused
     else:
         if options := hints.of_remaining:
@@ -132,7 +132,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
         remaining=remaining,
         unused_hints=unused,
         spill_spread=spread,
-        min_remaining=lower,
+        to_come=to_come,
         io_ns_by_stretch=_io_ns_by_stretch(recording) if is_part else None,
         cpu=cpu,
         changes=io.changes,

@@ -37,7 +37,7 @@ DEPENDENT = 0.1
 
 
 @dataclass(frozen=True)
-class _Case:
+class Case:
     """A forecast with a number: what it starts from, and what it is made of."""
 
     baseline: Baseline
@@ -50,25 +50,19 @@ class _Case:
 
     @property
     def workload(self) -> Workload:
+        """The workload of the baseline."""
         return self.baseline.workload
 
 
-def warnings_of(
-    baseline: Baseline,
-    storage: Storage,
-    projected: Projection,
-    ceiling_s: float,
-    uncached_s: float | None,
-) -> list[Warned]:
-    """All warnings of a forecast; its times are those of ``_Case``."""
-    case = _Case(baseline, storage, projected, ceiling_s, uncached_s)
+def warnings_of(case: Case) -> list[Warned]:
+    """All warnings of a forecast."""
     return [warned for check in _CHECKS for warned in check(case)]
 
 
-def _part(case: _Case) -> Iterator[Warned]:
+def _part(case: Case) -> Iterator[Warned]:
     """A recording that covers a part of the query, and what the rest may hold."""
     workload = case.workload
-    part, left = workload.part, workload.min_remaining
+    part, left = workload.part, workload.to_come
     unused = [Warned("not-used", f"not used: {reason}") for reason in workload.unused_hints]
     if part is not None:
         if left is not None and left.still_writing:
@@ -111,7 +105,7 @@ def _unread(workload: Workload) -> Iterator[Warned]:
         )
 
 
-def _evidence(case: _Case) -> Iterator[Warned]:
+def _evidence(case: Case) -> Iterator[Warned]:
     workload, quality = case.workload, case.workload.quality
     if (unseen := quality.unseen).notable:
         yield Warned("unseen", f"{unseen.text}; {unseen.remedy}")
@@ -148,7 +142,7 @@ def _evidence(case: _Case) -> Iterator[Warned]:
         yield Warned("assumed", text)
 
 
-def _cpu_limits(case: _Case) -> Iterator[Warned]:
+def _cpu_limits(case: Case) -> Iterator[Warned]:
     cpu, threads = case.workload.cpu, case.workload.threads
     source, target = threads.source, threads.target
     if cpu.exceeded_quota_cpus is not None and target.quota_ns is None:
@@ -176,7 +170,7 @@ def _cpu_limits(case: _Case) -> Iterator[Warned]:
     yield Warned("quota", text)
 
 
-def _other_io(case: _Case) -> Iterator[Warned]:
+def _other_io(case: Case) -> Iterator[Warned]:
     """I/O on other files, and temp I/O that is a small part of the run."""
     quality, cold, total_s = case.workload.quality, case.baseline.cold_data, case.workload.total_s
     if cold is not None and cold.baseline_s > SHARE_REPORTED * total_s:
@@ -201,7 +195,7 @@ def _other_io(case: _Case) -> Iterator[Warned]:
         yield Warned("little-io", f"{little}: no storage for temp files can help much")
 
 
-def _threads(case: _Case) -> Iterator[Warned]:
+def _threads(case: Case) -> Iterator[Warned]:
     workload, projected, overlap = case.workload, case.projected, case.projected.overlap
     if workload.threads.number == 1 or workload.quality.processes_unknown:
         return
@@ -227,7 +221,7 @@ def _threads(case: _Case) -> Iterator[Warned]:
         yield Warned("dependent", text)
 
 
-def _cpu_time(case: _Case) -> Iterator[Warned]:
+def _cpu_time(case: Case) -> Iterator[Warned]:
     workload, projected = case.workload, case.projected
     compression, compressed = workload.compression, projected.compressed
     if (
@@ -238,7 +232,7 @@ def _cpu_time(case: _Case) -> Iterator[Warned]:
         why = compression.explained("more" if compressed > compression.share else "less")
         shares = f"about {compressed:.0%} of its blocks instead of {compression.share:.0%}"
         yield Warned("compression", f"{why}: {shares}")
-    notable_s = UNCALIBRATED * (projected.total_s - projected.changes_s)
+    notable_s = UNCALIBRATED * (projected.total_s - sum(projected.changes_s))
     if workload.cpu.wait_cost is None and projected.drift_error_s > notable_s:
         yield Warned(
             "uncalibrated",
@@ -247,7 +241,7 @@ def _cpu_time(case: _Case) -> Iterator[Warned]:
         )
 
 
-def _figures(case: _Case) -> Iterator[Warned]:
+def _figures(case: Case) -> Iterator[Warned]:
     for code, text in case.storage.source.warnings:
         yield Warned(code, text)
     if case.storage.source.any_size:
@@ -261,7 +255,7 @@ def _figures(case: _Case) -> Iterator[Warned]:
     yield from about_sizes("the", beyond, between, error)
 
 
-def _source(case: _Case) -> Iterator[Warned]:
+def _source(case: Case) -> Iterator[Warned]:
     places = case.workload.temp_places
     if shared := [place for place in places if place.network]:
         where = ", ".join(f"{place.directory} ({place.filesystem})" for place in shared)
@@ -285,7 +279,7 @@ def _source(case: _Case) -> Iterator[Warned]:
         )
 
 
-def _target(case: _Case) -> Iterator[Warned]:
+def _target(case: Case) -> Iterator[Warned]:
     workload, storage = case.workload, case.storage
     yield from about_measuring(storage.facts, workload.loads)
     yield from about_provenance(storage, workload.host)
@@ -300,7 +294,7 @@ def _target(case: _Case) -> Iterator[Warned]:
             yield Warned(warned.code, f"{part['name']}: {warned.message}")
 
 
-def _limits(case: _Case) -> Iterator[Warned]:
+def _limits(case: Case) -> Iterator[Warned]:
     workload, projected = case.workload, case.projected
     if projected.saturated:
         text = f"the query would wait for the limit of {case.storage.name}: {projected.saturated}"
@@ -320,7 +314,7 @@ def _limits(case: _Case) -> Iterator[Warned]:
         yield Warned("amplified", text)
 
 
-def _page_cache(case: _Case) -> Iterator[Warned]:
+def _page_cache(case: Case) -> Iterator[Warned]:
     """Memory that serves temp I/O on the target or did in the recording, if it matters."""
     workload, projected, forecast_s = case.workload, case.projected, case.projected.total_s
     cache = workload.threads.page_cache(workload.loads)
@@ -481,7 +475,7 @@ def about_space(workload: Workload, facts: Mapping[str, Any]) -> Iterator[Warned
     yield Warned("little-room", f"{text}; {hint}")
 
 
-_CHECKS: Sequence[Callable[[_Case], Iterator[Warned]]] = (
+_CHECKS: Sequence[Callable[[Case], Iterator[Warned]]] = (
     _part,
     _evidence,
     _cpu_limits,

@@ -170,8 +170,8 @@ class Workload:
     unused_hints: Sequence[str] = ()
     #: Variation of the spill from run to run; None if unknown.
     spill_spread: SpillSpread | None = None
-    #: Lower bound of what remains, if there is no estimate of it.
-    min_remaining: Remaining | None = None
+    #: What remains by ``remaining``, or else its lower bound; None for an entire query.
+    to_come: Remaining | None = None
     #: Of a part: time (ns) in temp I/O, a row per slice or second, a column per op.
     io_ns_by_stretch: NDArray[np.float64] | None = None
     cpu: CpuTime = CpuTime()

@@ -156,6 +156,11 @@ class Extrapolation:
     #: Lower bound of what remains, if there is no ``work``.
     lower: Remaining | None = None
 
+    @property
+    def to_come(self) -> Remaining | None:
+        """What a forecast shows of what remains."""
+        return self.lower if self.work is None else self.work.summary(self.unused)
+
 
 Given = Mapping[Quantity, Estimate]
 

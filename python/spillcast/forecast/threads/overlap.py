@@ -144,19 +144,19 @@ class Threads:
         self,
         behaviour: Behaviour | None,
         total_operations: float,
-        changes: Mapping[str, float],
+        change_times: Mapping[str | None, float],
         page_cache: PageCache | None = None,
     ) -> Simulated:
         """The threads on a storage, None for zero latency; the query does ``total_operations``.
 
-        ``changes`` has the ratio of latencies of each event that changes files.
+        ``change_times`` has the ratio of latencies of each event that changes files.
         """
         if behaviour is None:
             return self._unwaited(self.target)
         trace, share = self.trace, min(1.0, self._operations / total_operations)
         wait_ns = np.where(trace.temp, 0, trace.wait_ns)
         wait_ns[trace.change] = trace.wait_ns[trace.change] * np.array(
-            [changes.get(event, 1.0) for event in self.change_events]
+            [change_times.get(event, 1.0) for event in self.change_events]
         )
         return self._simulated(wait_ns, self.target, behaviour, share, page_cache)
 
