@@ -8,9 +8,9 @@ import pytest
 from part_recordings import BLOCK, DATA, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 
 from cases import cases
-from evidence import storage
+from evidence import change, recording, storage
 from harness import spillcast
-from spillcast.errors import NotSpilled
+from spillcast.errors import NotSpilled, OptionInvalid
 from spillcast.forecast import forecast
 from spillcast.forecast.question import Question
 from spillcast.forecast.recorded import workload_of_recording
@@ -30,6 +30,15 @@ from varied_recording import write_varied_recording
 def written(tmp_path):
     """400 blocks were written, none was read."""
     return recorded(tmp_path / "part.spill", [("write", FILE, n) for n in range(400)])
+
+
+def test_that_nothing_is_written_is_refused_where_only_reads_were_seen(tmp_path):
+    """It was taken for a figure like any other, and its logarithm was an exception."""
+    loads = [("read", BLOCK, 300, 1_000_000)]
+    run = recording(tmp_path / "reads.spill", loads, elapsed_s=1.0)
+    change(run, ended_by="duration")
+    with pytest.raises(OptionInvalid):
+        forecast(run, SAME, known=RemainingWorkHints(written_bytes=0.0))
 
 
 def test_without_any_source_the_sentence_names_the_part(written):

@@ -261,6 +261,11 @@ def _estimates_of_user(
         total_s = progress.done_s / hints.progress
         estimates.append(Estimate.around("elapsed", total_s, spread, "--progress"))
     if (written := hints.written_bytes) is not None:
+        if not written > 0:
+            raise OptionInvalid(
+                "--written 0: a query that writes no temp files has no forecast",
+                "leave it out if it is not known what the whole query writes",
+            )
         if written < (done := progress.bytes["write"]):
             raise OptionInvalid(
                 f"--written {format_bytes(written)}: {format_bytes(done)} were written "
