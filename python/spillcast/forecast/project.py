@@ -162,7 +162,6 @@ class Projector:
         low_s, high_s = uncertainty.bounds_s(confidence)
         known: dict[str, Any] = {
             "uncertainty": uncertainty,
-            "causes_s": projected.causes_s,
             "sampled": sample,
             "without_cache_s": without_cache_s,
             "warnings": warnings_of(

@@ -1,6 +1,6 @@
 """A forecast: the number, how sure it is, and the terms that it is the sum of."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -286,8 +286,6 @@ class Forecast(Tabular):
     best_value: bool = later(False)
     #: What its interval follows from; also where that was too wide for a number.
     uncertainty: Uncertainty | None = internal()
-    #: Temp I/O on the target by what it waits for; see ``binding``.
-    causes_s: Mapping[str, float] | None = internal()
     #: ``ceiling_s`` at the bounds of what the evidence leaves open; None where it leaves nothing.
     ceiling_bounds_s: Interval | None = internal()
 

@@ -15,10 +15,8 @@ from spillcast.forecast.result import (
     Forecast,
     Interval,
     Term,
-    WithoutSpills,
     floor_s,
 )
-from spillcast.forecast.work_memory import WorkMemory
 from spillcast.recording.completeness import recorded_words
 from spillcast.recording.event_names import WRITEBACK
 from spillcast.units import format_bytes, format_duration, format_setting
@@ -271,36 +269,31 @@ def _fixes(given: Sequence[Forecast]) -> list[Fix]:
         for forecast in order
         if forecast.forecast_s is not None and forecast.interval_s is not None
     ]
-    if given[0].without_spills is not None:
-        more = without_spills_fix(given[0].without_spills, bounds_only=bounds_only)
+    for more in memory_fixes(given[0]):
+        memory = given[0].work_memory
+        if memory is not None and memory.fits and more.gains(given[0].baseline_s):
+            return [more, *fixes]
         fixes = sorted([*fixes, more], key=lambda fix: (not fix.best_value, fix.rank))
-    memory = given[0].work_memory
-    if memory is None:
-        return fixes
-    more = work_memory_fix(memory, bounds_only=bounds_only)
-    if memory.fits and more.gains(given[0].baseline_s):
-        return [more, *fixes]
-    return sorted([*fixes, more], key=lambda fix: (not fix.best_value, fix.interval_s[1]))
+    return fixes
 
 
-def work_memory_fix(memory: WorkMemory, *, bounds_only: bool) -> Fix:
-    """So much work memory that nothing spills."""
-    enough = memory.enough
-    return Fix(
-        target=f"work_mem {format_setting(enough.work_mem_bytes)}",
-        forecast_s=None if bounds_only else enough.forecast_s,
-        interval_s=enough.interval_s,
-        work_mem_bytes=enough.work_mem_bytes,
-    )
-
-
-def without_spills_fix(memory: WithoutSpills, *, bounds_only: bool) -> Fix:
-    """So much memory for each executor that nothing spills."""
-    return Fix(
-        target=f"executor memory {format_bytes(memory.memory_bytes)}",
-        forecast_s=None if bounds_only else memory.forecast_s,
-        interval_s=memory.interval_s,
-    )
+def memory_fixes(query: Forecast) -> list[Fix]:
+    """So much work memory, or so much memory of Spark's executors, that nothing spills."""
+    bounds_only, fixes = unknown_share(query) is not None, list[Fix]()
+    if query.work_memory is not None:
+        enough = query.work_memory.enough
+        fix = Fix(
+            target=f"work_mem {format_setting(enough.work_mem_bytes)}",
+            forecast_s=None if bounds_only else enough.forecast_s,
+            interval_s=enough.interval_s,
+            work_mem_bytes=enough.work_mem_bytes,
+        )
+        fixes.append(fix)
+    if (memory := query.without_spills) is not None:
+        forecast_s = None if bounds_only else memory.forecast_s
+        target = f"executor memory {format_bytes(memory.memory_bytes)}"
+        fixes.append(Fix(target=target, forecast_s=forecast_s, interval_s=memory.interval_s))
+    return fixes
 
 
 def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:

@@ -211,9 +211,13 @@ class TempOperations:
 
     def first(self, count: int) -> "TempOperations":
         """The first of them."""
-        columns = (self.start_ns, self.is_read, self.cpu_s, self.gap_s)
-        start_ns, is_read, cpu_s, gap_s = (column[:count] for column in columns)
-        return replace(self, start_ns=start_ns, is_read=is_read, cpu_s=cpu_s, gap_s=gap_s)
+        return replace(
+            self,
+            start_ns=self.start_ns[:count],
+            is_read=self.is_read[:count],
+            cpu_s=self.cpu_s[:count],
+            gap_s=self.gap_s[:count],
+        )
 
     def cpu_after(self, op: str) -> Floats:
         """CPU time (s) after each operation of an op."""

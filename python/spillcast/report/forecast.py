@@ -18,13 +18,12 @@ from spillcast.forecast.result import (
 from spillcast.forecast.verdict import (
     TIME_UNKNOWN,
     forecasts_document,
+    memory_fixes,
     rank,
     ranked,
     recommended,
     unknown_share,
     verdict,
-    without_spills_fix,
-    work_memory_fix,
 )
 from spillcast.recording import Recording
 from spillcast.recording.server_meta import Statement
@@ -127,15 +126,9 @@ def targets_table(order: Sequence[Forecast]) -> Table:
         times = forecast.forecast_s, forecast.interval_s
         cells = row(forecast.target, *times, forecast.cost, _remark(forecast))
         rows.append((rank(forecast), cells))
-    fixes = []
-    if (memory := first.work_memory) is not None:
-        remark = "if the plan stays" if memory.fits else "more than is free"
-        fixes.append((work_memory_fix(memory, bounds_only=bounds_only), remark))
-    if (spills := first.without_spills) is not None:
-        remark = f"no spills; today {format_bytes(spills.current_bytes)}"
-        remark += "" if spills.fits else ", if the nodes have it"
-        fixes.append((without_spills_fix(spills, bounds_only=bounds_only), remark))
-    rows += [(f.rank, row(f.target, f.forecast_s, f.interval_s, None, text)) for f, text in fixes]
+    for fix in memory_fixes(first):
+        cells = row(fix.target, fix.forecast_s, fix.interval_s, None, _memory_remark(first))
+        rows.append((fix.rank, cells))
     cells = row(NO_LATENCY, first.ceiling_s, first.ceiling_interval_s, None, "")
     floor = (first.ceiling_s, first.ceiling_s)
     rows.append((first.ceiling_interval_s or floor if bounds_only else floor, cells))
@@ -167,6 +160,16 @@ def _remark(forecast: Forecast) -> str:
     if (without_s := forecast.without_cache_s) is not None:
         lines.append(f"{format_duration(without_s)} where memory is not free")
     return ", ".join(lines)
+
+
+def _memory_remark(forecast: Forecast) -> str:
+    """Whether the memory with which nothing spills is there, as far as that is known."""
+    if (memory := forecast.work_memory) is not None:
+        return "if the plan stays" if memory.fits else "more than is free"
+    if (spills := forecast.without_spills) is None:
+        return ""
+    remark = f"no spills; today {format_bytes(spills.current_bytes)}"
+    return remark if spills.fits else f"{remark}, if the nodes have it"
 
 
 def _notes(order: Sequence[Forecast], *, in_full: bool) -> list[str]:

@@ -317,7 +317,8 @@ class Threads:
         if not self._several:
             return self.in_flight
         active_s = self._stretches.active_s
-        return max(float(self._stretches.threads @ active_s) / max(active_s.sum(), 1e-9), 1.0)
+        threads_s = float(self._stretches.threads @ active_s)
+        return max(threads_s / max(float(active_s.sum()), 1e-9), 1.0)
 
     @property
     def cores_per_thread(self) -> float:

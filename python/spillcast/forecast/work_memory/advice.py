@@ -6,7 +6,7 @@ from math import hypot
 from typing import Any, Literal
 
 from spillcast.forecast.interval import Uncertainty
-from spillcast.forecast.result import Forecast
+from spillcast.forecast.result import Forecast, Interval
 from spillcast.forecast.work_memory import (
     PlanSpills,
     Spill,
@@ -61,7 +61,7 @@ def more_work_memory(
 
 def _interval_without_spill(
     today_s: float, zeros: Sequence[Uncertainty], confidence: float
-) -> tuple[float, float]:
+) -> Interval:
     """As on storage of no latency, as far as other memory is no other work."""
     intervals = [
         replace(
@@ -97,7 +97,7 @@ class Cell:
     storage: str
     memory_bytes: int | None
     elapsed_s: float
-    interval_s: tuple[float, float] | None = None
+    interval_s: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -166,45 +166,38 @@ def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Ce
 
     Where no plan is known there is one size, None: what it was. Refused targets have no cells.
     """
-    pairs = [
-        (word, answer) for word, answer in zip(words, forecasts, strict=True) if answer.forecast_s
-    ]
-    if not pairs:
+    known = [(word, f) for word, f in zip(words, forecasts, strict=True) if f.forecast_s]
+    if not known:
         return []
-    baseline = pairs[0][1]
-    memory = baseline.work_memory
-    if memory is None:
-        return [
-            Cell(NOW, None, baseline.baseline_s),
-            *(
-                Cell(word, None, answer.forecast_s or 0.0, answer.interval_s)
-                for word, answer in pairs
-            ),
-        ]
-    sizes = memory_sizes(memory)
-    cells = [_cell(NOW, size, memory, baseline.baseline_s, None) for size in sizes]
-    for word, answer in pairs:
-        total_s = answer.forecast_s or 0.0
-        cells += [_cell(word, size, memory, total_s, answer.interval_s) for size in sizes]
-    return cells
+    first = known[0][1]
+    sizes: Sequence[int | None] = [None]
+    if first.work_memory is not None:
+        sizes = memory_sizes(first.work_memory)
+    storages: list[tuple[str, float, Interval | None]] = [(NOW, first.baseline_s, None)]
+    storages += [(word, f.forecast_s or 0.0, f.interval_s) for word, f in known]
+    return [
+        _cell(storage, size, first.work_memory, total_s, bounds_s)
+        for storage, total_s, bounds_s in storages
+        for size in sizes
+    ]
 
 
 def _cell(
     storage: str,
-    size: int,
-    memory: WorkMemory,
+    size: int | None,
+    memory: WorkMemory | None,
     total_s: float,
-    bounds_s: tuple[float, float] | None,
+    bounds_s: Interval | None,
 ) -> Cell:
     """With so much memory on a storage that takes ``total_s`` with what it was.
 
     Its bounds lie between those with and without the spill. With less memory than it was, those
     with it are moved apart as the spill grows. None is told of what was recorded itself.
     """
-    share, rest_s = memory.io_share(size), memory.enough.forecast_s
+    if memory is None or size is None or (share := memory.io_share(size)) == 1:
+        return Cell(storage, size, total_s, bounds_s)
+    rest_s = memory.enough.forecast_s
     elapsed_s = rest_s + share * (total_s - rest_s)
-    if share == 1:
-        return Cell(storage, size, elapsed_s, bounds_s)
     low_s, high_s = bounds_s or (total_s, total_s)
     min_s, max_s = memory.enough.interval_s
     if share < 1:
