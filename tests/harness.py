@@ -16,7 +16,8 @@ import forked
 from spillcast.recording.capture import SOURCES
 
 TARGETS = Path(__file__).parent / "targets"
-TIMEOUT_S = 120
+#: What never ends is given up; a busy machine takes minutes to start a JVM.
+TIMEOUT_S = 600
 
 
 def spillcast_command(*arguments):

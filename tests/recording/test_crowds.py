@@ -114,18 +114,18 @@ def test_descriptors_do_not_grow_with_threads(places, capture, kind, most):
 
     def descriptors(threads, settled):
         """How many it holds once all have spilled and that is ``settled``."""
-        crowd = Crowd(places, "--threads", threads, "--children", 1)
+        crowd, counts = Crowd(places, "--threads", threads, "--children", 1), []
         with crowd.recorded(asked=("--capture", capture)) as recorder:
             crowd.tell()
             until(lambda: all(crowd.written(pid) for pid in crowd.pids), "the spill")
 
-            def held():
-                return sum(kind in link for link in links_of(recorder.pid))
+            def settles():
+                counts.append(sum(kind in link for link in links_of(recorder.pid)))
+                return settled(counts[-1])
 
-            until(lambda: settled(held()), "its descriptors")
-            count = held()
+            until(settles, "its descriptors")
         assert any(crowd.writes().values()) or crowd.capture()["unknown_file"] > 0
-        return count
+        return counts[-1]
 
     few = descriptors(1, lambda count: 0 < count <= most)
     descriptors(600, lambda count: abs(count - few) < 60)

@@ -72,10 +72,11 @@ def test_attached_before_the_query(newest, tmp_path, ahead_s):
     recording = Recording.open(output)
     check(recording)
     query = recording.meta.server
-    # The folder is there a few milliseconds before the recorder attaches.
-    assert 0 <= query.before_recording_s < (0.1 if ahead_s == 0 else 1e-9)
+    # The folder is there a while before the recorder attaches, and a worker may be, too.
+    assert query.before_recording_s >= 0
+    assert not ahead_s or query.before_recording_s < 1e-9
     [worker] = query.workers
-    assert 0 < worker.attached_s < 0.5 * recording.elapsed_s
+    assert abs(worker.attached_s) < 0.5 * recording.elapsed_s
     recorded_s = recording.meta.recorded_s
     assert recording.elapsed_s <= recorded_s
     assert not ahead_s or recorded_s < recording.elapsed_s + ahead_s

@@ -104,7 +104,7 @@ def test_sessions_that_spill_at_once(served, tmp_path):
     for client in spilling:
         path = output / f"{client.pid}-1.spill"
         # A worker of a few ms may end before anybody has looked whose it is.
-        check_is_of(path, plans[client.pid], said["unassigned"])
+        check_is_of(path, plans[client.pid], said["unassigned"] if client is parallel else 0)
         meta = metas[path.stem]
         assert meta["capture"]["lost"] == 0
         assert meta["ended_by"] == "end"
@@ -126,7 +126,8 @@ def check_document(said, metas, output):
     assert said["schema"] == "spillcast.server-recording/1"
     assert said["ended_by"] == "interrupt"
     assert said["unkept"] == []
-    assert said["unassigned"] < 100
+    written = sum(meta["temp"]["writes"] for meta in metas.values())
+    assert said["unassigned"] < written
     listed = {str(one["path"]): one for one in said["recordings"]}
     assert listed.keys() == {str(output / f"{name}.spill") for name in metas}
     for path, one in listed.items():
