@@ -9,10 +9,10 @@ from jsonschema import Draft202012Validator
 from cases import cases
 from emulator import skip_without_fuse
 from harness import spillcast, target
+from oracle_files import ROOT
 
+SCHEMAS = ROOT / "docs" / "schemas"
 NUMBER, TEXT = {"type": "number"}, {"type": "string"}
-INTEGER, BOOLEAN = {"type": "integer"}, {"type": "boolean"}
-REHEARSED = {"elapsed_s": NUMBER, "operations": INTEGER, "share": NUMBER, "ended": BOOLEAN}
 
 
 def document(properties):
@@ -28,70 +28,17 @@ def nullable(of):
     return {"anyOf": [of, {"type": "null"}]}
 
 
-TERM = document(
-    {
-        "name": TEXT, "op": nullable({"enum": ["read", "write"]}),
-        "bytes": nullable({"type": "integer"}), "count": nullable({"type": "integer"}),
-        "baseline_s": NUMBER, "forecast_s": NUMBER,
-    }
-)  # fmt: skip
-CURE = document(
-    {
-        "work_mem_bytes": {"type": "integer"},
-        "forecast_s": NUMBER,
-        "interval_s": {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2},
-    }
-)
-WORK_MEMORY = document(
-    {
-        "current_bytes": nullable({"type": "integer"}),
-        "enough": CURE,
-        "one_pass": nullable(CURE),
-        "most_bytes": {"type": "integer"},
-        "available_bytes": nullable({"type": "integer"}),
-        "spills": array(document({"kind": TEXT, "processes": {"type": "integer"}})),
-    }
-)
-FORECAST = document(
-    {
-        "schema": {"const": "spillcast.forecast/1"},
-        "baseline_s": NUMBER,
-        "part": nullable(
-            document(
-                {
-                    "recorded_s": NUMBER,
-                    "because": TEXT,
-                    "before_s": nullable(NUMBER),
-                    "what": {"enum": ["run", "process"]},
-                }
-            )
-        ),
-        "recorded_s": nullable(NUMBER),
-        "warm": nullable(document({"baseline_s": NUMBER, "forecast_s": nullable(NUMBER)})),
-        "rehearsed": nullable(document(REHEARSED)),
-        "sampled": nullable(document({"waits": INTEGER, "of_waits": INTEGER, "error": NUMBER})),
-        "forecast_s": nullable(NUMBER),
-        "interval_s": nullable({"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}),
-        "confidence": NUMBER,
-        "ceiling_s": NUMBER,
-        "ceiling_interval_s": nullable(
-            {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}
-        ),
-        "speedup": nullable(NUMBER),
-        "terms": array(TERM),
-        "method": TEXT,
-        "warnings": array(document({"code": TEXT, "message": TEXT})),
-        "refused": nullable(TEXT),
-        "ceiling_share": nullable(NUMBER),
-        "advice": array(TEXT),
-        "work_memory": nullable(WORK_MEMORY),
-    }
-)
-STORAGE = document({"schema": {"const": "spillcast.storage/1"}, "groups": array(document({
-    "op": {"enum": ["read", "write"]}, "size_class_bytes": {"type": "integer"},
-    "count": {"type": "integer"}, "total_ns": {"type": "integer"},
-    "latency_ns": array({"type": "integer"}), "latency_count": array({"type": "integer"}),
-}))})  # fmt: skip
+def documented(name):
+    """The JSON schema of docs/schemas of what is read, with every key of it, as it is printed."""
+    schema = json.loads((SCHEMAS / f"{name}.json").read_text())
+    for kind in schema["$defs"].values():
+        if "properties" in kind:
+            # Only what was probed has one.
+            kind["required"] = [key for key in kind["properties"] if key != "provenance"]
+    return schema
+
+
+FORECAST, STORAGE = documented("forecast"), documented("storage")
 ABILITY = document(
     dict.fromkeys(
         (
@@ -109,9 +56,8 @@ SHAPE = document(
         "peaks": array(PEAK), "words": TEXT, "cause": nullable(TEXT),
     }
 )  # fmt: skip
-SHOWN = document(
-    STORAGE["properties"]
-    | {"model": document({"read": ABILITY, "write": ABILITY, "peaks": array(SHAPE)})}
+SHOWN = STORAGE | document(
+    {"model": document({"read": ABILITY, "write": ABILITY, "peaks": array(SHAPE)})}
 )
 COMPARED = document(
     {

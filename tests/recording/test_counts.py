@@ -29,10 +29,8 @@ def observe(places, capture, name, *options):
 
 SHAPES = {
     "one thread": ((), 1),
-    "four threads": (("--threads", 4), 4),
-    "forked child": (("--fork",), 2),
     "threads and child, sequential too": (("--threads", 3, "--fork", "--sequential"), 4),
-    "unlinked": (("--unlink", "--threads", 2, "--sequential"), 2),
+    "unlinked": (("--unlink", "--threads", 3, "--fork", "--sequential"), 4),
 }
 
 
@@ -48,20 +46,6 @@ def test_rows_are_the_programs_own_account(places, capture, shape):
     assert events["pread64", False] == READS * workers
     assert events["pwrite64", False] == WRITES * workers
     assert events["pread64", True] == READS // 4 * workers
-
-
-@pytest.mark.parametrize("shape", ["four threads", "threads and child, sequential too"])
-def test_both_captures_agree(places, shape):
-    available("bpf")
-    options, _ = SHAPES[shape]
-    anonymous = []
-    for capture in CAPTURES:
-        _, seen, _ = observe(places, capture, capture, "--unlink", *options)
-        without_session = Counter()
-        for row, count in seen.items():
-            without_session[row[1:]] += count
-        anonymous.append(without_session)
-    assert anonymous[0] == anonymous[1]
 
 
 #: Too short to be looked at in /proc: their files are those that the shell has given them.
