@@ -5,7 +5,8 @@ import pytest
 import made_up
 from cases import cases
 from spillcast.errors import OptionInvalid, TargetUnknown
-from spillcast.forecast.verdict import parse_costs, priced, ranked
+from spillcast.forecast.result import Term
+from spillcast.forecast.verdict import parse_costs, priced, ranked, recommended
 
 
 def forecast(target, seconds, *, refused=None):
@@ -76,3 +77,18 @@ def test_a_name_may_hold_an_equals_sign():
 def test_bad_prices_are_named(text):
     with pytest.raises(OptionInvalid, match=f"--cost {text}: not a price"):
         parse_costs([text], ["nvme"])
+
+
+@cases(("io_s", "expected"), [(16.0, {"fast"}), (1.0, set()), (0.2, set())])
+def test_only_where_storage_is_the_problem_one_is_recommended(io_s, expected):
+    def on(target, io_after_s):
+        other = Term("CPU", None, None, None, 20 - io_s, 20 - io_s)
+        reads = Term("temp read", "read", 8192, 1, io_s, io_after_s)
+        elapsed_s = 20 - io_s + io_after_s
+        interval_s = (elapsed_s * 0.9, elapsed_s * 1.1)
+        return made_up.forecast(
+            target=target, forecast_s=elapsed_s, interval_s=interval_s, ceiling_s=20 - io_s,
+            terms=[other, reads],
+        )  # fmt: skip
+
+    assert recommended([on("fast", io_s / 8), on("slow", io_s)]) == expected

@@ -90,6 +90,23 @@ def test_an_explained_statement(served, tmp_path):
     with served.connect() as connection:
         count = connection.execute("select count(*) from pg_stat_activity where state <> 'idle'")
         assert count.fetchone() == (1,)
+    check_samples(pq.read_table(output / "samples.parquet").to_pylist(), meta)
+
+
+def check_samples(samples, meta):
+    """They stand for the time of the query."""
+    stood_for_s = sum(sample["weight_us"] for sample in samples) / 1e6
+    sampling = meta["sampling"]
+    whole_s = meta["server"]["query_elapsed_s"]
+    assert stood_for_s + sampling["gap_s"] == pytest.approx(whole_s, rel=0.1, abs=0.4)
+    events = {str(sample["event"]).lower() for sample in samples}
+    # A busy machine keeps the sampler from running.
+    assert {"buffileread", "buffilewrite"} <= events or sampling["gap_s"] > 0
+    assert sampling["samples"] == len(samples)
+    assert sampling["client_cpu_s"] > 0
+    assert sampling["server_cpu_s"] > 0
+    cut = [sample["time_ns"] for sample in samples]
+    assert cut == sorted(cut)
 
 
 def test_parallel_workers_are_all_there(newest, tmp_path):
@@ -108,24 +125,6 @@ def test_parallel_workers_are_all_there(newest, tmp_path):
     sessions = {(leader, None)} | {(worker["pid"], leader) for worker in workers}
     # A busy machine keeps the sampler from running, too.
     assert seen == sessions or (seen < sessions and meta["sampling"]["gap_s"] > 0)
-
-
-def test_samples_stand_for_the_time_of_the_query(newest, tmp_path):
-    output = tmp_path / "run.spill"
-    _, _, meta = explained(newest, output, "max_parallel_workers_per_gather=0")
-    samples = pq.read_table(output / "samples.parquet").to_pylist()
-    stood_for_s = sum(sample["weight_us"] for sample in samples) / 1e6
-    gaps_s = meta["sampling"]["gap_s"]
-    whole_s = meta["server"]["query_elapsed_s"]
-    assert stood_for_s + gaps_s == pytest.approx(whole_s, rel=0.1, abs=0.4)
-    events = {str(sample["event"]).lower() for sample in samples}
-    # A busy machine keeps the sampler from running.
-    assert {"buffileread", "buffilewrite"} <= events or gaps_s > 0
-    assert meta["sampling"]["samples"] == len(samples)
-    assert meta["sampling"]["client_cpu_s"] > 0
-    assert meta["sampling"]["server_cpu_s"] > 0
-    cut = [sample["time_ns"] for sample in samples]
-    assert cut == sorted(cut)
 
 
 def test_a_session_that_is_idle_yet_with_its_late_workers(served, tmp_path):
@@ -339,26 +338,6 @@ def test_settings_are_those_that_the_session_began_with(newest, tmp_path):
         "track_io_timing": "off",
         "io_method": "worker",
     }
-
-
-def test_a_whole_server_with_a_session_from_before(newest, tmp_path):
-    output = tmp_path / "run.spill"
-    with newest.client() as before, recorder(output, "--pid", newest.server.pid) as process:
-        until_attached(output, process)
-        before.run(EXPLAIN + JOIN)
-        before.result()
-        with newest.client() as later:
-            later.run(EXPLAIN + JOIN)
-            plans = {client.pid: client.plan() for client in (before, later)}
-        process.send_signal(signal.SIGINT)
-        _, stderr = process.communicate()
-    assert process.returncode == 0, stderr
-    waits = pq.read_table(output / "waits.parquet")
-    for pid, plan in plans.items():
-        own = waits.filter(pc.and_(waits["temp"], pc.equal(waits["session"], pid)))
-        ops = own.filter(pc.greater(own["bytes"], 0))["op"].cast("string").to_pylist()
-        assert ops.count("read") == pytest.approx(plan["Temp Read Blocks"], rel=0.02)
-        assert ops.count("write") == pytest.approx(plan["Temp Written Blocks"], rel=0.02)
 
 
 def test_what_a_client_does_after_its_query_is_not_of_it(newest, tmp_path):

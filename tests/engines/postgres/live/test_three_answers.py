@@ -4,6 +4,7 @@ import re
 
 from harness import spillcast
 from postgres_rig import SERIAL
+from spillcast import forecast
 
 #: Work of the processor on every row, which a little spilling accompanies.
 BUSY = (
@@ -76,3 +77,8 @@ def test_cold_table_files_are_told_from_temp_files(newest, tmp_path):
     ).group(1)
     assert int(share) >= 30
     assert " With those files cached it would take " in said
+    found = forecast(tmp_path / "run.spill", TARGETS[1])
+    [term] = [term for term in found.terms if term.name == "data reads"]
+    assert term.baseline_s > 0.05 * found.baseline_s
+    assert found.warm.baseline_s == found.baseline_s - term.baseline_s
+    assert "cold-data" in {warning.code for warning in found.warnings}
