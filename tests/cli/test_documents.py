@@ -38,7 +38,8 @@ def documented(name):
     return schema
 
 
-FORECAST, STORAGE = documented("forecast"), documented("storage")
+WHOLE = {"type": "integer"}
+FORECAST, STORAGE, CACHE = map(documented, ("forecast", "storage", "cache"))
 ABILITY = document(
     dict.fromkeys(
         (
@@ -275,41 +276,6 @@ CATALOGUE_ENTRY = document(
 CATALOGUE = document(
     {"schema": {"const": "spillcast.catalogue/1"}, "storages": array(CATALOGUE_ENTRY)}
 )
-
-
-WHOLE = {"type": "integer"}
-TRAFFIC = dict.fromkeys(
-    ("flash_read_bytes", "flash_write_bytes", "disk_read_bytes", "disk_write_bytes"), WHOLE
-) | dict.fromkeys(("elapsed_s", "read_bytes_per_s"), nullable(NUMBER))  # fmt: skip
-COUNTS = (
-    "requests", "bytes", "hits", "hit_bytes", "lost_hits", "flash_write_bytes", "disk_write_bytes",
-)  # fmt: skip
-ACCOUNT = document({"object": TEXT, "class": TEXT} | dict.fromkeys(COUNTS, WHOLE))
-CACHE = document(
-    {
-        "schema": {"const": "spillcast.cache/1"},
-        "line_bytes": {"type": "integer"},
-        "cache": document(
-            {
-                "size_bytes": {"type": "integer"}, "policy": TEXT, "keep": array(TEXT),
-                "temp_writes": {"type": "boolean"}, "without": document(TRAFFIC),
-                "runs": array(
-                    document(TRAFFIC | {"hit_ratio": NUMBER, "accounts": array(ACCOUNT)})
-                ),
-                "cached": array(document({"object": TEXT, "bytes": {"type": "integer"}})),
-            }
-        ),
-        "curve": document(
-            {
-                "policy": TEXT, "sampled": NUMBER, "error_max": NUMBER,
-                "requests": {"type": "integer"},
-                "data_bytes": {"type": "integer"}, "enough_bytes": nullable(NUMBER),
-                "size_bytes": array(NUMBER), "miss_ratio": array(NUMBER),
-            }
-        ),
-        "warnings": array(TEXT),
-    }
-)  # fmt: skip
 
 
 def test_cache(spilled):

@@ -1,6 +1,6 @@
 """What ingest and fleet print with --json holds the keys that others rely on."""
 
-from test_documents import NUMBER, TEXT, WHOLE, array, document, nullable, printed, valid
+from test_documents import TEXT, WHOLE, array, document, documented, printed, valid
 
 INGESTED = document(
     {
@@ -11,28 +11,7 @@ INGESTED = document(
         "damaged": array(document({"file": TEXT, "line": WHOLE, "what": TEXT})),
     }
 )  # fmt: skip
-BOUNDS = {"type": "array", "items": NUMBER, "minItems": 2, "maxItems": 2}
-FLEET = document(
-    {
-        "schema": {"const": "spillcast.fleet/1"}, "dataset": TEXT, "target": TEXT, "boost": TEXT,
-        "confidence": NUMBER, "elapsed_s": NUMBER, "temp_s": NUMBER, "saved_s": NUMBER,
-        "saved_interval_s": BOUNDS, "most": NUMBER, "statements_for_most": WHOLE,
-        "cost": nullable(NUMBER), "cost_per_saved_hour": nullable(NUMBER), "sources": WHOLE,
-        "set_aside": WHOLE, "warnings": array(TEXT),
-        "statements": array(document(
-            dict.fromkeys(("database", "sql", "evidence"), TEXT)
-            | dict.fromkeys(("elapsed_s", "temp_s", "share", "cumulative_share"), NUMBER)
-            | dict.fromkeys(("forecast_s", "saved_s", "p50_us", "p95_us"), nullable(NUMBER))
-            | dict.fromkeys(("interval_s", "saved_interval_s"), nullable(BOUNDS))
-            | {"sources": WHOLE, "refused": nullable(TEXT)}
-        )),
-        "databases": array(document(
-            dict.fromkeys(("elapsed_s", "temp_s", "saved_s", "share"), NUMBER)
-            | {"database": TEXT, "statements": WHOLE, "saved_interval_s": BOUNDS}
-        )),
-        "days": array(document({"day": TEXT, "temp_s": NUMBER, "saved_s": NUMBER})),
-    }
-)  # fmt: skip
+FLEET = documented("fleet")
 
 
 def test_a_fleet(spilled, tmp_path):

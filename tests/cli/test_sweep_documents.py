@@ -2,44 +2,11 @@
 
 import json
 
-from test_documents import NUMBER, TEXT, WHOLE, array, document, nullable, printed, valid
+from test_documents import FORECAST, documented, printed, valid
 
 from harness import spillcast
 
-SWEPT = document(
-    {
-        "storage": TEXT, "memory_bytes": WHOLE, "measured": {"type": "boolean"},
-        "elapsed_s": NUMBER, "interval_s": nullable(array(NUMBER)), "reads": WHOLE,
-        "writes": WHOLE, "state": {"enum": ["multi-pass", "one-pass", "spills", "none"]},
-        "passes": nullable(WHOLE), "batches": nullable(WHOLE), "spilled_bytes": WHOLE,
-        "histograms": nullable({"type": "object"}),
-    }
-)  # fmt: skip
-CELL = document(
-    {
-        "storage": TEXT, "memory_bytes": nullable(WHOLE), "elapsed_s": NUMBER,
-        "interval_s": nullable(array(NUMBER)), "cost": nullable(NUMBER),
-    }
-)  # fmt: skip
-ADVICE = document(
-    {
-        "within_s": NUMBER, "by": {"enum": ["price", "memory"]}, "sure": {"type": "boolean"},
-        "cell": nullable(CELL),
-    }
-)  # fmt: skip
-SWEEP = document(
-    {
-        "schema": {"const": "spillcast.sweep/1"}, "kind": {"const": "memory"}, "engine": TEXT,
-        "workload": TEXT, "confidence": NUMBER, "points": array(SWEPT),
-        "turns": array(document({"memory_bytes": WHOLE, "from": TEXT, "to": TEXT})),
-        "errors": array(document(
-            {"storage": TEXT, "memory_bytes": WHOLE, "forecast_s": NUMBER, "measured_s": NUMBER,
-             "error": NUMBER, "covered": {"type": "boolean"}}
-        )),
-        "median_error": nullable(NUMBER), "advice": nullable(ADVICE),
-        "warnings": array(document({"code": TEXT, "message": TEXT})),
-    }
-)  # fmt: skip
+SWEEP = documented("sweep-memory")
 
 
 def test_sweep_memory(tmp_path):
@@ -60,6 +27,7 @@ def test_sweep_memory(tmp_path):
 
 def test_forecast_tells_of_memory(spilled):
     said = printed("forecast", spilled.path, "--to", "factor:10", "--within", "1h")
-    assert valid(ADVICE, said["memory"]["advice"])
+    assert valid(FORECAST, said)
+    assert said["memory"]["advice"]["within_s"] == 3600
     # Nothing is known of its memory.
     assert [cell["memory_bytes"] for cell in said["memory"]["cells"]] == [None, None]
