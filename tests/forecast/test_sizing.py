@@ -15,11 +15,12 @@ from sizing_cases import (
     projector,
     wrong_binding,
 )
+from spillcast.errors import OptionInvalid
 from spillcast.forecast import sizing as sizing_room
 from spillcast.forecast.ask import LIMIT, ask
 from spillcast.forecast.binding import Wait
 from spillcast.forecast.question import Question
-from spillcast.forecast.sizing import Sized, size, statements_of
+from spillcast.forecast.sizing import Sized, parse_runs_per_day, size, statements_of
 from spillcast.storage.catalogue import lookup
 from spillcast.storage.catalogue.prices import load_prices
 from varied_recording import write_varied_recording
@@ -129,3 +130,14 @@ def test_size_and_forecast_show_the_same_limit(tmp_path, monkeypatch):
     sizing = size(statements_of([str(path)], Question(), None), load_prices())
     assert sizing.ceiling_s == limit.ceiling_s
     assert sizing.ceiling_interval_s == limit.ceiling_interval_s
+
+
+@cases(("text", "runs"), [("40", 40), ("2/h", 48), ("5/12h", 10), ("7/week", 1), ("3/1d", 3)])
+def test_runs_a_day(text, runs):
+    assert parse_runs_per_day(text) == pytest.approx(runs)
+
+
+@cases("text", ["0/day", "5/0s", "nan", "5/fortnight"])
+def test_no_number_of_runs(text):
+    with pytest.raises(OptionInvalid):
+        parse_runs_per_day(text)

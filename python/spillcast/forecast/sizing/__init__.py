@@ -378,15 +378,19 @@ TYPICAL = "aws-gp3"
 
 
 def parse_runs_per_day(text: str) -> float:
-    """``40/day``, ``2/h``, ``5/week`` or ``40``: runs a day. OptionInvalid for anything else."""
+    """Runs a day from ``40/day``, ``2/h``, ``5/12h``, ``5/week`` or ``40``.
+
+    OptionInvalid for anything else.
+    """
     count, _, period = (part.strip() for part in text.partition("/"))
     periods_s = {"": DAY_S, "day": DAY_S, "week": 7 * DAY_S, "hour": 3600.0, "month": 30.4 * DAY_S}
     try:
         runs = float(count.replace(",", ""))
-        period_s = periods_s.get(period) or parse_duration_s(f"1{period}")
+        length = period if period[:1].isdigit() else f"1{period}"
+        period_s = periods_s.get(period) or parse_duration_s(length)
     except (ValueError, OptionInvalid):
         runs, period_s = 0.0, 1.0
-    if not 0 < runs < float("inf"):
+    if not 0 < runs < inf or period_s <= 0:
         raise OptionInvalid(f"--runs {text}: not a number of runs", "such as --runs 40/day")
     return runs * DAY_S / period_s
 
