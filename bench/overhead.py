@@ -18,6 +18,7 @@ from spillcast.engines.postgres import lab as postgres
 from spillcast.engines.registry import lab_of
 from spillcast.forecast.projection import baseline_of
 from spillcast.forecast.recorded import workload_of_recording
+from spillcast.forecast.result import RECORDING
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated, plain
@@ -133,4 +134,5 @@ def _compare(lab: Lab, workload: Workload, place: Place, output: Path) -> Result
 
 def _said_s(recording: Recording) -> float:
     """What a recording says that it cost the elapsed time."""
-    return baseline_of(workload_of_recording(recording)).cost_s
+    rest = baseline_of(workload_of_recording(recording)).rest
+    return sum(term.baseline_s for term in rest if term.name == RECORDING)

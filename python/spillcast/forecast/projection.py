@@ -66,7 +66,7 @@ def estimators_without(names: Collection[str]) -> Collection[str]:
 class Baseline:
     """Today's elapsed time of a workload in parts, s: the start of every projection.
 
-    Only ``cost_s`` contains the cost of recording.
+    Only its term in ``rest`` contains the cost of recording.
     """
 
     workload: Workload
@@ -78,8 +78,7 @@ class Baseline:
     changes_s: Sequence[float]
     #: Time outside all calls on temp files.
     remainder_s: float
-    #: Cost of recording, its part outside temp operations, and the standard error of that part.
-    cost_s: float
+    #: Cost of recording outside temp operations, and its standard error.
     outside_cost_s: float
     cost_error_s: float
     #: The most time that threads were runnable without a CPU because of other processes, and the
@@ -149,7 +148,6 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
         io_s=[s - inside for s, inside in zip(recorded_io_s, inside_s, strict=True)],
         changes_s=changes_s,
         remainder_s=remainder_s,
-        cost_s=cost_s,
         outside_cost_s=outside_s,
         cost_error_s=scale * overlap.of_cpu * overhead.error_s,
         others_s=others_s,
