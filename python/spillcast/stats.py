@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 #: The 95 % quantile of a normal distribution: 90 % of it lie within so many standard deviations.
 NORMAL_95 = 1.6448536269514715
+#: More blocks of a measurement are joined with their neighbours to at most so many.
+BLOCKS_MAX = 1000
 #: Steps in which non-negative least squares settle.
 NNLS_STEPS = 2000
 
@@ -72,12 +74,15 @@ def resampled_means(blocks: "Floats", draws: "np.random.Generator", count: int) 
     """
     import numpy as np
 
-    size, mean = blocks[:, 0], blocks[:, 1]
-    overall = float((size * mean).sum() / size.sum())
-    if len(blocks) < 2 or overall == 0:
+    if len(blocks) < 2:
         return np.ones(count)
-    picks = draws.integers(0, len(blocks), (count, len(blocks)))
-    means = (size[picks] * mean[picks]).sum(axis=1) / size[picks].sum(axis=1)
+    begins = np.arange(0, len(blocks), -(-len(blocks) // BLOCKS_MAX))
+    size, total = (np.add.reduceat(each, begins) for each in (blocks[:, 0], blocks.prod(axis=1)))
+    overall = float(total.sum() / size.sum())
+    if overall == 0:
+        return np.ones(count)
+    picks = draws.integers(0, len(size), (count, len(size)))
+    means = total[picks].sum(axis=1) / size[picks].sum(axis=1)
     return np.asarray(means / overall)
 
 

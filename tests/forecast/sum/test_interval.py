@@ -1,5 +1,6 @@
 """The interval holds the forecast and widens with what is asked of it."""
 
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -11,6 +12,7 @@ from evidence import recording, storage
 from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
 from spillcast.forecast.interval import DRAWS, Uncertainty
+from spillcast.stats import resampled_means
 from spillcast.storage import Storage
 from spillcast.storage.source import PROBE
 
@@ -65,6 +67,20 @@ def test_an_unsteady_storage_is_less_sure_than_a_steady_one(run):
     unsteady = Storage("target", PROBE, [replace(steady.groups[0], **blocks)])
     narrow, wide = (forecast(run, there).interval_s for there in (steady, unsteady))
     assert wide[1] - wide[0] > narrow[1] - narrow[0]
+
+
+def test_a_measurement_of_a_day_is_resampled_in_little_memory():
+    """A storage that was observed for long has a block for each second."""
+    latency_s = np.random.default_rng(1).gamma(4, 0.001, 20_000)
+    blocks = np.column_stack([np.full(len(latency_s), 10.0), latency_s])
+    tracemalloc.start()
+    means = resampled_means(blocks, np.random.default_rng(0), DRAWS)
+    _, peak_bytes = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak_bytes < 200 << 20
+    error = latency_s.std() / latency_s.mean() / len(latency_s) ** 0.5
+    assert means.mean() == pytest.approx(1, abs=error)
+    assert means.std() == pytest.approx(error, rel=0.1)
 
 
 def test_few_operations_are_timed_anew_in_every_run(tmp_path):
