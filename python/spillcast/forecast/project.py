@@ -96,8 +96,7 @@ class Projector:
 
     def refused(self, target: str, confidence: float, reason: Refusal, **known: Any) -> Forecast:
         """A forecast without a number for a target, with the reason and what is ``known``."""
-        known |= {"refused": reason.message, "refused_code": reason.code}
-        return self._forecast(target, confidence, **known)
+        return self._forecast(target, confidence, **known).refused_by(reason)
 
     def _between_bounds(self, storage: Storage, confidence: float, *, cached: bool) -> Forecast:
         """The forecast, with an interval from the lowest to the highest bound."""
