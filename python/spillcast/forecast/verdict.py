@@ -269,11 +269,15 @@ def _fixes(given: Sequence[Forecast]) -> list[Fix]:
         for forecast in order
         if forecast.forecast_s is not None and forecast.interval_s is not None
     ]
+    memory = given[0].work_memory
     for more in memory_fixes(given[0]):
-        memory = given[0].work_memory
-        if memory is not None and memory.fits and more.gains(given[0].baseline_s):
-            return [more, *fixes]
-        fixes = sorted([*fixes, more], key=lambda fix: (not fix.best_value, fix.rank))
+        if memory is None:
+            fixes = sorted([*fixes, more], key=lambda fix: (not fix.best_value, fix.rank))
+        elif memory.fits and more.gains(given[0].baseline_s):
+            fixes = [more, *fixes]
+        else:
+            # Memory that is not free comes first only where it is surely faster.
+            fixes = sorted([*fixes, more], key=lambda fix: (not fix.best_value, fix.interval_s[1]))
     return fixes
 
 
