@@ -235,6 +235,14 @@ Execution Time: 11.515 ms
     ]  # fmt: skip
 
 
+@cases("tags", [("{% highlight sql %}", "{% endhighlight %}"), ("{code:sql}", "{code}")])
+def test_tags_of_a_page_are_around_the_plan(tmp_path, tags):
+    text = OLD_SORT.partition("Execution")[0].rstrip()
+    (path := tmp_path / "page.md").write_text("\n".join((tags[0], text, tags[1])))
+    (plain := tmp_path / "plan.txt").write_text(text)
+    assert read_documents(path) == read_documents(plain)
+
+
 def test_the_first_node_takes_no_longer_than_the_run(tmp_path):
     """Lines of two runs in one paste: their times differ, and no time is the right one."""
     (path := tmp_path / "plan.txt").write_text(OLD_SORT.replace("411.343", "1.2"))

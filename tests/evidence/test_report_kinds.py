@@ -88,6 +88,11 @@ def test_row_sources_of_indexes_have_an_object_id_and_pages_break_long_ones(figu
         assert figures(tkprof(sources=sources)).bytes == (48000 - 33000 + 15000) * BLOCK
 
 
+def test_rows_of_row_sources_may_have_thousands_separators(figures):
+    grouped = JOIN.replace("      1 ", "  3,000,000 ")
+    assert figures(tkprof(sources=grouped)).bytes == figures(tkprof(sources=JOIN)).bytes
+
+
 def test_calls_are_known_without_their_heading(figures):
     """An excerpt that begins with the fetches."""
     text = tkprof(sources=JOIN)

@@ -8,7 +8,7 @@ import pytest
 
 from cases import cases
 from spillcast.engines.postgres.rank.rank import RankRequest, of_logs, rank_postgres
-from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, NoTempIo
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.postgres.logs import normal, read_logs
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.fleet.snapshots import Snapshot, between
@@ -34,6 +34,22 @@ def test_a_statement_stands_below_its_temp_file(tmp_path):
         (5, "select 2"),
     ]
     assert found.window_s == pytest.approx(1799.9)
+
+
+@cases(
+    ("size", "size_bytes"),
+    [("1.2 GB", 1.2 * (1 << 30)), ("512kB", 512 << 10), ("5,000,000 bytes", 5e6), ("8192.", 8192)],
+)
+@cases("quotes", ['""', "\u201c\u201d"])
+def test_a_size_that_a_tool_wrote_has_its_unit(tmp_path, size, size_bytes, quotes):
+    (path := tmp_path / "a.log").write_text(
+        f"LOG: temporary file: path {quotes[0]}b/pgsql_tmp42.0{quotes[1]}, size {size}\n"
+    )
+    [file] = read_logs(path).temp
+    assert file.bytes == round(size_bytes)
+    path.write_text(path.read_text().replace(size, "1.234.567"))
+    with pytest.raises(EvidenceDamaged):
+        read_logs(path)
 
 
 def test_a_message_of_auto_explain_has_its_time_without_its_prefix(tmp_path):

@@ -36,6 +36,8 @@ _CHARACTERS = str.maketrans(
         **dict.fromkeys(map(chr, range(0x2000, 0x200B)), " "),
         **dict.fromkeys("\u200b\u2060\ufeff\u200e\u200f", None),
         **dict.fromkeys("\u2192\u21d2\u2794\u27f6\u279c", "->"),
+        **dict.fromkeys("\u201c\u201d\u201e", '"'),
+        **dict.fromkeys("\u2018\u2019", "'"),
     }
 )
 _DASH = r"\u2010-\u2015\u2212\u00ad"
@@ -49,7 +51,9 @@ _ENTITY = re.compile(r"&(?:gt|lt|amp|quot|nbsp|#x?[0-9a-fA-F]+);")
 _MARKED_UP = re.compile(r"<(?:explain|report|sql_monitor|table|!DOCTYPE)\b", re.I)
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _ESCAPED = re.compile(r"\\\((?:cost=|actual)|\btemp\\_blks")
-_FENCE = re.compile(r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?code\])\s*")
+_FENCE = re.compile(
+    r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?code\]|\{% \w+[^%]*%\})\s*"
+)
 #: What stands before each line; the text follows.
 _QUOTED_MAIL = re.compile(r" {0,3}(?:> ?)+")
 _PREFIXES = (
@@ -144,7 +148,7 @@ def without_shipper(line: str) -> str:
 
 
 def _characters(lines: Lines) -> Lines | None:
-    """Blanks and arrows that word processors and pages put in place of the plain ones."""
+    """Blanks, quotes and arrows that word processors and pages put in place of the plain ones."""
     if all(line.isascii() for line in lines):
         return None
     return _LONG_DASH.sub(r"\1->", "\n".join(lines).translate(_CHARACTERS)).split("\n")

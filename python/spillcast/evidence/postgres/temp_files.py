@@ -10,6 +10,7 @@ from pathlib import Path
 from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.choice import ambiguous_items, item_of
 from spillcast.evidence.counts import Bounds, Counts
+from spillcast.evidence.numbers import number_of
 from spillcast.evidence.postgres.log_entries import TIME, Entry
 from spillcast.evidence.postgres.nodes import (
     BLOCK_BYTES,
@@ -22,7 +23,11 @@ from spillcast.recording.server_meta import Statement
 from spillcast.redaction import struck_text
 from spillcast.units import format_count
 
-_TEMP = re.compile(r'temporary file: path "?(?P<path>[^",]*)"?, size (?P<size>\d+)')
+#: A server writes bytes; tools that shorten its messages have units.
+_TEMP = re.compile(
+    r'temporary file: path "?(?P<path>[^",]*)"?, '
+    r"size:? (?P<size>\d[\d.,]*+(?:\s?[kKMGT]i?B\b)?)"
+)
 _NAME = re.compile(
     r"pgsql_tmp(?P<pid>\d+)(?:\.(?P<number>\d+)"
     r"(?P<shared>\.(?:shared)?fileset\b(?:/[io]\d+of\d+\.(?P<participant>p\d+))?)?)?"
@@ -119,7 +124,10 @@ class TempFiles:
         writer = owner if owner and not is_named else writer
         index = len(self.files)
         process = participant or owner or writer
-        file = TempFile(entry.query, entry.queryid, int(match["size"]), process=process)
+        size = number_of(match["size"].rstrip(".,").upper())
+        if size is None:
+            raise ValueError(f"the size of a temp file is not understood: {match['size']}")
+        file = TempFile(entry.query, entry.queryid, round(size.value), process=process)
         self.files.append(file)
         if entry.query is None:
             self._unnamed[writer] = index
