@@ -243,6 +243,31 @@ def test_tags_of_a_page_are_around_the_plan(tmp_path, tags):
     assert read_documents(path) == read_documents(plain)
 
 
+def test_counts_and_times_may_have_separators(tmp_path):
+    """As a document has them; a figure in another unit is refused, and not cut at its unit."""
+    line = "temp read=900 written=900"
+    plain, grouped = "temp read=5900 written=6900", "temp read=5,900 written=6,900"
+    (path := tmp_path / "plan.txt").write_text(OLD_SORT.replace(line, plain))
+    expected = read_documents(path)
+    path.write_text(OLD_SORT.replace(line, grouped).replace(" 5000kB", " 5,000kB"))
+    assert read_documents(path) == expected
+    path.write_text(ABRIDGED.replace("1616kB", "1,616kB"))
+    assert read_documents(path)[0]["Plan"]["Plans"][0]["Disk Usage"] == 1616
+    timings = "\n  I/O Timings: temp read=1,123.500 write=25,010"
+    path.write_text(ABRIDGED.replace(line, line + timings))
+    node = read_documents(path)[0]["Plan"]
+    assert (node["Temp I/O Read Time"], node["Temp I/O Write Time"]) == (1123.5, 25.01)
+    for unit in (
+        ABRIDGED.replace("read=900", "read=7MB"),
+        ABRIDGED.replace("read=900", "read=0.9K"),
+        ABRIDGED.replace("1616kB", "1.6MB"),
+        ABRIDGED.replace(line, f"{line}\n  I/O Timings: temp read=1.1s write=0.2s"),
+    ):
+        path.write_text(unit)
+        with pytest.raises(EvidenceDamaged):
+            read_documents(path)
+
+
 def test_the_first_node_takes_no_longer_than_the_run(tmp_path):
     """Lines of two runs in one paste: their times differ, and no time is the right one."""
     (path := tmp_path / "plan.txt").write_text(OLD_SORT.replace("411.343", "1.2"))

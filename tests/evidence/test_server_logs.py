@@ -52,6 +52,16 @@ def test_a_size_that_a_tool_wrote_has_its_unit(tmp_path, size, size_bytes, quote
         read_logs(path)
 
 
+@cases("ms", ["1,912.916", "1912,916", "1912.916"])
+def test_a_duration_may_have_separators(tmp_path, ms):
+    (path := tmp_path / "a.log").write_text(
+        'LOG:  temporary file: path "b/pgsql_tmp42.0", size 8192\n'
+        f"LOG:  duration: {ms} ms  statement: select 1\n"
+    )
+    [file] = read_logs(path).temp
+    assert file.elapsed_s == pytest.approx(1.912916)
+
+
 def test_a_message_of_auto_explain_has_its_time_without_its_prefix(tmp_path):
     path = tmp_path / "page.md"
     path.write_text(

@@ -18,6 +18,7 @@ from spillcast.evidence.postgres.nodes import (
     TempIO,
     counts_of_blocks,
 )
+from spillcast.evidence.postgres.text import milliseconds
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.server_meta import Statement
 from spillcast.redaction import struck_text
@@ -33,7 +34,7 @@ _NAME = re.compile(
     r"(?P<shared>\.(?:shared)?fileset\b(?:/[io]\d+of\d+\.(?P<participant>p\d+))?)?)?"
 )
 _DURATION = re.compile(
-    r"duration: (?P<ms>[\d.]+) ms(?!\s+(?:parse|bind) )"
+    r"duration: (?P<ms>\d[\d.,]*) ms(?!\s+(?:parse|bind) )"
     r"(?:\s+(?:statement|execute [^:]*): (?P<query>.*))?",
     re.DOTALL,
 )
@@ -113,7 +114,7 @@ class TempFiles:
         if (match := _TEMP.search(entry.message)) is not None:
             return self._add(writer, entry, match, is_named=is_named)
         if (duration := _DURATION.match(entry.message)) is not None:
-            seconds = float(duration["ms"]) / 1e3
+            seconds = milliseconds(duration["ms"]) / 1e3
             call = _Call(seconds, duration["query"], moment_of(entry.at or ""))
             self._end_call(self._sessions.setdefault(writer, _Session()), call)
         return writer

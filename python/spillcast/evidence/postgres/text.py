@@ -39,12 +39,17 @@ _BEGINS = re.compile(
 FIGURES = re.compile(
     r"\(cost=\d|\(actual |\btemp (?:read|written)=\d|\b(?:Disk|Disk Usage): +\d|Workfile: \([1-9]"
 )
-_TEMP = re.compile(r"\b(?P<kind>shared/local|shared|local|temp)(?P<pairs>(?: \w+=[\d.]+)+)")
-_PAIR = re.compile(r"\b(\w+)=([\d.]+)")
+_TEMP = re.compile(r"\b(?P<kind>shared/local|shared|local|temp)(?P<pairs>(?: \w+=\d\S*)+)")
+_PAIR = re.compile(r"\b(\w+)=(\d[\w.,]*)")
 _BATCHES = re.compile(
-    r"(Planned Partitions|Buckets|Batches|(?:Peak )?Memory Usage|Disk Usage): (\d+)"
+    r"(Planned Partitions|Buckets|Batches|(?:Peak )?Memory Usage|Disk Usage): (\d+)(?:kB)?(?![\w.])"
     r"(?: \(originally (\d+)\))?"
 )
+#: Counts and sizes may have separators; times have a point, which may be a comma.
+_COUNTED = re.compile(
+    r"Buffers:|Sort Method:|(?:Planned Partitions|Buckets|Batches|Storage):|(?:Full|Pre)-sort"
+)
+_SEPARATOR = re.compile(r"(?<=\d),(?=\d{3}(?:\D|$))")
 _STORAGE = re.compile(r"Storage: (?P<kind>\w+)\s+Maximum Storage: (?P<kb>\d+)kB")
 _SORT = re.compile(
     r"Sort Method: {1,2}(?P<method>\S(?:.*?\S)??)\s++(?P<kind>Disk|Memory): (?P<kb>\d+)kB"
@@ -106,7 +111,7 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
             plans[-1].add(node[0], node[2])
             plans[-1].lines.add(line.strip(" ->"))
         elif not (plans and plans[-1].detail(line)) and _OF_NODE.search(line):
-            raise EvidenceDamaged(f"a line is not understood: {line.strip()[:200]}")
+            raise _not_understood(line)
     # A page may show some nodes of a plan once more.
     again = [p for before, p in pairwise(plans) if p.excerpt and p.lines <= before.lines]
     return [plan.document() for plan in plans if plan not in again or plan.ended]
@@ -166,7 +171,7 @@ class _Plan:
         elif text in ("Planning:", "Planning"):
             self.planning = indent
         elif summary := _SUMMARY.match(line):
-            self._ran(indent, _milliseconds(summary["ms"]))
+            self._ran(indent, milliseconds(summary["ms"]))
         elif text.startswith("Settings:"):
             self.plan["Settings"] = {name: value for name, value in _SETTING.findall(text)}
         elif match := re.match(r"Query Identifier: (-?\d+)", text):
@@ -211,7 +216,7 @@ class _Plan:
         if values is not None:
             target.update(values)
         elif FIGURES.search(text) and not re.match(_SKIPPED, text) and not ELSEWHERE.search(text):
-            raise EvidenceDamaged(f"a line is not understood: {text[:200]}")
+            raise _not_understood(text)
         return True
 
     def document(self) -> dict[str, Any]:
@@ -334,11 +339,20 @@ def _sort(match: re.Match[str]) -> dict[str, Any]:
 
 
 def _buffers(match: re.Match[str]) -> dict[str, Any]:
-    return {
-        f"{temp['kind'].title()} {name.title()} Blocks": int(value)
+    blocks = {
+        f"{temp['kind'].title()} {name.title()} Blocks": value.rstrip(".,")
         for temp in _TEMP.finditer(match[0])
         for name, value in _PAIR.findall(temp["pairs"])
     }
+    known = {name: int(value) for name, value in blocks.items() if value.isdecimal()}
+    if any(name.startswith("Temp ") for name in blocks.keys() - known.keys()):
+        raise _not_understood(match[0])
+    return known
+
+
+def _not_understood(line: str) -> EvidenceDamaged:
+    """The error of a line with figures of a spill, such as in another unit."""
+    return EvidenceDamaged(f"a line is not understood: {line.strip()[:200]}")
 
 
 def _timings(match: re.Match[str]) -> dict[str, Any]:
@@ -346,14 +360,17 @@ def _timings(match: re.Match[str]) -> dict[str, Any]:
     for temp in _TEMP.finditer(match[0]):
         prefix = {"temp": "Temp ", "shared/local": "", "shared": "Shared ", "local": "Local "}
         for name, value in _PAIR.findall(temp["pairs"]):
-            times[f"{prefix[temp['kind']]}I/O {name.title()} Time"] = float(value)
+            times[f"{prefix[temp['kind']]}I/O {name.title()} Time"] = value
     if not times:
         pairs = _PAIR.findall(match[0])
-        times = {f"I/O {name.title()} Time": float(value) for name, value in pairs}
-    return times
+        times = {f"I/O {name.title()} Time": value for name, value in pairs}
+    texts = {name: value.removesuffix("ms") for name, value in times.items()}
+    if any(re.search(r"[^\d.,]", text) for text in texts.values()):
+        raise _not_understood(match[0])
+    return {name: milliseconds(text) for name, text in texts.items()}
 
 
-def _milliseconds(text: str) -> float:
+def milliseconds(text: str) -> float:
     """A time of three decimals, the point of which may be a comma."""
     digits, _, decimals = text.strip(".,").replace(",", ".").rpartition(".")
     return float(f"{digits.replace('.', '')}.{decimals}")
@@ -378,6 +395,8 @@ def _batches(match: re.Match[str]) -> dict[str, Any]:
             values["Peak Memory Usage"] = int(value)
         else:
             values[name] = int(value)
+    if "Disk Usage: " in text and "Disk Usage" not in values:
+        raise _not_understood(text)
     return values
 
 
@@ -403,6 +422,8 @@ _SKIPPED = (
 
 def _details(text: str) -> dict[str, Any] | None:
     """What a line below a node says of it; None of one that is not read."""
+    if _COUNTED.match(text):
+        text = _SEPARATOR.sub("", text)
     for pattern, read in _DETAILS:
         if match := pattern.match(text):
             return read(match)
