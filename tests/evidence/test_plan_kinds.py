@@ -235,6 +235,24 @@ Execution Time: 11.515 ms
     ]  # fmt: skip
 
 
+@cases(
+    "begin",
+    [
+        "D, [2026-11-23T10:11:12.{0:06}] DEBUG -- :   ",
+        "2026-11-23 10:11:{0:02},123 INFO  [main] c.e.Repo - ",
+        "[2026-11-23 10:11:{0:02}] local.DEBUG: ",
+        '+ time=10:11:{0:02}Z level=INFO msg="',
+    ],
+)
+def test_what_a_logger_put_before_each_line_is_around_the_plan(tmp_path, begin):
+    (plain := tmp_path / "plain.txt").write_text(OLD_SORT)
+    end = '"' if begin.endswith('"') else ""
+    lines = enumerate(OLD_SORT.splitlines())
+    logged = "\n".join(f"{begin.format(at)}{line}{end}" for at, line in lines)
+    (path := tmp_path / "plan.txt").write_text(f"It is slow:\n{logged}\n")
+    assert read_documents(path) == read_documents(plain)
+
+
 @cases("tags", [("{% highlight sql %}", "{% endhighlight %}"), ("{code:sql}", "{code}")])
 def test_tags_of_a_page_are_around_the_plan(tmp_path, tags):
     text = OLD_SORT.partition("Execution")[0].rstrip()

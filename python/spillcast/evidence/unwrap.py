@@ -28,6 +28,9 @@ FIGURES = re.compile(
     r"|\"(?:Plan|Node Type|Temp \w+ Blocks)\"|Node Type:|Node-Type"
     r"|direct path (?:read|write) temp|\(cr=\d|\|\*?\s+\d+ \|"
 )
+_OF_PLAN = re.compile(
+    r"\(cost=\d|\(actual |Buffers: |Sort Method: |(?:Execution [Tt]ime|Total runtime): "
+)
 #: Keys of a plan, and of a row of pg_stat_statements.
 _KEYS = re.compile(r'"(?:Plan|temp_blks_(?:written|read))"')
 _CHARACTERS = str.maketrans(
@@ -252,6 +255,24 @@ def _shipped(lines: Lines) -> Lines | None:
     return stripped if full and changed >= _SHARE * len(full) and changed > 1 else None
 
 
+def _logger(lines: Lines) -> Lines | None:
+    """What a program's logger put before each line of a plan: the same but for its digits."""
+    judged = [line for line in lines if _OF_PLAN.search(line)]
+    if len(judged) < 3 or any(map(_LOGGED.search, judged)):
+        return None
+    masked = [re.sub(r"\d", "0", line) for line in judged]
+    # What the first and the last share in the order of letters, all share.
+    pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(masked), max(masked), strict=False))
+    # A quote belongs to the text, as does the end of another word.
+    begin = re.sub(r"[\w\"'(]+$", "", "".join(sign for sign, _ in pairs))
+    if not begin.strip() or re.match(r"\s*[\[{]+[\"{]", begin):
+        return None
+    return [
+        line[len(begin) :] if re.sub(r"\d", "0", line[: len(begin)]) == begin else line
+        for line in lines
+    ]
+
+
 def _cells(lines: Lines) -> Lines | None:
     """CSV of one column, as psql --csv and pgAdmin write a plan, with words around it."""
     full = [line for line in lines if line.strip()]
@@ -415,4 +436,5 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _quotes,
     _indent,
     _shipped,
+    _logger,
 )
