@@ -58,11 +58,14 @@ def key(
     rest: bool = False,
     name: str | None = None,
 ) -> Any:
-    """A field of a document: every such document holds it, unless ``optional`` or ``later``."""
+    """A field of a document: every such document holds it, unless ``optional`` or ``later``.
+
+    Where a document may lack it, it is None then if no ``default`` is given.
+    """
     about = {"key": Key(meaning, unit, example, optional, later, signed, rest, name)}
     if rest:
         return field(default_factory=dict, metadata=about)
-    if optional and default is MISSING:
+    if (optional or later) and default is MISSING:
         default = None
     return field(default=default, metadata=about)
 

@@ -33,7 +33,7 @@ class Wait:
     operations_per_s: float | None = None
     bytes_per_s: float | None = None
     #: Elapsed time that twice the rate saves, or half the latency; None where it was not computed.
-    saved_s: float | None = key("", default=None, later=True, signed=True)
+    saved_s: float | None = key("", later=True, signed=True)
 
     @property
     def words(self) -> str:

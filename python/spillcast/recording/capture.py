@@ -127,14 +127,12 @@ class CaptureAccount:
         "calls of the observed threads that the source reported, on any file",
         unit="calls",
         example=4211,
-        default=None,
         later=True,
     )
     switches: int | None = key(
         "how often an observed thread left the CPU; null with preload, which does not observe that",
         unit="switches",
         example=3904,
-        default=None,
         later=True,
     )
     tracer_cpu_s: float = key(
@@ -145,11 +143,7 @@ class CaptureAccount:
         default=0.0,
     )
     recorder_memory_bytes: int | None = key(
-        "peak resident memory of the recorder",
-        unit="bytes",
-        example=60817408,
-        default=None,
-        later=True,
+        "peak resident memory of the recorder", unit="bytes", example=60817408, later=True
     )
     overhead_s: float | None = key(
         "estimated cost to the observed threads: `calls` times `call_cost_s` plus `switches` times "
@@ -159,28 +153,22 @@ class CaptureAccount:
         default=None,
     )
     overhead_low_s: float | None = key(
-        "the same with the lower quartiles of both costs",
-        unit="s",
-        example=0.027,
-        default=None,
-        later=True,
+        "the same with the lower quartiles of both costs", unit="s", example=0.027, later=True
     )
     overhead_high_s: float | None = key(
-        "the same with the upper quartiles", unit="s", example=0.029, default=None, later=True
+        "the same with the upper quartiles", unit="s", example=0.029, later=True
     )
     call_cost_s: float | None = key(
         "added cost of an observed call: the median of paired bursts, measured on the same machine "
         "within a day; null if it could not be measured",
         unit="s",
         example=3.6e-07,
-        default=None,
         later=True,
     )
     switch_cost_s: float | None = key(
         "the same for a context switch; null with preload too",
         unit="s",
         example=6.8e-06,
-        default=None,
         later=True,
     )
     run_queue_delay_s: float = key(
@@ -194,7 +182,6 @@ class CaptureAccount:
         "the observed threads waiting for each other; null if unknown",
         unit="s",
         example=0.004,
-        default=None,
         later=True,
     )
     io_uring: bool = key(
@@ -221,21 +208,18 @@ class CaptureAccount:
         "the waits, not of `cpu_s`; null if the capture takes no samples",
         unit="s",
         example=0.8,
-        default=None,
         later=True,
     )
     file_faults: int | None = key(
         "page faults that read a file; null if the capture does not observe them",
         unit="faults",
         example=12,
-        default=None,
         later=True,
     )
     file_fault_s: float | None = key(
         "time the observed threads waited in these; null if the capture does not observe it",
         unit="s",
         example=0.0014,
-        default=None,
         later=True,
     )
     mapped_temp_files: Sequence[str] = key(
@@ -246,7 +230,6 @@ class CaptureAccount:
         "all",
         unit="threads",
         example=None,
-        default=None,
         later=True,
     )
     unobserved_processes: int = key(

@@ -102,7 +102,7 @@ class Machine:
         default=(),
     )
     calibration: MachineCalibration | None = key(
-        "result of `spillcast calibrate`; null if it was not run", default=None, later=True
+        "result of `spillcast calibrate`; null if it was not run", later=True
     )
 
     @property
@@ -130,8 +130,10 @@ class Memory:
     )  # fmt: skip
     group_held_bytes: int | None = key(
         "peak memory of the cgroup with that limit, without file pages; null for none",
-        unit="bytes", example=None, default=None, later=True,
-    )  # fmt: skip
+        unit="bytes",
+        example=None,
+        later=True,
+    )
 
 
 @dataclass(frozen=True)
@@ -199,7 +201,6 @@ class KeptWaits:
     because: str | None = key(
         "why waits that should have been kept are missing, such as a full disk",
         example=None,
-        default=None,
         optional=True,
     )
     slices_of_all: bool = key(
@@ -278,16 +279,18 @@ class Meta:
     temp: Temp = key("", default=Temp())
     spilled: bool | None = key(
         "whether there was temp I/O; null if the source may have missed some",
-        example=True, default=None, later=True,
-    )  # fmt: skip
+        example=True,
+        later=True,
+    )
     temp_places: Sequence[TempPlace] = key("", default=(), later=True)
     temp_kinds: Sequence[TempKind] = key("", default=(), later=True)
     other_io: OtherIO = key("", default=OtherIO())
     server_connection: bool | None = key(
         "whether the process or one it started was seen with a connection to a server; null if "
         "nobody looked",
-        example=False, default=None, later=True,
-    )  # fmt: skip
+        example=False,
+        later=True,
+    )
     capture: CaptureAccount = key("", default=CaptureAccount("none"))
     asked: RecordOptions = key("", default=RecordOptions())
     server: RecordedQuery | None = key("", optional=True)

@@ -70,12 +70,9 @@ class DoneBefore:
         example=921108480,
     )
     read_bytes: int | None = key(
-        "bytes read; null if not permitted", unit="bytes", example=460554240,
-        default=None, later=True,
-    )  # fmt: skip
-    written_bytes: int | None = key(
-        "bytes written", unit="bytes", example=460554240, default=None, later=True
+        "bytes read; null if not permitted", unit="bytes", example=460554240, later=True
     )
+    written_bytes: int | None = key("bytes written", unit="bytes", example=460554240, later=True)
 
 
 @dataclass(frozen=True)
@@ -142,13 +139,12 @@ class TempPlace:
     )
     device_name: str | None = key(
         "the block device and the model of its disk; null for others",
-        example="nvme0n1 (Samsung SSD 990 PRO)", default=None, later=True,
-    )  # fmt: skip
-    mount_point: str | None = key(
-        "where it is mounted", example="/mnt/temp", default=None, later=True
+        example="nvme0n1 (Samsung SSD 990 PRO)",
+        later=True,
     )
+    mount_point: str | None = key("where it is mounted", example="/mnt/temp", later=True)
     mount_options: str | None = key(
-        "its options as mount(8) writes them", example="rw,noatime", default=None, later=True
+        "its options as mount(8) writes them", example="rw,noatime", later=True
     )
 
 

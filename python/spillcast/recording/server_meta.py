@@ -95,7 +95,6 @@ class RecordedQuery:
     table_calls: int | None = key(
         "reads and writes of the session's temporary tables by all threads of the server while it "
         "was recorded, of all sessions if theirs are not told apart; null if they are not counted",
-        default=None,
         later=True,
         example=1000,
     )

@@ -42,11 +42,7 @@ class Limit:
     )
     write_ns_per_byte: float = key("the same", unit="ns", default=0.0, later=True)
     operation_bytes: int | None = key(
-        "larger operations count as several; null: never",
-        unit="bytes",
-        example=262144,
-        default=None,
-        later=True,
+        "larger operations count as several; null: never", unit="bytes", example=262144, later=True
     )
     burst_ns: float = key("capacity of the bucket", unit="ns", default=0.0, later=True)
 
@@ -189,8 +185,10 @@ class Group:
     elapsed_ns: int | None = key(
         "time in which they were done at this depth, so that `count` divided by it is their rate; "
         "null if other operations were done in between",
-        unit="ns", example=1030211841, default=None, later=True,
-    )  # fmt: skip
+        unit="ns",
+        example=1030211841,
+        later=True,
+    )
 
     @property
     def mean_s(self) -> float:
@@ -238,9 +236,7 @@ class StorageDocument:
         "token buckets of device time, filled at one second per second",
         default=(), later=True,
     )  # fmt: skip
-    servers: int | None = key(
-        "operations served at once; null for all", example=None, default=None, later=True
-    )
+    servers: int | None = key("operations served at once; null for all", example=None, later=True)
     provenance: Provenance | None = key("", optional=True)
     facts: Mapping[str, Any] = key(
         "other facts; those of a probe are below, other sources have others"
