@@ -134,9 +134,11 @@ def verify(
     if from_ is not None:
         truth = read_truth(from_)
     elif engine == SPARK:
-        from spillcast_lab.spark.verify import jobs_of, verify_spark, volumes_of
+        from spillcast_lab.matrix import choose_storages
+        from spillcast_lab.spark.verify import jobs_of, verify_spark
+        from spillcast_lab.spark.volumes import VOLUMES
 
-        jobs, volumes = jobs_of(seed, workload), volumes_of(storage)
+        jobs, volumes = jobs_of(seed, workload), choose_storages(storage, VOLUMES)
         with TerminalStage(budget_s=budget_s) as stage:
             truth = verify_spark(
                 stage,

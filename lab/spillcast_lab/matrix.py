@@ -6,6 +6,7 @@ from functools import partial
 from itertools import chain, islice, permutations, zip_longest
 from math import exp, log
 from random import Random
+from typing import Any
 
 from spillcast.engines.engine import THREADS_MAX, Explains, Lab, Workload
 from spillcast.engines.registry import lab_of
@@ -94,9 +95,7 @@ def unavailable(storage: Storage) -> str | None:
     return why_not() if isinstance(storage, KernelSlowed) else None
 
 
-def choose_storages(
-    names: Sequence[str] | None, storages: Sequence[Storage] = STORAGES
-) -> Sequence[Storage]:
+def choose_storages(names: Sequence[str] | None, storages: Sequence[Any] = STORAGES) -> list[Any]:
     """Those that are named, all where none is. InputError for others, or for one."""
     known = {storage.name: storage for storage in storages}
     for name in names or ():

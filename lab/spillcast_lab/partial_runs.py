@@ -174,18 +174,16 @@ def rehearse(
     """
     output = folder / f"{like.path.stem}-on-{place.directory.name}.spill"
     recorder = recorder_for(place, output, duration_s)
-    try:
-        with observed(engine, workload, place, recorder) as held:
-            if held.helpers is not None and recorder.attaches:
-                recorder.attach_children(*held.helpers)
-            started_ns = time.monotonic_ns()
-            held.start()
-            while not recorder.poll():
-                pass
-            elapsed_s = (time.monotonic_ns() - started_ns) / 1e9
-            recorder.stop()
-            if held.wait(0):
-                elapsed_s = held.result().elapsed_s
+    with observed(engine, workload, place, recorder) as held:
+        started_ns = time.monotonic_ns()
+        held.start()
+        while not recorder.poll():
+            pass
+        elapsed_s = (time.monotonic_ns() - started_ns) / 1e9
+        recorder.stop()
+        if held.wait(0):
+            elapsed_s = held.result().elapsed_s
+        held.close()
         if not recorder.saw_temp_io():
             raise RehearsalFailed(
                 f"{workload.name}: no temp I/O in {duration_s:g} s on {place.name}"
@@ -194,6 +192,3 @@ def rehearse(
         return Rehearsal.of(
             recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns, extra=extra)
         )
-    except BaseException:
-        recorder.abandon()
-        raise

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from spillcast.errors import (
     SpaceInsufficient,
     SpillcastError,
 )
-from spillcast.lab.case import Truth
+from spillcast.lab.case import Case, Truth
 from spillcast.lab.run import Stage
 from spillcast.lab.storages import Place, Plain, emulated, fast_parent, plain
 from spillcast.recording.meta import describe_machine
@@ -58,12 +59,8 @@ def verify(
             "verify needs 4 GiB of space in /dev/shm", "run demo for a smaller check"
         )
     with workspace(memory) as fast, workspace(work) as room:
-        about = _about(drawn, storages, repeat, parts, budget_s)
-        if former is not None:
-            _check_same_draw(former.about, about)
-            about = dict(former.about)
-        cases = [] if former is None else list(former.cases)
-        truth = Truth(cases, about)
+        truth = begun(_about(drawn, storages, repeat, parts, budget_s), former)
+        about = truth.about
         labs: dict[type[Lab], Lab | SpillcastError] = {}
         left = drawn.cells[about["handled"] :]
         for cell in left:
@@ -75,39 +72,58 @@ def verify(
         stage.step(f"{format_count(len(used), 'storage')} made ready")
         with _places([storage for storage in storages if storage.name in used], room, fast) as made:
             clock = _Clock(budget_s, about["spent_s"], storages, repeat, parts)
+
+            def verified(cell: Cell, title: str) -> list[Case]:
+                if not clock.has_time_for(cell):
+                    raise ExperimentFailed("no time was left")
+                lab = labs[cell.lab]
+                if isinstance(lab, SpillcastError):
+                    raise lab
+                places = [made[name] for name in cell.storages]
+                cases = CellRun(stage, title, lab, cell, places).verify(room, repeat, parts)
+                clock.count(cell)
+                return cases
+
             for cell in left:
                 title = f"{about['handled'] + 1}/{len(drawn.cells)} {cell.words}"
-                try:
-                    if not clock.has_time_for(cell):
-                        raise ExperimentFailed("no time was left")
-                    lab = labs[cell.lab]
-                    if isinstance(lab, SpillcastError):
-                        raise lab
-                    places = [made[name] for name in cell.storages]
-                    cases.extend(
-                        CellRun(stage, title, lab, cell, places).verify(room, repeat, parts)
-                    )
-                except Exception as error:
-                    # Whatever fails in one cell, an error of the program too, the others go on.
-                    reason = str(error) if isinstance(error, SpillcastError) else repr(error)
-                    stage.step(f"{title}: skipped: {reason}")
-                    about["left_out"].append(_named(cell, reason))
-                else:
-                    clock.count(cell)
-                about["handled"] += 1
-                about["spent_s"] = clock.spent_s
+                handle(
+                    stage, truth, title, _named(cell), partial(verified, cell, title), clock.spent_s
+                )
                 on_truth(truth)
     return truth
 
 
-def _check_same_draw(former: Mapping[str, Any], about: Mapping[str, Any]) -> None:
-    """InputError unless an interrupted run has the options of this one."""
+def begun(about: dict[str, Any], former: Truth | None) -> Truth:
+    """A verification without cases, or an interrupted one. OptionConflict if its options differ."""
+    if former is None:
+        return Truth([], about)
     for key in ("seed", "repeat", "parts", "budget_s", "storages", "drawn"):
-        if former.get(key) != about[key]:
+        if former.about.get(key) != about[key]:
             raise OptionConflict(
                 f"--resume: {key} is not that of the interrupted run",
                 "give the options of the interrupted run",
             )
+    return Truth(list(former.cases), dict(former.about))
+
+
+def handle(
+    stage: Stage,
+    truth: Truth,
+    title: str,
+    named: Mapping[str, Any],
+    verified: Callable[[], list[Case]],
+    spent_s: Callable[[], float],
+) -> None:
+    """Add the cases of one query, or why it was skipped: whatever fails in it, others go on."""
+    try:
+        truth.cases.extend(verified())
+    except Exception as error:
+        # An error of the program too.
+        reason = str(error) if isinstance(error, SpillcastError) else repr(error)
+        stage.step(f"{title}: skipped: {reason}")
+        truth.about["left_out"].append({**named, "why": reason})
+    truth.about["handled"] += 1
+    truth.about["spent_s"] = spent_s()
 
 
 def _made_ready(lab: type[Lab], room: Path, *, alone: bool) -> Lab | SpillcastError:
@@ -155,7 +171,6 @@ class _Clock:
         self._expected_s += self._cell_s(cell)
         self._loaded.add(cell.lab)
 
-    @property
     def spent_s(self) -> float:
         """Time spent of the budget."""
         return self._before_s + time.monotonic() - self._begun

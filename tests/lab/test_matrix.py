@@ -18,6 +18,7 @@ from spillcast_lab.matrix import (
     choose_storages,
     run_s,
 )
+from spillcast_lab.spark.volumes import VOLUMES
 
 
 def test_the_matrix_is_what_the_issue_names():
@@ -113,6 +114,9 @@ def test_what_there_is_not_is_refused_by_name():
         choose_storages(["floppy", "1 ms"])
     with pytest.raises(OptionMissing):
         choose_storages(["1 ms", "1 ms"])
+    assert choose_storages(["disk", "tmpfs"], VOLUMES) == [VOLUMES[1], VOLUMES[0]]
+    with pytest.raises(TargetUnknown):
+        choose_storages(["1 ms", "disk"], VOLUMES)
     with pytest.raises(ChoiceUnknown, match=r"--workload tea: no such query"):
         all_cells(ENGINES, workloads=["tea"])
     with pytest.raises(OptionInvalid, match=r"--threads 0"):

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from functools import partial
 from importlib.metadata import PackageNotFoundError, version
 from itertools import permutations
 from pathlib import Path
@@ -22,12 +23,8 @@ from spillcast.engines.held import RunResult
 from spillcast.errors import (
     ChoiceUnknown,
     ExperimentFailed,
-    OptionConflict,
-    OptionMissing,
     ProgramMissing,
     SpaceInsufficient,
-    SpillcastError,
-    TargetUnknown,
 )
 from spillcast.evidence.spark import Application
 from spillcast.evidence.spark.observed import observed
@@ -53,9 +50,9 @@ from spillcast_lab.spark.runs import (
     JobRun,
     run_job,
 )
-from spillcast_lab.spark.volumes import VOLUMES, Volume, mounted
+from spillcast_lab.spark.volumes import Volume, mounted
 from spillcast_lab.tpc.suite import TPCDS, TPCH
-from spillcast_lab.verify import about_run
+from spillcast_lab.verify import about_run, begun, handle
 
 LOG, LOG_AND_RECORDING = "event_log", "event_log+recording"
 NAIVE, SPARKLENS = "naive", "sparklens"
@@ -97,18 +94,6 @@ def jobs_of(seed: int, names: Sequence[str] | None = None) -> list[Job]:
     return [job for job in jobs if not names or {*job.names} & {*names}]
 
 
-def volumes_of(names: Sequence[str] | None) -> list[Volume]:
-    """The volumes of these names, all where none is named. InputError for others, or for one."""
-    known = {volume.name: volume for volume in VOLUMES}
-    for name in names or ():
-        if name not in known:
-            hint = f"there are: {', '.join(known)}"
-            raise TargetUnknown(f"--storage {name}: no such volume", hint)
-    if names and len(set(names)) < 2:
-        raise OptionMissing("--storage: a forecast is from one storage to another: name two")
-    return [known[name] for name in dict.fromkeys(names or known)]
-
-
 def verify_spark(
     stage: Stage,
     jobs: Sequence[Job],
@@ -136,18 +121,8 @@ def verify_spark(
     if memory is None:
         need = format_bytes(NEED_BYTES)
         raise SpaceInsufficient(f"verify --engine spark needs {need} of space in /dev/shm")
-    about = _about(jobs, volumes, repeat, seed, budget_s)
-    if former is not None:
-        for key in ("seed", "repeat", "budget_s", "storages", "drawn"):
-            if former.about.get(key) != about[key]:
-                raise OptionConflict(
-                    f"--resume: {key} is not that of the interrupted run",
-                    "give the options of the interrupted run",
-                )
-        about = dict(former.about)
-    cases = [] if former is None else list(former.cases)
-    truth = Truth(cases, about)
-    begun_s, before_s = time.monotonic(), about["spent_s"]
+    truth = begun(_about(jobs, volumes, repeat, seed, budget_s), former)
+    begun_s, before_s = time.monotonic(), truth.about["spent_s"]
 
     def spent_s() -> float:
         return float(before_s + time.monotonic() - begun_s)
@@ -164,20 +139,18 @@ def verify_spark(
             made.append(_Made(volume, directory, storage, str(document) if storage else "tmpfs"))
         runs = _Runs(stage, made, room, repeat)
         job_s = EXPECTED_S * repeat * len(volumes)
-        for job in jobs[about["handled"] :]:
+
+        def verified(job: Job) -> list[Case]:
+            nonlocal job_s
             job_begun_s = spent_s()
-            try:
-                if budget_s is not None and job_begun_s + job_s > budget_s:
-                    raise ExperimentFailed("no time was left")
-                cases.extend(_cases(engine, job, made, runs.of(job)))
-                job_s = spent_s() - job_begun_s
-            except Exception as error:
-                # Whatever fails in one job, an error of the program too, the others go on.
-                reason = str(error) if isinstance(error, SpillcastError) else repr(error)
-                stage.step(f"{job.words}: skipped: {reason}")
-                about["left_out"].append({**_named(job), "why": reason})
-            about["handled"] += 1
-            about["spent_s"] = spent_s()
+            if budget_s is not None and job_begun_s + job_s > budget_s:
+                raise ExperimentFailed("no time was left")
+            cases = _cases(engine, job, made, runs.of(job))
+            job_s = spent_s() - job_begun_s
+            return cases
+
+        for job in jobs[truth.about["handled"] :]:
+            handle(stage, truth, job.words, _named(job), partial(verified, job), spent_s)
             on_truth(truth)
     return truth
 

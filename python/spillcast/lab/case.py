@@ -299,8 +299,8 @@ class Verification:
 class Truth:
     """All cases of a verification, and a description of the run that made them."""
 
-    cases: Sequence[Case]
-    about: Mapping[str, Any] = field(default_factory=dict)
+    cases: list[Case]
+    about: dict[str, Any] = field(default_factory=dict)
 
 
 def document(cases: Sequence[Case], about: Mapping[str, Any] | None = None) -> dict[str, Any]:

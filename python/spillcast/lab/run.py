@@ -59,12 +59,12 @@ class ResidentMemory:
     @contextmanager
     def released(self) -> Iterator[None]:
         """The memory is free for a run meanwhile, and in use again afterwards."""
-        self._hold()
+        self.hold()
         self.release()
         try:
             yield
         finally:
-            self._hold()
+            self.hold()
 
     def release(self) -> None:
         """Free the memory."""
@@ -73,7 +73,7 @@ class ResidentMemory:
             self._holder.communicate()
             self._holder = None
 
-    def _hold(self) -> None:
+    def hold(self) -> None:
         """Use every page of it, as far as others have enough."""
         if self._holder is not None or _available_bytes() < SPARED * self._size_bytes:
             return
@@ -149,26 +149,22 @@ def run_recorded_if_spilled(
 ) -> tuple[RunResult, Recording | None]:
     """Run a query and record it; without a recording where it spilled nothing."""
     recorder = recorder_for(place, output)
+    # Before the recording, which it would make longer.
+    resident_memory.hold()
     with observed(engine, workload, place, recorder) as held:
-        try:
-            if held.helpers is not None and recorder.attaches:
-                recorder.attach_children(*held.helpers)
-            time.sleep(ahead_s)
-            with resident_memory.released():
-                started_ns = time.monotonic_ns()
-                held.start()
-                while not recorder.poll():
-                    if on_status is not None:
-                        on_status(recorder.status())
-                ran = held.result()
+        time.sleep(ahead_s)
+        with resident_memory.released():
+            started_ns = time.monotonic_ns()
+            held.start()
+            while not recorder.poll():
+                if on_status is not None:
+                    on_status(recorder.status())
+            ran = held.result()
             extra = {"engine": engine.describe(workload)}
             if not recorder.saw_temp_io():
                 recorder.abandon()
                 return ran, None
             return ran, recorder.finish(elapsed_s=ran.elapsed_s, started_ns=started_ns, extra=extra)
-        except BaseException:
-            recorder.abandon()
-            raise
 
 
 def recorder_for(place: Place, output: Path, duration_s: float | None = None) -> Recorder:
@@ -183,7 +179,10 @@ def recorder_for(place: Place, output: Path, duration_s: float | None = None) ->
 def observed(
     engine: Lab, workload: Workload, place: Place, recorder: Recorder
 ) -> Iterator[HeldQuery]:
-    """A query that is held at its gate, observed by the best source that works."""
+    """A query that is held at its gate, observed with its workers by the best source that works.
+
+    The recording is abandoned if anything fails.
+    """
     environment = recorder.prepare()
     while True:
         with _held(engine, workload, place, {**environment, **place.environment}) as held:
@@ -192,7 +191,13 @@ def observed(
             except StartAgain as again:
                 environment = again.environment
                 continue
-            yield held
+            try:
+                if held.helpers is not None and recorder.attaches:
+                    recorder.attach_children(*held.helpers)
+                yield held
+            except BaseException:
+                recorder.abandon()
+                raise
             return
 
 
