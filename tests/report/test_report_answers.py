@@ -216,12 +216,38 @@ def test_sweeps_and_caches():
     assert "A flash cache of 512 MiB would serve nine in ten" in answer_of(cache())
 
 
+def test_a_sweep_that_shows_no_difference_claims_none():
+    """One size of I/O, and memory of which every size is enough."""
+    sweep = io_size_sweep()
+    alone = sweep | {"rows": [row for row in sweep["rows"] if row["max_bytes"] == 256 << 10]}
+    assert "times" not in answer_of(alone)
+    assert answer_of(alone).endswith("for all of it.")
+    sweep = memory_sweep(["tmpfs"])
+    flat = sweep | {"points": [point | {"elapsed_s": 5.0} for point in sweep["points"]]}
+    assert answer_of(flat) == (
+        "With 16 MiB of memory on tmpfs this query takes about 5 s, and more memory hardly helps."
+    )
+    halved = [point | {"elapsed_s": 64 / 2**n} for n, point in enumerate(sweep["points"])]
+    assert "hardly" not in answer_of(sweep | {"points": halved})
+
+
+def test_the_largest_row_of_a_profile_is_named():
+    """Lines of plans, in the order of their plan, none with half of the time."""
+    rows = [
+        {"row-source": name, "total_us": us, "share": us / 1e6, "idle": False}
+        for name, us in (("SELECT", 100_000), ("SORT", 480_000), ("TABLE", 420_000))
+    ]
+    profile = {"schema": "spillcast.profile/1", "by": ["row-source"], "elapsed_s": 1, "rows": rows}
+    assert answer_of(profile) == "The most time goes into SORT: 480 ms, 48 % of the time."
+
+
 def test_a_fleet():
     said = answer_of(fleet())
     assert said.startswith(
         "aws-gp3 saves 1 h 07 min of the time of 3 spilling statements, 90 % interval 1 h"
     )
     assert "2 of them bring 80 % of it." in said
+    assert "1 of them brings 80 % of it." in answer_of(fleet() | {"statements_for_most": 1})
     assert "nothing would be saved" in answer_of(fleet() | {"saved_s": 0.0})
 
 

@@ -57,13 +57,16 @@ def profile(name: str, profile: Profile) -> Section:
         for row in profile.rows
         if "total_us" in row
     ]
-    busy = [row for row in rows if not row.get("idle")]
+    # Lines of plans are in the order of their plan.
+    busy = sorted(
+        (row for row in rows if not row.get("idle")), key=lambda row: -(row["total_us"] or 0)
+    )
     table, title = events_table(rows), f"Time by {', '.join(by)}"
     answer, figures = ["The profile holds no time."], []
     if busy:
         share = f", {percent(busy[0]['share'])} of the time" if busy[0].get("share") else ""
         total = micros(busy[0]["total_us"])
-        answer = [f"Most of the time goes into {busy[0]['event']}: {total}{share}."]
+        answer = [f"The most time goes into {busy[0]['event']}: {total}{share}."]
         bars = [
             charts.Bar(row["event"], micros(row["total_us"]), {"time": row["total_us"] / 1e6})
             for row in busy[:_PROFILE_MAX]
@@ -175,17 +178,20 @@ def io_sizes(sweep: IoSizeSweep) -> Section:
     keys += " writes_us:mean_write total_s:total interval_s:interval"
     table, chart = table_of(rows, keys), charts.bars(bars, {"reads": "read", "writes": "write"})
     title = f"Time of all temp I/O by the size of an operation, on {sweep.storage}"
+    answer = (
+        f"On {sweep.storage} temp I/O is fastest in operations of {_setting(best)}: about "
+        f"{seconds(best.total_s)} for all of it"
+    )
     worst = max(sweep.rows, key=lambda row: row.total_s)
-    times = f"{worst.total_s / best.total_s:.2g} times" if best.total_s else ""
+    if worst.total_s > best.total_s > 0:
+        times = f"{worst.total_s / best.total_s:.2g} times"
+        answer += f", {times} as fast as with {_setting(worst)}"
     return Section(
         "Which I/O size",
         [f"{advice.engine}: {advice.text}" for advice in sweep.advice],
         [Figure(title, f"Fastest: {_setting(best)}.", chart, table)],
         [("", table)],
-        answer=[
-            f"On {sweep.storage} temp I/O is fastest in operations of {_setting(best)}: about "
-            f"{seconds(best.total_s)} for all of it, {times} as fast as with {_setting(worst)}."
-        ],
+        answer=[f"{answer}."],
     )
 
 
@@ -221,15 +227,22 @@ def memory(sweep: MemorySweep) -> Section:
 
 
 def _enough(points: Sequence[Point]) -> str:
-    """The smallest memory within a tenth of the fastest time."""
+    """The smallest memory within a tenth of the fastest time, on any storage."""
     fastest_s = min(point.elapsed_s for point in points)
     enough = [point for point in points if point.elapsed_s <= 1.1 * fastest_s]
     smallest = min(enough, key=lambda point: point.memory_bytes)
     worst = max(points, key=lambda point: point.elapsed_s)
-    return (
+    text = (
         f"With {size(smallest.memory_bytes)} of memory on {smallest.storage} this query "
-        f"takes about {seconds(smallest.elapsed_s)}, and more memory hardly helps; with "
-        f"{size(worst.memory_bytes)} on {worst.storage} it takes {seconds(worst.elapsed_s)}."
+        f"takes about {seconds(smallest.elapsed_s)}"
+    )
+    if any(point.memory_bytes > smallest.memory_bytes for point in points):
+        text += ", and more memory hardly helps"
+    if worst in enough:
+        return f"{text}."
+    return (
+        f"{text}; with {size(worst.memory_bytes)} on {worst.storage} it takes "
+        f"{seconds(worst.elapsed_s)}."
     )
 
 
@@ -316,9 +329,10 @@ def _saved(fleet: Fleet) -> list[str]:
         f"{target} saves {seconds(fleet.saved_s)} of the time of {statements}, "
         f"{interval_name(fleet.confidence)} {between(fleet.saved_interval_s)}."
     ]
-    if fleet.statements_for_most:
+    if 0 < fleet.statements_for_most < len(fleet.statements):
+        brings = "brings" if fleet.statements_for_most == 1 else "bring"
         most = percent(fleet.most)
-        sentences.append(f"{fleet.statements_for_most:,} of them bring {most} of it.")
+        sentences.append(f"{fleet.statements_for_most:,} of them {brings} {most} of it.")
     return sentences
 
 
