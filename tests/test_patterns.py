@@ -7,10 +7,12 @@ import re._parser as parser
 import time
 from importlib import import_module
 from pathlib import Path
+from types import FunctionType
 
 import pytest
 
 import spillcast
+from spillcast.evidence.recognise import Kind
 
 PACKAGE = Path(spillcast.__file__).parent
 #: Repeated after what a pattern begins with; and what none of them matches at the end.
@@ -39,6 +41,10 @@ def patterns_of(value):
     elif isinstance(value, list | tuple):
         for each in value:
             yield from patterns_of(each)
+    elif isinstance(value, Kind):
+        yield from patterns_of(value.score)
+    elif isinstance(value, FunctionType) and value.__closure__:
+        yield from patterns_of([cell.cell_contents for cell in value.__closure__])
 
 
 def constant(node):

@@ -89,11 +89,11 @@ def damaged(where: str | Path, text: str, hint: str | None = None) -> InputError
 def check_kind(path: Path) -> None:
     """InputError for a device, a socket or a named pipe, which may never end or never begin.
 
-    A pipe that the shell made, as of ``<(zcat run.trc.gz)``, has a writer.
+    Standard input and a pipe that the shell made, as of ``<(zcat run.trc.gz)``, have a writer.
     """
     if not path.exists() or path.is_file() or path.is_dir():
         return
-    if path.is_fifo() and str(path).startswith(("/dev/fd/", "/proc/")):
+    if path.is_fifo() and str(path).startswith(("/dev/fd/", "/dev/stdin", "/proc/")):
         return
     text = "a named pipe" if path.is_fifo() else "a device or a socket"
     raise PathUnusable(f"{path} is {text}, not a file", "copy what it holds to a file")

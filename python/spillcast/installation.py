@@ -9,7 +9,7 @@ from spillcast.errors import InputError, PackageMissing
 
 #: Extras for developers of spillcast.
 _OURS = {"dev", "docs"}
-_REQUIRED = re.compile(r"([\w.-]+)[^;]*;.*\bextra == ['\"]([\w-]+)['\"]")
+_REQUIRED = re.compile(r"([\w.-]++)[^;]*+;.*\bextra == ['\"]([\w-]+)['\"]")
 
 
 @cache

@@ -100,7 +100,7 @@ class Ranked:
 HISTORY_SCHEMA = "spillcast.history/1"
 #: The periods over which an alert's rate is taken (s).
 _PER_S = {"h": 3600.0, "d": 86_400.0}
-_RULE = re.compile(r"(temp|files|time|new)\s*>\s*(\S.*?)\s*/\s*(h|d)(?:our|ay)?", re.IGNORECASE)
+_RULE = re.compile(r"(temp|files|time|new)\s*>([^/]+)/\s*(h|d)(?:our|ay)?", re.IGNORECASE)
 _GRAMMAR = (
     "write 'temp > 10G/h' (bytes written), 'files > 1000/h' (temp files), 'time > 20min/h' (of "
     "processes in temp I/O) or 'new > 0/d' (statements that spill for the first time)"
@@ -204,7 +204,7 @@ class Rule:
         match = _RULE.fullmatch(text.strip())
         if match is None:
             raise OptionInvalid(f"--alert '{text}' is not a rule", _GRAMMAR)
-        measure, limit = match[1].lower(), match[2]
+        measure, limit = match[1].lower(), match[2].strip()
         per_s = _PER_S[match[3].lower()]
         if measure == "temp":
             return cls(text, measure, float(parse_bytes(limit, "--alert")), per_s)

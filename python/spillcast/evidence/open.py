@@ -17,6 +17,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
+from spillcast.evidence.pipes import repeatable
 from spillcast.evidence.recognise import is_word, recognise
 from spillcast.evidence.spark import is_address, is_log_folder
 from spillcast.evidence.text import HEAD_BYTES, head_of
@@ -69,7 +70,7 @@ WORDS = {
 
 @dataclass(frozen=True)
 class Evidence:
-    """Paths by kind; ``-`` among the traces is standard input.
+    """Paths by kind.
 
     ``collected`` are the folders among what was given that ``spillcast collect oracle`` filled.
     """
@@ -164,12 +165,11 @@ def spools_of(folder: Path) -> list[Path]:
 def _expand(argument: str) -> list[Path]:
     if not argument:
         raise EvidenceMissing("an argument is empty, and names no evidence", f"give {KNOWN}")
-    path = Path(argument)
-    if argument != "-":
-        check_kind(path)
-    if argument != "-" and (recordings := recordings_in(path)):
+    path = repeatable(argument)
+    check_kind(path)
+    if recordings := recordings_in(path):
         return [*recordings, *([path] if traces_below(path) else [])]
-    if argument == "-" or path.exists() or path.suffix == ".spill":
+    if path.exists() or path.suffix == ".spill":
         return [path]
     if lines := sorted(glob.glob(argument, recursive=True)):
         return [Path(name) for name in lines]

@@ -178,7 +178,7 @@ def _stated(text: str) -> bool:
 
 def _profile(text: str) -> bool:
     """Whether it is a profile of DuckDB: of any version, in JSON or as a box."""
-    if re.search(r"^\s*\{", text, re.MULTILINE) is None:
+    if re.search(r"^[^\S\n]*\{", text, re.MULTILINE) is None:
         return "Total Time:" in text and "\u2502" in text
     marks = ("cumulative_cardinality", "operator_timing", "peak_temp_dir_size", "extra-info")
     sizes = ("total_intermediate_size_bytes", "intermediate_size_bytes", "total_bytes_spilled")
@@ -236,7 +236,7 @@ KINDS: Sequence[Kind] = (
         "plans",
         "a plan of EXPLAIN or a log of PostgreSQL",
         marks(
-            (2.0, r"\(cost=\d[\d.]*\.\.[\d.]+ rows=\d+ width=\d+\)|\(actual (?:time|rows)="),
+            (2.0, r"\(cost=\d++(?:\.\d++)?\.\.[\d.]++ rows=\d+ width=\d+\)|\(actual (?:time|rows)="),
             (2.1, r'"Plan":\s*\{'),
             (2.2, r"<explain|^- Plan:|^ *Plan:\s"),
             (1.5, r"\b(?:LOG|ERROR|FATAL|STATEMENT|DETAIL|HINT|CONTEXT|WARNING):  "),
@@ -278,7 +278,7 @@ KINDS: Sequence[Kind] = (
     _report(5.25, "a report of AWR or Statspack", "oracle.awr.read",
             _matching(r"WORKLOAD REPOSITORY|AWR Report for DB|STATSPACK report"
                       r"|Top \d+ (?:Timed|Foreground|Wait)\b"
-                      r"|\bEvent\W+(?:%\w+\s+)?Waits\b[^\n]*\n\W*-{3,}[-|:\s]+\n"),
+                      r"|\bEvent\W+(?:%\w+\s+)?Waits\b[^\n]*+\n\s*+(?=[^\w\n]*+\n)[^\n-]*+-{3}"),
             "sql_id block"),
     _report(5.0, "rows of V$SQL_MONITOR", "oracle.monitor_reports.read_views",
             _headed("physical_read_requests sql_exec_id"), "item sql_id exec_id", joins=True),
@@ -289,13 +289,13 @@ KINDS: Sequence[Kind] = (
     _report(4.25, "a plan of DBMS_XPLAN", "oracle.xplan.read",
             _matching(r"\|\s*Id\s*\|\s*Operation\s*\|"), "item sql_id block"),
     _report(4.1, "a plan of MySQL or MariaDB", "mysql.read",
-            _matching(r'"query_block"\s*:|^\W*-> .*\(cost=[\d.e+]+ rows=[\d.e+]+\)')),
+            _matching(r'"query_block"\s*:|^[^\w\n]*-> .*\(cost=[\d.e+]+ rows=[\d.e+]+\)')),
     _report(4.0, "a profile of DuckDB", "duckdb.read", _profile),
     _report(3.75, "figures of a run", "stated.read", _stated),
     _report(3.5, "a plan that counts bytes", "stated.read_foreign",
             _matching("|".join(counter for _, counter, _ in FOREIGN))),
     _report(1.5, "waits by event", "oracle.awr.read",
-            _matching(r"^\W*direct path (?:read|write) temp(?:\W*\||[ \t]{2,})\W*\d"),
+            _matching(r"^[^\w\n]*direct path (?:read|write) temp(?=[^\w|]*+\||[ \t]{2})\W*+\d"),
             "sql_id block"),
     _too_little("counters of MySQL",
                 r"^# Query_time: |\b(?:SUM_)?(?:Created_tmp_disk_tables|Sort_merge_passes)\b"

@@ -30,13 +30,13 @@ _COUNT = re.compile(r"\s*\([\d,. ]+ [^\W\d]+\)\s*")
 _RECORD = re.compile(r"[-+*╔╒┌╭═─├╞╟|\[ ]+R[Ee][Cc][Oo][Rr][Dd] \d+\b\W*")
 #: The same of clients that write a colon between a name and its value.
 _COLON_RECORD = re.compile(r"Row \d+:|\*{3,} \d+\. row \*{3,}")
-_COLON_FIELD = re.compile(r"\s*([\w.]+|\w\S*\(.*\)|\S+\['\w+'\]):(?: +(.*)|)")
+_COLON_FIELD = re.compile(r"\s*([\w.]+|\w[^\s(]*\(.*\)|\S+\['\w+'\]):(?: +(.*)|)")
 #: A name and what stands between it and its value, or no more than a blank for a plan's.
 _NAMED = re.compile(
     r"[|│]?\s*(?P<name>QUERY PLAN(?=[ |│,\t])|\w+(?= *[|│]|[,\t]))(?P<separator> *[|│] ?|,|\t| )"
 )
 #: The first line of a plan in any format.
-_PLAN = re.compile(r"[A-Z*][\w ]*.*\((?:cost=\d|actual )|[\[{]\s*$|- Plan:|<explain\b")
+_PLAN = re.compile(r"[A-Z*].*\((?:cost=\d|actual )|[\[{]\s*$|- Plan:|<explain\b")
 _NAMED_PLAN = re.compile(rf'[|│]?\s*QUERY PLAN[ |│,\t]+"?(?={_PLAN.pattern})')
 _ATTRIBUTES = re.compile(r'\[(?:options|cols|frame|grid)=".*\]')
 _ASCIIDOC_RECORD = re.compile(r"\d\+\^\|Record (\d+)")
@@ -44,7 +44,7 @@ _ASCIIDOC_PAIR = re.compile(r"[<>^]?l\|(\w[\w ]*?) [<>^]?l\|(.*)", re.DOTALL)
 _ASCIIDOC_CELL = re.compile(r"[<>^]?[a-z]?(?<!\\)\|")
 _SET = re.compile(r"\d+ rows? in set\b.*")
 #: What ClickHouse prints behind a large number.
-_ROUNDED = re.compile(r"(\d+) -- [\d.]+ \w+")
+_ROUNDED = re.compile(r"(?<!\d)(\d++) -- [\d.]++ \w++")
 _ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "b": "\b", "f": "\f"}
 #: Words below a table, or the prompt of psql.
 _BELOW_TABLE = re.compile(

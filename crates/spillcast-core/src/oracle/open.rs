@@ -10,9 +10,9 @@ const ZSTD: [u8; 4] = [0x28, 0xb5, 0x2f, 0xfd];
 /// Where a trace is read from.
 pub type Source = Box<dyn Read + Send>;
 
-/// Opens `path`, or standard input for `-`.
+/// Opens `path`.
 pub fn open(path: &Path) -> io::Result<Source> {
-    if path.as_os_str() == "-" { decompress(io::stdin()) } else { decompress(File::open(path)?) }
+    decompress(File::open(path)?)
 }
 
 /// Decompresses gzip and zstd, also several streams one behind the other; passes on anything else.

@@ -59,7 +59,7 @@ _EVENT_NAME = re.compile(
     r"External(?:Sort|Aggregation|Join|Distinct|Processing)\w+|(?:Write|Read)BufferFrom\w+"
     r"|Disk(?:Read|Write)Elapsed\w+|ThreadPoolReader\w+|OS[A-Z]\w+|(?:User|System|Real)Time\w+"
 )
-_PAIR = re.compile(r"\s*'((?:[^'\\]|\\.)*)'\s*:\s*(-?\d+|'(?:[^'\\]|\\.)*')\s*(?:,|$)")
+_MAP_PAIR = re.compile(r"\s*'((?:[^'\\]|\\.)*)'\s*:\s*(-?\d+|'(?:[^'\\]|\\.)*')\s*(?:,|$)")
 _WORDS = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _PASTED_LENGTH = 1 << 20
 #: What Pretty formats of earlier versions write around heads.
@@ -208,7 +208,7 @@ def _mapping(row: Row, name: str, item: int, where: Path) -> Mapping[str, Any] |
         return value
     text = str(value).strip()
     inner, at, pairs = text[1:-1], 0, dict[str, Any]()
-    while at < len(inner) and (match := _PAIR.match(inner, at)) is not None:
+    while at < len(inner) and (match := _MAP_PAIR.match(inner, at)) is not None:
         pairs[match[1]] = match[2].strip("'")
         at = match.end()
     if text[:1] != "{" or text[-1:] != "}" or at < len(inner):

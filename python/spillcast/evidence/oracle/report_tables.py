@@ -25,7 +25,7 @@ _HEADING_LINES = 5
 _WHOLE_RULE = re.compile(r"\s{,7}([-=\u2500\u2501\u2550\u2014])\1{9,}\s*")
 _GAP, _GAP_COLUMNS_MIN = re.compile(r"\s{2,}"), 3
 #: Above and below the heading of a table with bars, and below its rows.
-_BAR_RULE = re.compile(r"(?:\S?\s++)?(?:={10,}|-{5,})\s*|\s*[|+]?(?:[ :]*-+[ :]*[|+])+[ :-]*")
+_BAR_RULE = re.compile(r"(?:\S?\s++)?(?:={10,}|-{5,})\s*|\s*+[|+]?(?:[ :]*+-++[ :]*+[|+])++[ :-]*+")
 Row = dict[str, str]
 #: Figures of temp I/O: a wait's name with a count or a time, and blocks of a row source.
 FIGURES = re.compile(

@@ -14,13 +14,12 @@ from spillcast.errors import (
     OptionInvalid,
     SelectionEmpty,
 )
+from spillcast.evidence.pipes import is_pipe
 from spillcast.evidence.text import Repeated, distinct
 from spillcast.interruptible import run_interruptibly
 from spillcast.units import parse_duration_s
 
 Progress = Callable[[int], None]
-#: Standard input, which is read once.
-STDIN = Path("-")
 #: What rows of traces are in, in the order in which a reader hands them on.
 TABLES = ("waits", "calls", "statements", "row_sources", "binds")
 #: Groups of a profile, or nothing, and what was read of each file.
@@ -118,7 +117,7 @@ def read_once(paths: Sequence[Path], read: Callable[[list[Path]], Read]) -> Trac
     kept, repeated = distinct(paths)
     groups, facts = read(kept)
     copies = _copies(kept, facts["files"])
-    if copies and STDIN not in kept:
+    if copies and not any(map(is_pipe, kept)):
         gone = {again for again, _ in copies}
         kept = [path for path in kept if path not in gone]
         repeated = [*repeated, *copies]
@@ -192,10 +191,8 @@ def _windows_us(paths: Sequence[Path], lenient: bool, window: Window) -> list[tu
 
     InputError where its ends are no times.
     """
-    if STDIN in paths:
-        raise OptionConflict(
-            "--since and --until: standard input cannot be read twice", "give a file"
-        )
+    if pipe := next(filter(is_pipe, paths), None):
+        raise OptionConflict(f"--since and --until: {pipe} cannot be read twice", "give a file")
     reader = _core.TraceReader([str(path) for path in paths], lenient=lenient)
     with ReadFailures():
         _, facts = run_interruptibly(lambda: reader.profile([]), reader.cancel)

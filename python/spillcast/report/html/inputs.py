@@ -1,6 +1,5 @@
 """What a page is made of: plain documents and nothing else, so that they can be redacted."""
 
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,12 +9,14 @@ from spillcast.cache.result import CACHE_SCHEMA, CacheResult
 from spillcast.document import read
 from spillcast.engines.ranking import HISTORY_SCHEMA, ServerRanking
 from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
-from spillcast.errors import EvidenceUnknown, FileTooLarge, InputError, SchemaUnsupported
+from spillcast.errors import FileTooLarge, InputError, SchemaUnsupported
+from spillcast.evidence.pipes import STDIN, repeatable
+from spillcast.evidence.text import head_of
 from spillcast.fleet.fleet import FLEET_SCHEMA, Fleet
 from spillcast.forecast import Forecast
 from spillcast.forecast.result import FORECAST_SCHEMA
 from spillcast.forecast.sizing.products import SIZE_SCHEMA, Sizing
-from spillcast.gate import bounded, damaged, json_of, text_of
+from spillcast.gate import damaged, json_of, text_of
 from spillcast.lab.case import VERIFY_SCHEMA, Verification
 from spillcast.lab.io_size.sweep import SWEEP_SCHEMA
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
@@ -28,6 +29,8 @@ Known = TypeVar("Known")
 AGAIN = "print it again"
 #: A larger document is not accepted.
 _BYTES_MAX = 32 << 20
+#: The beginning of a document names its schema.
+_HEAD_BYTES = 200
 
 
 #: The list of Inputs where documents of a schema go, and their type; of a sweep, by its kind.
@@ -101,7 +104,7 @@ class Inputs:
 def split_inputs(words: Sequence[str]) -> tuple[list[tuple[str, Document]], list[str]]:
     """Documents of spillcast's verbs among ``words``, by name, and the words that are evidence.
 
-    ``-`` is a document on standard input. InputError for JSON that is cut.
+    ``-`` is standard input. InputError for JSON that is cut.
     """
     documents, evidence = [], []
     for word in words:
@@ -114,24 +117,19 @@ def split_inputs(words: Sequence[str]) -> tuple[list[tuple[str, Document]], list
 
 
 def _document_of(word: str) -> Document | None:
-    if word == "-":
-        name = "standard input"
-        content = sys.stdin.buffer.read(_BYTES_MAX + 1)
-        text = bounded(content, name, _BYTES_MAX).decode(errors="replace")
-    else:
-        path = Path(word)
-        if path.suffix.lower() != ".json" or not path.is_file():
-            return None
-        if path.stat().st_size > _BYTES_MAX:
-            raise FileTooLarge(f"{word}: too large for a report ({path.stat().st_size:,} bytes)")
-        text, name = text_of(path), word
+    path = repeatable(word)
+    if not (path == STDIN or path.suffix.lower() == ".json") or not path.is_file():
+        return None
+    ours = "spillcast." in head_of(path, _HEAD_BYTES)
+    if path == STDIN and not ours:
+        return None
+    if path.stat().st_size > _BYTES_MAX:
+        raise FileTooLarge(f"{path}: too large for a report ({path.stat().st_size:,} bytes)")
     try:
-        content = json_of(text, name, AGAIN)
+        content = json_of(text_of(path), path, AGAIN)
     except InputError:
-        if word != "-" and "spillcast." not in text[:200]:
-            return None
-        raise
+        if ours:
+            raise
+        return None
     ours = isinstance(content, Mapping) and str(content.get("schema", "")).startswith("spillcast.")
-    if not ours and word == "-":
-        raise EvidenceUnknown("standard input: no document of spillcast", "print one with --json")
     return dict(content) if ours else None

@@ -1,0 +1,86 @@
+"""Standard input and pipes of the shell -> files, so that readers can begin again."""
+
+import os
+import re
+import shutil
+import stat
+import tempfile
+from contextlib import ExitStack
+from pathlib import Path
+from threading import Thread
+from typing import IO
+
+from spillcast.errors import EvidenceMissing, FileTooLarge
+from spillcast.evidence.recognise import recognise
+from spillcast.gate import TEXT_BYTES_MAX
+
+STDIN = Path("/dev/stdin")
+_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
+_BUFFER_BYTES = 1 << 20
+
+
+def repeatable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
+    """The path of an argument; ``-`` is standard input.
+
+    A pipe that this process holds is copied to a file without a name, which takes its place under
+    the same descriptor and goes with the process. A longer one stays a pipe if it is a trace, which
+    is read once; others are refused with FileTooLarge.
+    """
+    path = STDIN if argument == "-" else Path(argument)
+    descriptor = _descriptor(path)
+    if descriptor is None:
+        return path
+    try:
+        mode = os.fstat(descriptor).st_mode
+    except OSError as error:
+        raise EvidenceMissing(f"{path}: {error.strerror}", "give a file") from error
+    if not stat.S_ISREG(mode):
+        _keep(path, descriptor, bytes_max)
+    return path
+
+
+def is_pipe(path: Path) -> bool:
+    """Whether a path can be read only once."""
+    return path.is_fifo()
+
+
+def _descriptor(path: Path) -> int | None:
+    if path == STDIN:
+        return 0
+    match = _DESCRIPTOR.fullmatch(str(path))
+    return int(match[1]) if match is not None else None
+
+
+def _keep(path: Path, descriptor: int, bytes_max: int) -> None:
+    """Put a file with the content of a pipe in its place."""
+    with ExitStack() as stack:
+        pipe = stack.enter_context(os.fdopen(os.dup(descriptor), "rb", buffering=0))
+        kept = stack.enter_context(tempfile.TemporaryFile(prefix="spillcast-"))
+        while (block := pipe.read(_BUFFER_BYTES)) and kept.tell() + len(block) <= bytes_max:
+            kept.write(block)
+        kept.write(block)
+        kept.flush()
+        kept.seek(0)
+        os.dup2(kept.fileno(), descriptor)
+        if not block:
+            return
+        recognised = recognise(path)
+        if recognised is not None and recognised.kind.name != "traces":
+            raise FileTooLarge(f"{path}: more than {bytes_max >> 20} MiB", "give a file")
+        stack.pop_all()
+        _pass_on(kept, pipe, descriptor)
+
+
+def _pass_on(kept: IO[bytes], rest: IO[bytes], descriptor: int) -> None:
+    """Make the descriptor a pipe of what was kept and the rest, as they are read."""
+    end, begin = os.pipe()
+    os.dup2(end, descriptor)
+    os.close(end)
+
+    def copy() -> None:
+        with kept, rest, os.fdopen(begin, "wb", buffering=0) as out:
+            for source in (kept, rest):
+                shutil.copyfileobj(source, out, _BUFFER_BYTES)
+
+    # Whoever stops reading leaves it waiting, which must not keep the process.
+    Thread(target=copy, name="spillcast-pipe", daemon=True).start()

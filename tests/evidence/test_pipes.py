@@ -1,0 +1,115 @@
+"""Evidence on standard input or in a pipe of the shell gives the answer of a file."""
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from harness import TIMEOUT_S, spillcast_command
+from oracle_files import READ, blocks, write_trace
+from text_plan import TEXT_PLAN
+
+#: More than a pipe holds.
+WAITS, BYTES = 3_000, 200_000
+TARGETS = ("--to", "latency:1ms", "--json")
+
+
+def answer(*arguments, **options):
+    done = subprocess.run(
+        spillcast_command(*arguments), capture_output=True, timeout=TIMEOUT_S, **options
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+@pytest.fixture
+def plan(tmp_path):
+    path = tmp_path / "plan.txt"
+    path.write_text(TEXT_PLAN)
+    return path
+
+
+@pytest.fixture
+def trace(tmp_path):
+    return write_trace(tmp_path / "run.trc", [(READ, 1_000, blocks(31))] * WAITS)
+
+
+def piped(content, *arguments):
+    """The answer to ``content`` in a pipe."""
+    return answer(*arguments, input=content)
+
+
+def test_a_plan_in_a_pipe(plan):
+    expected = answer("forecast", plan, *TARGETS)["forecast_s"]
+    assert expected is not None
+    for content in (plan.read_bytes(), gzip.compress(plan.read_bytes())):
+        assert piped(content, "forecast", "-", *TARGETS)["forecast_s"] == expected
+    assert piped(plan.read_bytes(), "forecast", "/dev/stdin", *TARGETS)["forecast_s"] == expected
+    with plan.open("rb") as file:
+        assert answer("forecast", "-", *TARGETS, stdin=file)["forecast_s"] == expected
+
+
+def test_a_plan_in_a_pipe_of_the_shell(plan):
+    read, write = os.pipe()
+    os.write(write, plan.read_bytes())
+    os.close(write)
+    piped = answer("forecast", f"/dev/fd/{read}", *TARGETS, pass_fds=[read])
+    assert piped["forecast_s"] == answer("forecast", plan, *TARGETS)["forecast_s"]
+
+
+def test_a_plan_in_a_pipe_makes_a_page(plan, tmp_path):
+    page = tmp_path / "page.html"
+    report = piped(plan.read_bytes(), "report", "-", *TARGETS, "-o", page)
+    assert report["answer"] == answer("report", plan, *TARGETS, "-o", page)["answer"]
+
+
+def test_a_trace_in_a_pipe(trace):
+    profile = piped(trace.read_bytes(), "profile", "-", "--json")
+    (row,) = (row for row in profile["rows"] if row["event"] == READ)
+    assert (row["count"], row["total_us"]) == (WAITS, 1_000 * WAITS)
+
+
+LONG = """
+import sys
+from spillcast.evidence import pipes
+pipes.repeatable.__kwdefaults__["bytes_max"] = 1000
+from spillcast.cli import main
+sys.argv = ["spillcast", *sys.argv[1:]]
+main()
+"""
+
+
+def long(content, *arguments):
+    """What ends where no more than 1,000 bytes are kept."""
+    return subprocess.run(
+        [sys.executable, "-c", LONG, *arguments],
+        input=content,
+        capture_output=True,
+        timeout=TIMEOUT_S,
+    )
+
+
+def test_a_trace_that_is_too_long_to_keep_is_read_as_it_comes(trace):
+    content = trace.read_bytes()
+    assert len(content) > BYTES
+    done = long(content, "profile", "-", "--json")
+    assert done.returncode == 0, done.stderr
+    (row,) = (row for row in json.loads(done.stdout)["rows"] if row["event"] == READ)
+    assert (row["count"], row["total_us"]) == (WAITS, 1_000 * WAITS)
+
+
+def test_a_plan_that_is_too_long_to_keep_is_refused(plan):
+    done = long(plan.read_bytes() + b"\n" * BYTES, "forecast", "-", *TARGETS)
+    assert done.returncode == 2
+    assert b"/dev/stdin" in done.stderr and b"Traceback" not in done.stderr
+
+
+def test_an_empty_pipe_is_refused():
+    done = subprocess.run(
+        spillcast_command("forecast", "-"), input=b"", capture_output=True, timeout=TIMEOUT_S
+    )
+    assert done.returncode == 2
+    assert b"empty" in done.stderr and b"Traceback" not in done.stderr
