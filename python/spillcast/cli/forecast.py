@@ -26,7 +26,7 @@ def forecast(
         typer.Argument(
             help="A recording; Oracle traces and an ASH export; a plan of PostgreSQL's EXPLAIN or "
             "rows of pg_stat_statements; Oracle's reports; an event log of Spark; figures in a "
-            "file or as figures:elapsed=773s,..."
+            "file or as figures:elapsed=773s,...; - for standard input."
         ),
     ],
     to: Annotated[

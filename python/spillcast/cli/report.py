@@ -25,7 +25,7 @@ def report(
             help="Recordings, Oracle traces, ASH exports, plans, event logs of Spark, "
             "folders of snapshots that postgres --save made, and what other verbs print with "
             "--json: profile, forecast, postgres, verify, storage, sweep, cache, fleet; "
-            "- for stdin.",
+            "- for standard input.",
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")],
