@@ -104,7 +104,8 @@ def test_a_trace_that_is_too_long_to_keep_is_read_as_it_comes(trace):
 def test_a_plan_that_is_too_long_to_keep_is_refused(plan):
     done = long(plan.read_bytes() + b"\n" * BYTES, "forecast", "-", *TARGETS)
     assert done.returncode == 2
-    assert b"/dev/stdin" in done.stderr and b"Traceback" not in done.stderr
+    assert b"/dev/stdin" in done.stderr
+    assert b"Traceback" not in done.stderr
 
 
 def test_an_empty_pipe_is_refused():
@@ -112,4 +113,5 @@ def test_an_empty_pipe_is_refused():
         spillcast_command("forecast", "-"), input=b"", capture_output=True, timeout=TIMEOUT_S
     )
     assert done.returncode == 2
-    assert b"empty" in done.stderr and b"Traceback" not in done.stderr
+    assert b"empty" in done.stderr
+    assert b"Traceback" not in done.stderr

@@ -236,7 +236,11 @@ KINDS: Sequence[Kind] = (
         "plans",
         "a plan of EXPLAIN or a log of PostgreSQL",
         marks(
-            (2.0, r"\(cost=\d++(?:\.\d++)?\.\.[\d.]++ rows=\d+ width=\d+\)|\(actual (?:time|rows)="),
+            (
+                2.0,
+                r"\(cost=\d++(?:\.\d++)?\.\.[\d.]++ rows=\d+ width=\d+\)"
+                r"|\(actual (?:time|rows)=",
+            ),
             (2.1, r'"Plan":\s*\{'),
             (2.2, r"<explain|^- Plan:|^ *Plan:\s"),
             (1.5, r"\b(?:LOG|ERROR|FATAL|STATEMENT|DETAIL|HINT|CONTEXT|WARNING):  "),

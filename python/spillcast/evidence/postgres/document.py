@@ -23,7 +23,7 @@ HOW = (
 #: So many lines of segments that spill are shown.
 ELSEWHERE_LISTED = 4
 #: What Greenplum before version 6 writes below each node that it ran.
-_ROWS_OUT = re.compile(r"^\s*Rows out: ", re.MULTILINE)
+_ROWS_OUT = re.compile(r"^[^\S\n]*Rows out: ", re.MULTILINE)
 #: What auto_explain writes above a plan, whole or without what a server's log has around it.
 LOGGED = re.compile(r"duration: (?P<ms>[\d.]+) ms\s+plan:[ \t]*")
 #: What a server's log has: messages with their level, in lines of text, CSV or JSON.
