@@ -27,7 +27,7 @@ from spillcast.recording.meta import Meta
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, Described
 from spillcast.recording.server import ServerRecording
 from spillcast.recording.stacks import Stacks
-from spillcast.storage.storage import StorageDocument
+from spillcast.storage.storage import Storage
 
 PAGE = Path(__file__).with_name("schema.md")
 SCHEMAS = PAGE.with_name("schemas")
@@ -117,7 +117,7 @@ def tables() -> dict[str, list[str]]:
         "sweep-memory": key_lines(MemorySweep),
         "verification": key_lines(Verification),
         "fleet": key_lines(Fleet),
-        "storage": key_lines(StorageDocument),
+        "storage": key_lines(Storage),
         "cases": column_lines(COLUMNS),
         "errors": error_lines(),
     }
@@ -139,7 +139,7 @@ def schemas() -> dict[str, str]:
         "fleet": Fleet,
         "forecast": Forecast,
         "server": ServerRanking,
-        "storage": StorageDocument,
+        "storage": Storage,
         "sweep-io-size": IoSizeSweep,
         "sweep-memory": MemorySweep,
     }

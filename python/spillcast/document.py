@@ -44,6 +44,8 @@ class Key:
     rest: bool
     #: What the document calls it, where Python has that word for itself; else the field's name.
     name: str | None = None
+    #: The type in the document where the reader makes another of it.
+    form: type | None = None
 
 
 def key(
@@ -57,13 +59,14 @@ def key(
     signed: bool = False,
     rest: bool = False,
     name: str | None = None,
+    form: type | None = None,
 ) -> Any:
     """A field of a document: every such document holds it, unless ``optional`` or ``later``.
 
     Where a document may lack it, it is None then if no ``default`` is given.
     """
-    about = {"key": Key(meaning, unit, example, optional, later, signed, rest, name)}
-    if rest:
+    about = {"key": Key(meaning, unit, example, optional, later, signed, rest, name, form)}
+    if rest or default is dict:
         return field(default_factory=dict, metadata=about)
     if (optional or later) and default is MISSING:
         default = None
@@ -148,7 +151,8 @@ def _form(kind: Any) -> type[msgspec.Struct]:
     for field_ in _fields(kind):
         about = _about(field_)
         if not about.rest:
-            type_: Any = Annotated[_type(hints[field_.name], about), _meta(about)]
+            hint = about.form or hints[field_.name]
+            type_: Any = Annotated[_type(hint, about), _meta(about)]
             default = msgspec.UNSET if about.optional or about.later else msgspec.NODEFAULT
             keys.append((field_.name, type_, msgspec.field(default=default, name=about.name)))
     form = msgspec.defstruct(kind.__name__, keys, kw_only=True)

@@ -2,12 +2,12 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast import stats
-from spillcast.document import key, read, written
+from spillcast.document import internal, key, read, written
 from spillcast.errors import SchemaUnsupported
 from spillcast.gate import json_of, reading, text_of
 from spillcast.recording.event_names import OPS
@@ -16,7 +16,6 @@ from spillcast.tabular import Column, Display, Tabular
 from spillcast.workspace import whole_file
 
 if TYPE_CHECKING:
-    from spillcast.storage.rehearse import Rehearsal
     from spillcast.tables import Table
 
 
@@ -218,51 +217,37 @@ class Changes:
         return self.total_ns / self.count / 1e9 if self.count else float("nan")
 
 
-@dataclass(frozen=True, kw_only=True)
-class StorageDocument:
-    """The document storage.json."""
-
-    name: str = key("its name", example="/mnt/nvme")
-    source: str = key(
-        "`probe`, `grid`, `recording`, `catalogue`, `asked` (assumed) or `cache` (flash in front "
-        "of a disk, simulated)",
-        example="probe",
-    )
-    groups: Sequence[Group] = key("operations of one op, size, depth, pattern and access")
-    changes: Sequence[Changes] = key(
-        "calls of one kind that create, resize, sync or remove files", default=(), later=True
-    )
-    limits: Sequence[Limit] = key(
-        "token buckets of device time, filled at one second per second",
-        default=(), later=True,
-    )  # fmt: skip
-    servers: int | None = key("operations served at once; null for all", example=None, later=True)
-    provenance: Provenance | None = key("", optional=True)
-    facts: Mapping[str, Any] = key(
-        "other facts; those of a probe are below, other sources have others"
-    )
-
-
 @dataclass(frozen=True, repr=False)
 class Storage(Tabular):
-    """Latencies of one storage, and their source.
+    """Latencies of one storage, and their source: storage.json.
 
     ``limits`` and ``servers`` (operations served at once; None for all) are stated, not measured:
     latencies are those of an operation on the idle storage. ``facts`` contains other facts: file
     system, replayed and skipped steps, sources of figures.
     """
 
-    name: str
-    source: StorageSource
-    groups: Sequence[Group]
-    facts: Mapping[str, Any] = field(default_factory=dict)
-    limits: Sequence[Limit] = ()
-    servers: int | None = None
-    changes: Sequence[Changes] = ()
+    name: str = key("its name", example="/mnt/nvme")
+    source: StorageSource = key(
+        "`probe`, `grid`, `recording`, `catalogue`, `asked` (assumed) or `cache` (flash in front "
+        "of a disk, simulated)",
+        example="probe", form=str,
+    )  # fmt: skip
+    groups: Sequence[Group] = key("operations of one op, size, depth, pattern and access")
+    facts: Mapping[str, Any] = key(
+        "other facts; those of a probe are below, other sources have others", default=dict
+    )
+    limits: Sequence[Limit] = key(
+        "token buckets of device time, filled at one second per second",
+        default=(), later=True,
+    )  # fmt: skip
+    servers: int | None = key("operations served at once; null for all", example=None, later=True)
+    changes: Sequence[Changes] = key(
+        "calls of one kind that create, resize, sync or remove files", default=(), later=True
+    )
     #: When, where and with what it was measured; None if the document lacks it.
-    provenance: Provenance | None = None
-    #: The first part of the query as it ran there; not in the document.
-    rehearsal: "Rehearsal | None" = None
+    provenance: Provenance | None = key("", optional=True)
+    #: The first part of the query as it ran there, a ``Rehearsal``.
+    rehearsal: Any = internal()
 
     def of(self, op: str) -> list[Group]:
         """The groups of an op, smallest size first."""
@@ -298,17 +283,7 @@ class Storage(Tabular):
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
-        document = StorageDocument(
-            name=self.name,
-            source=self.source.word,
-            groups=self.groups,
-            changes=self.changes,
-            limits=self.limits,
-            servers=self.servers,
-            provenance=self.provenance,
-            facts=dict(self.facts),
-        )
-        return {"schema": STORAGE_SCHEMA, **written(document)}
+        return {"schema": STORAGE_SCHEMA, **written(self), "source": self.source.word}
 
     def save(self, path: Path) -> None:
         """Write the document, completely or not at all."""
@@ -329,18 +304,14 @@ class Storage(Tabular):
                 f"{where}: schema is {schema!r}, this spillcast reads {STORAGE_SCHEMA!r}",
                 "make it with: spillcast probe DIR --grid -o storage.json",
             )
-        stored = read(StorageDocument, document, where, "probe again")
+        stored = read(cls, document, where, "probe again")
         check_facts(stored.facts, where, "probe again")
         with reading(where, "probe again"):
             for group in stored.groups:
                 _check(group)
             for change in stored.changes:
                 _check_counts(change.event, change.count, change.latency_ns, change.latency_count)
-            source = source_of(stored.source, stored.facts)
-        return cls(
-            stored.name, source, stored.groups, stored.facts, stored.limits, stored.servers,
-            stored.changes, stored.provenance,
-        )  # fmt: skip
+            return replace(stored, source=source_of(document["source"], stored.facts))
 
     def scaled(self, factor: float, name: str) -> "Storage":
         """The same storage with every latency multiplied by ``factor``."""

@@ -38,7 +38,7 @@ from spillcast.report.html.runs import events_table, histogram
 from spillcast.report.size import answer as purchase_answer
 from spillcast.report.size import frontier_table, knob_words, remarks
 from spillcast.storage.source import Provenance
-from spillcast.storage.storage import Group, StorageDocument
+from spillcast.storage.storage import Group, Storage
 from spillcast.tabular import Column, Table
 from spillcast.text import sentence
 from spillcast.units import format_count, interval_name
@@ -81,7 +81,7 @@ def profile(name: str, profile: Profile) -> Section:
     )
 
 
-def storage(storage: StorageDocument, latencies: Sequence[Document]) -> Section:
+def storage(storage: Storage, latencies: Sequence[Document]) -> Section:
     """Mean latency by size, and the histogram of each operation."""
     figures = [histogram(group, None, (storage.name, "")) for group in latencies]
     single = _single_operations(storage.groups)
@@ -120,7 +120,7 @@ def _groups_table(groups: Sequence[Group], keys: str) -> Table:
     return table_of(rows, keys)
 
 
-def _mean_latencies(storage: StorageDocument) -> str:
+def _mean_latencies(storage: Storage) -> str:
     # Sizes of a grid or of the catalogue are no load's: the smallest stands for them.
     mixed = storage.source not in ("grid", "catalogue")
     means = []

@@ -22,7 +22,7 @@ from spillcast.lab.io_size.sweep import SWEEP_SCHEMA
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.profile.result import PROFILE_SCHEMA, Profile
-from spillcast.storage.storage import STORAGE_SCHEMA, StorageDocument
+from spillcast.storage.storage import STORAGE_SCHEMA, Storage
 
 Document = dict[str, Any]
 Known = TypeVar("Known")
@@ -38,7 +38,7 @@ _KINDS: dict[str, tuple[str, type]] = {
     PROFILE_SCHEMA: ("profiles", Profile),
     FORECAST_SCHEMA: ("forecasts", Forecast),
     VERIFY_SCHEMA: ("verifications", Verification),
-    STORAGE_SCHEMA: ("storages", StorageDocument),
+    STORAGE_SCHEMA: ("storages", Storage),
     f"{SWEEP_SCHEMA} io-size": ("io_sizes", IoSizeSweep),
     f"{SWEEP_SCHEMA} memory": ("memory_sweeps", MemorySweep),
     CACHE_SCHEMA: ("caches", CacheResult),
