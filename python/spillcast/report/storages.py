@@ -41,7 +41,7 @@ def comparison_page(comparison: Comparison) -> Page:
     rows = [
         row
         for row in comparison.rows
-        if all(estimate is None or estimate.error <= ERROR_MAX for estimate in row.estimates)
+        if all(latency is None or latency.error <= ERROR_MAX for latency in row.storages)
     ]
     patterns = len({row.pattern for row in rows}) > 1
     keys = [Column("op", None), Column("size", None, "bytes"), Column("pattern", None)]
@@ -65,17 +65,17 @@ def comparison_page(comparison: Comparison) -> Page:
 
 def _line(row: ComparedRow, at: int, patterns: bool) -> list[Any]:
     key = [row.op, row.size_class_bytes, *([row.pattern] if patterns else [])]
-    estimate = row.estimates[at]
-    if estimate is None:
+    latency = row.storages[at]
+    if latency is None:
         return [*key, ascii_uppercase[at], None, None, None, None]
-    mark = "" if estimate.measured else " ?" if estimate.extrapolated else " ~"
-    times_s = estimate.quantile_s(0.5), estimate.mean_s, estimate.quantile_s(0.99)
-    return [*key, ascii_uppercase[at] + mark, *times_s, (row.speedup(at) or None) if at else None]
+    mark = "" if latency.measured else " ?" if latency.extrapolated else " ~"
+    times_s = latency.p50_s, latency.mean_s, latency.p99_s
+    return [*key, ascii_uppercase[at] + mark, *times_s, latency.speedup if at else None]
 
 
 def _notes(rows: Sequence[ComparedRow], left_out: int) -> list[str]:
     """The meaning of marks with their largest error, and the number of rows left out."""
-    unmeasured = [e for row in rows for e in row.estimates if e is not None and not e.measured]
+    unmeasured = [e for row in rows for e in row.storages if e is not None and not e.measured]
     notes = []
     for mark, extrapolated, where in (("~", False, "interpolated"), ("?", True, "extrapolated")):
         errors = [e.error for e in unmeasured if e.extrapolated == extrapolated]
@@ -90,7 +90,7 @@ def _notes(rows: Sequence[ComparedRow], left_out: int) -> list[str]:
 def _sentence(comparison: Comparison, at: int) -> str:
     """``B reads 12.3 times faster and writes 1.5 times slower than A.``"""
     first, name = comparison.names[0], comparison.names[at]
-    verdicts = [verdict for verdict in comparison.verdicts if verdict.storage == at]
+    verdicts = comparison.verdicts[at - 1]
     if not verdicts:
         return f"{name} has no figures for the operations of {first}."
     known = [verdict for verdict in verdicts if verdict.error <= ERROR_MAX]
@@ -106,10 +106,11 @@ def _verb(verdict: Verdict) -> str:
     verb, speedup = f"{verdict.op}s{order}", verdict.speedup
     if 1 / ALIKE < speedup < ALIKE:
         return f"{verb} as fast"
-    low, high = sorted(max(s, 1 / s) for s in (verdict.low, verdict.high))
+    slowest, fastest = verdict.speedup_min, verdict.speedup_max
+    low, high = sorted(max(s, 1 / s) for s in (slowest, fastest))
     remarks = []
-    if verdict.low < 1 < verdict.high:
-        remarks.append(f"{format_speedup(verdict.low)} to {format_speedup(verdict.high)} by size")
+    if slowest < 1 < fastest:
+        remarks.append(f"{format_speedup(slowest)} to {format_speedup(fastest)} by size")
     elif high > APART * low:
         remarks.append(f"{_times(low)} to {_times(high)} by size")
     if verdict.error > ALIKE - 1:

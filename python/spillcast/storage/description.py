@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
+from spillcast.document import internal, written
 from spillcast.errors import OptionInvalid, Refusal, TargetIncomplete
 from spillcast.recording.event_names import OPS
 from spillcast.storage.model import Estimate, Model
@@ -255,18 +256,29 @@ STORAGES_MAX = 26
 
 
 @dataclass(frozen=True)
+class Latency:
+    """An operation on one storage. ``error`` is relative, of what was not measured."""
+
+    p50_s: float
+    mean_s: float
+    p99_s: float
+    #: Mean latency on the first storage over that on this one.
+    speedup: float | None
+    measured: bool
+    extrapolated: bool
+    error: float
+    #: Time of the operations that were measured.
+    measured_s: float = internal(0.0)
+
+
+@dataclass(frozen=True)
 class Row:
     """Compares one op, size and pattern; None for a storage without figures for the op."""
 
     op: str
     size_class_bytes: int
     pattern: str
-    estimates: Sequence[Estimate | None]
-
-    def speedup(self, at: int) -> float | None:
-        """Mean latency of the first storage over that of another."""
-        first, other = self.estimates[0], self.estimates[at]
-        return first.mean_s / other.mean_s if first and other and other.mean_s else None
+    storages: Sequence[Latency | None]
 
 
 @dataclass(frozen=True)
@@ -276,23 +288,23 @@ class Verdict:
     ``error`` is the relative standard error of what was not measured on either, in the mean.
     """
 
-    storage: int
+    storage: str
     op: str
     pattern: str
     speedup: float
-    low: float
-    high: float
+    speedup_min: float
+    speedup_max: float
     error: float
 
 
 @dataclass(frozen=True)
 class Comparison:
-    """Rows of storages; ratios are to the first of them."""
+    """Rows of storages, and verdicts on each but the first; ratios are to the first of them."""
 
     names: Sequence[str]
     storages: Sequence[Storage]
     rows: Sequence[Row]
-    verdicts: Sequence[Verdict]
+    verdicts: Sequence[Sequence[Verdict]]
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
@@ -302,43 +314,9 @@ class Comparison:
                 {"name": name, "source": storage.source.word}
                 for name, storage in zip(self.names, self.storages, strict=True)
             ],
-            "rows": [
-                {
-                    "op": row.op,
-                    "size_class_bytes": row.size_class_bytes,
-                    "pattern": row.pattern,
-                    "storages": [_entry(row, at) for at in range(len(self.names))],
-                }
-                for row in self.rows
-            ],
-            "verdicts": [
-                {
-                    "storage": self.names[verdict.storage],
-                    "op": verdict.op,
-                    "pattern": verdict.pattern,
-                    "speedup": verdict.speedup,
-                    "speedup_min": verdict.low,
-                    "speedup_max": verdict.high,
-                    "error": verdict.error,
-                }
-                for verdict in self.verdicts
-            ],
+            "rows": written(self.rows),
+            "verdicts": [written(verdict) for verdicts in self.verdicts for verdict in verdicts],
         }
-
-
-def _entry(row: Row, at: int) -> dict[str, Any] | None:
-    estimate = row.estimates[at]
-    if estimate is None:
-        return None
-    return {
-        "p50_s": estimate.quantile_s(0.5),
-        "mean_s": estimate.mean_s,
-        "p99_s": estimate.quantile_s(0.99),
-        "speedup": row.speedup(at),
-        "measured": estimate.measured,
-        "extrapolated": estimate.extrapolated,
-        "error": estimate.error,
-    }
 
 
 def compare(storages: Sequence[Storage], names: Sequence[str]) -> Comparison:
@@ -353,12 +331,10 @@ def compare(storages: Sequence[Storage], names: Sequence[str]) -> Comparison:
     rows = [row for op in OPS for row in _rows(models, op)]
     kinds = list(dict.fromkeys((row.op, row.pattern) for row in rows))
     verdicts = [
-        verdict
-        for at in range(1, len(models))
-        for kind in kinds
-        if (verdict := _verdict(rows, *kind, at)) is not None
+        [verdict for kind in kinds if (verdict := _verdict(rows, name, *kind, at)) is not None]
+        for at, name in enumerate(names[1:], 1)
     ]
-    if not verdicts:
+    if not any(verdicts):
         raise TargetIncomplete(
             f"{names[0]} has no op that another of these storages has figures for"
         )
@@ -372,28 +348,44 @@ def _rows(models: Sequence[Model], op: str) -> Iterator[Row]:
         sequential = None if pattern == "recorded" else pattern == "sequential"
         sizes = {size for model in able for size in model.cells(op, sequential)[0].sizes}
         for size in sorted(sizes):
-            estimates = [_latency(model, op, size, sequential) for model in models]
-            yield Row(op, size, pattern, estimates)
+            estimates = [_estimate(model, op, size, sequential) for model in models]
+            yield Row(op, size, pattern, [_latency(each, estimates[0]) for each in estimates])
 
 
-def _latency(model: Model, op: str, size_bytes: int, sequential: bool | None) -> Estimate | None:
+def _estimate(model: Model, op: str, size_bytes: int, sequential: bool | None) -> Estimate | None:
     try:
         return model.latency(op, size_bytes, sequential=sequential, lasting=True)
     except Refusal:
         return None
 
 
-def _verdict(rows: Sequence[Row], op: str, pattern: str, at: int) -> Verdict | None:
+def _latency(estimate: Estimate | None, first: Estimate | None) -> Latency | None:
+    if estimate is None:
+        return None
+    mean_s = estimate.mean_s
+    return Latency(
+        estimate.quantile_s(0.5),
+        mean_s,
+        estimate.quantile_s(0.99),
+        first.mean_s / mean_s if first and mean_s else None,
+        estimate.measured,
+        estimate.extrapolated,
+        estimate.error,
+        mean_s * float(estimate.latency_count.sum()) if estimate.measured else 0.0,
+    )
+
+
+def _verdict(rows: Sequence[Row], name: str, op: str, pattern: str, at: int) -> Verdict | None:
     """How much faster the I/O goes that the first storage was measured with.
 
     Each row weighs as the time that was measured there, if any was; else all weigh the same.
     """
     shared: list[tuple[float, float, float]] = []
     for row in rows:
-        speedup, first, other = row.speedup(at), row.estimates[0], row.estimates[at]
-        if (row.op, row.pattern) == (op, pattern) and speedup and first and other:
-            time_s = first.mean_s * float(first.latency_count.sum()) if first.measured else 0.0
-            shared.append((time_s, speedup, math.hypot(first.error, other.error)))
+        first, other = row.storages[0], row.storages[at]
+        if (row.op, row.pattern) == (op, pattern) and first and other and other.speedup:
+            error = math.hypot(first.error, other.error)
+            shared.append((first.measured_s, other.speedup, error))
     if not shared:
         return None
     weighed = [row for row in shared if row[0]] or [(1.0, *row[1:]) for row in shared]
@@ -401,4 +393,4 @@ def _verdict(rows: Sequence[Row], op: str, pattern: str, at: int) -> Verdict | N
     other_s = sum(time_s / speedup for time_s, speedup, _ in weighed)
     error = sum(time_s * error for time_s, _, error in weighed) / first_s
     speedups = [speedup for _, speedup, _ in weighed]
-    return Verdict(at, op, pattern, first_s / other_s, min(speedups), max(speedups), error)
+    return Verdict(name, op, pattern, first_s / other_s, min(speedups), max(speedups), error)

@@ -11,7 +11,16 @@ from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
 from spillcast.stats import merged, rounded
 from spillcast.storage.source import ASSUMED, RECORDING, Provenance, of_recording
-from spillcast.storage.storage import Changes, Group, Limit, Storage, bytes_limit, operations_limit
+from spillcast.storage.storage import (
+    PATTERNS,
+    Changes,
+    Group,
+    Limit,
+    Storage,
+    bytes_limit,
+    operations_limit,
+    stated_groups,
+)
 from spillcast.units import parse_bytes_per_s, parse_latency_s, parse_rate
 
 #: Evidence of temp I/O: a recording of it, or counts alone.
@@ -105,8 +114,6 @@ def assumed_latency(like: Storage, latency_s: float, name: str) -> Storage:
 
 
 _EXAMPLE = "for example limits:iops=12000,throughput=500MiB/s,latency=0.5ms"
-#: 4 KiB to 1 MiB, all of one latency: what larger operations cost follows from the throughput.
-_SIZES_BYTES = tuple(4096 << doubling for doubling in range(9))
 #: Time's worth of a rate that goes at once, so that single operations are not delayed.
 _BURST_S = 0.1
 
@@ -133,13 +140,9 @@ def limits_storage(text: str, value: str) -> Storage:
         bytes_per_s = parse_bytes_per_s(given["throughput"], f"{text}: throughput")
         burst = _positive(text, bytes_per_s) * _BURST_S
         limits.append(bytes_limit("throughput", bytes_per_s, burst=burst))
-    ns = round(latency_s * 1e9)
-    groups = [
-        Group(op, size, 1, 1, size, ns, [ns], [1], [1], [ns], pattern, "direct")
-        for op in OPS
-        for pattern in ("sequential", "random")
-        for size in _SIZES_BYTES
-    ]
+    # What larger operations cost follows from the throughput.
+    base_ns = {(op, p): latency_s * 1e9 for op in OPS for p in PATTERNS}
+    groups = stated_groups(base_ns, 0.0)
     return Storage(text, ASSUMED, groups, limits=limits)
 
 

@@ -9,7 +9,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -167,20 +167,34 @@ def bounded_run(
     return measured
 
 
+@dataclass
+class _Replies:
+    """What the process of a replay sent last, and how it ended."""
+
+    progress: tuple[int, int, int] = (0, 0, 0)
+    result: Measured | Exception | None = None
+
+
+_RUN = "from spillcast.storage.probe import run_bounded_replay; run_bounded_replay()"
+
+
 def _in_a_process(
     steps: Table, options: Mapping[str, Any], on_progress: Progress | None
 ) -> Measured:
-    command = [sys.executable, "-m", "spillcast.storage.probe", json.dumps(options)]
+    """What ``run_bounded_replay`` measures; raises what it raises."""
     # Ctrl-C reaches this process, which ends that one.
     process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+        [sys.executable, "-c", _RUN],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        start_new_session=True,
     )
     assert process.stdin is not None
     assert process.stdout is not None
-    reply = _Reply()
-    watch = None if on_progress is None else lambda: on_progress(*reply.progress)
+    replies = _Replies()
+    watch = None if on_progress is None else lambda: on_progress(*replies.progress)
     try:
-        hear = partial(_read_replies, process.stdin, process.stdout, steps, reply)
+        hear = partial(_read_replies, process.stdin, process.stdout, (steps, options), replies)
         run_interruptibly(hear, process.kill, watch)
     finally:
         process.kill()
@@ -188,72 +202,54 @@ def _in_a_process(
         process.stdout.close()
         with suppress(BrokenPipeError):
             process.stdin.close()
-    return _result(reply.last, status)
+    if replies.result is None:
+        raise SystemFailed(
+            f"the replay's process ended with status {status}: perhaps for lack of memory",
+            "a smaller --budget takes less",
+        )
+    if isinstance(replies.result, Exception):
+        raise replies.result
+    return replies.result
 
 
-@dataclass
-class _Reply:
-    """What the process said last."""
-
-    progress: tuple[int, int, int] = (0, 0, 0)
-    last: Mapping[str, Any] = field(default_factory=dict)
-
-
-def _read_replies(plan: IO[bytes], lines: IO[bytes], steps: Table, reply: _Reply) -> None:
+def _read_replies(plan: IO[bytes], sent: IO[bytes], question: object, replies: _Replies) -> None:
     """Hand over the plan and listen. The pipe of the plan stays open: its end ends the process."""
     with suppress(BrokenPipeError):
-        pickle.dump(steps, plan)
+        pickle.dump(question, plan)
         plan.flush()
-    for line in lines:
-        reply.last = json.loads(line)
-        done, total, count = reply.last.get("progress", reply.progress)
-        reply.progress = done, total, count
-
-
-def _result(last: Mapping[str, Any], status: int) -> Measured:
-    """What the process found; raises what it raised."""
-    if "measured" in last:
-        measured: Measured = last["measured"]
-        return measured
-    if "no_group" in last:
-        raise NoMemoryGroup(last["no_group"])
-    if "value_error" in last:
-        raise ValueError(last["value_error"])
-    if "os_error" in last:
-        raise OSError(*last["os_error"])
-    raise SystemFailed(
-        f"the replay's process ended with status {status}: perhaps for lack of memory",
-        "a smaller --budget takes less",
-    )
+    with suppress(EOFError, pickle.UnpicklingError):
+        while replies.result is None:
+            reply = pickle.load(sent)
+            if isinstance(reply, tuple):
+                replies.progress = reply
+            else:
+                replies.result = reply
 
 
 def run_bounded_replay() -> None:
-    """Replay the plan of stdin in a memory cgroup; write progress and the result to stdout.
+    """Replay the plan of stdin in a memory cgroup; send progress and the result to stdout.
 
     Everything is loaded before this process joins the group.
     """
-    options = json.loads(sys.argv[1])
-    steps = pickle.load(sys.stdin.buffer)
+    steps, options = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_the_owner, daemon=True).start()
     directory, group = options.pop("directory"), Path(options.pop("group"))
+    result: Measured | Exception
     try:
         replay = _core.Probe(steps, directory, **options)
         join(group)
-        watch = lambda: _send(progress=replay.progress())  # noqa: E731
         with no_names_left(Path(directory)):
-            measured = json.loads(run_interruptibly(replay.run, replay.cancel, watch))
-    except NoMemoryGroup as error:
-        _send(no_group=str(error))
-    except ValueError as error:
-        _send(value_error=str(error))
-    except OSError as error:
-        _send(os_error=[error.errno, error.strerror])
-    else:
-        _send(measured=measured)
+            result = json.loads(
+                run_interruptibly(replay.run, replay.cancel, lambda: _send(replay.progress()))
+            )
+    except (NoMemoryGroup, ValueError, OSError) as error:
+        result = error
+    _send(result)
 
 
-def _send(**fields: Any) -> None:
-    print(json.dumps(fields), flush=True)
+def _send(reply: object) -> None:
+    pickle.dump(reply, sys.stdout.buffer)
+    sys.stdout.buffer.flush()
 
 
 def _end_with_the_owner() -> None:
@@ -323,7 +319,3 @@ def probe_grid(
     facts |= {**limits, **room_facts(directory), "directory": str(directory)}
     groups = [Group(**group) for group in measured["groups"]]
     return Storage(name_of(directory), GRID, groups, facts, provenance=measured_now(directory))
-
-
-if __name__ == "__main__":
-    run_bounded_replay()

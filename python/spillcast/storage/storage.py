@@ -199,6 +199,21 @@ class Group:
         return stats.quantile(self.latency_ns, self.latency_count, quantile) / 1e9
 
 
+PATTERNS = ("sequential", "random")
+#: 4 KiB to 1 MiB.
+SIZES_BYTES = tuple(4096 << doubling for doubling in range(9))
+
+
+def stated_groups(base_ns: Mapping[tuple[str, str], float], ns_per_byte: float) -> list[Group]:
+    """An operation of each op, pattern and size, by latencies of no bytes and of a byte."""
+
+    def group(op: str, pattern: str, size: int) -> Group:
+        ns = round(base_ns[op, pattern] + size * ns_per_byte)
+        return Group(op, size, 1, 1, size, ns, [ns], [1], [1], [ns], pattern, "direct")
+
+    return [group(op, each, size) for op in OPS for each in PATTERNS for size in SIZES_BYTES]
+
+
 @dataclass(frozen=True)
 class Changes:
     """Holds calls of one kind that create, resize, sync or remove files."""

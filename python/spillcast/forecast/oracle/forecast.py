@@ -74,7 +74,10 @@ SERVED = 0.2
 Array = NDArray[np.float64]
 #: Statements that an error names.
 _NAMED = 3
-FORMS = "a trace taken there, latency:150us, factor:60, catalogue:NAME or a storage.json"
+FORMS = (
+    "a trace taken there, latency:150us, factor:60, catalogue:NAME, "
+    "limits:iops=12000,throughput=500MiB/s,latency=0.5ms or a storage.json"
+)
 #: The hint for a target that Oracle's evidence cannot be compared with.
 _ASK = (
     "trace the query for a minute with temp on the other storage, or give latency:150us, "
@@ -381,11 +384,10 @@ def resolve_target(text: str, *, lenient: bool = False) -> Target:
         return Target(text, latency_s=latency_s)
     if colon and kind == "factor":
         return Target(text, factor=parse_factor(text, value))
-    if (colon and kind == "catalogue") or (text.endswith(".json") and Path(text).is_file()):
-        storage = resolve_storage(text)
+    is_file = text == "-" or Path(text).exists() or bool(glob.glob(text))
+    if text.endswith(".json") or not is_file:
+        storage = resolve_storage(text, f"--to {text}", FORMS)
         return Target(storage.name, storage=storage)
-    if text != "-" and not (Path(text).exists() or glob.glob(text)):
-        resolve_storage(text, f"--to {text}", FORMS)
     evidence = find_evidence([text])
     if not evidence.traces:
         raise TargetUnsuited(

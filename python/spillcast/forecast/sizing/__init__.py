@@ -39,10 +39,10 @@ from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
 from spillcast.storage.catalogue import lookup
 from spillcast.storage.catalogue.prices import Prices, provider_of
-from spillcast.storage.catalogue.row import LatencyClass, rows_by_name
+from spillcast.storage.catalogue.row import rows_by_name
 from spillcast.storage.memory import machine_cache_bytes
 from spillcast.storage.source import ASSUMED
-from spillcast.storage.storage import Storage
+from spillcast.storage.storage import PATTERNS, Storage, stated_groups
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_duration, format_setting, parse_duration_s
 
@@ -258,10 +258,8 @@ def _free_rows(search: Search, free_memory_bytes: int | None) -> Iterator[SizeRo
 def _tmpfs() -> Storage:
     """Memory as a storage, by the machine's calibrated speed."""
     known = calibrated()
-    base_ns = {(op, p): round(known.memory_s * 1e9) for op in OPS for p in ("random", "sequential")}
-    per_byte = 1e9 / known.memory_bytes_per_s
-    groups = LatencyClass("memory", base_ns, per_byte, 1.0, "", "").groups()
-    return Storage("tmpfs", ASSUMED, groups)
+    base_ns = {(op, p): known.memory_s * 1e9 for op in OPS for p in PATTERNS}
+    return Storage("tmpfs", ASSUMED, stated_groups(base_ns, 1e9 / known.memory_bytes_per_s))
 
 
 def _frontier(candidates: Sequence[Candidate]) -> list[Candidate]:

@@ -4,10 +4,11 @@ import re
 from dataclasses import dataclass
 from difflib import SequenceMatcher
 from fnmatch import fnmatchcase
+from functools import partial
 
 from spillcast.errors import TargetInvalid, TargetUnknown
 from spillcast.storage.catalogue.row import Row, rows_by_name
-from spillcast.storage.model import CREDIT_S
+from spillcast.storage.model import Model
 from spillcast.storage.storage import Storage
 
 _LIST = "spillcast storage list"
@@ -71,6 +72,8 @@ def _slug(name: str) -> str:
 
 
 READ_BYTES, WRITE_BYTES = 8 << 10, 256 << 10
+#: So many operations at once keep any storage busy.
+_MANY = float(1 << 24)
 
 
 @dataclass(frozen=True)
@@ -85,33 +88,12 @@ class Figures:
 
 def figures(storage: Storage) -> Figures:
     """Holds the figures of a storage with limits. Rates are those with full credits."""
+    model = Model(storage)
+    read = partial(model.latency, "read", READ_BYTES, sequential=False)
+    write = partial(model.latency, "write", WRITE_BYTES, sequential=True)
     return Figures(
-        _alone_s(storage, "read", READ_BYTES, sequential=False),
-        _alone_s(storage, "write", WRITE_BYTES, sequential=True),
-        _per_s(storage, "read", READ_BYTES, sequential=False),
-        _per_s(storage, "write", WRITE_BYTES, sequential=True) * WRITE_BYTES,
+        read().mean_s,
+        write().mean_s,
+        _MANY / read(depth=_MANY, lasting=True).mean_s,
+        _MANY / write(depth=_MANY, lasting=True).mean_s * WRITE_BYTES,
     )
-
-
-def _alone_s(storage: Storage, op: str, size_bytes: int, *, sequential: bool) -> float:
-    """One operation that finds the storage idle."""
-    pattern = "sequential" if sequential else "random"
-    group = next(
-        g for g in storage.of(op) if g.size_class_bytes == size_bytes and g.pattern == pattern
-    )
-    costs_ns = [
-        limit.cost_ns(op, size_bytes, sequential=sequential)
-        for limit in storage.limits
-        if limit.burst_ns == 0
-    ]
-    return group.mean_s + max(costs_ns, default=0.0) / 1e9
-
-
-def _per_s(storage: Storage, op: str, size_bytes: int, *, sequential: bool) -> float:
-    """Operations a second when there are always more to do."""
-    costs_ns = [
-        limit.cost_ns(op, size_bytes, sequential=sequential)
-        for limit in storage.limits
-        if limit.burst_ns <= CREDIT_S * 1e9
-    ]
-    return 1e9 / max(costs_ns)

@@ -24,11 +24,9 @@ from spillcast.storage.catalogue.formulas import (
     volume_limits,
 )
 from spillcast.storage.source import catalogue
-from spillcast.storage.storage import Group, Storage
+from spillcast.storage.storage import Storage, stated_groups
 from spillcast.units import format_duration
 
-#: 4 KiB to 1 MiB.
-SIZES_BYTES = tuple(4096 << doubling for doubling in range(9))
 #: By the column ``kind``.
 _LIMITS = {"device": device_limits, "volume": volume_limits}
 
@@ -52,19 +50,6 @@ class LatencyClass:
     spread: float
     assumption: str
     source: str
-
-    def groups(self) -> list[Group]:
-        """One operation of every op, size and pattern, with the latency of this class."""
-        return [
-            self._group(op, pattern, size)
-            for op in OPS
-            for pattern in ("sequential", "random")
-            for size in SIZES_BYTES
-        ]
-
-    def _group(self, op: str, pattern: str, size_bytes: int) -> Group:
-        ns = round(self.base_ns[op, pattern] + size_bytes * self.ns_per_byte)
-        return Group(op, size_bytes, 1, 1, size_bytes, ns, [ns], [1], [1], [ns], pattern, "direct")
 
     def sentence(self) -> str:
         """What is assumed, and why."""
@@ -137,7 +122,7 @@ class Row:
         return Storage(
             f"catalogue:{self.name}" + (f"?{tail}" if tail else ""),
             catalogue(spread, self.source),
-            latencies.groups(),
+            stated_groups(latencies.base_ns, latencies.ns_per_byte),
             {
                 "description": self.description,
                 "source": self.source,
