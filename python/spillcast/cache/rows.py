@@ -10,10 +10,9 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.columns import TEXT, Column, fields_of
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnsuited
-from spillcast.evidence.oracle.trace import ReadFailures, open_reader
+from spillcast.evidence.oracle.trace import read_rows
 from spillcast.evidence.oracle.trace_recording import name_blocks
 from spillcast.evidence.text import distinct, repeated_words
-from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.tables import Table
 from spillcast.units import format_count
@@ -156,7 +155,6 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
 
 def _trace_waits(paths: Sequence[Path], lenient: bool) -> Table:
     """Keep only reads and writes."""
-    reader, _ = open_reader(paths, lenient, None)
     batches: list[Table] = []
     wanted = [*_TRACE_COLUMNS, "blocks", "p2"]
 
@@ -164,8 +162,7 @@ def _trace_waits(paths: Sequence[Path], lenient: bool) -> Table:
         batch = Table.from_arrow(waits).select(wanted)
         batches.append(batch.filter(batch["op"].is_valid()))
 
-    with ReadFailures():
-        run_interruptibly(lambda: reader.rows(take), reader.cancel)
+    read_rows(paths, take, lenient=lenient)
     return Table.concat(batches)
 
 

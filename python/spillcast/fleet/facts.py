@@ -29,7 +29,7 @@ from spillcast.evidence.oracle.ash import Ash
 from spillcast.evidence.oracle.ash_profile import ON_CPU, WAITS
 from spillcast.evidence.oracle.collected import header_of
 from spillcast.evidence.oracle.spooled import read_spooled
-from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
+from spillcast.evidence.oracle.trace import Traces, failures_as_errors, open_reader
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.spark import Application, read_application
 from spillcast.fleet.dataset import ACTIVE, CPU, UNKNOWN, WAIT
@@ -100,7 +100,7 @@ def read_trace(path: Path) -> Traces:
     reader, _ = open_reader([path], lenient=False, on_progress=None)
     _under_way.add(reader)
     try:
-        with ReadFailures():
+        with failures_as_errors():
             groups, facts = reader.profile(["event", "sql"])
     finally:
         _under_way.discard(reader)

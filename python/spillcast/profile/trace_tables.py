@@ -16,9 +16,9 @@ from spillcast.evidence.oracle.trace import (
     TABLES,
     Progress,
     Read,
-    ReadFailures,
     Traces,
     Window,
+    failures_as_errors,
     open_reader,
     profile_traces,
     read_once,
@@ -147,7 +147,7 @@ def ask_traces(
             at = TABLES.index(table)
             return reader.rows(lambda *batch: take(batch[at]), columns=columns)
 
-        with ReadFailures(), stream.of(fill, reader.cancel):
+        with failures_as_errors(), stream.of(fill, reader.cancel):
             try:
                 answer = run_interruptibly(
                     lambda: ask(connection, query), connection.interrupt, watch

@@ -1,6 +1,7 @@
 """Extended SQL traces (10046): profiles, windows of time, rows."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -28,17 +29,15 @@ _DAY_US = 86_400_000_000
 _ENDS_US = (-(1 << 63), (1 << 63) - 1)
 
 
-class ReadFailures:
+@contextmanager
+def failures_as_errors() -> Iterator[None]:
     """Turn the reader's errors into InputErrors with a remedy."""
-
-    def __enter__(self) -> None:
-        pass
-
-    def __exit__(self, kind: object, error: BaseException | None, _trace: object) -> None:
-        if isinstance(error, ValueError):
-            raise EvidenceDamaged(str(error)) from error
-        if isinstance(error, OSError):
-            raise EvidenceDamaged(f"{error.filename}: {error.strerror}") from error
+    try:
+        yield
+    except ValueError as error:
+        raise EvidenceDamaged(str(error)) from error
+    except OSError as error:
+        raise EvidenceDamaged(f"{error.filename}: {error.strerror}") from error
 
 
 @dataclass(frozen=True)
@@ -157,7 +156,7 @@ def profile_traces(
 
     def read(kept: list[Path]) -> Read:
         reader, watch = open_reader(kept, lenient, on_progress, window)
-        with ReadFailures():
+        with failures_as_errors():
             return run_interruptibly(
                 lambda: reader.profile(list(by), calls=calls, quantiles=list(quantiles.items())),
                 reader.cancel,
@@ -194,7 +193,7 @@ def _windows_us(paths: Sequence[Path], lenient: bool, window: Window) -> list[tu
     if pipe := next(filter(is_pipe, paths), None):
         raise OptionConflict(f"--since and --until: {pipe} cannot be read twice", "give a file")
     reader = _core.TraceReader([str(path) for path in paths], lenient=lenient)
-    with ReadFailures():
+    with failures_as_errors():
         _, facts = run_interruptibly(lambda: reader.profile([]), reader.cancel)
     sessions = [session for file in facts["files"] for session in file["sessions"]]
     firsts = [s["first_tim_us"] for s in sessions if s["first_tim_us"] is not None]
@@ -239,6 +238,13 @@ def _tim_us(
     return day_us + of_day_ns // 1000 - more_us
 
 
+def read_rows(paths: Sequence[Path], take: Callable[..., None], *, lenient: bool = False) -> None:
+    """Hand each batch of rows, a table for each of TABLES, to ``take``."""
+    reader, _ = open_reader(paths, lenient, None)
+    with failures_as_errors():
+        run_interruptibly(lambda: reader.rows(take), reader.cancel)
+
+
 def spool_traces(
     paths: Sequence[Path],
     folder: Path,
@@ -264,7 +270,7 @@ def spool_traces(
                 writers[name].write(table)
 
         try:
-            with ReadFailures():
+            with failures_as_errors():
                 facts = run_interruptibly(
                     lambda: reader.rows(take, columns=columns), reader.cancel, watch
                 )

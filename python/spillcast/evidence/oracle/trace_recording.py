@@ -9,9 +9,8 @@ from spillcast import _core
 from spillcast.columns import Flags
 from spillcast.errors import EvidenceIncomplete
 from spillcast.evidence.oracle.collected import BLOCKS_MAX
-from spillcast.evidence.oracle.trace import ReadFailures, open_reader
+from spillcast.evidence.oracle.trace import read_rows
 from spillcast.evidence.text import distinct
-from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEngine
 from spillcast.recording.schema import WAITS, seconds_of, totals
@@ -66,7 +65,6 @@ def name_blocks(waits: Table) -> Flags:
 
 
 def _temp_waits(paths: Sequence[Path], block_bytes: int, lenient: bool) -> Table:
-    reader, _ = open_reader(paths, lenient, None)
     batches: list[Table] = []
 
     def take(waits: _core.Table, *_others: _core.Table) -> None:
@@ -75,8 +73,7 @@ def _temp_waits(paths: Sequence[Path], block_bytes: int, lenient: bool) -> Table
             batch.filter(batch["temp"].values & batch["op"].is_valid() & name_blocks(batch))
         )
 
-    with ReadFailures():
-        run_interruptibly(lambda: reader.rows(take), reader.cancel)
+    read_rows(paths, take, lenient=lenient)
     rows = Table.concat(batches).sort_by("start_ns")
     columns = {
         **{name: rows[name] for name in _COLUMNS},

@@ -13,7 +13,7 @@ from spillcast.engines.registry import known_as
 from spillcast.errors import OptionConflict
 from spillcast.evidence.open import Evidence
 from spillcast.evidence.oracle.ash import ALL, Chosen
-from spillcast.evidence.oracle.trace import ReadFailures, Traces, open_reader
+from spillcast.evidence.oracle.trace import Traces, read_rows
 from spillcast.profile import Profile, profile, timeline
 from spillcast.profile.functions import by_function, cpu_words, drawn_frames, flame
 from spillcast.recording import Recording
@@ -250,18 +250,15 @@ def _about_ash(paths: Sequence[Path], samples: Profile) -> list[dict[str, str]]:
 
 def _trace_statements(paths: Sequence[Path], *, lenient: bool) -> list[dict[str, Any]]:
     """The statements of traces that take the longest, with their texts and shares."""
-    from spillcast.interruptible import run_interruptibly
     from spillcast.tables import Table
 
     texts: dict[str, str] = {}
-    reader, watch = open_reader(paths, lenient, None)
 
     def take(*tables: Any) -> None:
         for row in Table.from_arrow(tables[2]).select(["sql_id", "text"]).to_pylist():
             texts.setdefault(row["sql_id"], row["text"][:_TEXT_MAX])
 
-    with ReadFailures():
-        run_interruptibly(lambda: reader.rows(take), reader.cancel, watch)
+    read_rows(paths, take, lenient=lenient)
     by_statement = profile(*paths, by=["sql"], lenient=lenient)
     shares = {row["sql"] or "": row["share"] for row in by_statement.rows}
     ranked = sorted(texts, key=lambda sql_id: -(shares.get(sql_id) or 0.0))[:_STATEMENTS_MAX]
