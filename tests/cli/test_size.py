@@ -62,6 +62,8 @@ def test_an_unknown_time_of_temp_io_gets_intervals_alone(tmp_path):
         ("--provider", "ibm"),
         ("--region", "mars-1"),
         ("--runs", "often"),
+        # A decimal comma, and no thousands.
+        ("--runs", "1,5/day"),
         ("--prices", "absent.csv"),
     ],
 )

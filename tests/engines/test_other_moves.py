@@ -99,6 +99,10 @@ def test_exadata_goes_and_comes_back_in_order():
     )  # fmt: skip
 
 
+def test_a_cache_below_a_gib_keeps_its_size():
+    assert "create flashcache all size=512m" in printed(*EXADATA, "--cell-cache", "512M")
+
+
 def test_exadatas_commands_are_commands_of_a_shell():
     script = printed(*EXADATA)
     checked = subprocess.run(["bash", "-n"], input=script, text=True, capture_output=True)

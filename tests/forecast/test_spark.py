@@ -6,7 +6,7 @@ import pytest
 
 from cases import cases
 from harness import spillcast
-from spark_logs import event, task, text, two_stages
+from spark_logs import BEGIN_MS, event, task, text, two_stages
 from spillcast.forecast.spark.forecast import figures_of
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import GRID
@@ -91,6 +91,19 @@ def test_an_application_without_temp_files(tmp_path):
     ]  # fmt: skip
     path.write_bytes(text(events))
     done = spillcast("forecast", path, "--to", "tmpfs", "--json")
+    assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "no-temp-io")
+
+
+def test_a_job_without_temp_files(tmp_path):
+    """A job that ran no stage takes no time; the application did spill."""
+    path, events = tmp_path / "log", two_stages()
+    path.write_bytes(text([
+        *events[:-1],
+        event("JobStart", **{"Job ID": 1, "Submission Time": BEGIN_MS + 10_100, "Stage IDs": []}),
+        event("JobEnd", **{"Job ID": 1, "Completion Time": BEGIN_MS + 10_100}),
+        events[-1],
+    ]))  # fmt: skip
+    done = spillcast("forecast", path, "--job", "1", "--to", "tmpfs", "--json")
     assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "no-temp-io")
 
 

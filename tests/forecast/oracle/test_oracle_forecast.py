@@ -327,3 +327,11 @@ def test_one_statement_of_a_trace(tmp_path):
     assert read.events[READ].count == 4
     with pytest.raises(SelectionEmpty):
         read_traces([path], sql_id="nobody")
+
+
+def test_stated_limits_are_a_target(tmp_path):
+    """Reads of 10 ms, one at a time: 4 s of 8 s, at a latency, at a rate, and in no time."""
+    trace = write_trace(tmp_path / "a.trc", [(READ, 10_000, blocks(31)), REST] * 400)
+    for limits, milliseconds in (("latency=1ms", 1), ("latency=1ms,iops=200", 5), ("latency=0", 0)):
+        said = estimate(trace, f"limits:{limits}", without=["rest"])
+        assert spelled(said)[READ] == (4000.0, 400.0 * milliseconds), limits

@@ -12,6 +12,7 @@ import typer
 
 from spillcast.engines.move import Move, Step, sql_literal
 from spillcast.errors import OptionConflict, OptionInvalid
+from spillcast.storage.memory import mount_word
 from spillcast.units import format_bytes, parse_bytes
 
 TABLESPACE = "TEMP_SPILLCAST"
@@ -157,7 +158,7 @@ def exadata_flash_move(
         )
     check_name("--to", to[1:])
     wanted = parse_bytes(size, "--size")
-    cache_word = f"{parse_bytes(cache, '--cell-cache') >> 30}g"
+    cache_word = mount_word(parse_bytes(cache, "--cell-cache")).lower()
     if flash is not None and wanted > flash.usable_bytes:
         raise OptionInvalid(
             f"--size {size} does not fit: {_figures(flash)}",

@@ -161,6 +161,11 @@ class Stage:
         """Bytes that its tasks read from shuffles."""
         return self.shuffle_read_local_bytes + self.shuffle_read_remote_bytes
 
+    @property
+    def moves_temp(self) -> bool:
+        """Whether its tasks read or wrote shuffles or spilled."""
+        return bool(self.spill_bytes or self.shuffle_write_bytes or self.shuffle_read_bytes)
+
 
 @dataclass(frozen=True, kw_only=True)
 class _Log:
@@ -217,11 +222,6 @@ class Application:
     def whole(self) -> bool:
         """Whether the log goes on to the end of the application."""
         return self.log.ended_ms is not None
-
-    @property
-    def temp_bytes(self) -> int:
-        """Bytes of shuffles and spills that were written."""
-        return sum(stage.shuffle_write_bytes + stage.spill_bytes for stage in self.log.stages)
 
     @property
     def task_cpus(self) -> int:

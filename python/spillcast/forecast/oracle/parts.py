@@ -148,6 +148,8 @@ def _measured(
 def _described(storage: Storage, baseline: EventBaseline, evidence: OracleEvidence) -> Part | None:
     """The event with its gain by the figures of a storage, for operations one at a time.
 
+    Short bursts are used up.
+
     They are in the order of the traces where these tell it, and random otherwise. None where the
     trace does not tell their size, or the storage has no figures for them.
     """
@@ -167,15 +169,17 @@ def _described(storage: Storage, baseline: EventBaseline, evidence: OracleEviden
     def mean_s(size: int) -> float:
         share = in_order.get((op, _core.size_class_bytes(size)))
         if share is None:
-            return model.latency(op, size).mean_s
+            return model.latency(op, size, lasting=True).mean_s
         after, anywhere = (
-            model.latency(op, size, sequential=is_sequential).mean_s
+            model.latency(op, size, sequential=is_sequential, lasting=True).mean_s
             for is_sequential in (True, False)
         )
         return share * after + (1 - share) * anywhere
 
     target_s = sum(count * mean_s(round(blocks * block_bytes)) for blocks, count in sizes.items())
-    return Part(baseline, None, float(baseline.latency_s * sum(sizes.values()) / target_s))
+    # A stated latency may be 0.
+    mean_target_s = max(target_s / sum(sizes.values()), 1e-9)
+    return Part(baseline, None, float(baseline.latency_s / mean_target_s))
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The cheapest storage that meets a time limit, and the frontier of price and time."""
 
 import platform
+import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import date
@@ -16,6 +17,7 @@ from spillcast.errors import (
     Refusal,
 )
 from spillcast.evidence.counts import Counts
+from spillcast.evidence.numbers import number_of, value_of
 from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.evidence.postgres.statements import Row, counts_of_row, read_rows
 from spillcast.forecast.ask import LIMIT, ask, with_origin
@@ -383,7 +385,8 @@ def parse_runs_per_day(text: str) -> float:
     count, _, period = (part.strip() for part in text.partition("/"))
     periods_s = {"": DAY_S, "day": DAY_S, "week": 7 * DAY_S, "hour": 3600.0, "month": 30.4 * DAY_S}
     try:
-        runs = float(count.replace(",", ""))
+        number = None if re.search(r"[^\d.,]", count) else number_of(count)
+        runs = value_of(number) or 0.0
         length = period if period[:1].isdigit() else f"1{period}"
         period_s = periods_s.get(period) or parse_duration_s(length)
     except (ValueError, OptionInvalid):

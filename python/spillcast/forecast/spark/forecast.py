@@ -87,6 +87,16 @@ class _Scope:
     core: _core.SparkApplication
     spill_bytes: Mapping[int, int]
 
+    @property
+    def words(self) -> str:
+        """What is forecast, in an error."""
+        log = self.application.log
+        if self.job is not None:
+            return f"job {log.jobs[self.job].id}"
+        if self.execution is not None:
+            return f"SQL execution {log.executions[self.execution].id}"
+        return "it"
+
     @classmethod
     def of(cls, application: Application, question: Question) -> "_Scope":
         log, execution, job = application.log, None, None
@@ -183,9 +193,9 @@ def forecast_application(
     """A forecast for each target. InputError where the application wrote no temp files."""
     application.check_local()
     scope = _Scope.of(application, question)
-    if not application.temp_bytes:
+    if not any(application.log.stages[place].moves_temp for place in scope.stages):
         raise NoTempIo(
-            f"{application.path}: it neither spilled nor shuffled",
+            f"{application.path}: {scope.words} neither spilled nor shuffled",
             "no storage for temp files changes its time",
         )
     warnings = list(_warnings(scope, question))
