@@ -184,3 +184,10 @@ def test_statements_are_told_apart_without_numbers_too(tmp_path):
     path = write_ash(tmp_path / "ash.csv", execution(773), other, columns=FEW)
     assert [one[0] for one in told(path)] == [SQL_ID, "other"]
     assert [one[0] for one in told(path, Chosen(sql_id="other"))] == ["other"]
+
+
+def test_until_a_second_includes_its_samples(tmp_path):
+    rows = [row | {"SAMPLE_TIME": row["SAMPLE_TIME"] + ".412"} for row in execution(10)]
+    chosen = read_ash(write_ash(tmp_path / "ash.csv", rows), Chosen(until="20:26:05"))
+    # Samples of 20:26:02 to 20:26:05.
+    assert chosen.samples.num_rows == 4

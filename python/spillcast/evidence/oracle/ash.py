@@ -64,7 +64,8 @@ _NAMES = {
     "instance_number": "instance",
 }
 _NEEDED = "SAMPLE_TIME, and EVENT or SESSION_STATE"
-_DAY_NS = 86_400_000_000_000
+_SECOND_NS = 1_000_000_000
+_DAY_NS = 86_400 * _SECOND_NS
 
 
 @dataclass(frozen=True)
@@ -131,6 +132,8 @@ class Chosen:
             low_ns = _time_ns("since", self.since, samples, month_first=month_first)
         if self.until is not None:
             high_ns = _time_ns("until", self.until, samples, month_first=month_first)
+            # A whole second stands for all of it: listings show no fractions.
+            high_ns += (_SECOND_NS - 1) * (high_ns % _SECOND_NS == 0)
         times = samples["time_ns"].values
         kept = samples.filter((times >= low_ns) & (times <= high_ns))
         if kept.num_rows == 0:
@@ -360,7 +363,7 @@ def _extra_field(name: str) -> Field:
 
 def clock(time_ns: int) -> str:
     """A time as people read and write it, to the second."""
-    return f"{datetime.fromtimestamp(time_ns // 1_000_000_000, UTC):%Y-%m-%d %H:%M:%S}"
+    return f"{datetime.fromtimestamp(time_ns // _SECOND_NS, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _with(samples: Table, name: str, wanted: str) -> Table:
