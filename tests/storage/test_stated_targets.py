@@ -60,6 +60,25 @@ def test_what_is_no_storage_is_told(tmp_path):
             resolve_storage(str(path))
 
 
+@cases(
+    "jobs",
+    [
+        None,
+        5,
+        [None],
+        [{"job options": None, "read": {}}],
+        [{"read": {"total_ios": "x"}}],
+        [{"read": {"total_ios": 9, "clat_ns": 7}}],
+        [{"read": {"total_ios": 9, "clat_ns": {"mean": -1.0}}}],
+    ],
+)
+def test_what_fio_does_not_write_is_refused(tmp_path, jobs):
+    path = tmp_path / "fio.json"
+    path.write_text(json.dumps({"fio version": "fio-3.28", "jobs": jobs}))
+    with pytest.raises(InputError):
+        resolve_storage(str(path))
+
+
 def test_limits_are_a_storage():
     found = resolve_storage("limits:iops=12k,throughput=500MiB/s,latency=0.5ms")
     model = Model(found)

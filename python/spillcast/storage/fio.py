@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.errors import TargetIncomplete
 from spillcast.evidence.numbers import number_of
-from spillcast.gate import json_of, reading
+from spillcast.gate import damaged, json_of, reading
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
 from spillcast.storage.plan import moved_waits, plan
@@ -47,13 +47,16 @@ def is_fio(text: str) -> bool:
 def fio_storage(path: Path, text: str) -> Storage:
     """The storage that fio measured. InputError if no job did reads or writes."""
     document = json_of(text[text.index("{") :], path, _HOW, rest=True)
-    with reading(path, _HOW):
-        given = document.get("global options", {})
-        groups = [
-            group
-            for job in document["jobs"]
-            for group in _groups({**given, **job.get("job options", {})}, job)
-        ]
+    try:
+        with reading(path, _HOW):
+            given = document.get("global options", {})
+            groups = [
+                group
+                for job in document["jobs"]
+                for group in _groups({**given, **job.get("job options", {})}, job)
+            ]
+    except (AttributeError, TypeError) as error:
+        raise damaged(path, "a key has another type than fio writes", _HOW) from error
     if not groups:
         raise TargetIncomplete(f"{path}: no job of fio did reads or writes", _HOW)
     return Storage(path.stem, GRID, groups, {"fio": str(document["fio version"])})
@@ -63,7 +66,7 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[Grou
     for op in OPS:
         done = job.get(op) or {}
         count = int(done.get("total_ios") or 0)
-        timed = next((name for name in _NS if (done.get(name) or {}).get("mean")), None)
+        timed = next((name for name in _NS if (done.get(name) or {}).get("mean", 0) > 0), None)
         if not count or timed is None:
             continue
         mean_ns = float(done[timed]["mean"]) * _NS[timed]
