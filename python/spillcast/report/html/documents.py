@@ -122,7 +122,7 @@ def _groups_table(groups: Sequence[Group], keys: str) -> Table:
 
 def _mean_latencies(storage: Storage) -> str:
     # Sizes of a grid or of the catalogue are no load's: the smallest stands for them.
-    mixed = storage.source not in ("grid", "catalogue")
+    mixed = storage.source.word not in ("grid", "catalogue")
     means = []
     for op in OPS:
         of_op = [group for group in storage.groups if group.op == op]

@@ -100,6 +100,13 @@ class Inputs:
         [documents] = [getattr(self, name) for name, form in _KINDS.values() if form is kind]
         return [read(kind, document, document["name"], AGAIN) for document in documents]
 
+    def known_storages(self) -> list[Storage]:
+        """The storages, whose sources are more than the documents name."""
+        return [
+            Storage.from_json({"schema": STORAGE_SCHEMA, **document}, document["name"])
+            for document in self.storages
+        ]
+
 
 def split_inputs(words: Sequence[str]) -> tuple[list[tuple[str, Document]], list[str]]:
     """Documents of spillcast's verbs among ``words``, by name, and the words that are evidence.

@@ -31,7 +31,6 @@ from spillcast.report.html.inputs import AGAIN, Document, Inputs
 from spillcast.report.html.page import Cells, Page, Section, Weakness
 from spillcast.report.html.redact import redacted
 from spillcast.report.size import answer_text
-from spillcast.storage.storage import Storage
 from spillcast.tabular import glued
 from spillcast.text import sentence
 from spillcast.workspace import whole_file
@@ -139,7 +138,7 @@ def compose(inputs: Inputs) -> Page:
         ],
         [
             documents.storage(storage, latencies[storage.name])
-            for storage in inputs.known(Storage)
+            for storage in inputs.known_storages()
             if target is None and storage.name in latencies
         ],
     ]
