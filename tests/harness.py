@@ -1,6 +1,7 @@
 """How tests run spillcast and the programs that it observes."""
 
 import errno
+import importlib.util
 import json
 import os
 import subprocess
@@ -39,6 +40,15 @@ def spillcast(*arguments, under=(), anew=False, **options):
         stdin=subprocess.DEVNULL,
         **options,
     )
+
+
+def generator(page):
+    """The module that writes a page of docs."""
+    path = TARGETS.parents[1] / "docs" / f"generate_{page}.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def target(name, *arguments):

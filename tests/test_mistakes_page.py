@@ -1,15 +1,12 @@
 """The page of mistakes holds what is said to them: a line that names, and a line that mends."""
 
-import importlib.util
 import re
 from pathlib import Path
 
-from harness import spillcast
+from harness import generator, spillcast
 
 ROOT = Path(__file__).parents[1]
-SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate_mistakes.py")
-generate = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(generate)
+generate = generator("mistakes")
 
 
 def test_the_page_is_what_is_said(monkeypatch, tmp_path):

@@ -2,20 +2,18 @@
 
 import ast
 import dataclasses
-import importlib.util
 import inspect
 import subprocess
 import sys
 
 import spillcast
 from cases import cases
+from harness import generator
 from oracle_files import ROOT
 from spillcast.forecast.question import Question
 from spillcast.profile import profile
 
-SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate_python.py")
-generate = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(generate)
+generate = generator("python")
 STUB = ast.parse(generate.STUB.read_text())
 
 

@@ -1,19 +1,16 @@
 """The tables of docs/schema.md are those of the types."""
 
-import importlib.util
 import json
 
 import pytest
 from jsonschema import Draft202012Validator, ValidationError
 
 from evidence import recording, storage
-from oracle_files import ROOT
+from harness import generator
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 
-SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate_schema.py")
-generate = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(generate)
+generate = generator("schema")
 
 
 def test_the_tables_are_those_of_the_types():

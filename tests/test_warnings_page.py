@@ -1,19 +1,17 @@
 """Each code of a warning that the program may print is explained on one page of the docs."""
 
-import importlib.util
 import re
 from pathlib import Path
 
+from harness import generator
 from spillcast.explained import explained
 from spillcast.storage.source import ASSUMED, GRID, PROBE, RECORDING, catalogue
 
 ROOT = Path(__file__).parents[1]
-SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate_warnings.py")
-generate = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(generate)
+generate = generator("warnings")
 #: How code writes one: of a class, in a document, or in evidence, there after a condition.
 CODE = re.compile(
-    r'(?:Warned\(\s*|Unknown\([^,]*?|"code": |warnings\.append\(\s*\(\s*)"([a-z_-]+)"(?=[,)}])'
+    r'(?:Warned\(\s*|Unknown\([^,]*?|"code": |Note\(code=|warnings\.append\(\s*\(\s*)"([a-z_-]+)"(?=[,)}])'
 )
 SOURCES = (PROBE, GRID, RECORDING, ASSUMED, catalogue(2.0, "a brochure"))
 

@@ -1,6 +1,5 @@
 """The registry: who offers what, refusals by name, and that nothing heavy is imported for it."""
 
-import importlib.util
 import subprocess
 import sys
 import tomllib
@@ -10,6 +9,7 @@ import numpy as np
 import pytest
 
 from cases import cases
+from harness import generator
 from spillcast import _core
 from spillcast.engines.registry import (
     engine_of,
@@ -23,9 +23,7 @@ from spillcast.errors import ChoiceUnknown, EngineUnsupported
 from spillcast.lab.truth_file import read_truth
 
 ROOT = Path(__file__).parents[2]
-SPEC = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate_engines.py")
-generate = importlib.util.module_from_spec(SPEC)
-SPEC.loader.exec_module(generate)
+generate = generator("engines")
 
 
 def test_who_offers_what():

@@ -1,6 +1,5 @@
 """The page of a verification: made from the file of its cases alone, the same each time."""
 
-import importlib.util
 import json
 import re
 import xml.etree.ElementTree as xml
@@ -12,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cases import cases
-from harness import environment, only_line, spillcast
+from harness import environment, generator, only_line, spillcast
 from made_up import case, otherwise, runs
 from spillcast.forecast.interval import Uncertainty
 from spillcast.lab.case import Truth
@@ -231,9 +230,7 @@ def test_the_figures_of_a_group_are_its_own(page):
 
 
 def test_the_table_of_the_readme_stands_between_its_markers():
-    spec = importlib.util.spec_from_file_location("generate", ROOT / "docs/generate_accuracy.py")
-    generate = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(generate)
+    generate = generator("accuracy")
     readme = (ROOT / "README.md").read_text()
     written = generate.with_table(readme, readme_section(made_up_truth()))
     before, _, after = readme.partition("<!-- accuracy -->")
