@@ -141,9 +141,9 @@ def json_of(text: str, where: str | Path, hint: str | None = None, *, rest: bool
 def json_values(text: str, where: str | Path, hint: str | None, mark: str) -> Iterator[Any]:
     """The JSON values that begin a line, among other text.
 
-    InputError as ``json_of``, also where the first that begins with a match of ``mark`` is cut.
+    InputError as ``json_of``, also where one that begins with a match of ``mark`` is cut.
     """
-    decoder, at, any_found = json.JSONDecoder(), 0, False
+    decoder, at = json.JSONDecoder(), 0
     while (match := _VALUE.search(text, at)) is not None:
         try:
             _, end = decoder.raw_decode(text, match.end())
@@ -153,13 +153,11 @@ def json_values(text: str, where: str | Path, hint: str | None, mark: str) -> It
             # What fails at once is other text, such as the prompt of psql.
             begun = not isinstance(error, json.JSONDecodeError) or error.pos > match.end() + 1
             marked = text[match.end() : match.end() + _MARKED_LENGTH]
-            if begun and not any_found and re.search(mark, marked):
+            if begun and re.search(mark, marked):
                 raise damaged(where, f"not JSON: {error}", hint) from error
             at = max(text.find("\n", match.end()), match.end() + 1)
             continue
-        value = text[match.end() : end]
-        any_found = any_found or re.search(mark, value) is not None
-        yield json_of(value, where, hint)
+        yield json_of(text[match.end() : end], where, hint)
         at = end
 
 

@@ -16,6 +16,8 @@ import textwrap
 import zipfile
 from dataclasses import dataclass
 
+from programs import java, javascript, typescript
+
 #: PostgreSQL's tables in ASCII and in Unicode: bar, dash, joint, corners.
 ASCII, UNICODE = ("|", "-", "+", "++++"), ("│", "─", "┼", "┌┐└┘")
 
@@ -238,15 +240,6 @@ def named(lines, bar):
     ]
 
 
-def typescript(document):
-    """A test's fixture as prettier formats it."""
-    text = json.dumps(document, indent=2).replace("\\", "\\\\").replace("'", "\\'")
-    text = re.sub(r'"((?:[^"])*)"', r"'\1'", text)
-    text = re.sub(r"'([A-Za-z]+)':", r"\1:", text)
-    text = re.sub(r"(?<=[^,{\[])\n(?=\s*[\]}])", ",\n", text)
-    return ["// What it was.", *f"export const slow: Document = {text} as const;".split("\n")]
-
-
 #: Wrappings of lines of a plan in text, by name.
 FRAMES = {
     "bare": lambda lines: lines,
@@ -283,6 +276,10 @@ FRAMES = {
     "unaligned": lambda lines: named(lines, "|"),
     "tabs": lambda lines: named(lines, "\t"),
     "framed": lambda lines: table(lines, ASCII, 2)[3:-1],
+    "java": java,
+    "javascript": javascript,
+    "python": lambda lines: ["import x", f"SLOW = {json.dumps(chr(10).join(lines))}", "x.y(1)"],
+    "verbatim": lambda lines: f'class A {{\n var a = @"{chr(10).join(lines)}";\n}}'.split("\n"),
 }  # fmt: skip
 #: Around any lines.
 AROUND = {

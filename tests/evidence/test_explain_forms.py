@@ -7,7 +7,7 @@ import pytest
 
 from cases import cases
 from harness import only_line, spillcast
-from spillcast.errors import InputError, NoTempIo, Refusal
+from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, InputError, NoTempIo, Refusal
 from spillcast.evidence.counts import OpCounts
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.postgres.nodes import nodes_of
@@ -53,6 +53,111 @@ def test_xml_of_auto_explain_has_no_query(tmp_path):
     )
     counts = read_plan(path)
     assert (counts.reads.count, counts.writes.count) == (3, 4)
+
+
+#: As psql 15 writes a plan in its formats for documents, expanded and not.
+NODE = "Sort  (cost=2181.77..2231.77 rows=2 width=4) (actual time=28.680..38.265 rows=2 loops=1)"
+BUFFERS, ENDED = "  Buffers: shared hit=3, temp read=101 written=107", "Execution Time: 39.384 ms"
+TYPESET = {
+    "latex": rf"""\begin{{tabular}}{{l}}
+\textit{{QUERY PLAN}} \\
+\hline
+{NODE} \\
+{BUFFERS} \\
+  -\textgreater{{}}  Function Scan on generate\_series g  (cost=0.00..2.00 rows=2 width=4) \\
+{ENDED} \\
+\end{{tabular}}
+
+\noindent (4 rows) \\
+""",
+    "latex expanded": rf"""\begin{{tabular}}{{c|l}}
+\multicolumn{{2}}{{c}}{{\textit{{Record 1}}}} \\
+\hline
+QUERY PLAN & {NODE} \\
+\multicolumn{{2}}{{c}}{{\textit{{Record 2}}}} \\
+\hline
+QUERY PLAN & {BUFFERS} \\
+\multicolumn{{2}}{{c}}{{\textit{{Record 3}}}} \\
+\hline
+QUERY PLAN & {ENDED} \\
+\end{{tabular}}
+
+\noindent
+""",
+    "latex-longtable": rf"""\begin{{longtable}}{{l}}
+\small\textbf{{\textit{{QUERY PLAN}}}} \\
+\midrule
+\endfirsthead
+\small\textbf{{\textit{{QUERY PLAN}}}} \\
+\midrule
+\endhead
+\raggedright{{{NODE}}} \tabularnewline
+\raggedright{{{BUFFERS}}} \tabularnewline
+\raggedright{{{ENDED}}} \tabularnewline
+\end{{longtable}}
+""",
+    "troff-ms expanded": rf""".LP
+.TS
+center;
+c s.
+\fIRecord 1\fP
+_
+.T&
+c | l.
+QUERY PLAN	{NODE}
+.T&
+c s.
+\fIRecord 2\fP
+_
+.T&
+c | l.
+QUERY PLAN	{BUFFERS}
+.T&
+c s.
+\fIRecord 3\fP
+_
+.T&
+c | l.
+QUERY PLAN	{ENDED}
+.TE
+.DS L
+.DE
+""",
+    "old-ascii expanded": """-[ RECORD 1 ]---------
+QUERY PLAN | [
+           :   {
+           :     "Plan": {
+           :       "Node Type": "Sort",
+           :       "Actual Loops": 1,
+           :       "Temp Read Blocks": 101,
+           :       "Temp Written Blocks": 107
+           :     },
+           :     "Execution Time": 39.384
+           :   }
+           : ]
+""",
+}
+
+
+@cases("form", TYPESET)
+def test_formats_of_psql_for_documents(tmp_path, form):
+    counts = read_plan(written(tmp_path, TYPESET[form]))
+    assert (counts.reads.count, counts.writes.count) == (101, 107)
+    assert counts.elapsed_s == 0.039384
+
+
+@cases("begin, between, end", [("[", ",\n", "]"), ("", "\n", "")])
+def test_a_cut_plan_after_a_whole_one_is_refused(tmp_path, begin, between, end):
+    document = json.dumps({"Plan": node("Sort", 3, 4), "Execution Time": 1000.0})
+    text = f"{begin}{document}{between}{document}{end}"
+    whole = len(begin) + len(document)
+    with pytest.raises(EvidenceAmbiguous):
+        read_plan(written(tmp_path, text))
+    for length in range(whole + 20, len(text) - len(end), 7):
+        with pytest.raises(EvidenceDamaged):
+            read_plan(written(tmp_path, text[:length]))
+    # Of a list that only lacks its end nothing of the plan is missing.
+    assert read_plan(written(tmp_path, text[:whole])).operations == 7
 
 
 def test_what_the_counts_of_a_plan_hold(tmp_path):

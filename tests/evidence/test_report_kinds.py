@@ -336,11 +336,15 @@ def published(form):
         return f"{lines}\n  \n| | % of Waits\n---|---\ndirect path read temp| 88.9K| 99.9| .1\n"
     if form == "markdown":
         return "\n".join("| " + " | ".join(row).replace("----------", "---") + " |" for row in rows)
-    cells = ("".join(f"<td>{cell}</td>" for cell in row) for row in (rows[0], *rows[2:]))
+    cells = ["".join(f"<td>{cell}</td>" for cell in row) for row in (rows[0], *rows[2:])]
+    if form == "spans":
+        # The class of waits stands once, beside all of its events.
+        spans = f"<td rowspan='{len(cells) - 1}'>User I/O</td>"
+        cells[:2] = f"<td>Wait Class</td>{cells[0]}", spans + cells[1]
     return f"<table>{''.join(f'<tr>{row}</tr>' for row in cells)}</table> Top 5 Timed Events"
 
 
-@pytest.mark.parametrize("form", ["markdown", "html2text", "page"])
+@pytest.mark.parametrize("form", ["markdown", "html2text", "page", "spans"])
 def test_top_events_of_published_tables(figures, form):
     found = figures(published(form))
     assert (found.reads.count, found.writes.count) == (88912, 79122)

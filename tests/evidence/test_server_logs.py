@@ -116,6 +116,28 @@ def test_files_that_existed_together_are_of_one_call(tmp_path, names, files_by_c
     )
 
 
+@cases("newest_first, seconds", [(False, (1, 2, 3)), (True, (1, 2, 3)), (True, (1, 1, 1))])
+def test_statements_are_named_and_timed_in_either_order(tmp_path, newest_first, seconds):
+    """A cloud's console shows the newest message first; an empty file is no call."""
+    messages = [
+        'LOG:  temporary file: path "b/pgsql_tmp42.0", size 0',
+        "STATEMENT:  select 1",
+        'LOG:  temporary file: path "b/pgsql_tmp42.1", size 8192',
+        "STATEMENT:  select 1\n\tfrom a",
+        "LOG:  duration: 2000.5 ms",
+    ]
+    times = (seconds[0], seconds[0], seconds[1], seconds[1], seconds[2])
+    pairs = zip(times, messages, strict=True)
+    lines = [f"2026-11-23 10:00:0{at} UTC [42] {message}\n" for at, message in pairs]
+    # Where all times are equal, only the order of a message and its statement tells.
+    is_timed = len(set(seconds)) > 1
+    lines = lines if is_timed else lines[:-1]
+    (path := tmp_path / "a.log").write_text("".join(reversed(lines) if newest_first else lines))
+    [file] = read_logs(path).temp
+    assert (file.query, file.bytes) == ("select 1\nfrom a", 8192)
+    assert file.elapsed_s == (2.0005 if is_timed else None)
+
+
 def test_files_of_workers_are_of_the_call_of_their_leader(tmp_path):
     """jsonlog names the leader; the elapsed time is that of its call."""
     records = [

@@ -23,6 +23,7 @@ from spillcast.evidence.oracle.collected import read_statistics
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.postgres.statements import read_statements
+from spillcast.evidence.unwrap import unwrapped
 from spillcast.forecast.oracle.evidence import read_traces
 from spillcast.storage import Storage
 
@@ -43,7 +44,7 @@ TEXT_SORT = """\
          Buffers: temp read=600 written=605
          I/O Timings: temp read=3.000 write=2.000
 """
-APPEND = " Append  (cost=1.00..2.00 rows=9 width=49) (actual time=1.0..2000.0 rows=9 loops=1)\n"
+APPEND = " Append  (cost=1.00..2.00 rows=9 width=49) (actual time=1.0..20.0 rows=9 loops=1)\n"
 
 
 def plan_document(count):
@@ -70,6 +71,20 @@ def server_log(count):
         )
         lines.append(f"{line}STATEMENT:  select {at} from big order by k")
     return "\n".join([*lines, ""])
+
+
+def ended_log(count):
+    """Temp files that the call whose end follows did not write, for it was too short."""
+    line = "2026-11-25 10:00:00.000 UTC [7] LOG:  "
+    files = (f'temporary file: path "b/pgsql_tmp7.{at}", size 81920' for at in range(count))
+    return "".join(f"{line}{message}\n" for message in (*files, "duration: 0.005 ms"))
+
+
+def program(count):
+    """Code with braces that nothing opened, and a plan."""
+    return f"""{'} "Plan": {' * count}}}
+const plan = '{json.dumps(plan_document(1))}';
+"""
 
 
 def logged_plan(count):
@@ -172,6 +187,8 @@ READERS = {
     "plan-text": ("x.txt", text(text_plan), read_plan, 300),
     "plan-logged": ("x.log", text(logged_plan), read_plan, 300),
     "server-log": ("x.log", text(server_log), read_logs, 50),
+    "server-log-ended": ("x.log", text(ended_log), read_logs, 50),
+    "program": ("x.js", text(program), lambda path: unwrapped(path.read_text()), 300),
     "statements-csv": ("x.csv", statements, lambda path: read_statements(path, queryid="0"), 60),
     "statements-json": (
         "x.json", statements_json, lambda path: read_statements(path, queryid="0"), 60,

@@ -6,12 +6,12 @@ import csv
 import io
 import json
 import re
-from collections.abc import Iterator, Sequence
-from html.parser import HTMLParser
+from collections.abc import Iterator
 from itertools import dropwhile
 from pathlib import Path
 from typing import Any
 
+from spillcast.evidence.page_tables import html_tables
 from spillcast.gate import damaged, json_of
 
 _BARS = "|│║┃"
@@ -42,10 +42,27 @@ _ATTRIBUTES = re.compile(r'\[(?:options|cols|frame|grid)=".*\]')
 _ASCIIDOC_RECORD = re.compile(r"\d\+\^\|Record (\d+)")
 _ASCIIDOC_PAIR = re.compile(r"[<>^]?l\|(\w[\w ]*?) [<>^]?l\|(.*)", re.DOTALL)
 _ASCIIDOC_CELL = re.compile(r"[<>^]?[a-z]?(?<!\\)\|")
+_TYPESET = re.compile(r"\\begin\{(?:tabular|longtable)\}|\.TS$")
+_TYPESET_RECORD = re.compile(
+    r"\\multicolumn\{2\}\{.*\}\{\\textit\{Record (\d+)\}\}|\\fIRecord (\d+)\\fP"
+)
+_TYPESET_HEAD = re.compile(r"(?:\\small\\textbf\{)?\\(?:textit\{|fI)(.*?)(?:\}|\\fP)")
+_RAGGED = re.compile(r"\\raggedright\{(.*)\} \\tabularnewline$")
+#: Lines of LaTeX and of troff that are not cells.
+_LAYOUT = re.compile(
+    r"\\(?:begin|end|\w+rule|hline|end\w+head|endhead|end\w*foot|noindent)\b.*|\.[A-Z].*"
+    r"|center.*;|[|clrs ]+\.|_|\(\d+ [^\W\d]+\)|"
+)
+_TYPESET_ESCAPE = re.compile(r"\\(?:(text[a-z]+|\\|\(rs)|([\W_]))(?:\{\})?")
+_SYMBOLS = {
+    "\\": "\n", "(rs": "\\", "textbackslash": "\\", "textgreater": ">", "textless": "<",
+    "textbar": "|", "textasciitilde": "~", "textasciicircum": "^",
+}  # fmt: skip
 _SET = re.compile(r"\d+ rows? in set\b.*")
 #: What ClickHouse prints behind a large number.
 _ROUNDED = re.compile(r"(?<!\d)(\d++) -- [\d.]++ \w++")
-_ESCAPES = {"t": "\t", "n": "\n", "r": "\r", "0": "\0", "b": "\b", "f": "\f"}
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPES = {"\n": "", "t": "\t", "n": "\n", "r": "\r", "0": "\0", "b": "\b", "f": "\f"}
 #: Words below a table, or the prompt of psql.
 _BELOW_TABLE = re.compile(
     r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\W\d]|[-=*!(][>#]$|^\(\d+ [^\W\d]+\)$|^```"
@@ -62,10 +79,6 @@ _TABLE = re.compile(
     re.MULTILINE,
 )
 _JSON = re.compile(r"\s*[\[{]")
-#: Blanks that clients and browsers write between words and digits.
-BLANKS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
-#: Rows of a table in HTML: cells with their tags.
-HtmlRows = Sequence[Sequence[tuple[str, str]]]
 
 
 def table_of(text: str) -> str:
@@ -102,17 +115,19 @@ def cells_of(text: str) -> Iterator[list[str]]:
     # The text of a statement has no limit.
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     if separator == "\t" and '\t"' not in text:
-        cells = (list(map(_unescaped, line.split("\t"))) for line in text.split("\n"))
+        cells = (list(map(unescaped, line.split("\t"))) for line in text.split("\n"))
     else:
         cells = csv.reader(io.StringIO(text), delimiter=separator, strict=True)  # type: ignore[assignment]
     return (row for row in cells if any(row))
 
 
-def _unescaped(cell: str) -> str:
-    """A value of TSV or Markdown without its escapes."""
+def unescaped(cell: str) -> str:
+    """A value of TSV, Markdown or a program without its escapes."""
     if "\\" not in cell:
         return cell
-    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), cell)
+    return _ESCAPE.sub(
+        lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2]), cell
+    )
 
 
 def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
@@ -162,42 +177,6 @@ def page(lines: list[str]) -> list[str] | None:
         if _OURS.search(" ".join(heading)):
             plain += _plain(heading, [row for row in cells if len(row) == len(heading)])
     return plain or None
-
-
-def html_tables(text: str) -> list[HtmlRows]:
-    """The rows of all tables of a page."""
-    parser = _Page()
-    parser.feed(text)
-    return parser.tables
-
-
-class _Page(HTMLParser):
-    def __init__(self) -> None:
-        super().__init__()
-        self.tables: list[HtmlRows] = []
-        self._rows: list[list[tuple[str, str]]] = []
-        self._cell: str | None = None
-
-    def handle_starttag(self, tag: str, _attrs: list[tuple[str, str | None]]) -> None:
-        if tag == "table":
-            self._rows = []
-            self.tables.append(self._rows)
-        elif tag == "tr":
-            self._rows.append([])
-        elif tag in ("td", "th"):
-            self._cell = ""
-        elif tag == "br" and self._cell is not None:
-            self._cell += "\n"
-
-    def handle_data(self, data: str) -> None:
-        if self._cell is not None:
-            self._cell += data.translate(BLANKS)
-
-    def handle_endtag(self, tag: str) -> None:
-        if tag in ("td", "th") and self._cell is not None:
-            if self._rows:
-                self._rows[-1].append((tag, self._cell))
-            self._cell = None
 
 
 def grid(lines: list[str]) -> list[str] | None:
@@ -265,7 +244,7 @@ def _rows(heading: str, rule: str, body: list[str]) -> list[str]:
         names = [name.strip() for name in _at(heading, starts)]
     rows = _many(body, len(names), starts, framed, bars)
     if rule.lstrip().startswith("|") and "+" not in rule:
-        rows = (list(map(_unescaped, row)) for row in rows)
+        rows = (list(map(unescaped, row)) for row in rows)
     return _plain(names, rows)
 
 
@@ -366,6 +345,39 @@ def asciidoc(lines: list[str]) -> list[str] | None:
     return plain
 
 
+def typeset(lines: list[str]) -> list[str] | None:
+    """psql's formats "latex", "latex-longtable" and "troff-ms": the lines of a table or records."""
+    begin = next((at for at, line in enumerate(lines) if _TYPESET.match(line)), None)
+    if begin is None:
+        return None
+    records: list[str] = []
+    names: list[str] = []
+    rows: list[list[str]] = []
+    for line in lines[begin:]:
+        line = _RAGGED.sub(r"\1 \\\\", line.rstrip())
+        if record := _TYPESET_RECORD.match(line):
+            records.append(f"-[ RECORD {record[1] or record[2]} ]-")
+        elif heads := _TYPESET_HEAD.findall(line):
+            names = [_untypeset(head) for head in heads]
+        elif not _LAYOUT.fullmatch(line):
+            cells = [_untypeset(cell) for cell in re.split(" & |\t", line.removesuffix(" \\\\"))]
+            if not records:
+                rows.append(cells)
+                continue
+            name, value = cells if len(cells) == 2 else ("", line)
+            bars = [name, *[""] * value.count("\n")]
+            parts = zip(bars, value.split("\n"), strict=True)
+            records += [f"{name:10} | {part}" for name, part in parts]
+    return [*lines[:begin], *(records or _plain(names, rows))]
+
+
+def _untypeset(cell: str) -> str:
+    """A cell without the escapes of LaTeX or troff."""
+    return _TYPESET_ESCAPE.sub(
+        lambda match: _SYMBOLS.get(match[1], match[1]) if match[1] else match[2], cell
+    )
+
+
 def headless(lines: list[str]) -> list[str] | None:
     """Records without a line above each: a name and a value a line, as of ``psql -xt`` and CSV."""
     if any(map(_RECORD.fullmatch, lines)):
@@ -464,6 +476,9 @@ def expanded(lines: list[str]) -> list[str] | None:
 
 def _field(line: str, width: int) -> tuple[str, str, str]:
     """A name and its value: at a bar, or without a frame after the names' column."""
+    if width and not line[:width].strip() and line[width : width + 1] in (":", ";"):
+        # psql's linestyle "old-ascii" marks so where a value goes on, or was wrapped.
+        return line[:width], ":", line[width + 1 :]
     at = min((place for bar in _BARS if (place := line.find(bar)) >= 0), default=-1)
     if at >= 0 and (not width or at <= width + 1):
         return line[:at], "|", line[at + 1 :]

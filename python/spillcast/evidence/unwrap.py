@@ -4,18 +4,26 @@ A wrapping is a function of lines that returns the lines without it, or None whe
 They are tried again until none applies: a table of psql may stand in a quoted mail.
 """
 
-import ast
 import csv
 import html
 import io
 import json
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import pairwise, takewhile
 from typing import Any
 
-from spillcast.evidence.tables import asciidoc, expanded, framed, grid, headless, page
+from spillcast.evidence.tables import (
+    asciidoc,
+    expanded,
+    framed,
+    grid,
+    headless,
+    page,
+    typeset,
+    unescaped,
+)
 
 #: Longer texts and lines come from programs, which wrap nothing.
 LENGTH_MAX, LINE_LENGTH_MAX = 16 << 20, 1 << 19
@@ -28,11 +36,9 @@ FIGURES = re.compile(
     r"|\"(?:Plan|Node Type|Temp \w+ Blocks)\"|Node Type:|Node-Type"
     r"|direct path (?:read|write) temp|\(cr=\d|\|\*?\s+\d+ \|"
 )
-_OF_PLAN = re.compile(
+_LINE_OF_PLAN = re.compile(
     r"\(cost=\d|\(actual |Buffers: |Sort Method: |(?:Execution [Tt]ime|Total runtime): "
 )
-#: Keys of a plan, and of a row of pg_stat_statements.
-_KEYS = re.compile(r'"(?:Plan|temp_blks_(?:written|read))"')
 _CHARACTERS = str.maketrans(
     {
         **dict.fromkeys("\u00a0\u202f\u205f\u3000", " "),
@@ -90,30 +96,36 @@ SHIPPERS = (
 )
 _NUMBER = re.compile(r"\s*(\d{1,5}) +(?=\S)")
 _TAB = re.compile(r"#011")
-#: One string, and no row of several.
-_QUOTED_LINE = re.compile(
-    r"[\s\[(]*(?P<quote>[\"'])"
-    r"(?P<text>(?:(?!(?P=quote)(?:\s*+[,;:]|[^\S\t]*+\t)\s*+\S).)*)(?P=quote)[\s,)\];+]*"
-)
 #: Messages of a server, whose records have more than texts.
 _LOGGED = re.compile(
     r"LOG:  |\"(?:error_severity|textPayload|log|msg)\":|duration: [\d.]+ ms\s+plan:"
 )
-#: Where a program's value may begin, and how long it may be.
-_LITERAL = re.compile(
-    r"^[ \t]*+(?:[\[({][ \t\[({]*+[\"'\n]|(?P<quote>[\"'])[^\n]{,400}?\\[n\"])", re.MULTILINE
-)
-_LITERAL_LENGTH = 4 << 20
-#: Tokens of Python and JavaScript that JSON writes otherwise.
-_CODE = re.compile(
-    r"(?P<string>\"(?:[^\"\\\n]|\\.)*\"|'(?:[^'\\\n]|\\.)*'|`(?:[^`\\]|\\.)*`)"
-    r"|(?://|--)[^\n]*|/\*.*?\*/|(?P<key>(?<=[{,\s])[A-Za-z_$][\w$]*)(?=\s*:)|(?<=\d)_(?=\d)"
-    r"|\b(?:None|undefined|True|False)\b",
+#: Longer code of a program is not looked at.
+_CODE_LENGTH = 4 << 20
+#: Tokens of Python, JavaScript, Java and C# that JSON writes otherwise or lacks. Whatever has no
+#: end ends with its line, or is no token: so each character is looked at once.
+_TOKEN = re.compile(
+    r"(?P<string>(?:\b[rRbBuUfF]{1,2}|[@$])?(?:"
+    r"\"{3}(?:[^\"\\]|\\.|\"(?!\"\"))*+\"{3}|(?<=@)\"(?:[^\"]|\"\")*+\""
+    r"|\"(?:[^\"\\\n]|\\.|\"\")*+\"|(?:(?<!\w)|(?<=\b[rRbBuUfF]))'(?:[^'\\\n]|\\.)*+'|`[^`]*+`))"
+    r"(?P<colon>\s*+:(?!:))?"
+    r"|[{}]|\\.|(?://|--)[^\n]*+|/\*.{,2000}?\*/|,(?=\s*+[\]}])|(?<=\d)_(?=\d)"
+    r"|(?P<key>(?<=[{,\s])[A-Za-z_$][\w$]*+)(?=\s*+:)|\b(?:None|undefined|True|False)\b",
     re.DOTALL,
 )
 _CONSTANTS = {"None": "null", "undefined": "null", "True": "true", "False": "false"}
-_TRAILING_COMMA = re.compile(r"(?P<string>\"(?:[^\"\\\n]|\\.)*\")|,(?=\s*[\]}])")
-_PLAN_KEY = re.compile(r'"Plan"\s*:\s*\{')
+#: Keys of a plan, and of a row of pg_stat_statements.
+_KEY = re.compile(r'"(?:Plan|temp_blks_(?:written|read))"')
+#: What only plans have.
+_OF_PLAN = re.compile(
+    r"\(cost=|\(actual |\"Plan\"|Node Type|Node-Type|\|\*?\s+\d+ \|"
+    r"|Execution [Tt]ime:|Total runtime:"
+)
+_ROW = re.compile(r"[\"'] *[,;\t] *[\"']")
+_QUOTED = re.compile(r"[\s\[(]*[\"']")
+_WORD = re.compile(r"[^\W\d]")
+#: Strings that make up one.
+_CONCATENATED = re.compile(r"\s*\+\s*[@$rRbBuUfF]{,2}[\"'`]")
 _IDE_QUOTED = re.compile(r'"(?P<text>(?:[^"]|"")*)"')
 _NODE = re.compile(r"\((?:cost=|actual )[^\"]*$")
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
@@ -190,10 +202,9 @@ def _html(lines: Lines) -> Lines | None:
 
 
 def _fences(lines: Lines) -> Lines | None:
-    # A chat has its marks in the lines of the text, and so has a literal in a program.
-    marks = [mark for mark in ("```", '"""') if sum(line.count(mark) for line in lines) > 1]
-    inline = bool(marks)
-    parts = [part for line in lines for part in re.split("|".join(marks) or r"(?!)", line)]
+    # A chat has its marks in the lines of the text.
+    inline = sum(line.count("```") for line in lines) > 1
+    parts = [part for line in lines for part in line.split("```")] if inline else lines
     if not inline and not any(_FENCE.fullmatch(line) for line in lines):
         return None
     return [part for part in parts if not _FENCE.fullmatch(part)]
@@ -257,7 +268,7 @@ def _shipped(lines: Lines) -> Lines | None:
 
 def _logger(lines: Lines) -> Lines | None:
     """What a program's logger put before each line of a plan: the same but for its digits."""
-    judged = [line for line in lines if _OF_PLAN.search(line)]
+    judged = [line for line in lines if _LINE_OF_PLAN.search(line)]
     if len(judged) < 3 or any(map(_LOGGED.search, judged)):
         return None
     masked = [re.sub(r"\d", "0", line) for line in judged]
@@ -292,18 +303,10 @@ def _cells(lines: Lines) -> Lines | None:
 
 
 def _quotes(lines: Lines) -> Lines | None:
-    """Quotes around each line, as of tuples and strings; or around those with a comma."""
-    full = [line for line in lines if line.strip()]
-    matches = [_QUOTED_LINE.fullmatch(line) for line in full]
-    if full and full[0].lstrip()[:2] in ("[{", "{"):
-        return None
-    judged = [match for line, match in zip(full, matches, strict=True) if FIGURES.search(line)]
-    of_all = sum(map(bool, matches)) >= _SHARE * len(full)
-    if full and (of_all or (len(judged) > 2 and all(judged))):
-        return [_plain(match) if match else line for match, line in zip(matches, full, strict=True)]
-    # An IDE quotes the lines that have a comma; nothing else in JSON has the figures of a node.
-    has_nodes = any(_NODE.search(line) for line in full)
-    if not has_nodes or not any(_IDE_QUOTED.fullmatch(line.rstrip()) for line in full):
+    """Quotes around the lines that have a comma, as of an IDE."""
+    # Nothing else in JSON has the figures of a node.
+    has_nodes = any(_NODE.search(line) for line in lines)
+    if not has_nodes or not any(_IDE_QUOTED.fullmatch(line.rstrip()) for line in lines):
         return None
     return [
         match["text"].replace('""', '"')
@@ -313,96 +316,95 @@ def _quotes(lines: Lines) -> Lines | None:
     ]
 
 
-def _plain(match: re.Match[str]) -> str:
-    text = match["text"]
-    for escaped, plain in (('""', '"'), ('\\"', '"'), ("\\'", "'"), ("\\t", "\t"), ("\\n", "")):
-        text = text.replace(escaped, plain)
-    return text
-
-
 def _values(lines: Lines) -> Lines | None:
-    """Rows or plans that a program printed: JSON, or a literal of Python or JavaScript."""
+    """Plans, rows of statements and texts of plans that stand in JSON or in code of a program."""
     text = "\n".join(lines).strip()
-    if len(text) > _LITERAL_LENGTH or _LOGGED.search(text):
+    if len(text) > _CODE_LENGTH:
         return None
-    begin = _LITERAL.search(text)
-    value = None if begin is None else _value_of(text[begin.start() :])
-    is_code = value is None
-    if is_code:
-        value = _plans_in_code(text)
-    if plans := [record for record in _leaves(value) if isinstance(record, dict)]:
+    # A report may be quoted line by line; only a plan stands in a program, or in a row of strings.
+    is_quoted = all(map(_QUOTED.match, filter(str.strip, lines))) and not _ROW.search(text)
+    if _LOGGED.search(text) and not is_quoted:
+        return None
+    figures = FIGURES if is_quoted else _OF_PLAN
+    records, texts = _values_of(text, figures)
+    if records:
         # JSON that is nothing else is read as it is.
-        plain = isinstance(value, dict) or (isinstance(value, list) and plans == value)
-        quoted = is_code or (begin is not None and begin["quote"] is not None)
-        if plain and not quoted and text[:1] in "[{" and _KEYS.search(text):
-            return None
-        return json.dumps(plans, indent=1).split("\n")
-    texts = [leaf for leaf in _leaves(value) if isinstance(leaf, str)]
-    if not any(FIGURES.search(leaf) for leaf in texts):
-        return None
-    return [line for leaf in texts for line in leaf.split("\n")]
+        return None if _is_json(text) else json.dumps(records, indent=1).split("\n")
+    return texts.split("\n") if texts else None
 
 
-def _plans_in_code(text: str) -> list[Any] | None:
-    """Objects with a plan in the code of a program, whose keys may lack quotes."""
-    if "Plan" not in text:
-        return None
-    plain = _CODE.sub(_as_json, text)
-    plain = _TRAILING_COMMA.sub(lambda match: match["string"] or "", plain)
-    plans, end = list[Any](), 0
-    for key in _PLAN_KEY.finditer(plain):
-        depth, begin = 0, key.start()
-        while begin > end and depth < 1:
-            begin -= 1
-            depth += (plain[begin] == "{") - (plain[begin] == "}")
-        if depth == 1:
-            with suppress(ValueError, RecursionError):
-                plan, end = json.JSONDecoder().raw_decode(plain, begin)
-                plans.append(plan)
-    return plans or None
+def _values_of(text: str, figures: re.Pattern[str]) -> tuple[list[Any], str]:
+    """Objects with a plan or a row of statements; else the strings from a plan's first to its last.
+
+    Each token is looked at once. The strings are those of a plan where no figure stands outside.
+    """
+    records: list[Any] = []
+    #: Joined as far as nothing but punctuation stands between them.
+    strings: list[str] = []
+    #: The text as JSON, the braces that are open in it, and the place of the outermost of a record.
+    plain: list[str] = []
+    braces: list[int] = []
+    record: int | None = None
+    outside: list[str] = []
+    end, is_apart = 0, True
+    for token in _TOKEN.finditer(text):
+        between = text[end : token.start()]
+        is_apart = is_apart or _WORD.search(between) is not None
+        plain.append(between)
+        outside.append(between)
+        end = token.end()
+        if (quoted := token["string"]) is not None:
+            inner = _inner(quoted)
+            plain.append(json.dumps(inner))
+            if token["colon"] is None:
+                joins = inner.endswith("\n") or _CONCATENATED.match(text, end)
+                strings += [""] * is_apart
+                strings[-1] += inner if joins else inner + "\n"
+                is_apart = False
+                continue
+            plain.append(":")
+            outside.append(plain[-2])
+        elif (name := token["key"]) is not None:
+            plain.append(f'"{name}"')
+        elif token[0] == "{":
+            braces.append(len(plain))
+            plain.append("{")
+        elif token[0] == "}":
+            plain.append("}")
+            begin = braces.pop() if braces else len(plain)
+            if record is not None and len(braces) < record:
+                record = None
+                with suppress(ValueError, RecursionError):
+                    records.append(json.loads("".join(plain[begin:])))
+        else:
+            plain.append(_CONSTANTS.get(token[0], ""))
+        if record is None and _KEY.fullmatch(plain[-1 - (plain[-1] == ":")]):
+            record = len(braces) or None
+    outside.append(text[end:])
+    places = [at for at, string in enumerate(strings) if figures.search(string)]
+    if record is not None:
+        # The last plan is cut.
+        return [], ""
+    if records or not places or figures.search("".join(outside)) or "temp_blks_" in text:
+        return records, ""
+    return [], "".join(strings[places[0] : places[-1] + 1])
 
 
-def _as_json(match: re.Match[str]) -> str:
-    """A token of a program as JSON has it."""
-    if (quoted := match["string"]) is not None:
-        if quoted[0] == '"':
-            return quoted
-        inner = quoted[1:-1].replace("\\" + quoted[0], quoted[0])
-        return '"' + re.sub(r'(?<!\\)"', r'\\"', inner).replace("\n", "\\n") + '"'
-    if match["key"] is not None:
-        return f'"{match["key"]}"'
-    return _CONSTANTS.get(match[0], "")
+def _inner(quoted: str) -> str:
+    """The value of a string of a program; of a verbatim one, its quotes are doubled."""
+    quote = quoted.lstrip("@$rRbBuUfF")
+    width = 3 if quote[:3] in ('"""', "'''") and len(quote) > 5 else 1
+    inner = quote[width:-width]
+    if quoted[0] == "@":
+        return inner.replace('""', '"')
+    return unescaped(inner.replace('""', '"') if width == 1 and quote[0] == '"' else inner)
 
 
-def _value_of(text: str) -> Any:
-    """The value, or those that stand line by line; what follows in other words is none."""
-    for end in (len(text), *(text.rfind(bracket) + 1 for bracket in "]})'\"")):
-        for parse in (json.loads, ast.literal_eval):
-            with suppress(ValueError, SyntaxError, RecursionError, MemoryError):
-                return parse(text[:end])
+def _is_json(text: str) -> bool:
     with suppress(ValueError, RecursionError):
-        return [json.loads(line) for line in text.split("\n") if line.strip()]
-    return None
-
-
-def _leaves(value: Any) -> Iterator[Any]:
-    """Plans and rows of statements, and texts by themselves, in their order."""
-    waiting = [value]
-    while waiting:
-        inner = waiting.pop()
-        if isinstance(inner, str) and inner.lstrip()[:1] in ("[", "{") and '"Plan"' in inner:
-            with suppress(ValueError, RecursionError):
-                inner = json.loads(inner)
-        if isinstance(inner, str) or (isinstance(inner, dict) and any(map(_is_key, inner))):
-            yield inner
-        elif isinstance(inner, dict):
-            waiting += reversed(inner.values())
-        elif isinstance(inner, list | tuple):
-            waiting += reversed(inner)
-
-
-def _is_key(name: Any) -> bool:
-    return isinstance(name, str) and _KEYS.fullmatch(f'"{name}"') is not None
+        json.loads(text)
+        return True
+    return False
 
 
 def _indent(lines: Lines) -> Lines | None:
@@ -427,6 +429,7 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _numbered,
     _values,
     asciidoc,
+    typeset,
     headless,
     expanded,
     framed,

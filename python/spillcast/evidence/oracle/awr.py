@@ -37,7 +37,7 @@ from spillcast.evidence.oracle.report_tables import (
     report_text,
     tables_of,
 )
-from spillcast.evidence.tables import BLANKS
+from spillcast.evidence.page_tables import BLANKS
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.server_meta import Statement
 from spillcast.units import format_duration

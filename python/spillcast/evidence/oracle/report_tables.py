@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged, FileTooLarge
 from spillcast.evidence.numbers import with_decimal_points
-from spillcast.evidence.tables import BLANKS, HtmlRows, html_tables
+from spillcast.evidence.page_tables import BLANKS, HtmlRows, html_tables
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import TextIO
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
-from spillcast.evidence.tables import BLANKS
+from spillcast.evidence.page_tables import BLANKS
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, reading

@@ -33,7 +33,6 @@ _LOG = re.compile(
 )
 #: What auto_explain says of the statement: its text, and from version 16 on its parameters.
 _TEXT, _PARAMETERS = "Query Text:", "Query Parameters:"
-_LITERAL = re.compile(r"[\"'`](?P<plan>\[\s*\{\s*\"Plan\":)")
 _XML = re.compile(r"<explain\b.*?</explain>", re.DOTALL)
 _YAML = re.compile(r"^(?P<indent> *)(?:- )?(?:Plan: *$|Query Text: \")", re.MULTILINE)
 #: Keys of a node whose values are texts; lists of nodes and of processes; others that are read.
@@ -171,11 +170,7 @@ def _of_json(text: str, path: Path) -> Iterator[dict[str, Any]]:
     """Objects with a plan, wherever in the text they begin a line."""
     if '"Plan"' not in text:
         return
-    # A literal in a program begins behind other code.
-    literal = _LITERAL.search(text)
-    for value in json_values(
-        text[literal.start("plan") :] if literal else text, path, HOW, '"Plan"'
-    ):
+    for value in json_values(text, path, HOW, '"Plan"'):
         for record in value if isinstance(value, list) else [value]:
             if isinstance(record, dict) and isinstance(record.get("Plan"), dict):
                 yield record

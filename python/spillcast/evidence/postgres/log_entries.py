@@ -5,6 +5,7 @@ import json
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain, pairwise
 from typing import Any
 
 from spillcast.evidence.postgres.document import LOGGED
@@ -81,21 +82,26 @@ class Entry:
 
 def entries_of(blocks: Iterator[bytes], times: list[str]) -> Iterator[Entry]:
     """The messages that may tell of spills; ``times`` gets the first and the last time of all."""
-    return _entries(_lines(_plain(blocks), times))
-
-
-def _plain(blocks: Iterator[bytes]) -> Iterator[bytes]:
-    """The blocks; without what was put around it where one is all, and short."""
-    first = next(blocks, b"")
-    second = next(blocks, None)
-    if second is None and _message_column(first) is not None:
-        first = "\n".join(_messages(decoded(first))).encode()
-    elif second is None and len(first) <= _PASTED_BYTES:
-        first = unwrapped(decoded(first)).encode()
-    yield first
+    first, second = next(blocks, b""), next(blocks, None)
     if second is not None:
-        yield second
-        yield from blocks
+        return _entries(_lines(chain((first, second), blocks), times))
+    # What a person pastes or exports has more around it, and may have the newest first.
+    if _message_column(first) is not None:
+        first = "\n".join(_messages(decoded(first))).encode()
+    elif len(first) <= _PASTED_BYTES:
+        first = unwrapped(decoded(first)).encode()
+    entries = list(_entries(_lines([first], times)))
+    return reversed(entries) if _is_newest_first(entries) else iter(entries)
+
+
+def _is_newest_first(entries: list[Entry]) -> bool:
+    """Whether times fall; where all are equal, whether the first is of a message below."""
+    times = [entry.at for entry in entries if entry.at is not None]
+    if not times or len(set(times)) == 1:
+        ends = [entry.level == "STATEMENT" for entry in (entries[:1] + entries[-1:])]
+        return ends == [True, False]
+    falls = sum(before > after for before, after in pairwise(times))
+    return falls > sum(before < after for before, after in pairwise(times))
 
 
 def _message_column(block: bytes) -> str | None:
@@ -106,17 +112,14 @@ def _message_column(block: bytes) -> str | None:
     return next((name for name in names if name.strip().lower() in known), None)
 
 
-def _messages(text: str) -> Iterator[str]:
-    """The server's lines in the order in which it wrote them."""
+def _messages(text: str) -> list[str]:
+    """The server's lines in an export."""
     csv.field_size_limit(1 << 30)
     column = _message_column(text.encode()) or ""
     rows = list(csv.DictReader(text.splitlines(True)))
     # A client that exports csvlog's table names its columns.
     is_csvlog = bool(rows) and "error_severity" in rows[0]
-    messages = [json.dumps(row) if is_csvlog else row.get(column) or "" for row in rows]
-    times = [time[0] for message in messages if (time := TIME.search(message))]
-    # Insights shows the newest first.
-    yield from reversed(messages) if times and times[0] > times[-1] else messages
+    return [json.dumps(row) if is_csvlog else row.get(column) or "" for row in rows]
 
 
 def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:

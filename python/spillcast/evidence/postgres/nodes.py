@@ -33,12 +33,12 @@ _TEMP_MAX = COUNT_MAX // 1_000_000
 
 @dataclass(frozen=True)
 class TempIO:
-    """Temp blocks of 8 KiB and the time they took, over all processes; None: not timed."""
+    """Temp blocks of 8 KiB and the time they took, over all processes; 0 s where not timed."""
 
     read: int
     written: int
-    read_s: float | None
-    write_s: float | None
+    read_s: float = 0.0
+    write_s: float = 0.0
 
     @property
     def blocks(self) -> int:
@@ -47,16 +47,16 @@ class TempIO:
 
     @property
     def total_s(self) -> float:
-        """Time of both, 0 where it was not taken."""
-        return (self.read_s or 0.0) + (self.write_s or 0.0)
+        """Time of both."""
+        return self.read_s + self.write_s
 
     def less(self, others: "Sequence[TempIO]") -> "TempIO":
         """What is left without ``others``; never below 0."""
         return TempIO(
             max(0, self.read - sum(other.read for other in others)),
             max(0, self.written - sum(other.written for other in others)),
-            _left(self.read_s, [other.read_s for other in others]),
-            _left(self.write_s, [other.write_s for other in others]),
+            max(0.0, self.read_s - sum(other.read_s for other in others)),
+            max(0.0, self.write_s - sum(other.write_s for other in others)),
         )
 
 
@@ -77,9 +77,6 @@ def counts_of_blocks(
     memory's speed to all of the run but ``other_s``. Then all blocks take equally long.
     """
     processes, time_bounds = middle_processes(shared), None
-    # Left out of a text, a time of 0 and one that was not taken look alike.
-    if temp.total_s == 0:
-        temp = TempIO(temp.read, temp.written, None, None)
     if untimed is not None and elapsed_s and not temp.total_s:
         upper_s = max(elapsed_s - other_s, 0.1 * elapsed_s) * processes
         time_bounds = Bounds(min(temp.blocks * MEMORY_BLOCK_S, upper_s), upper_s, *untimed)
@@ -266,13 +263,11 @@ def elapsed_share(top: Node, weights: Callable[[Node], float]) -> tuple[float, f
 
 
 def _temp(values: Mapping[str, Any]) -> TempIO:
-    times = (f"Temp I/O {name} Time" for name in ("Read", "Write"))
-    read_s, write_s = (
-        None if (ms := values.get(name)) is None else amount(ms, name, _TEMP_MAX) / 1e3
-        for name in times
-    )
     blocks = (f"Temp {name} Blocks" for name in ("Read", "Written"))
     read, written = (int(amount(values.get(name, 0), name, _TEMP_MAX)) for name in blocks)
+    # Left out of a text, a time of 0 and one that was not taken look alike.
+    times = (f"Temp I/O {name} Time" for name in ("Read", "Write"))
+    read_s, write_s = (amount(values.get(name) or 0.0, name, _TEMP_MAX) / 1e3 for name in times)
     return TempIO(read, written, read_s, write_s)
 
 
@@ -285,10 +280,6 @@ def shared_read_s(values: Mapping[str, Any]) -> float:
 
 def _is_cte(values: Mapping[str, Any]) -> bool:
     return str(values.get("Subplan Name", "")).startswith("CTE ")
-
-
-def _left(whole_s: float | None, parts_s: Sequence[float | None]) -> float | None:
-    return None if whole_s is None else max(0.0, whole_s - sum(part or 0.0 for part in parts_s))
 
 
 def _all(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:

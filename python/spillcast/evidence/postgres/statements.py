@@ -302,7 +302,7 @@ def counts_of_row(
 
 def _temp_of_a_call(row: Row) -> TempIO:
     read, written = (round(blocks / row.calls) for blocks in (row.read_blocks, row.written_blocks))
-    read_s, write_s = (None if s is None else s / row.calls for s in (row.read_s, row.write_s))
+    read_s, write_s = ((s or 0.0) / row.calls for s in (row.read_s, row.write_s))
     return TempIO(read, written, read_s, write_s)
 
 

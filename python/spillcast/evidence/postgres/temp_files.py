@@ -1,7 +1,7 @@
 """Temp files that a server's log names, by the calls that wrote them: as evidence of one call."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from itertools import accumulate, groupby
@@ -112,6 +112,9 @@ class TempFiles:
         Unless the message names its writer, that of a file is in the file's name.
         """
         if (match := _TEMP.search(entry.message)) is not None:
+            # Nothing was written to an empty file.
+            if not int(match["size"]):
+                return writer
             return self._add(writer, entry, match, is_named=is_named)
         if (duration := _DURATION.match(entry.message)) is not None:
             seconds = milliseconds(duration["ms"]) / 1e3
@@ -163,23 +166,23 @@ class TempFiles:
 
     def _end_call(self, session: _Session, call: _Call) -> None:
         """Times the waiting files of a call, or of the last one if they are older."""
-        older = [its for its in session.waiting if self._is_older(its, call)]
-        self._time([its for its in session.waiting if its not in older], call)
+        older, its_own = _parted(session.waiting, lambda its: self._is_older(its, call))
+        self._time(its_own, call)
         self._group(older if session.last is None else self._after(session.last, older))
         session.waiting, session.last = [], call
 
     def _after(self, call: _Call, removals: Sequence[_Removal]) -> list[_Removal]:
         """Times files that were removed right after a call, and returns the others."""
-        ended = call.ended
-        right_after = [
-            its
-            for its in removals
-            if ended is not None
-            and its.moment is not None
-            and (its.moment - ended).total_seconds() <= _RESOLUTION_S
-        ]
+        right_after, others = _parted(
+            removals,
+            lambda its: (
+                call.ended is not None
+                and its.moment is not None
+                and (its.moment - call.ended).total_seconds() <= _RESOLUTION_S
+            ),
+        )
         self._time(right_after, call)
-        return [its for its in removals if its not in right_after]
+        return others
 
     def _is_older(self, removal: _Removal, call: _Call) -> bool:
         """Whether a file was removed before the call began, or is too large for it."""
@@ -252,8 +255,18 @@ def _calls_of(removals: Sequence[_Removal]) -> Iterator[list[_Removal]]:
             yield call
             call = []
         first = first if call else len(group)
-        call = call + group
+        call += group
     yield call
+
+
+def _parted(
+    removals: Sequence[_Removal], belongs: Callable[[_Removal], bool]
+) -> tuple[list[_Removal], list[_Removal]]:
+    """Those that belong to a call, and the others."""
+    parts: tuple[list[_Removal], list[_Removal]] = [], []
+    for its in removals:
+        parts[not belongs(its)].append(its)
+    return parts
 
 
 def _are_close(before: _Removal, its: _Removal) -> bool:
@@ -311,7 +324,7 @@ def counts_of_files(
     return counts_of_blocks(
         path,
         took_s,
-        TempIO(blocks, blocks, None, None),
+        TempIO(blocks, blocks),
         ObservedEngine("postgresql", query=query),
         Bounds(1.0, float(processes), f"its files are of {format_count(processes, 'process')}"),
         ("the log tells only how long the call took", _TIMES) if timed else None,

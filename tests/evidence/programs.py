@@ -1,0 +1,25 @@
+"""Plans as they stand in code of programs."""
+
+import json
+import re
+
+
+def typescript(document):
+    """A test's fixture as prettier formats it."""
+    text = json.dumps(document, indent=2).replace("\\", "\\\\").replace("'", "\\'")
+    text = re.sub(r'"((?:[^"])*)"', r"'\1'", text)
+    text = re.sub(r"'([A-Za-z]+)':", r"\1:", text)
+    text = re.sub(r"(?<=[^,{\[])\n(?=\s*[\]}])", ",\n", text)
+    return ["// What it was.", *f"export const slow: Document = {text} as const;".split("\n")]
+
+
+def java(lines):
+    """A string of a test in Java, a line of text a part."""
+    parts = " +\n".join(f"      {json.dumps(line + chr(10))}" for line in lines)
+    return ["class Plans {", *f"  String slow =\n{parts};".split("\n"), "}"]
+
+
+def javascript(lines):
+    """An array of the lines, joined."""
+    quoted = (line.replace("'", "\\'") for line in lines)
+    return ["const slow = [", *(f"  '{line}'," for line in quoted), "].join('\\n');"]
