@@ -112,9 +112,6 @@ class TempFiles:
         Unless the message names its writer, that of a file is in the file's name.
         """
         if (match := _TEMP.search(entry.message)) is not None:
-            # Nothing was written to an empty file.
-            if not int(match["size"]):
-                return writer
             return self._add(writer, entry, match, is_named=is_named)
         if (duration := _DURATION.match(entry.message)) is not None:
             seconds = milliseconds(duration["ms"]) / 1e3
@@ -123,14 +120,17 @@ class TempFiles:
         return writer
 
     def _add(self, writer: str, entry: Entry, match: re.Match[str], *, is_named: bool) -> str:
+        size = number_of(match["size"].rstrip(".,").upper())
+        if size is None:
+            raise ValueError(f"the size of a temp file is not understood: {match['size']}")
+        # Nothing was written to an empty file.
+        if not size.value:
+            return writer
         name = _NAME.search(match["path"])
         owner, number, shared, participant = [None] * 4 if name is None else name.groups()
         writer = owner if owner and not is_named else writer
         index = len(self.files)
         process = participant or owner or writer
-        size = number_of(match["size"].rstrip(".,").upper())
-        if size is None:
-            raise ValueError(f"the size of a temp file is not understood: {match['size']}")
         file = TempFile(entry.query, entry.queryid, round(size.value), process=process)
         self.files.append(file)
         if entry.query is None:
