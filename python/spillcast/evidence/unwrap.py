@@ -61,7 +61,7 @@ _MARKED_UP = re.compile(r"<(?:explain|report|sql_monitor|table|!DOCTYPE)\b", re.
 _ESCAPE = re.compile(r"\\([!-/:-@\[-`{-~])")
 _ESCAPED = re.compile(r"\\\((?:cost=|actual)|\btemp\\_blks")
 _FENCE = re.compile(
-    r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?code\]|\{% \w+[^%]*%\})\s*"
+    r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?code\]|\{% \w++[^%]*+%\})\s*"
 )
 #: What stands before each line; the text follows.
 _QUOTED_MAIL = re.compile(r" {0,3}(?:> ?)+")
@@ -122,7 +122,7 @@ _OF_PLAN = re.compile(
     r"|Execution [Tt]ime:|Total runtime:"
 )
 _ROW = re.compile(r"[\"'] *[,;\t] *[\"']")
-_QUOTED = re.compile(r"[\s\[(]*[\"']")
+_OPENING = re.compile(r"[\s\[(]*[\"']")
 _WORD = re.compile(r"[^\W\d]")
 #: Strings that make up one.
 _CONCATENATED = re.compile(r"\s*\+\s*[@$rRbBuUfF]{,2}[\"'`]")
@@ -275,7 +275,7 @@ def _logger(lines: Lines) -> Lines | None:
     # What the first and the last share in the order of letters, all share.
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(masked), max(masked), strict=False))
     # A quote belongs to the text, as does the end of another word.
-    begin = re.sub(r"[\w\"'(]+$", "", "".join(sign for sign, _ in pairs))
+    begin = re.sub(r"(?<![\w\"'(])[\w\"'(]++$", "", "".join(sign for sign, _ in pairs))
     if not begin.strip() or re.match(r"\s*[\[{]+[\"{]", begin):
         return None
     return [
@@ -322,7 +322,7 @@ def _values(lines: Lines) -> Lines | None:
     if len(text) > _CODE_LENGTH:
         return None
     # A report may be quoted line by line; only a plan stands in a program, or in a row of strings.
-    is_quoted = all(map(_QUOTED.match, filter(str.strip, lines))) and not _ROW.search(text)
+    is_quoted = all(map(_OPENING.match, filter(str.strip, lines))) and not _ROW.search(text)
     if _LOGGED.search(text) and not is_quoted:
         return None
     figures = FIGURES if is_quoted else _OF_PLAN

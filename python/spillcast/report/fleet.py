@@ -2,8 +2,8 @@
 
 from dataclasses import asdict
 
-from spillcast.fleet.fleet import Fleet
 from spillcast.fleet.ingest import Ingested
+from spillcast.fleet.result import Fleet
 from spillcast.report.page import Page, Words, bar, listed
 from spillcast.tabular import Column, Table
 from spillcast.units import (

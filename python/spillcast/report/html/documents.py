@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import median
 
 from spillcast.cache.result import CacheResult
-from spillcast.fleet.fleet import Fleet
+from spillcast.fleet.result import Fleet
 from spillcast.forecast.sizing.products import SizeRow, Sizing
 from spillcast.lab.case import Verification
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep

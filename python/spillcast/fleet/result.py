@@ -1,0 +1,85 @@
+"""The result for a fleet: statements, databases and days, and its document."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from spillcast.document import key, written
+
+FLEET_SCHEMA = "spillcast.fleet/1"
+Bounds = tuple[float, float]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Holds one statement of one database. Times are sums over all its evidence, in seconds."""
+
+    database: str = key("its database", example="erp")
+    sql: str = key("statement; empty where not known", example="4q7zf0d2m8kcx")
+    evidence: str = key("kinds of evidence, with commas", example="ash, traces")
+    sources: int = key("files that tell of it", example=2)
+    elapsed_s: float = key("elapsed time", unit="s", example=25.5)
+    temp_s: float = key("of it, in temp I/O", unit="s", example=12.1)
+    forecast_s: float | None = key("elapsed time on the target; null where refused", unit="s")
+    interval_s: Bounds | None = key("its interval", unit="s")
+    saved_s: float | None = key("`elapsed_s` less `forecast_s`", unit="s", signed=True)
+    saved_interval_s: Bounds | None = key("its interval", unit="s", signed=True)
+    p50_us: float | None = key(
+        "median latency of what would change; null without single waits", unit="us", example=2007.04
+    )
+    p95_us: float | None = key("95th percentile of it", unit="us")
+    refused: str | None = key("why there is no number; else null", default=None, example=None)
+    share: float = key("of all savings", default=0.0, signed=True, example=0.095)
+    cumulative_share: float = key("of all savings, with those before it", default=0.0)
+
+
+@dataclass(frozen=True)
+class DatabaseRow:
+    """Sums up all statements of one database."""
+
+    database: str = key("its name", example="erp")
+    statements: int = key("statements that spill", example=3)
+    elapsed_s: float = key("time of all its statements, those that do not spill too", unit="s")
+    temp_s: float = key("of it, in temp I/O", unit="s")
+    saved_s: float = key("what its statements save", unit="s", signed=True)
+    saved_interval_s: Bounds = key("the sums of their bounds", unit="s", signed=True)
+    share: float = key("of all savings", signed=True)
+
+
+@dataclass(frozen=True)
+class DayRow:
+    """Sums up all statements of one day."""
+
+    day: str = key("a date, or `unknown`", example="2026-03-02")
+    temp_s: float = key("time in temp I/O", unit="s")
+    saved_s: float = key("what is saved of it", unit="s", signed=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Fleet:
+    """The result for a fleet, the largest savings first."""
+
+    dataset: str = key("where it is", example="fleet")
+    target: str = key("storage of `--to`", example="latency:150us")
+    boost: str = key("pattern of the events that change", example="direct path*temp")
+    confidence: float = key("level of the intervals", example=0.9)
+    elapsed_s: float = key("time of all statements", unit="s", example=1042.1)
+    temp_s: float = key("of it, in temp I/O", unit="s", example=300.2)
+    saved_s: float = key("the sum of all savings", unit="s", signed=True, example=270.3)
+    saved_interval_s: Bounds = key("the sums of their bounds", unit="s", signed=True)
+    statements_for_most: int = key("how many statements bring `most` of all savings", example=2)
+    most: float = key("a share of all savings", example=0.8)
+    cost: float | None = key("price of the target for 30 days; null without", example=598.2)
+    cost_per_saved_hour: float | None = key(
+        "price of the days seen over the hours saved on them; null where nothing is saved"
+    )
+    sources: int = key("files in the dataset", example=60)
+    set_aside: int = key("files that are set aside", example=0)
+    statements: Sequence[Row] = key("those that spill, the largest saving first")
+    databases: Sequence[DatabaseRow] = key("the largest saving first")
+    days: Sequence[DayRow] = key("by date")
+    warnings: Sequence[str] = key("warnings for the reader, in words", example=[])
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of docs/schema.md."""
+        return {"schema": FLEET_SCHEMA, **written(self)}
