@@ -6,6 +6,7 @@
 use std::hint::{black_box, spin_loop};
 use std::time::{Duration, Instant};
 
+use crate::random;
 use crate::system::thread_cpu_ns;
 
 const LINE_BYTES: usize = 64;
@@ -92,29 +93,31 @@ fn median_ns(ring: &Ring, dependent: bool, wait: Wait, duration: Duration) -> u6
 }
 
 /// Lines of memory, each of which holds the place of the next one in a round through all.
-struct Ring {
+pub struct Ring {
     words: Vec<usize>,
     /// Lines in the order of the round.
-    order: Vec<usize>,
+    order: Vec<u32>,
 }
 
 impl Ring {
-    fn new(bytes: usize) -> Ring {
+    pub fn new(bytes: usize) -> Ring {
         let lines = bytes / LINE_BYTES;
-        let mut order: Vec<usize> = (0..lines).collect();
-        let mut state = 0x9E37_79B9_7F4A_7C15u64;
+        let mut order: Vec<u32> = (0..lines as u32).collect();
+        // Any fixed shuffle will do.
+        let mut state = 0;
         for i in (1..lines).rev() {
-            // Xorshift: any fixed shuffle will do.
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            order.swap(i, (state % (i as u64 + 1)) as usize);
+            order.swap(i, (random::next(&mut state) % (i as u64 + 1)) as usize);
         }
         let mut words = vec![0; lines * LINE_WORDS];
         for (at, &line) in order.iter().enumerate() {
-            words[line * LINE_WORDS] = order[(at + 1) % lines] * LINE_WORDS;
+            words[line as usize * LINE_WORDS] = order[(at + 1) % lines] as usize * LINE_WORDS;
         }
         Ring { words, order }
+    }
+
+    /// CPU time to read every line once, none of them by what another holds.
+    pub fn pass_ns(&self) -> u64 {
+        self.read_ns(0, self.order.len(), false)
     }
 
     /// CPU time to read so many lines of the round, from one of them on.
@@ -122,9 +125,9 @@ impl Ring {
         let from = from % self.order.len();
         let start_ns = thread_cpu_ns();
         if dependent {
-            black_box(self.follow(self.order[from] * LINE_WORDS, hops));
+            black_box(self.follow(self.order[from] as usize * LINE_WORDS, hops));
         } else {
-            let read = |&line: &usize| self.words[line * LINE_WORDS];
+            let read = |&line: &u32| self.words[line as usize * LINE_WORDS];
             let round = self.order[from..].iter().chain(&self.order[..from]);
             black_box(round.take(hops).map(read).sum::<usize>());
         }

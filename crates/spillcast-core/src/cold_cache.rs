@@ -8,9 +8,8 @@
 
 use std::time::Duration;
 
-use crate::system::thread_cpu_ns;
+use crate::chase::Ring;
 
-const LINE_BYTES: usize = 64;
 /// Assumed where the system does not tell.
 const L2_BYTES: usize = 1 << 20;
 /// Lengths of the waits, and how often each is tried with the core's own cache, and with its share.
@@ -56,14 +55,14 @@ pub fn measure() -> Vec<Cache> {
 
 /// CPU time of a pass without a wait, which comes first, and what is added after each other wait.
 fn measure_working_set(bytes: usize, waits: [(Duration, usize); WAITS.len()]) -> Cache {
-    let set = WorkingSet::new(bytes);
+    let ring = Ring::new(bytes);
     let passes_ns = waits.map(|(wait, times)| {
         let mut passes_ns: Vec<u64> = (0..times)
             .map(|_| {
                 // The pass before the wait leaves the caches as warm as they get.
-                set.pass_ns();
+                ring.pass_ns();
                 std::thread::sleep(wait);
-                set.pass_ns()
+                ring.pass_ns()
             })
             .collect();
         passes_ns.sort_unstable();
@@ -94,36 +93,6 @@ fn rising<const N: usize>(values: [u64; N]) -> [u64; N] {
     }
     let mut each = pools.iter().flat_map(|&(sum, count)| (0..count).map(move |_| sum / count));
     values.map(|_| each.next().expect("as many values as there were"))
-}
-
-/// Memory that is read in an order no prefetcher follows.
-struct WorkingSet {
-    memory: Vec<u8>,
-    order: Vec<u32>,
-}
-
-impl WorkingSet {
-    fn new(bytes: usize) -> WorkingSet {
-        let mut order: Vec<u32> = (0..(bytes / LINE_BYTES) as u32).collect();
-        let mut state = 0x9E37_79B9_7F4A_7C15u64;
-        for i in (1..order.len()).rev() {
-            // Xorshift: any fixed shuffle will do.
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            order.swap(i, (state % (i as u64 + 1)) as usize);
-        }
-        WorkingSet { memory: vec![1; bytes], order }
-    }
-
-    /// CPU time to read every line once.
-    fn pass_ns(&self) -> u64 {
-        let start_ns = thread_cpu_ns();
-        let sum: u64 =
-            self.order.iter().map(|&line| self.memory[line as usize * LINE_BYTES] as u64).sum();
-        std::hint::black_box(sum);
-        thread_cpu_ns() - start_ns
-    }
 }
 
 fn l2_bytes() -> usize {
@@ -164,12 +133,5 @@ mod tests {
         }
         assert_eq!(shared.bytes, SHARE * own.bytes);
         assert!(shared.warm_ns > own.warm_ns);
-    }
-
-    #[test]
-    fn a_working_set_reads_every_line_once() {
-        let mut order = WorkingSet::new(1 << 16).order;
-        order.sort_unstable();
-        assert!(order.into_iter().eq(0..1024));
     }
 }
