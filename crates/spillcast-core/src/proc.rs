@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::os::unix::fs::MetadataExt;
 
 use crate::system::boot_ns;
 
@@ -20,6 +21,12 @@ pub fn numbers_in(directory: &str) -> io::Result<Vec<i32>> {
 pub fn process_of(tid: i32) -> i32 {
     let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
     number(&status, "Tgid:").map_or(tid, |pid| pid as i32)
+}
+
+/// Whether processes have here the numbers that the kernel itself uses, in which eBPF programs and
+/// tracepoints name them: the inode of that namespace is the same on every machine.
+pub fn in_first_namespace() -> bool {
+    fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == 0xEFFF_FFFC)
 }
 
 /// The threads of a process; of a thread that is not the first of its process, itself alone. Empty

@@ -83,11 +83,8 @@ unsafe impl Pod for Thread {}
 
 pub type Threads = HashMap<MapData, i32, Thread>;
 
-/// The programs at work, and what they share with this process.
-pub struct Programs {
-    /// Holds them: they go with it.
-    pub loaded: Ebpf,
-    pub threads: Threads,
+/// The reports of the programs at work.
+pub struct Reports {
     pub ring: RingBuf<MapData>,
     pub stacks: RingBuf<MapData>,
     pub counts: PerCpuArray<MapData, u64>,
@@ -98,11 +95,12 @@ pub struct Programs {
     pub samples: bool,
 }
 
-/// Loads and attaches the programs, which observe nothing yet.
+/// Loads and attaches the programs, which observe nothing yet and go with what is returned first; the
+/// threads that they observe, and their reports.
 ///
 /// Errors: EPERM without the rights; ENOENT where the kernel does not describe itself (BTF) or
 /// lacks a tracepoint; ENOSYS where this was built without the programs; EINVAL where it refuses.
-pub fn load(calls: &[CallKind]) -> io::Result<Programs> {
+pub fn load(calls: &[CallKind]) -> io::Result<(Ebpf, Threads, Reports)> {
     if OBJECT.is_empty() {
         return Err(io::Error::from_raw_os_error(libc::ENOSYS));
     }
@@ -130,18 +128,16 @@ pub fn load(calls: &[CallKind]) -> io::Result<Programs> {
     let _ = attach(&mut loaded, &GROUP_RECLAIM_PROGRAMS);
     let samples = attach_samples(&mut loaded).is_ok();
     let mut map = |name| loaded.take_map(name).expect("it was compiled in");
-    let (threads, ring, counts) = (map("threads"), map("ring"), map("counts"));
-    let stacks = map("stacks");
-    Ok(Programs {
-        threads: threads.try_into().map_err(refused)?,
-        ring: ring.try_into().map_err(refused)?,
-        stacks: stacks.try_into().map_err(refused)?,
-        counts: counts.try_into().map_err(refused)?,
-        loaded,
+    let threads = map("threads").try_into().map_err(refused)?;
+    let reports = Reports {
+        ring: map("ring").try_into().map_err(refused)?,
+        stacks: map("stacks").try_into().map_err(refused)?,
+        counts: map("counts").try_into().map_err(refused)?,
         requests,
         file_faults,
         samples,
-    })
+    };
+    Ok((loaded, threads, reports))
 }
 
 /// Room for the stacks that so many CPUs sample in 80 ms, as a power of two.

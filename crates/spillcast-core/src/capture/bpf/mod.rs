@@ -31,16 +31,16 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Duration;
 
-use aya::maps::{MapData, PerCpuArray, RingBuf};
 use spillcast_calls::{Call, CallKind};
 
 use super::event::{Block, Event, FileIdentity, Inside, Request};
 use super::paths::Paths;
 use super::source::{self, Observed, Source};
 use super::stacks::StackSample;
+use crate::proc::in_first_namespace;
 use crate::system::now_ns;
 use crate::wait::Op;
-use load::Programs;
+use load::Reports;
 use observer::Observer;
 use record::{Named, Record};
 
@@ -59,14 +59,9 @@ const UNSEEN: u32 = 3;
 const FILE_FAULTS: u32 = 4;
 const FILE_FAULT_NS: u32 = 5;
 
-/// Programs in the kernel, and the ring they report through.
+/// Programs in the kernel, and what becomes of their reports.
 struct BpfSource {
-    ring: RingBuf<MapData>,
-    stacks: RingBuf<MapData>,
-    counts: PerCpuArray<MapData, u64>,
-    requests: bool,
-    file_faults: bool,
-    samples: bool,
+    reports: Reports,
     observer: Arc<Observer>,
     paths: Paths,
     /// Of each thread, its waits in the call that it is in, but the last one.
@@ -82,16 +77,12 @@ struct BpfSource {
 /// Loads the programs. Errors are those of [`load::load`], and EOPNOTSUPP within a container that
 /// has process ids of its own.
 pub fn open(calls: &[CallKind]) -> io::Result<Box<dyn Source>> {
-    observer::check_namespace()?;
-    let Programs { loaded, threads, ring, stacks, counts, requests, file_faults, samples } =
-        load::load(calls)?;
+    if !in_first_namespace() {
+        return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP));
+    }
+    let (loaded, threads, reports) = load::load(calls)?;
     Ok(Box::new(BpfSource {
-        ring,
-        stacks,
-        counts,
-        requests,
-        file_faults,
-        samples,
+        reports,
         observer: Arc::new(Observer {
             threads: Mutex::new(threads),
             born: Mutex::default(),
@@ -119,7 +110,7 @@ impl Source for BpfSource {
         // Before the end of a process is reported, while its code can be looked at.
         self.drain_stacks(out);
         loop {
-            let Some(item) = self.ring.next() else { break };
+            let Some(item) = self.reports.ring.next() else { break };
             self.last_look += 1;
             let record = record::parse(&item);
             drop(item);
@@ -148,19 +139,19 @@ impl Source for BpfSource {
     }
 
     fn sees_io_uring(&self) -> bool {
-        self.requests && self.counted(UNSEEN) == 0
+        self.reports.requests && self.counted(UNSEEN) == 0
     }
 
     fn samples(&self) -> bool {
-        self.samples
+        self.reports.samples
     }
 
     fn file_faults(&self) -> Option<u64> {
-        self.file_faults.then(|| self.counted(FILE_FAULTS))
+        self.reports.file_faults.then(|| self.counted(FILE_FAULTS))
     }
 
     fn file_fault_ns(&self) -> Option<u64> {
-        self.file_faults.then(|| self.counted(FILE_FAULT_NS))
+        self.reports.file_faults.then(|| self.counted(FILE_FAULT_NS))
     }
 
     fn cpu_ns(&self) -> Option<u64> {
@@ -174,12 +165,12 @@ impl Source for BpfSource {
 
 impl BpfSource {
     fn counted(&self, what: u32) -> u64 {
-        self.counts.get(&what, 0).map_or(0, |of_cpus| of_cpus.iter().sum())
+        self.reports.counts.get(&what, 0).map_or(0, |of_cpus| of_cpus.iter().sum())
     }
 
     fn drain_stacks(&mut self, out: &mut Vec<Event>) {
         let mut records = Vec::new();
-        while let Some(item) = self.stacks.next() {
+        while let Some(item) = self.reports.stacks.next() {
             records.push(record::parse(&item));
         }
         for record in records {

@@ -1,6 +1,5 @@
 //! Which threads the programs observe: the kernel's map of them, filled by any thread of ours.
 
-use std::fs;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
@@ -13,8 +12,6 @@ use super::load::{OBSERVED, Threads, WATCHED};
 use crate::proc::threads_of;
 use crate::system::now_ns;
 
-/// The inode of the first process id namespace, the same on every machine.
-const FIRST_NAMESPACE: &str = "pid:[4026531836]";
 /// How long one who waits for children sleeps when none is born.
 const NAP: Duration = Duration::from_millis(100);
 
@@ -32,14 +29,6 @@ pub struct Observer {
 pub struct Wanted {
     pids: Mutex<Vec<i32>>,
     any: Condvar,
-}
-
-/// EOPNOTSUPP where process ids are not those of the kernel: the programs would name other ones.
-pub fn check_namespace() -> io::Result<()> {
-    match fs::read_link("/proc/self/ns/pid") {
-        Ok(namespace) if namespace.as_os_str() == FIRST_NAMESPACE => Ok(()),
-        _ => Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP)),
-    }
 }
 
 impl Observer {

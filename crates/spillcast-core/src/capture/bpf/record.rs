@@ -1,16 +1,13 @@
-//! The bytes of the ring -> what happened; programs/records.h has the same layouts.
+//! The bytes of the ring -> what happened; programs/records.h has the same layouts, of integers
+//! without padding, so that any bytes make one.
 
 use std::ffi::CStr;
 use std::mem;
 use std::ptr;
 
-use super::super::stacks::STACK_BYTES;
+use aya::Pod;
 
-/// A structure that the programs fill, of which every pattern of bytes is a value.
-///
-/// # Safety
-/// It is `repr(C)`, holds integers alone, and has no padding.
-unsafe trait Layout: Copy {}
+use super::super::stacks::STACK_BYTES;
 
 #[derive(Clone, Copy)]
 #[repr(C)]
@@ -153,22 +150,14 @@ pub struct Life {
     pub cpu_ns: u64,
 }
 
-// SAFETY: of each of them, what the trait asks for.
-unsafe impl Layout for Call {}
-// SAFETY: as above.
-unsafe impl Layout for CallBlocked {}
-// SAFETY: as above.
-unsafe impl Layout for Blocked {}
-// SAFETY: as above.
-unsafe impl Layout for Named {}
-// SAFETY: as above.
-unsafe impl Layout for Life {}
-// SAFETY: as above.
-unsafe impl Layout for Request {}
-// SAFETY: as above.
-unsafe impl Layout for Sample {}
-// SAFETY: as above.
-unsafe impl Layout for Stack {}
+macro_rules! layouts {
+    ($($name:ident)*) => {$(
+        // SAFETY: it is `repr(C)`, holds integers alone, and has no padding.
+        unsafe impl Pod for $name {}
+    )*};
+}
+
+layouts! { Call CallBlocked Blocked Named Life Request Sample Stack }
 
 impl Named {
     /// The path that the call was given; None where it is too long, or could not be read.
@@ -220,7 +209,7 @@ pub fn parse(bytes: &[u8]) -> Option<Record> {
     })
 }
 
-fn read<T: Layout>(bytes: &[u8]) -> Option<T> {
+fn read<T: Pod>(bytes: &[u8]) -> Option<T> {
     // SAFETY: there are as many bytes, wherever they begin, and any of them make a T.
     (bytes.len() >= mem::size_of::<T>())
         .then(|| unsafe { ptr::read_unaligned(bytes.as_ptr().cast()) })

@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
+use rustix::thread::futex::{self, Flags, Timespec};
 use spillcast_calls::Mapping;
 
 /// Children of a measurement: one is observed, one is not, and each hands the CPU to the third.
@@ -126,16 +127,10 @@ impl Board {
 
 /// Sleeps while the word holds `value`, or for no reason less; ends early where a signal comes.
 fn sleep_while(word: &AtomicU32, value: u32, limit: Option<Duration>) {
-    let limit = limit.map(|limit| libc::timespec {
-        tv_sec: limit.as_secs() as _,
-        tv_nsec: limit.subsec_nanos().into(),
-    });
-    let limit = limit.as_ref().map_or(std::ptr::null(), |limit| limit as *const libc::timespec);
-    // SAFETY: the word and the time live until the call has ended.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAIT, value, limit) };
+    let limit = limit.and_then(|limit| Timespec::try_from(limit).ok());
+    let _ = futex::wait(word, Flags::empty(), value, limit.as_ref());
 }
 
 fn wake(word: &AtomicU32) {
-    // SAFETY: the word lives until the call has ended.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), libc::FUTEX_WAKE, 1) };
+    let _ = futex::wake(word, Flags::empty(), 1);
 }

@@ -1,12 +1,12 @@
 //! What is opened on a thread, or on the whole machine: events on each CPU that share one ring.
 
 use std::ffi::CString;
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use aya::util::online_cpus;
 use spillcast_calls::CallKind;
 
 use super::open::{self, Also, EVERYONE};
@@ -36,7 +36,8 @@ impl Events {
     pub fn new(calls: &[CallKind]) -> io::Result<Events> {
         let tracepoints = Tracepoints::find()?;
         let calls = tracepoints.of_calls(calls);
-        let cpus = online_cpus()?;
+        let cpus = online_cpus().map_err(|(_, error)| error)?;
+        let cpus: Vec<i32> = cpus.into_iter().map(|cpu| cpu as i32).collect();
         let holders: io::Result<_> = cpus.iter().map(|&cpu| open::dummy(cpu)).collect();
         Ok(Events {
             tracepoints,
@@ -144,14 +145,4 @@ impl Events {
         self.opened.lock().expect("no holder panics").append(&mut opened);
         Ok(())
     }
-}
-
-/// CPU numbers from a list such as `0-3,8`.
-fn online_cpus() -> io::Result<Vec<i32>> {
-    let text = fs::read_to_string("/sys/devices/system/cpu/online")?;
-    let range = |part: &str| {
-        let (first, last) = part.split_once('-').unwrap_or((part, part));
-        Some(first.parse::<i32>().ok()?..=last.parse::<i32>().ok()?)
-    };
-    Ok(text.trim().split(',').filter_map(range).flatten().collect())
 }

@@ -12,7 +12,6 @@
 use std::fs;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use perf_event_open_sys::bindings as sys;
@@ -21,6 +20,7 @@ use spillcast_calls::CallKind;
 
 use super::open::{self, Also, THIS_THREAD};
 use super::ring::{Ring, page_bytes};
+use crate::proc::in_first_namespace;
 
 /// Which side of a system call a tracepoint stands on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,7 +115,7 @@ fn from_directory(tracefs: &Path) -> Option<Tracepoints> {
             }
         }
     }
-    found.waking = field(tracefs, "sched/sched_waking", "pid").filter(|_| first_namespace());
+    found.waking = field(tracefs, "sched/sched_waking", "pid").filter(|_| in_first_namespace());
     found.renaming = field(tracefs, "task/task_rename", "newcomm");
     (!found.list.is_empty()).then_some(found)
 }
@@ -124,11 +124,6 @@ fn field(tracefs: &Path, tracepoint: &str, name: &str) -> Option<Field> {
     let read = |file| fs::read_to_string(tracefs.join("events").join(tracepoint).join(file)).ok();
     let at = offset(&read("format")?, name)?;
     Some(Field { id: read("id")?.trim().parse().ok()?, at })
-}
-
-/// Whether processes have here the numbers that the kernel itself uses: PID_NS_INIT_INO.
-fn first_namespace() -> bool {
-    fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == 0xEFFF_FFFC)
 }
 
 /// Where raw data holds a field, from lines such as `field:pid_t pid; offset:24; size:4; signed:1;`.
