@@ -78,7 +78,7 @@ fn check(source: &str) {
     let Some((spent_s, named)) = observed(source) else {
         return eprintln!("SKIP: no compiler, or {source} samples no stacks here");
     };
-    let name = |position: &usize| named.functions[*position].0.as_deref().unwrap_or("?");
+    let name = |position: &usize| named.functions[*position].name.as_deref().unwrap_or("?");
     let (mut samples, mut complete) = (HashMap::<&str, u64>::new(), 0);
     for stack in &named.stacks {
         let names: Vec<&str> = stack.functions.iter().map(name).collect();
@@ -100,8 +100,8 @@ fn check(source: &str) {
         let share = samples[function] as f64 / named.samples as f64;
         assert!((share - spent_s / total_s).abs() < 0.1, "{function}: {share}, {spent_s} s");
     }
-    let module =
-        &named.modules[named.functions.iter().find(|f| f.0.as_deref() == Some("alpha")).unwrap().1];
+    let alpha = named.functions.iter().find(|f| f.name.as_deref() == Some("alpha")).unwrap();
+    let module = &named.modules[alpha.module];
     assert_eq!((module.name.as_str(), module.symbols), ("known", Symbols::All));
 }
 

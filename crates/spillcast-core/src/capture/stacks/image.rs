@@ -12,6 +12,7 @@ use object::Endianness;
 use object::elf::{self, FileHeader64, ProgramHeader64, Sym64};
 use object::read::ReadCache;
 use object::read::elf::{FileHeader, ProgramHeader, SectionHeader, SectionTable, Sym};
+use serde::Serialize;
 
 /// Larger tables of symbols or of unwinding are not read.
 const TABLE_BYTES_MAX: u64 = 64 << 20;
@@ -24,7 +25,8 @@ type Cache = ReadCache<File>;
 pub type Sections = ExplicitModuleSectionInfo<Arc<[u8]>>;
 
 /// Which functions of a file have names.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Symbols {
     All,
     /// Only those that other files may call: the file is stripped.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use framehop::{CacheNative, MayAllocateDuringUnwind};
 use rustc_hash::FxHashMap;
+use serde::Serialize;
 
 pub use image::Symbols;
 use space::{Code, Codes, Space};
@@ -79,19 +80,25 @@ struct Known {
     looked_ns: u64,
 }
 
-/// The counted stacks, with names.
-#[derive(Clone, Debug, Default)]
+/// The counted stacks, with names, as stacks.json has them.
+#[derive(Clone, Debug, Default, Serialize)]
 pub struct NamedStacks {
     pub samples: u64,
     /// Samples for which there was no room.
     pub left_out: u64,
     pub modules: Vec<NamedModule>,
-    /// Name and position of the module; None for a function without a name.
-    pub functions: Vec<(Option<String>, usize)>,
+    pub functions: Vec<NamedFunction>,
     pub stacks: Vec<NamedStack>,
 }
 
-#[derive(Clone, Debug)]
+/// A function, and the position of its module; None for one without a name.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize)]
+pub struct NamedFunction {
+    pub name: Option<String>,
+    pub module: usize,
+}
+
+#[derive(Clone, Debug, Serialize)]
 pub struct NamedModule {
     pub name: String,
     pub build_id: Option<String>,
@@ -99,7 +106,7 @@ pub struct NamedModule {
 }
 
 /// One thread name and list of functions.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize)]
 pub struct NamedStack {
     pub thread: String,
     /// Positions, from the function that ran to its callers.
@@ -196,7 +203,8 @@ impl Stacks {
         let mut of_name = FxHashMap::default();
         let mut position = |function: &Function| {
             *positions.entry(*function).or_insert_with(|| {
-                let named_function = (names.of(function), function.code as usize);
+                let (name, module) = (names.of(function), function.code as usize);
+                let named_function = NamedFunction { name, module };
                 *of_name.entry(named_function.clone()).or_insert_with(|| {
                     named.functions.push(named_function);
                     named.functions.len() - 1
