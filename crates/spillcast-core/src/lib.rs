@@ -18,7 +18,7 @@ pub mod simulate;
 pub mod spark;
 pub mod storage;
 pub mod stretches;
-mod system;
+pub mod system;
 pub mod thread_trace;
 pub mod varint;
 pub mod wait;

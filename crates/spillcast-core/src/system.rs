@@ -14,6 +14,11 @@ pub fn boot_ns() -> u64 {
     clock_ns(libc::CLOCK_BOOTTIME)
 }
 
+/// CPU time of this process, in nanoseconds.
+pub fn process_cpu_ns() -> u64 {
+    clock_ns(libc::CLOCK_PROCESS_CPUTIME_ID)
+}
+
 /// CPU time of the calling thread, in nanoseconds.
 pub fn thread_cpu_ns() -> u64 {
     clock_ns(libc::CLOCK_THREAD_CPUTIME_ID)
@@ -24,6 +29,11 @@ fn clock_ns(clock: libc::clockid_t) -> u64 {
     // SAFETY: the pointer is to a timespec of ours; these clocks exist on every Linux.
     unsafe { libc::clock_gettime(clock, &mut time) };
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
+}
+
+/// Nanoseconds since the epoch.
+pub fn epoch_ns() -> i128 {
+    clock_ns(libc::CLOCK_REALTIME).into()
 }
 
 /// Asks that the calling thread runs at once when it wakes, which is for threads that sleep mostly

@@ -126,7 +126,7 @@ fn what_a_source_says_becomes_waits_seconds_and_counts() {
         ]
     );
     assert_eq!(rows[2].woken_by, Some(9));
-    assert_eq!(batch.seconds.iter().map(|row| row.count).sum::<u64>(), 4);
+    assert_eq!(batch.seconds.iter().map(|row| row.count).sum::<i64>(), 4);
     let counts = status.counts;
     assert_eq!((counts.temp_writes, counts.temp_reads, counts.temp_bytes), (1, 1, 12_288));
     assert_eq!((counts.temp_ns, counts.other_io, counts.unknown_file), (3_000, 1, 1));

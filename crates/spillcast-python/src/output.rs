@@ -8,7 +8,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use serde_json::{Map, Value};
 use spillcast_recording::json::Document;
-use spillcast_recording::{Bounds, Second, folder, seconds_of, waits_of};
+use spillcast_recording::{Bounds, folder, seconds_of, waits_of};
 
 use crate::arrow::import;
 use crate::recorder::failed;
@@ -67,11 +67,11 @@ impl RecordingWriter {
         let writer = self.output()?.rows().ok_or_else(ended)?;
         if let Ok(seconds) = seconds.cast::<Seconds>() {
             let rows = &seconds.get().0;
-            py.detach(|| writer.add_seconds(rows.iter().map(Second::from)));
+            py.detach(|| writer.add_seconds(rows));
             return Ok(());
         }
         let rows = seconds_of(&import(seconds)?).map_err(wrong)?;
-        py.detach(|| writer.add_seconds(rows));
+        py.detach(|| writer.add_seconds(&rows));
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use crate::os_error;
 
 /// A Parquet file: its columns and row groups, then its rows.
 #[pyclass(frozen, module = "spillcast._core")]
-pub struct ParquetReader(PathBuf, Mutex<Option<ParquetSource<File>>>);
+pub struct ParquetReader(PathBuf, Mutex<Option<ParquetSource>>);
 
 #[pymethods]
 impl ParquetReader {
@@ -51,12 +51,12 @@ impl ParquetReader {
 }
 
 impl ParquetReader {
-    fn open(py: Python<'_>, path: &PathBuf) -> PyResult<ParquetSource<File>> {
+    fn open(py: Python<'_>, path: &PathBuf) -> PyResult<ParquetSource> {
         let file = File::open(path).map_err(os_error)?;
         py.detach(|| ParquetSource::open(file)).map_err(PyValueError::new_err)
     }
 
-    fn with<T>(&self, py: Python<'_>, of: impl FnOnce(&ParquetSource<File>) -> T) -> PyResult<T> {
+    fn with<T>(&self, py: Python<'_>, of: impl FnOnce(&ParquetSource) -> T) -> PyResult<T> {
         let mut source = self.1.lock().expect("no holder panics");
         if source.is_none() {
             *source = Some(ParquetReader::open(py, &self.0)?);

@@ -7,7 +7,7 @@ use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use spillcast_core::capture as core;
 use spillcast_core::wait::Wait;
-use spillcast_recording::{Dictionaries, Second, second_columns, wait_columns};
+use spillcast_recording::{Dictionaries, second_columns, wait_columns};
 
 use crate::arrow::{Capsules, Table};
 
@@ -43,7 +43,7 @@ impl Waits {
 
 /// Per-second rows of a capture; columns are made of them when they are asked for.
 #[pyclass(frozen, module = "spillcast._core")]
-pub struct Seconds(pub Vec<core::SecondRow>);
+pub struct Seconds(pub Vec<core::Second>);
 
 #[pymethods]
 impl Seconds {
@@ -54,8 +54,7 @@ impl Seconds {
         py: Python<'py>,
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Capsules<'py>> {
-        let rows: Vec<Second> = self.0.iter().map(Second::from).collect();
-        Table(second_columns(&rows).map_err(broken)?).__arrow_c_array__(py, requested_schema)
+        Table(second_columns(&self.0).map_err(broken)?).__arrow_c_array__(py, requested_schema)
     }
 
     fn __len__(&self) -> usize {

@@ -4,9 +4,8 @@
 //! waits at a gate. Only the end of a recording knows when the run began. All rows move once, before
 //! anybody reads them, so readers know a single clock.
 
+use spillcast_core::capture::Second;
 use spillcast_core::wait::Wait;
-
-use crate::seconds::Second;
 
 const S_NS: i64 = 1_000_000_000;
 

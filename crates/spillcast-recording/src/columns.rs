@@ -8,10 +8,8 @@ use arrow_array::{
     ArrayRef, BooleanArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
 };
 use arrow_schema::{ArrowError, DataType, Field, Schema};
-use spillcast_core::histogram::Histogram;
+use spillcast_core::capture::Second;
 use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
-
-use crate::seconds::Second;
 
 /// The names of some waits, as the dictionaries of their columns.
 pub struct Dictionaries {
@@ -54,8 +52,7 @@ pub fn wait_columns(rows: &[Wait], names: &Dictionaries) -> Result<RecordBatch, 
 
 /// Seconds, each with its histogram as two lists: middle of the bucket in ns, count.
 pub fn second_columns(rows: &[Second]) -> Result<RecordBatch, ArrowError> {
-    let buckets = rows.iter().map(|row| row.latencies.iter().copied());
-    let (latency_ns, latency_count) = pairs(buckets);
+    let (latency_ns, latency_count) = pairs(rows.iter().map(Second::latencies));
     RecordBatch::try_from_iter_with_nullable([
         ("second", int64(rows, |r| Some(r.second)), false),
         ("op", ops(rows.iter().map(|r| r.op))?, true),
@@ -86,11 +83,6 @@ pub fn sample_schema() -> Schema {
     ])
 }
 
-/// Histograms as two parallel list columns.
-pub fn histograms<'a>(rows: impl Iterator<Item = &'a Histogram>) -> (ArrayRef, ArrayRef) {
-    pairs(rows.map(|row| row.buckets().map(|(ns, count)| (ns as i64, count as i64))))
-}
-
 /// The op column: `read`, `write`, or null for neither.
 pub fn ops(rows: impl Iterator<Item = Op>) -> Result<ArrayRef, ArrowError> {
     const LIST: [&str; 2] = ["read", "write"];
@@ -98,7 +90,8 @@ pub fn ops(rows: impl Iterator<Item = Op>) -> Result<ArrayRef, ArrowError> {
     dictionary(rows.map(key).collect(), &strings(&LIST))
 }
 
-fn pairs(rows: impl Iterator<Item = impl Iterator<Item = (i64, i64)>>) -> (ArrayRef, ArrayRef) {
+/// Histograms as two parallel list columns.
+fn pairs(rows: impl Iterator<Item = Vec<(i64, i64)>>) -> (ArrayRef, ArrayRef) {
     let mut latency_ns = ListBuilder::new(Int64Builder::new());
     let mut latency_count = ListBuilder::new(Int64Builder::new());
     for row in rows {

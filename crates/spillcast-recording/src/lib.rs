@@ -38,7 +38,7 @@ pub mod target;
 mod temp_places;
 mod writer;
 
-pub use columns::{Dictionaries, histograms, ops, second_columns, wait_columns};
+pub use columns::{Dictionaries, ops, second_columns, wait_columns};
 pub use files::{FileSums, TempKind};
 pub use measured::Measured;
 pub use output::Output;
@@ -48,6 +48,5 @@ pub use parts::Bounds;
 pub use reader::read_waits;
 pub use recorder::{Observed, Recorder};
 pub use rows::{each_wait, seconds_of, waits_of};
-pub use seconds::Second;
 pub use temp_places::{TempPlace, device_name, temp_places, without_secrets};
 pub use writer::{Kept, Writer};

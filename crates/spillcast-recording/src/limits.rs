@@ -7,16 +7,16 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, geteuid};
 use rustix::thread::{CpuSet, sched_getaffinity};
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use spillcast_core::capture::preload::is_connected;
+use spillcast_core::proc::{family, high_water_bytes, owner};
+use spillcast_core::system::thread_cpu_ns;
 
 use crate::cgroups::{CGROUPS, folders, number_of, text};
 use crate::sockets::has_server_connection;
-use spillcast_core::proc::{family, high_water_bytes, owner};
 
 /// A look at many processes takes 1 % of a core at the most.
-const LOOKS_EVERY: f64 = 100.0;
+const LOOKS_EVERY: u32 = 100;
 
 /// Looks that are made so seldom that they cost little.
 struct Pace(Instant);
@@ -26,14 +26,9 @@ impl Pace {
         if Instant::now() < self.0 {
             return;
         }
-        let cpu_s = || {
-            let time = clock_gettime(ClockId::ThreadCPUTime);
-            time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-        };
-        let before_s = cpu_s();
+        let before_ns = thread_cpu_ns();
         look();
-        self.0 =
-            Instant::now() + Duration::from_secs_f64((cpu_s() - before_s).max(0.0) * LOOKS_EVERY);
+        self.0 = Instant::now() + LOOKS_EVERY * Duration::from_nanos(thread_cpu_ns() - before_ns);
     }
 }
 

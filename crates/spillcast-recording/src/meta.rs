@@ -15,7 +15,6 @@ use crate::limits::CpuLimits;
 use crate::machine::Machine;
 use crate::sources::PRELOAD;
 use crate::temp_places::TempPlace;
-use crate::writer::Kept;
 
 pub const SCHEMA: &str = "spillcast.recording/1";
 
@@ -115,23 +114,15 @@ pub struct KeptWaits {
     pub because: Option<String>,
 }
 
-/// Sums of the rows, by which a reader notices that some are missing.
-#[derive(Serialize)]
+/// Sums of the rows that were written, by which a reader notices that some are missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct RowSums {
-    waits_bytes: i64,
-    waits_ns: i64,
-    seconds_rows: i64,
-    seconds_count: i64,
-    seconds_bytes: i64,
-    seconds_ns: i64,
-}
-
-impl RowSums {
-    pub fn of(kept: &Kept) -> RowSums {
-        let [seconds_rows, seconds_count, seconds_bytes, seconds_ns] = kept.seconds_sums;
-        let (waits_bytes, waits_ns) = kept.waits_sums;
-        RowSums { waits_bytes, waits_ns, seconds_rows, seconds_count, seconds_bytes, seconds_ns }
-    }
+    pub waits_bytes: i64,
+    pub waits_ns: i64,
+    pub seconds_rows: i64,
+    pub seconds_count: i64,
+    pub seconds_bytes: i64,
+    pub seconds_ns: i64,
 }
 
 /// How a recording was captured, what it lost and what it cost.

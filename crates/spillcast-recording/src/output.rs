@@ -11,7 +11,7 @@ use crate::failure::{Failure, Outcome};
 use crate::file_sizes::{SizedFile, inputs_of, temp_of};
 use crate::folder::{META, RecordingFolder, cannot_write};
 use crate::json::{Document, json_of};
-use crate::meta::{KeptWaits, RowSums};
+use crate::meta::KeptWaits;
 use crate::parts::Bounds;
 use crate::stacks::{STACKS, StacksDocument};
 use crate::temp_places::temp_places;
@@ -103,7 +103,7 @@ impl Output {
             ("temp_places", json!(temp_places(&kept.temp_folders))),
             ("temp_kinds", json!(kept.temp_kinds)),
             ("raw", json!(raw)),
-            ("sums", json!(RowSums::of(kept))),
+            ("sums", json!(kept.sums)),
         ] {
             meta.insert(key.to_owned(), value);
         }

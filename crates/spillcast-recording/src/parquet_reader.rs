@@ -1,5 +1,6 @@
 //! Any Parquet file, read some columns and rows at a time.
 
+use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
@@ -11,20 +12,19 @@ use parquet::arrow::arrow_reader::{
     ParquetRecordBatchReaderBuilder,
 };
 use parquet::file::metadata::RowGroupMetaData;
-use parquet::file::reader::ChunkReader;
 
 /// A file whose end was read: its columns and row groups.
-pub struct ParquetSource<R: ChunkReader + 'static> {
-    input: R,
+pub struct ParquetSource {
+    input: File,
     metadata: ArrowReaderMetadata,
     schema: SchemaRef,
 }
 
-impl<R: ChunkReader + 'static> ParquetSource<R> {
+impl ParquetSource {
     /// Text becomes numbers of names as it is read: a row's own would take many times the memory.
     ///
     /// A column of nulls alone has no names, and the reader would make and hash one for each row.
-    pub fn open(input: R) -> Result<Self, String> {
+    pub fn open(input: File) -> Result<Self, String> {
         guarded(|| {
             let metadata = ArrowReaderMetadata::load(&input, ArrowReaderOptions::new())
                 .map_err(|error| error.to_string())?;

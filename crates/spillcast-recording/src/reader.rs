@@ -4,9 +4,9 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use spillcast_core::wait::{RowNames, Wait};
 
+use crate::parquet_reader::ParquetSource;
 use crate::rows::each_wait;
 
 /// Rows of which columns are held at a time; the names of each such part are looked up once.
@@ -21,11 +21,10 @@ pub fn read_waits(
     mut each: impl FnMut(&Wait),
 ) -> io::Result<()> {
     let damaged = |error: String| io::Error::new(io::ErrorKind::InvalidData, error);
-    let builder = ParquetRecordBatchReaderBuilder::try_new(File::open(path)?);
-    let builder = builder.map_err(|error| damaged(error.to_string()))?;
-    let parts = builder.with_batch_size(PART_ROWS).build();
-    for part in parts.map_err(|error| damaged(error.to_string()))? {
-        let part = part.map_err(|error| damaged(error.to_string()))?;
+    let source = ParquetSource::open(File::open(path)?).map_err(damaged)?;
+    let columns = (0..source.schema().fields().len()).collect();
+    let mut parts = source.batches(columns, PART_ROWS).map_err(damaged)?;
+    while let Some(part) = parts.next_batch().map_err(damaged)? {
         each_wait(&part, names, &mut each).map_err(|error| damaged(error.to_string()))?;
     }
     Ok(())

@@ -8,11 +8,11 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use jiff::{SignedDuration, Timestamp};
-use rustix::time::{ClockId, clock_gettime};
 use serde_json::{Map, Value};
 use spillcast_core::capture::cost::Cost;
 use spillcast_core::capture::{Batch, CallKind, Capture, Joined, Status};
 use spillcast_core::proc::high_water_bytes;
+use spillcast_core::system::{now_ns, process_cpu_ns};
 
 use crate::cgroups::CGROUPS;
 use crate::done_before::DoneBefore;
@@ -24,11 +24,10 @@ use crate::limits::{CpuWatch, PeakMemory, SocketWatch, tightest_group};
 use crate::machine::{Machine, iso};
 use crate::meta::{
     CaptureAccount, EndedBy, Engine, KeptWaits, Memory, Meta, Options, OtherIo, SCHEMA,
-    SeenAccount, Temp, ToolCost, spilled,
+    SeenAccount, Temp, ToolCost, seconds, spilled,
 };
 use crate::output::Output;
 use crate::parts::Bounds;
-use crate::seconds::Second;
 use crate::sources::{Begun, Choice, Environment, PRELOAD, Wanted, unconnected};
 
 /// One recording under way.
@@ -56,7 +55,7 @@ pub struct Recorder {
     started: Instant,
     elapsed: Duration,
     ended_by: EndedBy,
-    cpu_before_s: f64,
+    cpu_before_ns: u64,
 }
 
 /// How a process is observed.
@@ -116,7 +115,7 @@ impl Recorder {
             started: Instant::now(),
             elapsed: Duration::ZERO,
             ended_by: EndedBy::Interrupt,
-            cpu_before_s: own_cpu_s(),
+            cpu_before_ns: process_cpu_ns(),
         })
     }
 
@@ -263,7 +262,7 @@ impl Recorder {
         let batch = self.capture.as_ref().map(Capture::take).unwrap_or_default();
         if let Some(rows) = self.sink.as_mut().and_then(Output::rows) {
             rows.add_waits(&batch.waits);
-            rows.add_seconds(batch.seconds.iter().map(Second::from));
+            rows.add_seconds(&batch.seconds);
         }
         batch
     }
@@ -332,7 +331,7 @@ impl Recorder {
         let method = self.method();
         let is_captured = self.absent_because.is_none();
         let tool = ToolCost {
-            cpu_s: own_cpu_s() - self.cpu_before_s,
+            cpu_s: seconds(process_cpu_ns() - self.cpu_before_ns),
             memory_bytes: high_water_bytes(std::process::id() as i32),
             capture: cost,
             unobserved_processes: match &self.memory {
@@ -361,7 +360,7 @@ impl Recorder {
                 group_held_bytes: memory.and_then(|memory| memory.group_held_bytes),
             },
             cpu_limits: self.cpu.as_ref().map(|cpu| cpu.limits).unwrap_or_default(),
-            cpu_s: status.cpu_ns.map(|ns| ns as f64 / 1e9),
+            cpu_s: status.cpu_ns.map(seconds),
             temp: is_captured.then(|| Temp::of(&status)),
             spilled: spilled(method, &status).filter(|_| is_captured),
             temp_places: Vec::new(),
@@ -402,15 +401,4 @@ impl Recorder {
         let output = self.sink.take().expect("the recording is written to a folder");
         output.publish(meta, because)
     }
-}
-
-fn own_cpu_s() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-}
-
-/// CLOCK_MONOTONIC.
-fn now_ns() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }

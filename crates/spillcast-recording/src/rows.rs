@@ -6,11 +6,9 @@ use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{Array, BooleanArray, Int32Array, Int64Array, ListArray, RecordBatch};
 use arrow_schema::ArrowError;
-use spillcast_core::capture::Waits;
+use spillcast_core::capture::{Second, Waits};
 use spillcast_core::packed::Packed;
 use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
-
-use crate::seconds::Second;
 
 /// Waits from their columns.
 ///
@@ -73,8 +71,7 @@ pub fn seconds_of(batch: &RecordBatch) -> Result<Vec<Second>, ArrowError> {
     let rows = (0..batch.num_rows()).map(|at| {
         let numbers = |list: &ListArray| list.value(at).as_primitive::<Int64Type>().clone();
         let (ns, counts) = (numbers(ns), numbers(counts));
-        let pairs = ns.values().iter().copied().zip(counts.values().iter().copied());
-        Second {
+        let mut row = Second {
             second: second.value(at),
             op: op.value(at).unwrap_or(Op::Null),
             temp: boolean(temp, at) == Some(true),
@@ -83,8 +80,12 @@ pub fn seconds_of(batch: &RecordBatch) -> Result<Vec<Second>, ArrowError> {
             count: count.value(at),
             bytes: bytes.value(at),
             total_ns: total_ns.value(at),
-            latencies: pairs.collect(),
+            by_latency_ns: Default::default(),
+        };
+        for (&ns, &count) in ns.values().iter().zip(counts.values()) {
+            row.add_latency(ns, count);
         }
+        row
     });
     Ok(rows.collect())
 }

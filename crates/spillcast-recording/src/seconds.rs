@@ -1,4 +1,4 @@
-//! A per-second row as files have it, and packed while a recording lasts.
+//! Per-second rows, packed while a recording lasts.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -7,92 +7,53 @@ use std::io::{self, BufReader, BufWriter, Cursor, Read, Seek, SeekFrom, Write};
 use std::mem;
 use std::path::Path;
 
-use spillcast_core::capture::SecondRow;
+use spillcast_core::capture::Second;
 use spillcast_core::varint::{get, get_byte, get_signed, put, put_signed};
 use spillcast_core::wait::{NameId, Op};
 
 /// Seconds within which rows of one second come in.
 const FOLDED_S: i64 = 4;
 
-/// The waits that began in one second, of one op and size class.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Second {
-    /// Whole seconds since the start of the recording.
-    pub second: i64,
-    pub op: Op,
-    pub temp: bool,
-    /// The file, where its use until the end decides whether it is temp.
-    pub file: Option<NameId>,
-    pub size_class_bytes: i64,
-    pub count: i64,
-    pub bytes: i64,
-    pub total_ns: i64,
-    /// Middle of each bucket in ns, and how many waits it holds.
-    pub latencies: Vec<(i64, i64)>,
-}
-
-impl From<&SecondRow> for Second {
-    fn from(row: &SecondRow) -> Second {
-        let latencies = row.latencies().into_iter();
-        Second {
-            second: row.second,
-            op: row.op,
-            temp: row.temp,
-            file: row.file,
-            size_class_bytes: row.size_class_bytes as i64,
-            count: row.count as i64,
-            bytes: row.bytes as i64,
-            total_ns: row.total_ns as i64,
-            latencies: latencies.map(|(ns, count)| (ns as i64, count as i64)).collect(),
-        }
+/// Takes in a row of the same second, op and size.
+fn merge(row: &mut Second, other: Second) {
+    row.count += other.count;
+    row.bytes += other.bytes;
+    row.total_ns += other.total_ns;
+    for (ns, count) in other.by_latency_ns {
+        row.add_latency(ns, count);
     }
 }
 
-impl Second {
-    /// Takes in a row of the same second, op and size.
-    fn merge(&mut self, other: Second) {
-        self.count += other.count;
-        self.bytes += other.bytes;
-        self.total_ns += other.total_ns;
-        let mut latencies: BTreeMap<i64, i64> =
-            mem::take(&mut self.latencies).into_iter().collect();
-        for (ns, count) in other.latencies {
-            *latencies.entry(ns).or_default() += count;
-        }
-        self.latencies = latencies.into_iter().collect();
+fn pack(row: &Second, file: Option<NameId>, out: &mut Vec<u8>) {
+    out.push(row.op as u8 | (row.temp as u8) << 2 | (file.is_some() as u8) << 3);
+    file.into_iter().for_each(|file| put(out, file.into()));
+    for number in [row.second, row.size_class_bytes, row.count, row.bytes, row.total_ns] {
+        put_signed(out, number);
     }
+    put(out, row.by_latency_ns.len() as u64);
+    for (&ns, &count) in &row.by_latency_ns {
+        put_signed(out, ns);
+        put_signed(out, count);
+    }
+}
 
-    pub fn pack(&self, out: &mut Vec<u8>) {
-        out.push(self.op as u8 | (self.temp as u8) << 2 | (self.file.is_some() as u8) << 3);
-        self.file.into_iter().for_each(|file| put(out, file.into()));
-        for number in [self.second, self.size_class_bytes, self.count, self.bytes, self.total_ns] {
-            put_signed(out, number);
-        }
-        put(out, self.latencies.len() as u64);
-        for &(ns, count) in &self.latencies {
-            put_signed(out, ns);
-            put_signed(out, count);
-        }
-    }
-
-    /// Errors: those of the input; UnexpectedEof where it ends.
-    pub fn unpack(input: &mut impl Read) -> io::Result<Second> {
-        let flags = get_byte(input)?;
-        let op = match flags & 3 {
-            0 => Op::Read,
-            1 => Op::Write,
-            _ => Op::Null,
-        };
-        let file = if flags & 8 != 0 { Some(get(input)? as NameId) } else { None };
-        let mut next = || get_signed(input);
-        let (second, size_class_bytes, count) = (next()?, next()?, next()?);
-        let (bytes, total_ns) = (next()?, next()?);
-        let buckets = get(input)?;
-        let latencies = (0..buckets).map(|_| Ok((get_signed(input)?, get_signed(input)?)));
-        let latencies = latencies.collect::<io::Result<_>>()?;
-        let temp = flags & 4 != 0;
-        Ok(Second { second, op, temp, file, size_class_bytes, count, bytes, total_ns, latencies })
-    }
+/// Errors: those of the input; UnexpectedEof where it ends.
+fn unpack(input: &mut impl Read) -> io::Result<Second> {
+    let flags = get_byte(input)?;
+    let op = match flags & 3 {
+        0 => Op::Read,
+        1 => Op::Write,
+        _ => Op::Null,
+    };
+    let file = if flags & 8 != 0 { Some(get(input)? as NameId) } else { None };
+    let mut next = || get_signed(input);
+    let (second, size_class_bytes, count) = (next()?, next()?, next()?);
+    let (bytes, total_ns) = (next()?, next()?);
+    let buckets = get(input)?;
+    let latencies = (0..buckets).map(|_| Ok((get_signed(input)?, get_signed(input)?)));
+    let by_latency_ns = latencies.collect::<io::Result<_>>()?;
+    let temp = flags & 4 != 0;
+    Ok(Second { second, op, temp, file, size_class_bytes, count, bytes, total_ns, by_latency_ns })
 }
 
 /// Per-second rows of a recording under way: in a file, and in memory once that takes no more.
@@ -116,9 +77,10 @@ impl SecondsFile {
         Ok(SecondsFile { file, rows: 0, more: Vec::new(), packed: Vec::new() })
     }
 
-    pub fn add(&mut self, row: &Second) {
+    /// Takes a row, of `file` where that is undecided.
+    pub fn add(&mut self, row: &Second, file: Option<NameId>) {
         self.packed.clear();
-        row.pack(&mut self.packed);
+        pack(row, file, &mut self.packed);
         if !self.more.is_empty() || self.file.write_all(&self.packed).is_err() {
             self.more.extend_from_slice(&self.packed);
         }
@@ -138,7 +100,7 @@ impl SecondsFile {
             let latest = row.second;
             match open.entry((row.second, row.op, row.temp, row.size_class_bytes)) {
                 Entry::Vacant(place) => drop(place.insert(row)),
-                Entry::Occupied(place) => place.into_mut().merge(row),
+                Entry::Occupied(place) => merge(place.into_mut(), row),
             }
             // Few rows come so late.
             let later = open.split_off(&(latest - FOLDED_S, Op::Read, false, 0));
@@ -156,7 +118,7 @@ impl SecondsFile {
         file.seek(SeekFrom::Start(0))?;
         let mut packed = BufReader::new(file).chain(buffered).chain(self.more.as_slice());
         for _ in 0..self.rows {
-            each(Second::unpack(&mut packed)?)?;
+            each(unpack(&mut packed)?)?;
         }
         Ok(())
     }

@@ -8,15 +8,16 @@ use std::sync::{Arc, Mutex};
 
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::io::Errno;
-use spillcast_core::capture::Waits;
+use spillcast_core::capture::{Second, Waits};
 use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
 
 use crate::clock::{moved, moved_second};
 use crate::columns::{Dictionaries, sample_schema, second_columns, wait_columns};
 use crate::files::{FileSums, OtherFiles, TempFiles, TempKind};
+use crate::meta::RowSums;
 use crate::parquet_file::{ParquetFile, write_empty};
 use crate::parts::{Bounds, Parts, make_folder};
-use crate::seconds::{Second, SecondsFile};
+use crate::seconds::SecondsFile;
 
 const PARTS: &str = "parts";
 const SECONDS: &str = "seconds.packed";
@@ -48,10 +49,7 @@ pub struct Kept {
     pub because: Option<String>,
     /// Bytes written to temp files, and to others.
     pub written_bytes: (i64, i64),
-    /// Bytes and duration of all waits that were written.
-    pub waits_sums: (i64, i64),
-    /// Of the seconds that were written: rows, waits, bytes and duration.
-    pub seconds_sums: [i64; 4],
+    pub sums: RowSums,
     /// Files that are no temp files, as the waits that are kept tell.
     pub other_files: Vec<(String, FileSums)>,
     /// Bytes read and written on temp files by the folder that they lie in, as far as those waits
@@ -96,10 +94,10 @@ impl Writer {
     }
 
     /// Takes per-second rows, which are all kept; those of a capture after their waits.
-    pub fn add_seconds(&mut self, rows: impl IntoIterator<Item = Second>) {
+    pub fn add_seconds(&mut self, rows: &[Second]) {
         for row in rows {
             let file = row.file.zip(self.from.as_ref()).map(|(id, from)| from.files[id as usize]);
-            self.seconds.add(&Second { file, ..row });
+            self.seconds.add(row, file);
         }
     }
 
@@ -114,8 +112,8 @@ impl Writer {
         let mut kept = self.finish_waits(zero_ns)?;
         let _ = fs::remove_file(self.folder.join(RESERVE));
         loop {
-            match self.finish_seconds(zero_ns) {
-                Ok(sums) => break (kept.written_bytes, kept.seconds_sums) = sums,
+            match self.finish_seconds(zero_ns, &mut kept) {
+                Ok(()) => break,
                 Err(error) if !self.parts.keeps_any() => return Err(error),
                 // The waits were written, and take the room.
                 Err(error) => {
@@ -148,14 +146,14 @@ impl Writer {
         let names = Dictionaries::new(&self.names);
         let columns = |rows: &[Wait]| wait_columns(rows, &names);
         let mut file = ParquetFile::new(&self.folder.join("waits.parquet"), columns)?;
-        let (mut written, mut sums) = (0, (0i64, 0i64));
+        let (mut written, mut sums) = (0, RowSums::default());
         for &(index, _) in kept {
             self.parts.read(index, |wait| match moved(wait, zero_ns) {
                 Some(wait) => {
                     let wait = self.names.settled(wait);
                     written += 1;
-                    sums.0 = sums.0.wrapping_add(wait.bytes.unwrap_or(0));
-                    sums.1 = sums.1.wrapping_add(wait.elapsed_ns);
+                    sums.waits_bytes = sums.waits_bytes.wrapping_add(wait.bytes.unwrap_or(0));
+                    sums.waits_ns = sums.waits_ns.wrapping_add(wait.elapsed_ns);
                     others.add(&wait);
                     temp.add(&wait);
                     file.add(wait)
@@ -173,37 +171,35 @@ impl Writer {
             slices_ns: (!all).then(slices_ns),
             because: self.parts.trouble().filter(|_| !all).map(because),
             written_bytes: (0, 0),
-            waits_sums: sums,
-            seconds_sums: [0; 4],
+            sums,
             other_files: others.named(&self.names),
             temp_folders: temp.folders(&self.names),
             temp_kinds: temp.kinds(&self.names),
         })
     }
 
-    fn finish_seconds(&mut self, zero_ns: i64) -> io::Result<((i64, i64), [i64; 4])> {
+    fn finish_seconds(&mut self, zero_ns: i64, kept: &mut Kept) -> io::Result<()> {
         let mut file = ParquetFile::new(&self.folder.join("seconds.parquet"), second_columns)?;
-        let (mut temp_bytes, mut other_bytes) = (0, 0);
-        let mut sums = [0i64; 4];
         let names = &self.names;
         self.seconds.read_folded(
             |file| names.temp.get(&file).copied(),
             |row| {
                 let Some(row) = moved_second(row, zero_ns) else { return Ok(()) };
-                for (sum, more) in sums.iter_mut().zip([1, row.count, row.bytes, row.total_ns]) {
-                    *sum = sum.wrapping_add(more);
-                }
+                let sums = &mut kept.sums;
+                sums.seconds_rows += 1;
+                sums.seconds_count = sums.seconds_count.wrapping_add(row.count);
+                sums.seconds_bytes = sums.seconds_bytes.wrapping_add(row.bytes);
+                sums.seconds_ns = sums.seconds_ns.wrapping_add(row.total_ns);
                 match (row.op, row.temp) {
-                    (Op::Write, true) => temp_bytes += row.bytes,
-                    (Op::Write, false) => other_bytes += row.bytes,
+                    (Op::Write, true) => kept.written_bytes.0 += row.bytes,
+                    (Op::Write, false) => kept.written_bytes.1 += row.bytes,
                     _ => (),
                 }
                 file.add(row)
             },
         )?;
         file.finish()?;
-        write_empty(&self.folder.join("samples.parquet"), &sample_schema())?;
-        Ok(((temp_bytes, other_bytes), sums))
+        write_empty(&self.folder.join("samples.parquet"), &sample_schema())
     }
 }
 

@@ -5,9 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
-use spillcast_core::capture::Waits;
+use spillcast_core::capture::{Second, Waits};
 use spillcast_core::wait::{Op, Wait};
-use spillcast_recording::{Bounds, Second, Writer, seconds_of, waits_of};
+use spillcast_recording::{Bounds, Writer, seconds_of, waits_of};
 
 const S: i64 = 1_000_000_000;
 
@@ -63,9 +63,9 @@ fn rows_of_several_takes_are_in_one_file_with_their_names() {
         count: 2,
         bytes: 16_384,
         total_ns: 300,
-        latencies: vec![(100, 1), (200, 1)],
+        by_latency_ns: [(100, 1), (200, 1)].into_iter().collect(),
     };
-    writer.add_seconds([second.clone()]);
+    writer.add_seconds(std::slice::from_ref(&second));
 
     let kept = writer.finish(2 * S).unwrap();
     assert_eq!((kept.waits, kept.waits_seen, kept.slices_ns), (3, 3, None));

@@ -34,10 +34,6 @@ impl Class {
     pub fn is_write(self) -> bool {
         matches!(self, Class::Write | Class::TempWrite)
     }
-
-    pub fn is_temp(self) -> bool {
-        matches!(self, Class::TempRead | Class::TempWrite)
-    }
 }
 
 /// An access to one line.

@@ -18,7 +18,8 @@ use rustc_hash::FxHashMap;
 
 use super::assemble::{Counts, Io};
 use super::event::FileIdentity;
-use super::temp::{Identity, Kind, epoch_ns};
+use super::temp::{Identity, Kind};
+use crate::system::epoch_ns;
 use crate::wait::{NameId, Names, Op};
 
 /// Entries of a directory that are looked at for a file that got another name.

@@ -38,11 +38,11 @@ mod watch;
 pub use assemble::Counts;
 pub use event::{Block, Event, FileIdentity, Inside, Request};
 pub use joined::Joined;
-pub use seconds::SecondRow;
+pub use seconds::Second;
 pub use session::{Batch, Capture, Status, Waits};
 pub use source::{Births, Observed, Observer, Source};
 pub use spawn::HeldCommand;
-pub use stacks::{NamedModule, NamedStacks, STACKS_PER_S, StackSample, Symbols};
+pub use stacks::{NamedStacks, STACKS_PER_S, StackSample, Symbols};
 pub use temp::{TempName, TempRules, temp_name_of};
 
 /// Makes a source ready for these calls; nothing is observed yet.

@@ -1,8 +1,8 @@
 //! The whole run in one row per second, op, temp and size class: kept even where raw waits are not.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::BTreeMap;
 
-use rustc_hash::FxBuildHasher;
+use rustc_hash::FxHashMap;
 
 use crate::histogram::Histogram;
 use crate::wait::{NameId, Op, Wait, size_class_bytes};
@@ -13,37 +13,43 @@ const OPEN_MAX: usize = 100_000;
 /// The waits that began in one second, of one op and size class.
 ///
 /// A wait that ends long after its second adds another row with the same key; rows add up.
-#[derive(Clone, Debug)]
-pub struct SecondRow {
+#[derive(Clone, Debug, PartialEq)]
+pub struct Second {
     /// Whole seconds since the start of the recording.
     pub second: i64,
     pub op: Op,
     pub temp: bool,
     /// The file, where its use until the end decides whether it is temp.
     pub file: Option<NameId>,
-    pub size_class_bytes: u64,
-    pub bytes: u64,
-    pub count: u64,
-    pub total_ns: u64,
-    /// Waits by latency, each to within 1 %: few, for there may be a row for each of many files.
-    by_latency: HashMap<u64, u64, FxBuildHasher>,
+    pub size_class_bytes: i64,
+    pub count: i64,
+    pub bytes: i64,
+    pub total_ns: i64,
+    /// Waits by the middle of their bucket of latencies, in ns: few, for there may be a row for each
+    /// of many files.
+    pub by_latency_ns: FxHashMap<i64, i64>,
 }
 
-impl SecondRow {
+impl Second {
     /// Middle of each bucket of latencies in ns, and how many waits it holds, ascending.
-    pub fn latencies(&self) -> Vec<(u64, u64)> {
-        let mut latencies: Vec<_> = self.by_latency.iter().map(|(&ns, &n)| (ns, n)).collect();
+    pub fn latencies(&self) -> Vec<(i64, i64)> {
+        let mut latencies: Vec<_> = self.by_latency_ns.iter().map(|(&ns, &n)| (ns, n)).collect();
         latencies.sort_unstable();
         latencies
     }
+
+    /// Takes in waits of a bucket of latencies.
+    pub fn add_latency(&mut self, ns: i64, count: i64) {
+        *self.by_latency_ns.entry(ns).or_default() += count;
+    }
 }
 
-type Key = (i64, Op, bool, Option<NameId>, u64);
+type Key = (i64, Op, bool, Option<NameId>, i64);
 
 /// Seconds that are still filling up.
 #[derive(Default)]
 pub struct Seconds {
-    open: BTreeMap<Key, SecondRow>,
+    open: BTreeMap<Key, Second>,
     buckets: Histogram,
 }
 
@@ -51,29 +57,29 @@ impl Seconds {
     /// Counts a wait, of `file` where that is undecided.
     pub fn add(&mut self, wait: &Wait, file: Option<NameId>) {
         let second = wait.start_ns.div_euclid(1_000_000_000);
-        let bytes = wait.bytes.unwrap_or(0).max(0) as u64;
-        let size_class_bytes = size_class_bytes(bytes);
+        let bytes = wait.bytes.unwrap_or(0).max(0);
+        let size_class_bytes = size_class_bytes(bytes as u64) as i64;
         let key = (second, wait.op, wait.temp, file, size_class_bytes);
-        let row = self.open.entry(key).or_insert_with(|| SecondRow {
+        let row = self.open.entry(key).or_insert_with(|| Second {
             second,
             op: wait.op,
             temp: wait.temp,
             file,
             size_class_bytes,
-            bytes: 0,
             count: 0,
+            bytes: 0,
             total_ns: 0,
-            by_latency: HashMap::default(),
+            by_latency_ns: FxHashMap::default(),
         });
-        let elapsed_ns = wait.elapsed_ns.max(0) as u64;
+        let elapsed_ns = wait.elapsed_ns.max(0);
         row.bytes += bytes;
         row.count += 1;
         row.total_ns += elapsed_ns;
-        *row.by_latency.entry(self.buckets.bucket_ns(elapsed_ns)).or_default() += 1;
+        row.add_latency(self.buckets.bucket_ns(elapsed_ns as u64) as i64, 1);
     }
 
     /// Takes out the seconds before `second`, oldest first.
-    pub fn finish_before(&mut self, second: i64) -> Vec<SecondRow> {
+    pub fn finish_before(&mut self, second: i64) -> Vec<Second> {
         let second = if self.open.len() > OPEN_MAX { i64::MAX } else { second };
         let rest = self.open.split_off(&(second, Op::Read, false, None, 0));
         std::mem::replace(&mut self.open, rest).into_values().collect()

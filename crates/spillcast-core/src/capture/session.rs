@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use super::assemble::{Assembler, Counts};
 use super::event::Event;
 use super::joined::Joined;
-use super::seconds::SecondRow;
+use super::seconds::Second;
 use super::source::{Births, Observed, Observer, Source};
 use super::stacks::NamedStacks;
 use super::temp::TempRules;
@@ -31,7 +31,7 @@ pub struct Waits {
 #[derive(Default)]
 pub struct Batch {
     pub waits: Waits,
-    pub seconds: Vec<SecondRow>,
+    pub seconds: Vec<Second>,
 }
 
 /// The state of a capture, and what it cost.

@@ -9,11 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 use std::time::UNIX_EPOCH;
 
-use rustix::time::{ClockId, clock_gettime};
-
 use super::event::FileIdentity;
 use crate::proc::{start_ticks, ticks_per_s};
-use crate::system::boot_ns;
+use crate::system::{boot_ns, epoch_ns};
 
 /// How much older than its process a file may look that the process made: the clocks of births
 /// and of starts both tick.
@@ -270,12 +268,6 @@ fn as_shown(dir: PathBuf) -> PathBuf {
 pub fn born_ns(file: &Metadata) -> Option<i128> {
     let born = file.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
     Some(born.as_nanos() as i128)
-}
-
-/// Nanoseconds since the epoch.
-pub fn epoch_ns() -> i128 {
-    let now = clock_gettime(ClockId::Realtime);
-    i128::from(now.tv_sec) * 1_000_000_000 + i128::from(now.tv_nsec)
 }
 
 /// Start of a process in nanoseconds since the epoch.
