@@ -25,8 +25,8 @@ pub struct Second {
     pub count: i64,
     pub bytes: i64,
     pub total_ns: i64,
-    /// Waits by the middle of their bucket of latencies, in ns: few, for there may be a row for each
-    /// of many files.
+    /// Waits by the middle of their bucket of latencies, in ns: few, for there may be a row for
+    /// each of many files.
     pub by_latency_ns: FxHashMap<i64, i64>,
 }
 

@@ -95,8 +95,8 @@ pub struct Reports {
     pub samples: bool,
 }
 
-/// Loads and attaches the programs, which observe nothing yet and go with what is returned first; the
-/// threads that they observe, and their reports.
+/// Loads and attaches the programs, which observe nothing yet and go with what is returned first;
+/// the threads that they observe, and their reports.
 ///
 /// Errors: EPERM without the rights; ENOENT where the kernel does not describe itself (BTF) or
 /// lacks a tracepoint; ENOSYS where this was built without the programs; EINVAL where it refuses.
