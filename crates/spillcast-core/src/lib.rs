@@ -20,5 +20,6 @@ pub mod storage;
 pub mod stretches;
 pub mod system;
 pub mod thread_trace;
+pub mod unpack;
 pub mod varint;
 pub mod wait;

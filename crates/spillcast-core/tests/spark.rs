@@ -3,8 +3,9 @@
 use proptest::prelude::*;
 use spillcast_core::spark::{
     self, Application, Executor, Job, Metrics, NodeStorage, Outcome, Stage, Task, least_work_s,
-    read_event_logs, unpacked,
+    read_event_logs,
 };
+use spillcast_core::unpack::unpacked;
 
 const MB: f64 = 1e6;
 

@@ -1,15 +1,16 @@
 //! Event logs of Spark: an application, its JSON without single tasks, and its simulation.
 
 use std::fs::File;
-use std::io::{self, BufRead, Read};
+use std::io::{self, Read};
 use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spillcast_core::spark::{
     Application, NodeStorage, Outcome, Resources, Task, least_work_s, read_event_logs, simulate,
-    unpacked, work_beside_s, work_s,
+    work_beside_s, work_s,
 };
+use spillcast_core::unpack::unpacked;
 
 use crate::os_error;
 
@@ -201,7 +202,7 @@ impl Source {
         }
     }
 
-    fn open(self) -> io::Result<Box<dyn BufRead + Send>> {
+    fn open(self) -> io::Result<Box<dyn Read + Send>> {
         match self {
             Source::Path(path) => unpacked(File::open(path)?),
             Source::Object(object) => unpacked(Object(object)),

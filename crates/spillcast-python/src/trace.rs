@@ -1,18 +1,14 @@
 //! Extended SQL traces: profiles without rows, and rows in batches.
 
 use std::path::PathBuf;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
 use pyo3::intern;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList, PyString};
 use spillcast_core::oracle::{
-    Batch, Bind, Dictionary, Dimension, Options, Origin, Profile, ReadError, Reading, Rows, Sink,
-    StatLine, Statement, Tables, TimedCall, TimedWait, Window, read,
+    Batch, Dictionary, Dimension, Options, Profile, ReadError, Reading, Rows, Tables, Window, read,
 };
-
 use spillcast_core::wait::Op;
 
 use crate::arrow::Table;
@@ -23,8 +19,6 @@ use crate::trace_rows::{self, Wanted};
 pub struct TraceReader {
     paths: Vec<PathBuf>,
     options: Options,
-    bytes: Arc<AtomicU64>,
-    cancelled: Arc<AtomicBool>,
 }
 
 #[pymethods]
@@ -34,12 +28,7 @@ impl TraceReader {
     fn new(paths: Vec<PathBuf>, lenient: bool, windows_us: Vec<(i64, i64)>) -> TraceReader {
         let window = |(first_us, last_us)| Window { first_us, last_us };
         let windows = windows_us.into_iter().map(window).collect();
-        TraceReader {
-            paths,
-            options: Options { lenient, windows, ..Options::default() },
-            bytes: Arc::default(),
-            cancelled: Arc::default(),
-        }
+        TraceReader { paths, options: Options { lenient, windows, ..Options::default() } }
     }
 
     /// Count waits and CPU by each dimension named: event (calls: their kind), op, temp, idle, blocks,
@@ -67,14 +56,13 @@ impl TraceReader {
         if dimensions.contains(&Dimension::Event) {
             dimensions.push(Dimension::Call);
         }
-        let counted = match calls {
+        let mut profile = match calls {
             true => Profile::new(dimensions),
             false => Profile::of_waits(dimensions),
         };
-        let mut sink = self.watched(counted);
         let reading =
-            py.detach(|| read(&self.paths, &self.options, &mut sink)).map_err(to_python)?;
-        let groups = groups(py, &sink.inner, &by, &quantiles, &reading.dictionary)?;
+            py.detach(|| read(&self.paths, &self.options, &mut profile)).map_err(to_python)?;
+        let groups = groups(py, &profile, &by, &quantiles, &reading.dictionary)?;
         Ok((groups, facts(py, &reading)?))
     }
 
@@ -118,16 +106,16 @@ impl TraceReader {
         };
         let options = Options { binds: kinds.binds, ..self.options.clone() };
         let reading = py.detach(|| {
-            let rows = Rows::new(batch_rows, kinds, |names, batch| match hand_on(names, batch) {
-                Ok(()) => true,
-                Err(error) => {
-                    failure = Some(error);
-                    false
-                }
-            });
-            let mut sink = self.watched(rows);
-            let reading = read(&self.paths, &options, &mut sink);
-            reading.map(|reading| (sink.inner.finish(), reading))
+            let mut rows =
+                Rows::new(batch_rows, kinds, |names, batch| match hand_on(names, batch) {
+                    Ok(()) => true,
+                    Err(error) => {
+                        failure = Some(error);
+                        false
+                    }
+                });
+            let reading = read(&self.paths, &options, &mut rows);
+            reading.map(|reading| (rows.finish(), reading))
         });
         if let Some(error) = failure {
             return Err(error);
@@ -139,57 +127,12 @@ impl TraceReader {
 
     /// Bytes read so far.
     fn progress(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.options.watch.bytes()
     }
 
     /// End the reading that another thread does.
     fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Relaxed);
-    }
-}
-
-impl TraceReader {
-    fn watched<S: Sink>(&self, inner: S) -> Watched<S> {
-        Watched { inner, bytes: self.bytes.clone(), cancelled: self.cancelled.clone() }
-    }
-}
-
-/// A sink whose progress is seen from outside, and that can be told to end.
-struct Watched<S> {
-    inner: S,
-    bytes: Arc<AtomicU64>,
-    cancelled: Arc<AtomicBool>,
-}
-
-impl<S: Sink> Sink for Watched<S> {
-    #[inline(always)]
-    fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) {
-        self.inner.wait(names, origin, wait);
-    }
-
-    fn call(&mut self, names: &Dictionary, origin: Origin, call: &TimedCall) {
-        self.inner.call(names, origin, call);
-    }
-
-    fn statement(&mut self, names: &Dictionary, origin: Origin, statement: Statement) {
-        self.inner.statement(names, origin, statement);
-    }
-
-    fn row_source(&mut self, names: &Dictionary, origin: Origin, line: StatLine) {
-        self.inner.row_source(names, origin, line);
-    }
-
-    fn bind(&mut self, names: &Dictionary, origin: Origin, bind: Bind) {
-        self.inner.bind(names, origin, bind);
-    }
-
-    fn needs_figures(&self) -> bool {
-        self.inner.needs_figures()
-    }
-
-    fn progress(&mut self, names: &Dictionary, bytes: usize) -> bool {
-        self.bytes.fetch_add(bytes as u64, Ordering::Relaxed);
-        !self.cancelled.load(Ordering::Relaxed) && self.inner.progress(names, bytes)
+        self.options.watch.cancel();
     }
 }
 

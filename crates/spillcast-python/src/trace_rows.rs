@@ -8,7 +8,7 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, DataType};
 use spillcast_core::oracle::{
-    Batch, Bind, CallRow, Dictionary, Origin, StatLine, StatementRow, WaitRow,
+    Batch, Bind, Dictionary, Origin, StatLine, Statement, TimedCall, WaitRow,
 };
 
 /// The columns that are asked for; the others hold nulls. Names are codes where some are asked for.
@@ -72,8 +72,15 @@ fn flag<T>(rows: &[T], of: impl Fn(&T) -> bool) -> ArrayRef {
     Arc::new(rows.iter().map(|row| Some(of(row))).collect::<BooleanArray>())
 }
 
-fn sql(names: &Dictionary, origin: Origin) -> Option<&str> {
-    origin.sql.map(|id| names.sql.list()[id as usize].as_str())
+/// The last columns of a table: the statement and the session of each row, and where it stands.
+fn of_origin<T>(names: &Dictionary, rows: &[(Origin, T)]) -> [(&'static str, ArrayRef, bool); 4] {
+    let sql = |(origin, _): &(Origin, T)| Some(names.sql.list()[origin.sql? as usize].as_str());
+    [
+        ("sql_id", Arc::new(rows.iter().map(sql).collect::<StringArray>()), true),
+        ("session", int(rows, |(o, _)| names.sessions[o.session].number()), true),
+        ("line", int(rows, |(origin, _)| Some(origin.line as i64)), false),
+        ("source", int(rows, |(origin, _)| Some(origin.file as i64)), false),
+    ]
 }
 
 /// The columns of every recording's waits, and those that only traces have.
@@ -124,57 +131,54 @@ fn waits(names: &Dictionary, rows: &[WaitRow], wanted: &Wanted) -> Result<Record
     ])
 }
 
-fn calls(names: &Dictionary, rows: &[CallRow]) -> Result<RecordBatch, ArrowError> {
-    let number = |of: fn(&CallRow) -> i64| int(rows, move |row| Some(of(row)));
-    RecordBatch::try_from_iter_with_nullable([
-        ("call", text(rows, |r| Some(r.call.line.kind.name())), false),
-        ("cursor", number(|r| r.call.line.cursor), false),
-        ("c_us", number(|r| r.call.line.c), false),
-        ("e_us", number(|r| r.call.line.e), false),
-        ("self_c_us", number(|r| r.call.self_c_us), false),
-        ("self_e_us", number(|r| r.call.self_e_us), false),
-        ("p", number(|r| r.call.line.p), false),
-        ("cr", number(|r| r.call.line.cr), false),
-        ("cu", number(|r| r.call.line.cu), false),
-        ("mis", number(|r| r.call.line.mis), false),
-        ("r", number(|r| r.call.line.r), false),
-        ("dep", number(|r| r.call.line.dep.into()), false),
-        ("plh", number(|r| r.call.line.plh), false),
-        ("tim_us", number(|r| r.call.line.tim), false),
-        ("sql_id", text(rows, |r| sql(names, r.origin)), true),
-        ("session", int(rows, |r| names.sessions[r.origin.session].number()), true),
-        ("line", number(|r| r.origin.line as i64), false),
-        ("source", number(|r| r.origin.file as i64), false),
-    ])
+fn calls(names: &Dictionary, rows: &[(Origin, TimedCall)]) -> Result<RecordBatch, ArrowError> {
+    let number = |of: fn(&TimedCall) -> i64| int(rows, move |(_, call)| Some(of(call)));
+    let own = [
+        ("call", text(rows, |(_, call)| Some(call.line.kind.name())), false),
+        ("cursor", number(|call| call.line.cursor), false),
+        ("c_us", number(|call| call.line.c), false),
+        ("e_us", number(|call| call.line.e), false),
+        ("self_c_us", number(|call| call.self_c_us), false),
+        ("self_e_us", number(|call| call.self_e_us), false),
+        ("p", number(|call| call.line.p), false),
+        ("cr", number(|call| call.line.cr), false),
+        ("cu", number(|call| call.line.cu), false),
+        ("mis", number(|call| call.line.mis), false),
+        ("r", number(|call| call.line.r), false),
+        ("dep", number(|call| call.line.dep.into()), false),
+        ("plh", number(|call| call.line.plh), false),
+        ("tim_us", number(|call| call.line.tim), false),
+    ];
+    RecordBatch::try_from_iter_with_nullable(own.into_iter().chain(of_origin(names, rows)))
 }
 
-fn statements(rows: &[StatementRow]) -> Result<RecordBatch, ArrowError> {
-    let number = |of: fn(&StatementRow) -> i64| int(rows, move |row| Some(of(row)));
+fn statements(rows: &[(Origin, Statement)]) -> Result<RecordBatch, ArrowError> {
+    let number = |of: fn(&Statement) -> i64| int(rows, move |(_, row)| Some(of(row)));
     let texts: ArrayRef = Arc::new(
         rows.iter()
-            .map(|r| Some(String::from_utf8_lossy(&r.statement.text).into_owned()))
+            .map(|(_, statement)| Some(String::from_utf8_lossy(&statement.text).into_owned()))
             .collect::<StringArray>(),
     );
     RecordBatch::try_from_iter_with_nullable([
-        ("sql_id", text(rows, |r| Some(r.statement.line.sqlid.as_str())), false),
-        ("cursor", number(|r| r.statement.line.cursor), false),
-        ("len", number(|r| r.statement.line.len), false),
-        ("dep", number(|r| r.statement.line.dep), false),
-        ("uid", number(|r| r.statement.line.uid), false),
-        ("oct", number(|r| r.statement.line.oct), false),
-        ("lid", number(|r| r.statement.line.lid), false),
-        ("tim_us", number(|r| r.statement.line.tim), false),
-        ("hv", number(|r| r.statement.line.hv), false),
+        ("sql_id", text(rows, |(_, row)| Some(row.line.sqlid.as_str())), false),
+        ("cursor", number(|row| row.line.cursor), false),
+        ("len", number(|row| row.line.len), false),
+        ("dep", number(|row| row.line.dep), false),
+        ("uid", number(|row| row.line.uid), false),
+        ("oct", number(|row| row.line.oct), false),
+        ("lid", number(|row| row.line.lid), false),
+        ("tim_us", number(|row| row.line.tim), false),
+        ("hv", number(|row| row.line.hv), false),
         ("text", texts, false),
-        ("line", number(|r| r.origin.line as i64), false),
-        ("source", number(|r| r.origin.file as i64), false),
+        ("line", int(rows, |(origin, _)| Some(origin.line as i64)), false),
+        ("source", int(rows, |(origin, _)| Some(origin.file as i64)), false),
     ])
 }
 
 fn row_sources(names: &Dictionary, rows: &[(Origin, StatLine)]) -> Result<RecordBatch, ArrowError> {
     let number = |of: fn(&StatLine) -> i64| int(rows, move |(_, row)| Some(of(row)));
     let perhaps = |of: fn(&StatLine) -> Option<i64>| int(rows, move |(_, row)| of(row));
-    RecordBatch::try_from_iter_with_nullable([
+    let own = [
         ("id", number(|r| r.id), false),
         ("parent", number(|r| r.pid), false),
         ("position", number(|r| r.pos), false),
@@ -187,11 +191,8 @@ fn row_sources(names: &Dictionary, rows: &[(Origin, StatLine)]) -> Result<Record
         ("blocks_written", perhaps(|r| r.pw), true),
         ("elapsed_us", perhaps(|r| r.time_us), true),
         ("cursor", number(|r| r.cursor), false),
-        ("sql_id", text(rows, |(origin, _)| sql(names, *origin)), true),
-        ("session", int(rows, |(o, _)| names.sessions[o.session].number()), true),
-        ("line", int(rows, |(origin, _)| Some(origin.line as i64)), false),
-        ("source", int(rows, |(origin, _)| Some(origin.file as i64)), false),
-    ])
+    ];
+    RecordBatch::try_from_iter_with_nullable(own.into_iter().chain(of_origin(names, rows)))
 }
 
 fn binds(names: &Dictionary, rows: &[(Origin, Bind)]) -> Result<RecordBatch, ArrowError> {
@@ -199,14 +200,11 @@ fn binds(names: &Dictionary, rows: &[(Origin, Bind)]) -> Result<RecordBatch, Arr
         bind.value.as_ref().map(|value| String::from_utf8_lossy(value).into_owned())
     };
     let values: ArrayRef = Arc::new(rows.iter().map(value).collect::<StringArray>());
-    RecordBatch::try_from_iter_with_nullable([
+    let own = [
         ("cursor", int(rows, |(_, bind)| Some(bind.cursor)), false),
         ("position", int(rows, |(_, bind)| Some(bind.position)), false),
         ("type", int(rows, |(_, bind)| bind.kind), true),
         ("value", values, true),
-        ("sql_id", text(rows, |(origin, _)| sql(names, *origin)), true),
-        ("session", int(rows, |(o, _)| names.sessions[o.session].number()), true),
-        ("line", int(rows, |(origin, _)| Some(origin.line as i64)), false),
-        ("source", int(rows, |(origin, _)| Some(origin.file as i64)), false),
-    ])
+    ];
+    RecordBatch::try_from_iter_with_nullable(own.into_iter().chain(of_origin(names, rows)))
 }

@@ -1,12 +1,16 @@
 //! Cuts traces into chunks of whole lines, so that memory is bounded whatever the size of files and
 //! lines.
 
+use std::fs::File;
 use std::io::{self, Read};
 use std::path::PathBuf;
 
 use super::line::Fault;
-use super::open::{self, Source};
 use super::scan::LINE_BYTES_MAX;
+use crate::unpack::unpacked;
+
+/// Where a trace is read from.
+type Source = Box<dyn Read + Send>;
 
 /// Whole lines of one file. Only a file's last chunk may lack the last line end, or be empty.
 #[derive(Debug, Default)]
@@ -46,7 +50,7 @@ impl<'a> Chunks<'a> {
         let Some(path) = self.inputs.get(self.file) else { return Ok(None) };
         let mut source = match self.source.take() {
             Some(source) => source,
-            None => open::open(path).map_err(|error| self.unreadable(error))?,
+            None => File::open(path).and_then(unpacked).map_err(|error| self.unreadable(error))?,
         };
         let mut chunk = Chunk { bytes, file: self.file, ..Chunk::default() };
         chunk.bytes.clear();

@@ -12,7 +12,6 @@ mod follow;
 mod grammar;
 mod latencies;
 mod line;
-mod open;
 mod profile;
 mod reader;
 mod rows;
@@ -27,8 +26,8 @@ pub use events::{EventClass, classify};
 pub use follow::FileSummary;
 pub use line::{CallKind, CallLine, ParsingLine, StatLine};
 pub use profile::{Dimension, Group, Key, Place, Profile};
-pub use reader::{Options, ReadError, Reading, Window, read};
-pub use rows::{Batch, CallRow, Rows, StatementRow, Tables, WaitRow};
+pub use reader::{Options, ReadError, Reading, Watch, Window, read};
+pub use rows::{Batch, Rows, Tables, WaitRow};
 pub use session::{SessionId, SessionTimes};
 pub use sink::{
     Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement, TimedCall, TimedWait,

@@ -3,7 +3,8 @@
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 
 use super::chunks::{Chunk, Chunks, Unreadable};
@@ -23,6 +24,25 @@ pub struct Options {
     pub binds: bool,
     /// The time window by input; inputs without one count whole.
     pub windows: Vec<Window>,
+    pub watch: Arc<Watch>,
+}
+
+/// How far a reading is, seen from another thread, which may end it.
+#[derive(Debug, Default)]
+pub struct Watch {
+    bytes: AtomicU64,
+    cancelled: AtomicBool,
+}
+
+impl Watch {
+    /// Bytes read so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
 }
 
 /// Waits and calls count that end in it: microseconds on the clock of `tim`, both ends included.
@@ -58,7 +78,13 @@ impl Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { lenient: false, chunk_bytes: 256 << 10, binds: false, windows: Vec::new() }
+        Options {
+            lenient: false,
+            chunk_bytes: 256 << 10,
+            binds: false,
+            windows: Vec::new(),
+            watch: Arc::default(),
+        }
     }
 }
 
@@ -76,7 +102,7 @@ pub enum ReadError {
     File { path: PathBuf, error: io::Error },
     /// None of the files holds a wait or a call.
     NoTraceLines { paths: Vec<PathBuf>, waits_in_text: u64 },
-    /// The sink ended the reading.
+    /// The sink or another thread ended the reading.
     Stopped,
 }
 
@@ -109,7 +135,7 @@ impl From<Unreadable> for ReadError {
 /// processors.
 ///
 /// # Errors
-/// A file that cannot be read, inputs that hold no trace at all, or a sink that asks to stop; what
+/// A file that cannot be read, inputs that hold no trace at all, or a reading that was ended; what
 /// the sink took until then is of no use. Damaged lines are no error: they are in the summaries.
 pub fn read(
     inputs: &[PathBuf],
@@ -227,7 +253,10 @@ impl<S: Sink> Follow<'_, S> {
             true => files.push(follower.finish(&mut out)),
             false => self.follower = Some(follower),
         }
-        if !self.sink.progress(&self.reading.dictionary, chunk.bytes.len()) {
+        let watch = &self.options.watch;
+        watch.bytes.fetch_add(chunk.bytes.len() as u64, Ordering::Relaxed);
+        let cancelled = watch.cancelled.load(Ordering::Relaxed);
+        if cancelled || !self.sink.chunk_ended(&self.reading.dictionary) {
             self.end = Some(ReadError::Stopped);
         }
         self.next += 1;

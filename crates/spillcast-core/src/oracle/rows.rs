@@ -20,26 +20,12 @@ pub struct WaitRow {
     pub idle: bool,
 }
 
-/// A row of the table of calls.
-#[derive(Clone, Debug, PartialEq)]
-pub struct CallRow {
-    pub origin: Origin,
-    pub call: TimedCall,
-}
-
-/// A row of the table of statements.
-#[derive(Clone, Debug, PartialEq)]
-pub struct StatementRow {
-    pub origin: Origin,
-    pub statement: Statement,
-}
-
 /// Rows of all tables, each in the order of the trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
     pub waits: Vec<WaitRow>,
-    pub calls: Vec<CallRow>,
-    pub statements: Vec<StatementRow>,
+    pub calls: Vec<(Origin, TimedCall)>,
+    pub statements: Vec<(Origin, Statement)>,
     pub row_sources: Vec<(Origin, StatLine)>,
     pub binds: Vec<(Origin, Bind)>,
 }
@@ -123,13 +109,13 @@ impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Sink for Rows<F> {
 
     fn call(&mut self, _names: &Dictionary, origin: Origin, call: &TimedCall) {
         if self.tables.calls {
-            self.batch.calls.push(CallRow { origin, call: *call });
+            self.batch.calls.push((origin, *call));
         }
     }
 
     fn statement(&mut self, _names: &Dictionary, origin: Origin, statement: Statement) {
         if self.tables.statements {
-            self.batch.statements.push(StatementRow { origin, statement });
+            self.batch.statements.push((origin, statement));
         }
     }
 
@@ -150,7 +136,7 @@ impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Sink for Rows<F> {
     }
 
     /// A batch is handed on between chunks, so that it is somewhat larger than asked for.
-    fn progress(&mut self, names: &Dictionary, _bytes: usize) -> bool {
+    fn chunk_ended(&mut self, names: &Dictionary) -> bool {
         self.batch.len() < self.batch_rows || (self.take)(names, std::mem::take(&mut self.batch))
     }
 }

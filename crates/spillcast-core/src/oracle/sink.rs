@@ -84,8 +84,8 @@ pub trait Sink: Send {
     fn needs_figures(&self) -> bool {
         true
     }
-    /// So many bytes more are done; false ends the reading.
-    fn progress(&mut self, _names: &Dictionary, _bytes: usize) -> bool {
+    /// All rows of a chunk were handed over; false ends the reading.
+    fn chunk_ended(&mut self, _names: &Dictionary) -> bool {
         true
     }
 }

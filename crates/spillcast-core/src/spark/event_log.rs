@@ -1,7 +1,7 @@
 //! Event logs of Spark 2 to 4 -> an application. Events that tell nothing of it are not parsed.
 
 use std::collections::HashMap;
-use std::io::{self, BufRead, Read};
+use std::io::{self, BufRead, BufReader, Read};
 
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
@@ -11,6 +11,7 @@ use super::application::{Application, Execution, Executor, Job, Metrics, Stage, 
 
 /// A line that is longer is no event: the largest hold the plan of a query.
 const LINE_BYTES_MAX: u64 = 256 << 20;
+const BUFFER_BYTES: usize = 1 << 18;
 /// The properties that are kept.
 const PROPERTIES: &[&str] = &[
     "spark.app.name",
@@ -55,13 +56,13 @@ const PLAN_NODES: &[(&[u8], &str)] = &[
 /// The application of one log, whose parts are read in order. An error names what is wrong with a
 /// part that is damaged; a log that is cut is read as far as it goes.
 pub fn read_event_logs<'a>(
-    parts: impl IntoIterator<Item = io::Result<Box<dyn BufRead + Send + 'a>>>,
+    parts: impl IntoIterator<Item = io::Result<Box<dyn Read + Send + 'a>>>,
     mut progress: impl FnMut(u64) -> bool,
 ) -> io::Result<Application> {
     let mut log = Log::default();
     let mut line = Vec::new();
     for part in parts {
-        let mut part = part?;
+        let mut part = BufReader::with_capacity(BUFFER_BYTES, part?);
         loop {
             line.clear();
             match Read::take(&mut part, LINE_BYTES_MAX).read_until(b'\n', &mut line) {

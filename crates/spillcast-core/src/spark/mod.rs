@@ -10,11 +10,9 @@ mod node;
 mod order;
 mod resources;
 mod simulate;
-mod unpack;
 
 pub use application::{Application, Execution, Executor, Job, Metrics, Stage, Task};
 pub use event_log::read_event_logs;
 pub use node::NodeStorage;
 pub use resources::Resources;
 pub use simulate::{Outcome, StageOutcome, least_work_s, simulate, work_beside_s, work_s};
-pub use unpack::unpacked;

@@ -1,6 +1,9 @@
 //! What begins after what: executions, jobs and stages, the driver's time between them, and when
 //! executors come and go.
 
+use std::collections::BTreeMap;
+use std::mem;
+
 use super::application::Application;
 
 /// A begin or an end, by place in the application.
@@ -16,50 +19,25 @@ pub(super) enum Point {
     ExecutorRemoved(usize),
 }
 
-/// A point, how many it waits for, the latest of these so far, and how long after that it comes.
-#[derive(Debug)]
+/// How many a point waits for, the latest of these so far, and how long after that it comes.
+#[derive(Debug, Default)]
 struct Entry {
-    point: Point,
     waits_for: usize,
     after_s: f64,
     delay_s: f64,
-    followers: Vec<usize>,
+    followers: Vec<Point>,
 }
 
 #[derive(Debug)]
 pub(super) struct Order {
     begin_ms: i64,
-    entries: Vec<Entry>,
-    ready: Vec<usize>,
+    entries: BTreeMap<Point, Entry>,
+    ready: Vec<Point>,
     parents: Vec<Vec<usize>>,
     jobs: Vec<usize>,
     /// From the last point to the end of the application.
     rest_s: f64,
     last_s: f64,
-    places: Places,
-}
-
-/// Where the points of each kind are among the entries: begin and end follow each other.
-#[derive(Clone, Copy, Debug)]
-struct Places {
-    jobs: usize,
-    stages: usize,
-    executors: usize,
-}
-
-impl Places {
-    fn of(self, point: Point) -> usize {
-        match point {
-            Point::ExecutionBegin(at) => 2 * at,
-            Point::ExecutionEnd(at) => 2 * at + 1,
-            Point::JobBegin(at) => self.jobs + 2 * at,
-            Point::JobEnd(at) => self.jobs + 2 * at + 1,
-            Point::StageBegin(at) => self.stages + 2 * at,
-            Point::StageEnd(at) => self.stages + 2 * at + 1,
-            Point::ExecutorAdded(at) => self.executors + 2 * at,
-            Point::ExecutorRemoved(at) => self.executors + 2 * at + 1,
-        }
-    }
 }
 
 /// A span of the log: its begin and end, as points and in ms.
@@ -88,10 +66,10 @@ impl Order {
 
     /// The points that wait for nothing any more but time, and when they come.
     pub fn take_ready(&mut self) -> Vec<(f64, Point)> {
-        let ready = std::mem::take(&mut self.ready);
-        let times = ready.into_iter().map(|at| {
-            let entry = &self.entries[at];
-            (entry.after_s + entry.delay_s, entry.point)
+        let ready = mem::take(&mut self.ready);
+        let times = ready.into_iter().map(|point| {
+            let entry = &self.entries[&point];
+            (entry.after_s + entry.delay_s, point)
         });
         times.collect()
     }
@@ -99,9 +77,9 @@ impl Order {
     /// Says that a point has come.
     pub fn reached(&mut self, point: Point, now_s: f64) {
         self.last_s = self.last_s.max(now_s);
-        let at = self.places.of(point);
-        for follower in std::mem::take(&mut self.entries[at].followers) {
-            let entry = &mut self.entries[follower];
+        let followers = self.entries.get_mut(&point).map(|entry| mem::take(&mut entry.followers));
+        for follower in followers.unwrap_or_default() {
+            let entry = self.entries.entry(follower).or_default();
             entry.after_s = entry.after_s.max(now_s);
             entry.waits_for -= 1;
             // The end of a stage is not waited for here: its tasks bring it.
@@ -124,39 +102,17 @@ struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     fn new(application: &'a Application) -> Builder<'a> {
-        let Application { executions, jobs, stages, executors, .. } = application;
-        let of_stages = 2 * (executions.len() + jobs.len());
-        let places = Places {
-            jobs: 2 * executions.len(),
-            stages: of_stages,
-            executors: of_stages + 2 * stages.len(),
-        };
-        let points = (0..executions.len())
-            .flat_map(|at| [Point::ExecutionBegin(at), Point::ExecutionEnd(at)])
-            .chain((0..jobs.len()).flat_map(|at| [Point::JobBegin(at), Point::JobEnd(at)]))
-            .chain((0..stages.len()).flat_map(|at| [Point::StageBegin(at), Point::StageEnd(at)]))
-            .chain(
-                (0..executors.len())
-                    .flat_map(|at| [Point::ExecutorAdded(at), Point::ExecutorRemoved(at)]),
-            );
-        let entries = points.map(|point| Entry {
-            point,
-            waits_for: 0,
-            after_s: 0.0,
-            delay_s: 0.0,
-            followers: Vec::new(),
-        });
+        let Application { jobs, stages, .. } = application;
         let first_ms = jobs.iter().map(|job| job.submitted_ms).min().unwrap_or(0);
         let begin_ms = application.started_ms.unwrap_or(first_ms);
         let order = Order {
             begin_ms,
-            entries: entries.collect(),
+            entries: BTreeMap::new(),
             ready: Vec::new(),
             parents: vec![Vec::new(); stages.len()],
             jobs: vec![0; stages.len()],
             rest_s: 0.0,
             last_s: 0.0,
-            places,
         };
         Builder { application, order }
     }
@@ -178,16 +134,12 @@ impl<'a> Builder<'a> {
         self.executors(&executions, &jobs);
         let last_ms = jobs.iter().chain(&executions).map(|span| span.end_ms).max();
         self.order.rest_s = seconds(ended_ms - last_ms.unwrap_or(self.order.begin_ms)).max(0.0);
-        let entries = self.order.entries.iter().enumerate();
-        let ready = entries.filter(|(_, entry)| match entry.point {
-            // The ends of stages come with their last tasks.
-            Point::StageEnd(_) => false,
-            Point::ExecutorRemoved(at) if self.application.executors[at].removed_ms.is_none() => {
-                false
-            }
-            _ => entry.waits_for == 0,
-        });
-        self.order.ready = ready.map(|(at, _)| at).collect();
+        // The ends of stages come with their last tasks.
+        let comes = |point: &Point, entry: &Entry| {
+            entry.waits_for == 0 && !matches!(point, Point::StageEnd(_))
+        };
+        let ready = self.order.entries.iter().filter(|(point, entry)| comes(point, entry));
+        self.order.ready = ready.map(|(&point, _)| point).collect();
         self.order
     }
 
@@ -311,13 +263,12 @@ impl<'a> Builder<'a> {
     }
 
     fn wait_for(&mut self, point: Point, time_ms: i64, after: &[(Point, i64)]) {
-        let at = self.order.places.of(point);
         let latest_ms = after.iter().map(|(_, ms)| *ms).max().unwrap_or(self.order.begin_ms);
-        self.order.entries[at].delay_s = seconds(time_ms - latest_ms).max(0.0);
-        self.order.entries[at].waits_for = after.len();
+        let entry = self.order.entries.entry(point).or_default();
+        entry.delay_s = seconds(time_ms - latest_ms).max(0.0);
+        entry.waits_for = after.len();
         for (other, _) in after {
-            let other = self.order.places.of(*other);
-            self.order.entries[other].followers.push(at);
+            self.order.entries.entry(*other).or_default().followers.push(point);
         }
     }
 }

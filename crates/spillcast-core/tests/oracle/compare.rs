@@ -85,19 +85,19 @@ fn in_slow_form(reading: &Reading, batch: Batch) -> Slow {
         bytes: row.wait.bytes,
         object: row.wait.object,
     });
-    let calls = batch.calls.iter().map(|row| SlowCall {
-        line: row.origin.line,
-        kind: row.call.line.kind.name().to_string(),
-        session: session(row.origin),
-        sql: sql(row.origin),
-        self_c_us: row.call.self_c_us,
-        self_e_us: row.call.self_e_us,
-        tim_us: row.call.line.tim,
+    let calls = batch.calls.iter().map(|&(origin, call)| SlowCall {
+        line: origin.line,
+        kind: call.line.kind.name().to_string(),
+        session: session(origin),
+        sql: sql(origin),
+        self_c_us: call.self_c_us,
+        self_e_us: call.self_e_us,
+        tim_us: call.line.tim,
     });
     let statements = batch
         .statements
         .into_iter()
-        .map(|row| (row.origin.line, sql(row.origin).unwrap(), row.statement.text));
+        .map(|(origin, statement)| (origin.line, sql(origin).unwrap(), statement.text));
     let file = &reading.files[0];
     Slow {
         waits: waits.collect(),

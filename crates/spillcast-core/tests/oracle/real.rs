@@ -89,8 +89,8 @@ fn intact_traces_show_no_damage_and_equal_the_slow_reader() {
 fn the_cpu_of_recursive_calls_counts_once() {
     let Some(path) = real("techwanker_dev18b_ora_813.trc") else { return };
     let (_, batch) = rows(&path, &Options::default()).unwrap();
-    let all: i64 = batch.calls.iter().map(|row| row.call.line.e).sum();
-    let once: i64 = batch.calls.iter().map(|row| row.call.self_e_us).sum();
+    let all: i64 = batch.calls.iter().map(|row| row.1.line.e).sum();
+    let once: i64 = batch.calls.iter().map(|row| row.1.self_e_us).sum();
     let share = (all - once) as f64 / all as f64;
     assert!((0.12..0.16).contains(&share), "adding all calls counts {share} twice");
 }

@@ -50,7 +50,7 @@ fn oracle_8i_writes_centiseconds_and_no_time_of_waits() {
          WAIT #1: nam='db file scattered read' ela= 3 p1=4 p2=77 p3=16\n\
          WAIT #1: nam='db file scattered read' ela= 1 p1=4 p2=93 p3=16\n"
     ));
-    assert_eq!(batch.calls[0].call.line.e, 20_000);
+    assert_eq!(batch.calls[0].1.line.e, 20_000);
     assert_eq!(batch.waits[0].wait.elapsed_ns, 30_000_000);
     assert_eq!(batch.waits[0].wait.start_ns, 5_000_000_000);
     assert_eq!(batch.waits[1].wait.start_ns, 5_030_000_000);
@@ -65,7 +65,7 @@ fn the_clock_of_waits_in_11_1_0_7_is_corrected() {
          FETCH #1:c=0,e=9,p=0,cr=0,cu=0,mis=0,r=0,dep=0,og=4,tim=1024000\n"
     ));
     assert_eq!(batch.waits[0].wait.start_ns, (1_024_000 - 24) * 1_000);
-    assert_eq!(batch.calls[0].call.line.tim, 1_024_000);
+    assert_eq!(batch.calls[0].1.line.tim, 1_024_000);
 }
 
 #[test]
@@ -83,7 +83,7 @@ fn sql_text_and_bind_values_are_opaque() {
     assert_eq!(reading.dictionary.events.list(), ["real"]);
     assert_eq!(reading.dictionary.sql.list(), ["0gjpt6cdt5vxb"]);
     assert_eq!(batch.waits[0].wait.sql_id, Some(0));
-    assert_eq!(batch.statements[0].statement.text, sql.as_bytes());
+    assert_eq!(batch.statements[0].1.text, sql.as_bytes());
     assert_eq!(reading.files[0].damages.count, 0);
 }
 
@@ -97,7 +97,7 @@ fn a_bind_value_may_hold_calls_and_waits() {
         let (reading, batch) = read_text(&format!(
             "BINDS #3:\n Bind#0\n{length}  value=\"JKSTILL\n{calls}end\"\n{real}"
         ));
-        let cpu: Vec<i64> = batch.calls.iter().map(|row| row.call.line.c).collect();
+        let cpu: Vec<i64> = batch.calls.iter().map(|row| row.1.line.c).collect();
         assert_eq!((cpu, batch.waits.len()), (vec![5], 0), "{length:?}");
         assert_eq!(reading.files[0].damages.count, 0, "{length:?}");
     }
@@ -389,7 +389,7 @@ fn a_window_leaves_out_what_ends_outside() {
     let (waits, outside) = (batch.waits.len(), reading.files[0].outside);
     assert_eq!((waits, batch.calls.len(), outside), (1, 1, 3));
     // The call that is left out was made by the one that is not.
-    assert_eq!(batch.calls[0].call.self_e_us, 0);
+    assert_eq!(batch.calls[0].1.self_e_us, 0);
     assert_eq!(reading.files[0].sessions[0].1.elapsed_us, 15);
 }
 

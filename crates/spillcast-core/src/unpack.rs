@@ -1,9 +1,9 @@
-//! The codecs in which Spark compresses event logs, recognised by their first bytes.
+//! The codecs in which traces and event logs are compressed, recognised by their first bytes.
 //!
 //! Spark's `lz4` is the block stream of lz4-java and its `snappy` the stream of snappy-java; neither
 //! is the frame format of the same name. A log of a running application ends within a block.
 
-use std::io::{self, BufRead, BufReader, Cursor, Read};
+use std::io::{self, BufReader, Cursor, Read};
 
 const ZSTD: &[u8] = b"\x28\xb5\x2f\xfd";
 const GZIP: &[u8] = b"\x1f\x8b";
@@ -20,25 +20,25 @@ const BLOCK_BYTES_MAX: usize = 64 << 20;
 /// Enough to tell the codecs apart.
 const SNIFFED_BYTES: usize = 8;
 
-/// The text of a log, unpacked as it is read.
-pub fn unpacked<'a>(mut log: impl Read + Send + 'a) -> io::Result<Box<dyn BufRead + Send + 'a>> {
+/// The text of a trace or a log, unpacked as it is read; several streams one behind the other are one.
+pub fn unpacked<'a>(mut raw: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
     let mut head = Vec::with_capacity(SNIFFED_BYTES);
-    log.by_ref().take(SNIFFED_BYTES as u64).read_to_end(&mut head)?;
+    raw.by_ref().take(SNIFFED_BYTES as u64).read_to_end(&mut head)?;
     let begins = |magic: &[u8]| head.starts_with(magic);
     let (zstd, gzip, lz4, snappy) = (begins(ZSTD), begins(GZIP), begins(LZ4), begins(SNAPPY));
-    let log = BufReader::with_capacity(1 << 18, Cursor::new(head).chain(log));
+    let whole = Cursor::new(head).chain(raw);
     Ok(if zstd {
-        Box::new(BufReader::with_capacity(1 << 18, zstd::stream::read::Decoder::with_buffer(log)?))
+        Box::new(zstd::Decoder::new(whole)?)
     } else if gzip {
-        Box::new(BufReader::with_capacity(1 << 18, flate2::bufread::MultiGzDecoder::new(log)))
+        Box::new(flate2::read::MultiGzDecoder::new(whole))
     } else if lz4 {
-        Box::new(BufReader::with_capacity(1 << 18, Blocks::new(log, lz4_block)))
+        Box::new(Blocks::new(BufReader::new(whole), lz4_block))
     } else if snappy {
-        let mut log = log;
-        log.read_exact(&mut [0; SNAPPY_HEADER_BYTES])?;
-        Box::new(BufReader::with_capacity(1 << 18, Blocks::new(log, snappy_block)))
+        let mut whole = BufReader::new(whole);
+        whole.read_exact(&mut [0; SNAPPY_HEADER_BYTES])?;
+        Box::new(Blocks::new(whole, snappy_block))
     } else {
-        Box::new(log)
+        Box::new(whole)
     })
 }
 
@@ -188,14 +188,23 @@ mod tests {
         let (first, second) = TEXT.split_at(20);
         let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
         io::Write::write_all(&mut gzip, TEXT.as_bytes()).unwrap();
+        let gzip = gzip.finish().unwrap();
+        assert_eq!(text(&[&gzip[..], &gzip[..]].concat()).unwrap(), TEXT.repeat(2));
         for packed in [
             TEXT.as_bytes().to_vec(),
             zstd::encode_all(TEXT.as_bytes(), 1).unwrap(),
-            gzip.finish().unwrap(),
+            gzip,
             lz4_stream(&[first, second]),
             snappy_stream(&[first, second]),
         ] {
             assert_eq!(text(&packed).unwrap(), TEXT);
+        }
+    }
+
+    #[test]
+    fn a_short_text_is_plain() {
+        for short in ["", "x", "abc"] {
+            assert_eq!(text(short.as_bytes()).unwrap(), short);
         }
     }
 
