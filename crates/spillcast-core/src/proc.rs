@@ -3,6 +3,7 @@
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
 
 use crate::system::boot_ns;
 
@@ -15,6 +16,13 @@ pub fn numbers_in(directory: &str) -> io::Result<Vec<i32>> {
         Err(error) => return Err(error),
     };
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
+}
+
+/// The open descriptors of a process: of each its link in /proc, and where that leads as shown. None
+/// where the process has ended or may not be looked at.
+pub fn descriptors(pid: i32) -> impl Iterator<Item = (PathBuf, PathBuf)> {
+    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| Some((entry.path(), fs::read_link(entry.path()).ok()?)))
 }
 
 /// The process of a thread; a process is its own.

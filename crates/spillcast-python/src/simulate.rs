@@ -18,15 +18,16 @@ use crate::behaviour::Behaviour;
 
 /// How long threads take that share `cores`, with the I/O of some rows on a storage.
 ///
-/// `rows` has the columns thread (int32, from 0), cpu_ns, wait_ns (int64), after (int32), after_cpu_ns (int64), on_core and
-/// temp (bool), file (int32, from 0), offset (below 0 where it is not known), bytes (int64) and write (bool). A row with `after` >= 0 waits for that
-/// row of another thread, and for after_cpu_ns of that thread's work behind it; one that is temp and
-/// whose bytes are above 0 waits for the storage `behaviour`, if there is one. What takes no longer
-/// than `memory`, ns and ns a byte, keeps its core. With `page_cache`, the bytes that it may hold
-/// and how many of them may be dirty, a row takes cached_ns (int64) where memory answers it; of a read
-/// with a missing_bytes (int64) of 0 or more, the storage brings so many. `quota`
-/// is the CPU time, ns, that the threads may have of each period, and the length of one; call_ns
-/// (int64) of a wait off the core is of that, too.
+/// `rows` has the columns thread (int32, from 0), cpu_ns, wait_ns (int64), after (int32),
+/// after_cpu_ns (int64), on_core and temp (bool), file (int32, from 0), offset (below 0 where it is
+/// not known), bytes (int64) and write (bool). A row with `after` >= 0 waits for that row of another
+/// thread, and for after_cpu_ns of that thread's work behind it; one that is temp and whose bytes are
+/// above 0 waits for the storage `behaviour`, if there is one. What takes no longer than `memory`, ns
+/// and ns a byte, keeps its core. With `page_cache`, the bytes that it may hold and how many of them
+/// may be dirty, a row takes cached_ns (int64) where memory answers it; of a read with a
+/// missing_bytes (int64) of 0 or more, the storage brings so many. `quota` is the CPU time, ns, that
+/// the threads may have of each period, and the length of one; call_ns (int64) of a wait off the core
+/// is of that, too.
 /// ValueError for columns of another kind.
 #[pyfunction]
 #[pyo3(signature = (rows, cores, behaviour=None, memory=(0.0, 0.0), page_cache=None, quota=None))]
@@ -56,9 +57,7 @@ pub fn simulate<'py>(
     let column = |values| Arc::new(Float64Array::from(values)) as ArrayRef;
     let io_ns = column(outcome.io_ns);
     let storage_ns = if page_cache.is_some() { column(outcome.storage_ns) } else { io_ns.clone() };
-    let columns = RecordBatch::try_from_iter([("io_ns", io_ns), ("storage_ns", storage_ns)]);
-    let table = columns.map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
-    Ok((dict, Table(table)))
+    Ok((dict, table_of(vec![("io_ns", io_ns), ("storage_ns", storage_ns)])?))
 }
 
 /// What a page cache would have to read of some regions of all files.

@@ -5,7 +5,7 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use spillcast_core::proc::family;
+use spillcast_core::proc::{descriptors, family};
 
 /// More files tell no more of how far a query is.
 const FILES_MAX: usize = 64;
@@ -29,17 +29,11 @@ impl SizedFile {
 /// The files that a process and those it started have open now, each with its size.
 pub fn open_files(pid: i32) -> BTreeMap<String, u64> {
     let mut found = BTreeMap::new();
-    for member in family(pid) {
-        let entries = fs::read_dir(format!("/proc/{member}/fd")).into_iter().flatten().flatten();
-        for entry in entries {
-            let (Ok(link), Ok(meta)) = (fs::read_link(entry.path()), fs::metadata(entry.path()))
-            else {
-                continue;
-            };
-            let name = link.to_string_lossy();
-            if holds_data(&name) {
-                found.insert(name.strip_suffix(DELETED).unwrap_or(&name).to_owned(), meta.len());
-            }
+    for (link, shown) in family(pid).into_iter().flat_map(descriptors) {
+        let Ok(meta) = fs::metadata(link) else { continue };
+        let name = shown.to_string_lossy();
+        if holds_data(&name) {
+            found.insert(name.strip_suffix(DELETED).unwrap_or(&name).to_owned(), meta.len());
         }
     }
     found

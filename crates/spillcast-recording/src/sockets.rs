@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use spillcast_core::proc::family;
+use spillcast_core::proc::{descriptors, family};
 
 /// Whether a process or one it started holds a connected socket of its own, as a client.
 pub fn has_server_connection(pid: i32) -> bool {
@@ -16,11 +16,8 @@ pub fn has_server_connection(pid: i32) -> bool {
 
 /// The inodes of the sockets that a process has open.
 fn sockets(pid: i32) -> BTreeSet<u64> {
-    let descriptors = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let links = descriptors.filter_map(|entry| fs::read_link(entry.path()).ok());
-    links
-        .filter_map(|link| link.to_str()?.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok())
-        .collect()
+    let inode = |shown: &str| shown.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
+    descriptors(pid).filter_map(|(_, shown)| inode(shown.to_str()?)).collect()
 }
 
 /// The inodes of connected sockets in the process's network, without those that a server accepted.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use super::event::FileIdentity;
 use super::run_queue::RunQueue;
 use super::temp::TempRules;
-use crate::proc::ended;
+use crate::proc::{descriptors, ended};
 
 /// Looks at the observed processes now and then.
 #[derive(Default)]
@@ -42,12 +42,8 @@ impl Watch {
     /// Looks for mapped temp files and io_uring.
     pub fn look_for_blind_spots(&mut self, rules: &mut TempRules) {
         for pid in &self.pids {
-            if let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) {
-                self.io_uring |= descriptors.flatten().any(|entry| {
-                    fs::read_link(entry.path())
-                        .is_ok_and(|target| target.as_os_str() == "anon_inode:[io_uring]")
-                });
-            }
+            self.io_uring |=
+                descriptors(*pid).any(|(_, shown)| shown.as_os_str() == "anon_inode:[io_uring]");
             let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
             let files = maps.lines().filter_map(shared_writable_file);
             let temp = files

@@ -141,9 +141,9 @@ impl Stacks {
         }
     }
 
-    /// Reads the files that a process has mapped as code. That takes some 30 ms for a large program: before
-    /// a query begins, it takes no CPU from the query. Where they are mapped is read at the first sample,
-    /// for a process that has just begun maps more.
+    /// Reads the files that a process has mapped as code. That takes some 30 ms for a large program:
+    /// before a query begins, it takes no CPU from the query. Where they are mapped is read at the
+    /// first sample, for a process that has just begun maps more.
     pub fn read_files(&mut self, pid: i32) {
         drop(Space::read(pid, &mut self.codes));
     }

@@ -135,7 +135,7 @@ impl Grid {
                 &mut thread_memory,
                 self.options.psync,
             );
-            Turns::new(self, &prefilled, engine, seed as u64)?
+            Turns::new(self, &prefilled, engine, seed as u64)
                 .run(self.deadline_ns(start_ns, CELLS_SHARE))?
         };
         // The file of the cells is gone: the budget is there for another.
@@ -224,12 +224,7 @@ struct Turns<'a> {
 }
 
 impl<'a> Turns<'a> {
-    fn new(
-        grid: &'a Grid,
-        prefilled: &'a Prefilled,
-        engine: Engine<'a>,
-        seed: u64,
-    ) -> Result<Turns<'a>, ProbeError> {
+    fn new(grid: &'a Grid, prefilled: &'a Prefilled, engine: Engine<'a>, seed: u64) -> Turns<'a> {
         let direct_refusal = direct_refusal(&prefilled.file);
         let mut cells = cells();
         if direct_refusal.is_some() {
@@ -239,7 +234,7 @@ impl<'a> Turns<'a> {
         cells.retain(|cell| u64::from(cell.bytes) * u64::from(cell.depth) <= prefilled.bytes);
         let without_room = count - cells.len();
         let cells = cells.into_iter().map(|cell| (cell, Running::default())).collect();
-        Ok(Turns { grid, prefilled, engine, cells, direct_refusal, without_room, seed })
+        Turns { grid, prefilled, engine, cells, direct_refusal, without_room, seed }
     }
 
     /// Lets every cell have its turns. In the first round the shallow ones come first; later ones
