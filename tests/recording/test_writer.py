@@ -53,7 +53,7 @@ def made_up_seconds(seed):
             "second": second, "op": op, "temp": draw.random() < 0.5, "size_class_bytes": 8192,
             "count": sum(counts), "bytes": draw.randrange(1 << 40),
             "total_ns": draw.randrange(1 << 50),
-            "latency_ns": [draw.randrange(1 << 40) for _ in counts], "latency_count": counts,
+            "latency_ns": sorted(draw.randrange(1 << 40) for _ in counts), "latency_count": counts,
         }
         for second in range(30) for op in ("read", "write", None)
         for counts in [[draw.randrange(1, 1 << 20) for _ in range(draw.randrange(4))]]
