@@ -86,6 +86,15 @@ pub fn parent(pid: i32) -> Option<i32> {
     Some(*stat(pid)?.1.get(1)? as i32)
 }
 
+/// Whether a process is a child of this one that has yet to run its own program.
+pub fn is_held(pid: i32) -> bool {
+    const FORKED_WITHOUT_EXEC: i64 = 0x40;
+    stat(pid).is_some_and(|(_, fields)| {
+        fields.get(1) == Some(&i64::from(std::process::id()))
+            && fields.get(6).is_some_and(|flags| flags & FORKED_WITHOUT_EXEC != 0)
+    })
+}
+
 /// /proc/PID/stat: the name, which may hold blanks, and the fields after it, the state first.
 pub fn stat(pid: i32) -> Option<(String, Vec<i64>)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

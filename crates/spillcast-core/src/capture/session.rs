@@ -16,7 +16,7 @@ use super::temp::TempRules;
 use super::tree;
 use super::watch::{Looks, Watch};
 use crate::packed::Packed;
-use crate::proc::process_of;
+use crate::proc::{is_held, process_of};
 use crate::system::{now_ns, run_soon, thread_cpu_ns};
 use crate::wait::RowNames;
 
@@ -102,7 +102,9 @@ impl Capture {
         let origin_ns = now_ns();
         let mut assembler = Assembler::new(origin_ns, rules);
         if source.samples() {
-            given.iter().for_each(|&pid| assembler.stacks.read_files(process_of(pid)));
+            // The code of a held command is still that of this program.
+            let running = given.iter().map(|&pid| process_of(pid)).filter(|&pid| !is_held(pid));
+            running.for_each(|pid| assembler.stacks.read_files(pid));
         }
         let mut watch = Watch::default();
         for pid in pids {

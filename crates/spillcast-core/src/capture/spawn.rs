@@ -86,3 +86,23 @@ fn child(
 fn pointers(strings: &[CString]) -> Vec<*const libc::c_char> {
     strings.iter().map(|string| string.as_ptr()).chain([ptr::null()]).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::proc::is_held;
+
+    #[test]
+    fn a_command_is_held_until_it_is_released() {
+        let command = ["/bin/sleep", "60"].map(|word| CString::new(word).unwrap());
+        let held = HeldCommand::start(&command, &[]).unwrap();
+        let pid = held.pid;
+        assert!(is_held(pid));
+        held.release().unwrap();
+        assert!(!is_held(pid));
+        assert!(!is_held(std::process::id() as i32));
+        // SAFETY: the number is of a child that nobody has waited for.
+        unsafe { libc::kill(pid, libc::SIGKILL) };
+        waitpid(Pid::from_raw(pid), WaitOptions::empty()).unwrap();
+    }
+}
