@@ -35,15 +35,6 @@ def test_pipes_and_devices_are_refused_unread(tmp_path, name):
             assert str(path) in str(refused.value)
 
 
-def test_a_pipe_of_the_shell_is_read():
-    read, write = os.pipe()
-    os.close(write)
-    try:
-        assert find_evidence([f"/dev/fd/{read}"]).traces
-    finally:
-        os.close(read)
-
-
 @cases("ending", [".gz", ".zst"])
 def test_packed_nothing_is_read_in_little_memory(tmp_path, ending):
     """A GiB of zeros; resident memory grows by a fraction of that."""
