@@ -77,9 +77,12 @@ PARTS = {
 }
 #: Why an aim is missed, by how the row begins; told where it is.
 REASONS = {
-    "start: forecast": "A small forecast: importing numpy and pyarrow and reading the rows, which "
-    "the peer does and no more, is two thirds of it. pyarrow imports pandas where that is "
-    "installed: 0.2 s.",
+    "start: forecast": "A small forecast: starting Python and importing numpy and its own modules "
+    "is most of it.",
+    "start: record": "A recording: the machine was not calibrated, so it measures the caches for "
+    "0.5 s once the command has ended.",
+    "oracle: profile of": "A profile of a trace: starting takes 0.2 s of it.",
+    "large: report": "A report: it also searches the catalogue for the cheapest storage.",
     "large: forecast of 10,000,000 waits of 1 thread through": "Through a page cache all waits are "
     "read with their files and offsets: most of the time is reading Parquet.",
     "large: profile": "A profile of a recording: most of the time is decoding and checking rows.",

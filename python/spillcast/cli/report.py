@@ -13,6 +13,7 @@ from spillcast.units import format_count
 if TYPE_CHECKING:
     from spillcast.forecast.ask import Answer
     from spillcast.forecast.question import Question
+    from spillcast.forecast.result import Forecast
     from spillcast.report.html.inputs import Inputs
 
 
@@ -99,8 +100,9 @@ def report(
     if to and not words and not page.servers:
         raise OptionConflict("--to is for evidence", "a forecast's document has its target already")
     if to and words:
-        _add_forecasts(page, to, ask(words, to, question), lenient=question.lenient)
-        _add_sizing(page, words, question)
+        answers = ask(words, to, question)
+        _add_forecasts(page, to, answers, lenient=question.lenient)
+        _add_sizing(page, words, question, answers[0][0])
     elif (
         any((question.elapsed_s, question.temp_events, question.queryid, question.origin))
         or question.known.options
@@ -146,14 +148,16 @@ def _add_forecasts(
             page.latencies.append(latencies_traced(name, word, lenient=lenient))
 
 
-def _add_sizing(page: "Inputs", words: list[str], question: "Question") -> None:
-    """What to buy for the run, where its evidence tells enough."""
+def _add_sizing(
+    page: "Inputs", words: list[str], question: "Question", forecast: "Forecast"
+) -> None:
+    """What to buy for the run of a forecast, where its evidence tells enough."""
     from spillcast.errors import InputError, Refusal
     from spillcast.forecast.sizing import free_memory_bytes, size, statements_of
     from spillcast.storage.catalogue.prices import load_prices
 
     try:
-        statements = statements_of(words, question, None)
+        statements = statements_of(words, question, None, forecast)
         free_bytes = free_memory_bytes(statements)
         sizing = size(statements, load_prices(), free_memory_bytes=free_bytes)
     except (InputError, Refusal):

@@ -25,6 +25,7 @@ from spillcast.forecast.counted import workload_of_counts
 from spillcast.forecast.project import Projector, interval_of
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.recorded import read_workload
+from spillcast.forecast.result import Forecast
 from spillcast.forecast.sizing.products import (
     DAYS_PER_MONTH,
     FASTER_MIN,
@@ -397,12 +398,16 @@ def parse_runs_per_day(text: str) -> float:
 
 
 def statements_of(
-    arguments: Sequence[str], question: Question, runs_per_day: float | None
+    arguments: Sequence[str],
+    question: Question,
+    runs_per_day: float | None,
+    limit: Forecast | None = None,
 ) -> list[Sized]:
     """A statement for each recording, plan or report, and for each row of an export that spills.
 
     ``runs_per_day`` are those of each; of the rows of an export those of all, shared as their
-    calls are. InputError for evidence without counts or waits, Refusal where none can be forecast.
+    calls are. ``limit`` is a forecast of the only recording from all its waits. InputError for
+    evidence without counts or waits, Refusal where none can be forecast.
     """
     files = find_evidence(arguments)
     of_plan = [Recording.open(path).plan_alone is not None for path in files.recordings]
@@ -422,7 +427,7 @@ def statements_of(
             statements += sized_rows(path, read_rows(path), timed=timed, runs_per_day=runs_per_day)
             continue
         run = with_origin(open_evidence(evidence, question.selection), question)
-        limit = None
+        of_all_waits = None
         if isinstance(run, Counts):
             workload = workload_of_counts(run)
         else:
@@ -430,9 +435,11 @@ def statements_of(
             is_large = run.meta.raw.rows > WHOLE_MAX
             workload, _ = read_workload(run, question, WAITS_MAX if is_large else None)
             if is_large:
-                [(limit, _)] = ask(run, [LIMIT], question)
+                of_all_waits = limit or ask(run, [LIMIT], question)[0][0]
         projector = Projector(workload)
-        statements.append(Sized(projector, runs_per_day, workload.name, limit_of_all_waits=limit))
+        statements.append(
+            Sized(projector, runs_per_day, workload.name, limit_of_all_waits=of_all_waits)
+        )
     return statements
 
 

@@ -123,7 +123,7 @@ class Sized:
     name: str = ""
     #: Its calls in an export, by which statements are weighted where their runs are not known.
     calls: float | None = None
-    #: The forecast for zero-latency storage from all waits, if the search uses a sample of them.
+    #: A forecast from all waits, whose limit counts, if the search uses a sample of them.
     limit_of_all_waits: Forecast | None = None
 
     @cached_property
@@ -133,7 +133,7 @@ class Sized:
 
     @cached_property
     def limit(self) -> Forecast:
-        """The forecast for zero-latency storage."""
+        """A forecast with the limit of any storage."""
         return self.limit_of_all_waits or self.projector.forecast(
             ZERO_LATENCY_STORAGE, explain=False
         )
