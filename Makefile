@@ -20,9 +20,9 @@ TIMED := $(addprefix tests/,forecast/duckdb/test_compression.py lab/test_demo.py
 RELEASE := build/release/tools
 PLATFORMS ?=
 # What takes minutes and changes seldom: browsers, notebooks, Sphinx, experiments on engines.
-LONG := $(addprefix tests/,lab/io_size/test_on_emulated.py lab/test_kernel_slowed.py \
-	lab/test_machine_measured.py lab/test_memory_sweep.py lab/test_verify.py \
-	report/test_report_pages.py skeptic/test_skeptic.py test_docs_site.py test_interactive.py \
+LONG := $(addprefix tests/,engines/tpc/test_tpc.py lab/io_size/test_on_emulated.py \
+	lab/test_kernel_slowed.py lab/test_machine_measured.py lab/test_memory_sweep.py lab/test_verify.py \
+	recording/test_spark_executors.py report/test_report_pages.py skeptic/test_skeptic.py test_docs_site.py test_interactive.py \
 	test_notebook_extra.py)
 # What ends recorders at drawn moments, with more of them than daily.
 KILLED := $(addprefix tests/,cli/test_ended_verbs.py engines/postgres/live/test_postgres_killed.py \
