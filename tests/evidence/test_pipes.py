@@ -101,6 +101,20 @@ def test_a_trace_that_is_too_long_to_keep_is_read_as_it_comes(trace):
     assert (row["count"], row["total_us"]) == (WAITS, 1_000 * WAITS)
 
 
+def test_a_pipe_that_is_passed_on_is_kept_once(trace):
+    twice = (
+        "import os\n"
+        "from spillcast.evidence.pipes import repeatable\n"
+        "inodes = [os.stat(repeatable('-', bytes_max=1000)).st_ino for _ in range(2)]\n"
+        "print(inodes[0] == inodes[1], len(open(0, 'rb').read()))\n"
+    )
+    content = trace.read_bytes()
+    done = subprocess.run(
+        [sys.executable, "-c", twice], input=content, capture_output=True, timeout=TIMEOUT_S
+    )
+    assert done.stdout.split() == [b"True", str(len(content)).encode()], done.stderr
+
+
 def test_a_plan_that_is_too_long_to_keep_is_refused(plan):
     done = long(plan.read_bytes() + b"\n" * BYTES, "forecast", "-", *TARGETS)
     assert done.returncode == 2

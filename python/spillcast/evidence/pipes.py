@@ -17,6 +17,8 @@ from spillcast.gate import TEXT_BYTES_MAX
 STDIN = Path("/dev/stdin")
 _DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
 _BUFFER_BYTES = 1 << 20
+#: Inodes of pipes that pass on what was kept.
+_PASSING_ON = set[int]()
 
 
 def repeatable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
@@ -31,17 +33,12 @@ def repeatable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
     if descriptor is None:
         return path
     try:
-        mode = os.fstat(descriptor).st_mode
+        status = os.fstat(descriptor)
     except OSError as error:
         raise EvidenceMissing(f"{path}: {error.strerror}", "give a file") from error
-    if not stat.S_ISREG(mode):
+    if not stat.S_ISREG(status.st_mode) and status.st_ino not in _PASSING_ON:
         _keep(path, descriptor, bytes_max)
     return path
-
-
-def is_pipe(path: Path) -> bool:
-    """Whether a path can be read only once."""
-    return path.is_fifo()
 
 
 def _descriptor(path: Path) -> int | None:
@@ -74,6 +71,7 @@ def _keep(path: Path, descriptor: int, bytes_max: int) -> None:
 def _pass_on(kept: IO[bytes], rest: IO[bytes], descriptor: int) -> None:
     """Make the descriptor a pipe of what was kept and the rest, as they are read."""
     end, begin = os.pipe()
+    _PASSING_ON.add(os.fstat(end).st_ino)
     os.dup2(end, descriptor)
     os.close(end)
 

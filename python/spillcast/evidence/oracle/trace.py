@@ -15,7 +15,6 @@ from spillcast.errors import (
     OptionInvalid,
     SelectionEmpty,
 )
-from spillcast.evidence.pipes import is_pipe
 from spillcast.evidence.text import Repeated, distinct
 from spillcast.interruptible import run_interruptibly
 from spillcast.units import parse_duration_s
@@ -116,7 +115,7 @@ def read_once(paths: Sequence[Path], read: Callable[[list[Path]], Read]) -> Trac
     kept, repeated = distinct(paths)
     groups, facts = read(kept)
     copies = _copies(kept, facts["files"])
-    if copies and not any(map(is_pipe, kept)):
+    if copies and not any(path.is_fifo() for path in kept):
         gone = {again for again, _ in copies}
         kept = [path for path in kept if path not in gone]
         repeated = [*repeated, *copies]
@@ -190,7 +189,7 @@ def _windows_us(paths: Sequence[Path], lenient: bool, window: Window) -> list[tu
 
     InputError where its ends are no times.
     """
-    if pipe := next(filter(is_pipe, paths), None):
+    if pipe := next(filter(Path.is_fifo, paths), None):
         raise OptionConflict(f"--since and --until: {pipe} cannot be read twice", "give a file")
     reader = _core.TraceReader([str(path) for path in paths], lenient=lenient)
     with failures_as_errors():
