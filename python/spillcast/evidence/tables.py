@@ -38,26 +38,6 @@ _NAMED = re.compile(
 #: The first line of a plan in any format.
 _PLAN = re.compile(r"[A-Z*].*\((?:cost=\d|actual )|[\[{]\s*$|- Plan:|<explain\b")
 _NAMED_PLAN = re.compile(rf'[|│]?\s*QUERY PLAN[ |│,\t]+"?(?={_PLAN.pattern})')
-_ATTRIBUTES = re.compile(r'\[(?:options|cols|frame|grid)=".*\]')
-_ASCIIDOC_RECORD = re.compile(r"\d\+\^\|Record (\d+)")
-_ASCIIDOC_PAIR = re.compile(r"[<>^]?l\|(\w[\w ]*?) [<>^]?l\|(.*)", re.DOTALL)
-_ASCIIDOC_CELL = re.compile(r"[<>^]?[a-z]?(?<!\\)\|")
-_TYPESET = re.compile(r"\\begin\{(?:tabular|longtable)\}|\.TS$")
-_TYPESET_RECORD = re.compile(
-    r"\\multicolumn\{2\}\{.*\}\{\\textit\{Record (\d+)\}\}|\\fIRecord (\d+)\\fP"
-)
-_TYPESET_HEAD = re.compile(r"(?:\\small\\textbf\{)?\\(?:textit\{|fI)(.*?)(?:\}|\\fP)")
-_RAGGED = re.compile(r"\\raggedright\{(.*)\} \\tabularnewline$")
-#: Lines of LaTeX and of troff that are not cells.
-_LAYOUT = re.compile(
-    r"\\(?:begin|end|\w+rule|hline|end\w+head|endhead|end\w*foot|noindent)\b.*|\.[A-Z].*"
-    r"|center.*;|[|clrs ]+\.|_|\(\d+ [^\W\d]+\)|"
-)
-_TYPESET_ESCAPE = re.compile(r"\\(?:(text[a-z]+|\\|\(rs)|([\W_]))(?:\{\})?")
-_SYMBOLS = {
-    "\\": "\n", "(rs": "\\", "textbackslash": "\\", "textgreater": ">", "textless": "<",
-    "textbar": "|", "textasciitilde": "~", "textasciicircum": "^",
-}  # fmt: skip
 _SET = re.compile(r"\d+ rows? in set\b.*")
 #: What ClickHouse prints behind a large number.
 _ROUNDED = re.compile(r"(?<!\d)(\d++) -- [\d.]++ \w++")
@@ -175,7 +155,7 @@ def page(lines: list[str]) -> list[str] | None:
             values = [value for _, value in pairs]
             cells = [values[at : at + len(heading)] for at in range(0, len(values), len(heading))]
         if _OURS.search(" ".join(heading)):
-            plain += _plain(heading, [row for row in cells if len(row) == len(heading)])
+            plain += as_lines(heading, [row for row in cells if len(row) == len(heading)])
     return plain or None
 
 
@@ -245,7 +225,7 @@ def _rows(heading: str, rule: str, body: list[str]) -> list[str]:
     rows = _many(body, len(names), starts, framed, bars)
     if rule.lstrip().startswith("|") and "+" not in rule:
         rows = (list(map(unescaped, row)) for row in rows)
-    return _plain(names, rows)
+    return as_lines(names, rows)
 
 
 def _one_column(body: list[str], framed: bool) -> list[str]:
@@ -326,56 +306,6 @@ def _many(
         is_continued = continues
     if row is not None:
         yield row
-
-
-def asciidoc(lines: list[str]) -> list[str] | None:
-    """psql's format "asciidoc": a plan, or records, without its marks of cells."""
-    if sum(line.rstrip() == "|====" for line in lines) < 2:
-        return None
-    plain = []
-    for line in lines:
-        if line.rstrip() == "|====" or _ATTRIBUTES.fullmatch(line):
-            continue
-        if (record := _ASCIIDOC_RECORD.fullmatch(line)) is not None:
-            plain.append(f"-[ RECORD {record[1]} ]-")
-        elif (pair := _ASCIIDOC_PAIR.fullmatch(line)) is not None:
-            plain.append(f"{pair[1]} | {pair[2]}".replace("\\|", "|"))
-        else:
-            plain.append(_ASCIIDOC_CELL.sub("", line).replace("\\|", "|"))
-    return plain
-
-
-def typeset(lines: list[str]) -> list[str] | None:
-    """psql's formats "latex", "latex-longtable" and "troff-ms": the lines of a table or records."""
-    begin = next((at for at, line in enumerate(lines) if _TYPESET.match(line)), None)
-    if begin is None:
-        return None
-    records: list[str] = []
-    names: list[str] = []
-    rows: list[list[str]] = []
-    for line in lines[begin:]:
-        line = _RAGGED.sub(r"\1 \\\\", line.rstrip())
-        if record := _TYPESET_RECORD.match(line):
-            records.append(f"-[ RECORD {record[1] or record[2]} ]-")
-        elif heads := _TYPESET_HEAD.findall(line):
-            names = [_untypeset(head) for head in heads]
-        elif not _LAYOUT.fullmatch(line):
-            cells = [_untypeset(cell) for cell in re.split(" & |\t", line.removesuffix(" \\\\"))]
-            if not records:
-                rows.append(cells)
-                continue
-            name, value = cells if len(cells) == 2 else ("", line)
-            bars = [name, *[""] * value.count("\n")]
-            parts = zip(bars, value.split("\n"), strict=True)
-            records += [f"{name:10} | {part}" for name, part in parts]
-    return [*lines[:begin], *(records or _plain(names, rows))]
-
-
-def _untypeset(cell: str) -> str:
-    """A cell without the escapes of LaTeX or troff."""
-    return _TYPESET_ESCAPE.sub(
-        lambda match: _SYMBOLS.get(match[1], match[1]) if match[1] else match[2], cell
-    )
 
 
 def headless(lines: list[str]) -> list[str] | None:
@@ -471,7 +401,7 @@ def expanded(lines: list[str]) -> list[str] | None:
         return None
     names = list(records[0])
     rows = [[record[name] for name in names if name in record] for record in records]
-    return [*before, *_plain(names, rows)]
+    return [*before, *as_lines(names, rows)]
 
 
 def _field(line: str, width: int) -> tuple[str, str, str]:
@@ -487,7 +417,7 @@ def _field(line: str, width: int) -> tuple[str, str, str]:
     return line, "", ""
 
 
-def _plain(names: list[str], rows: "Iterator[list[str]] | list[list[str]]") -> list[str]:
+def as_lines(names: list[str], rows: "Iterator[list[str]] | list[list[str]]") -> list[str]:
     """The lines of the only column, or the rows as CSV."""
     if len(names) == 1:
         return [line for row in rows for cell in row for line in cell.split("\n")]

@@ -14,16 +14,8 @@ from contextlib import suppress
 from itertools import pairwise, takewhile
 from typing import Any
 
-from spillcast.evidence.tables import (
-    asciidoc,
-    expanded,
-    framed,
-    grid,
-    headless,
-    page,
-    typeset,
-    unescaped,
-)
+from spillcast.evidence.tables import expanded, framed, grid, headless, page, unescaped
+from spillcast.evidence.typeset import asciidoc, typeset
 
 #: Longer texts and lines come from programs, which wrap nothing.
 LENGTH_MAX, LINE_LENGTH_MAX = 16 << 20, 1 << 19
