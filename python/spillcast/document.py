@@ -106,8 +106,8 @@ def written(value: Any) -> Any:
     """The document of an instance, or the JSON value of a part of it."""
     if is_dataclass(value):
         record: dict[str, Any] = {}
-        for field_ in _fields(value):
-            about, inner = _about(field_), getattr(value, field_.name)
+        for field_, about in keys_of(type(value)):
+            inner = getattr(value, field_.name)
             if about.rest:
                 record |= inner
             elif not (about.optional and inner == field_.default):
@@ -132,15 +132,20 @@ def as_text(text: str) -> str:
     return text.encode(errors="surrogateescape").decode(errors="replace")
 
 
-def _fields(kind: Any) -> list[Field[Any]]:
-    return [field_ for field_ in fields(kind) if "internal" not in field_.metadata]
+def keys_of(kind: Any) -> list[tuple[Field[Any], Key]]:
+    """The fields that a document holds, and what is known of each.
 
-
-def _about(field_: Field[Any]) -> Key:
-    """What is known of a field; of a plain one that it may lack where it has a default."""
-    bare = Key("", "", UNSHOWN, field_.default is not MISSING, False, False, False)
-    key_: Key = field_.metadata.get("key", bare)
-    return key_
+    Nothing is known of a plain one but that it may lack it where it has a default.
+    """
+    return [
+        (
+            field_,
+            field_.metadata.get("key")
+            or Key("", "", UNSHOWN, field_.default is not MISSING, False, False, False),
+        )
+        for field_ in fields(kind)
+        if "internal" not in field_.metadata
+    ]
 
 
 def _form(kind: Any) -> type[msgspec.Struct]:
@@ -148,8 +153,7 @@ def _form(kind: Any) -> type[msgspec.Struct]:
     if kind in _FORMS:
         return _FORMS[kind]
     hints, keys = get_type_hints(kind, include_extras=True), list[tuple[Any, ...]]()
-    for field_ in _fields(kind):
-        about = _about(field_)
+    for field_, about in keys_of(kind):
         if not about.rest:
             hint = about.form or hints[field_.name]
             type_: Any = Annotated[_type(hint, about), _meta(about)]
@@ -213,8 +217,8 @@ def _instance(checked: Any, document: Any) -> Any:
             if name in names
         }
         kind = _KINDS[type(checked)]
-        for field_ in fields(kind):
-            if _about(field_).rest:
+        for field_, about in keys_of(kind):
+            if about.rest:
                 record[field_.name] = {k: v for k, v in document.items() if k not in names}
         return kind(**record)
     if isinstance(checked, list) and checked and not isinstance(checked[0], int | str):

@@ -5,6 +5,7 @@ import json
 import re
 import subprocess
 import sys
+from dataclasses import replace
 
 import pyarrow.parquet as pq
 import pytest
@@ -22,7 +23,7 @@ from spillcast.profile import timeline
 from spillcast.recording import Recording
 from spillcast.report.html import runs
 from spillcast.report.html.axes import clock, duration_ticks
-from spillcast.report.html.inputs import Inputs
+from spillcast.report.html.inputs import Fact, Inputs, Run, StatementText
 from spillcast.report.html.page import Cells
 from spillcast.report.html.write import compose
 
@@ -106,12 +107,14 @@ def test_what_to_do_only_where_storage_helps():
 
 
 def test_a_page_begins_with_what_was_measured():
-    about = [{"label": "host", "value": "db7"}, {"label": "recorded", "value": "2026-03-01 10:00"}]
-    about.append({"label": "command", "value": "duckdb -f q.sql"})
-    run = {"name": "r.spill", "kind": "recording", "elapsed_s": 90.0, "about": about}
-    by_command, by_statement = runs.subjects(
-        [{**run, "statements": []}, {**run, "statements": [{"text": "select\n1"}]}]
-    )
+    about = [Fact("host", "db7"), Fact("recorded", "2026-03-01 10:00")]
+    about.append(Fact("command", "duckdb -f q.sql"))
+    run = Run(
+        name="r.spill", kind="recording", elapsed_s=90.0, time_s=90.0, sessions_are="threads",
+        timeline=timeline.Timeline(1.0, {}, {}), about=about,
+    )  # fmt: skip
+    statement = StatementText(None, "select\n1", None)
+    by_command, by_statement = runs.subjects([run, replace(run, statements=[statement])])
     assert "duckdb -f q.sql" in by_command
     assert "select 1" in by_statement
     for part in ("db7", "2026-03-01 10:00", "90 s"):

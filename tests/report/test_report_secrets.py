@@ -4,20 +4,26 @@ import json
 import re
 import socket
 import sys
-from dataclasses import fields
+from dataclasses import fields, is_dataclass, replace
 
 import pytest
 
 from cases import cases
 from evidence import recording as made_up_recording
+from evidence import storage
 from harness import spillcast
 from oracle_files import HEADER, READ, blocks, write_trace
 from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep, save
+from spillcast.document import written
 from spillcast.engines.ranking import DatabaseSpill, Gain, Ranked, ServerRanking
 from spillcast.evidence.open import find_evidence
+from spillcast.profile import Profile
 from spillcast.report.html.evidence import add_runs
-from spillcast.report.html.inputs import Inputs
+from spillcast.report.html.inputs import Fact, Inputs
 from spillcast.report.html.redact import FIGURES, Redactor, redacted
+from spillcast.storage.source import ASSUMED, GRID
+from spillcast.storage.source import cache as cache_source
+from spillcast.storage.source import catalogue as catalogue_source
 
 SQL = "select name from customers where iban = 'DE02120300000000202051' and note <> '<b>'"
 SCRIPT = "select '<script>window.ran = 1</script><img src=x onerror=window.ran=2>' from \"t&amp;\""
@@ -187,17 +193,21 @@ class Planted:
         return f"{tree} {self.mark()}" if " " in tree else self.mark()
 
 
-def everywhere(tree, planted):
-    """All texts of a tree replaced by a mark, but for what html/evidence.py makes of numbers."""
-    if isinstance(tree, dict) and {"label", "value"} == set(tree):
-        figures = tree["label"] in FIGURES
-        return tree if figures else tree | {"value": planted.mark()}
-    if isinstance(tree, dict):
-        return {name if name.isidentifier() else planted.mark(): everywhere(value, planted)
-                for name, value in tree.items()}  # fmt: skip
-    if isinstance(tree, list | tuple):
-        return [everywhere(value, planted) for value in tree]
-    return planted.mark() if isinstance(tree, str) else tree
+def everywhere(value, planted):
+    """All texts of a value replaced by a mark, but for what html/evidence.py makes of numbers."""
+    if isinstance(value, Fact) and value.label in FIGURES:
+        return value
+    if is_dataclass(value):
+        parts = {field.name: getattr(value, field.name) for field in fields(value)}
+        if isinstance(value, Fact):
+            del parts["label"]
+        return replace(value, **{name: everywhere(part, planted) for name, part in parts.items()})
+    if isinstance(value, dict):
+        return {name if name.isidentifier() else planted.mark(): everywhere(part, planted)
+                for name, part in value.items()}  # fmt: skip
+    if isinstance(value, list | tuple):
+        return type(value)(everywhere(part, planted) for part in value)
+    return planted.mark() if isinstance(value, str) else value
 
 
 def test_no_text_of_any_document_passes_that_is_not_known(inputs, tmp_path):
@@ -207,12 +217,30 @@ def test_no_text_of_any_document_passes_that_is_not_known(inputs, tmp_path):
     add_runs(page, evidence, lenient=False)
     for make in (cache, fleet, forecast, io_size_sweep, memory_sweep, ranking):
         page.add_document("document.json", make())
-    page.profiles.append({"by": ["a || b"], "rows": [{"a || b": "c", "total_us": 1.0}]})
+    profile = Profile(["a || b"], 1.0, [{"a || b": "c", "total_us": 1.0}])
+    page.documents.append(("profile.json", profile))
     planted = Planted()
-    trees = {each.name: everywhere(getattr(page, each.name), planted) for each in fields(Inputs)}
+    marked = Inputs(**{each.name: everywhere(getattr(page, each.name), planted)
+                       for each in fields(Inputs)})  # fmt: skip
     assert len(planted.marks) > 120
-    text = repr(redacted(Inputs(**trees)))
+    made = redacted(marked)
+    text = repr([
+        written([made.runs, made.latencies]),
+        [(name, value.to_json()) for name, value in made.documents],
+    ])  # fmt: skip
     assert [mark for mark in planted.marks if mark.lower() in text.lower()] == []
+
+
+@cases("source", [ASSUMED, cache_source([GRID, catalogue_source(2.0, "https://acme.example")])])
+def test_a_storage_of_any_source_has_a_redacted_page(tmp_path, source):
+    made = storage({("read", 8192): 1_000_000}, name=FOLDER)
+    parts = [("grid", {}), ("catalogue", {"spread": 2.0, "source": SECRET_HOST})]
+    facts = {"parts": [{"name": FOLDER, "source": word, "facts": of} for word, of in parts]}
+    path = tmp_path / "s.json"
+    replace(made, source=source, facts=facts).save(path)
+    assert SECRET_HOST in page_of(tmp_path, path)
+    page = page_of(tmp_path, path, "--redact")
+    assert [secret for secret in SECRETS if secret in page] == []
 
 
 def ranking():

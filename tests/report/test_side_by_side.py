@@ -10,6 +10,7 @@ from oracle_files import READ, make_example
 from spillcast.profile import timeline
 from spillcast.report.html import runs
 from spillcast.report.html.charts import drawn_as_shares
+from spillcast.report.html.inputs import Histogram, Run
 from spillcast.report.html.page import Cells
 from spillcast.tables import Table
 
@@ -20,14 +21,14 @@ def example(tmp_path_factory):
 
 
 def run(name, totals_s, *, time_s=10.0, latencies=()):
-    line = {"totals_s": totals_s, "busy": {}, "sessions": 1, "length_s": 1.0}
-    return {"name": name, "kind": "traces", "elapsed_s": time_s, "time_s": time_s, "timeline": line,
-            "latencies": list(latencies), "operations": [], "events": [],
-            "sessions_are": "sessions"}  # fmt: skip
+    return Run(
+        name=name, kind="traces", elapsed_s=time_s, time_s=time_s, sessions_are="sessions",
+        timeline=timeline.Timeline(1.0, totals_s, {}), latencies=latencies,
+    )  # fmt: skip
 
 
 def histogram(label, ns, count):
-    return {"label": label, "op": "read", "latency_ns": [ns], "latency_count": [count]}
+    return Histogram(label, "read", [ns], [count])
 
 
 def test_a_single_run_has_nothing_beside_it():

@@ -2,8 +2,9 @@
 
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -11,6 +12,7 @@ from spillcast.cli.options import Json, Where, with_question
 from spillcast.units import format_count
 
 if TYPE_CHECKING:
+    from spillcast.engines.ranking import ServerRanking
     from spillcast.forecast.ask import Answer
     from spillcast.forecast.question import Question
     from spillcast.forecast.result import Forecast
@@ -69,27 +71,30 @@ def report(
     Example: spillcast report sweep.json cache.json --redact -o report.html
     """
     from spillcast.cli.output import emit, terminal_columns
+    from spillcast.engines.ranking import ServerRanking
     from spillcast.errors import EvidenceUnsuited, OptionConflict
     from spillcast.evidence.open import Evidence, find_evidence
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.ask import ask
-    from spillcast.report.html.evidence import add_runs, target_latencies
+    from spillcast.report.html.evidence import add_runs
     from spillcast.report.html.inputs import Inputs, split_inputs
     from spillcast.report.html.write import write_report
-    from spillcast.storage import Storage
     from spillcast.workspace import check_output_file
 
     check_output_file(output)
     page = Inputs()
     documents, words = split_inputs(inputs)
-    documents += [(word, _history(word, to)) for word in words if is_dataset(word)]
+    rankings = [
+        (Path(word).name, ranking)
+        for word in words
+        if is_dataset(word)
+        for ranking in _history(word, to)
+    ]
     words = [word for word in words if not is_dataset(word)]
     evidence = find_evidence(words) if words else Evidence()
     for name, document in documents:
         page.add_document(name, document)
-    for document in page.storages:
-        storage = Storage.from_json(document, document["name"])
-        page.latencies.append(target_latencies(storage.name, storage))
+    page.documents += rankings
     dirs = [Path(directory) for directory in question.temp_dirs]
     for part in [find_evidence([word]) for word in words] if each else [evidence]:
         add_runs(page, part, question.chosen, temp_dirs=dirs, lenient=question.lenient)
@@ -97,7 +102,7 @@ def report(
         raise OptionConflict(
             "--each compares runs", "a forecast is for one run: leave out --each or --to"
         )
-    if to and not words and not page.servers:
+    if to and not words and not page.known(ServerRanking):
         raise OptionConflict("--to is for evidence", "a forecast's document has its target already")
     if to and words:
         answers = ask(words, to, question)
@@ -124,26 +129,25 @@ def report(
         print(f"\n  {output}: {charts}, {summary['bytes'] / 1e3:,.0f} kB")
 
 
-def _history(address: str, to: list[str] | None) -> dict[str, Any]:
-    """The document of the servers whose snapshots are in a folder."""
+def _history(address: str, to: list[str] | None) -> "list[ServerRanking]":
+    """The servers whose snapshots are in a folder."""
     from spillcast.cli.ranking import of_snapshots
     from spillcast.engines.postgres.rank.rank import with_sizing
-    from spillcast.engines.ranking import histories_document
 
-    return histories_document(address, list(map(with_sizing, of_snapshots(address, to))))
+    return list(map(with_sizing, of_snapshots(address, to)))
 
 
 def _add_forecasts(
     page: "Inputs", to: list[str], answers: "list[Answer]", *, lenient: bool
 ) -> None:
-    """The forecasts as documents, with the latencies of their targets."""
+    """The forecasts, with the latencies of their targets."""
     from spillcast.report.html.evidence import latencies_traced, target_latencies
 
     for word, (forecast, storage) in zip(to, answers, strict=True):
         name = forecast.target
-        page.add_document(name, forecast.to_json())
+        page.documents.append((name, forecast))
         if storage is not None:
-            page.latencies.append(target_latencies(name, storage))
+            page.latencies.append(replace(target_latencies(storage), name=name))
         elif Path(word).exists() and forecast.forecast_s is not None:
             page.latencies.append(latencies_traced(name, word, lenient=lenient))
 
@@ -163,7 +167,7 @@ def _add_sizing(
     except (InputError, Refusal):
         # The forecasts of the page say why, or the evidence is of another kind.
         return
-    page.add_document(words[0], sizing.to_json())
+    page.documents.append((Path(words[0]).name, sizing))
 
 
 def export(

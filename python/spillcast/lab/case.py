@@ -294,6 +294,11 @@ class Verification:
     #: Of a verification, what was run.
     about: Mapping[str, Any] = key("", rest=True)
 
+    def to_json(self) -> dict[str, Any]:
+        """The document of docs/schema.md."""
+        cases = [written(case) | {"forecast": case.forecast.to_json()} for case in self.cases]
+        return {"schema": VERIFY_SCHEMA, **self.about, "cases": cases}
+
 
 @dataclass(frozen=True)
 class Truth:
@@ -305,10 +310,7 @@ class Truth:
 
 def document(cases: Sequence[Case], about: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """The document of a demo, or of a verification with its description."""
-    entries = [
-        written(MeasuredCase.of(case)) | {"forecast": case.forecast.to_json()} for case in cases
-    ]
-    return {"schema": VERIFY_SCHEMA, **(about or {}), "cases": entries}
+    return Verification(cases=list(map(MeasuredCase.of, cases)), about=about or {}).to_json()
 
 
 #: The blog post's formula takes the share of samples a second apart in temp waits.

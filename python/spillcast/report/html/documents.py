@@ -20,10 +20,10 @@ from spillcast.report.cache import accounts_table, runs_table
 from spillcast.report.html import charts
 from spillcast.report.html.axes import money_ticks
 from spillcast.report.html.forecasts import place
+from spillcast.report.html.inputs import Histogram
 from spillcast.report.html.page import (
     MINUS,
     NOTHING,
-    Document,
     Figure,
     Section,
     between,
@@ -81,7 +81,7 @@ def profile(name: str, profile: Profile) -> Section:
     )
 
 
-def storage(storage: Storage, latencies: Sequence[Document]) -> Section:
+def storage(storage: Storage, latencies: Sequence[Histogram]) -> Section:
     """Mean latency by size, and the histogram of each operation."""
     figures = [histogram(group, None, (storage.name, "")) for group in latencies]
     single = _single_operations(storage.groups)

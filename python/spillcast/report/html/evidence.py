@@ -1,11 +1,7 @@
-"""Evidence -> a document of the run: where its time went, its latencies, how it was measured.
-
-``about`` says how it was measured, as labels and values; redact.py knows which are secret.
-"""
+"""Evidence -> a run of a page: where its time went, its latencies, how it was measured."""
 
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +18,17 @@ from spillcast.recording.derived import with_temp
 from spillcast.recording.meta import NOBODY, CaptureAccount, KeptWaits
 from spillcast.recording.observed import CpuLimits
 from spillcast.recording.stacks import has_stacks, stacks_of
-from spillcast.redaction import struck_document
-from spillcast.report.html.inputs import Document, Inputs
+from spillcast.redaction import struck_text
+from spillcast.report.html.inputs import (
+    Document,
+    Fact,
+    Functions,
+    Histogram,
+    Inputs,
+    Latencies,
+    Run,
+    StatementText,
+)
 from spillcast.report.recording import overhead_words, recording_warnings
 from spillcast.stats import merged
 from spillcast.storage import Group, Storage
@@ -61,49 +66,49 @@ def add_runs(
         inputs.runs.append(_of_traces(evidence.traces, lenient))
 
 
-def _of_recording(recording: Recording) -> Document:
+def _of_recording(recording: Recording) -> Run:
     meta = recording.meta
     groups = observed(recording).groups if meta.captured else []
     line, server = timeline.of_recording(recording), meta.server is not None
     query = meta.engine.query or meta.engine.sql
-    statements = [{"sql_id": None, "text": query[:_TEXT_MAX], "share": None}] if query else []
-    return {
-        "name": recording.path.name,
-        "kind": "recording",
-        "capture": meta.capture.method,
-        "elapsed_s": recording.elapsed_s,
-        "time_s": _time_s(line, recording.elapsed_s),
-        "sessions_are": "processes" if server else "threads",
-        "timeline": asdict(line),
-        "latencies": by_op(groups),
-        "operations": [_operation(group) for group in groups],
-        "events": _events_of_samples(recording),
-        "functions": _functions(recording),
-        "statements": struck_document(statements),
-        "about": struck_document(_about_recording(recording)),
-        "warnings": recording_warnings(recording),
-    }
+    return Run(
+        name=recording.path.name,
+        kind="recording",
+        capture=meta.capture.method,
+        elapsed_s=recording.elapsed_s,
+        time_s=_time_s(line, recording.elapsed_s),
+        sessions_are="processes" if server else "threads",
+        timeline=line,
+        latencies=by_op(groups),
+        operations=groups,
+        events=_events_of_samples(recording),
+        functions=_functions(recording),
+        statements=[_statement(None, query, None)] if query else [],
+        about=_about_recording(recording),
+        warnings=recording_warnings(recording),
+    )
 
 
-def _functions(recording: Recording) -> Document | None:
+def _statement(sql_id: str | None, text: str, share: float | None) -> StatementText:
+    return StatementText(sql_id, struck_text(text[:_TEXT_MAX]), share)
+
+
+def _functions(recording: Recording) -> Functions | None:
     if not has_stacks(recording):
         return None
     stacks, result = stacks_of(recording), by_function(recording)
     root = flame(stacks)
-    return {
-        "samples": stacks.samples,
-        "drawn_s": root.samples / stacks.samples_per_s,
-        "words": [cpu_words(recording, stacks), *result.warnings],
-        "rows": [
-            {key: row[key] for key in ("function", "module", "total_us", "share")}
-            | {"with_callees_share": row["with_callees_share"]}
-            for row in result.rows[:_FUNCTIONS_MAX]
-        ],
-        "frames": drawn_frames(root, share_min=_SHARE_MIN, rows_max=_ROWS_MAX),
-    }
+    keys = ("function", "module", "total_us", "share", "with_callees_share")
+    return Functions(
+        samples=stacks.samples,
+        drawn_s=root.samples / stacks.samples_per_s,
+        words=[cpu_words(recording, stacks), *result.warnings],
+        rows=[{key: row[key] for key in keys} for row in result.rows[:_FUNCTIONS_MAX]],
+        frames=drawn_frames(root, share_min=_SHARE_MIN, rows_max=_ROWS_MAX),
+    )
 
 
-def _events_of_samples(recording: Recording) -> list[dict[str, Any]]:
+def _events_of_samples(recording: Recording) -> list[Document]:
     if not recording.samples.num_rows:
         return []
     # It imports DuckDB, which most recordings do without.
@@ -112,54 +117,49 @@ def _events_of_samples(recording: Recording) -> list[dict[str, Any]]:
     return _events(of_samples(recording, ["event"], None))
 
 
-def _of_traces(paths: Sequence[Path], lenient: bool) -> Document:
+def _of_traces(paths: Sequence[Path], lenient: bool) -> Run:
     from spillcast.evidence.oracle.trace import profile_traces
 
     by_event = profile(*paths, lenient=lenient)
     read = profile_traces(paths, ["event", "second"], lenient=lenient)
     line = timeline.of_traces(read, by_event.elapsed_s)
-    statements = struck_document(_trace_statements(paths, lenient=lenient))
-    return {
-        "name": _names(paths),
-        "kind": "traces",
-        "elapsed_s": by_event.elapsed_s,
-        "time_s": _time_s(line, by_event.elapsed_s),
-        "sessions_are": "sessions",
-        "timeline": asdict(line),
-        "latencies": by_events(by_event),
-        "operations": [],
-        "events": _events(by_event),
-        "statements": statements,
-        "about": _about_traces(read.paths, read),
-        "warnings": by_event.warnings,
-    }
+    return Run(
+        name=_names(paths),
+        kind="traces",
+        elapsed_s=by_event.elapsed_s,
+        time_s=_time_s(line, by_event.elapsed_s),
+        sessions_are="sessions",
+        timeline=line,
+        latencies=by_events(by_event),
+        events=_events(by_event),
+        statements=_trace_statements(paths, lenient=lenient),
+        about=_about_traces(read.paths, read),
+        warnings=by_event.warnings,
+    )
 
 
-def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Document:
+def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Run:
     result = profile(*paths, chosen=chosen)
     line, by_event = timeline.of_ash(paths, chosen)
-    return {
-        "name": _names(paths),
-        "kind": "ASH",
-        "events_over_time": asdict(by_event),
-        "elapsed_s": result.elapsed_s,
-        "time_s": _time_s(line, result.elapsed_s),
-        "sessions_are": "sessions",
-        "timeline": asdict(line),
-        "latencies": [],
-        "operations": [],
-        "events": _events(result),
-        "statements": [],
-        "about": _about_ash(paths, result),
-        "warnings": result.warnings,
-    }
+    return Run(
+        name=_names(paths),
+        kind="ASH",
+        elapsed_s=result.elapsed_s,
+        time_s=_time_s(line, result.elapsed_s),
+        sessions_are="sessions",
+        timeline=line,
+        events_over_time=by_event,
+        events=_events(result),
+        about=_about_ash(paths, result),
+        warnings=result.warnings,
+    )
 
 
-def _labelled(values: Mapping[str, str | None]) -> list[dict[str, str]]:
-    return [{"label": label, "value": value} for label, value in values.items() if value]
+def _labelled(values: Mapping[str, str | None]) -> list[Fact]:
+    return [Fact(label, struck_text(value)) for label, value in values.items() if value]
 
 
-def _about_recording(recording: Recording) -> list[dict[str, str]]:
+def _about_recording(recording: Recording) -> list[Fact]:
     """Machine, engine, capture with its cost and loss, and what of the run it covers."""
     meta, engine, machine = recording.meta, recording.meta.engine, recording.meta.machine
     known = known_as(engine.name)
@@ -224,7 +224,7 @@ def _coverage(raw: KeptWaits) -> str | None:
     return f"the entire run by second; {raw.rows:,} of {seen}, in {format_count(slices, 'slice')}"
 
 
-def _about_traces(paths: Sequence[Path], read: Traces) -> list[dict[str, str]]:
+def _about_traces(paths: Sequence[Path], read: Traces) -> list[Fact]:
     lines = sum(file.get("lines", 0) for file in read.files)
     return _labelled(
         {
@@ -236,7 +236,7 @@ def _about_traces(paths: Sequence[Path], read: Traces) -> list[dict[str, str]]:
     )
 
 
-def _about_ash(paths: Sequence[Path], samples: Profile) -> list[dict[str, str]]:
+def _about_ash(paths: Sequence[Path], samples: Profile) -> list[Fact]:
     count = sum(row["count"] for row in samples.rows)
     return _labelled(
         {
@@ -248,7 +248,7 @@ def _about_ash(paths: Sequence[Path], samples: Profile) -> list[dict[str, str]]:
     )
 
 
-def _trace_statements(paths: Sequence[Path], *, lenient: bool) -> list[dict[str, Any]]:
+def _trace_statements(paths: Sequence[Path], *, lenient: bool) -> list[StatementText]:
     """The statements of traces that take the longest, with their texts and shares."""
     from spillcast.tables import Table
 
@@ -256,15 +256,13 @@ def _trace_statements(paths: Sequence[Path], *, lenient: bool) -> list[dict[str,
 
     def take(*tables: Any) -> None:
         for row in Table.from_arrow(tables[2]).select(["sql_id", "text"]).to_pylist():
-            texts.setdefault(row["sql_id"], row["text"][:_TEXT_MAX])
+            texts.setdefault(row["sql_id"], row["text"])
 
     read_rows(paths, take, lenient=lenient)
     by_statement = profile(*paths, by=["sql"], lenient=lenient)
     shares = {row["sql"] or "": row["share"] for row in by_statement.rows}
     ranked = sorted(texts, key=lambda sql_id: -(shares.get(sql_id) or 0.0))[:_STATEMENTS_MAX]
-    return [
-        {"sql_id": sql_id, "text": texts[sql_id], "share": shares.get(sql_id)} for sql_id in ranked
-    ]
+    return [_statement(sql_id, texts[sql_id], shares.get(sql_id)) for sql_id in ranked]
 
 
 def _time_s(line: timeline.Timeline, elapsed_s: float) -> float:
@@ -280,58 +278,38 @@ def _names(paths: Sequence[Path]) -> str:
     return names + f" and {len(paths) - 3} more" * (len(paths) > 3)
 
 
-def _events(result: Profile) -> list[dict[str, Any]]:
+def _events(result: Profile) -> list[Document]:
     keys = ("event", "sql", "op", "idle", "count", "total_us", "share", "mean_us", "p50_us")
     more = ("p95_us", "p99_us", "max_us", "latency_us")
     return [{key: row.get(key) for key in (*keys, *more)} for row in result.rows]
 
 
-def by_events(result: Profile) -> list[Document]:
+def by_events(result: Profile) -> list[Histogram]:
     """Histograms of temp events; where there are none, those of the I/O that takes longest."""
     rows = [
-        {"label": row["event"], "op": row["op"], "latency_ns": list(ns), "latency_count": list(n)}
-        for row, (ns, n) in zip(result.rows, result.histograms, strict=True)
-        if n and not row["idle"] and row["op"] is not None
+        Histogram(row["event"], row["op"], list(latency_ns), list(counts))
+        for row, (latency_ns, counts) in zip(result.rows, result.histograms, strict=True)
+        if counts and not row["idle"] and row["op"] is not None
     ]
-    temp = [
-        row for row in rows if timeline.state_of(row["label"]) in (timeline.READ, timeline.WRITE)
-    ]
+    temp = [row for row in rows if timeline.state_of(row.label) in (timeline.READ, timeline.WRITE)]
     return (temp or rows)[:4]
 
 
-def by_op(groups: Sequence[Group]) -> list[Document]:
+def by_op(groups: Sequence[Group]) -> list[Histogram]:
     """One histogram for the reads and one for the writes, over all sizes."""
     histograms = []
     for op, label in (("read", timeline.READ), ("write", timeline.WRITE)):
         latency_ns, counts = merged((g.latency_ns, g.latency_count) for g in groups if g.op == op)
         if counts:
-            histograms.append(
-                {"label": label, "op": op, "latency_ns": latency_ns, "latency_count": counts}
-            )
+            histograms.append(Histogram(label, op, latency_ns, counts))
     return histograms
 
 
-def target_latencies(name: str, storage: Storage) -> Document:
+def target_latencies(storage: Storage) -> Latencies:
     """Latencies of a target under this load; none where its figures are of another one."""
-    groups = by_op(storage.groups) if storage.source.of_load else []
-    return {"name": name, "groups": groups}
+    return Latencies(storage.name, by_op(storage.groups) if storage.source.of_load else [])
 
 
-def latencies_traced(name: str, word: str, *, lenient: bool) -> Document:
+def latencies_traced(name: str, word: str, *, lenient: bool) -> Latencies:
     """Latencies of temp events in traces taken on a target."""
-    return {"name": name, "groups": by_events(profile(word, lenient=lenient))}
-
-
-def _operation(group: Group) -> Document:
-    return {
-        "op": group.op,
-        "size_class_bytes": group.size_class_bytes,
-        "count": group.count,
-        "bytes": group.bytes,
-        "total_s": group.total_ns / 1e9,
-        "mean_us": group.total_ns / group.count / 1e3,
-        "p50_us": 1e6 * group.quantile_s(0.5),
-        "p95_us": 1e6 * group.quantile_s(0.95),
-        "p99_us": 1e6 * group.quantile_s(0.99),
-        "max_us": 1e6 * group.quantile_s(1),
-    }
+    return Latencies(name, by_events(profile(word, lenient=lenient)))

@@ -1,4 +1,4 @@
-"""What a page is made of: plain documents and nothing else, so that they can be redacted."""
+"""What a page is made of: values of runs, of targets, and of documents that verbs printed."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from spillcast.cache.result import CACHE_SCHEMA, CacheResult
-from spillcast.document import read
+from spillcast.document import key, read
 from spillcast.engines.ranking import HISTORY_SCHEMA, ServerRanking
 from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA
 from spillcast.errors import FileTooLarge, InputError, SchemaUnsupported
@@ -22,9 +22,10 @@ from spillcast.lab.io_size.sweep import SWEEP_SCHEMA
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.profile.result import PROFILE_SCHEMA, Profile
-from spillcast.storage.storage import STORAGE_SCHEMA, Storage
+from spillcast.profile.timeline import Timeline
+from spillcast.storage.storage import STORAGE_SCHEMA, Group, Storage
 
-Document = dict[str, Any]
+Document = Mapping[str, Any]
 Known = TypeVar("Known")
 AGAIN = "print it again"
 #: A larger document is not accepted.
@@ -33,79 +34,134 @@ _BYTES_MAX = 32 << 20
 _HEAD_BYTES = 200
 
 
-#: The list of Inputs where documents of a schema go, and their type; of a sweep, by its kind.
-_KINDS: dict[str, tuple[str, type]] = {
-    PROFILE_SCHEMA: ("profiles", Profile),
-    FORECAST_SCHEMA: ("forecasts", Forecast),
-    VERIFY_SCHEMA: ("verifications", Verification),
-    STORAGE_SCHEMA: ("storages", Storage),
-    f"{SWEEP_SCHEMA} io-size": ("io_sizes", IoSizeSweep),
-    f"{SWEEP_SCHEMA} memory": ("memory_sweeps", MemorySweep),
-    CACHE_SCHEMA: ("caches", CacheResult),
-    FLEET_SCHEMA: ("fleets", Fleet),
-    SIZE_SCHEMA: ("sizes", Sizing),
-    SERVER_SCHEMA: ("servers", ServerRanking),
+#: The title and the type of each schema, of a sweep by its kind, in the order of a page.
+KINDS: dict[str, tuple[str, type]] = {
+    FORECAST_SCHEMA: ("Forecast", Forecast),
+    SIZE_SCHEMA: ("Size", Sizing),
+    SERVER_SCHEMA: ("Server", ServerRanking),
+    FLEET_SCHEMA: ("Fleet", Fleet),
+    f"{SWEEP_SCHEMA} io-size": ("Sweep", IoSizeSweep),
+    f"{SWEEP_SCHEMA} memory": ("Sweep", MemorySweep),
+    CACHE_SCHEMA: ("Cache", CacheResult),
+    VERIFY_SCHEMA: ("Verification", Verification),
+    PROFILE_SCHEMA: ("Profile", Profile),
+    STORAGE_SCHEMA: ("Storage", Storage),
 }
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """The latencies of one operation: middles of buckets (ns) and operations in each."""
+
+    label: str
+    op: str | None
+    latency_ns: Sequence[int]
+    latency_count: Sequence[int]
+
+
+@dataclass(frozen=True)
+class Latencies:
+    """What a storage was measured or computed to take, by operation; nothing if not for the run."""
+
+    name: str
+    groups: Sequence[Histogram]
+
+
+@dataclass(frozen=True)
+class StatementText:
+    """A statement that a run ran, and its share of the time."""
+
+    sql_id: str | None
+    text: str
+    share: float | None
+
+
+@dataclass(frozen=True)
+class Fact:
+    """How a run was measured: a label and its value, of which redact.py knows what is secret."""
+
+    label: str
+    value: str
+
+
+@dataclass(frozen=True)
+class Functions:
+    """Functions on CPU, from ``samples`` of stacks: rows and the frames of a flame graph."""
+
+    samples: int
+    drawn_s: float
+    words: Sequence[str]
+    rows: Sequence[Document]
+    frames: Sequence[Document]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Run:
+    """What a recording, traces or an ASH export hold of a run; times in s.
+
+    ``time_s`` is the time of all sessions, to which shares refer; ``sessions_are`` what they are:
+    threads, processes or sessions. ``events`` are rows of a profile.
+    """
+
+    name: str
+    kind: str
+    capture: str | None = key("", optional=True)
+    elapsed_s: float
+    time_s: float
+    sessions_are: str
+    timeline: Timeline
+    events_over_time: Timeline | None = key("", optional=True)
+    latencies: Sequence[Histogram] = ()
+    operations: Sequence[Group] = ()
+    events: Sequence[Document] = ()
+    functions: Functions | None = key("", optional=True)
+    statements: Sequence[StatementText] = ()
+    about: Sequence[Fact] = ()
+    warnings: Sequence[str] = ()
 
 
 @dataclass
 class Inputs:
-    """Documents by kind; ``runs`` are what recordings, traces and ASH exports hold (runs.py).
+    """Runs, the latencies of targets, and documents with the names of their files."""
 
-    ``latencies`` are those of targets: ``name`` and ``groups`` as in a run.
-    """
-
-    runs: list[Document] = field(default_factory=list)
-    forecasts: list[Document] = field(default_factory=list)
-    latencies: list[Document] = field(default_factory=list)
-    profiles: list[Document] = field(default_factory=list)
-    storages: list[Document] = field(default_factory=list)
-    io_sizes: list[Document] = field(default_factory=list)
-    memory_sweeps: list[Document] = field(default_factory=list)
-    caches: list[Document] = field(default_factory=list)
-    fleets: list[Document] = field(default_factory=list)
-    verifications: list[Document] = field(default_factory=list)
-    servers: list[Document] = field(default_factory=list)
-    sizes: list[Document] = field(default_factory=list)
+    runs: list[Run] = field(default_factory=list)
+    latencies: list[Latencies] = field(default_factory=list)
+    documents: list[tuple[str, Any]] = field(default_factory=list)
 
     def add_document(self, name: str, document: Document) -> None:
         """Take what a verb printed with --json. InputError for a form that no page shows."""
         schema = document.get("schema")
         if schema == HISTORY_SCHEMA:
-            servers = document.get("servers")
-            if not isinstance(servers, Sequence) or not servers:
-                raise damaged(name, "servers are empty or no list", AGAIN)
-            for server in servers:
+            for server in _several(document, "servers", name):
                 self.add_document(name, server)
             return
         if schema == SWEEP_SCHEMA:
             schema = f"{schema} {document.get('kind')}"
-        if schema not in _KINDS:
+        if schema not in KINDS:
             raise SchemaUnsupported(
-                f"{name}: schema is {schema!r}", f"a report takes {', '.join(_KINDS)}"
+                f"{name}: schema is {schema!r}", f"a report takes {', '.join(KINDS)}"
             )
-        kind, form = _KINDS[schema]
-        # A ranking names its targets, other documents hold an answer for each.
-        parts = [document] if kind == "servers" else document.get("targets", [document])
-        if not isinstance(parts, Sequence) or not parts:
-            raise damaged(name, "targets are empty or no list", AGAIN)
-        for part in parts:
-            read(form, part, name, AGAIN)
-        # A page makes its own verdict, of all that it shows and with names as it shows them.
-        kept = [{k: v for k, v in part.items() if k != "verdict"} for part in parts]
-        getattr(self, kind).extend({"name": Path(name).name, **part} for part in kept)
+        if schema == STORAGE_SCHEMA:
+            storage = Storage.from_json(document, name)
+            self.documents.append((storage.name, storage))
+            return
+        # A ranking only names its targets; other documents hold an answer for each.
+        parts = [document]
+        if "targets" in document and schema != SERVER_SCHEMA:
+            parts = _several(document, "targets", name)
+        _, kind = KINDS[schema]
+        self.documents += [(Path(name).name, read(kind, part, name, AGAIN)) for part in parts]
 
     def known(self, kind: type[Known]) -> list[Known]:
         """The documents of a kind."""
-        [documents] = [getattr(self, name) for name, form in _KINDS.values() if form is kind]
-        return [read(kind, document, document["name"], AGAIN) for document in documents]
+        return [value for _, value in self.documents if isinstance(value, kind)]
 
-    def known_storages(self) -> list[Storage]:
-        """The storages, whose sources are more than the documents name."""
-        return [
-            Storage.from_json({"schema": STORAGE_SCHEMA, **document}, document["name"])
-            for document in self.storages
-        ]
+
+def _several(document: Document, key: str, name: str) -> Sequence[Document]:
+    parts = document.get(key)
+    if not isinstance(parts, list) or not parts or not all(isinstance(p, dict) for p in parts):
+        raise damaged(name, f"{key} are empty or no list of objects", AGAIN)
+    return parts
 
 
 def split_inputs(words: Sequence[str]) -> tuple[list[tuple[str, Document]], list[str]]:
@@ -139,4 +195,4 @@ def _document_of(word: str) -> Document | None:
             raise
         return None
     ours = isinstance(content, Mapping) and str(content.get("schema", "")).startswith("spillcast.")
-    return dict(content) if ours else None
+    return content if ours else None

@@ -11,7 +11,6 @@ from spillcast.tabular import NONE, UNITS, Column, Table
 from spillcast.text import sentence
 from spillcast.units import format_duration
 
-Document = Mapping[str, Any]
 #: Rows that a table shows.
 ROWS_MAX = 60
 #: A dash where there is no figure, and the sign of a negative one.
@@ -119,7 +118,7 @@ _UNITS = {
 }  # fmt: skip
 
 
-def table_of(rows: Sequence[Document], keys: str) -> Table:
+def table_of(rows: Sequence[Mapping[str, Any]], keys: str) -> Table:
     """Rows as a table of some keys, each ``key`` or ``key:heading_of_the_column``.
 
     The unit of a column follows from its key.

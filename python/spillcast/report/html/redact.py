@@ -5,12 +5,13 @@ Everything else is replaced, whatever it looks like. Numbers pass.
 """
 
 import re
-from collections.abc import Collection
-from dataclasses import fields, replace
+from collections.abc import Collection, Mapping
+from dataclasses import is_dataclass, replace
 from functools import cache
 from importlib.resources import files
 from typing import Any
 
+from spillcast.document import keys_of
 from spillcast.explained import explained
 from spillcast.fleet.dataset import UNKNOWN
 from spillcast.forecast.remaining import (
@@ -22,12 +23,15 @@ from spillcast.forecast.remaining import (
 from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING
 from spillcast.forecast.spark.forecast import TERMS as APPLICATION_TERMS
 from spillcast.forecast.spark.simulated import BOUNDS
+from spillcast.profile import Profile
 from spillcast.profile.result import CALL, DIMENSIONS, FUNCTION, ROW_SOURCE
 from spillcast.profile.timeline import ON_CPU, OTHERS, STATES
 from spillcast.recording.capture import SOURCES
 from spillcast.recording.event_names import WRITEBACK
-from spillcast.report.html.inputs import Inputs
+from spillcast.report.html.inputs import Fact, Inputs
+from spillcast.storage import Storage
 from spillcast.storage.catalogue.look_up import rows as catalogue_rows
+from spillcast.storage.source import StorageSource, source_of
 
 #: What stands for a sentence.
 LEFT_OUT = "the words are left out of this page, for they may quote names"
@@ -68,7 +72,8 @@ _FORMS = {
             "probe",
             "catalogue",
             "recording",
-            "assumed",
+            "asked",
+            "cache",
             HISTORY_SOURCE,
             CALLS_SOURCE,
             PLAN_SOURCE,
@@ -159,9 +164,15 @@ _COLUMNS = {*DIMENSIONS, ROW_SOURCE, CALL, FUNCTION, "module", "thread"}
 
 def redacted(inputs: Inputs) -> Inputs:
     """The same, with one placeholder for a text throughout."""
-    redactor = Redactor({name for profile in inputs.profiles for name in profile["by"]})
-    names = [field.name for field in fields(inputs)]
-    return replace(inputs, **{name: redactor.value(getattr(inputs, name), name) for name in names})
+    redactor = Redactor({name for profile in inputs.known(Profile) for name in profile.by})
+    return Inputs(
+        [redactor.value(run, "run") for run in inputs.runs],
+        [redactor.value(latencies, "latencies") for latencies in inputs.latencies],
+        [
+            (redactor.value(name, "name"), redactor.value(value, "document"))
+            for name, value in inputs.documents
+        ],
+    )
 
 
 class Redactor:
@@ -174,21 +185,38 @@ class Redactor:
         self._counts: dict[str, int] = {}
 
     def value(self, value: Any, key: str) -> Any:
-        """What a key holds, with placeholders."""
-        if isinstance(value, dict):
+        """What a key of a document holds, with placeholders; ``value`` may have any type."""
+        if isinstance(value, Mapping):
             return self._mapping(value, key)
         if isinstance(value, list | tuple):
             if key in _SENTENCES and all(isinstance(part, str) for part in value):
                 return [LEFT_OUT] if value and key == "warnings" else []
-            return [self.value(part, key) for part in value]
+            return type(value)(self.value(part, key) for part in value)
+        if isinstance(value, Fact):
+            is_figure = value.label in FIGURES
+            return (
+                value
+                if is_figure
+                else replace(value, value=self._text(value.value, f"about.{value.label}"))
+            )
+        if is_dataclass(value) and not isinstance(value, type):
+            return self._instance(value, key)
         return self._text(value, key) if isinstance(value, str) else value
 
-    def _mapping(self, value: dict[str, Any], key: str) -> dict[str, Any]:
-        if key == "about":
-            label = str(value["label"])
-            keep = label in FIGURES
-            shown = value["value"] if keep else self._text(value["value"], f"about.{label}")
-            return {"label": label, "value": shown}
+    def _instance(self, value: Any, key: str) -> Any:
+        """A value of a document's type; what no document holds is left out."""
+        if isinstance(value, StorageSource):
+            # Only its word is of a document, and the words are made of the facts.
+            return value
+        names = {field.name: about.name or field.name for field, about in keys_of(type(value))}
+        parts = {name: getattr(value, attribute) for attribute, name in names.items()}
+        known = self._mapping(parts, key)
+        made = type(value)(**{attribute: known[name] for attribute, name in names.items()})
+        if isinstance(made, Storage):
+            return replace(made, source=source_of(made.source.word, made.facts))
+        return made
+
+    def _mapping(self, value: Mapping[str, Any], key: str) -> dict[str, Any]:
         inner = {}
         for name, part in value.items():
             is_text = key in _EVENT_KEYS or key in _KEYED_BY_TARGET

@@ -8,14 +8,22 @@ from itertools import pairwise
 from typing import Any
 
 from spillcast.profile.functions import UNNAMED
-from spillcast.profile.timeline import CPU, ON_CPU, READ, STATES, WRITE, state_of
+from spillcast.profile.result import QUANTILES
+from spillcast.profile.timeline import CPU, ON_CPU, READ, STATES, WRITE, Timeline, state_of
 from spillcast.recording.capture import SOURCES
 from spillcast.report.forecast import STATEMENT_MAX
 from spillcast.report.html import charts
 from spillcast.report.html.charts import Chart, Markup, legend_html
+from spillcast.report.html.inputs import (
+    Document,
+    Functions,
+    Histogram,
+    Latencies,
+    Run,
+    StatementText,
+)
 from spillcast.report.html.page import (
     NOTHING,
-    Document,
     Figure,
     Section,
     micros,
@@ -25,6 +33,7 @@ from spillcast.report.html.page import (
     table_of,
     texts,
 )
+from spillcast.storage import Group
 from spillcast.tabular import Table
 from spillcast.text import capitalized, one_line, sentence
 from spillcast.units import format_count, format_duration
@@ -34,83 +43,82 @@ _SUBJECTS_MAX = 4
 #: Time that is in no state, if it is a notable share of all.
 REST, _NOTABLE = "idle, or not accounted for", 0.005
 _COLOURS = charts.STATE_COLOURS | {REST: "domain"}
+_QUANTILES = QUANTILES | {"max_us": 1.0}
 _LATENCIES = "mean_us:mean p50_us:p50 p95_us:p95 p99_us:p99 max_us:max"
 
 
-def _answer(run: Document) -> str:
-    totals, sessions = run["timeline"]["totals_s"], run["timeline"]["sessions"]
-    temp_s, elapsed = totals.get(READ, 0.0) + totals.get(WRITE, 0.0), seconds(run["elapsed_s"])
+def _answer(run: Run) -> str:
+    totals, sessions = run.timeline.totals_s, run.timeline.sessions
+    temp_s, elapsed = totals.get(READ, 0.0) + totals.get(WRITE, 0.0), seconds(run.elapsed_s)
     if not temp_s:
         return f"This run took {elapsed}, and no temp I/O was seen."
     of = "it"
     if sessions > 1:
-        of = f"the {seconds(run['time_s'])} of its {sessions} {run['sessions_are']}"
-    share = percent(temp_s / run["time_s"])
+        of = f"the {seconds(run.time_s)} of its {sessions} {run.sessions_are}"
+    share = percent(temp_s / run.time_s)
     return f"This run took {elapsed}, and {share} of {of} went into temp files."
 
 
-def sections(runs: Sequence[Document], target: Document | None) -> list[Section]:
+def sections(runs: Sequence[Run], target: Latencies | None) -> list[Section]:
     """``target`` holds latencies of the storage that the page is about."""
     parts: list[Section] = _side_by_side(runs) if len(runs) > 1 else []
     for run in runs:
-        of = f": {run['name']}" if len(runs) > 1 else ""
+        of = f": {run.name}" if len(runs) > 1 else ""
         parts.append(_time_by_state(run, of, [] if run is not runs[0] else [_answer(run)]))
-        if run["latencies"]:
+        if run.latencies:
             parts.append(_latencies(run, target, of))
-        if run["timeline"]["busy"]:
+        if run.timeline.busy:
             parts.append(_over_time(run, of))
-        if run.get("functions"):
-            parts.append(functions(run, of))
+        if run.functions is not None:
+            parts.append(_functions(run.functions, of))
     return parts
 
 
-def subjects(runs: Sequence[Document]) -> list[str]:
+def subjects(runs: Sequence[Run]) -> list[str]:
     """The query, the host, the begin and the length of each of the first runs."""
     return [_subject(run) for run in runs[:_SUBJECTS_MAX]]
 
 
-def _subject(run: Document) -> str:
-    about = {row["label"]: row["value"] for row in run["about"]}
-    statements = [statement["text"] for statement in run["statements"] if statement["text"]]
-    named = statements[0] if statements else about.get("command") or run["name"]
-    parts = [f"{run['kind']} of {seconds(run['elapsed_s'])}"]
+def _subject(run: Run) -> str:
+    about = {fact.label: fact.value for fact in run.about}
+    statements = [statement.text for statement in run.statements if statement.text]
+    named = statements[0] if statements else about.get("command") or run.name
+    parts = [f"{run.kind} of {seconds(run.elapsed_s)}"]
     parts += [f"on {about['host']}"] if "host" in about else []
     parts += [f"began {about['recorded']} UTC"] if "recorded" in about else []
     return f"Measured: {one_line(str(named), STATEMENT_MAX)} ({', '.join(parts)})"
 
 
-def measured(runs: Sequence[Document]) -> list[Section]:
+def measured(runs: Sequence[Run]) -> list[Section]:
     """How each run was measured, and the statements that it ran."""
     return [
         Section(
-            "How it was measured" + (f": {run['name']}" if len(runs) > 1 else ""),
-            statements=[
-                (_statement_title(row), row["text"]) for row in run["statements"] if row["text"]
-            ],
-            facts=[(row["label"], row["value"]) for row in run["about"]],
+            "How it was measured" + (f": {run.name}" if len(runs) > 1 else ""),
+            statements=[(_statement_title(ran), ran.text) for ran in run.statements if ran.text],
+            facts=[(fact.label, fact.value) for fact in run.about],
         )
         for run in runs
     ]
 
 
-def _statement_title(statement: Document) -> str:
-    share = f", {percent1(statement['share'])} of the time" if statement["share"] else ""
-    return (statement["sql_id"] or "the query") + share
+def _statement_title(statement: StatementText) -> str:
+    share = f", {percent1(statement.share)} of the time" if statement.share else ""
+    return (statement.sql_id or "the query") + share
 
 
-def _by_state(run: Document) -> dict[str, float]:
+def _by_state(run: Run) -> dict[str, float]:
     """Seconds of each state that occurs, and of the rest where it is notable."""
-    totals_s = run["timeline"]["totals_s"]
+    totals_s = run.timeline.totals_s
     states = {state: totals_s[state] for state in STATES if state in totals_s}
-    rest_s = run["time_s"] - sum(totals_s.values())
-    return states | ({REST: rest_s} if states and rest_s > _NOTABLE * run["time_s"] else {})
+    rest_s = run.time_s - sum(totals_s.values())
+    return states | ({REST: rest_s} if states and rest_s > _NOTABLE * run.time_s else {})
 
 
-def _time_by_state(run: Document, of: str, answer: Sequence[str]) -> Section:
-    total_s, states, sessions = run["time_s"] or 1.0, _by_state(run), run["timeline"]["sessions"]
-    total = f"{seconds(run['time_s'])} elapsed"
+def _time_by_state(run: Run, of: str, answer: Sequence[str]) -> Section:
+    total_s, states, sessions = run.time_s or 1.0, _by_state(run), run.timeline.sessions
+    total = f"{seconds(run.time_s)} elapsed"
     if sessions != 1:
-        total = f"{seconds(run['time_s'])} in {sessions:,} {run['sessions_are']}"
+        total = f"{seconds(run.time_s)} in {sessions:,} {run.sessions_are}"
     figures = []
     if states:
         note = "Waits of sessions that do no temp I/O are left out: they may be idle."
@@ -119,22 +127,28 @@ def _time_by_state(run: Document, of: str, answer: Sequence[str]) -> Section:
             for state, s in states.items()
         ]
         rows = [{"state": state, "time_s": s, "share": s / total_s} for state, s in states.items()]
-        title = f"Time by what {run['sessions_are']} did, of {total}"
-        caption = note if run["kind"] == "recording" else ""
+        title = f"Time by what {run.sessions_are} did, of {total}"
+        caption = note if run.kind == "recording" else ""
         table, chart = table_of(rows, "state time_s:time share"), charts.bars(bars, _COLOURS)
         figures = [Figure(title, caption, chart, table)]
     tables = []
-    if run["operations"]:
-        tables.append(("Temp I/O by operation and size", _operations(run["operations"])))
-    if run["events"]:
-        tables.append(("Wait events", events_table(run["events"])))
+    if run.operations:
+        tables.append(("Temp I/O by operation and size", _operations(run.operations)))
+    if run.events:
+        tables.append(("Wait events", events_table(run.events)))
     return Section(f"Where the time goes{of}", (), figures, tables, answer=answer)
 
 
-def _operations(operations: Sequence[Document]) -> Table:
+def _operations(groups: Sequence[Group]) -> Table:
     rows = [
-        {**row, "operation": f"temp {row['op']}"}
-        for row in sorted(operations, key=lambda row: -row["total_s"])
+        {
+            **vars(group),
+            "operation": f"temp {group.op}",
+            "total_s": group.total_ns / 1e9,
+            "mean_us": 1e6 * group.mean_s,
+            **{key: 1e6 * group.quantile_s(share) for key, share in _QUANTILES.items()},
+        }
+        for group in sorted(groups, key=lambda group: -group.total_ns)
     ]
     keys = "operation size_class_bytes:size count bytes:moved total_s:total"
     return table_of(rows, f"{keys} {_LATENCIES}")
@@ -153,12 +167,12 @@ def events_table(events: Sequence[Document]) -> Table:
     return table_of(rows, f"event total_us:total share count {_LATENCIES} latency_us:unbiased")
 
 
-def _side_by_side(runs: Sequence[Document]) -> list[Section]:
+def _side_by_side(runs: Sequence[Run]) -> list[Section]:
     totals_s = [_by_state(run) for run in runs]
     states = [state for state in (*STATES, REST) if any(total.get(state) for total in totals_s)]
     sums_s = [sum(total.values()) for total in totals_s]
     bars = [
-        charts.Bar(str(run["name"]), seconds(sum_s), {s: total.get(s, 0.0) for s in states})
+        charts.Bar(run.name, seconds(sum_s), {s: total.get(s, 0.0) for s in states})
         for run, total, sum_s in zip(runs, totals_s, sums_s, strict=True)
     ]
     rows = [
@@ -175,34 +189,33 @@ def _side_by_side(runs: Sequence[Document]) -> list[Section]:
     )
     overlays = []
     for run, other in pairwise(runs):
-        beside = {group["label"]: group for group in other["latencies"]}
+        beside = {group.label: group for group in other.latencies}
         overlays += [
-            histogram(group, beside[group["label"]], (str(run["name"]), str(other["name"])))
-            for group in run["latencies"]
-            if group["label"] in beside
+            histogram(group, beside[group.label], (run.name, other.name))
+            for group in run.latencies
+            if group.label in beside
         ]
     return [Section("Runs side by side", figures=[figure, *overlays])]
 
 
-def _latencies(run: Document, target: Document | None, of: str) -> Section:
-    groups, name = ([], "") if target is None else (target["groups"], str(target["name"]))
+def _latencies(run: Run, target: Latencies | None, of: str) -> Section:
+    groups, name = ([], "") if target is None else (target.groups, target.name)
     figures = []
-    for group in run["latencies"]:
+    for group in run.latencies:
         same = (
             other
             for other in groups
-            if other["label"] == group["label"]
-            or (not other["label"] and other["op"] == group["op"])
+            if other.label == group.label or (not other.label and other.op == group.op)
         )
         figures.append(histogram(group, next(same, None), ("this run", name)))
     return Section(f"How long operations take{of}", figures=figures)
 
 
-def histogram(group: Document, beside: Document | None, names: tuple[str, str]) -> Figure:
+def histogram(group: Histogram, beside: Histogram | None, names: tuple[str, str]) -> Figure:
     """Latencies of an operation of one name, and beside them those of the other."""
     parts, captions = [], []
     for name, of in zip(names, [group, *([beside] if beside else [])], strict=False):
-        latency_ns, counts = of["latency_ns"], of["latency_count"]
+        latency_ns, counts = of.latency_ns, of.latency_count
         total_ns = sum(ns * count for ns, count in zip(latency_ns, counts, strict=True))
         mean_us = total_ns / (sum(counts) or 1) / 1e3
         parts.append((name, charts.bins(latency_ns, counts), mean_us))
@@ -215,7 +228,7 @@ def histogram(group: Document, beside: Document | None, names: tuple[str, str]) 
         ]
         for at in sorted(set[int]().union(*shares))
     ]
-    title, caption = str(group["label"]), "; ".join(captions)
+    title, caption = group.label, "; ".join(captions)
     return Figure(
         capitalized(title),
         sentence(caption) if names[0] == "this run" else f"{caption}.",
@@ -224,31 +237,31 @@ def histogram(group: Document, beside: Document | None, names: tuple[str, str]) 
     )
 
 
-def _over_time(run: Document, of: str) -> Section:
-    source = SOURCES.get(run.get("capture", ""))
+def _over_time(run: Run, of: str) -> Section:
+    source = SOURCES.get(run.capture or "")
     missing = f" What is missing is {source.blind_spots}." if source else ""
-    line, by_event = run["timeline"], run.get("events_over_time")
-    caption = f"Mean number of sessions in intervals of {format_duration(line['length_s'])}."
+    line, by_event = run.timeline, run.events_over_time
+    caption = f"Mean number of sessions in intervals of {format_duration(line.length_s)}."
     colours: Mapping[str, str] = charts.STATE_COLOURS
     figures = [_busy("Sessions by what they did", caption + missing, line, colours)]
     if by_event:
-        length = format_duration(by_event["length_s"])
+        length = format_duration(by_event.length_s)
         caption = f"Mean number of sessions by event, from samples in intervals of {length}."
         colours = charts.colours_of(
-            {name: CPU if name == ON_CPU else state_of(name) for name in by_event["busy"]}
+            {name: CPU if name == ON_CPU else state_of(name) for name in by_event.busy}
         )
         figures.append(_busy("Sessions by wait event", caption, by_event, colours))
     return Section(f"Over time{of}", (), figures)
 
 
-def _busy(title: str, caption: str, line: Document, colours: Mapping[str, str]) -> Figure:
+def _busy(title: str, caption: str, line: Timeline, colours: Mapping[str, str]) -> Figure:
     """The mean number of sessions in each state, or event, over time."""
-    busy: Mapping[str, Any] = line["busy"]
+    busy = line.busy
     rows = [
-        [seconds(at * line["length_s"]), *(f"{mean:.2f}" for mean in means)]
+        [seconds(at * line.length_s), *(f"{mean:.2f}" for mean in means)]
         for at, means in enumerate(zip(*busy.values(), strict=True))
     ]
-    chart = charts.over_time(busy, line["length_s"], colours)
+    chart = charts.over_time(busy, line.length_s, colours)
     return Figure(title, caption, chart, texts(["from", *busy], rows))
 
 
@@ -261,18 +274,16 @@ _NAME_MAX = 160
 _NAMESPACES = re.compile(r"^(?:[a-z_]\w*::)+(?=[A-Z])")
 
 
-def functions(run: Document, of: str) -> Section:
-    """The section of a run that has functions."""
-    about: Mapping[str, Any] = run["functions"]
+def _functions(about: Functions, of: str) -> Section:
     keys = "function module total_us:self share with_callees_share:with_callees"
     figure = Figure(
-        f"Functions by CPU time, of {format_duration(about['drawn_s'])}",
+        f"Functions by CPU time, of {format_duration(about.drawn_s)}",
         "A function is as wide as its share of the samples, and lies below its caller. The pointer "
         "shows its full name and time.",
-        _graph(about["frames"], about["drawn_s"]),
-        table_of(about["rows"], keys),
+        _graph(about.frames, about.drawn_s),
+        table_of(about.rows, keys),
     )
-    return Section(f"Functions on CPU{of}", list(map(sentence, about["words"])), [figure])
+    return Section(f"Functions on CPU{of}", list(map(sentence, about.words)), [figure])
 
 
 def _graph(frames: Sequence[Mapping[str, Any]], drawn_s: float) -> Chart:

@@ -4,10 +4,8 @@ import base64
 import hashlib
 import json
 import re
-from collections.abc import Mapping
-from dataclasses import fields
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import jinja2
 
 from spillcast._core import __version__
 from spillcast.cache.result import CacheResult
+from spillcast.document import written
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import WriteFailed
 from spillcast.fleet.result import Fleet
@@ -27,10 +26,12 @@ from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.profile import Profile
 from spillcast.report.html import documents, forecasts, runs, servers
-from spillcast.report.html.inputs import AGAIN, Document, Inputs
+from spillcast.report.html.evidence import target_latencies
+from spillcast.report.html.inputs import AGAIN, KINDS, Inputs, Latencies
 from spillcast.report.html.page import Cells, Page, Section, Weakness
 from spillcast.report.html.redact import redacted
 from spillcast.report.size import answer_text
+from spillcast.storage import Storage
 from spillcast.tabular import glued
 from spillcast.text import sentence
 from spillcast.workspace import whole_file
@@ -40,23 +41,9 @@ REPORT_SCHEMA = "spillcast.report/1"
 BYTES_MAX = 3_000_000
 #: Raw figures of more bytes are not repeated in the page.
 RAW_BYTES_MAX = 300_000
-#: What each kind of document is called, in the order in which a page names them.
-_TITLES = {
-    "runs": "Run",
-    "forecasts": "Forecast",
-    "fleets": "Fleet",
-    "io_sizes": "Sweep",
-    "memory_sweeps": "Sweep",
-    "caches": "Cache",
-    "verifications": "Verification",
-    "servers": "Server",
-    "sizes": "Size",
-    "profiles": "Profile",
-    "storages": "Storage",
-}
 
 
-def write_report(inputs: Inputs, path: Path, *, redact: bool = False) -> Document:
+def write_report(inputs: Inputs, path: Path, *, redact: bool = False) -> dict[str, Any]:
     """Write the page; the document of docs/schema.md says what it holds.
 
     InputError where it cannot be written, SpillcastError where it would be larger than BYTES_MAX.
@@ -118,14 +105,15 @@ def compose(inputs: Inputs) -> Page:
 
     The answer is that of the first kind of input that the page has.
     """
-    known, ranked_servers = inputs.known(Forecast), inputs.known(ServerRanking)
+    known, rankings = inputs.known(Forecast), inputs.known(ServerRanking)
     sizings, verifications = inputs.known(Sizing), inputs.known(Verification)
-    target = _target(inputs, known)
-    latencies = {document["name"]: document["groups"] for document in inputs.latencies}
+    storages = inputs.known(Storage)
+    latencies = [*map(target_latencies, storages), *inputs.latencies]
+    target = _target(inputs, known, latencies)
     kinds: list[list[Section]] = [
         forecasts.sections(known, [answer_text(sizing) for sizing in sizings if sizing.chosen]),
         [documents.purchase(sizing) for sizing in sizings],
-        [section for server in ranked_servers for section in servers.sections(server)],
+        [section for ranking in rankings for section in servers.sections(ranking)],
         [documents.fleet(fleet) for fleet in inputs.known(Fleet)],
         [documents.io_sizes(sweep) for sweep in inputs.known(IoSizeSweep)],
         [documents.memory(sweep) for sweep in inputs.known(MemorySweep)],
@@ -133,13 +121,14 @@ def compose(inputs: Inputs) -> Page:
         [documents.verification(verifications)] if verifications else [],
         runs.sections(inputs.runs, target),
         [
-            documents.profile(document["name"], profile)
-            for document, profile in zip(inputs.profiles, inputs.known(Profile), strict=True)
+            documents.profile(name, value)
+            for name, value in inputs.documents
+            if isinstance(value, Profile)
         ],
         [
-            documents.storage(storage, latencies[storage.name])
-            for storage in inputs.known_storages()
-            if target is None and storage.name in latencies
+            documents.storage(storage, of.groups)
+            for storage, of in zip(storages, latencies, strict=False)
+            if target is None
         ],
     ]
     answers = ([text for section in kind for text in section.answer] for kind in kinds)
@@ -150,49 +139,64 @@ def compose(inputs: Inputs) -> Page:
         _title(inputs),
         next(filter(None, answers), ["There is nothing to show."]),
         [*sections, *runs.measured(inputs.runs)],
-        forecasts.numbers(known) if known else servers.numbers(ranked_servers),
+        forecasts.numbers(known) if known else servers.numbers(rankings),
         _raw(inputs),
         runs.subjects(inputs.runs),
     )
 
 
+def _ordered(inputs: Inputs) -> list[tuple[str, str, Any]]:
+    """The title, the name and the value of each document, by kind in the order of a page."""
+    return [
+        (title, name, value)
+        for title, kind in KINDS.values()
+        for name, value in inputs.documents
+        if isinstance(value, kind)
+    ]
+
+
 def _title(inputs: Inputs) -> str:
-    lists = [inputs.runs] if inputs.runs else [getattr(inputs, name) for name in _TITLES]
-    names = list(dict.fromkeys(str(document["name"]) for document in chain(*lists)))
+    names = [run.name for run in inputs.runs] or [name for _, name, _ in _ordered(inputs)]
+    names = list(dict.fromkeys(names))
     return "spillcast: " + ", ".join(names[:3]) + ("..." if len(names) > 3 else "")
 
 
-def _target(inputs: Inputs, known: list[Forecast]) -> Document | None:
+def _target(
+    inputs: Inputs, known: list[Forecast], latencies: Sequence[Latencies]
+) -> Latencies | None:
     """Latencies of the target that the page is about: the fastest of which any are known."""
     if not inputs.runs:
         return None
-    latencies = {document["name"]: document for document in inputs.latencies if document["groups"]}
-    names = [document.target for document in ranked(known) if document.target in latencies]
-    return latencies[names[0]] if names else next(iter(latencies.values()), None)
+    by_name = {of.name: of for of in latencies if of.groups}
+    names = [forecast.target for forecast in ranked(known) if forecast.target in by_name]
+    return by_name[names[0]] if names else next(iter(by_name.values()), None)
 
 
 def _weaknesses(inputs: Inputs, known: list[Forecast]) -> list[Weakness]:
     """What weakens the numbers, of all inputs, each once."""
-    weak = [Weakness(sentence(text)) for run in inputs.runs for text in run["warnings"]]
+    weak = [Weakness(sentence(text)) for run in inputs.runs for text in run.warnings]
     weak += forecasts.weaknesses(known)
-    swept = chain(inputs.io_sizes, inputs.memory_sweeps, inputs.caches)
-    for document in chain(inputs.profiles, inputs.fleets, swept):
-        for warning in document.get("warnings", ()):
+    for _, _, value in _ordered(inputs):
+        for warning in () if isinstance(value, Forecast) else getattr(value, "warnings", ()):
             text = warning["message"] if isinstance(warning, Mapping) else str(warning)
             weak.append(Weakness(sentence(text)))
     return list(dict.fromkeys(weak))
 
 
 def _raw(inputs: Inputs) -> list[tuple[str, str]]:
+    documents = [(f"Run: {run.name}", written(run)) for run in inputs.runs]
+    documents += [
+        (f"{title}: {getattr(value, 'target', None) or name}", value.to_json())
+        for title, name, value in _ordered(inputs)
+    ]
     raw = []
-    for kind in (field.name for field in fields(inputs) if field.name in _TITLES):
-        for document in getattr(inputs, kind):
-            text = _json(document, indent=1)
-            if len(text.encode()) > RAW_BYTES_MAX:
-                text = _json(document, separators=(",", ":"))
-            if (count := len(text.encode())) > RAW_BYTES_MAX:
-                text = f"{count:,} bytes, too many for this page: the input holds them."
-            raw.append((f"{_TITLES[kind]}: {document.get('target') or document['name']}", text))
+    for title, document in documents:
+        text = _json(document, indent=1)
+        if len(text.encode()) > RAW_BYTES_MAX:
+            text = _json(document, separators=(",", ":"))
+        if (count := len(text.encode())) > RAW_BYTES_MAX:
+            text = f"{count:,} bytes, too many for this page: the input holds them."
+        raw.append((title, text))
     return raw
 
 
