@@ -146,7 +146,7 @@ class Inputs:
             self.documents.append((storage.name, storage))
             return
         # A ranking only names its targets; other documents hold an answer for each.
-        parts = [document]
+        parts: Sequence[Document] = [document]
         if "targets" in document and schema != SERVER_SCHEMA:
             parts = _several(document, "targets", name)
         _, kind = KINDS[schema]

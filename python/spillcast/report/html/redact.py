@@ -6,7 +6,7 @@ Everything else is replaced, whatever it looks like. Numbers pass.
 
 import re
 from collections.abc import Collection, Mapping
-from dataclasses import is_dataclass, replace
+from dataclasses import is_dataclass
 from functools import cache
 from importlib.resources import files
 from typing import Any
@@ -193,41 +193,35 @@ class Redactor:
                 return [LEFT_OUT] if value and key == "warnings" else []
             return type(value)(self.value(part, key) for part in value)
         if isinstance(value, Fact):
-            is_figure = value.label in FIGURES
-            return (
-                value
-                if is_figure
-                else replace(value, value=self._text(value.value, f"about.{value.label}"))
-            )
-        if is_dataclass(value) and not isinstance(value, type):
+            if value.label in FIGURES:
+                return value
+            return Fact(value.label, self._text(value.value, f"about.{value.label}"))
+        if isinstance(value, StorageSource):
+            # Only its word is of a document; the words are made of the facts, below.
+            return value
+        if is_dataclass(value):
             return self._instance(value, key)
         return self._text(value, key) if isinstance(value, str) else value
 
     def _instance(self, value: Any, key: str) -> Any:
         """A value of a document's type; what no document holds is left out."""
-        if isinstance(value, StorageSource):
-            # Only its word is of a document, and the words are made of the facts.
-            return value
-        names = {field.name: about.name or field.name for field, about in keys_of(type(value))}
-        parts = {name: getattr(value, attribute) for attribute, name in names.items()}
-        known = self._mapping(parts, key)
-        made = type(value)(**{attribute: known[name] for attribute, name in names.items()})
-        if isinstance(made, Storage):
-            return replace(made, source=source_of(made.source.word, made.facts))
-        return made
+        parts = {
+            field.name: self._part(key, about.name or field.name, getattr(value, field.name))
+            for field, about in keys_of(type(value))
+        }
+        if isinstance(value, Storage):
+            parts["source"] = source_of(value.source.word, parts["facts"])
+        return type(value)(**(parts | _meaning(parts)))
 
     def _mapping(self, value: Mapping[str, Any], key: str) -> dict[str, Any]:
-        inner = {}
-        for name, part in value.items():
-            is_text = key in _EVENT_KEYS or key in _KEYED_BY_TARGET
-            shown = self._text(name, key) if is_text else self._key(name)
-            path = f"{key}.{name}"
-            inner[shown] = self.value(part, path if path in _EVENT_KEYS else shown)
-        # What a warning means is known by its code.
-        code = value.get("code")
-        if isinstance(code, str) and (about := explained().get(code)) is not None:
-            inner |= {"code": code, "title": about.title, "next_step": about.next_step}
-        return inner
+        is_text = key in _EVENT_KEYS or key in _KEYED_BY_TARGET
+        names = {name: self._text(name, key) if is_text else self._key(name) for name in value}
+        parts = {names[name]: self._part(key, names[name], part) for name, part in value.items()}
+        return parts | _meaning(value)
+
+    def _part(self, key: str, name: str, value: Any) -> Any:
+        path = f"{key}.{name}"
+        return self.value(value, path if path in _EVENT_KEYS else name)
 
     def _key(self, name: str) -> str:
         known = name not in self._expressions and re.fullmatch("[a-z][a-z0-9_]*", name)
@@ -254,6 +248,14 @@ class Redactor:
             self._counts[kind] = self._counts.get(kind, 0) + 1
             self._placeholders[text] = f"{kind}-{self._counts[kind]}"
         return self._placeholders[text]
+
+
+def _meaning(warning: Mapping[str, Any]) -> dict[str, str]:
+    """What a warning means, which is known by its code; nothing for others."""
+    about = explained().get(str(warning.get("code")))
+    if about is None:
+        return {}
+    return {"code": warning["code"], "title": about.title, "next_step": about.next_step}
 
 
 @cache
