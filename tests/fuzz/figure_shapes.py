@@ -17,6 +17,16 @@ time_s = 418.0
 count = 43478
 bytes = 10100000000
 """
+_DATABEND = """Sort
+├── cpu time: 17.7s
+├── wait time: 13.4s
+├── numbers local spilled by write: 210
+├── bytes local spilled by write: 1.02 GiB
+├── local spilled time by write: 15.278s
+├── numbers local spilled by read: 210
+├── bytes local spilled by read: 1.02 GiB
+└── local spilled time by read: 150ms
+"""
 
 
 def figures(shape):
@@ -35,6 +45,7 @@ def figures(shape):
         "statspack.txt": oracle_reports.statspack(),
         "sort.sqlplan": sqlserver_files.plan(sqlserver_files.SORT.format(pages=7841)),
         "query_stats.csv": sqlserver_files.QUERIES,
+        "databend.txt": _DATABEND,
     }
     for name, text in forms.items():
         sql_id = "987654321" if "statspack" in name else SQL_ID

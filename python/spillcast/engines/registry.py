@@ -33,6 +33,7 @@ PACKAGES = {
     "greenplum": "spillcast.engines.small:GREENPLUM",
     "spark": "spillcast.engines.small:SPARK",
     "sqlserver": "spillcast.engines.small:SQLSERVER",
+    "databend": "spillcast.engines.small:DATABEND",
 }
 
 #: What engines offer, by the name of the field, in words.

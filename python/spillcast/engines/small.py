@@ -111,3 +111,14 @@ SQLSERVER = Engine(
         verified="plans of published forms; no measured run",
     ),
 )
+DATABEND = Engine(
+    name="databend",
+    label="Databend",
+    coverage=Coverage(
+        live="record --pid of databend-query",
+        evidence="EXPLAIN ANALYZE",
+        parallel="threads that were busy, by the plan",
+        cure="max_memory_usage",
+        verified="plans beside recordings of their runs",
+    ),
+)

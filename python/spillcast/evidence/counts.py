@@ -126,7 +126,7 @@ class Counts:
     elapsed_s: float
     reads: OpCounts
     writes: OpCounts
-    #: ``explain`` (PostgreSQL), ``report`` (Oracle), ``profile`` (DuckDB, ClickHouse) or
+    #: ``explain`` (PostgreSQL), ``report`` (Oracle), ``profile`` (another engine) or
     #: ``figures`` (stated).
     source: str
     engine: ObservedEngine = NOBODY

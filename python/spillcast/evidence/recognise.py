@@ -295,6 +295,9 @@ KINDS: Sequence[Kind] = (
     _report(4.1, "a plan of MySQL or MariaDB", "mysql.read",
             _matching(r'"query_block"\s*:|^[^\w\n]*-> .*\(cost=[\d.e+]+ rows=[\d.e+]+\)')),
     _report(4.0, "a profile of DuckDB", "duckdb.read", _profile),
+    _report(3.9, "a plan of Databend", "databend.read",
+            _matching(r"[├└]── (?:estimated rows: \d|(?:(?:numbers|bytes) )?(?:local |remote )?"
+                      r"spilled (?:time )?by (?:read|write): )")),
     _report(3.75, "figures of a run", "stated.read", _stated),
     _report(3.5, "a plan that counts bytes", "stated.read_foreign",
             _matching("|".join(counter for _, counter, _ in FOREIGN))),

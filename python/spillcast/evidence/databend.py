@@ -1,0 +1,148 @@
+"""Databend's EXPLAIN ANALYZE: spilled files and ranges, their bytes and times, of each operator."""
+
+import re
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from math import ceil
+from pathlib import Path
+
+from spillcast.errors import (
+    EvidenceAmbiguous,
+    EvidenceContradictory,
+    EvidenceIncomplete,
+    NoTempIo,
+)
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.counts import (
+    PROFILE,
+    Bounds,
+    Counts,
+    OpCounts,
+    counts_of_figures,
+    with_io_bounds,
+)
+from spillcast.evidence.numbers import number_of
+from spillcast.evidence.text import text_of
+from spillcast.evidence.unwrap import unwrapped
+from spillcast.gate import damaged
+from spillcast.recording.meta import ObservedEngine
+from spillcast.units import format_bytes, format_count, parse_bytes, parse_duration_s
+
+HOW = "make it with: EXPLAIN ANALYZE SELECT ..., in bendsql, which prints the elapsed time below it"
+_RECORD = "a recording of databend-query shows it: spillcast record --pid PID"
+#: On a local disk, a file or range of more bytes is written or read by several calls: tokio's
+#: files move so much at once. Recordings of sorts and aggregations have just these calls.
+CALL_BYTES_MAX = 2 << 20
+_SPILLED = re.compile(
+    r"[├└]── (?:(?P<unit>numbers|bytes) )?(?P<place>local |remote )?spilled (?P<time>time )?"
+    r"by (?P<op>read|write): (?P<value>[\d.,]+ ?[a-zA-Zµ]*)"
+)
+_BUSY = re.compile(r"[├└]── (?:cpu|wait) time: ([\d.]+ ?[a-zµ]+)")
+#: Below the plan, by bendsql or a client of MySQL.
+_ELAPSED = re.compile(r"\d rows? (?:\w+ in |in set \()([\d.]+) sec")
+#: A client left out lines, or the last branch of the tree is not there.
+_CUT = re.compile(r"\(\d+ shown\)|├── (?![^├└]*+[├└])")
+#: The name of the first operator has no branch, and the line below it has.
+_ROOT = re.compile(r"^(?=[^\n]*\w)[^\n├└]*+\n[^\n├└\w]*+[├└]── ", re.MULTILINE)
+
+
+def read(paths: Sequence[Path], selection: Selection) -> Counts:
+    """The counts of a plan, between one call for each spilled file or range and calls of 2 MiB.
+
+    The plan times a spill with its encoding and queueing, so temp I/O took that time or less.
+    InputError where the plan is damaged, was not run, or did not spill.
+    """
+    [path] = paths
+    text = unwrapped(text_of(path, HOW))
+    if _CUT.search(text) is not None:
+        raise EvidenceIncomplete(
+            f"{path}: lines of the plan are missing",
+            "let the client show all of them; in bendsql: !set max_display_rows 1000",
+        )
+    if len(plans := _ROOT.findall(text)) > 1:
+        raise EvidenceAmbiguous(f"{path}: {len(plans)} plans", "give one, in a file of its own")
+    busy_s = sum(_seconds(match[1]) for match in _BUSY.finditer(text))
+    if not busy_s:
+        raise EvidenceIncomplete(f"{path}: the plan was not run, so it counts no temp I/O", HOW)
+    spilled = _spilled(path, text)
+    if not any(size for (_, _, unit), size in spilled.items() if unit == "bytes"):
+        raise NoTempIo(f"{path}: this query of Databend does not spill")
+    files = {op: _moved(path, spilled, op) for op in ("read", "write")}
+    if not files["write"].bytes:
+        raise EvidenceContradictory(
+            f"{path}: operators read what they spilled, and none wrote it",
+            "the plan lacks operators: give all of it",
+        )
+    time_s = sum(moved.total_ns for moved in files.values()) / 1e9
+    calls = {op: _in_calls(moved) for op, moved in files.items()}
+    elapsed = _ELAPSED.search(text)
+    counts = counts_of_figures(
+        path,
+        selection,
+        elapsed_s=float(elapsed[1]) if elapsed else 0.0,
+        elapsed_unknown="it is not in the plan, but below it in bendsql",
+        reads=calls["read"],
+        writes=calls["write"],
+        source=PROFILE,
+        engine=ObservedEngine("databend"),
+        busy_s=busy_s,
+        time_bounds=Bounds(0.0, 2 * time_s, "a plan times a spill with its encoding", _RECORD),
+        notes=_notes(spilled),
+    )
+    if calls == files:
+        return counts
+    few, many = (format_count(sum(part.count for part in parts.values()), "call")
+                 for parts in (files, calls))  # fmt: skip
+    words = f"a plan counts spilled files and ranges, and no calls: they took {few} to {many}"
+    return with_io_bounds(
+        counts, (files["read"], files["write"]), (calls["read"], calls["write"]), words, _RECORD
+    )
+
+
+def _spilled(path: Path, text: str) -> Mapping[tuple[str, str, str], float]:
+    """Sums over all operators by place, op and unit: files or ranges, bytes, seconds."""
+    sums: dict[tuple[str, str, str], float] = defaultdict(float)
+    for match in _SPILLED.finditer(text):
+        unit = "seconds" if match["time"] else match["unit"]
+        if unit == "seconds":
+            value = _seconds(match["value"])
+        elif unit == "bytes":
+            value = float(parse_bytes(match["value"], f"{path}: bytes spilled by {match['op']}"))
+        else:
+            number = number_of(match["value"])
+            if number is None:
+                raise damaged(path, f"{match['value']!r} is not a number of spills", HOW)
+            value = number.value
+        sums[(match["place"] or "").strip(), match["op"], unit] += value
+    return sums
+
+
+def _seconds(text: str) -> float:
+    return parse_duration_s(text.replace("µ", "u"), "a time of the plan")
+
+
+def _moved(path: Path, spilled: Mapping[tuple[str, str, str], float], op: str) -> OpCounts:
+    """Files or ranges of an op in all places, with half of the time that they took at the most."""
+    count, size_bytes, time_s = (
+        sum(value for (_, its, name), value in spilled.items() if (its, name) == (op, unit))
+        for unit in ("numbers", "bytes", "seconds")
+    )
+    if bool(count) != bool(size_bytes):
+        raise damaged(path, f"spills by {op} have no number or no bytes", HOW)
+    return OpCounts.timed(round(count), round(size_bytes), time_s / 2)
+
+
+def _in_calls(moved: OpCounts) -> OpCounts:
+    """The same in calls of a local disk."""
+    if not moved.count:
+        return moved
+    calls = ceil(moved.bytes / moved.count / CALL_BYTES_MAX)
+    return OpCounts(moved.count * calls, moved.bytes, moved.total_ns)
+
+
+def _notes(spilled: Mapping[tuple[str, str, str], float]) -> list[str]:
+    remote_bytes = sum(size for (place, _, unit), size in spilled.items()
+                       if (place, unit) == ("remote", "bytes"))  # fmt: skip
+    if not remote_bytes:
+        return []
+    return [f"{format_bytes(remote_bytes)} of it were written to and read from object storage"]

@@ -1,0 +1,162 @@
+"""Databend's plans: real ones with what a recording of the same run counted, and damaged ones."""
+
+import json
+
+import pytest
+
+from cases import cases
+from harness import spillcast
+from spillcast.errors import (
+    EvidenceAmbiguous,
+    EvidenceContradictory,
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    NoTempIo,
+)
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.open import read_figures
+
+MIB = 1 << 20
+#: As the Python package databend 1.2.453 printed it, with two threads.
+SORT = """\
+┌──────────────────────────────────────────────────────────────────────┐
+│                                explain                               │
+│                                String                                │
+├──────────────────────────────────────────────────────────────────────┤
+│ 'Sort'                                                               │
+│ '├── output columns: [numbers.number (#0), k (#1), h (#2)]'          │
+│ '├── sort keys: [k ASC NULLS LAST, h ASC NULLS LAST]'                │
+│ '├── estimated rows: 3000000.00'                                     │
+│ '├── cpu time: 17.718137004s'                                        │
+│ '├── wait time: 13.40387536s'                                        │
+│ '├── output rows: 3 million'                                         │
+│ '├── output bytes: 95.16 MiB'                                        │
+│ '├── numbers spilled by write: 210'                                  │
+│ '├── bytes spilled by write: 1.02 GiB'                               │
+│ '├── spilled time by write: 15.278s'                                 │
+│ '├── numbers spilled by read: 210'                                   │
+│ '├── bytes spilled by read: 1.02 GiB'                                │
+│ '├── spilled time by read: 150ms'                                    │
+│ '├── memory usage: 134.47 MiB'                                       │
+│ '└── TableScan'                                                      │
+│ '    ├── table: default.system.numbers'                              │
+│ '    ├── estimated rows: 3000000.00'                                 │
+│ '    ├── cpu time: 18.515403ms'                                      │
+│ '    └── bytes scanned: 22.89 MiB'                                   │
+└──────────────────────────────────────────────────────────────────────┘
+"""
+GROUPS = """\
+AggregateFinal
+├── group by: [k]
+├── estimated rows: 4000000.00
+├── cpu time: 4.156000258s
+├── wait time: 850.390857ms
+├── numbers spilled by read: 1792
+├── bytes spilled by read: 145.09 MiB
+├── spilled time by read: 2.396s
+└── AggregatePartial
+    ├── group by: [k]
+    ├── estimated rows: 4000000.00
+    ├── cpu time: 10.266591553s
+    ├── wait time: 1.165467821s
+    ├── numbers spilled by write: 14
+    ├── bytes spilled by write: 145.09 MiB
+    ├── spilled time by write: 1.403s
+    └── memory usage: 71.42 MiB
+
+27 rows explain in 8.526 sec. Processed 0 rows, 0 B (0 row/s, 0 B/s)
+"""
+#: databend pull request 16580: a window that spilled to object storage, and to a local disk.
+WINDOW = """\
+Window
+├── estimated rows: 600037902.00
+├── cpu time: {cpu_s}s
+├── wait time: {wait_s}s
+├── numbers {place} spilled by write: {writes}
+├── bytes {place} spilled by write: {gib} GiB
+├── {place} spilled time by write: {write_s}s
+├── numbers {place} spilled by read: {reads}
+├── bytes {place} spilled by read: {gib} GiB
+└── {place} spilled time by read: {read_s}s
+46 rows explain in {elapsed_s} sec.
+"""
+REMOTE = WINDOW.format(place="remote", cpu_s=186.2, wait_s=361.997, writes=128, gib=8.45,
+                       write_s=212.578, reads=1792, read_s=131.925, elapsed_s=62.413)  # fmt: skip
+LOCAL = WINDOW.format(place="local", cpu_s=166.383, wait_s=82.414, writes=112, gib=8.41,
+                      write_s=37.682, reads=1506, read_s=16.454, elapsed_s=28.618)  # fmt: skip
+
+
+@pytest.fixture
+def counts(tmp_path):
+    """What is read of a text."""
+
+    def of(text, **selection):
+        (path := tmp_path / "plan.txt").write_text(text)
+        return read_figures([path], Selection(**selection))
+
+    return of
+
+
+@cases(
+    ("text", "reads", "writes", "mib", "busy_s"),
+    [
+        # Recordings of both, with bpf: 630 reads and 630 writes; 1,792 reads and 84 writes.
+        (SORT, 630, 630, 1.02 * 1024, 31.14),
+        (GROUPS, 1792, 84, 145.09, 16.44),
+    ],
+)
+def test_calls_and_bytes_are_those_of_a_recording(counts, text, reads, writes, mib, busy_s):
+    found = counts(text, elapsed_s=16.0)
+    most = found.io_bounds.upper
+    assert (most.reads.count, most.writes.count) == (reads, writes)
+    assert found.io_bounds.lower.writes.count in (210, 14)
+    for moved in (found.reads, found.writes):
+        assert moved.bytes == pytest.approx(mib * MIB, abs=1)
+    assert found.processes == pytest.approx(max(1.0, busy_s / 16.0), rel=1e-3)
+
+
+def test_times_have_bounds_that_hold_those_of_a_recording(counts):
+    # The recording of such a sort: 8.434 s in its plan, 2.16 s of reads and writes.
+    time = counts(SORT.replace("15.278s", "8.196s").replace("150ms", "238ms"),
+                  elapsed_s=12.38).time_bounds  # fmt: skip
+    assert time.lower < 2.16 < time.upper
+    assert time.upper == pytest.approx(8.434)
+    assert counts(GROUPS).elapsed_s == 8.526
+
+
+def test_the_published_case(counts, tmp_path):
+    (remote := tmp_path / "remote.txt").write_text(REMOTE)
+    (local := tmp_path / "local.txt").write_text(LOCAL)
+    result = spillcast("forecast", remote, "--to", local, "--json")
+    assert result.returncode in (0, 3), result.stderr
+    low_s, high_s = json.loads(result.stdout)["interval_s"]
+    assert low_s <= 28.618 <= high_s
+    assert [bool(counts(text).notes) for text in (REMOTE, LOCAL)] == [True, False]
+
+
+def test_lines_may_be_quoted_or_in_a_table_of_another_client(counts):
+    quoted = "".join(f"> {line}\n" for line in GROUPS.splitlines())
+    drawn = "".join(f"| {line:60} |\n" for line in GROUPS.splitlines()[:-2])
+    whole = counts(GROUPS)
+    assert counts(quoted).reads == counts(drawn, elapsed_s=8.526).reads == whole.reads
+
+
+@cases(
+    ("text", "error"),
+    [
+        (SORT, EvidenceIncomplete),
+        (GROUPS.partition("    └──")[0], EvidenceIncomplete),
+        (GROUPS + "\n·\n27 rows\n(10 shown)\n", EvidenceIncomplete),
+        ("Sort\n├── estimated rows: 3.00\n└── Scan\n    └── estimated rows: 3.00\n",
+         EvidenceIncomplete),
+        ("Sort\n├── estimated rows: 3.00\n├── cpu time: 5ms\n└── output rows: 3\n", NoTempIo),
+        (GROUPS.replace("by write", "by wrote"), EvidenceContradictory),
+        (GROUPS.replace("numbers spilled by write: 14", "numbers spilled by write: 0"),
+         EvidenceDamaged),
+        (GROUPS.replace(": 1792", ": ,"), EvidenceDamaged),
+        (GROUPS + GROUPS, EvidenceAmbiguous),
+    ],
+)  # fmt: skip
+def test_what_is_no_whole_plan_that_spilled_is_refused(counts, text, error):
+    with pytest.raises(error):
+        counts(text)
