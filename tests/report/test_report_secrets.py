@@ -17,6 +17,7 @@ from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep
 from spillcast.document import written
 from spillcast.engines.ranking import DatabaseSpill, Gain, Ranked, ServerRanking
 from spillcast.evidence.open import find_evidence
+from spillcast.explained import explained
 from spillcast.profile import Profile
 from spillcast.report.html.evidence import add_runs
 from spillcast.report.html.inputs import Fact, Inputs
@@ -103,6 +104,15 @@ def arguments_of(inputs, kind):
     if kind == "documents":
         return documents
     return [inputs["recording"], *documents, "--to", "latency:20us", "--to", inputs["recording"]]
+
+
+def test_a_redacted_page_decides_as_the_other(tmp_path):
+    """Warnings are known by their codes: where only bounds are known, no middle is shown."""
+    warned = [{"code": "time-unknown", "message": f"{HOST} timed nothing"}]
+    document = forecast(interval_s=[12.0, 900.0], ceiling_interval_s=[0.0, 773.0], warnings=warned)
+    page = page_of(tmp_path, save(tmp_path / "f.json", document), "--redact")
+    assert explained()["time-unknown"].title in page
+    assert "5\u00a0min\u00a050\u00a0s" not in page
 
 
 @pytest.mark.parametrize("kind", ["recording", "traces", "documents"])

@@ -211,7 +211,7 @@ class Redactor:
         }
         if isinstance(value, Storage):
             parts["source"] = source_of(value.source.word, parts["facts"])
-        return type(value)(**(parts | _meaning(parts)))
+        return type(value)(**(parts | _meaning(vars(value))))
 
     def _mapping(self, value: Mapping[str, Any], key: str) -> dict[str, Any]:
         is_text = key in _EVENT_KEYS or key in _KEYED_BY_TARGET
