@@ -259,6 +259,20 @@ def empty_names(code):
             yield f"line {node.lineno}: {name}"
 
 
+#: Comments and literals of Rust, in which a word is no identifier, or an identifier.
+RUST_TOKEN = re.compile(
+    r"""//[^\n]*|r\#*"[\s\S]*?"\#*|b?"(?:\\[\s\S]|[^"\\])*"|'(?:\\.|[^'\\])'|(?P<name>\w+)"""
+)
+
+
+def empty_rust_names(path):
+    """The identifiers of a file in Rust that are among them, but for keys of documents."""
+    for token in RUST_TOKEN.finditer(path.read_text()):
+        word = (token["name"] or "").strip("_").lower()
+        if word in EMPTY_NAMES - {"asked"}:
+            yield token["name"]
+
+
 def fields(code):
     """The keys of documents that a file declares."""
     for node in ast.walk(ast.parse(code)):
@@ -276,6 +290,7 @@ def test_identifiers_name_what_they_hold():
         return sorted(set(empty_names(code)) - set(fields(code)))
 
     assert offenders(python_files("python", "lab/spillcast_lab"), violations) == []
+    assert offenders(sorted((ROOT / "crates").rglob("*.rs")), empty_rust_names) == []
 
 
 def test_an_identifier_that_names_nothing_is_detected():

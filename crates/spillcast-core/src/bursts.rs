@@ -82,7 +82,7 @@ mod tests {
             })
             .collect();
         let key = |b: &Burst| (b.stretch, b.size, b.op, b.next_op, b.session);
-        let found = moments(bursts.iter().copied(), 3);
+        let moments_by_stretch = moments(bursts.iter().copied(), 3);
         for stretch in 0..3 {
             let (mut squares, mut products) = (0.0, 0.0);
             for burst in bursts.iter().filter(|b| b.stretch == stretch) {
@@ -94,8 +94,8 @@ mod tests {
                 squares += (burst.weight - weight).powi(2);
                 products += (burst.weight - weight) * (burst.cpu_s - cpu_s);
             }
-            assert!((found.weight_weight[stretch as usize] - squares).abs() < 1e-9);
-            assert!((found.weight_cpu[stretch as usize] - products).abs() < 1e-12);
+            assert!((moments_by_stretch.weight_weight[stretch as usize] - squares).abs() < 1e-9);
+            assert!((moments_by_stretch.weight_cpu[stretch as usize] - products).abs() < 1e-12);
         }
     }
 }

@@ -67,18 +67,18 @@ pub fn measure() -> Vec<Chase> {
     for wait in [Wait::Spinning, Wait::Sleeping] {
         waits.extend(WAITS.map(|duration| (wait, duration)));
     }
-    let mut found = Vec::new();
+    let mut chases = Vec::new();
     for bytes in SETS_BYTES {
         let ring = Ring::new(bytes);
         for dependent in [true, false] {
             for &(wait, duration) in &waits {
                 let elapsed_ns = median_ns(&ring, dependent, wait, duration);
                 let wait_ns = duration.as_nanos() as u64;
-                found.push(Chase { bytes, dependent, wait, wait_ns, elapsed_ns });
+                chases.push(Chase { bytes, dependent, wait, wait_ns, elapsed_ns });
             }
         }
     }
-    found
+    chases
 }
 
 fn median_ns(ring: &Ring, dependent: bool, wait: Wait, duration: Duration) -> u64 {
@@ -156,8 +156,8 @@ mod tests {
 
     #[test]
     fn every_set_is_read_after_every_wait() {
-        let found = measure();
-        assert_eq!(found.len(), SETS_BYTES.len() * 2 * (1 + 2 * WAITS.len()));
-        assert!(found.iter().all(|one| one.elapsed_ns > 0));
+        let chases = measure();
+        assert_eq!(chases.len(), SETS_BYTES.len() * 2 * (1 + 2 * WAITS.len()));
+        assert!(chases.iter().all(|chase| chase.elapsed_ns > 0));
     }
 }

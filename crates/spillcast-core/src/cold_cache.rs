@@ -48,9 +48,9 @@ pub struct Cache {
 /// former loses hardly shows in the latter, which does not fit in it. Takes about 0.5 s, nearly
 /// all of it asleep.
 pub fn measure() -> Vec<Cache> {
-    let own = WAITS.map(|(wait, own, _)| (wait, own));
+    let private = WAITS.map(|(wait, private, _)| (wait, private));
     let shared = WAITS.map(|(wait, _, shared)| (wait, shared));
-    vec![measure_working_set(l2_bytes(), own), measure_working_set(SHARE * l2_bytes(), shared)]
+    vec![measure_working_set(l2_bytes(), private), measure_working_set(SHARE * l2_bytes(), shared)]
 }
 
 /// CPU time of a pass without a wait, which comes first, and what is added after each other wait.
@@ -96,18 +96,18 @@ fn rising<const N: usize>(values: [u64; N]) -> [u64; N] {
 }
 
 fn l2_bytes() -> usize {
-    told_l2_bytes().filter(|&bytes| bytes > 0).unwrap_or(L2_BYTES)
+    system_l2_bytes().filter(|&bytes| bytes > 0).unwrap_or(L2_BYTES)
 }
 
 #[cfg(target_env = "gnu")]
-fn told_l2_bytes() -> Option<usize> {
+fn system_l2_bytes() -> Option<usize> {
     // SAFETY: no pointer is passed.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_LEVEL2_CACHE_SIZE) }).ok()
 }
 
 /// Other C libraries do not know; the kernel tells it as `1024K`.
 #[cfg(not(target_env = "gnu"))]
-fn told_l2_bytes() -> Option<usize> {
+fn system_l2_bytes() -> Option<usize> {
     let text = std::fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size").ok()?;
     Some(text.trim().strip_suffix('K')?.parse::<usize>().ok()? << 10)
 }
@@ -125,13 +125,13 @@ mod tests {
 
     #[test]
     fn every_wait_is_measured() {
-        let [own, shared] = &measure()[..] else { panic!("two caches") };
-        for Cache { warm_ns, after: costs, .. } in [own, shared] {
+        let [private, shared] = &measure()[..] else { panic!("two caches") };
+        for Cache { warm_ns, after: costs, .. } in [private, shared] {
             assert_eq!(costs.len(), WAITS.len() - 1);
             assert!(costs.is_sorted_by_key(|cost| (cost.wait_ns, cost.extra_ns)), "{costs:?}");
             assert!(*warm_ns > 0);
         }
-        assert_eq!(shared.bytes, SHARE * own.bytes);
-        assert!(shared.warm_ns > own.warm_ns);
+        assert_eq!(shared.bytes, SHARE * private.bytes);
+        assert!(shared.warm_ns > private.warm_ns);
     }
 }

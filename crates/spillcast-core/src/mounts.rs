@@ -40,11 +40,11 @@ fn parse(mountinfo: &[u8]) -> Vec<Mount> {
         // Id, parent, device, root, mount point, options, ..., a dash, type, ...
         let mut fields = line.split(|&byte| byte == b' ').skip(2);
         let (device, point) = (text(fields.next()?), unescape(fields.nth(1)?));
-        let own = text(fields.next()?);
+        let mount_options = text(fields.next()?);
         // ..., a source, options of the file system.
         let mut fields = fields.skip_while(|field| *field != b"-").skip(1);
         let filesystem = text(fields.next()?);
-        let options = joined(&own, &text(fields.nth(1).unwrap_or_default()));
+        let options = joined(&mount_options, &text(fields.nth(1).unwrap_or_default()));
         Some(Mount { device, point: point.into(), filesystem, options })
     };
     mountinfo.split(|&byte| byte == b'\n').filter_map(mount).collect()
@@ -52,11 +52,12 @@ fn parse(mountinfo: &[u8]) -> Vec<Mount> {
 
 /// Options of a mount, then those of its file system that are not among them. What is read-only in
 /// one mount is so, whatever the file system allows elsewhere.
-fn joined(own: &str, filesystem: &str) -> String {
+fn joined(mount_options: &str, filesystem: &str) -> String {
     let more = filesystem.split(',').filter(|option| {
-        !matches!(*option, "" | "rw" | "ro") && !own.split(',').any(|known| known == *option)
+        !matches!(*option, "" | "rw" | "ro")
+            && !mount_options.split(',').any(|known| known == *option)
     });
-    own.split(',').chain(more).collect::<Vec<_>>().join(",")
+    mount_options.split(',').chain(more).collect::<Vec<_>>().join(",")
 }
 
 /// Blanks and the like are written as three octal digits.

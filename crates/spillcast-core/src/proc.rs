@@ -58,13 +58,13 @@ pub fn ended(pid: i32) -> bool {
 
 /// A process and its descendants at this moment, the process first.
 pub fn family(pid: i32) -> Vec<i32> {
-    let mut found = vec![pid];
+    let mut pids = vec![pid];
     let mut at = 0;
-    while let Some(&parent) = found.get(at) {
-        found.extend(children(parent));
+    while let Some(&parent) = pids.get(at) {
+        pids.extend(children(parent));
         at += 1;
     }
-    found
+    pids
 }
 
 /// The children of a process; none where it has ended.
@@ -176,12 +176,12 @@ mod tests {
         let mut line = [0u8; 1];
         io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut line).unwrap();
         let pid = shell.id() as i32;
-        let found = family(pid);
-        assert_eq!((found.len(), found[0]), (2, pid));
-        assert_eq!(parent(found[1]), Some(pid));
+        let pids = family(pid);
+        assert_eq!((pids.len(), pids[0]), (2, pid));
+        assert_eq!(parent(pids[1]), Some(pid));
         assert_eq!(parent(pid), Some(std::process::id() as i32));
         // SAFETY: the number is of a child's child that nobody has waited for.
-        unsafe { libc::kill(found[1], libc::SIGKILL) };
+        unsafe { libc::kill(pids[1], libc::SIGKILL) };
         shell.wait().unwrap();
         assert!(children(pid).is_empty());
     }

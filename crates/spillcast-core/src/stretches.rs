@@ -80,10 +80,10 @@ mod tests {
     fn some(seed: u64) -> Vec<(i64, i64)> {
         let mut state = seed;
         let mut drawn = || (next(&mut state) % 140) as i64 - 20;
-        let mut found: Vec<(i64, i64)> = (0..8).map(|_| (drawn(), drawn())).collect();
-        found.iter_mut().for_each(|(begin, end)| *end = *begin + (*end - *begin).abs() % 60);
-        found.sort_unstable();
-        found
+        let mut intervals: Vec<(i64, i64)> = (0..8).map(|_| (drawn(), drawn())).collect();
+        intervals.iter_mut().for_each(|(begin, end)| *end = *begin + (*end - *begin).abs() % 60);
+        intervals.sort_unstable();
+        intervals
     }
 
     #[test]
@@ -106,12 +106,12 @@ mod tests {
                 covered[(ns / 10) as usize] += f64::from(u8::from(any));
             }
             let spread = STRETCHES.spread(intervals.iter().map(|&(a, b)| (a, b, 1.0)));
-            for (found, expected) in spread.iter().zip(sums) {
-                assert!((found - expected).abs() < 1e-9, "{intervals:?}: {spread:?}, not {sums:?}");
+            for (sum, expected) in spread.iter().zip(sums) {
+                assert!((sum - expected).abs() < 1e-9, "{intervals:?}: {spread:?}, not {sums:?}");
             }
-            let found = STRETCHES.covered_ns(intervals.iter().copied());
-            for (found, expected) in found.iter().zip(covered) {
-                assert!((found - expected).abs() < 1e-9, "{intervals:?}");
+            let covered_ns = STRETCHES.covered_ns(intervals.iter().copied());
+            for (sum, expected) in covered_ns.iter().zip(covered) {
+                assert!((sum - expected).abs() < 1e-9, "{intervals:?}");
             }
         }
     }

@@ -163,7 +163,7 @@ pub struct ThreadTrace {
 pub fn thread_trace(waits: &[Recorded], names: &Names, slices: Slices) -> ThreadTrace {
     let requests: Vec<bool> =
         names.list().iter().map(|name| name.starts_with("io_uring_")).collect();
-    let (rows, cpu_known) = own_rows(waits, &requests, slices);
+    let (rows, cpu_known) = rows_of_waits(waits, &requests, slices);
     let (rows, threads) = concerned(rows, waits);
     let mut rows = with_beginnings(rows, threads, slices);
     let order = by_thread(&rows, threads);
@@ -176,11 +176,11 @@ pub fn thread_trace(waits: &[Recorded], names: &Names, slices: Slices) -> Thread
 
 /// A row for each wait but requests that their thread had under way beside others, whose rows show how
 /// it waited for them; and whether CPU time is known.
-fn own_rows(waits: &[Recorded], requests: &[bool], slices: Slices) -> (Vec<Row>, bool) {
+fn rows_of_waits(waits: &[Recorded], requests: &[bool], slices: Slices) -> (Vec<Row>, bool) {
     let beside = |wait: &&Recorded| requests[wait.event as usize] && wait.blocked.is_none();
     let threads = Threads::of(waits.iter());
-    let mut own = waits.iter().filter(|wait| !beside(wait));
-    let cpu_known = own.any(|wait| wait.cpu_before_ns != UNKNOWN);
+    let mut alone = waits.iter().filter(|wait| !beside(wait));
+    let cpu_known = alone.any(|wait| wait.cpu_before_ns != UNKNOWN);
     let mut ends_ns = vec![0; threads.count()];
     let row = |(source, wait): (usize, &Recorded)| {
         let thread = threads.of_wait(wait);
@@ -301,16 +301,16 @@ fn tie_to_wakers(rows: &mut [Row], order: &[Vec<u32>]) {
         if !blocked_outside || waker == NONE {
             continue;
         }
-        let (own, place) = (&order[waker as usize], &mut places[waker as usize]);
-        let ended = |place: usize| rows[own[place] as usize].end_ns <= end_ns;
-        while *place < own.len() && ended(*place) {
+        let (by_waker, place) = (&order[waker as usize], &mut places[waker as usize]);
+        let ended = |place: usize| rows[by_waker[place] as usize].end_ns <= end_ns;
+        while *place < by_waker.len() && ended(*place) {
             *place += 1;
         }
         while *place > 0 && !ended(*place - 1) {
             *place -= 1;
         }
         if *place > 0 {
-            let (last, next) = (own[*place - 1], own.get(*place).copied());
+            let (last, next) = (by_waker[*place - 1], by_waker.get(*place).copied());
             tie(rows, at, last, next);
         }
     }
@@ -319,8 +319,8 @@ fn tie_to_wakers(rows: &mut [Row], order: &[Vec<u32>]) {
 /// Beginnings, and waits of which no waker is known: by the row of another thread that ended last.
 fn tie_to_latest(rows: &mut [Row], order: &[Vec<u32>], slices: Slices) {
     let mut next = vec![NONE; rows.len()];
-    for own in order {
-        for pair in own.windows(2) {
+    for of_thread in order {
+        for pair in of_thread.windows(2) {
             next[pair[0] as usize] = pair[1];
         }
     }

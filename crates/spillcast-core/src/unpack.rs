@@ -141,8 +141,8 @@ fn read_exactly(packed: &mut impl Read, bytes: usize) -> io::Result<Vec<u8>> {
     Ok(content)
 }
 
-fn damaged(what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidData, what.to_owned())
+fn damaged(fault: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, fault.to_owned())
 }
 
 #[cfg(test)]

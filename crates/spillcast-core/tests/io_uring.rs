@@ -19,7 +19,7 @@ const ALL: &[CallKind] = CallKind::ALL;
 const REGISTERED: bool = true;
 
 /// What a request asked for: operation, offset, bytes.
-type Asked = (Op, i64, i64);
+type Operation = (Op, i64, i64);
 
 /// The requests of one thread on one file.
 struct Work {
@@ -27,7 +27,7 @@ struct Work {
     /// None where it is registered with the ring, and closed.
     file: Option<File>,
     buffers: Vec<Vec<u8>>,
-    asked: Vec<Asked>,
+    operations: Vec<Operation>,
 }
 
 impl Work {
@@ -38,7 +38,7 @@ impl Work {
             ring.submitter().register_files(&[file.as_raw_fd()]).unwrap();
         }
         let buffers = vec![vec![7; 2 * BLOCK as usize]; 16];
-        Work { ring, file: (!registered).then_some(file), buffers, asked: Vec::new() }
+        Work { ring, file: (!registered).then_some(file), buffers, operations: Vec::new() }
     }
 
     fn entry(&mut self, slot: usize, op: Op, offset: u64, bytes: u32) -> squeue::Entry {
@@ -55,17 +55,17 @@ impl Work {
     }
 
     /// Submits them in one call, and waits for all.
-    fn at_once(&mut self, asked: &[Asked]) {
-        for (slot, &(op, offset, bytes)) in asked.iter().enumerate() {
+    fn at_once(&mut self, operations: &[Operation]) {
+        for (slot, &(op, offset, bytes)) in operations.iter().enumerate() {
             let entry = self.entry(slot, op, offset as u64, bytes as u32);
             // SAFETY: the buffer of the slot lives until all have ended, which is waited for.
             unsafe { self.ring.submission().push(&entry) }.unwrap();
         }
-        self.ring.submit_and_wait(asked.len()).unwrap();
+        self.ring.submit_and_wait(operations.len()).unwrap();
         let results: Vec<i32> = self.ring.completion().map(|done| done.result()).collect();
-        assert_eq!(results.len(), asked.len());
+        assert_eq!(results.len(), operations.len());
         assert!(results.iter().all(|&result| result > 0), "{results:?}");
-        self.asked.extend(asked);
+        self.operations.extend(operations);
     }
 }
 
@@ -75,7 +75,7 @@ fn observed(
     name: &str,
     registered: bool,
     work: impl FnOnce(&mut Work) + Send + 'static,
-) -> Option<(Vec<Wait>, Vec<Asked>, Batch, Status)> {
+) -> Option<(Vec<Wait>, Vec<Operation>, Batch, Status)> {
     let (_, open) = SOURCES.iter().find(|(source, _)| *source == "bpf")?;
     let source = match open(calls) {
         Ok(source) => source,
@@ -84,20 +84,20 @@ fn observed(
             return None;
         }
     };
-    let _one = OBSERVED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+    let _serial = OBSERVED.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
     let scratch = tempfile::tempdir().unwrap();
     let path = scratch.path().canonicalize().unwrap().join(name);
     let pid = std::process::id() as i32;
     let mut capture = Capture::start(source, &[pid], TempRules::default()).unwrap();
-    let asked = std::thread::spawn({
+    let operations = std::thread::spawn({
         let path = path.clone();
         move || {
             let mut doing = Work::new(&path, registered);
             work(&mut doing);
-            doing.asked
+            doing.operations
         }
     });
-    let asked = asked.join().unwrap();
+    let operations = operations.join().unwrap();
     capture.stop();
     let batch = capture.take();
     let names = batch.waits.names.lock().unwrap().clone();
@@ -105,18 +105,19 @@ fn observed(
     let file = file.unwrap() as u32;
     let of_file = |wait: &Wait| wait.file == Some(file) && wait.op != Op::Null;
     let waits = batch.waits.rows.iter().filter(of_file).collect();
-    Some((waits, asked, batch, capture.status()))
+    Some((waits, operations, batch, capture.status()))
 }
 
 /// The rows say what was asked for, each once, in whatever order.
-fn check_rows(waits: &[Wait], asked: &[Asked], batch: &Batch) {
-    let order = |rows: Vec<Asked>| {
+fn check_rows(waits: &[Wait], operations: &[Operation], batch: &Batch) {
+    let order = |rows: Vec<Operation>| {
         let mut rows = rows;
         rows.sort();
         rows
     };
-    let found = waits.iter().map(|wait| (wait.op, wait.offset.unwrap(), wait.bytes.unwrap()));
-    assert_eq!(order(found.collect()), order(asked.to_vec()));
+    let observed_operations =
+        waits.iter().map(|wait| (wait.op, wait.offset.unwrap(), wait.bytes.unwrap()));
+    assert_eq!(order(observed_operations.collect()), order(operations.to_vec()));
     for wait in waits {
         let event = if wait.op == Op::Read { "io_uring_read" } else { "io_uring_write" };
         assert_eq!(event_of(batch, wait), event);
@@ -129,7 +130,7 @@ fn event_of(batch: &Batch, wait: &Wait) -> String {
     batch.waits.names.lock().unwrap().events.list()[wait.event as usize].to_string()
 }
 
-fn blocks(op: Op, count: i64) -> Vec<Asked> {
+fn blocks(op: Op, count: i64) -> Vec<Operation> {
     // Each size is another, and the offsets are in no order.
     let block = i64::from(BLOCK);
     (0..count).map(|n| (op, (n * 37 % count) * 2 * block, block + n)).collect()
@@ -138,25 +139,25 @@ fn blocks(op: Op, count: i64) -> Vec<Asked> {
 /// No two rows of the thread lie over each other: its time is counted once.
 fn check_apart(batch: &Batch, session: i64) {
     let rows = batch.waits.rows.iter();
-    let mut own: Vec<Wait> = rows.filter(|wait| wait.session == session).collect();
-    own.sort_by_key(|wait| wait.start_ns);
-    for pair in own.windows(2) {
+    let mut of_session: Vec<Wait> = rows.filter(|wait| wait.session == session).collect();
+    of_session.sort_by_key(|wait| wait.start_ns);
+    for pair in of_session.windows(2) {
         assert!(pair[0].start_ns + pair[0].elapsed_ns <= pair[1].start_ns, "{pair:?}");
     }
 }
 
 fn one_at_a_time(name: &str, registered: bool) {
-    let Some((waits, asked, batch, status)) = observed(ALL, name, registered, |work| {
-        for asked in blocks(Op::Write, 100) {
-            work.at_once(&[asked]);
+    let Some((waits, operations, batch, status)) = observed(ALL, name, registered, |work| {
+        for operations in blocks(Op::Write, 100) {
+            work.at_once(&[operations]);
         }
-        for asked in blocks(Op::Read, 100) {
-            work.at_once(&[asked]);
+        for operations in blocks(Op::Read, 100) {
+            work.at_once(&[operations]);
         }
     }) else {
         return;
     };
-    check_rows(&waits, &asked, &batch);
+    check_rows(&waits, &operations, &batch);
     assert!(waits.iter().all(|wait| wait.blocked.is_some() && wait.cpu_before_ns.is_some()));
     check_apart(&batch, waits[0].session);
     assert_eq!(status.counts.io_uring_depth, 1);
@@ -178,7 +179,7 @@ fn a_registered_file_is_known_by_its_inode() {
 #[test]
 fn eight_at_once_are_rows_beside_the_threads_own_time() {
     for registered in [REGISTERED, !REGISTERED] {
-        let Some((waits, asked, batch, status)) =
+        let Some((waits, operations, batch, status)) =
             observed(ALL, "duckdb_temp_eight", registered, |work| {
                 for op in [Op::Write, Op::Read] {
                     blocks(op, 104).chunks(8).for_each(|eight| work.at_once(eight));
@@ -187,7 +188,7 @@ fn eight_at_once_are_rows_beside_the_threads_own_time() {
         else {
             return;
         };
-        check_rows(&waits, &asked, &batch);
+        check_rows(&waits, &operations, &batch);
         let alone = |wait: &&Wait| wait.blocked.is_some() || wait.cpu_before_ns.is_some();
         // The kernel may end seven before it begins the eighth, which is then as a call.
         assert!(waits.iter().filter(alone).count() <= waits.len() / 10, "{waits:?}");

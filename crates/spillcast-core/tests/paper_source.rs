@@ -107,7 +107,7 @@ fn what_a_source_says_becomes_waits_seconds_and_counts() {
 
     let names = batch.waits.names.lock().unwrap().clone();
     let rows: Vec<_> = batch.waits.rows.iter().collect();
-    let told: Vec<_> = rows
+    let rows_read: Vec<_> = rows
         .iter()
         .map(|wait| {
             let since_ns = wait.start_ns + capture.origin_ns() as i64 - begin_ns as i64;
@@ -117,7 +117,7 @@ fn what_a_source_says_becomes_waits_seconds_and_counts() {
         .collect();
     let event = |name: &str| name.to_owned();
     assert_eq!(
-        told,
+        rows_read,
         [
             (event("write"), Op::Write, true, 10_000, 2_000, Some(100), Some(8192)),
             (event("read"), Op::Read, true, 20_000, 1_000, Some(8292), Some(4096)),

@@ -49,7 +49,7 @@ fn each_call_is_made_and_what_it_took_away_is_written_before_it_is_read() {
     for dir in directories() {
         let outcome = run(&steps, dir.path());
         let counts: BTreeMap<&str, u64> =
-            outcome.changes.iter().map(|(&name, one)| (name, one.count())).collect();
+            outcome.changes.iter().map(|(&name, histogram)| (name, histogram.count())).collect();
         let mut expected: BTreeMap<&str, u64> = BTreeMap::new();
         for kind in steps.iter().filter_map(|step| step.change) {
             *expected.entry(kind.name()).or_default() += 1;
@@ -125,7 +125,7 @@ proptest! {
     ) {
         let steps: Vec<Step> = places
             .iter()
-            .map(|&(thread, what, file, block, bytes)| match what {
+            .map(|&(thread, draw, file, block, bytes)| match draw {
                 0 => change(thread, CallKind::Ftruncate, file, block * 8192),
                 1 => change(thread, CallKind::Unlink, file, 0),
                 2 | 3 => step(thread, Op::Read, file, block * 8192, bytes),
@@ -135,7 +135,7 @@ proptest! {
             .collect();
         for dir in directories() {
             let outcome = run(&steps, dir.path());
-            let changes: u64 = outcome.changes.values().map(|one| one.count()).sum();
+            let changes: u64 = outcome.changes.values().map(|histogram| histogram.count()).sum();
             let moved = steps.iter().filter(|step| step.op != Op::Null).count() as u64;
             prop_assert_eq!(outcome.steps_replayed, moved);
             prop_assert_eq!(changes, steps.len() as u64 - moved);

@@ -218,10 +218,10 @@ fn work_is_what_the_storage_of_the_run_does_not_explain() {
     // 300 MB of spill are read back at 100 MB/s: of 5 s, 3 s were waits.
     let mut spiller = application(1, &[vec![metrics(0.5, 0, 300, 0)]]);
     spiller.tasks[0].finished_ms = 5000;
-    let here = device(100.0, 0.0, 1e6);
-    let work = work_s(&spiller, &here);
+    let storage = device(100.0, 0.0, 1e6);
+    let work = work_s(&spiller, &storage);
     assert_close(work[0], 2.0);
-    assert_close(simulate(&spiller, &here, &work).elapsed_s, 5.0);
+    assert_close(simulate(&spiller, &storage, &work).elapsed_s, 5.0);
     assert_close(simulate(&spiller, &device(300.0, 0.0, 1e6), &work).elapsed_s, 3.0);
     // At most it waited for all that it wrote and read, with all slots of its node as busy.
     assert_close(least_work_s(&spiller, Some(&device(200.0, 0.0, 1e6)))[0], 2.0);

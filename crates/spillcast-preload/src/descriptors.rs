@@ -160,9 +160,9 @@ fn path_of(fd: c_int, buffer: &mut [u8; PATH_BYTES]) -> &[u8] {
 pub fn absolute<'a>(directory: c_int, path: &[u8], buffer: &'a mut [u8; PATH_BYTES]) -> &'a [u8] {
     let mut length = 0;
     if path.first() != Some(&b'/') {
-        let here = b"/proc/self/cwd\0";
+        let working_dir = b"/proc/self/cwd\0";
         let (link, to) = (proc_link(directory), buffer.as_mut_ptr().cast());
-        let link = if directory == libc::AT_FDCWD { here.as_ptr() } else { link.as_ptr() };
+        let link = if directory == libc::AT_FDCWD { working_dir.as_ptr() } else { link.as_ptr() };
         // SAFETY: the link ends in NUL, and the buffer is ours and as long as said.
         length = unsafe { libc::readlink(link.cast(), to, PATH_BYTES - 1) }.max(0) as usize;
         buffer[length] = b'/';

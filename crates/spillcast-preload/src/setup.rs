@@ -55,14 +55,14 @@ const UNREAD_MAX_NS: u64 = 10_000_000_000;
 /// Whether there is anything to do around a call; false until the library is set up.
 #[inline]
 pub fn active() -> bool {
-    ACTIVE.load(Ordering::Relaxed) && asked()
+    ACTIVE.load(Ordering::Relaxed) && is_observed_or_delayed()
 }
 
 pub fn activate() {
     ACTIVE.store(true, Ordering::Relaxed);
 }
 
-fn asked() -> bool {
+fn is_observed_or_delayed() -> bool {
     ring().is_some() || delay().is_some()
 }
 
@@ -121,7 +121,7 @@ pub fn read_environment() -> bool {
     if let Some(delay) = text.and_then(|text| Delay::parse(text.as_bytes())) {
         let _ = DELAY.set(delay);
     }
-    asked()
+    is_observed_or_delayed()
 }
 
 /// None where the ring is out of reach: the program then runs as if the library were not there.

@@ -29,9 +29,9 @@ pub fn capture_cost<'py>(
     let (open, calls) = (source_named(name)?, call_kinds(calls)?);
     let (arguments, bare, observed) = (strings(program)?, strings(bare)?, strings(observed)?);
     let program = Program { arguments, bare, observed };
-    let found = py.detach(|| cost::measure(|| open(&calls), &program)).map_err(os_error)?;
+    let cost = py.detach(|| cost::measure(|| open(&calls), &program)).map_err(os_error)?;
     let dict = PyDict::new(py);
-    for (name, spread) in [("call", Some(found.call)), ("switch", found.switch)] {
+    for (name, spread) in [("call", Some(cost.call)), ("switch", cost.switch)] {
         let of = |value: fn(Spread) -> f64| spread.map(value);
         dict.set_item(format!("{name}_s"), of(|spread| spread.median_s))?;
         dict.set_item(format!("{name}_low_s"), of(|spread| spread.low_s))?;

@@ -87,8 +87,8 @@ pub fn burst_moments(
         next_op: next_op[at] as u8,
         session: session[at],
     });
-    let found = py.detach(|| moments(bursts, stretches as usize));
-    Ok((found.weight_weight, found.weight_cpu))
+    let moments_by_stretch = py.detach(|| moments(bursts, stretches as usize));
+    Ok((moments_by_stretch.weight_weight, moments_by_stretch.weight_cpu))
 }
 
 fn ends(batch: &RecordBatch) -> PyResult<(&[i64], &[i64])> {

@@ -211,7 +211,7 @@ fn facts<'py>(py: Python<'py>, reading: &Reading) -> PyResult<Bound<'py, PyDict>
         dict.set_item("local_less_tim_us", file.local_less_tim_us)?;
         dict.set_item("damaged", file.damages.count)?;
         let first: Vec<(u64, &str)> =
-            file.damages.first.iter().map(|damage| (damage.line, damage.what)).collect();
+            file.damages.first.iter().map(|damage| (damage.line, damage.fault)).collect();
         dict.set_item("damage", first)?;
         dict.set_item("size_limit_line", file.size_limit_line)?;
         dict.set_item("waits_in_text", file.waits_in_text)?;

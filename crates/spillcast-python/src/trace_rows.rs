@@ -133,7 +133,7 @@ fn waits(names: &Dictionary, rows: &[WaitRow], wanted: &Wanted) -> Result<Record
 
 fn calls(names: &Dictionary, rows: &[(Origin, TimedCall)]) -> Result<RecordBatch, ArrowError> {
     let number = |of: fn(&TimedCall) -> i64| int(rows, move |(_, call)| Some(of(call)));
-    let own = [
+    let columns = [
         ("call", text(rows, |(_, call)| Some(call.line.kind.name())), false),
         ("cursor", number(|call| call.line.cursor), false),
         ("c_us", number(|call| call.line.c), false),
@@ -149,7 +149,7 @@ fn calls(names: &Dictionary, rows: &[(Origin, TimedCall)]) -> Result<RecordBatch
         ("plh", number(|call| call.line.plh), false),
         ("tim_us", number(|call| call.line.tim), false),
     ];
-    RecordBatch::try_from_iter_with_nullable(own.into_iter().chain(of_origin(names, rows)))
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().chain(of_origin(names, rows)))
 }
 
 fn statements(rows: &[(Origin, Statement)]) -> Result<RecordBatch, ArrowError> {
@@ -178,7 +178,7 @@ fn statements(rows: &[(Origin, Statement)]) -> Result<RecordBatch, ArrowError> {
 fn row_sources(names: &Dictionary, rows: &[(Origin, StatLine)]) -> Result<RecordBatch, ArrowError> {
     let number = |of: fn(&StatLine) -> i64| int(rows, move |(_, row)| Some(of(row)));
     let perhaps = |of: fn(&StatLine) -> Option<i64>| int(rows, move |(_, row)| of(row));
-    let own = [
+    let columns = [
         ("id", number(|r| r.id), false),
         ("parent", number(|r| r.pid), false),
         ("position", number(|r| r.pos), false),
@@ -192,7 +192,7 @@ fn row_sources(names: &Dictionary, rows: &[(Origin, StatLine)]) -> Result<Record
         ("elapsed_us", perhaps(|r| r.time_us), true),
         ("cursor", number(|r| r.cursor), false),
     ];
-    RecordBatch::try_from_iter_with_nullable(own.into_iter().chain(of_origin(names, rows)))
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().chain(of_origin(names, rows)))
 }
 
 fn binds(names: &Dictionary, rows: &[(Origin, Bind)]) -> Result<RecordBatch, ArrowError> {
@@ -200,11 +200,11 @@ fn binds(names: &Dictionary, rows: &[(Origin, Bind)]) -> Result<RecordBatch, Arr
         bind.value.as_ref().map(|value| String::from_utf8_lossy(value).into_owned())
     };
     let values: ArrayRef = Arc::new(rows.iter().map(value).collect::<StringArray>());
-    let own = [
+    let columns = [
         ("cursor", int(rows, |(_, bind)| Some(bind.cursor)), false),
         ("position", int(rows, |(_, bind)| Some(bind.position)), false),
         ("type", int(rows, |(_, bind)| bind.kind), true),
         ("value", values, true),
     ];
-    RecordBatch::try_from_iter_with_nullable(own.into_iter().chain(of_origin(names, rows)))
+    RecordBatch::try_from_iter_with_nullable(columns.into_iter().chain(of_origin(names, rows)))
 }

@@ -23,20 +23,20 @@ impl Arguments {
         valued: &[&str],
         flags: &[&str],
     ) -> Outcome<Arguments> {
-        let mut found = Arguments::default();
+        let mut arguments = Arguments::default();
         let mut parser = lexopt::Parser::from_args(given.iter().cloned());
         loop {
             // What stands after `--` is a command, with options of its own.
             if let Some(rest) = parser.try_raw_args()
                 && rest.peek() == Some(OsStr::new("--"))
             {
-                found.command = rest.skip(1).collect();
-                return Ok(found);
+                arguments.command = rest.skip(1).collect();
+                return Ok(arguments);
             }
             let name = match parser.next().map_err(|error| unread(&error))? {
-                None => return Ok(found),
+                None => return Ok(arguments),
                 Some(lexopt::Arg::Value(word)) => {
-                    found.words.push(word);
+                    arguments.words.push(word);
                     continue;
                 }
                 Some(lexopt::Arg::Short('o')) => "--output".to_owned(),
@@ -46,9 +46,9 @@ impl Arguments {
             if valued.contains(&name.as_str()) {
                 let missing = |_| Failure::usage(format!("{name} needs a value"), help());
                 let value = parser.value().map_err(missing)?;
-                found.options.push((name, value));
+                arguments.options.push((name, value));
             } else if flags.contains(&name.as_str()) {
-                found.flags.push(name);
+                arguments.flags.push(name);
             } else {
                 return Err(Failure::usage(format!("{verb} knows no {name}"), help()));
             }
@@ -96,7 +96,7 @@ impl Arguments {
     ) -> Outcome<Option<T>> {
         let Some(value) = self.value(name) else { return Ok(None) };
         match parse(value) {
-            Some(found) => Ok(Some(found)),
+            Some(parsed) => Ok(Some(parsed)),
             None => {
                 Err(Failure::usage(format!("{name} {}: not understood", value.display()), hint))
             }
@@ -114,7 +114,7 @@ pub fn help() -> &'static str {
 }
 
 fn duration(text: &str) -> Option<Duration> {
-    let digits = text.find(|one: char| !one.is_ascii_digit() && one != '.')?;
+    let digits = text.find(|letter: char| !letter.is_ascii_digit() && letter != '.')?;
     let (number, unit) = text.split_at(digits);
     let scale = match unit {
         "ns" => 1e-9,
@@ -139,12 +139,12 @@ mod tests {
 
     #[test]
     fn options_words_and_a_command_are_distinguished() {
-        let found = read("-o a.spill --duration=90ms x --json -- ls -l --json").unwrap();
-        assert_eq!(found.value("--output").unwrap(), "a.spill");
-        assert_eq!(found.time("--duration").unwrap().unwrap(), Duration::from_millis(90));
-        assert_eq!(found.words, ["x"]);
-        assert_eq!(found.command, ["ls", "-l", "--json"]);
-        assert!(found.has("--json"));
+        let arguments = read("-o a.spill --duration=90ms x --json -- ls -l --json").unwrap();
+        assert_eq!(arguments.value("--output").unwrap(), "a.spill");
+        assert_eq!(arguments.time("--duration").unwrap().unwrap(), Duration::from_millis(90));
+        assert_eq!(arguments.words, ["x"]);
+        assert_eq!(arguments.command, ["ls", "-l", "--json"]);
+        assert!(arguments.has("--json"));
     }
 
     #[test]

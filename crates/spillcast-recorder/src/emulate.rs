@@ -20,11 +20,11 @@ const TICK: Duration = Duration::from_millis(100);
 /// Mounts, stays, and says what was achieved; the status of the command.
 pub fn run(words: &[OsString]) -> Outcome<u8> {
     let valued = ["--read", "--write", "--servers", "--backing"];
-    let found = Arguments::read("emulate", words, &valued, &["--page-cache"])?;
-    let [mountpoint] = &found.words[..] else {
+    let arguments = Arguments::read("emulate", words, &valued, &["--page-cache"])?;
+    let [mountpoint] = &arguments.words[..] else {
         return Err(Failure::usage("emulate needs one empty directory to mount at", help()));
     };
-    let (read, write) = (found.time("--read")?, found.time("--write")?);
+    let (read, write) = (arguments.time("--read")?, arguments.time("--write")?);
     if read.is_none() && write.is_none() {
         return Err(Failure::usage(
             "emulate needs --read or --write",
@@ -32,15 +32,16 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
         ));
     }
     let ns = |time: Option<Duration>| time.unwrap_or_default().as_nanos() as u64;
-    let model = Model { servers: found.number("--servers")?, ..Model::fixed(ns(read), ns(write)) };
+    let model =
+        Model { servers: arguments.number("--servers")?, ..Model::fixed(ns(read), ns(write)) };
     signals::watch();
-    let held = Held::new(found.value("--backing").map(PathBuf::from))?;
+    let held = Held::new(arguments.value("--backing").map(PathBuf::from))?;
     let refused = |error| Failure { message: reason(&error), ..Failure::usage("", "") };
     let emulation =
-        Emulation::mount(&held.folder, Path::new(mountpoint), model, found.has("--page-cache"))
+        Emulation::mount(&held.folder, Path::new(mountpoint), model, arguments.has("--page-cache"))
             .map_err(refused)?;
     eprintln!("spillcast-recorder: mounted at {}", mountpoint.display());
-    let status = match &found.command[..] {
+    let status = match &arguments.command[..] {
         [] => {
             while signals::take().is_none() && emulation.is_mounted().unwrap_or(false) {
                 std::thread::sleep(TICK);
@@ -72,7 +73,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
         "schema": "spillcast.recorder-emulation/1",
         "read": document_of(&stats.read),
         "write": document_of(&stats.write),
-        "exit_status": if found.command.is_empty() { Value::Null } else { status.into() },
+        "exit_status": if arguments.command.is_empty() { Value::Null } else { status.into() },
     });
     emulation.unmount().map_err(refused)?;
     println!("{}", document.text(2));
@@ -82,24 +83,24 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
 /// The directory that holds the files; one of our own is removed in the end.
 struct Held {
     folder: PathBuf,
-    own: bool,
+    temporary: bool,
 }
 
 impl Held {
     fn new(given: Option<PathBuf>) -> Outcome<Held> {
         if let Some(folder) = given {
-            return Ok(Held { folder, own: false });
+            return Ok(Held { folder, temporary: false });
         }
         let folder =
             std::env::temp_dir().join(format!("spillcast-recorder-{}", std::process::id()));
         fs::create_dir(&folder).map_err(|error| Failure::io(folder.display(), &error))?;
-        Ok(Held { folder, own: true })
+        Ok(Held { folder, temporary: true })
     }
 }
 
 impl Drop for Held {
     fn drop(&mut self) {
-        if self.own {
+        if self.temporary {
             let _ = fs::remove_dir_all(&self.folder);
         }
     }

@@ -18,20 +18,20 @@ const TRIES: u32 = 50;
 /// This process is in it; dropped, it is back in its own and the group is gone.
 pub struct MemoryGroup {
     folder: PathBuf,
-    own: PathBuf,
+    original: PathBuf,
 }
 
 impl MemoryGroup {
     /// Below the innermost group of this process that takes one with a limit, or why none does.
     pub fn join(limit_bytes: u64) -> Result<MemoryGroup, String> {
         let groups = folders(process::id() as i32, "memory", Path::new(CGROUPS));
-        let own = groups.first().cloned().ok_or("there are no memory cgroups here")?;
+        let original = groups.first().cloned().ok_or("there are no memory cgroups here")?;
         let mut refusal = None;
         for parent in groups {
             remove_stale(&parent);
             match made(&parent, limit_bytes) {
                 Ok(folder) => {
-                    let group = MemoryGroup { folder, own };
+                    let group = MemoryGroup { folder, original };
                     enter(&group.folder).map_err(|why| {
                         format!("{} cannot be joined: {why}", group.folder.display())
                     })?;
@@ -48,7 +48,7 @@ impl MemoryGroup {
 
 impl Drop for MemoryGroup {
     fn drop(&mut self) {
-        let _ = enter(&self.own);
+        let _ = enter(&self.original);
         // Who has just left it may be counted there still.
         for _ in 0..TRIES {
             if fs::remove_dir(&self.folder).is_ok() {

@@ -11,14 +11,16 @@ use spillcast_recording::json::{Document, Value, json};
 
 /// Reads traces and prints the groups, the most time first.
 pub fn run(words: &[OsString]) -> Outcome<u8> {
-    let found = Arguments::read("profile", words, &["--by"], &["--json"])?;
-    if found.words.is_empty() {
+    let arguments = Arguments::read("profile", words, &["--by"], &["--json"])?;
+    if arguments.words.is_empty() {
         return Err(Failure::usage("profile needs traces to read", help()));
     }
-    let by = dimensions(&found.value("--by").unwrap_or_default().to_string_lossy())?;
-    let kinds = [Dimension::Event, Dimension::Call].into_iter().chain(by.iter().map(|one| one.1));
+    let by = dimensions(&arguments.value("--by").unwrap_or_default().to_string_lossy())?;
+    let kinds = [Dimension::Event, Dimension::Call]
+        .into_iter()
+        .chain(by.iter().map(|dimension| dimension.1));
     let mut profile = Profile::new(kinds.collect());
-    let paths: Vec<PathBuf> = found.words.iter().map(PathBuf::from).collect();
+    let paths: Vec<PathBuf> = arguments.words.iter().map(PathBuf::from).collect();
     let reading = read(&paths, &Options::default(), &mut profile).map_err(failure_of)?;
     println!("{}", document(&profile, &by, &reading).text(2));
     Ok(0)

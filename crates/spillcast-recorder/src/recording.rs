@@ -24,8 +24,8 @@ pub struct Recording {
 impl Recording {
     /// A failure says why it is not a whole recording with I/O.
     pub fn open(path: &Path) -> Outcome<Recording> {
-        let bad = |what: &str, hint: &str| {
-            Err(Failure::usage(format!("{}: {what}", path.display()), hint))
+        let bad = |fault: &str, hint: &str| {
+            Err(Failure::usage(format!("{}: {fault}", path.display()), hint))
         };
         let name = path.join("meta.json");
         let text = match fs::read_to_string(&name) {
@@ -45,8 +45,8 @@ impl Recording {
             return bad("meta.json is not JSON", AGAIN);
         };
         if meta["schema"] != SCHEMA {
-            let what = format!("schema is {}, this recorder reads {SCHEMA:?}", meta["schema"]);
-            return bad(&what, "use the spillcast that made it, or record again");
+            let fault = format!("schema is {}, this recorder reads {SCHEMA:?}", meta["schema"]);
+            return bad(&fault, "use the spillcast that made it, or record again");
         }
         if !meta["perturbation"].is_null() {
             return bad("its run was delayed on purpose", "record again");
@@ -71,9 +71,9 @@ impl Recording {
         // What a group holds besides files counts shared pages once, and those of others in it.
         let held = memory["group_held_bytes"].as_u64().unwrap_or(taken);
         let room = |of: &Value, less: u64| of.as_u64().map(|bytes| bytes.saturating_sub(less));
-        let found =
+        let rooms =
             [room(&machine["memory_available_bytes"], taken), room(&memory["limit_bytes"], held)];
-        found.into_iter().flatten().min()
+        rooms.into_iter().flatten().min()
     }
 
     /// The stretches of the run whose waits were kept; None where all were.
@@ -86,7 +86,7 @@ impl Recording {
     /// What its threads did to temp files, and in between where that is known.
     pub fn plan(&self) -> Outcome<FromWaits> {
         let path = self.path.join("waits.parquet");
-        let bad = |what: String| Failure::usage(format!("{}: {what}", path.display()), AGAIN);
+        let bad = |fault: String| Failure::usage(format!("{}: {fault}", path.display()), AGAIN);
         let raw = &self.meta["raw"];
         let mut names = RowNames::default();
         let mut waits: Vec<Recorded> = Vec::new();

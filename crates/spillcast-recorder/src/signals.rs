@@ -46,8 +46,8 @@ fn in_foreground() -> bool {
         if terminal < 0 {
             return false;
         }
-        let found = libc::tcgetpgrp(terminal) == libc::getpgrp();
+        let foreground = libc::tcgetpgrp(terminal) == libc::getpgrp();
         libc::close(terminal);
-        found
+        foreground
     }
 }

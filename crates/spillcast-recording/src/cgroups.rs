@@ -14,26 +14,26 @@ pub fn folders(pid: i32, controller: &str, cgroups: &Path) -> Vec<PathBuf> {
 }
 
 fn folders_of(text: &str, controller: &str, cgroups: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
+    let mut folders = Vec::new();
     for line in text.lines() {
         let mut parts = line.splitn(3, ':').skip(1);
         let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
         let root = match controllers {
             "" => first_of([cgroups.join("unified"), cgroups.to_owned()]),
-            several if several.split(',').any(|one| one == controller) => {
+            several if several.split(',').any(|name| name == controller) => {
                 first_of([cgroups.join(several), cgroups.join(controller)])
             }
             _ => continue,
         };
         let path = Path::new(path.trim_start_matches('/'));
         // The last one is empty, and the root.
-        found.extend(path.ancestors().map(|part| root.join(part)));
+        folders.extend(path.ancestors().map(|part| root.join(part)));
     }
-    found
+    folders
 }
 
-fn first_of([one, other]: [PathBuf; 2]) -> PathBuf {
-    if one.is_dir() { one } else { other }
+fn first_of([path, other]: [PathBuf; 2]) -> PathBuf {
+    if path.is_dir() { path } else { other }
 }
 
 /// The text of a small file; empty where it cannot be read.
@@ -54,10 +54,10 @@ mod tests {
     #[test]
     fn both_versions_are_read() {
         let root = Path::new("/no/such");
-        let found = |text, controller| folders_of(text, controller, root);
+        let folders = |text, controller| folders_of(text, controller, root);
         let both = ["/no/such/a/b", "/no/such/a", "/no/such/"].map(PathBuf::from);
-        assert_eq!(found("0::/a/b\n", "memory"), both);
+        assert_eq!(folders("0::/a/b\n", "memory"), both);
         let memory = ["/no/such/memory/x", "/no/such/memory/"].map(PathBuf::from);
-        assert_eq!(found("4:cpu,cpuacct:/y\n3:memory:/x\n", "memory"), memory);
+        assert_eq!(folders("4:cpu,cpuacct:/y\n3:memory:/x\n", "memory"), memory);
     }
 }

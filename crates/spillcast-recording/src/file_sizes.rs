@@ -28,15 +28,15 @@ impl SizedFile {
 
 /// The files that a process and those it started have open now, each with its size.
 pub fn open_files(pid: i32) -> BTreeMap<String, u64> {
-    let mut found = BTreeMap::new();
+    let mut sizes = BTreeMap::new();
     for (link, shown) in family(pid).into_iter().flat_map(descriptors) {
         let Ok(meta) = fs::metadata(link) else { continue };
         let name = shown.to_string_lossy();
         if holds_data(&name) {
-            found.insert(name.strip_suffix(DELETED).unwrap_or(&name).to_owned(), meta.len());
+            sizes.insert(name.strip_suffix(DELETED).unwrap_or(&name).to_owned(), meta.len());
         }
     }
-    found
+    sizes
 }
 
 /// Of files that were there before, those in folders of temp files, the largest first.

@@ -204,7 +204,7 @@ fn tightest_quota(pid: i32, cgroups: &Path) -> Option<Quota> {
         let (cpus, period_s) = (quota as f64 / period as f64, period as f64 / 1e6);
         (quota > 0 && period > 0).then_some(Quota { folder, cpus, period_s })
     });
-    limited.min_by(|one, other| one.cpus.total_cmp(&other.cpus))
+    limited.min_by(|left, right| left.cpus.total_cmp(&right.cpus))
 }
 
 /// How long a group was held back since it was made, and in how many periods.

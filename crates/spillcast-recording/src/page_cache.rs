@@ -19,16 +19,16 @@ pub fn bound_bytes(engine: Option<u64>, replay: &Probe) -> Option<u64> {
     if IN_MEMORY.contains(&replay.filesystem().name.as_str()) {
         return None;
     }
-    let here = machine_cache_bytes();
-    let cache = engine.unwrap_or(here).min(here);
+    let machine = machine_cache_bytes();
+    let cache = engine.unwrap_or(machine).min(machine);
     let bound = (cache as f64 * replay.byte_share()) as u64;
-    (bound < here && cache / 2 < replay.working_set_bytes()).then_some(bound)
+    (bound < machine && cache / 2 < replay.working_set_bytes()).then_some(bound)
 }
 
 /// The page cache that a process could use here and now.
 fn machine_cache_bytes() -> u64 {
-    let own = std::process::id() as i32;
-    let groups = memory_groups(own, Path::new(CGROUPS)).into_iter();
+    let pid = std::process::id() as i32;
+    let groups = memory_groups(pid, Path::new(CGROUPS)).into_iter();
     let rooms = groups.map(|(limit, held)| limit.saturating_sub(held));
     let available = status_bytes("/proc/meminfo", "MemAvailable").unwrap_or(u64::MAX);
     rooms.fold(available, u64::min)

@@ -121,11 +121,11 @@ impl Parts {
     /// Writes what is buffered; the parts to keep, oldest first, and the rows of each.
     pub fn kept(&mut self) -> Vec<(i64, u64)> {
         while let Some(mut file) = self.open.first_entry() {
-            let there = || match fs::exists(self.folder.join(name(*file.key()))) {
+            let exists = || match fs::exists(self.folder.join(name(*file.key()))) {
                 Ok(false) => Err(io::ErrorKind::NotFound.into()),
                 _ => Ok(()),
             };
-            match there().and_then(|()| file.get_mut().flush()) {
+            match exists().and_then(|()| file.get_mut().flush()) {
                 Ok(()) => drop(file.remove()),
                 Err(error) => self.give_way(error),
             }

@@ -94,8 +94,8 @@ struct Columns<'a>(&'a RecordBatch);
 
 impl<'a> Columns<'a> {
     fn column(&self, name: &str) -> Result<&'a dyn Array, ArrowError> {
-        let found = self.0.column_by_name(name).map(|column| &**column);
-        found.ok_or_else(|| invalid(format!("there is no column {name}")))
+        let column = self.0.column_by_name(name).map(|column| &**column);
+        column.ok_or_else(|| invalid(format!("there is no column {name}")))
     }
 
     fn int64(&self, name: &str) -> Result<&'a Int64Array, ArrowError> {

@@ -77,7 +77,7 @@ fn known_refusal(source: &str, error: &io::Error) -> Option<(&'static str, &'sta
 
 /// Why a source refuses, in a few words.
 fn short_reason(source: &str, error: &io::Error) -> String {
-    known_refusal(source, error).map_or_else(|| reason(error), |(what, _)| what.to_owned())
+    known_refusal(source, error).map_or_else(|| reason(error), |(message, _)| message.to_owned())
 }
 
 /// The failure of an attempt to observe `text`, which may be process `pid`, by a source.
@@ -89,8 +89,8 @@ pub fn refused(error: &io::Error, text: &str, pid: Option<i32>, source: &str) ->
     if code == Some(libc::ESRCH) {
         return Failure::of(ProcessMissing, format!("{text} has ended"), "");
     }
-    if let Some((what, remedy)) = known_refusal(source, error) {
-        return cannot(CaptureUnavailable, what, remedy.to_owned());
+    if let Some((message, remedy)) = known_refusal(source, error) {
+        return cannot(CaptureUnavailable, message, remedy.to_owned());
     }
     if code == Some(libc::EMFILE) {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);

@@ -101,8 +101,8 @@ fn is_shown(name: &str, value: &str) -> bool {
 }
 
 /// The folder that holds both.
-fn common(one: &Path, other: &Path) -> PathBuf {
-    let both = one.components().zip(other.components()).take_while(|(a, b)| a == b);
+fn common(path: &Path, other: &Path) -> PathBuf {
+    let both = path.components().zip(other.components()).take_while(|(a, b)| a == b);
     both.map(|(part, _)| part).collect()
 }
 

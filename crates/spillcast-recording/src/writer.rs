@@ -132,7 +132,7 @@ impl Writer {
         loop {
             let kept = self.parts.kept();
             match self.write_waits(&kept, zero_ns) {
-                Ok(found) => return Ok(found),
+                Ok(kept_waits) => return Ok(kept_waits),
                 Err(_) if kept.is_empty() && fs::remove_file(self.folder.join(RESERVE)).is_ok() => {
                 }
                 Err(error) if kept.is_empty() => return Err(error),

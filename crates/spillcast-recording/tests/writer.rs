@@ -71,8 +71,8 @@ fn rows_of_several_takes_are_in_one_file_with_their_names() {
     assert_eq!((kept.waits, kept.waits_seen, kept.slices_ns), (3, 3, None));
     assert_eq!(kept.written_bytes, (0, 16_384));
     let expected = [(0, "/b"), (S, "/c"), (2 * S, "/c")];
-    let told = read(&folder.path().join("waits.parquet"));
-    assert_eq!(told, expected.map(|(start_ns, file)| (start_ns, file.to_owned())));
+    let files = read(&folder.path().join("waits.parquet"));
+    assert_eq!(files, expected.map(|(start_ns, file)| (start_ns, file.to_owned())));
     let file = File::open(folder.path().join("seconds.parquet")).unwrap();
     let mut batches = ParquetRecordBatchReaderBuilder::try_new(file).unwrap().build().unwrap();
     let seconds = seconds_of(&batches.next().unwrap().unwrap()).unwrap();

@@ -54,11 +54,12 @@ impl Account {
 
     pub fn json(&self) -> String {
         let each = NAMES.iter().zip(self.0).filter_map(|(name, totals)| {
-            let [count, bytes, offsets] = totals.each_ref().map(|one| one.load(Ordering::Relaxed));
-            let told = format!(
+            let [count, bytes, offsets] =
+                totals.each_ref().map(|total| total.load(Ordering::Relaxed));
+            let line = format!(
                 "\"{name}\": {{\"count\": {count}, \"bytes\": {bytes}, \"offsets\": {offsets}}}"
             );
-            (count > 0).then_some(told)
+            (count > 0).then_some(line)
         });
         format!("{{{}}}", each.collect::<Vec<_>>().join(", "))
     }

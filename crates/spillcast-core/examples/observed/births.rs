@@ -4,7 +4,7 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
 
-use crate::Said;
+use crate::Members;
 use crate::account::{Account, median_ns};
 use crate::io::{Pace, a_few, create};
 use crate::options::Options;
@@ -15,7 +15,7 @@ const STACK_BYTES: usize = 64 << 10;
 
 /// Starts `count` threads that each read and write a little and end; tells how long a start takes,
 /// from before the clone to the first instruction.
-pub fn threads(options: &Options, account: &Account) -> io::Result<Said> {
+pub fn threads(options: &Options, account: &Account) -> io::Result<Members> {
     let file = create(&options.dir.join("threads.dat"))?;
     let mut pace = Pace::new(options);
     let mut starts_ns = Vec::new();
@@ -45,18 +45,18 @@ pub fn threads(options: &Options, account: &Account) -> io::Result<Said> {
 }
 
 /// Forks `count` children, one after the other, that each read and write a little and end.
-pub fn forked(options: &Options, account: &Account) -> io::Result<Said> {
+pub fn forked(options: &Options, account: &Account) -> io::Result<Members> {
     let file = create(&options.dir.join("forked.dat"))?;
     let mut pace = Pace::new(options);
     for worker in 0..options.count {
         pace.wait();
         wait(fork(|| a_few(&file, worker, account))?)?;
     }
-    Ok(Said::new())
+    Ok(Members::new())
 }
 
 /// Holds `count` threads that sleep, this one included, until a line comes in on stdin.
-pub fn idle(options: &Options, _account: &Account) -> io::Result<Said> {
+pub fn idle(options: &Options, _account: &Account) -> io::Result<Members> {
     for _ in 1..options.count {
         let sleeper = std::thread::Builder::new().stack_size(STACK_BYTES);
         sleeper.spawn(|| {
@@ -66,7 +66,7 @@ pub fn idle(options: &Options, _account: &Account) -> io::Result<Said> {
         })?;
     }
     crate::at_gate()?;
-    Ok(Said::new())
+    Ok(Members::new())
 }
 
 /// Runs `work` in a child, which ends with it; its process id.

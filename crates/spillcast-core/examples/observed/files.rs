@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use crate::Said;
+use crate::Members;
 use crate::account::{Account, Call, median_ns};
 use crate::io::{Pace, create};
 use crate::options::Options;
@@ -12,7 +12,7 @@ use crate::options::Options;
 const BYTES: usize = 4096;
 
 /// `count` files, one write each; tells their names and how long one is open.
-pub fn files(options: &Options, account: &Account) -> io::Result<Said> {
+pub fn files(options: &Options, account: &Account) -> io::Result<Members> {
     let block = [1u8; BYTES];
     let mut pace = Pace::new(options);
     let mut open_ns = Vec::new();

@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::Said;
+use crate::Members;
 use crate::account::{Account, Call};
 use crate::options::Options;
 
@@ -19,7 +19,7 @@ const REGION_BYTES: u64 = 64 << 20;
 const LINGER: Duration = Duration::from_millis(300);
 
 /// Cached reads of 8 KiB at random offsets: `count` by each thread.
-pub fn reads(options: &Options, account: &Account) -> io::Result<Said> {
+pub fn reads(options: &Options, account: &Account) -> io::Result<Members> {
     let file = create(&options.dir.join("reads.dat"))?;
     file.set_len(BLOCKS * BLOCK_BYTES as u64)?;
     let begin = Instant::now();
@@ -42,17 +42,17 @@ pub fn reads(options: &Options, account: &Account) -> io::Result<Said> {
 
 /// Positioned writes and reads on a shared file, then plain ones on a file of each thread's own:
 /// `count` of each.
-pub fn mixed(options: &Options, account: &Account) -> io::Result<Said> {
+pub fn mixed(options: &Options, account: &Account) -> io::Result<Members> {
     let shared = create(&options.dir.join("mixed.dat"))?;
     in_all(options, |worker| {
         let mut random = Random::new(options.seed, worker);
         positioned(options.count, &shared, worker, &mut random, account)?;
-        let mut own = create(&options.dir.join(format!("own-{worker}.dat")))?;
-        plain(options.count, &mut own, &mut random, account)?;
+        let mut file = create(&options.dir.join(format!("own-{worker}.dat")))?;
+        plain(options.count, &mut file, &mut random, account)?;
         std::thread::sleep(LINGER);
         Ok(())
     })?;
-    Ok(Said::new())
+    Ok(Members::new())
 }
 
 fn positioned(

@@ -19,8 +19,8 @@ use account::Account;
 use options::Options;
 
 /// What a kind says besides its account: members of the JSON document.
-type Said = Vec<(&'static str, String)>;
-type Kind = fn(&Options, &Account) -> std::io::Result<Said>;
+type Members = Vec<(&'static str, String)>;
+type Kind = fn(&Options, &Account) -> std::io::Result<Members>;
 
 const KINDS: &[(&str, Kind)] = &[
     ("reads", io::reads),
@@ -57,9 +57,10 @@ fn run() -> Result<String, Box<dyn std::error::Error>> {
         at_gate()?;
     }
     let begin = Instant::now();
-    let said = kind(&options, &account)?;
+    let members_of_kind = kind(&options, &account)?;
     let seconds = begin.elapsed().as_secs_f64();
-    let members: String = said.iter().map(|(key, value)| format!(", \"{key}\": {value}")).collect();
+    let members: String =
+        members_of_kind.iter().map(|(key, value)| format!(", \"{key}\": {value}")).collect();
     Ok(format!(
         "{{\"kind\": \"{name}\", \"seconds\": {seconds:.9}, \"cpu_s\": {:.6}, \"calls\": {}{members}}}",
         account::cpu_s(),

@@ -5,14 +5,14 @@ use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
 
-use crate::Said;
+use crate::Members;
 use crate::account::{self, Account};
 use crate::io::{a_few, create};
 use crate::options::Options;
 
 /// `count` rounds of two hand-overs by futexes, which are no file I/O; a little of that comes first,
 /// for nobody keeps a recording without any. An observer may add switches to those counted.
-pub fn switches(options: &Options, account: &Account) -> io::Result<Said> {
+pub fn switches(options: &Options, account: &Account) -> io::Result<Members> {
     // Open to the end, so that any observer learns its name.
     let file = create(&options.dir.join("switches.dat"))?;
     a_few(&file, 0, account)?;
@@ -32,12 +32,12 @@ pub fn switches(options: &Options, account: &Account) -> io::Result<Said> {
     ])
 }
 
-fn hand_over(token: &AtomicU32, own: u32, count: u64) {
+fn hand_over(token: &AtomicU32, turn: u32, count: u64) {
     for _ in 0..count {
-        while token.load(Ordering::Acquire) != own {
-            futex(token, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, 1 - own);
+        while token.load(Ordering::Acquire) != turn {
+            futex(token, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, 1 - turn);
         }
-        token.store(1 - own, Ordering::Release);
+        token.store(1 - turn, Ordering::Release);
         futex(token, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
     }
 }
@@ -58,9 +58,9 @@ fn stay_on_one_cpu() -> io::Result<()> {
         }
         let limit = libc::CPU_SETSIZE as usize;
         let cpu = (0..limit).find(|&cpu| libc::CPU_ISSET(cpu, &allowed)).unwrap_or(0);
-        let mut one: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut one);
-        match libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &one) {
+        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
+        libc::CPU_SET(cpu, &mut cpus);
+        match libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &cpus) {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
         }

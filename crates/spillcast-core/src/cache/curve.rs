@@ -264,10 +264,10 @@ pub(super) fn count(histogram: &mut Vec<u64>, steps: usize) {
 }
 
 /// The sum of two histograms, each with its weight.
-pub(super) fn added(one: &[u64], weight: f64, other: &[u64], other_weight: f64) -> Vec<f64> {
+pub(super) fn added(left: &[u64], left_weight: f64, right: &[u64], right_weight: f64) -> Vec<f64> {
     let at = |histogram: &[u64], steps| histogram.get(steps).copied().unwrap_or(0) as f64;
-    (0..one.len().max(other.len()))
-        .map(|steps| weight * at(one, steps) + other_weight * at(other, steps))
+    (0..left.len().max(right.len()))
+        .map(|steps| left_weight * at(left, steps) + right_weight * at(right, steps))
         .collect()
 }
 

@@ -17,7 +17,7 @@ impl Hot {
     const AHEAD: u32 = 8;
     /// The most hot lines.
     const MOST: u32 = 256;
-    const FOUND: u32 = u32::MAX;
+    const HOT: u32 = u32::MAX;
 
     pub fn new() -> Hot {
         Hot { boxes: vec![(0, 0); 1 << Hot::BITS], left: Hot::MOST }
@@ -31,7 +31,7 @@ impl Hot {
     #[inline]
     pub fn holds(&self, hash: u64) -> bool {
         let (at, tag) = Hot::at(hash);
-        self.boxes[at] == (tag, Hot::FOUND)
+        self.boxes[at] == (tag, Hot::HOT)
     }
 
     /// Whether this use makes a line hot.
@@ -39,13 +39,13 @@ impl Hot {
     pub fn vote(&mut self, hash: u64) -> bool {
         let (at, tag) = Hot::at(hash);
         let (leader, votes) = &mut self.boxes[at];
-        if self.left == 0 || *votes == Hot::FOUND {
+        if self.left == 0 || *votes == Hot::HOT {
             return false;
         }
         if *leader == tag {
             *votes += 1;
             if *votes >= Hot::AHEAD {
-                *votes = Hot::FOUND;
+                *votes = Hot::HOT;
                 self.left -= 1;
                 return true;
             }

@@ -43,8 +43,8 @@ impl Source for OracleGeneral {
             requests.extend(buffer[..filled].chunks_exact(RECORD_BYTES).map(request));
             records += requests.len() as u64;
             if filled % RECORD_BYTES != 0 {
-                let what = format!("record {} is cut: each has 24 bytes", records + 1);
-                return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                let fault = format!("record {} is cut: each has 24 bytes", records + 1);
+                return Err(io::Error::new(io::ErrorKind::InvalidData, fault));
             }
             if filled == 0 || take(&requests).is_break() || filled < buffer.len() {
                 return Ok(());

@@ -62,9 +62,9 @@ impl Stack {
         let single = self.single.after(before);
         let others = self.others.after(before);
         let in_group = self.groups.get(group as usize).map_or(0, |times| times.after(before));
-        let own = self.group_of[line];
-        self.unset(before, own);
-        self.set(now, own);
+        let group = self.group_of[line];
+        self.unset(before, group);
+        self.set(now, group);
         Some(Since { single, others, in_group })
     }
 

@@ -54,8 +54,8 @@ impl Born {
                     if title != child.title {
                         (child.title, child.since_ns) = (title, now_ns);
                     }
-                    let own = child.title != self.parent_title;
-                    if now_ns < child.since_ns + if own { WRITTEN_NS } else { NAMELESS_NS } {
+                    let has_title = child.title != self.parent_title;
+                    if now_ns < child.since_ns + if has_title { WRITTEN_NS } else { NAMELESS_NS } {
                         return true;
                     }
                     false

@@ -44,7 +44,7 @@ struct Made {
     in_temp_dir: bool,
     identity: Identity,
     /// Whether its name is one here, too.
-    here: bool,
+    same_mounts: bool,
     /// It may have been written before the recording began.
     early: bool,
     /// The process that used it last.
@@ -81,10 +81,10 @@ impl Files {
         let state = self.by_name.entry(name).or_insert_with(|| match kind() {
             Kind::Temp => State::Temp,
             Kind::Other => State::Other,
-            Kind::Made { in_temp_dir, identity, here } => State::Made(Box::new(Made {
+            Kind::Made { in_temp_dir, identity, same_mounts } => State::Made(Box::new(Made {
                 in_temp_dir,
                 identity,
-                here,
+                same_mounts,
                 early: identity.born_ns.is_none_or(|ns| ns < begun_ns),
                 held: joined && file.unlinked,
                 temp: in_temp_dir || file.unlinked,
@@ -187,19 +187,20 @@ impl Made {
     /// Looks at the end whether it is gone; whether it has another name, as after a rename or a
     /// link.
     fn look(&mut self, path: &Path, folders: &mut Folders) -> bool {
-        let is_there = || fs::symlink_metadata(path).is_ok();
+        let exists = || fs::symlink_metadata(path).is_ok();
         // An inode may have been used again, which the birth alone tells.
         let known = self.identity.born_ns.is_some() || !self.removed;
-        let Some(folder) = path.parent().filter(|_| known && self.written_bytes > 0 && !is_there())
+        let Some(folder) = path.parent().filter(|_| known && self.written_bytes > 0 && !exists())
         else {
             return false;
         };
         let files = folders.entry(folder.into()).or_insert_with(|| by_inode(folder));
-        let found = files.get(&self.identity.ino).and_then(|name| Identity::of(name));
+        let identity = files.get(&self.identity.ino).and_then(|name| Identity::of(name));
         let born_ns = self.identity.born_ns;
-        let renamed = found.is_some_and(|found| born_ns.is_none_or(|_| found.born_ns == born_ns));
+        let renamed =
+            identity.is_some_and(|identity| born_ns.is_none_or(|_| identity.born_ns == born_ns));
         // One that was gone before anybody looked may have been renamed; a spill is read back.
-        let gone = self.here && (self.identity.ino != 0 || self.is_read_back());
+        let gone = self.same_mounts && (self.identity.ino != 0 || self.is_read_back());
         self.removed = !renamed && (self.removed || gone);
         renamed
     }

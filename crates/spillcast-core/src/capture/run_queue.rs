@@ -88,11 +88,11 @@ impl RunQueue {
         self.total.cpu_ns = self.total.cpu_ns.max(known_cpu_ns);
         let begun = &self.window;
         let taken = machine_ns.zip(begun.machine_ns).map(|(now, then)| now.saturating_sub(then));
-        let own = Scheduled {
+        let scheduled = Scheduled {
             cpu_ns: self.total.cpu_ns - begun.total.cpu_ns,
             delay_ns: self.total.delay_ns - begun.total.delay_ns,
         };
-        self.others_ns += of_others_ns(own, taken);
+        self.others_ns += of_others_ns(scheduled, taken);
         self.window = Window { begun_ns: now_ns, machine_ns, total: self.total };
     }
 
@@ -149,12 +149,12 @@ mod tests {
     #[test]
     fn threads_that_wait_for_each_other_wait_for_nobody_else() {
         // Three threads on two CPUs that nobody else uses: a third of their time they wait.
-        let own = Scheduled { cpu_ns: 2 * S, delay_ns: S };
-        assert_eq!(of_others_ns(own, Some(2 * S)), 0);
+        let scheduled = Scheduled { cpu_ns: 2 * S, delay_ns: S };
+        assert_eq!(of_others_ns(scheduled, Some(2 * S)), 0);
         // As much of the CPUs went to others as they waited for; and more than that.
         assert_eq!(of_others_ns(Scheduled { cpu_ns: S, delay_ns: S }, Some(2 * S)), S);
         assert_eq!(of_others_ns(Scheduled { cpu_ns: S, delay_ns: S / 4 }, Some(2 * S)), S / 4);
-        assert_eq!(of_others_ns(own, None), S);
+        assert_eq!(of_others_ns(scheduled, None), S);
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub enum Kind {
         in_temp_dir: bool,
         identity: Identity,
         /// Its process has the names that we have.
-        here: bool,
+        same_mounts: bool,
     },
 }
 
@@ -55,8 +55,8 @@ pub struct Identity {
 impl Identity {
     /// Of what a path leads to, links not followed.
     pub fn of(path: &Path) -> Option<Identity> {
-        let found = fs::symlink_metadata(path).ok()?;
-        Some(Identity { ino: found.ino(), born_ns: born_ns(&found) })
+        let metadata = fs::symlink_metadata(path).ok()?;
+        Some(Identity { ino: metadata.ino(), born_ns: born_ns(&metadata) })
     }
 }
 
@@ -80,7 +80,7 @@ pub struct TempRules {
 struct Process {
     temp_dirs: Vec<PathBuf>,
     /// It has the mounts that we have.
-    here: bool,
+    same_mounts: bool,
 }
 
 impl TempRules {
@@ -104,15 +104,15 @@ impl TempRules {
         let process = self.process(pid);
         let in_temp_dir =
             name.is_some() || process.temp_dirs.iter().any(|dir| path.starts_with(dir));
-        let here = process.here;
+        let same_mounts = process.same_mounts;
         let seen = Identity { ino: file.ino, born_ns: file.born_ns };
-        let named = || Identity::of(path).filter(|_| here && !file.unlinked);
+        let named = || Identity::of(path).filter(|_| same_mounts && !file.unlinked);
         let identity = if seen.born_ns.is_some() { seen } else { named().unwrap_or(seen) };
         let before = identity.born_ns.zip(self.begun_ns).is_some_and(|(born, begun)| born < begun);
         if before || data_of_engine(path) {
             return Kind::Other;
         }
-        Kind::Made { in_temp_dir, identity, here }
+        Kind::Made { in_temp_dir, identity, same_mounts }
     }
 
     /// A process of which files will be asked.
@@ -231,7 +231,7 @@ fn data_of_engine(path: &Path) -> bool {
 impl Default for Process {
     fn default() -> Process {
         let temp_dirs = vec![PathBuf::from("/tmp"), PathBuf::from("/var/tmp")];
-        Process { temp_dirs, here: true }
+        Process { temp_dirs, same_mounts: true }
     }
 }
 
@@ -254,8 +254,9 @@ impl Process {
             None => Process::default().temp_dirs,
         };
         let mounts = |pid: &str| fs::read_link(format!("/proc/{pid}/ns/mnt")).ok();
-        let here = mounts(&pid.to_string()).is_none_or(|theirs| Some(theirs) == mounts("self"));
-        Some(Process { temp_dirs, here })
+        let same_mounts =
+            mounts(&pid.to_string()).is_none_or(|theirs| Some(theirs) == mounts("self"));
+        Some(Process { temp_dirs, same_mounts })
     }
 }
 

@@ -116,8 +116,8 @@ mod tests {
         let file = |permissions: &str, path: &str| {
             shared_writable_file(&format!("7f00-7f01 {permissions} 00000000 fe:00 1234    {path}"))
         };
-        let found = file("rw-s", "/data/my sort.tmp (deleted)").unwrap();
-        assert_eq!((found.path.as_str(), found.unlinked), ("/data/my sort.tmp", true));
+        let file_mapped = file("rw-s", "/data/my sort.tmp (deleted)").unwrap();
+        assert_eq!((file_mapped.path.as_str(), file_mapped.unlinked), ("/data/my sort.tmp", true));
         assert!(!file("rw-s", "/dev/shm/spill.1").unwrap().unlinked);
         assert_eq!(file("rw-p", "/data/x"), None);
         assert_eq!(file("r--s", "/data/x"), None);

@@ -9,7 +9,7 @@ use fuser::{FileAttr, FileType, INodeNo, Request, TimeOrNow};
 use rustix::fs::{Timespec, UTIME_NOW, UTIME_OMIT};
 
 /// What was created belongs to who asked for it, with the mode that the kernel has masked.
-pub fn own(request: &Request, file: &File, mode: u32) -> io::Result<()> {
+pub fn set_owner(request: &Request, file: &File, mode: u32) -> io::Result<()> {
     if rustix::process::geteuid().is_root() {
         fchown(file, Some(request.uid()), Some(request.gid()))?;
     }

@@ -227,7 +227,7 @@ impl Filesystem for Passthrough {
         reply: ReplyLseek,
     ) {
         // The kernel asks for data and holes alone.
-        answer!(reply, self.seek(number, offset, whence), |found| reply.offset(found))
+        answer!(reply, self.seek(number, offset, whence), |position| reply.offset(position))
     }
 
     fn opendir(&self, _: &Request, number: INodeNo, _: OpenFlags, reply: ReplyOpen) {

@@ -59,8 +59,8 @@ impl Floor {
     fn new(points: Vec<FloorPoint>) -> Floor {
         let curve = |op| {
             let of_op = points.iter().filter(|point| point.op == op);
-            let one = |ns: u64| Distribution::new(&[(ns as f64, 1)]);
-            Curve::new(of_op.map(|point| (point.bytes, one(point.added_ns))).collect())
+            let constant = |ns: u64| Distribution::new(&[(ns as f64, 1)]);
+            Curve::new(of_op.map(|point| (point.bytes, constant(point.added_ns))).collect())
         };
         Floor { read: curve(Op::Read), write: curve(Op::Write), points }
     }

@@ -74,10 +74,10 @@ impl Emulation {
             .map_err(|error| at(&backing, &error))?;
         let guard = Guard::start(&mountpoint)?;
         let session = serve(files, &mountpoint, page_cache).map_err(|error| {
-            let said = error.to_string();
+            let message = error.to_string();
             let needs =
                 "FUSE needs /dev/fuse, root or fusermount3, and CAP_SYS_ADMIN in a container";
-            at(&mountpoint, format!("{}; {needs}", said.trim_end()))
+            at(&mountpoint, format!("{}; {needs}", message.trim_end()))
         })?;
         let emulation = Emulation { mountpoint, pace, mounted: Some((guard, session)) };
         let mountpoint = &emulation.mountpoint;
@@ -201,16 +201,16 @@ fn check(backing: &Path, mountpoint: &Path) -> io::Result<(PathBuf, PathBuf)> {
         return Err(unusable(mountpoint, "not empty; name an empty directory to mount at"));
     }
     if at_mountpoint.starts_with(&backing) {
-        let what = "lies in the directory that it would show; name one outside of it";
-        return Err(unusable(mountpoint, what));
+        let fault = "lies in the directory that it would show; name one outside of it";
+        return Err(unusable(mountpoint, fault));
     }
     Ok((backing, at_mountpoint))
 }
 
-fn unusable(path: &Path, what: &str) -> io::Error {
-    io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {what}", path.display()))
+fn unusable(path: &Path, fault: &str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, format!("{}: {fault}", path.display()))
 }
 
-fn at(path: &Path, what: impl Display) -> io::Error {
-    io::Error::other(format!("{}: {what}", path.display()))
+fn at(path: &Path, fault: impl Display) -> io::Error {
+    io::Error::other(format!("{}: {fault}", path.display()))
 }

@@ -121,8 +121,8 @@ impl Nodes {
 
 /// Opens `name` in `directory` for all later requests.
 pub fn open_child(directory: &File, name: &OsStr) -> io::Result<File> {
-    let found = open_at(directory, name, libc::O_PATH, 0)?;
-    let kind = found.metadata()?.file_type();
+    let entry = open_at(directory, name, libc::O_PATH, 0)?;
+    let kind = entry.metadata()?.file_type();
     if kind.is_dir() {
         return open_at(directory, name, libc::O_RDONLY | libc::O_DIRECTORY, 0);
     }
@@ -130,7 +130,7 @@ pub fn open_child(directory: &File, name: &OsStr) -> io::Result<File> {
         return open_at(directory, name, libc::O_RDWR, 0)
             .or_else(|_| open_at(directory, name, libc::O_RDONLY, 0));
     }
-    Ok(found)
+    Ok(entry)
 }
 
 /// openat(2), never through a symbolic link.

@@ -11,7 +11,7 @@ use crate::system::now_ns;
 #[derive(Default)]
 pub struct Pace {
     /// Empty while the floor is measured, when every operation takes the same.
-    asked: OnceLock<(Schedule, Floor)>,
+    target: OnceLock<(Schedule, Floor)>,
     counters: Counters,
     sleep: Sleep,
 }
@@ -19,16 +19,16 @@ pub struct Pace {
 impl Pace {
     /// From now on `model` decides how long operations take.
     pub fn begin(&self, model: Model, floor: Floor) {
-        let _ = self.asked.set((Schedule::new(model, now_ns()), floor));
+        let _ = self.target.set((Schedule::new(model, now_ns()), floor));
     }
 
     pub fn measures_floor(&self) -> bool {
-        self.asked.get().is_none()
+        self.target.get().is_none()
     }
 
     /// Returns when an operation that arrived at `arrival_ns` is to be answered.
     pub fn keep(&self, arrival_ns: u64, operation: Operation) {
-        let Some((schedule, floor)) = self.asked.get() else {
+        let Some((schedule, floor)) = self.target.get() else {
             return self.sleep.until(arrival_ns + SLEEP_NS);
         };
         let asked_ns = schedule.elapsed_ns(arrival_ns, operation);
@@ -39,7 +39,7 @@ impl Pace {
     }
 
     pub fn floor(&self) -> Floor {
-        self.asked.get().map(|(_, floor)| floor.clone()).unwrap_or_default()
+        self.target.get().map(|(_, floor)| floor.clone()).unwrap_or_default()
     }
 
     pub fn stats(&self) -> Stats {

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use fuser::{FileAttr, INodeNo, RenameFlags, Request, TimeOrNow};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, SeekFrom, StatVfs, Timestamps};
 
-use super::backing::{attributes, own, read_up_to, timespec};
+use super::backing::{attributes, read_up_to, set_owner, timespec};
 use super::buffers::Buffers;
 use super::floor;
 use super::listings::Listings;
@@ -134,7 +134,7 @@ impl Passthrough {
         // Whatever the program may do with its descriptor: the kernel holds it to that.
         let flags = flags & (libc::O_EXCL | libc::O_TRUNC) | libc::O_RDWR | libc::O_CREAT;
         let file = open_at(&*self.nodes.get(parent)?, name, flags, mode)?;
-        own(request, &file, mode)?;
+        set_owner(request, &file, mode)?;
         self.attributes_of(file)
     }
 
@@ -148,7 +148,7 @@ impl Passthrough {
         let parent = self.nodes.get(parent)?;
         rustix::fs::mkdirat(&**parent, name, Mode::from_raw_mode(mode))?;
         let directory = open_child(&parent, name)?;
-        own(request, &directory, mode)?;
+        set_owner(request, &directory, mode)?;
         self.attributes_of(directory)
     }
 

@@ -12,7 +12,7 @@ pub struct Damage {
     pub file: usize,
     /// From 1.
     pub line: u64,
-    pub what: Fault,
+    pub fault: Fault,
 }
 
 /// The damage found in one file.

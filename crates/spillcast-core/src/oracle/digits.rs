@@ -42,9 +42,9 @@ impl<'a> Text<'a> {
     #[inline(always)]
     pub fn until(&mut self, end: u8) -> Option<&'a [u8]> {
         let at = find_near(self.bytes, end)?;
-        let found = &self.bytes[..at];
+        let matched = &self.bytes[..at];
         self.bytes = &self.bytes[at + 1..];
-        Some(found)
+        Some(matched)
     }
 
     /// A decimal number, perhaps negative. Addresses fill 64 bits without a sign and wrap around.
@@ -109,10 +109,10 @@ pub(super) fn find_near(bytes: &[u8], byte: u8) -> Option<usize> {
     let mut at = 0;
     while at < bytes.len() {
         let different = first_word(&bytes[at..]) ^ (LOW * u64::from(byte));
-        let found = different.wrapping_sub(LOW) & !different & (LOW << 7);
-        if found != 0 {
-            let found = at + found.trailing_zeros() as usize / 8;
-            return Some(found).filter(|&at| at < bytes.len());
+        let matched = different.wrapping_sub(LOW) & !different & (LOW << 7);
+        if matched != 0 {
+            let matched = at + matched.trailing_zeros() as usize / 8;
+            return Some(matched).filter(|&at| at < bytes.len());
         }
         at += 8;
     }

@@ -47,7 +47,7 @@ impl Latencies {
         };
         let mut list = list.clone();
         list.sort_unstable();
-        let alike = list.chunk_by(|one, next| one == next);
+        let alike = list.chunk_by(|previous, next| previous == next);
         alike.map(|alike| (middle_ns(alike[0]), alike.len() as u64)).collect()
     }
 }

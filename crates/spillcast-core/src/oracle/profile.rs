@@ -242,7 +242,10 @@ impl Profile {
         let value = |dimension| value(dimension).unwrap_or(NONE);
         let position = match self.last.get(slot) {
             Some(Some((last, position)))
-                if self.by.iter().all(|&one| last.0[one as usize] == value(one)) =>
+                if self
+                    .by
+                    .iter()
+                    .all(|&dimension| last.0[dimension as usize] == value(dimension)) =>
             {
                 *position
             }

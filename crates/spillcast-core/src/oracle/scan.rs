@@ -287,16 +287,16 @@ impl<'a> Scanner<'a> {
 
 /// Whether two short texts are equal, without the call that a comparison of slices makes.
 #[inline(always)]
-fn is_same(one: &[u8], other: &[u8]) -> bool {
+fn is_same(left: &[u8], right: &[u8]) -> bool {
     let last = |text: &[u8]| text.last_chunk::<8>().map(|word| u64::from_le_bytes(*word));
-    if one.len() != other.len() || last(one) != last(other) {
+    if left.len() != right.len() || last(left) != last(right) {
         return false;
     }
-    if one.len() < 8 {
-        return one.iter().eq(other);
+    if left.len() < 8 {
+        return left.iter().eq(right);
     }
     let words = |text| <[u8]>::chunks_exact(text, 8).map(|word| word.first_chunk::<8>().copied());
-    words(one).eq(words(other))
+    words(left).eq(words(right))
 }
 
 /// Whether a bind value, or its last line, ends here. A value too long to be shown ends with dots.

@@ -12,7 +12,7 @@ pub enum ProbeError {
     /// A step (from 0) that no replay can issue.
     BadStep {
         step: usize,
-        what: &'static str,
+        fault: &'static str,
     },
     NotADirectory {
         dir: PathBuf,
@@ -50,8 +50,8 @@ impl fmt::Display for ProbeError {
             ProbeError::Empty => {
                 f.write_str("the plan holds no temp I/O: record the query while it spills")
             }
-            ProbeError::BadStep { step, what } => {
-                write!(f, "step {step} of the plan cannot be replayed: {what}")
+            ProbeError::BadStep { step, fault } => {
+                write!(f, "step {step} of the plan cannot be replayed: {fault}")
             }
             ProbeError::NotADirectory { dir } => {
                 write!(f, "{} is not a directory: give one on the storage to probe", dir.display())

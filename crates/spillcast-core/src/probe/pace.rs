@@ -61,7 +61,7 @@ impl Pace {
 fn shares(steps: &[Step], time_ns: f64) -> [u64; 2] {
     let count = |op| steps.iter().filter(|step| step.op == op).count() as f64;
     let (reads, writes) = (count(Op::Read), count(Op::Write));
-    [reads, writes].map(|own| (time_ns * own / (reads + writes).max(1.0)) as u64)
+    [reads, writes].map(|count| (time_ns * count / (reads + writes).max(1.0)) as u64)
 }
 
 /// CPU time and pauses of the thread that has most of them: threads go side by side.

@@ -60,7 +60,7 @@ pub(super) fn check(steps: &[Step]) -> Result<(), ProbeError> {
     if steps.iter().all(|step| step.op == Op::Null) {
         return Err(ProbeError::Empty);
     }
-    let what = |step: &Step| {
+    let fault = |step: &Step| {
         let bytes = u64::from(step.bytes);
         match step {
             _ if !waits_for_another(steps, step) => {
@@ -79,8 +79,8 @@ pub(super) fn check(steps: &[Step]) -> Result<(), ProbeError> {
             _ => None,
         }
     };
-    match steps.iter().enumerate().find_map(|(step, s)| Some((step, what(s)?))) {
-        Some((step, what)) => Err(ProbeError::BadStep { step, what }),
+    match steps.iter().enumerate().find_map(|(step, s)| Some((step, fault(s)?))) {
+        Some((step, fault)) => Err(ProbeError::BadStep { step, fault }),
         None => Ok(()),
     }
 }

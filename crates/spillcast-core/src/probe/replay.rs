@@ -100,7 +100,7 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
     tally.overlap(&mut samples);
     samples.sort_unstable_by_key(|sample| sample.step);
     let segment_of = |sample: &Sample| replay.pace.segment(sample.step);
-    for samples in samples.chunk_by(|one, next| segment_of(one) == segment_of(next)) {
+    for samples in samples.chunk_by(|sample, next| segment_of(sample) == segment_of(next)) {
         tally.add_segment(steps, samples);
     }
     let does_io = |queue: &&Vec<usize>| queue.iter().any(|&at| steps[at].op != Op::Null);
@@ -134,11 +134,11 @@ fn queues(steps: &[Step], threads: usize) -> Vec<Vec<usize>> {
 }
 
 fn by_name(changes: &[Change]) -> BTreeMap<&'static str, Histogram> {
-    let mut found: BTreeMap<&'static str, Histogram> = BTreeMap::new();
+    let mut histograms: BTreeMap<&'static str, Histogram> = BTreeMap::new();
     for &(kind, elapsed_ns) in changes {
-        found.entry(kind.name()).or_default().record(elapsed_ns);
+        histograms.entry(kind.name()).or_default().record(elapsed_ns);
     }
-    found
+    histograms
 }
 
 fn create_files(probe: &Probe) -> Result<Vec<ReplayFile>, ProbeError> {
@@ -282,8 +282,8 @@ impl Replay<'_> {
     fn step_error(&self, position: usize, error: std::io::Error) -> ProbeError {
         self.failed.store(true, Ordering::Relaxed);
         let Step { op, change, bytes, offset, .. } = self.probe.steps[position];
-        let what = op.name().or(change.map(CallKind::name)).unwrap_or("wait");
-        let doing = format!("step {position} ({what} of {bytes} bytes at offset {offset})");
+        let operation = op.name().or(change.map(CallKind::name)).unwrap_or("wait");
+        let doing = format!("step {position} ({operation} of {bytes} bytes at offset {offset})");
         self.probe.place.io_error(doing, error)
     }
 

@@ -123,21 +123,21 @@ mod tests {
         ];
         let queues = [vec![0, 2], vec![1, 3, 4, 5]];
         let turns = Turns::new(&steps, &queues);
-        let told = |step: usize| turns.come[step].load(Ordering::Relaxed) == 1;
+        let is_announced = |step: usize| turns.come[step].load(Ordering::Relaxed) == 1;
         let mut teller = turns.teller(0);
         assert_eq!(teller.next_cpu_ns(0), None);
         teller.end(0);
-        assert!(told(4) && !told(1));
+        assert!(is_announced(4) && !is_announced(1));
         assert_eq!(teller.next_cpu_ns(2), Some(30));
         teller.tell();
-        assert!(told(1));
+        assert!(is_announced(1));
         // No later than the thread has burned all that it burned in the step.
         assert_eq!(teller.next_cpu_ns(2), Some(100));
         teller.tell();
-        assert!(told(5) && !told(3));
+        assert!(is_announced(5) && !is_announced(3));
         assert_eq!(teller.next_cpu_ns(2), None);
         teller.end(2);
-        assert!(told(3));
+        assert!(is_announced(3));
         turns.wait(3, u64::MAX, || false);
         turns.wait(0, u64::MAX, || true);
     }

@@ -132,8 +132,8 @@ impl Lane {
         let mut due = Vec::new();
         while let Some(signal) = self.signals.get(self.signalled) {
             let passed = signal.position < self.position;
-            let here = signal.position == self.position && signal.cpu_ns <= burned_ns;
-            if !passed && !here {
+            let reached = signal.position == self.position && signal.cpu_ns <= burned_ns;
+            if !passed && !reached {
                 break;
             }
             due.push(signal.row);

@@ -108,21 +108,21 @@ impl PageCache {
     /// Takes in the rest of a read from its first missing page on, and where it is sequential what
     /// the kernel reads ahead; how many pages were missing.
     fn fetch(&mut self, first: u64, io: &Io, sequential: bool) -> usize {
-        let (asked, file) = (keys(io), &self.files[&io.file]);
+        let (pages, file) = (keys(io), &self.files[&io.file]);
         let file_end = (u64::from(io.file) << PAGE_BITS) + file.pages;
         let ahead = if sequential { (first + AHEAD_PAGES).min(file_end) } else { 0 };
-        let missing = (first + 1..asked.end.max(ahead)).filter(|&key| !self.touch(key));
+        let missing = (first + 1..pages.end.max(ahead)).filter(|&key| !self.touch(key));
         1 + missing.count()
     }
 
     /// Uses a page, which is in memory from now on; whether it was.
     fn touch(&mut self, key: u64) -> bool {
-        let found = self.store.find(key);
-        match found {
+        let slot = self.store.find(key);
+        match slot {
             Some(slot) => self.used.renew(&mut self.store, slot),
             None => self.keep(key),
         }
-        found.is_some()
+        slot.is_some()
     }
 
     /// Writes to a page.
@@ -296,9 +296,9 @@ impl Regions {
     /// Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of writes.
     pub fn missing_bytes(self, room_bytes: u64) -> Vec<u64> {
         let groups = 0..self.written_bytes.len();
-        let mut found: Vec<_> =
+        let mut missing: Vec<_> =
             groups.map(|group| self.missing_of(group, room_bytes).into_iter()).collect();
-        let next = |picked: &Picked| found[picked.group].next().unwrap_or(0);
+        let next = |picked: &Picked| missing[picked.group].next().unwrap_or(0);
         self.picked.iter().map(next).collect()
     }
 

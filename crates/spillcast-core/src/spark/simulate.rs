@@ -176,7 +176,7 @@ struct Cluster<'a> {
     nodes: Vec<Node>,
     versions: Vec<u64>,
     node_of_executor: Vec<usize>,
-    is_there: Vec<bool>,
+    is_present: Vec<bool>,
     free_slots: Vec<u32>,
     /// Executors with free slots, that with the most last.
     by_free_slots: BTreeSet<(u32, Reverse<usize>)>,
@@ -217,7 +217,7 @@ impl<'a> Cluster<'a> {
             nodes: hosts.iter().map(|_| Node::new(*storage)).collect(),
             versions: vec![0; hosts.len()],
             node_of_executor,
-            is_there: vec![false; application.executors.len()],
+            is_present: vec![false; application.executors.len()],
             free_slots: vec![0; application.executors.len()],
             by_free_slots: BTreeSet::new(),
             queues: BTreeMap::new(),
@@ -258,7 +258,7 @@ impl<'a> Cluster<'a> {
             }
             // Where tasks took longer than in the log, executors may be gone before their last tasks.
             let absent: Vec<usize> =
-                (0..self.is_there.len()).filter(|&at| !self.is_there[at]).collect();
+                (0..self.is_present.len()).filter(|&at| !self.is_present[at]).collect();
             if self.queues.is_empty() || absent.is_empty() {
                 self.outcome.elapsed_s = self.order.elapsed_s();
                 return Some(self.outcome);
@@ -298,13 +298,13 @@ impl<'a> Cluster<'a> {
             }
             Point::StageEnd(at) => self.outcome.stages[at].end_s = now_s,
             Point::ExecutorAdded(at) => {
-                self.is_there[at] = true;
+                self.is_present[at] = true;
                 self.set_free_slots(at, self.application.slots(&self.application.executors[at]));
                 return self.dispatch(now_s);
             }
             // Its tasks go on to their ends.
             Point::ExecutorRemoved(at) => {
-                self.is_there[at] = false;
+                self.is_present[at] = false;
                 return self.set_free_slots(at, 0);
             }
         }
@@ -446,7 +446,7 @@ impl<'a> Cluster<'a> {
             return self.nodes[node].start(next);
         }
         let executor = self.executor_of_task[task as usize] as usize;
-        if self.is_there[executor] {
+        if self.is_present[executor] {
             self.set_free_slots(executor, self.free_slots[executor] + 1);
         }
         self.tasks_left[stage] -= 1;

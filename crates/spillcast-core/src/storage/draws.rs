@@ -92,7 +92,7 @@ mod tests {
         let drawn = || -> Vec<f64> {
             let draws = Draws::even(operations.iter().copied());
             let of = |&(op, bytes)| Operation { op, sequential: true, bytes };
-            operations.iter().map(|one| draws.next(of(one))).collect()
+            operations.iter().map(|operation| draws.next(of(operation))).collect()
         };
         assert_eq!(drawn(), drawn());
     }

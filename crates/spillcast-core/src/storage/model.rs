@@ -221,9 +221,10 @@ mod tests {
 
     #[test]
     fn a_straight_line_between_and_above_two_sizes() {
-        let one = |ns| Distribution::new(&[(ns, 1)]);
+        let constant = |ns| Distribution::new(&[(ns, 1)]);
         let line = |bytes: u64| 1000.0 + 0.5 * bytes as f64;
-        let curve = Curve::new([1 << 20, 4096].map(|bytes| (bytes, one(line(bytes)))).to_vec());
+        let curve =
+            Curve::new([1 << 20, 4096].map(|bytes| (bytes, constant(line(bytes)))).to_vec());
         for bytes in [512, 4096, 4097, 70_000, 1 << 20, 4 << 20] {
             assert!((curve.latency_ns(bytes, 0.3) - line(bytes)).abs() < 1e-6, "{bytes}");
         }
@@ -231,12 +232,12 @@ mod tests {
 
     #[test]
     fn beyond_what_is_known_latency_neither_falls_nor_outgrows_the_size() {
-        let one = |ns| Distribution::new(&[(ns, 1)]);
-        let curve = Curve::new(vec![(4096, one(300.0)), (8192, one(200.0))]);
+        let constant = |ns| Distribution::new(&[(ns, 1)]);
+        let curve = Curve::new(vec![(4096, constant(300.0)), (8192, constant(200.0))]);
         assert_eq!(curve.latency_ns(6144, 0.5), 250.0);
         assert_eq!(curve.latency_ns(1 << 20, 0.5), 200.0);
         assert_eq!(curve.latency_ns(512, 0.5), 300.0);
-        let steep = Curve::new(vec![(4096, one(100.0)), (8192, one(1_000.0))]);
+        let steep = Curve::new(vec![(4096, constant(100.0)), (8192, constant(1_000.0))]);
         assert_eq!(steep.latency_ns(16_384, 0.5), 2_000.0);
         assert_eq!(steep.latency_ns(1024, 0.5), 25.0);
         assert_eq!(Curve::default().latency_ns(4096, 0.5), 0.0);

@@ -368,8 +368,8 @@ impl State {
         ended.push((dep, c, e));
         let made_c: i64 = made.iter().map(|m| m.1).sum();
         let made_e: i64 = made.iter().map(|m| m.2).sum();
-        let own = made_e <= e + (made.len() as i64 + 1) * self.unit_us;
-        let (made_c, made_e) = if own { (made_c, made_e) } else { (0, 0) };
+        let enough = made_e <= e + (made.len() as i64 + 1) * self.unit_us;
+        let (made_c, made_e) = if enough { (made_c, made_e) } else { (0, 0) };
         self.out.calls.push(SlowCall {
             line: self.line,
             kind: call.kind,

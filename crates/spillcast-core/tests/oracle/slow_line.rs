@@ -26,12 +26,12 @@ pub type Pairs = Vec<(String, i64)>;
 /// `name=number` pairs with commas between them, and nothing but spaces behind them. LOB calls
 /// have names among the numbers, which are passed over.
 pub fn pairs(mut text: &str, other_values: bool) -> Option<Pairs> {
-    let mut found = Vec::new();
+    let mut pairs = Vec::new();
     loop {
         let (name, rest) = text.split_once('=')?;
         let behind = match number(rest) {
             Some((value, behind)) => {
-                found.push((name.to_string(), value));
+                pairs.push((name.to_string(), value));
                 behind
             }
             None if other_values => rest.find(',').map_or(rest, |comma| &rest[comma..]),
@@ -39,7 +39,7 @@ pub fn pairs(mut text: &str, other_values: bool) -> Option<Pairs> {
         };
         match behind.strip_prefix(',') {
             Some(behind) => text = behind,
-            None => return behind.trim_start_matches(' ').is_empty().then_some(found),
+            None => return behind.trim_start_matches(' ').is_empty().then_some(pairs),
         }
     }
 }
@@ -170,7 +170,7 @@ pub struct ParsedCall {
 }
 
 pub fn call(text: &str) -> Option<ParsedCall> {
-    let (kind, cursor, found) = if let Some(figures) = text.strip_prefix("RPC EXEC:") {
+    let (kind, cursor, pairs) = if let Some(figures) = text.strip_prefix("RPC EXEC:") {
         ("RPC".to_string(), 0, pairs(figures, false)?)
     } else if let Some(figures) = lob(text) {
         ("LOB".to_string(), 0, pairs(figures.trim_start_matches(' '), true)?)
@@ -180,13 +180,13 @@ pub fn call(text: &str) -> Option<ParsedCall> {
         let (cursor, rest) = number(rest)?;
         (kind.to_string(), cursor, pairs(rest.strip_prefix(':')?, false)?)
     };
-    let tim = match get(&found, "tim") {
+    let tim = match get(&pairs, "tim") {
         None if kind != "RPC" => return None,
         tim => tim.unwrap_or(0),
     };
-    let dep = get(&found, "dep").unwrap_or(0);
+    let dep = get(&pairs, "dep").unwrap_or(0);
     u32::try_from(dep).ok()?;
-    Some(ParsedCall { kind, cursor, c: get(&found, "c")?, e: get(&found, "e")?, dep, tim })
+    Some(ParsedCall { kind, cursor, c: get(&pairs, "c")?, e: get(&pairs, "e")?, dep, tim })
 }
 
 /// Cursor, len, tim, and the name of the statement.
@@ -218,15 +218,15 @@ pub fn parsing(text: &str) -> Option<(i64, i64, i64, String)> {
 pub fn parse_error(text: &str) -> Option<(i64, i64, i64)> {
     let (cursor, rest) = number(text.strip_prefix("PARSE ERROR #")?)?;
     let mut rest = rest.strip_prefix(':').unwrap_or(rest);
-    let mut found = Vec::new();
+    let mut pairs = Vec::new();
     while !rest.is_empty() {
         let (name, value) = rest.split_once('=')?;
         let (value, behind) = number(value)?;
-        found.push((name.to_string(), value));
+        pairs.push((name.to_string(), value));
         rest = behind.trim_start_matches(' ');
     }
-    get(&found, "err")?;
-    Some((cursor, get(&found, "len")?, get(&found, "tim").unwrap_or(0)))
+    get(&pairs, "err")?;
+    Some((cursor, get(&pairs, "len")?, get(&pairs, "tim").unwrap_or(0)))
 }
 
 pub fn is_header(text: &str) -> bool {

@@ -20,7 +20,7 @@ fn read_text(text: &str) -> (Reading, Batch) {
 }
 
 fn damages(reading: &Reading) -> Vec<(u64, &str)> {
-    reading.files[0].damages.first.iter().map(|damage| (damage.line, damage.what)).collect()
+    reading.files[0].damages.first.iter().map(|damage| (damage.line, damage.fault)).collect()
 }
 
 const HEAD: &str = "Trace file /u01/trace/x_ora_1.trc\n";
@@ -367,8 +367,9 @@ fn bound_values_are_rows_however_the_file_is_cut() {
         let (reading, batch) = rows(file(text.as_bytes()).path(), &options).unwrap();
         assert_eq!((reading.files[0].damages.count, batch.binds.len()), (0, 120));
         for (n, three) in batch.binds.chunks(3).enumerate() {
-            let told: Vec<_> = three.iter().map(|(_, bind)| (bind.position, bind.kind)).collect();
-            assert_eq!(told, [(0, Some(1)), (1, Some(2)), (2, Some(1))]);
+            let binds_read: Vec<_> =
+                three.iter().map(|(_, bind)| (bind.position, bind.kind)).collect();
+            assert_eq!(binds_read, [(0, Some(1)), (1, Some(2)), (2, Some(1))]);
             let text = |at: usize| three[at].1.value.as_deref().map(String::from_utf8_lossy);
             assert_eq!(text(0).unwrap(), format!("line {n}\nWAIT #3: of {n}\n"));
             assert_eq!((text(1).unwrap().into_owned(), text(2)), (n.to_string(), None));

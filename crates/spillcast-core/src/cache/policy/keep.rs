@@ -130,8 +130,8 @@ impl Keep {
 impl Policy for Keep {
     fn access(&mut self, request: &Request) -> bool {
         self.age(request.time_s);
-        let found = self.store.find(request.key);
-        match found {
+        let slot = self.store.find(request.key);
+        match slot {
             Some(slot) => {
                 let list = self.store.state(slot) as usize;
                 self.lists[list].renew(&mut self.store, slot);
@@ -148,7 +148,7 @@ impl Policy for Keep {
                 self.discard(key);
             }
         }
-        found.is_some()
+        slot.is_some()
     }
 
     fn take_out(&mut self, slot: u32) {

@@ -50,8 +50,8 @@ impl Assembler {
     /// It is known now what a descriptor stands for, and so what a thread has just opened.
     pub(super) fn opened(&mut self, pid: i32, fd: i32) {
         let is_it = |call: &Call| call.pid == pid && call.ret == i64::from(fd);
-        let found = self.just_opened.iter().find(|(_, (call, _))| is_it(call));
-        let Some(tid) = found.map(|(&tid, _)| tid) else { return };
+        let opened = self.just_opened.iter().find(|(_, (call, _))| is_it(call));
+        let Some(tid) = opened.map(|(&tid, _)| tid) else { return };
         let file = self.descriptors.get(&(pid, fd)).and_then(|descriptor| descriptor.file);
         let temp = file.filter(|file| file.regular && self.files.is_temp(file.name));
         if let Some((call, inside)) = self.just_opened.remove(&tid) {

@@ -164,8 +164,8 @@ impl Source for BpfSource {
 }
 
 impl BpfSource {
-    fn counted(&self, what: u32) -> u64 {
-        self.reports.counts.get(&what, 0).map_or(0, |of_cpus| of_cpus.iter().sum())
+    fn counted(&self, counter: u32) -> u64 {
+        self.reports.counts.get(&counter, 0).map_or(0, |of_cpus| of_cpus.iter().sum())
     }
 
     fn drain_stacks(&mut self, out: &mut Vec<Event>) {

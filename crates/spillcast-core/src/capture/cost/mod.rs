@@ -105,10 +105,10 @@ pub fn measure(
     if let Some(observer) = source.observer() {
         observer.attach(observed.pid)?;
     }
-    let found = paired(&mut stage, &mut *source, &before);
+    let cost = paired(&mut stage, &mut *source, &before);
     // The kernel takes its time to close some sources; nobody needs to wait for it.
     thread::spawn(move || drop(source));
-    found
+    cost
 }
 
 /// Bursts of both by turns, and what they tell.
@@ -257,14 +257,14 @@ mod tests {
         let ours = [9000.0, 3000.0, 3400.0, 3200.0, 3800.0, 9000.0];
         let bare = [9000.0, 1000.0, 1000.0, 1000.0, 1000.0, 1000.0];
         let before = [9000.0, 900.0, 980.0];
-        let found = spread(&ours, &bare, &before, 2.0);
+        let cost = spread(&ours, &bare, &before, 2.0);
         let ns = |seconds: f64| (seconds * 1e9).round();
-        assert_eq!([found.low_s, found.median_s, found.high_s].map(ns), [1150.0, 1250.0, 1450.0]);
+        assert_eq!([cost.low_s, cost.median_s, cost.high_s].map(ns), [1150.0, 1250.0, 1450.0]);
     }
 
     #[test]
     fn what_costs_nothing_is_no_gain() {
-        let found = spread(&[0.0, 990.0, 980.0], &[0.0, 1000.0, 1000.0], &[0.0, 1000.0], 1.0);
-        assert_eq!(found, Spread { low_s: 0.0, median_s: 0.0, high_s: 0.0 });
+        let cost = spread(&[0.0, 990.0, 980.0], &[0.0, 1000.0, 1000.0], &[0.0, 1000.0], 1.0);
+        assert_eq!(cost, Spread { low_s: 0.0, median_s: 0.0, high_s: 0.0 });
     }
 }

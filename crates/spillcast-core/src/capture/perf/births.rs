@@ -14,7 +14,7 @@ use rustix::time::Timespec;
 
 use super::super::born::Born;
 use super::open;
-use super::record::{self, Record, What};
+use super::record::{self, Payload, Record};
 use super::ring::{Ring, page_bytes};
 use super::tracepoints::Tracepoints;
 
@@ -56,8 +56,8 @@ impl Watch {
         self.wait();
         let none = Tracepoints::default();
         self.ring.drain(|bytes| match record::parse(bytes, &none) {
-            Some(Record { what: What::Fork { .. }, pid, .. }) => self.born.add(pid),
-            Some(Record { what: What::ThreadExit, pid, .. }) if pid == self.born.parent => {
+            Some(Record { payload: Payload::Fork { .. }, pid, .. }) => self.born.add(pid),
+            Some(Record { payload: Payload::ThreadExit, pid, .. }) if pid == self.born.parent => {
                 self.event = None;
             }
             _ => (),

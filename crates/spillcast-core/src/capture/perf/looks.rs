@@ -14,7 +14,7 @@ use super::super::descriptor;
 use super::super::event::FileIdentity;
 use super::super::paths::Paths;
 use super::given::GivenPath;
-use super::record::{Record, What};
+use super::record::{Payload, Record};
 use crate::system::now_ns;
 
 /// Opens by thread and time.
@@ -55,12 +55,12 @@ impl Looks {
         let mut seen = false;
         for record in pending {
             let tid = record.tid;
-            let given = match &record.what {
-                What::Enter { path: Some(path), .. } => {
+            let given = match &record.payload {
+                Payload::Enter { path: Some(path), .. } => {
                     self.given.insert(tid, path.clone());
                     continue;
                 }
-                What::Exit { kind, .. } if kind.opens() => self.given.remove(&tid),
+                Payload::Exit { kind, .. } if kind.opens() => self.given.remove(&tid),
                 _ => continue,
             };
             let Some(fd) = opened(record).filter(|_| observes(record)) else { continue };
@@ -107,8 +107,8 @@ impl Looks {
 impl Look {
     /// Forgets what may be of something that came later.
     fn forget_since(&mut self, next: Next) {
-        let came = |at_ns: Option<u64>| at_ns.is_some_and(|ns| ns <= self.at_ns);
-        let (changed, opened) = (came(next.change_ns), came(next.open_ns));
+        let is_past = |at_ns: Option<u64>| at_ns.is_some_and(|ns| ns <= self.at_ns);
+        let (changed, opened) = (is_past(next.change_ns), is_past(next.open_ns));
         self.file.take_if(|_| changed);
         self.path.take_if(|path| opened && !path.on_stack);
     }
@@ -116,8 +116,8 @@ impl Look {
 
 /// The descriptor that a call returned for a path.
 fn opened(record: &Record) -> Option<i32> {
-    match record.what {
-        What::Exit { kind, ret } if kind.opens() && ret >= 0 => Some(ret as i32),
+    match record.payload {
+        Payload::Exit { kind, ret } if kind.opens() && ret >= 0 => Some(ret as i32),
         _ => None,
     }
 }
@@ -132,14 +132,14 @@ fn next(pending: &[Record]) -> Opens<Next> {
             let change_ns = changes.get(&(pid, fd)).copied();
             next.insert((tid, time_ns), Next { change_ns, open_ns: opens.get(&tid).copied() });
         }
-        match record.what {
-            What::Enter { kind: CallKind::Close, fd, .. } => {
+        match record.payload {
+            Payload::Enter { kind: CallKind::Close, fd, .. } => {
                 changes.insert((pid, fd), time_ns);
             }
-            What::Enter { kind, .. } if kind.opens() => {
+            Payload::Enter { kind, .. } if kind.opens() => {
                 opens.insert(tid, time_ns);
             }
-            What::Exit { kind, ret } if ret >= 0 && (kind.opens() || kind.duplicates()) => {
+            Payload::Exit { kind, ret } if ret >= 0 && (kind.opens() || kind.duplicates()) => {
                 changes.insert((pid, ret as i32), time_ns);
             }
             _ => (),
@@ -158,24 +158,24 @@ mod tests {
     const KIND: CallKind = CallKind::Openat;
 
     /// Records of this process, from a time on that is long past.
-    fn records(what: Vec<What>) -> Vec<Record> {
+    fn records(payloads: Vec<Payload>) -> Vec<Record> {
         let me = std::process::id() as i32;
-        let record = |(at, what)| Record { time_ns: 1 + at as u64, pid: me, tid: me, what };
-        what.into_iter().enumerate().map(record).collect()
+        let record = |(at, payload)| Record { time_ns: 1 + at as u64, pid: me, tid: me, payload };
+        payloads.into_iter().enumerate().map(record).collect()
     }
 
-    fn enter(path: &[u8], on_stack: bool) -> What {
+    fn enter(path: &[u8], on_stack: bool) -> Payload {
         let path = GivenPath::new(libc::AT_FDCWD, path.as_ptr() as u64, on_stack.then_some(path));
-        What::Enter { kind: KIND, fd: -1, offset: None, path: Some(path) }
+        Payload::Enter { kind: KIND, fd: -1, offset: None, path: Some(path) }
     }
 
-    fn close(fd: i32) -> What {
-        What::Enter { kind: CallKind::Close, fd, offset: None, path: None }
+    fn close(fd: i32) -> Payload {
+        Payload::Enter { kind: CallKind::Close, fd, offset: None, path: None }
     }
 
     /// What is known of the first open, with more records read after the look at `before`.
-    fn first_open(what: Vec<What>, before: usize) -> Option<String> {
-        let (pending, mut looks) = (records(what), Looks::default());
+    fn first_open(payloads: Vec<Payload>, before: usize) -> Option<String> {
+        let (pending, mut looks) = (records(payloads), Looks::default());
         looks.look(&pending[..before], |_| true);
         looks.check(&pending);
         let exit = pending.iter().find(|record| opened(record).is_some()).unwrap();
@@ -184,13 +184,14 @@ mod tests {
 
     #[test]
     fn a_path_on_the_stack_tells_of_a_descriptor_that_is_closed() {
-        let opened = What::Exit { kind: KIND, ret: 3 };
+        let opened = Payload::Exit { kind: KIND, ret: 3 };
         let (path, other) = (b"/tmp/part-1\0", b"/tmp/part-2\0");
-        let one = |on_stack| vec![enter(path, on_stack), opened.clone(), close(3)];
-        assert_eq!(first_open(one(true), 3).unwrap(), "/tmp/part-1");
-        assert_eq!(first_open(one(false), 3).unwrap(), "/tmp/part-1");
+        let calls = |on_stack| vec![enter(path, on_stack), opened.clone(), close(3)];
+        assert_eq!(first_open(calls(true), 3).unwrap(), "/tmp/part-1");
+        assert_eq!(first_open(calls(false), 3).unwrap(), "/tmp/part-1");
         // The thread has opened another since: memory may hold its path, the record does not.
-        let two = |on_stack| [one(on_stack), vec![enter(other, on_stack), opened.clone()]].concat();
+        let two =
+            |on_stack| [calls(on_stack), vec![enter(other, on_stack), opened.clone()]].concat();
         assert_eq!(first_open(two(true), 5).unwrap(), "/tmp/part-1");
         assert_eq!(first_open(two(false), 5), None);
         // Of an open whose entry was not observed nothing is known, whatever came before.
@@ -205,7 +206,7 @@ mod tests {
     fn a_descriptor_that_is_closed_before_the_look_tells_nothing() {
         let file = File::open("/proc/self/exe").unwrap();
         let fd = file.as_raw_fd();
-        let opened = What::Exit { kind: KIND, ret: fd.into() };
+        let opened = Payload::Exit { kind: KIND, ret: fd.into() };
         let exe = std::env::current_exe().unwrap().canonicalize().unwrap();
         let alone = vec![enter(b"/tmp/part-1\0", true), opened.clone()];
         assert_eq!(first_open(alone.clone(), 2).unwrap(), exe.to_str().unwrap());

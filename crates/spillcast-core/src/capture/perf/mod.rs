@@ -35,7 +35,7 @@ use crate::system::now_ns;
 use by_thread::ByThread;
 use events::Events;
 use looks::Looks;
-use record::{Record, What};
+use record::{Payload, Record};
 use ring::{Ring, page_bytes};
 use system_wide::SystemWide;
 use threads::Threads;
@@ -102,13 +102,13 @@ impl Source for PerfSource {
             everyone.keep(&mut ready);
         }
         for record in ready {
-            match (&record.what, &self.way) {
-                (What::Lost { count }, _) => self.lost += count,
+            match (&record.payload, &self.way) {
+                (Payload::Lost { count }, _) => self.lost += count,
                 // What it calls by that name is not seen where there is no room for more events.
-                (What::Renaming { name }, Way::SystemWide(everyone)) => {
+                (Payload::Renaming { name }, Way::SystemWide(everyone)) => {
                     self.lost += everyone.rename(name).is_err() as u64;
                 }
-                (What::ThreadExit, _) => self.looks.forget(record.tid),
+                (Payload::ThreadExit, _) => self.looks.forget(record.tid),
                 _ => (),
             }
             self.threads.take(&record, out);

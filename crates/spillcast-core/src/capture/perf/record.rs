@@ -15,11 +15,11 @@ pub struct Record {
     pub time_ns: u64,
     pub pid: i32,
     pub tid: i32,
-    pub what: What,
+    pub payload: Payload,
 }
 
 #[derive(Clone, Debug)]
-pub enum What {
+pub enum Payload {
     Enter {
         kind: CallKind,
         fd: i32,
@@ -85,20 +85,22 @@ pub fn parse(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
         sys::PERF_RECORD_SAMPLE => sample(bytes, tracepoints),
         // Of all threads, a record says in its trailer too who leaves, or has come.
         sys::PERF_RECORD_SWITCH | sys::PERF_RECORD_SWITCH_CPU_WIDE => {
-            let what = if misc & sys::PERF_RECORD_MISC_SWITCH_OUT == 0 {
-                What::SwitchIn
+            let payload = if misc & sys::PERF_RECORD_MISC_SWITCH_OUT == 0 {
+                Payload::SwitchIn
             } else {
                 let preempted = misc & sys::PERF_RECORD_MISC_SWITCH_OUT_PREEMPT != 0;
-                What::SwitchOut { preempted }
+                Payload::SwitchOut { preempted }
             };
             // Number 0 is a CPU that has nothing to do.
-            trailed(bytes, what).filter(|record| record.pid > 0)
+            trailed(bytes, payload).filter(|record| record.pid > 0)
         }
         sys::PERF_RECORD_COMM if misc & sys::PERF_RECORD_MISC_COMM_EXEC != 0 => {
-            trailed(bytes, What::Exec)
+            trailed(bytes, Payload::Exec)
         }
         sys::PERF_RECORD_FORK | sys::PERF_RECORD_EXIT => task(bytes, kind),
-        sys::PERF_RECORD_LOST => trailed(bytes, What::Lost { count: u64_at(bytes, HEADER + 8)? }),
+        sys::PERF_RECORD_LOST => {
+            trailed(bytes, Payload::Lost { count: u64_at(bytes, HEADER + 8)? })
+        }
         _ => None,
     }
 }
@@ -111,24 +113,24 @@ fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
     let id = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
     // A sample by the clock has no raw data: after what stands for it follow its registers.
     if id == 0 {
-        let what = match stack.len() {
-            IP_BYTES => What::Sampled { ip: u64_at(stack, 8)? },
-            _ => What::Stack { sample: Box::new(stack_sample(stack)?) },
+        let payload = match stack.len() {
+            IP_BYTES => Payload::Sampled { ip: u64_at(stack, 8)? },
+            _ => Payload::Stack { sample: Box::new(stack_sample(stack)?) },
         };
-        return Some(Record { time_ns, pid, tid, what });
+        return Some(Record { time_ns, pid, tid, payload });
     }
     if let Some(waking) = tracepoints.waking.filter(|waking| waking.id == id) {
         let woken = u32_at(raw, waking.at)? as i32;
-        let what = What::Waking { woken, interrupt: raw[RAW_FLAGS] & INTERRUPT != 0 };
-        return Some(Record { time_ns, pid, tid, what });
+        let payload = Payload::Waking { woken, interrupt: raw[RAW_FLAGS] & INTERRUPT != 0 };
+        return Some(Record { time_ns, pid, tid, payload });
     }
     if let Some(renaming) = tracepoints.renaming.filter(|renaming| renaming.id == id) {
         let name = raw.get(renaming.at..renaming.at + NAME_BYTES)?.try_into().ok()?;
-        return Some(Record { time_ns, pid, tid, what: What::Renaming { name } });
+        return Some(Record { time_ns, pid, tid, payload: Payload::Renaming { name } });
     }
     let (kind, edge) = tracepoints.of(id)?;
-    let what = match edge {
-        Edge::Exit => What::Exit { kind, ret: u64_at(raw, RAW_ARGS)? as i64 },
+    let payload = match edge {
+        Edge::Exit => Payload::Exit { kind, ret: u64_at(raw, RAW_ARGS)? as i64 },
         Edge::Enter => {
             let fd = if kind.opens() { -1 } else { u64_at(raw, RAW_ARGS)? as i32 };
             let command = u64_at(raw, RAW_ARGS + 8).unwrap_or_default() as i32;
@@ -154,10 +156,10 @@ fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
                 }
                 None => None,
             };
-            What::Enter { kind, fd, offset, path }
+            Payload::Enter { kind, fd, offset, path }
         }
     };
-    Some(Record { time_ns, pid, tid, what })
+    Some(Record { time_ns, pid, tid, payload })
 }
 
 /// The registers of a sample, and the stack behind them; None of a thread that was not in user mode.
@@ -194,17 +196,17 @@ fn on_stack(bytes: &[u8], address: u64) -> Option<&[u8]> {
 fn task(bytes: &[u8], kind: u32) -> Option<Record> {
     let (pid, parent) = (u32_at(bytes, HEADER)? as i32, u32_at(bytes, HEADER + 4)? as i32);
     let (tid, time_ns) = (u32_at(bytes, HEADER + 8)? as i32, u64_at(bytes, HEADER + 16)?);
-    let what = match kind {
-        sys::PERF_RECORD_EXIT => What::ThreadExit,
-        _ => What::Fork { parent },
+    let payload = match kind {
+        sys::PERF_RECORD_EXIT => Payload::ThreadExit,
+        _ => Payload::Fork { parent },
     };
-    Some(Record { time_ns, pid, tid, what })
+    Some(Record { time_ns, pid, tid, payload })
 }
 
-fn trailed(bytes: &[u8], what: What) -> Option<Record> {
+fn trailed(bytes: &[u8], payload: Payload) -> Option<Record> {
     let at = bytes.len().checked_sub(TRAILER)?;
     let (pid, tid) = (u32_at(bytes, at)? as i32, u32_at(bytes, at + 4)? as i32);
-    Some(Record { time_ns: u64_at(bytes, at + 8)?, pid, tid, what })
+    Some(Record { time_ns: u64_at(bytes, at + 8)?, pid, tid, payload })
 }
 
 fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {

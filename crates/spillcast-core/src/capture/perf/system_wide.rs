@@ -20,7 +20,7 @@ use super::super::source::{self, Births};
 use super::births::Watch;
 use super::events::Events;
 use super::names::{Name, Names, Pass};
-use super::record::{Record, What};
+use super::record::{Payload, Record};
 use crate::proc::parent;
 use crate::proc::threads_of;
 use crate::system::{now_ns, raise_descriptor_limit};
@@ -43,10 +43,10 @@ impl SystemWide {
     /// time, so that a process is known before its first own record.
     pub fn keep(&self, records: &mut Vec<Record>) {
         let mut observed = self.observed.lock().expect("no holder panics");
-        records.retain(|record| match record.what {
+        records.retain(|record| match record.payload {
             // A thread is woken by anybody; whether it is observed is told by its own records.
-            What::Lost { .. } | What::Waking { .. } => true,
-            What::Fork { parent } if parent != record.pid => {
+            Payload::Lost { .. } | Payload::Waking { .. } => true,
+            Payload::Fork { parent } if parent != record.pid => {
                 // Numbers are used again: it is another process from now on. Whoever was attached
                 // after the fork is the process that was forked, and stays observed.
                 if observed.get(&record.pid).is_some_and(|&since_ns| since_ns < record.time_ns) {
@@ -71,7 +71,7 @@ impl SystemWide {
         let observed = self.observed.lock().expect("no holder panics");
         let mut newborn = HashSet::new();
         for record in records {
-            if let What::Fork { parent } = record.what
+            if let Payload::Fork { parent } = record.payload
                 && parent != record.pid
                 && (observed.contains_key(&parent) || newborn.contains(&parent))
             {
@@ -149,10 +149,10 @@ fn names_of(pid: i32) -> io::Result<Vec<Name>> {
 mod tests {
     use super::*;
 
-    const AWAY: What = What::SwitchOut { preempted: false };
+    const AWAY: Payload = Payload::SwitchOut { preempted: false };
 
-    fn record(time_ns: u64, pid: i32, what: What) -> Record {
-        Record { time_ns, pid, tid: pid, what }
+    fn record(time_ns: u64, pid: i32, payload: Payload) -> Record {
+        Record { time_ns, pid, tid: pid, payload }
     }
 
     fn kept(everyone: &SystemWide, records: &[Record]) -> Vec<u64> {
@@ -169,7 +169,7 @@ mod tests {
         };
         let everyone = SystemWide::new(Arc::new(events));
         everyone.observed.lock().unwrap().insert(7, 100);
-        let fork = |parent| What::Fork { parent };
+        let fork = |parent| Payload::Fork { parent };
         let records = [
             record(90, 7, AWAY),
             record(110, 7, AWAY),
@@ -199,8 +199,8 @@ mod tests {
         );
         assert!(everyone.observes(11));
         let others = [
-            record(220, 3, What::Waking { woken: 7, interrupt: false }),
-            record(230, 0, What::Lost { count: 1 }),
+            record(220, 3, Payload::Waking { woken: 7, interrupt: false }),
+            record(230, 0, Payload::Lost { count: 1 }),
         ];
         assert_eq!(kept(&everyone, &others), [220, 230]);
     }

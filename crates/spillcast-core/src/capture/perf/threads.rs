@@ -6,7 +6,7 @@ use std::mem;
 use spillcast_calls::{Call, CallKind};
 
 use super::super::event::{Block, Event, Inside};
-use super::record::{Record, What};
+use super::record::{Payload, Record};
 
 /// What each observed thread is doing.
 #[derive(Default)]
@@ -98,19 +98,19 @@ impl Thread {
 impl Threads {
     /// Takes the next record; appends the event it completes.
     pub fn take(&mut self, record: &Record, out: &mut Vec<Event>) {
-        let &Record { time_ns, pid, tid, ref what } = record;
-        match *what {
-            What::Lost { .. } | What::Renaming { .. } => return,
-            What::Sampled { ip } => return out.push(Event::Sample { pid, tid, time_ns, ip }),
-            What::Stack { ref sample } => {
+        let &Record { time_ns, pid, tid, ref payload } = record;
+        match *payload {
+            Payload::Lost { .. } | Payload::Renaming { .. } => return,
+            Payload::Sampled { ip } => return out.push(Event::Sample { pid, tid, time_ns, ip }),
+            Payload::Stack { ref sample } => {
                 return out.push(Event::Stack { pid, tid, time_ns, sample: sample.clone() });
             }
-            What::Fork { parent } if parent != pid => {
+            Payload::Fork { parent } if parent != pid => {
                 return out.push(Event::Fork { parent, child: pid });
             }
-            What::Fork { .. } => return,
-            What::Exec => return out.push(Event::Exec { pid }),
-            What::ThreadExit => {
+            Payload::Fork { .. } => return,
+            Payload::Exec => return out.push(Event::Exec { pid }),
+            Payload::ThreadExit => {
                 if let Some(mut thread) = self.by_tid.remove(&tid) {
                     thread.settle(time_ns);
                     self.ended_cpu_ns += thread.total_cpu_ns;
@@ -120,7 +120,7 @@ impl Threads {
                 }
                 return;
             }
-            What::Waking { woken, interrupt } => {
+            Payload::Waking { woken, interrupt } => {
                 let by = (self.by_tid.contains_key(&tid) && !interrupt).then_some(tid);
                 if let Some(thread) = self.by_tid.get_mut(&woken) {
                     thread.woken(Waking { time_ns, by });
@@ -131,11 +131,11 @@ impl Threads {
         }
         let thread = self.by_tid.entry(tid).or_default();
         thread.settle(time_ns);
-        match *what {
-            What::SwitchIn => {
+        match *payload {
+            Payload::SwitchIn => {
                 out.extend(thread.switch_in(time_ns).map(|block| Event::Blocked { tid, block }));
             }
-            What::SwitchOut { preempted } => {
+            Payload::SwitchOut { preempted } => {
                 self.switches += 1;
                 thread.on_cpu_since_ns = None;
                 thread.left_ns = (!preempted).then_some(time_ns);
@@ -144,20 +144,20 @@ impl Threads {
                 }
             }
             // Of a close only this side is observed.
-            What::Enter { kind: CallKind::Close, fd, .. } => {
+            Payload::Enter { kind: CallKind::Close, fd, .. } => {
                 self.calls += 1;
                 thread.on_cpu_since_ns = Some(time_ns);
                 let call = Call::of((pid, tid), CallKind::Close, fd, (time_ns, time_ns), 0);
                 out.push(Event::Call(call, Inside::default()));
             }
-            What::Enter { kind, fd, offset, .. } => {
+            Payload::Enter { kind, fd, offset, .. } => {
                 thread.on_cpu_since_ns = Some(time_ns);
                 let cpu_before_ns = thread.cpu_ns;
                 let (start_ns, blocked, inside) = (time_ns, false, Inside::default());
                 thread.call =
                     Some(Open { kind, start_ns, fd, offset, blocked, cpu_before_ns, inside });
             }
-            What::Exit { kind, ret } => {
+            Payload::Exit { kind, ret } => {
                 self.calls += 1;
                 thread.on_cpu_since_ns = Some(time_ns);
                 // An exit without its entry: the capture began inside the call. What an open
@@ -192,10 +192,10 @@ impl Threads {
 mod tests {
     use super::*;
 
-    fn run(records: &[(u64, What)]) -> (Vec<Event>, Threads) {
+    fn run(records: &[(u64, Payload)]) -> (Vec<Event>, Threads) {
         let (mut threads, mut out) = (Threads::default(), Vec::new());
-        for (time_ns, what) in records.iter().cloned() {
-            threads.take(&Record { time_ns, pid: 7, tid: 8, what }, &mut out);
+        for (time_ns, payload) in records.iter().cloned() {
+            threads.take(&Record { time_ns, pid: 7, tid: 8, payload }, &mut out);
         }
         (out, threads)
     }
@@ -203,19 +203,19 @@ mod tests {
     #[test]
     fn cpu_blocked_time_and_calls_are_told_apart() {
         let kind = CallKind::Pread64;
-        let enter = What::Enter { kind, fd: 5, offset: Some(4096), path: None };
-        let exit = What::Exit { kind, ret: 512 };
+        let enter = Payload::Enter { kind, fd: 5, offset: Some(4096), path: None };
+        let exit = Payload::Exit { kind, ret: 512 };
         let (events, threads) = run(&[
-            (100, What::SwitchIn),
-            (130, What::SwitchOut { preempted: false }),
-            (200, What::SwitchIn),
+            (100, Payload::SwitchIn),
+            (130, Payload::SwitchOut { preempted: false }),
+            (200, Payload::SwitchIn),
             (210, enter.clone()),
-            (215, What::SwitchOut { preempted: false }),
-            (290, What::SwitchIn),
+            (215, Payload::SwitchOut { preempted: false }),
+            (290, Payload::SwitchIn),
             (300, exit.clone()),
             (340, enter),
-            (345, What::SwitchOut { preempted: true }),
-            (350, What::SwitchIn),
+            (345, Payload::SwitchOut { preempted: true }),
+            (350, Payload::SwitchIn),
             (360, exit),
         ]);
         let calls: Vec<_> = events
@@ -246,18 +246,18 @@ mod tests {
         events.iter().filter_map(block).collect()
     }
 
-    const LEFT: What = What::SwitchOut { preempted: false };
+    const LEFT: Payload = Payload::SwitchOut { preempted: false };
 
     /// Thread 8 leaves the CPU at 100 and is on it again at 200; `waker` and when it wakes it.
     fn woken(waker: i32, interrupt: bool, times_ns: &[u64]) -> Block {
-        let mut records = vec![(10, 9, What::SwitchIn), (20, 8, What::SwitchIn)];
-        let waking = What::Waking { woken: 8, interrupt };
+        let mut records = vec![(10, 9, Payload::SwitchIn), (20, 8, Payload::SwitchIn)];
+        let waking = Payload::Waking { woken: 8, interrupt };
         records.extend(times_ns.iter().map(|&time_ns| (time_ns, waker, waking.clone())));
-        records.extend([(100, 8, LEFT), (200, 8, What::SwitchIn)]);
+        records.extend([(100, 8, LEFT), (200, 8, Payload::SwitchIn)]);
         records.sort_by_key(|record| record.0);
         let (mut threads, mut out) = (Threads::default(), Vec::new());
-        for (time_ns, tid, what) in records {
-            threads.take(&Record { time_ns, pid: 7, tid, what }, &mut out);
+        for (time_ns, tid, payload) in records {
+            threads.take(&Record { time_ns, pid: 7, tid, payload }, &mut out);
         }
         blocks(&out)[0]
     }
@@ -277,11 +277,11 @@ mod tests {
     #[test]
     fn who_is_pushed_off_the_cpu_does_not_wait() {
         let (events, threads) = run(&[
-            (0, What::SwitchIn),
-            (10, What::SwitchOut { preempted: true }),
-            (20, What::SwitchIn),
+            (0, Payload::SwitchIn),
+            (10, Payload::SwitchOut { preempted: true }),
+            (20, Payload::SwitchIn),
             (30, LEFT),
-            (40, What::SwitchIn),
+            (40, Payload::SwitchIn),
         ]);
         assert_eq!(blocks(&events), [block(30, 40, 20, None)]);
         assert_eq!(threads.cpu_ns(), 20);
@@ -289,14 +289,14 @@ mod tests {
 
     #[test]
     fn waits_in_a_call_stay_with_it() {
-        let (kind, wakes) = (CallKind::Read, What::Waking { woken: 8, interrupt: true });
+        let (kind, wakes) = (CallKind::Read, Payload::Waking { woken: 8, interrupt: true });
         let (events, _) = run(&[
-            (0, What::SwitchIn),
-            (10, What::Enter { kind, fd: 3, offset: None, path: None }),
+            (0, Payload::SwitchIn),
+            (10, Payload::Enter { kind, fd: 3, offset: None, path: None }),
             (15, LEFT),
             (20, wakes),
-            (25, What::SwitchIn),
-            (30, What::Exit { kind, ret: 1 }),
+            (25, Payload::SwitchIn),
+            (30, Payload::Exit { kind, ret: 1 }),
         ]);
         let [Event::Call(call, inside)] = &events[..] else { panic!("{events:?}") };
         assert_eq!((call.cpu_before_ns, inside.cpu_ns), (Some(10), 5));
@@ -305,11 +305,16 @@ mod tests {
     #[test]
     fn an_open_is_timed_and_told_even_if_it_began_before() {
         let (enter, exit) = (
-            What::Enter { kind: CallKind::Openat, fd: -1, offset: None, path: None },
-            What::Exit { kind: CallKind::Openat, ret: 5 },
+            Payload::Enter { kind: CallKind::Openat, fd: -1, offset: None, path: None },
+            Payload::Exit { kind: CallKind::Openat, ret: 5 },
         );
-        let (events, threads) =
-            run(&[(10, exit.clone()), (20, enter), (25, LEFT), (80, What::SwitchIn), (90, exit)]);
+        let (events, threads) = run(&[
+            (10, exit.clone()),
+            (20, enter),
+            (25, LEFT),
+            (80, Payload::SwitchIn),
+            (90, exit),
+        ]);
         let calls: Vec<_> = events
             .iter()
             .filter_map(|event| match event {

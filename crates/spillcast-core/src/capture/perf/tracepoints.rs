@@ -79,7 +79,7 @@ impl Tracepoints {
         let needless = |kind: CallKind, edge| {
             (kind == CallKind::Close && edge == Edge::Exit) || kind.names_file()
         };
-        let told = self
+        let needed = self
             .list
             .iter()
             .filter(|&&(_, kind, edge)| calls.contains(&kind) && !needless(kind, edge));
@@ -88,36 +88,37 @@ impl Tracepoints {
             (true, Edge::Exit) => Also::Wakes,
             (false, _) => Also::Nothing,
         };
-        told.map(|&(id, kind, edge)| (id, also(kind, edge))).collect()
+        needed.map(|&(id, kind, edge)| (id, also(kind, edge))).collect()
     }
 
     /// Finds the numbers, from tracefs where it can be read and by trying otherwise.
     pub fn find() -> io::Result<Tracepoints> {
         for directory in ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"] {
-            if let Some(found) = from_directory(Path::new(directory)) {
-                return Ok(found);
+            if let Some(tracepoints) = from_directory(Path::new(directory)) {
+                return Ok(tracepoints);
             }
         }
         match from_own_mount() {
-            Some(found) => Ok(found),
+            Some(tracepoints) => Ok(tracepoints),
             None => by_trying(),
         }
     }
 }
 
 fn from_directory(tracefs: &Path) -> Option<Tracepoints> {
-    let mut found = Tracepoints::default();
+    let mut tracepoints = Tracepoints::default();
     for &kind in CallKind::ALL {
         for (edge, word) in [(Edge::Enter, "enter"), (Edge::Exit, "exit")] {
             let path = tracefs.join(format!("events/syscalls/sys_{word}_{}/id", kind.name()));
             if let Some(id) = fs::read_to_string(path).ok().and_then(|s| s.trim().parse().ok()) {
-                found.add(id, kind, edge);
+                tracepoints.add(id, kind, edge);
             }
         }
     }
-    found.waking = field(tracefs, "sched/sched_waking", "pid").filter(|_| in_first_namespace());
-    found.renaming = field(tracefs, "task/task_rename", "newcomm");
-    (!found.list.is_empty()).then_some(found)
+    tracepoints.waking =
+        field(tracefs, "sched/sched_waking", "pid").filter(|_| in_first_namespace());
+    tracepoints.renaming = field(tracefs, "task/task_rename", "newcomm");
+    (!tracepoints.list.is_empty()).then_some(tracepoints)
 }
 
 fn field(tracefs: &Path, tracepoint: &str, name: &str) -> Option<Field> {
@@ -158,7 +159,7 @@ struct Search {
     ring: Ring,
     tried: Vec<bool>,
     events: Vec<OwnedFd>,
-    found: Tracepoints,
+    tracepoints: Tracepoints,
 }
 
 /// Tries numbers far apart until one is known, then its neighbours: calls defined in one kernel
@@ -171,19 +172,19 @@ fn by_trying() -> io::Result<Tracepoints> {
     let ring = Ring::map(holder.as_fd(), 64 * page_bytes())?;
     let tried = vec![false; ID_MAX as usize + 1];
     let mut search =
-        Search { holder, ring, tried, events: Vec::new(), found: Tracepoints::default() };
+        Search { holder, ring, tried, events: Vec::new(), tracepoints: Tracepoints::default() };
     for step in [16, 8, 4, 2, 1] {
         for id in (1..=ID_MAX).step_by(step) {
-            if search.found.complete() {
+            if search.tracepoints.complete() {
                 break;
             }
             search.follow(id)?;
         }
     }
-    let Search { events, found, .. } = search;
+    let Search { events, tracepoints, .. } = search;
     std::thread::spawn(move || drop(events));
-    match found.complete() {
-        true => Ok(found),
+    match tracepoints.complete() {
+        true => Ok(tracepoints),
         false => Err(io::Error::from_raw_os_error(libc::EACCES)),
     }
 }
@@ -199,7 +200,7 @@ impl Search {
             self.events.push(event);
             self.learn();
         }
-        Ok(self.found.of(id).is_some())
+        Ok(self.tracepoints.of(id).is_some())
     }
 
     /// Tries a number; where it is known, the numbers around it too.
@@ -212,7 +213,7 @@ impl Search {
         for distance in (0..NEAR).step_by(NEAR_STEP) {
             for near in [id as i32 - distance, id as i32 + distance] {
                 let in_range = (1..=ID_MAX as i32).contains(&near);
-                if !self.found.complete() && in_range && self.open(near as u16)? {
+                if !self.tracepoints.complete() && in_range && self.open(near as u16)? {
                     self.look_beside(near as u16, 1)?;
                     self.look_beside(near as u16, -1)?;
                 }
@@ -241,10 +242,10 @@ impl Search {
             let mut seen = Vec::new();
             self.ring.drain(|record| seen.extend(raw_syscall(record)));
             for (id, nr, value) in seen {
-                if nr == number && self.found.of(id).is_none() {
+                if nr == number && self.tracepoints.of(id).is_none() {
                     // Exits hold a small negative errno, which no first argument here is.
                     let failed = (-4095..-1).contains(&value);
-                    self.found.add(id, kind, if failed { Edge::Exit } else { Edge::Enter });
+                    self.tracepoints.add(id, kind, if failed { Edge::Exit } else { Edge::Enter });
                 }
             }
         }
@@ -288,18 +289,21 @@ mod tests {
             return;
         };
         // Trying tells syscall tracepoints apart by what an ordinary user may open.
-        let found = std::thread::spawn(|| {
+        let tracepoints = std::thread::spawn(|| {
             // SAFETY: no pointer is passed; the call by its number changes this thread alone.
             let none = unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) };
             assert_eq!(none, 0);
             by_trying()
         });
-        let mut found = found.join().unwrap().unwrap();
-        eprintln!("{} of {} numbers", found.list.len(), known.list.len());
-        assert!(found.complete());
-        assert_eq!((found.waking, found.renaming), (None, None));
+        let mut tracepoints = tracepoints.join().unwrap().unwrap();
+        eprintln!("{} of {} numbers", tracepoints.list.len(), known.list.len());
+        assert!(tracepoints.complete());
+        assert_eq!((tracepoints.waking, tracepoints.renaming), (None, None));
         known.list.sort_by_key(|entry| entry.0);
-        found.list.sort_by_key(|entry| entry.0);
-        assert!(found.list.iter().all(|entry| known.list.contains(entry)), "{found:?} {known:?}");
+        tracepoints.list.sort_by_key(|entry| entry.0);
+        assert!(
+            tracepoints.list.iter().all(|entry| known.list.contains(entry)),
+            "{tracepoints:?} {known:?}"
+        );
     }
 }

@@ -110,7 +110,7 @@ impl Follower {
                 Record::StatementText { start, end } => {
                     self.statement_text(&chunk.bytes[start as usize..end as usize]);
                 }
-                Record::Damage(what) => self.damage(line, what),
+                Record::Damage(fault) => self.damage(line, fault),
                 Record::Bind(part) => self.bind_part(line, part, &chunk.bytes, out),
                 record => self.rare(line, record, out),
             }
@@ -172,8 +172,8 @@ impl Follower {
                     value.push(b'\n');
                 }
                 let left = STATEMENT_BYTES_MAX.saturating_sub(value.len());
-                let told = &bytes[start as usize..end as usize];
-                value.extend_from_slice(&told[..left.min(told.len())]);
+                let text = &bytes[start as usize..end as usize];
+                value.extend_from_slice(&text[..left.min(text.len())]);
             }
         }
     }
@@ -261,7 +261,7 @@ impl Follower {
     }
 
     #[cold]
-    fn damage(&mut self, line: u64, what: Fault) {
-        self.summary.damages.add(Damage { file: self.file, line, what });
+    fn damage(&mut self, line: u64, fault: Fault) {
+        self.summary.damages.add(Damage { file: self.file, line, fault });
     }
 }

@@ -84,8 +84,8 @@ impl Follower {
         let sql = if self.wanted.figures { session.sql(wait.cursor) } else { None };
         let param = |role| wait.roles.iter().position(|&r| r == role).map(|i| wait.params[i]);
         let unnamed = |i| {
-            let told = class.unnamed_blocks && wait.roles[i] == Role::Unnamed;
-            told.then(|| wait.params[i])
+            let is_unnamed = class.unnamed_blocks && wait.roles[i] == Role::Unnamed;
+            is_unnamed.then(|| wait.params[i])
         };
         let row = TimedWait {
             event,

@@ -26,9 +26,9 @@ pub(super) fn knee(rates: &[f64]) -> Option<Knee> {
     let mut best: Option<(f64, Knee)> = None;
     for (at, rate) in rates.iter().enumerate().take(last + 1) {
         if at >= BEFORE_MIN {
-            let (here, there) = (at as f64, (rates.len() - at) as f64);
-            let knee = Knee { at, before: sum / here, after: (total - sum) / there };
-            let explained = here * there * (knee.before - knee.after).powi(2);
+            let (count_before, count_after) = (at as f64, (rates.len() - at) as f64);
+            let knee = Knee { at, before: sum / count_before, after: (total - sum) / count_after };
+            let explained = count_before * count_after * (knee.before - knee.after).powi(2);
             if knee.after < knee.before && best.is_none_or(|(most, _)| explained > most) {
                 best = Some((explained, knee));
             }
@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn a_fall_for_good_is_found_where_it_is() {
         for noise in [0.0, 0.2, 0.4] {
-            let found = knee(&series(&[(30, 2e9), (40, 4e8)], noise)).unwrap();
-            assert!(found.at.abs_diff(30) <= 1, "{found:?}");
-            assert!((found.before / 2e9 - 1.0).abs() < noise / 4.0 + 1e-9, "{found:?}");
-            assert!((found.after / 4e8 - 1.0).abs() < noise / 4.0 + 1e-9, "{found:?}");
+            let knee_at = knee(&series(&[(30, 2e9), (40, 4e8)], noise)).unwrap();
+            assert!(knee_at.at.abs_diff(30) <= 1, "{knee_at:?}");
+            assert!((knee_at.before / 2e9 - 1.0).abs() < noise / 4.0 + 1e-9, "{knee_at:?}");
+            assert!((knee_at.after / 4e8 - 1.0).abs() < noise / 4.0 + 1e-9, "{knee_at:?}");
         }
     }
 
@@ -78,13 +78,16 @@ mod tests {
     fn turns_of_writing_and_waiting_are_one_level() {
         let mut rates = series(&[(25, 1.5e9)], 0.1);
         rates.extend((0..40).map(|i| if i % 3 == 0 { 9e8 } else { 0.0 }));
-        let found = knee(&rates).unwrap();
-        assert!(found.at.abs_diff(25) <= 2 && (found.after / 3e8 - 1.0).abs() < 0.1, "{found:?}");
+        let knee_at = knee(&rates).unwrap();
+        assert!(
+            knee_at.at.abs_diff(25) <= 2 && (knee_at.after / 3e8 - 1.0).abs() < 0.1,
+            "{knee_at:?}"
+        );
     }
 
     #[test]
     fn what_is_no_fall_for_good_is_none() {
-        for (what, rates) in [
+        for (case, rates) in [
             ("nothing", series(&[], 0.0)),
             ("steady", series(&[(200, 1e9)], 0.3)),
             ("rising", series(&[(40, 5e8), (40, 1e9)], 0.1)),
@@ -94,7 +97,7 @@ mod tests {
             ("a small fall", series(&[(40, 1e9), (40, 8e8)], 0.05)),
             ("still falling", (0..80).map(|i| 1e9 * 0.95f64.powi(i)).collect()),
         ] {
-            assert_eq!(knee(&rates), None, "{what}");
+            assert_eq!(knee(&rates), None, "{case}");
         }
     }
 }

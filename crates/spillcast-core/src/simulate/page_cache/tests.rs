@@ -23,7 +23,7 @@ fn cache(pages: u64, dirty_pages: u64, operations: &[Io]) -> PageCache {
 }
 
 /// Whether each operation finds all of its pages among those used last: as slow as can be.
-fn found_by_lists(operations: &[Io], room: usize) -> Vec<bool> {
+fn hits_by_lists(operations: &[Io], room: usize) -> Vec<bool> {
     let mut last: Vec<(u32, u64)> = Vec::new();
     let pages = |io: &Io| {
         let (first, file) = (io.offset.unwrap() / PAGE, io.file);
@@ -40,9 +40,9 @@ fn found_by_lists(operations: &[Io], room: usize) -> Vec<bool> {
     let uses = operations.iter().enumerate().map(|(at, io)| {
         let mut all = true;
         for page in pages(io) {
-            let found = last.iter().position(|&other| other == page);
-            all &= found.is_some();
-            found.map(|at| last.remove(at));
+            let hits = last.iter().position(|&other| other == page);
+            all &= hits.is_some();
+            hits.map(|at| last.remove(at));
             last.push(page);
             last.drain(..last.len().saturating_sub(room));
         }
@@ -68,9 +68,9 @@ fn memory_answers_what_a_list_of_the_last_pages_holds() {
         let mut cache = cache(50, 1 << 20, &operations);
         let disk = Schedule::new(Model::fixed(1_000, 1_000), 0);
         let mut of = |io: &Io| cache.storage_ns(0, *io, false, &disk) == 0.0;
-        let found: Vec<bool> = operations.iter().map(&mut of).collect();
-        assert_eq!(found, found_by_lists(&operations, 50), "seed {seed}");
-        assert!(found.iter().any(|&hit| !hit) && found.iter().any(|&hit| hit));
+        let hits: Vec<bool> = operations.iter().map(&mut of).collect();
+        assert_eq!(hits, hits_by_lists(&operations, 50), "seed {seed}");
+        assert!(hits.iter().any(|&hit| !hit) && hits.iter().any(|&hit| hit));
     }
 }
 
@@ -102,7 +102,9 @@ fn half_of_what_may_be_dirty_is_written_back_in_pauses() {
     let waits: f64 = operations
         .iter()
         .enumerate()
-        .map(|(at, one)| cache.storage_ns(if at < 200 { 0 } else { 1 << 30 }, *one, true, &disk))
+        .map(|(at, operation)| {
+            cache.storage_ns(if at < 200 { 0 } else { 1 << 30 }, *operation, true, &disk)
+        })
         .sum();
     assert_eq!(waits, 0.0);
 }
@@ -114,8 +116,8 @@ fn a_writer_is_as_slow_as_the_storage_once_enough_is_dirty() {
     // A request takes 1 ms and moves 256 KiB, eight at a time: 2 GiB/s, and no time between.
     let disk = Schedule::new(Model::fixed(1_000_000, 1_000_000), 0);
     let mut now_ns = 0.0;
-    for one in &operations {
-        now_ns += cache.storage_ns(now_ns as u64, *one, true, &disk);
+    for operation in &operations {
+        now_ns += cache.storage_ns(now_ns as u64, *operation, true, &disk);
     }
     let written = 200.0 - 10.0;
     assert!((now_ns / 1e6 - written / 2.0).abs() <= 2.0, "{now_ns}");
@@ -126,7 +128,7 @@ fn what_is_gone_before_it_was_written_back_costs_nothing() {
     let operations: Vec<Io> = (0..100).map(|file| io(Op::Write, file, 0, 256)).collect();
     let mut cache = cache(1 << 20, 2560, &operations);
     let disk = Schedule::new(Model::fixed(1_000_000, 1_000_000), 0);
-    assert!(operations.iter().all(|one| cache.storage_ns(0, *one, true, &disk) == 0.0));
+    assert!(operations.iter().all(|operation| cache.storage_ns(0, *operation, true, &disk) == 0.0));
 }
 
 /// Reads and writes of 8 KiB in files of 16 MiB: written, and read again at once or ten files later.
@@ -195,7 +197,9 @@ fn each_group_of_regions_lacks_about_as_much() {
     let missing = regions.missing_bytes((10 << 10) * PAGE);
     assert_eq!(missing.len(), picked.len());
     for group in 0..4 {
-        let its = || picked.iter().zip(&missing).filter(|(one, _)| **one == (group, Op::Read));
+        let its = || {
+            picked.iter().zip(&missing).filter(|(operation, _)| **operation == (group, Op::Read))
+        };
         let (reads, bytes) = (its().count(), its().map(|(_, &bytes)| bytes).sum::<u64>());
         assert!(reads > all_reads / 8 && reads < all_reads / 3, "{reads}");
         // By chance, of 190 regions.
