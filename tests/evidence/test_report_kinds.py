@@ -396,8 +396,8 @@ def test_an_echoed_statement_is_no_heading(figures):
     text += "Waited for                     Waits          ms\n"
     text += "------------------------ ----------- -----------\n"
     text += "direct path read temp        463,035  513,810.00\n"
-    with pytest.raises(InputError, match="column EVENT"):
-        figures(text)
+    with pytest.raises(InputError):
+        figures(text, elapsed_s=600)
 
 
 def test_operations_of_unknown_size_read_no_more_than_the_column_disk(figures):

@@ -206,13 +206,23 @@ def _query_log(sample: Sample) -> float:
 
 
 def _samples(sample: Sample) -> float:
-    """A heading of ASH's columns, also below what a client echoed or what a mail says."""
-    for line in islice(sample.text[:_HEADING_LENGTH].split("\n"), _HEADING_LINES_MAX):
+    return 2.0 * _has_heading(sample.text, "sample_time", "event session_id sql_id")
+
+
+def _waits(text: str) -> bool:
+    """Whether it has rows of a view of waits."""
+    return _has_heading(text, "event", "total_waits wait_count")
+
+
+def _has_heading(text: str, *groups: str) -> bool:
+    """Whether a line has a name of each group, also below an echoed statement, or in a mail."""
+    wanted = [set(group.split()) for group in groups]
+    for line in islice(text[:_HEADING_LENGTH].split("\n"), _HEADING_LINES_MAX):
         names = {name.lower() for name in re.split(r'[\s",;|]+', line) if name}
-        known = "sample_time" in names and names & {"event", "session_id", "sql_id"}
+        known = all(group & names for group in wanted) and "select" not in names
         if known and all(re.fullmatch(r"[\w#$]+", name) for name in names):
-            return 2.0
-    return 0.0
+            return True
+    return False
 
 
 def _export(sample: Sample) -> float:
@@ -278,7 +288,7 @@ KINDS: Sequence[Kind] = (
                       r"|Global Information\W+Status\s*:"),
             "item sql_id exec_id"),
     _report(5.5, "a report of ASH", "oracle.waits.read_shares",
-            _matching(r"ASH Report For|%This\b.*\bEVENT\b|Top User Events")),
+            _matching(r"ASH Report For|%This\b.*\b(?:EVENT|WAIT_CHAIN)\b|Top User Events")),
     _report(5.25, "a report of AWR or Statspack", "oracle.awr.read",
             _matching(r"WORKLOAD REPOSITORY|AWR Report for DB|STATSPACK report"
                       r"|Top \d+ (?:Timed|Foreground|Wait)\b"
@@ -287,8 +297,7 @@ KINDS: Sequence[Kind] = (
     _report(5.0, "rows of V$SQL_MONITOR", "oracle.monitor_reports.read_views",
             _headed("physical_read_requests sql_exec_id"), "item sql_id exec_id", joins=True),
     _report(4.75, "rows of a view of waits", "oracle.waits.read_views",
-            _headed("event total_waits time_waited", "event wait_count wait_time_mi"),
-            "item block"),
+            _waits, "item block"),
     _report(4.5, "a report of tkprof", "oracle.tkprof.read", _tkprof, "item sql_id block"),
     _report(4.25, "a plan of DBMS_XPLAN", "oracle.xplan.read",
             _matching(r"\|\s*Id\s*\|\s*Operation\s*\|"), "item sql_id block"),
@@ -331,7 +340,7 @@ KINDS: Sequence[Kind] = (
         "an extended SQL trace",
         marks(
             (3.0, r"^(?:WAIT|PARSING IN CURSOR|EXEC|FETCH|PARSE|STAT|CLOSE) #\d"),
-            (0.2, r"#\d|\*\*\*|\0"),
+            (0.2, r"^(?:\*\*\* \S|\w+ #\d|Trace file )|\0"),
         ),
     ),
 )  # fmt: skip

@@ -211,9 +211,10 @@ def _prefixes(lines: Lines) -> Lines | None:
     if not judged and all(_QUOTED_MAIL.match(line) for line in full):
         judged = full
     for prefix in _PREFIXES:
-        if judged and sum(prefix.match(line) is not None for line in judged) >= _SHARE * len(
-            judged
-        ):
+        before = [match[0] for line in judged if (match := prefix.match(line))]
+        # Numbers that do not ascend are values of a column.
+        numbers = [int(number[0]) for text in before if (number := re.search(r"\d+", text))]
+        if judged and len(before) >= _SHARE * len(judged) and numbers == sorted(set(numbers)):
             return [
                 line[match.end() :] if (match := prefix.match(line)) else line for line in lines
             ]

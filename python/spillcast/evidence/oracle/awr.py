@@ -4,10 +4,9 @@ import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import permutations
 from pathlib import Path
 
-from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
+from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import (
     OPERATION_BLOCKS,
@@ -21,7 +20,6 @@ from spillcast.evidence.counts import (
 )
 from spillcast.evidence.numbers import (
     ZERO,
-    Held,
     Number,
     hold,
     number_of,
@@ -37,27 +35,49 @@ from spillcast.evidence.oracle.report_tables import (
     report_text,
     tables_of,
 )
+from spillcast.evidence.oracle.wait_lists import Wait, WaitList, comparisons, wait_lists
 from spillcast.evidence.page_tables import BLANKS
 from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.server_meta import Statement
 from spillcast.units import format_duration
 
-HOW = "make it with awrrpt.sql or spreport.sql, of the snapshots around the run"
+HOW = (
+    "make it with awrrpt.sql or spreport.sql, of the snapshots around the run; a list of waits "
+    "needs their names, counts, times in all and mean times"
+)
 _COMPARED = re.compile(r"COMPARE PERIOD REPORT|WORKLOAD REPOSITORY COMPARE", re.IGNORECASE)
 _SUMS_ONLY = (
     "an AWR or Statspack report has sums over all sessions of an interval: nothing about one run, "
     "its phases, latency by size, or I/O that overlapped other work"
 )
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What the waits of a report are of, None for one run, and what the report does not tell."""
+
+    name: str | None
+    notes: Sequence[str]
+
+
+_INSTANCE = Subject(
+    "the DB time of all sessions",
+    (
+        _SUMS_ONLY,
+        "this is for the DB time of all sessions together; --sql-id takes a statement of the "
+        "report, whose part of the temp I/O has only bounds",
+    ),
+)
+#: Waits without DB time: a profile of a trace has a row with the time in all.
+_PROFILE = Subject(
+    None, ("a list of waits has sums: nothing about phases, latency by size, or overlap",)
+)
 _HINT = "SQL Monitor, ASH or a trace of the statement shows it"
 _MINUTES = re.compile(r"(Elapsed|DB\s+time)\s*:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
 _SQL_ID = re.compile(r"[0-9a-z]{13}|\d{6,10}")
 _CPU = ("DB CPU", "CPU time")
-#: The column of instances, and what stands in it for all of them.
-_INSTANCE, _ALL_INSTANCES = "i#", "*"
 #: Lists of more events have all of them.
 _TOP = 10
-#: A total that is rounded more coarsely does not show which columns it is the product of.
-PRECISE = 0.25
 
 
 @dataclass(frozen=True)
@@ -71,24 +91,8 @@ class Sql:
 
 
 @dataclass(frozen=True)
-class Wait:
-    """The waits for one event: how many, their seconds, and their share of DB time."""
-
-    event: str
-    count: Number
-    total: Number
-    mean: Number | None
-    share: Number | None
-
-    @property
-    def words(self) -> str:
-        """Its time, for a message."""
-        return f"{format_duration(self.total.value)} of {self.event}"
-
-
-@dataclass(frozen=True)
 class Report:
-    """Seconds of DB time, 0 if unknown, waits for temp files by op, and statements."""
+    """Seconds of DB time or of a profile, 0 if unknown, waits by op, and statements."""
 
     database_s: float
     cpu_s: float | None
@@ -97,6 +101,7 @@ class Report:
     #: Mean bytes of an I/O on temp files by op.
     sizes: dict[str, float]
     statements: dict[str, Sql]
+    subject: "Subject"
     notes: list[str] = field(default_factory=list)
     #: Temp waits that a list of top events may have left out.
     left_out: Number = ZERO
@@ -119,12 +124,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
 
 
 def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
-    notes = [
-        _SUMS_ONLY,
-        "this is for the DB time of all sessions together; --sql-id takes a statement of the "
-        "report, whose part of the temp I/O has only bounds",
-        *report.notes,
-    ]
+    notes = [*report.subject.notes, *report.notes]
     times = printed(*(report.waits[op].total if op in report.waits else None for op in OPS))
     if report.left_out.high:
         times = with_more(
@@ -135,12 +135,12 @@ def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
         path,
         selection,
         elapsed_s=report.database_s,
-        elapsed_unknown="the report has no DB time, and no percentages of it",
+        elapsed_unknown="it has no DB time in minutes, no percentages of it, and no row of totals",
         reads=reads,
         writes=writes,
         time_bounds=times.within,
         cpu_s=report.cpu_s,
-        subject="the DB time of all sessions",
+        subject=report.subject.name,
         notes=notes,
     )
 
@@ -209,12 +209,12 @@ def _report(path: Path, text: str) -> Report:
     else:
         within = {at for table in tables for at in range(table.first, table.last)}
         check_all_read(path, text.splitlines(), within, HOW)
-    lists = list(_waits(path, tables))
-    all_waits = [wait for events in lists for wait in events]
+    lists = list(wait_lists(path, tables, HOW))
+    all_waits = [wait for events in lists for wait in events.waits]
     waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
     if not waits:
         # A list of all events leaves out those that took less than a millisecond.
-        complete = any(len(events) > _TOP for events in lists)
+        complete = any(len(events.waits) > _TOP for events in lists)
         if not complete and re.search("direct path (read|write) temp", plain, re.IGNORECASE):
             raise EvidenceIncomplete(
                 f"{path}: its waits for temp files are in no table that is read", HOW
@@ -228,6 +228,9 @@ def _report(path: Path, text: str) -> Report:
     database_s, span_s = stated, minutes.get("el", ZERO).value
     if database_s is None and (database_s := _from_shares(all_waits)) is not None:
         notes.append("the DB time follows from a wait's percentage of it")
+    totals = [its.elapsed for its in lists if its.elapsed is not None]
+    subject = _PROFILE if database_s is None else _INSTANCE
+    database_s = database_s or max(totals, key=lambda total: total.value, default=None)
     sizes = _sizes(tables, span_s)
     if not sizes:
         notes.append(
@@ -239,7 +242,7 @@ def _report(path: Path, text: str) -> Report:
         (op,) = set(OPS) - waits.keys()
         upper = format_duration(left_out.high)
         notes.append(f"direct path {op} temp is not among the top events: at most {upper} of it")
-    hold(path, _comparisons(list(waits.values()), database_s), HOW)
+    hold(path, comparisons(list(waits.values()), database_s), HOW)
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
         value_of(database_s) or 0.0,
@@ -248,6 +251,7 @@ def _report(path: Path, text: str) -> Report:
         waits,
         sizes,
         _statements(tables),
+        subject,
         notes,
         left_out,
     )
@@ -281,93 +285,13 @@ def _pairs(tables: Sequence[Table], key: str, *values: str) -> Iterator[tuple[st
                 return
 
 
-@dataclass(frozen=True)
-class WaitColumns:
-    """The columns of a list of events by what they contain; those without a unit of time are of
-    seconds, and means of milliseconds.
-    """
-
-    event: str
-    count: str | None
-    total: str
-    mean: str | None
-    share: str | None
-
-
-def _wait_columns(table: Table) -> WaitColumns | None:
-    """The columns of a list of events, by their names or else by their cells."""
-    names, cells = table.names, list(table.rows)
-    event = next((name for name in names if name.endswith("event")), None) or next(
-        (name for row in cells for name, cell in row.items() if is_like(cell, TEMP_EVENTS)), None
-    )
-    if event is None:
-        return None
-    total = table.named("time(s") or table.named("total(s")
-    # A title right above the heading is a part of the names.
-    count = next((name for name in names if name.endswith("waits")), None)
-    mean = next(filter(None, map(table.named, ("avgwait", "wait(ms", "avg(ms", "avgms"))), None)
-    share = next((n for n in names if "%" in n and n.endswith("time")), None)
-    if total is not None and (count is not None or mean is not None):
-        return WaitColumns(event, count, total, mean, share)
-    temp = [row for row in cells if is_like(row[event], TEMP_EVENTS)]
-    others = [n for n in names if n not in (event, share) and any(seconds_of(r[n]) for r in temp)]
-    possible = (WaitColumns(event, *three, share) for three in permutations(others, 3))
-    fitting = (c for c in possible if all(_multiply(temp, c)) and sum(_multiply(cells, c)) > 1)
-    return next(fitting, None)
-
-
-def _multiply(rows: Sequence[Row], columns: WaitColumns) -> Iterator[bool]:
-    """Whether a count times a mean is the total, for each row that shows it."""
-    for row in rows:
-        wait = _wait(row, columns)
-        if wait and wait.mean and wait.count.value and wait.total.spread < PRECISE:
-            product = next(_comparisons([wait], None))
-            # A count and a mean in ms have the same product in either order.
-            yield product.holds and wait.count.value > 1e3 * wait.mean.value
-
-
-def _waits(path: Path, tables: Sequence[Table]) -> Iterator[list[Wait]]:
-    """The rows of each list of events; of several instances those of all together."""
-    for table in tables:
-        if (columns := _wait_columns(table)) is None:
-            continue
-        instance, waits = _ALL_INSTANCES, list[Wait]()
-        for row in table.rows:
-            instance = row.get(_INSTANCE, "") or instance
-            if instance != _ALL_INSTANCES:
-                continue
-            wait = _wait(row, columns)
-            if wait is not None:
-                waits.append(wait)
-            is_temp = is_like(row[columns.event], TEMP_EVENTS)
-            if is_temp and (wait is None or (columns.mean and not wait.mean)):
-                raise EvidenceDamaged(f"{path}: the line of {row[columns.event]} is cut", HOW)
-        yield waits
-
-
-def _wait(row: Row, columns: WaitColumns) -> Wait | None:
-    def seconds(name: str | None, unit_s: float) -> Number | None:
-        cell = row.get(name or "", "")
-        number = seconds_of(cell)
-        return number if number is None or cell[-1:] == "s" else number * unit_s
-
-    total = seconds(columns.total, 1e-3 if "(ms" in columns.total else 1.0)
-    if total is None:
-        return None
-    mean = seconds(columns.mean, 1e-3)
-    count = number_of(row.get(columns.count or "", "")) or ZERO
-    if columns.count is None and mean is not None and mean.value:
-        count = total / mean
-    share = seconds(columns.share, 1.0)
-    return Wait(row[columns.event], count, total, mean, None if share is None else share * 0.01)
-
-
-def _left_out(lists: Sequence[Sequence[Wait]], waits: Mapping[str, Wait]) -> Number:
+def _left_out(lists: Sequence[WaitList], waits: Mapping[str, Wait]) -> Number:
     """The most that temp waits may have taken for which lists of top events have no room."""
-    if len(waits) == len(OPS) or any(len(events) > _TOP for events in lists):
+    if len(waits) == len(OPS) or any(len(events.waits) > _TOP for events in lists):
         return ZERO
     (named,) = waits.values()
-    full = max((events for events in lists if named.event in [w.event for w in events]), key=len)
+    holding = (its.waits for its in lists if named.event in [wait.event for wait in its.waits])
+    full = max(holding, key=len)
     lower_s = min((wait.total.high for wait in full if wait.total.high), default=0.0)
     return Number(lower_s / 2, 0.0, lower_s)
 
@@ -401,22 +325,6 @@ def _from_shares(waits: Sequence[Wait]) -> Number | None:
         return None
     best = min(known, key=lambda wait: (wait.share or ZERO).spread)
     return best.total / (best.share or ZERO)
-
-
-def _comparisons(waits: Sequence[Wait], database_s: Number | None) -> Iterator[Held]:
-    for wait in waits:
-        if wait.mean is not None and wait.count.value:
-            times = f"{wait.count.value:,.0f} waits of {format_duration(wait.mean.value)}"
-            product = wait.count * wait.mean
-            yield Held("count-mean-total", product, times, wait.total, wait.words)
-        if database_s is None:
-            continue
-        total = f"{format_duration(database_s.value)} of DB time"
-        yield Held("part-of-whole", wait.total, wait.words, database_s, total)
-        if wait.share is not None:
-            share = f"{100 * wait.share.value:.3g} % of {total}"
-            part = wait.share * database_s
-            yield Held("share-of-db-time", part, share, wait.total, wait.words)
 
 
 def _sizes(tables: Sequence[Table], span_s: float) -> dict[str, float]:

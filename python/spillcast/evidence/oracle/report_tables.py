@@ -24,6 +24,7 @@ _HEADING_LINES = 5
 #: Below a heading whose columns only gaps separate.
 _WHOLE_RULE = re.compile(r"\s{,7}([-=\u2500\u2501\u2550\u2014])\1{9,}\s*")
 _GAP, _GAP_COLUMNS_MIN = re.compile(r"\s{2,}"), 3
+_WORDS = re.compile(r"\S+(?: \S+)*+")
 #: Above and below the heading of a table with bars, and below its rows.
 _BAR_RULE = re.compile(r"(?:\S?\s++)?(?:={10,}|-{5,})\s*|\s*+[|+]?(?:[ :]*+-++[ :]*+[|+])++[ :-]*+")
 Row = dict[str, str]
@@ -119,18 +120,27 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
                 break
             title = _TITLE_RULE.match(line)
             heading.insert(0, line.replace("~", " "))
-        columns = zip(*(_cut(line, ends) for line in heading), strict=True)
-        table = Table([name_of("".join(parts)) for parts in columns], at - len(heading))
+        table = Table(_names_above(heading, ends), at - len(heading))
         at += 1
         while at < len(lines) and not _END.fullmatch(lines[at]):
             if _HEADING_RULE.fullmatch(lines[at]):
+                if _is_closing(lines, at, ends):
+                    table.cells.append(_cut(lines[at + 1], ends))
+                    at += 2
                 break
             if lines[at].strip():
-                table.cells.append(_cut(lines[at], ends))
+                table.cells.append(_cut_or_split(lines[at], ends))
             at += 1
         table.last = at
         if heading:
             yield table
+
+
+def _is_closing(lines: Sequence[str], at: int, ends: Sequence[int]) -> bool:
+    """Whether a rule stands below the rows of a table, and above one line with their totals."""
+    dashes = [match.end() for match in _DASHES.finditer(lines[at])]
+    total, below = (*lines[at + 1 : at + 3], "", "")[:2]
+    return dashes == ends[: len(dashes)] and bool(total.strip()) and not below.strip()
 
 
 def _of_gaps(lines: Sequence[str]) -> Iterator[Table]:
@@ -208,6 +218,34 @@ def _names(heading: Sequence[str], bars: str) -> list[str]:
     if len({len(cells) for cells in rows}) > 1:
         raise ValueError("the lines of a table's heading have not as many columns")
     return [name_of("".join(parts)) for parts in zip(*rows, strict=True)]
+
+
+def _names_above(heading: Sequence[str], ends: Sequence[int]) -> list[str]:
+    """The names of columns; those that stand beside their dashes go by the gaps between them."""
+    if not heading or not _splits_word(heading[-1], ends):
+        columns = zip(*(_cut(line, ends) for line in heading), strict=True)
+        return [name_of("".join(parts)) for parts in columns]
+    words = [list(_WORDS.finditer(line)) for line in heading]
+    if len(words[-1]) != len(ends):
+        return [name_of(cell) for cell in _cut(heading[-1], ends)]
+    names = [""] * len(ends)
+    centres = [sum(word.span()) for word in words[-1]]
+    for line in words:
+        for word in line:
+            nearest = min(range(len(ends)), key=lambda at: abs(centres[at] - sum(word.span())))
+            names[nearest] += name_of(word[0])
+    return names
+
+
+def _splits_word(line: str, ends: Sequence[int]) -> bool:
+    """Whether a column ends within a word."""
+    return any(end < len(line) and " " not in line[end - 1 : end + 1] for end in ends[:-1])
+
+
+def _cut_or_split(line: str, ends: Sequence[int]) -> list[str]:
+    """Cells of a row; of one that stands beside its columns, those between its gaps."""
+    cells = _GAP.split(line.strip())
+    return cells if len(cells) == len(ends) and _splits_word(line, ends) else _cut(line, ends)
 
 
 def _cut(line: str, ends: Sequence[int]) -> list[str]:

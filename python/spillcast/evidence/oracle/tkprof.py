@@ -3,6 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import takewhile
 from math import log
 from pathlib import Path
 
@@ -38,7 +39,13 @@ _SOURCE = re.compile(r"(?:cr|p?r|p?w)=\d[^()]*+\)\s*+")
 _OBJECT = re.compile(r"\(object id \d+\)\s*$")
 #: A row source that is broken into several lines, of which no more follow.
 _BROKEN, _BROKEN_MAX = re.compile(r"\s*+\d[\d\s]*+[A-Z][^=]*\((?:cr|p?r|p?w)=[^()]*"), 4
-_FIGURE = re.compile(r"\b(p?r|p?w)=(\d+)")
+_FIGURE = re.compile(r"\b(p?r|p?w|time)=(\d+)")
+#: Up to release 9.2: the report, and the figures of a row source.
+_BEFORE_10G = re.compile(r"TKPROF: Release [789]\.|\(cr=\d+ r=\d+ w=\d+", re.IGNORECASE)
+#: Waits for temp files up to release 9.2, which other direct I/O shares.
+_DIRECT = ("direct path read", "direct path write")
+#: Reads of at least one block each.
+_READS = re.compile(r"db file \w+ read|direct path read")
 _CAPTURED = re.compile(r"\s*Number of plan statistics captured:\s*(\d+)\s*")
 _SQL_ID = re.compile(r"SQL ID\s*:\s*(\w{13})(?:.*Plan Hash:\s*(\d+))?")
 _SESSIONS = re.compile(r"\s*(\d+)\s+sessions? in tracefile")
@@ -52,6 +59,7 @@ _SKIPPED = re.compile(
 _PART = re.compile(r"(Event) waited on\b|(Rows)\b.*Row Source Operation")
 #: The wait of a coordinator for its parallel servers.
 _COORDINATOR_WAITS = "PX Deq: Execute Reply"
+_COORDINATOR = re.compile("PX COORDINATOR")
 #: A coordinator waits for its servers for about all of its call.
 _NEARLY_ALL = 0.9
 
@@ -67,12 +75,28 @@ class Section:
     captured: int | None = None
     has_waits: bool = False
     sums_executions: bool = True
+    #: Whether waits for temp files have no names of their own.
+    before_10g: bool = False
 
     @property
     def temp(self) -> dict[str, tuple[int, Number, Number]]:
         """Waits for temp files by op."""
-        temp = {event: wait for event, wait in self.waits.items() if is_like(event, TEMP_EVENTS)}
+        temp = {
+            event: wait
+            for event, wait in self.waits.items()
+            if is_like(event, TEMP_EVENTS) or (self.before_10g and event in _DIRECT)
+        }
         return {op: wait for event, wait in temp.items() if (op := event.split()[2]) in OPS}
+
+    @property
+    def lacks_servers(self) -> bool:
+        """Whether it is of a coordinator whose parallel servers are in other traces."""
+        names = [line.operation for line in self.lines]
+        if not any(map(_COORDINATOR.match, names)):
+            return _COORDINATOR_WAITS in self.waits and not self.lines
+        at = next(at for at, name in enumerate(names) if _COORDINATOR.match(name))
+        below = takewhile(lambda line: line.depth > self.lines[at].depth, self.lines[at + 1 :])
+        return not any(line.elapsed_s or line.reads for line in below)
 
     @property
     def runs(self) -> int:
@@ -98,6 +122,14 @@ class Section:
         return self.calls["total"][3] if "total" in self.calls else None
 
     @property
+    def temp_blocks_max(self) -> int:
+        """Blocks that its calls read but for those of other waits, of one block at the least."""
+        others = set(self.waits) - (set(_DIRECT) if self.before_10g else set())
+        blocks = sum(self.waits[event][0] for event in others if _READS.fullmatch(event))
+        reads = self.temp["read"][0] if "read" in self.temp else 0
+        return max((self.disk or 0) - blocks, reads)
+
+    @property
     def executions(self) -> int:
         """How often the statement ran."""
         return max(1, self.calls["execute"][0] if "execute" in self.calls else 1)
@@ -108,6 +140,8 @@ def read(paths: list[Path], selection: Selection) -> Counts:
     (path,) = paths
     lines = list(_joined_lines(report_text(path, HOW).splitlines()))
     sections = list(_sections(path, lines))
+    for section in sections:
+        section.before_10g = any(map(_BEFORE_10G.search, lines))
     known = ((section, spilled(path, section.lines, HOW)) for section in sections)
     spilling = [
         (section, blocks) for section, blocks in known if section.temp or blocks.written_blocks
@@ -115,6 +149,11 @@ def read(paths: list[Path], selection: Selection) -> Counts:
     if not spilling:
         if not any(section.has_waits or section.lines for section in sections):
             raise EvidenceIncomplete(f"{path}: it has neither waits nor row sources", HOW)
+        if any(section.lacks_servers for section in sections):
+            raise EvidenceIncomplete(
+                f"{path}: it is of a coordinator, whose parallel servers have traces of their own",
+                "merge the traces with trcsess, or give a report of SQL Monitor",
+            )
         raise NoTempIo(f"{path}: no statement waited for temp files: it does not spill", HOW)
     items = []
     for section, blocks in spilling:
@@ -141,6 +180,10 @@ def _figures(
         "tkprof counts waits, not requests: I/O that overlapped other work is not among them",
         "the client's time between calls is not a part of the elapsed time here",
     ]
+    if section.lacks_servers and section.lines:
+        notes.append("the I/O of parallel servers is in traces of their own")
+    if section.before_10g and section.temp:
+        notes.append("up to release 9.2 waits for temp files are among all direct path I/O")
     elapsed = section.elapsed
     blocks_of_run = {"read": blocks.read_blocks, "write": blocks.written_blocks}
     moved = {op: count * section.runs for op, count in blocks_of_run.items()}
@@ -152,7 +195,7 @@ def _figures(
     if not any(moved.values()):
         # The calls read no more than the column disk counts.
         if section.disk and counts["read"]:
-            size_blocks = min(size_blocks, section.disk / counts["read"])
+            size_blocks = min(size_blocks, section.temp_blocks_max / counts["read"])
         notes.append(
             f"no row source has blocks of temp files: each I/O is assumed to move {size_blocks:.3g}"
         )
@@ -203,12 +246,12 @@ def _times(section: Section, counts: dict[str, int]) -> TempTimes:
 
 def _several_sessions(section: Section, sessions: int | None) -> bool:
     """Whether its times are sums over a coordinator and its servers, or other sessions."""
-    if sessions is not None and sessions > 1:
-        return True
+    if sessions is not None:
+        return sessions > 1
+    if section.lacks_servers and section.lines:
+        return False
     parallel = any(event.startswith("PX Deq") for event in section.waits)
-    return _COORDINATOR_WAITS in section.waits or (
-        sessions is None and parallel and section.executions > 1
-    )
+    return _COORDINATOR_WAITS in section.waits or (parallel and section.executions > 1)
 
 
 def _of_coordinator(section: Section) -> tuple[float, float]:
@@ -310,7 +353,8 @@ def _source(line: str) -> PlanLine | None:
         return None
     figures = {name[-1]: int(value) for name, value in _FIGURE.findall(tail)}
     operation = head[rows.end() :].rstrip()
-    return PlanLine(len(rows[1]), operation, figures.get("r", 0), figures.get("w", 0))
+    elapsed_s = figures["e"] * 1e-6 if "e" in figures else None
+    return PlanLine(len(rows[1]), operation, figures.get("r", 0), figures.get("w", 0), elapsed_s)
 
 
 def _event(line: str) -> tuple[str, int, Number, Number] | None:

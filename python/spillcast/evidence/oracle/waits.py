@@ -156,6 +156,11 @@ def _number(path: Path, row: Row, name: str) -> Number:
 HOW_SHARES = "export the rows of ASH themselves: spillcast collect oracle"
 _MINUTES = re.compile(r"Elapsed Time:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
 _ACTIVE = re.compile(r"Average Active Sessions:\s*([\d,.]+)", re.IGNORECASE)
+#: Beside the title of each section of a report of less than a day.
+_FROM_TO = re.compile(r"\(\w{3} \d+ (\d\d):(\d\d) to (\d\d):(\d\d)\)")
+_EVENT = ("event", "wait_chain")
+#: A chain begins with the wait of the session itself.
+_CHAIN = re.compile(r"\s*->\s*")
 _TEMP = r"direct path (?:read|write) temp"
 
 
@@ -217,18 +222,19 @@ def read_shares(paths: Sequence[Path], selection: Selection) -> Counts:
 def _shares(tables: Sequence[Table]) -> Iterator[Share]:
     """The rows of the first table of events that has percentages."""
     for table in tables:
-        event = next((name for name in table.names if re.sub(r"\W", "", name) == "event"), None)
+        event = next((name for name in table.names if re.sub(r"\W", "", name) in _EVENT), None)
         percent = next((n for n in table.names if n in ("%this", "%event", "%activity")), None)
         if event is None or percent is None:
             continue
-        seconds, sessions = table.named("totalseconds"), table.named("activesessions")
+        seconds, sessions = table.named("seconds"), table.named("activesessions")
         for row in table.rows:
             number = number_of(row.get(percent, "").strip("| "))
             if number is not None:
                 total_s, active = (
                     value_of(number_of(row.get(name or "", ""))) for name in (seconds, sessions)
                 )
-                yield Share(row[event].strip("| "), number.value, total_s, active)
+                first = _CHAIN.split(row[event].strip("| ").removeprefix("-> "))[0]
+                yield Share(first, number.value, total_s, active)
         return
 
 
@@ -241,6 +247,9 @@ def _database_s(text: str, shares: Sequence[Share]) -> float | None:
         value_of(number_of(match[1])) if (match := pattern.search(text)) else None
         for pattern in (_MINUTES, _ACTIVE)
     )
+    if minutes is None and (match := _FROM_TO.search(text)):
+        first, last = (60 * int(match[at]) + int(match[at + 1]) for at in (1, 3))
+        minutes = float((last - first) % (24 * 60))
     if active is None and largest.sessions and largest.percent:
         active = 100 * largest.sessions / largest.percent
     return None if minutes is None or active is None else 60 * minutes * active

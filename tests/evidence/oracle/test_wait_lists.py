@@ -1,0 +1,206 @@
+"""Lists of waits under any heading, profiles of traces with their totals, and chains of waits."""
+
+import pytest
+
+from cases import cases
+from spillcast.errors import EvidenceIncomplete, InputError
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.open import read_figures
+
+BLOCK = 8192
+
+
+@pytest.fixture
+def figures(tmp_path):
+    """What is read of a text."""
+
+    def of(text, **selection):
+        path = tmp_path / "pasted.txt"
+        path.write_text(text)
+        return read_figures([path], Selection(**selection))
+
+    return of
+
+
+#: By a profiler: seconds, and means in seconds.
+CALLS = """\
+CALL-NAME                  DURATION       %   CALLS      MEAN       MIN       MAX
+-----------------------  ----------  ------  ------  --------  --------  --------
+direct path read temp     20.000000   50.0%  10,000  0.002000  0.000011  0.114201
+FETCH                     12.500000   31.3%     164  0.076220  0.000000  3.101220
+direct path write temp     6.000000   15.0%   3,000  0.002000  0.000041  0.081122
+2 others                   1.500000    3.8%     500  0.003000  0.000120  0.040010
+-----------------------  ----------  ------  ------  --------  --------  --------
+TOTAL (5)                 40.000000  100.0%  13,664  0.002927  0.000000  3.101220
+"""
+#: By another, whose rows of totals have only some of the columns; the headings are translated.
+COMPONENTS = """\
+                                总计           事件数  每个事件
+组件                      已用时长        %       的持续时间
+--------------------------- --------- -------- ---------- -------------
+direct path read temp          20.000   50.000     10,000         0.002
+CPU                            14.000   35.000        n/a           n/a
+direct path write temp          6.000   15.000      3,000         0.002
+--------------------------- --------- --------
+Total                          40.000  100.000
+"""
+
+
+@cases("text", [CALLS, COMPONENTS])
+def test_a_profile_of_a_trace_has_the_time_of_its_run(figures, text):
+    found = figures(text)
+    assert (found.elapsed_s, found.total_s) == (40, pytest.approx(26, rel=1e-3))
+    assert (found.reads.count, found.writes.count) == (10_000, 3_000)
+    assert found.subject is None
+
+
+def test_without_its_totals_a_profile_has_no_elapsed_time(figures):
+    cut = CALLS[: CALLS.index("2 others")]
+    with pytest.raises(EvidenceIncomplete):
+        figures(cut)
+    assert figures(cut, elapsed_s=40).total_s == pytest.approx(26, rel=1e-3)
+
+
+SESSION = """\
+select event, total_waits, time_waited*10 tw_ms, average_wait*10 aw_ms
+from v$session_event
+where sid = 37
+/
+                                  Total      Waited     Average
+Waited for                        Waits    for (ms)   Wait (ms)
+{rule}
+Disk file operations I/O              8         .00         .10
+db file sequential read               5      160.00       32.10
+direct path read temp           463,035  513,810.00        1.10
+direct path write temp            2,000   37,000.00       18.50
+"""
+
+
+@cases(
+    "rule",
+    [
+        "-------------------------- ------------ ----------- -----------",
+        # A page has another sign for it, and not as often.
+        "--------------------- -------------  ------------  ----------",
+    ],
+)
+def test_a_view_under_renamed_headings_beside_their_columns(figures, rule):
+    found = figures(SESSION.format(rule=rule), elapsed_s=600)
+    assert (found.reads.count, found.writes.count) == (463_035, 2_000)
+    assert found.total_s == pytest.approx(550.8, rel=0.01)
+
+
+def test_a_number_that_a_column_cuts_in_two_is_no_number(figures):
+    text = SESSION.format(rule="------------ ----------- ------------ ------------")
+    with pytest.raises(InputError):
+        figures(text.replace("temp           463,035", "temp  beside   463,035"), elapsed_s=600)
+
+
+def test_a_column_of_one_value_is_no_number_of_lines(figures):
+    rows = [
+        ("SID", "EVENT", "TOTAL_WAITS", "TIME_WAITED", "TIME_WAITED_MICRO"),
+        ("37", "db file scattered read", "1521", "5101", "51010000"),
+        ("37", "direct path read temp", "463035", "51381", "513810000"),
+        ("37", "direct path write temp", "20", "37", "370000"),
+        ("37", "log file sync", "20", "962", "9620000"),
+    ]
+    found = figures("".join("\t".join(row) + "\n" for row in rows), elapsed_s=600)
+    assert (found.reads.count, found.total_s) == (463_035, pytest.approx(514.18))
+
+
+REPORT = """\
+Top User Events
+DB/Inst: ORCL/ORCL  (Jun 18 12:00 to 12:45)
+
+                                                          Avg Active
+Event                            Event Class     % Activity   Sessions
+----------------------------------- --------------- ---------- ----------
+CPU + Wait for CPU                  CPU                  35.36       1.66
+db file scattered read              User I/O             33.07       1.55
+direct path read temp               User I/O              2.59       0.12
+          -------------------------------------------------------------
+"""
+
+
+def test_a_report_of_ash_whose_heading_stands_beside_its_columns(figures):
+    found = figures(REPORT)
+    assert found.elapsed_s == pytest.approx(45 * 60 * 1.66 / 0.3536)
+    assert found.total_s == pytest.approx(45 * 60 * 0.12, rel=0.05)
+
+
+def test_a_chain_of_waits_begins_with_that_of_the_session(figures):
+    text = """\
+%This     SECONDS        AAS WAIT_CHAIN
+------ ---------- ---------- -------------------------------------------------------------
+  60%         210        3.5 -> ON CPU
+  24%          84        1.4 -> direct path read temp
+  14%          49         .8 -> direct path write temp
+   2%           7         .1 -> log file sync  -> direct path write temp
+"""
+    found = figures(text)
+    assert (found.elapsed_s, found.total_s) == (350, pytest.approx(133))
+
+
+#: A trace of release 9.2: figures of row sources are called r and w.
+CALLS_OF_9I = """\
+call     count       cpu    elapsed       disk      query    current        rows
+------- ------  -------- ---------- ---------- ---------- ----------  ----------
+Parse        1      0.00       0.00          0          0          0           0
+Execute      1      0.00       0.00          0          0          0           0
+Fetch       35     10.20      95.10      31000      16840          7         500
+------- ------  -------- ---------- ---------- ---------- ----------  ----------
+total       37     10.20      95.10      31000      16840          7         500
+
+Rows     Row Source Operation
+-------  ---------------------------------------------------
+    500  SORT ORDER BY (cr=16840 r=31000 w=15000 time=95000000 us)
+3000000   TABLE ACCESS FULL T (cr=16840 r=16000 w=0 time=5000000 us)
+
+  Event waited on                             Times   Max. Wait  Total Waited
+  ----------------------------------------   Waited  ----------  ------------
+  db file scattered read                       1000        0.05          4.10
+  direct path write                             500        0.05         20.10
+  direct path read                              500        0.15         60.20
+"""
+
+
+def test_up_to_release_9_waits_for_temp_files_have_no_names_of_their_own(figures):
+    found = figures(CALLS_OF_9I)
+    assert found.total_s == pytest.approx(80.3)
+    assert (found.reads.bytes, found.writes.bytes) == (15_000 * BLOCK, 15_000 * BLOCK)
+    # Since then they are not for temp files, which took what is left.
+    later = figures(CALLS_OF_9I.replace(" r=", " pr=").replace(" w=", " pw="))
+    assert later.time_bounds.upper < 1
+
+
+COORDINATOR = """\
+call     count       cpu    elapsed       disk      query    current        rows
+------- ------  -------- ---------- ---------- ---------- ----------  ----------
+Parse        1      0.02       0.03          0          0          0           0
+Execute      1      0.30       0.40          0          0          0           0
+Fetch        2      0.10     209.10          0          0          0           1
+------- ------  -------- ---------- ---------- ---------- ----------  ----------
+total        4      0.42     209.53          0          0          0           1
+
+Rows (1st) Rows (avg) Rows (max)  Row Source Operation
+---------- ---------- ----------  ---------------------------------------------------
+         4          4          4  PX COORDINATOR  (cr=5 pr={own} pw={own} time=209000000 us)
+         0          0          0   PX SEND QC (RANDOM) :TQ10002 (cr=0 pr=0 pw=0 time=0 us)
+         0          0          0    HASH JOIN  (cr=0 pr=0 pw=0 time=0 us)
+
+  Event waited on                             Times   Max. Wait  Total Waited
+  ----------------------------------------   Waited  ----------  ------------
+  PX Deq: Execute Reply                         400        2.00        {waited:6.2f}
+"""
+
+
+def test_a_coordinator_alone_does_not_tell_whether_its_servers_spilled(figures):
+    with pytest.raises(EvidenceIncomplete):
+        figures(COORDINATOR.format(own=0, waited=208.9))
+
+
+def test_the_time_of_a_coordinator_alone_is_that_of_one_session(figures):
+    text = COORDINATOR.format(own=90, waited=0.1)
+    text += "  direct path write temp                         90        0.05          1.60\n"
+    text += "  direct path read temp                          90        0.05          0.60\n"
+    assert figures(text).elapsed_s == 209.53
