@@ -159,8 +159,6 @@ _ACTIVE = re.compile(r"Average Active Sessions:\s*([\d,.]+)", re.IGNORECASE)
 #: Beside the title of each section of a report of less than a day.
 _FROM_TO = re.compile(r"\(\w{3} \d+ (\d\d):(\d\d) to (\d\d):(\d\d)\)")
 _EVENT = ("event", "wait_chain")
-#: A chain begins with the wait of the session itself.
-_CHAIN = re.compile(r"\s*->\s*")
 _TEMP = r"direct path (?:read|write) temp"
 
 
@@ -233,8 +231,9 @@ def _shares(tables: Sequence[Table]) -> Iterator[Share]:
                 total_s, active = (
                     value_of(number_of(row.get(name or "", ""))) for name in (seconds, sessions)
                 )
-                first = _CHAIN.split(row[event].strip("| ").removeprefix("-> "))[0]
-                yield Share(first, number.value, total_s, active)
+                # A chain of waits begins with that of the session itself.
+                first = row[event].strip("| ").removeprefix("->").partition("->")[0]
+                yield Share(first.strip(), number.value, total_s, active)
         return
 
 
