@@ -158,7 +158,7 @@ def parts(whole: Recording, chance: Random, plan: Counts | None) -> dict[str, Re
         MINUTE: attached(whole, began_s, began_s + lasted_s),
         FIFTH: attached(whole, 0.0, whole.elapsed_s / 5),
     }
-    document = None if plan is None else plan.engine.document
+    document = None if plan is None else plan.document
     for part in recordings.values():
         if document:
             part.documents[ESTIMATE_FILE] = document

@@ -17,9 +17,9 @@ from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan, read_plan
+from spillcast.evidence.postgres.spills import spills_of
 from spillcast.forecast import forecast
 from spillcast.forecast.verdict import verdict
-from spillcast.forecast.work_memory.spills import spills_of
 from spillcast.report.forecast import details, targets_table
 from spillcast.storage.target import resolve
 

@@ -1,12 +1,12 @@
 """Parts of a recorded run whose whole time nobody told, as forecasts are judged by them."""
 
-from dataclasses import replace
 from random import Random
 
 import pytest
 
 from evidence import recording
 from made_up import case
+from spillcast.evidence.counts import Counts, OpCounts
 from spillcast.recording.completeness import went_on
 from spillcast_lab.accuracy_figures import aims
 from spillcast_lab.partial_runs import FIFTH, MINUTE, parts
@@ -34,11 +34,10 @@ def test_a_tenth_begins_anywhere_in_the_first_four_fifths(whole):
 
 
 def test_of_a_plan_the_estimates_go_with_it(whole):
-    plan = replace(whole.meta, engine=replace(whole.meta.engine, document=PLAN))
-    explained = recording(
-        whole.path.with_name("plan.spill"), [("write", 8192, 1, MS)], elapsed_s=1.0
+    blocks = OpCounts(1, 8192)
+    explained = Counts(
+        path=whole.path, elapsed_s=1.0, reads=blocks, writes=blocks, source="explain", document=PLAN
     )
-    explained.meta = plan
     assert parts(whole, Random(1), explained)[MINUTE].documents == {"estimate.json": PLAN}
 
 

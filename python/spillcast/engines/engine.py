@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self, runtime_checkab
 if TYPE_CHECKING:
     from spillcast.engines.held import HeldQuery, RunResult
     from spillcast.evidence.counts import Counts
-    from spillcast.forecast.work_memory import Spill
     from spillcast.recording.meta import ObservedEngine
     from spillcast.recording.record import Recorder
 
@@ -197,9 +196,6 @@ class Explains(Protocol):
 
     def plan_of(self, ran: "RunResult") -> "Counts":
         """The temp I/O in the plan that such a run returned."""
-
-    def spills(self, workload: Workload, plan: "Counts") -> "Sequence[Spill]":
-        """The nodes of the plan that spill."""
 
 
 @runtime_checkable

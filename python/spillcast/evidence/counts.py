@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import sqrt
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from spillcast.errors import (
     EvidenceContradictory,
@@ -24,6 +24,9 @@ from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import NOBODY, ObservedEngine
 from spillcast.recording.server_meta import Statement
 from spillcast.units import format_duration
+
+if TYPE_CHECKING:
+    from spillcast.evidence.postgres.work_memory import PlanSpills
 
 T = TypeVar("T")
 #: The smallest total time of temp I/O: no latency follows from a time of 0.
@@ -145,6 +148,9 @@ class Counts:
     held_bytes: int = 0
     files: int = 1
     statement: Statement | None = None
+    #: The plan of EXPLAIN that they are from, and its nodes that spill, as far as it has them.
+    document: Mapping[str, Any] | None = None
+    plan: "PlanSpills | None" = None
     #: What the counts are of, within a sentence, where that is not one query.
     subject: str | None = None
     #: What a wait costs on the machine.

@@ -301,7 +301,7 @@ def _statement(path: Path, kind: str) -> str:
         engine = Recording.open(path).meta.engine
         text = engine.query or engine.command or path.name
     else:
-        document = read_plan(path, timed=False).engine.document or {}
+        document = read_plan(path, timed=False).document or {}
         if identifier := document.get("Query Identifier"):
             return str(identifier)
         text = document.get("Query Text") or path.name

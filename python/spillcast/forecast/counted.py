@@ -49,11 +49,7 @@ def _workload(counts: Counts) -> Workload:
         raise EvidenceContradictory(
             f"{counts.path}: an elapsed time of 0 leaves nothing to forecast"
         )
-    calibration, time, plan = counts.calibration, counts.time_bounds, None
-    if counts.engine.document is not None:
-        from spillcast.forecast.work_memory.spills import plan_spills_of
-
-        plan = plan_spills_of(counts)
+    calibration, time = counts.calibration, counts.time_bounds
     return Workload(
         name=counts.path.name,
         elapsed_s=counts.elapsed_s,
@@ -83,7 +79,7 @@ def _workload(counts: Counts) -> Workload:
         ),
         statement=counts.of_statement,
         subject=counts.subject,
-        plan=plan,
+        plan=counts.plan,
     )
 
 

@@ -112,9 +112,9 @@ def workload_of_recording(recording: Recording, question: Question | None = None
         total_s, part = elapsed_s or remaining.total_s(loads), None
     plan = None
     if meta.engine.plan_file is not None:
-        from spillcast.forecast.work_memory.spills import plan_spills
+        from spillcast.evidence.postgres.spills import spills_beside
 
-        plan = plan_spills(recording)
+        plan = spills_beside(recording)
     is_part = recording.elapsed_s < WHOLE * total_s
     kind = _kind(recording, io.loads, is_part)
     if remaining is not None:

@@ -12,10 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.evidence.counts import Unknown
+from spillcast.evidence.postgres.work_memory import PlanSpills
 from spillcast.forecast.load import Load
 from spillcast.forecast.result import Remaining, SpillSpread
 from spillcast.forecast.threads.overlap import Threads
-from spillcast.forecast.work_memory import PlanSpills
 from spillcast.recording.calibration import WaitCost
 from spillcast.recording.capture import Unseen
 from spillcast.recording.completeness import Check, Part

@@ -7,7 +7,7 @@ from statistics import median
 from typing import Any
 
 from spillcast.document import internal, key, written
-from spillcast.forecast.work_memory import State
+from spillcast.evidence.postgres.work_memory import State
 from spillcast.forecast.work_memory.advice import Advice, Cell
 from spillcast.forecast.work_memory.curve import Between, MemoryRun
 from spillcast.lab.note import Note

@@ -13,7 +13,7 @@ from spillcast.engines.engine import Explains, Lab, Workload
 from spillcast.engines.held import RunResult
 from spillcast.engines.registry import engine_of, work_memory_of
 from spillcast.errors import InputError, OptionInvalid, SpaceInsufficient, SpillcastError
-from spillcast.forecast.work_memory import Spill, State, io_share, state_with
+from spillcast.evidence.postgres.work_memory import Spill, State, io_share, state_with
 from spillcast.forecast.work_memory.curve import Between, MemoryCurve, MemoryRun, memory_run
 from spillcast.lab.memory_result import Point, SpillState, Sweep, turns_of
 from spillcast.lab.note import Note
@@ -236,9 +236,9 @@ class _Run:
         if not isinstance(engine, Explains):
             # Without a plan the passes are unknown.
             return SpillState("spills", None, None, measured=True)
-        workload = self._workload(size)
-        explained = run(engine, engine.explaining(workload), place)
-        spills = engine.spills(workload, engine.plan_of(explained))
+        explained = run(engine, engine.explaining(self._workload(size)), place)
+        plan = engine.plan_of(explained).plan
+        spills = () if plan is None else plan.spills
         self.spills = self.spills or spills
         state: State = (
             "multi-pass" if any((spill.passes or 0) > 1 for spill in spills) else "one-pass"

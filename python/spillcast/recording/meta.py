@@ -48,9 +48,6 @@ class ObservedEngine:
         optional=True,
     )
     sql: str | None = key("text of a query of spillcast's own experiments", optional=True)
-    document: Mapping[str, Any] | None = key(
-        "the plan of EXPLAIN that was read; never on disk", optional=True
-    )
     settings: Mapping[str, Any] = key("", rest=True)
 
     def __post_init__(self) -> None:

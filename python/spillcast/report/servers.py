@@ -5,8 +5,8 @@ from datetime import UTC, datetime
 from typing import Any
 
 from spillcast.engines.ranking import DAY_S, Alert, Change, Gain, History, Ranked, ServerRanking
+from spillcast.evidence.postgres.temp_files import SORT_TIMES_MAX
 from spillcast.forecast.verdict import in_memory_sentences, negligible
-from spillcast.forecast.work_memory import SORT_TIMES_MAX
 from spillcast.report.page import Commands, Page, Part, Words, bar
 from spillcast.tabular import Column, Table, saved_text
 from spillcast.text import one_line

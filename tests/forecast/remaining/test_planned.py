@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.forecast.work_memory.spills import planned_bytes
+from spillcast.evidence.postgres.spills import planned_bytes
 
 
 def operator(kind, *below, rows=100_000, width=80, **values):

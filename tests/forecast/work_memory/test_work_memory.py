@@ -8,11 +8,11 @@ import pytest
 from cases import cases
 from evidence import change, recording
 from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, explain, tables
+from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan
-from spillcast.forecast import forecast
-from spillcast.forecast.work_memory import (
-    BLOCK_BYTES,
+from spillcast.evidence.postgres.spills import size_of_setting, spills_of
+from spillcast.evidence.postgres.work_memory import (
     hash_batches,
     hash_tuple_bytes,
     io_share,
@@ -21,8 +21,8 @@ from spillcast.forecast.work_memory import (
     sort_passes,
     state_with,
 )
+from spillcast.forecast import forecast
 from spillcast.forecast.work_memory.advice import MEMORY_SPREAD, NOW, memory_cells
-from spillcast.forecast.work_memory.spills import size_of_setting, spills_of
 from spillcast.recording.meta import CpuCache, Machine, ObservedEngine, Temp
 from spillcast.report.forecast import forecast_page
 from spillcast.storage.target import resolve

@@ -18,10 +18,7 @@ from spillcast.engines.held import serve as serve_query
 from spillcast.engines.postgres.processes import WORKER_TITLE, of_server
 from spillcast.engines.postgres.server import Installation, PrivateServer, make_cluster, serve
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan
-from spillcast.forecast.work_memory import Spill
-from spillcast.forecast.work_memory.spills import HASH_MEM_MULTIPLIER, spills_of
 from spillcast.recording.meta import ObservedEngine
 
 if TYPE_CHECKING:
@@ -152,7 +149,7 @@ SETTINGS = {
     # A query whose client was killed ends.
     "client_connection_check_interval": "1s",
 }
-EXPLAIN = "explain (analyze, buffers, timing off, format json) "
+EXPLAIN = "explain (analyze, buffers, settings, timing off, format json) "
 READ_ALL = "select count(*) from t"
 
 
@@ -232,12 +229,6 @@ class PostgresLab(Calibrates, Explains):
         """What the plan counts that such a run returned."""
         [[document]] = json.loads(ran.rows)
         return counts_of_plan(document)
-
-    def spills(self, workload: Workload, plan: Counts) -> Sequence[Spill]:
-        """The nodes of such a plan that spill."""
-        multiplier = float(workload.settings.get("hash_mem_multiplier", HASH_MEM_MULTIPLIER))
-        document = plan.engine.document or {}
-        return spills_of(nodes_of(document["Plan"]), multiplier)
 
     def describe(self, workload: Workload) -> ObservedEngine:
         """As a recording's meta.json keeps it."""

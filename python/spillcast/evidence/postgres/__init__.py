@@ -2,3 +2,6 @@
 
 #: The comment at the end of spillcast's own statements, which are no evidence.
 MARK = "/* spillcast */"
+
+#: A block of PostgreSQL's temp files.
+BLOCK_BYTES = 8192

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.evidence.counts import Bounds, Counts, OpCounts, middle, middle_processes
+from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.gate import COUNT_MAX
 from spillcast.recording.meta import ObservedEngine
 
-BLOCK_BYTES = 8192
 #: One in the page cache takes at least so long.
 MEMORY_BLOCK_S = 1e-6
 #: What is read of a node as a number, here or by who asks what more memory would do.

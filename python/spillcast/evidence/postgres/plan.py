@@ -15,9 +15,9 @@ from spillcast.errors import (
 from spillcast.evidence.choice import ambiguous_items, item_of
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import Held, Number, hold
+from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import HOW, read_documents, read_log
 from spillcast.evidence.postgres.nodes import (
-    BLOCK_BYTES,
     SIZES_NOTE,
     Node,
     amount,
@@ -26,6 +26,7 @@ from spillcast.evidence.postgres.nodes import (
     nodes_of,
     shared_read_s,
 )
+from spillcast.evidence.postgres.spills import plan_spills
 from spillcast.gate import reading
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.server_meta import Statement
@@ -53,12 +54,14 @@ def read_plan(
     elapsed_s: float | None = None,
     timed: bool = True,
     item: int | None = None,
+    settings: Mapping[str, Any] | None = None,
 ) -> Counts:
     """The counts of a plan in a file, or of a call whose temp files a log tells of.
 
     Of several, ``item`` is the number of the one. ``elapsed_s`` is the time of the query where it
-    is known without the overhead of EXPLAIN. InputError for a file that is not a plan, is cut,
-    lacks buffers, does not spill or has several plans; Refusal where I/O cannot have been done.
+    is known without the overhead of EXPLAIN, and ``settings`` are those of its session that the
+    plan does not name. InputError for a file that is not a plan, is cut, lacks buffers, does not
+    spill or has several plans; Refusal where I/O cannot have been done.
     """
     path = Path(path)
     logs = read_log(path)
@@ -71,7 +74,9 @@ def read_plan(
         documents = [task for document in documents for task in _with_tasks(document)]
         selected = picked(path, documents, item)
         spilling = sum(blocks_of(document["Plan"]) > 0 for document in documents)
-    counts = counts_of_plan(selected, path=path, elapsed_s=elapsed_s, timed=timed)
+    counts = counts_of_plan(
+        selected, path=path, elapsed_s=elapsed_s, timed=timed, settings=settings
+    )
     notes = [*counts.notes, *([] if logs is None else logs.notes)]
     return replace(counts, statement=_statement(selected, spilling), notes=notes)
 
@@ -134,6 +139,7 @@ def counts_of_plan(
     path: Path = Path("plan"),
     elapsed_s: float | None = None,
     timed: bool = True,
+    settings: Mapping[str, Any] | None = None,
 ) -> Counts:
     """The counts of a plan as ``EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)`` returns it.
 
@@ -160,15 +166,13 @@ def counts_of_plan(
                 shared = feasible_processes(shared, plan_s, temp.total_s)
             except Refusal as refusal:
                 raise TimesContradictory(f"{path}: {refusal}", _SPLIT) from refusal
-        engine = ObservedEngine(
-            "postgresql", document=document, settings=dict(document.get("Settings", {}))
-        )
+        named = document.get("Settings", {})
         data_read_s = _data_read_s(top, plan_s)
         return counts_of_blocks(
             path,
             plan_s,
             temp,
-            engine,
+            ObservedEngine("postgresql", settings=dict(named)),
             shared,
             (_UNTIMED, TIMED) if timed else None,
             other_s=data_read_s,
@@ -176,6 +180,8 @@ def counts_of_plan(
             files=_files(top),
             notes=_notes(document, top),
             data_read_s=data_read_s,
+            document=document,
+            plan=plan_spills(top, {**(settings or {}), **named}),
         )
 
 
@@ -315,14 +321,10 @@ def plan_counts(
 
     Such recordings are of servers whose processes could not be observed.
     """
-    path = recording.plan_alone
+    path, meta = recording.plan_alone, recording.meta
     assert path is not None
-    counts = read_plan(path, elapsed_s=elapsed_s, timed=timed)
-    return replace(
-        counts,
-        engine=replace(recording.meta.engine, document=counts.engine.document),
-        absent_because=recording.meta.capture.absent_because,
-    )
+    counts = read_plan(path, elapsed_s=elapsed_s, timed=timed, settings=meta.engine.settings)
+    return replace(counts, engine=meta.engine, absent_because=meta.capture.absent_because)
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,8 @@ from spillcast.errors import (
 from spillcast.evidence.choice import LISTED, TEXT_MAX, ambiguous
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import Held, Number, hold
-from spillcast.evidence.postgres.nodes import BLOCK_BYTES, WORKERS_MAX, TempIO, counts_of_blocks
+from spillcast.evidence.postgres import BLOCK_BYTES
+from spillcast.evidence.postgres.nodes import WORKERS_MAX, TempIO, counts_of_blocks
 from spillcast.evidence.postgres.plan import Executed, executed
 from spillcast.evidence.tables import rows_of, table_of
 from spillcast.evidence.text import text_of

@@ -390,7 +390,7 @@ def _estimates_by_plan(
     ``settings`` are those of the session where the plan names none; a plan that is kept
     ``in_recording`` is of the session's own text.
     """
-    from spillcast.forecast.work_memory.spills import planned_bytes
+    from spillcast.evidence.postgres.spills import planned_bytes
 
     planned, less = planned_bytes(document, settings), 1
     seen, done = progress.bytes["write"], progress.done("write")

@@ -5,25 +5,23 @@ from dataclasses import asdict, dataclass, replace
 from math import hypot
 from typing import Any, Literal
 
-from spillcast.forecast.interval import Uncertainty
-from spillcast.forecast.result import Forecast, Interval
-from spillcast.forecast.work_memory import (
+from spillcast.evidence.postgres.work_memory import (
     PlanSpills,
     Spill,
-    WorkMemory,
-    WorkMemorySetting,
+    enough_bytes,
     io_share,
     power_of_two,
     rounded_up,
 )
+from spillcast.forecast.interval import Uncertainty
+from spillcast.forecast.result import Forecast, Interval
+from spillcast.forecast.work_memory import WorkMemory, WorkMemorySetting
 
 #: With other memory than it had a query's work outside temp I/O may be off by so much of itself
 #: (standard deviation of the logarithm): what sorts in memory misses caches that runs fit into,
 #: and what does not spill neither packs nor copies its rows. So much were 15 queries of PostgreSQL
 #: off in CPU time, between 0.67 and 1.6 times.
 MEMORY_SPREAD = 0.25
-#: What is computed was up to a tenth less than what servers of version 15 and 18 took.
-SPARE = 1.12
 
 
 def more_work_memory(
@@ -35,9 +33,7 @@ def more_work_memory(
     has only bounds.
     """
     spills, current = plan.spills, plan.current_bytes
-    needed = max(spill.needed_bytes for spill in spills)
-    # It did spill, whatever the figures say.
-    enough = rounded_up(max(SPARE * needed, (current or 0) + 1))
+    enough = enough_bytes(plan)
     one_pass = _single_pass_bytes(spills, current or 0, enough)
     without = WorkMemorySetting(
         enough, zeros[0].forecast_s, _interval_without_spill(today_s, zeros, confidence)

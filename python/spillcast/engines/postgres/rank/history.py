@@ -20,8 +20,8 @@ from spillcast.engines.ranking import (
     StatementBytes,
 )
 from spillcast.errors import EvidenceIncomplete, SelectionEmpty
+from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.logs import Logs, normal
-from spillcast.evidence.postgres.nodes import BLOCK_BYTES
 from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, Row
 from spillcast.fleet.dataset import Dataset
 from spillcast.fleet.snapshots import (

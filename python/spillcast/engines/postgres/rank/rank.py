@@ -36,11 +36,12 @@ from spillcast.engines.ranking import (
     timed_counts,
     with_gains,
 )
-from spillcast.errors import InputError, OptionConflict, Refusal, SpillcastError
+from spillcast.errors import InputError, OptionConflict, Refusal
 from spillcast.evidence.counts import Counts, feasible_processes
 from spillcast.evidence.open import kind_of
+from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.logs import Logs, counted, normal, read_logs
-from spillcast.evidence.postgres.nodes import BLOCK_BYTES, amount, nodes_of
+from spillcast.evidence.postgres.nodes import amount, nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.evidence.postgres.statements import (
     HOW,
@@ -51,18 +52,17 @@ from spillcast.evidence.postgres.statements import (
     processes_of,
     read_rows,
 )
-from spillcast.evidence.postgres.temp_files import TempFile
+from spillcast.evidence.postgres.temp_files import TempFile, work_mem_between
+from spillcast.evidence.postgres.work_memory import enough_bytes
 from spillcast.fleet.snapshots import Snapshot, store_snapshot
-from spillcast.forecast import forecast
 from spillcast.forecast.counted import timed_on
 from spillcast.forecast.sizing import size, sized_rows
 from spillcast.forecast.sizing.products import Sized
-from spillcast.forecast.work_memory import work_mem_between
 from spillcast.gate import reading
 from spillcast.recording.calibration import MachineCalibration, kept_calibration
 from spillcast.redaction import struck_text
 from spillcast.storage.catalogue.prices import load_prices
-from spillcast.storage.target import depends_on_recording, resolve
+from spillcast.storage.target import depends_on_recording
 from spillcast.text import shell_word
 
 NAME = "spillcast postgres"
@@ -355,7 +355,7 @@ def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest |
     if not plans:
         return ranked
     largest = max(plans, key=_blocks)
-    return replace(ranked, work_mem_bytes=_enough(largest, request), nodes=_spilling(largest))
+    return replace(ranked, work_mem_bytes=_enough(largest), nodes=_spilling(largest))
 
 
 def _at_bounds(counts: Counts, plans: Sequence[Mapping[str, Any]]) -> list[Counts]:
@@ -406,7 +406,7 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
         ranked = with_gains(ranked, counts.at_bounds() or [counts], calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message.removeprefix("a plan: "))
-    return replace(ranked, work_mem_bytes=_enough(plan, request), nodes=_spilling(plan))
+    return replace(ranked, work_mem_bytes=_enough(plan), nodes=_spilling(plan))
 
 
 def _temp_bounds_s(counts: Counts, calls: int) -> tuple[float, float]:
@@ -417,14 +417,13 @@ def _temp_bounds_s(counts: Counts, calls: int) -> tuple[float, float]:
     return each * time.lower, each * time.upper
 
 
-def _enough(plan: Mapping[str, Any], request: RankRequest) -> int | None:
-    """The work_mem with which nothing of a plan spills."""
+def _enough(plan: Mapping[str, Any]) -> int | None:
+    """The work_mem with which nothing of a plan spills; None if it does not show it."""
     try:
-        counts = timed_counts(counts_of_plan(plan, timed=request.origin is None), request)
-        doubled = forecast(counts, resolve("factor:2", counts))
-    except SpillcastError:
+        spills = counts_of_plan(plan, timed=False).plan
+    except (InputError, Refusal):
         return None
-    return None if doubled.work_memory is None else doubled.work_memory.enough.work_mem_bytes
+    return None if spills is None else enough_bytes(spills)
 
 
 #: What nodes say of their memory.

@@ -2,14 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from spillcast.evidence.counts import Counts
+from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.nodes import Node, amount, nodes_of
-from spillcast.forecast.work_memory import (
-    BLOCK_BYTES,
+from spillcast.evidence.postgres.work_memory import (
     ROWS_SHARE,
     SLOT_BYTES,
     PlanSpills,
@@ -24,9 +22,11 @@ from spillcast.forecast.work_memory import (
     tuple_bytes,
 )
 from spillcast.gate import reading
-from spillcast.recording import Recording
 from spillcast.recording.observed import meminfo_bytes
 from spillcast.units import parse_bytes
+
+if TYPE_CHECKING:
+    from spillcast.recording.recording import Recording
 
 #: Since PostgreSQL 15; a plan made with SETTINGS names it where it is another.
 HASH_MEM_MULTIPLIER = 2.0
@@ -37,40 +37,31 @@ _FREED_BYTES = 8
 _ANY_STATE_WIDTH = 16
 
 
-def plan_spills(recording: Recording) -> PlanSpills | None:
-    """The nodes that spill of the plan beside a recording, if it was run and has buffers."""
-    file = recording.meta.engine.plan_file
-    if file is None or not (path := recording.path / file).is_file():
+def plan_spills(top: Node, settings: Mapping[str, Any]) -> PlanSpills | None:
+    """The nodes that spill of a plan that was run and has buffers, with the settings of its run."""
+    if not {"Actual Loops", "Temp Written Blocks"} <= top.values.keys():
         return None
-    settings, machine = recording.meta.engine.settings, recording.meta.machine
-    available = meminfo_bytes().get("MemAvailable") if machine.is_this_one else None
-    return _spills(recording.path, read_documents(path)[0], settings, available)
-
-
-def plan_spills_of(counts: Counts) -> PlanSpills | None:
-    """The nodes that spill of the plan that counts are from."""
-    return _spills(counts.path, counts.engine.document, counts.engine.settings, None)
-
-
-def _spills(
-    path: Path,
-    document: Mapping[str, Any] | None,
-    settings: Mapping[str, Any],
-    available_bytes: int | None,
-) -> PlanSpills | None:
-    plan = (document or {}).get("Plan", {})
-    if document is None or not {"Actual Loops", "Temp Written Blocks"} <= plan.keys():
-        return None
-    with reading(f"{path}: its plan"):
-        settings = {**settings, **document.get("Settings", {})}
-        name = "hash_mem_multiplier"
-        multiplier = amount(float(settings.get(name, HASH_MEM_MULTIPLIER)), name)
-        spills = spills_of(nodes_of(plan), multiplier)
-        work_mem = settings.get("work_mem")
-        current = None if work_mem is None else size_of_setting(work_mem)
+    name = "hash_mem_multiplier"
+    multiplier = amount(float(settings.get(name, HASH_MEM_MULTIPLIER)), name)
+    spills = spills_of(top, multiplier)
     if not any(spill.weight for spill in spills):
         return None
-    return PlanSpills(spills, current, available_bytes)
+    work_mem = settings.get("work_mem")
+    return PlanSpills(spills, None if work_mem is None else size_of_setting(work_mem))
+
+
+def spills_beside(recording: "Recording") -> PlanSpills | None:
+    """The nodes that spill of the plan beside a recording; None without one."""
+    engine, machine = recording.meta.engine, recording.meta.machine
+    if engine.plan_file is None or not (path := recording.path / engine.plan_file).is_file():
+        return None
+    document = read_documents(path)[0]
+    with reading(f"{recording.path}: its plan"):
+        settings = {**engine.settings, **document.get("Settings", {})}
+        spills = plan_spills(nodes_of(document["Plan"]), settings)
+    if spills is None or not machine.is_this_one:
+        return spills
+    return replace(spills, available_bytes=meminfo_bytes().get("MemAvailable"))
 
 
 def size_of_setting(setting: str | int) -> int:

@@ -1,0 +1,223 @@
+"""PostgreSQL's work memory: what a node spills with so much, by the server's arithmetic."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import count
+from math import ceil, log
+from typing import Literal
+
+from spillcast.document import internal, later
+from spillcast.evidence.postgres import BLOCK_BYTES
+
+#: Of all that is spilled, some is written several times, or all once; it is written, and nothing
+#: tells how often; or nothing is written.
+State = Literal["multi-pass", "one-pass", "spills", "none"]
+#: A tape being merged: a block each for reading and writing, and 32 to read ahead.
+_TAPE_BYTES = 2 * BLOCK_BYTES + 32 * BLOCK_BYTES
+#: A row's entry in the array that is sorted.
+SLOT_BYTES = 24
+#: Of a sort's temp file, what is rows, at least: each block ends with 16 bytes of its own, and the
+#: last one of each tape is not full.
+ROWS_SHARE = 0.99
+#: What a tuple in a temp file has less than in memory.
+_FILE_LESS_BYTES = 6
+_TUPLE_HEADER_BYTES = 16
+_POINTER_BYTES = 8
+_BUCKETS_MIN = 1024
+#: A table of groups doubles at the latest when it is so full; its entries, up to 17 and since.
+_TABLE_FILL, _OLDER_ENTRY_BYTES, _ENTRY_BYTES = 0.6, 24, 16
+_OLDER_CHUNK_BYTES = 16
+#: States of a group: those of two aggregates at least, and more the wider the results are.
+_STATES_BYTES_MIN, _STATES_PER_NEW_WIDTH, _STATES_PER_WIDTH = 32, 4, 1.5
+#: A number with its length in a temp file takes so much.
+_DATUM_BYTES = 12.5
+#: What is computed was up to a tenth less than what servers of version 15 and 18 took.
+SPARE = 1.12
+
+
+def aligned(size: float) -> int:
+    """Rounded up to 8 bytes, as memory is handed out."""
+    return -(-ceil(size) // 8) * 8
+
+
+def merge_order(work_mem_bytes: int) -> int:
+    """Runs that are merged at once."""
+    return min(500, max(6, work_mem_bytes // _TAPE_BYTES))
+
+
+def tuple_bytes(file_row_bytes: float, header_bytes: int, *, powers: bool = False) -> int:
+    """Memory of a row from its size in a temp file; 0 for a number, which its slot holds.
+
+    ``powers``: memory is handed out in powers of 2, which it is to whatever may be freed again.
+    """
+    if file_row_bytes <= _DATUM_BYTES:
+        return 0
+    size = file_row_bytes + _FILE_LESS_BYTES
+    return (power_of_two(size) if powers else aligned(size)) + header_bytes
+
+
+def sort_passes(rows: float, tuple_bytes: int, work_mem_bytes: int) -> int:
+    """How often all rows are written; 0 where they fit.
+
+    The last merge writes nothing. Runs are as long as memory allows beside the slots, which keep
+    the size they had when memory was full first, and a block for each tape.
+    """
+    slots = work_mem_bytes / (SLOT_BYTES + tuple_bytes)
+    if rows <= slots:
+        return 0
+    tapes = merge_order(work_mem_bytes)
+    in_run = slots
+    if tapes * BLOCK_BYTES + slots * SLOT_BYTES < work_mem_bytes and tuple_bytes:
+        in_run = max(1.0, slots - tapes * BLOCK_BYTES / tuple_bytes)
+    runs = ceil(rows / in_run)
+    # A little less than a whole number is one that rounding made larger.
+    return 1 if runs <= tapes else ceil(log(runs) / log(tapes) - 1e-9)
+
+
+def hash_bytes(rows: float, tuple_bytes: float) -> int:
+    """Memory of a hash table in one batch."""
+    buckets = max(_BUCKETS_MIN, power_of_two(rows))
+    return ceil(rows * tuple_bytes) + buckets * _POINTER_BYTES
+
+
+def hash_batches(rows: float, tuple_bytes: float, memory_bytes: int, *, balanced: bool) -> int:
+    """Batches of a hash of ``rows``; 1 where it fits.
+
+    ``balanced``: the server (18 or newer) takes more memory than it may where the buffers of many
+    batches would take yet more.
+    """
+    if hash_bytes(rows, tuple_bytes) <= memory_bytes:
+        return 1
+    buckets = power_of_two(memory_bytes / (tuple_bytes + _POINTER_BYTES))
+    left = memory_bytes - buckets * _POINTER_BYTES
+    batches = max(2, power_of_two(ceil(rows * tuple_bytes / max(left, 1))))
+    while balanced and batches > 1 and batches * BLOCK_BYTES >= memory_bytes:
+        batches //= 2
+        memory_bytes *= 2
+    return batches
+
+
+def hash_tuple_bytes(width: float) -> int:
+    """Memory of a row in a hash table, from its width: two headers and the columns."""
+    return _TUPLE_HEADER_BYTES + _TUPLE_HEADER_BYTES + aligned(width)
+
+
+def aggregate_bytes(groups: float, width: float, input_width: float, *, older: bool) -> int:
+    """Memory of a hash aggregate: a table of entries, and of each group its key and its states.
+
+    What its rows of ``width`` are wider than its input is made of states for sure; of the rest, a
+    part may be. ``older``: each entry, key and state takes more before PostgreSQL 18.
+    """
+    key = _TUPLE_HEADER_BYTES + aligned(min(width, input_width))
+    states = max(
+        _STATES_BYTES_MIN,
+        _STATES_PER_NEW_WIDTH * (width - input_width),
+        _STATES_PER_WIDTH * aligned(width),
+    )
+    entry, group = _ENTRY_BYTES, key + states
+    if older:
+        entry = _OLDER_ENTRY_BYTES
+        group = power_of_two(key) + states + 2 * _OLDER_CHUNK_BYTES
+    return ceil(groups * group) + power_of_two(groups / _TABLE_FILL) * entry
+
+
+def store_bytes(rows: float, row_bytes: int) -> int:
+    """Memory of rows kept to be read again: a pointer, whose array may be twice as long, each."""
+    return ceil(rows * (2 * _POINTER_BYTES + row_bytes))
+
+
+def power_of_two(number: float) -> int:
+    """The least power of 2 that is no less."""
+    return 1 << max(0, ceil(number) - 1).bit_length()
+
+
+def rounded_up(size: float) -> int:
+    """A work_mem that one would set, in bytes: 1, 1.5, 2, 3, 4, 6, 8 ... MiB."""
+    sizes = (steps << half for half in count(19) for steps in (2, 3))
+    return next(size_bytes for size_bytes in sizes if size_bytes >= size)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Spill:
+    """One node that wrote temp files."""
+
+    #: ``sort``, ``hash``, ``hash aggregate`` or ``store`` (rows kept to be read again).
+    kind: str
+    processes: int
+    #: The least work_mem, in bytes, with which it stays in memory.
+    needed_bytes: int
+    #: Batches of a hash; None for others.
+    batches: int | None = later()
+    #: How often a sort wrote all its rows; None for others.
+    passes: int | None = later()
+    #: Seconds of temp I/O over all processes, or blocks where it was not timed.
+    weight: float = internal(0.0)
+    #: What it may take for each byte of work_mem, over all its processes.
+    taken: float = internal(1.0)
+    #: Rows of a sort in one process or of a hash, and the memory of one: of a sort beside its slot.
+    rows: float = internal(0.0)
+    tuple_bytes: float = internal(0.0)
+    #: What a hash may take for each byte of work_mem, in the processes that share it.
+    hash_multiplier: float = internal(1.0)
+    #: The server (18 or newer) trades batches against memory for their buffers.
+    balanced: bool = internal(False)
+    #: Whether results of a hash aggregate are of a type, such as numeric, whose states may take any
+    #: size: ``needed_bytes`` is then that of all its batches at once.
+    any_state: bool = internal(False)
+
+    def passes_with(self, work_mem_bytes: int) -> int | None:
+        """How often a sort would write its rows; None for others."""
+        if self.passes is None:
+            return None
+        return sort_passes(self.rows, round(self.tuple_bytes), work_mem_bytes)
+
+    def batches_with(self, work_mem_bytes: int) -> int | None:
+        """Batches of a hash; None for others."""
+        if self.kind != "hash":
+            return None
+        memory_bytes = round(work_mem_bytes * self.hash_multiplier)
+        return hash_batches(self.rows, self.tuple_bytes, memory_bytes, balanced=self.balanced)
+
+    def share_with(self, work_mem_bytes: int) -> float:
+        """Temp I/O with so much memory, over what it was.
+
+        A hash writes all rows but those of its first batch. Of others than sorts and hashes it is
+        only known whether they fit.
+        """
+        if self.passes is not None:
+            return (self.passes_with(work_mem_bytes) or 0) / self.passes
+        batches = self.batches_with(work_mem_bytes)
+        if batches is not None and (self.batches or 1) > 1:
+            return (1 - 1 / batches) / (1 - 1 / (self.batches or 1))
+        return float(work_mem_bytes < self.needed_bytes)
+
+
+@dataclass(frozen=True)
+class PlanSpills:
+    """The plan nodes that spill, their work memory, and the memory available on the machine."""
+
+    spills: Sequence[Spill]
+    #: None if unknown.
+    current_bytes: int | None
+    available_bytes: int | None = None
+
+
+def io_share(spills: Sequence[Spill], work_mem_bytes: int) -> float:
+    """Temp I/O of all of them with so much memory, over what it was."""
+    parts = [spill.weight / spill.processes for spill in spills]
+    shares = (spill.share_with(work_mem_bytes) for spill in spills)
+    return sum(part * share for part, share in zip(parts, shares, strict=True)) / sum(parts)
+
+
+def state_with(spills: Sequence[Spill], work_mem_bytes: int) -> State:
+    """How the query spills with so much memory."""
+    if any((spill.passes_with(work_mem_bytes) or 0) > 1 for spill in spills):
+        return "multi-pass"
+    return "one-pass" if io_share(spills, work_mem_bytes) else "none"
+
+
+def enough_bytes(plan: PlanSpills) -> int:
+    """The work_mem, as one would set it, with which nothing of a plan spills."""
+    needed = max(spill.needed_bytes for spill in plan.spills)
+    # It did spill, whatever the figures say.
+    return rounded_up(max(SPARE * needed, (plan.current_bytes or 0) + 1))
