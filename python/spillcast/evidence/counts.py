@@ -269,20 +269,30 @@ _STORAGE_TELLS = "name the storage of its temp files with --from"
 TRACE_TELLS = "a trace (10046) or ASH of the run shows it"
 
 
+@dataclass(frozen=True)
+class TempCounts:
+    """The temp I/O of a run as its source counts it, with bounds of what the source leaves open."""
+
+    reads: OpCounts
+    writes: OpCounts
+    #: Of the time of both, summed over the processes (s).
+    time_bounds: Bounds[float] | None = None
+    #: The least reads and writes that the run may have done, and the most.
+    io_bounds: Bounds[tuple[OpCounts, OpCounts]] | None = None
+
+
 def counts_of_figures(
     path: Path,
     selection: Selection,
+    temp: TempCounts,
     *,
     elapsed_s: float,
-    reads: OpCounts,
-    writes: OpCounts,
     source: str = REPORT,
     elapsed_unknown: str = "",
     threads: float = 1.0,
     busy_s: float | None = None,
     cpu_s: float | None = None,
     processes_bounds: Bounds[float] | None = None,
-    time_bounds: Bounds[float] | None = None,
     notes: Sequence[str] = (),
     **more: Any,
 ) -> Counts:
@@ -305,15 +315,15 @@ def counts_of_figures(
         Counts(
             path=path,
             elapsed_s=elapsed_s,
-            reads=reads,
-            writes=writes,
+            reads=temp.reads,
+            writes=temp.writes,
             source=source,
             processes=threads,
             processes_bounds=processes_bounds,
-            time_bounds=time_bounds if selection.timed else None,
+            time_bounds=temp.time_bounds if selection.timed else None,
             cpu_s=cpu_s,
             # What is read was written once, if nothing else is known.
-            held_bytes=writes.bytes or reads.bytes,
+            held_bytes=temp.writes.bytes or temp.reads.bytes,
             notes=tuple(notes),
             **more,
         )
@@ -322,24 +332,16 @@ def counts_of_figures(
         raise TimesUnknown(f"{path}: no time of temp I/O is given: {_UNTIMED}")
     if processes_bounds is not None:
         threads = middle_processes(processes_bounds)
-    return replace(counts, processes=threads, cpu_s=cpu_s if counts.processes == 1 else None)
-
-
-def with_io_bounds(
-    counts: Counts,
-    lower: tuple[OpCounts, OpCounts],
-    upper: tuple[OpCounts, OpCounts],
-    reason: str,
-    remedy: str,
-) -> Counts:
-    """The counts with the least and the most temp I/O that the run may have done."""
+    counts = replace(counts, processes=threads, cpu_s=cpu_s if counts.processes == 1 else None)
+    if (io := temp.io_bounds) is None:
+        return counts
     fewest, most = (
         _checked(
             replace(counts, reads=reads, writes=writes, held_bytes=writes.bytes or reads.bytes)
         )
-        for reads, writes in (lower, upper)
+        for reads, writes in (io.lower, io.upper)
     )
-    return replace(counts, io_bounds=Bounds(fewest, most, reason, remedy))
+    return replace(counts, io_bounds=Bounds(fewest, most, io.reason, io.remedy))
 
 
 def _checked(counts: Counts) -> Counts:
@@ -371,19 +373,18 @@ def _checked(counts: Counts) -> Counts:
 
 @dataclass(frozen=True)
 class TempTimes:
-    """Seconds of reads and of writes, summed over all processes, and their bounds."""
+    """Seconds of reads and of writes, summed over all processes; bounds of both together."""
 
     read_s: float | None
     write_s: float | None
     within: Bounds[float] | None = None
 
-    def moved(
-        self, counts: Mapping[str, int], size_bytes: Mapping[str, float]
-    ) -> tuple[OpCounts, OpCounts]:
+    def moved(self, counts: Mapping[str, int], size_bytes: Mapping[str, float]) -> TempCounts:
         """Reads and writes of these times: how many and how many bytes in all, by op."""
-        return (
+        return TempCounts(
             OpCounts.timed(counts["read"], round(size_bytes["read"]), self.read_s),
             OpCounts.timed(counts["write"], round(size_bytes["write"]), self.write_s),
+            self.within,
         )
 
 
@@ -415,37 +416,28 @@ def with_more(times: TempTimes, more_s: float, because: str) -> TempTimes:
     return TempTimes(times.read_s, times.write_s, within)
 
 
-@dataclass(frozen=True)
-class Uncounted:
-    """Temp I/O of known time that has only bounds of its number: reads and writes of each."""
-
-    lower: tuple[OpCounts, OpCounts]
-    middle: tuple[OpCounts, OpCounts]
-    upper: tuple[OpCounts, OpCounts]
-    reason: str
-
-    def bounds(self, counts: Counts, remedy: str) -> Counts:
-        """The counts, which are those of the middle, with both bounds."""
-        return with_io_bounds(counts, self.lower, self.upper, self.reason, remedy)
-
-
 def uncounted(
     times: TempTimes,
     samples: Mapping[str, int],
     max_counts: Mapping[str, int],
     size_bytes: float,
     because: str,
-) -> Uncounted:
-    """Between one operation a sample, and ``max_counts``, or as many as their time allows."""
+    remedy: str,
+) -> TempCounts:
+    """Temp I/O of known time whose number has only bounds.
+
+    It is between one operation a sample, and ``max_counts``, or as many as their time allows.
+    """
     seconds = {"read": times.read_s, "write": times.write_s}
-    min_counts = {op: max(1, samples.get(op, 0)) for op in OPS}
+    lower = {op: max(1, samples.get(op, 0)) for op in OPS}
     by_time = {op: round((seconds[op] or 0.0) / _SHORTEST_S) for op in OPS}
-    upper_counts = {op: max(min_counts[op], max_counts.get(op) or by_time[op]) for op in OPS}
-    middle = {op: max(1, round(sqrt(min_counts[op] * upper_counts[op]))) for op in OPS}
-    lower, between, upper = (
+    upper = {op: max(lower[op], max_counts.get(op) or by_time[op]) for op in OPS}
+    between = {op: max(1, round(sqrt(lower[op] * upper[op]))) for op in OPS}
+    fewest, temp, most = (
         times.moved(counts, {op: count * size_bytes for op, count in counts.items()})
-        for counts in (min_counts, middle, upper_counts)
+        for counts in (lower, between, upper)
     )
-    lowest, highest = sum(min_counts.values()), sum(upper_counts.values())
+    lowest, highest = sum(lower.values()), sum(upper.values())
     words = f"{because}: their number is between {lowest:,} and {highest:,}"
-    return Uncounted(lower, between, upper, words)
+    ends = (fewest.reads, fewest.writes), (most.reads, most.writes)
+    return replace(temp, io_bounds=Bounds(*ends, words, remedy))

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +14,9 @@ from spillcast.evidence.counts import (
     PROFILE,
     Bounds,
     Counts,
-    OpCounts,
-    TempTimes,
+    TempCounts,
     at_most,
     counts_of_figures,
-    with_io_bounds,
 )
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
@@ -99,41 +97,37 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
         f"blocks of {sizes}, by 1 to {THREADS_MAX} threads"
     )
     elapsed_s = selection.elapsed_s or profile.latency
-    reads, writes = _moved(
-        elapsed_s, (lower * upper) ** 0.5, (SMALLEST_BYTES * LARGEST_BYTES) ** 0.5
+    middle, fewest, most = (
+        _moved(elapsed_s, moved_bytes, size_bytes)
+        for moved_bytes, size_bytes in (
+            ((lower * upper) ** 0.5, (SMALLEST_BYTES * LARGEST_BYTES) ** 0.5),
+            (lower, LARGEST_BYTES),
+            (upper, SMALLEST_BYTES),
+        )
     )
-    counts = counts_of_figures(
+    ends = (fewest.reads, fewest.writes), (most.reads, most.writes)
+    return counts_of_figures(
         path,
         selection,
+        replace(middle, io_bounds=Bounds(*ends, words, _HINT)),
         elapsed_s=elapsed_s,
-        reads=reads,
-        writes=writes,
         source=PROFILE,
         engine=ObservedEngine("duckdb"),
         processes_bounds=Bounds(
             1.0, THREADS_MAX, "a profile does not contain the number of threads"
         ),
-        time_bounds=_times(elapsed_s, 1).within,
         statement=Statement(None, query, 1, 1),
         notes=[
             "the size of temp files is that of all queries that ran in the database meanwhile",
         ],
     )
-    fewest = _moved(elapsed_s, lower, LARGEST_BYTES)
-    most = _moved(elapsed_s, upper, SMALLEST_BYTES)
-    return with_io_bounds(counts, fewest, most, words, _HINT)
 
 
-def _moved(elapsed_s: float, moved_bytes: float, size_bytes: float) -> tuple[OpCounts, OpCounts]:
+def _moved(elapsed_s: float, moved_bytes: float, size_bytes: float) -> TempCounts:
     """So much written and read again, in blocks of this size and in at most the run."""
     count = max(1, round(moved_bytes / size_bytes))
-    return _times(elapsed_s, count).moved(
-        dict.fromkeys(OPS, count), dict.fromkeys(OPS, moved_bytes)
-    )
-
-
-def _times(elapsed_s: float, count: int) -> TempTimes:
-    return at_most(elapsed_s, count, count, "a profile has no times of it")
+    times = at_most(elapsed_s, count, count, "a profile has no times of it")
+    return times.moved(dict.fromkeys(OPS, count), dict.fromkeys(OPS, moved_bytes))
 
 
 def _unsized(path: Path, elapsed_s: float) -> InputError:

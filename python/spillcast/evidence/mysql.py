@@ -14,8 +14,8 @@ from spillcast.evidence.counts import (
     Bounds,
     Counts,
     OpCounts,
+    TempCounts,
     counts_of_figures,
-    with_io_bounds,
 )
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
@@ -119,23 +119,26 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     )
     within_s = min(sum(sort.elapsed_s for sort in spilled), elapsed_s)
     timed = OpCounts.timed(middle.count, middle.bytes, within_s / 4)
-    counts = counts_of_figures(
-        path,
-        selection,
-        elapsed_s=elapsed_s,
-        reads=timed,
-        writes=timed,
-        source=PROFILE,
-        engine=ObservedEngine("mariadb"),
-        time_bounds=Bounds(0.0, within_s, "a plan times a sort with its temp I/O", _RECORD),
-        notes=notes,
-    )
     words = (
         f"a plan contains merge passes, not reads and writes: sorts wrote "
         f"{format_bytes(lower.bytes)} to {format_bytes(upper.bytes)} and read as much"
     )
-    return with_io_bounds(counts, (_timed(lower, timed),) * 2, (_timed(upper, timed),) * 2,
-                          words, _RECORD)  # fmt: skip
+    ends = (_timed(lower, timed),) * 2, (_timed(upper, timed),) * 2
+    temp = TempCounts(
+        reads=timed,
+        writes=timed,
+        time_bounds=Bounds(0.0, within_s, "a plan times a sort with its temp I/O", _RECORD),
+        io_bounds=Bounds(*ends, words, _RECORD),
+    )
+    return counts_of_figures(
+        path,
+        selection,
+        temp,
+        elapsed_s=elapsed_s,
+        source=PROFILE,
+        engine=ObservedEngine("mariadb"),
+        notes=notes,
+    )
 
 
 def _nodes(part: Any, without: str | None = None) -> Iterator[tuple[str, Mapping[str, Any]]]:

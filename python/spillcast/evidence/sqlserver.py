@@ -27,9 +27,9 @@ from spillcast.evidence.counts import (
     Bounds,
     Counts,
     OpCounts,
+    TempCounts,
     counts_of_figures,
     middle,
-    with_io_bounds,
 )
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.oracle.spooled import Row, exported_rows
@@ -267,20 +267,15 @@ def _with_bounds(
         )
         return reads, writes
 
-    reads, writes = moved(sqrt(lower * total_pages))
-    counts = counts_of_figures(
-        path,
-        selection,
-        reads=reads,
-        writes=writes,
-        threads=threads,
-        time_bounds=time if time.lower < time.upper else None,
-        **more,
-    )
     reason = (
         f"SQL Server counts pages, and an operation moves from 1 to {OPERATION_PAGES_MAX} of them"
     )
-    return with_io_bounds(counts, moved(lower), moved(total_pages), reason, OPERATIONS)
+    temp = TempCounts(
+        *moved(sqrt(lower * total_pages)),
+        time_bounds=time if time.lower < time.upper else None,
+        io_bounds=Bounds(moved(lower), moved(total_pages), reason, OPERATIONS),
+    )
+    return counts_of_figures(path, selection, temp, threads=threads, **more)
 
 
 _TEXTS = ("statement_text", "query_text", "text")
@@ -374,11 +369,10 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     return counts_of_figures(
         paths[-1],
         selection,
+        TempCounts(reads, writes),
         elapsed_s=elapsed_s,
         elapsed_unknown="one snapshot has all I/O since the server began; give another one, which "
         "was taken after the query",
-        reads=reads,
-        writes=writes,
         threads=upper,
         processes_bounds=Bounds(lower, upper, "the view has no sessions"),
         engine=ObservedEngine("sqlserver"),

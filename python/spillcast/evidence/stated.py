@@ -17,7 +17,7 @@ from spillcast.errors import (
     NoTempIo,
 )
 from spillcast.evidence.choice import Selection
-from spillcast.evidence.counts import FIGURES, Counts, OpCounts, counts_of_figures
+from spillcast.evidence.counts import FIGURES, Counts, OpCounts, TempCounts, counts_of_figures
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.recognise import FOREIGN, WORD
 from spillcast.evidence.text import text_of
@@ -169,9 +169,8 @@ def _counts(path: Path, stated: StatedFigures, selection: Selection) -> Counts:
     return counts_of_figures(
         path,
         selection,
+        TempCounts(reads, writes),
         elapsed_s=stated.elapsed_s,
-        reads=reads,
-        writes=writes,
         source=FIGURES,
         cpu_s=stated.cpu_s,
         threads=stated.threads,

@@ -21,9 +21,9 @@ from spillcast.evidence.counts import (
     Bounds,
     Counts,
     OpCounts,
+    TempCounts,
     counts_of_figures,
     feasible_processes,
-    with_io_bounds,
 )
 from spillcast.evidence.tables import cells_of, drawn, rows_of
 from spillcast.evidence.text import text_of
@@ -390,27 +390,27 @@ def counts_of_query(path: Path, query: LoggedQuery, selection: Selection) -> Cou
     cpu_us = query.event("OSCPUVirtualTimeMicroseconds") or query.event(
         "UserTimeMicroseconds", "SystemTimeMicroseconds"
     )
-    counts = counts_of_figures(
+    io_bounds = None
+    if reasons:
+        lower, upper = ((reads.ends[at], writes.ends[at]) for at in (0, 1))
+        words = f"the query log leaves temp I/O open: {'; '.join(dict.fromkeys(reasons))}"
+        io_bounds = Bounds(lower, upper, words, _REMEDY)
+    return counts_of_figures(
         path,
         selection,
+        TempCounts(
+            reads.middle if reads.count[1] else OpCounts(), writes.middle, time_bounds, io_bounds
+        ),
         elapsed_s=query.elapsed_s,
         threads=threads.upper,
-        reads=reads.middle if reads.count[1] else OpCounts(),
-        writes=writes.middle,
         source=PROFILE,
         engine=ObservedEngine("clickhouse", query.version, settings=dict(query.settings)),
         processes_bounds=threads if threads.upper > 1 else None,
-        time_bounds=time_bounds,
         cpu_s=cpu_us / 1e6 or None,
         statement=Statement(query.normalized_hash, query.query, 1, 1),
         files=max(1, query.event("ExternalProcessingFilesTotal")),
         notes=[] if query.is_initial else [_PART],
     )
-    if not reasons:
-        return counts
-    lower, upper = ((reads.ends[at], writes.ends[at]) for at in (0, 1))
-    words = f"the query log leaves temp I/O open: {'; '.join(dict.fromkeys(reasons))}"
-    return with_io_bounds(counts, lower, upper, words, _REMEDY)
 
 
 def _threads(query: LoggedQuery) -> Bounds[float]:

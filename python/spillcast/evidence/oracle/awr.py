@@ -12,7 +12,7 @@ from spillcast.evidence.counts import (
     OPERATION_BLOCKS,
     Bounds,
     Counts,
-    OpCounts,
+    TempCounts,
     TempTimes,
     counts_of_figures,
     printed,
@@ -130,15 +130,12 @@ def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
         times = with_more(
             times, report.left_out.high, "a list of top events leaves out what took less"
         )
-    reads, writes = _moved(report, 1.0, times, selection)
     return counts_of_figures(
         path,
         selection,
+        _moved(report, 1.0, times, selection),
         elapsed_s=report.database_s,
         elapsed_unknown="it has no DB time in minutes, no percentages of it, and no row of totals",
-        reads=reads,
-        writes=writes,
-        time_bounds=times.within,
         cpu_s=report.cpu_s,
         subject=report.subject.name,
         notes=notes,
@@ -176,23 +173,19 @@ def _of_statement(path: Path, report: Report, sql: Sql, selection: Selection) ->
     read_s, write_s = (
         report.waits[op].total.value * share if op in report.waits else 0.0 for op in OPS
     )
-    reads, writes = _moved(report, share, TempTimes(read_s, write_s), selection)
+    times = TempTimes(read_s, write_s, None if within.lower == within.upper else within)
     return counts_of_figures(
         path,
         selection,
+        _moved(report, share, times, selection),
         elapsed_s=sql.elapsed_s / runs,
-        reads=reads,
-        writes=writes,
-        time_bounds=None if within.lower == within.upper else within,
         counts_follow_time=True,
         statement=Statement(selection.sql_id, None, round(runs), 1),
         notes=notes,
     )
 
 
-def _moved(
-    report: Report, share: float, times: TempTimes, selection: Selection
-) -> tuple[OpCounts, OpCounts]:
+def _moved(report: Report, share: float, times: TempTimes, selection: Selection) -> TempCounts:
     """Reads and writes of so large a share of all waits."""
     waits = {op: report.waits[op].count.value if op in report.waits else 0.0 for op in OPS}
     counts = {op: round(count * share) or (1 if count else 0) for op, count in waits.items()}

@@ -15,8 +15,8 @@ from spillcast.evidence.counts import (
     Bounds,
     Counts,
     OpCounts,
+    TempCounts,
     TempTimes,
-    Uncounted,
     counts_of_figures,
     uncounted,
 )
@@ -135,31 +135,25 @@ def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
     if not spilling:
         raise NoTempIo(f"{path}: it does not spill: no line of its plan uses temp space")
     elapsed_s, elapsed_unknown, remarks = _elapsed(execution)
-    estimate = None
     if any(counts.count for counts in temp.values()):
         times, why = _times(execution, temp)
-        reads, writes = times.moved(
+        moved = times.moved(
             {op: counts.count for op, counts in temp.items()},
             {op: counts.bytes for op, counts in temp.items()},
         )
     else:
-        times, why = _by_samples(execution), []
-        estimate = _uncounted(execution, times)
-        reads, writes = estimate.middle
-    result = counts_of_figures(
+        moved, why = _uncounted(execution), []
+    return counts_of_figures(
         path,
         selection,
+        moved,
         elapsed_s=elapsed_s,
         elapsed_unknown=elapsed_unknown,
-        reads=reads,
-        writes=writes,
         cpu_s=execution.cpu_s,
         busy_s=execution.database_s,
-        time_bounds=times.within,
         statement=Statement(execution.sql_id, execution.sql_text, 1, 1),
         notes=[*_notes(execution), *remarks, *why],
     )
-    return result if estimate is None else estimate.bounds(result, _REPORT_HINT)
 
 
 def _elapsed(execution: Execution) -> tuple[float, str, list[str]]:
@@ -203,7 +197,7 @@ def _down_to(value: float, rounding: float) -> Number:
     return Number(value, value * rounding, value)
 
 
-def _uncounted(execution: Execution, times: TempTimes) -> Uncounted:
+def _uncounted(execution: Execution) -> TempCounts:
     """Where samples alone tell of temp I/O: between one request a sample and all requests.
 
     What is read was written before, so that as many bytes are read, unless in several passes.
@@ -215,7 +209,8 @@ def _uncounted(execution: Execution, times: TempTimes) -> Uncounted:
     written = execution.io["write"]
     size = written.bytes / written.count if written.count else OPERATION_BYTES
     because = "the report has samples in waits for temp files and no requests of them"
-    return uncounted(times, samples, dict.fromkeys(OPS, written.count), size, because)
+    times, max_counts = _by_samples(execution), dict.fromkeys(OPS, written.count)
+    return uncounted(times, samples, max_counts, size, because, _REPORT_HINT)
 
 
 def _notes(execution: Execution) -> list[str]:

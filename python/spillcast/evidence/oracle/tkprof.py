@@ -201,7 +201,7 @@ def _figures(
         )
     times = _times(section, counts)
     blocks_of = {op: moved[op] or counts[op] * size_blocks for op in OPS}
-    reads, writes = times.moved(
+    temp = times.moved(
         counts, {op: count * selection.block_bytes for op, count in blocks_of.items()}
     )
     elapsed_s, busy_s, unknown = elapsed.value, None, ""
@@ -217,13 +217,11 @@ def _figures(
     return counts_of_figures(
         path,
         selection,
+        temp,
         elapsed_s=elapsed_s,
         elapsed_unknown=unknown,
-        reads=reads,
-        writes=writes,
         cpu_s=section.calls["total"][1].value if "total" in section.calls else None,
         busy_s=busy_s,
-        time_bounds=times.within,
         statement=Statement(sql_id, struck_text(_statement(section.head)), 1, 1),
         notes=notes,
     )

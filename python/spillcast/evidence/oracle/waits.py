@@ -82,15 +82,12 @@ def _figures(path: Path, waits: Mapping[str, Waited], selection: Selection) -> C
         )
     times = printed(*(waits[op][1] if op in waits else None for op in OPS))
     size = OPERATION_BLOCKS * selection.block_bytes
-    reads, writes = times.moved(counts, {op: count * size for op, count in counts.items()})
     return counts_of_figures(
         path,
         selection,
+        times.moved(counts, {op: count * size for op, count in counts.items()}),
         elapsed_s=0.0,
         elapsed_unknown="the view has waits since the session or the instance began",
-        reads=reads,
-        writes=writes,
-        time_bounds=times.within,
         notes=[
             "views of waits count all that a session or an instance did since it began",
             f"they have no blocks: each I/O is assumed to move {OPERATION_BLOCKS}",
@@ -196,25 +193,23 @@ def read_shares(paths: Sequence[Path], selection: Selection) -> Counts:
         times[share.event.lower().split()[2]] += share.percent / 100 * database_s
     total_s = sum(times.values())
     low_s = max(0.0, total_s - database_s * 0.005 * len(temp))
-    estimate = uncounted(
-        TempTimes(times["read"], times["write"]),
+    time_bounds = Bounds(low_s, 2 * total_s - low_s, "shares of samples, rounded", HOW_SHARES)
+    temp_io = uncounted(
+        TempTimes(times["read"], times["write"], time_bounds),
         {op: round(time_s) for op, time_s in times.items()},
         {},
         OPERATION_BYTES,
         "samples of waits for temp files have no counts of them",
+        HOW_SHARES,
     )
-    reads, writes = estimate.middle
-    counts = counts_of_figures(
+    return counts_of_figures(
         path,
         selection,
+        temp_io,
         elapsed_s=database_s,
-        reads=reads,
-        writes=writes,
-        time_bounds=Bounds(low_s, 2 * total_s - low_s, "shares of samples, rounded", HOW_SHARES),
         subject="the time of all sessions",
         notes=["this is for the time of all sessions together, as far as samples tell it"],
     )
-    return estimate.bounds(counts, HOW_SHARES)
 
 
 def _shares(tables: Sequence[Table]) -> Iterator[Share]:

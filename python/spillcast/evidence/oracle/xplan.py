@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from spillcast.errors import (
@@ -88,7 +88,7 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
     because = "the plan has the time of each line, its I/O and its CPU time together"
     times = at_most(max_s, counts["read"], counts["write"], because)
     size = selection.block_bytes
-    reads, writes = times.moved(counts, {op: count * size for op, count in moved.items()})
+    temp = times.moved(counts, {op: count * size for op, count in moved.items()})
     notes = [
         "DBMS_XPLAN has blocks and times of each line and no waits: nothing about latency or "
         "I/O that overlapped other work",
@@ -99,12 +99,10 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
     return counts_of_figures(
         path,
         selection,
+        temp if max_s else replace(temp, time_bounds=None),
         elapsed_s=elapsed_s,
         elapsed_unknown="" if elapsed_s else "the plan has no A-Time",
-        reads=reads,
-        writes=writes,
         busy_s=busy_s,
-        time_bounds=times.within if max_s else None,
         statement=Statement(plan.sql_id, struck_text("\n".join(plan.text)) or None, 1, 1),
         notes=notes,
     )
