@@ -3,6 +3,7 @@
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
@@ -18,8 +19,8 @@ from spillcast.evidence.counts import (
     Bounds,
     Counts,
     OpCounts,
+    TempCounts,
     counts_of_figures,
-    with_io_bounds,
 )
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.text import text_of
@@ -76,26 +77,27 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     time_s = sum(moved.total_ns for moved in files.values()) / 1e9
     calls = {op: _in_calls(moved) for op, moved in files.items()}
     elapsed = _ELAPSED.search(text)
-    counts = counts_of_figures(
+    temp = TempCounts(
+        calls["read"],
+        calls["write"],
+        Bounds(0.0, 2 * time_s, "a plan times a spill with its encoding", _RECORD),
+    )
+    if calls != files:
+        few, many = (format_count(sum(part.count for part in parts.values()), "call")
+                     for parts in (files, calls))  # fmt: skip
+        words = f"a plan counts spilled files and ranges, and no calls: they took {few} to {many}"
+        ends = (files["read"], files["write"]), (calls["read"], calls["write"])
+        temp = replace(temp, io_bounds=Bounds(*ends, words, _RECORD))
+    return counts_of_figures(
         path,
         selection,
+        temp,
         elapsed_s=float(elapsed[1]) if elapsed else 0.0,
         elapsed_unknown="it is not in the plan, but below it in bendsql",
-        reads=calls["read"],
-        writes=calls["write"],
         source=PROFILE,
         engine=ObservedEngine("databend"),
         busy_s=busy_s,
-        time_bounds=Bounds(0.0, 2 * time_s, "a plan times a spill with its encoding", _RECORD),
         notes=_notes(spilled),
-    )
-    if calls == files:
-        return counts
-    few, many = (format_count(sum(part.count for part in parts.values()), "call")
-                 for parts in (files, calls))  # fmt: skip
-    words = f"a plan counts spilled files and ranges, and no calls: they took {few} to {many}"
-    return with_io_bounds(
-        counts, (files["read"], files["write"]), (calls["read"], calls["write"]), words, _RECORD
     )
 
 
