@@ -83,6 +83,7 @@ def test_a_running_application_is_read_as_far_as_it_goes(tmp_path, pack):
         (two_stages()[:4], "evidence-unsuited"),
         (two_stages()[:1], "evidence-damaged"),
         ([e for e in two_stages() if "TaskEnd" not in e["Event"]], "evidence-unsuited"),
+        ([e for e in two_stages() if "TaskEnd" in e["Event"]], "evidence-incomplete"),
     ],
 )
 def test_what_is_no_application_with_tasks(tmp_path, events, code):

@@ -18,6 +18,24 @@ from statement_files import VERSIONS, export, row
 DEFAULT = "max_parallel_workers_per_gather is not in the file and assumed to be 2"
 
 
+#: A row as DBeaver shows it, a column a line.
+RECORD = """\
+Name             |Value              |
+-----------------+-------------------+
+query            |select a order by a|
+calls            |20                 |
+total_exec_time  |32046.9            |
+temp_blks_read   |65240              |
+temp_blks_written|65380              |
+"""
+
+
+def test_a_bar_that_closes_a_table_is_no_part_of_its_values(tmp_path):
+    (path := tmp_path / "record.txt").write_text(RECORD)
+    counts = read_statements(path)
+    assert (counts.reads.count, counts.writes.count) == (65240 / 20, 65380 / 20)
+
+
 @pytest.fixture
 def exported(tmp_path):
     def write(version, *rows):

@@ -17,6 +17,11 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "*** 1. row ***\n  EVENT_NAME: statement/sql/select\n  CREATED_TMP_DISK_TABLES: 2\n",
         "<pre>\nSUM_TIMER_WAIT: 52896\nSUM_SORT_MERGE_PASSES: 7\n</pre>\n",
         "Table 'Worktable'. Scan count 3, logical reads 29, physical reads 0.\n",
+        "Summary Metrics\nDuration\t4 s\t48 s\nSpill (disk)\t0.0 B\t1.4 GiB\n",
+        " query | seg | label | is_diskbased\n-------+-----+-------+---\n 7 | 1 | sort | t\n",
+        " query    | calls | total_time\n----------+-------+------\n select 1 |     9 | 1.5\n",
+        "Limit: 10 row(s)  (cost=0..0 rows=0)\nTable scan on t  (cost=2.5..2.5 rows=0)\n",
+        "-> Index lookup on t using k\n   (actual time=0.1..0.2 rows=1 loops=9)\n",
         f"2020.09.10 10:04:50.03 [ 9 ] {{{QUERY_ID}}} <Trace> Aggregator: Written part in 24 s\n",
     ],
 )

@@ -230,9 +230,18 @@ def _export(sample: Sample) -> float:
     return 0.2 if _HEADING.match(sample.text.lstrip()[:_HEADING_LENGTH]) is not None else 0.0
 
 
+#: Nodes that only MySQL's plans have, whatever is left of the arrows before them.
+MYSQL_NODE = (
+    r"(?-i:(?:Table|Index|Index range|Covering index) (?:skip )?(?:scan|lookup) on |Single-row "
+    r"|Nested loop [a-z]|Temporary table\b|Stream results\b|Limit: \d+ row|Window aggregate\b)"
+    r"[^\n]*(?:\n[^\w\n]*)?\((?:cost=|actual )"
+)
 #: Engines whose plans count only bytes: name, counters of spilled bytes, elapsed time.
 FOREIGN = (
-    ("CockroachDB", r"^[^\w\n]*+max sql temp disk usage: ([\d.]+ ?\w+)",
+    # Each node of its tree has an estimate, of which only none at all adds up.
+    ("CockroachDB",
+     r"^[^\w\n]*+(?:estimated (?=max sql temp disk usage: 0 B))?+max sql temp disk usage: "
+     r"([\d.]+ ?\w+)",
      r"execution time: ([\d.]+ ?(?:\w|µ)+)"),
     ("Snowflake", r"bytes spilled to (?:local|remote) (?:storage|disk)[^\w\n]{1,80}+([\d.]+ ?\w*)",
      r"(?:total elapsed|execution) time[^\w\n]{1,80}+([\d.]+ ?m?s)\b"),
@@ -248,7 +257,7 @@ KINDS: Sequence[Kind] = (
         marks(
             (
                 2.0,
-                r"\(cost=\d++(?:\.\d++)?\.\.[\d.]++ rows=\d+ width=\d+\)"
+                r"\(cost=\d++(?:\.\d++)?\.\.[\d.]++ rows=\d+(?: width=\d+)?\)"
                 r"|\(actual (?:time|rows)=",
             ),
             (2.1, r'"Plan":\s*\{'),
@@ -257,7 +266,7 @@ KINDS: Sequence[Kind] = (
             (2.3, r'"(?:message|textPayload|log|msg)":\s*"[^"\n]*(?:LOG:  |ms  plan:)'),
             (2.4, r'temporary file: path \\?"'),
             (2.5, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \w+,(?:[^,\n]*,){10}(?:LOG|ERROR|FATAL)"),
-            (0.5, r"QUERY PLAN|Buffers: |Planning [Tt]ime: "),
+            (0.5, r"QUERY PLAN|Buffers: |Planning [Tt]ime: |Sort Method: |Memory Usage: \d+kB"),
             (1.0, r"(?:Execution [Tt]ime|Total runtime): [\d.]+ ms|ms\s+plan:"),
         ),
     ),
@@ -271,6 +280,12 @@ KINDS: Sequence[Kind] = (
         "rows of pg_stat_statements",
         columns(1.0, "temp_blks_written temp_blks_read"),
     ),
+    Kind("figures", "rows of pg_stat_statements without temp blocks",
+         columns(0.9, "calls", "total_time total_exec_time mean_time mean_exec_time",
+                 "query queryid"),
+         reason="rows of pg_stat_statements without temp_blks_read and temp_blks_written",
+         hint="export all columns: \\copy (select * from pg_stat_statements) to "
+              "'statements.csv' csv header"),
     Kind("figures", "rows of system.query_log", _query_log, "clickhouse.read",
          selects=frozenset({"item", "queryid"})),
     Kind("figures", "an execution plan of SQL Server",
@@ -302,7 +317,7 @@ KINDS: Sequence[Kind] = (
     _report(4.25, "a plan of DBMS_XPLAN", "oracle.xplan.read",
             _matching(r"\|\s*Id\s*\|\s*Operation\s*\|"), "item sql_id block"),
     _report(4.1, "a plan of MySQL or MariaDB", "mysql.read",
-            _matching(r'"query_block"\s*:|^[^\w\n]*-> .*\(cost=[\d.e+]+ rows=[\d.e+]+\)')),
+            _matching(rf'"query_block"\s*:|^[^\w\n]*{MYSQL_NODE}')),
     _report(4.0, "a profile of DuckDB", "duckdb.read", _profile),
     _report(3.9, "a plan of Databend", "databend.read",
             _matching(r"[├└]── (?:estimated rows: \d|(?:(?:numbers|bytes) )?(?:local |remote )?"
@@ -323,6 +338,14 @@ KINDS: Sequence[Kind] = (
                 "STATISTICS IO counts pages of work tables, also those in memory, and not what "
                 "spilled",
                 "give the actual plan: SET STATISTICS XML ON, or Include Actual Execution Plan"),
+    _too_little("tables of Spark's pages",
+                r"^[^\w\n]*(?:Shuffle )?Spill \((?:Disk|Memory)\)\s*[|\t]",
+                "a page of Spark has sums or quantiles of its tasks, not how they read and wrote",
+                "give the event log of the application (spark.eventLog.dir)"),
+    _too_little("rows of Redshift's system views", r"\bis_diskbased\b",
+                "is_diskbased tells that a step spilled, and not how much it read and wrote",
+                "give query_temp_blocks_to_disk of SVL_QUERY_METRICS_SUMMARY, which are blocks of "
+                "1 MB, as figures: figures:elapsed=ELAPSED,spilled=SIZE,size=1M"),
     _too_little("a log of ClickHouse", r"\{[\da-f]{8}-[\da-f-]{27}\} <\w+> \w",
                 "a log of ClickHouse counts what some spills wrote, and no reads or times",
                 "give the row of the query in system.query_log"),

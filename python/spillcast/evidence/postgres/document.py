@@ -99,6 +99,9 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
         documents = _of_yaml(text[match.start() :], path)
     documents = documents or documents_of_text(text.split("\n"))
     for document in documents:
+        if "Total Runtime" in document:
+            # So 9.3 and older name it.
+            document["Execution Time"] = document.pop("Total Runtime")
         settings = document.get("Settings")
         if isinstance(settings, dict):
             document["Settings"] = {

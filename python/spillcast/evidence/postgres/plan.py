@@ -239,7 +239,12 @@ def elapsed_of(path: Path, document: Mapping[str, Any]) -> float:
     """How long the query ran (s). InputError where the plan lacks what ANALYZE gives."""
     plan = document["Plan"]
     if "Actual Loops" not in plan:
-        raise EvidenceIncomplete(f"{path}: a plan without ANALYZE: it was not run", HOW)
+        reason = (
+            "its first node has no actual rows, though it was run"
+            if "Execution Time" in document
+            else "a plan without ANALYZE: it was not run"
+        )
+        raise EvidenceIncomplete(f"{path}: {reason}", HOW)
     elapsed_ms = document.get("Execution Time", plan.get("Actual Total Time"))
     if elapsed_ms is None or document.get("Cut"):
         raise EvidenceIncomplete(

@@ -15,7 +15,7 @@ _ACTUAL = (
     r"actual(?: time=(?>[\d.]+\.\.(?=[\d.]))(?P<time>[\d.]++))?"
     r" rows=(?P<rows>[\d.]+)(?: n?loops=(?P<loops>\d+))?"
 )
-_COST = r"cost=\d(?>[\d.]*\.\.(?=[\d.]))[\d.]++ rows=(?P<plan_rows>\d+) width=(?P<width>\d+)"
+_COST = r"cost=\d(?>[\d.]*\.\.(?=[\d.]))[\d.]++ rows=(?P<plan_rows>\d+)(?: width=(?P<width>\d+))?"
 _NODE = re.compile(
     r"(?P<indent>[ \t]*)(?P<arrow>->[ \t]*)?"
     r"(?P<name>[^\s(](?:\s*+(?:[^\s(]|\((?!cost=|actual|never)))*)\s*+"
@@ -181,10 +181,10 @@ class _Plan:
         return True
 
     def _ran(self, indent: int, ms: float) -> None:
-        """The time of the whole, or of a task that another node ran."""
+        """The time of the whole, or of what Citus ran as a statement of its own."""
         task = next(
             (node for at, node in reversed(self.nodes)
-             if node["Node Type"] == "Task" and at < indent), None,
+             if node["Node Type"] in ("Task", "Distributed") and at < indent), None,
         )  # fmt: skip
         if task is not None:
             task["Execution Time"] = ms
@@ -303,7 +303,9 @@ def _node(line: str) -> tuple[int, bool, dict[str, Any]] | None:
         return None
     node: dict[str, Any] = _kind(match["name"])
     if match["plan_rows"] is not None:
-        node |= {"Plan Rows": int(match["plan_rows"]), "Plan Width": int(match["width"])}
+        node["Plan Rows"] = int(match["plan_rows"])
+    if match["width"] is not None:
+        node["Plan Width"] = int(match["width"])
     if match["rows"] is not None:
         node |= _ran(match)
     elif line.rstrip().endswith("never executed)"):

@@ -16,6 +16,7 @@ import msgspec
 from spillcast import _core
 from spillcast.errors import (
     EvidenceDamaged,
+    EvidenceIncomplete,
     EvidenceMissing,
     EvidenceMixed,
     EvidenceUnsuited,
@@ -347,6 +348,10 @@ def read_application(
     if not log.stages:
         lines = f", and {log.damaged_lines:,} damaged lines" if log.damaged_lines else ""
         raise EvidenceDamaged(f"{where}: holds no stage of an application{lines}", _HINT)
+    if application.elapsed_s <= 0:
+        raise EvidenceIncomplete(
+            f"{where}: the log lacks when the application or a job began", _HINT
+        )
     if not any(stage.cpu_ns or stage.run_ms for stage in log.stages):
         raise EvidenceUnsuited(f"{where}: its tasks have no metrics", _HINT)
     return application
