@@ -417,43 +417,6 @@ def test_without_buffers_sizes_on_disk_are_the_temp_io(tmp_path, name):
     assert counts.time_bounds.upper >= 0.9
 
 
-CITUS = """\
-Custom Scan (Citus Adaptive)  (cost=0.0..0.0 rows=0 width=0) (actual time=9.7..95.7 rows=6 loops=1)
-  Buffers: shared hit=10, temp read=100 written=100
-  ->  Distributed Subplan 23_1
-        Subplan Duration: 56.57 ms
-        ->  Seq Scan on c  (cost=0.0..6.0 rows=5 width=44) (actual time=0.1..6.9 rows=5 loops=1)
-        Planning Time: 0.1 ms
-        Execution Time: 8.7 ms
-  Task Count: 1
-  ->  Task
-        ->  Seq Scan on d  (cost=0.0..6.0 rows=5 width=44) (actual time=0.1..6.9 rows=5 loops=1)
-            Execution Time: 91.7 ms
-Execution Time: 95.9 ms
-"""
-
-
-def test_the_time_of_a_part_is_not_that_of_the_run(tmp_path):
-    (path := tmp_path / "plan.txt").write_text(CITUS)
-    counts = read_plan(path)
-    assert (counts.elapsed_s, counts.reads.count) == (0.0959, 100)
-
-
-def test_old_documents_have_a_runtime(tmp_path):
-    plan = {"Plan": node("Sort", 300, **{"Actual Total Time": 86.5}), "Total Runtime": 102.3}
-    (path := tmp_path / "plan.json").write_text(json.dumps([plan]))
-    assert read_plan(path).elapsed_s == 0.1023
-
-
-@cases("words", ["a plan without ANALYZE", "its first node has no actual rows"])
-def test_a_sketch_of_a_plan_is_refused_for_what_it_lacks(tmp_path, words):
-    ran = "Execution Time: 99.5 ms\n" if "actual" in words else ""
-    text = "Limit (cost=19.8..19.9 rows=20)\n  -> Sort (cost=19.8..19.9 rows=20003)\n"
-    (path := tmp_path / "plan.txt").write_text(text + ran)
-    with pytest.raises(EvidenceIncomplete, match=words):
-        read_plan(path)
-
-
 def test_an_ide_quotes_lines_with_commas_also_those_without_figures(tmp_path):
     path = tmp_path / "plan.txt"
     path.write_text(

@@ -292,6 +292,15 @@ def test_hits_of_a_search(tmp_path):
     assert read_logs(tmp_path / "hits.json").temp == read_logs(tmp_path / "plain.log").temp
 
 
+def test_streams_of_loki(tmp_path):
+    lines = [line for line in TEXT.splitlines() if "\t" not in line]
+    values = [[str(10**9 * at), line] for at, line in enumerate(lines)]
+    streams = {"resultType": "streams", "result": [{"stream": {"pod": "pg"}, "values": values}]}
+    (tmp_path / "plain.log").write_text("\n".join(lines) + "\n")
+    (tmp_path / "loki.json").write_text(json.dumps({"status": "success", "data": streams}))
+    assert read_logs(tmp_path / "loki.json").temp == read_logs(tmp_path / "plain.log").temp
+
+
 def test_csvlog_with_a_heading(tmp_path):
     """As a client writes the rows of a foreign table."""
     (tmp_path / "a.csv").write_text(

@@ -196,6 +196,8 @@ def _rows_of(record: Any) -> list[dict[str, Any]]:
         inner = [value for value in rows.values() if isinstance(value, list | dict)]
         rows = next((value for value in inner if isinstance(value, list)), next(iter(inner), None))
     rows = rows if isinstance(rows, list) else [record]
+    # Loki has a time and a line in each row.
+    rows = [{"line": row[-1]} if isinstance(row, list) and row else row for row in rows]
     return [row for row in rows if isinstance(row, dict)]
 
 

@@ -20,6 +20,8 @@ _NODE = re.compile(
     r"(?P<indent>[ \t]*)(?P<arrow>->[ \t]*)?"
     r"(?P<name>[^\s(](?:\s*+(?:[^\s(]|\((?!cost=|actual|never)))*)\s*+"
     rf"(?:\({_COST}\)\s*+)?(?:\(operatorMem=\w+\)\s*+)?(?:\((?:{_ACTUAL}|never executed)\)\s*+)?"
+    # What an author remarks, and what stands for lines that were left out.
+    r"(?P<remark>(?:[←⟵⬅⇐👈★⚠❌✗…#!]|<[-=]|--|//|/\*|\.{3}).*)?"
 )
 #: What a node's line has, whole or cut.
 _OF_NODE = re.compile(r"\(cost=\d|\(actual (?:time|rows)=|\(never executed\)")
@@ -32,9 +34,12 @@ _HEADING = re.compile(
 _WORKER = re.compile(r"Worker (?P<number>\d+):\s*(?P<rest>.*)")
 #: A line begins so; others go on with what stands above.
 _BEGINS = re.compile(
-    r"\s*(?:->|Worker \d+:|(?:InitPlan|SubPlan|CTE) \S+|[A-Z][A-Za-z/() -]{0,40}[\w)]:(?:\s|$)"
+    r"\s*(?:->|Worker \d+:|(?:InitPlan|SubPlan|CTE) \S+|[A-Z][A-Za-z/() -]{0,40}[\w)] ?:(?:\s|$)"
     r"|\(\d+ [^\W\d]+\)|Trigger |actual (?:time|rows)=|\(slice\d|\(seg\d)"
 )
+_FIGURE = re.compile(r"(?:time|rows|width|n?loops)=")
+#: A quotation of a line, in the words around a plan.
+_QUOTATION = re.compile(r"`([^`]+)`")
 #: Figures of a spill: a line that holds one and is not understood is no line to pass over.
 FIGURES = re.compile(
     r"\(cost=\d|\(actual |\btemp (?:read|written)=\d|\b(?:Disk|Disk Usage): +\d|Workfile: \([1-9]"
@@ -49,6 +54,8 @@ _BATCHES = re.compile(
 _COUNTED = re.compile(
     r"Buffers:|Sort Method:|(?:Planned Partitions|Buckets|Batches|Storage):|(?:Full|Pre)-sort"
 )
+#: A number of a node with separators: a comma may also stand for the point, if there is no other.
+_GROUPED = re.compile(r"(?<=[=.])\d{1,3}(?:,\d{3})+(?=\.\d)|(?<=rows=)\d{1,3}(?:,\d{3})+(?=[ )])")
 _SEPARATOR = re.compile(r"(?<=\d),(?=\d{3}(?:\D|$))")
 _STORAGE = re.compile(r"Storage: (?P<kind>\w+)\s+Maximum Storage: (?P<kb>\d+)kB")
 _SORT = re.compile(
@@ -60,7 +67,7 @@ _COUNT = re.compile(r"(Workers Planned|Workers Launched|Rows Removed by Filter|T
 _RAN = re.compile(rf"{_ACTUAL}\s*")
 #: Hosts where a server that shares its work lets others spill, in lines of their own.
 ELSEWHERE = re.compile(r"Workfile: \([1-9]\d* spilling|Work_mem wanted: ")
-_SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime|Total runtime): (?P<ms>[\d.,]+) ms")
+_SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime|Total runtime) ?: (?P<ms>[\d.,]+) ms")
 #: Blanks before another line of details; within one there are two at most.
 _JOINED = re.compile(r"(?<=\S) {3,}(?=[A-Z][A-Za-z/ -]{,40}: )")
 _TYPE_OF_NODE = (
@@ -132,7 +139,7 @@ class _Plan:
         self.excerpt = excerpt
         #: Nodes from the top to where the last line stands, each with its column.
         self.nodes: list[tuple[int, dict[str, Any]]] = []
-        #: The lines of its nodes, without their indentation.
+        #: The lines of its nodes and their details, without their indentation.
         self.lines: set[str] = set()
         self.headings: list[tuple[int, str]] = []
         self.worker: dict[str, Any] | None = None
@@ -215,9 +222,15 @@ class _Plan:
             values = {"Temp Read Blocks": 0, "Temp Written Blocks": 0, **(values or {})}
         if values is not None:
             target.update(values)
-        elif FIGURES.search(text) and not re.match(_SKIPPED, text) and not ELSEWHERE.search(text):
+            self.lines.add(text)
+        elif not re.match(_SKIPPED, text) and self._tells_more(text):
             raise _not_understood(text)
         return True
+
+    def _tells_more(self, text: str) -> bool:
+        """Whether a line has figures beside those that it quotes from the lines that were read."""
+        rest = _QUOTATION.sub(lambda m: "" if m[1].strip() in self.lines else m[0], text)
+        return FIGURES.search(rest) is not None and ELSEWHERE.search(text) is None
 
     def document(self) -> dict[str, Any]:
         """As FORMAT JSON would have it; ``Cut`` where what the first node did may not be all."""
@@ -240,7 +253,9 @@ def _logical(lines: list[str]) -> Iterator[str]:
         named = _OF_NODE.search(line) and not line.lstrip().startswith("(")
         begins = _BEGINS.match(line) or (named and not _is_open(logical))
         if logical is not None and opened and line.strip() and not begins:
-            joint = "" if full and len(before) == width else " "
+            # Between the names of figures there is always a blank.
+            cut = full and len(before) == width and not _FIGURE.match(line)
+            joint = "" if cut else " "
             logical = logical.rstrip() + joint + line.strip() if joint else logical + line
         else:
             if logical is not None:
@@ -296,7 +311,12 @@ def _node(line: str) -> tuple[int, bool, dict[str, Any]] | None:
     """The column that a node's name begins in, whether it has an arrow, and the node."""
     if bare := _BARE_NODE.fullmatch(line):
         return len(bare["indent"]), True, {"Node Type": bare["name"].split()[0]}
-    if _OF_NODE.search(line) is None or (match := _NODE.fullmatch(line)) is None:
+    if (figures := _OF_NODE.search(line)) is None:
+        return None
+    line = line[: figures.start()] + _GROUPED.sub(
+        lambda match: match[0].replace(",", ""), line[figures.start() :]
+    )
+    if (match := _NODE.fullmatch(line)) is None or FIGURES.search(match["remark"] or ""):
         return None
     # A detail of a worker has the figures of a node; other words may stand before a node.
     if _WORKER.match(match["name"]) or _TYPE.match(match["name"]) is None:
@@ -308,7 +328,7 @@ def _node(line: str) -> tuple[int, bool, dict[str, Any]] | None:
         node["Plan Width"] = int(match["width"])
     if match["rows"] is not None:
         node |= _ran(match)
-    elif line.rstrip().endswith("never executed)"):
+    elif "(never executed)" in line:
         node |= {"Actual Rows": 0.0, "Actual Loops": 0}
     if match["time"] is not None:
         node["Actual Total Time"] = float(match["time"])

@@ -1,0 +1,109 @@
+"""What stands around the figures of a plan: times of its parts, remarks, quotations, separators."""
+
+import json
+
+import pytest
+
+from cases import cases
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
+from spillcast.evidence.postgres.plan import read_plan
+
+CITUS = """\
+Custom Scan (Citus Adaptive)  (cost=0.0..0.0 rows=0 width=0) (actual time=9.7..95.7 rows=6 loops=1)
+  Buffers: shared hit=10, temp read=100 written=100
+  ->  Distributed Subplan 23_1
+        Subplan Duration: 56.57 ms
+        ->  Seq Scan on c  (cost=0.0..6.0 rows=5 width=44) (actual time=0.1..6.9 rows=5 loops=1)
+        Planning Time: 0.1 ms
+        Execution Time: 8.7 ms
+  Task Count: 1
+  ->  Task
+        ->  Seq Scan on d  (cost=0.0..6.0 rows=5 width=44) (actual time=0.1..6.9 rows=5 loops=1)
+            Execution Time: 91.7 ms
+Execution Time: 95.9 ms
+"""
+
+
+def test_the_time_of_a_part_is_not_that_of_the_run(tmp_path):
+    (path := tmp_path / "plan.txt").write_text(CITUS)
+    counts = read_plan(path)
+    assert (counts.elapsed_s, counts.reads.count) == (0.0959, 100)
+
+
+def test_old_documents_have_a_runtime(tmp_path):
+    top = {
+        "Node Type": "Sort",
+        "Actual Rows": 9,
+        "Temp Read Blocks": 300,
+        "Actual Total Time": 86.5,
+    }
+    plan = {"Plan": {**top, "Temp Written Blocks": 300}, "Total Runtime": 102.3}
+    (path := tmp_path / "plan.json").write_text(json.dumps([plan]))
+    assert read_plan(path).elapsed_s == 0.1023
+
+
+@cases("words", ["a plan without ANALYZE", "its first node has no actual rows"])
+def test_a_sketch_of_a_plan_is_refused_for_what_it_lacks(tmp_path, words):
+    ran = "Execution Time: 99.5 ms\n" if "actual" in words else ""
+    text = "Limit (cost=19.8..19.9 rows=20)\n  -> Sort (cost=19.8..19.9 rows=20003)\n"
+    (path := tmp_path / "plan.txt").write_text(text + ran)
+    with pytest.raises(EvidenceIncomplete, match=words):
+        read_plan(path)
+
+
+REMARKED = """\
+Aggregate (actual time=3355.9..3356.0 rows=1 loops=1)
+  Buffers: shared hit=240574, temp read=102909 written=144959
+  ->  Sort  (cost=80,000.00..81,500.00 rows=6 width=7) (actual time=1,403.2..1,602.3 rows=6 loops=1)
+        Sort Method: external merge  Disk: 453456kB
+        Buffers: shared hit=240574, temp read=102909 written=144959
+        ->  Hash Join (actual time=8.9..1592.6 rows=60000 loops=1)   {remark}
+Execution time : 3,458.1 ms
+"""
+
+
+@cases("remark", ["← fan-out", "-- 60 000 rows", "..."])
+def test_remarks_behind_a_node_are_none_of_its_figures(tmp_path, remark):
+    (path := tmp_path / "plan.txt").write_text(REMARKED.format(remark=remark))
+    counts = read_plan(path)
+    assert (counts.elapsed_s, counts.reads.count) == (3.4581, 102909)
+
+
+def test_a_comma_of_a_node_that_may_be_a_point_is_refused(tmp_path):
+    text = REMARKED.format(remark="").replace("3355.9..3356.0", "355,912..356,013")
+    (path := tmp_path / "plan.txt").write_text(text)
+    with pytest.raises(EvidenceDamaged):
+        read_plan(path)
+
+
+def test_another_node_is_no_remark(tmp_path):
+    text = REMARKED.format(remark="-- Sort (actual time=8.9..1592.6 rows=1 loops=1)")
+    (path := tmp_path / "plan.txt").write_text(text)
+    with pytest.raises(EvidenceDamaged):
+        read_plan(path)
+
+
+@cases("line", ["`Sort Method: external merge  Disk: 453456kB` is a spill", "`Disk: 7kB` is small"])
+def test_words_may_quote_a_line_that_was_read(tmp_path, line):
+    text = REMARKED.format(remark="").replace("Execution", f"\n{line}\nExecution")
+    (path := tmp_path / "plan.txt").write_text(text)
+    if "453456" in line:
+        assert read_plan(path).reads.count == 102909
+    else:
+        with pytest.raises(EvidenceDamaged):
+            read_plan(path)
+
+
+def test_a_mail_that_is_wrapped_at_words_of_one_width(tmp_path):
+    """Its longest lines are as long as each other, as a terminal's are."""
+    nodes = (
+        "Limit (cost=7.6..7.7 rows=10 width=16)",
+        "-> Seq Scan on t (cost=0.0..9.0 rows=9 width=16)",
+    )
+    first, second = (f"{node:<72}(actual" for node in nodes)
+    text = (
+        f"{first}\ntime=211.5..211.6 rows=10 loops=1)\nBuffers: temp read=10 written=10\n"
+        f"{second}\ntime=0.1..107.5 rows=10 loops=1)\nExecution time: 211.650 ms\n"
+    )
+    (path := tmp_path / "plan.txt").write_text(text)
+    assert read_plan(path).elapsed_s == 0.21165
