@@ -122,6 +122,7 @@ def test_exadatas_commands_are_commands_of_a_shell():
         ((*EXADATA, "--cells", "1", "--cell-flash", "6T"), "two cells"),
         ((*EXADATA, "--cells", "3", "--cell-flash", "2T"), "leaves nothing"),
         ((*EXADATA, "--cells", "3", "--cell-flash", "3T", "--size", "2T"), "does not fit"),
+        ((*EXADATA, "--cell-cache", "0"), "cannot be created"),
         (("duckdb", "--to", "/x", "--size", "much"), "is not a size"),
         (("tmpfs", "--to", "temp", "--size", "1G"), "is not an absolute path"),
         (("tmpfs", "--to", "/mnt/temp", "--size", "1K"), "is less than"),

@@ -242,7 +242,7 @@ def _unusable(baseline: Baseline) -> str | None:
     if quality.io_uring_busy_s:
         busy = format_duration(quality.io_uring_busy_s)
         return f"while temp I/O was under way in io_uring, its threads did other work for {busy}"
-    temp_s = baseline.temp_s
+    temp_s = baseline.temp_s / baseline.io_share
     if temp_s > IO_MAX * total_s:
         io, elapsed = format_duration(temp_s), format_duration(total_s)
         return (

@@ -72,6 +72,9 @@ class Baseline:
     workload: Workload
     #: Names of the estimators in use.
     estimators: Collection[str]
+    #: Share of the time of temp I/O that the elapsed time contains: below 1 where operations
+    #: overlap unseen, so that they take longer than the run.
+    io_share: float
     #: Temp I/O, by load.
     io_s: Sequence[float]
     #: Calls that create, resize, sync or remove temp files, and waits for writeback, by kind.
@@ -123,9 +126,14 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
     """Break down the elapsed time of a workload."""
     overlap, loads = workload.threads.recorded, workload.loads
     overhead = workload.capture_overhead if CAPTURE_COST in estimators else CaptureOverhead()
-    io_scale, scale = workload.io_scale * overlap.of_waits, workload.scale
+    all_io_s = workload.io_scale * sum(load.total_s for load in loads)
+    all_changes_s = workload.scale * sum(change.total_s for change in workload.changes)
+    temp_s = overlap.of_waits * (all_io_s + all_changes_s)
+    io_share = min(1.0, workload.total_s / temp_s) if temp_s else 1.0
+    scale, of_waits = workload.scale, io_share * overlap.of_waits
+    io_scale = workload.io_scale * of_waits
     recorded_io_s = [io_scale * load.total_s for load in loads]
-    changes_s = [scale * overlap.of_waits * change.total_s for change in workload.changes]
+    changes_s = [scale * of_waits * change.total_s for change in workload.changes]
     recorded_rest_s = max(workload.total_s - sum(recorded_io_s) - sum(changes_s), 0.0)
     # Operations of a kind that was not recorded contain no cost of recording.
     recorded_kinds = {load.kind for load in workload.recorded_loads}
@@ -145,6 +153,7 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
     return Baseline(
         workload=workload,
         estimators=estimators,
+        io_share=io_share,
         io_s=[s - inside for s, inside in zip(recorded_io_s, inside_s, strict=True)],
         changes_s=changes_s,
         remainder_s=remainder_s,
@@ -308,8 +317,9 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     cpu = _cpu_change(baseline, target_latencies, rehearsal, compressing_s)
     overlap = threads.overlap(simulated, loads, cpu.each_s, replayed_s)
     done = compressed.loads if compressed else loads
-    io_wait_s = workload.io_scale * overlap.of_waits
-    wait_s, cpu_s = workload.scale * overlap.of_waits, workload.io_scale * overlap.of_cpu
+    of_waits = baseline.io_share * overlap.of_waits
+    io_wait_s, wait_s = workload.io_scale * of_waits, workload.scale * of_waits
+    cpu_s = workload.io_scale * overlap.of_cpu
     drift_s = float(counts(done) @ cpu.each_s) + compressing_s
     spinning = SPINNING in baseline.estimators
     io_s = [

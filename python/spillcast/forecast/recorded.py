@@ -41,7 +41,7 @@ from spillcast.recording.derived import read_back
 from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import named_temp_places
 from spillcast.recording.sample import PageCacheRoom, parts_of, sampled
-from spillcast.recording.spill import spill_bytes, temp_owner
+from spillcast.recording.spill import slice_numbers, spill_bytes, temp_owner
 from spillcast.recording.thread_trace import TempOperations, wakings_seen
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.storage.rehearse import KEPT
@@ -251,10 +251,11 @@ def _io_ns_by_stretch(recording: Recording) -> NDArray[np.float64]:
         row, op = seconds["second"].values // joined, seconds["op"].equals("write").astype(int)
         np.add.at(table, (row, op), seconds["total_ns"].values)
         return table
-    starts_ns = np.array([start_s * 1e9 for start_s, _ in recording.meta.raw.slices_s or ()])
-    table = np.zeros((len(starts_ns), len(OPS)))
+    slices_s = recording.meta.raw.slices_s or ()
+    table = np.zeros((len(slices_s), len(OPS)))
     waits = recording.temp_columns("start_ns", "elapsed_ns", "op")
-    number = np.searchsorted(starts_ns, waits["start_ns"].to_numpy(), side="right") - 1
+    # A wait that began before the first slice ended in it.
+    number = np.maximum(slice_numbers(slices_s, waits["start_ns"].to_numpy()) - 1, 0)
     written = waits["op"].equals("write")
     np.add.at(table, (number, written.astype(int)), waits["elapsed_ns"].to_numpy())
     return table

@@ -76,6 +76,15 @@ def test_a_part_of_weeks_takes_as_little_memory_as_one_of_minutes(tmp_path):
     assert forecast(run, THERE, elapsed_s=2 * month_s).baseline_s == 2 * month_s
 
 
+def test_a_wait_that_begins_before_the_first_slice_counts_in_it(tmp_path):
+    run = recording(tmp_path / "run.spill", [("write", 8192, 2, 2 * MS)], elapsed_s=1.6)
+    # The first wait is from 0 to 2 ms.
+    slices_s = [(0.001, 0.1), (1.0, 1.1)]
+    change(run, raw=replace(run.meta.raw, slices_of_all=True, slices_s=slices_s))
+    io_ns = read_workload(run, Question(elapsed_s=16.0))[0].io_ns_by_stretch
+    assert io_ns.sum(axis=1).tolist() == [4 * MS, 0]
+
+
 def test_of_a_query_that_was_attached_late_the_whole_is_known(run):
     change(run, server=query(before_s=3.2, whole_s=4.8), ended_by="end")
     said, asked = forecast(run, THERE), forecast(run, THERE, elapsed_s=4.8)

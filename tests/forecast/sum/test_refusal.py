@@ -110,6 +110,15 @@ def test_temp_io_that_takes_longer_than_the_run_is_refused(tmp_path):
     )
 
 
+def test_terms_sum_to_the_elapsed_time_where_temp_io_takes_a_little_longer(tmp_path):
+    # 100 operations of 2 ms in 160 ms: of each 1.6 ms, and on the target 0.24 ms of 0.3 ms.
+    run = recording(tmp_path / "run.spill", LOADS, elapsed_s=0.16)
+    forecasts = forecast(run, storage(THERE))
+    assert sum(term.baseline_s for term in forecasts.terms) == pytest.approx(0.16)
+    assert sum(term.forecast_s for term in forecasts.terms) == pytest.approx(forecasts.forecast_s)
+    assert forecasts.forecast_s == pytest.approx(0.024)
+
+
 def test_a_run_of_temp_io_alone_takes_no_time_where_that_takes_none(tmp_path):
     run = recording(tmp_path / "run.spill", [("write", 8192, 1000, 1_000_000)], elapsed_s=1.0)
     done = spillcast("forecast", run.path, "--to", "latency:0", "--to", "latency:500us")

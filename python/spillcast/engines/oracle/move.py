@@ -157,15 +157,19 @@ def exadata_flash_move(
             f"--to {to}: flash disks make a disk group", "name it, such as +FLASH_DG"
         )
     check_name("--to", to[1:])
-    wanted = parse_bytes(size, "--size")
-    cache_word = mount_word(parse_bytes(cache, "--cell-cache")).lower()
+    wanted, kept = parse_bytes(size, "--size"), parse_bytes(cache, "--cell-cache")
+    if kept == 0:
+        raise OptionInvalid(
+            f"--cell-cache {cache}: a flash cache cannot be created with a size of 0",
+            "give what each cell keeps, such as 1T",
+        )
     if flash is not None and wanted > flash.usable_bytes:
         raise OptionInvalid(
             f"--size {size} does not fit: {_figures(flash)}",
             "take more of the cache with a smaller --cell-cache",
         )
     move = oracle_move(to, user, size, client=SYSDBA)
-    move.steps = [*_cell_steps(cache_word), _disk_group(to[1:]), *move.steps]
+    move.steps = [*_cell_steps(mount_word(kept).lower()), _disk_group(to[1:]), *move.steps]
     move.revert = [*move.revert, *_back_steps(to[1:])]
     by_hand = (
         "run it by hand, a step at a time: a flush takes long, and must end before the cache is "
