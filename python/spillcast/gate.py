@@ -57,6 +57,8 @@ _VALUE = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
 _MARKED_LENGTH = 200
 #: Libraries that parse files and raise errors of their own.
 LIBRARIES = {"_duckdb", "_csv", "_lzma", "zipfile"}
+#: Errors whose message tells a user enough.
+_CLEAR = (ValueError, EOFError, zlib.error)
 
 
 @contextmanager
@@ -75,10 +77,13 @@ def reading(where: str | Path, hint: str | None = None) -> Iterator[None]:
     except Exception as error:
         if is_interruption(error):
             raise KeyboardInterrupt from error
-        library = type(error).__module__.partition(".")[0] in LIBRARIES
-        if not (library or isinstance(error, UNREADABLE)):
+        if not (_of_library(error) or isinstance(error, UNREADABLE)):
             raise
         raise damaged(where, f"{_reason(error)}{_place(error)}", hint) from error
+
+
+def _of_library(error: Exception) -> bool:
+    return type(error).__module__.partition(".")[0] in LIBRARIES
 
 
 def damaged(where: str | Path, text: str, hint: str | None = None) -> InputError:
@@ -230,7 +235,7 @@ def _reason(error: Exception) -> str:
 
 def _place(error: Exception) -> str:
     """The place in the reader that failed, for its maintainer; empty if the error is clear."""
-    if type(error) is ValueError:
+    if type(error) in _CLEAR or _of_library(error):
         return ""
     frame, text = error.__traceback__, None
     while frame is not None:

@@ -51,6 +51,25 @@ def test_options_of_another_mode_are_refused(tmp_path, words, option):
     assert list(tmp_path.iterdir()) == []
 
 
+@cases(
+    "words",
+    [
+        ("record", "-o", "", "--", "true"),
+        ("emulate", "", "--read", "1ms"),
+        ("probe", "", "--grid"),
+        ("forecast", "x.spill", "--history", "y.spill", "--temp", ""),
+        ("move", "duckdb", "--to", ""),
+    ],
+)
+def test_an_empty_path_is_not_the_current_folder(tmp_path, words):
+    assert "shell variable" in only_line(spillcast(*words, cwd=tmp_path), 2)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_arguments_of_the_recorded_command_may_be_empty(tmp_path):
+    assert spillcast("record", "-o", "run.spill", "--", "true", "", cwd=tmp_path).returncode == 0
+
+
 def options_by_heading(verb):
     """Of a verb's help, the long options below each heading."""
     headings = {}

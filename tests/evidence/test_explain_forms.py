@@ -269,7 +269,7 @@ BAD = {
     "no spill": (json.dumps([{"Plan": node("Sort", 0, 0), "Execution Time": 5}]), "does not spill"),
     "xml": ('<explain xmlns="http://www.postgresql.org/2009/explain">', "XML"),
     "yaml": ("- Plan: \n    Node Type: \"Sort\"\n", "without ANALYZE"),
-    "no plan": ('{"schema": "other"}', "no plan"),
+    "no plan": ('{"schema": "other"}', "known kind"),
     "no node": (json.dumps({"Plan": BLOCKS | {"Actual Loops": 1}, "Execution Time": 1}), "damaged"),
     "no number": (
         json.dumps([{"Plan": node("Sort", 1, 1, **{"Temp Read Blocks": "many"})}]),

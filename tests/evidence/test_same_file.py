@@ -8,6 +8,8 @@ import pytest
 
 from harness import spillcast
 from oracle_files import READ, blocks, write_trace
+from spillcast.errors import PathMissing
+from spillcast.evidence.open import find_evidence
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.text import distinct
 from spillcast.forecast.ask import ask
@@ -84,6 +86,12 @@ def test_the_command_says_it_on_stderr(trace):
     result = spillcast("profile", trace, trace, "--sql", "select count(*) as n from waits")
     assert result.stdout.split()[-1] == "40"
     assert result.stderr == f"spillcast: {trace} is given twice and counts once\n"
+
+
+def test_a_link_that_leads_nowhere_is_not_a_trace(tmp_path):
+    (tmp_path / "run.json").symlink_to("none")
+    with pytest.raises(PathMissing, match="run.json"):
+        find_evidence([tmp_path / "run.json"])
 
 
 def test_empty_files_and_what_is_not_there_are_left_to_their_reader(tmp_path):

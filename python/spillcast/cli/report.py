@@ -27,8 +27,8 @@ def report(
             metavar="INPUT",
             help="Recordings, Oracle traces, ASH exports, plans, event logs of Spark, "
             "folders of snapshots that postgres --save made, and what other verbs print with "
-            "--json: profile, forecast, postgres, verify, storage, sweep, cache, fleet; "
-            "- for standard input.",
+            "--json: profile, forecast, size, postgres, mysql, clickhouse, verify, storage, sweep, "
+            "cache, fleet; - for standard input.",
         ),
     ],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")],

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from typer import Exit, Typer
 from typer._click.exceptions import (
+    BadParameter,
     MissingParameter,
     NoArgsIsHelpError,
     NoSuchOption,
@@ -22,6 +23,8 @@ from spillcast.text import near_names
 if TYPE_CHECKING:
     from spillcast.report.page import Page
 
+#: Numbers by their names in click's errors.
+_NUMBERS = {"float": "not a number", "int": "not an integer"}
 #: Letters of a first sentence, at the most.
 _SENTENCE = 300
 
@@ -52,6 +55,16 @@ class Answer:
 
 class Grouped(TyperCommand):
     """Lists options under the heading of their panel, those without one first."""
+
+    def parse_args(self, context: Any, arguments: list[str]) -> list[str]:
+        """What remains of the arguments. BadParameter for an empty path, not the current folder."""
+        raw, _, _ = self.make_parser(context).parse_args(args=list(arguments))
+        for parameter in self.get_params(context):
+            value = raw.get(parameter.name or "")
+            if parameter.type.name == "path" and value in ("", [""], ("",)):
+                text = "it is empty: is a shell variable unset?"
+                raise BadParameter(text, ctx=context, param=parameter)
+        return super().parse_args(context, arguments)
 
     def format_usage(self, context: Any, formatter: Any) -> None:
         """The arguments and the options that are required."""
@@ -144,6 +157,7 @@ def _named(error: UsageError) -> str:
     text = error.message if isinstance(error, NoSuchOption) else error.format_message()
     text = " ".join(text.split()).rstrip(".")
     text = re.sub(r" Did you mean .*", "", text).rstrip(".")
+    text = re.sub(r"not a valid (float|int)(?: range)?$", lambda m: _NUMBERS[m[1]], text)
     _, _, verb = _path(error).partition(" ")
     text = text[:1].lower() + text[1:]
     return f"{verb}: {text}" if verb else text

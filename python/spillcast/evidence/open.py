@@ -35,8 +35,8 @@ _MEANT = {
     "forecast": "spillcast check compares it with a later run; spillcast report shows it",
 }
 KNOWN = (
-    "a recording, a plan of EXPLAIN, a log of PostgreSQL, rows of pg_stat_statements or of "
-    "system.query_log, a trace or an ASH export"
+    "a recording, a plan or profile of a query, a log or statistics of a server, an Oracle trace or "
+    "report, or an event log of Spark"
 )
 _BESIDE = "add a trace or an ASH export"
 #: Files that ``spillcast collect oracle`` spools, and what they are, whatever stands in them.
@@ -172,6 +172,8 @@ def _expand(argument: str) -> list[Path]:
     if path.exists() or path.suffix == ".spill":
         return [path]
     if lines := sorted(glob.glob(argument, recursive=True)):
+        if broken := next((name for name in lines if not Path(name).exists()), None):
+            raise PathMissing(f"{broken}: the symbolic link leads to no file")
         return [Path(name) for name in lines]
     raise PathMissing(f"{argument}: there is no such file or folder", path_hint(path))
 
@@ -197,7 +199,7 @@ def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
     if recognised is not None:
         of_kind: list[Any] = getattr(evidence, recognised.kind.name)
         return of_kind
-    if len(head) < HEAD_BYTES:
+    if len(head) < HEAD_BYTES or head.lstrip()[:1] in ("[", "{"):
         raise EvidenceUnknown(f"{path} is not evidence of a known kind", f"give {KNOWN}")
     return evidence.traces
 

@@ -33,7 +33,6 @@ _HEADING = re.compile(r'"?\w+"?(?:,"?\w+"?)+\s*?(?:\n|$)')
 
 #: An execution plan of SQL Server, and parts of one that tell of a spill.
 _SHOWPLAN = ("ShowPlanXML", "<SortSpillDetails", "<HashSpillDetails", "<SpillToTempDb")
-_DOCUMENT = re.compile(r'"schema":\s*"spillcast\.')
 
 
 @dataclass(frozen=True)
@@ -196,12 +195,6 @@ def _parameters(sample: Sample) -> float:
     return 1.0 if "db_block_size" in sample.text[:4096].lower() else 0.0
 
 
-def _json(sample: Sample) -> float:
-    """Any JSON but documents of spillcast."""
-    start = sample.text.lstrip()[:_HEADING_LENGTH]
-    return 0.1 if start[:1] in ("[", "{") and _DOCUMENT.search(start) is None else 0.0
-
-
 def _parquet(sample: Sample) -> float:
     return 3.0 if sample.raw.startswith("PAR1") else 0.0
 
@@ -267,7 +260,7 @@ KINDS: Sequence[Kind] = (
                 r"\(cost=\d++(?:\.\d++)?\.\.[\d.]++ rows=\d+(?: width=\d+)?\)"
                 r"|\(actual (?:time|rows)=",
             ),
-            (2.1, r'"Plan":\s*\{'),
+            (2.1, r'"Plan":\s*(?:\{|\Z)'),
             (2.2, r"<explain|^- Plan:|^ *Plan:\s"),
             (1.5, r"\b(?:LOG|ERROR|FATAL|STATEMENT|DETAIL|HINT|CONTEXT|WARNING):  "),
             (2.3, r'"(?:message|textPayload|log|msg)":\s*"[^"\n]*(?:LOG:  |ms  plan:)'),
@@ -363,7 +356,6 @@ KINDS: Sequence[Kind] = (
     Kind("ash", "an ASH export", _samples),
     Kind("ash", "an ASH export", _parquet),
     Kind("ash", "an ASH export", _export),
-    Kind("plans", "a plan of EXPLAIN", _json),
     Kind(
         "traces",
         "an extended SQL trace",

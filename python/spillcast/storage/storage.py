@@ -315,8 +315,9 @@ class Storage(Tabular):
         """The storage of a document. InputError if it is invalid, naming ``where``."""
         schema = document.get("schema") if isinstance(document, dict) else None
         if schema != STORAGE_SCHEMA:
+            given = "it has no schema" if schema is None else f"its schema is {schema!r}"
             raise SchemaUnsupported(
-                f"{where}: schema is {schema!r}, this spillcast reads {STORAGE_SCHEMA!r}",
+                f"{where} is not a storage: {given}, this spillcast reads {STORAGE_SCHEMA!r}",
                 "make it with: spillcast probe DIR --grid -o storage.json",
             )
         stored = read(cls, document, where, "probe again")

@@ -88,7 +88,7 @@ def _probed(
 def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> Storage:
     """The storage of a description: a file, a recording made on it, a row of the catalogue.
 
-    ``what`` names the object of the search in an InputError.
+    ``role`` names the object of the search in an InputError.
     """
     kind, colon, value = text.partition(":")
     if colon and kind == "catalogue":
@@ -117,7 +117,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
 
         return replace(observed(read_figures([text])), name=text if is_word(text) else path.stem)
     if path.is_file():
-        return _measured(path)
+        return _measured(path, forms)
     if path.is_dir():
         word = shell_word(text)
         hint = f"probe it first: spillcast probe {word} --like run.spill -o storage.json"
@@ -129,7 +129,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
     raise TargetUnknown(f"{role or text}: there is no such file or directory", hint)
 
 
-def _measured(path: Path) -> Storage:
+def _measured(path: Path, forms: str) -> Storage:
     """The storage of a file: a document of a probe, or of fio."""
     from spillcast.storage.fio import check_foreign, fio_storage, is_fio
 
@@ -137,6 +137,8 @@ def _measured(path: Path) -> Storage:
     if is_fio(content):
         return fio_storage(path, content)
     check_foreign(path, content)
+    if not content.lstrip().startswith("{"):
+        raise TargetUnknown(f"{path} is not a storage: it holds no JSON object", f"name {forms}")
     return Storage.from_json(json_of(content, path, "probe again"), str(path))
 
 

@@ -12,7 +12,7 @@ from functools import cached_property
 from pathlib import Path
 
 from spillcast.errors import EvidenceDamaged, TargetUnknown
-from spillcast.gate import text_of
+from spillcast.gate import reading, text_of
 from spillcast.storage.catalogue.formulas import GIB
 from spillcast.storage.catalogue.look_up import nearest
 from spillcast.storage.catalogue.row import rows_by_name, table
@@ -178,9 +178,10 @@ def _read(file: Path) -> list[Price]:
     """The prices of a CSV file."""
     reader = csv.DictReader(text_of(file).splitlines())
     header = f"the first line names the columns: {_COLUMNS}"
-    if missing := [name for name in _REQUIRED if name not in (reader.fieldnames or ())]:
-        raise EvidenceDamaged(f"{file}: no column {', '.join(missing)}", header)
-    prices = [_price(record, f"{file}: line {reader.line_num}") for record in reader]
+    with reading(file, header):
+        if missing := [name for name in _REQUIRED if name not in (reader.fieldnames or ())]:
+            raise EvidenceDamaged(f"{file}: no column {', '.join(missing)}", header)
+        prices = [_price(record, f"{file}: line {reader.line_num}") for record in reader]
     if not prices:
         raise EvidenceDamaged(f"{file}: holds no prices", header)
     if len(currencies := sorted({price.currency for price in prices})) > 1:
