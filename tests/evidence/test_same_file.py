@@ -90,7 +90,7 @@ def test_the_command_says_it_on_stderr(trace):
 
 def test_a_link_that_leads_nowhere_is_not_a_trace(tmp_path):
     (tmp_path / "run.json").symlink_to("none")
-    with pytest.raises(PathMissing, match="run.json"):
+    with pytest.raises(PathMissing, match=r"run\.json"):
         find_evidence([tmp_path / "run.json"])
 
 

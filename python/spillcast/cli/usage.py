@@ -179,7 +179,9 @@ def _mended(error: UsageError) -> str:
     sentence = re.split(r"(?<=\.) |\. ", help_text)[0]
     # Three dots say that more may follow.
     sentence = sentence if sentence.endswith("...") else sentence.rstrip(".")
-    parts = [f"{param.opts[-1]}: {sentence[0].lower()}{sentence[1:]}"] if sentence else []
+    # An acronym keeps its capital letter.
+    begin = sentence[:1] if sentence[1:2].isupper() else sentence[:1].lower()
+    parts = [f"{param.opts[-1]}: {begin}{sentence[1:]}"] if sentence else []
     command_help = "" if error.ctx is None else error.ctx.command.help or ""
     example = re.search(r"Example: (.+?)(?:\n\n|$)", command_help, re.DOTALL)
     if isinstance(error, MissingParameter) and example is not None:

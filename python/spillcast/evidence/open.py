@@ -35,8 +35,8 @@ _MEANT = {
     "forecast": "spillcast check compares it with a later run; spillcast report shows it",
 }
 KNOWN = (
-    "a recording, a plan or profile of a query, a log or statistics of a server, an Oracle trace or "
-    "report, or an event log of Spark"
+    "a recording, a plan or profile of a query, a log or statistics of a server, an Oracle trace "
+    "or report, or an event log of Spark"
 )
 _BESIDE = "add a trace or an ASH export"
 #: Files that ``spillcast collect oracle`` spools, and what they are, whatever stands in them.
