@@ -1,9 +1,11 @@
-"""The recorder of sessions that a server lists, on a server on paper: no capture, states alone."""
+"""The recorder of a session, on a server on paper: no capture, states alone."""
 
 import pytest
 
 from spillcast.engines.engine import SessionSelector
-from spillcast.engines.live import Session, record_listed
+from spillcast.engines.live import prepare, wait_for_session
+from spillcast.engines.mysql.record import MySqlActivity, Session, chosen
+from spillcast.engines.session import SessionRecorder
 from spillcast.errors import (
     CaptureUnavailable,
     InputError,
@@ -16,35 +18,35 @@ from spillcast.errors import (
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.record import Recorder
+from spillcast.redaction import struck_text
 
 SQL = "select * from orders where password = 'secret-word' order by 1"
+RATE_HZ = 200
 
 
-class PaperServer:
-    """A server whose sessions are those of a script: one list for each look, the last for ever."""
+class PaperSession(SessionRecorder):
+    """The recording of a session of a server that cannot be observed."""
 
-    rate_hz, tells_end, hint = 200, True, "see the paper"
+    option, rate_hz, rate_alone_hz = "--session", RATE_HZ, RATE_HZ
 
-    def __init__(self, *looks):
-        self.looks = list(looks)
+    def observe(self):
+        raise AssertionError("there is nothing to attach to")
 
-    def sessions(self):
-        listed = self.looks.pop(0) if len(self.looks) > 1 else self.looks[0]
+    def described(self):
+        return ObservedEngine("paper", "1.0", query=struck_text(self.query.text))
+
+
+def script(*looks):
+    """Lists of sessions: one for each look, the last for ever."""
+    left = list(looks)
+
+    def look():
+        listed = left.pop(0) if len(left) > 1 else left[0]
         if isinstance(listed, Exception):
             raise listed
         return listed
 
-    def process(self):
-        return None, "it runs on paper"
-
-    def temp_places(self):
-        return []
-
-    def describe(self, session):
-        return ObservedEngine("paper", "1.0", pid=session.thread)
-
-    def table_calls(self, _session):
-        return None
+    return look
 
 
 def idle(number=7, query_id=1):
@@ -55,16 +57,25 @@ def runs(seconds, number=7, query_id=2, state="sorting"):
     return Session(number, "etl", "dw", True, seconds, state, SQL, query_id, None)
 
 
-def recorded(tmp_path, wanted, *looks, duration_s=None):
-    recorder = Recorder(tmp_path / "run.spill", RecordOptions(duration_s=duration_s))
-    said = []
-    recording = record_listed(PaperServer(*looks), recorder, wanted, said.append, lambda *_: None)
+def recorded(tmp_path, wanted, *looks, duration_s=None, capture="auto"):
+    options = RecordOptions(duration_s=duration_s, capture=capture)
+    recorder = Recorder(tmp_path / "run.spill", options)
+    said, look = [], script(*looks)
+    absent_because = prepare(recorder, None, "it runs on paper", said.append)
+    selected = wait_for_session(
+        lambda: chosen(look(), wanted), wanted, said.append, within_s=duration_s, look_s=1 / RATE_HZ
+    )
+    activity = MySqlActivity(look, selected.id, tells_end=True)
+    runs = selected.runs and wanted.backend is None
+    session = PaperSession(recorder, activity, selected.id, 0, runs=runs)
+    session.begin(absent_because, said.append)
+    recording = session.until_the_end(lambda *_: None)
     assert any("it runs on paper" in text for text in said)
     return recording
 
 
 def test_the_next_query_of_an_idle_session_is_recorded_to_its_end(tmp_path):
-    looks = [idle()], [idle()], *([runs(0.005 * n)] for n in range(1, 20)), [idle(query_id=2)]
+    looks = [idle()], [idle()], *([runs(0.005 * n)] for n in range(1, 60)), [idle(query_id=2)]
     recording = recorded(tmp_path, SessionSelector(7), *looks)
     query = recording.meta.server
     assert (recording.meta.ended_by, query.ended_by, query.backend) == ("end", "query", 7)
@@ -110,13 +121,16 @@ def test_what_cannot_be_recorded(tmp_path, wanted, look, error):
     assert list(tmp_path.iterdir()) == []
 
 
-@pytest.mark.parametrize("later", [[], [idle(query_id=2)]])
-def test_a_query_that_was_never_seen_running_is_none(tmp_path, later):
+def test_a_query_that_ended_before_it_was_seen_is_none(tmp_path):
     with pytest.raises(QueryEnded):
-        recorded(tmp_path, SessionSelector(7), [idle()], [idle()], later)
+        recorded(tmp_path, SessionSelector(query="orders"), [runs(1.0)], [idle()])
+
+
+def test_a_session_that_ends_without_a_query_has_none(tmp_path):
+    with pytest.raises(QueryEnded):
+        recorded(tmp_path, SessionSelector(7), [idle()], [idle()], [])
 
 
 def test_a_source_that_cannot_attach_is_refused(tmp_path):
-    recorder = Recorder(tmp_path / "run.spill", RecordOptions(capture="preload"))
     with pytest.raises(CaptureUnavailable):
-        record_listed(PaperServer([idle()]), recorder, SessionSelector(7), print, lambda *_: None)
+        recorded(tmp_path, SessionSelector(7), [idle()], capture="preload")

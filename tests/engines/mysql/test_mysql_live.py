@@ -12,16 +12,9 @@ from cases import cases
 from engines.mysql.conftest import GROUP_BY, SORT
 from harness import available
 from spillcast.engines.engine import SessionSelector
-from spillcast.engines.mysql.server import (
-    Server,
-    connected,
-    parts_of,
-    record_mysql,
-    server_of,
-    sessions,
-    shown_dsn,
-)
-from spillcast.errors import InputError, QueryEnded, ServerUnsuited
+from spillcast.engines.mysql.record import listed, record_mysql
+from spillcast.engines.mysql.server import Server, connected, parts_of, server_of, shown_dsn
+from spillcast.errors import InputError, ServerUnsuited
 
 needs_capture = pytest.mark.skipif(
     not available("bpf") and not available("perf"), reason="no capture can attach"
@@ -66,9 +59,28 @@ def test_only_the_thread_of_the_session_is_recorded(rig, tmp_path):
 
 
 @needs_capture
-def test_a_query_between_two_looks_ends_the_wait(rig, tmp_path):
-    with pytest.raises(QueryEnded):
-        recorded(rig, "select 1", tmp_path)
+def test_a_short_statement_before_the_query_is_passed_over(rig, tmp_path):
+    with rig.session() as cursor:
+        cursor.execute("select connection_id()")
+        [[number]] = cursor.fetchall()
+
+        def statements():
+            cursor.execute("select 1")
+            time.sleep(0.3)
+            cursor.execute(SORT)
+
+        thread = threading.Thread(target=statements)
+
+        def begin(*_status):
+            if thread.ident is None:
+                thread.start()
+
+        recording = record_mysql(
+            rig.dsn, tmp_path / "run.spill", SessionSelector(number), say=begin, on_status=begin
+        )
+        thread.join()
+    assert recording.meta.engine.query == SORT
+    assert recording.meta.temp.writes > 0
 
 
 @needs_capture
@@ -174,7 +186,7 @@ def test_each_list_of_sessions_has_the_session_with_its_thread(rig):
         threads = {
             session.thread
             for flavor in flavors
-            for session in sessions(connection, replace(server, flavor=flavor))
+            for session in listed(connection, replace(server, flavor=flavor))
             if session.id == number
         }
     assert len(threads) == 1

@@ -11,7 +11,8 @@ import pytest
 from engines.mysql.conftest import GROUP_BY, SORT
 from harness import spillcast
 from spillcast.engines.mysql.rank import rank_mysql
-from spillcast.engines.mysql.server import connected, server_of, sessions
+from spillcast.engines.mysql.record import listed
+from spillcast.engines.mysql.server import connected, server_of
 from spillcast.errors import InputError
 
 COUNTERS = ("created_tmp_disk_tables", "sort_merge_passes")
@@ -107,7 +108,7 @@ def test_a_server_takes_the_settings_of_a_move_and_counts_nothing_by_default(rig
             server = server_of(connection)
             if server.flavor == "mysql":
                 with pytest.raises(InputError):
-                    sessions(connection, server)
+                    listed(connection, server)
                 return
-            [session] = sessions(connection, server)
+            [session] = listed(connection, server)
             assert Path(f"/proc/{session.thread}/status").exists()

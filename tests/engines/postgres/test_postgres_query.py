@@ -3,10 +3,10 @@
 from dataclasses import replace
 
 from cases import cases
-from spillcast.engines.postgres.live.activity import Backend, QueryLife
+from spillcast.engines.activity import QueryLife, SessionState
 
 #: A query that began at 100 s, seen a second later.
-RUNNING = Backend(1, None, None, None, 101.0, "active", 100.0, 100.0, 100.0, text_hash=1)
+RUNNING = SessionState(1, None, None, None, 101.0, "active", 100.0, 100.0, 100.0, text_hash=1)
 
 
 def life_of(*sessions):
@@ -58,7 +58,7 @@ def test_a_query_is_shown_before_its_transaction_has_a_start():
 
 @cases(("took_s", "phase"), [(0.05, "waiting"), (0.2, "ended")])
 def test_what_comes_before_the_query_that_is_waited_for(took_s, phase):
-    idle = Backend(1, None, None, None, 99.0, "idle", 90.0, None, 91.0, text_hash=0)
+    idle = SessionState(1, None, None, None, 99.0, "idle", 90.0, None, 91.0, text_hash=0)
     done = replace(
         idle, now_s=103.0, query_start_s=100.0, state_change_s=100.0 + took_s, text_hash=1
     )

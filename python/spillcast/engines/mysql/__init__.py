@@ -33,7 +33,7 @@ MYSQL = Engine(
     },
     settings=MEMORY_SETTINGS,
     io_size=lambda _min_bytes, _max_bytes: (IO_SIZE, ()),
-    record="spillcast.engines.mysql.server:record_mysql",
+    record="spillcast.engines.mysql.record:record_mysql",
     move="spillcast.engines.mysql.move:move",
     lab="spillcast.engines.mysql.lab:MySqlLab",
     coverage=COVERAGE,

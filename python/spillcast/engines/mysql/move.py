@@ -55,9 +55,9 @@ def move(
         with connected(dsn) as connection:
             server = server_of(connection)
             present, flavor = variables(connection, *SETTINGS), server.flavor
-            local = local_server(connection, server)
-        if isinstance(local, str):
-            checks = [f"the directory was not checked: {local}"]
+            local, reason = local_server(connection, server)
+        if local is None:
+            checks = [f"the directory was not checked: {reason}"]
         else:
             checks = _checks(path, local.pid)
     service = "mariadb" if flavor == "mariadb" else "mysql"

@@ -4,6 +4,7 @@ import os
 import re
 import socket
 import time
+from collections.abc import Container, Iterator
 from contextlib import closing, suppress
 from functools import lru_cache
 from pathlib import Path
@@ -21,6 +22,8 @@ ASKING_S = 10
 #: By these PostgreSQL reads, writes and shortens temp files, reads tables, by single buffers or, by
 #: preadv, several at once, and opens, closes and removes files.
 CALLS = ("pread64", "preadv", "pwrite64", "openat", "open", "close", "ftruncate", "unlink")
+#: How long a child may take to set its title, and its leader to be seen running.
+UNPLACED_S = 2.0
 #: What all titles begin with.
 TITLES = "postgres: "
 #: What a parallel worker calls itself, with its leader's process id after it.
@@ -94,34 +97,42 @@ def _numbers(text: str) -> frozenset[int]:
     return frozenset(map(int, text.split()))
 
 
-def title(pid: int) -> str:
+class Workers:
+    """Parallel workers among the children of a server, each with its session once it is known."""
+
+    def __init__(self, postmaster: int) -> None:
+        self._postmaster, self._children = postmaster, children(postmaster)
+        #: Children that have not been placed yet, and since when.
+        self._unplaced: dict[int, float] = dict.fromkeys(self._children, time.monotonic())
+
+    def placed(self, running: Container[int]) -> Iterator[tuple[int, int]]:
+        """New workers of sessions that run a query, each as its leader and itself.
+
+        Samples may never show one that lives for a moment.
+        """
+        now, now_s = children(self._postmaster), time.monotonic()
+        if now is self._children and not self._unplaced:
+            return
+        self._unplaced |= dict.fromkeys(now - self._children, now_s)
+        self._children = now
+        for pid, since_s in list(self._unplaced.items()):
+            title = _title(pid)
+            match = re.search(WORKER_TITLE.format(pid=r"(\d+)"), title)
+            leader = int(match[1]) if match else None
+            if leader is not None and leader in running:
+                yield leader, pid
+            elif now_s - since_s < UNPLACED_S and (match or (not title and pid in now)):
+                continue
+            del self._unplaced[pid]
+
+
+def _title(pid: int) -> str:
     """What a process of a server calls itself: nothing but its program at first, and when gone."""
     try:
         command_line = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
     except OSError:
         return ""
     return command_line if command_line.startswith(TITLES) else ""
-
-
-def served_by(title: str) -> int | None:
-    """The session that a parallel worker serves, by its title; None for any other process."""
-    match = re.search(WORKER_TITLE.format(pid=r"(\d+)"), title)
-    return int(match[1]) if match else None
-
-
-def started_ns(pid: int) -> int | None:
-    """CLOCK_MONOTONIC at the start of a process, to within 10 ms; None where it is gone."""
-    ago_s = age_s(pid)
-    return None if ago_s is None else time.monotonic_ns() - round(ago_s * 1e9)
-
-
-def scheduled_s(pid: int) -> tuple[float, float] | None:
-    """CPU time and run-queue delay of a process of one thread so far; None where it is gone."""
-    try:
-        ran, stood, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
-    except (OSError, ValueError):
-        return None
-    return int(ran) / 1e9, int(stood) / 1e9
 
 
 def temp_directories(pid: int) -> list[Path]:

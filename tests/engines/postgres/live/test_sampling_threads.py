@@ -4,10 +4,11 @@ import os
 
 import pytest
 
+from spillcast.engines.activity import QueryLife
 from spillcast.engines.engine import SessionSelector
-from spillcast.engines.postgres.live.activity import ActivityQueries, QueryLife
+from spillcast.engines.postgres.live.activity import ActivityQueries
 from spillcast.engines.postgres.live.record import record_postgres
-from spillcast.engines.postgres.live.sampler import SessionQuery
+from spillcast.engines.sampler import SessionQuery
 
 SLEEP = "select pg_sleep(30)"
 
@@ -26,11 +27,11 @@ def failing_look(monkeypatch, after):
     """Fails as a bug would, at a look some time after the first."""
     looks, sessions = [], ActivityQueries.sessions
 
-    def look(self, which):
+    def look(self):
         looks.append(1)
         if len(looks) > after:
             raise LookupError("no such column")
-        return sessions(self, which)
+        return sessions(self)
 
     monkeypatch.setattr(ActivityQueries, "sessions", look)
 

@@ -1,13 +1,14 @@
-"""Sessions in pg_stat_activity: the one to record, all of them many times a second, a query's life.
+"""Sessions in pg_stat_activity: the one to record, and what a sampler asks of them.
 
 ``find`` selects a session by its process id, its query or its spill. ``ActivityQueries`` has the
-statements of a sampler, and ``QueryLife`` follows one query from sample to sample.
+statements of a sampler.
 """
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
+from spillcast.engines.activity import ACTIVE, SessionState, Statement, TempHeld
 from spillcast.engines.engine import Say, SessionSelector
 from spillcast.engines.live import only_session, session_line, wait_for_session
 from spillcast.engines.postgres.connection import (
@@ -19,6 +20,7 @@ from spillcast.engines.postgres.connection import (
     shown_name,
     text_of_server,
 )
+from spillcast.engines.postgres.processes import local_process
 from spillcast.errors import (
     InputError,
     OptionInvalid,
@@ -31,13 +33,12 @@ from spillcast.evidence.postgres import MARK
 
 #: Of one session and its parallel workers; the parameter is its process id.
 SESSION = b"a.pid = $1 or a.leader_pid = $1"
+#: A session is still shown so long after it did anything: longer than any gap that matters.
+SHOWN_S = 10.0
 #: Of all that work now or did a moment ago; the parameter is that moment's length in seconds.
 ALL = b"""a.pid <> pg_backend_pid()
       and (a.state in ('active', 'fastpath function call') or a.leader_pid is not null
            or a.state_change > clock_timestamp() - make_interval(secs => $1::float8))"""
-
-#: The state of a working session in pg_stat_activity.
-ACTIVE = ("active", "fastpath function call")
 
 # The function behind pg_stat_activity, without the view's joins; date_part gives a float8.
 _SESSIONS = b"""
@@ -62,63 +63,25 @@ select substring(f.name from '^pgsql_tmp([0-9]+)')::int, t.spcname, count(*), su
 """
 
 
-@dataclass(frozen=True)
-class Backend:
-    """A process of the server at one instant; times are seconds since the epoch by its clock."""
-
-    pid: int
-    #: The session that a parallel worker serves.
-    leader: int | None
-    wait_event: str | None
-    query_id: str | None
-    now_s: float
-    state: str | None
-    query_start_s: float
-    xact_start_s: float | None
-    state_change_s: float
-    text_hash: int
-
-
-@dataclass(frozen=True)
-class Statement:
-    """Whose query it is, and its text, cut where the server cuts it (track_activity_query_size)."""
-
-    pid: int
-    #: As of ``Backend``.
-    text_hash: int
-    text: str
-    application: str
-    user: str
-    database: str
-    user_id: int
-    database_id: int
-
-
-@dataclass(frozen=True)
-class TempHeld:
-    """The temp files of a process in a tablespace."""
-
-    pid: int
-    tablespace: str
-    files: int
-    bytes: int
-
-
 class ActivityQueries:
-    """The statements of a sampler, prepared on its connection. SpillcastError where it is lost."""
+    """What a sampler asks, prepared on its connection, as ``Activity``.
 
-    def __init__(self, connection: Connection, which: bytes, *, list_temp: bool) -> None:
-        self._connection = connection
+    ``which`` sessions it samples is a condition with one ``parameter``.
+    """
+
+    def __init__(self, connection: Connection, which: bytes, parameter: int | float) -> None:
+        self.process = local_process(connection)[0]
+        self._connection, self._parameter = connection, str(parameter).encode()
         query_id = b"a.query_id" if connection.info.server_version >= 140_000 else b"null"
         self._prepare(b"sessions", _SESSIONS % (query_id, which))
         self._prepare(b"queries", _QUERIES)
-        if list_temp:
+        self._lists_temp = may_list_temp(connection)
+        if self._lists_temp:
             self._prepare(b"temp", _TEMP)
 
-    def sessions(self, parameter: int | float) -> list[Backend]:
+    def sessions(self) -> list[SessionState]:
         """The processes that ``which`` asks for."""
-        rows = self._ask(b"sessions", str(parameter).encode())
-        return [_backend(row) for row in rows]
+        return [_state(row) for row in self._ask(b"sessions", self._parameter)]
 
     def statements(self, pids: Iterable[int]) -> list[Statement]:
         """What some processes run, or ran last."""
@@ -138,7 +101,9 @@ class ActivityQueries:
         ]
 
     def temp_held(self, pids: Iterable[int]) -> list[TempHeld]:
-        """The temp files of some processes; only where they may be listed."""
+        """The temp files of some processes; none where they may not be listed."""
+        if not self._lists_temp:
+            return []
         return [
             TempHeld(int(pid or 0), str(tablespace), int(files or 0), int(size or 0))
             for pid, tablespace, files, size in self._ask(b"temp", _array(pids))
@@ -167,9 +132,9 @@ def _array(pids: Iterable[int]) -> bytes:
     return b"{%s}" % ",".join(map(str, pids)).encode()
 
 
-def _backend(row: list[str | None]) -> Backend:
+def _state(row: list[str | None]) -> SessionState:
     pid, leader, event, state, query_start, xact_start, state_change, now, text, query_id = row
-    return Backend(
+    return SessionState(
         pid=int(pid or 0),
         leader=None if leader is None else int(leader),
         wait_event=event,
@@ -181,111 +146,6 @@ def _backend(row: list[str | None]) -> Backend:
         state_change_s=float(state_change or 0),
         text_hash=int(text or 0),
     )
-
-
-#: A cursor's query continues when the next rows are fetched; no client waits longer than this.
-FETCH_S = 1.0
-#: Before the query that is waited for, shorter statements are passed over: BEGIN, SET and the like.
-PASSED_OVER_S = 0.1
-
-#: Whether the last statement of a transaction that is open ran to its end.
-_COMPLETED = {"idle in transaction": True, "idle in transaction (aborted)": False}
-
-Phase = Literal["waiting", "running", "ended"]
-
-
-class QueryLife:
-    """The life of one query: ``see`` the session tick by tick, then ask when it was.
-
-    The query is the one that runs at the first look, or else the next that is no mere moment. A
-    client may fetch its rows in portions, for each of which the server runs it for a while: as long
-    as text and transaction stay the same, that is one query.
-    """
-
-    def __init__(self) -> None:
-        self.phase: Phase = "waiting"
-        self.started_s: float | None = None
-        self.ended_s: float | None = None
-        #: Whether the query began to be seen with the last look.
-        self.new = False
-        #: Whether it ran to its end, by the state of its transaction afterwards; None: not known.
-        self.completed: bool | None = None
-        self._waited = False
-        self._last: Backend | None = None
-
-    @property
-    def seen_until_s(self) -> float | None:
-        """When it ended, or else was last seen; None before it began."""
-        if self.ended_s is not None:
-            return self.ended_s
-        return None if self._last is None else self._last.now_s
-
-    @property
-    def elapsed_s(self) -> float | None:
-        """How long it has run, as far as was seen; None before it began."""
-        until_s = self.seen_until_s
-        return None if self.started_s is None or until_s is None else until_s - self.started_s
-
-    @property
-    def unseen_s(self) -> float:
-        """How long it went on after the last look at it, until it ended."""
-        if self.ended_s is None or self._last is None:
-            return 0.0
-        return max(0.0, self.ended_s - self._last.now_s)
-
-    @property
-    def active(self) -> bool:
-        """Whether it was running at the last look, not waiting for its client to fetch rows."""
-        return self._last is not None and self._last.state in ACTIVE
-
-    @property
-    def text_hash(self) -> int | None:
-        """The hash of its text; None before it began."""
-        return None if self._last is None else self._last.text_hash
-
-    def see(self, session: Backend | None) -> Phase:
-        """Take the next look; None when the session is gone."""
-        self.new = False
-        if self.phase == "running":
-            self._running(session)
-        elif self.phase == "waiting":
-            if session is None:
-                self.phase = "ended"
-            elif session.state in ACTIVE:
-                self.phase, self.started_s, self._last = "running", session.query_start_s, session
-                self.new = True
-            else:
-                self._waited = True
-        return self.phase
-
-    def _running(self, session: Backend | None) -> None:
-        last = self._last
-        assert last is not None
-        if session is None:
-            self._end(last.now_s)
-            return
-        # A query is shown a moment before its transaction has a start.
-        same_transaction = len({session.xact_start_s, last.xact_start_s} - {None}) == 1
-        if session.text_hash == last.text_hash and same_transaction:
-            fetching = session.state == "idle in transaction"
-            soon = session.now_s < session.state_change_s + FETCH_S
-            if session.state in ACTIVE or (fetching and soon):
-                self._last = session
-            else:
-                self.completed = _COMPLETED.get(session.state or "")
-                self._end(session.state_change_s)
-        elif session.query_start_s == last.query_start_s:
-            self._end(session.state_change_s)
-        else:
-            # Another query has begun since the last look.
-            self._end(session.query_start_s if session.state in ACTIVE else last.now_s)
-
-    def _end(self, end_s: float) -> None:
-        assert self.started_s is not None
-        if self._waited and end_s - self.started_s < PASSED_OVER_S:
-            self.phase, self.started_s = "waiting", None
-        else:
-            self.phase, self.ended_s = "ended", max(end_s, self.started_s)
 
 
 LOOK_S = 0.05

@@ -17,7 +17,7 @@ from spillcast.engines.postgres.connection import (
     open_session,
     server_message,
 )
-from spillcast.engines.postgres.live.sampler import SessionQuery
+from spillcast.engines.sampler import SessionQuery
 from spillcast.errors import InputError, SpillcastError, StatementFailed, StatementRejected
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER

@@ -5,12 +5,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 from spillcast.engines.engine import OnStatus, Say, SessionSelector
-from spillcast.engines.live import LiveRecorder, prepare
+from spillcast.engines.live import prepare
 from spillcast.engines.postgres.connection import (
     SAMPLER,
     Connection,
@@ -18,14 +17,13 @@ from spillcast.engines.postgres.connection import (
     row,
     while_it_answers,
 )
-from spillcast.engines.postgres.live.activity import find, may_list_temp
+from spillcast.engines.postgres.live.activity import SESSION, ActivityQueries, find
 from spillcast.engines.postgres.live.explain import (
     PLAN_FILE,
     Explained,
     WatchedStatement,
     plan_summary,
 )
-from spillcast.engines.postgres.live.sampler import Sampler, SessionQuery
 from spillcast.engines.postgres.processes import (
     CALLS,
     WORKER_TITLE,
@@ -33,22 +31,15 @@ from spillcast.engines.postgres.processes import (
     postmaster,
     temp_directories,
 )
-from spillcast.errors import OptionMissing, QueryEnded
+from spillcast.engines.session import SessionRecorder
+from spillcast.errors import OptionMissing
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.live import Running
 from spillcast.recording.meta import EndedBy, ObservedEngine
-from spillcast.recording.record import Recorder, RunSoFar
-from spillcast.recording.server_meta import (
-    RecordedQuery,
-    Sampling,
-    Server,
-    TempFiles,
-    Worker,
-)
+from spillcast.recording.record import Recorder
+from spillcast.recording.server_meta import Server
 from spillcast.redaction import struck_text
-
-Result = TypeVar("Result")
 
 
 @contextmanager
@@ -56,52 +47,6 @@ def sampler_connection(dsn: str) -> Iterator[Connection]:
     """Open a session for the sampler. SpillcastError if the server ends it."""
     with closing(open_session(dsn, SAMPLER)) as connection, while_it_answers():
         yield connection
-
-
-class SampledRecorder(LiveRecorder[Result]):
-    """A recorder with a sampler of the server's sessions."""
-
-    sampler: Sampler
-
-    def __init__(self, recorder: Recorder, connection: Connection) -> None:
-        super().__init__(recorder)
-        self.connection = connection
-        #: When the capture was attached, by the server's clock.
-        self.attached_s = 0.0
-
-    def start(self) -> None:
-        """Sample."""
-        self.sampler.start()
-
-    def stop(self) -> None:
-        """End sampling."""
-        self.sampler.stop()
-
-    def sample(self, **sampled: Any) -> None:
-        """Sample beside the capture, which is attached; ``sampled`` is for the ``Sampler``.
-
-        It has the connection to itself from its start on.
-        """
-        try:
-            query = "select date_part('epoch', clock_timestamp())"
-            (self.attached_s,) = row(self.connection, query)
-            self.sampler = Sampler(self.connection, self.recorder.origin_ns, **sampled)
-        except BaseException:
-            self.recorder.abandon()
-            raise
-
-    def collect(self) -> None:
-        """Pass the samples since the last call to the recorder."""
-        super().collect()
-        self.recorder.add_samples(self.sampler.take_samples())
-
-
-#: A session that ran a query and is idle for so long has ended it, as the first looks at it show.
-ENDED_S = 1.0
-#: Looks a second where samples are all there is.
-RATE_ALONE_HZ = 50
-#: Beside a capture, which has the times: each look takes the server a millisecond.
-RATE_HZ = 10
 
 
 def record_postgres(
@@ -134,171 +79,127 @@ def record_postgres(
         raise OptionMissing("give either a session to find or a statement to explain")
     recorder = Recorder(output, options, running)
     with sampler_connection(dsn) as connection, ExitStack() as stack:
-        absent_because = prepare(recorder, local_process(connection), say, CALLS)
+        pid, reason = local_process(connection)
+        absent_because = prepare(recorder, pid, reason, say, CALLS)
+        session: SessionRecorder
         if wanted is not None:
-            session = find(connection, wanted, say, recorder.options.duration_s)
-            statement = WatchedStatement(dsn, session.database, connection)
-            session_recorder = _SessionRecorder(
+            selected = find(connection, wanted, say, recorder.options.duration_s)
+            session = _WatchedSession(
                 recorder,
                 connection,
-                session.pid,
-                statement,
-                runs=session.active and wanted.backend is None,
+                selected.pid,
+                settings_of(connection, selected.pid),
+                statement=WatchedStatement(dsn, selected.database, connection),
+                say=say,
+                runs=selected.active and wanted.backend is None,
             )
         else:
             assert explain is not None
             run = Explained(dsn, explain, settings or {}, say, timed=timed)
             stack.callback(run.close)
-            session_recorder = _SessionRecorder(recorder, connection, run.pid, run)
-        session_recorder.begin(absent_because, say)
-        return session_recorder.until_the_end(on_status)
+            own_settings = session_settings(run.connection)
+            session = _ExplainedSession(recorder, connection, run.pid, own_settings, run=run)
+        session.begin(absent_because, say)
+        return session.until_the_end(on_status)
 
 
-class _SessionRecorder(SampledRecorder[Recording]):
-    """The recording of one session's query."""
+class _PostgresSession(SessionRecorder):
+    """The recording of a session of PostgreSQL."""
+
+    option = "--backend"
+    # Beside a capture, which has the times: each look takes the server a millisecond.
+    rate_hz, rate_alone_hz = 10, 50
 
     def __init__(
         self,
         recorder: Recorder,
         connection: Connection,
         pid: int,
-        ran: WatchedStatement | Explained,
+        settings: Mapping[str, str],
         *,
         runs: bool = False,
     ) -> None:
-        super().__init__(recorder, connection)
-        #: Whether the session ran the wanted query when it was selected.
-        self._runs, self._sampled_s = runs, 0.0
-        self.pid, self.awaited = pid, f"a query of session {pid}"
-        self._statement = ran if isinstance(ran, WatchedStatement) else None
-        self._run = ran if isinstance(ran, Explained) else None
-        self._unattached = 0
-        self._say: Say = lambda _text: None
-        #: What is known of the query now that it is watched no longer.
-        self._ended: RunSoFar | None = None
-        recorder.run_so_far = self.run_so_far
+        super().__init__(recorder, ActivityQueries(connection, SESSION, pid), pid, pid, runs=runs)
+        self.connection, self.settings = connection, settings
 
-    def begin(self, absent_because: str | None, say: Say) -> None:
-        """Attach to the session and to workers that it starts, and prepare the sampler."""
-        connection, self._say = self.connection, say
-        if self._run is not None:
-            self._settings = session_settings(self._run.connection)
-        else:
-            self._settings = settings_of(connection, self.pid)
-        list_temp = may_list_temp(connection)
-        rate_hz = RATE_HZ if self.attach(self._observe, absent_because, say) else RATE_ALONE_HZ
-        self.sample(rate_hz=rate_hz, list_temp=list_temp, session=self.pid, on_worker=self._attach)
-        [self._query] = self.sampler.queries()
-
-    def _observe(self) -> None:
+    def observe(self) -> None:
+        """Capture the session's process, and parallel workers from their start on."""
         self.recorder.observe(self, temp_dirs=temp_directories(self.pid), only_calls=True)
-        if self._run is None:
-            self.recorder.know_before()
         parent = postmaster(self.pid)
         if parent is not None:
             # Where this is refused, workers are attached when they are first sampled.
             with contextlib.suppress(OSError):
                 self.recorder.attach_children(parent, WORKER_TITLE.format(pid=self.pid))
 
-    def _attach(self, worker: int) -> None:
-        try:
-            self.recorder.attach(worker)
-        except ProcessLookupError:
-            pass
-        except OSError:
-            self._unattached += 1
+    def described(self) -> ObservedEngine:
+        return engine_meta(
+            self.connection, self.pid, self.settings, self.query.text, self.query.queryid
+        )
+
+
+class _WatchedSession(_PostgresSession):
+    """The recording of a query that a session of somebody's runs."""
+
+    def __init__(self, *session: Any, statement: WatchedStatement, say: Say, runs: bool) -> None:
+        super().__init__(*session, runs=runs)
+        self._statement, self._say = statement, say
+
+    def observe(self) -> None:
+        super().observe()
+        self.recorder.know_before()
+
+    def watch(self) -> None:
+        self._statement.calls(self.query)
+
+    def completed(self) -> bool:
+        return self._statement.completed(self.query, self._say)
+
+    @property
+    def documents(self) -> Mapping[str, object]:
+        return self._statement.documents(self.query, self.settings)
+
+
+class _ExplainedSession(_PostgresSession):
+    """The recording of a statement that a session of ours runs."""
+
+    def __init__(self, *session: Any, run: Explained) -> None:
+        super().__init__(*session)
+        self._run = run
+
+    @property
+    def started_ns(self) -> int | None:
+        return self._run.started_ns
 
     def start(self) -> None:
-        """Begin to sample, and start the statement of ``--explain``."""
         super().start()
-        self._sampled_s = time.monotonic()
-        if self._run is not None:
-            self._run.start()
-            self.began_s = time.monotonic()
+        self._run.start()
+        self.began_s = time.monotonic()
 
     def ended(self, timeout_s: float) -> EndedBy | None:
-        """Sleep until the query has ended, or sampling of a session's that is not ours."""
-        if self._run is not None:
-            return "end" if self._run.wait(timeout_s) else None
-        if not self.sampler.done.wait(timeout_s):
-            return None
-        return "failure" if self.sampler.failure else "end"
-
-    def look(self) -> dict[str, Any]:
-        """What was sampled so far; of a query that runs, its earlier calls are counted."""
-        query = self._query
-        waiting = query.life.phase == "waiting"
-        if self.began_s is None and not waiting:
-            self.began_s = time.monotonic()
-        elif self._runs and waiting and time.monotonic() - self._sampled_s > ENDED_S:
-            raise QueryEnded(
-                f"the query of session {self.pid} ended before it could be recorded",
-                f"record again while it runs; --backend {self.pid} waits for its next query",
-            )
-        if query.life.phase == "running" and self._statement is not None:
-            self._statement.calls(query)
-        return {"samples": query.samples, "processes": len(query.pids), "waiting": waiting}
+        return "end" if self._run.wait(timeout_s) else None
 
     def finish(self, ended_by: EndedBy) -> Recording:
-        """Keep the recording. InputError where the query ended before anything was seen of it."""
-        recorder, query, life, run = self.recorder, self._query, self._query.life, self._run
         self.sampler.stop()
-        recorder.add_samples(self.sampler.take_samples())
-        if run is not None:
-            run.finish()
-        if ended_by == "end" and self._statement is not None:
-            ended_by = "end" if self._statement.completed(query, self._say) else "error"
-        began_s, until_s = life.started_s, life.seen_until_s
-        if run is not None and run.elapsed_s is not None:
-            elapsed_s = run.elapsed_s
-        elif began_s is None or until_s is None:
-            raise QueryEnded(query.failure or f"session {self.pid} has ended without a query")
-        else:
-            elapsed_s = until_s - max(began_s, self.attached_s)
-        if elapsed_s <= 0:
-            raise QueryEnded("the query ended before anything was recorded")
-        if run is not None and run.plan is not None:
-            recorder.add_document(PLAN_FILE, run.plan)
-        if ended_by != "end":
-            for name, document in self._documents.items():
-                recorder.add_document(name, document)
-        extra = self._known(ended_by)
-        self._ended = RunSoFar(self._started_ns, {**extra, "elapsed_s": elapsed_s})
-        extra["sampling"] = sampling_meta(query, self.sampler)
-        return recorder.finish(elapsed_s=elapsed_s, started_ns=self._started_ns, extra=extra)
+        self._run.finish()
+        if self._run.plan is not None:
+            self.recorder.add_document(PLAN_FILE, self._run.plan)
+        return super().finish(ended_by)
 
-    def run_so_far(self) -> RunSoFar:
-        """The query as it is known by now."""
-        if self._ended is not None:
-            return self._ended
-        return RunSoFar(self._started_ns, self._known("duration"), self._documents)
+    def elapsed_s(self) -> float:
+        elapsed_s = self._run.elapsed_s
+        return super().elapsed_s() if elapsed_s is None else elapsed_s
 
-    @property
-    def _started_ns(self) -> int | None:
-        return self._query.started_ns if self._run is None else self._run.started_ns
-
-    def _known(self, ended_by: EndedBy) -> dict[str, Any]:
-        """The account of the query for meta.json."""
-        workers = self.recorder.joined(self._started_ns)
-        return {
-            "ended_by": ended_by,
-            "engine": engine_meta(
-                self.connection,
-                self.pid,
-                self._settings,
-                self._query.text,
-                self._query.queryid,
-                self._run,
-            ),
-            "server": query_meta(self._query, self.attached_s, ended_by, workers, self._unattached),
-        }
-
-    @property
-    def _documents(self) -> Mapping[str, object]:
-        """Evidence of what remains of a query that still runs, by file."""
-        if self._statement is None:
-            return {}
-        return self._statement.documents(self._query, self._settings)
+    def described(self) -> ObservedEngine:
+        plan = None if self._run.plan is None else plan_summary(self._run.plan)
+        # The identifier of EXPLAIN is not that of the statement which it runs.
+        return engine_meta(
+            self.connection,
+            self.pid,
+            self.settings,
+            self._run.statement,
+            settings_of=FROM_SESSION,
+            plan=plan,
+        )
 
 
 #: A server that does not know one of them leaves it out.
@@ -336,69 +237,22 @@ def engine_meta(
     connection: Connection,
     pid: int,
     settings: Mapping[str, str],
-    query: str,
-    queryid: str | None,
-    explained: Explained | None,
+    query: str = "",
+    queryid: str | None = None,
+    *,
+    settings_of: str = FROM_OUTSIDE,
+    plan: Mapping[str, Any] | None = None,
 ) -> ObservedEngine:
-    """Server, session, settings and query; its plan where it was explained."""
-    info, plan = connection.info, None if explained is None else explained.plan
+    """Server, session, settings and query, and the summary of its plan."""
+    info = connection.info
     return ObservedEngine(
         name="postgres",
         version=info.parameter_status("server_version"),
         server=Server(info.host or info.hostaddr, info.port, info.dbname, info.user),
         pid=pid,
-        query=struck_text(query if explained is None else explained.statement),
-        # That of EXPLAIN is not that of the statement which it runs.
-        queryid=queryid if explained is None else None,
-        settings={
-            **settings,
-            "settings_of": FROM_OUTSIDE if explained is None else FROM_SESSION,
-            "plan": None if plan is None else plan_summary(plan),
-        },
-    )
-
-
-def query_meta(
-    query: SessionQuery,
-    attached_s: float,
-    ended_by: EndedBy,
-    workers: Sequence[Worker],
-    unattached: int = 0,
-) -> RecordedQuery:
-    """The query; instants are by the server's clock. Some workers were seen and not attached.
-
-    A failure is one of the sampler's connection.
-    """
-    began_s = query.life.started_s
-    began = None if began_s is None else datetime.fromtimestamp(began_s, UTC)
-    return RecordedQuery(
-        backend=query.pid,
-        query_started_at=None if began is None else began.isoformat(timespec="milliseconds"),
-        query_elapsed_s=query.life.elapsed_s,
-        before_recording_s=max(0.0, attached_s - (began_s or attached_s)),
-        ended_by="query" if ended_by == "end" else ended_by,
-        failure=query.failure,
-        workers=workers,
-        workers_not_attached=unattached,
-        temp_files=[
-            TempFiles(name, size, files) for name, (size, files) in sorted(query.temp_peak.items())
-        ],
-    )
-
-
-def sampling_meta(query: SessionQuery, sampler: Sampler) -> Sampling:
-    """What sampling gave of a query, and its share of what sampling cost."""
-    share = query.samples / sampler.samples if sampler.samples else 1.0
-    server_s = sampler.server_cpu_s
-    return Sampling(
-        rate_hz=sampler.rate_hz,
-        samples=query.samples,
-        ticks=query.ticks,
-        discarded=query.discarded,
-        gap_s=query.gap_s,
-        gap_from_s=sampler.gap_s,
-        client_cpu_s=share * sampler.client_cpu_s,
-        server_cpu_s=None if server_s is None else share * server_s,
+        query=struck_text(query),
+        queryid=queryid,
+        settings={**settings, "settings_of": settings_of, "plan": plan},
     )
 
 

@@ -8,23 +8,23 @@ from typing import Any
 
 from spillcast import _core
 from spillcast.engines.engine import OnStatus, Say
+from spillcast.engines.live import LiveRecorder
 from spillcast.engines.postgres.connection import Connection, row
-from spillcast.engines.postgres.live.activity import may_list_temp, no_right
+from spillcast.engines.postgres.live.activity import ALL, SHOWN_S, ActivityQueries, no_right
 from spillcast.engines.postgres.live.record import (
-    SampledRecorder,
     ServerSettings,
     engine_meta,
-    query_meta,
     sampler_connection,
-    sampling_meta,
 )
-from spillcast.engines.postgres.live.sampler import SessionQuery
 from spillcast.engines.postgres.processes import (
     CALLS,
+    Workers,
     local_process,
     postmaster,
     temp_directories,
 )
+from spillcast.engines.sampler import SessionQuery
+from spillcast.engines.session import query_meta, sampling_meta
 from spillcast.errors import CaptureUnavailable
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions, share_of
@@ -164,7 +164,7 @@ def _written(
     return writer, sums
 
 
-class _AllSessions(SampledRecorder[ServerRecording]):
+class _AllSessions(LiveRecorder[ServerRecording]):
     """The recording of a whole server."""
 
     def __init__(
@@ -175,11 +175,10 @@ class _AllSessions(SampledRecorder[ServerRecording]):
         server: int,
         folder: RecordingsFolder,
     ) -> None:
-        super().__init__(recorder, connection)
+        super().__init__(recorder, ActivityQueries(connection, ALL, SHOWN_S))
         self._rows, self._folder = rows, folder
-        self._engine = engine_meta(connection, server, {}, "", None, None)
+        self._engine = engine_meta(connection, server, {})
         self._settings = ServerSettings.of(connection)
-        list_temp = may_list_temp(connection)
         #: Queries that have ended and whose rows may not all be here yet.
         self._ended: list[SessionQuery] = []
         self._kept: list[QueryRecording] = []
@@ -191,7 +190,7 @@ class _AllSessions(SampledRecorder[ServerRecording]):
             only_calls=True,
             watch_memory=False,
         )
-        self.sample(rate_hz=RATE_HZ, list_temp=list_temp, postmaster=server)
+        self.sample(rate_hz=RATE_HZ, workers=Workers(server))
         self.began_s = self._began_s = time.monotonic()
 
     def ended(self, timeout_s: float) -> EndedBy | None:
@@ -309,7 +308,7 @@ class _AllSessions(SampledRecorder[ServerRecording]):
             ),
             server=query_meta(
                 query,
-                self.attached_s,
+                self.attached_ns,
                 ended_by,
                 _workers(query, window, self.recorder.origin_ns),
             ),

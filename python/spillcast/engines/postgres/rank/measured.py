@@ -5,6 +5,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
+from spillcast.engines.activity import QueryLife
 from spillcast.engines.engine import Say, SessionSelector, StatementSelector
 from spillcast.engines.postgres.connection import (
     SAMPLER,
@@ -19,7 +20,6 @@ from spillcast.engines.postgres.live.activity import (
     LOOK_S,
     SESSION,
     ActivityQueries,
-    QueryLife,
     find,
 )
 from spillcast.engines.postgres.rank.snapshot import (
@@ -104,12 +104,12 @@ def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Exec
     """By the session's own times, with the temp I/O that was counted of this call."""
     find(connection, SessionSelector(backend=pid), say)
     say(f"waiting for the query of session {pid} to end; Ctrl-C ends it")
-    queries = ActivityQueries(connection, SESSION, list_temp=False)
+    queries = ActivityQueries(connection, SESSION, pid)
     life = QueryLife()
     before: Snapshot | None = None
     queryid: str | None = None
     while True:
-        mine = next((session for session in queries.sessions(pid) if session.pid == pid), None)
+        mine = next((session for session in queries.sessions() if session.pid == pid), None)
         if life.see(mine) == "ended":
             break
         # A query's identifier shows a moment after the query.

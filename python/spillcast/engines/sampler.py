@@ -3,36 +3,27 @@
 import random
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
-from spillcast._core import PeakMemory
-from spillcast.engines.live import GAP
-from spillcast.engines.postgres.connection import Connection
-from spillcast.engines.postgres.live.activity import (
+from spillcast._core import PeakMemory, age_s
+from spillcast.engines.activity import (
     ACTIVE,
-    ALL,
-    SESSION,
-    ActivityQueries,
-    Backend,
+    Activity,
     QueryLife,
+    SessionState,
     Statement,
     TempHeld,
-)
-from spillcast.engines.postgres.processes import (
-    children,
-    scheduled_s,
-    served_by,
-    started_ns,
-    title,
 )
 from spillcast.errors import SpillcastError
 from spillcast.recording.schema import SAMPLES
 from spillcast.tables import Table
 
-#: A session is still shown so long after it did anything: longer than any gap that matters.
-SHOWN_S = 10.0
+#: After a gap of so many intervals the looks were delayed, most likely by what they look at: what
+#: they show then is not what happened meanwhile, and is not counted.
+GAP = 5
 #: How often temp files are listed.
 LIST_S = 0.5
 #: How often the server's new children are looked at: some workers live no longer.
@@ -41,8 +32,6 @@ CHILDREN_S = 0.02
 DELAY_TICKS = 5
 #: To within which the start of a process is known, twice.
 TICKS_NS = 20_000_000
-#: How long a child may take to set its title, and its leader to be seen running.
-UNPLACED_S = 2.0
 
 
 @dataclass
@@ -121,7 +110,7 @@ class SessionQuery:
     def look_at_delay(self) -> None:
         """Look how long its processes have been runnable but not scheduled."""
         for pid in self.pids:
-            if (times := scheduled_s(pid)) is not None:
+            if (times := _scheduled_s(pid)) is not None:
                 delay_s = times[1]
                 first_s, _ = self._delay_s.get(pid, (delay_s, delay_s))
                 self._delay_s[pid] = first_s, delay_s
@@ -137,24 +126,30 @@ class SessionQuery:
             self.temp_peak[tablespace] = max(self.temp_peak.get(tablespace, (0, 0)), now)
 
 
+class NewWorkers(Protocol):
+    """Knows the parallel workers of a server on this machine."""
+
+    def placed(self, running: Container[int]) -> Iterable[tuple[int, int]]:
+        """Return new workers of sessions that run a query, each as its leader and itself."""
+
+
 class Sampler(threading.Thread):
     """Looks at a server's sessions ``rate_hz`` times a second until it is stopped.
 
     With a ``session`` it looks at that one alone until its query has ended, and calls ``on_worker``
-    with each parallel worker when it is first seen. With a ``postmaster``, whose processes are on
-    this machine, it looks at all. Times of samples count from ``origin_ns`` (CLOCK_MONOTONIC).
+    with each parallel worker when it is first seen. With ``workers``, whose processes are on this
+    machine, it looks at all. Times of samples count from ``origin_ns`` (CLOCK_MONOTONIC).
     ``done`` is set when it has ended.
     """
 
     def __init__(
         self,
-        connection: Connection,
+        activity: Activity,
         origin_ns: int,
         *,
         rate_hz: int,
-        list_temp: bool,
         session: int | None = None,
-        postmaster: int | None = None,
+        workers: NewWorkers | None = None,
         on_worker: Callable[[int], None] = lambda _pid: None,
     ) -> None:
         super().__init__(name="spillcast-sample", daemon=True)
@@ -169,24 +164,16 @@ class Sampler(threading.Thread):
         self.last_ns = time.monotonic_ns()
         self.done = threading.Event()
         self._halt = threading.Event()
-        self._server = connection.info.backend_pid
-        self._session, self._postmaster = session, postmaster
+        self._session, self._workers = session, workers
         self._on_worker = on_worker
         self._origin_ns = origin_ns
-        self._list_temp = list_temp
-        self._listed_s = 0.0
-        self._look = ActivityQueries(
-            connection, ALL if session is None else SESSION, list_temp=list_temp
-        )
+        self._activity, self._listed_s = activity, 0.0
         self._lock = threading.Lock()
         self._rows: list[dict[str, Any]] = []
         self._queries: dict[int, SessionQuery] = {}
         if session is not None:
             self._queries[session] = SessionQuery(session, QueryLife())
         self._ended: list[SessionQuery] = []
-        self._children = frozenset[int]() if postmaster is None else children(postmaster)
-        #: Children that have not been placed yet, and since when.
-        self._unplaced: dict[int, float] = dict.fromkeys(self._children, time.monotonic())
 
     def take_samples(self) -> Table:
         """The samples since the last time, in the columns of SAMPLES."""
@@ -213,15 +200,16 @@ class Sampler(threading.Thread):
 
     def run(self) -> None:
         """Sample; the thread's work."""
-        began, due_s = scheduled_s(self._server), 0.0
+        began, due_s = self._scheduled_s(), 0.0
         self.last_ns = time.monotonic_ns()
         # Not in step with anything that happens as often.
-        jitter = random.Random(self._session or self._postmaster)
+        jitter = random.Random(self._session)
         try:
             while not self._halt.is_set() and (self._session is None or self._queries):
                 pause_s = due_s - time.monotonic()
-                if self._postmaster is not None:
-                    self._look_at_children(self._postmaster)
+                if self._workers is not None:
+                    for leader, worker in self._workers.placed(self._queries):
+                        self._join(self._queries[leader], worker)
                     pause_s = min(pause_s, CHILDREN_S)
                 if pause_s > 0:
                     self._halt.wait(pause_s)
@@ -243,7 +231,7 @@ class Sampler(threading.Thread):
             self.done.set()
 
     def _tick(self) -> None:
-        backends = self._look.sessions(self._session or SHOWN_S)
+        backends = self._activity.sessions()
         now_ns = time.monotonic_ns()
         with self._lock:
             self._see(
@@ -251,20 +239,24 @@ class Sampler(threading.Thread):
             )
         self._read_statements()
         self._sample(backends, now_ns, now_ns - self.last_ns)
-        if self._list_temp and time.monotonic() - self._listed_s > LIST_S:
+        if time.monotonic() - self._listed_s > LIST_S:
             queries = self.queries()
-            held = self._look.temp_held(pid for query in queries for pid in query.pids)
+            held = self._activity.temp_held(pid for query in queries for pid in query.pids)
             for query in queries:
                 query.hold(held)
             self._listed_s = time.monotonic()
         self.last_ns = now_ns
 
     def _count_cost(self, began: tuple[float, float] | None) -> None:
-        self.client_cpu_s, now = time.thread_time(), scheduled_s(self._server)
+        self.client_cpu_s, now = time.thread_time(), self._scheduled_s()
         if began is not None and now is not None:
             self.server_cpu_s = now[0] - began[0]
 
-    def _see(self, sessions: dict[int, Backend], now_ns: int) -> None:
+    def _scheduled_s(self) -> tuple[float, float] | None:
+        process = self._activity.process
+        return None if process is None else _scheduled_s(process)
+
+    def _see(self, sessions: dict[int, SessionState], now_ns: int) -> None:
         """End the queries that have ended, begin those that have begun."""
         ended = dict[int, SessionQuery]()
         for pid, query in list(self._queries.items()):
@@ -278,16 +270,16 @@ class Sampler(threading.Thread):
                 self._see_query(query, session, now_ns)
                 # A worker may have been seen before the query that it is of.
                 for worker in ended[pid].workers if pid in ended else ():
-                    query.join(worker, started_ns(worker))
+                    query.join(worker, _started_ns(worker))
 
     @staticmethod
-    def _see_query(query: SessionQuery, session: Backend | None, now_ns: int) -> str:
+    def _see_query(query: SessionQuery, session: SessionState | None, now_ns: int) -> str:
         phase = query.life.see(session)
         if query.life.new and session is not None:
             query.started_ns = now_ns - round((session.now_s - session.query_start_s) * 1e9)
         return phase
 
-    def _end(self, query: SessionQuery, session: Backend | None, now_ns: int) -> SessionQuery:
+    def _end(self, query: SessionQuery, session: SessionState | None, now_ns: int) -> SessionQuery:
         ended_s = query.life.ended_s
         # What a session did that is gone now, it did before it went.
         query.ended_ns, query.sure_until_ns = now_ns, self.last_ns
@@ -305,12 +297,12 @@ class Sampler(threading.Thread):
         new = {query.pid: query for query in self._queries.values() if query.life.new}
         if not new:
             return
-        for statement in self._look.statements(new):
+        for statement in self._activity.statements(new):
             query = new[statement.pid]
             if statement.text_hash == query.life.text_hash:
                 query.statement = statement
 
-    def _sample(self, backends: list[Backend], now_ns: int, gap_ns: int) -> None:
+    def _sample(self, backends: list[SessionState], now_ns: int, gap_ns: int) -> None:
         running = {
             pid: query for pid, query in self._queries.items() if query.life.phase == "running"
         }
@@ -331,7 +323,7 @@ class Sampler(threading.Thread):
         for query in running.values():
             query.ticks += 1
             spills = query.memory is not None
-            if self._postmaster is not None and (spills or query.ticks % DELAY_TICKS == 1):
+            if self._workers is not None and (spills or query.ticks % DELAY_TICKS == 1):
                 query.look_at_delay()
             if kept_from_running:
                 query.gap_s += gap_ns / 1e9
@@ -348,28 +340,11 @@ class Sampler(threading.Thread):
 
     def _join(self, query: SessionQuery, worker: int) -> None:
         """Take a worker in; when it began is known of processes of this machine alone."""
-        if query.join(worker, None if self._postmaster is None else started_ns(worker)):
+        if query.join(worker, None if self._workers is None else _started_ns(worker)):
             self._on_worker(worker)
 
-    def _look_at_children(self, postmaster: int) -> None:
-        """Place parallel workers that no sample may ever show."""
-        now, now_s = children(postmaster), time.monotonic()
-        if now is self._children and not self._unplaced:
-            return
-        self._unplaced |= dict.fromkeys(now - self._children, now_s)
-        self._children = now
-        for pid, since_s in list(self._unplaced.items()):
-            name = title(pid)
-            leader = served_by(name)
-            query = None if leader is None else self._queries.get(leader)
-            if query is not None:
-                self._join(query, pid)
-            elif now_s - since_s < UNPLACED_S and (leader is not None or (not name and pid in now)):
-                continue
-            del self._unplaced[pid]
 
-
-def _sample_row(backend: Backend, time_ns: int, weight_ns: int) -> dict[str, Any]:
+def _sample_row(backend: SessionState, time_ns: int, weight_ns: int) -> dict[str, Any]:
     """What a process did at an instant, as a row of SAMPLES."""
     return {
         "time_ns": time_ns,
@@ -379,3 +354,18 @@ def _sample_row(backend: Backend, time_ns: int, weight_ns: int) -> dict[str, Any
         "sql_id": backend.query_id,
         "coordinator": backend.leader,
     }
+
+
+def _started_ns(pid: int) -> int | None:
+    """CLOCK_MONOTONIC at the start of a process, to within 10 ms; None where it is gone."""
+    ago_s = age_s(pid)
+    return None if ago_s is None else time.monotonic_ns() - round(ago_s * 1e9)
+
+
+def _scheduled_s(pid: int) -> tuple[float, float] | None:
+    """CPU time and run-queue delay of a process of one thread so far; None where it is gone."""
+    try:
+        ran, stood, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
+    except (OSError, ValueError):
+        return None
+    return int(ran) / 1e9, int(stood) / 1e9

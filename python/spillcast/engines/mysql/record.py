@@ -1,0 +1,375 @@
+"""Records a session's query on MySQL or MariaDB: I/O of its thread, samples of its state."""
+
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from spillcast.engines.activity import SessionState, Statement, TempHeld
+from spillcast.engines.engine import OnStatus, Say, SessionSelector
+from spillcast.engines.live import only_session, prepare, session_line, wait_for_session
+from spillcast.engines.mysql import MEMORY_SETTINGS
+from spillcast.engines.mysql.server import (
+    Connection,
+    LocalServer,
+    Server,
+    checked,
+    connected,
+    local_server,
+    rows,
+    server_of,
+    variables,
+)
+from spillcast.engines.session import SessionRecorder
+from spillcast.errors import (
+    OptionInvalid,
+    PermissionDenied,
+    ProcessMissing,
+    ServerUnsuited,
+    SpillcastError,
+)
+from spillcast.recording import Recording
+from spillcast.recording.capture import RecordOptions
+from spillcast.recording.live import Running
+from spillcast.recording.meta import EndedBy, ObservedEngine
+from spillcast.recording.record import Recorder
+from spillcast.recording.server_meta import Server as ServerAddress
+from spillcast.redaction import struck_text
+
+#: Samples a second, by flavor. MariaDB makes a temporary table on disk for each, but reports the
+#: start and the end of a statement to the millisecond.
+RATE_HZ = {"mariadb": 10, "mysql": 50}
+_SESSIONS = {
+    "mariadb": "select id, user, db, command, time_ms / 1000 seconds, state, info, query_id, "
+    "tid thread from information_schema.processlist where id <> connection_id()",
+    "mysql": "select t.processlist_id id, t.processlist_user user, t.processlist_db db, "
+    "t.processlist_command command, coalesce(s.timer_wait / 1e12, t.processlist_time) seconds, "
+    "t.processlist_state state, t.processlist_info info, s.event_id query_id, "
+    "t.thread_os_id thread from performance_schema.threads t "
+    "left join performance_schema.events_statements_current s on s.thread_id = t.thread_id "
+    "and s.nesting_event_id is null "
+    "where t.processlist_id is not null and t.processlist_id <> connection_id()",
+}
+
+#: By file of the session temporary tablespaces: a session gets one or two, and returns them when it
+#: ends.
+_TABLE_CALLS = (
+    "select file_name file, count_read + count_write calls "
+    "from performance_schema.file_summary_by_instance "
+    "where event_name = 'wait/io/file/innodb/innodb_temp_file'"
+)
+#: A row without a file for a session that has none.
+_TABLE_FILES = (
+    "select s.path file from performance_schema.threads t "
+    "left join information_schema.innodb_session_temp_tablespaces s on s.id = t.processlist_id "
+    "where t.processlist_id = %s"
+)
+
+
+@dataclass(frozen=True)
+class Session:
+    """A session as the list of a server shows it."""
+
+    id: int
+    user: str
+    database: str | None
+    #: Whether it runs a statement.
+    runs: bool
+    #: Since its statement began; of an idle session of MariaDB since that ended.
+    seconds: float
+    #: What it does or waits for.
+    state: str | None
+    query: str | None
+    #: Differs between two executions.
+    query_id: int | None
+    #: As the kernel numbers it; None if the server does not tell.
+    thread: int | None
+
+    def continues(self, earlier: "Session") -> bool:
+        """Whether it still runs the statement that it ran at an earlier look."""
+        same = self.query, self.query_id
+        return same == (earlier.query, earlier.query_id) and self.seconds >= earlier.seconds
+
+    def describe(self) -> str:
+        """Return one line for a list of sessions."""
+        return session_line(self.id, self.user, self.seconds, self.query or "")
+
+
+def record_mysql(
+    dsn: str,
+    output: Path | None,
+    wanted: SessionSelector,
+    *,
+    options: RecordOptions | None = None,
+    say: Say = lambda _text: None,
+    on_status: OnStatus = lambda _recorder, _status: None,
+    running: Running | None = None,
+) -> Recording:
+    """Record the query of a session to its end, for ``options.duration_s``, or until Ctrl-C.
+
+    InputError for a server, a session or a right that is missing, and where the query ended before
+    anything was seen of it.
+    """
+    recorder = Recorder(output, options, running)
+    with connected(dsn) as connection:
+        server = server_of(connection)
+        local, reason = local_server(connection, server)
+        absent_because = prepare(recorder, None if local is None else local.thread, reason, say)
+        selected = wait_for_session(
+            lambda: chosen(listed(connection, server), wanted),
+            wanted,
+            say,
+            within_s=recorder.options.duration_s,
+            look_s=1 / RATE_HZ[server.flavor],
+        )
+        if absent_because is None and selected.thread is None:
+            absent_because = "the server does not tell the session's thread"
+        runs = selected.runs and wanted.backend is None
+        session = _MySqlSession(recorder, connection, server, local, selected, say, runs=runs)
+        session.begin(absent_because, say)
+        return session.until_the_end(on_status)
+
+
+def listed(connection: Connection, server: Server) -> list[Session]:
+    """Return all sessions but our own that this user may see. ServerUnsuited where none can be."""
+    if not server.instrumented and server.flavor == "mysql":
+        raise ServerUnsuited(
+            "MySQL: performance_schema is off, so the thread of a session is not known",
+            "set performance_schema = ON in my.cnf and restart; record --pid records all sessions",
+        )
+    with checked(connection):
+        sessions = rows(connection, _SESSIONS[server.flavor])
+    return [
+        Session(
+            id=row["id"],
+            user=row["user"],
+            database=row["db"],
+            runs=row["command"] in ("Query", "Execute") and bool(row["info"]),
+            seconds=float(row["seconds"] or 0),
+            state=row["state"],
+            query=row["info"],
+            query_id=row["query_id"],
+            thread=row["thread"],
+        )
+        for row in sessions
+    ]
+
+
+def chosen(sessions: Sequence[Session], wanted: SessionSelector) -> Session | None:
+    """Return the session that is wanted; one that its number selects may be idle."""
+    try:
+        pattern = re.compile(wanted.query or "", re.IGNORECASE)
+    except re.error as error:
+        raise OptionInvalid(f"--query '{wanted.query}': {error}", "write \\( for a (") from None
+    if wanted.backend is not None:
+        sessions = [session for session in sessions if session.id == wanted.backend]
+        if not sessions:
+            raise ProcessMissing(
+                f"--session {wanted.backend}: the server shows no such session",
+                "see show processlist; sessions of other users need the privilege PROCESS",
+            )
+    idle_too = wanted.backend is not None and wanted.query is None
+    matching = [s for s in sessions if idle_too or (s.runs and pattern.search(s.query or ""))]
+    return only_session(matching, "name one with --session ID")
+
+
+class MySqlActivity:
+    """What one session does, as ``Activity``, by our clock: the server tells only ages."""
+
+    def __init__(
+        self,
+        list_sessions: Callable[[], Sequence[Session]],
+        session: int,
+        *,
+        tells_end: bool,
+        process: int | None = None,
+        calls: "TableCalls | None" = None,
+    ) -> None:
+        """``tells_end``: the seconds of an idle session count from the end of its statement."""
+        self.process = process
+        self._list, self._session, self._tells_end = list_sessions, session, tells_end
+        self._calls = calls
+        #: From CLOCK_MONOTONIC, which nobody sets, to the time of day.
+        self._offset_s = time.time() - time.monotonic()
+        #: The session as it ran a statement last, and when that began.
+        self._last: Session | None = None
+        self._began_s = 0.0
+
+    def sessions(self) -> list[SessionState]:
+        """Return the state of the session; none once it has ended."""
+        sessions = [session for session in self._list() if session.id == self._session]
+        now_s = time.monotonic() + self._offset_s
+        return [self._state(session, now_s) for session in sessions]
+
+    def _state(self, session: Session, now_s: float) -> SessionState:
+        began_s = now_s - session.seconds
+        if session.runs:
+            # Ages are rounded: a statement has the start that it had when it was first seen.
+            if self._last is None or not session.continues(self._last):
+                self._began_s = began_s
+            self._last = session
+        return SessionState(
+            pid=session.id,
+            leader=None,
+            wait_event=session.state or None,
+            query_id=None,
+            now_s=now_s,
+            state="active" if session.runs else "idle",
+            query_start_s=self._began_s,
+            xact_start_s=self._began_s,
+            state_change_s=began_s if self._tells_end else now_s,
+            text_hash=hash(session.query),
+        )
+
+    def statements(self, pids: Iterable[int]) -> list[Statement]:
+        """Return what the session runs, or ran last."""
+        last = self._last
+        if last is None or last.id not in pids:
+            return []
+        text, database = last.query or "", last.database or ""
+        return [Statement(last.id, hash(last.query), text, "", last.user, database, 0, 0)]
+
+    def temp_held(self, pids: Iterable[int]) -> list[TempHeld]:  # noqa: ARG002
+        """Return none, for temp files have no names; the session's tablespaces are noted."""
+        if self._calls is not None:
+            with suppress(SpillcastError):
+                self._calls.look()
+        return []
+
+
+class _MySqlSession(SessionRecorder):
+    """The recording of a session of MySQL or MariaDB."""
+
+    option = "--session"
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        connection: Connection,
+        server: Server,
+        local: LocalServer | None,
+        session: Session,
+        say: Say,
+        *,
+        runs: bool,
+    ) -> None:
+        self._connection, self._local = connection, local
+        self._calls = _table_calls(connection, server, session.id, say)
+        self._engine = ObservedEngine(
+            name=server.flavor,
+            version=server.version,
+            server=ServerAddress(
+                server.host,
+                connection.port or 0,
+                session.database or "",
+                str(connection.user, "utf-8", "replace"),
+            ),
+            pid=session.thread,
+            settings=variables(connection, *MEMORY_SETTINGS, "tmpdir"),
+        )
+        self.rate_hz = self.rate_alone_hz = RATE_HZ[server.flavor]
+        activity = MySqlActivity(
+            partial(listed, connection, server),
+            session.id,
+            tells_end=server.flavor == "mariadb",
+            process=None if local is None else local.thread,
+            calls=self._calls,
+        )
+        super().__init__(recorder, activity, session.id, session.thread or 0, runs=runs)
+
+    def observe(self) -> None:
+        """Capture the session's thread alone."""
+        places = _temp_places(self._connection, self._local)
+        self.recorder.observe(self, temp_dirs=places, only_calls=True, watch_memory=False)
+
+    def described(self) -> ObservedEngine:
+        return replace(self._engine, query=struck_text(self.query.text))
+
+    def finish(self, ended_by: EndedBy) -> Recording:
+        self.sampler.stop()
+        if self._calls is not None:
+            with suppress(SpillcastError):
+                self.table_calls = self._calls.total()
+        return super().finish(ended_by)
+
+
+def _temp_places(connection: Connection, local: LocalServer | None) -> Sequence[Path]:
+    """Return the directories and files that hold temp data, as this machine sees them."""
+    named = variables(
+        connection,
+        "tmpdir",
+        "datadir",
+        "innodb_temp_tablespaces_dir",
+        "innodb_temp_data_file_path",
+    )
+    data = Path(named.get("datadir", "/"))
+    places = [Path(text) for text in named.get("tmpdir", "").split(":") if text]
+    if session_spaces := named.get("innodb_temp_tablespaces_dir"):
+        places.append(data / session_spaces)
+    if shared_space := named.get("innodb_temp_data_file_path", "").partition(":")[0]:
+        places.append(data / shared_space)
+    if local is not None:
+        with suppress(OSError):
+            root = Path(f"/proc/{local.pid}/root").readlink()
+            places = [root / str(place).lstrip("/") for place in places]
+    return places
+
+
+def _table_calls(
+    connection: Connection, server: Server, session: int, say: Say
+) -> "TableCalls | None":
+    """Count from now on, in MySQL, whose InnoDB does them in threads of its own."""
+
+    def lack(consequence: str, error: PermissionDenied) -> None:
+        say(f"{consequence}: {error.message}")
+        say(f"  {error.hint}")
+
+    if server.flavor == "mariadb":
+        return None
+    try:
+        calls = TableCalls(connection, session)
+    except PermissionDenied as error:
+        lack("I/O of temporary tables by other threads is not counted", error)
+        return None
+    try:
+        calls.look()
+    except PermissionDenied as error:
+        lack("I/O of temporary tables is counted of all sessions together", error)
+    return calls
+
+
+class TableCalls:
+    """Counts calls on the session temporary tablespaces of a session, by any thread."""
+
+    def __init__(self, connection: Connection, session: int) -> None:
+        self._connection, self._session = connection, session
+        self._calls_before = self._calls_by_file()
+        self._files: set[str] = set()
+
+    def look(self) -> bool:
+        """Note the files of the session; return whether it is still there."""
+        with checked(self._connection):
+            listed = rows(self._connection, _TABLE_FILES, self._session)
+        self._files |= {_file_name(row) for row in listed if row["file"]}
+        return bool(listed)
+
+    def total(self) -> int:
+        """Return its calls; those of all sessions if its files were not seen before it ended."""
+        calls, listed = self._calls_by_file(), False
+        with suppress(PermissionDenied):
+            listed = self.look()
+        files = self._files if self._files or listed else calls.keys()
+        return sum(calls[name] - self._calls_before.get(name, 0) for name in files & calls.keys())
+
+    def _calls_by_file(self) -> dict[str, int]:
+        with checked(self._connection):
+            counted = rows(self._connection, _TABLE_CALLS)
+        return {_file_name(row): int(row["calls"]) for row in counted}
+
+
+def _file_name(row: dict[str, Any]) -> str:
+    return Path(str(row["file"])).name
