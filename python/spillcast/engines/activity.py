@@ -63,8 +63,8 @@ class Activity(Protocol):
     def statements(self, pids: Iterable[int]) -> list[Statement]:
         """Return what some sessions run, or ran last."""
 
-    def temp_held(self, pids: Iterable[int]) -> list[TempHeld]:
-        """Return the temp files of some processes; none where they cannot be listed."""
+    def temp_held(self) -> list[TempHeld]:
+        """Return the temp files of all processes; none where they cannot be listed."""
 
 
 #: A cursor's query continues when the next rows are fetched; no client waits longer than this.

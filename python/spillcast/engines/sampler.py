@@ -240,9 +240,8 @@ class Sampler(threading.Thread):
         self._read_statements()
         self._sample(backends, now_ns, now_ns - self.last_ns)
         if time.monotonic() - self._listed_s > LIST_S:
-            queries = self.queries()
-            held = self._activity.temp_held(pid for query in queries for pid in query.pids)
-            for query in queries:
+            held = self._activity.temp_held()
+            for query in self.queries():
                 query.hold(held)
             self._listed_s = time.monotonic()
         self.last_ns = now_ns

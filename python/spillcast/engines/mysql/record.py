@@ -233,7 +233,7 @@ class MySqlActivity:
         text, database = last.query or "", last.database or ""
         return [Statement(last.id, hash(last.query), text, "", last.user, database, 0, 0)]
 
-    def temp_held(self, pids: Iterable[int]) -> list[TempHeld]:  # noqa: ARG002
+    def temp_held(self) -> list[TempHeld]:
         """Return none, for temp files have no names; the session's tablespaces are noted."""
         if self._calls is not None:
             with suppress(SpillcastError):

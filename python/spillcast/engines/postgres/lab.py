@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 from spillcast.engines.engine import Calibrates, Explains, Workload
 from spillcast.engines.held import HeldQuery, RunResult, Scheduled, Session, scheduled
 from spillcast.engines.held import serve as serve_query
-from spillcast.engines.postgres.processes import WORKER_TITLE, of_server
+from spillcast.engines.postgres.processes import WORKER_TITLE, children, of_server
 from spillcast.engines.postgres.server import Installation, PrivateServer, make_cluster, serve
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.plan import counts_of_plan
@@ -308,7 +308,7 @@ class PostgresSession(Session):
             self._connection.execute("select set_config(%s, %s, false)", (name, value))
         for statement in settings["before"]:
             self._connection.execute(SQL(statement))
-        self._earlier = {pid for pid in self._children() if pid != self.pid}
+        self._earlier = children(self._postmaster) - {self.pid}
         self._scheduled: dict[int, Scheduled] = {}
 
     def run(self) -> list[tuple[Any, ...]]:
@@ -336,16 +336,11 @@ class PostgresSession(Session):
             self._look()
 
     def _look(self) -> None:
-        for pid in self._children() - self._earlier:
+        for pid in children(self._postmaster) - self._earlier:
             # An ended thread has no entry; both times only ever grow.
             self._scheduled[pid] = max(
                 scheduled([Path(f"/proc/{pid}")]), self._scheduled.get(pid, Scheduled(0.0, 0.0))
             )
-
-    def _children(self) -> set[int]:
-        """Processes of the server: the postmaster starts all of them."""
-        threads = Path(f"/proc/{self._postmaster}/task").glob("*/children")
-        return {int(pid) for thread in threads for pid in thread.read_text().split()}
 
 
 if __name__ == "__main__":

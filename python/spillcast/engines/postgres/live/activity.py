@@ -54,11 +54,12 @@ select a.pid, hashtext(a.query), a.query, a.application_name, pg_get_userbyid(a.
   from pg_stat_get_activity(null) a left join pg_database d on d.oid = a.datid
  where a.pid = any ($1::int[])
 """
-_TEMP = b"""
-select substring(f.name from '^pgsql_tmp([0-9]+)')::int, t.spcname, count(*), sum(f.size)
+#: By process and tablespace the temp files, whose names begin with pgsql_tmp and the process id of
+#: who made them, and their bytes.
+TEMP_FILES = """
+select substring(f.name from '^pgsql_tmp([0-9]+)')::int, t.spcname, count(*), sum(f.size)::bigint
   from pg_tablespace t, pg_ls_tmpdir(t.oid) f
- where t.spcname <> 'pg_global'
-   and substring(f.name from '^pgsql_tmp([0-9]+)')::int = any ($1::int[])
+ where t.spcname <> 'pg_global' and f.name ~ '^pgsql_tmp[0-9]'
  group by 1, 2
 """
 
@@ -77,7 +78,7 @@ class ActivityQueries:
         self._prepare(b"queries", _QUERIES)
         self._lists_temp = may_list_temp(connection)
         if self._lists_temp:
-            self._prepare(b"temp", _TEMP)
+            self._prepare(b"temp", TEMP_FILES.encode())
 
     def sessions(self) -> list[SessionState]:
         """The processes that ``which`` asks for."""
@@ -85,7 +86,7 @@ class ActivityQueries:
 
     def statements(self, pids: Iterable[int]) -> list[Statement]:
         """What some processes run, or ran last."""
-        rows = self._ask(b"queries", _array(pids))
+        rows = self._ask(b"queries", b"{%s}" % ",".join(map(str, pids)).encode())
         return [
             Statement(
                 pid=int(row[0] or 0),
@@ -100,21 +101,21 @@ class ActivityQueries:
             for row in rows
         ]
 
-    def temp_held(self, pids: Iterable[int]) -> list[TempHeld]:
-        """The temp files of some processes; none where they may not be listed."""
+    def temp_held(self) -> list[TempHeld]:
+        """The temp files of all processes; none where they may not be listed."""
         if not self._lists_temp:
             return []
         return [
             TempHeld(int(pid or 0), str(tablespace), int(files or 0), int(size or 0))
-            for pid, tablespace, files, size in self._ask(b"temp", _array(pids))
+            for pid, tablespace, files, size in self._ask(b"temp")
         ]
 
     def _prepare(self, name: bytes, query: bytes) -> None:
         self._checked(self._connection.pgconn.prepare(name, query + MARK.encode()))
 
-    def _ask(self, name: bytes, parameter: bytes) -> list[list[str | None]]:
+    def _ask(self, name: bytes, *parameters: bytes) -> list[list[str | None]]:
         """Rows as text, by the bare protocol: a cursor would take ten times the CPU."""
-        result = self._connection.pgconn.exec_prepared(name, [parameter])
+        result = self._connection.pgconn.exec_prepared(name, parameters)
         self._checked(result)
         columns = range(result.nfields)
         cells = ((result.get_value(row, at) for at in columns) for row in range(result.ntuples))
@@ -126,10 +127,6 @@ class ActivityQueries:
         if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
             lines = result.error_message.decode(errors="replace").strip().splitlines()
             raise StatementFailed(f"sampling failed: {lines[0] if lines else 'no reason given'}")
-
-
-def _array(pids: Iterable[int]) -> bytes:
-    return b"{%s}" % ",".join(map(str, pids)).encode()
 
 
 def _state(row: list[str | None]) -> SessionState:
@@ -157,12 +154,6 @@ select a.pid, coalesce(a.usename, ''), coalesce(a.datname, ''), a.state, coalesc
        a.leader_pid, coalesce(a.wait_event, ''), %(pattern)s::text is null or a.query ~* %(pattern)s
   from pg_stat_activity a
  where a.pid <> pg_backend_pid() and coalesce(a.application_name, '') <> %(sampler)s
-"""
-#: Owners of temp files: their names begin with pgsql_tmp and the process id of who made them.
-_OWNERS = """
-select distinct substring(f.name from '^pgsql_tmp([0-9]+)')::int
-  from pg_tablespace t, pg_ls_tmpdir(t.oid) f
- where t.spcname <> 'pg_global' and f.name ~ '^pgsql_tmp[0-9]'
 """
 
 
@@ -213,8 +204,8 @@ def find(
 
     def choose() -> Session | None:
         sessions = _listed(connection, wanted)
-        rows = connection.execute(_OWNERS, prepare=True).fetchall() if may_list else []
-        return _choose(sessions, wanted, {pid for (pid,) in rows}, connection)
+        owners = {held.pid for held in temp_files(connection)} if may_list else set()
+        return _choose(sessions, wanted, owners, connection)
 
     return wait_for_session(choose, wanted, say, within_s=within_s, look_s=LOOK_S, remark=remark)
 
@@ -283,6 +274,11 @@ def _listed(connection: Connection, wanted: SessionSelector) -> list[Session]:
             f"the server's sessions cannot be listed: {server_message(error)}"
         ) from None
     return [Session(*row) for row in rows]
+
+
+def temp_files(connection: Connection) -> list[TempHeld]:
+    """The temp files of all processes of the server; its error where they may not be listed."""
+    return [TempHeld(*held) for held in connection.execute(TEMP_FILES, prepare=True)]
 
 
 def may_list_temp(connection: Connection) -> bool:

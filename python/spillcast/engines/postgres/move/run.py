@@ -18,6 +18,7 @@ from spillcast.engines.postgres.connection import (
     server_message,
     shown_name,
 )
+from spillcast.engines.postgres.live.activity import temp_files
 from spillcast.engines.postgres.move.plan import (
     Directory,
     MoveRequest,
@@ -42,7 +43,6 @@ from spillcast.engines.postgres.move.tablespaces import (
     roles_that_lack,
     settings,
     situation,
-    spilled_by,
     users_of,
 )
 from spillcast.errors import (
@@ -156,16 +156,16 @@ def verified(
             session.execute("set local work_mem = '64kB'")
             cursor.execute(SPILL)
             cursor.fetchone()
-            spilled_files = spilled_by(connection, pid)
-    if list(spilled_files) != [tablespace]:
-        where = ", ".join(spilled_files) or "nowhere"
+            spilled = {held.tablespace: held for held in temp_files(connection) if held.pid == pid}
+    if list(spilled) != [tablespace]:
+        where = ", ".join(spilled) or "nowhere"
         raise MoveFailed(
             f"tablespace {tablespace} is set for {whom(scope)}, but temp files of such a session "
             f"are in {where}",
             "--revert restores everything",
         )
-    files, size = spilled_files[tablespace]
-    return {"session": whom(scope), "files": files, "bytes": size}
+    held = spilled[tablespace]
+    return {"session": whom(scope), "files": held.files, "bytes": held.bytes}
 
 
 def _lock(connection: Connection) -> None:

@@ -6,7 +6,6 @@ import pwd
 import re
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from spillcast.engines.move import Step
 from spillcast.engines.postgres.connection import Connection, row, shown_dsn
@@ -172,17 +171,6 @@ def users_of(connection: Connection, tablespace: Tablespace) -> list[str]:
     if count or shared:
         users.append(f"temp files of running queries: {count + shared} ({format_bytes(int(size))})")
     return users
-
-
-def spilled_by(connection: Connection, pid: int) -> dict[str, tuple[int, int]]:
-    """Temp files of a server process: by tablespace their number and bytes."""
-    query = (
-        "select spcname, count(*), sum(size)::bigint from pg_tablespace t "
-        "cross join lateral pg_ls_tmpdir(t.oid) f "
-        "where spcname <> 'pg_global' and f.name like 'pgsql\\_tmp' || %s::text || '.%%' group by 1"
-    )
-    records: list[tuple[Any, ...]] = connection.execute(query, (str(pid),)).fetchall()
-    return {name: (count, size) for name, count, size in records}
 
 
 _FACTS = """

@@ -4,6 +4,7 @@ import json
 import os
 import re
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -18,6 +19,7 @@ from spillcast.engines.postgres.connection import (
     server_message,
     text_of_server,
 )
+from spillcast.engines.postgres.live.activity import TEMP_FILES
 from spillcast.errors import EvidenceDamaged, ServerUnsuited
 from spillcast.evidence.postgres import MARK
 from spillcast.evidence.postgres.logs import Logs, logs_of
@@ -79,10 +81,6 @@ _LIVE = (
     "select pid, query, extract(epoch from clock_timestamp() - query_start)::float8, wait_event "
     "from pg_stat_activity where state = 'active' and pid <> pg_backend_pid() "
     "and backend_type = 'client backend'"
-)
-_FILES = (
-    "select (regexp_match(name, '^pgsql_tmp(\\d+)'))[1]::int, sum(size)::bigint "
-    "from pg_tablespace t, pg_ls_tmpdir(t.oid) where t.spcname <> 'pg_global' group by 1"
 )
 #: Of the data directory, which copies of it have too.
 _SERVER = "select system_identifier::text from pg_control_system()"
@@ -201,9 +199,11 @@ def _boot() -> tuple[str | None, float]:
 
 def _live(queries: _Queries) -> list[LiveSession]:
     """Sessions with temp files, the largest first; of others' only who may see them."""
-    sizes = {pid: int(size) for pid, size in queries.all(_FILES) if pid is not None}
+    sizes = Counter[int]()
+    for pid, _, _, size in queries.all(TEMP_FILES):
+        sizes[pid] += size
     sessions = [
-        LiveSession(pid, struck_text(query), float(seconds or 0.0), sizes.get(pid, 0), wait)
+        LiveSession(pid, struck_text(query), float(seconds or 0.0), sizes[pid], wait)
         for pid, query, seconds, wait in queries.all(_LIVE)
         if query is not None and (pid in sizes or str(wait or "").lower().startswith("buffile"))
     ]
