@@ -354,6 +354,9 @@ def _checked(counts: Counts) -> Counts:
         )
     if max(reads.count, writes.count, reads.bytes, writes.bytes) > COUNT_MAX:
         raise EvidenceContradictory(f"{path}: more operations or bytes than any storage has")
+    for op, moved in counts.by_op:
+        if not moved.bytes:
+            raise EvidenceContradictory(f"{path}: {moved.count:,} {op}s of temp files of 0 bytes")
     if not 1 <= threads <= THREADS_MAX:
         raise EvidenceContradictory(
             f"{path}: {threads:g} threads", f"there are 1 to {THREADS_MAX:,}"

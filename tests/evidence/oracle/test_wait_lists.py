@@ -3,7 +3,7 @@
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceIncomplete, InputError
+from spillcast.errors import EvidenceIncomplete, EvidenceUnsuited, InputError, NoTempIo
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import read_figures
 
@@ -204,3 +204,21 @@ def test_the_time_of_a_coordinator_alone_is_that_of_one_session(figures):
     text += "  direct path write temp                         90        0.05          1.60\n"
     text += "  direct path read temp                          90        0.05          0.60\n"
     assert figures(text).elapsed_s == 209.53
+
+
+def test_a_report_of_release_9_does_not_tell_waits_for_temp_files(figures):
+    text = """\
+STATSPACK report for
+DB Name         DB Id    Instance     Inst Num Release     Cluster Host
+------------ ----------- ------------ -------- ----------- ------- ------------
+PROD          2345678901 prod                1 {release}     NO      dbhost1
+   Elapsed:               30.05 (mins)
+Event                                               Waits    Time (s) Ela Time
+-------------------------------------------- ------------ ----------- --------
+CPU time                                                          812    41.20
+direct path read                                  120,331         602    30.54
+"""
+    with pytest.raises(EvidenceUnsuited):
+        figures(text.format(release="9.2.0.6.0"))
+    with pytest.raises(NoTempIo):
+        figures(text.format(release="19.3.0.0"))

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, NoTempIo
+from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited, NoTempIo
 from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import (
     OPERATION_BLOCKS,
@@ -74,6 +74,7 @@ _PROFILE = Subject(
 )
 _HINT = "SQL Monitor, ASH or a trace of the statement shows it"
 _MINUTES = re.compile(r"(Elapsed|DB\s+time)\s*:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
+_BEFORE_10G = re.compile(r"(?<![\d.])[89]\.[012]\.\d\.\d")
 _SQL_ID = re.compile(r"[0-9a-z]{13}|\d{6,10}")
 _CPU = ("DB CPU", "CPU time")
 #: Lists of more events have all of them.
@@ -211,6 +212,11 @@ def _report(path: Path, text: str) -> Report:
         if not complete and re.search("direct path (read|write) temp", plain, re.IGNORECASE):
             raise EvidenceIncomplete(
                 f"{path}: its waits for temp files are in no table that is read", HOW
+            )
+        if _BEFORE_10G.search(plain) and re.search("direct path (read|write)", plain):
+            raise EvidenceUnsuited(
+                f"{path}: up to release 9.2 temp files have no waits of their own among direct I/O",
+                "tkprof of the statement tells them by its row sources: trace it with waits",
             )
         raise NoTempIo(f"{path}: it has no waits for temp files among its wait events", HOW)
     minutes = _minutes(tables, plain)

@@ -137,9 +137,12 @@ def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
     elapsed_s, elapsed_unknown, remarks = _elapsed(execution)
     if any(counts.count for counts in temp.values()):
         times, why = _times(execution, temp)
+        unsized = [op for op, counts in temp.items() if counts.count and not counts.bytes]
+        if unsized:
+            why = [*why, f"{' and '.join(unsized)} requests have no bytes: 31 blocks are assumed"]
         moved = times.moved(
             {op: counts.count for op, counts in temp.items()},
-            {op: counts.bytes for op, counts in temp.items()},
+            {op: counts.bytes or counts.count * OPERATION_BYTES for op, counts in temp.items()},
         )
     else:
         moved, why = _uncounted(execution), []

@@ -27,6 +27,10 @@ HOW = (
 )
 _CURSOR = re.compile(r"\W*+SQL_ID:?\s+(\w{13}),?(?:\s+child number\s+(\d+))?.*", re.IGNORECASE)
 _HASH = re.compile(r"\W*+Plan hash value\s*:\s*(\d+).*", re.IGNORECASE)
+_HEADING = re.compile(r"\s*\|\s*Id\s*\|\s*Operation\b", re.IGNORECASE)
+_RULE = "-" * 40
+#: Operations that take their rows from lines below them.
+_NO_LEAF = re.compile(r"(?:HASH|SORT|WINDOW)\b")
 _ROW_ID = re.compile(r"[*\s-]*(\d+)\s*")
 #: Passes through temp files, and executions with one pass or with more.
 _PASSES = re.compile(r"\([1-9]\d*\)|/0*[1-9]")
@@ -110,6 +114,7 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
 
 def _plans(path: Path, lines: Sequence[str]) -> Iterator[Plan]:
     above = 0
+    lines = list(_with_rules(lines))
     for table in bar_tables(path, lines, HOW):
         if not {"id", "operation"} <= set(table.names):
             continue
@@ -124,8 +129,27 @@ def _plans(path: Path, lines: Sequence[str]) -> Iterator[Plan]:
         above = table.last
         for at, cells in zip(table.at, table.cells, strict=True):
             _take(path, plan, at, cells)
+        if plan.lines and _NO_LEAF.match(last := plan.lines[-1].operation):
+            raise EvidenceDamaged(f"{path}: it is cut: the lines below {last} are missing", HOW)
         if plan.lines:
             yield plan
+
+
+def _with_rules(lines: Sequence[str]) -> Iterator[str]:
+    """The lines with the rules of a plan around its heading and its rows, which pages leave out."""
+    inside = False
+    for at, line in enumerate(lines):
+        if inside and "|" not in line:
+            if not line.lstrip().startswith("-"):
+                yield _RULE
+            inside = False
+        yield line
+        below = lines[at + 1] if at + 1 < len(lines) else ""
+        if _HEADING.match(line) and re.match(r"\s*\|[*\s-]*0\s*\|", below):
+            inside = True
+            yield _RULE
+    if inside:
+        yield _RULE
 
 
 def _take(path: Path, plan: Plan, at: int, cells: list[str]) -> None:

@@ -1,0 +1,40 @@
+"""Plans of DBMS_XPLAN whose rules a page left out, and views of SQL Monitor without bytes."""
+
+import csv
+import io
+
+import pytest
+
+import oracle_reports
+from spillcast.errors import EvidenceDamaged
+from spillcast.evidence.open import read_figures
+
+BLOCK = 8192
+PLAN = """\
+| Id  | Operation           | Name | Starts | A-Rows |   A-Time   | Reads  | Writes | Used-Tmp|
+|   0 | SELECT STATEMENT    |      |      1 |      1 |00:00:34.46 |   9000 |   6000 |         |
+|   1 |  WINDOW SORT        |      |      1 |    34M |00:00:28.46 |   9000 |   6000 |     48M |
+|   2 |   TABLE ACCESS FULL | LOG  |      1 |    34M |00:00:03.46 |   3000 |      0 |         |
+"""
+
+
+def test_a_plan_without_its_rules_is_that_with_them(tmp_path):
+    path = tmp_path / "plan.md"
+    path.write_text(f"The plan:\n\n{PLAN}\nIt is slow.\n")
+    found = read_figures([path])
+    assert (found.elapsed_s, found.reads.bytes) == (34.46, 6000 * BLOCK)
+    path.write_text(PLAN[: PLAN.index("|   2 |")])
+    with pytest.raises(EvidenceDamaged):
+        read_figures([path])
+
+
+def test_views_without_bytes_have_requests_of_an_assumed_size(tmp_path):
+    """Older releases of V$SQL_PLAN_MONITOR count requests alone."""
+    paths = [tmp_path / name for name in ("run.csv", "plan.csv")]
+    for path, text in zip(paths, oracle_reports.views(), strict=True):
+        rows = [row for row in csv.reader(io.StringIO(text)) if row]
+        kept = [at for at, name in enumerate(rows[0]) if not name.endswith("_BYTES")]
+        path.write_text("".join(",".join(row[at] for at in kept) + "\n" for row in rows))
+    found = read_figures(paths)
+    assert found.reads.bytes == found.reads.count * 31 * BLOCK
+    assert found.reads.count == oracle_reports.READS
