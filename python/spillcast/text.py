@@ -117,7 +117,8 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
 def near_path(path: Path) -> Path | None:
     """A file or folder beside ``path``, which is not there, whose name is like its name."""
     try:
-        names = sorted(entry.name for entry in path.parent.iterdir())
+        # A broken symbolic link is listed, too.
+        names = sorted(entry.name for entry in path.parent.iterdir() if entry.name != path.name)
     except OSError:
         return None
     # A recording is often named without its suffix.

@@ -179,6 +179,11 @@ def test_damaged_files_are_set_aside_and_listed(tmp_path):
     assert result.returncode == 0
     assert "1 set aside\n" in result.stdout
     assert f"spillcast: {tmp_path}/in/no.trc: set aside: no extended SQL trace" in result.stderr
+    (tmp_path / "bad").mkdir()
+    (tmp_path / "bad" / "no.trc").write_text("nothing of a trace\n")
+    nothing = spillcast("fleet", tmp_path / "bad", "--to", "latency:1ms")
+    assert nothing.returncode == 2
+    assert nothing.stderr.splitlines()[-1].startswith(f"spillcast: {tmp_path}/bad: ")
 
 
 def test_one_bad_file_of_each_kind_ends_no_ingest(tmp_path):

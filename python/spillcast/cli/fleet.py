@@ -46,6 +46,7 @@ def fleet(
     from pathlib import Path
 
     from spillcast.cli.output import notify
+    from spillcast.errors import EvidenceUnsuited
     from spillcast.fleet.dataset import is_dataset
     from spillcast.fleet.fleet import fleet as make
     from spillcast.fleet.ingest import ingest
@@ -58,8 +59,11 @@ def fleet(
         address = dataset
         if Path(dataset).exists() and not is_dataset(dataset):
             address = str(stack.enter_context(workspace()) / "dataset")
-            for words in not_taken(ingest([dataset], address)):
+            done = ingest([dataset], address)
+            for words in not_taken(done):
                 notify(words)
+            if not done.files:
+                raise EvidenceUnsuited(f"{dataset}: none of its files is usable evidence")
         fleet = make(
             address,
             to,
