@@ -27,7 +27,7 @@ _CLOCK = re.compile(r"(?:(\d+):)?(\d+):([0-5]\d(?:\.\d+)?)")
 
 
 def parse_duration_s(text: str, option: str = "") -> float:
-    """Seconds from ``150us``, ``12m53s``, ``1 h 03 min``, ``12:53``, ``1:03:20`` or a bare ``60``.
+    """Seconds from ``150us``, ``9 µs``, ``12m53s``, ``1 h 03 min``, ``1:03:20`` or a bare ``60``.
 
     Whatever ``format_duration`` writes is read. ``option`` is named in an InputError.
     """

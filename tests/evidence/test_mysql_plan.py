@@ -92,6 +92,9 @@ def test_what_the_client_prints_is_the_plan(tmp_path, text):
         json.dumps(SORTED)[:90],
         json.dumps(SORTED).replace("12", '"many"'),
         json.dumps(SORTED).replace("12", "0"),
+        json.dumps(SORTED).replace("800.0", "[]"),
+        json.dumps(SORTED).replace("1000.0", "null"),
+        json.dumps(SORTED).replace("60.0", "-60.0"),
         "-> Sort: t.a  (cost=61 rows=600) (actual time=0.4..0.5 rows=600 loops=1)\n",
     ],
 )

@@ -10,7 +10,7 @@ from fuzz.figure_shapes import figures
 from spillcast.errors import InputError, OptionConflict, Refusal
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import Evidence
-from spillcast.evidence.recognise import recognise
+from spillcast.evidence.recognise import KINDS, recognise
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 
@@ -48,6 +48,12 @@ def files(tmp_path_factory):
 
     figures(shape)
     return made
+
+
+def test_each_reader_is_given_damaged_files(files):
+    """The fuzzer has a shape for each; all that ``read_foreign`` does is to refuse."""
+    readers = {kind.reader for kind in KINDS if kind.reader} - {"stated.read_foreign"}
+    assert readers <= {recognise(path).kind.reader for paths in files.values() for path in paths}
 
 
 def test_a_reader_uses_no_field_that_its_kind_does_not_declare(files):

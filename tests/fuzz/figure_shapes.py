@@ -26,7 +26,43 @@ _DATABEND = """Sort
 ├── numbers local spilled by read: 210
 ├── bytes local spilled by read: 1.02 GiB
 └── local spilled time by read: 150ms
+9 rows explain in 16.224 sec.
 """
+#: Kinds that take an option, or cannot be targets: the option, and the text.
+_OTHERS = {
+    "xplan": ("--from latency:300us", """SQL_ID  0kxkzz5bzz2dd, child number 0
+-------------------------------------------------------------------------------------------------
+| Id  | Operation           | Name | Starts | A-Rows |   A-Time   | Reads  | Writes | Used-Tmp|
+-------------------------------------------------------------------------------------------------
+|   0 | SELECT STATEMENT    |      |      1 |      1 |00:00:29.20 |  64812 |  33668 |         |
+|*  1 |  HASH JOIN          |      |      1 |   4000K|00:00:28.91 |  64812 |  33668 |     268M|
+|   2 |   TABLE ACCESS FULL | T1   |      1 |   2000K|00:00:01.10 |  31144 |      0 |         |
+-------------------------------------------------------------------------------------------------
+"""),
+    "events": ("--elapsed 773s", """SID,EVENT,TOTAL_WAITS,TIME_WAITED_MICRO
+123,direct path read temp,46450,418000000
+123,direct path write temp,43478,12000000
+"""),
+    "shares": ("--from latency:300us", """    Total
+  Seconds     AAS %This   EVENT                     FIRST_SEEN
+--------- ------- ------- ------------------------- -------------------
+      418      .5     54% direct path read temp     2024-10-14 20:26:02
+      338      .4     44% ON CPU                    2024-10-14 20:26:02
+       12      .0      2% direct path write temp    2024-10-14 20:26:30
+"""),
+    "mariadb": ("--from latency:300us", """{"query_block": {"r_total_time_ms": 1000.0, "filesort": {
+"r_total_time_ms": 800.0, "r_sort_passes": 12, "r_buffer_size": "255KiB",
+"table": {"table_name": "t", "r_table_time_ms": 60.0}}}}
+"""),
+    "query_log": ("--from latency:300us", json.dumps({
+        "type": "QueryFinish", "query_id": "a", "normalized_query_hash": "7", "query": "select 1",
+        "query_duration_ms": "9000", "memory_usage": "9000000", "event_time": "2026-01-01 00:00:00",
+        "ProfileEvents": {"ExternalSortWritePart": 9, "ExternalSortCompressedBytes": 90000000,
+                          "ExternalSortUncompressedBytes": 180000000,
+                          "ExternalProcessingCompressedBytesTotal": 90000000,
+                          "ExternalProcessingUncompressedBytesTotal": 180000000},
+    })),
+}  # fmt: skip
 
 
 def figures(shape):
@@ -65,6 +101,12 @@ def figures(shape):
         "forecast file_stats.txt --elapsed 9s --to latency:150us --json",
         write=lambda place: (place / "file_stats.txt").write_text(sqlserver_files.FILES + row),
     )
+    for name, (option, text) in _OTHERS.items():
+        shape(
+            f"figures-{name}",
+            f"forecast run.txt {option} --to latency:150us --json",
+            write=lambda place, text=text: (place / "run.txt").write_text(text),
+        )
     profiles = {
         "old": {"latency": 9.0, "query_name": "select 1", "system_peak_temp_dir_size": 1 << 24,
                 "cumulative_cardinality": 9, "children": []},

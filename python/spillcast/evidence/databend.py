@@ -62,7 +62,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
         )
     if len(plans := _ROOT.findall(text)) > 1:
         raise EvidenceAmbiguous(f"{path}: {len(plans)} plans", "give one, in a file of its own")
-    busy_s = sum(_seconds(match[1]) for match in _BUSY.finditer(text))
+    busy_s = sum(parse_duration_s(match[1]) for match in _BUSY.finditer(text))
     if not busy_s:
         raise EvidenceIncomplete(f"{path}: the plan was not run, so it counts no temp I/O", HOW)
     spilled = _spilled(path, text)
@@ -107,7 +107,7 @@ def _spilled(path: Path, text: str) -> Mapping[tuple[str, str, str], float]:
     for match in _SPILLED.finditer(text):
         unit = "seconds" if match["time"] else match["unit"]
         if unit == "seconds":
-            value = _seconds(match["value"])
+            value = parse_duration_s(match["value"])
         elif unit == "bytes":
             value = float(parse_bytes(match["value"], f"{path}: bytes spilled by {match['op']}"))
         else:
@@ -117,10 +117,6 @@ def _spilled(path: Path, text: str) -> Mapping[tuple[str, str, str], float]:
             value = number.value
         sums[(match["place"] or "").strip(), match["op"], unit] += value
     return sums
-
-
-def _seconds(text: str) -> float:
-    return parse_duration_s(text.replace("µ", "u"), "a time of the plan")
 
 
 def _moved(path: Path, spilled: Mapping[tuple[str, str, str], float], op: str) -> OpCounts:

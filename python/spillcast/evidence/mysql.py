@@ -19,7 +19,7 @@ from spillcast.evidence.counts import (
 )
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
-from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values
+from spillcast.gate import COUNT_MAX, JSON_LENGTH_MAX, damaged, json_values
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import format_bytes, format_setting, parse_bytes
 
@@ -112,7 +112,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     if not spilled:
         hint = "; ".join(notes) or "its sorts merged no runs from disk"
         raise NoTempIo(f"{path}: no sort of this plan spilled", hint)
-    elapsed_s = selection.elapsed_s or float(block["r_total_time_ms"]) / 1e3
+    elapsed_s = selection.elapsed_s or _number(path, block, "r_total_time_ms") / 1e3
     (lower, upper) = (_sum([s.moved(upper=upper) for s in spilled]) for upper in (False, True))
     middle = OpCounts(
         max(1, round(sqrt(lower.count * upper.count))), round(sqrt(lower.bytes * upper.bytes))
@@ -155,22 +155,32 @@ def _nodes(part: Any, without: str | None = None) -> Iterator[tuple[str, Mapping
 
 def _sort(path: Path, node: Mapping[str, Any]) -> Sort | None:
     """A sort that merged runs; None for one that fitted its buffer."""
-    passes = node.get("r_sort_passes", 0)
-    if not isinstance(passes, int) or not isinstance(node.get("r_buffer_size", ""), str):
-        raise damaged(path, "r_sort_passes or r_buffer_size is no number", HOW)
-    if passes <= 0:
+    passes = round(_number(path, node, "r_sort_passes"))
+    if not passes:
         return None
+    buffer = node.get("r_buffer_size")
+    if not isinstance(buffer, str):
+        raise damaged(path, "r_buffer_size is not a size", HOW)
     # The time of a sort includes that of tables that it reads, not that of filling a temporary one.
     rows_ms = sum(
-        float(below.get("r_table_time_ms", 0))
+        _number(path, below, "r_table_time_ms")
         for name, below in _nodes(node, without="temporary_table")
         if name == "table"
     )
-    total_ms = float(node.get("r_total_time_ms", 0))
+    total_ms = _number(path, node, "r_total_time_ms")
     spent_ms = total_ms - rows_ms if rows_ms < total_ms else total_ms
-    loops = max(1, int(node.get("r_loops", 1)))
-    buffer_bytes = parse_bytes(node["r_buffer_size"], "r_buffer_size")
-    return Sort(loops, passes, buffer_bytes, spent_ms / 1e3)
+    loops = max(1, round(_number(path, node, "r_loops")))
+    return Sort(loops, passes, parse_bytes(buffer, "r_buffer_size"), spent_ms / 1e3)
+
+
+def _number(path: Path, node: Mapping[str, Any], name: str) -> float:
+    """A figure of a node, 0 where it has none."""
+    value = node.get(name, 0)
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise damaged(path, f"{name} is not a number", HOW)
+    if not 0 <= value <= COUNT_MAX:
+        raise damaged(path, f"{name} is {value:g}", HOW)
+    return value
 
 
 def _sum(parts: Sequence[OpCounts]) -> OpCounts:

@@ -214,6 +214,6 @@ def _spilled(text: str) -> Spilled:
         if sizes:
             total = sum(parse_bytes(size, engine) for size in sizes)
             match = re.search(time, text, _FLAGS)
-            elapsed = None if match is None else match[1].replace(" ", "").replace("µ", "u")
+            elapsed = None if match is None else match[1].replace(" ", "")
             return Spilled(engine, total, elapsed)
     raise ValueError("no counter of spilled bytes")
