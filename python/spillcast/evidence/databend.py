@@ -68,30 +68,11 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     spilled = _spilled(path, text)
     if not any(size for (_, _, unit), size in spilled.items() if unit == "bytes"):
         raise NoTempIo(f"{path}: this query of Databend does not spill")
-    files = {op: _moved(path, spilled, op) for op in ("read", "write")}
-    if not files["write"].bytes:
-        raise EvidenceContradictory(
-            f"{path}: operators read what they spilled, and none wrote it",
-            "the plan lacks operators: give all of it",
-        )
-    time_s = sum(moved.total_ns for moved in files.values()) / 1e9
-    calls = {op: _in_calls(moved) for op, moved in files.items()}
     elapsed = _ELAPSED.search(text)
-    temp = TempCounts(
-        calls["read"],
-        calls["write"],
-        Bounds(0.0, 2 * time_s, "a plan times a spill with its encoding", _RECORD),
-    )
-    if calls != files:
-        few, many = (format_count(sum(part.count for part in parts.values()), "call")
-                     for parts in (files, calls))  # fmt: skip
-        words = f"a plan counts spilled files and ranges, and no calls: they took {few} to {many}"
-        ends = (files["read"], files["write"]), (calls["read"], calls["write"])
-        temp = replace(temp, io_bounds=Bounds(*ends, words, _RECORD))
     return counts_of_figures(
         path,
         selection,
-        temp,
+        _temp_counts(path, spilled),
         elapsed_s=float(elapsed[1]) if elapsed else 0.0,
         elapsed_unknown="it is not in the plan, but below it in bendsql",
         source=PROFILE,
@@ -117,6 +98,30 @@ def _spilled(path: Path, text: str) -> Mapping[tuple[str, str, str], float]:
             value = number.value
         sums[(match["place"] or "").strip(), match["op"], unit] += value
     return sums
+
+
+def _temp_counts(path: Path, spilled: Mapping[tuple[str, str, str], float]) -> TempCounts:
+    """Reads and writes by calls of a local disk, and bounds of their number and time."""
+    files = {op: _moved(path, spilled, op) for op in ("read", "write")}
+    if not files["write"].bytes:
+        raise EvidenceContradictory(
+            f"{path}: operators read what they spilled, and none wrote it",
+            "the plan lacks operators: give all of it",
+        )
+    time_s = sum(moved.total_ns for moved in files.values()) / 1e9
+    calls = {op: _in_calls(moved) for op, moved in files.items()}
+    temp = TempCounts(
+        calls["read"],
+        calls["write"],
+        Bounds(0.0, 2 * time_s, "a plan times a spill with its encoding", _RECORD),
+    )
+    if calls == files:
+        return temp
+    few, many = (format_count(sum(part.count for part in parts.values()), "call")
+                 for parts in (files, calls))  # fmt: skip
+    words = f"a plan counts spilled files and ranges, and no calls: they took {few} to {many}"
+    ends = (files["read"], files["write"]), (calls["read"], calls["write"])
+    return replace(temp, io_bounds=Bounds(*ends, words, _RECORD))
 
 
 def _moved(path: Path, spilled: Mapping[tuple[str, str, str], float], op: str) -> OpCounts:
