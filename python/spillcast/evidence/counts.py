@@ -265,8 +265,8 @@ OPERATION_BYTES = OPERATION_BLOCKS * 8192
 _SHORTEST_S = 10e-6
 #: Rounding that leaves less open than this is not worth a word.
 _PRECISE = 0.25
-_STORAGE_TELLS = "name the storage of its temp files with --from"
 TRACE_TELLS = "a trace (10046) or ASH of the run shows it"
+_TIMES_TELL = f"name the storage of its temp files with --from; {TRACE_TELLS}"
 
 
 @dataclass(frozen=True)
@@ -403,10 +403,12 @@ def printed(read: Number | None, write: Number | None) -> TempTimes:
     return TempTimes(times[0].high / 2, times[1].high / 2, within)
 
 
-def at_most(total_s: float, reads: int, writes: int, because: str) -> TempTimes:
-    """Where temp I/O took no longer than this, and nothing tells how long."""
+def at_most(
+    total_s: float, reads: int, writes: int, because: str, remedy: str = _TIMES_TELL
+) -> TempTimes:
+    """Where temp I/O took no longer than this, and nothing tells how long: half of it, by count."""
     share = total_s / 2 / max(reads + writes, 1)
-    within = Bounds(0.0, total_s, because, f"{_STORAGE_TELLS}; {TRACE_TELLS}")
+    within = Bounds(0.0, total_s, because, remedy)
     return TempTimes(share * reads, share * writes, within)
 
 

@@ -114,7 +114,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
         source=PROFILE,
         engine=ObservedEngine("duckdb"),
         processes_bounds=Bounds(
-            1.0, THREADS_MAX, "a profile does not contain the number of threads"
+            1.0, THREADS_MAX, "a profile does not contain the number of threads", _HINT
         ),
         statement=Statement(None, query, 1, 1),
         notes=[
@@ -126,7 +126,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
 def _moved(elapsed_s: float, moved_bytes: float, size_bytes: float) -> TempCounts:
     """So much written and read again, in blocks of this size and in at most the run."""
     count = max(1, round(moved_bytes / size_bytes))
-    times = at_most(elapsed_s, count, count, "a profile has no times of it")
+    times = at_most(elapsed_s, count, count, "a profile has no times of it", _HINT)
     return times.moved(dict.fromkeys(OPS, count), dict.fromkeys(OPS, moved_bytes))
 
 

@@ -15,17 +15,16 @@ from spillcast.redaction import struck_text
 
 #: A message of more lines is cut: its plan is not read then.
 LINES_MAX = 20_000
-#: What is looked for; the statement and its duration stand within so many lines below.
-_MARKS, _BELOW = (
-    (
-        b"temporary file: path",
-        b"plan:",
-        b"temp_file_limit",
-        b": No space left on device",
-        b"failed to offload data block",
-    ),
-    200,
+#: What is looked for.
+_MARKS = (
+    b"temporary file: path",
+    b"plan:",
+    b"temp_file_limit",
+    b": No space left on device",
+    b"failed to offload data block",
 )
+#: The statement and its duration stand within so many lines below a mark.
+_BELOW = 200
 #: Lists of records stand no deeper in a document.
 _DEPTH_MAX = 4
 #: So many lines above may tell of the call whose temp files follow.
