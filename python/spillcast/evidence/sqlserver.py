@@ -83,6 +83,11 @@ class Spilled:
     granted_kib: int | None
     used_kib: int | None
 
+    @property
+    def spill_waits(self) -> tuple[float, int]:
+        """Seconds and number of the waits for spills alone; 0 where the plan lists none."""
+        return (self.waits or {}).get(SPILL_WAIT, (0.0, 0))
+
 
 def read_plan(paths: Sequence[Path], selection: Selection) -> Counts:
     """The counts of a statement of an actual plan. InputError for one that was not executed."""
@@ -131,18 +136,28 @@ def _selected(
 def _statements(root: "Element", path: Path) -> Iterator[Spilled]:
     """The statements that were executed and spilled."""
     for statement in root.iter():
-        if _tag(statement).startswith("Stmt"):
-            for inner in ("", "{*}Condition/", "{*}CursorPlan/{*}Operation/"):
-                for plan in statement.iterfind(f"{inner}{{*}}QueryPlan"):
-                    spills = [
-                        (operator, [its for its in warnings if _tag(its) in _WARNINGS])
-                        for operator in plan.iterfind(".//{*}RelOp")
-                        for warnings in operator.iterfind("{*}Warnings")
-                    ]
-                    executed = plan.find(".//{*}RunTimeInformation") is not None
-                    if executed and any(warnings for _, warnings in spills):
-                        text = struck_text(" ".join((statement.get("StatementText") or "").split()))
-                        yield _statement(plan, spills, text, path)
+        if not _tag(statement).startswith("Stmt"):
+            continue
+        text = struck_text(" ".join((statement.get("StatementText") or "").split()))
+        plans = (
+            plan
+            for inner in ("", "{*}Condition/", "{*}CursorPlan/{*}Operation/")
+            for plan in statement.iterfind(f"{inner}{{*}}QueryPlan")
+        )
+        for plan in plans:
+            spills = _spills(plan)
+            if spills and plan.find(".//{*}RunTimeInformation") is not None:
+                yield _statement(plan, spills, text, path)
+
+
+def _spills(plan: "Element") -> list[tuple["Element", list["Element"]]]:
+    """The operators of a plan that spilled, each with its warnings of that."""
+    warned = (
+        (operator, [warning for warning in warnings if _tag(warning) in _WARNINGS])
+        for operator in plan.iterfind(".//{*}RelOp")
+        for warnings in operator.iterfind("{*}Warnings")
+    )
+    return [(operator, warnings) for operator, warnings in warned if warnings]
 
 
 def _tag(element: "Element") -> str:
@@ -152,7 +167,7 @@ def _tag(element: "Element") -> str:
 def _statement(
     plan: "Element", spills: Sequence[tuple["Element", list["Element"]]], text: str, path: Path
 ) -> Spilled:
-    """A plan's counts; ``spills`` are its operators with their warnings of spills."""
+    """A plan's counts; ``spills`` are those of ``_spills``."""
 
     def number(element: "Element | None", name: str) -> int | None:
         value = None if element is None else element.get(name)
@@ -214,26 +229,13 @@ def _counts_of_plan(
             f"the query was granted {format_bytes(run.granted_kib << 10)} of memory{used}; a "
             "larger grant spills less: correct the row estimates, or raise MIN_GRANT_PERCENT"
         )
-    elapsed_s = selection.elapsed_s or run.elapsed_s
-    listed = run.waits or {}
-    lower_s, waits = listed.get(SPILL_WAIT, (0.0, 0))
-    upper_s = lower_s + sum(listed.get(name, (0.0, 0))[0] for name in POSSIBLE_WAITS)
-    reason = f"{SPILL_WAIT} is for spills; other waits may have been for tempdb, too"
-    if not waits:
-        # Of spills in batch mode no wait is listed: what is left of the elapsed time may be theirs.
-        others_s = sum(waited_s for waited_s, _ in listed.values()) - upper_s
-        busy_s = (run.cpu_s or 0.0) + others_s
-        upper_s = max(upper_s, elapsed_s * run.parallelism - busy_s)
-        reason = "the plan lists no wait for a spill"
-    upper_s = min(upper_s, elapsed_s * run.threads)
-    lower_s = min(lower_s, upper_s)
     return _with_bounds(
         path,
         selection,
         (run.read_pages, run.written_pages),
-        Bounds(lower_s, upper_s, reason, LATENCY),
-        run.threads,
-        waits,
+        _wait_bounds(run, selection.elapsed_s or run.elapsed_s),
+        threads=run.threads,
+        waits=run.spill_waits[1],
         elapsed_s=run.elapsed_s,
         elapsed_unknown="the plan has none, as before SQL Server 2014 SP2",
         cpu_s=run.cpu_s if run.threads == 1 else None,
@@ -243,11 +245,28 @@ def _counts_of_plan(
     )
 
 
+def _wait_bounds(run: Spilled, elapsed_s: float) -> Bounds[float]:
+    """Of the time (s) that a run of ``elapsed_s`` waited for its spills."""
+    listed = run.waits or {}
+    lower_s, waits = run.spill_waits
+    upper_s = lower_s + sum(listed.get(name, (0.0, 0))[0] for name in POSSIBLE_WAITS)
+    reason = f"{SPILL_WAIT} is for spills; other waits may have been for tempdb, too"
+    if not waits:
+        # Of spills in batch mode no wait is listed: what is left of the elapsed time may be theirs.
+        others_s = sum(waited_s for waited_s, _ in listed.values()) - upper_s
+        busy_s = (run.cpu_s or 0.0) + others_s
+        upper_s = max(upper_s, elapsed_s * run.parallelism - busy_s)
+        reason = "the plan lists no wait for a spill"
+    upper_s = min(upper_s, elapsed_s * run.threads)
+    return Bounds(min(lower_s, upper_s), upper_s, reason, LATENCY)
+
+
 def _with_bounds(
     path: Path,
     selection: Selection,
     pages: tuple[int, int],
     time: Bounds[float],
+    *,
     threads: int,
     waits: int = 0,
     **more: Any,
@@ -338,7 +357,7 @@ def read_query_stats(paths: Sequence[Path], selection: Selection) -> Counts:
         selection,
         (pages, pages),
         Bounds(0.0, upper_s, "sys.dm_exec_query_stats has no waits", LATENCY),
-        max(threads, 1),
+        threads=max(threads, 1),
         elapsed_s=elapsed_s,
         elapsed_unknown="total_elapsed_time is 0",
         cpu_s=cpu_s if threads == 1 and cpu_s else None,

@@ -98,7 +98,7 @@ def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
         }
         for task in tasks
     ]
-    return [document_ for document_ in shown if blocks_of(document_["Plan"])] or [document]
+    return [task for task in shown if blocks_of(task["Plan"])] or [document]
 
 
 def picked(

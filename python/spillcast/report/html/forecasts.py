@@ -269,7 +269,7 @@ def _progress(recorded_s: float | None, rest: Remaining) -> charts.Chart:
     """Time, writes and reads, each from the run's beginning to its end."""
     rows = []
     colours = {"before the recording": "now", "recorded": "target", "remaining": "rest"}
-    for name, key, words in _REMAINING:
+    for name, key, format_amount in _REMAINING:
         quantity = getattr(rest, key)
         done, recorded = quantity.done, quantity.recorded
         if name == "time":
@@ -277,7 +277,7 @@ def _progress(recorded_s: float | None, rest: Remaining) -> charts.Chart:
         if done is not None and recorded is not None:
             recorded = min(recorded, done)
             parts = zip(colours, (done - recorded, recorded, quantity.centre), strict=True)
-            text = f"{words(done)} done, {words(quantity.centre)} left"
+            text = f"{format_amount(done)} done, {format_amount(quantity.centre)} left"
             ends = done + quantity.low, done + quantity.high
             rows.append(charts.Bar(name, text, dict(parts), ends))
     return charts.bars(rows, colours, shares=True)
