@@ -4,6 +4,7 @@ import gc
 import os
 import runpy
 import typing
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,11 +50,16 @@ def test_the_command_line_offers_the_sources_of_the_core():
     assert refused.value.hint == f"give one of {', '.join((AUTO, *SOURCES))}"
 
 
+@pytest.mark.parametrize("name", SOURCES)
+def test_both_languages_agree_on_what_attaches(name):
+    attaches = nullcontext() if SOURCES[name].attaches else pytest.raises(CaptureUnavailable)
+    with attaches:
+        _core.check_attaches(name, "a server", "")
+
+
 def test_a_source_that_attaches_to_nothing_is_refused_for_what_runs(tmp_path):
     with pytest.raises(CaptureUnavailable):
         record_pid(1, tmp_path / "x.spill", RecordOptions(capture=PRELOAD))
-    with pytest.raises(CaptureUnavailable):
-        _core.check_attaches(PRELOAD, "a server", "")
     _core.check_attaches(AUTO, "a server", "")
 
 

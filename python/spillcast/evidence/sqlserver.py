@@ -319,45 +319,20 @@ def _number(path: Path, row: Row, name: str, hint: str) -> float:
 def read_query_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     """The mean execution of a row of sys.dm_exec_query_stats, whose times are in microseconds."""
     (path,) = paths
-
-    def mean(row: Row, name: str, default: float | None = None) -> float:
-        if default is not None and row.get(name) is None:
-            return default
-        executions = _number(path, row, "execution_count", HOW_QUERIES)
-        if executions < 1:
-            raise EvidenceDamaged(f"{path}: execution_count is 0", HOW_QUERIES)
-        return _number(path, row, name, HOW_QUERIES) / executions
-
-    rows = exported_rows(path, QUERY_STATS, _NEEDED_OF_QUERIES, HOW_QUERIES)
-    rows = [row for row in rows if mean(row, "total_spills")]
-    if not rows:
-        raise NoTempIo(f"{path}: no row has spilled pages (total_spills)")
-    if (wanted := selection.queryid) is not None:
-        rows = [row for row in rows if (row.get("query_hash") or "").lower() == wanted.lower()]
-        if not rows:
-            raise SelectionEmpty(f"{path}: no row that spilled has query_hash {wanted}")
-    texts = [next((text for name in _TEXTS if (text := row.get(name))), None) for row in rows]
-    items = [
-        (
-            mean(row, "total_elapsed_time") / 1e6,
-            round(2 * mean(row, "total_spills")) * PAGE_BYTES,
-            row.get("query_hash") or text or "",
-        )
-        for row, text in zip(rows, texts, strict=True)
-    ]
-    at = _selected(path, items, selection, "name one with --item, or its query_hash with --queryid")
-    row, text = rows[at], texts[at]
-    elapsed_s = mean(row, "total_elapsed_time") / 1e6
-    cpu_s = mean(row, "total_worker_time", 0.0) / 1e6
-    pages, threads = max(round(mean(row, "total_spills")), 1), round(mean(row, "total_dop", 1.0))
-    upper_s = max((selection.elapsed_s or elapsed_s) * max(threads, 1) - cpu_s, 0.0)
+    row = _selected_row(path, selection)
+    text = _text(row)
+    elapsed_s = _mean(path, row, "total_elapsed_time") / 1e6
+    cpu_s = _mean(path, row, "total_worker_time", 0.0) / 1e6
+    pages = max(round(_mean(path, row, "total_spills")), 1)
+    threads = max(round(_mean(path, row, "total_dop", 1.0)), 1)
+    upper_s = max((selection.elapsed_s or elapsed_s) * threads - cpu_s, 0.0)
     calls = round(_number(path, row, "execution_count", HOW_QUERIES))
     return _with_bounds(
         path,
         selection,
         (pages, pages),
         Bounds(0.0, upper_s, "sys.dm_exec_query_stats has no waits", LATENCY),
-        threads=max(threads, 1),
+        threads=threads,
         elapsed_s=elapsed_s,
         elapsed_unknown="total_elapsed_time is 0",
         cpu_s=cpu_s if threads == 1 and cpu_s else None,
@@ -365,6 +340,43 @@ def read_query_stats(paths: Sequence[Path], selection: Selection) -> Counts:
         statement=Statement(row.get("query_hash"), text and struck_text(text), calls, 1),
         notes=["total_spills counts pages that were spilled: each is assumed to be read once"],
     )
+
+
+def _selected_row(path: Path, selection: Selection) -> Row:
+    """The row of a query that spilled: the only one, or the selected one."""
+    rows = exported_rows(path, QUERY_STATS, _NEEDED_OF_QUERIES, HOW_QUERIES)
+    rows = [row for row in rows if _mean(path, row, "total_spills")]
+    if not rows:
+        raise NoTempIo(f"{path}: no row has spilled pages (total_spills)")
+    if (wanted := selection.queryid) is not None:
+        rows = [row for row in rows if (row.get("query_hash") or "").lower() == wanted.lower()]
+        if not rows:
+            raise SelectionEmpty(f"{path}: no row that spilled has query_hash {wanted}")
+    items = [
+        (
+            _mean(path, row, "total_elapsed_time") / 1e6,
+            round(2 * _mean(path, row, "total_spills")) * PAGE_BYTES,
+            row.get("query_hash") or _text(row) or "",
+        )
+        for row in rows
+    ]
+    hint = "name one with --item, or its query_hash with --queryid"
+    return rows[_selected(path, items, selection, hint)]
+
+
+def _mean(path: Path, row: Row, name: str, default: float | None = None) -> float:
+    """A column over the executions of its row."""
+    if default is not None and row.get(name) is None:
+        return default
+    executions = _number(path, row, "execution_count", HOW_QUERIES)
+    if executions < 1:
+        raise EvidenceDamaged(f"{path}: execution_count is 0", HOW_QUERIES)
+    return _number(path, row, name, HOW_QUERIES) / executions
+
+
+def _text(row: Row) -> str | None:
+    """The statement, if one of its columns was exported."""
+    return next((text for name in _TEXTS if (text := row.get(name))), None)
 
 
 def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
