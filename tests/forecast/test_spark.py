@@ -94,6 +94,14 @@ def test_an_application_without_temp_files(tmp_path):
     assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "no-temp-io")
 
 
+def test_the_last_part_of_a_log_alone(tmp_path):
+    """It has tasks that spilled, and neither the begin of the application nor of a job."""
+    path = tmp_path / "events_3_app-1"
+    path.write_bytes(text(two_stages()[8:]))
+    done = spillcast("forecast", path, "--to", "tmpfs", "--json")
+    assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "evidence-contradictory")
+
+
 def test_a_job_without_temp_files(tmp_path):
     """A job that ran no stage takes no time; the application did spill."""
     path, events = tmp_path / "log", two_stages()

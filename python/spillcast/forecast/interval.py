@@ -164,6 +164,12 @@ def check_elapsed(elapsed_s: float | None, seen_s: float, least: float = SHORTER
         )
 
 
+def around(intervals: Sequence[tuple[float, float]], max_s: float = inf) -> tuple[float, float]:
+    """From the lowest to the highest of all, but no more than ``max_s``."""
+    low_s, high_s = min(low for low, _ in intervals), max(high for _, high in intervals)
+    return min(low_s, max_s), min(high_s, max_s)
+
+
 def too_wide(low_s: float, high_s: float, now_s: float = 0.0) -> IntervalTooWide | None:
     """Why an interval is too wide for a forecast; None if it is not.
 

@@ -7,13 +7,12 @@ interval covers the forecasts at both bounds.
 from collections.abc import Collection, Sequence
 from dataclasses import replace
 from functools import cached_property
-from math import inf
 from typing import Any
 
 from spillcast.errors import CpuTimeUnknown, IntervalTooWide, RecordingInsufficient, Refusal
 from spillcast.forecast.binding import Binding, Outcome, binding_of
 from spillcast.forecast.elapsed import elapsed_on, run_s
-from spillcast.forecast.interval import Uncertainty, too_wide
+from spillcast.forecast.interval import Uncertainty, around, too_wide
 from spillcast.forecast.load import operations
 from spillcast.forecast.projection import (
     ESTIMATORS,
@@ -71,7 +70,7 @@ class Projector:
             # Counts do not show how much memory was free, so the page cache may hold nothing.
             without = interval_of(self._between_bounds(storage, confidence, cached=False))
             if without is not None:
-                either_s = _around([forecast.interval_s, without])
+                either_s = around([forecast.interval_s, without])
                 forecast = replace(forecast, interval_s=either_s, uncertainty=None)
         if explain and forecast.rehearsed is None and storage.limits:
             forecast = replace(forecast, binding=self.binding(storage))
@@ -109,12 +108,12 @@ class Projector:
         central, *at_bounds = alone
         if not at_bounds:
             return central
-        low_s, high_s = _around(intervals)
+        low_s, high_s = around(intervals)
         ceilings = [f.ceiling_interval_s for f in alone if f.ceiling_interval_s]
         at_ceilings_s = [forecast.ceiling_s for forecast in at_bounds]
         ceiling: dict[str, Any] = {
             "ceiling_s": central.ceiling_s,
-            "ceiling_interval_s": _around(ceilings, max(central.baseline_s, central.ceiling_s)),
+            "ceiling_interval_s": around(ceilings, max(central.baseline_s, central.ceiling_s)),
             "ceiling_bounds_s": (min(at_ceilings_s), max(at_ceilings_s)),
         }
         quality = self.workload.quality
@@ -219,12 +218,6 @@ def interval_of(forecast: Forecast) -> Interval | None:
     if forecast.interval_s is not None or forecast.uncertainty is None:
         return forecast.interval_s
     return forecast.uncertainty.bounds_s(forecast.confidence)
-
-
-def _around(intervals: Sequence[Interval], max_s: float = inf) -> Interval:
-    """From the lowest to the highest of all, but no more than ``max_s``."""
-    low_s, high_s = min(low for low, _ in intervals), max(high for _, high in intervals)
-    return min(low_s, max_s), min(high_s, max_s)
 
 
 def _unusable(baseline: Baseline) -> str | None:

@@ -11,10 +11,9 @@ from plans import AGGREGATE, DISTINCT, HASH, INSTALLATIONS, PARALLEL, SORT, expl
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan
-from spillcast.evidence.postgres.spills import size_of_setting, spills_of
+from spillcast.evidence.postgres.spills import hash_tuple_bytes, size_of_setting, spills_of
 from spillcast.evidence.postgres.work_memory import (
     hash_batches,
-    hash_tuple_bytes,
     io_share,
     merge_order,
     rounded_up,

@@ -143,7 +143,7 @@ def count_disk_sizes(plan: dict[str, Any]) -> bool:
 
     Segments of Greenplum have files of their own, which the plan does not add up.
     """
-    nodes = list(_all(plan))
+    nodes = list(all_nodes(plan))
     if any("Temp Written Blocks" in node or "Motion" in node["Node Type"] for node in nodes):
         return False
     return any(map(_size_blocks, nodes)) and _add_blocks(plan) > 0
@@ -185,7 +185,7 @@ def nodes_of(plan: Mapping[str, Any]) -> Node:
     """
     shared = {
         str(child["Subplan Name"]).removeprefix("CTE "): _temp(child)
-        for child in _all(plan)
+        for child in all_nodes(plan)
         if _is_cte(child)
     }
     return _node(plan, 1, "", shared)
@@ -282,7 +282,8 @@ def _is_cte(values: Mapping[str, Any]) -> bool:
     return str(values.get("Subplan Name", "")).startswith("CTE ")
 
 
-def _all(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+def all_nodes(values: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The values of a node and of all below it."""
     yield values
     for child in values.get("Plans", ()):
-        yield from _all(child)
+        yield from all_nodes(child)

@@ -2,24 +2,21 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from math import ceil
 from typing import TYPE_CHECKING, Any
 
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.nodes import Node, amount, nodes_of
 from spillcast.evidence.postgres.work_memory import (
-    ROWS_SHARE,
+    POINTER_BYTES,
     SLOT_BYTES,
     PlanSpills,
     Spill,
-    aggregate_bytes,
-    aligned,
     hash_batches,
     hash_bytes,
-    hash_tuple_bytes,
+    power_of_two,
     sort_passes,
-    store_bytes,
-    tuple_bytes,
 )
 from spillcast.gate import reading
 from spillcast.recording.observed import meminfo_bytes
@@ -35,6 +32,18 @@ _CHUNK_BYTES = 16
 _FREED_BYTES = 8
 #: Results that are so much wider than what they are made of are wider than a number of 8 bytes.
 _ANY_STATE_WIDTH = 16
+#: Of a sort's temp file, what is rows, at least: each block ends with 16 bytes of its own, and the
+#: last one of each tape is not full.
+_ROWS_SHARE = 0.99
+#: What a tuple in a temp file has less than in memory.
+_FILE_LESS_BYTES = 6
+_TUPLE_HEADER_BYTES = 16
+#: A table of groups doubles at the latest when it is so full; its entries, up to 17 and since.
+_TABLE_FILL, _OLDER_ENTRY_BYTES, _ENTRY_BYTES = 0.6, 24, 16
+#: States of a group: those of two aggregates at least, and more the wider the results are.
+_STATES_BYTES_MIN, _STATES_PER_NEW_WIDTH, _STATES_PER_WIDTH = 32, 4, 1.5
+#: A number with its length in a temp file takes so much.
+_DATUM_BYTES = 12.5
 
 
 def plan_spills(top: Node, settings: Mapping[str, Any]) -> PlanSpills | None:
@@ -97,6 +106,51 @@ def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> li
         weight = sum(temp.total_s if timed else temp.blocks for temp in temps)
         spills.append(replace(spill, weight=weight))
     return spills
+
+
+def aligned(size: float) -> int:
+    """Rounded up to 8 bytes, as memory is handed out."""
+    return -(-ceil(size) // 8) * 8
+
+
+def tuple_bytes(file_row_bytes: float, header_bytes: int, *, powers: bool = False) -> int:
+    """Memory of a row from its size in a temp file; 0 for a number, which its slot holds.
+
+    ``powers``: memory is handed out in powers of 2, which it is to whatever may be freed again.
+    """
+    if file_row_bytes <= _DATUM_BYTES:
+        return 0
+    size = file_row_bytes + _FILE_LESS_BYTES
+    return (power_of_two(size) if powers else aligned(size)) + header_bytes
+
+
+def hash_tuple_bytes(width: float) -> int:
+    """Memory of a row in a hash table, from its width: two headers and the columns."""
+    return _TUPLE_HEADER_BYTES + _TUPLE_HEADER_BYTES + aligned(width)
+
+
+def aggregate_bytes(groups: float, width: float, input_width: float, *, older: bool) -> int:
+    """Memory of a hash aggregate: a table of entries, and of each group its key and its states.
+
+    What its rows of ``width`` are wider than its input is made of states for sure; of the rest, a
+    part may be. ``older``: each entry, key and state takes more before PostgreSQL 18.
+    """
+    key = _TUPLE_HEADER_BYTES + aligned(min(width, input_width))
+    states = max(
+        _STATES_BYTES_MIN,
+        _STATES_PER_NEW_WIDTH * (width - input_width),
+        _STATES_PER_WIDTH * aligned(width),
+    )
+    entry, group = _ENTRY_BYTES, key + states
+    if older:
+        entry = _OLDER_ENTRY_BYTES
+        group = power_of_two(key) + states + 2 * _CHUNK_BYTES
+    return ceil(groups * group) + power_of_two(groups / _TABLE_FILL) * entry
+
+
+def store_bytes(rows: float, row_bytes: int) -> int:
+    """Memory of rows kept to be read again: a pointer, whose array may be twice as long, each."""
+    return ceil(rows * (2 * POINTER_BYTES + row_bytes))
 
 
 def _processes(node: Node) -> list[Mapping[str, Any]]:
@@ -162,7 +216,7 @@ def _sort(node: Node, older: bool) -> Spill:
     # For what is needed, all of the file is rows: rather more memory than too little.
     row, row_max = (
         tuple_bytes(share * sum(disk) / max(rows, 1.0), header_bytes, powers=limited)
-        for share in (ROWS_SHARE, 1.0)
+        for share in (_ROWS_SHARE, 1.0)
     )
     max_rows = rows * max(disk, default=0) / max(sum(disk), 1)
     # Next time another process may get more: up to twice its share was seen.

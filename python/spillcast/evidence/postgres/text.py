@@ -10,6 +10,7 @@ from itertools import pairwise
 from typing import Any
 
 from spillcast.errors import EvidenceDamaged
+from spillcast.evidence.postgres.nodes import all_nodes
 
 _ACTUAL = (
     r"actual(?: time=(?>[\d.]+\.\.(?=[\d.]))(?P<time>[\d.]++))?"
@@ -460,17 +461,11 @@ def _fill_temp(node: dict[str, Any], above: Mapping[str, Any]) -> None:
     """
     temp = {name: node.setdefault(name, above.get(name, 0)) for name in _TEMP_BLOCKS}
     below = node.get("Plans", ())
-    spilling = [child for child in below if any(map(_is_on_disk, _all(child)))]
+    spilling = [child for child in below if any(map(_is_on_disk, all_nodes(child)))]
     for child in below:
         left_out = [child] == spilling and not any(name.endswith(" Blocks") for name in child)
         _fill_temp(child, temp if left_out else {})
 
 
-def _is_on_disk(node: dict[str, Any]) -> bool:
+def _is_on_disk(node: Mapping[str, Any]) -> bool:
     return node.get("Sort Space Type") == "Disk" or node.get("Disk Usage", 0) > 0
-
-
-def _all(node: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    yield node
-    for child in node.get("Plans", ()):
-        yield from _all(child)

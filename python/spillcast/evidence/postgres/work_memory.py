@@ -16,44 +16,15 @@ State = Literal["multi-pass", "one-pass", "spills", "none"]
 _TAPE_BYTES = 2 * BLOCK_BYTES + 32 * BLOCK_BYTES
 #: A row's entry in the array that is sorted.
 SLOT_BYTES = 24
-#: Of a sort's temp file, what is rows, at least: each block ends with 16 bytes of its own, and the
-#: last one of each tape is not full.
-ROWS_SHARE = 0.99
-#: What a tuple in a temp file has less than in memory.
-_FILE_LESS_BYTES = 6
-_TUPLE_HEADER_BYTES = 16
-_POINTER_BYTES = 8
+POINTER_BYTES = 8
 _BUCKETS_MIN = 1024
-#: A table of groups doubles at the latest when it is so full; its entries, up to 17 and since.
-_TABLE_FILL, _OLDER_ENTRY_BYTES, _ENTRY_BYTES = 0.6, 24, 16
-_OLDER_CHUNK_BYTES = 16
-#: States of a group: those of two aggregates at least, and more the wider the results are.
-_STATES_BYTES_MIN, _STATES_PER_NEW_WIDTH, _STATES_PER_WIDTH = 32, 4, 1.5
-#: A number with its length in a temp file takes so much.
-_DATUM_BYTES = 12.5
 #: What is computed was up to a tenth less than what servers of version 15 and 18 took.
 SPARE = 1.12
-
-
-def aligned(size: float) -> int:
-    """Rounded up to 8 bytes, as memory is handed out."""
-    return -(-ceil(size) // 8) * 8
 
 
 def merge_order(work_mem_bytes: int) -> int:
     """Runs that are merged at once."""
     return min(500, max(6, work_mem_bytes // _TAPE_BYTES))
-
-
-def tuple_bytes(file_row_bytes: float, header_bytes: int, *, powers: bool = False) -> int:
-    """Memory of a row from its size in a temp file; 0 for a number, which its slot holds.
-
-    ``powers``: memory is handed out in powers of 2, which it is to whatever may be freed again.
-    """
-    if file_row_bytes <= _DATUM_BYTES:
-        return 0
-    size = file_row_bytes + _FILE_LESS_BYTES
-    return (power_of_two(size) if powers else aligned(size)) + header_bytes
 
 
 def sort_passes(rows: float, tuple_bytes: int, work_mem_bytes: int) -> int:
@@ -77,7 +48,7 @@ def sort_passes(rows: float, tuple_bytes: int, work_mem_bytes: int) -> int:
 def hash_bytes(rows: float, tuple_bytes: float) -> int:
     """Memory of a hash table in one batch."""
     buckets = max(_BUCKETS_MIN, power_of_two(rows))
-    return ceil(rows * tuple_bytes) + buckets * _POINTER_BYTES
+    return ceil(rows * tuple_bytes) + buckets * POINTER_BYTES
 
 
 def hash_batches(rows: float, tuple_bytes: float, memory_bytes: int, *, balanced: bool) -> int:
@@ -88,42 +59,13 @@ def hash_batches(rows: float, tuple_bytes: float, memory_bytes: int, *, balanced
     """
     if hash_bytes(rows, tuple_bytes) <= memory_bytes:
         return 1
-    buckets = power_of_two(memory_bytes / (tuple_bytes + _POINTER_BYTES))
-    left = memory_bytes - buckets * _POINTER_BYTES
+    buckets = power_of_two(memory_bytes / (tuple_bytes + POINTER_BYTES))
+    left = memory_bytes - buckets * POINTER_BYTES
     batches = max(2, power_of_two(ceil(rows * tuple_bytes / max(left, 1))))
     while balanced and batches > 1 and batches * BLOCK_BYTES >= memory_bytes:
         batches //= 2
         memory_bytes *= 2
     return batches
-
-
-def hash_tuple_bytes(width: float) -> int:
-    """Memory of a row in a hash table, from its width: two headers and the columns."""
-    return _TUPLE_HEADER_BYTES + _TUPLE_HEADER_BYTES + aligned(width)
-
-
-def aggregate_bytes(groups: float, width: float, input_width: float, *, older: bool) -> int:
-    """Memory of a hash aggregate: a table of entries, and of each group its key and its states.
-
-    What its rows of ``width`` are wider than its input is made of states for sure; of the rest, a
-    part may be. ``older``: each entry, key and state takes more before PostgreSQL 18.
-    """
-    key = _TUPLE_HEADER_BYTES + aligned(min(width, input_width))
-    states = max(
-        _STATES_BYTES_MIN,
-        _STATES_PER_NEW_WIDTH * (width - input_width),
-        _STATES_PER_WIDTH * aligned(width),
-    )
-    entry, group = _ENTRY_BYTES, key + states
-    if older:
-        entry = _OLDER_ENTRY_BYTES
-        group = power_of_two(key) + states + 2 * _OLDER_CHUNK_BYTES
-    return ceil(groups * group) + power_of_two(groups / _TABLE_FILL) * entry
-
-
-def store_bytes(rows: float, row_bytes: int) -> int:
-    """Memory of rows kept to be read again: a pointer, whose array may be twice as long, each."""
-    return ceil(rows * (2 * _POINTER_BYTES + row_bytes))
 
 
 def power_of_two(number: float) -> int:

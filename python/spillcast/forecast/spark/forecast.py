@@ -14,7 +14,7 @@ from math import exp, hypot, log
 from statistics import NormalDist, fmean
 
 from spillcast import _core
-from spillcast.errors import NoTempIo, Refusal, TargetUnknown
+from spillcast.errors import EvidenceContradictory, NoTempIo, Refusal, TargetUnknown
 from spillcast.evidence.spark import Application
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import (
@@ -56,8 +56,6 @@ _FORMS = (
     "catalogue:NAME, limits:iops=3000,throughput=125MiB/s,latency=1ms, tmpfs, or a storage.json, "
     "which is made by: spillcast probe DIR --grid"
 )
-
-
 #: Memory of a task with which nothing spills, as a factor on today's.
 _PLENTY = 1e12
 
@@ -284,6 +282,9 @@ def _source(
     """What makes simulated time measured time, and the run on today's storage."""
     figures = None if origin is None else figures_of(origin, cache_bytes)
     source = scope.run(scope.application.core, figures, work)
+    if min(scope.measured_s, source.elapsed_s) <= 0:
+        problem = f"{scope.application.path}: by its log {scope.words} took no time"
+        raise EvidenceContradictory(problem, "give the whole event log")
     scale = scope.measured_s / source.elapsed_s
     if scope.resources.changed:
         work = _work_today(scope, scope.core) or work

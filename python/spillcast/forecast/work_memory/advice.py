@@ -13,7 +13,7 @@ from spillcast.evidence.postgres.work_memory import (
     power_of_two,
     rounded_up,
 )
-from spillcast.forecast.interval import Uncertainty
+from spillcast.forecast.interval import Uncertainty, around
 from spillcast.forecast.result import Forecast, Interval
 from spillcast.forecast.work_memory import WorkMemory, WorkMemorySetting
 
@@ -67,9 +67,7 @@ def _interval_without_spill(
     ]
     if len(intervals) == 1:
         return intervals[0]
-    max_s = max(today_s, zeros[0].forecast_s)
-    low_s, high_s = min(low for low, _ in intervals), max(high for _, high in intervals)
-    return min(low_s, max_s), min(high_s, max_s)
+    return around(intervals, max(today_s, zeros[0].forecast_s))
 
 
 def _single_pass_bytes(spills: Sequence[Spill], current: int, enough: int) -> int | None:
