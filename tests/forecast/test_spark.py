@@ -94,11 +94,15 @@ def test_an_application_without_temp_files(tmp_path):
     assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "no-temp-io")
 
 
-def test_the_last_part_of_a_log_alone(tmp_path):
-    """It has tasks that spilled, and neither the begin of the application nor of a job."""
-    path = tmp_path / "events_3_app-1"
-    path.write_bytes(text(two_stages()[8:]))
-    done = spillcast("forecast", path, "--to", "tmpfs", "--json")
+def test_a_job_that_took_no_time(tmp_path):
+    """It did spill: the clock of the driver was set back."""
+    path = tmp_path / "log"
+    events = [
+        line | {"Completion Time": BEGIN_MS} if "JobEnd" in line["Event"] else line
+        for line in two_stages()
+    ]
+    path.write_bytes(text(events))
+    done = spillcast("forecast", path, "--job", "0", "--to", "tmpfs", "--json")
     assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "evidence-contradictory")
 
 
