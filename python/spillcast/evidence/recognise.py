@@ -211,7 +211,8 @@ def _samples(sample: Sample) -> float:
 
 def _waits(text: str) -> bool:
     """Whether it has rows of a view of waits."""
-    return _has_heading(text, "event", "total_waits wait_count")
+    times = "time_waited time_waited_micro wait_time_milli wait_time_micro"
+    return _has_heading(text, "event", "total_waits wait_count", times)
 
 
 def _has_heading(text: str, *groups: str) -> bool:
@@ -325,7 +326,8 @@ KINDS: Sequence[Kind] = (
     _report(3.5, "a plan that counts bytes", "stated.read_foreign",
             _matching("|".join(counter for _, counter, _ in FOREIGN))),
     _report(1.5, "waits by event", "oracle.awr.read",
-            _matching(r"^[^\w\n]*direct path (?:read|write) temp(?=[^\w|]*+\||[ \t]{2})\W*+\d"),
+            _matching(r"^[^\w\n]*direct path (?:read|write) temp(?=[^\w|]*+\||[ \t]{2})\W*+\d"
+                      r"|direct path (?:read|write) temp(?:</td>|\"?[,;\t])"),
             "sql_id block"),
     _too_little("counters of MySQL",
                 r"^# Query_time: |\b(?:SUM_)?(?:Created_tmp_disk_tables|Sort_merge_passes)\b"

@@ -3,7 +3,13 @@
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceIncomplete, EvidenceUnsuited, InputError, NoTempIo
+from spillcast.errors import (
+    EvidenceIncomplete,
+    EvidenceMixed,
+    EvidenceUnsuited,
+    InputError,
+    NoTempIo,
+)
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import read_figures
 
@@ -213,7 +219,7 @@ DB Name         DB Id    Instance     Inst Num Release     Cluster Host
 ------------ ----------- ------------ -------- ----------- ------- ------------
 PROD          2345678901 prod                1 {release}     NO      dbhost1
    Elapsed:               30.05 (mins)
-Event                                               Waits    Time (s) Ela Time
+Event                                               Waits    Time (s)     Time
 -------------------------------------------- ------------ ----------- --------
 CPU time                                                          812    41.20
 direct path read                                  120,331         602    30.54
@@ -222,3 +228,57 @@ direct path read                                  120,331         602    30.54
         figures(text.format(release="9.2.0.6.0"))
     with pytest.raises(NoTempIo):
         figures(text.format(release="19.3.0.0"))
+
+
+PAGE = """\
+<html><body><table><tr><th>Event</th><th>% Total Time</th><th>Time (Secs)</th><th>Calls</th>
+<th>Avg (Secs)</th><th>Min</th><th>Max</th></tr>
+<tr><td>direct path read temp</td><td>50.0%</td><td>20.0000</td><td>10,000</td><td>0.0020</td>
+<td>0.0001</td><td>0.0900</td></tr>
+<tr><td>FETCH calls [CPU]</td><td>35.0%</td><td>14.0000</td><td>164</td><td>0.0854</td>
+<td>0.0000</td><td>3.1000</td></tr>
+<tr><td>direct path write temp</td><td>15.0%</td><td>6.0000</td><td>3,000</td><td>0.0020</td>
+<td>0.0001</td><td>0.0800</td></tr>
+<tr><td>Total</td><td>100.0%</td><td>40.0000</td><td></td><td></td><td></td><td></td></tr>
+</table></body></html>
+"""
+#: A time and its percentage stand under one heading.
+TWO_IN_ONE = """\
+Response Time Component                Duration        # Calls  Dur/Call
+----------------------------- ----------------- ------------- ----------
+direct path read temp             20.0s   50.0%        10,000  0.002000s
+CPU service                       14.0s   35.0%           164  0.085366s
+direct path write temp             6.0s   15.0%         3,000  0.002000s
+----------------------------- ----------------- ------------- ----------
+Total                             40.0s  100.0%
+"""
+
+
+@cases("text", [PAGE, TWO_IN_ONE])
+def test_of_columns_that_fit_those_that_fit_best_are_meant(figures, text):
+    found = figures(text)
+    assert (found.elapsed_s, found.total_s, found.subject) == (40, pytest.approx(26), None)
+    assert (found.reads.count, found.writes.count) == (10_000, 3_000)
+
+
+SEPARATED = """\
+SNAP_ID;EVENT_NAME;WAITS;TIME_S;AVG_MS
+120;direct path read temp;10000;4123,3;412,3
+120;direct path write temp;3000;1237,0;412,3
+120;db file sequential read;2000;20,5;10,2
+"""
+
+
+def test_waits_between_separators_are_those_of_one_run(figures):
+    found = figures(SEPARATED, elapsed_s=8000)
+    assert (found.reads.count, found.total_s) == (10_000, pytest.approx(5360.3, rel=1e-3))
+    with pytest.raises(EvidenceMixed):
+        figures(SEPARATED + "121;direct path read temp;10;0,1;10,0\n", elapsed_s=8000)
+
+
+def test_waits_that_are_all_zero_are_no_spill(figures):
+    text = "EVENT                     WAITS  TIME_WAITED      AVGMS\n"
+    text += "----------------------- ------- ----------- ----------\n"
+    text += "log file sync                10        2.33       2.33\n"
+    with pytest.raises(NoTempIo):
+        figures(text + "direct path read temp         0           0\n")

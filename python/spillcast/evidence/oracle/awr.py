@@ -74,7 +74,10 @@ _PROFILE = Subject(
 )
 _HINT = "SQL Monitor, ASH or a trace of the statement shows it"
 _MINUTES = re.compile(r"(Elapsed|DB\s+time)\s*:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
-_BEFORE_10G = re.compile(r"(?<![\d.])[89]\.[012]\.\d\.\d")
+#: A release, and a heading of Statspack.
+_BEFORE_10G = re.compile(r"(?<![\d.])[89]\.[012]\.\d\.\d|\bEla Time\b")
+#: A row that is not all zero.
+_TEMP_FIGURES = re.compile(r"direct path (?:read|write) temp\b[^\n1-9]*[1-9]", re.IGNORECASE)
 _SQL_ID = re.compile(r"[0-9a-z]{13}|\d{6,10}")
 _CPU = ("DB CPU", "CPU time")
 #: Lists of more events have all of them.
@@ -209,7 +212,8 @@ def _report(path: Path, text: str) -> Report:
     if not waits:
         # A list of all events leaves out those that took less than a millisecond.
         complete = any(len(events.waits) > _TOP for events in lists)
-        if not complete and re.search("direct path (read|write) temp", plain, re.IGNORECASE):
+        complete = complete or not _TEMP_FIGURES.search(plain)
+        if not complete:
             raise EvidenceIncomplete(
                 f"{path}: its waits for temp files are in no table that is read", HOW
             )
@@ -225,11 +229,14 @@ def _report(path: Path, text: str) -> Report:
     notes = []
     stated = model.get("DB time") or minutes.get("db")
     database_s, span_s = stated, minutes.get("el", ZERO).value
-    if database_s is None and (database_s := _from_shares(all_waits)) is not None:
-        notes.append("the DB time follows from a wait's percentage of it")
     totals = [its.elapsed for its in lists if its.elapsed is not None]
-    subject = _PROFILE if database_s is None else _INSTANCE
-    database_s = database_s or max(totals, key=lambda total: total.value, default=None)
+    subject = _INSTANCE
+    if database_s is None and totals:
+        database_s, subject = max(totals, key=lambda total: total.value), _PROFILE
+    elif database_s is None and (database_s := _from_shares(all_waits)) is not None:
+        notes.append("the DB time follows from a wait's percentage of it")
+    elif database_s is None:
+        subject = _PROFILE
     sizes = _sizes(tables, span_s)
     if not sizes:
         notes.append(

@@ -1,5 +1,6 @@
 """Reports of Oracle as plain text, their tables by column, and the lines that nothing read."""
 
+import csv
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -27,6 +28,8 @@ _GAP, _GAP_COLUMNS_MIN = re.compile(r"\s{2,}"), 3
 _WORDS = re.compile(r"\S+(?: \S+)*+")
 #: Above and below the heading of a table with bars, and below its rows.
 _BAR_RULE = re.compile(r"(?:\S?\s++)?(?:={10,}|-{5,})\s*|\s*+[|+]?(?:[ :]*+-++[ :]*+[|+])++[ :-]*+")
+#: A row of waits between separators.
+_SEPARATED = re.compile(r'(?:^|[,;"])direct path (?:read|write) temp"?[,;]', re.I | re.M)
 Row = dict[str, str]
 #: Figures of temp I/O: a wait's name with a count or a time, and blocks of a row source.
 FIGURES = re.compile(
@@ -79,7 +82,8 @@ def tables_of(path: Path, text: str, hint: str) -> list[Table]:
     if is_page(text):
         return [_of_page(rows) for rows in html_tables(text)]
     lines = text.splitlines()
-    return [*_of_text(lines), *_of_gaps(lines), *bar_tables(path, lines, hint)]
+    tables = [*_of_text(lines), *_of_gaps(lines), *bar_tables(path, lines, hint)]
+    return [*tables, *_of_separated(lines)] if _SEPARATED.search(text) else tables
 
 
 def _of_page(rows: HtmlRows) -> Table:
@@ -162,6 +166,25 @@ def _of_gaps(lines: Sequence[str]) -> Iterator[Table]:
             if len(cells) >= len(heading):
                 table.cells.append(cells)
             table.last += 1
+        yield table
+
+
+def _of_separated(lines: Sequence[str]) -> Iterator[Table]:
+    """Tables whose cells are separated by commas or semicolons: lines with as many cells."""
+    table: Table | None = None
+    separator = ""
+    for at, line in enumerate(lines):
+        cells = next(csv.reader([line], delimiter=separator or ","), [])
+        if table is not None and len(cells) == len(table.names):
+            table.cells.append(cells)
+            table.last = at + 1
+            continue
+        if table is not None and table.cells:
+            yield table
+        separator = max(",;", key=line.count)
+        names = next(csv.reader([line], delimiter=separator), [])
+        table = Table([name_of(name) for name in names], at) if len(names) > 2 else None
+    if table is not None and table.cells:
         yield table
 
 

@@ -1,11 +1,12 @@
 """Lists of wait events: which columns are counts and times, and the waits for each event."""
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import permutations
 from pathlib import Path
 
-from spillcast.errors import EvidenceDamaged
+from spillcast.errors import EvidenceDamaged, EvidenceMixed
 from spillcast.evidence.numbers import ZERO, Held, Number, number_of, seconds_of
 from spillcast.evidence.oracle.report_tables import Row, Table
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
@@ -15,8 +16,12 @@ from spillcast.units import format_duration
 _INSTANCE, _ALL_INSTANCES = "i#", "*"
 #: A total that is rounded more coarsely does not show which columns it is the product of.
 PRECISE = 0.25
-#: Units of times by a part of a column's name.
-_UNITS_S = (("micro", 1e-6), ("(us", 1e-6), ("(ms", 1e-3), ("time_waited", 1e-2))
+#: Units of times by what a column's name contains.
+_UNITS_S = (
+    (re.compile(r"micro|[(_]us"), 1e-6),
+    (re.compile(r"[(_]ms"), 1e-3),
+    (re.compile(r"time_waited$"), 1e-2),
+)
 _MS = 1e-3
 
 
@@ -66,7 +71,7 @@ def wait_lists(path: Path, tables: Sequence[Table], hint: str) -> Iterator[WaitL
         if (columns := _wait_columns(table)) is None:
             continue
         instance, waits = _ALL_INSTANCES, list[Wait]()
-        for row in table.rows:
+        for row in _rows(table):
             instance = row.get(_INSTANCE, "") or instance
             if instance != _ALL_INSTANCES:
                 continue
@@ -77,7 +82,19 @@ def wait_lists(path: Path, tables: Sequence[Table], hint: str) -> Iterator[WaitL
             is_counted = columns.count is None or number_of(row[columns.count]) is not None
             if is_temp and (wait is None or not is_counted or (columns.mean and not wait.mean)):
                 raise EvidenceDamaged(f"{path}: the line of {row[columns.event]} is cut", hint)
+        temp = [wait.event.lower() for wait in waits if is_like(wait.event, TEMP_EVENTS)]
+        if len(temp) > len(set(temp)):
+            raise EvidenceMixed(
+                f"{path}: several rows of {temp[0]}: of snapshots, sessions or instances",
+                "keep the rows of one, or add them up",
+            )
         yield _without_total(waits)
+
+
+def _rows(table: Table) -> Iterator[Row]:
+    """The rows; of a cell with two values, such as a time and its percentage, the first."""
+    for row in table.rows:
+        yield {name: cell.split("  ")[0] for name, cell in row.items()}
 
 
 def _without_total(waits: Sequence[Wait]) -> WaitList:
@@ -109,7 +126,7 @@ def comparisons(waits: Sequence[Wait], whole: Number | None) -> Iterator[Held]:
 
 def _wait_columns(table: Table) -> WaitColumns | None:
     """The columns of a list of events, by their names or else by their cells."""
-    names, cells = table.names, list(table.rows)
+    names, cells = table.names, list(_rows(table))
     event = next(
         (name for row in cells for name, cell in row.items() if is_like(cell, TEMP_EVENTS)), None
     ) or next((name for name in names if name.endswith("event")), None)
@@ -131,12 +148,22 @@ def _wait_columns(table: Table) -> WaitColumns | None:
         for unit_s in sorted({_unit_s(mean, _MS), _unit_s(mean, 1.0)})
     )
     fitting = (c for c in possible if all(_multiply(temp, c)) and sum(_multiply(cells, c)) > 1)
-    return next(fitting, None)
+    return min(fitting, key=lambda columns: _error(temp, columns), default=None)
+
+
+def _error(rows: Sequence[Row], columns: WaitColumns) -> float:
+    """How far counts times means are from the totals, by these: rounded means fit several."""
+    waits = [wait for row in rows if (wait := _wait(row, columns)) and wait.mean]
+    return sum(
+        abs(wait.count.value * wait.mean.value - wait.total.value) / wait.total.value
+        for wait in waits
+        if wait.mean and wait.total.value
+    )
 
 
 def _unit_s(name: str, otherwise: float) -> float:
     """The unit of a column of times by its name."""
-    return next((unit_s for part, unit_s in _UNITS_S if part in name), otherwise)
+    return next((unit_s for part, unit_s in _UNITS_S if part.search(name)), otherwise)
 
 
 def _multiply(rows: Sequence[Row], columns: WaitColumns) -> Iterator[bool]:
