@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from cases import cases
-from harness import spillcast_command
+from harness import spillcast, spillcast_command
 
 SECRET = "Zq7xHunter2"
 WAYS = {
@@ -42,6 +42,16 @@ def test_a_password_is_not_in_the_list_of_processes(way):
     assert SECRET.encode() not in stderr
     core = next(line for line in limits.splitlines() if line.startswith("Max core file size"))
     assert core.split()[4] == "0"
+
+
+@cases("verb", ["forecast", "profile", "fleet"])
+def test_an_error_quotes_no_password(verb):
+    address = WAYS["address"].format(SECRET, 5432)
+    target = () if verb == "profile" else ("--to", "latency:1ms")
+    done = spillcast(verb, address, *target, "--json")
+    assert done.returncode == 2
+    assert "etl" in done.stderr
+    assert SECRET not in done.stderr + done.stdout
 
 
 def test_a_command_keeps_its_arguments_and_its_limit(tmp_path):

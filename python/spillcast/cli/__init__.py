@@ -81,6 +81,7 @@ def _status(arguments: list[str]) -> int:
 
 def _failed(error: "SpillcastError", arguments: list[str]) -> int:
     """Print an error, with ``--json`` also its document on stdout; the exit status."""
+    _strike_passwords(error, arguments)
     print(f"spillcast: {error.message}", file=sys.stderr)
     if error.hint:
         print(f"  {error.hint}", file=sys.stderr)
@@ -90,6 +91,17 @@ def _failed(error: "SpillcastError", arguments: list[str]) -> int:
 
         emit(error.to_json())
     return error.exit_status
+
+
+def _strike_passwords(error: "SpillcastError", arguments: list[str]) -> None:
+    """Replace arguments with a password, which an error may quote, by what may be shown of them."""
+    for argument in filter(_may_hold_password, arguments):
+        from spillcast.redaction import struck_arguments
+
+        (shown,) = struck_arguments([argument])
+        error.message = error.message.replace(argument, shown)
+        if error.hint:
+            error.hint = error.hint.replace(argument, shown)
 
 
 def _interrupted() -> int:

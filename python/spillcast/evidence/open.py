@@ -38,6 +38,8 @@ KNOWN = (
     "a recording, a plan or profile of a query, a log or statistics of a server, an Oracle trace "
     "or report, or an event log of Spark"
 )
+#: How a connection string of a server begins.
+_DSN = re.compile(r"(?:postgres(?:ql)?|mysql|mariadb)://|(?:host|port|user|dbname|service)=")
 _BESIDE = "add a trace or an ASH export"
 #: Files that ``spillcast collect oracle`` spools, and what they are, whatever stands in them.
 SPOOLS = {
@@ -134,6 +136,7 @@ def find_evidence(arguments: Sequence[str | Path]) -> Evidence:
             evidence.figures.append(argument)
             continue
         if is_address(argument):
+            _check_no_server(argument)
             evidence.spark.append(argument)
             continue
         for path in _expand(argument):
@@ -175,7 +178,18 @@ def _expand(argument: str) -> list[Path]:
         if broken := next((name for name in lines if not Path(name).exists()), None):
             raise PathMissing(f"{broken}: the symbolic link leads to no file")
         return [Path(name) for name in lines]
+    _check_no_server(argument)
     raise PathMissing(f"{argument}: there is no such file or folder", path_hint(path))
+
+
+def _check_no_server(argument: str) -> None:
+    """EvidenceUnsuited for a connection string."""
+    if _DSN.match(argument):
+        raise EvidenceUnsuited(
+            f"{argument} names a server, which is not evidence",
+            "spillcast postgres and spillcast mysql rank its statements; spillcast record "
+            "--postgres DSN or --mysql DSN records one",
+        )
 
 
 def _kind_of(path: Path, evidence: Evidence) -> list[Any]:

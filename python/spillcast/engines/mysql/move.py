@@ -36,7 +36,7 @@ def move(
     ] = None,
     user: Annotated[str, typer.Option(help="The server's user of the system.")] = "mysql",
 ) -> Move:
-    """MySQL and MariaDB: settings of the server, which wants a restart. Only prints the steps.
+    """MySQL and MariaDB: settings of a server, read at a restart. Only prints the steps.
 
     With a DSN it reads the present settings and checks the directory's rights and free space.
 
