@@ -33,8 +33,6 @@ T = TypeVar("T")
 MIN_TOTAL_S = 1e-6
 #: Bounds of this ratio are those of a sample or of rounding.
 CLOSE = 0.7
-#: The evidence that contains the number of processes.
-PROCESSES_REMEDY = "EXPLAIN (ANALYZE, BUFFERS) of a query shows it"
 
 
 @dataclass(frozen=True)
@@ -198,7 +196,7 @@ class Counts:
             "temp I/O is summed over the processes of a query, and how many shared it is not "
             f"known: {shared.lower:.3g} to {shared.upper:.3g} ({shared.reason})"
         )
-        return Unknown("processes", words, shared.remedy or PROCESSES_REMEDY)
+        return Unknown("processes", words, shared.remedy)
 
     def at_bounds(self) -> "list[Counts]":
         """The counts at each bound of what has bounds; empty where all is known."""

@@ -51,6 +51,7 @@ HOW = "make it with SET STATISTICS XML ON, or with Include Actual Execution Plan
 DETAILS = "SQL Server 2016 and later write the pages of a spill into an actual plan"
 LATENCY = "name the storage of tempdb with --from, or give sys.dm_io_virtual_file_stats"
 OPERATIONS = "two snapshots of sys.dm_io_virtual_file_stats, around the query, count operations"
+PLAN = "an actual plan of the query counts the threads that spilled"
 #: Waits for I/O on what a sort or a hash spilled, and waits that may have been for that.
 SPILL_WAIT = "IO_COMPLETION"
 POSSIBLE_WAITS = (
@@ -405,7 +406,7 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
         elapsed_unknown="one snapshot has all I/O since the server began; give another one, which "
         "was taken after the query",
         threads=upper,
-        processes_bounds=Bounds(lower, upper, "the view has no sessions"),
+        processes_bounds=Bounds(lower, upper, "the view has no sessions", PLAN),
         engine=ObservedEngine("sqlserver"),
         subject="the interval between the snapshots" if len(paths) == 2 else None,
         notes=["the view counts the I/O of all sessions on tempdb"],

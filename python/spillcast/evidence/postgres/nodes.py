@@ -1,7 +1,7 @@
 """Temp blocks of a query, and the nodes of its plan: what each did, and in how many processes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,8 @@ from spillcast.recording.meta import ObservedEngine
 
 #: One in the page cache takes at least so long.
 MEMORY_BLOCK_S = 1e-6
+#: The evidence that contains the number of processes.
+_PROCESSES_REMEDY = "EXPLAIN (ANALYZE, BUFFERS) of a query shows it"
 #: What is read of a node as a number, here or by who asks what more memory would do.
 _AMOUNTS = frozenset(
     (
@@ -77,6 +79,7 @@ def counts_of_blocks(
     memory's speed to all of the run but ``other_s``. Then all blocks take equally long.
     """
     processes, time_bounds = middle_processes(shared), None
+    is_shared = shared.lower < shared.upper
     if untimed is not None and elapsed_s and not temp.total_s:
         upper_s = max(elapsed_s - other_s, 0.1 * elapsed_s) * processes
         time_bounds = Bounds(min(temp.blocks * MEMORY_BLOCK_S, upper_s), upper_s, *untimed)
@@ -90,7 +93,7 @@ def counts_of_blocks(
         source="explain",
         engine=engine,
         processes=round(processes, 6),
-        processes_bounds=None if shared.lower == shared.upper else shared,
+        processes_bounds=replace(shared, remedy=_PROCESSES_REMEDY) if is_shared else None,
         time_bounds=time_bounds,
         **{"held_bytes": temp.written * BLOCK_BYTES, **more},
     )
