@@ -269,17 +269,17 @@ def _case(check: Check, name: str) -> Case:
     evidence = Evidence("recording", forecast.baseline_s, 0.0, 0.0, was_s / count, target_s / count)
     way = interval.direction(was_s / count, target_s / count, size)
     return Case(
-        "site",
-        name,
-        1,
-        "as it was",
-        forecast.target,
-        way,
-        source_runs,
-        target_runs,
-        forecast,
-        None,
-        evidence,
+        engine="site",
+        workload=name,
+        threads=1,
+        source="as it was",
+        target=forecast.target,
+        direction=way,
+        on_source=source_runs,
+        on_target=target_runs,
+        forecast=forecast,
+        seed_formula_s=None,
+        evidence=evidence,
     )
 
 

@@ -231,14 +231,14 @@ def measure_machine(
             points = list(_points(stage, opened, places, room, repeat))
     costs = _costs(opened, points)
     return Calibration(
-        CALIBRATION_SCHEMA,
-        time.time(),
-        time.monotonic() - started_s,
-        CalibratedOn.this_machine(),
-        costs,
-        points,
-        chases,
-        skipped,
+        schema=CALIBRATION_SCHEMA,
+        measured_at_s=time.time(),
+        took_s=time.monotonic() - started_s,
+        machine=CalibratedOn.this_machine(),
+        costs=costs,
+        points=points,
+        chases=chases,
+        skipped=skipped,
     )
 
 

@@ -79,18 +79,18 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[Grou
         latency_ns, counts = _histogram(done, count, mean_ns)
         pattern = "random" if "rand" in str(options.get("rw", "")) else "sequential"
         yield Group(
-            op,
-            _core.size_class_bytes(size),
-            depth,
-            count,
-            size * count,
-            round(mean_ns * count),
-            latency_ns,
-            counts,
-            [count],
-            [round(mean_ns)],
-            pattern,
-            "direct" if str(options.get("direct", "0")) == "1" else "buffered",
+            op=op,
+            size_class_bytes=_core.size_class_bytes(size),
+            depth=depth,
+            count=count,
+            bytes=size * count,
+            total_ns=round(mean_ns * count),
+            latency_ns=latency_ns,
+            latency_count=counts,
+            block_count=[count],
+            block_mean_ns=[round(mean_ns)],
+            pattern=pattern,
+            access="direct" if str(options.get("direct", "0")) == "1" else "buffered",
         )
 
 

@@ -209,7 +209,20 @@ def stated_groups(base_ns: Mapping[tuple[str, str], float], ns_per_byte: float) 
 
     def group(op: str, pattern: str, size: int) -> Group:
         ns = round(base_ns[op, pattern] + size * ns_per_byte)
-        return Group(op, size, 1, 1, size, ns, [ns], [1], [1], [ns], pattern, "direct")
+        return Group(
+            op=op,
+            size_class_bytes=size,
+            depth=1,
+            count=1,
+            bytes=size,
+            total_ns=ns,
+            latency_ns=[ns],
+            latency_count=[1],
+            block_count=[1],
+            block_mean_ns=[ns],
+            pattern=pattern,
+            access="direct",
+        )
 
     return [group(op, each, size) for op in OPS for each in PATTERNS for size in SIZES_BYTES]
 

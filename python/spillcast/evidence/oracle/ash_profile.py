@@ -179,14 +179,14 @@ def _execution(ash: Ash, rows: Sequence[Row]) -> Execution:
     instance, session = head["owner"]
     alone = len({(row["instance"], row["session"]) for row in rows}) == 1
     result = Execution(
-        head["sql_id"],
-        head["sql_exec_id"],
-        instance,
-        session,
-        _clock(ash, first),
-        (last - first) / 1e9 + ash.interval_us / 1e6,
-        sum(row["time_ns_count"] for row in rows),
-        len({(row["instance"], row["session"]) for row in rows}),
+        sql_id=head["sql_id"],
+        exec_id=head["sql_exec_id"],
+        instance=instance,
+        session=session,
+        began=_clock(ash, first),
+        elapsed_s=(last - first) / 1e9 + ash.interval_us / 1e6,
+        samples=sum(row["time_ns_count"] for row in rows),
+        sessions=len({(row["instance"], row["session"]) for row in rows}),
     )
     if session is None and alone:
         return replace(result, instance=head["instance"], session=head["session"])

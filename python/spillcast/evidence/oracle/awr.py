@@ -251,15 +251,15 @@ def _report(path: Path, text: str) -> Report:
     hold(path, comparisons(list(waits.values()), database_s), HOW)
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
-        value_of(database_s) or 0.0,
-        value_of(cpu),
-        value_of(classes.get("User I/O")),
-        waits,
-        sizes,
-        _statements(tables),
-        subject,
-        notes,
-        left_out,
+        database_s=value_of(database_s) or 0.0,
+        cpu_s=value_of(cpu),
+        user_io_s=value_of(classes.get("User I/O")),
+        waits=waits,
+        sizes=sizes,
+        statements=_statements(tables),
+        subject=subject,
+        notes=notes,
+        left_out=left_out,
     )
 
 

@@ -469,14 +469,16 @@ class Threads:
         temp_ns = max(outcome["temp_ns"], 1)
         times = arrays_of(waited)
         return Simulated(
-            wait_ns + times["io_ns"],
-            outcome["elapsed_ns"],
-            max(outcome["temp_ns"] / max(outcome["temp_busy_ns"], 1), 1.0),
-            [ns / temp_ns for ns in outcome["limited_ns"]],
-            [sum(ns) for ns in zip(outcome["limited_ns"], outcome["served_ns"], strict=True)],
-            outcome["queued_ns"],
-            outcome["latency_ns"],
-            times["storage_ns"],
+            wait_ns=wait_ns + times["io_ns"],
+            elapsed_ns=outcome["elapsed_ns"],
+            in_flight=max(outcome["temp_ns"] / max(outcome["temp_busy_ns"], 1), 1.0),
+            limited=[ns / temp_ns for ns in outcome["limited_ns"]],
+            at_limits_ns=[
+                sum(ns) for ns in zip(outcome["limited_ns"], outcome["served_ns"], strict=True)
+            ],
+            queued_ns=outcome["queued_ns"],
+            latency_ns=outcome["latency_ns"],
+            storage_ns=times["storage_ns"],
         )
 
     def _batch(self, wait_ns: Array, cpu_ns: Array | None = None, **more: Array | None) -> Any:

@@ -301,9 +301,17 @@ def _first_spill(row: Mapping[str, Any], period: Period) -> Change:
     # Calls from before it spilled are not told apart.
     per_call = BLOCK_BYTES * _temp_blocks(row) / row["calls"]
     return Change(
-        "new", str(row["queryid"]), row["query"], period.before.taken_s, period.after.taken_s,
-        per_call, None, is_gradual=False, cause=cause, evidence=evidence,
-    )  # fmt: skip
+        kind="new",
+        queryid=str(row["queryid"]),
+        query=row["query"],
+        after_s=period.before.taken_s,
+        by_s=period.after.taken_s,
+        bytes_per_call=per_call,
+        ratio=None,
+        is_gradual=False,
+        cause=cause,
+        evidence=evidence,
+    )
 
 
 def _changes(queryid: str, statement: _Statement) -> Iterator[Change]:
@@ -320,16 +328,16 @@ def _changes(queryid: str, statement: _Statement) -> Iterator[Change]:
         ratio = after["temp"] / max(before["temp"], 1.0)
         cause, evidence = _cause(before, after, ratio, points[at][0])
         yield Change(
-            "more" if ratio > 1 else "less",
-            queryid,
-            statement.query,
-            points[at][0].before.taken_s,
-            points[at][0].after.taken_s,
-            BLOCK_BYTES * after["temp"],
-            ratio,
-            is_gradual,
-            cause if not is_gradual or cause == "rows" else None,
-            evidence,
+            kind="more" if ratio > 1 else "less",
+            queryid=queryid,
+            query=statement.query,
+            after_s=points[at][0].before.taken_s,
+            by_s=points[at][0].after.taken_s,
+            bytes_per_call=BLOCK_BYTES * after["temp"],
+            ratio=ratio,
+            is_gradual=is_gradual,
+            cause=cause if not is_gradual or cause == "rows" else None,
+            evidence=evidence,
         )
 
 
