@@ -137,8 +137,6 @@ class LiveRecorder(ABC, Generic[Result]):
 
     pid: int
     exit_status: int | None = None
-    #: When what is recorded began (of ``time.monotonic``); None while it is waited for.
-    began_s: float | None = None
     #: What is waited for until then.
     awaited = ""
 
@@ -148,6 +146,11 @@ class LiveRecorder(ABC, Generic[Result]):
         self.recorder, self._activity = recorder, activity
         #: When the capture was attached (CLOCK_MONOTONIC).
         self.attached_ns = 0
+
+    @property
+    def began_s(self) -> float | None:
+        """When what is recorded began (of ``time.monotonic``); None while it is waited for."""
+        return self.attached_ns / 1e9
 
     @abstractmethod
     def ended(self, timeout_s: float) -> EndedBy | None:

@@ -274,7 +274,10 @@ class Sampler(threading.Thread):
     @staticmethod
     def _see_query(query: SessionQuery, session: SessionState | None, now_ns: int) -> str:
         phase = query.life.see(session)
-        if query.life.new and session is not None:
+        if phase == "waiting":
+            # What ran before was passed over.
+            query.started_ns = None
+        elif query.life.new and session is not None:
             query.started_ns = now_ns - round((session.now_s - session.query_start_s) * 1e9)
         return phase
 

@@ -47,7 +47,7 @@ class SessionRecorder(LiveRecorder[Recording]):
     ) -> None:
         """``runs``: the session ran the wanted query when it was selected."""
         super().__init__(recorder, activity)
-        self._session, self._runs, self._sampled_s = session, runs, 0.0
+        self._session, self._runs = session, runs
         self.pid, self.awaited = pid, f"a query of session {session}"
         self._unattached = 0
         #: What is known of the query now that it is watched no longer.
@@ -83,6 +83,12 @@ class SessionRecorder(LiveRecorder[Recording]):
         return self.query.started_ns
 
     @property
+    def began_s(self) -> float | None:
+        """When it began, or was attached if that was later; None while it is waited for."""
+        began_ns = self.started_ns
+        return None if began_ns is None else max(began_ns, self.attached_ns) / 1e9
+
+    @property
     def documents(self) -> Mapping[str, object]:
         """Evidence of what remains of a query that still runs, by file."""
         return {}
@@ -102,11 +108,6 @@ class SessionRecorder(LiveRecorder[Recording]):
         except OSError:
             self._unattached += 1
 
-    def start(self) -> None:
-        """Begin to sample."""
-        super().start()
-        self._sampled_s = time.monotonic()
-
     def ended(self, timeout_s: float) -> EndedBy | None:
         """Sleep until the query has ended, or sampling of it."""
         if not self.sampler.done.wait(timeout_s):
@@ -117,9 +118,7 @@ class SessionRecorder(LiveRecorder[Recording]):
         """What was sampled so far."""
         query = self.query
         waiting = query.life.phase == "waiting"
-        if self.began_s is None and not waiting:
-            self.began_s = time.monotonic()
-        elif self._runs and waiting and time.monotonic() - self._sampled_s > ENDED_S:
+        if self._runs and waiting and time.monotonic() - self.attached_ns / 1e9 > ENDED_S:
             raise QueryEnded(
                 f"the query of session {query.pid} ended before it could be recorded",
                 f"record again while it runs; {self.option} {query.pid} waits for its next query",

@@ -1,7 +1,6 @@
 """Records a query of a PostgreSQL server: its waits by samples, its I/O where it runs here."""
 
 import contextlib
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
 from dataclasses import dataclass
@@ -173,7 +172,6 @@ class _ExplainedSession(_PostgresSession):
     def start(self) -> None:
         super().start()
         self._run.start()
-        self.began_s = time.monotonic()
 
     def ended(self, timeout_s: float) -> EndedBy | None:
         return "end" if self._run.wait(timeout_s) else None

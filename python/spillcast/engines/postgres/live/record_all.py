@@ -191,7 +191,6 @@ class _AllSessions(LiveRecorder[ServerRecording]):
             watch_memory=False,
         )
         self.sample(rate_hz=RATE_HZ, workers=Workers(server))
-        self.began_s = self._began_s = time.monotonic()
 
     def ended(self, timeout_s: float) -> EndedBy | None:
         """Sleep until the server has ended, or the connection to it is lost."""
@@ -322,7 +321,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         sampler.stop()
         recorder.stop()
         self.collect()
-        recorded_s = time.monotonic() - self._began_s
+        recorded_s = time.monotonic() - self.attached_ns / 1e9
         for query in (*self._ended, *sampler.take_ended()):
             self._keep(query, _ended_by(query))
         for query in sampler.queries():
