@@ -202,15 +202,19 @@ def end_with_parent() -> None:
 
 def scheduled(tasks: Iterable[Path]) -> Scheduled:
     """Sum up the threads of these folders in /proc; ended threads are skipped."""
-    cpu_ns = delay_ns = 0
-    for task in tasks:
-        try:
-            ran, stood, _ = (task / "schedstat").read_text().split()
-        except OSError:
-            continue
-        cpu_ns += int(ran)
-        delay_ns += int(stood)
-    return Scheduled(cpu_ns / 1e9, delay_ns / 1e9)
+    each = [times for task in tasks if (times := task_times(task)) is not None]
+    return Scheduled(
+        sum(times.cpu_s for times in each), sum(times.run_queue_delay_s for times in each)
+    )
+
+
+def task_times(task: Path) -> Scheduled | None:
+    """Read the times of the thread of a folder in /proc so far; None where it has ended."""
+    try:
+        ran, stood, _ = (task / "schedstat").read_text().split()
+    except (OSError, ValueError):
+        return None
+    return Scheduled(int(ran) / 1e9, int(stood) / 1e9)
 
 
 def _say(answer: dict[str, Any]) -> None:

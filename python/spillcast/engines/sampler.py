@@ -17,6 +17,7 @@ from spillcast.engines.activity import (
     Statement,
     TempHeld,
 )
+from spillcast.engines.held import Scheduled, task_times
 from spillcast.errors import SpillcastError
 from spillcast.recording.schema import SAMPLES
 from spillcast.tables import Table
@@ -110,8 +111,8 @@ class SessionQuery:
     def look_at_delay(self) -> None:
         """Look how long its processes have been runnable but not scheduled."""
         for pid in self.pids:
-            if (times := _scheduled_s(pid)) is not None:
-                delay_s = times[1]
+            if (times := task_times(Path(f"/proc/{pid}"))) is not None:
+                delay_s = times.run_queue_delay_s
                 first_s, _ = self._delay_s.get(pid, (delay_s, delay_s))
                 self._delay_s[pid] = first_s, delay_s
 
@@ -200,7 +201,7 @@ class Sampler(threading.Thread):
 
     def run(self) -> None:
         """Sample; the thread's work."""
-        began, due_s = self._scheduled_s(), 0.0
+        began, due_s = self._server_times(), 0.0
         self.last_ns = time.monotonic_ns()
         # Not in step with anything that happens as often.
         jitter = random.Random(self._session)
@@ -246,14 +247,14 @@ class Sampler(threading.Thread):
             self._listed_s = time.monotonic()
         self.last_ns = now_ns
 
-    def _count_cost(self, began: tuple[float, float] | None) -> None:
-        self.client_cpu_s, now = time.thread_time(), self._scheduled_s()
+    def _count_cost(self, began: Scheduled | None) -> None:
+        self.client_cpu_s, now = time.thread_time(), self._server_times()
         if began is not None and now is not None:
-            self.server_cpu_s = now[0] - began[0]
+            self.server_cpu_s = now.cpu_s - began.cpu_s
 
-    def _scheduled_s(self) -> tuple[float, float] | None:
+    def _server_times(self) -> Scheduled | None:
         process = self._activity.process
-        return None if process is None else _scheduled_s(process)
+        return None if process is None else task_times(Path(f"/proc/{process}"))
 
     def _see(self, sessions: dict[int, SessionState], now_ns: int) -> None:
         """End the queries that have ended, begin those that have begun."""
@@ -362,12 +363,3 @@ def _started_ns(pid: int) -> int | None:
     """CLOCK_MONOTONIC at the start of a process, to within 10 ms; None where it is gone."""
     ago_s = age_s(pid)
     return None if ago_s is None else time.monotonic_ns() - round(ago_s * 1e9)
-
-
-def _scheduled_s(pid: int) -> tuple[float, float] | None:
-    """CPU time and run-queue delay of a process of one thread so far; None where it is gone."""
-    try:
-        ran, stood, _ = Path(f"/proc/{pid}/schedstat").read_text().split()
-    except (OSError, ValueError):
-        return None
-    return int(ran) / 1e9, int(stood) / 1e9

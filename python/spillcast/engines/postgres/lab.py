@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from spillcast.engines.engine import Calibrates, Explains, Workload
-from spillcast.engines.held import HeldQuery, RunResult, Scheduled, Session, scheduled
+from spillcast.engines.held import HeldQuery, RunResult, Scheduled, Session, task_times
 from spillcast.engines.held import serve as serve_query
 from spillcast.engines.postgres.processes import WORKER_TITLE, children, of_server
 from spillcast.engines.postgres.server import Installation, PrivateServer, make_cluster, serve
@@ -337,10 +337,8 @@ class PostgresSession(Session):
 
     def _look(self) -> None:
         for pid in children(self._postmaster) - self._earlier:
-            # An ended thread has no entry; both times only ever grow.
-            self._scheduled[pid] = max(
-                scheduled([Path(f"/proc/{pid}")]), self._scheduled.get(pid, Scheduled(0.0, 0.0))
-            )
+            if (times := task_times(Path(f"/proc/{pid}"))) is not None:
+                self._scheduled[pid] = times
 
 
 if __name__ == "__main__":
