@@ -76,6 +76,13 @@ def test_a_comma_of_a_node_that_may_be_a_point_is_refused(tmp_path):
         read_plan(path)
 
 
+def test_names_of_relations_may_have_quotes(tmp_path):
+    node = '->  Index Scan using "Order_pkey" on public."Order Line" o'
+    text = REMARKED.format(remark="").replace("->  Hash Join", node)
+    (path := tmp_path / "plan.txt").write_text(text)
+    assert read_plan(path).reads.count == 102909
+
+
 def test_another_node_is_no_remark(tmp_path):
     text = REMARKED.format(remark="-- Sort (actual time=8.9..1592.6 rows=1 loops=1)")
     (path := tmp_path / "plan.txt").write_text(text)

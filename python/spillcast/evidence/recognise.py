@@ -339,6 +339,10 @@ KINDS: Sequence[Kind] = (
                 "STATISTICS IO counts pages of work tables, also those in memory, and not what "
                 "spilled",
                 "give the actual plan: SET STATISTICS XML ON, or Include Actual Execution Plan"),
+    _too_little("a plan of CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: ",
+                "a plan of CockroachDB without max sql temp disk usage: nothing spilled, or the "
+                "version is older than 21.2",
+                "give figures of the run: figures:elapsed=ELAPSED,spilled=SIZE,size=256K"),
     _too_little("tables of Spark's pages",
                 r"^[^\w\n]*(?:Shuffle )?Spill \((?:Disk|Memory)\)\s*[|\t]",
                 "a page of Spark has sums or quantiles of its tasks, not how they read and wrote",

@@ -69,7 +69,7 @@ _ISO = r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)"
 SHIPPERS = (
     # syslog, by its older form; a server numbers its messages and their lines.
     re.compile(
-        r"(?:<\d+>)?[A-Z][a-z]{2} [ \d]\d \d\d:\d\d:\d\d "
+        r"(?:<\d+>)?[^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d "
         r"\S+ [\w./-]+(?:\[\d*)?\]?: (?:\[[\d-]+\] ?)?"
     ),
     # Containers on Kubernetes, as their node keeps them.

@@ -67,12 +67,7 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
 def pasted_documents(text: str, path: Path) -> list[dict[str, Any]]:
     """The plans in a plain text; none where it has no figures of plans either."""
     with reading(path, HOW):
-        try:
-            documents = documents_of(text, path)
-        except InputError as error:
-            if str(path) in error.message:
-                raise
-            raise EvidenceDamaged(f"{path}: {error.message}", error.hint or HOW) from None
+        documents = documents_of(text, path)
     if not documents and (figures := FIGURES.search(text)):
         line = text[text.rfind("\n", 0, figures.start()) + 1 :].partition("\n")[0].strip()
         raise EvidenceDamaged(f"{path}: a line is not understood: {line[:200]}", HOW)
@@ -97,7 +92,7 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
             raise damaged(path, "a plan in XML without its end", HOW)
     if not documents and (match := _YAML.search(text)) and "Node Type:" in text:
         documents = _of_yaml(text[match.start() :], path)
-    documents = documents or documents_of_text(text.split("\n"))
+    documents = documents or _of_text(text, path)
     for document in documents:
         if "Total Runtime" in document:
             # So 9.3 and older name it.
@@ -167,6 +162,13 @@ def _check_elsewhere(path: Path, text: str) -> None:
         )
     if _ROWS_OUT.search(text):
         raise NoTempIo(f"{path}: this query does not spill: no segment wrote work files")
+
+
+def _of_text(text: str, path: Path) -> list[dict[str, Any]]:
+    try:
+        return documents_of_text(text.split("\n"))
+    except InputError as error:
+        raise EvidenceDamaged(f"{path}: {error.message}", HOW) from None
 
 
 def _of_json(text: str, path: Path) -> Iterator[dict[str, Any]]:

@@ -123,17 +123,13 @@ def _merged(path: Path, logs_by_file: Sequence[Logs]) -> Logs:
     untimed = not any(file.elapsed_s for file in temp)
     if damaged and not temp and not plans:
         raise damaged[0]
+    if not temp and not plans and not exceeded and path.is_file():
+        _check_kind(path)
     is_pasted = not plans and not exceeded and not damaged and untimed and path.is_file()
     if is_pasted and (pasted := _pasted(path)):
         _check_counted(path, pasted)
         return Logs(1, [], pasted, None)
     if not temp and not plans and not exceeded:
-        recognised = recognise(path) if path.is_file() else None
-        if recognised is not None and recognised.kind.name == "figures":
-            raise EvidenceUnknown(
-                f"{path}: figures of a run, and no log of PostgreSQL",
-                "forecast that run: spillcast forecast FILE --to TARGET",
-            )
         raise NoTempIo(
             f"{path}: no temp file and no plan in {format_count(len(logs_by_file), 'file')}",
             f"{HOW}; its messages have to be in English (lc_messages = 'C')",
@@ -141,6 +137,16 @@ def _merged(path: Path, logs_by_file: Sequence[Logs]) -> Logs:
     if not temp and not exceeded:
         _check_counted(path, plans)
     return Logs(len(logs_by_file), temp, plans, _window_s(times), times, exceeded, damaged)
+
+
+def _check_kind(path: Path) -> None:
+    """EvidenceUnknown for evidence of another kind."""
+    recognised = recognise(path)
+    if recognised is not None and (kind := recognised.kind).name == "figures":
+        raise EvidenceUnknown(
+            f"{path}: {kind.reason or kind.words}, and no log of PostgreSQL",
+            kind.hint or "forecast that run: spillcast forecast FILE --to TARGET",
+        )
 
 
 def _check_counted(path: Path, plans: Sequence[Mapping[str, Any]]) -> None:
