@@ -292,31 +292,6 @@ def test_hits_of_a_search(tmp_path):
     assert read_logs(tmp_path / "hits.json").temp == read_logs(tmp_path / "plain.log").temp
 
 
-@cases("month", ["Nov", "мар", "Sept."])
-def test_syslog_names_months_in_its_language(tmp_path, month):
-    lines = [f"{month} 23 10:00:04 db postgres[42]: [5-1] {line}" for line in TEXT.splitlines()]
-    (tmp_path / "plain.log").write_text(TEXT)
-    (tmp_path / "sys.log").write_text("\n".join(lines) + "\n")
-    assert read_logs(tmp_path / "sys.log").temp == read_logs(tmp_path / "plain.log").temp
-
-
-def test_a_damaged_plan_of_a_log_names_the_file(tmp_path):
-    node = "Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..2.0 rows=6 loops=1) Disk: 7kB"
-    at = "2026-11-23 10:00:04 UTC [42] LOG:  duration: 20.5 ms  plan:"
-    (path := tmp_path / "a.log").write_text(f"{at}\n\tQuery Text: select 1\n\t{node}\n")
-    with pytest.raises(EvidenceDamaged, match=r"a\.log"):
-        read_logs(path)
-
-
-def test_streams_of_loki(tmp_path):
-    lines = [line for line in TEXT.splitlines() if "\t" not in line]
-    values = [[str(10**9 * at), line] for at, line in enumerate(lines)]
-    streams = {"resultType": "streams", "result": [{"stream": {"pod": "pg"}, "values": values}]}
-    (tmp_path / "plain.log").write_text("\n".join(lines) + "\n")
-    (tmp_path / "loki.json").write_text(json.dumps({"status": "success", "data": streams}))
-    assert read_logs(tmp_path / "loki.json").temp == read_logs(tmp_path / "plain.log").temp
-
-
 def test_csvlog_with_a_heading(tmp_path):
     """As a client writes the rows of a foreign table."""
     (tmp_path / "a.csv").write_text(

@@ -262,7 +262,7 @@ def _shipped(lines: Lines) -> Lines | None:
 def _logger(lines: Lines) -> Lines | None:
     """What a program's logger put before each line of a plan: the same but for its digits."""
     judged = [line for line in lines if _LINE_OF_PLAN.search(line)]
-    if len(judged) < 3 or any(map(_LOGGED.search, judged)):
+    if len(judged) < 3 or any(map(_LOGGED.search, lines)):
         return None
     masked = [re.sub(r"\d", "0", line) for line in judged]
     # What the first and the last share in the order of letters, all share.

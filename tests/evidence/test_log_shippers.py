@@ -1,0 +1,55 @@
+"""What syslog and stores of logs put around the messages of a server."""
+
+import json
+
+import pytest
+
+from cases import cases
+from spillcast.errors import EvidenceDamaged
+from spillcast.evidence.postgres.logs import read_logs
+
+TEXT = """\
+2026-11-23 10:00:04.000 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.0", size 819200
+2026-11-23 10:00:04.000 UTC [42] STATEMENT:  select 1
+2026-11-23 10:00:04.100 UTC [42] LOG:  duration: 900.5 ms  statement: select 1
+"""
+
+
+@cases("month", ["Nov", "мар", "Sept."])
+def test_syslog_names_months_in_its_language(tmp_path, month):
+    lines = [f"{month} 23 10:00:04 db postgres[42]: [5-1] {line}" for line in TEXT.splitlines()]
+    (tmp_path / "plain.log").write_text(TEXT)
+    (tmp_path / "sys.log").write_text("\n".join(lines) + "\n")
+    assert read_logs(tmp_path / "sys.log").temp == read_logs(tmp_path / "plain.log").temp
+
+
+def test_a_plan_through_syslog(tmp_path):
+    """One message is all there is: its lines differ from a program's only in what stands above."""
+    message = (
+        "2026-11-23 10:00:04 UTC [42] LOG:  duration: 1602.5 ms  plan:",
+        "#011Query Text: select 1",
+        "#011Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..1600.0 rows=6 loops=1)",
+        "#011  Sort Method: external merge  Disk: 800kB",
+        "#011  Buffers: shared hit=96, temp read=100 written=101",
+    )
+    lines = [f"Nov 23 10:00:04 db postgres[42]: [5-{n}] {m}" for n, m in enumerate(message, 1)]
+    (path := tmp_path / "sys.log").write_text("\n".join(lines) + "\n")
+    (plan,) = read_logs(path).plans
+    assert (plan["Execution Time"], plan["Plan"]["Temp Written Blocks"]) == (1602.5, 101)
+
+
+def test_a_damaged_plan_of_a_log_names_the_file(tmp_path):
+    node = "Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..2.0 rows=6 loops=1) Disk: 7kB"
+    at = "2026-11-23 10:00:04 UTC [42] LOG:  duration: 20.5 ms  plan:"
+    (path := tmp_path / "a.log").write_text(f"{at}\n\tQuery Text: select 1\n\t{node}\n")
+    with pytest.raises(EvidenceDamaged, match=r"a\.log"):
+        read_logs(path)
+
+
+def test_streams_of_loki(tmp_path):
+    lines = [line for line in TEXT.splitlines() if "\t" not in line]
+    values = [[str(10**9 * at), line] for at, line in enumerate(lines)]
+    streams = {"resultType": "streams", "result": [{"stream": {"pod": "pg"}, "values": values}]}
+    (tmp_path / "plain.log").write_text("\n".join(lines) + "\n")
+    (tmp_path / "loki.json").write_text(json.dumps({"status": "success", "data": streams}))
+    assert read_logs(tmp_path / "loki.json").temp == read_logs(tmp_path / "plain.log").temp
