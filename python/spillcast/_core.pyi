@@ -12,7 +12,6 @@ __all__ = [
     "Emulation",
     "Grid",
     "Memory",
-    "PageCacheReads",
     "ParquetReader",
     "ParquetWriter",
     "PartialFolder",
@@ -20,6 +19,7 @@ __all__ = [
     "Probe",
     "Recorder",
     "RecordingWriter",
+    "Scan",
     "Seconds",
     "SparkApplication",
     "SparkWork",
@@ -258,8 +258,17 @@ class ParquetReader:
         """Bytes without compression and rows of each row group."""
     def key_values(self) -> list[tuple[str, str]]:
         """Pairs that its writer has added."""
-    def batches(self, columns: Sequence[int], rows: int) -> Batches:
-        """The rows of the columns at these positions, ``rows`` at a time."""
+    def batches(
+        self,
+        columns: Sequence[int],
+        rows: int,
+        rules: Sequence[tuple[str, bool, int, int]] = (),
+    ) -> Batches:
+        """The rows of the columns at these positions, ``rows`` at a time.
+
+        ``rules`` are of columns: name, whether one may be null, the least and greatest of its
+        numbers. ValueError where rows break one.
+        """
 
 @final
 class Batches:
@@ -375,22 +384,30 @@ class CacheRequests:
         """End the work that another thread does."""
 
 @final
-class PageCacheReads:
-    """What a page cache would have to read of some regions of all files."""
+class Scan:
+    """One pass over the waits of a recording: their sums, and those that begin within slices."""
 
-    def __new__(cls, rate: float, groups: int) -> PageCacheReads:
-        """Of about a share ``rate`` of the regions, in so many groups. ValueError for none."""
-    def push(self, operations: Any) -> Table:
-        """Takes operations in order: file (int32, from 0), offset (below 0 where it is not known),
-        bytes, write. Of each, the ``group`` of its region, below 0 where it was not picked, and
-        whether it was ``sequential``. ValueError for columns of another kind.
+    def __new__(
+        cls,
+        slices_ns: Sequence[tuple[int, int, int]] = (),
+        page_cache: tuple[float, int, tuple[float, float]] | None = None,
+    ) -> Scan:
+        """Each slice has a begin and an end, ns, and the number of its part of a sample; no two
+        overlap. With ``page_cache`` it is found out which reads of temp files a page cache
+        answered: a share of the regions of files, the number of parts, and what memory takes, ns
+        and ns a byte.
         """
-    def held_bytes(self) -> int | None:
-        """The most that all files held together, as if none was removed; None where an offset is
-        not known. ValueError where it has ended."""
-    def missing_bytes(self, room_bytes: int) -> Table:
-        """Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of
-        writes. It ends with that.
+    def push(self, waits: Any) -> None:
+        """Takes the next waits. ValueError for other columns."""
+    def sums(self) -> tuple[int, int, int, int]:
+        """Rows, bytes, ns, and the end of the last one, ns."""
+    def held_bytes(self) -> tuple[int, int]:
+        """The most that the temp files held together, as if none was removed, as far as offsets are
+        known; and the number of operations whose offset is not.
+        """
+    def rows(self, room_bytes: int) -> tuple[Waits, Table | None]:
+        """The rows of the slices; and, where a page cache was asked, the bytes that it lacked with
+        so much room: null for what is no read of a temp file. It ends with that.
         """
 
 @final

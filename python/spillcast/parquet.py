@@ -5,14 +5,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from spillcast import _core
-from spillcast.columns import NAME, TEXT, Column, Field
+from spillcast.columns import NAME, TEXT, Field
 from spillcast.errors import FileTooLarge
 from spillcast.gate import COUNT_MAX, damaged, reading
 from spillcast.tables import Table
-from spillcast.units import format_count
 
 #: What a row of a table may take of the machine's memory, as a share of it.
 _MEMORY_SHARE = 0.5
@@ -47,6 +44,23 @@ def batches_of(
     whole: bool = False,
 ) -> Iterator[Table]:
     """The same, so many rows at a time; with ``whole`` all of them must fit into memory."""
+    for batch in core_batches_of(
+        path, fields, hint, signed=signed, content=content, rows=rows, whole=whole
+    ):
+        yield Table.from_arrow(batch).cast(fields)
+
+
+def core_batches_of(
+    path: Path | str,
+    fields: Sequence[Field],
+    hint: str | None = None,
+    *,
+    signed: Collection[str] = (),
+    content: bytes | None = None,
+    rows: int,
+    whole: bool = False,
+) -> Iterator[_core.Table]:
+    """The same as the core reads them, for code of the core: a column may lack or be narrower."""
     if content is None and not Path(path).exists():
         raise damaged(path, "there is no such file", hint)
     with reading(path, hint):
@@ -57,17 +71,17 @@ def batches_of(
             _check_field(path, field, given, hint)
         wanted = {field.name for field in fields}
         places = [place for place, (name, *_) in enumerate(given) if name in wanted]
-        batches = file.batches(places, rows)
+        rules = [
+            (field.name, field.nullable, *bounds_of(field.name, signed=field.name in signed))
+            for field in fields
+        ]
+        batches = file.batches(places, rows, rules)
     while True:
         with reading(path, hint):
             batch = next(batches, None)
         if batch is None:
             return
-        table = Table.from_arrow(batch)
-        for field in fields:
-            if field.name in table.columns:
-                _check_column(path, field, table[field.name], field.name in signed, hint)
-        yield table.cast(fields)
+        yield batch
 
 
 def _parquet_in_memory(content: bytes) -> _core.ParquetReader:
@@ -129,36 +143,13 @@ def _kind(type: str) -> str:
     return "integers" if type.startswith(("int", "uint")) else type
 
 
-def _check_column(path: Path | str, field: Field, column: Column, signed: bool, hint: Any) -> None:
-    """InputError for values that make no sense, also within lists."""
-    name = field.name
-    if not field.nullable and column.null_count:
-        raise damaged(path, f"{name} is empty in {format_count(column.null_count, 'row')}", hint)
-    if column.items is not None:
-        inner = Field(name, column.items.type, nullable=False)
-        _check_column(path, inner, column.items, signed, hint)
-    for member, inside in column.members.items():
-        _check_column(path, Field(f"{name}.{member}", inside.type), inside, signed, hint)
-    if column.is_text or column.items is not None or column.values.dtype.kind not in "iuf":
-        return
-    values = column.drop_null().values
-    if values.dtype.kind == "f" and not np.isfinite(values).all():
-        raise damaged(path, f"{name} is not finite in some row", hint)
-    if not len(values):
-        return
-    lower, upper = values.min().item(), values.max().item()
-    if in_bounds(name, lower, upper, signed=signed):
-        return
-    if lower < 0 and not signed:
-        raise damaged(path, f"{name} is {lower:,} in some row, not 0 or more", hint)
-    raise damaged(path, f"{name} is {max(upper, -lower):,} in some row", hint)
+def bounds_of(name: str, *, signed: bool) -> tuple[int, int]:
+    """The least and the greatest number that a column of a table may hold."""
+    greatest = _INT64_MAX if name in _ANY_SIZE else COUNT_MAX
+    return (-greatest - 1 if signed else 0), greatest
 
 
-def in_bounds(name: str, lower: float, upper: float, *, signed: bool) -> bool:
-    """Whether a column of a table may hold numbers between these two."""
-    return (lower >= 0 or signed) and (max(upper, -lower) <= COUNT_MAX or name in _ANY_SIZE)
-
-
+_INT64_MAX = (1 << 63) - 1
 #: Columns of names and places, which nothing is summed up of.
 _ANY_SIZE = frozenset(("session", "offset", "object", "sql_exec_id", "coordinator"))
 

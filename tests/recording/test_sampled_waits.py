@@ -54,11 +54,11 @@ def test_files_are_known_of_the_whole(path):
 
 def test_what_temp_files_held_is_told_by_who_asks_what_a_page_cache_held(tmp_path, monkeypatch):
     path = write_large_recording(tmp_path / "cached.spill", WAITS, page_cached=True)
-    room = PageCacheRoom(1 << 28, lambda took_ns, _size: took_ns < 10_000)
+    room = PageCacheRoom(1 << 28, 9_999.0, 0.0)
     held = spill_bytes(Recording.open(path))
     assert held > 1 << 26
     sample = sampled(Recording.open(path), ROWS, room)
-    monkeypatch.setattr(Recording, "temp_batches", None)
+    monkeypatch.setattr(Recording, "scan", None)
     assert spill_bytes(sample) == held
 
 

@@ -101,13 +101,18 @@ pub struct Row {
 }
 
 /// Begin and end of each stretch of the run whose waits were kept; none where all were.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub struct Slices<'a>(pub &'a [(i64, i64)]);
 
 impl Slices<'_> {
+    /// The number of slices that have begun by then.
+    pub fn number(self, ns: i64) -> usize {
+        self.0.partition_point(|slice| slice.0 <= ns)
+    }
+
     /// When the slice of a wait that starts then begins; 0 where all waits were kept.
     fn begin_ns(self, start_ns: i64) -> i64 {
-        match self.0.partition_point(|slice| slice.0 <= start_ns) {
+        match self.number(start_ns) {
             0 => start_ns.min(0),
             number => self.0[number - 1].0,
         }

@@ -21,6 +21,7 @@ mod parquet;
 mod probe;
 mod recorder;
 mod recording;
+mod scan;
 mod simulate;
 mod spark;
 mod stretches;
@@ -89,7 +90,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<parquet::ParquetWriter>()?;
     module.add_class::<parquet::ZstdReader>()?;
     module.add_class::<probe::Probe>()?;
-    module.add_class::<simulate::PageCacheReads>()?;
+    module.add_class::<scan::Scan>()?;
     module.add_class::<output::PartialFolder>()?;
     module.add_class::<recorder::Recorder>()?;
     module.add_class::<output::RecordingWriter>()?;

@@ -7,7 +7,7 @@ use std::sync::Mutex;
 
 use pyo3::exceptions::{PyOSError, PyValueError};
 use pyo3::prelude::*;
-use spillcast_recording::{BatchFile, ParquetBatches, ParquetSource};
+use spillcast_recording::{BatchFile, ParquetBatches, ParquetSource, Rule};
 
 use crate::arrow::{Table, import};
 use crate::columns::fields_of;
@@ -42,11 +42,22 @@ impl ParquetReader {
     }
 
     /// The rows of the columns at these positions, `rows` at a time.
-    fn batches(&self, py: Python<'_>, columns: Vec<usize>, rows: usize) -> PyResult<Batches> {
+    ///
+    /// `rules` are of columns: name, whether one may be null, the least and greatest of its numbers.
+    #[pyo3(signature = (columns, rows, rules=Vec::new()))]
+    fn batches(
+        &self,
+        py: Python<'_>,
+        columns: Vec<usize>,
+        rows: usize,
+        rules: Vec<(String, bool, i64, i64)>,
+    ) -> PyResult<Batches> {
         let source = self.1.lock().expect("no holder panics").take();
         let source = source.map_or_else(|| ParquetReader::open(py, &self.0), Ok)?;
-        let batches = py.detach(|| source.batches(columns, rows)).map_err(PyValueError::new_err)?;
-        Ok(Batches(Mutex::new(batches)))
+        let rule = |(name, nullable, least, greatest)| Rule { name, nullable, least, greatest };
+        let rules = rules.into_iter().map(rule).collect();
+        let batches = py.detach(|| source.batches(columns, rows, rules));
+        Ok(Batches(Mutex::new(batches.map_err(PyValueError::new_err)?)))
     }
 }
 

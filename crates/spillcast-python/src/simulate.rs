@@ -4,13 +4,11 @@ use std::sync::Arc;
 
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
-use arrow_array::{ArrayRef, BooleanArray, Float64Array, Int64Array, RecordBatch};
+use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch};
 use pyo3::exceptions::{PyRuntimeError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
-use spillcast_core::simulate::{
-    Cpus, Io, Memory, PageCacheRoom, Quota, Regions, Row, Rows, Wait, run,
-};
+use spillcast_core::simulate::{Cpus, Io, Memory, PageCacheRoom, Quota, Row, Rows, Wait, run};
 use spillcast_core::wait::Op;
 
 use crate::arrow::{self, Table};
@@ -58,77 +56,6 @@ pub fn simulate<'py>(
     let io_ns = column(outcome.io_ns);
     let storage_ns = if page_cache.is_some() { column(outcome.storage_ns) } else { io_ns.clone() };
     Ok((dict, table_of(vec![("io_ns", io_ns), ("storage_ns", storage_ns)])?))
-}
-
-/// What a page cache would have to read of some regions of all files.
-#[pyclass(module = "spillcast._core")]
-pub struct PageCacheReads(Option<Regions>);
-
-#[pymethods]
-impl PageCacheReads {
-    /// Of about a share `rate` of the regions, in so many groups. ValueError for none.
-    #[new]
-    fn new(rate: f64, groups: usize) -> PyResult<PageCacheReads> {
-        if groups == 0 {
-            return Err(PyValueError::new_err("there is no group"));
-        }
-        Ok(PageCacheReads(Some(Regions::new(rate, groups))))
-    }
-
-    /// Takes operations in order, with the columns file (int32, from 0), offset (below 0 where it is
-    /// not known), bytes (int64) and write (bool): of each, the group of its region, below 0 where it
-    /// was not picked, and whether it followed the last of its op on its file. ValueError for columns
-    /// of another kind.
-    fn push(&mut self, operations: &Bound<'_, PyAny>) -> PyResult<Table> {
-        let batch = arrow::import(operations)?;
-        let regions = self.0.as_mut().ok_or_else(|| PyValueError::new_err("it has ended"))?;
-        let (group, sequential) = pushed(&batch, regions)
-            .ok_or_else(|| PyValueError::new_err("the operations lack a column"))?;
-        table_of(vec![("group", integers(group)), ("sequential", Arc::new(sequential))])
-    }
-
-    /// The most that all files held together, as if none was removed; None where an offset is not
-    /// known. ValueError where it has ended.
-    fn held_bytes(&self) -> PyResult<Option<u64>> {
-        let regions = self.0.as_ref().ok_or_else(|| PyValueError::new_err("it has ended"))?;
-        Ok(regions.held_bytes())
-    }
-
-    /// Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of writes.
-    /// It ends with that.
-    fn missing_bytes(&mut self, py: Python<'_>, room_bytes: u64) -> PyResult<Table> {
-        let regions = self.0.take().ok_or_else(|| PyValueError::new_err("it has ended"))?;
-        let missing = py.detach(|| regions.missing_bytes(room_bytes));
-        let missing = missing.into_iter().map(|bytes| bytes as i64).collect();
-        table_of(vec![("missing_bytes", integers(missing))])
-    }
-}
-
-/// Of each operation its group, and whether it is sequential; None where a column lacks.
-fn pushed(batch: &RecordBatch, regions: &mut Regions) -> Option<(Vec<i64>, BooleanArray)> {
-    let file = arrow::numbers::<Int32Type>(batch, "file")?;
-    let offset = arrow::numbers::<Int64Type>(batch, "offset")?;
-    let bytes = arrow::numbers::<Int64Type>(batch, "bytes")?;
-    let write = batch.column_by_name("write")?.as_boolean_opt()?;
-    let (mut groups, mut sequential) = (Vec::new(), Vec::new());
-    for row in 0..batch.num_rows() {
-        let io = Io {
-            op: if write.value(row) { Op::Write } else { Op::Read },
-            file: file[row].try_into().ok()?,
-            offset: u64::try_from(offset[row]).ok(),
-            bytes: bytes[row].try_into().ok()?,
-            cached_ns: 0,
-            missing_bytes: None,
-        };
-        let (group, follows) = regions.push(io);
-        groups.push(group.map_or(-1, |group| group as i64));
-        sequential.push(follows);
-    }
-    Some((groups, sequential.into()))
-}
-
-fn integers(values: Vec<i64>) -> ArrayRef {
-    Arc::new(Int64Array::from(values))
 }
 
 fn table_of(columns: Vec<(&str, ArrayRef)>) -> PyResult<Table> {

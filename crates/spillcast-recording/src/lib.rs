@@ -9,6 +9,7 @@
 //! core, which needs neither.
 
 pub mod cgroups;
+mod checks;
 mod clock;
 mod columns;
 mod done_before;
@@ -30,6 +31,7 @@ mod parts;
 mod reader;
 mod recorder;
 mod rows;
+mod scan;
 mod seconds;
 mod sockets;
 pub mod sources;
@@ -38,6 +40,7 @@ pub mod target;
 mod temp_places;
 mod writer;
 
+pub use checks::Rule;
 pub use columns::{Dictionaries, ops, second_columns, wait_columns};
 pub use files::{FileSums, TempKind};
 pub use measured::Measured;
@@ -48,5 +51,6 @@ pub use parts::Bounds;
 pub use reader::read_waits;
 pub use recorder::{Observed, Recorder};
 pub use rows::{each_wait, seconds_of, waits_of};
+pub use scan::{Scan, Sums};
 pub use temp_places::{TempPlace, device_name, temp_places, without_secrets};
 pub use writer::{Kept, Writer};

@@ -13,6 +13,8 @@ use parquet::arrow::arrow_reader::{
 };
 use parquet::file::metadata::RowGroupMetaData;
 
+use crate::checks::{Rule, check};
+
 /// A file whose end was read: its columns and row groups.
 pub struct ParquetSource {
     input: File,
@@ -58,8 +60,13 @@ impl ParquetSource {
         pairs.filter_map(|pair| Some((pair.key.clone(), pair.value.clone()?))).collect()
     }
 
-    /// The rows of the columns at these positions, `rows` at a time.
-    pub fn batches(self, columns: Vec<usize>, rows: usize) -> Result<ParquetBatches, String> {
+    /// The rows of the columns at these positions, `rows` at a time, which follow `rules`.
+    pub fn batches(
+        self,
+        columns: Vec<usize>,
+        rows: usize,
+        rules: Vec<Rule>,
+    ) -> Result<ParquetBatches, String> {
         guarded(|| {
             let builder =
                 ParquetRecordBatchReaderBuilder::new_with_metadata(self.input, self.metadata);
@@ -70,7 +77,7 @@ impl ParquetSource {
             let mask = ProjectionMask::roots(builder.parquet_schema(), columns);
             let reader = builder.with_projection(mask).with_batch_size(rows).build();
             let reader = reader.map_err(|error| error.to_string())?;
-            Ok(ParquetBatches { reader, schema: Arc::new(schema) })
+            Ok(ParquetBatches { reader, schema: Arc::new(schema), rules })
         })
     }
 }
@@ -79,6 +86,7 @@ impl ParquetSource {
 pub struct ParquetBatches {
     reader: ParquetRecordBatchReader,
     schema: SchemaRef,
+    rules: Vec<Rule>,
 }
 
 impl ParquetBatches {
@@ -86,11 +94,14 @@ impl ParquetBatches {
         self.schema.clone()
     }
 
-    /// The next rows; None at the end.
+    /// The next rows; None at the end. An error where they are damaged or break a rule.
     pub fn next_batch(&mut self) -> Result<Option<RecordBatch>, String> {
         guarded(|| {
             let batch = self.reader.next().transpose().map_err(|error| error.to_string())?;
-            batch.map(|batch| self.with_names(&batch)).transpose()
+            let Some(batch) = batch else { return Ok(None) };
+            let batch = self.with_names(&batch)?;
+            check(&batch, &self.rules)?;
+            Ok(Some(batch))
         })
     }
 

@@ -23,7 +23,7 @@ pub fn read_waits(
     let damaged = |error: String| io::Error::new(io::ErrorKind::InvalidData, error);
     let source = ParquetSource::open(File::open(path)?).map_err(damaged)?;
     let columns = (0..source.schema().fields().len()).collect();
-    let mut parts = source.batches(columns, PART_ROWS).map_err(damaged)?;
+    let mut parts = source.batches(columns, PART_ROWS, Vec::new()).map_err(damaged)?;
     while let Some(part) = parts.next_batch().map_err(damaged)? {
         each_wait(&part, names, &mut each).map_err(|error| damaged(error.to_string()))?;
     }

@@ -1,11 +1,15 @@
 //! Arrow columns -> rows: what a capture source outside the core hands over.
 
+use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::types::{
+    ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
+    UInt32Type,
+};
 use arrow_array::{Array, BooleanArray, Int32Array, Int64Array, ListArray, RecordBatch};
-use arrow_schema::ArrowError;
+use arrow_schema::{ArrowError, DataType};
 use spillcast_core::capture::{Second, Waits};
 use spillcast_core::packed::Packed;
 use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
@@ -28,35 +32,77 @@ pub fn each_wait(
     names: &mut RowNames,
     mut each: impl FnMut(&Wait),
 ) -> Result<(), ArrowError> {
-    let from = Columns(batch);
-    let (start_ns, elapsed_ns) = (from.needed("start_ns")?, from.needed("elapsed_ns")?);
-    let (session, temp) = (from.needed("session")?, from.booleans("temp")?);
-    let event = from.names("event", &mut names.events)?;
-    let file = from.names("file", &mut names.files)?;
-    let sql_id = from.names("sql_id", &mut names.sql)?;
-    let (op, blocked) = (from.ops()?, from.booleans("blocked")?);
-    let (offset, bytes) = (from.int64("offset")?, from.int64("bytes")?);
-    let (cpu_before_ns, woken_by) = (from.int64("cpu_before_ns")?, from.int64("woken_by")?);
-    let (object, line) = (from.int64("object")?, from.int64("line")?);
-    for at in 0..batch.num_rows() {
-        let unnamed = || invalid("column event: a null");
-        let event = event.value(at).ok_or_else(unnamed)?;
-        let span = (start_ns.value(at), elapsed_ns.value(at));
-        each(&Wait {
-            temp: boolean(temp, at) == Some(true),
-            file: file.value(at),
-            offset: number(offset, at),
-            bytes: number(bytes, at),
-            blocked: boolean(blocked, at),
-            cpu_before_ns: number(cpu_before_ns, at),
-            woken_by: number(woken_by, at),
-            sql_id: sql_id.value(at),
-            object: number(object, at),
-            line: number(line, at),
-            ..Wait::new(session.value(at), event, op.value(at).unwrap_or(Op::Null), span)
-        });
-    }
+    let columns = WaitColumns::of(batch, names)?;
+    (0..batch.num_rows()).for_each(|at| each(&columns.wait(at)));
     Ok(())
+}
+
+/// The columns of waits. One that may be null is absent from recordings of former versions.
+pub struct WaitColumns<'a> {
+    pub start_ns: Numbers<'a>,
+    pub elapsed_ns: Numbers<'a>,
+    pub session: Numbers<'a>,
+    pub temp: &'a BooleanArray,
+    pub op: Option<Named<'a, Op>>,
+    pub file: Option<Named<'a, NameId>>,
+    pub offset: Option<Numbers<'a>>,
+    pub bytes: Option<Numbers<'a>>,
+    event: Named<'a, NameId>,
+    blocked: Option<&'a BooleanArray>,
+    cpu_before_ns: Option<Numbers<'a>>,
+    woken_by: Option<Numbers<'a>>,
+    sql_id: Option<Named<'a, NameId>>,
+    object: Option<Numbers<'a>>,
+    line: Option<Numbers<'a>>,
+}
+
+impl<'a> WaitColumns<'a> {
+    /// Their names are positions in `names`, which takes them in. Errors: as of [`waits_of`].
+    pub fn of(batch: &'a RecordBatch, names: &mut RowNames) -> Result<WaitColumns<'a>, ArrowError> {
+        let from = Columns(batch);
+        let event = from.names("event", &mut names.events)?;
+        let event = event.filter(|event| event.keys.null_count() == 0);
+        Ok(WaitColumns {
+            start_ns: from.needed("start_ns")?,
+            elapsed_ns: from.needed("elapsed_ns")?,
+            session: from.needed("session")?,
+            temp: from.booleans("temp")?.ok_or_else(|| invalid("there is no column temp"))?,
+            event: event.ok_or_else(|| invalid("column event: absent, or a null"))?,
+            op: from.ops()?,
+            file: from.names("file", &mut names.files)?,
+            sql_id: from.names("sql_id", &mut names.sql)?,
+            blocked: from.booleans("blocked")?,
+            offset: from.int64("offset")?,
+            bytes: from.int64("bytes")?,
+            cpu_before_ns: from.int64("cpu_before_ns")?,
+            woken_by: from.int64("woken_by")?,
+            object: from.int64("object")?,
+            line: from.int64("line")?,
+        })
+    }
+
+    pub fn wait(&self, at: usize) -> Wait {
+        let op = name(&self.op, at).unwrap_or(Op::Null);
+        let span = (self.start_ns.value(at), self.elapsed_ns.value(at));
+        Wait {
+            temp: boolean(Some(self.temp), at) == Some(true),
+            file: name(&self.file, at),
+            offset: number(&self.offset, at),
+            bytes: number(&self.bytes, at),
+            blocked: boolean(self.blocked, at),
+            cpu_before_ns: number(&self.cpu_before_ns, at),
+            woken_by: number(&self.woken_by, at),
+            sql_id: name(&self.sql_id, at),
+            object: number(&self.object, at),
+            line: number(&self.line, at),
+            ..Wait::new(self.session.value(at), self.event.values[self.event.key(at)], op, span)
+        }
+    }
+
+    /// Whether a row reads or writes a temp file.
+    pub fn is_temp_io(&self, at: usize) -> bool {
+        self.temp.value(at) && name(&self.op, at).is_some_and(|op| op != Op::Null)
+    }
 }
 
 /// Seconds from their columns.
@@ -73,7 +119,7 @@ pub fn seconds_of(batch: &RecordBatch) -> Result<Vec<Second>, ArrowError> {
         let (ns, counts) = (numbers(ns), numbers(counts));
         let mut row = Second {
             second: second.value(at),
-            op: op.value(at).unwrap_or(Op::Null),
+            op: name(&op, at).unwrap_or(Op::Null),
             temp: boolean(temp, at) == Some(true),
             file: None,
             size_class_bytes: size_class_bytes.value(at),
@@ -90,49 +136,71 @@ pub fn seconds_of(batch: &RecordBatch) -> Result<Vec<Second>, ArrowError> {
     Ok(rows.collect())
 }
 
+/// Whole numbers of 64 bits, as they are or made of narrower ones.
+pub type Numbers<'a> = Cow<'a, Int64Array>;
+
 struct Columns<'a>(&'a RecordBatch);
 
 impl<'a> Columns<'a> {
-    fn column(&self, name: &str) -> Result<&'a dyn Array, ArrowError> {
-        let column = self.0.column_by_name(name).map(|column| &**column);
-        column.ok_or_else(|| invalid(format!("there is no column {name}")))
+    fn column(&self, name: &str) -> Option<&'a dyn Array> {
+        self.0.column_by_name(name).map(|column| &**column)
     }
 
-    fn int64(&self, name: &str) -> Result<&'a Int64Array, ArrowError> {
-        self.column(name)?.as_primitive_opt().ok_or_else(|| of_type(name, "int64"))
+    /// The column as `of` reads it; an error where that is not possible.
+    fn typed<T>(
+        &self,
+        name: &str,
+        type_name: &str,
+        of: impl FnOnce(&'a dyn Array) -> Option<T>,
+    ) -> Result<Option<T>, ArrowError> {
+        let wrong = || invalid(format!("column {name} is no {type_name}"));
+        self.column(name).map(|column| of(column).ok_or_else(wrong)).transpose()
     }
 
-    fn needed(&self, name: &str) -> Result<&'a Int64Array, ArrowError> {
-        let column = self.int64(name)?;
-        let whole = (column.null_count() == 0).then_some(column);
-        whole.ok_or_else(|| invalid(format!("column {name}: a null")))
+    fn int64(&self, name: &str) -> Result<Option<Numbers<'a>>, ArrowError> {
+        self.typed(name, "int64", numbers)
     }
 
-    fn booleans(&self, name: &str) -> Result<&'a BooleanArray, ArrowError> {
-        self.column(name)?.as_boolean_opt().ok_or_else(|| of_type(name, "bool"))
+    fn needed(&self, name: &str) -> Result<Numbers<'a>, ArrowError> {
+        let column = self.int64(name)?.filter(|column| column.null_count() == 0);
+        column.ok_or_else(|| invalid(format!("column {name}: absent, or a null")))
+    }
+
+    fn booleans(&self, name: &str) -> Result<Option<&'a BooleanArray>, ArrowError> {
+        self.typed(name, "bool", |column| column.as_boolean_opt())
     }
 
     fn lists(&self, name: &str) -> Result<&'a ListArray, ArrowError> {
-        let list = self.column(name)?.as_list_opt::<i32>();
-        list.filter(|list| list.values().as_primitive_opt::<Int64Type>().is_some())
-            .ok_or_else(|| of_type(name, "list of int64"))
+        let of_int64 = |list: &&ListArray| list.values().as_primitive_opt::<Int64Type>().is_some();
+        let list = self
+            .typed(name, "list of int64", |column| column.as_list_opt::<i32>().filter(of_int64));
+        list?.ok_or_else(|| invalid(format!("there is no column {name}")))
     }
 
     /// A column of names, each of which becomes what `of` makes of it.
-    fn named<T>(&self, name: &str, of: impl FnMut(&str) -> T) -> Result<Named<'a, T>, ArrowError> {
-        let wrong = || of_type(name, "dictionary of int32 to string");
-        let column = self.column(name)?.as_dictionary_opt::<Int32Type>().ok_or_else(wrong)?;
-        let values = column.values().as_string_opt::<i32>().ok_or_else(wrong)?;
-        let values = values.iter().map(Option::unwrap_or_default).map(of).collect();
-        Ok(Named { keys: column.keys(), values })
+    fn named<T>(
+        &self,
+        name: &str,
+        of: impl FnMut(&str) -> T,
+    ) -> Result<Option<Named<'a, T>>, ArrowError> {
+        self.typed(name, "dictionary of int32 to string", |column| {
+            let column = column.as_dictionary_opt::<Int32Type>()?;
+            let values = column.values().as_string_opt::<i32>()?;
+            let values = values.iter().map(Option::unwrap_or_default).map(of).collect();
+            Some(Named { keys: column.keys(), values })
+        })
     }
 
     /// The position of each row's name in `names`, which takes them in.
-    fn names(&self, name: &str, names: &mut Names) -> Result<Named<'a, NameId>, ArrowError> {
+    fn names(
+        &self,
+        name: &str,
+        names: &mut Names,
+    ) -> Result<Option<Named<'a, NameId>>, ArrowError> {
         self.named(name, |value| names.id(value))
     }
 
-    fn ops(&self) -> Result<Named<'a, Op>, ArrowError> {
+    fn ops(&self) -> Result<Option<Named<'a, Op>>, ArrowError> {
         self.named("op", |name| match name {
             "read" => Op::Read,
             "write" => Op::Write,
@@ -142,27 +210,50 @@ impl<'a> Columns<'a> {
 }
 
 /// A column of names, with what stands for each.
-struct Named<'a, T> {
+pub struct Named<'a, T> {
     keys: &'a Int32Array,
     values: Vec<T>,
 }
 
-impl<T: Copy> Named<'_, T> {
-    fn value(&self, at: usize) -> Option<T> {
-        self.keys.is_valid(at).then(|| self.values[self.keys.value(at) as usize])
+impl<T> Named<'_, T> {
+    fn key(&self, at: usize) -> usize {
+        self.keys.value(at) as usize
     }
 }
 
-fn number(column: &Int64Array, at: usize) -> Option<i64> {
+pub fn name<T: Copy>(column: &Option<Named<T>>, at: usize) -> Option<T> {
+    let column = column.as_ref()?;
+    column.keys.is_valid(at).then(|| column.values[column.key(at)])
+}
+
+pub fn number(column: &Option<Numbers>, at: usize) -> Option<i64> {
+    let column = column.as_ref()?;
     column.is_valid(at).then(|| column.value(at))
 }
 
-fn boolean(column: &BooleanArray, at: usize) -> Option<bool> {
+fn boolean(column: Option<&BooleanArray>, at: usize) -> Option<bool> {
+    let column = column?;
     column.is_valid(at).then(|| column.value(at))
 }
 
-fn of_type(name: &str, wanted: &str) -> ArrowError {
-    invalid(format!("column {name} is no {wanted}"))
+/// Numbers of any width that 64 bits hold.
+fn numbers(column: &dyn Array) -> Option<Numbers<'_>> {
+    fn wider<N: ArrowPrimitiveType>(column: &dyn Array) -> Option<Numbers<'_>>
+    where
+        i64: From<N::Native>,
+    {
+        let narrow = column.as_primitive_opt::<N>()?;
+        Some(Cow::Owned(narrow.iter().map(|number| number.map(i64::from)).collect()))
+    }
+    match column.data_type() {
+        DataType::Int8 => wider::<Int8Type>(column),
+        DataType::Int16 => wider::<Int16Type>(column),
+        DataType::Int32 => wider::<Int32Type>(column),
+        DataType::UInt8 => wider::<UInt8Type>(column),
+        DataType::UInt16 => wider::<UInt16Type>(column),
+        DataType::UInt32 => wider::<UInt32Type>(column),
+        _ => column.as_primitive_opt().map(Cow::Borrowed),
+    }
 }
 
 fn invalid(text: impl Into<String>) -> ArrowError {

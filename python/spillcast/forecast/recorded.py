@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 from numpy.typing import NDArray
 
+from spillcast.calibrated import calibrated
 from spillcast.errors import EvidenceContradictory, QueryEnded
 from spillcast.forecast.cpu import FormerRun, spinning_s
 from spillcast.forecast.duckdb import compression
@@ -285,7 +286,8 @@ def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
         return recording
     room_bytes, room = engine_cache_bytes(recording), None
     if room_bytes is not None and _fast_share(recording) > FAST_MAX:
-        room = PageCacheRoom(room_bytes, lambda took_ns, size: took_ns <= memory_ns(size))
+        known = calibrated()
+        room = PageCacheRoom(room_bytes, 1e9 * known.memory_s, 1e9 / known.memory_bytes_per_s)
     return sampled(recording, max_rows or SAMPLE_ROWS, room)
 
 

@@ -186,7 +186,7 @@ def _view(connection: duckdb.DuckDBPyConnection, path: Path, name: str) -> None:
 
 def _check(connection: duckdb.DuckDBPyConnection, recording: "Recording", name: str) -> None:
     """InputError for damaged rows; DuckDB checks them in half of the time."""
-    from spillcast.parquet import in_bounds
+    from spillcast.parquet import bounds_of
     from spillcast.recording.recording import Totals
     from spillcast.recording.schema import SIGNED, TABLES
 
@@ -200,8 +200,9 @@ def _check(connection: duckdb.DuckDBPyConnection, recording: "Recording", name: 
     filled = dict(zip((field.name for field in fields), rest, strict=False))
     bounds = zip(numbers, rest[len(fields) :: 2], rest[len(fields) + 1 :: 2], strict=True)
     in_order = all(
-        lower is None or in_bounds(number, lower, upper, signed=number in SIGNED)
+        lower is None or (lower >= least and upper <= greatest)
         for number, lower, upper in bounds
+        for least, greatest in [bounds_of(number, signed=number in SIGNED)]
     ) and all(field.nullable or filled[field.name] == seen.rows for field in fields)
     if in_order:
         recording.check_waits(seen)

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
     import polars as pl
 
+    from spillcast import _core
     from spillcast.columns import Flags
     from spillcast.recording.completeness import Check
     from spillcast.recording.sample import Sample
@@ -40,6 +41,8 @@ _DISPLAYED = (
     *(Column(name, None, "s") for name in ("time", "mean")),
 )
 AGAIN = "copy the whole folder again from where it was recorded, or record again"
+#: Rows that are decoded at a time, if no part of them is kept: they stay in the caches of a CPU.
+_SCANNED_ROWS = 8_192
 #: A row may end so much after its recording did, as clocks are read one after the other.
 _LATER_S, _LATER_SHARE = 1.0, 0.01
 #: Of what was counted, at least so much was done after the run began.
@@ -217,15 +220,6 @@ class Recording(Displayed):
             return self.temp_waits.select(names)
         return self.waits.select(names).filter(self._temp_moved)
 
-    def temp_batches(self, *names: str) -> Iterator["Table"]:
-        """``temp_columns`` of all waits in batches, also for a sample."""
-        whole = self.whole
-        # Rows that were checked need not be read in full again.
-        checked = whole.is_checked("waits")
-        batches = whole.waits_unchecked(*names, "op", "temp") if checked else whole.batches("waits")
-        for rows in batches:
-            yield rows.select(names).filter(_is_temp(rows, moved=True))
-
     @cached_property
     def _temp_moved(self) -> "Flags":
         return _is_temp(self.waits, moved=True)
@@ -344,6 +338,24 @@ class Recording(Displayed):
         if table == "waits":
             _check_waits(seen, self._stored_meta, path)
         self._whole_tables.add(table)
+
+    def scan(self, scan: "_core.Scan") -> "_core.Scan":
+        """Give all waits to ``scan``, also those that a sample lacks, without keeping them.
+
+        InputError if they are incomplete.
+        """
+        from spillcast.parquet import core_batches_of
+        from spillcast.recording.schema import SIGNED, WAITS
+
+        whole = self.whole
+        if whole.waits_in_memory:
+            scan.push(whole.waits)
+            return scan
+        path = whole.path / "waits.parquet"
+        for rows in core_batches_of(path, WAITS, AGAIN, signed=SIGNED, rows=_SCANNED_ROWS):
+            scan.push(rows)
+        whole.check_waits(Totals(*scan.sums()))
+        return scan
 
     def waits_unchecked(self, *names: str) -> Iterator["Table"]:
         """Some columns of the waits, in batches, without the check that none is missing."""

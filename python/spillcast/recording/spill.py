@@ -25,22 +25,11 @@ def spill_bytes(recording: Recording) -> int:
 
     Where offsets are not known, all that was written counts.
     """
-    if recording.sample is not None and (known := recording.sample.spill_bytes) is not None:
-        return known
-    ends, unknown = dict[str | None, int](), 0
-    for waits in recording.temp_batches("file", "offset", "bytes"):
-        placed = waits.filter(waits["offset"].is_valid())
-        unknown += waits.num_rows - placed.num_rows
-        size = placed["bytes"]
-        end = np.where(size.is_valid(), placed["offset"].values + size.values, 0)
-        files = placed.group_by("file")
-        for file, last in zip(files.keys["file"].to_pylist(), files.max(end).tolist(), strict=True):
-            ends[file] = max(ends.get(file, 0), last)
-    held = sum(ends.values())
-    if not unknown:
-        return held
-    seconds = recording.temp_seconds
-    return max(held, int(seconds["bytes"].values[seconds["op"].equals("write")].sum()))
+    sample = recording.sample
+    held, unplaced = (
+        recording.scan(_core.Scan()).held_bytes() if sample is None else sample.held_bytes
+    )
+    return max(held, recording.written_bytes.temp) if unplaced else held
 
 
 def sequential_share(recording: Recording) -> dict[tuple[str, int], float]:

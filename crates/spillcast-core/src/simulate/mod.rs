@@ -4,6 +4,7 @@
 //! long, for what another thread has yet to do, or for the storage, whose schedule is asked at that
 //! moment. Events are simulated one after the other.
 
+mod cached_reads;
 mod cycle;
 mod lane;
 mod page_cache;
@@ -13,9 +14,11 @@ mod target;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
+pub use cached_reads::{CachedReads, Moved};
 use cycle::Cycle;
 use lane::{Lane, Next};
-pub use page_cache::{PageCacheRoom, Regions};
+pub use page_cache::PageCacheRoom;
+use page_cache::Regions;
 use quota::Budget;
 pub use quota::Quota;
 use target::Target;

@@ -225,11 +225,8 @@ pub struct Regions {
     /// By group, and of all operations.
     written_bytes: Vec<u64>,
     all_written_bytes: u64,
-    /// By file, the number of its last operation, and the most that it held.
+    /// By file, the number of its last operation.
     last: Vec<u64>,
-    held_bytes: Vec<u64>,
-    /// Whether all offsets were known.
-    placed: bool,
     picked: Vec<Picked>,
 }
 
@@ -253,8 +250,6 @@ impl Regions {
             written_bytes: vec![0; groups],
             all_written_bytes: 0,
             last: Vec::new(),
-            held_bytes: Vec::new(),
-            placed: true,
             picked: Vec::new(),
         }
     }
@@ -262,16 +257,13 @@ impl Regions {
     /// Takes the next operation; the group of its region, if that was picked, and whether it followed
     /// the last one of its op on its file.
     pub fn push(&mut self, io: Io) -> (Option<usize>, bool) {
-        self.placed &= io.offset.is_some();
         let (io, sequential) = place(&mut self.ends, io);
         let (number, file) = (self.operations, io.file as usize);
         self.operations += 1;
         if self.last.len() <= file {
             self.last.resize(file + 1, 0);
-            self.held_bytes.resize(file + 1, 0);
         }
         self.last[file] = number;
-        self.held_bytes[file] = self.held_bytes[file].max(io.offset.unwrap_or(0) + io.bytes);
         let region = io.offset.unwrap_or(0) / Regions::BYTES;
         let hash = random::mix(random::mix(u64::from(io.file) + 1).wrapping_add(region));
         let written = if io.op == Op::Write { io.bytes } else { 0 };
@@ -284,13 +276,6 @@ impl Regions {
         self.written_bytes[group] += written;
         self.picked.push(Picked { number, group, io, sequential });
         (Some(group), sequential)
-    }
-
-    /// The most that all files held together, as if none was removed; None where an offset is not
-    /// known.
-    pub fn held_bytes(&self) -> Option<u64> {
-        self.placed
-            .then(|| self.held_bytes.iter().fold(0, |sum: u64, &held| sum.saturating_add(held)))
     }
 
     /// Of each operation that was picked, the bytes that a cache with so much room lacks; 0 of writes.

@@ -207,22 +207,3 @@ fn each_group_of_regions_lacks_about_as_much() {
         assert!((its / all - 1.0).abs() < 0.25, "{its} {all}");
     }
 }
-
-#[test]
-fn files_held_up_to_the_end_of_each_where_all_offsets_are_known() {
-    let io = |file, offset, bytes| Io {
-        op: Op::Write,
-        file,
-        offset,
-        bytes,
-        cached_ns: 0,
-        missing_bytes: None,
-    };
-    let mut regions = Regions::new(0.0, 1);
-    for each in [io(0, Some(65536), 8192), io(0, Some(0), 8192), io(2, Some(0), 100)] {
-        regions.push(each);
-    }
-    assert_eq!(regions.held_bytes(), Some(73728 + 100));
-    regions.push(io(1, None, 5));
-    assert_eq!(regions.held_bytes(), None);
-}
