@@ -55,9 +55,9 @@ __all__ = [
     "status_bytes",
     "temp_name_of",
     "temp_of",
-    "thread_trace",
     "try_source",
     "unused_name",
+    "work",
 ]
 
 __version__: str
@@ -133,11 +133,17 @@ def simulate(
     storage_ns, of that the storage's part. ValueError for columns of another kind.
     """
 
-def thread_trace(waits: Any, slices_ns: Sequence[tuple[int, int]]) -> tuple[Table, bool]:
-    """The columns of a ThreadTrace, and whether CPU time was measured, of ``waits`` by start.
+def work(
+    waits: Any,
+    slices_ns: Sequence[tuple[int, int]],
+    elapsed_s: float,
+    memory: tuple[float, float],
+) -> dict[str, Any]:
+    """What threads did, by ``waits`` in the order of their start: the values of a Work.
 
     ``slices_ns`` are begin and end of the stretches whose waits were kept; none where all were.
-    ValueError for columns of another kind.
+    ``memory`` is what memory takes at most: s, and bytes per second. ValueError for columns of
+    another kind.
     """
 
 def replay_plan(

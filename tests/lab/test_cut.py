@@ -6,7 +6,7 @@ import pytest
 from evidence import change, storage
 from spillcast.errors import NotSpilled
 from spillcast.forecast import forecast
-from spillcast.forecast.recorded_io import in_flight, temp_load
+from spillcast.forecast.recorded_io import temp_load
 from spillcast.recording.meta import CaptureAccount, Meta, OtherIO, Temp
 from spillcast.recording.schema import SECONDS, WAITS
 from spillcast.recording.writer import RecordingWriter
@@ -72,7 +72,7 @@ def test_windows_lie_end_to_end_so_that_no_gap_is_a_pause(recording):
     assert start.max() < 3e9
     assert (np.diff(start) >= 0).all()
     assert plan(left)["delay_ns"].to_numpy().max() < 20 * MS
-    assert in_flight(left) == 1.0
+    assert left.work.in_flight == 1.0
     assert left.meta.raw.slices_of_all
     assert left.meta.raw.slices_s[1] == pytest.approx((0.3, 0.6))
 

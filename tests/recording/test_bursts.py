@@ -5,7 +5,7 @@ import pytest
 from evidence import change, known, recording, table
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.schema import WAITS
-from spillcast.recording.thread_trace import READ, WRITE, bursts_of
+from spillcast.recording.thread_trace import READ, WRITE
 from spillcast.recording.writer import RecordingWriter
 
 MS = 1_000_000
@@ -39,7 +39,7 @@ def test_all_that_a_thread_does_between_counts(tmp_path):
             row(20, "read", cpu_ms=7),
         ],
     )
-    found = bursts_of(run)
+    found = run.work.bursts
     assert found.cpu_s.tolist() == pytest.approx([1.75e-3, 7e-3])
     assert found.wait_s.tolist() == pytest.approx([2e-3, 2e-3])
     assert found.op.tolist() == [WRITE, READ]
@@ -49,7 +49,7 @@ def test_all_that_a_thread_does_between_counts(tmp_path):
 
 def test_threads_are_apart(tmp_path):
     rows = [row(n, "read", session=n % 2, cpu_ms=1 + n % 2) for n in range(6)]
-    found = bursts_of(recorded(tmp_path / "run.spill", rows))
+    found = recorded(tmp_path / "run.spill", rows).work.bursts
     assert sorted(zip(found.session.tolist(), found.cpu_s.tolist(), strict=True)) == [
         (0, 1e-3), (0, 1e-3), (1, 2e-3), (1, 2e-3),
     ]  # fmt: skip
@@ -58,11 +58,11 @@ def test_threads_are_apart(tmp_path):
 def test_what_was_not_kept_is_no_burst(tmp_path):
     rows = [row(start_ms, "read", cpu_ms=1) for start_ms in (0, 4, 500, 504)]
     run = recorded(tmp_path / "run.spill", rows, slices_s=[(0.0, 0.1), (0.5, 0.6)])
-    assert bursts_of(run).end_s.tolist() == pytest.approx([2e-3, 502e-3])
+    assert run.work.bursts.end_s.tolist() == pytest.approx([2e-3, 502e-3])
 
 
 def test_nothing_is_known_without_cpu_time(tmp_path):
     rows = [row(n, "read", cpu_ms=None) for n in range(3)]
-    assert bursts_of(recorded(tmp_path / "run.spill", rows)) is None
+    assert recorded(tmp_path / "run.spill", rows).work.bursts is None
     made_up = recording(tmp_path / "other.spill", [("read", 8192, 5, 1000)], elapsed_s=1.0)
-    assert bursts_of(made_up) is None
+    assert made_up.work.bursts is None

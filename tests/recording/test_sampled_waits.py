@@ -8,8 +8,7 @@ from large_recording import write_large_recording
 from spillcast.errors import EvidenceDamaged
 from spillcast.recording import Recording
 from spillcast.recording.sample import PARTS, WINDOWS, PageCacheRoom, parts_of, sampled
-from spillcast.recording.spill import sequential_share, spill_bytes
-from spillcast.recording.thread_trace import thread_trace
+from spillcast.recording.spill import spill_bytes
 
 WAITS, ROWS = 60_000, 20_000
 
@@ -65,15 +64,15 @@ def test_what_temp_files_held_is_told_by_who_asks_what_a_page_cache_held(tmp_pat
 def test_the_first_of_a_window_follow_nothing_that_is_known(path):
     """Waits of the file lie one behind the other: all that are told of are sequential."""
     whole, sample = Recording.open(path), sampled(Recording.open(path), ROWS)
-    assert sequential_share(whole)["write", 8192] == pytest.approx(
-        sequential_share(sample)["write", 8192], abs=0.001
+    assert whole.work.sequential["write", 8192] == pytest.approx(
+        sample.work.sequential["write", 8192], abs=0.001
     )
 
 
 def test_time_outside_of_windows_is_nobodys(path):
     """Neither ready without a CPU nor waiting: of each thread a window has what lies in it."""
     sample = sampled(Recording.open(path), ROWS)
-    trace, whole = thread_trace(sample), thread_trace(Recording.open(path))
+    trace, whole = sample.work.trace, Recording.open(path).work.trace
     known_ns = sum(high - low for low, high in sample.slices_s) * 1e9
     told = trace.cpu_ns + trace.ready_ns + trace.wait_ns
     for thread in range(trace.threads):

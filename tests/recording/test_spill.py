@@ -2,7 +2,7 @@
 
 from evidence import known, table
 from spillcast.recording.schema import SECONDS, WAITS
-from spillcast.recording.spill import sequential_share, spill_bytes
+from spillcast.recording.spill import spill_bytes
 from spillcast.recording.writer import RecordingWriter
 
 K = 1024
@@ -53,9 +53,9 @@ def test_an_operation_follows_the_last_of_its_kind_on_its_file(tmp_path):
         ("read", "a", 16 * K, 8 * K),  # leaves 8 KiB out
         ("read", "a", 24 * K, 256 * K),  # follows; of another size
     ]
-    shares = sequential_share(recorded(tmp_path / "r.spill", calls))
+    shares = recorded(tmp_path / "r.spill", calls).work.sequential
     assert shares == {("write", 8 * K): 4 / 5, ("read", 8 * K): 1 / 2, ("read", 256 * K): 1.0}
 
 
 def test_nothing_is_said_where_offsets_are_not_known(tmp_path):
-    assert sequential_share(recorded(tmp_path / "r.spill", [("write", None, None, 5)])) == {}
+    assert recorded(tmp_path / "r.spill", [("write", None, None, 5)]).work.sequential == {}

@@ -8,7 +8,7 @@ from evidence import known, seconds, table
 from spillcast import _core
 from spillcast.recording.meta import Machine
 from spillcast.recording.schema import WAITS
-from spillcast.recording.thread_trace import NONE, thread_trace
+from spillcast.recording.thread_trace import NONE
 from spillcast.recording.writer import RecordingWriter
 from spillcast.tables import Table
 
@@ -57,7 +57,7 @@ def test_who_was_woken_goes_on_when_the_waker_had_come_so_far(tmp_path):
         io(A, 160, 40, cpu_us=50),
         io(B, 150, 100, cpu_us=10),
     ]
-    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    own = recorded(tmp_path / "run.spill", rows).work.trace
     # Sorted by start, the rows are 0, 1, 3, 2, and B's beginning and A's come first.
     assert own.source.tolist() == [NONE, NONE, 0, 1, 2, 3]
     after = by_source(own, own.after)
@@ -70,7 +70,7 @@ def test_a_wait_that_nobody_observed_ended_lasts_as_long(tmp_path):
     """B sleeps from 120 to 220, and A does nothing meanwhile; A waits for B's read afterwards."""
     rows = [io(A, 10, 100, 10), waited(B, 120, 100, 120), io(B, 230, 50, 10)]
     rows.append(waited(A, 115, 170, 5, woken_by=B))
-    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    own = recorded(tmp_path / "run.spill", rows).work.trace
     # By start, A's wait comes before B's.
     assert by_source(own, own.after)[2] == NONE
     assert by_source(own, own.wait_ns)[2] == 100 * US
@@ -81,7 +81,7 @@ def test_who_looks_in_turns_follows_the_one_it_looks_for(tmp_path):
     """B looks every 50 us, woken by a timer, until A has read."""
     rows = [io(A, 10, 100, 10), *(waited(B, 50 * n, 50) for n in range(1, 3)), io(B, 160, 10, 5)]
     rows.append(waited(A, 115, 60, 5, woken_by=B))
-    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    own = recorded(tmp_path / "run.spill", rows).work.trace
     after = by_source(own, own.after)
     assert after[1] == NONE
     assert own.source[after[2]] == 0
@@ -89,14 +89,14 @@ def test_who_looks_in_turns_follows_the_one_it_looks_for(tmp_path):
 
 def test_without_wakings_the_last_row_of_another_thread_is_what_was_waited_for(tmp_path):
     rows = [io(A, 10, 100, 10), waited(B, 15, 105, 15), io(A, 160, 40, 50), io(B, 130, 70, 10)]
-    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    own = recorded(tmp_path / "run.spill", rows).work.trace
     assert own.source[by_source(own, own.after)[1]] == 0
     assert by_source(own, own.after_cpu_ns)[1] == 10 * US
 
 
 def test_a_thread_that_begins_late_follows_what_had_ended_by_then(tmp_path):
     rows = [io(A, 10, 100, 10), io(B, 170, 30, 10), io(A, 160, 20, 50)]
-    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    own = recorded(tmp_path / "run.spill", rows).work.trace
     beginning = [
         row for row in range(len(own.thread)) if own.source[row] == NONE and own.thread[row] == 1
     ]
@@ -106,14 +106,14 @@ def test_a_thread_that_begins_late_follows_what_had_ended_by_then(tmp_path):
 
 def test_io_that_kept_its_core_takes_a_core(tmp_path):
     rows = [io(session, 0, 100, blocked=False) for session in (A, B, 43, 44)]
-    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    own = recorded(tmp_path / "run.spill", rows).work.trace
     assert own.on_core.sum() == 4
     assert simulated_us(own) == pytest.approx(200)
 
 
 def test_where_cpu_is_not_known_all_between_is_taken_for_it(tmp_path):
     rows = [io(A, 10, 100) | {"cpu_before_ns": None}, io(A, 150, 50) | {"cpu_before_ns": None}]
-    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    own = recorded(tmp_path / "run.spill", rows).work.trace
     assert not own.cpu_known
     assert by_source(own, own.cpu_ns) == {NONE: 0, 0: 10 * US, 1: 40 * US}
     assert simulated_us(own) == 200
@@ -122,7 +122,7 @@ def test_where_cpu_is_not_known_all_between_is_taken_for_it(tmp_path):
 def test_threads_that_no_temp_io_holds_up_are_left_out(tmp_path):
     """43 waits for A; 44 only sleeps, much longer than all else takes."""
     rows = [io(A, 10, 100, 10), waited(43, 5, 105, 5, woken_by=A), waited(44, 0, 900_000)]
-    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    own = recorded(tmp_path / "run.spill", rows).work.trace
     assert own.threads == 2
     assert simulated_us(own) == 110
 
@@ -134,7 +134,7 @@ def test_requests_that_overlap_are_no_time_of_their_thread(tmp_path):
         for start_us, elapsed_us in ((1, 90), (2, 80))
     ]
     rows = [*both, waited(A, 5, 100, 5), io(A, 110, 50, 5), io(A, 165, 20, 5, temp=False)]
-    own = thread_trace(recorded(tmp_path / "run.spill", rows))
+    own = recorded(tmp_path / "run.spill", rows).work.trace
     assert by_source(own, own.wait_ns) == {NONE: 0, 2: 100 * US, 3: 50 * US, 4: 20 * US}
     assert by_source(own, own.temp) == {NONE: 0, 2: 0, 3: 1, 4: 0}
     assert simulated_us(own) == 185

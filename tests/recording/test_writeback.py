@@ -9,7 +9,6 @@ import pytest
 from harness import available, spillcast
 from spillcast.recording import Recording
 from spillcast.recording.event_names import WRITEBACK
-from spillcast.recording.thread_trace import thread_trace
 from spillcast.storage.probe import memory_group
 from spillcast_lab.kernel_slowed import BLKIO, KernelSlowed, kernel_slowed, why_not
 
@@ -66,7 +65,7 @@ def test_a_page_fault_that_waits_for_writeback_is_temp_io(tmp_path, slow_disk):
     waited_s = sum(wait["elapsed_ns"] for wait in found) / 1e9
     assert (MEMORY_BYTES - room_bytes) / BYTES_PER_S / 2 <= waited_s <= touched_s
     # They are work of the storage, and no time in which the thread waits for another.
-    trace = thread_trace(Recording.open(output))
+    trace = Recording.open(output).work.trace
     assert trace.change.sum() == len(found) + sum(
         wait["temp"] and wait["op"] is None and wait["file"] is not None for wait in waits
     )

@@ -23,3 +23,4 @@ pub mod thread_trace;
 pub mod unpack;
 pub mod varint;
 pub mod wait;
+pub mod work;

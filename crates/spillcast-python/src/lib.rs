@@ -125,7 +125,7 @@ fn _core(module: &Bound<'_, PyModule>) -> PyResult<()> {
     }
     module.add_function(wrap_pyfunction!(probe::scratch_prefix, module)?)?;
     module.add_function(wrap_pyfunction!(simulate::simulate, module)?)?;
-    module.add_function(wrap_pyfunction!(thread_trace::thread_trace, module)?)?;
+    module.add_function(wrap_pyfunction!(thread_trace::work, module)?)?;
     module.add_function(wrap_pyfunction!(thread_trace::replay_plan, module)?)?;
     module.add_function(wrap_pyfunction!(stretches::burst_moments, module)?)?;
     module.add_function(wrap_pyfunction!(stretches::covered_ns, module)?)?;

@@ -1,39 +1,73 @@
-//! Recorded waits as Arrow columns in; the trace of their threads, or the plan of a replay, out.
+//! Recorded waits as Arrow columns in; the work of their threads, or the plan of a replay, out.
 
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BooleanArray, Int32Array, Int64Array, RecordBatch, StringArray, UInt32Array,
-    UInt64Array,
+    ArrayRef, BooleanArray, Float64Array, Int8Array, Int32Array, Int64Array, RecordBatch,
+    StringArray, UInt32Array, UInt64Array,
 };
 use arrow_buffer::BooleanBuffer;
 use arrow_schema::ArrowError;
 use pyo3::prelude::*;
+use pyo3::types::PyDict;
 use spillcast_core::probe::{FromWaits, Step, plan_of_moves, plan_of_waits};
 use spillcast_core::thread_trace::{self as core, NONE, Recorded, Row, Slices};
 use spillcast_core::wait::{NameId, Op, RowNames};
+use spillcast_core::work::{Burst, Run, Work};
 use spillcast_recording::each_wait;
 
 use crate::arrow::{self, Table};
 use crate::recording::wrong;
 
-/// The trace of a recording's threads, and whether their CPU time was measured.
+/// What a recording's threads did: their trace, and sums of their waits.
 ///
 /// `waits` has the columns of a recording's waits, by start. `slices_ns` are begin and end of each
-/// stretch of the run whose waits were kept; none where all were. ValueError for other columns.
+/// stretch of the run whose waits were kept; none where all were. `memory` is what memory takes at
+/// most, s, and bytes a second. ValueError for other columns.
 #[pyfunction]
-pub fn thread_trace(
-    py: Python<'_>,
-    waits: &Bound<'_, PyAny>,
+pub fn work<'py>(
+    py: Python<'py>,
+    waits: &Bound<'py, PyAny>,
     slices_ns: Vec<(i64, i64)>,
-) -> PyResult<(Table, bool)> {
+    elapsed_s: f64,
+    memory: (f64, f64),
+) -> PyResult<Bound<'py, PyDict>> {
     let batch = arrow::import(waits)?;
-    py.detach(|| {
-        let (waits, names) = recorded(&batch)?;
-        let trace = core::thread_trace(&waits, &names.events, Slices(&slices_ns));
-        Ok((Table(trace_columns(&trace.rows, &waits)?), trace.cpu_known))
-    })
-    .map_err(wrong)
+    let slices = Slices(&slices_ns);
+    let run = Run { elapsed_s, slices, memory_s: memory.0, memory_bytes_per_s: memory.1 };
+    let (trace, trace_rows, worked, names) = py
+        .detach(|| {
+            let (mut names, mut waits) =
+                (RowNames::default(), Vec::with_capacity(batch.num_rows()));
+            let mut work = Work::new(run);
+            each_wait(&batch, &mut names, |wait, names| {
+                waits.push(Recorded::from(wait));
+                work.push(wait, names);
+            })?;
+            let trace = core::thread_trace(&waits, &names.events, slices);
+            let rows = trace_columns(&trace.rows, &waits)?;
+            Ok((trace.cpu_known, Table(rows), work.finish(), names))
+        })
+        .map_err(wrong)?;
+    let dict = PyDict::new(py);
+    dict.set_item("cpu_known", trace)?;
+    dict.set_item("trace", trace_rows)?;
+    fields! { dict, worked => threads in_flight blocked_share woken owner }
+    let sequential: Vec<_> = worked.sequential.iter().collect();
+    let sequential = sequential.into_iter().map(|(&(op, size_class_bytes), sums)| {
+        (op.name(), size_class_bytes, sums.following as f64 / sums.operations as f64)
+    });
+    dict.set_item("sequential", sequential.collect::<Vec<_>>())?;
+    let event = |id: NameId| &names.events.list()[id as usize][..];
+    let changes = worked.changes.iter().map(|(&id, sums)| (event(id), sums.calls, sums.total_ns));
+    dict.set_item("changes", changes.collect::<Vec<_>>())?;
+    let bursts = worked.bursts.as_deref().map(burst_columns).transpose().map_err(wrong)?;
+    dict.set_item("bursts", bursts.map(Table))?;
+    let reads = PyDict::new(py);
+    let worked = &worked.reads;
+    fields! { reads, worked => total_s cold cold_bytes cold_elapsed_s threads_at_once }
+    dict.set_item("data_reads", reads)?;
+    Ok(dict)
 }
 
 /// The temp I/O of a recording as steps that a probe takes, and whether they are a closed loop, in
@@ -65,8 +99,29 @@ pub fn replay_plan(
 fn recorded(batch: &RecordBatch) -> Result<(Vec<Recorded>, RowNames), ArrowError> {
     let mut names = RowNames::default();
     let mut waits = Vec::with_capacity(batch.num_rows());
-    each_wait(batch, &mut names, |wait| waits.push(Recorded::from(wait)))?;
+    each_wait(batch, &mut names, |wait, _| waits.push(Recorded::from(wait)))?;
     Ok((waits, names))
+}
+
+fn burst_columns(bursts: &[Burst]) -> Result<RecordBatch, ArrowError> {
+    let floats = |of: fn(&Burst) -> f64| -> ArrayRef {
+        Arc::new(Float64Array::from_iter_values(bursts.iter().map(of)))
+    };
+    let int64 = |of: fn(&Burst) -> i64| -> ArrayRef {
+        Arc::new(Int64Array::from_iter_values(bursts.iter().map(of)))
+    };
+    let ops = |of: fn(&Burst) -> Op| -> ArrayRef {
+        Arc::new(Int8Array::from_iter_values(bursts.iter().map(|b| i8::from(of(b) == Op::Write))))
+    };
+    RecordBatch::try_from_iter([
+        ("end_s", floats(|burst| burst.start_ns as f64 / 1e9 + burst.wait_ns as f64 / 1e9)),
+        ("wait_s", floats(|burst| burst.wait_ns as f64 / 1e9)),
+        ("bytes", int64(|burst| burst.bytes)),
+        ("op", ops(|burst| burst.op)),
+        ("next_op", ops(|burst| burst.next_op)),
+        ("session", int64(|burst| burst.session)),
+        ("cpu_s", floats(|burst| burst.cpu_ns as f64 / 1e9)),
+    ])
 }
 
 /// Of what a row does to a file other than a temp file, file, offset and bytes are 0.

@@ -25,7 +25,8 @@ pub fn read_waits(
     let columns = (0..source.schema().fields().len()).collect();
     let mut parts = source.batches(columns, PART_ROWS, Vec::new()).map_err(damaged)?;
     while let Some(part) = parts.next_batch().map_err(damaged)? {
-        each_wait(&part, names, &mut each).map_err(|error| damaged(error.to_string()))?;
+        each_wait(&part, names, |wait, _| each(wait))
+            .map_err(|error| damaged(error.to_string()))?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
 /// Errors: a column that is not there or of another type, a null where none may be.
 pub fn waits_of(batch: &RecordBatch) -> Result<Waits, ArrowError> {
     let (mut names, mut rows) = (RowNames::default(), Packed::default());
-    each_wait(batch, &mut names, |wait| rows.push(wait))?;
+    each_wait(batch, &mut names, |wait, _| rows.push(wait))?;
     Ok(Waits { rows, names: Arc::new(Mutex::new(names)) })
 }
 
@@ -30,10 +30,10 @@ pub fn waits_of(batch: &RecordBatch) -> Result<Waits, ArrowError> {
 pub fn each_wait(
     batch: &RecordBatch,
     names: &mut RowNames,
-    mut each: impl FnMut(&Wait),
+    mut each: impl FnMut(&Wait, &RowNames),
 ) -> Result<(), ArrowError> {
     let columns = WaitColumns::of(batch, names)?;
-    (0..batch.num_rows()).for_each(|at| each(&columns.wait(at)));
+    (0..batch.num_rows()).for_each(|at| each(&columns.wait(at), names));
     Ok(())
 }
 

@@ -121,7 +121,7 @@ def relative_spread(recording: Recording) -> float | None:
     memory, spill = recording.meta.memory.peak_rss_bytes, recording.written_bytes.temp
     if recording.meta.server is not None or not memory or not spill:
         return None
-    threads = len(recording.temp_columns("session")["session"].unique())
+    threads = recording.work.threads
     far, share = calibrated().spill_spread[threads > 1]
     return min(hypot(far, share * memory / spill), MAX_SPREAD)
 

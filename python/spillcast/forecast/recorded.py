@@ -42,8 +42,8 @@ from spillcast.recording.derived import read_back
 from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import named_temp_places
 from spillcast.recording.sample import PageCacheRoom, parts_of, sampled
-from spillcast.recording.spill import slice_numbers, spill_bytes, temp_owner
-from spillcast.recording.thread_trace import TempOperations, wakings_seen
+from spillcast.recording.spill import slice_numbers, spill_bytes
+from spillcast.recording.thread_trace import TempOperations
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.storage.rehearse import KEPT
 
@@ -180,7 +180,7 @@ def _of_part(workload: Workload, part: Recording) -> Workload:
         loads=io.loads,
         recorded_loads=io.loads,
         threads=io.threads,
-        cpu=replace(workload.cpu, bursts=part.bursts),
+        cpu=replace(workload.cpu, bursts=part.work.bursts),
         changes=io.changes,
         data_reads=io.data_reads,
         capture_overhead=io.capture_overhead,
@@ -191,16 +191,17 @@ def _of_part(workload: Workload, part: Recording) -> Workload:
 def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
     """The CPU time of a recorded run; ``rehearsed`` keeps the order of its operations."""
     meta, temp = recording.meta, recording.meta.temp
-    calibration = meta.machine.calibration
+    engine, work, calibration = meta.engine, recording.work, meta.machine.calibration
+    wait_cost = None
+    if calibration is not None:
+        wait_cost = calibration.cost_of(engine.name, engine.version, work.temp_owner)
     exceeded = meta.cpu_limits.quota_cpus if quota_exceeded(meta) else None
     return CpuTime(
         total_s=meta.cpu_s,
         between_s=cpu_between_s(meta.cpu_s, recording.elapsed_s, temp.total_s, temp.operations),
-        wait_cost=calibration.cost_of(meta.engine.name, meta.engine.version, temp_owner(recording))
-        if calibration
-        else None,
+        wait_cost=wait_cost,
         caches=meta.machine.caches,
-        bursts=recording.bursts,
+        bursts=work.bursts,
         operations=TempOperations.of(recording) if rehearsed else None,
         run_queue_s=meta.capture.run_queue_delay_s,
         run_queue_others_s=meta.run_queue_others_s,
@@ -227,7 +228,7 @@ def _quality(recording: Recording) -> Quality:
         file_faults=faults,
         unrecognised=unrecognised(recording),
         other_io_s=meta.other_io.total_s if large_other_io(recording) else None,
-        wakings_seen=wakings_seen(recording),
+        wakings_seen=recording.work.wakings_seen,
         all_waits=meta.raw.whole,
     )
 

@@ -7,7 +7,6 @@ from math import hypot
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.calibrated import calibrated
 from spillcast.errors import EvidenceContradictory, NotSpilled
 from spillcast.forecast.counted import counted_trace
 from spillcast.forecast.load import Load, operations
@@ -19,10 +18,9 @@ from spillcast.recording.completeness import unrecognised, unspilled
 from spillcast.recording.event_names import DATA_READ_BY_OTHERS
 from spillcast.recording.meta import Meta
 from spillcast.recording.sample import COLUMN
-from spillcast.recording.spill import sequential_share
-from spillcast.recording.thread_trace import NONE, ThreadTrace, thread_trace
+from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage.memory import engine_cache_bytes
-from spillcast.tables import Table, covered_by_stretch_s, covered_s
+from spillcast.tables import Table
 
 #: Of what observing a temp call costs, the share between the two times that it is given: programs
 #: and tracepoints look at the clock in their midst. And how far off that may be.
@@ -79,7 +77,7 @@ def temp_load(recording: Recording) -> list[Load]:
     seconds = seconds.filter(seconds["size_class_bytes"].values > 0)
     groups = seconds.group_by("op", "size_class_bytes")
     sums = {name: groups.sum(seconds[name].values) for name in ("count", "bytes", "total_ns")}
-    shares = sequential_share(recording)
+    shares = recording.work.sequential
     loads = [
         Load(
             row["op"],
@@ -96,9 +94,9 @@ def temp_load(recording: Recording) -> list[Load]:
 
 def recorded_threads(recording: Recording, target: Cpus | None = None) -> Threads:
     """The threads of a recording, from its single waits, or from its counts without any."""
-    source, at_once, threads = recorded_cpus(recording.meta), in_flight(recording), 1
-    if recording.temp_columns("start_ns").num_rows:
-        trace, threads = thread_trace(recording), sessions(recording)
+    source, work, threads = recorded_cpus(recording.meta), recording.work, 1
+    if work.threads:
+        trace, threads = work.trace, work.threads
     else:
         loads = temp_load(recording)
         io_s = sum(load.total_s for load in loads)
@@ -111,7 +109,7 @@ def recorded_threads(recording: Recording, target: Cpus | None = None) -> Thread
         trace=trace,
         elapsed_s=recording.elapsed_s,
         number=threads,
-        in_flight=at_once,
+        in_flight=max(1.0, work.in_flight),
         operations=counted,
         source=source,
         target=source if target is None else target,
@@ -137,20 +135,6 @@ def _change_events(recording: Recording, trace: ThreadTrace) -> Sequence[str]:
     return events
 
 
-def in_flight(recording: Recording) -> float:
-    """Mean number of temp operations under way while at least one is: at least 1."""
-    waits = recording.temp_columns("start_ns", "elapsed_ns")
-    if waits.num_rows == 0:
-        return 1.0
-    start, elapsed = waits["start_ns"].to_numpy(), waits["elapsed_ns"].to_numpy()
-    return max(1.0, float(elapsed.sum()) / 1e9 / max(covered_s(start, start + elapsed), 1e-9))
-
-
-def sessions(recording: Recording) -> int:
-    """How many threads did temp I/O."""
-    return max(1, len(recording.temp_columns("session")["session"].unique()))
-
-
 def recorded_cpus(meta: Meta) -> Cpus:
     """The CPUs that the run had."""
     machine, limits = meta.machine.cpus, meta.cpu_limits
@@ -171,11 +155,6 @@ def quota_exceeded(meta: Meta) -> bool:
     return meta.cpu_s > QUOTA_EXCEEDED * max_s
 
 
-Floats = NDArray[np.float64]
-#: The run is cut into so many stretches; in each, as many threads worked side by side as did.
-STRETCHES = 10
-
-
 def _changes(recording: Recording) -> list[TempChanges]:
     """Calls that change temp files by kind, with counts and times of the entire run.
 
@@ -186,17 +165,14 @@ def _changes(recording: Recording) -> list[TempChanges]:
     count, total_ns = seconds["count"].sum(), seconds["total_ns"].sum()
     if not count:
         return []
-    waits = recording.temp_changes.select(["event", "elapsed_ns"])
-    if not waits.num_rows:
+    changes = recording.work.changes
+    if not changes:
         return [TempChanges(None, count, total_ns / 1e9)]
-    elapsed_ns = waits["elapsed_ns"].values
-    seen_ns = max(int(elapsed_ns.sum()), 1)
-    changes = []
-    for event in sorted(waits["event"].unique()):
-        of_event = elapsed_ns[waits["event"].equals(event)]
-        calls = round(len(of_event) * count / waits.num_rows)
-        changes.append(TempChanges(event, calls, int(of_event.sum()) / seen_ns * total_ns / 1e9))
-    return changes
+    seen, seen_ns = sum(calls for _, calls, _ in changes), sum(ns for _, _, ns in changes)
+    return [
+        TempChanges(event, round(calls * count / seen), ns / max(seen_ns, 1) * total_ns / 1e9)
+        for event, calls, ns in sorted(changes)
+    ]
 
 
 def capture_overhead(recording: Recording, loads: Sequence[Load]) -> CaptureOverhead:
@@ -210,9 +186,8 @@ def capture_overhead(recording: Recording, loads: Sequence[Load]) -> CaptureOver
     if call_s is None or calls is None or capture.overhead_s is None:
         return CaptureOverhead()
     count = operations(loads)
-    blocked = recording.temp_columns("blocked")["blocked"].drop_null()
-    blocked_share = float(blocked.values.mean()) if len(blocked) else 0.0
-    operation_s = INSIDE * call_s + blocked_share * (capture.switch_cost_s or 0.0)
+    switches_s = recording.work.blocked_share * (capture.switch_cost_s or 0.0)
+    operation_s = INSIDE * call_s + switches_s
     outside_s = max(capture.overhead_s - operation_s * count, 0.0)
     low_s, high_s = capture.overhead_low_s, capture.overhead_high_s
     spread_s = 0.0 if low_s is None or high_s is None else (high_s - low_s) / QUARTILES
@@ -226,10 +201,11 @@ def data_reads(recording: Recording) -> DataReads | None:
     """Reads of data that was not cached; None without any, or if they may be an unknown spill."""
     if unrecognised(recording) is not None:
         return None
-    work = _Work(recording)
-    called = _by_calls(recording, work)
+    called = _by_calls(recording)
     waited_s = recording.elapsed_s * _share_read_by_others(recording)
-    waited_s += (recording.meta.capture.file_fault_s or 0.0) / work.threads_at_once
+    waited_s += (
+        recording.meta.capture.file_fault_s or 0.0
+    ) / recording.work.data_reads.threads_at_once
     elapsed_s = min((called.elapsed_s if called else 0.0) + waited_s, recording.elapsed_s)
     if not elapsed_s:
         return None
@@ -238,70 +214,20 @@ def data_reads(recording: Recording) -> DataReads | None:
     return replace(called, elapsed_s=elapsed_s)
 
 
-def _by_calls(recording: Recording, work: "_Work") -> DataReads | None:
+def _by_calls(recording: Recording) -> DataReads | None:
     """Reads of the observed threads that were slower than memory and left the CPU.
 
     Single waits show which, the per-second rows how many there were in the entire run.
     """
-    waits = recording.waits
-    at = _data_reads(waits)
-    if not len(at):
+    reads, seconds = recording.work.data_reads, recording.seconds
+    if not reads.cold:
         return None
-    reads = waits.take(at)
-    elapsed_s = reads["elapsed_ns"].to_numpy() / 1e9
-    size = reads["bytes"].filled(0)
-    memory = calibrated()
-    longer = elapsed_s > memory.memory_s + size / memory.memory_bytes_per_s
-    cold = longer & reads["blocked"].filled(True)
-    if not cold.any():
-        return None
-    seconds = recording.seconds.take(_data_reads(recording.seconds))
-    total_s = seconds["total_ns"].sum() / 1e9
-    scale = max(total_s / elapsed_s.sum(), 1.0)
+    is_read = ~seconds["temp"].values & seconds["op"].equals("read")
+    total_s = int(seconds["total_ns"].values[is_read].sum()) / 1e9
+    scale = max(total_s / reads.total_s, 1.0)
     return DataReads(
-        round(scale * int(cold.sum())),
-        round(scale * int(size[cold].sum())),
-        scale * work.elapsed_s(at[cold], elapsed_s[cold]),
+        round(scale * reads.cold), round(scale * reads.cold_bytes), scale * reads.cold_elapsed_s
     )
-
-
-class _Work:
-    """The times when the threads of a recording were active: on a CPU or in I/O."""
-
-    def __init__(self, recording: Recording) -> None:
-        waits = recording.waits
-        session = waits["session"].to_numpy()
-        self._alone = not len(session) or bool((session == session[0]).all())
-        if self._alone:
-            return
-        start_ns = waits["start_ns"].to_numpy()
-        on_file = waits["op"].is_valid() | waits["file"].is_valid()
-        begin_ns = start_ns - waits["cpu_before_ns"].filled(0)
-        end_ns = start_ns + np.where(on_file, waits["elapsed_ns"].to_numpy(), 0)
-        edges_s = np.linspace(0, recording.elapsed_s, STRETCHES + 1)
-        stretch = np.searchsorted(edges_s, start_ns / 1e9, side="right") - 1
-        self._stretch = np.clip(stretch, 0, STRETCHES - 1)
-        self._worked_s = np.bincount(self._stretch, (end_ns - begin_ns) / 1e9, STRETCHES)
-        self._covered_s = covered_by_stretch_s(begin_ns, end_ns, recording.elapsed_s, STRETCHES)
-
-    def elapsed_s(self, rows: NDArray[np.int64], waited_s: Floats) -> float:
-        """Elapsed time of the waits of rows: in each stretch, divided by its active threads."""
-        if self._alone:
-            return float(waited_s.sum())
-        threads = np.maximum(self._worked_s / np.maximum(self._covered_s, 1e-9), 1.0)
-        return float((np.bincount(self._stretch[rows], waited_s, STRETCHES) / threads).sum())
-
-    @property
-    def threads_at_once(self) -> float:
-        """Mean number of active threads while any was: at least 1."""
-        if self._alone:
-            return 1.0
-        return max(float(self._worked_s.sum() / max(self._covered_s.sum(), 1e-9)), 1.0)
-
-
-def _data_reads(rows: Table) -> NDArray[np.int64]:
-    """Positions of the rows that are reads of files other than temp files."""
-    return np.flatnonzero(~rows["temp"].values & rows["op"].equals("read"))
 
 
 def _share_read_by_others(recording: Recording) -> float:

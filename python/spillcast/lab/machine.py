@@ -301,7 +301,7 @@ def _point(
         )
         if recording is None:
             return None
-        meta, loads, bursts = recording.meta, temp_load(recording), recording.bursts
+        meta, loads, bursts = recording.meta, temp_load(recording), recording.work.bursts
     if bursts is not None:
         engine.bursts.setdefault(query.name, {}).setdefault(place.name, []).append(bursts)
     # The preload library sees no CPU time outside calls.

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from spillcast.columns import Flags
     from spillcast.recording.completeness import Check
     from spillcast.recording.sample import Sample
-    from spillcast.recording.thread_trace import Bursts
+    from spillcast.recording.thread_trace import Work
     from spillcast.tables import Table
 
 TableName = Literal["waits", "seconds", "samples"]
@@ -286,11 +286,11 @@ class Recording(Displayed):
         return Display(headline, _DISPLAYED, rows)
 
     @cached_property
-    def bursts(self) -> "Bursts | None":
-        """CPU time from each kept temp operation to the next of its thread; None if unknown."""
-        from spillcast.recording.thread_trace import bursts_of
+    def work(self) -> "Work":
+        """What its threads did, by the single waits."""
+        from spillcast.recording.thread_trace import work_of
 
-        return bursts_of(self)
+        return work_of(self)
 
     @cached_property
     def contradictions(self) -> "Sequence[Check]":

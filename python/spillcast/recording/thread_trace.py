@@ -1,6 +1,6 @@
-"""The work of a recording's threads: their traces, and CPU time between two temp operations."""
+"""The work of a recording's threads: their trace, and sums of their waits."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from math import floor
 from typing import Any
@@ -9,9 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.calibrated import calibrated
 from spillcast.recording.recording import Recording
-from spillcast.recording.spill import slice_numbers
-from spillcast.tables import Numbers, arrays_of, ascending, distinct, grouped
+from spillcast.tables import Numbers, arrays_of
 
 Array = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -82,27 +82,11 @@ class ThreadTrace:
         }  # fmt: skip
 
 
-def thread_trace(recording: Recording) -> ThreadTrace:
-    """The trace of a recording that holds single waits.
-
-    A thread's beginning is a row of its own. Threads that neither do temp I/O nor wait, at one
-    remove or more, for one that does are skipped: they sleep, or serve others.
-    """
-    rows, cpu_known = _core.thread_trace(recording.waits, slices_ns(recording))
-    return ThreadTrace(**arrays_of(rows), cpu_known=cpu_known)
-
-
 def slices_ns(recording: Recording) -> list[tuple[int, int]]:
     """Begin and end of each stretch of the run that the waits cover; empty for the whole run."""
     # An end that is not a whole ns is before the row at the next one.
     slices = recording.slices_s or ()
     return [(round(begin_s * 1e9), floor(end_s * 1e9)) for begin_s, end_s in slices]
-
-
-def wakings_seen(recording: Recording) -> bool:
-    """Whether the recording shows which threads wait for each other."""
-    woken_by = recording.waits["woken_by"]
-    return bool(woken_by.null_count < len(woken_by))
 
 
 #: Operations as numbers.
@@ -132,38 +116,64 @@ class Bursts:
         return len(self.cpu_s)
 
 
-def bursts_of(recording: Recording) -> Bursts | None:
-    """The bursts of the single waits that were kept; None if their CPU time is unknown."""
-    waits = recording.waits
-    if not waits.num_rows or waits["cpu_before_ns"].null_count == waits.num_rows:
-        return None
-    size = waits["bytes"].filled(0)
-    chosen = waits["temp"].values & waits["op"].is_valid() & (size > 0)
-    session, start_ns = waits["session"].values, waits["start_ns"].values
-    number = distinct(session)[1]
-    order = grouped(number) if ascending(start_ns) else np.lexsort((start_ns, number))
-    at = np.flatnonzero(chosen[order])
-    rows = order[at]
-    cpu_ns = np.cumsum(waits["cpu_before_ns"].filled(0)[order])[at]
-    number = number[rows]
-    del order, at
-    together = number[:-1] == number[1:]
-    if recording.slices_s:
-        # The time between two slices is unknown.
-        stretch = slice_numbers(recording.slices_s, start_ns[rows])
-        together &= stretch[:-1] == stretch[1:]
-    del number
-    positions, cpu_s = rows[:-1][together], np.diff(cpu_ns)[together] / 1e9
-    ops = np.where(waits["op"].equals("write"), np.int8(WRITE), np.int8(READ))
-    wait_s = waits["elapsed_ns"].values[positions] / 1e9
-    return Bursts(
-        start_ns[positions] / 1e9 + wait_s,
-        wait_s,
-        size[positions],
-        ops[positions],
-        ops[rows[1:][together]],
-        session[positions],
-        cpu_s,
+@dataclass(frozen=True)
+class ReadsOfData:
+    """Reads of files other than temp files; cold ones were slower than memory and left the CPU."""
+
+    total_s: float
+    cold: int
+    cold_bytes: int
+    #: Elapsed time of the cold ones: in each stretch of the run, divided by its active threads.
+    cold_elapsed_s: float
+    #: Mean number of active threads, on a CPU or in I/O, while any was: at least 1.
+    threads_at_once: float
+
+
+@dataclass(frozen=True, eq=False)
+class Work:
+    """What the threads of a recording did, by the single waits that were kept."""
+
+    #: Threads that neither do temp I/O nor wait, at one remove or more, for one that does are left
+    #: out: they sleep, or serve others. A thread's beginning is a row of its own.
+    trace: ThreadTrace
+    #: The number of threads that did temp I/O.
+    threads: int
+    #: Mean number of temp operations under way while at least one is; 0 without any.
+    in_flight: float
+    #: By op and size class (bytes), share of the temp operations that begin where the last one of
+    #: the op on their file ended. Those without an offset are skipped, and so is the first one of
+    #: each slice, whose predecessor is unknown.
+    sequential: Mapping[tuple[str, int], float]
+    #: Share of the temp operations that left the CPU; 0 where none is known to.
+    blocked_share: float
+    #: Calls that change temp files: event, number and time (ns).
+    changes: Sequence[tuple[str, int, int]]
+    #: CPU time from each temp operation to the next of its thread, by thread; None if unknown.
+    bursts: Bursts | None
+    data_reads: ReadsOfData
+    #: Whether the recording shows which threads wait for each other.
+    wakings_seen: bool
+    #: The engine that gives the temp files their names; None if none is known to.
+    temp_owner: str | None
+
+
+def work_of(recording: Recording) -> Work:
+    """The work of a recording, in one pass over its waits."""
+    known = calibrated()
+    memory = known.memory_s, known.memory_bytes_per_s
+    work = _core.work(recording.waits, slices_ns(recording), recording.elapsed_s, memory)
+    bursts = work["bursts"]
+    return Work(
+        trace=ThreadTrace(**arrays_of(work["trace"]), cpu_known=work["cpu_known"]),
+        threads=work["threads"],
+        in_flight=work["in_flight"],
+        sequential={(op, size): share for op, size, share in work["sequential"]},
+        blocked_share=work["blocked_share"],
+        changes=work["changes"],
+        bursts=None if bursts is None else Bursts(**arrays_of(bursts)),
+        data_reads=ReadsOfData(**work["data_reads"]),
+        wakings_seen=work["woken"],
+        temp_owner=work["owner"],
     )
 
 

@@ -19,7 +19,7 @@ from spillcast.errors import Refusal, TargetInvalid, TimesUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
-from spillcast.recording.spill import sequential_share, spill_bytes
+from spillcast.recording.spill import spill_bytes
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.observed import TempEvidence, observed
 from spillcast.storage.source import source_of
@@ -140,8 +140,8 @@ def _latency(storage: Storage, group: Group, baseline: TempEvidence) -> Estimate
     key = group.op, group.size_class_bytes
     sequential, threads = True, 1
     if isinstance(baseline, Recording):
-        sequential = sequential_share(baseline).get(key, 1.0) > 0.5
-        threads = len(baseline.temp_waits["session"].unique()) or 1
+        sequential = baseline.work.sequential.get(key, 1.0) > 0.5
+        threads = baseline.work.threads or 1
     # Limits are stated of the whole, so they must not count here.
     model = Model(replace(storage, limits=()))
     return model.latency(*key, depth=float(threads), sequential=sequential)

@@ -35,7 +35,7 @@ def ran(path, waits_s, work_s, *, slope_s=SLOPE_S):
 
 def asked(run, there_s, waits_s):
     load = Load("read", 8192, COUNT, COUNT * 8192, float(np.sum(waits_s)))
-    slope = cpu_slope(run.bursts)
+    slope = cpu_slope(run.work.bursts)
     there = Latency(there_s, np.zeros((0, 2)), 0.0, True, False)
     return None if slope is None else slope.change([load], [there])
 

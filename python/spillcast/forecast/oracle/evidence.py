@@ -49,7 +49,6 @@ from spillcast.evidence.text import repeated_words
 from spillcast.forecast.question import Question
 from spillcast.forecast.work_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
-from spillcast.recording.spill import sequential_share
 from spillcast.storage import Storage
 from spillcast.tables import Table
 
@@ -159,7 +158,7 @@ class OracleEvidence:
             run = recording_of_traces(self.paths, self.block.bytes, lenient=self.lenient)
         except InputError:
             return {}
-        return sequential_share(run)
+        return run.work.sequential
 
     @property
     def covered_s(self) -> float:

@@ -1,0 +1,282 @@
+//! What the threads of a recorded run did, as a forecast takes it: sums of their waits, in one pass.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use rustc_hash::{FxHashMap, FxHashSet};
+
+use crate::capture::temp_name_of;
+use crate::stretches::Stretches;
+use crate::thread_trace::Slices;
+use crate::wait::{NameId, Op, RowNames, Wait, size_class_bytes};
+
+/// The run is cut into so many stretches; in each, as many threads worked side by side as did.
+const STRETCHES: usize = 10;
+
+/// The run, and what memory takes, s and bytes a second.
+#[derive(Clone, Copy, Debug)]
+pub struct Run<'a> {
+    pub elapsed_s: f64,
+    pub slices: Slices<'a>,
+    pub memory_s: f64,
+    pub memory_bytes_per_s: f64,
+}
+
+/// Takes the waits of a run by start.
+pub struct Work<'a> {
+    run: Run<'a>,
+    streams: FxHashMap<(Option<NameId>, Op), Stream>,
+    sequential: BTreeMap<(Op, u64), Sequential>,
+    temp_sessions: FxHashSet<i64>,
+    temp_ns: i64,
+    temp_covered_ns: i64,
+    temp_reached_ns: i64,
+    blocked: u64,
+    blocked_known: u64,
+    changes: BTreeMap<NameId, Changes>,
+    woken: bool,
+    owner: Option<&'static str>,
+    files: FxHashSet<NameId>,
+    cpu_known: bool,
+    threads: FxHashMap<i64, Thread>,
+    bursts: Vec<Burst>,
+    reads: DataReads,
+    /// When threads were on a CPU or in I/O; and for how long (s), and how long they waited for data
+    /// reads, by stretch.
+    active_ns: Vec<(i64, i64)>,
+    worked_s: [f64; STRETCHES],
+    waited_s: [f64; STRETCHES],
+}
+
+/// Where the last operation of an op on a file ended, and its slice.
+struct Stream {
+    end: i64,
+    slice: usize,
+}
+
+/// Operations whose predecessor is known, and those of them that begin where it ended.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Sequential {
+    pub operations: u64,
+    pub following: u64,
+}
+
+/// Calls that change temp files.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Changes {
+    pub calls: u64,
+    pub total_ns: i64,
+}
+
+/// The last temp operation of a thread, and its CPU time since.
+struct Thread {
+    last: Option<(Burst, usize)>,
+    cpu_ns: i64,
+}
+
+/// A temp operation that is followed by another of its thread, and the CPU time between them.
+#[derive(Clone, Copy, Debug)]
+pub struct Burst {
+    pub start_ns: i64,
+    pub wait_ns: i64,
+    pub bytes: i64,
+    pub op: Op,
+    pub next_op: Op,
+    pub session: i64,
+    pub cpu_ns: i64,
+}
+
+/// Reads of files that are no temp files; cold ones were slower than memory and left the CPU.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DataReads {
+    pub total_s: f64,
+    pub cold: u64,
+    pub cold_bytes: i64,
+    /// Elapsed time of the cold ones: in each stretch, divided by its active threads.
+    pub cold_elapsed_s: f64,
+    /// Mean number of active threads while any was: at least 1.
+    pub threads_at_once: f64,
+}
+
+/// The sums of all waits.
+pub struct Worked {
+    /// By op and size class of temp operations with an offset.
+    pub sequential: BTreeMap<(Op, u64), Sequential>,
+    /// Threads that did temp I/O.
+    pub threads: usize,
+    /// Mean number of temp operations under way while at least one is; 0 without any.
+    pub in_flight: f64,
+    /// Share of the temp operations that left the CPU; 0 where none is known to.
+    pub blocked_share: f64,
+    /// By event.
+    pub changes: BTreeMap<NameId, Changes>,
+    /// Whether it is known which threads wait for each other.
+    pub woken: bool,
+    /// The engine that gives the temp files their names.
+    pub owner: Option<&'static str>,
+    /// By thread; None where CPU times are not known.
+    pub bursts: Option<Vec<Burst>>,
+    pub reads: DataReads,
+}
+
+impl<'a> Work<'a> {
+    pub fn new(run: Run<'a>) -> Work<'a> {
+        Work {
+            run,
+            streams: FxHashMap::default(),
+            sequential: BTreeMap::new(),
+            temp_sessions: FxHashSet::default(),
+            temp_ns: 0,
+            temp_covered_ns: 0,
+            temp_reached_ns: i64::MIN,
+            blocked: 0,
+            blocked_known: 0,
+            changes: BTreeMap::new(),
+            woken: false,
+            owner: None,
+            files: FxHashSet::default(),
+            cpu_known: false,
+            threads: FxHashMap::default(),
+            bursts: Vec::new(),
+            reads: DataReads::default(),
+            active_ns: Vec::new(),
+            worked_s: [0.0; STRETCHES],
+            waited_s: [0.0; STRETCHES],
+        }
+    }
+
+    /// Takes the next wait, whose names are in `names`.
+    pub fn push(&mut self, wait: &Wait, names: &RowNames) {
+        let slice = self.run.slices.number(wait.start_ns);
+        self.woken |= wait.woken_by.is_some();
+        self.burst(wait, slice);
+        self.active(wait);
+        match (wait.temp, wait.op) {
+            (true, Op::Null) => {
+                let changes = self.changes.entry(wait.event).or_default();
+                changes.calls += 1;
+                changes.total_ns += wait.elapsed_ns;
+            }
+            (true, _) => self.temp_io(wait, slice, names),
+            (false, Op::Read) => self.data_read(wait),
+            (false, _) => {}
+        }
+    }
+
+    fn temp_io(&mut self, wait: &Wait, slice: usize, names: &RowNames) {
+        let end_ns = wait.start_ns + wait.elapsed_ns;
+        self.temp_ns += wait.elapsed_ns;
+        self.temp_covered_ns += (end_ns - wait.start_ns.max(self.temp_reached_ns)).max(0);
+        self.temp_reached_ns = self.temp_reached_ns.max(end_ns);
+        self.temp_sessions.insert(wait.session);
+        self.blocked_known += u64::from(wait.blocked.is_some());
+        self.blocked += u64::from(wait.blocked == Some(true));
+        if let Some(file) = wait.file
+            && self.owner.is_none()
+            && self.files.insert(file)
+        {
+            let name = temp_name_of(Path::new(&names.files.list()[file as usize]));
+            self.owner = name.map(|name| name.engine);
+        }
+        let (Some(offset), Some(bytes)) = (wait.offset, wait.bytes) else { return };
+        let next = Stream { end: offset.wrapping_add(bytes), slice };
+        let last = self.streams.insert((wait.file, wait.op), next);
+        if last.as_ref().is_some_and(|last| last.slice != slice) {
+            return;
+        }
+        let class = size_class_bytes(bytes.max(0) as u64);
+        let sequential = self.sequential.entry((wait.op, class)).or_default();
+        sequential.operations += 1;
+        sequential.following += u64::from(last.is_none_or(|last| last.end == offset));
+    }
+
+    fn burst(&mut self, wait: &Wait, slice: usize) {
+        self.cpu_known |= wait.cpu_before_ns.is_some();
+        let thread = self.threads.entry(wait.session).or_insert(Thread { last: None, cpu_ns: 0 });
+        thread.cpu_ns += wait.cpu_before_ns.unwrap_or(0);
+        let Some(bytes @ 1..) = wait.bytes else { return };
+        if !wait.temp || wait.op == Op::Null {
+            return;
+        }
+        let cpu_ns = std::mem::take(&mut thread.cpu_ns);
+        let burst = Burst {
+            start_ns: wait.start_ns,
+            wait_ns: wait.elapsed_ns,
+            bytes,
+            op: wait.op,
+            next_op: Op::Null,
+            session: wait.session,
+            cpu_ns: 0,
+        };
+        // The time between two slices is not known.
+        if let Some((last, its_slice)) = thread.last.replace((burst, slice))
+            && its_slice == slice
+        {
+            self.bursts.push(Burst { next_op: wait.op, cpu_ns, ..last });
+        }
+    }
+
+    /// The thread was on a CPU before the wait, and in I/O meanwhile if that is on a file.
+    fn active(&mut self, wait: &Wait) {
+        let on_file = wait.op != Op::Null || wait.file.is_some();
+        let begin_ns = wait.start_ns - wait.cpu_before_ns.unwrap_or(0);
+        let end_ns = wait.start_ns + if on_file { wait.elapsed_ns } else { 0 };
+        self.active_ns.push((begin_ns, end_ns));
+        self.worked_s[self.stretch(wait.start_ns)] += (end_ns - begin_ns) as f64 / 1e9;
+    }
+
+    fn data_read(&mut self, wait: &Wait) {
+        let (elapsed_s, bytes) = (wait.elapsed_ns as f64 / 1e9, wait.bytes.unwrap_or(0));
+        self.reads.total_s += elapsed_s;
+        let memory_s = self.run.memory_s + bytes as f64 / self.run.memory_bytes_per_s;
+        if elapsed_s > memory_s && wait.blocked.unwrap_or(true) {
+            self.reads.cold += 1;
+            self.reads.cold_bytes += bytes;
+            self.waited_s[self.stretch(wait.start_ns)] += elapsed_s;
+        }
+    }
+
+    fn stretch(&self, ns: i64) -> usize {
+        let wide_s = self.run.elapsed_s / STRETCHES as f64;
+        let after = (1..STRETCHES).filter(|&edge| edge as f64 * wide_s <= ns as f64 / 1e9);
+        after.count()
+    }
+
+    pub fn finish(mut self) -> Worked {
+        self.bursts.sort_by_key(|burst| burst.session);
+        self.active_threads();
+        let covered_s = (self.temp_covered_ns as f64 / 1e9).max(1e-9);
+        Worked {
+            sequential: self.sequential,
+            threads: self.temp_sessions.len(),
+            in_flight: self.temp_ns as f64 / 1e9 / covered_s,
+            blocked_share: self.blocked as f64 / self.blocked_known.max(1) as f64,
+            changes: self.changes,
+            woken: self.woken,
+            owner: self.owner,
+            bursts: self.cpu_known.then_some(self.bursts),
+            reads: self.reads,
+        }
+    }
+
+    fn active_threads(&mut self) {
+        let reads = &mut self.reads;
+        if self.threads.len() <= 1 {
+            reads.threads_at_once = 1.0;
+            reads.cold_elapsed_s = self.waited_s.iter().sum();
+            return;
+        }
+        self.active_ns.sort_unstable();
+        let wide_ns = self.run.elapsed_s * 1e9 / STRETCHES as f64;
+        let stretches = Stretches { wide_ns, count: STRETCHES };
+        let covered_ns = stretches.covered_ns(self.active_ns.iter().copied());
+        let covered_s: Vec<f64> = covered_ns.iter().map(|ns| ns / 1e9).collect();
+        let threads = |worked_s: f64, covered_s: f64| (worked_s / covered_s.max(1e-9)).max(1.0);
+        let sum = |values: &[f64]| values.iter().sum::<f64>();
+        reads.threads_at_once = threads(sum(&self.worked_s), sum(&covered_s));
+        let by_stretch = self.waited_s.iter().zip(self.worked_s.iter().zip(&covered_s));
+        reads.cold_elapsed_s = by_stretch
+            .map(|(waited_s, (&worked_s, &covered_s))| waited_s / threads(worked_s, covered_s))
+            .sum();
+    }
+}

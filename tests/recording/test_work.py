@@ -1,0 +1,173 @@
+"""The work of threads, against a slow reduction of the same rows that goes by each definition."""
+
+import itertools
+import random
+from collections import defaultdict
+
+import pytest
+
+from evidence import change, known, table
+from spillcast import _core
+from spillcast.calibrated import calibrated
+from spillcast.recording.meta import KeptWaits
+from spillcast.recording.schema import WAITS
+from spillcast.recording.thread_trace import READ, WRITE
+from spillcast.recording.writer import RecordingWriter
+
+ELAPSED_S, STRETCHES = 0.5, 10
+SLICES_S = [(0.05, 0.15), (0.2, 0.22), (0.4, 0.5)]
+
+
+def drawn_rows(seed, slices_s):
+    """Rows of four threads in the order of their start, some with unknown values."""
+    rng = random.Random(seed)
+    rows = []
+    for number in range(800):
+        begin_s, end_s = rng.choice(slices_s or [(0.0, ELAPSED_S)])
+        temp, op = rng.random() < 0.6, rng.choice(["read", "write", None])
+        moves = op is not None
+        rows.append(
+            {
+                "start_ns": rng.randrange(round(begin_s * 1e9), round(end_s * 1e9)),
+                "elapsed_ns": rng.randrange(10, 900_000),
+                "session": rng.choice([-3, 7, 8, 9]),
+                "event": rng.choice(["pread64", "fsync", "futex"]),
+                "op": op,
+                "temp": temp,
+                "file": rng.choice(["/t/a", "/t/duckdb_temp_storage_DEFAULT-0.tmp", None]),
+                "offset": rng.choice([None, *range(0, 5 * 8192, 8192)]) if moves else None,
+                "bytes": rng.choice([None, 0, 5000, 8192, 8192, 8192]) if moves else None,
+                "blocked": rng.choice([None, True, False]),
+                "cpu_before_ns": rng.choice([None, rng.randrange(200_000)]),
+                "woken_by": None if number else 7,
+            }
+        )
+    return sorted(rows, key=lambda row: row["start_ns"])
+
+
+def work_of(path, rows, slices_s):
+    writer = RecordingWriter(path)
+    writer.add_waits(table(rows, WAITS))
+    run = writer.finish(known(ELAPSED_S, 1, 1))
+    change(run, raw=KeptWaits(len(rows), len(rows), slices_s))
+    return run.work
+
+
+def slice_of(row, slices_s):
+    return sum(round(begin_s * 1e9) <= row["start_ns"] for begin_s, _ in slices_s or ())
+
+
+def covered_ns(spans, begin=float("-inf"), end=float("inf")):
+    """How long at least one span covers the time between two instants."""
+    edges = sorted({min(max(edge, begin), end) for span in spans for edge in span})
+    pairs = itertools.pairwise(edges)
+    return sum(b - a for a, b in pairs if any(s[0] <= a and b <= s[1] for s in spans))
+
+
+def sequential_shares(rows, slices_s):
+    known_rows, following, last = defaultdict(int), defaultdict(int), {}
+    for row in rows:
+        if not row["temp"] or None in (row["op"], row["offset"], row["bytes"]):
+            continue
+        stream, slice_ = (row["file"], row["op"]), slice_of(row, slices_s)
+        end, its_slice = last.get(stream, (row["offset"], slice_))
+        if its_slice == slice_:
+            key = row["op"], _core.size_class_bytes(row["bytes"])
+            known_rows[key] += 1
+            following[key] += end == row["offset"]
+        last[stream] = row["offset"] + row["bytes"], slice_
+    return {key: following[key] / count for key, count in known_rows.items()}
+
+
+def bursts(rows, slices_s):
+    found = []
+    for session in sorted({row["session"] for row in rows}):
+        its = [row for row in rows if row["session"] == session]
+        at = [n for n, row in enumerate(its) if row["temp"] and row["op"] and row["bytes"]]
+        for first, second in itertools.pairwise(at):
+            if slice_of(its[first], slices_s) == slice_of(its[second], slices_s):
+                between = its[first + 1 : second + 1]
+                cpu_ns = sum(row["cpu_before_ns"] or 0 for row in between)
+                found.append((session, its[first], its[second], cpu_ns / 1e9))
+    return found
+
+
+def data_reads(rows):
+    """Number, bytes and elapsed time of cold reads, and active threads."""
+    memory = calibrated()
+    spans = [
+        (row["start_ns"] - (row["cpu_before_ns"] or 0),
+         row["start_ns"] + (row["elapsed_ns"] if row["op"] or row["file"] else 0))
+        for row in rows
+    ]  # fmt: skip
+    cold = [
+        row for row in rows
+        if not row["temp"] and row["op"] == "read" and row["blocked"] is not False
+        and row["elapsed_ns"] / 1e9
+        > memory.memory_s + (row["bytes"] or 0) / memory.memory_bytes_per_s
+    ]  # fmt: skip
+    wide_ns, elapsed_s, worked, covered = ELAPSED_S * 1e9 / STRETCHES, 0.0, 0, 0
+    for stretch in range(STRETCHES):
+        begin = float("-inf") if stretch == 0 else stretch * wide_ns
+        end = float("inf") if stretch == STRETCHES - 1 else (stretch + 1) * wide_ns
+        its = [n for n, row in enumerate(rows) if begin <= row["start_ns"] < end]
+        works = sum(spans[n][1] - spans[n][0] for n in its)
+        covers = covered_ns(spans, stretch * wide_ns, (stretch + 1) * wide_ns)
+        waited_s = sum(row["elapsed_ns"] for row in cold if begin <= row["start_ns"] < end) / 1e9
+        elapsed_s += waited_s / max(works / max(covers, 1), 1)
+        worked, covered = worked + works, covered + covers
+    return len(cold), sum(row["bytes"] or 0 for row in cold), elapsed_s, max(worked / covered, 1)
+
+
+@pytest.mark.parametrize("slices_s", [None, SLICES_S])
+@pytest.mark.parametrize("seed", range(3))
+def test_each_sum_is_that_of_its_definition(tmp_path, seed, slices_s):
+    rows = drawn_rows(seed, slices_s)
+    work = work_of(tmp_path / "run.spill", rows, slices_s)
+    temp_io = [row for row in rows if row["temp"] and row["op"]]
+    assert work.sequential == pytest.approx(sequential_shares(rows, slices_s))
+    assert work.threads == len({row["session"] for row in temp_io})
+    spans = [(row["start_ns"], row["start_ns"] + row["elapsed_ns"]) for row in temp_io]
+    total_ns = sum(row["elapsed_ns"] for row in temp_io)
+    assert work.in_flight == pytest.approx(total_ns / covered_ns(spans))
+    blocked = [row["blocked"] for row in temp_io if row["blocked"] is not None]
+    assert work.blocked_share == pytest.approx(sum(blocked) / len(blocked))
+    changes = defaultdict(list)
+    for row in rows:
+        if row["temp"] and row["op"] is None:
+            changes[row["event"]].append(row["elapsed_ns"])
+    expected = [(event, len(ns), sum(ns)) for event, ns in sorted(changes.items())]
+    assert sorted(map(tuple, work.changes)) == expected
+    assert work.wakings_seen
+    assert work.temp_owner == "duckdb"
+
+
+@pytest.mark.parametrize("slices_s", [None, SLICES_S])
+def test_bursts_are_those_of_each_thread(tmp_path, slices_s):
+    rows = drawn_rows(5, slices_s)
+    found, expected = work_of(tmp_path / "run.spill", rows, slices_s).bursts, bursts(rows, slices_s)
+    assert found.session.tolist() == [session for session, *_ in expected]
+    assert found.cpu_s.tolist() == pytest.approx([cpu_s for *_, cpu_s in expected])
+    first, second = [burst[1] for burst in expected], [burst[2] for burst in expected]
+    numbers = {"read": READ, "write": WRITE}
+    assert found.op.tolist() == [numbers[row["op"]] for row in first]
+    assert found.next_op.tolist() == [numbers[row["op"]] for row in second]
+    assert found.bytes.tolist() == [row["bytes"] for row in first]
+    end_s = [(row["start_ns"] + row["elapsed_ns"]) / 1e9 for row in first]
+    assert found.end_s.tolist() == pytest.approx(end_s)
+
+
+def test_reads_of_data_share_the_time_with_threads_that_are_active(tmp_path):
+    rows = drawn_rows(6, None)
+    found = work_of(tmp_path / "run.spill", rows, None).data_reads
+    count, size, elapsed_s, threads = data_reads(rows)
+    assert (found.cold, found.cold_bytes) == (count, size)
+    assert found.cold_elapsed_s == pytest.approx(elapsed_s)
+    assert found.threads_at_once == pytest.approx(threads)
+
+
+def test_no_rows_are_no_work(tmp_path):
+    work = work_of(tmp_path / "run.spill", [], None)
+    assert (work.threads, work.sequential, list(work.changes)) == (0, {}, [])
+    assert work.bursts is None
+    assert len(work.trace.thread) == 0
