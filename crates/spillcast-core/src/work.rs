@@ -41,11 +41,11 @@ pub struct Work<'a> {
     threads: FxHashMap<i64, Thread>,
     bursts: Vec<Burst>,
     reads: DataReads,
-    /// When threads were on a CPU or in I/O; and for how long (s), and how long they waited for data
+    /// When threads were on a CPU or in I/O; and for how long, and how long they waited for cold data
     /// reads, by stretch.
     active_ns: Vec<(i64, i64)>,
-    worked_s: [f64; STRETCHES],
-    waited_s: [f64; STRETCHES],
+    worked_ns: [i64; STRETCHES],
+    waited_ns: [i64; STRETCHES],
 }
 
 /// Where the last operation of an op on a file ended, and its slice.
@@ -89,7 +89,7 @@ pub struct Burst {
 /// Reads of files that are no temp files; cold ones were slower than memory and left the CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DataReads {
-    pub total_s: f64,
+    pub total_ns: i64,
     pub cold: u64,
     pub cold_bytes: i64,
     /// Elapsed time of the cold ones: in each stretch, divided by its active threads.
@@ -140,8 +140,8 @@ impl<'a> Work<'a> {
             bursts: Vec::new(),
             reads: DataReads::default(),
             active_ns: Vec::new(),
-            worked_s: [0.0; STRETCHES],
-            waited_s: [0.0; STRETCHES],
+            worked_ns: [0; STRETCHES],
+            waited_ns: [0; STRETCHES],
         }
     }
 
@@ -222,17 +222,17 @@ impl<'a> Work<'a> {
         let begin_ns = wait.start_ns - wait.cpu_before_ns.unwrap_or(0);
         let end_ns = wait.start_ns + if on_file { wait.elapsed_ns } else { 0 };
         self.active_ns.push((begin_ns, end_ns));
-        self.worked_s[self.stretch(wait.start_ns)] += (end_ns - begin_ns) as f64 / 1e9;
+        self.worked_ns[self.stretch(wait.start_ns)] += end_ns - begin_ns;
     }
 
     fn data_read(&mut self, wait: &Wait) {
         let (elapsed_s, bytes) = (wait.elapsed_ns as f64 / 1e9, wait.bytes.unwrap_or(0));
-        self.reads.total_s += elapsed_s;
+        self.reads.total_ns += wait.elapsed_ns;
         let memory_s = self.run.memory_s + bytes as f64 / self.run.memory_bytes_per_s;
         if elapsed_s > memory_s && wait.blocked.unwrap_or(true) {
             self.reads.cold += 1;
             self.reads.cold_bytes += bytes;
-            self.waited_s[self.stretch(wait.start_ns)] += elapsed_s;
+            self.waited_ns[self.stretch(wait.start_ns)] += wait.elapsed_ns;
         }
     }
 
@@ -263,20 +263,19 @@ impl<'a> Work<'a> {
         let reads = &mut self.reads;
         if self.threads.len() <= 1 {
             reads.threads_at_once = 1.0;
-            reads.cold_elapsed_s = self.waited_s.iter().sum();
+            reads.cold_elapsed_s = self.waited_ns.iter().sum::<i64>() as f64 / 1e9;
             return;
         }
         self.active_ns.sort_unstable();
         let wide_ns = self.run.elapsed_s * 1e9 / STRETCHES as f64;
         let stretches = Stretches { wide_ns, count: STRETCHES };
         let covered_ns = stretches.covered_ns(self.active_ns.iter().copied());
-        let covered_s: Vec<f64> = covered_ns.iter().map(|ns| ns / 1e9).collect();
-        let threads = |worked_s: f64, covered_s: f64| (worked_s / covered_s.max(1e-9)).max(1.0);
-        let sum = |values: &[f64]| values.iter().sum::<f64>();
-        reads.threads_at_once = threads(sum(&self.worked_s), sum(&covered_s));
-        let by_stretch = self.waited_s.iter().zip(self.worked_s.iter().zip(&covered_s));
-        reads.cold_elapsed_s = by_stretch
-            .map(|(waited_s, (&worked_s, &covered_s))| waited_s / threads(worked_s, covered_s))
-            .sum();
+        // No time is less than 1 ns, so that none is divided by 0.
+        let threads =
+            |worked_ns: i64, covered_ns: f64| (worked_ns as f64 / covered_ns.max(1.0)).max(1.0);
+        reads.threads_at_once = threads(self.worked_ns.iter().sum(), covered_ns.iter().sum());
+        let elapsed_ns = (0..STRETCHES)
+            .map(|at| self.waited_ns[at] as f64 / threads(self.worked_ns[at], covered_ns[at]));
+        reads.cold_elapsed_s = elapsed_ns.sum::<f64>() / 1e9;
     }
 }

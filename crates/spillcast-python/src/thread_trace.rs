@@ -65,7 +65,7 @@ pub fn work<'py>(
     dict.set_item("bursts", bursts.map(Table))?;
     let reads = PyDict::new(py);
     let worked = &worked.reads;
-    fields! { reads, worked => total_s cold cold_bytes cold_elapsed_s threads_at_once }
+    fields! { reads, worked => total_ns cold cold_bytes cold_elapsed_s threads_at_once }
     dict.set_item("data_reads", reads)?;
     Ok(dict)
 }

@@ -223,8 +223,8 @@ def _by_calls(recording: Recording) -> DataReads | None:
     if not reads.cold:
         return None
     is_read = ~seconds["temp"].values & seconds["op"].equals("read")
-    total_s = int(seconds["total_ns"].values[is_read].sum()) / 1e9
-    scale = max(total_s / reads.total_s, 1.0)
+    total_ns = int(seconds["total_ns"].values[is_read].sum())
+    scale = max(total_ns / reads.total_ns, 1.0)
     return DataReads(
         round(scale * reads.cold), round(scale * reads.cold_bytes), scale * reads.cold_elapsed_s
     )

@@ -120,7 +120,7 @@ class Bursts:
 class ReadsOfData:
     """Reads of files other than temp files; cold ones were slower than memory and left the CPU."""
 
-    total_s: float
+    total_ns: int
     cold: int
     cold_bytes: int
     #: Elapsed time of the cold ones: in each stretch of the run, divided by its active threads.
