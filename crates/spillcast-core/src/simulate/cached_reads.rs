@@ -101,17 +101,17 @@ impl CachedReads {
             .collect();
         let known: Vec<(Read, u64)> = self.picked.into_iter().zip(missing).collect();
         let mut state = 0;
-        let mut found = Vec::with_capacity(self.sampled.len());
+        let mut lacking = Vec::with_capacity(self.sampled.len());
         for group in 0..self.groups {
             let its: Vec<(Read, u64)> =
                 known.iter().copied().filter(|(read, _)| read.group == group).collect();
             let like = Like::new(if its.is_empty() { &known } else { &its });
             for read in self.sampled.iter().filter(|read| read.group == group) {
                 let missing = like.missing_bytes(read, random::next(&mut state));
-                found.extend(missing.map(|bytes| (read.row, bytes)));
+                lacking.extend(missing.map(|bytes| (read.row, bytes)));
             }
         }
-        found
+        lacking
     }
 }
 
