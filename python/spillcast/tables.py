@@ -214,16 +214,13 @@ def arrays_of(table: Any) -> dict[str, NDArray[Any]]:
     return {name: c.to_numpy() for name, c in Table.from_arrow(table).columns.items()}
 
 
-def covered_s(begin_ns: Integers, end_ns: Integers) -> float:
-    """Seconds that at least one of the intervals covers."""
-    [ns] = _core.covered_ns(Table({"begin_ns": begin_ns, "end_ns": end_ns}))
-    return ns / 1e9
-
-
 def covered_by_stretch_s(
     begin_ns: Integers, end_ns: Integers, elapsed_s: float, stretches: int
 ) -> Floats:
-    """The same by stretch of a run that takes ``elapsed_s``, all of equal length."""
+    """Seconds that at least one of the intervals covers, by stretch of a run.
+
+    The run takes ``elapsed_s``, and all stretches are of equal length.
+    """
     wide_ns, rows = elapsed_s * 1e9 / stretches, Table({"begin_ns": begin_ns, "end_ns": end_ns})
     return np.array(_core.covered_ns(rows, wide_ns, stretches)) / 1e9
 
