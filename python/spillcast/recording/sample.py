@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import WAITS
+from spillcast.recording.spill import slice_numbers
 from spillcast.tables import Table
 
 Array = NDArray[np.int64]
@@ -89,9 +90,7 @@ def parts_of(recording: Recording) -> list[Recording]:
     if (sample := recording.sample) is None:
         return []
     part_of = np.array(sample.windows) % PARTS
-    # Seconds are no whole ns: a row at an edge is of the slice behind it.
-    begin_ns = np.round([begin_s * 1e9 for begin_s, _ in sample.slices_s])
-    at = np.searchsorted(begin_ns, recording.waits["start_ns"].values, side="right") - 1
+    at = slice_numbers(sample.slices_s, recording.waits["start_ns"].values) - 1
     recordings = []
     for part in range(PARTS):
         waits = recording.waits.filter(part_of[at] == part)

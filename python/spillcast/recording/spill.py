@@ -1,4 +1,6 @@
-"""The temp files of a recording: how much they held; numbers of sizes and names."""
+"""The temp files of a recording: how much they held; numbers of sizes, names and slices."""
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
@@ -40,3 +42,10 @@ def codes(names: Column) -> Numbers:
     place = np.empty(len(first), dtype=np.int32)
     place[np.argsort(first)] = np.arange(len(first))
     return place[number]
+
+
+def slice_numbers(slices_s: Sequence[tuple[float, float]], start_ns: Array) -> Array:
+    """Which of some slices, in order, rows that begin then are of: from 1, 0 before the first."""
+    # Seconds are no whole ns: a row at an edge is of the slice behind it.
+    begin_ns = np.round([begin_s * 1e9 for begin_s, _ in slices_s])
+    return np.searchsorted(begin_ns, start_ns, side="right")
