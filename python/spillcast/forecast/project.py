@@ -190,17 +190,13 @@ class Projector:
         if self._unusable is None:
             ceiling_s = self.zero_latency.forecast_s
             ceiling_interval_s = self.zero_latency.interval_s(confidence)
-        of_any_target = Forecast(
-            target=target,
-            confidence=confidence,
-            baseline_s=workload.total_s,
-            forecast_s=None,
-            interval_s=None,
+        of_any_target = Forecast.unanswered(
+            target,
+            workload.total_s,
+            confidence,
             ceiling_s=ceiling_s,
             ceiling_interval_s=ceiling_interval_s,
             terms=baseline.rest,
-            warnings=(),
-            refused=None,
             part=workload.part,
             recorded_s=workload.recorded_s,
             subject=workload.subject,

@@ -302,18 +302,22 @@ class Forecast(Tabular):
         reason: str,
         code: str | None = None,
     ) -> "Forecast":
-        """A forecast without a number, for evidence of which only the elapsed time is known."""
+        """A refused forecast, for evidence of which only the elapsed time is known."""
+        refused = {"refused": reason, "refused_code": code}
+        return cls.unanswered(target, elapsed_s, confidence, **refused)
+
+    @classmethod
+    def unanswered(
+        cls, target: str, elapsed_s: float, confidence: float, **known: Any
+    ) -> "Forecast":
+        """A forecast without a number; ``known`` are its other fields."""
         return cls(
             target=target,
             baseline_s=elapsed_s,
             forecast_s=None,
             interval_s=None,
             confidence=confidence,
-            ceiling_s=elapsed_s,
-            terms=(),
-            warnings=(),
-            refused=reason,
-            refused_code=code,
+            **{"ceiling_s": elapsed_s, "terms": (), "warnings": (), "refused": None, **known},
         )
 
     def refused_by(self, refusal: Refusal) -> "Forecast":

@@ -100,22 +100,11 @@ def forecast_events(
         given = question.elapsed_s is not None
         problem = "--elapsed is 0" if given else "the evidence covers no time"
         raise OptionInvalid(problem, "give the time of the run with --elapsed, such as 12m53s")
-    unsaid = Forecast(
-        target=target.name,
-        baseline_s=elapsed_s,
-        forecast_s=None,
-        interval_s=None,
-        confidence=confidence,
-        ceiling_s=elapsed_s,
-        terms=(),
-        method=method,
-        warnings=(),
-        refused=None,
-    )
+    unanswered = Forecast.unanswered(target.name, elapsed_s, confidence, method=method)
     try:
         parts = parts_of(target, evidence, question, elapsed_s)
     except Refusal as refused:
-        return unsaid.refused_by(refused)
+        return unanswered.refused_by(refused)
     boosted_s = sum(part.baseline.time_s for part in parts)
     rest_s = max(elapsed_s - boosted_s, 0.0)
     with_rest = method != "seed" and "rest" not in question.without
@@ -136,7 +125,7 @@ def forecast_events(
     interval_s = min(low, total_s), max(high, total_s)
     ceiling_s = rest_s + min(moved.change_s, 0.0)
     answer = replace(
-        unsaid,
+        unanswered,
         ceiling_s=ceiling_s,
         ceiling_interval_s=(min(min_s, ceiling_s), max(max_s, ceiling_s)),
         warnings=warn(target, parts, evidence, elapsed_s, moved.kept),
