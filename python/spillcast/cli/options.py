@@ -87,9 +87,9 @@ History = Annotated[
     list[Path] | None,
     typer.Option(
         metavar="FILE",
-        help="An earlier run of the query (recording, plan, row of pg_stat_statements), or its "
-        "plan by EXPLAIN without ANALYZE; for an entire recording, other runs of the query, which "
-        "measure how far its spill differs and, on other storage, what waits cost. Repeatable.",
+        help="An earlier run of the query: a recording, a plan, a row of pg_stat_statements; or "
+        "its plan by EXPLAIN without ANALYZE. For an entire recording, other recordings measure "
+        "how far the spill differs and what waits cost. Repeatable.",
         rich_help_panel=IN_PART,
     ),
 ]

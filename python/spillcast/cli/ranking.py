@@ -57,8 +57,8 @@ def postgres(
         str | None,
         typer.Option(
             metavar="TIME|FILE",
-            help="Count only what happens from now on, for this long, such as 10m; or since a "
-            "snapshot that --save kept. Of a folder, the last 7d and the like.",
+            help="Count only the next 10m, or what happened since a snapshot that --save kept; of "
+            "a folder, only the last 7d.",
         ),
     ] = None,
     save: Annotated[

@@ -145,7 +145,7 @@ def record(
         bool,
         typer.Option(
             "--minute",
-            help="Attach for 60 s in all: bursts at growing distances, over --duration or a "
+            help="Record 60 s in all: bursts at growing distances within --duration, by default a "
             "quarter of an hour, detached in between.",
             rich_help_panel=CAPTURE,
         ),
@@ -216,7 +216,7 @@ def record(
 
     --live shows where the time goes, temp latency and, with --to, the forecast for other storage:
     for the entire run if it is known what remains, otherwise for the part so far. q or Ctrl-C ends
-    it. By default it is of the session that spills first.
+    it. Of a server it shows the session that spills first, unless one is named.
 
     Example: spillcast record -o run.spill -- duckdb warehouse.db -c "select ..."
 

@@ -58,9 +58,7 @@ def report(
 ) -> None:
     """Write one self-contained page of answers and charts.
 
-    It also holds tables and raw figures.
-
-    It loads nothing from any network and opens from a mail attachment.
+    It holds tables and raw figures, too. It loads nothing, and opens from a mail attachment.
 
     Example: spillcast report run.spill --to nvme.json --to catalogue:aws-gp3 -o report.html
 
