@@ -110,18 +110,18 @@ class Workers:
 
         Samples may never show one that lives for a moment.
         """
-        now, now_s = children(self._postmaster), time.monotonic()
-        if now is self._children and not self._unplaced:
+        alive, now_s = children(self._postmaster), time.monotonic()
+        if alive is self._children and not self._unplaced:
             return
-        self._unplaced |= dict.fromkeys(now - self._children, now_s)
-        self._children = now
+        self._unplaced |= dict.fromkeys(alive - self._children, now_s)
+        self._children = alive
         for pid, since_s in list(self._unplaced.items()):
             title = _title(pid)
             match = re.search(WORKER_TITLE.format(pid=r"(\d+)"), title)
             leader = int(match[1]) if match else None
             if leader is not None and leader in running:
                 yield leader, pid
-            elif now_s - since_s < UNPLACED_S and (match or (not title and pid in now)):
+            elif now_s - since_s < UNPLACED_S and (match or (not title and pid in alive)):
                 continue
             del self._unplaced[pid]
 

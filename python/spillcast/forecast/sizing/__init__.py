@@ -51,8 +51,6 @@ from spillcast.units import format_bytes, format_duration, format_setting, parse
 
 #: Rows of a frontier.
 ROWS_MAX = 14
-#: Storages without a price that are named.
-UNPRICED_MAX = 3
 #: Without a limit the cheapest storage is chosen that saves this share of what the fastest saves.
 WORTH = 0.9
 
@@ -86,11 +84,6 @@ def size(
     if within_s is None:
         best = _worth(shown, search)
     fastest_s = min((candidate.elapsed_s for candidate in priced), default=inf)
-    unpriced = [
-        candidate
-        for candidate in _frontier([replace(c, cost=0.0) for c in tried if c.cost is None])
-        if candidate.elapsed_s < (1 - FASTER_MIN) * fastest_s
-    ]
     rows = [row for _, row in shown]
     chosen = None if best is None else best.row(search)
     knobs, binding = list[Knob](), None
@@ -110,20 +103,9 @@ def size(
         frontier=rows,
         knobs=knobs,
         binding=binding,
-        unpriced=[
-            replace(row, cost_per_month=None, cost_per_saved_h=None)
-            for candidate in unpriced[-UNPRICED_MAX:]
-            if (row := candidate.row(search)) is not None
-        ],
+        unpriced=_unpriced_rows(tried, fastest_s, search),
         notes=(),
-        prices=prices.notes(
-            [
-                c.product.row.name
-                for c in priced
-                if c.product and c.name in {r.target for r in rows}
-            ],
-            date.today(),
-        ),
+        prices=prices.notes(_shown_products(priced, rows), date.today()),
         statements=len(statements),
         bounds_only=any(s.projector.workload.quality.time_unknown for s in statements),
         forecasts=search.forecasts,
@@ -132,6 +114,24 @@ def size(
     return replace(
         sizing, notes=list(_notes(sizing, max(limit.ceiling_s for limit in limits), list(wide)))
     )
+
+
+def _unpriced_rows(
+    tried: "Sequence[Candidate]", fastest_s: float, search: "Search"
+) -> list[SizeRow]:
+    """The fastest storage without a price, if it is clearly faster than all with one."""
+    unpriced = [candidate for candidate in tried if candidate.cost is None]
+    best = min(unpriced, key=lambda candidate: candidate.elapsed_s, default=None)
+    if best is None or best.elapsed_s >= (1 - FASTER_MIN) * fastest_s:
+        return []
+    row = replace(best, cost=0.0).row(search)
+    return [] if row is None else [replace(row, cost_per_month=None, cost_per_saved_h=None)]
+
+
+def _shown_products(priced: "Sequence[Candidate]", rows: Sequence[SizeRow]) -> list[str]:
+    """The names of the products in these rows."""
+    shown = {row.target for row in rows}
+    return [c.product.row.name for c in priced if c.product is not None and c.name in shown]
 
 
 @dataclass(frozen=True)
