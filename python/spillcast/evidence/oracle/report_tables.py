@@ -30,6 +30,7 @@ _WORDS = re.compile(r"\S+(?: \S+)*+")
 _BAR_RULE = re.compile(r"(?:\S?\s++)?(?:={10,}|-{5,})\s*|\s*+[|+]?(?:[ :]*+-++[ :]*+[|+])++[ :-]*+")
 #: A row of waits between separators.
 _SEPARATED = re.compile(r'(?:^|[,;"])direct path (?:read|write) temp"?[,;]', re.I | re.M)
+_ROW_LENGTH_MAX = 4096
 Row = dict[str, str]
 #: Figures of temp I/O: a wait's name with a count or a time, and blocks of a row source.
 FIGURES = re.compile(
@@ -174,7 +175,7 @@ def _of_separated(lines: Sequence[str]) -> Iterator[Table]:
     table: Table | None = None
     separator = ""
     for at, line in enumerate(lines):
-        cells = next(csv.reader([line], delimiter=separator or ","), [])
+        cells = _separated(line, separator or ",")
         if table is not None and len(cells) == len(table.names):
             table.cells.append(cells)
             table.last = at + 1
@@ -182,10 +183,17 @@ def _of_separated(lines: Sequence[str]) -> Iterator[Table]:
         if table is not None and table.cells:
             yield table
         separator = max(",;", key=line.count)
-        names = next(csv.reader([line], delimiter=separator), [])
+        names = _separated(line, separator)
         table = Table([name_of(name) for name in names], at) if len(names) > 2 else None
     if table is not None and table.cells:
         yield table
+
+
+def _separated(line: str, separator: str) -> list[str]:
+    """The cells of a line; none of one that is longer than any row of waits."""
+    if len(line) > _ROW_LENGTH_MAX or "\0" in line:
+        return []
+    return next(csv.reader([line], delimiter=separator), [])
 
 
 def bar_tables(path: Path, lines: Sequence[str], hint: str, first: int = 0) -> Iterator[Table]:

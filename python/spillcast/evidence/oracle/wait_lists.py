@@ -23,6 +23,8 @@ _UNITS_S = (
     (re.compile(r"time_waited$"), 1e-2),
 )
 _MS = 1e-3
+#: Lists of waits have fewer columns of numbers.
+_COLUMNS_MAX = 12
 
 
 @dataclass(frozen=True)
@@ -144,7 +146,7 @@ def _wait_columns(table: Table) -> WaitColumns | None:
     others = [n for n in names if n not in (event, share) and any(seconds_of(r[n]) for r in temp)]
     possible = (
         WaitColumns(event, count, total, mean, share, _unit_s(total, 1.0), unit_s)
-        for count, total, mean in permutations(others, 3)
+        for count, total, mean in permutations(others[:_COLUMNS_MAX], 3)
         for unit_s in sorted({_unit_s(mean, _MS), _unit_s(mean, 1.0)})
     )
     fitting = (c for c in possible if all(_multiply(temp, c)) and sum(_multiply(cells, c)) > 1)
