@@ -76,8 +76,9 @@ def test_a_comma_of_a_node_that_may_be_a_point_is_refused(tmp_path):
         read_plan(path)
 
 
-def test_names_of_relations_may_have_quotes(tmp_path):
-    node = '->  Index Scan using "Order_pkey" on public."Order Line" o'
+@cases("name", ['public."Order Line"', '"Sales-24"."Order:Line"', "public.order$line"])
+def test_names_of_relations_may_have_quotes_and_signs(tmp_path, name):
+    node = f'->  Index Scan using "Order_pkey" on {name} o'
     text = REMARKED.format(remark="").replace("->  Hash Join", node)
     (path := tmp_path / "plan.txt").write_text(text)
     assert read_plan(path).reads.count == 102909

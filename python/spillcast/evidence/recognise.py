@@ -138,10 +138,10 @@ def _report(
     return Kind("figures", words, lambda s: score * known(s.text), reader, joins, fields)
 
 
-def _too_little(words: str, pattern: str, reason: str, hint: str) -> Kind:
+def _too_little(words: str, pattern: str, reason: str, hint: str, score: float = 1.2) -> Kind:
     """A kind that tells too little of temp I/O, in a text that is nothing else."""
     known = _matching(pattern)
-    return Kind("figures", words, lambda s: 1.2 * known(s.text), reason=reason, hint=hint)
+    return Kind("figures", words, lambda s: score * known(s.text), reason=reason, hint=hint)
 
 
 def _matching(pattern: str) -> Callable[[str], bool]:
@@ -231,6 +231,10 @@ def _export(sample: Sample) -> float:
     return 0.2 if _HEADING.match(sample.text.lstrip()[:_HEADING_LENGTH]) is not None else 0.0
 
 
+_REDSHIFT_HINT = (
+    "give query_temp_blocks_to_disk of SVL_QUERY_METRICS_SUMMARY, which are blocks of 1 MB, as "
+    "figures: figures:elapsed=ELAPSED,spilled=SIZE,size=1M"
+)
 #: Nodes that only MySQL's plans have, whatever is left of the arrows before them.
 MYSQL_NODE = (
     r"(?-i:(?:Table|Index|Index range|Covering index) (?:skip )?(?:scan|lookup) on |Single-row "
@@ -347,10 +351,12 @@ KINDS: Sequence[Kind] = (
                 r"^[^\w\n]*(?:Shuffle )?Spill \((?:Disk|Memory)\)\s*[|\t]",
                 "a page of Spark has sums or quantiles of its tasks, not how they read and wrote",
                 "give the event log of the application (spark.eventLog.dir)"),
+    _too_little("a plan of Redshift", r"^[^\w\n]*XN [A-Z][^\n(]*\(cost=",
+                "a plan of Redshift is an estimate, and tells of no run",
+                _REDSHIFT_HINT, score=4.2),
     _too_little("rows of Redshift's system views", r"\bis_diskbased\b",
                 "is_diskbased tells that a step spilled, and not how much it read and wrote",
-                "give query_temp_blocks_to_disk of SVL_QUERY_METRICS_SUMMARY, which are blocks of "
-                "1 MB, as figures: figures:elapsed=ELAPSED,spilled=SIZE,size=1M"),
+                _REDSHIFT_HINT),
     _too_little("a log of ClickHouse", r"\{[\da-f]{8}-[\da-f-]{27}\} <\w+> \w",
                 "a log of ClickHouse counts what some spills wrote, and no reads or times",
                 "give the row of the query in system.query_log"),

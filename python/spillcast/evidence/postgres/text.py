@@ -29,7 +29,7 @@ _OF_NODE = re.compile(r"\(cost=\d|\(actual (?:time|rows)=|\(never executed\)")
 _BARE_NODE = re.compile(r"(?P<indent>[ \t]*)->[ \t]+(?P<name>Task|Distributed Subplan .*)\s*")
 #: The type of a node, which is followed by what it works on.
 _TYPE = re.compile(
-    r"[A-Z*](?:[\w /*,.-]|\"[^\"]*\"|:\d|\([^()]*\))*+(?:$|(?<= on )|(?<= using )|(?<= for ))"
+    r"[A-Z*](?:[\w /*,.$-]|\"[^\"]*\"|:\d|\([^()]*\))*+(?:$|(?<= on )|(?<= using )|(?<= for ))"
 )
 _HEADING = re.compile(
     r"(?P<indent>\s*)(?P<name>(?:InitPlan|SubPlan|CTE) (?:expr_)?\S+(?: \(.*\))?)\s*"
