@@ -7,6 +7,8 @@ import pytest
 from cases import cases
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
 from spillcast.evidence.postgres.plan import read_plan
+from spillcast.forecast import forecast
+from spillcast.storage.target import resolve
 
 CITUS = """\
 Custom Scan (Citus Adaptive)  (cost=0.0..0.0 rows=0 width=0) (actual time=9.7..95.7 rows=6 loops=1)
@@ -28,6 +30,14 @@ def test_the_time_of_a_part_is_not_that_of_the_run(tmp_path):
     (path := tmp_path / "plan.txt").write_text(CITUS)
     counts = read_plan(path)
     assert (counts.elapsed_s, counts.reads.count) == (0.0959, 100)
+
+
+def test_without_times_zero_latency_storage_may_leave_nothing(tmp_path):
+    (path := tmp_path / "plan.txt").write_text(REMARKED.format(remark=""))
+    counts = read_plan(path)
+    limit = forecast(counts, resolve("latency:0us", counts))
+    assert limit.refused is None
+    assert limit.interval_s[0] == 0
 
 
 def test_old_documents_have_a_runtime(tmp_path):

@@ -141,7 +141,8 @@ class Projector:
             measured = storage.rehearsal if rehearsed is not None and rehearsed.ended else None
             if measured is not None:
                 projected = projected.with_total(run_s(measured))
-            if (forecast_s := projected.total_s) <= 0:
+            # Where the time of temp I/O has only bounds, it may be the whole run.
+            if (forecast_s := projected.total_s) <= 0 and not workload.quality.time_unknown:
                 raise RecordingInsufficient(
                     "all of the time recorded was temp I/O: nothing is left of it"
                 )
