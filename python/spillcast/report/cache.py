@@ -5,7 +5,7 @@ from functools import partial
 from spillcast.cache.result import Cache, CacheResult
 from spillcast.cache.simulation import MOST, Curve
 from spillcast.document import written
-from spillcast.report.page import Drawn, Page, Part, Words, bar
+from spillcast.report.page import Drawn, Notes, Page, Part, Words, bar
 from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes
 
@@ -20,9 +20,9 @@ def cache_page(result: CacheResult, curve: Curve, *, cells: int = 1) -> Page:
 
     The data are the accounts of the simulation's runs; without one, the points of the curve.
     """
-    parts = [] if result.cache is None else _cache_parts(result, result.cache, cells)
-    parts += [Drawn(partial(_curve_text, curve)), Words(_curve_words(result))]
-    parts.append(Words([f"  note: {note}" for note in result.warnings]))
+    drawn = Drawn(partial(_curve_text, curve))
+    parts = [*cache_parts(result, cells), drawn, Words(curve_words(result))]
+    parts.append(Notes([f"  note: {note}" for note in result.warnings]))
     if result.cache is not None:
         return Page(parts, _accounts_data(result.cache))
     points = zip(result.curve.size_bytes, result.curve.miss_ratio, strict=True)
@@ -42,7 +42,10 @@ def _accounts_data(cache: Cache) -> Table:
     return Table.of_records(records, keys)
 
 
-def _cache_parts(result: CacheResult, cache: Cache, cells: int) -> list[Part]:
+def cache_parts(result: CacheResult, cells: int = 1) -> list[Part]:
+    """The simulated cache, run by run and object by object; nothing without one."""
+    if (cache := result.cache) is None:
+        return []
     kept = f", KEEP: {', '.join(cache.keep)}" if cache.keep else ""
     lines = [
         f"A cache of {format_bytes(cache.size_bytes)} in lines of "
@@ -50,7 +53,7 @@ def _cache_parts(result: CacheResult, cache: Cache, cells: int) -> list[Part]:
     ]
     if cache.size_bytes >= result.curve.data_bytes:
         lines.append(f"Everything fits: the data is {format_bytes(result.curve.data_bytes)}")
-    parts: list[Part] = [Words(lines), runs_table(cache), accounts_table(cache, _ACCOUNTS_MAX)]
+    parts: list[Part] = [Words(lines), _runs_table(cache), _accounts_table(cache)]
     if any(account.lost_hits for account in cache.runs[-1].accounts):
         parts.append(Words(["  lost: hits that an object would have if it had the cache alone"]))
     if cache.cached:
@@ -77,7 +80,7 @@ _TRAFFIC = (
 )
 
 
-def runs_table(cache: Cache) -> Table:
+def _runs_table(cache: Cache) -> Table:
     """Bytes and time without the cache, and of each run."""
     names = ["no cache", "populating", *(["next run"] * len(cache.runs))]
     rows = []
@@ -92,7 +95,7 @@ def runs_table(cache: Cache) -> Table:
     return Table(_TRAFFIC, rows)
 
 
-def accounts_table(cache: Cache, rows_max: int | None = None) -> Table:
+def _accounts_table(cache: Cache) -> Table:
     """By object and class: hits in each run, and those that other objects cost in the last."""
     first, last = cache.runs[0], cache.runs[-1]
     several = len(cache.runs) > 1
@@ -113,7 +116,7 @@ def accounts_table(cache: Cache, rows_max: int | None = None) -> Table:
             account.hit_ratio,
             account.lost_hits or None,
         ]
-        for account in sorted(last.accounts, key=lambda account: -account.bytes)[:rows_max]
+        for account in sorted(last.accounts, key=lambda account: -account.bytes)[:_ACCOUNTS_MAX]
     ]
     return Table(columns, rows)
 
@@ -128,7 +131,7 @@ def _curve_text(curve: Curve, width: int) -> str:
     return "\n".join(lines)
 
 
-def _curve_words(result: CacheResult) -> list[str]:
+def curve_words(result: CacheResult) -> list[str]:
     """The size from which on more brings little."""
     curve = result.curve
     enough, data = curve.enough_bytes, format_bytes(curve.data_bytes)
@@ -136,8 +139,8 @@ def _curve_words(result: CacheResult) -> list[str]:
         lines = [f"  No cache size gives any hits: nothing of the {data} is read again."]
     else:
         lines = [
-            f"  {format_bytes(enough)} bring {MOST:.0%} of the hits that caching all of the data "
-            f"({data}) would."
+            f"  A cache of {format_bytes(enough)} brings {100 * MOST:.0f} % of the hits that "
+            f"caching all of the data ({data}) would."
         ]
     if curve.sampled < 1:
         lines.append(

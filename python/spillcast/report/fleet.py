@@ -1,10 +1,11 @@
 """Savings of a fleet as tables, and the result of an ingest."""
 
 from dataclasses import asdict
+from functools import partial
 
 from spillcast.fleet.ingest import Ingested
 from spillcast.fleet.result import Fleet
-from spillcast.report.page import Page, Words, bar, listed
+from spillcast.report.page import Drawn, Notes, Page, Words, bar, listed, with_drawings
 from spillcast.tabular import Column, Table
 from spillcast.units import (
     format_bytes,
@@ -21,13 +22,13 @@ _STATEMENTS = (
     Column("statement", "sql"),
     Column("database", "database"),
     Column(None, "evidence"),
-    Column(None, "elapsed_s", "s"),
+    Column("elapsed", "elapsed_s", "s", spare=2),
     Column("in temp", "temp_s", "s"),
     Column("saved", "saved_s", "s"),
     Column("between", "saved_interval_s", "interval", spare=1),
     Column("share", "share", "percent1"),
     Column("so far", "cumulative_share", "percent1"),
-    Column(None, "refused"),
+    Column("no forecast", "refused", "words"),
 )
 _DATABASES = (
     Column("database", "database"),
@@ -42,7 +43,6 @@ _DAYS = (
     Column("day", "day"),
     Column("in temp", "temp_s", "s"),
     Column("saved", "saved_s", "s"),
-    Column("in temp", "bar"),
 )
 #: Files, lines and days that are listed; --json has all.
 _LISTED = 10
@@ -84,36 +84,57 @@ def fleet_page(fleet: Fleet, top: int) -> Page:
         row["sql"] = row["sql"] or "(none)"
         row["saved_interval_s"] = row["saved_interval_s"] and list(row["saved_interval_s"])
     databases = [asdict(row) for row in fleet.databases[:top]]
-    max_s = max((row.temp_s for row in fleet.days), default=0.0) or 1.0
-    days = [asdict(row) | {"bar": bar(row.temp_s / max_s, BAR)} for row in fleet.days]
     more = len(fleet.statements) - top
     below = [f"... and {more:,} more, see --top and --json"] if more > 0 else []
     return Page(
         [
-            Words([_sentence(fleet)], ""),
+            Words([" ".join([_extent(fleet), *savings(fleet)])], ""),
             Table.of(_STATEMENTS, statements[:top]),
             Words(below),
             Table.of(_DATABASES, databases),
-            Table.of(_DAYS, days),
-            Words([f"warning: {text}" for text in fleet.warnings]),
+            Drawn(partial(_days_drawn, fleet)),
+            Notes([f"warning: {text}" for text in fleet.warnings]),
         ],
         Table.of(_STATEMENTS, statements),
     )
 
 
-def _sentence(fleet: Fleet) -> str:
-    text = (
+def days_table(fleet: Fleet) -> Table:
+    """Time in temp I/O and what is saved of it, by day."""
+    return Table.of(_DAYS, list(map(vars, fleet.days)))
+
+
+def _days_drawn(fleet: Fleet, width: int) -> str:
+    max_s = max((row.temp_s for row in fleet.days), default=0.0) or 1.0
+
+    def draw(room: int) -> list[str]:
+        return ["", *(bar(row.temp_s / max_s, min(room, BAR)) for row in fleet.days)]
+
+    return with_drawings(days_table(fleet), width, draw)
+
+
+def _extent(fleet: Fleet) -> str:
+    return (
         f"{format_count(fleet.sources, 'source')}, "
         f"{format_count(len(fleet.statements), 'spilling statement')}, "
-        f"{format_count(len(fleet.databases), 'database')}. Temp files on {fleet.target} save "
-        f"{format_duration(fleet.saved_s)} "
-        f"({interval_name(fleet.confidence)} {format_interval(fleet.saved_interval_s)})."
+        f"{format_count(len(fleet.databases), 'database')}."
     )
-    if fleet.statements_for_most > 1:
-        most = f"{100 * fleet.most:.0f} %"
-        text += f" The first {fleet.statements_for_most:,} statements bring {most} of that."
+
+
+def savings(fleet: Fleet) -> list[str]:
+    """What the target saves, and how much of it few statements bring."""
+    on = f"Temp files on {fleet.target} save"
+    if fleet.saved_s <= 0:
+        return [f"{on} nothing."]
+    interval = f"{interval_name(fleet.confidence)} {format_interval(fleet.saved_interval_s)}"
+    lines = [f"{on} {format_duration(fleet.saved_s)} ({interval})."]
+    if 0 < fleet.statements_for_most < len(fleet.statements):
+        first = "statement brings"
+        if fleet.statements_for_most > 1:
+            first = f"{fleet.statements_for_most:,} statements bring"
+        lines.append(f"The first {first} {100 * fleet.most:.0f} % of that.")
     if (cost := fleet.cost_per_saved_hour) is not None:
-        text += f" An hour saved costs {cost:.3g}."
+        lines.append(f"An hour saved costs {cost:.3g}.")
     if fleet.set_aside:
-        text += f" {format_count(fleet.set_aside, 'source')} set aside."
-    return text
+        lines.append(f"{format_count(fleet.set_aside, 'source')} set aside.")
+    return lines

@@ -55,11 +55,32 @@ class Words:
         return lines[0] if len(lines) == 1 else "\n".join(f"- {sentence}" for sentence in lines)
 
 
+class Notes(Words):
+    """What weakens the numbers: an HTML page collects those of all its inputs."""
+
+
+@dataclass(frozen=True)
+class Titled:
+    """A table under its title."""
+
+    title: str
+    table: Table
+
+    def text(self, width: int) -> str:
+        """The title on a line of its own."""
+        return f"{Words([self.title]).text(width)}\n\n{self.table.text(width)}"
+
+    def markdown(self) -> str:
+        """The title as a paragraph."""
+        return f"{self.title.strip()}\n\n{self.table.markdown()}"
+
+
 @dataclass(frozen=True)
 class Commands:
-    """Lines for a shell, never broken: they are to be pasted."""
+    """Lines for a shell or a client, never broken: they are to be pasted."""
 
     lines: Sequence[str]
+    language: str = "sh"
 
     def text(self, width: int) -> str:  # noqa: ARG002
         """The lines, not broken at ``width``."""
@@ -67,7 +88,7 @@ class Commands:
 
     def markdown(self) -> str:
         """As code."""
-        return "\n".join(["```sh", *self.lines, "```"])
+        return "\n".join([f"```{self.language}", *self.lines, "```"])
 
 
 @dataclass(frozen=True)

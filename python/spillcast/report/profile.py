@@ -7,7 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.profile import Profile
 from spillcast.profile.result import CALL, ROW_SOURCE, LatencyCounts
-from spillcast.report.page import Drawn, Page, Part, Words, histogram_text, listed, peak_marks
+from spillcast.report.page import (
+    Drawn,
+    Notes,
+    Page,
+    Part,
+    Titled,
+    Words,
+    histogram_text,
+    listed,
+    peak_marks,
+)
 from spillcast.tabular import Column, Table, paragraph
 
 if TYPE_CHECKING:
@@ -92,23 +102,24 @@ def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
         table = Table.of(_STATISTICS, profile.rows)
         return Page([table], table)
     of_threads = any("files" in row for row in profile.rows)
-    idle = [row for row in profile.rows if row["idle"] and not of_threads]
+    idle = [row for row in profile.rows if row.get("idle") and not of_threads]
+    busy = [row for row in profile.rows if not row.get("idle")]
     parts: list[Part] = [
         Words([profile.elapsed_words()]),
-        _table(profile, [row for row in profile.rows if not row["idle"]], people=True),
+        _table(profile, busy, people=True),
     ]
     parts.append(Words([f"  {text}" for text in profile.words]))
     if idle:
-        parts += [Words(["  idle"]), _table(profile, idle)]
+        parts.append(Titled("  idle", _table(profile, idle)))
     if histogram:
         parts += _histograms(profile)
     if profile.executions:
-        words = f"  {len(profile.executions):,} executions; a forecast is for one"
-        parts += [Words([words]), Table.of(_EXECUTIONS, profile.executions)]
+        title = f"  {len(profile.executions):,} executions; a forecast is for one"
+        parts.append(Titled(title, Table.of(_EXECUTIONS, profile.executions)))
     lines = [f"  warning: {text}" for text in profile.warnings]
     damaged = [f"damaged: {d['file']}:{d['line']}: {d['what']}" for d in profile.damaged]
     lines += [f"  {line}" for line in listed(damaged, DAMAGED_NAMED)]
-    return Page([*parts, Words(lines)], _table(profile, profile.rows))
+    return Page([*parts, Notes(lines)], _table(profile, profile.rows))
 
 
 def folded_page(recording: str, profile: Profile) -> Page:
@@ -125,13 +136,11 @@ def functions_page(profile: Profile, top: int | None) -> Page:
     """Functions by their own CPU time, the first ``top`` ones, and what is not known of them."""
     table = Table.of([*(Column(name, name) for name in profile.by), *_FUNCTIONS], profile.rows)
     shown = replace(table, rows=table.rows[: top or _FUNCTIONS_SHOWN])
-    lines = [f"  warning: {text}" for text in profile.warnings]
-    if (more := len(table.rows) - len(shown.rows)) > 0:
+    lines, more = [f"  warning: {text}" for text in profile.warnings], list[str]()
+    if (left_out := len(table.rows) - len(shown.rows)) > 0:
         share = sum(row["share"] for row in profile.rows[len(shown.rows) :])
-        lines.insert(
-            0, f"  and {more:,} more with {share:.1%} of the time: --top {len(table.rows)}"
-        )
-    return Page([Words(profile.words), shown, Words(lines)], table)
+        more = [f"  and {left_out:,} more with {share:.1%} of the time: --top {len(table.rows)}"]
+    return Page([Words(profile.words), shown, Words(more), Notes(lines)], table)
 
 
 def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, people: bool = False) -> Table:
@@ -141,6 +150,9 @@ def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, people: bool = F
         return Table.of(_ROW_SOURCES, rows)
     if CALL in profile.by:
         return Table.of([*(Column(name, name) for name in profile.by), *_CALLS], rows)
+    if people:
+        # Samples on CPU are no waits.
+        rows = [row | {key: row.get(key) or None for key in ("mean_us", "max_us")} for row in rows]
     last = [Column("longest at", "longest_at", spare=4)]
     if any("latency_us" in row for row in profile.rows):
         last = [Column("unbiased", "latency_us", "us"), Column(None, "n_est", "number")]

@@ -5,7 +5,16 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.recording.event_names import OPS
-from spillcast.report.page import Commands, Drawn, Page, Part, Words, histogram_text, peak_marks
+from spillcast.report.page import (
+    Commands,
+    Drawn,
+    Page,
+    Part,
+    Titled,
+    Words,
+    histogram_text,
+    peak_marks,
+)
 from spillcast.stats import quantile
 from spillcast.storage import Group, Limit, Storage
 from spillcast.storage.description import Ability, ability, shape
@@ -41,14 +50,18 @@ QUANTILES = (0.5, 0.95, 0.99, 1.0)
 
 def figures(storage: Storage) -> Table:
     """One row per op and size, and of a grid per depth, pattern and access."""
+    return figures_of([group for op in OPS for group in storage.of(op)])
+
+
+def figures_of(groups: Sequence[Group]) -> Table:
+    """A row for each group that has operations."""
     rows = [
         [
             *(g.op, g.size_class_bytes, g.depth, g.pattern, g.access),
             *(g.count, g.bytes, g.total_ns, g.mean_s, *(g.quantile_s(q) for q in QUANTILES)),
             g.count / g.elapsed_ns * 1e9 if g.elapsed_ns else None,
         ]
-        for op in OPS
-        for g in storage.of(op)
+        for g in groups
         if g.count
     ]
     return Table(_FIGURES, rows)
@@ -94,7 +107,7 @@ def _grid_parts(storage: Storage) -> list[Part]:
                 groups = [g for g in storage.of(op) if (g.access, g.pattern) == (access, pattern)]
                 if groups:
                     title = f"{op}, {access}, {pattern}: median latency and rate by depth"
-                    parts += [Words([title]), _grid_table(groups, depths)]
+                    parts.append(Titled(title, _grid_table(groups, depths)))
     if "cells" in facts:
         parts.append(Words(list(_grid_facts(facts)), "  "))
     return parts

@@ -8,9 +8,10 @@ from spillcast.forecast.work_memory.advice import Advice
 from spillcast.lab.io_size.sweep import Operations, Row
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
 from spillcast.lab.io_size.synthetic_sort import setting_text
+from spillcast.lab.memory_result import Point
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.recording.event_names import OPS
-from spillcast.report.page import Drawn, Page, Part, Words, bar, with_drawings
+from spillcast.report.page import Commands, Drawn, Notes, Page, Part, Words, bar, with_drawings
 from spillcast.report.work_memory import FORECAST, advice_text, memory_table
 from spillcast.stats import quantile
 from spillcast.tabular import Column, Table
@@ -26,24 +27,24 @@ ALL_ROWS = 12
 def io_size_page(sweep: IoSizeSweep) -> Page:
     """The table of waits, the chart, the best setting, how to set it, and warnings."""
     how = "measured on" if sweep.measured else "by the model of"
-    shown = _shown(sweep)
+    shown = io_size_rows(sweep)
     parts: list[Part] = [
         Words([f"I/O size: {sweep.like}, {how} {sweep.storage}"]),
-        _io_size_table(shown),
+        _io_size_table(sweep, shown),
         Drawn(partial(_io_size_chart, sweep, shown)),
-        Words([f"  {_verdict(sweep)}"]),
+        Words([f"  {io_size_verdict(sweep)}"]),
     ]
     if any("+" in name for name, _ in shown):
         parts.insert(2, Words(["  +N: N more settings that make the same I/O"]))
     for advice in sweep.advice:
-        parts.append(
-            Words([f"  {advice.engine}: {advice.text}.", *(f"    {s}" for s in advice.statements)])
-        )
-    parts.append(Words([f"  note: {warning['message']}" for warning in sweep.warnings]))
+        parts.append(Words([f"  {advice.engine}: {advice.text}."]))
+        if advice.statements:
+            parts.append(Commands(advice.statements, "sql"))
+    parts.append(Notes([f"  note: {warning['message']}" for warning in sweep.warnings]))
     return Page(parts, _io_size_data(sweep))
 
 
-def _shown(sweep: IoSizeSweep) -> list[tuple[str, Row]]:
+def io_size_rows(sweep: IoSizeSweep) -> list[tuple[str, Row]]:
     """The rows with their names; of many that make the same I/O, one with the number of others."""
     named = [] if sweep.recorded is None else [(RECORDED, sweep.recorded)]
     best = sweep.best.setting
@@ -60,7 +61,7 @@ def _shown(sweep: IoSizeSweep) -> list[tuple[str, Row]]:
     return named
 
 
-def _io_size_table(shown: Sequence[tuple[str, Row]]) -> Table:
+def _io_size_table(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]]) -> Table:
     """As many columns as are known: waits, mean and total of each op, levels, and the sum."""
     columns = [
         Column("max/min", None),
@@ -71,6 +72,7 @@ def _io_size_table(shown: Sequence[tuple[str, Row]]) -> Table:
         ),
         Column("levels", None, "count"),
         Column("all s", None, "raw"),
+        Column(interval_name(sweep.confidence), None, "interval", spare=3),
     ]
     return Table(
         columns,
@@ -81,6 +83,7 @@ def _io_size_table(shown: Sequence[tuple[str, Row]]) -> Table:
                 *_cells(row.writes),
                 row.levels,
                 _seconds(row.total_s),
+                row.interval_s,
             ]
             for name, row in shown
         ],
@@ -127,12 +130,13 @@ def _io_size_chart(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]], width: 
     return "\n".join(lines)
 
 
-def _verdict(sweep: IoSizeSweep) -> str:
+def io_size_verdict(sweep: IoSizeSweep) -> str:
+    """The best setting with its time, and those that may be as good."""
     best = sweep.row_of(sweep.best.setting)
     bounds = best.interval_s
     text = (
-        f"Best: {setting_text(best.setting)}, I/Os of {format_bytes(best.mean_bytes)} in the "
-        f"mean: {format_duration(best.total_s)}"
+        f"Best on {sweep.storage}: {setting_text(best.setting)}, I/Os of "
+        f"{format_bytes(best.mean_bytes)} in the mean: {format_duration(best.total_s)}"
     )
     if bounds is not None and bounds[1] > bounds[0]:
         text += f" ({format_duration(bounds[0])} to {format_duration(bounds[1])})"
@@ -165,12 +169,13 @@ def memory_page(sweep: MemorySweep, advice: Advice | None) -> Page:
         Words([f"{sweep.engine}, {sweep.workload}: work memory from {first} to {last}"]),
         Drawn(partial(_memory_chart, sweep)),
         memory_table([p.cell for p in sweep.points], advice, measured=True),
-        _spill_table(sweep),
+        spill_table(sweep),
     ]
     latencies = _latency_table(sweep)
     if latencies.rows:
         parts.append(latencies)
-    parts.append(Words([f"  {sentence}" for sentence in _sentences(sweep, advice)]))
+    parts.append(Words([f"  {sentence}" for sentence in memory_sentences(sweep, advice)]))
+    parts.append(Notes([f"  warning: {warning['message']}" for warning in sweep.warnings]))
     keys = (
         *("storage", "memory_bytes", "measured", "elapsed_s", "low_s", "high_s"),
         *("reads", "writes", "spilled_bytes", "state", "passes", "batches"),
@@ -180,14 +185,22 @@ def memory_page(sweep: MemorySweep, advice: Advice | None) -> Page:
 
 def _memory_chart(sweep: MemorySweep, width: int) -> str:
     longest_s = max(point.elapsed_s for point in sweep.points)
-    order = sorted(sweep.points, key=lambda p: (p.memory_bytes, sweep.storages.index(p.storage)))
+
+    def draw(room: int) -> list[str]:
+        return ["", *(bar(point.elapsed_s / longest_s, room) for point in _by_memory(sweep))]
+
+    return with_drawings(points_table(sweep), width, draw)
+
+
+def points_table(sweep: MemorySweep) -> Table:
+    """The elapsed time with each size of memory on each storage; forecasts are marked."""
     rows = [
         [
             *(format_bytes(p.memory_bytes), p.storage),
             ("" if p.interval_s is None else f"{FORECAST} ") + format_duration(p.elapsed_s),
             p.interval_s,
         ]
-        for p in order
+        for p in _by_memory(sweep)
     ]
     columns = [
         Column("memory", None),
@@ -195,14 +208,14 @@ def _memory_chart(sweep: MemorySweep, width: int) -> str:
         Column("elapsed", None, "raw"),
         Column(interval_name(sweep.confidence), None, "interval", spare=1),
     ]
-
-    def draw(room: int) -> list[str]:
-        return ["", *(bar(point.elapsed_s / longest_s, room) for point in order)]
-
-    return with_drawings(Table(columns, rows, grouped=1), width, draw)
+    return Table(columns, rows, grouped=1)
 
 
-def _spill_table(sweep: MemorySweep) -> Table:
+def _by_memory(sweep: MemorySweep) -> list[Point]:
+    return sorted(sweep.points, key=lambda p: (p.memory_bytes, sweep.storages.index(p.storage)))
+
+
+def spill_table(sweep: MemorySweep) -> Table:
     """The spill by size of memory, which is nearly the same on every storage."""
     rows = []
     for point in (point for point in sweep.points if point.storage == sweep.storages[0]):
@@ -241,7 +254,8 @@ def _latency_table(sweep: MemorySweep) -> Table:
     return Table(columns, rows)
 
 
-def _sentences(sweep: MemorySweep, advice: Advice | None) -> list[str]:
+def memory_sentences(sweep: MemorySweep, advice: Advice | None) -> list[str]:
+    """Where it spills less, how good the forecasts were, and what is cheapest."""
     lines = []
     if not all(point.measured for point in sweep.points):
         lines.append(f"{FORECAST} forecast from the sizes that were measured")
@@ -257,4 +271,4 @@ def _sentences(sweep: MemorySweep, advice: Advice | None) -> list[str]:
         )
     if advice is not None:
         lines.append(advice_text(advice))
-    return [*lines, *(f"warning: {warning['message']}" for warning in sweep.warnings)]
+    return lines

@@ -20,7 +20,6 @@ from spillcast.recording.observed import CpuLimits
 from spillcast.recording.stacks import has_stacks, stacks_of
 from spillcast.redaction import struck_text
 from spillcast.report.html.inputs import (
-    Document,
     Fact,
     Functions,
     Histogram,
@@ -108,13 +107,13 @@ def _functions(recording: Recording) -> Functions | None:
     )
 
 
-def _events_of_samples(recording: Recording) -> list[Document]:
+def _events_of_samples(recording: Recording) -> Profile | None:
     if not recording.samples.num_rows:
-        return []
+        return None
     # It imports DuckDB, which most recordings do without.
     from spillcast.profile.other_rows import of_samples
 
-    return _events(of_samples(recording, ["event"], None))
+    return of_samples(recording, ["event"], None)
 
 
 def _of_traces(paths: Sequence[Path], lenient: bool) -> Run:
@@ -131,7 +130,7 @@ def _of_traces(paths: Sequence[Path], lenient: bool) -> Run:
         sessions_are="sessions",
         timeline=line,
         latencies=by_events(by_event),
-        events=_events(by_event),
+        events=by_event,
         statements=_trace_statements(paths, lenient=lenient),
         about=_about_traces(read.paths, read),
         warnings=by_event.warnings,
@@ -149,7 +148,7 @@ def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Run:
         sessions_are="sessions",
         timeline=line,
         events_over_time=by_event,
-        events=_events(result),
+        events=result,
         about=_about_ash(paths, result),
         warnings=result.warnings,
     )
@@ -276,12 +275,6 @@ def _time_s(line: timeline.Timeline, elapsed_s: float) -> float:
 def _names(paths: Sequence[Path]) -> str:
     names = ", ".join(path.name for path in paths[:3])
     return names + f" and {len(paths) - 3} more" * (len(paths) > 3)
-
-
-def _events(result: Profile) -> list[Document]:
-    keys = ("event", "sql", "op", "idle", "count", "total_us", "share", "mean_us", "p50_us")
-    more = ("p95_us", "p99_us", "max_us", "latency_us")
-    return [{key: row.get(key) for key in (*keys, *more)} for row in result.rows]
 
 
 def by_events(result: Profile) -> list[Histogram]:

@@ -100,7 +100,7 @@ class Run:
     """What a recording, traces or an ASH export hold of a run; times in s.
 
     ``time_s`` is the time of all sessions, to which shares refer; ``sessions_are`` what they are:
-    threads, processes or sessions. ``events`` are rows of a profile.
+    threads, processes or sessions. ``events`` are a profile by wait event.
     """
 
     name: str
@@ -113,7 +113,7 @@ class Run:
     events_over_time: Timeline | None = key("", optional=True)
     latencies: Sequence[Histogram] = ()
     operations: Sequence[Group] = ()
-    events: Sequence[Document] = ()
+    events: Profile | None = None
     functions: Functions | None = key("", optional=True)
     statements: Sequence[StatementText] = ()
     about: Sequence[Fact] = ()

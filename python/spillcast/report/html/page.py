@@ -6,9 +6,10 @@ from functools import partial
 from typing import Any
 
 from spillcast.report.html.charts import Chart
-from spillcast.report.page import Commands, Part, Words
+from spillcast.report.page import Commands, Notes, Part, Titled, Words
+from spillcast.report.page import Page as TerminalPage
 from spillcast.tabular import NONE, UNITS, Column, Table
-from spillcast.text import sentence
+from spillcast.text import capitalized, sentence
 from spillcast.units import format_duration
 
 #: Rows that a table shows.
@@ -61,17 +62,29 @@ class Section:
         figures: Sequence[Figure] = (),
         answer: Sequence[str] = (),
     ) -> "Section":
-        """The section of parts of a terminal's page."""
+        """The section of parts of a terminal's page; charts stand for its drawings.
+
+        Notes are left out: the page has those of all inputs.
+        """
         words: list[str] = []
         tables, commands = [], []
         for part in parts:
+            if isinstance(part, Notes):
+                continue
             if isinstance(part, Words):
                 words += [sentence(line.strip()) for line in part.sentences]
             elif isinstance(part, Commands):
                 commands.append((words.pop().rstrip(":."), "\n".join(part.lines)))
             elif isinstance(part, Table):
                 tables.append(("", part))
+            elif isinstance(part, Titled):
+                tables.append((capitalized(part.title.strip()), part.table))
         return cls(title, words, figures, tables, commands, answer=answer)
+
+
+def table_in(page: TerminalPage) -> Table:
+    """The first table of a terminal's page."""
+    return next(part for part in page.parts if isinstance(part, Table))
 
 
 @dataclass(frozen=True)

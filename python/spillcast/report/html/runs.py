@@ -15,7 +15,6 @@ from spillcast.report.forecast import STATEMENT_MAX
 from spillcast.report.html import charts
 from spillcast.report.html.charts import Chart, Markup, legend_html
 from spillcast.report.html.inputs import (
-    Document,
     Functions,
     Histogram,
     Latencies,
@@ -23,7 +22,6 @@ from spillcast.report.html.inputs import (
     StatementText,
 )
 from spillcast.report.html.page import (
-    NOTHING,
     Figure,
     Section,
     micros,
@@ -33,6 +31,7 @@ from spillcast.report.html.page import (
     table_of,
     texts,
 )
+from spillcast.report.profile import profile_page
 from spillcast.storage import Group
 from spillcast.tabular import Table
 from spillcast.text import capitalized, one_line, sentence
@@ -44,7 +43,6 @@ _SUBJECTS_MAX = 4
 REST, _NOTABLE = "idle, or not accounted for", 0.005
 _COLOURS = charts.STATE_COLOURS | {REST: "domain"}
 _QUANTILES = QUANTILES | {"max_us": 1.0}
-_LATENCIES = "mean_us:mean p50_us:p50 p95_us:p95 p99_us:p99 max_us:max"
 
 
 def _answer(run: Run) -> str:
@@ -134,8 +132,9 @@ def _time_by_state(run: Run, of: str, answer: Sequence[str]) -> Section:
     tables = []
     if run.operations:
         tables.append(("Temp I/O by operation and size", _operations(run.operations)))
-    if run.events:
-        tables.append(("Wait events", events_table(run.events)))
+    if run.events is not None:
+        by_event = Section.of("", profile_page(run.events).parts).tables
+        tables += [(caption or "Wait events", table) for caption, table in by_event]
     return Section(f"Where the time goes{of}", (), figures, tables, answer=answer)
 
 
@@ -151,20 +150,7 @@ def _operations(groups: Sequence[Group]) -> Table:
         for group in sorted(groups, key=lambda group: -group.total_ns)
     ]
     keys = "operation size_class_bytes:size count bytes:moved total_s:total"
-    return table_of(rows, f"{keys} {_LATENCIES}")
-
-
-def events_table(events: Sequence[Document]) -> Table:
-    """Rows of a profile by event, or by the keys that ``event`` holds."""
-    rows = [
-        {
-            **row,
-            "event": f"{row['event'] or NOTHING}{' (idle)' if row.get('idle') else ''}",
-            **{key: row.get(key) or None for key in ("mean_us", "max_us")},
-        }
-        for row in events
-    ]
-    return table_of(rows, f"event total_us:total share count {_LATENCIES} latency_us:unbiased")
+    return table_of(rows, f"{keys} mean_us:mean p50_us:p50 p95_us:p95 p99_us:p99 max_us:max")
 
 
 def _side_by_side(runs: Sequence[Run]) -> list[Section]:
