@@ -120,7 +120,7 @@ def test_raw_figures_are_copied_by_keyboard(opened):
     button = page.locator("button").first
     button.press("Enter")
     page.wait_for_function("document.getElementById('status').textContent === 'Copied'")
-    assert '"schema": "spillcast.sweep/1"' in page.locator("#raw1").text_content()
+    assert '"schema": "spillcast.fleet/1"' in page.locator("#raw1").text_content()
 
 
 def test_without_scripts_all_of_it_is_there_but_the_button(opened):
