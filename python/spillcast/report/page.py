@@ -181,9 +181,7 @@ def histogram_text(
 
     ``marks`` are letters to be set beside the bins of some latencies (ns).
     """
-    sums: dict[int, int] = {}
-    for latency, count in zip(latency_ns, counts, strict=True):
-        sums[_bin(latency)] = sums.get(_bin(latency), 0) + count
+    sums = latency_bins(latency_ns, counts)
     beside: dict[int, str] = {}
     for at_ns, letter in (marks or {}).items():
         beside[_bin(at_ns)] = beside.get(_bin(at_ns), "") + letter
@@ -199,8 +197,7 @@ def histogram_text(
         for at in bins:
             count = sums.get(at, 0)
             labelled = not lines or lines[-1] == gap or EDGES[at % 10] in _LABELLED
-            edge_ns = EDGES[at % 10] * 10 ** (at // 10)
-            label = format_duration(edge_ns / 1e9) if labelled else ""
+            label = format_duration(edge_s(at)) if labelled else ""
             share = "< 0.1 %" if count / total < 0.0005 else f"{100 * count / total:.1f} %"
             figures = f"{count:>10,} {share:>8}" if count else ""
             mark = f"  {beside[at]}" if at in beside else ""
@@ -214,6 +211,19 @@ def peak_marks(modes_s: Sequence[float]) -> dict[float, str]:
     if len(modes_s) < 2:
         return {}
     return {s * 1e9: letter for s, letter in zip(modes_s, ascii_uppercase, strict=False)}
+
+
+def latency_bins(latency_ns: Sequence[int], counts: Sequence[int]) -> dict[int, int]:
+    """Operations by bin of their latency."""
+    sums: dict[int, int] = {}
+    for latency, count in zip(latency_ns, counts, strict=True):
+        sums[_bin(latency)] = sums.get(_bin(latency), 0) + count
+    return sums
+
+
+def edge_s(at: int) -> float:
+    """The lower edge of a bin."""
+    return float(EDGES[at % 10] * 10.0 ** (at // 10) / 1e9)
 
 
 def _bin(ns: float) -> int:

@@ -29,6 +29,7 @@ from spillcast.report.html.axes import (
     size_ticks,
     thinned,
 )
+from spillcast.report.page import EDGES, edge_s
 from spillcast.tabular import glued
 from spillcast.text import capitalized
 from spillcast.units import format_bytes, format_duration
@@ -37,8 +38,6 @@ from spillcast.units import format_bytes, format_duration
 _RATIO_MAX = 5.0
 #: The end of an interval is drawn at no more than this multiple of a bar drawn as shares.
 _REACH_MAX = 3.0
-#: Bins to a power of ten of latency, about 26 % wide.
-BINS = 10
 
 _OUTLINES = {
     "circle": "M-4.5 0a4.5 4.5 0 1 0 9 0a4.5 4.5 0 1 0 -9 0z", "square": "M-4 -4h8v8h-8z",
@@ -354,42 +353,27 @@ def over_time(
     )
 
 
-def bins(latency_ns: Sequence[int], counts: Sequence[int]) -> dict[int, float]:
-    """The share of operations by bin of latency; bin 0 begins at 1 us."""
-    total = sum(counts) or 1
-    shares: dict[int, float] = {}
-    for ns, count in zip(latency_ns, counts, strict=True):
-        at = math.floor(BINS * math.log10(max(ns, 1) / 1e3) + 1e-9)
-        shares[at] = shares.get(at, 0.0) + count / total
-    return shares
-
-
-def edge_us(at: int) -> float:
-    """The lower edge of a bin."""
-    return float(10 ** (at / BINS))
-
-
 def latencies(groups: Sequence[tuple[str, Mapping[int, float], float]]) -> Chart:
-    """Shares of operations by latency, of one or two names: bins and mean (us) of each."""
+    """Shares of operations by latency, of one or two names: bins and mean (s) of each."""
     first = min(min(shares) for _, shares, _ in groups) - 1
     last = max(max(shares) for _, shares, _ in groups) + 2
     peak = 1.15 * max(max(shares.values()) for _, shares, _ in groups)
-    scale = log_scale(edge_us(first), edge_us(last))
+    scale = log_scale(edge_s(first), edge_s(last))
     shapes, legend, rules = "", list[Entry](), []
-    for (name, shares, mean_us), colour in zip(groups, ("now", "target"), strict=False):
+    for (name, shares, mean_s), colour in zip(groups, ("now", "target"), strict=False):
         span, is_now = range(min(shares), max(shares) + 1), colour == "now"
-        edges = [scale(edge_us(at)) for at in (*span, span[-1] + 1)]
+        edges = [scale(edge_s(at)) for at in (*span, span[-1] + 1)]
         area = _area(edges, [0.0] * len(span), [shares.get(at, 0.0) / peak for at in span])
         style = {} if is_now else {"stroke": colour, "opacity": 0.16}
         shapes += _path(area, fill=colour, **style)  # type: ignore[arg-type]
         line = "muted" if is_now else colour
-        rules.append(Rule("", mean_us, line, is_now))
+        rules.append(Rule("", mean_s, line, is_now))
         legend += [(name, colour, "square")] if len(groups) > 1 else []
-        mean = f"mean {format_duration(mean_us / 1e6)}"
+        mean = f"mean {format_duration(mean_s)}"
         legend.append((mean, line, "dashed" if is_now else "line"))
-    steps = (1,) if last - first > 3 * BINS else (1, 2, 5)
-    values_us = [10.0**power * step for power in range(-3, 14) for step in steps]
-    ticks = [(us, format_duration(us / 1e6)) for us in values_us if 0 < scale(us) < 1]
+    steps = (1,) if last - first > 3 * len(EDGES) else (1, 2, 5)
+    values_s = [10.0**power * step for power in range(-9, 8) for step in steps]
+    ticks = [(s, format_duration(s)) for s in values_s if 0 < scale(s) < 1]
     return _plot(
         shapes,
         Axis("latency of one operation", thinned(ticks, scale), scale),

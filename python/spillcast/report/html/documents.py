@@ -31,7 +31,6 @@ from spillcast.report.html.page import (
     seconds,
     size,
     table_in,
-    table_of,
 )
 from spillcast.report.html.runs import histogram
 from spillcast.report.page import Part, Words
@@ -53,6 +52,13 @@ from spillcast.units import format_count
 
 #: Bars of a chart; the tables hold more.
 _PROFILE_MAX, _FLEET_MAX, _DAYS_MAX = 10, 12, 31
+_CASES = (
+    *(Column(name, name) for name in ("query", "from", "to")),
+    Column("forecast", "forecast_s", "s"),
+    Column("interval", "interval_s", "interval"),
+    Column("measured", "measured_to_s", "s"),
+    Column("error", "error_text", "raw"),
+)
 
 
 def profile(name: str, profile: Profile) -> Section:
@@ -263,8 +269,7 @@ def verification(verifications: Sequence[Verification]) -> Section:
             errors.append(abs(error))
             inside += forecast.interval_s[0] <= measured_s <= forecast.interval_s[1]
         rows.append(row)
-    keys = "query from to forecast_s:forecast interval_s:interval measured_to_s:measured"
-    table, title = table_of(rows, f"{keys} error_text:error"), "How good the forecasts are"
+    table, title = Table.of(_CASES, rows), "How good the forecasts are"
     if not points:
         answer = f"No forecast in {format_count(len(rows), 'case')}."
         return Section(title, tables=[("", table)], answer=[answer])

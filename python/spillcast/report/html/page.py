@@ -1,6 +1,6 @@
 """The parts of a page, as its template takes them, and figures in words."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -10,7 +10,6 @@ from spillcast.report.page import Commands, Notes, Part, Titled, Words
 from spillcast.report.page import Page as TerminalPage
 from spillcast.tabular import NONE, UNITS, Column, Table
 from spillcast.text import capitalized, sentence
-from spillcast.units import format_duration
 
 #: Rows that a table shows.
 ROWS_MAX = 60
@@ -123,27 +122,6 @@ class Cells:
         return cls([columns[at].name or "" for at in used], rows, left, left_out)
 
 
-#: The unit of a key, by the end of its name; the values of others are texts.
-_UNITS = {
-    "interval_s": "interval", "_s": "s", "_us": "us", "bytes": "bytes", "share": "percent1",
-    **dict.fromkeys(("count", "reads", "writes", "requests", "depth", "statements"), "integer"),
-    "_text": "raw",
-}  # fmt: skip
-
-
-def table_of(rows: Sequence[Mapping[str, Any]], keys: str) -> Table:
-    """Rows as a table of some keys, each ``key`` or ``key:heading_of_the_column``.
-
-    The unit of a column follows from its key.
-    """
-    columns = []
-    for word in keys.split():
-        key, _, heading = word.partition(":")
-        unit = next((unit for end, unit in _UNITS.items() if key.endswith(end)), "text")
-        columns.append(Column((heading or key).replace("_", " ").strip(), key, unit))
-    return Table.of(columns, rows)
-
-
 def texts(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
     """A table of texts; only those of the first column are words."""
     first, *others = header
@@ -161,10 +139,3 @@ size = partial(_written, "bytes")
 percent = partial(_written, "percent")
 percent1 = partial(_written, "percent1")
 between = partial(_written, "interval")
-
-
-def change(value_s: float) -> str:
-    """A difference of durations with its sign."""
-    if abs(value_s) < 5e-7:
-        return "0"
-    return f"{MINUS if value_s < 0 else '+'}{format_duration(abs(value_s))}"

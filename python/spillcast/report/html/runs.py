@@ -1,5 +1,6 @@
 """Runs: where their time goes, their latencies beside others', functions, how measured."""
 
+import operator
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,16 +25,15 @@ from spillcast.report.html.inputs import (
 from spillcast.report.html.page import (
     Figure,
     Section,
-    micros,
     percent,
     percent1,
     seconds,
-    table_of,
     texts,
 )
+from spillcast.report.page import edge_s, latency_bins
 from spillcast.report.profile import profile_page
 from spillcast.storage import Group
-from spillcast.tabular import Table
+from spillcast.tabular import Column, Table
 from spillcast.text import capitalized, one_line, sentence
 from spillcast.units import format_count, format_duration
 
@@ -43,6 +43,26 @@ _SUBJECTS_MAX = 4
 REST, _NOTABLE = "idle, or not accounted for", 0.005
 _COLOURS = charts.STATE_COLOURS | {REST: "domain"}
 _QUANTILES = QUANTILES | {"max_us": 1.0}
+_STATES = (
+    Column("state", "state"),
+    Column("time", "time_s", "s"),
+    Column("share", "share", "percent1"),
+)
+_OPERATIONS = (
+    Column("operation", "operation"),
+    Column("size", "size_class_bytes", "bytes"),
+    Column("count", "count", "count"),
+    Column("moved", "bytes", "bytes"),
+    Column("total", "total_s", "s"),
+    *(Column(name, f"{name}_us", "us") for name in ("mean", "p50", "p95", "p99", "max")),
+)
+_FUNCTIONS = (
+    Column("function", "function"),
+    Column("module", "module"),
+    Column("self", "total_us", "us"),
+    Column("share", "share", "percent1"),
+    Column("with callees", "with_callees_share", "percent1"),
+)
 
 
 def _answer(run: Run) -> str:
@@ -127,7 +147,7 @@ def _time_by_state(run: Run, of: str, answer: Sequence[str]) -> Section:
         rows = [{"state": state, "time_s": s, "share": s / total_s} for state, s in states.items()]
         title = f"Time by what {run.sessions_are} did, of {total}"
         caption = note if run.kind == "recording" else ""
-        table, chart = table_of(rows, "state time_s:time share"), charts.bars(bars, _COLOURS)
+        table, chart = Table.of(_STATES, rows), charts.bars(bars, _COLOURS)
         figures = [Figure(title, caption, chart, table)]
     tables = []
     if run.operations:
@@ -149,8 +169,7 @@ def _operations(groups: Sequence[Group]) -> Table:
         }
         for group in sorted(groups, key=lambda group: -group.total_ns)
     ]
-    keys = "operation size_class_bytes:size count bytes:moved total_s:total"
-    return table_of(rows, f"{keys} mean_us:mean p50_us:p50 p95_us:p95 p99_us:p99 max_us:max")
+    return Table.of(_OPERATIONS, rows)
 
 
 def _side_by_side(runs: Sequence[Run]) -> list[Section]:
@@ -201,18 +220,20 @@ def histogram(group: Histogram, beside: Histogram | None, names: tuple[str, str]
     """Latencies of an operation of one name, and beside them those of the other."""
     parts, captions = [], []
     for name, of in zip(names, [group, *([beside] if beside else [])], strict=False):
-        latency_ns, counts = of.latency_ns, of.latency_count
-        total_ns = sum(ns * count for ns, count in zip(latency_ns, counts, strict=True))
-        mean_us = total_ns / (sum(counts) or 1) / 1e3
-        parts.append((name, charts.bins(latency_ns, counts), mean_us))
-        captions.append(f"{name}: {format_count(sum(counts), 'operation')}, mean {micros(mean_us)}")
-    shares = [share for _, share, _ in parts]
+        operations = sum(of.latency_count)
+        total_ns = sum(map(operator.mul, of.latency_ns, of.latency_count))
+        mean_s = total_ns / (operations or 1) / 1e9
+        bins = latency_bins(of.latency_ns, of.latency_count)
+        shares = {at: count / (operations or 1) for at, count in bins.items()}
+        parts.append((name, shares, mean_s))
+        count = format_count(operations, "operation")
+        captions.append(f"{name}: {count}, mean {seconds(mean_s)}")
     rows = [
         [
-            f"{micros(charts.edge_us(at))} to {micros(charts.edge_us(at + 1))}",
-            *(f"{100 * share.get(at, 0.0):.2f} %" for share in shares),
+            f"{seconds(edge_s(at))} to {seconds(edge_s(at + 1))}",
+            *(f"{100 * shares.get(at, 0.0):.2f} %" for _, shares, _ in parts),
         ]
-        for at in sorted(set[int]().union(*shares))
+        for at in sorted(set[int]().union(*(shares for _, shares, _ in parts)))
     ]
     title, caption = group.label, "; ".join(captions)
     return Figure(
@@ -261,13 +282,12 @@ _NAMESPACES = re.compile(r"^(?:[a-z_]\w*::)+(?=[A-Z])")
 
 
 def _functions(about: Functions, of: str) -> Section:
-    keys = "function module total_us:self share with_callees_share:with_callees"
     figure = Figure(
         f"Functions by CPU time, of {format_duration(about.drawn_s)}",
         "A function is as wide as its share of the samples, and lies below its caller. The pointer "
         "shows its full name and time.",
         _graph(about.frames, about.drawn_s),
-        table_of(about.rows, keys),
+        Table.of(_FUNCTIONS, about.rows),
     )
     return Section(f"Functions on CPU{of}", list(map(sentence, about.words)), [figure])
 
