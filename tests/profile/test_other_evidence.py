@@ -206,7 +206,7 @@ def test_a_name_that_is_no_utf_8_is_read_or_refused(tmp_path, example):
     assert not spillcast("forecast", odd / "ash.csv", odd / "flash.trc", *to).returncode
     page = tmp_path / "page.html"
     assert not spillcast("report", odd / "flash.trc", *to, "-o", page).returncode
-        assert "f\ufffd" in page.read_text()
+    assert "f\ufffd" in page.read_text()
     done = json.loads(spillcast("ingest", odd, "-o", tmp_path / "fleet", "--json").stdout)
     assert (done["files"], done["set_aside"][0]["file"][-10:]) == (1, "ff/ash.csv")
     assert "UTF-8" in only_line(spillcast("ingest", odd, "-o", odd / "fleet"), 2)
