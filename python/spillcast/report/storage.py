@@ -20,7 +20,7 @@ from spillcast.storage import Group, Limit, Storage
 from spillcast.storage.description import Ability, ability, shape
 from spillcast.storage.emulation import Emulated, Mount
 from spillcast.storage.fio import Iolog
-from spillcast.storage.model import Estimate, Model
+from spillcast.storage.model import Model
 from spillcast.storage.source import GRID
 from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes, format_count, format_duration
@@ -274,22 +274,16 @@ def _others(storage: Storage, op: str, shown: Group) -> list[str]:
 
 
 def _size_words(storage: Storage, op: str, size_bytes: int) -> str:
+    """The mean latency of a size that was not measured, where it is from, and its error."""
     estimate = Model(storage).latency(op, size_bytes)
     if estimate.measured:
         return ""
+    known = "stated" if storage.source.stated else "measured"
+    how = "extrapolated from" if estimate.extrapolated else "interpolated between"
     return (
         f"  {op} {format_bytes(size_bytes)}: about {format_duration(estimate.mean_s)}, "
-        f"{_known_words(estimate, storage)}"
+        f"{how} {known} sizes, +/- {100 * estimate.error:.0f} %"
     )
-
-
-def _known_words(estimate: Estimate, storage: Storage) -> str:
-    """Where an estimate comes from, and its error."""
-    if estimate.measured:
-        return "stated" if storage.source.stated else "measured"
-    sizes = "stated sizes" if storage.source.stated else "measured sizes"
-    how = f"extrapolated from {sizes}" if estimate.extrapolated else f"interpolated between {sizes}"
-    return f"{how}, +/- {100 * estimate.error:.0f} %"
 
 
 _STATED = (

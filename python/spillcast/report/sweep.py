@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+from spillcast.forecast.result import Interval
 from spillcast.forecast.work_memory.advice import Advice
 from spillcast.lab.io_size.sweep import Operations, Row
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
@@ -15,7 +16,13 @@ from spillcast.report.page import Commands, Drawn, Notes, Page, Part, Words, bar
 from spillcast.report.work_memory import FORECAST, advice_text, memory_table
 from spillcast.stats import quantile
 from spillcast.tabular import Column, Table
-from spillcast.units import format_bytes, format_count, format_duration, interval_name
+from spillcast.units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_interval,
+    interval_name,
+)
 
 #: Columns of the chart beside the bars, without the names of the rows.
 _BESIDE = 34
@@ -83,11 +90,16 @@ def _io_size_table(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]]) -> Tabl
                 *_cells(row.writes),
                 row.levels,
                 _seconds(row.total_s),
-                row.interval_s,
+                _wide(row.interval_s),
             ]
             for name, row in shown
         ],
     )
+
+
+def _wide(bounds_s: Interval | None) -> Interval | None:
+    """An interval, unless its ends are one."""
+    return bounds_s if bounds_s is not None and bounds_s[1] > bounds_s[0] else None
 
 
 def _cells(times: Operations) -> list[Any]:
@@ -133,13 +145,12 @@ def _io_size_chart(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]], width: 
 def io_size_verdict(sweep: IoSizeSweep) -> str:
     """The best setting with its time, and those that may be as good."""
     best = sweep.row_of(sweep.best.setting)
-    bounds = best.interval_s
     text = (
         f"Best on {sweep.storage}: {setting_text(best.setting)}, I/Os of "
         f"{format_bytes(best.mean_bytes)} in the mean: {format_duration(best.total_s)}"
     )
-    if bounds is not None and bounds[1] > bounds[0]:
-        text += f" ({format_duration(bounds[0])} to {format_duration(bounds[1])})"
+    if (bounds := _wide(best.interval_s)) is not None:
+        text += f" ({format_interval(bounds)})"
     if sweep.recorded is not None and best.total_s:
         before_s = sweep.recorded.total_s
         text += f", {before_s / best.total_s:.3g} times as fast as recorded"
