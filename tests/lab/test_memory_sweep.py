@@ -55,14 +55,14 @@ def test_every_pair_has_a_time(found):
     pairs = [(point.storage, point.memory_bytes) for point in found.points]
     assert pairs == [(name, size) for name in STORAGES for size in found.sizes]
     assert all(point.elapsed_s > 0 for point in found.points)
-    assert {found.sizes[0], found.sizes[-1]} <= {
-        p.memory_bytes for p in found.points if p.between is None
-    }
+    assert {found.sizes[0], found.sizes[-1]} <= {p.memory_bytes for p in found.points if p.measured}
 
 
 def test_forecasts_were_measured_afterwards(found):
-    forecasts = [point for point in found.points if point.between is not None]
-    assert found.checked == forecasts
+    forecasts = [point for point in found.points if not point.measured]
+    assert [(error.storage, error.memory_bytes) for error in found.errors] == [
+        (point.storage, point.memory_bytes) for point in forecasts
+    ]
     assert all(point.interval_s[0] <= point.elapsed_s <= point.interval_s[1] for point in forecasts)
     assert found.median_error < 0.5
 
@@ -76,11 +76,11 @@ def test_less_is_spilled_with_more_memory(found):
 
 
 def test_a_run_that_fits_is_measured_once_and_holds_for_all(found):
-    [most] = [p for p in found.points if p.memory_bytes == found.sizes[-1] and not p.between]
-    other = next(p for p in found.points if p.memory_bytes == found.sizes[-1] and p.between)
+    [most] = [p for p in found.points if p.memory_bytes == found.sizes[-1] and p.measured]
+    other = next(p for p in found.points if p.memory_bytes == found.sizes[-1] and not p.measured)
     assert most.storage == STORAGES[0]
     assert not most.run.ops
-    assert other.between.counts == {}
+    assert other.reads == other.writes == 0
 
 
 def test_postgres_counts_between_are_those_of_runs(postgres):
@@ -88,16 +88,16 @@ def test_postgres_counts_between_are_those_of_runs(postgres):
 
     Blocks that are not full, one a run, are a twentieth of so small a sort.
     """
-    checked = [point for point in postgres.checked if point.run.ops]
+    checked = [p for p in postgres.points if not p.measured and p.run.ops]
     assert checked
     for point in checked:
-        for op in ("read", "write"):
-            assert point.count(op) == pytest.approx(point.run.ops[op].count, rel=0.1)
+        for op, count in (("read", point.reads), ("write", point.writes)):
+            assert count == pytest.approx(point.run.ops[op].count, rel=0.1)
 
 
 def test_postgres_turns_are_those_of_its_passes(postgres):
     assert [turn.after for turn in postgres.turns] == ["one-pass", "none"]
-    passes = [p.state.passes for p in postgres.points if p.storage == STORAGES[0]]
+    passes = [p.passes for p in postgres.points if p.storage == STORAGES[0]]
     assert passes == sorted(passes, reverse=True)
     assert passes[0] > 1
 
@@ -105,7 +105,7 @@ def test_postgres_turns_are_those_of_its_passes(postgres):
 def test_slow_storage_takes_what_its_operations_take(found):
     for point in found.points:
         if point.storage == "latency:1ms":
-            operations = point.count("read") + point.count("write")
+            operations = point.reads + point.writes
             assert point.elapsed_s > 0.001 * operations
 
 
@@ -116,7 +116,7 @@ def test_the_least_memory_may_be_refused():
 
 def test_a_budget_leaves_the_ends_measured_and_says_so():
     found = swept("duckdb", DUCKDB_SORT, "16M..256M", measure=5, budget_s=0.1)
-    assert [p.memory_bytes for p in found.points if p.storage == "tmpfs" and not p.between] == [
+    assert [p.memory_bytes for p in found.points if p.storage == "tmpfs" and p.measured] == [
         16 * M, 256 * M,
     ]  # fmt: skip
-    assert "budget" in [warning.code for warning in found.warnings]
+    assert "budget" in [warning["code"] for warning in found.warnings]
