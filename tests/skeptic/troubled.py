@@ -222,8 +222,8 @@ def counts_without_times(folder, draws):
     path = folder / "plan.json"
     path.write_text(json.dumps([plan]))
     target = draws.choice(("latency:1ms", "factor:3", "catalogue:aws-gp3"))
-    says = "track_io_timing"
-    return Situation("counts without times", [path], target, None, says=says)
+    causes, says = frozenset({"time-unknown"}), "track_io_timing"
+    return Situation("counts without times", [path], target, None, causes, says)
 
 
 def two_executions(folder, draws):
