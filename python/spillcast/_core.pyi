@@ -268,7 +268,7 @@ class ParquetReader:
         self,
         columns: Sequence[int],
         rows: int,
-        rules: Sequence[tuple[str, bool, int, int]] = (),
+        rules: Sequence[tuple[str, bool, int, int]] = ...,
     ) -> Batches:
         """The rows of the columns at these positions, ``rows`` at a time.
 
@@ -395,7 +395,7 @@ class Scan:
 
     def __new__(
         cls,
-        slices_ns: Sequence[tuple[int, int, int]] = (),
+        slices_ns: Sequence[tuple[int, int, int]] = ...,
         page_cache: tuple[float, int, tuple[float, float]] | None = None,
     ) -> Scan:
         """Each slice has a begin and an end, ns, and the number of its part of a sample; no two

@@ -20,7 +20,7 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.pipes import repeatable
 from spillcast.evidence.recognise import is_word, recognise
 from spillcast.evidence.spark import is_address, is_log_folder
-from spillcast.evidence.text import HEAD_BYTES, head_of
+from spillcast.evidence.text import head_of
 from spillcast.gate import check_kind, reading
 from spillcast.recording.meta import is_recording
 from spillcast.recording.recording import Recording
@@ -213,9 +213,7 @@ def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
     if recognised is not None:
         of_kind: list[Any] = getattr(evidence, recognised.kind.name)
         return of_kind
-    if len(head) < HEAD_BYTES or head.lstrip()[:1] in ("[", "{"):
-        raise EvidenceUnknown(f"{path} is not evidence of a known kind", f"give {KNOWN}")
-    return evidence.traces
+    raise EvidenceUnknown(f"{path} is not evidence of a known kind", f"give {KNOWN}")
 
 
 def kind_of(path: Path) -> str | None:
