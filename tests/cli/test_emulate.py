@@ -231,7 +231,7 @@ BAD_INPUT = {
     "within its backing": (("MOUNT", "--read", "1ms", "--backing", "."), "lies in the directory"),
     "no such backing": (("MOUNT", "--read", "1ms", "--backing", "none"), "no such directory"),
     "no such storage": (("MOUNT", "--storage", "none.json"), "spillcast probe DIR"),
-    "no storage": (("MOUNT", "--storage", "file"), "not JSON"),
+    "no storage": (("MOUNT", "--storage", "file"), "is not a storage"),
     "no duration": (("MOUNT", "--read", "fast"), "is not a duration"),
     "no bandwidth": (("MOUNT", "--bandwidth", "200 apples"), "is not a size"),
     "a bandwidth of nothing": (("MOUNT", "--bandwidth", "0MB/s"), "nothing would ever move"),

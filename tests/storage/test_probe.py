@@ -185,9 +185,9 @@ def test_the_output_must_have_a_directory(spilled, tmp_path):
 @cases(
     ("text", "words"),
     [
-        ("", "cut or damaged: not JSON"),
+        ("", "is not a storage"),
         ('{"schema": "spillcast.stor', "cut or damaged: not JSON"),
-        ("[]", "schema is None"),
+        ("[]", "is not a storage"),
         ('{"schema": "spillcast.storage/2"}', "'spillcast.storage/2'"),
         ('{"schema": "spillcast.storage/1"}', "damaged"),
         ('{"schema": "spillcast.storage/1", "name": "", "source": "", "facts": {}, "groups": [1]}',

@@ -60,6 +60,7 @@ from spillcast.fleet.facts import (
     pack,
     read_trace,
 )
+from spillcast.fleet.result import Ingested
 from spillcast.gate import check_kind, reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import META_FILE
@@ -372,43 +373,10 @@ def _part(partition: Partition, batch: str) -> str:
 
 #: Files read ahead for each processor, while a batch is written.
 _AHEAD = 16
-INGEST_SCHEMA = "spillcast.ingest/1"
 #: Files done, files in all, bytes done.
 Progress = Callable[[int, int, int], None]
 #: The result for a source when its batch is done: its row of the log, None if it was a duplicate.
 Row = dict[str, Any] | None
-
-
-@dataclass
-class Ingested:
-    """The outcome of one ingest."""
-
-    dataset: str
-    files: int = 0
-    bytes: int = 0
-    #: Files whose content was in the dataset already.
-    seen_before: int = 0
-    damaged_lines: int = 0
-    #: ``file`` and ``what`` of each file that holds no usable evidence.
-    set_aside: list[dict[str, str]] = field(default_factory=list)
-    #: The same for unreadable files; the next ingest tries them again.
-    unread: list[dict[str, str]] = field(default_factory=list)
-    #: ``file``, ``line`` and ``what`` of the first damaged lines of each file.
-    damaged: list[dict[str, Any]] = field(default_factory=list)
-
-    def add(self, row: dict[str, Any]) -> None:
-        """Count a source that is now in the log."""
-        if row["set_aside"] is not None:
-            self.set_aside.append({"file": row["name"], "what": row["set_aside"]})
-            return
-        self.files += 1
-        self.bytes += row["bytes"]
-        self.damaged_lines += row["damaged"]
-        self.damaged += [{"file": row["name"], **damage} for damage in row["damage"]]
-
-    def to_json(self) -> dict[str, Any]:
-        """The document of docs/schema.md."""
-        return {"schema": INGEST_SCHEMA, **vars(self)}
 
 
 def ingest(

@@ -1,12 +1,12 @@
-"""The result for a fleet: statements, databases and days, and its document."""
+"""The results for a fleet: statements, databases and days; what an ingest took; their documents."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from spillcast.document import key, written
 
-FLEET_SCHEMA = "spillcast.fleet/1"
+FLEET_SCHEMA, INGEST_SCHEMA = "spillcast.fleet/1", "spillcast.ingest/1"
 Bounds = tuple[float, float]
 
 
@@ -83,3 +83,35 @@ class Fleet:
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
         return {"schema": FLEET_SCHEMA, **written(self)}
+
+
+@dataclass
+class Ingested:
+    """The outcome of one ingest."""
+
+    dataset: str
+    files: int = 0
+    bytes: int = 0
+    #: Files whose content was in the dataset already.
+    seen_before: int = 0
+    damaged_lines: int = 0
+    #: ``file`` and ``what`` of each file that holds no usable evidence.
+    set_aside: list[dict[str, str]] = field(default_factory=list)
+    #: The same for unreadable files; the next ingest tries them again.
+    unread: list[dict[str, str]] = field(default_factory=list)
+    #: ``file``, ``line`` and ``what`` of the first damaged lines of each file.
+    damaged: list[dict[str, Any]] = field(default_factory=list)
+
+    def add(self, row: dict[str, Any]) -> None:
+        """Count a source that is now in the log."""
+        if row["set_aside"] is not None:
+            self.set_aside.append({"file": row["name"], "what": row["set_aside"]})
+            return
+        self.files += 1
+        self.bytes += row["bytes"]
+        self.damaged_lines += row["damaged"]
+        self.damaged += [{"file": row["name"], **damage} for damage in row["damage"]]
+
+    def to_json(self) -> dict[str, Any]:
+        """The document of docs/schema.md."""
+        return {"schema": INGEST_SCHEMA, **vars(self)}

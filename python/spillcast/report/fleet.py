@@ -3,8 +3,7 @@
 from dataclasses import asdict
 from functools import partial
 
-from spillcast.fleet.ingest import Ingested
-from spillcast.fleet.result import Fleet
+from spillcast.fleet.result import Fleet, Ingested
 from spillcast.report.page import Drawn, Notes, Page, Words, bar, listed, with_drawings
 from spillcast.tabular import Column, Table
 from spillcast.units import (

@@ -166,11 +166,12 @@ mod tests {
         Moved { op, file: 0, offset: Some(page * PAGE), bytes: PAGE, session: 1, elapsed_ns: 9000 }
     }
 
-    /// Writes 10 pages, then reads all of them in no order: which of the reads lack how much.
+    /// Writes 10 pages from the last one on, then reads all in no order, the last one first, for the
+    /// first read of a file brings what follows: which of the reads lack how much.
     fn missing(rate: f64, room_bytes: u64) -> Vec<(usize, u64)> {
         let mut reads = CachedReads::new(rate, 4, MEMORY);
-        (0..10).for_each(|page| reads.push(moved(Op::Write, page), None));
-        for (row, page) in [7, 3, 9, 1, 5, 8, 0, 6, 2, 4].into_iter().enumerate() {
+        (0..10).rev().for_each(|page| reads.push(moved(Op::Write, page), None));
+        for (row, page) in [9, 7, 3, 1, 5, 8, 0, 6, 2, 4].into_iter().enumerate() {
             reads.push(moved(Op::Read, page), Some((row % 4, row)));
         }
         reads.missing_bytes(room_bytes)

@@ -54,13 +54,14 @@ def of_server(dsn: str) -> Installation:
         connection.execute(f"set statement_timeout = '{ASKING_S}s'")
         pid, reason = local_process(connection)
         version = str(connection.info.parameter_status("server_version")).split()[0]
+        folders = [DEBIAN / version.partition(".")[0] / "bin"]
+        # The process ends with the session.
+        with suppress(OSError):
+            folders.insert(0, Path(os.readlink(f"/proc/{pid}/exe")).parent)
     if pid is None:
         raise ServerUnsuited(
             f"--postgres: {reason}", "run `spillcast calibrate` on the server's own machine"
         )
-    folders = [DEBIAN / version.partition(".")[0] / "bin"]
-    with suppress(OSError):
-        folders.insert(0, Path(os.readlink(f"/proc/{pid}/exe")).parent)
     for folder in folders:
         if (folder / "initdb").exists():
             installation = installed(folder)
