@@ -202,8 +202,8 @@ def test_duration_counts_from_the_query_on(newest, tmp_path):
         assert process.returncode == 0, stderr
     meta = meta_of(output)
     assert meta["server"]["ended_by"] == meta["ended_by"] == "duration"
-    # Counted from the attachment it would be 0.6 s less.
-    assert meta["elapsed_s"] >= 2.0
+    # Counted from the attachment it would be 0.6 s less; the last sample may be a moment before.
+    assert meta["elapsed_s"] > 1.7
 
 
 @pytest.mark.parametrize("which", ["idle", "none like it"])
