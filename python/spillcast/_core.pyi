@@ -97,10 +97,10 @@ def capture_cost_child(memory: str, seat: int) -> None:
     """Serve a measurement of ``capture_cost`` until it ends; both arguments are what it added.
     OSError where it has ended."""
 
-def covered_ns(rows: Any, wide_ns: float | None = None, count: int = 1) -> list[float]:
+def covered_ns(rows: Any, wide_ns: float, count: int) -> list[float]:
     """By stretch, ns that at least one interval from begin_ns to end_ns (int64) covers.
 
-    There are ``count`` stretches of ``wide_ns`` from 0 on; by default one, of all there is.
+    There are ``count`` stretches of ``wide_ns`` from 0 on.
     ValueError for columns of another kind.
     """
 

@@ -39,14 +39,14 @@ def recorded(path, rows):
     return writer.finish(replace(known(1.0, 1, 0), machine=Machine(cpus=2)))
 
 
-def simulated_us(own):
-    outcome, _ = _core.simulate(Table(own.columns), 2)
+def simulated_us(trace):
+    outcome, _ = _core.simulate(Table(trace.columns), 2)
     assert outcome["forced"] == 0
     return outcome["elapsed_ns"] / US
 
 
-def by_source(own, values):
-    return {int(source): int(value) for source, value in zip(own.source, values, strict=True)}
+def by_source(trace, values):
+    return {int(source): int(value) for source, value in zip(trace.source, values, strict=True)}
 
 
 def test_who_was_woken_goes_on_when_the_waker_had_come_so_far(tmp_path):
@@ -57,74 +57,76 @@ def test_who_was_woken_goes_on_when_the_waker_had_come_so_far(tmp_path):
         io(A, 160, 40, cpu_us=50),
         io(B, 150, 100, cpu_us=10),
     ]
-    own = recorded(tmp_path / "run.spill", rows).work.trace
+    trace = recorded(tmp_path / "run.spill", rows).work.trace
     # Sorted by start, the rows are 0, 1, 3, 2, and B's beginning and A's come first.
-    assert own.source.tolist() == [NONE, NONE, 0, 1, 2, 3]
-    after = by_source(own, own.after)
-    assert own.source[after[1]] == 0
-    assert by_source(own, own.after_cpu_ns)[1] == 30 * US
-    assert simulated_us(own) == 250
+    assert trace.source.tolist() == [NONE, NONE, 0, 1, 2, 3]
+    after = by_source(trace, trace.after)
+    assert trace.source[after[1]] == 0
+    assert by_source(trace, trace.after_cpu_ns)[1] == 30 * US
+    assert simulated_us(trace) == 250
 
 
 def test_a_wait_that_nobody_observed_ended_lasts_as_long(tmp_path):
     """B sleeps from 120 to 220, and A does nothing meanwhile; A waits for B's read afterwards."""
     rows = [io(A, 10, 100, 10), waited(B, 120, 100, 120), io(B, 230, 50, 10)]
     rows.append(waited(A, 115, 170, 5, woken_by=B))
-    own = recorded(tmp_path / "run.spill", rows).work.trace
+    trace = recorded(tmp_path / "run.spill", rows).work.trace
     # By start, A's wait comes before B's.
-    assert by_source(own, own.after)[2] == NONE
-    assert by_source(own, own.wait_ns)[2] == 100 * US
-    assert simulated_us(own) == 280
+    assert by_source(trace, trace.after)[2] == NONE
+    assert by_source(trace, trace.wait_ns)[2] == 100 * US
+    assert simulated_us(trace) == 280
 
 
 def test_who_looks_in_turns_follows_the_one_it_looks_for(tmp_path):
     """B looks every 50 us, woken by a timer, until A has read."""
     rows = [io(A, 10, 100, 10), *(waited(B, 50 * n, 50) for n in range(1, 3)), io(B, 160, 10, 5)]
     rows.append(waited(A, 115, 60, 5, woken_by=B))
-    own = recorded(tmp_path / "run.spill", rows).work.trace
-    after = by_source(own, own.after)
+    trace = recorded(tmp_path / "run.spill", rows).work.trace
+    after = by_source(trace, trace.after)
     assert after[1] == NONE
-    assert own.source[after[2]] == 0
+    assert trace.source[after[2]] == 0
 
 
 def test_without_wakings_the_last_row_of_another_thread_is_what_was_waited_for(tmp_path):
     rows = [io(A, 10, 100, 10), waited(B, 15, 105, 15), io(A, 160, 40, 50), io(B, 130, 70, 10)]
-    own = recorded(tmp_path / "run.spill", rows).work.trace
-    assert own.source[by_source(own, own.after)[1]] == 0
-    assert by_source(own, own.after_cpu_ns)[1] == 10 * US
+    trace = recorded(tmp_path / "run.spill", rows).work.trace
+    assert trace.source[by_source(trace, trace.after)[1]] == 0
+    assert by_source(trace, trace.after_cpu_ns)[1] == 10 * US
 
 
 def test_a_thread_that_begins_late_follows_what_had_ended_by_then(tmp_path):
     rows = [io(A, 10, 100, 10), io(B, 170, 30, 10), io(A, 160, 20, 50)]
-    own = recorded(tmp_path / "run.spill", rows).work.trace
+    trace = recorded(tmp_path / "run.spill", rows).work.trace
     beginning = [
-        row for row in range(len(own.thread)) if own.source[row] == NONE and own.thread[row] == 1
+        row
+        for row in range(len(trace.thread))
+        if trace.source[row] == NONE and trace.thread[row] == 1
     ]
-    assert own.source[own.after[beginning[0]]] == 0
-    assert simulated_us(own) == 200
+    assert trace.source[trace.after[beginning[0]]] == 0
+    assert simulated_us(trace) == 200
 
 
 def test_io_that_kept_its_core_takes_a_core(tmp_path):
     rows = [io(session, 0, 100, blocked=False) for session in (A, B, 43, 44)]
-    own = recorded(tmp_path / "run.spill", rows).work.trace
-    assert own.on_core.sum() == 4
-    assert simulated_us(own) == pytest.approx(200)
+    trace = recorded(tmp_path / "run.spill", rows).work.trace
+    assert trace.on_core.sum() == 4
+    assert simulated_us(trace) == pytest.approx(200)
 
 
 def test_where_cpu_is_not_known_all_between_is_taken_for_it(tmp_path):
     rows = [io(A, 10, 100) | {"cpu_before_ns": None}, io(A, 150, 50) | {"cpu_before_ns": None}]
-    own = recorded(tmp_path / "run.spill", rows).work.trace
-    assert not own.cpu_known
-    assert by_source(own, own.cpu_ns) == {NONE: 0, 0: 10 * US, 1: 40 * US}
-    assert simulated_us(own) == 200
+    trace = recorded(tmp_path / "run.spill", rows).work.trace
+    assert not trace.cpu_known
+    assert by_source(trace, trace.cpu_ns) == {NONE: 0, 0: 10 * US, 1: 40 * US}
+    assert simulated_us(trace) == 200
 
 
 def test_threads_that_no_temp_io_holds_up_are_left_out(tmp_path):
     """43 waits for A; 44 only sleeps, much longer than all else takes."""
     rows = [io(A, 10, 100, 10), waited(43, 5, 105, 5, woken_by=A), waited(44, 0, 900_000)]
-    own = recorded(tmp_path / "run.spill", rows).work.trace
-    assert own.threads == 2
-    assert simulated_us(own) == 110
+    trace = recorded(tmp_path / "run.spill", rows).work.trace
+    assert trace.threads == 2
+    assert simulated_us(trace) == 110
 
 
 def test_requests_that_overlap_are_no_time_of_their_thread(tmp_path):
@@ -134,7 +136,7 @@ def test_requests_that_overlap_are_no_time_of_their_thread(tmp_path):
         for start_us, elapsed_us in ((1, 90), (2, 80))
     ]
     rows = [*both, waited(A, 5, 100, 5), io(A, 110, 50, 5), io(A, 165, 20, 5, temp=False)]
-    own = recorded(tmp_path / "run.spill", rows).work.trace
-    assert by_source(own, own.wait_ns) == {NONE: 0, 2: 100 * US, 3: 50 * US, 4: 20 * US}
-    assert by_source(own, own.temp) == {NONE: 0, 2: 0, 3: 1, 4: 0}
-    assert simulated_us(own) == 185
+    trace = recorded(tmp_path / "run.spill", rows).work.trace
+    assert by_source(trace, trace.wait_ns) == {NONE: 0, 2: 100 * US, 3: 50 * US, 4: 20 * US}
+    assert by_source(trace, trace.temp) == {NONE: 0, 2: 0, 3: 1, 4: 0}
+    assert simulated_us(trace) == 185

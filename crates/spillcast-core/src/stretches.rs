@@ -60,7 +60,7 @@ impl Stretches {
 }
 
 /// What each interval adds to those before it, given by their beginnings: beginning and end.
-pub fn covered(intervals: impl Iterator<Item = (i64, i64)>) -> impl Iterator<Item = (i64, i64)> {
+fn covered(intervals: impl Iterator<Item = (i64, i64)>) -> impl Iterator<Item = (i64, i64)> {
     let mut reached_ns = i64::MIN;
     intervals.filter_map(move |(begin_ns, end_ns)| {
         let begin_ns = begin_ns.max(reached_ns);

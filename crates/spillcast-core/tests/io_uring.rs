@@ -148,11 +148,11 @@ fn check_apart(batch: &Batch, session: i64) {
 
 fn one_at_a_time(name: &str, registered: bool) {
     let Some((waits, operations, batch, status)) = observed(ALL, name, registered, |work| {
-        for operations in blocks(Op::Write, 100) {
-            work.at_once(&[operations]);
+        for operation in blocks(Op::Write, 100) {
+            work.at_once(&[operation]);
         }
-        for operations in blocks(Op::Read, 100) {
-            work.at_once(&[operations]);
+        for operation in blocks(Op::Read, 100) {
+            work.at_once(&[operation]);
         }
     }) else {
         return;

@@ -5,7 +5,7 @@ use arrow_array::types::{ArrowPrimitiveType, Float64Type, Int8Type, Int64Type};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spillcast_core::bursts::{Burst, moments};
-use spillcast_core::stretches::{Stretches, covered};
+use spillcast_core::stretches::Stretches;
 
 use crate::arrow;
 
@@ -30,29 +30,24 @@ pub fn spread(
 
 /// By stretch, ns that at least one interval from begin_ns to end_ns (int64) covers.
 ///
-/// There are `count` stretches of `wide_ns` from 0 on; without `wide_ns` it is one, of all there is.
-/// ValueError for columns of another kind.
+/// There are `count` stretches of `wide_ns` from 0 on. ValueError for columns of another kind.
 #[pyfunction]
-#[pyo3(signature = (rows, wide_ns=None, count=1))]
 pub fn covered_ns(
     py: Python<'_>,
     rows: &Bound<'_, PyAny>,
-    wide_ns: Option<f64>,
+    wide_ns: f64,
     count: usize,
 ) -> PyResult<Vec<f64>> {
     let batch = arrow::import(rows)?;
     let (begin, end) = ends(&batch)?;
-    let by_stretch = |intervals: &mut dyn Iterator<Item = (i64, i64)>| match wide_ns {
-        Some(wide_ns) => Stretches { wide_ns, count }.covered_ns(intervals),
-        None => vec![covered(intervals).map(|(begin, end)| end - begin).sum::<i64>() as f64],
-    };
+    let stretches = Stretches { wide_ns, count };
     Ok(py.detach(|| {
         if begin.is_sorted() {
-            return by_stretch(&mut begin.iter().copied().zip(end.iter().copied()));
+            return stretches.covered_ns(begin.iter().copied().zip(end.iter().copied()));
         }
         let mut order: Vec<u32> = (0..begin.len() as u32).collect();
         order.sort_by_key(|&at| begin[at as usize]);
-        by_stretch(&mut order.iter().map(|&at| (begin[at as usize], end[at as usize])))
+        stretches.covered_ns(order.iter().map(|&at| (begin[at as usize], end[at as usize])))
     }))
 }
 

@@ -278,6 +278,13 @@ class TempCounts:
     #: The least reads and writes that the run may have done, and the most.
     io_bounds: Bounds[tuple[OpCounts, OpCounts]] | None = None
 
+    def between(
+        self, fewest: "TempCounts", most: "TempCounts", reason: str, remedy: str
+    ) -> "TempCounts":
+        """The same, where the run may have done as little as ``fewest`` and as much as ``most``."""
+        ends = (fewest.reads, fewest.writes), (most.reads, most.writes)
+        return replace(self, io_bounds=Bounds(*ends, reason, remedy))
+
 
 def counts_of_figures(
     path: Path,
@@ -442,5 +449,4 @@ def uncounted(
     )
     lowest, highest = sum(lower.values()), sum(upper.values())
     words = f"{because}: their number is between {lowest:,} and {highest:,}"
-    ends = (fewest.reads, fewest.writes), (most.reads, most.writes)
-    return replace(temp, io_bounds=Bounds(*ends, words, remedy))
+    return temp.between(fewest, most, words, remedy)

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -105,11 +105,10 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
             (upper, SMALLEST_BYTES),
         )
     )
-    ends = (fewest.reads, fewest.writes), (most.reads, most.writes)
     return counts_of_figures(
         path,
         selection,
-        replace(middle, io_bounds=Bounds(*ends, words, _HINT)),
+        middle.between(fewest, most, words, _HINT),
         elapsed_s=elapsed_s,
         source=PROFILE,
         engine=ObservedEngine("duckdb"),

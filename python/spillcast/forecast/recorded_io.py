@@ -203,9 +203,8 @@ def data_reads(recording: Recording) -> DataReads | None:
         return None
     called = _by_calls(recording)
     waited_s = recording.elapsed_s * _share_read_by_others(recording)
-    waited_s += (
-        recording.meta.capture.file_fault_s or 0.0
-    ) / recording.work.data_reads.threads_at_once
+    fault_s = recording.meta.capture.file_fault_s or 0.0
+    waited_s += fault_s / recording.work.data_reads.threads_at_once
     elapsed_s = min((called.elapsed_s if called else 0.0) + waited_s, recording.elapsed_s)
     if not elapsed_s:
         return None

@@ -57,10 +57,10 @@ fn run() -> Result<String, Box<dyn std::error::Error>> {
         at_gate()?;
     }
     let begin = Instant::now();
-    let members_of_kind = kind(&options, &account)?;
+    let reported = kind(&options, &account)?;
     let seconds = begin.elapsed().as_secs_f64();
     let members: String =
-        members_of_kind.iter().map(|(key, value)| format!(", \"{key}\": {value}")).collect();
+        reported.iter().map(|(key, value)| format!(", \"{key}\": {value}")).collect();
     Ok(format!(
         "{{\"kind\": \"{name}\", \"seconds\": {seconds:.9}, \"cpu_s\": {:.6}, \"calls\": {}{members}}}",
         account::cpu_s(),

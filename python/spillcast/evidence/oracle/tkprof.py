@@ -59,7 +59,7 @@ _SKIPPED = re.compile(
 _PART = re.compile(r"(Event) waited on\b|(Rows)\b.*Row Source Operation")
 #: The wait of a coordinator for its parallel servers.
 _COORDINATOR_WAITS = "PX Deq: Execute Reply"
-_COORDINATOR = re.compile("PX COORDINATOR")
+_COORDINATOR = "PX COORDINATOR"
 #: A coordinator waits for its servers for about all of its call.
 _NEARLY_ALL = 0.9
 
@@ -91,10 +91,10 @@ class Section:
     @property
     def lacks_servers(self) -> bool:
         """Whether it is of a coordinator whose parallel servers are in other traces."""
-        names = [line.operation for line in self.lines]
-        if not any(map(_COORDINATOR.match, names)):
+        starts = [line.operation.startswith(_COORDINATOR) for line in self.lines]
+        if True not in starts:
             return _COORDINATOR_WAITS in self.waits and not self.lines
-        at = next(at for at, name in enumerate(names) if _COORDINATOR.match(name))
+        at = starts.index(True)
         below = takewhile(lambda line: line.depth > self.lines[at].depth, self.lines[at + 1 :])
         return not any(line.elapsed_s or line.reads for line in below)
 
@@ -140,8 +140,9 @@ def read(paths: list[Path], selection: Selection) -> Counts:
     (path,) = paths
     lines = list(_joined_lines(report_text(path, HOW).splitlines()))
     sections = list(_sections(path, lines))
+    before_10g = any(map(_BEFORE_10G.search, lines))
     for section in sections:
-        section.before_10g = any(map(_BEFORE_10G.search, lines))
+        section.before_10g = before_10g
     known = ((section, spilled(path, section.lines, HOW)) for section in sections)
     spilling = [
         (section, blocks) for section, blocks in known if section.temp or blocks.written_blocks

@@ -70,10 +70,11 @@ def wait_lists(path: Path, tables: Sequence[Table], hint: str) -> Iterator[WaitL
     InputError where the row of temp waits is cut.
     """
     for table in tables:
-        if (columns := _wait_columns(table)) is None:
+        rows = list(_rows(table))
+        if (columns := _wait_columns(table, rows)) is None:
             continue
         instance, waits = _ALL_INSTANCES, list[Wait]()
-        for row in _rows(table):
+        for row in rows:
             instance = row.get(_INSTANCE, "") or instance
             if instance != _ALL_INSTANCES:
                 continue
@@ -126,11 +127,11 @@ def comparisons(waits: Sequence[Wait], whole: Number | None) -> Iterator[Held]:
             yield Held("share-of-db-time", part, share, wait.total, wait.words)
 
 
-def _wait_columns(table: Table) -> WaitColumns | None:
+def _wait_columns(table: Table, rows: Sequence[Row]) -> WaitColumns | None:
     """The columns of a list of events, by their names or else by their cells."""
-    names, cells = table.names, list(_rows(table))
+    names = table.names
     event = next(
-        (name for row in cells for name, cell in row.items() if is_like(cell, TEMP_EVENTS)), None
+        (name for row in rows for name, cell in row.items() if is_like(cell, TEMP_EVENTS)), None
     ) or next((name for name in names if name.endswith("event")), None)
     if event is None:
         return None
@@ -142,14 +143,14 @@ def _wait_columns(table: Table) -> WaitColumns | None:
     if total is not None and (count is not None or mean is not None):
         units_s = _unit_s(total, 1.0), _unit_s(mean or "", _MS)
         return WaitColumns(event, count, total, mean, share, *units_s)
-    temp = [row for row in cells if is_like(row[event], TEMP_EVENTS)]
+    temp = [row for row in rows if is_like(row[event], TEMP_EVENTS)]
     others = [n for n in names if n not in (event, share) and any(seconds_of(r[n]) for r in temp)]
     possible = (
         WaitColumns(event, count, total, mean, share, _unit_s(total, 1.0), unit_s)
         for count, total, mean in permutations(others[:_COLUMNS_MAX], 3)
         for unit_s in sorted({_unit_s(mean, _MS), _unit_s(mean, 1.0)})
     )
-    fitting = (c for c in possible if all(_multiply(temp, c)) and sum(_multiply(cells, c)) > 1)
+    fitting = (c for c in possible if all(_multiply(temp, c)) and sum(_multiply(rows, c)) > 1)
     return min(fitting, key=lambda columns: _error(temp, columns), default=None)
 
 

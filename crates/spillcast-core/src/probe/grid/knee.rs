@@ -67,10 +67,10 @@ mod tests {
     #[test]
     fn a_fall_for_good_is_found_where_it_is() {
         for noise in [0.0, 0.2, 0.4] {
-            let knee_at = knee(&series(&[(30, 2e9), (40, 4e8)], noise)).unwrap();
-            assert!(knee_at.at.abs_diff(30) <= 1, "{knee_at:?}");
-            assert!((knee_at.before / 2e9 - 1.0).abs() < noise / 4.0 + 1e-9, "{knee_at:?}");
-            assert!((knee_at.after / 4e8 - 1.0).abs() < noise / 4.0 + 1e-9, "{knee_at:?}");
+            let fall = knee(&series(&[(30, 2e9), (40, 4e8)], noise)).unwrap();
+            assert!(fall.at.abs_diff(30) <= 1, "{fall:?}");
+            assert!((fall.before / 2e9 - 1.0).abs() < noise / 4.0 + 1e-9, "{fall:?}");
+            assert!((fall.after / 4e8 - 1.0).abs() < noise / 4.0 + 1e-9, "{fall:?}");
         }
     }
 
@@ -78,11 +78,8 @@ mod tests {
     fn turns_of_writing_and_waiting_are_one_level() {
         let mut rates = series(&[(25, 1.5e9)], 0.1);
         rates.extend((0..40).map(|i| if i % 3 == 0 { 9e8 } else { 0.0 }));
-        let knee_at = knee(&rates).unwrap();
-        assert!(
-            knee_at.at.abs_diff(25) <= 2 && (knee_at.after / 3e8 - 1.0).abs() < 0.1,
-            "{knee_at:?}"
-        );
+        let fall = knee(&rates).unwrap();
+        assert!(fall.at.abs_diff(25) <= 2 && (fall.after / 3e8 - 1.0).abs() < 0.1, "{fall:?}");
     }
 
     #[test]

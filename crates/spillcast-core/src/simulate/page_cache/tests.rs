@@ -40,9 +40,9 @@ fn hits_by_lists(operations: &[Io], room: usize) -> Vec<bool> {
     let uses = operations.iter().enumerate().map(|(at, io)| {
         let mut all = true;
         for page in pages(io) {
-            let hits = last.iter().position(|&other| other == page);
-            all &= hits.is_some();
-            hits.map(|at| last.remove(at));
+            let position = last.iter().position(|&other| other == page);
+            all &= position.is_some();
+            position.map(|at| last.remove(at));
             last.push(page);
             last.drain(..last.len().saturating_sub(room));
         }

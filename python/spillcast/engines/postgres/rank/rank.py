@@ -401,12 +401,13 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
     ranked = replace(ranked, temp_bytes=max(ranked.temp_bytes or 0, moved_bytes))
     try:
         counts = counts_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
+        enough = None if counts.plan is None else enough_bytes(counts.plan)
         counts = timed_counts(counts, request)
         ranked = replace(ranked, temp_s=_temp_bounds_s(counts, calls))
         ranked = with_gains(ranked, counts.at_bounds() or [counts], calls, request)
     except (InputError, Refusal) as error:
         return replace(ranked, refused=error.message.removeprefix("a plan: "))
-    return replace(ranked, work_mem_bytes=_enough(plan), nodes=_spilling(plan))
+    return replace(ranked, work_mem_bytes=enough, nodes=_spilling(plan))
 
 
 def _temp_bounds_s(counts: Counts, calls: int) -> tuple[float, float]:
