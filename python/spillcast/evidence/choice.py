@@ -104,10 +104,7 @@ def ambiguous(
 
 
 def ambiguous_items(
-    summary: str,
-    items: Sequence[tuple[float | None, int, str]],
-    names: tuple[str, str],
-    hint: str,
+    summary: str, items: Sequence[tuple[float | None, int, str]], names: tuple[str, str], hint: str
 ) -> InputError:
     """The same of runs with elapsed time (s), bytes and text; ``names`` are those of the last."""
     numbered = sorted(enumerate(items, 1), key=lambda row: -row[1][1])[:LISTED]

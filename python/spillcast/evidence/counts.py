@@ -354,8 +354,7 @@ def _checked(counts: Counts) -> Counts:
     path, reads, writes, threads = counts.path, counts.reads, counts.writes, counts.processes
     if not counts.operations:
         raise NoTempIo(
-            f"{path}: no reads and writes of temp files",
-            "a forecast needs their number and size",
+            f"{path}: no reads and writes of temp files", "a forecast needs their number and size"
         )
     if max(reads.count, writes.count, reads.bytes, writes.bytes) > COUNT_MAX:
         raise EvidenceContradictory(f"{path}: more operations or bytes than any storage has")
@@ -379,6 +378,10 @@ def _checked(counts: Counts) -> Counts:
     return counts
 
 
+#: Operations and bytes by op.
+Ends = Mapping[str, Sequence[float]]
+
+
 @dataclass(frozen=True)
 class TempTimes:
     """Seconds of reads and of writes, summed over all processes; bounds of both together."""
@@ -387,13 +390,31 @@ class TempTimes:
     write_s: float | None
     within: Bounds[float] | None = None
 
-    def moved(self, counts: Mapping[str, int], size_bytes: Mapping[str, float]) -> TempCounts:
+    def moved(self, counts: Mapping[str, float], size_bytes: Mapping[str, float]) -> TempCounts:
         """Reads and writes of these times: how many and how many bytes in all, by op."""
-        return TempCounts(
-            OpCounts.timed(counts["read"], round(size_bytes["read"]), self.read_s),
-            OpCounts.timed(counts["write"], round(size_bytes["write"]), self.write_s),
-            self.within,
+        reads, writes = (
+            OpCounts.timed(round(counts[op]), round(size_bytes[op]), total_s)
+            for op, total_s in zip(OPS, (self.read_s, self.write_s), strict=True)
         )
+        return TempCounts(reads, writes, self.within)
+
+    def bounded(self, fewest: Ends, most: Ends, reason: str, remedy: str) -> TempCounts:
+        """Reads and writes of these times, their number and bytes the geometric mean of both."""
+        mean = {
+            op: [
+                sqrt(low * high) if low else high / 2
+                for low, high in zip(fewest[op], most[op], strict=True)
+            ]
+            for op in OPS
+        }
+        lower, temp, upper = (
+            self.moved(
+                {op: round(count) or size_bytes > 0 for op, (count, size_bytes) in ends.items()},
+                {op: size_bytes for op, (_, size_bytes) in ends.items()},
+            )
+            for ends in (fewest, mean, most)
+        )
+        return temp.between(lower, upper, reason, remedy)
 
 
 def printed(read: Number | None, write: Number | None) -> TempTimes:

@@ -3,29 +3,24 @@
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from math import ceil
 from pathlib import Path
 
-from spillcast.errors import (
-    EvidenceAmbiguous,
-    EvidenceContradictory,
-    EvidenceIncomplete,
-    NoTempIo,
-)
+from spillcast.errors import EvidenceAmbiguous, EvidenceContradictory, EvidenceIncomplete, NoTempIo
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import (
     PROFILE,
     Bounds,
     Counts,
-    OpCounts,
     TempCounts,
+    TempTimes,
     counts_of_figures,
 )
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged
+from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import format_bytes, format_count, parse_bytes, parse_duration_s
 
@@ -102,45 +97,30 @@ def _spilled(path: Path, text: str) -> Mapping[tuple[str, str, str], float]:
 
 def _temp_counts(path: Path, spilled: Mapping[tuple[str, str, str], float]) -> TempCounts:
     """Reads and writes by calls of a local disk, and bounds of their number and time."""
-    files = {op: _moved(path, spilled, op) for op in ("read", "write")}
-    if not files["write"].bytes:
+    files, sizes, times_s = (
+        {op: sum(value for (_, *its), value in spilled.items() if its == [op, unit]) for op in OPS}
+        for unit in ("numbers", "bytes", "seconds")
+    )
+    for op in OPS:
+        if bool(files[op]) != bool(sizes[op]):
+            raise damaged(path, f"spills by {op} have no number or no bytes", HOW)
+    if not sizes["write"]:
         raise EvidenceContradictory(
             f"{path}: operators read what they spilled, and none wrote it",
             "the plan lacks operators: give all of it",
         )
-    time_s = sum(moved.total_ns for moved in files.values()) / 1e9
-    calls = {op: _in_calls(moved) for op, moved in files.items()}
-    temp = TempCounts(
-        calls["read"],
-        calls["write"],
-        Bounds(0.0, 2 * time_s, "a plan times a spill with its encoding", _RECORD),
-    )
+    calls = {
+        op: count and count * ceil(sizes[op] / count / CALL_BYTES_MAX)
+        for op, count in files.items()
+    }
+    within = Bounds(0.0, sum(times_s.values()), "a plan times a spill with its encoding", _RECORD)
+    times = TempTimes(times_s["read"] / 2, times_s["write"] / 2, within)
+    temp = times.moved(calls, sizes)
     if calls == files:
         return temp
-    few, many = (format_count(sum(part.count for part in parts.values()), "call")
-                 for parts in (files, calls))  # fmt: skip
+    few, many = (format_count(round(sum(parts.values())), "call") for parts in (files, calls))
     words = f"a plan counts spilled files and ranges, and no calls: they took {few} to {many}"
-    ends = (files["read"], files["write"]), (calls["read"], calls["write"])
-    return replace(temp, io_bounds=Bounds(*ends, words, _RECORD))
-
-
-def _moved(path: Path, spilled: Mapping[tuple[str, str, str], float], op: str) -> OpCounts:
-    """Files or ranges of an op in all places, with half of the time that they took at the most."""
-    count, size_bytes, time_s = (
-        sum(value for (_, its, name), value in spilled.items() if (its, name) == (op, unit))
-        for unit in ("numbers", "bytes", "seconds")
-    )
-    if bool(count) != bool(size_bytes):
-        raise damaged(path, f"spills by {op} have no number or no bytes", HOW)
-    return OpCounts.timed(round(count), round(size_bytes), time_s / 2)
-
-
-def _in_calls(moved: OpCounts) -> OpCounts:
-    """The same in calls of a local disk."""
-    if not moved.count:
-        return moved
-    calls = ceil(moved.bytes / moved.count / CALL_BYTES_MAX)
-    return OpCounts(moved.count * calls, moved.bytes, moved.total_ns)
+    return temp.between(times.moved(files, sizes), temp, words, _RECORD)
 
 
 def _notes(spilled: Mapping[tuple[str, str, str], float]) -> list[str]:

@@ -10,14 +10,7 @@ from spillcast.document import key
 from spillcast.document import read as read_document
 from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, InputError, NoTempIo
 from spillcast.evidence.choice import Selection
-from spillcast.evidence.counts import (
-    PROFILE,
-    Bounds,
-    Counts,
-    TempCounts,
-    at_most,
-    counts_of_figures,
-)
+from spillcast.evidence.counts import PROFILE, Bounds, Counts, at_most, counts_of_figures
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values
@@ -97,18 +90,13 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
         f"blocks of {sizes}, by 1 to {THREADS_MAX} threads"
     )
     elapsed_s = selection.elapsed_s or profile.latency
-    middle, fewest, most = (
-        _moved(elapsed_s, moved_bytes, size_bytes)
-        for moved_bytes, size_bytes in (
-            ((lower * upper) ** 0.5, (SMALLEST_BYTES * LARGEST_BYTES) ** 0.5),
-            (lower, LARGEST_BYTES),
-            (upper, SMALLEST_BYTES),
-        )
-    )
+    fewest = dict.fromkeys(OPS, (lower / LARGEST_BYTES, lower))
+    most = dict.fromkeys(OPS, (upper / SMALLEST_BYTES, upper))
+    times = at_most(elapsed_s, 1, 1, "a profile has no times of it", _HINT)
     return counts_of_figures(
         path,
         selection,
-        middle.between(fewest, most, words, _HINT),
+        times.bounded(fewest, most, words, _HINT),
         elapsed_s=elapsed_s,
         source=PROFILE,
         engine=ObservedEngine("duckdb"),
@@ -116,17 +104,8 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
             1.0, THREADS_MAX, "a profile does not contain the number of threads", _HINT
         ),
         statement=Statement(None, query, 1, 1),
-        notes=[
-            "the size of temp files is that of all queries that ran in the database meanwhile",
-        ],
+        notes=["the size of temp files is that of all queries that ran in the database meanwhile"],
     )
-
-
-def _moved(elapsed_s: float, moved_bytes: float, size_bytes: float) -> TempCounts:
-    """So much written and read again, in blocks of this size and in at most the run."""
-    count = max(1, round(moved_bytes / size_bytes))
-    times = at_most(elapsed_s, count, count, "a profile has no times of it", _HINT)
-    return times.moved(dict.fromkeys(OPS, count), dict.fromkeys(OPS, moved_bytes))
 
 
 def _unsized(path: Path, elapsed_s: float) -> InputError:

@@ -3,23 +3,16 @@
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceIncomplete, EvidenceUnsuited, NoTempIo
 from spillcast.evidence.choice import Selection
-from spillcast.evidence.counts import (
-    PROFILE,
-    Bounds,
-    Counts,
-    OpCounts,
-    TempCounts,
-    counts_of_figures,
-)
+from spillcast.evidence.counts import PROFILE, Counts, at_most, counts_of_figures
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, JSON_LENGTH_MAX, damaged, json_values
+from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import format_bytes, format_setting, parse_bytes
 
@@ -49,8 +42,8 @@ class Sort:
         fitting = [runs for runs in range(2, RUNS_MAX) if merges(runs)[0] == self.passes]
         return (fitting[0], fitting[-1]) if fitting else (2, RUNS_MAX)
 
-    def moved(self, *, upper: bool) -> OpCounts:
-        """Return the least or the most that it wrote, which it read as often."""
+    def moved(self, *, upper: bool) -> tuple[float, int]:
+        """The least or the most operations and bytes that it wrote, and read as often."""
         lowest, highest = self.runs
         size_bytes = highest * self.buffer_bytes
         if not upper:
@@ -58,7 +51,7 @@ class Sort:
         times = 1 + merges(highest if upper else lowest)[1]
         operation_bytes = self.buffer_bytes / (MERGED_LAST if upper else MERGED)
         total_bytes = max(times * size_bytes * self.loops, 1)
-        return OpCounts(max(1, round(total_bytes / operation_bytes)), total_bytes)
+        return total_bytes / operation_bytes, total_bytes
 
     @property
     def cure(self) -> str:
@@ -113,27 +106,20 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
         hint = "; ".join(notes) or "its sorts merged no runs from disk"
         raise NoTempIo(f"{path}: no sort of this plan spilled", hint)
     elapsed_s = selection.elapsed_s or _number(path, block, "r_total_time_ms") / 1e3
-    (lower, upper) = (_sum([s.moved(upper=upper) for s in spilled]) for upper in (False, True))
-    middle = OpCounts(
-        max(1, round(sqrt(lower.count * upper.count))), round(sqrt(lower.bytes * upper.bytes))
+    lower, upper = (
+        [sum(part) for part in zip(*(sort.moved(upper=upper) for sort in spilled), strict=True)]
+        for upper in (False, True)
     )
     within_s = min(sum(sort.elapsed_s for sort in spilled), elapsed_s)
-    timed = OpCounts.timed(middle.count, middle.bytes, within_s / 4)
+    times = at_most(within_s, 1, 1, "a plan times a sort with its temp I/O", _RECORD)
     words = (
         f"a plan contains merge passes, not reads and writes: sorts wrote "
-        f"{format_bytes(lower.bytes)} to {format_bytes(upper.bytes)} and read as much"
-    )
-    ends = (_timed(lower, timed),) * 2, (_timed(upper, timed),) * 2
-    temp = TempCounts(
-        reads=timed,
-        writes=timed,
-        time_bounds=Bounds(0.0, within_s, "a plan times a sort with its temp I/O", _RECORD),
-        io_bounds=Bounds(*ends, words, _RECORD),
+        f"{format_bytes(lower[1])} to {format_bytes(upper[1])} and read as much"
     )
     return counts_of_figures(
         path,
         selection,
-        temp,
+        times.bounded(dict.fromkeys(OPS, lower), dict.fromkeys(OPS, upper), words, _RECORD),
         elapsed_s=elapsed_s,
         source=PROFILE,
         engine=ObservedEngine("mariadb"),
@@ -181,11 +167,3 @@ def _number(path: Path, node: Mapping[str, Any], name: str) -> float:
     if not 0 <= value <= COUNT_MAX:
         raise damaged(path, f"{name} is {value:g}", HOW)
     return value
-
-
-def _sum(parts: Sequence[OpCounts]) -> OpCounts:
-    return OpCounts(sum(part.count for part in parts), sum(part.bytes for part in parts))
-
-
-def _timed(moved: OpCounts, like: OpCounts) -> OpCounts:
-    return OpCounts(moved.count, moved.bytes, like.total_ns)

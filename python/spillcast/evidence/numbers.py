@@ -12,7 +12,7 @@ from spillcast.gate import COUNT_MAX
 #: A number, what it is counted in, and a unit of time or bytes.
 _NUMBER = re.compile(
     r"((?:\d+(?:,\d{3})*|\d{1,3}(?: \d{3})+)?(?:\.\d*)?)(?:[eE]([+-]?\d{1,2}))?"
-    r"\s*([KMGTPE]?)i?(B|us|µs|ms|ns|s|%)?",
+    r"\s*([KMGTPE]?)i?(B|us|µs|ms|ns|s|%)?"
 )
 _CLOCK = re.compile(r"[+-]?(?:(\d+) )?(\d+):([0-5]\d):([0-5]\d(?:[.,]\d+)?)")
 #: Characters that tell which of both a text has.

@@ -8,7 +8,6 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +27,7 @@ from spillcast.evidence.counts import (
     Counts,
     OpCounts,
     TempCounts,
+    TempTimes,
     counts_of_figures,
     middle,
 )
@@ -36,6 +36,7 @@ from spillcast.evidence.oracle.spooled import Row, exported_rows
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, damaged, xml_of
+from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.server_meta import Statement
 from spillcast.redaction import struck_text
@@ -122,10 +123,7 @@ def read_plan(paths: Sequence[Path], selection: Selection) -> Counts:
 
 
 def _selected(
-    path: Path,
-    items: Sequence[tuple[float | None, int, str]],
-    selection: Selection,
-    hint: str,
+    path: Path, items: Sequence[tuple[float | None, int, str]], selection: Selection, hint: str
 ) -> int:
     """The place of the statement that is selected, or the only one: elapsed (s), bytes and text."""
     if selection.item is None and len(items) > 1:
@@ -276,25 +274,15 @@ def _with_bounds(
     total_s, total_pages = middle(time), sum(pages)
     lower = min(max(total_pages / OPERATION_PAGES_MAX, waits), total_pages)
 
-    def moved(operations: float) -> tuple[OpCounts, OpCounts]:
-        reads, writes = (
-            OpCounts.timed(
-                max(round(operations * number / total_pages), min(number, 1)),
-                number * PAGE_BYTES,
-                total_s * number / total_pages,
-            )
-            for number in pages
-        )
-        return reads, writes
-
+    sides = [(op, number / total_pages, number) for op, number in zip(OPS, pages, strict=True)]
+    fewest = {op: (lower * share, number * PAGE_BYTES) for op, share, number in sides}
+    most = {op: (number, number * PAGE_BYTES) for op, _, number in sides}
+    read_s, write_s = (total_s * share for _, share, _ in sides)
     reason = (
         f"SQL Server counts pages, and an operation moves from 1 to {OPERATION_PAGES_MAX} of them"
     )
-    temp = TempCounts(
-        *moved(sqrt(lower * total_pages)),
-        time_bounds=time if time.lower < time.upper else None,
-        io_bounds=Bounds(moved(lower), moved(total_pages), reason, OPERATIONS),
-    )
+    times = TempTimes(read_s, write_s, time if time.lower < time.upper else None)
+    temp = times.bounded(fewest, most, reason, OPERATIONS)
     return counts_of_figures(path, selection, temp, threads=threads, **more)
 
 

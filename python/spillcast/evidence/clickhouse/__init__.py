@@ -9,7 +9,7 @@ bounds remain.
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -20,8 +20,7 @@ from spillcast.evidence.counts import (
     PROFILE,
     Bounds,
     Counts,
-    OpCounts,
-    TempCounts,
+    TempTimes,
     counts_of_figures,
     feasible_processes,
 )
@@ -29,6 +28,7 @@ from spillcast.evidence.tables import cells_of, drawn, rows_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, reading
+from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.server_meta import Statement
 from spillcast.redaction import struck_text
@@ -318,24 +318,6 @@ class _Side:
     #: What the log leaves open, in words; empty where nothing is.
     open_because: str = ""
 
-    @property
-    def ends(self) -> tuple[OpCounts, OpCounts]:
-        """The fewest and the most operations, of the time in the middle."""
-        lower, upper = (
-            OpCounts.timed(round(self.count[at]), round(self.bytes[at]), sum(self.time_s) / 2)
-            for at in (0, 1)
-        )
-        return lower, upper
-
-    @property
-    def middle(self) -> OpCounts:
-        """Between both ends, by the geometric mean."""
-        count, size_bytes = (
-            (ends[0] * ends[1]) ** 0.5 if ends[0] else ends[1] / 2
-            for ends in (self.count, self.bytes)
-        )
-        return OpCounts.timed(max(1, round(count)), round(size_bytes), sum(self.time_s) / 2)
-
 
 def read(paths: Sequence[Path], selection: Selection) -> Counts:
     """The counts of the selected query, or of the only one that spills."""
@@ -390,17 +372,17 @@ def counts_of_query(path: Path, query: LoggedQuery, selection: Selection) -> Cou
     cpu_us = query.event("OSCPUVirtualTimeMicroseconds") or query.event(
         "UserTimeMicroseconds", "SystemTimeMicroseconds"
     )
-    io_bounds = None
-    if reasons:
-        lower, upper = ((reads.ends[at], writes.ends[at]) for at in (0, 1))
-        words = f"the query log leaves temp I/O open: {'; '.join(dict.fromkeys(reasons))}"
-        io_bounds = Bounds(lower, upper, words, _REMEDY)
+    times = TempTimes(*(sum(side.time_s) / 2 for side in sides), within=time_bounds)
+    fewest, most = (
+        {op: (side.count[at], side.bytes[at]) for op, side in zip(OPS, sides, strict=True)}
+        for at in (0, 1)
+    )
+    words = f"the query log leaves temp I/O open: {'; '.join(dict.fromkeys(reasons))}"
+    temp = times.bounded(fewest, most, words, _REMEDY)
     return counts_of_figures(
         path,
         selection,
-        TempCounts(
-            reads.middle if reads.count[1] else OpCounts(), writes.middle, time_bounds, io_bounds
-        ),
+        temp if reasons else replace(temp, io_bounds=None),
         elapsed_s=query.elapsed_s,
         threads=threads.upper,
         source=PROFILE,

@@ -11,16 +11,9 @@ from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import MARK
 from spillcast.evidence.postgres.document import LOGGED, logged_plan, pasted_documents
 from spillcast.evidence.postgres.log_entries import Entry, entries_of
-from spillcast.evidence.postgres.nodes import (
-    nodes_of,
-)
+from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import check_sums
-from spillcast.evidence.postgres.temp_files import (
-    TempFile,
-    TempFiles,
-    counts_of_files,
-    moment_of,
-)
+from spillcast.evidence.postgres.temp_files import TempFile, TempFiles, counts_of_files, moment_of
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.text import blocks_of, head_of
 from spillcast.evidence.unwrap import unwrapped

@@ -6,12 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import (
-    EvidenceIncomplete,
-    NoTempIo,
-    Refusal,
-    TimesContradictory,
-)
+from spillcast.errors import EvidenceIncomplete, NoTempIo, Refusal, TimesContradictory
 from spillcast.evidence.choice import ambiguous_items, item_of
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import Held, Number, hold

@@ -297,10 +297,7 @@ def _store(node: Node, older: bool) -> Spill:
         header_bytes = _CHUNK_BYTES if older else _FREED_BYTES
         needed = store_bytes(rows, tuple_bytes(row_bytes, header_bytes, powers=older))
     return Spill(
-        kind="store",
-        processes=node.processes,
-        needed_bytes=needed,
-        taken=float(node.processes),
+        kind="store", processes=node.processes, needed_bytes=needed, taken=float(node.processes)
     )
 
 
