@@ -8,6 +8,7 @@ import pytest
 from cases import cases
 from harness import only_line, spillcast
 from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, InputError, NoTempIo, Refusal
+from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import OpCounts
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.postgres.nodes import nodes_of
@@ -222,14 +223,14 @@ def test_without_its_last_lines_a_text_has_the_time_of_its_first_node(tmp_path):
 
 def test_statements_are_means_of_calls(tmp_path):
     path = written(tmp_path, STATEMENTS, "s.csv")
-    most = read_statements(path, queryid="-1")
+    most = read_statements(path, Selection(queryid="-1"))
     assert (most.elapsed_s, most.statement.calls) == (2.0, 10)
     assert (most.reads.count, most.writes.count) == (100, 200)
     assert most.total_s == pytest.approx(0.4)
-    other = read_statements(path, queryid="815")
+    other = read_statements(path, Selection(queryid="815"))
     assert (other.elapsed_s, other.reads.count) == (2.0, 100)
     written(tmp_path, STATEMENTS.replace(",", ";"), "s.csv")
-    assert read_statements(path, queryid="-1") == most
+    assert read_statements(path, Selection(queryid="-1")) == most
 
 
 def test_kinds_are_told_apart_by_what_they_hold(tmp_path):
@@ -337,7 +338,7 @@ def test_a_query_that_is_not_there(tmp_path):
     result = spillcast("forecast", path, "--to", "latency:1ms", "--queryid", "7")
     assert "no row has queryid 7" in only_line(result, 2)
     with pytest.raises(NoTempIo):
-        read_statements(path, queryid="9")
+        read_statements(path, Selection(queryid="9"))
 
 
 def test_options_and_verbs_that_do_not_go_with_plans(tmp_path):

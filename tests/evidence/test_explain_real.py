@@ -18,6 +18,7 @@ from plans import (
     tables,
 )
 from spillcast.errors import EvidenceAmbiguous
+from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan, read_plan
@@ -140,9 +141,9 @@ def test_json_rows_of_pg_stat_statements(server, tmp_path):
         queryid, _ = rows[query]
         path = tmp_path / "lines.json"
         path.write_text("\n".join(row for _, row in rows.values()))
-        one = read_statements(path, queryid=queryid)
+        one = read_statements(path, Selection(queryid=queryid))
         path.write_text(json.dumps([json.loads(row) for _, row in rows.values()]))
-        assert said(read_statements(path, queryid=queryid)) == said(one)
+        assert said(read_statements(path, Selection(queryid=queryid))) == said(one)
         assert said(one) == said(counts_of_plan(explain(server, query, "format json")))
 
 
@@ -203,7 +204,7 @@ def test_a_log_of_auto_explain(server, tmp_path, form):
     path.write_text(logged(server, form, DISTINCT, SORT, "select 1"))
     with pytest.raises(EvidenceAmbiguous, match=r"3 plans(?s:.)*select count\(distinct"):
         read_plan(path)
-    chosen = read_plan(path, item=2).statement
+    chosen = read_plan(path, Selection(item=2)).statement
     assert (chosen.query, chosen.most_of) == (SORT, 2)
 
 

@@ -13,6 +13,7 @@ from spillcast.errors import (
     EvidenceUnknown,
     NoTempIo,
 )
+from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.logs import read_logs
 from spillcast.evidence.postgres.nodes import nodes_of
@@ -114,7 +115,7 @@ def test_nodes_that_a_page_shows_again_are_no_run_and_others_are(tmp_path):
     path.write_text(PAGE.format(again=" without an index", ms="6.9", end="Execution Time: 84.5 ms"))
     with pytest.raises(EvidenceAmbiguous):
         read_plan(path)
-    assert read_plan(path, item=1).elapsed_s == pytest.approx(0.029301)
+    assert read_plan(path, Selection(item=1)).elapsed_s == pytest.approx(0.029301)
 
 
 def test_reads_of_tables_are_known():
@@ -291,7 +292,7 @@ def test_the_first_node_takes_no_longer_than_the_run(tmp_path):
     (path := tmp_path / "plan.txt").write_text(OLD_SORT.replace("411.343", "1.2"))
     with pytest.raises(EvidenceContradictory):
         read_plan(path)
-    assert read_plan(path, elapsed_s=3.0).elapsed_s == 3.0
+    assert read_plan(path, Selection(elapsed_s=3.0)).elapsed_s == 3.0
 
 
 def test_numbers_of_lines_that_are_not_aligned_keep_the_indentation(tmp_path):

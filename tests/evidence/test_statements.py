@@ -12,6 +12,7 @@ from spillcast.errors import (
     EvidenceUnknown,
     TimesContradictory,
 )
+from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.statements import read_rows, read_statements
 from statement_files import VERSIONS, export, row
 
@@ -148,7 +149,7 @@ def test_more_io_than_its_processes_can_do(exported):
     assert bounds(exported(16, row(temp_ms=7000.0, max_parallel_workers_per_gather=8))) == (3.5, 9)
     # So it is where the user knows a call to take less.
     with pytest.raises(TimesContradictory, match="the query 900 ms"):
-        read_statements(exported(16, row(temp_ms=3000.0)), elapsed_s=0.9)
+        read_statements(exported(16, row(temp_ms=3000.0)), Selection(elapsed_s=0.9))
 
 
 def test_buckets_of_pg_stat_monitor_add_up(tmp_path):
@@ -210,7 +211,7 @@ def test_several_that_spill_are_ranked(exported):
 def test_without_times_they_are_ranked_by_size(exported):
     path = exported(13, row(1, blocks=300), row(2, blocks=900))
     with pytest.raises(EvidenceAmbiguous) as told:
-        read_statements(path, timed=False)
+        read_statements(path, Selection(timed=False))
     _, _, first, second = str(told.value).splitlines()
     assert first.split()[:6] == ["2", "4", "2", "s", "28.1", "MiB"]
     assert second.split()[0] == "1"

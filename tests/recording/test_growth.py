@@ -177,6 +177,10 @@ def text(made):
     return lambda path, count: path.write_text(made(count))
 
 
+def read_first_statement(path):
+    return read_statements(path, Selection(queryid="0"))
+
+
 def figures_of(sql_id=oracle_reports.SQL_ID):
     return lambda path: read_figures([path], Selection(sql_id=sql_id, timed=False))
 
@@ -189,10 +193,8 @@ READERS = {
     "server-log": ("x.log", text(server_log), read_logs, 50),
     "server-log-ended": ("x.log", text(ended_log), read_logs, 50),
     "program": ("x.js", text(program), lambda path: unwrapped(path.read_text()), 300),
-    "statements-csv": ("x.csv", statements, lambda path: read_statements(path, queryid="0"), 60),
-    "statements-json": (
-        "x.json", statements_json, lambda path: read_statements(path, queryid="0"), 60,
-    ),
+    "statements-csv": ("x.csv", statements, read_first_statement, 60),
+    "statements-json": ("x.json", statements_json, read_first_statement, 60),
     "trace": ("x.trc", trace, lambda path: read_traces([path]), 10_000),
     "ash": ("x.csv", ash, lambda path: read_ash([path]), 1_000),
     "statistics": ("x.csv", statistics, read_statistics, 1_000),

@@ -156,15 +156,16 @@ def _recording(
     if evidence is not None and evidence.traces:
         size = block_size(block, evidence.parameters, evidence.traces)
         return recording_of_traces(evidence.traces, size.bytes)
+    selection = replace(question.selection, timed=False)
     if evidence is not None and evidence.figures:
-        return read_figures(evidence.figures, replace(question.selection, timed=False))
+        return read_figures(evidence.figures, selection)
     if evidence is not None and evidence.plans:
-        return read_plan(path, elapsed_s=elapsed_s, timed=False, item=item)
+        return read_plan(path, selection)
     if elapsed is not None:
         raise OptionConflict("--elapsed is for plans, logs and reports: give --like PLAN")
     recording = Recording.open(path)
     if recording.plan_alone is not None:
-        return plan_counts(recording, timed=False)
+        return plan_counts(recording, selection)
     recording.need_io()
     return recording
 

@@ -8,8 +8,8 @@ from typing import Any, Literal
 from spillcast.document import internal, key
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.postgres.logs import Exceeded
 from spillcast.evidence.postgres.statements import Row
+from spillcast.evidence.postgres.temp_files import Exceeded
 from spillcast.fleet.snapshots import DatabaseSpill, LiveSession
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.ask import known_target

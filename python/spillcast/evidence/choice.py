@@ -39,6 +39,10 @@ class Selection:
         return BLOCK_BYTES if self.block is None else parse_bytes(self.block, "--block")
 
 
+#: The only run of a file.
+ONLY = Selection()
+
+
 @dataclass(frozen=True)
 class Item(Generic[Run]):
     """A run of a file with what it is known by; ``plan`` is the hash value of its plan."""

@@ -15,7 +15,7 @@ from spillcast.errors import (
     EvidenceUnsuited,
     PathMissing,
 )
-from spillcast.evidence.choice import Selection
+from spillcast.evidence.choice import ONLY, Selection
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.pipes import repeatable
 from spillcast.evidence.recognise import is_word, recognise
@@ -267,7 +267,6 @@ def open_evidence(
             f"{len(paths)} files are given: {names}",
             "forecast one query at a time; give other runs of it as --history",
         )
-    elapsed_s, timed = selection.elapsed_s, selection.timed
     if kind == "recordings":
         recording = recording or Recording.open(paths[0])
         if recording.plan_alone is None:
@@ -276,23 +275,22 @@ def open_evidence(
             return with_temp(recording, selection.temp_dirs)
         from spillcast.evidence.postgres.plan import plan_counts
 
-        return plan_counts(recording, elapsed_s=elapsed_s, timed=timed)
+        return plan_counts(recording, selection)
     if kind == "plans":
         from spillcast.evidence.postgres.plan import read_plan
 
-        return read_plan(paths[0], elapsed_s=elapsed_s, timed=timed, item=selection.item)
+        return read_plan(paths[0], selection)
     from spillcast.evidence.postgres.statements import read_statements
 
-    return read_statements(paths[0], queryid=selection.queryid, elapsed_s=elapsed_s, timed=timed)
+    return read_statements(paths[0], selection)
 
 
-def read_figures(given: Sequence[str | Path], selection: Selection | None = None) -> Counts:
+def read_figures(given: Sequence[str | Path], selection: Selection = ONLY) -> Counts:
     """The counts of files of figures, or of a word of them.
 
     Several files may be parts of one report. InputError for what is damaged; Refusal, if
     ``selection.timed``, where no time is told.
     """
-    selection = selection or Selection()
     if len(given) == 1 and is_word(str(given[0])):
         from spillcast.evidence.stated import counts_of_word
 

@@ -24,6 +24,7 @@ from spillcast.errors import (
     EvidenceMixed,
     FileTooLarge,
 )
+from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.oracle.ash import Ash
 from spillcast.evidence.oracle.ash_profile import ON_CPU, WAITS
@@ -301,7 +302,7 @@ def _statement(path: Path, kind: str) -> str:
         engine = Recording.open(path).meta.engine
         text = engine.query or engine.command or path.name
     else:
-        document = read_plan(path, timed=False).document or {}
+        document = read_plan(path, Selection(timed=False)).document or {}
         if identifier := document.get("Query Identifier"):
             return str(identifier)
         text = document.get("Query Text") or path.name

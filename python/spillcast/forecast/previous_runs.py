@@ -21,6 +21,7 @@ import numpy as np
 
 from spillcast.calibrated import calibrated
 from spillcast.errors import EvidenceUnknown, InputError, Refusal
+from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.counted import loads_of
 from spillcast.forecast.cpu import FormerRun, weight_of_waits
@@ -50,10 +51,10 @@ def read_run_or_plan(path: Path) -> Plan | Recording | Counts:
     if kind == "plans":
         [document, *others] = read_documents(path)
         if others or "Actual Loops" in document["Plan"] or "Execution Time" in document:
-            return read_plan(path, timed=False)
+            return read_plan(path, Selection(timed=False))
         return document
     if kind == "statements":
-        return read_statements(path, timed=False)
+        return read_statements(path, Selection(timed=False))
     raise EvidenceUnknown(
         f"--history {path}: neither a recording, a plan nor a row of pg_stat_statements",
         "give an earlier run of the same query",

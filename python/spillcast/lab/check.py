@@ -65,18 +65,13 @@ def actual_run_of_evidence(
     """
     evidence = find_evidence(paths)
     kind = evidence.only_kind()
-    elapsed_s, queryid = question.elapsed_s, question.queryid or forecast_queryid
+    selection = replace(question.selection, queryid=question.queryid or forecast_queryid)
     if kind != "plans":
         question.check(evidence)
     if kind == "plans" and len(evidence.plans) == 1:
-        return actual_run(
-            executed_plan(
-                evidence.plans[0], queryid=queryid, elapsed_s=elapsed_s, item=question.item
-            )
-        )
+        return actual_run(executed_plan(evidence.plans[0], selection))
     if kind == "statements" and len(evidence.statements) == 1:
-        [path] = evidence.statements
-        return actual_run(executed_statement(path, queryid=queryid, elapsed_s=elapsed_s))
+        return actual_run(executed_statement(evidence.statements[0], selection))
     if kind == "figures":
         figures = read_figures(evidence.figures, replace(question.selection, timed=False))
         if figures.io_bounds is not None or not figures.total_s:

@@ -2,58 +2,39 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, InputError, NoTempIo
+from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import MARK
 from spillcast.evidence.postgres.document import LOGGED, logged_plan, pasted_documents
 from spillcast.evidence.postgres.log_entries import Entry, entries_of
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import check_sums
-from spillcast.evidence.postgres.temp_files import TempFile, TempFiles, counts_of_files, moment_of
+from spillcast.evidence.postgres.temp_files import (
+    Exceeded,
+    TempFile,
+    TempFiles,
+    counts_of_files,
+    moment_of,
+)
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.text import blocks_of, head_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import reading
-from spillcast.redaction import struck_text
 from spillcast.units import format_count
 
 _NAMED_PID = re.compile(r"\b(?:pid|process|p)[=:] ?\"?(\d+)\b")
 #: The format in a log's name, also after it was rotated: ``pg-2026.csv``, ``pg.log-20261125``.
 _FORMAT = re.compile(r"\.(csv|json|log)(?=(?:[.-]\d{1,20}){,9}$)")
 _PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|zip)$")
-#: Lines of a message that stand before its statement.
-_BESIDE = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")
 HOW = (
     "set log_temp_files = 0, and auto_explain with log_buffers for plans, then give the server's "
     "log folder"
 )
-_LIMITS = (
-    (re.compile(r'temporary file size exceeds "(temp_file_limit)" (\(\w+\))'), "{} {}"),
-    (
-        re.compile(r"(?:pgsql_tmp|temporary file)[^\n]*: No space left on device()()"),
-        "the device of its temp files",
-    ),
-    # DuckDB in the server.
-    (
-        re.compile(r"failed to offload data block[^(\n]*(\(.*\)).*'(\w+)' setting", re.DOTALL),
-        "{1} {0}",
-    ),
-)
-_LEVELS = ("ERROR", "FATAL", "PANIC", "LOG")
-
-
-@dataclass(frozen=True)
-class Exceeded:
-    """A limit of temp files that calls of a statement met."""
-
-    limit: str
-    #: None where the log does not tell.
-    query: str | None
-    calls: int = 1
 
 
 @dataclass(frozen=True)
@@ -76,24 +57,6 @@ class Logs:
         """What was left out."""
         plans = format_count(len(self.damaged), "plan")
         return [f"{plans} left out: {error.message}" for error in self.damaged[:1]]
-
-
-@dataclass
-class ExceededLimits:
-    """What the messages of a log tell, one after the other."""
-
-    failures: list[Exceeded] = field(default_factory=list)
-    _unnamed: dict[str, int] = field(default_factory=dict)
-
-    def take(self, session: str, entry: Entry) -> None:
-        """A message, and the statement that stands below it."""
-        if entry.level in _LEVELS:
-            self._unnamed.pop(session, None)
-            if (limit := _limit_of(entry.message)) is not None:
-                self.failures.append(Exceeded(limit, entry.query or None))
-                self._unnamed[session] = len(self.failures) - 1
-        elif entry.level == "STATEMENT" and (at := self._unnamed.pop(session, None)) is not None:
-            self.failures[at] = replace(self.failures[at], query=struck_text(entry.message))
 
 
 def read_logs(path: Path) -> Logs:
@@ -162,12 +125,11 @@ def _pasted(path: Path) -> list[dict[str, Any]]:
 
 def _of_blocks(file: Path, blocks: Iterator[bytes]) -> Logs:
     times: list[str] = []
-    limits = ExceededLimits()
     with reading(file, HOW):
-        temp, plans, damaged = _read(file, entries_of(blocks, times), limits)
-    temp = [temp_file for temp_file in temp if MARK not in (temp_file.query or "")]
+        calls, plans, damaged = _read(file, entries_of(blocks, times))
+    temp = [temp_file for temp_file in calls.by_call() if MARK not in (temp_file.query or "")]
     plans = [plan for plan in plans if MARK not in str(plan.get("Query Text", ""))]
-    return Logs(1, temp, plans, _window_s(times), times, limits.failures, damaged)
+    return Logs(1, temp, plans, _window_s(times), times, calls.exceeded, damaged)
 
 
 def _each_once(folder: Path) -> list[Path]:
@@ -192,9 +154,9 @@ def normal(query: str) -> str:
 
 
 def _read(
-    file: Path, entries: Iterator[Entry], limits: ExceededLimits
-) -> tuple[list[TempFile], list[dict[str, Any]], list[InputError]]:
-    """Temp files with their statements and calls; plans, each of what it did itself; damage."""
+    file: Path, entries: Iterator[Entry]
+) -> tuple[TempFiles, list[dict[str, Any]], list[InputError]]:
+    """Temp files with their statements; plans, each of what it did itself; damage."""
     temp = TempFiles()
     damaged: list[InputError] = []
     plans: list[tuple[str, dict[str, Any]]] = []
@@ -203,15 +165,10 @@ def _read(
         # Where the prefix does not tell, a message belongs to the session of the one above.
         named = _session(entry)
         session = named or session
-        limits.take(session, entry)
-        if entry.level == "STATEMENT":
-            temp.name(session, entry.message)
-        elif entry.level == "CONTEXT" and plans and plans[-1][0] == session:
+        if entry.level == "CONTEXT" and plans and plans[-1][0] == session:
             plans[-1][1].setdefault("Context", entry.message)
-        elif entry.level not in _BESIDE:
-            temp.forget_unnamed(session)
+        session = temp.take(session, entry, is_named=bool(named))
         if LOGGED.match(entry.message) is None:
-            session = temp.take(session, entry, is_named=bool(named))
             continue
         try:
             plan = logged_plan(entry.message, file)
@@ -221,7 +178,7 @@ def _read(
         if plan is not None:
             context = {"Context": entry.context} if entry.context else {}
             plans.append((session, {"Query Text": entry.query or "", **plan, **context}))
-    return temp.by_call(), _without_inner(plans), damaged
+    return temp, _without_inner(plans), damaged
 
 
 def _session(entry: Entry) -> str:
@@ -271,19 +228,7 @@ def counted(failures: Sequence[Exceeded]) -> list[Exceeded]:
     return [Exceeded(limit, query, number) for (limit, query), number in calls.items()]
 
 
-def _limit_of(message: str) -> str | None:
-    matches = ((pattern.search(message), words) for pattern, words in _LIMITS)
-    return next((words.format(*match.groups()) for match, words in matches if match), None)
-
-
-def counts_of_logs(
-    path: Path,
-    logs: Logs,
-    *,
-    elapsed_s: float | None = None,
-    timed: bool = True,
-    item: int | None = None,
-) -> Counts:
+def counts_of_logs(path: Path, logs: Logs, selection: Selection) -> Counts:
     """The counts of one call by its temp files. InputError as of ``counts_of_files``."""
     if not logs.temp:
         limit = logs.exceeded[0].limit
@@ -291,4 +236,4 @@ def counts_of_logs(
             f"{path}: no temp file and no plan, but a call that spilled more than {limit} allows",
             "forecast a plan or a recording of it; spillcast postgres lists all such calls",
         )
-    return counts_of_files(path, logs.temp, logs.notes, elapsed_s=elapsed_s, timed=timed, item=item)
+    return counts_of_files(path, logs.temp, logs.notes, selection)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceIncomplete, NoTempIo, Refusal, TimesContradictory
-from spillcast.evidence.choice import ambiguous_items, item_of
+from spillcast.evidence.choice import ONLY, Selection, ambiguous_items, item_of
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import Held, Number, hold
 from spillcast.evidence.postgres import BLOCK_BYTES
@@ -44,33 +44,27 @@ _ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
 
 
 def read_plan(
-    path: str | Path,
-    *,
-    elapsed_s: float | None = None,
-    timed: bool = True,
-    item: int | None = None,
-    settings: Mapping[str, Any] | None = None,
+    path: str | Path, selection: Selection = ONLY, settings: Mapping[str, Any] | None = None
 ) -> Counts:
     """The counts of a plan in a file, or of a call whose temp files a log tells of.
 
-    Of several, ``item`` is the number of the one. ``elapsed_s`` is the time of the query where it
-    is known without the overhead of EXPLAIN, and ``settings`` are those of its session that the
-    plan does not name. InputError for a file that is not a plan, is cut, lacks buffers, does not
-    spill or has several plans; Refusal where I/O cannot have been done.
+    ``settings`` are those of its session that the plan does not name. InputError for a file that
+    is not a plan, is cut, lacks buffers, does not spill or has several plans; Refusal where I/O
+    cannot have been done.
     """
     path = Path(path)
     logs = read_log(path)
     if logs is not None and not logs.plans:
         from spillcast.evidence.postgres.logs import counts_of_logs
 
-        return counts_of_logs(path, logs, elapsed_s=elapsed_s, timed=timed, item=item)
+        return counts_of_logs(path, logs, selection)
     documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
         documents = [task for document in documents for task in _with_tasks(document)]
-        selected = picked(path, documents, item)
+        selected = picked(path, documents, selection.item)
         spilling = sum(blocks_of(document["Plan"]) > 0 for document in documents)
     counts = counts_of_plan(
-        selected, path=path, elapsed_s=elapsed_s, timed=timed, settings=settings
+        selected, path=path, elapsed_s=selection.elapsed_s, timed=selection.timed, settings=settings
     )
     notes = [*counts.notes, *([] if logs is None else logs.notes)]
     return replace(counts, statement=_statement(selected, spilling), notes=notes)
@@ -314,16 +308,14 @@ def _files(top: Node) -> int:
     return max(1, int(max(batches)) - 1)
 
 
-def plan_counts(
-    recording: "Recording", *, elapsed_s: float | None = None, timed: bool = True
-) -> Counts:
+def plan_counts(recording: "Recording", selection: Selection = ONLY) -> Counts:
     """The counts of the plan that a recording holds alone. Errors are those of read_plan.
 
     Such recordings are of servers whose processes could not be observed.
     """
     path, meta = recording.plan_alone, recording.meta
     assert path is not None
-    counts = read_plan(path, elapsed_s=elapsed_s, timed=timed, settings=meta.engine.settings)
+    counts = read_plan(path, selection, meta.engine.settings)
     return replace(counts, engine=meta.engine, absent_because=meta.capture.absent_because)
 
 
@@ -344,49 +336,43 @@ class Executed:
         return None if self.operations is None else self.operations * BLOCK_BYTES
 
 
-def executed_plan(
-    path: Path,
-    *,
-    queryid: str | None = None,
-    elapsed_s: float | None = None,
-    item: int | None = None,
-) -> Executed:
-    """The run of a plan: of several in a log, of the statement ``queryid``, with most temp I/O.
+def executed_plan(path: Path, selection: Selection) -> Executed:
+    """The run of a plan: of several in a log, that with most temp I/O of the selected statement.
 
-    Of several, ``item`` is the number of the one. A log without plans tells only how long a call
-    with temp files took.
-
-    InputError for a file that is not a plan, and for a plan that was not run.
+    A log without plans tells only how long a call with temp files took. InputError for a file that
+    is not a plan, and for a plan that was not run.
     """
     logs = read_log(path)
     if logs is not None and not logs.plans:
-        named_files = [file for file in logs.temp if file.queryid and file.queryid == queryid]
+        named_files = [
+            file for file in logs.temp if file.queryid and file.queryid == selection.queryid
+        ]
         logs = replace(logs, temp=named_files or logs.temp)
         from spillcast.evidence.postgres.logs import counts_of_logs
 
-        call = counts_of_logs(path, logs, elapsed_s=elapsed_s, item=item)
+        call = counts_of_logs(path, logs, selection)
         return Executed(call.elapsed_s, None)
     documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
         matching = [
             candidate
             for candidate in documents
-            if queryid is not None and str(candidate.get("Query Identifier")) == queryid
+            if str(candidate.get("Query Identifier", "")) == selection.queryid
         ]
-        if item is not None:
-            matching = [picked(path, documents, item)]
+        if selection.item is not None:
+            matching = [picked(path, documents, selection.item)]
         document = max(
             matching or documents,
             key=lambda candidate: (blocks_of(candidate["Plan"]), elapsed_of(path, candidate)),
         )
-        call_s = elapsed_s or elapsed_of(path, document)
+        call_s = selection.elapsed_s or elapsed_of(path, document)
         blocks = blocks_of(document["Plan"])
     # Sizes on disk bound the temp I/O from below: another run cannot be compared with them.
     is_counted = "Temp Written Blocks" in document["Plan"]
     if not is_counted or SIZES_NOTE in document.get("Notes", ()):
         return Executed(call_s, None)
     return executed(
-        call_s, blocks, lambda: counts_of_plan(document, path=path, elapsed_s=elapsed_s)
+        call_s, blocks, lambda: counts_of_plan(document, path=path, elapsed_s=selection.elapsed_s)
     )
 
 

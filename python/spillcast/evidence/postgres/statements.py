@@ -16,7 +16,7 @@ from spillcast.errors import (
     SelectionEmpty,
     TimesContradictory,
 )
-from spillcast.evidence.choice import LISTED, TEXT_MAX, ambiguous
+from spillcast.evidence.choice import LISTED, ONLY, TEXT_MAX, Selection, ambiguous
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import Held, Number, hold
 from spillcast.evidence.postgres import BLOCK_BYTES
@@ -259,23 +259,15 @@ _QUERY = re.compile(
 _OF_TABLES = re.compile(r"\bfrom\s+(?:only\s+)?[\w\".]+(?![\w\".]|\s*\()", re.IGNORECASE)
 
 
-def read_statements(
-    path: str | Path,
-    *,
-    queryid: str | None = None,
-    elapsed_s: float | None = None,
-    timed: bool = True,
-) -> Counts:
+def read_statements(path: str | Path, selection: Selection = ONLY) -> Counts:
     """The counts of one query: the mean of its calls.
 
-    ``queryid`` names it where several spill. ``elapsed_s`` is the time of one call where it is
-    known better. Times that were not taken have bounds, if ``timed``. InputError for a file that
-    is cut or lacks columns, where no query spills, and where several do; Refusal where I/O cannot
-    have been done by any number of processes that there may have been.
+    InputError for a file that is cut or lacks columns, where no query spills, and where several
+    do; Refusal where I/O cannot have been done by any number of processes that there may have been.
     """
     path = Path(path)
-    row = chosen(path, read_rows(path), queryid)
-    return counts_of_row(path, row, elapsed_s=elapsed_s, timed=timed)
+    row = chosen(path, read_rows(path), selection.queryid)
+    return counts_of_row(path, row, elapsed_s=selection.elapsed_s, timed=selection.timed)
 
 
 def counts_of_row(
@@ -402,15 +394,12 @@ def processes_of(row: Row) -> Bounds[float]:
     return Bounds(1.0, 1.0 + max_workers, because)
 
 
-def executed_statement(
-    path: Path, *, queryid: str | None = None, elapsed_s: float | None = None
-) -> Executed:
+def executed_statement(path: Path, selection: Selection) -> Executed:
     """The mean call of a statement in an export of pg_stat_statements. InputError for none."""
-    rows = read_rows(path)
-    row = named(path, rows, queryid)
+    row = named(path, read_rows(path), selection.queryid)
     if not row.calls:
         raise SelectionEmpty(f"{path}: queryid {row.queryid} was never called")
-    return executed_row(row, path, elapsed_s)
+    return executed_row(row, path, selection.elapsed_s)
 
 
 def executed_row(row: Row, path: Path, elapsed_s: float | None = None) -> Executed:

@@ -1,14 +1,15 @@
 """Temp files that a server's log names, by the calls that wrote them: as evidence of one call."""
 
 import re
+from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import accumulate, groupby
+from itertools import accumulate, count, groupby
 from pathlib import Path
 
 from spillcast.errors import EvidenceIncomplete
-from spillcast.evidence.choice import ambiguous_items, item_of
+from spillcast.evidence.choice import Selection, ambiguous_items, item_of
 from spillcast.evidence.counts import Bounds, Counts
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.postgres import BLOCK_BYTES
@@ -31,10 +32,27 @@ _NAME = re.compile(
     r"(?P<shared>\.(?:shared)?fileset\b(?:/[io]\d+of\d+\.(?P<participant>p\d+))?)?)?"
 )
 _DURATION = re.compile(
-    r"duration: (?P<ms>\d[\d.,]*) ms(?!\s+(?:parse|bind) )"
+    r"duration: (?P<ms>\d[\d.,]*) ms(?!\s+(?:parse |bind |plan:))"
     r"(?:\s+(?:statement|execute [^:]*): (?P<query>.*))?",
     re.DOTALL,
 )
+_LIMITS = (
+    (re.compile(r'temporary file size exceeds "(temp_file_limit)" (\(\w+\))'), "{} {}"),
+    (
+        re.compile(r"(?:pgsql_tmp|temporary file)[^\n]*: No space left on device()()"),
+        "the device of its temp files",
+    ),
+    # DuckDB in the server.
+    (
+        re.compile(r"failed to offload data block[^(\n]*(\(.*\)).*'(\w+)' setting", re.DOTALL),
+        "{1} {0}",
+    ),
+)
+_LEVELS = ("ERROR", "FATAL", "PANIC", "LOG")
+#: Lines of a message that stand before its statement.
+_BESIDE = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")
+#: Of calls, in all logs.
+_NUMBERS = count(1)
 #: The times of messages may be whole seconds.
 _RESOLUTION_S = 1.0
 #: Calls of one statement may differ in their number of files by this factor.
@@ -42,7 +60,7 @@ _ALIKE = 2
 _TIMES = "set auto_explain.log_analyze and track_io_timing for plans with times"
 
 
-@dataclass(frozen=True)
+@dataclass
 class TempFile:
     """A temp file that was removed: its statement and size, and the elapsed time of its call.
 
@@ -58,15 +76,25 @@ class TempFile:
     process: str = ""
 
 
+@dataclass
+class Exceeded:
+    """A limit of temp files that calls of a statement met."""
+
+    limit: str
+    #: None where the log does not tell.
+    query: str | None
+    calls: int = 1
+
+
 @dataclass(frozen=True)
 class _Removal:
-    """A message about a file: its index among all files, its time and the number in its name.
+    """A message about a file: its time and the number in the file's name.
 
     ``shared`` files are in a set of parallel processes, and have the number of the set. Those of
     a ``worker`` have a process that is not the session's.
     """
 
-    index: int
+    file: TempFile
     moment: datetime | None
     number: int | None
     shared: bool
@@ -95,25 +123,34 @@ class _Session:
 
 
 class TempFiles:
-    """The temp files of a log, as its messages come in."""
+    """The temp files of a log and the calls that met a limit of them, as its messages come in."""
 
     def __init__(self) -> None:
         self.files: list[TempFile] = []
-        self._sessions: dict[str, _Session] = {}
-        #: By writer of messages, its file whose statement has not been read.
-        self._unnamed: dict[str, int] = {}
+        self.exceeded: list[Exceeded] = []
+        self._sessions: dict[str, _Session] = defaultdict(_Session)
+        #: By writer of messages, what its last one is about, if the statement follows.
+        self._unnamed: dict[str, TempFile | Exceeded] = {}
 
     def take(self, writer: str, entry: Entry, *, is_named: bool) -> str:
-        """Takes the size of a file or the end of a call, and returns the writer of the message.
+        """Takes a message, and returns its writer.
 
         Unless the message names its writer, that of a file is in the file's name.
         """
+        if entry.level == "STATEMENT":
+            if (above := self._unnamed.pop(writer, None)) is not None:
+                above.query = struck_text(entry.message)
+        elif entry.level not in _BESIDE:
+            self._unnamed.pop(writer, None)
+        if entry.level in _LEVELS and (limit := _limit_of(entry.message)) is not None:
+            self._unnamed[writer] = exceeded = Exceeded(limit, entry.query or None)
+            self.exceeded.append(exceeded)
         if (match := _TEMP.search(entry.message)) is not None:
             return self._add(writer, entry, match, is_named=is_named)
         if (duration := _DURATION.match(entry.message)) is not None:
             seconds = milliseconds(duration["ms"]) / 1e3
             call = _Call(seconds, duration["query"], moment_of(entry.at or ""))
-            self._end_call(self._sessions.setdefault(writer, _Session()), call)
+            _end_call(self._sessions[writer], call)
         return writer
 
     def _add(self, writer: str, entry: Entry, match: re.Match[str], *, is_named: bool) -> str:
@@ -126,91 +163,84 @@ class TempFiles:
         name = _NAME.search(match["path"])
         owner, number, shared, participant = [None] * 4 if name is None else name.groups()
         writer = owner if owner and not is_named else writer
-        index = len(self.files)
         process = participant or owner or writer
         file = TempFile(entry.query, entry.queryid, round(size.value), process=process)
         self.files.append(file)
         if entry.query is None:
-            self._unnamed[writer] = index
+            self._unnamed[writer] = file
         # The last of the processes that share a set removes it; the leader made it.
         leader = owner if owner and shared else writer
         removal = _Removal(
-            index,
+            file,
             moment_of(entry.at or ""),
             None if number is None else int(number),
             shared=shared is not None,
             worker=owner is not None and owner != leader,
         )
-        self._sessions.setdefault(leader, _Session()).waiting.append(removal)
+        self._sessions[leader].waiting.append(removal)
         return writer
-
-    def name(self, writer: str, statement: str) -> None:
-        """Names the file of the message above."""
-        if (index := self._unnamed.pop(writer, None)) is not None:
-            self.files[index] = replace(self.files[index], query=struck_text(statement))
-
-    def forget_unnamed(self, writer: str) -> None:
-        """No statement follows for the file of the message above."""
-        self._unnamed.pop(writer, None)
 
     def by_call(self) -> list[TempFile]:
         """All files, each with its call as far as the log shows it."""
         for session in self._sessions.values():
             if session.last is not None:
-                session.waiting = self._after(session.last, session.waiting)
-            self._group(session.waiting)
+                session.waiting = _after(session.last, session.waiting)
+            _group(session.waiting)
         return self.files
 
-    def _end_call(self, session: _Session, call: _Call) -> None:
-        """Times the waiting files of a call, or of the last one if they are older."""
-        older, its_own = _parted(session.waiting, lambda its: self._is_older(its, call))
-        self._time(its_own, call)
-        self._group(older if session.last is None else self._after(session.last, older))
-        session.waiting, session.last = [], call
 
-    def _after(self, call: _Call, removals: Sequence[_Removal]) -> list[_Removal]:
-        """Times files that were removed right after a call, and returns the others."""
-        right_after, others = _parted(
-            removals,
-            lambda its: (
-                call.ended is not None
-                and its.moment is not None
-                and (its.moment - call.ended).total_seconds() <= _RESOLUTION_S
-            ),
-        )
-        self._time(right_after, call)
-        return others
+def _end_call(session: _Session, call: _Call) -> None:
+    """Times the waiting files of a call, or of the last one if they are older."""
+    older, its_own = _parted(session.waiting, lambda its: _is_older(its, call))
+    _set_call(its_own, call)
+    _group(older if session.last is None else _after(session.last, older))
+    session.waiting, session.last = [], call
 
-    def _is_older(self, removal: _Removal, call: _Call) -> bool:
-        """Whether a file was removed before the call began, or is too large for it."""
-        size_bytes = self.files[removal.index].bytes
-        if 2 * size_bytes / BLOCK_BYTES * MEMORY_BLOCK_S > call.elapsed_s:
-            return True
-        if removal.moment is None or call.ended is None:
-            return False
-        since_s = (call.ended - removal.moment).total_seconds()
-        return since_s > call.elapsed_s + (_RESOLUTION_S if not call.ended.microsecond else 0.0)
 
-    def _time(self, removals: Sequence[_Removal], call: _Call) -> None:
-        query = struck_text(call.query) if removals and call.query else None
-        self._set_call(removals, call.elapsed_s, query)
+def _after(call: _Call, removals: Sequence[_Removal]) -> list[_Removal]:
+    """Times files that were removed right after a call, and returns the others."""
+    right_after, others = _parted(
+        removals,
+        lambda its: (
+            call.ended is not None
+            and its.moment is not None
+            and (its.moment - call.ended).total_seconds() <= _RESOLUTION_S
+        ),
+    )
+    _set_call(right_after, call)
+    return others
 
-    def _set_call(
-        self, removals: Sequence[_Removal], elapsed_s: float | None, query: str | None = None
-    ) -> None:
-        number = min((its.index for its in removals), default=0) + 1
-        for its in removals:
-            file = self.files[its.index]
-            self.files[its.index] = replace(
-                file, query=file.query or query, elapsed_s=elapsed_s, call=number
-            )
 
-    def _group(self, removals: Sequence[_Removal]) -> None:
-        """Groups files without a duration: those of one statement that existed together."""
-        for _, stretch in groupby(removals, key=lambda its: self.files[its.index].query):
-            for call in _calls_of(list(stretch)):
-                if len(call) > 1:
-                    self._set_call(call, None)
+def _is_older(removal: _Removal, call: _Call) -> bool:
+    """Whether a file was removed before the call began, or is too large for it."""
+    if 2 * removal.file.bytes / BLOCK_BYTES * MEMORY_BLOCK_S > call.elapsed_s:
+        return True
+    if removal.moment is None or call.ended is None:
+        return False
+    since_s = (call.ended - removal.moment).total_seconds()
+    return since_s > call.elapsed_s + (_RESOLUTION_S if not call.ended.microsecond else 0.0)
+
+
+def _set_call(removals: Sequence[_Removal], call: _Call) -> None:
+    number = next(_NUMBERS)
+    for its in removals:
+        its.file.call, its.file.elapsed_s = number, call.elapsed_s
+        if not its.file.query and call.query:
+            its.file.query = struck_text(call.query)
+
+
+def _group(removals: Sequence[_Removal]) -> None:
+    """Groups files without a duration: those of one statement that existed together."""
+    for _, stretch in groupby(removals, key=lambda its: its.file.query):
+        for call in _calls_of(list(stretch)):
+            number = next(_NUMBERS) if len(call) > 1 else 0
+            for its in call:
+                its.file.call = number
+
+
+def _limit_of(message: str) -> str | None:
+    matches = ((pattern.search(message), words) for pattern, words in _LIMITS)
+    return next((words.format(*match.groups()) for match, words in matches if match), None)
 
 
 def _calls_of(removals: Sequence[_Removal]) -> Iterator[list[_Removal]]:
@@ -282,25 +312,19 @@ def moment_of(time: str) -> datetime | None:
 
 
 def counts_of_files(
-    path: Path,
-    files: Sequence[TempFile],
-    notes: Sequence[str],
-    *,
-    elapsed_s: float | None = None,
-    timed: bool = True,
-    item: int | None = None,
+    path: Path, files: Sequence[TempFile], notes: Sequence[str], selection: Selection
 ) -> Counts:
     """The counts of one call, each file written once and read once.
 
     InputError where there are several calls, and where no duration is known.
     """
-    by_call: dict[tuple[str, int], list[TempFile]] = {}
+    by_call: dict[int, list[TempFile]] = {}
     for index, file in enumerate(files):
-        key = ("call", file.call) if file.call else ("file", index)
-        by_call.setdefault(key, []).append(file)
+        # A file of no known call is one by itself.
+        by_call.setdefault(file.call or -1 - index, []).append(file)
     calls = list(by_call.values())
-    if item is not None or len(calls) == 1:
-        call = item_of(path, calls, item or 1)
+    if selection.item is not None or len(calls) == 1:
+        call = item_of(path, calls, selection.item or 1)
     else:
         items = [
             (call[0].elapsed_s, sum(file.bytes for file in call), call[0].query or "?")
@@ -309,7 +333,7 @@ def counts_of_files(
         summary = f"{path}: {len(calls):,} calls with temp files, the largest first:"
         hint = "name one with --item; spillcast postgres ranks all statements of a log"
         raise ambiguous_items(summary, items, ("temp files", "statement"), hint)
-    took_s = elapsed_s or call[0].elapsed_s
+    took_s = selection.elapsed_s or call[0].elapsed_s
     if took_s is None:
         raise EvidenceIncomplete(
             f"{path}: the log has the size of temp files, and not how long the call took",
@@ -324,7 +348,7 @@ def counts_of_files(
         TempIO(blocks, blocks),
         ObservedEngine("postgresql", query=query),
         Bounds(1.0, float(processes), f"its files are of {format_count(processes, 'process')}"),
-        ("the log tells only how long the call took", _TIMES) if timed else None,
+        ("the log tells only how long the call took", _TIMES) if selection.timed else None,
         files=len(call),
         statement=Statement(call[0].queryid, query, 1, len(calls)),
         notes=["each temp file is assumed to be written once and read once", *notes],
