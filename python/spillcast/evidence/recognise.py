@@ -191,22 +191,10 @@ def _abridged_statements(sample: Sample) -> float:
     return 0.9 * ("calls" in names and timed)
 
 
-def _parameters(sample: Sample) -> float:
-    return 1.0 if "db_block_size" in sample.text[:4096].lower() else 0.0
-
-
-def _parquet(sample: Sample) -> float:
-    return 3.0 if sample.raw.startswith("PAR1") else 0.0
-
-
 def _query_log(sample: Sample) -> float:
     if sample.raw.startswith("PAR1"):
         return 6.5 * (sample.path.is_file() and is_parquet_log(sample.path))
     return 6.5 * is_query_log(sample.raw[:_HEADING_LENGTH])
-
-
-def _samples(sample: Sample) -> float:
-    return 2.0 * _has_heading(sample.text, "sample_time", "event session_id sql_id")
 
 
 def _waits(text: str) -> bool:
@@ -224,11 +212,6 @@ def _has_heading(text: str, *groups: str) -> bool:
         if known and all(re.fullmatch(r"[\w#$]+", name) for name in names):
             return True
     return False
-
-
-def _export(sample: Sample) -> float:
-    """A table with a column of ASH: its reader names the columns that it lacks."""
-    return 0.2 if _ASH_COLUMNS & sample.columns() else 0.0
 
 
 _REDSHIFT_HINT = (
@@ -360,14 +343,17 @@ KINDS: Sequence[Kind] = (
     _too_little("a log of ClickHouse", r"\{[\da-f]{8}-[\da-f-]{27}\} <\w+> \w",
                 "a log of ClickHouse counts what some spills wrote, and no reads or times",
                 "give the row of the query in system.query_log"),
-    Kind("parameters", "parameters of a database", _parameters),
+    Kind("parameters", "parameters of a database",
+         lambda sample: 1.0 * ("db_block_size" in sample.text[:4096].lower())),
     Kind("work_areas", "work areas", columns(2.0, "number_passes", "operation_type")),
     Kind("temp_usage", "temp usage", columns(2.0, "segtype", "extents")),
     Kind("statistics", "statistics of sessions", columns(2.0, "accumulated", "value")),
     Kind("ash", "an ASH export", columns(2.0, "sample_time", "event session_id sql_id")),
-    Kind("ash", "an ASH export", _samples),
-    Kind("ash", "an ASH export", _parquet),
-    Kind("ash", "an ASH export", _export),
+    Kind("ash", "an ASH export", lambda sample: 2.0 * _has_heading(
+        sample.text, "sample_time", "event session_id sql_id")),
+    Kind("ash", "an ASH export", lambda sample: 3.0 * sample.raw.startswith("PAR1")),
+    # Of a table with any column of ASH, its reader names those that it lacks.
+    Kind("ash", "an ASH export", lambda sample: 0.2 * bool(_ASH_COLUMNS & sample.columns())),
     Kind(
         "traces",
         "an extended SQL trace",

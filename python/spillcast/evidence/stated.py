@@ -2,7 +2,7 @@
 
 import re
 import tomllib
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,7 @@ from spillcast.evidence.recognise import FOREIGN, WORD
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import object_of, reading
+from spillcast.recording.event_names import OPS
 from spillcast.units import parse_bytes, parse_duration_s
 
 _BYTES_MAX = 1 << 20
@@ -104,35 +105,17 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
 def counts_of_word(word: str, selection: Selection) -> Counts:
     """The counts of ``figures:elapsed=62.4s,threads=8.78,reads=1792,...``. InputError."""
     document: dict[str, Any] = {}
-    for part in word.removeprefix(WORD).split(","):
-        name, _, value = (text.strip() for text in part.partition("="))
-        _put(document, name, value, f"{word}: {name}")
+    for figure in word.removeprefix(WORD).split(","):
+        name, _, value = (text.strip() for text in figure.partition("="))
+        if name not in _PLACES:
+            raise ChoiceUnknown(
+                f"{word}: {name}: there is no such figure; known are {', '.join(_PLACES)}", _EXAMPLE
+            )
+        (*above, field), parse = _PLACES[name]
+        part = document.setdefault(above[0], {}) if above else document
+        part[field] = parse(value, f"{word}: {name}")
     stated = read_document(StatedFigures, document, word, _EXAMPLE)
     return _counts(Path(word), stated, selection)
-
-
-def _put(document: dict[str, Any], name: str, value: str, where: str) -> None:
-    if name in ("elapsed", "io", "cpu"):
-        document[f"{name}_s"] = parse_duration_s(value, where)
-    elif name == "threads":
-        document[name] = _number(value, where)
-    elif name in ("spilled", "size"):
-        which = "spilled_bytes" if name == "spilled" else "operation_bytes"
-        document[which] = float(parse_bytes(value, where))
-    elif name in ("reads", "writes"):
-        document.setdefault(name, {})["count"] = round(_number(value, where))
-    elif name in ("read-bytes", "write-bytes"):
-        part: dict[str, Any] = document.setdefault(f"{name.partition('-')[0]}s", {})
-        part["bytes"] = float(parse_bytes(value, where))
-    elif name in ("read-time", "write-time"):
-        part = document.setdefault(f"{name.partition('-')[0]}s", {})
-        part["time_s"] = parse_duration_s(value, where)
-    else:
-        known = (
-            "elapsed, io, cpu, threads, spilled, size, reads, read-bytes, read-time and the same "
-            "of writes"
-        )
-        raise ChoiceUnknown(f"{where}: there is no such figure; known are {known}", _EXAMPLE)
 
 
 def _number(value: str, where: str) -> float:
@@ -140,6 +123,22 @@ def _number(value: str, where: str) -> float:
     if number is None:
         raise EvidenceDamaged(f"{where}: {value!r} is not a number", _EXAMPLE)
     return number.value
+
+
+def _count(value: str, where: str) -> float:
+    return round(_number(value, where))
+
+
+#: By name: the key of a file that holds a figure, also below reads or writes, and what parses it.
+_PLACES: Mapping[str, tuple[tuple[str, ...], Callable[[str, str], float]]] = {
+    **{name: ((f"{name}_s",), parse_duration_s) for name in ("elapsed", "io", "cpu")},
+    "threads": (("threads",), _number),
+    "spilled": (("spilled_bytes",), parse_bytes),
+    "size": (("operation_bytes",), parse_bytes),
+    **{f"{op}s": ((f"{op}s", "count"), _count) for op in OPS},
+    **{f"{op}-bytes": ((f"{op}s", "bytes"), parse_bytes) for op in OPS},
+    **{f"{op}-time": ((f"{op}s", "time_s"), parse_duration_s) for op in OPS},
+}
 
 
 def _counts(path: Path, stated: StatedFigures, selection: Selection) -> Counts:

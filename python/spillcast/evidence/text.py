@@ -4,6 +4,7 @@ import bz2
 import codecs
 import gzip
 import io
+import json
 import lzma
 import zipfile
 from collections import Counter
@@ -63,6 +64,14 @@ def head_of(path: Path, bytes_max: int = HEAD_BYTES) -> str:
     """The beginning of the text."""
     with opened(path) as file:
         return decoded(file.read(bytes_max))
+
+
+def json_or_none(text: str) -> Any:
+    """The value of a text in JSON; None where it is none."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
 
 
 def decoded(content: bytes) -> str:

@@ -10,11 +10,11 @@ import io
 import json
 import re
 from collections.abc import Callable, Sequence
-from contextlib import suppress
 from itertools import pairwise, takewhile
 from typing import Any
 
 from spillcast.evidence.tables import expanded, framed, grid, headless, page, unescaped
+from spillcast.evidence.text import json_or_none
 from spillcast.evidence.typeset import asciidoc, typeset
 
 #: Longer texts and lines come from programs, which wrap nothing.
@@ -322,7 +322,7 @@ def _values(lines: Lines) -> Lines | None:
     records, texts = _values_of(text, figures)
     if records:
         # JSON that is nothing else is read as it is.
-        return None if _is_json(text) else json.dumps(records, indent=1).split("\n")
+        return None if json_or_none(text) is not None else json.dumps(records, indent=1).split("\n")
     return texts.split("\n") if texts else None
 
 
@@ -367,8 +367,8 @@ def _values_of(text: str, figures: re.Pattern[str]) -> tuple[list[Any], str]:
             begin = braces.pop() if braces else len(plain)
             if record is not None and len(braces) < record:
                 record = None
-                with suppress(ValueError, RecursionError):
-                    records.append(json.loads("".join(plain[begin:])))
+                value = json_or_none("".join(plain[begin:]))
+                records += [] if value is None else [value]
         else:
             plain.append(_CONSTANTS.get(token[0], ""))
         if record is None and _KEY.fullmatch(plain[-1 - (plain[-1] == ":")]):
@@ -391,13 +391,6 @@ def _inner(quoted: str) -> str:
     if quoted[0] == "@":
         return inner.replace('""', '"')
     return unescaped(inner.replace('""', '"') if width == 1 and quote[0] == '"' else inner)
-
-
-def _is_json(text: str) -> bool:
-    with suppress(ValueError, RecursionError):
-        json.loads(text)
-        return True
-    return False
 
 
 def _indent(lines: Lines) -> Lines | None:

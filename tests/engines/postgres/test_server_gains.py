@@ -55,7 +55,7 @@ def test_looks_at_its_sessions_tell_the_processes():
 
 
 def test_a_plan_in_the_log_tells_the_processes():
-    found = gain("factor:1000", Logs(1, [], [PLAN], None))
+    found = gain("factor:1000", Logs(plans=[PLAN]))
     assert found.saved_s == pytest.approx(CALLS * TEMP_S, rel=0.01)
     low_s, high_s = found.interval_s
     assert CALLS * TEMP_S * 0.9 < low_s < found.saved_s < high_s <= CALLS * 2.0

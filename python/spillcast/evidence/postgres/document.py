@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import EvidenceDamaged, EvidenceUnknown, InputError, NoTempIo
+from spillcast.errors import EvidenceDamaged, EvidenceUnknown, NoTempIo
 from spillcast.evidence.postgres.nodes import SIZES_NOTE, count_disk_sizes
 from spillcast.evidence.postgres.text import ELSEWHERE, FIGURES, documents_of_text
 from spillcast.evidence.text import head_of, text_of
@@ -92,7 +92,7 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
             raise damaged(path, "a plan in XML without its end", HOW)
     if not documents and (match := _YAML.search(text)) and "Node Type:" in text:
         documents = _of_yaml(text[match.start() :], path)
-    documents = documents or _of_text(text, path)
+    documents = documents or documents_of_text(text.split("\n"))
     for document in documents:
         if "Total Runtime" in document:
             # So 9.3 and older name it.
@@ -116,7 +116,8 @@ def logged_plan(message: str, path: Path) -> dict[str, Any] | None:
         return None
     body = message[match.end() :].lstrip("\n").split("\n")
     text, lines = _after_the_query(body)
-    documents = documents_of("\n".join(lines), path)
+    with reading(path, HOW):
+        documents = documents_of("\n".join(lines), path)
     if not documents:
         return None
     named = {"Query Text": text} if text else {}
@@ -162,13 +163,6 @@ def _check_elsewhere(path: Path, text: str) -> None:
         )
     if _ROWS_OUT.search(text):
         raise NoTempIo(f"{path}: this query does not spill: no segment wrote work files")
-
-
-def _of_text(text: str, path: Path) -> list[dict[str, Any]]:
-    try:
-        return documents_of_text(text.split("\n"))
-    except InputError as error:
-        raise EvidenceDamaged(f"{path}: {error.message}", HOW) from None
 
 
 def _of_json(text: str, path: Path) -> Iterator[dict[str, Any]]:

@@ -9,7 +9,7 @@ from itertools import chain, pairwise
 from typing import Any
 
 from spillcast.evidence.postgres.document import LOGGED
-from spillcast.evidence.text import decoded
+from spillcast.evidence.text import decoded, json_or_none
 from spillcast.evidence.unwrap import unwrapped, without_shipper
 from spillcast.redaction import struck_text
 
@@ -47,7 +47,7 @@ _CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
 _HEADING = re.compile(r'"?@?[A-Za-z_][\w @."()\[\]]*(?:,"?@?[A-Za-z_][\w @."()\[\]]*)+')
 #: Positions in a line of csvlog.
 _CSV_AT = {
-    "at": 0,
+    "timestamp": 0,
     "pid": 3,
     "message": 13,
     "context": 18,
@@ -178,12 +178,8 @@ def _begins(line: bytes) -> bool:
 
 def _json_lines(text: str) -> Iterator[str]:
     """The records of a document in JSON, each in a line; the lines as they are where it is none."""
-    try:
-        record = json.loads(text)
-    except (ValueError, RecursionError):
-        yield from text.split("\n")
-        return
-    yield from (json.dumps(row) for row in _rows_of(record))
+    record = json_or_none(text)
+    yield from text.split("\n") if record is None else map(json.dumps, _rows_of(record))
 
 
 def _rows_of(record: Any) -> list[dict[str, Any]]:
@@ -207,7 +203,7 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
         if isinstance(line, Entry):
             new: Entry | None = line
         else:
-            new = next(_of_csv(line, lines) if _CSV.match(line) else _of_text(line), None)
+            new = _of_csv(line, lines) if _CSV.match(line) else _of_text(line)
         if new is not None:
             if entry is not None:
                 yield _with_lines_below(entry)
@@ -231,34 +227,33 @@ def _with_lines_below(entry: Entry) -> Entry:
     return replace(entry, message="\n".join([entry.message, *entry.below]), below=[])
 
 
-def _of_text(line: str) -> Iterator[Entry]:
+def _of_text(line: str) -> Entry | None:
     if LOGGED.match(line.lstrip(" ")):
-        yield Entry(None, "LOG", line.lstrip(" "))
-        return
-    match = None if line.startswith("\t") else _LEVEL.match(line[:_PREFIX_MAX])
-    if match is not None:
-        message = match["message"] + line[_PREFIX_MAX:]
-        at = TIME.search(match["before"])
-        yield Entry(at[0] if at else None, match["level"], message, match["before"])
+        return Entry(None, "LOG", line.lstrip(" "))
+    if line.startswith("\t") or (match := _LEVEL.match(line[:_PREFIX_MAX])) is None:
+        return None
+    message = match["message"] + line[_PREFIX_MAX:]
+    at = TIME.search(match["before"])
+    return Entry(at[0] if at else None, match["level"], message, match["before"])
 
 
-def _of_csv(line: str, more: Iterator[str]) -> Iterator[Entry]:
+def _of_csv(line: str, more: Iterator[str]) -> Entry | None:
     lines, quotes = [line], line.count('"')
     while quotes % 2 and len(lines) < LINES_MAX and (below := next(more, None)) is not None:
         lines.append(below)
         quotes += below.count('"')
     csv.field_size_limit(1 << 30)
     row = next(csv.reader(["\n".join(lines)]), [])
-    if len(row) >= _CSV_MIN:
-        values = {name: row[at] for name, at in _CSV_AT.items() if at < len(row)}
-        yield _of_record({**values, "timestamp": values["at"]})
+    if len(row) < _CSV_MIN:
+        return None
+    return _of_record({name: row[at] for name, at in _CSV_AT.items() if at < len(row)})
 
 
 def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | Entry, str | None]]:
     """Records of jsonlog as entries, and lines of text, each with the time of its record."""
     for line in lines:
-        record = _object_in(line)
-        if record is None:
+        record = json_or_none(line) if line.startswith("{") else None
+        if not isinstance(record, dict):
             yield line, None
             continue
         time = TIME.search(line)
@@ -267,21 +262,11 @@ def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | Entry, str | Non
         if isinstance(text, Entry):
             yield text, at
         elif not text and (rows := _rows_of(record)) != [record]:
-            yield from _without_json(json.dumps(row) for row in rows)
+            yield from _without_json(map(json.dumps, rows))
         elif LOGGED.match(text):
             yield Entry(at, "LOG", text), at
         else:
             yield from ((part, at) for part in text.rstrip("\n").split("\n"))
-
-
-def _object_in(line: str) -> dict[str, Any] | None:
-    if not line.startswith("{"):
-        return None
-    try:
-        record = json.loads(line)
-    except (ValueError, RecursionError):
-        return None
-    return record if isinstance(record, dict) else None
 
 
 def _text_in(record: dict[str, Any]) -> str | Entry:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +10,7 @@ from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, InputError, No
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import MARK
-from spillcast.evidence.postgres.document import LOGGED, logged_plan, pasted_documents
+from spillcast.evidence.postgres.document import logged_plan, pasted_documents
 from spillcast.evidence.postgres.log_entries import Entry, entries_of
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import check_sums
@@ -37,20 +37,19 @@ HOW = (
 )
 
 
-@dataclass(frozen=True)
+@dataclass
 class Logs:
-    """What all files told; ``window_s`` is from the first line with a time to the last."""
+    """What all files told."""
 
-    files: int
-    temp: list[TempFile]
-    plans: list[dict[str, Any]]
-    window_s: float | None
+    files: int = 0
+    temp: list[TempFile] = field(default_factory=list)
+    plans: list[dict[str, Any]] = field(default_factory=list)
     #: The first and the last of each file.
-    times: Sequence[str] = ()
+    times: list[str] = field(default_factory=list)
     #: Calls that failed at a limit of temp files.
-    exceeded: Sequence[Exceeded] = ()
+    exceeded: list[Exceeded] = field(default_factory=list)
     #: Errors of plans that are cut or damaged, and left out.
-    damaged: Sequence[InputError] = ()
+    damaged: list[InputError] = field(default_factory=list)
 
     @property
     def notes(self) -> list[str]:
@@ -58,41 +57,70 @@ class Logs:
         plans = format_count(len(self.damaged), "plan")
         return [f"{plans} left out: {error.message}" for error in self.damaged[:1]]
 
+    @property
+    def window_s(self) -> float | None:
+        """From the first line with a time to the last; by its name the newest file may be first."""
+        moments = [moment for moment in map(moment_of, self.times) if moment is not None]
+        return (max(moments) - min(moments)).total_seconds() or None if moments else None
+
+    def add(self, file: Path, blocks: Iterator[bytes]) -> None:
+        """Temp files with their statements, and plans, each of what it did itself."""
+        temp, times, session = TempFiles(), list[str](), ""
+        plans: list[tuple[str, dict[str, Any]]] = []
+        with reading(file, HOW):
+            for entry in entries_of(blocks, times):
+                # Where the prefix does not tell, a message belongs to the session of that above.
+                named = _session(entry)
+                session = named or session
+                if entry.level == "CONTEXT" and plans and plans[-1][0] == session:
+                    plans[-1][1].setdefault("Context", entry.message)
+                session = temp.take(session, entry, is_named=bool(named))
+                try:
+                    plan = logged_plan(entry.message, file)
+                except InputError as error:
+                    self.damaged.append(error)
+                    continue
+                if plan is not None:
+                    context = {"Context": entry.context} if entry.context else {}
+                    plans.append((session, {"Query Text": entry.query or "", **plan, **context}))
+        self.files += 1
+        self.times += times
+        self.exceeded += temp.exceeded
+        self.temp += [each for each in temp.by_call() if MARK not in (each.query or "")]
+        alone = _without_inner(plans)
+        self.plans += [plan for plan in alone if MARK not in str(plan["Query Text"])]
+
 
 def read_logs(path: Path) -> Logs:
     """Of a file, or of all files of a folder. InputError where there is nothing of spills."""
-    files = _each_once(path) if path.is_dir() else [path]
-    return _merged(path, [_of_blocks(file, blocks_of(file, HOW)) for file in files])
+    logs = Logs()
+    for file in _each_once(path) if path.is_dir() else [path]:
+        logs.add(file, blocks_of(file, HOW))
+    if logs.damaged and not logs.temp and not logs.plans:
+        raise logs.damaged[0]
+    is_empty = not (logs.temp or logs.plans or logs.exceeded)
+    if is_empty and path.is_file():
+        _check_kind(path)
+    timed = any(file.elapsed_s for file in logs.temp)
+    is_log = timed or logs.plans or logs.exceeded or logs.damaged
+    if not is_log and path.is_file() and (pasted := _pasted(path)):
+        _check_counted(path, pasted)
+        return Logs(1, plans=pasted)
+    if is_empty:
+        raise NoTempIo(
+            f"{path}: no temp file and no plan in {format_count(logs.files, 'file')}",
+            f"{HOW}; its messages have to be in English (lc_messages = 'C')",
+        )
+    if not logs.temp and not logs.exceeded:
+        _check_counted(path, logs.plans)
+    return logs
 
 
 def logs_of(path: Path, text: str) -> Logs:
     """Of the text of a server's own log; nothing where there is nothing of spills."""
-    return _of_blocks(path, iter([text.encode()]))
-
-
-def _merged(path: Path, logs_by_file: Sequence[Logs]) -> Logs:
-    temp = [file for logs in logs_by_file for file in logs.temp]
-    plans = [plan for logs in logs_by_file for plan in logs.plans]
-    times = [time for logs in logs_by_file for time in logs.times]
-    exceeded = [failure for logs in logs_by_file for failure in logs.exceeded]
-    damaged = [error for logs in logs_by_file for error in logs.damaged]
-    untimed = not any(file.elapsed_s for file in temp)
-    if damaged and not temp and not plans:
-        raise damaged[0]
-    if not temp and not plans and not exceeded and path.is_file():
-        _check_kind(path)
-    is_pasted = not plans and not exceeded and not damaged and untimed and path.is_file()
-    if is_pasted and (pasted := _pasted(path)):
-        _check_counted(path, pasted)
-        return Logs(1, [], pasted, None)
-    if not temp and not plans and not exceeded:
-        raise NoTempIo(
-            f"{path}: no temp file and no plan in {format_count(len(logs_by_file), 'file')}",
-            f"{HOW}; its messages have to be in English (lc_messages = 'C')",
-        )
-    if not temp and not exceeded:
-        _check_counted(path, plans)
-    return Logs(len(logs_by_file), temp, plans, _window_s(times), times, exceeded, damaged)
+    logs = Logs()
+    logs.add(path, iter([text.encode()]))
+    return logs
 
 
 def _check_kind(path: Path) -> None:
@@ -123,15 +151,6 @@ def _pasted(path: Path) -> list[dict[str, Any]]:
     return pasted_documents(unwrapped(text), path)
 
 
-def _of_blocks(file: Path, blocks: Iterator[bytes]) -> Logs:
-    times: list[str] = []
-    with reading(file, HOW):
-        calls, plans, damaged = _read(file, entries_of(blocks, times))
-    temp = [temp_file for temp_file in calls.by_call() if MARK not in (temp_file.query or "")]
-    plans = [plan for plan in plans if MARK not in str(plan.get("Query Text", ""))]
-    return Logs(1, temp, plans, _window_s(times), times, calls.exceeded, damaged)
-
-
 def _each_once(folder: Path) -> list[Path]:
     """The files of a folder, one format of each: a server may write the same in several."""
     # CSV is taken rather than JSON, either rather than text, and no packed copy.
@@ -151,34 +170,6 @@ def normal(query: str) -> str:
     text = re.sub(r"'(?:[^']|'')*'", "?", query)
     text = re.sub(r"\$\d+|\b\d+(?:\.\d+)?\b", "?", text)
     return " ".join(text.split()).rstrip(" ;").lower()
-
-
-def _read(
-    file: Path, entries: Iterator[Entry]
-) -> tuple[TempFiles, list[dict[str, Any]], list[InputError]]:
-    """Temp files with their statements; plans, each of what it did itself; damage."""
-    temp = TempFiles()
-    damaged: list[InputError] = []
-    plans: list[tuple[str, dict[str, Any]]] = []
-    session = ""
-    for entry in entries:
-        # Where the prefix does not tell, a message belongs to the session of the one above.
-        named = _session(entry)
-        session = named or session
-        if entry.level == "CONTEXT" and plans and plans[-1][0] == session:
-            plans[-1][1].setdefault("Context", entry.message)
-        session = temp.take(session, entry, is_named=bool(named))
-        if LOGGED.match(entry.message) is None:
-            continue
-        try:
-            plan = logged_plan(entry.message, file)
-        except InputError as error:
-            damaged.append(error)
-            continue
-        if plan is not None:
-            context = {"Context": entry.context} if entry.context else {}
-            plans.append((session, {"Query Text": entry.query or "", **plan, **context}))
-    return temp, _without_inner(plans), damaged
 
 
 def _session(entry: Entry) -> str:
@@ -202,8 +193,7 @@ def _without_inner(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str
             continue
         called = inner.pop(session, [])
         left = [
-            plan["Plan"].get(name, 0)
-            - sum(called_plan["Plan"].get(name, 0) for called_plan in called)
+            plan["Plan"].get(name, 0) - sum(inside["Plan"].get(name, 0) for inside in called)
             for name in names
         ]
         nodes = plan["Plan"].get("Plans", ())
@@ -211,12 +201,6 @@ def _without_inner(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str
             plan = {**plan, "Plan": {**plan["Plan"], names[0]: 0, names[1]: 0}}
         kept.append(plan)
     return kept
-
-
-def _window_s(times: list[str]) -> float | None:
-    moments = [moment for moment in map(moment_of, times) if moment is not None]
-    # By its name the newest file may be the first.
-    return (max(moments) - min(moments)).total_seconds() or None if moments else None
 
 
 def counted(failures: Sequence[Exceeded]) -> list[Exceeded]:

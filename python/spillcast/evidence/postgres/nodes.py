@@ -1,7 +1,7 @@
 """Temp blocks of a query, and the nodes of its plan: what each did, and in how many processes."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import astuple, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -54,12 +54,8 @@ class TempIO:
 
     def less(self, others: "Sequence[TempIO]") -> "TempIO":
         """What is left without ``others``; never below 0."""
-        return TempIO(
-            max(0, self.read - sum(other.read for other in others)),
-            max(0, self.written - sum(other.written for other in others)),
-            max(0.0, self.read_s - sum(other.read_s for other in others)),
-            max(0.0, self.write_s - sum(other.write_s for other in others)),
-        )
+        sums = zip(astuple(self), *map(astuple, others), strict=True)
+        return TempIO(*(max(0, total - sum(parts)) for total, *parts in sums))
 
 
 def counts_of_blocks(
@@ -141,6 +137,20 @@ def amount(value: Any, name: str, max_value: float = COUNT_MAX) -> float:
     return value
 
 
+def by_process(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The figures of the leader and of each worker of a node."""
+    return [values, *values.get("Workers", ())]
+
+
+def sorts_kib(values: Mapping[str, Any]) -> list[float]:
+    """The size of the sort of each process that has one on disk."""
+    return [
+        amount(its.get("Sort Space Used", 0), "Sort Space Used")
+        for its in by_process(values)
+        if its.get("Sort Space Type") == "Disk"
+    ]
+
+
 def count_disk_sizes(plan: dict[str, Any]) -> bool:
     """Whether a plan without BUFFERS has sizes on disk; its nodes get the temp blocks of these.
 
@@ -160,13 +170,9 @@ def _add_blocks(values: dict[str, Any]) -> int:
 
 def _size_blocks(values: Mapping[str, Any]) -> int:
     """Blocks that a node wrote, by the sizes of its files; a hash join has only those of rows."""
-    processes = [values, *values.get("Workers", ())]
-    size_kib = sum(
-        amount(process.get("Disk Usage", 0), "Disk Usage")
-        + (process.get("Sort Space Type") == "Disk")
-        * amount(process.get("Sort Space Used", 0), "Sort Space Used")
-        for process in processes
-    )
+    processes = by_process(values)
+    size_kib = sum(amount(its.get("Disk Usage", 0), "Disk Usage") for its in processes)
+    size_kib += sum(sorts_kib(values))
     if values.get("Storage") == "Disk":
         size_kib += amount(values.get("Maximum Storage", 0), "Maximum Storage")
     runs = max(1.0, amount(values.get("Actual Loops", 1), "Actual Loops") // len(processes))
@@ -238,12 +244,9 @@ def _spread(values: Mapping[str, Any], processes: int) -> float:
     if counted:
         parts.append(max(0, _temp(values).blocks - sum(parts)))
     else:
-        values_by_process = [values, *workers]
-        parts = [
-            amount(process.get("Sort Space Used", 0), "Sort Space Used")
-            for process in values_by_process
-            if process.get("Sort Space Type") == "Disk"
-        ] or [amount(process.get("Disk Usage", 0), "Disk Usage") for process in values_by_process]
+        parts = sorts_kib(values) or [
+            amount(its.get("Disk Usage", 0), "Disk Usage") for its in by_process(values)
+        ]
     if processes == 1 or not any(parts) or not (workers or len(parts) > 1):
         return float(processes)
     return min(float(processes), sum(parts) / max(parts))

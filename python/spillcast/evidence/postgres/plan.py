@@ -20,6 +20,7 @@ from spillcast.evidence.postgres.nodes import (
     elapsed_share,
     nodes_of,
     shared_read_s,
+    sorts_kib,
 )
 from spillcast.evidence.postgres.spills import plan_spills
 from spillcast.gate import reading
@@ -291,13 +292,8 @@ def _held_bytes(top: Node) -> int:
     held_bytes = 0
     for node in top.walk():
         written = node.temp.written * BLOCK_BYTES
-        processes = [node.values, *node.values.get("Workers", ())]
-        disk = [
-            1024 * int(amount(process.get("Sort Space Used", 0), "Sort Space Used"))
-            for process in processes
-            if process.get("Sort Space Type") == "Disk"
-        ]
-        held_bytes += min(sum(disk), written) if disk else written
+        sorts_bytes = 1024 * int(sum(sorts_kib(node.values)))
+        held_bytes += min(sorts_bytes or written, written)
     return held_bytes or top.all_temp.written * BLOCK_BYTES
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import read_documents
-from spillcast.evidence.postgres.nodes import Node, amount, nodes_of
+from spillcast.evidence.postgres.nodes import Node, amount, by_process, nodes_of, sorts_kib
 from spillcast.evidence.postgres.work_memory import (
     POINTER_BYTES,
     SLOT_BYTES,
@@ -153,11 +153,6 @@ def store_bytes(rows: float, row_bytes: int) -> int:
     return ceil(rows * (2 * POINTER_BYTES + row_bytes))
 
 
-def _processes(node: Node) -> list[Mapping[str, Any]]:
-    """The figures of the leader and of each worker of a node."""
-    return [node.values, *node.values.get("Workers", ())]
-
-
 def _input(node: Node) -> Node:
     """The node whose rows a node works on."""
     return node.children[0] if node.children else node
@@ -202,11 +197,7 @@ def _hash(node: Node, multiplier: float, *, balanced: bool) -> Spill:
 
 def _sort(node: Node, older: bool) -> Spill:
     """The largest of the sorts that its processes did."""
-    disk = [
-        1024 * int(values["Sort Space Used"])
-        for values in _processes(node)
-        if values.get("Sort Space Type") == "Disk"
-    ]
+    disk = [1024 * int(kib) for kib in sorts_kib(node.values)]
     # A limit above takes only some of the rows, all of which were sorted.
     below = _input(node)
     rows = below.rows_in_all if node.processes > 1 else below.rows
@@ -243,7 +234,7 @@ def _aggregate(node: Node, multiplier: float, *, older: bool) -> Spill:
     if any_state:
         in_batches = (
             values.get("HashAgg Batches", 0) * values.get("Peak Memory Usage", 0)
-            for values in _processes(node)
+            for values in by_process(node.values)
         )
         needed = max(needed, 1024 * round(max(in_batches)))
     return Spill(
@@ -260,7 +251,7 @@ def _inner_sorts(node: Node) -> int:
     """Sorts inside an aggregate of grouping sets, where its hashes are all in memory."""
     in_memory = all(
         not values.get("Disk Usage") and values.get("HashAgg Batches", 1) <= 1
-        for values in _processes(node)
+        for values in by_process(node.values)
     )
     if not in_memory:
         return 0

@@ -18,7 +18,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.choice import LISTED, ONLY, TEXT_MAX, Selection, ambiguous
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
-from spillcast.evidence.numbers import Held, Number, hold
+from spillcast.evidence.numbers import ZERO, Held, hold, rounded_number
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.nodes import WORKERS_MAX, TempIO, counts_of_blocks
 from spillcast.evidence.postgres.plan import Executed, executed
@@ -47,6 +47,12 @@ _BYTES_MAX, _LINES_MAX = 64 << 20, 1_000_000
 PER_GATHER = "max_parallel_workers_per_gather"
 MAINTENANCE = "max_parallel_maintenance_workers"
 HOW = "export it with: \\copy (select * from pg_stat_statements) to 'statements.csv' csv header"
+
+
+_ADDED = (
+    *("calls", "elapsed_s", "read_blocks", "written_blocks", "read_s", "write_s", "other_s"),
+    "workers",
+)
 
 
 @dataclass(frozen=True)
@@ -115,18 +121,8 @@ class Row:
 
     def plus(self, other: "Row") -> "Row":
         """With the calls of the same statement by another user, or in another database."""
-        return replace(
-            self,
-            calls=self.calls + other.calls,
-            elapsed_s=self.elapsed_s + other.elapsed_s,
-            read_blocks=self.read_blocks + other.read_blocks,
-            written_blocks=self.written_blocks + other.written_blocks,
-            read_s=_sum(self.read_s, other.read_s),
-            write_s=_sum(self.write_s, other.write_s),
-            other_s=self.other_s + other.other_s,
-            workers=_sum(self.workers, other.workers),
-            spread=None,
-        )
+        sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in _ADDED}
+        return replace(self, **sums, spread=None)
 
 
 def read_rows(path: Path) -> list[Row]:
@@ -157,14 +153,10 @@ def _held(row: Mapping[str, Any]) -> Iterator[Held]:
     total, mean, calls = (row.get(name) for name in ("total_exec_time", "mean_exec_time", "calls"))
     if None in (total, mean, calls) or not _number(mean):
         return
-    product = _rounded(mean) * _number(calls)
-    yield Held(
-        "count-mean-total",
-        product,
-        f"{calls} calls of {mean} ms",
-        _rounded(total),
-        f"a total of {total} ms",
-    )
+    mean_ms, total_ms = (rounded_number(_plain(str(time))) or ZERO for time in (mean, total))
+    calls_words, total_words = f"{calls} calls of {mean} ms", f"a total of {total} ms"
+    product = mean_ms * _number(calls)
+    yield Held("count-mean-total", product, calls_words, total_ms, total_words)
 
 
 def merged(rows: Iterable[Row]) -> list[Row]:
@@ -186,14 +178,6 @@ def _number(value: Any) -> float:
     if not 0 <= number <= COUNT_MAX:
         raise ValueError(f"{value} is neither a count nor a time")
     return number
-
-
-def _rounded(value: Any) -> Number:
-    """A time with the rounding of its last digit."""
-    number = _number(value)
-    decimals = re.search(r"[.,](\d+)$", str(value))
-    half = 0.5 * 10.0 ** -(len(decimals[1]) if decimals else 0)
-    return Number(number, max(0.0, number - half), number + half)
 
 
 def _plain(text: str) -> str:

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
-from spillcast.errors import EvidenceDamaged
 from spillcast.evidence.postgres.nodes import all_nodes
 
 _ACTUAL = (
@@ -48,6 +47,7 @@ FIGURES = re.compile(
     r"\(cost=\d|\(actual |\btemp (?:read|written)=\d|\b(?:Disk|Disk Usage): +\d|Workfile: \([1-9]"
 )
 _TEMP = re.compile(r"\b(?P<kind>shared/local|shared|local|temp)(?P<pairs>(?: \w+=\d\S*)+)")
+_KINDS = {"temp": "Temp ", "shared/local": "", "shared": "Shared ", "local": "Local "}
 _PAIR = re.compile(r"\b(\w+)=(\d[\w.,]*)")
 _BATCHES = re.compile(
     r"(Planned Partitions|Buckets|Batches|(?:Peak )?Memory Usage|Disk Usage): (\d+)(?:kB)?(?![\w.])"
@@ -60,14 +60,7 @@ _COUNTED = re.compile(
 #: A number of a node with separators: a comma may also stand for the point, if there is no other.
 _GROUPED = re.compile(r"(?<=[=.])\d{1,3}(?:,\d{3})+(?=\.\d)|(?<=rows=)\d{1,3}(?:,\d{3})+(?=[ )])")
 _SEPARATOR = re.compile(r"(?<=\d),(?=\d{3}(?:\D|$))")
-_STORAGE = re.compile(r"Storage: (?P<kind>\w+)\s+Maximum Storage: (?P<kb>\d+)kB")
-_SORT = re.compile(
-    r"Sort Method: {1,2}(?P<method>\S(?:.*?\S)??)\s++(?P<kind>Disk|Memory): (?P<kb>\d+)kB"
-)
-_GROUPS = re.compile(r"(?P<kind>Full|Pre)-sorted? Groups: (?P<groups>\d+)\s.*Sort Methods?:.*")
 _SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
-_COUNT = re.compile(r"(Workers Planned|Workers Launched|Rows Removed by Filter|Task Count): (\d+)")
-_RAN = re.compile(rf"{_ACTUAL}\s*")
 #: Hosts where a server that shares its work lets others spill, in lines of their own.
 ELSEWHERE = re.compile(r"Workfile: \([1-9]\d* spilling|Work_mem wanted: ")
 _SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime|Total runtime) ?: (?P<ms>[\d.,]+) ms")
@@ -107,7 +100,7 @@ _TERMINAL_MIN = 60
 
 
 def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
-    """The plans in ``lines``, in their order; InputError shows a line that was not understood.
+    """The plans in ``lines``, in their order; ValueError shows a line that was not understood.
 
     Only what spillcast reads is taken over. Figures that the text leaves out because they are 0
     are 0 wherever the plan has buffers at all.
@@ -254,12 +247,11 @@ def _logical(lines: list[str]) -> Iterator[str]:
     before = ""
     for line in _unjoined(lines):
         named = _OF_NODE.search(line) and not line.lstrip().startswith("(")
-        begins = _BEGINS.match(line) or (named and not _is_open(logical))
+        begins = _BEGINS.match(line) or (named and not _is_open(logical or ""))
         if logical is not None and opened and line.strip() and not begins:
             # Between the names of figures there is always a blank.
             cut = full and len(before) == width and not _FIGURE.match(line)
-            joint = "" if cut else " "
-            logical = logical.rstrip() + joint + line.strip() if joint else logical + line
+            logical = logical + line if cut else f"{logical.rstrip()} {line.strip()}"
         else:
             if logical is not None:
                 yield logical
@@ -300,14 +292,11 @@ def _parts_of_plan(line: str) -> list[str]:
     return [part.lstrip() for part in parts] if arrows == {1} else parts
 
 
-def _is_open(line: str | None) -> bool:
+def _is_open(line: str) -> bool:
     """Whether a node's line was cut before the end of its figures."""
-    if line is None:
-        return False
     figures = _OF_NODE.search(line)
-    return figures is not None and line[figures.start() :].count("(") > line[
-        figures.start() :
-    ].count(")")
+    rest = "" if figures is None else line[figures.start() :]
+    return rest.count("(") > rest.count(")")
 
 
 def _node(line: str) -> tuple[int, bool, dict[str, Any]] | None:
@@ -343,8 +332,6 @@ def _kind(name: str) -> dict[str, Any]:
     name = name.rstrip(" \t")
     node: dict[str, Any] = {"Parallel Aware": name.startswith("Parallel ")}
     name = name.removeprefix("Parallel ").removeprefix("Async ")
-    if name.startswith("Partial "):
-        node["Partial Mode"] = "Partial"
     if scanned := re.match(r"(CTE|WorkTable) Scan on (\S+)", name):
         return node | {"Node Type": f"{scanned[1]} Scan", "CTE Name": scanned[2]}
     name = name.split(" on ")[0].split(" using ")[0]
@@ -353,14 +340,6 @@ def _kind(name: str) -> dict[str, Any]:
     if "Aggregate" in name:
         return node | {"Node Type": "Aggregate"}
     return node | {"Node Type": name}
-
-
-def _sort(match: re.Match[str]) -> dict[str, Any]:
-    return {
-        "Sort Method": match["method"],
-        "Sort Space Used": int(match["kb"]),
-        "Sort Space Type": match["kind"],
-    }
 
 
 def _buffers(match: re.Match[str]) -> dict[str, Any]:
@@ -375,24 +354,21 @@ def _buffers(match: re.Match[str]) -> dict[str, Any]:
     return known
 
 
-def _not_understood(line: str) -> EvidenceDamaged:
+def _not_understood(line: str) -> ValueError:
     """The error of a line with figures of a spill, such as in another unit."""
-    return EvidenceDamaged(f"a line is not understood: {line.strip()[:200]}")
+    return ValueError(f"a line is not understood: {line.strip()[:200]}")
 
 
 def _timings(match: re.Match[str]) -> dict[str, Any]:
-    times = {}
-    for temp in _TEMP.finditer(match[0]):
-        prefix = {"temp": "Temp ", "shared/local": "", "shared": "Shared ", "local": "Local "}
-        for name, value in _PAIR.findall(temp["pairs"]):
-            times[f"{prefix[temp['kind']]}I/O {name.title()} Time"] = value
-    if not times:
-        pairs = _PAIR.findall(match[0])
-        times = {f"I/O {name.title()} Time": value for name, value in pairs}
-    texts = {name: value.removesuffix("ms") for name, value in times.items()}
-    if any(re.search(r"[^\d.,]", text) for text in texts.values()):
+    parts = [(_KINDS[part["kind"]], part["pairs"]) for part in _TEMP.finditer(match[0])]
+    times = {
+        f"{kind}I/O {name.title()} Time": value.removesuffix("ms")
+        for kind, pairs in parts or [("", match[0])]
+        for name, value in _PAIR.findall(pairs)
+    }
+    if any(re.search(r"[^\d.,]", text) for text in times.values()):
         raise _not_understood(match[0])
-    return {name: milliseconds(text) for name, text in texts.items()}
+    return {name: milliseconds(text) for name, text in times.items()}
 
 
 def milliseconds(text: str) -> float:
@@ -411,15 +387,13 @@ def _batches(match: re.Match[str]) -> dict[str, Any]:
     hashed = "Buckets:" in text
     values: dict[str, Any] = {}
     for name, value, originally in _BATCHES.findall(text):
-        if name in {"Buckets", "Batches"}:
-            key = f"Hash {name}" if hashed else "HashAgg Batches"
-            values[key] = int(value)
-            if hashed:
-                values[f"Original {key}"] = int(originally or value)
-        elif name.endswith("Memory Usage"):
-            values["Peak Memory Usage"] = int(value)
+        if hashed and name in {"Buckets", "Batches"}:
+            values[f"Hash {name}"] = int(value)
+            values[f"Original Hash {name}"] = int(originally or value)
+        elif name == "Batches":
+            values["HashAgg Batches"] = int(value)
         else:
-            values[name] = int(value)
+            values["Peak Memory Usage" if name.endswith("Memory Usage") else name] = int(value)
     if "Disk Usage: " in text and "Disk Usage" not in values:
         raise _not_understood(text)
     return values
@@ -429,12 +403,29 @@ def _batches(match: re.Match[str]) -> dict[str, Any]:
 _DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]], ...] = (
     (re.compile(r"Buffers: .*"), _buffers),
     (re.compile(r"I/O Timings: .*"), _timings),
-    (_SORT, _sort),
-    (_STORAGE, lambda m: {"Storage": m["kind"], "Maximum Storage": int(m["kb"])}),
-    (_COUNT, lambda m: {m[1]: int(m[2])}),
-    (_RAN, _ran),
-    (re.compile(r"((?:Temp|Shared|Local) \w+ Blocks): (\d+)"), lambda m: {m[1]: int(m[2])}),
-    (_GROUPS, lambda m: {f"{m['kind']}-sorted Groups": int(m["groups"])}),
+    (
+        re.compile(
+            r"Sort Method: {1,2}(?P<method>\S(?:.*?\S)??)\s++(?P<kind>Disk|Memory): (?P<kb>\d+)kB"
+        ),
+        lambda m: {
+            "Sort Method": m["method"],
+            "Sort Space Used": int(m["kb"]),
+            "Sort Space Type": m["kind"],
+        },
+    ),
+    (
+        re.compile(r"Storage: (\w+)\s+Maximum Storage: (\d+)kB"),
+        lambda m: {"Storage": m[1], "Maximum Storage": int(m[2])},
+    ),
+    (
+        re.compile(
+            r"(Workers Planned|Workers Launched|Rows Removed by Filter|Task Count"
+            r"|(?:Temp|Shared|Local) \w+ Blocks): (\d+)"
+        ),
+        lambda m: {m[1]: int(m[2])},
+    ),
+    (re.compile(rf"{_ACTUAL}\s*"), _ran),
+    (re.compile(r"(?:Full|Pre)-sorted? Groups: \d+\s.*Sort Methods?:"), lambda _: {}),
     (re.compile(r"(?:Planned Partitions|Buckets|Batches): \d.*"), _batches),
     (re.compile(r"Single Copy: true"), lambda _: {"Single Copy": True}),
 )
