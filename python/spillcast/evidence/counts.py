@@ -419,14 +419,12 @@ class TempTimes:
 
 def printed(read: Number | None, write: Number | None) -> TempTimes:
     """Times as printed; their bounds where the last digit matters, as of ``0.00``."""
-    times = read or ZERO, write or ZERO
-    total = times[0] + times[1]
-    if total.spread <= _PRECISE:
-        return TempTimes(times[0].value, times[1].value)
+    read, write = read or ZERO, write or ZERO
+    total = read + write
     within = Bounds(total.low, total.high, "the report rounds times of waits", TRACE_TELLS)
     if total.value:
-        return TempTimes(times[0].value, times[1].value, within)
-    return TempTimes(times[0].high / 2, times[1].high / 2, within)
+        return TempTimes(read.value, write.value, within if total.spread > _PRECISE else None)
+    return TempTimes(read.high / 2, write.high / 2, within)
 
 
 def at_most(
@@ -441,10 +439,9 @@ def at_most(
 def with_more(times: TempTimes, more_s: float, because: str) -> TempTimes:
     """The same where waits that are not listed may have taken so much more."""
     total_s = (times.read_s or 0.0) + (times.write_s or 0.0)
-    lower_s = total_s if times.within is None else times.within.lower
-    upper_s = total_s if times.within is None else times.within.upper
-    within = Bounds(lower_s, upper_s + more_s, because, TRACE_TELLS)
-    return TempTimes(times.read_s, times.write_s, within)
+    within = times.within or Bounds(total_s, total_s, because)
+    upper_s = within.upper + more_s
+    return replace(times, within=Bounds(within.lower, upper_s, because, TRACE_TELLS))
 
 
 def uncounted(

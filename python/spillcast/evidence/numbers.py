@@ -70,28 +70,18 @@ class Number:
 ZERO = Number.exact(0.0)
 
 
-@dataclass(frozen=True)
-class Check:
-    """A relation between two figures: both are equal, or the left is at most the right."""
-
-    name: str
-    words: str
-    equal: bool
-
-
+#: Relations between two figures by name, in words; whether both are equal, or the left is at most
+#: the right.
 CHECKS = {
-    check.name: check
-    for check in (
-        Check("count-mean-total", "the waits of an event times their mean are its total", True),
-        Check("share-of-db-time", "a percentage of DB time is that part of it", True),
-        Check("part-of-whole", "a part is at most its whole", False),
-        Check("sum-of-parts", "parts that make up a whole add up to it", True),
-        Check("children-of-parent", "a line of a plan holds the figures of those below it", False),
-        Check("blocks-of-operations", "each operation moves at least one block", False),
-        Check("elapsed-in-span", "no wait of a session is longer than its run", False),
-        Check("time-at-once", "processes together take at most the elapsed time times them", False),
-        Check("sources-of-disk", "row sources read at most what the column disk counts", False),
-    )
+    "count-mean-total": ("the waits of an event times their mean are its total", True),
+    "share-of-db-time": ("a percentage of DB time is that part of it", True),
+    "part-of-whole": ("a part is at most its whole", False),
+    "sum-of-parts": ("parts that make up a whole add up to it", True),
+    "children-of-parent": ("a line of a plan holds the figures of those below it", False),
+    "blocks-of-operations": ("each operation moves at least one block", False),
+    "elapsed-in-span": ("no wait of a session is longer than its run", False),
+    "time-at-once": ("processes together take at most the elapsed time times them", False),
+    "sources-of-disk": ("row sources read at most what the column disk counts", False),
 }
 
 
@@ -108,11 +98,9 @@ class Held:
     @property
     def holds(self) -> bool:
         """Whether rounding explains what they are apart."""
-        check, left, right = CHECKS[self.check], self.left, self.right
-        low = left.low * (1 - SLACK)
-        if check.equal:
-            return low <= right.high and right.low * (1 - SLACK) <= left.high
-        return low <= right.high
+        (_, equal), left, right = CHECKS[self.check], self.left, self.right
+        at_most = left.low * (1 - SLACK) <= right.high
+        return at_most and (not equal or right.low * (1 - SLACK) <= left.high)
 
 
 def number_of(text: str, *, step: int = 1000) -> Number | None:
@@ -186,7 +174,7 @@ def hold(path: Path, comparisons: Iterable[Held], hint: str) -> None:
         if not held.holds:
             raise EvidenceContradictory(
                 f"{path}: {held.left_words} and {held.right_words} contradict each other: "
-                f"{CHECKS[held.check].words} ({held.check})",
+                f"{CHECKS[held.check][0]} ({held.check})",
                 hint,
             )
 

@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatch
 from pathlib import Path
-from typing import Any
 
 from spillcast.errors import (
     EvidenceMissing,
@@ -143,10 +142,10 @@ def find_evidence(arguments: Sequence[str | Path]) -> Evidence:
             if spools := spools_of(path):
                 evidence.collected.append(path)
                 for spool in spools:
-                    _kind_of(spool, evidence).append(spool)
+                    getattr(evidence, _kind_of(spool)).append(spool)
                 evidence.traces.extend(traces_below(path))
             else:
-                _kind_of(path, evidence).extend(_files(path))
+                getattr(evidence, _kind_of(path)).extend(_files(path))
     return evidence
 
 
@@ -192,27 +191,24 @@ def _check_no_server(argument: str) -> None:
         )
 
 
-def _kind_of(path: Path, evidence: Evidence) -> list[Any]:
+def _kind_of(path: Path) -> str:
+    """The field of ``Evidence`` that holds it. EvidenceUnknown where there is none."""
     if path.suffix == ".spill" or is_recording(path):
-        return evidence.recordings
+        return "recordings"
     if is_log_folder(path):
-        return evidence.spark
+        return "spark"
     if not path.is_file() or any(fnmatch(path.name.lower(), pattern) for pattern in TRACES):
-        return evidence.traces
+        return "traces"
     if (spooled := SPOOLS.get(path.name.lower())) is not None:
-        paths: list[Path] = getattr(evidence, spooled)
-        return paths
+        return spooled
     head = head_of(path)
     if not head.strip():
         raise EvidenceUnknown(f"{path} is empty", f"give {KNOWN}")
     if (document := _DOCUMENT.match(head)) is not None:
-        kind = document[1]
-        hint = _MEANT.get(kind, f"give {KNOWN}")
-        raise EvidenceUnknown(f"{path} is a spillcast {kind}, not evidence", hint)
-    recognised = recognise(path)
-    if recognised is not None:
-        of_kind: list[Any] = getattr(evidence, recognised.kind.name)
-        return of_kind
+        hint = _MEANT.get(document[1], f"give {KNOWN}")
+        raise EvidenceUnknown(f"{path} is a spillcast {document[1]}, not evidence", hint)
+    if (recognised := recognise(path)) is not None:
+        return recognised.kind.name
     raise EvidenceUnknown(f"{path} is not evidence of a known kind", f"give {KNOWN}")
 
 

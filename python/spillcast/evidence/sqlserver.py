@@ -308,12 +308,11 @@ def _number(path: Path, row: Row, name: str, hint: str) -> float:
 def read_query_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     """The mean execution of a row of sys.dm_exec_query_stats, whose times are in microseconds."""
     (path,) = paths
-    row = _selected_row(path, selection)
+    row, mean = _selected_row(path, selection)
     text = _text(row)
-    elapsed_s = _mean(path, row, "total_elapsed_time") / 1e6
-    cpu_s = _mean(path, row, "total_worker_time", 0.0) / 1e6
-    pages = max(round(_mean(path, row, "total_spills")), 1)
-    threads = max(round(_mean(path, row, "total_dop", 1.0)), 1)
+    elapsed_s, cpu_s = mean["total_elapsed_time"] / 1e6, mean.get("total_worker_time", 0.0) / 1e6
+    pages = max(round(mean["total_spills"]), 1)
+    threads = max(round(mean.get("total_dop", 1.0)), 1)
     upper_s = max((selection.elapsed_s or elapsed_s) * threads - cpu_s, 0.0)
     calls = round(_number(path, row, "execution_count", HOW_QUERIES))
     return _with_bounds(
@@ -331,36 +330,36 @@ def read_query_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     )
 
 
-def _selected_row(path: Path, selection: Selection) -> Row:
-    """The row of a query that spilled: the only one, or the selected one."""
+def _selected_row(path: Path, selection: Selection) -> tuple[Row, dict[str, float]]:
+    """The row of a query that spilled, the only one or the selected one, and its means."""
     rows = exported_rows(path, QUERY_STATS, _NEEDED_OF_QUERIES, HOW_QUERIES)
-    rows = [row for row in rows if _mean(path, row, "total_spills")]
-    if not rows:
+    runs = [(row, mean) for row in rows if (mean := _means(path, row))["total_spills"]]
+    if not runs:
         raise NoTempIo(f"{path}: no row has spilled pages (total_spills)")
     if (wanted := selection.queryid) is not None:
-        rows = [row for row in rows if (row.get("query_hash") or "").lower() == wanted.lower()]
-        if not rows:
+        runs = [run for run in runs if (run[0].get("query_hash") or "").lower() == wanted.lower()]
+        if not runs:
             raise SelectionEmpty(f"{path}: no row that spilled has query_hash {wanted}")
     items = [
         (
-            _mean(path, row, "total_elapsed_time") / 1e6,
-            round(2 * _mean(path, row, "total_spills")) * PAGE_BYTES,
+            mean["total_elapsed_time"] / 1e6,
+            round(2 * mean["total_spills"]) * PAGE_BYTES,
             row.get("query_hash") or _text(row) or "",
         )
-        for row in rows
+        for row, mean in runs
     ]
     hint = "name one with --item, or its query_hash with --queryid"
-    return rows[_selected(path, items, selection, hint)]
+    return runs[_selected(path, items, selection, hint)]
 
 
-def _mean(path: Path, row: Row, name: str, default: float | None = None) -> float:
-    """A column over the executions of its row."""
-    if default is not None and row.get(name) is None:
-        return default
+def _means(path: Path, row: Row) -> dict[str, float]:
+    """The columns of a row over its executions."""
     executions = _number(path, row, "execution_count", HOW_QUERIES)
     if executions < 1:
         raise EvidenceDamaged(f"{path}: execution_count is 0", HOW_QUERIES)
-    return _number(path, row, name, HOW_QUERIES) / executions
+    needed = [name for name in _NEEDED_OF_QUERIES if name != "execution_count"]
+    names = [*needed, *(name for name in ("total_worker_time", "total_dop") if row.get(name))]
+    return {name: _number(path, row, name, HOW_QUERIES) / executions for name in names}
 
 
 def _text(row: Row) -> str | None:

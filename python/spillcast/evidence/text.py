@@ -124,13 +124,9 @@ def opened(path: Path, hint: str | None = None) -> Iterator[IO[bytes]]:
             yield unpacked
 
 
-def _xz(file: IO[bytes]) -> IO[bytes]:
-    return lzma.LZMAFile(file)
-
-
 class _Zstd(io.RawIOBase):
-    def __init__(self, path: Path) -> None:
-        self._content = _core.ZstdReader(path)
+    def __init__(self, file: IO[bytes]) -> None:
+        self._content = _core.ZstdReader(Path(file.name))
 
     def readable(self) -> bool:
         return True
@@ -139,10 +135,6 @@ class _Zstd(io.RawIOBase):
         content = self._content.read(len(buffer))
         buffer[: len(content)] = content
         return len(content)
-
-
-def _zstd(file: IO[bytes]) -> IO[bytes]:
-    return io.BufferedReader(_Zstd(Path(file.name)), _ZSTD_BUFFER_BYTES)
 
 
 def _zip(file: IO[bytes]) -> IO[bytes]:
@@ -159,8 +151,8 @@ def _zip(file: IO[bytes]) -> IO[bytes]:
 _PACKED: tuple[tuple[bytes, Callable[[Any], IO[bytes]]], ...] = (
     (b"\x1f\x8b", lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file))),
     (b"BZh", lambda file: cast("IO[bytes]", bz2.BZ2File(file))),
-    (b"\xfd7zXZ\0", _xz),
-    (b"\x28\xb5\x2f\xfd", _zstd),
+    (b"\xfd7zXZ\0", lzma.LZMAFile),
+    (b"\x28\xb5\x2f\xfd", lambda file: io.BufferedReader(_Zstd(file), _ZSTD_BUFFER_BYTES)),
     (b"PK\x03\x04", _zip),
 )
 

@@ -162,13 +162,10 @@ def _moment(row: Row) -> float | None:
 
 
 def _whole(value: Any, name: str, item: int, where: Path) -> int:
-    try:
-        number = int(str(value).strip())
-    except ValueError:
-        number = -1
-    if number < 0:
-        raise damaged(where, f"row {item}: {name} is {str(value)[:40]!r}, which is no count", HOW)
-    return number
+    text = str(value).strip()
+    if not text.isdecimal():
+        raise damaged(where, f"row {item}: {name} is {text[:40]!r}, which is no count", HOW)
+    return int(text)
 
 
 def _events(row: Row, item: int, where: Path) -> dict[str, int]:

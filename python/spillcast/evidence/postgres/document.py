@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -36,9 +36,9 @@ _TEXT, _PARAMETERS = "Query Text:", "Query Parameters:"
 _XML = re.compile(r"<explain\b.*?</explain>", re.DOTALL)
 _YAML = re.compile(r"^(?P<indent> *)(?:- )?(?:Plan: *$|Query Text: \")", re.MULTILINE)
 #: Keys of a node whose values are texts; lists of nodes and of processes; others that are read.
-_TEXTS = frozenset(
-    ("CTE Name", "Node Type", "Parent Relationship", "Sort Method", "Sort Space Type", "Strategy",
-     "Subplan Name")
+_TEXTS = (
+    "CTE Name", "Node Type", "Parent Relationship", "Sort Method", "Sort Space Type", "Strategy",
+    "Subplan Name",
 )  # fmt: skip
 NODES = ("Plans", "Workers")
 #: Ends of the names of figures.
@@ -46,6 +46,12 @@ _NUMBERS = (
     " Batches", " Blocks", " Filter", " Launched", " Loops", " Planned", " Rows", " Time", " Usage",
     " Used", " Width",
 )  # fmt: skip
+#: Of keys, or of their ends, what is a value of them.
+_KINDS_OF_VALUES: Sequence[tuple[tuple[str, ...], Any, str]] = (
+    (NODES, list, "list"),
+    (_TEXTS, str, "text"),
+    (_NUMBERS, int | float, "number"),
+)
 _YAML_PAIR = re.compile(r"(?P<key>\"[^\"]+\"|[^:\"\s][^:\"]*):(?: (?P<value>.*))?")
 
 
@@ -85,13 +91,16 @@ def read_log(path: Path) -> "Logs | None":
 
 def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
     """The plans in a plain text, in their order, of whichever format the first one is."""
-    documents = list(_of_json(text, path))
+    documents: list[dict[str, Any]] = []
+    if '"Plan"' in text:
+        documents = _plans_of(list(json_values(text, path, HOW, '"Plan"')))
     if not documents and "<explain" in text:
         documents = [_of_xml(match[0], path) for match in _XML.finditer(text)]
         if not documents:
             raise damaged(path, "a plan in XML without its end", HOW)
     if not documents and (match := _YAML.search(text)) and "Node Type:" in text:
-        documents = _of_yaml(text[match.start() :], path)
+        lines = [line for line in text[match.start() :].split("\n") if line.strip()]
+        documents = _plans_of(_block(lines, 0, path)[0])
     documents = documents or documents_of_text(text.split("\n"))
     for document in documents:
         if "Total Runtime" in document:
@@ -165,24 +174,21 @@ def _check_elsewhere(path: Path, text: str) -> None:
         raise NoTempIo(f"{path}: this query does not spill: no segment wrote work files")
 
 
-def _of_json(text: str, path: Path) -> Iterator[dict[str, Any]]:
-    """Objects with a plan, wherever in the text they begin a line."""
-    if '"Plan"' not in text:
-        return
-    for value in json_values(text, path, HOW, '"Plan"'):
-        for record in value if isinstance(value, list) else [value]:
-            if isinstance(record, dict) and isinstance(record.get("Plan"), dict):
-                yield record
+def _plans_of(value: Any) -> list[dict[str, Any]]:
+    """The objects with a plan: a value, or those in lists."""
+    if isinstance(value, list):
+        return [plan for each in value for plan in _plans_of(each)]
+    return [value] if isinstance(value, dict) and isinstance(value.get("Plan"), dict) else []
 
 
 def _of_xml(text: str, path: Path) -> dict[str, Any]:
     root = xml_of(text, path, HOW)
     # EXPLAIN has a query below its root, and auto_explain its text and its plan.
     query = next((child for child in root if child.tag.endswith("}Query")), root)
-    record = _element(query)
-    if not isinstance(record, dict) or not isinstance(record.get("Plan"), dict):
+    plans = _plans_of(_element(query))
+    if not plans:
         raise damaged(path, "a plan in XML without a plan", HOW)
-    return record
+    return plans[0]
 
 
 def _element(element: Any) -> Any:
@@ -205,16 +211,6 @@ def _scalar(text: str) -> Any:
     if re.fullmatch(r"-?\d{1,18}\.\d{1,18}", text):
         return float(text)
     return {"true": True, "false": False}.get(text, text)
-
-
-def _of_yaml(text: str, path: Path) -> list[dict[str, Any]]:
-    """Documents as PostgreSQL writes YAML: blanks for depth, and values as in JSON."""
-    lines = [line for line in text.split("\n") if line.strip()]
-    value, _ = _block(lines, 0, path)
-    records = value if isinstance(value, list) else [value]
-    return [
-        plan for plan in records if isinstance(plan, dict) and isinstance(plan.get("Plan"), dict)
-    ]
 
 
 def _indent(line: str) -> int:
@@ -283,15 +279,8 @@ def _check_shape(document: Mapping[str, Any]) -> None:
         if "Actual Rows" in node:
             node.setdefault("Actual Loops", 1)
         for name, value in node.items():
-            _check_key(name, value)
+            for names, kind, words in _KINDS_OF_VALUES:
+                if name.endswith(names) and not isinstance(value, kind):
+                    raise ValueError(f"{name} is not a {words}")
         for name in NODES:
             waiting += node.get(name, ())
-
-
-def _check_key(name: str, value: Any) -> None:
-    if name in NODES and not isinstance(value, list):
-        raise ValueError(f"{name} is not a list")
-    if name in _TEXTS and not isinstance(value, str):
-        raise ValueError(f"{name} is not a text")
-    if name.endswith(_NUMBERS) and not isinstance(value, int | float):
-        raise ValueError(f"{name} is not a number")

@@ -185,12 +185,16 @@ def _data_read_s(top: Node, elapsed_s: float) -> float:
     return min(elapsed_share(top, own_s)[1], elapsed_s)
 
 
+def _uses_temp_tables(top: Node) -> bool:
+    return any(top.values.get(f"Local {name} Blocks") for name in ("Read", "Written"))
+
+
 def _why_not(top: Node) -> str:
     local_s = sum(
         amount(top.values.get(f"Local I/O {name} Time", 0.0), "local I/O") / 1e3
         for name in ("Read", "Write")
     )
-    if any(top.values.get(f"Local {name} Blocks") for name in ("Read", "Written")):
+    if _uses_temp_tables(top):
         took = f" ({format_duration(local_s)})" if local_s else ""
         return (
             f"its plan has no temp blocks; it reads and writes temp tables{took}, and those move "
@@ -204,7 +208,7 @@ def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
     notes = list(document.get("Notes", ()))
     if "Execution Time" not in document:
         notes.append("a plan without Execution Time: that of its first node stands for it")
-    if any(top.values.get(f"Local {name} Blocks") for name in ("Read", "Written")):
+    if _uses_temp_tables(top):
         notes.append(
             "reads and writes of temp tables are not part of this forecast: temp_tablespaces "
             "moves them as well"

@@ -249,11 +249,11 @@ class Application:
         """The property by which the local directories lie in memory; None where they do not."""
         for name, value in self.log.properties.items():
             medium = name.endswith(".options.medium") and "spark-local-dir" in name
-            if name == "spark.kubernetes.local.dirs.tmpfs" and value == "true":
-                return f"{name}={value}"
-            if medium and value.lower() == "memory":
-                return f"{name}={value}"
-            if name == "spark.local.dir" and value.startswith(_MEMORY_DIRS):
+            if (
+                (name == "spark.kubernetes.local.dirs.tmpfs" and value == "true")
+                or (medium and value.lower() == "memory")
+                or (name == "spark.local.dir" and value.startswith(_MEMORY_DIRS))
+            ):
                 return f"{name}={value}"
         return None
 
@@ -287,29 +287,21 @@ class Application:
                 "counts: other tasks are assumed to wait as long for a byte"
             )
         warnings = [("event-log", note) for note in notes]
-        if engines := self._engines():
-            warnings.append(
-                (
-                    "other-engine",
-                    f"{' and '.join(engines)} ran a part of it, whose spills and shuffles the log "
-                    "counts in part or not at all",
-                )
+        named = (e for name, part, e in _ENGINES if part in log.properties.get(name, "").lower())
+        if engines := sorted({*named, *log.plan_engines}):
+            note = (
+                f"{' and '.join(engines)} ran a part of it, whose spills and shuffles the log "
+                "counts in part or not at all"
             )
+            warnings.append(("other-engine", note))
         if log.properties.get("spark.shuffle.push.enabled") == "true":
-            warnings.append(
-                (
-                    "pushed-shuffle",
-                    "shuffle blocks are also pushed to shuffle services "
-                    "(spark.shuffle.push.enabled=true), which write and read them on their own "
-                    "nodes: the log does not count that",
-                )
+            note = (
+                "shuffle blocks are also pushed to shuffle services "
+                "(spark.shuffle.push.enabled=true), which write and read them on their own "
+                "nodes: the log does not count that"
             )
+            warnings.append(("pushed-shuffle", note))
         return warnings
-
-    def _engines(self) -> list[str]:
-        properties = self.log.properties
-        named = (e for name, part, e in _ENGINES if part in properties.get(name, "").lower())
-        return sorted({*named, *self.log.plan_engines})
 
     def _read_more_than_written(self, stage: Stage) -> bool:
         written = [s.shuffle_write_bytes for s in self.log.stages if s.id in stage.parents]
