@@ -1,6 +1,6 @@
 """Which run of a file is meant: by an option, or the only one."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -91,13 +91,6 @@ def pick(path: Path, items: Sequence[Item[Run]], selection: Selection) -> Run:
     raise _several(path, left)
 
 
-def item_of(path: Path, runs: Sequence[Run], item: int) -> Run:
-    """The run with this number. SelectionEmpty where there are fewer."""
-    if not 1 <= item <= len(runs):
-        raise SelectionEmpty(f"{path}: there is no item {item}", f"there are {len(runs):,}")
-    return runs[item - 1]
-
-
 def ambiguous(
     summary: str, names: Sequence[str], rows: Sequence[Sequence[str]], total: int, hint: str
 ) -> InputError:
@@ -107,21 +100,38 @@ def ambiguous(
     return EvidenceAmbiguous("\n    ".join([summary, *lines]), hint)
 
 
-def ambiguous_items(
-    summary: str, items: Sequence[tuple[float | None, int, str]], names: tuple[str, str], hint: str
-) -> InputError:
-    """The same of runs with elapsed time (s), bytes and text; ``names`` are those of the last."""
-    numbered = sorted(enumerate(items, 1), key=lambda row: -row[1][1])[:LISTED]
-    rows = [
-        (
-            f"{at}",
-            "-" if elapsed_s is None else format_duration(elapsed_s),
-            format_bytes(size_bytes),
-            one_line(text, TEXT_MAX),
+def only_run(
+    path: Path,
+    runs: Sequence[Run],
+    item: int | None,
+    described: Callable[[Run], tuple[float | None, int, str]],
+    summary: str,
+    hint: str = "name one with --item",
+    names: tuple[str, str] = ("temp I/O", "statement"),
+) -> Run:
+    """The run with this number, or the only one. SelectionEmpty where there is none.
+
+    EvidenceAmbiguous lists several by what each is ``described`` as: elapsed time (s), bytes and
+    text, of which the last two have ``names``.
+    """
+    if item is None and len(runs) > 1:
+        numbered = enumerate(map(described, runs), 1)
+        rows = [
+            (
+                f"{at}",
+                "-" if elapsed_s is None else format_duration(elapsed_s),
+                format_bytes(size_bytes),
+                one_line(text, TEXT_MAX),
+            )
+            for at, (elapsed_s, size_bytes, text) in sorted(numbered, key=lambda row: -row[1][1])
+        ]
+        raise ambiguous(
+            f"{path}: {len(runs):,} {summary}", ("item", "elapsed", *names), rows, len(runs), hint
         )
-        for at, (elapsed_s, size_bytes, text) in numbered
-    ]
-    return ambiguous(summary, ("item", "elapsed", *names), rows, len(items), hint)
+    at = 1 if item is None else item
+    if not 1 <= at <= len(runs):
+        raise SelectionEmpty(f"{path}: there is no item {at}", f"there are {len(runs):,}")
+    return runs[at - 1]
 
 
 def _several(path: Path, left: Sequence[tuple[int, Item[Run]]]) -> InputError:

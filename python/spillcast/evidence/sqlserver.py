@@ -20,7 +20,7 @@ from spillcast.errors import (
     NoTempIo,
     SelectionEmpty,
 )
-from spillcast.evidence.choice import Selection, ambiguous_items, item_of
+from spillcast.evidence.choice import Selection, only_run
 from spillcast.evidence.counts import (
     THREADS_MAX,
     Bounds,
@@ -53,6 +53,7 @@ DETAILS = "SQL Server 2016 and later write the pages of a spill into an actual p
 LATENCY = "name the storage of tempdb with --from, or give sys.dm_io_virtual_file_stats"
 OPERATIONS = "two snapshots of sys.dm_io_virtual_file_stats, around the query, count operations"
 PLAN = "an actual plan of the query counts the threads that spilled"
+_SEVERAL = "statements spilled, those with most temp I/O first:"
 #: Waits for I/O on what a sort or a hash spilled, and waits that may have been for that.
 SPILL_WAIT = "IO_COMPLETION"
 POSSIBLE_WAITS = (
@@ -113,23 +114,19 @@ def read_plan(paths: Sequence[Path], selection: Selection) -> Counts:
     statements = [statement for root in roots for statement in _statements(root, path)]
     if not statements:
         raise NoTempIo(f"{path}: no sort, hash or exchange of this plan spilled to tempdb")
-    items = [
-        (its.elapsed_s or None, (its.written_pages + its.read_pages) * PAGE_BYTES, its.text)
-        for its in statements
-    ]
-    at = _selected(path, items, selection, "name one with --item")
+    run = only_run(
+        path,
+        statements,
+        selection.item,
+        lambda its: (
+            its.elapsed_s or None,
+            (its.written_pages + its.read_pages) * PAGE_BYTES,
+            its.text,
+        ),
+        _SEVERAL,
+    )
     engine = ObservedEngine("sqlserver", roots[0].get("Build"))
-    return _counts_of_plan(path, statements[at], engine, selection)
-
-
-def _selected(
-    path: Path, items: Sequence[tuple[float | None, int, str]], selection: Selection, hint: str
-) -> int:
-    """The place of the statement that is selected, or the only one: elapsed (s), bytes and text."""
-    if selection.item is None and len(items) > 1:
-        summary = f"{path}: {len(items)} statements spilled, those with most temp I/O first:"
-        raise ambiguous_items(summary, items, ("temp I/O", "statement"), hint)
-    return item_of(path, range(len(items)), selection.item or 1)
+    return _counts_of_plan(path, run, engine, selection)
 
 
 def _statements(root: "Element", path: Path) -> Iterator[Spilled]:
@@ -340,16 +337,18 @@ def _selected_row(path: Path, selection: Selection) -> tuple[Row, dict[str, floa
         runs = [run for run in runs if (run[0].get("query_hash") or "").lower() == wanted.lower()]
         if not runs:
             raise SelectionEmpty(f"{path}: no row that spilled has query_hash {wanted}")
-    items = [
-        (
-            mean["total_elapsed_time"] / 1e6,
-            round(2 * mean["total_spills"]) * PAGE_BYTES,
-            row.get("query_hash") or _text(row) or "",
-        )
-        for row, mean in runs
-    ]
-    hint = "name one with --item, or its query_hash with --queryid"
-    return runs[_selected(path, items, selection, hint)]
+    return only_run(
+        path,
+        runs,
+        selection.item,
+        lambda run: (
+            run[1]["total_elapsed_time"] / 1e6,
+            round(2 * run[1]["total_spills"]) * PAGE_BYTES,
+            run[0].get("query_hash") or _text(run[0]) or "",
+        ),
+        _SEVERAL,
+        "name one with --item, or its query_hash with --queryid",
+    )
 
 
 def _means(path: Path, row: Row) -> dict[str, float]:

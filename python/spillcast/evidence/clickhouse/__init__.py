@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceIncomplete, NoTempIo, SelectionEmpty
-from spillcast.evidence.choice import Selection, ambiguous_items, item_of
+from spillcast.evidence.choice import Selection, only_run
 from spillcast.evidence.counts import (
     PROFILE,
     Bounds,
@@ -456,14 +456,15 @@ def _selected(path: Path, queries: Sequence[LoggedQuery], selection: Selection) 
         if not queries:
             text = f"{path}: no query has query_id or normalized_query_hash {selection.queryid}"
             raise SelectionEmpty(text, "the export has both columns")
-    if selection.item is not None:
-        return item_of(path, queries, selection.item)
     spilling = [query for query in queries if spilled_bytes(query)] or queries[:1]
-    if len(spilling) == 1:
+    if selection.item is None and len(spilling) == 1:
         return spilling[0]
-    raise ambiguous_items(
-        f"{path}: {len(spilling):,} queries spill; those with the largest temp files:",
-        [(query.elapsed_s, spilled_bytes(query), query.query or "") for query in queries],
-        ("temp files", "query"),
+    return only_run(
+        path,
+        queries,
+        selection.item,
+        lambda query: (query.elapsed_s, spilled_bytes(query), query.query or ""),
+        f"queries, of which {len(spilling):,} spill; those with the largest temp files:",
         "name one with --item or --queryid, or rank them: spillcast clickhouse FILE",
+        ("temp files", "query"),
     )

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceIncomplete, NoTempIo, Refusal, TimesContradictory
-from spillcast.evidence.choice import ONLY, Selection, ambiguous_items, item_of
+from spillcast.evidence.choice import ONLY, Selection, only_run
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import Held, Number, hold
 from spillcast.evidence.postgres import BLOCK_BYTES
@@ -95,27 +95,25 @@ def picked(
     path: Path, documents: Sequence[dict[str, Any]], item: int | None = None
 ) -> dict[str, Any]:
     """The plan that is meant: by its number, the only one, or the only one of a log that spills."""
-    if item is not None:
-        return item_of(path, documents, item)
     spilling = [document for document in documents if blocks_of(document["Plan"])]
-    logged = any("Query Text" in document for document in documents)
-    if len(documents) == 1 or (logged and len(spilling) < 2):
-        return (spilling or list(documents))[0]
+    is_log = any("Query Text" in document for document in documents)
     alike = {
         (str(document.get("Query Text")), blocks_of(document["Plan"])) for document in spilling
     }
-    if logged and len(alike) == 1:
-        return spilling[0]
-    items = [
-        (
+    if item is None and is_log and len(alike) < 2:
+        return (spilling or list(documents))[0]
+    return only_run(
+        path,
+        documents,
+        item,
+        lambda document: (
             _elapsed_s(document),
             blocks_of(document["Plan"]) * BLOCK_BYTES,
             str(document.get("Query Text") or document["Plan"].get("Node Type", "?")),
-        )
-        for document in documents
-    ]
-    summary = f"{path}: {len(documents):,} plans, the most temp I/O first:"
-    raise ambiguous_items(summary, items, ("temp I/O", "plan"), "name one with --item")
+        ),
+        "plans, the most temp I/O first:",
+        names=("temp I/O", "plan"),
+    )
 
 
 def _elapsed_s(document: Mapping[str, Any]) -> float | None:

@@ -9,7 +9,7 @@ from itertools import accumulate, count, groupby
 from pathlib import Path
 
 from spillcast.errors import EvidenceIncomplete
-from spillcast.evidence.choice import Selection, ambiguous_items, item_of
+from spillcast.evidence.choice import Selection, only_run
 from spillcast.evidence.counts import Bounds, Counts
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.postgres import BLOCK_BYTES
@@ -323,16 +323,15 @@ def counts_of_files(
         # A file of no known call is one by itself.
         by_call.setdefault(file.call or -1 - index, []).append(file)
     calls = list(by_call.values())
-    if selection.item is not None or len(calls) == 1:
-        call = item_of(path, calls, selection.item or 1)
-    else:
-        items = [
-            (call[0].elapsed_s, sum(file.bytes for file in call), call[0].query or "?")
-            for call in calls
-        ]
-        summary = f"{path}: {len(calls):,} calls with temp files, the largest first:"
-        hint = "name one with --item; spillcast postgres ranks all statements of a log"
-        raise ambiguous_items(summary, items, ("temp files", "statement"), hint)
+    call = only_run(
+        path,
+        calls,
+        selection.item,
+        lambda its: (its[0].elapsed_s, sum(file.bytes for file in its), its[0].query or "?"),
+        "calls with temp files, the largest first:",
+        "name one with --item; spillcast postgres ranks all statements of a log",
+        ("temp files", "statement"),
+    )
     took_s = selection.elapsed_s or call[0].elapsed_s
     if took_s is None:
         raise EvidenceIncomplete(
