@@ -53,12 +53,12 @@ def files(tmp_path_factory):
 def test_each_reader_is_given_damaged_files(files):
     """The fuzzer has a shape for each; all that ``read_foreign`` does is to refuse."""
     readers = {kind.reader for kind in KINDS if kind.reader} - {"stated.read_foreign"}
-    assert readers <= {recognise(path).kind.reader for paths in files.values() for path in paths}
+    assert readers <= {recognise(path).reader for paths in files.values() for path in paths}
 
 
 def test_a_reader_uses_no_field_that_its_kind_does_not_declare(files):
     for name, paths in files.items():
-        kind = recognise(paths[0]).kind
+        kind = recognise(paths[0])
         read = fields_read(kind, paths) | fields_read(kind, paths, sql_id="4p7vm0hhw6u1v")
         generic = {"item", "sql_id", "exec_id"} if {"item", "sql_id"} & kind.selects else set()
         assert read - generic <= kind.selects, name

@@ -207,15 +207,15 @@ def _kind_of(path: Path) -> str:
     if (document := _DOCUMENT.match(head)) is not None:
         hint = _MEANT.get(document[1], f"give {KNOWN}")
         raise EvidenceUnknown(f"{path} is a spillcast {document[1]}, not evidence", hint)
-    if (recognised := recognise(path)) is not None:
-        return recognised.kind.name
+    if (kind := recognise(path)) is not None:
+        return kind.name
     raise EvidenceUnknown(f"{path} is not evidence of a known kind", f"give {KNOWN}")
 
 
 def kind_of(path: Path) -> str | None:
     """The kind of a file, as a field of ``Evidence``; None for documents of ours and the unsure."""
-    recognised = recognise(path)
-    return recognised.kind.name if recognised is not None and recognised.score >= 1 else None
+    kind = recognise(path, score_min=1.0)
+    return None if kind is None else kind.name
 
 
 def _files(path: Path) -> list[Path]:
@@ -292,8 +292,7 @@ def read_figures(given: Sequence[str | Path], selection: Selection = ONLY) -> Co
 
         return counts_of_word(str(given[0]), selection)
     paths = [Path(path) for path in given]
-    recognised = [recognise(path) for path in paths]
-    kinds = {None if of_file is None else of_file.kind for of_file in recognised}
+    kinds = set(map(recognise, paths))
     kind = kinds.pop()
     if kind is None or kinds or kind.name != "figures" or (len(paths) > 1 and not kind.joins):
         raise EvidenceMixed(

@@ -61,8 +61,8 @@ def _keep(path: Path, descriptor: int, bytes_max: int) -> None:
         os.dup2(kept.fileno(), descriptor)
         if not block:
             return
-        recognised = recognise(path)
-        if recognised is not None and recognised.kind.name != "traces":
+        kind = recognise(path)
+        if kind is not None and kind.name != "traces":
             raise FileTooLarge(f"{path}: more than {bytes_max >> 20} MiB", "give a file")
         stack.pop_all()
         _pass_on(kept, pipe, descriptor)

@@ -83,27 +83,20 @@ class Kind:
         return counts
 
 
-@dataclass(frozen=True)
-class Recognised:
-    """The kind that a file is most likely of."""
-
-    kind: Kind
-    score: float
-
-
 def is_word(text: str) -> bool:
     """Whether an argument is bare figures and no file."""
     return text.startswith(WORD)
 
 
-def recognise(path: Path) -> Recognised | None:
-    """The kind of a file; None where it is none that is known. InputError where it is damaged."""
+def recognise(path: Path, score_min: float = 0.0) -> Kind | None:
+    """The kind that a file is most likely of; None where no score is above 0 and so high.
+
+    InputError where it is damaged.
+    """
     raw = head_of(path)
     sample = Sample(path, raw, unwrapped(raw[:_UNWRAPPED_LENGTH]) + raw[_UNWRAPPED_LENGTH:])
-    scores = [(kind.score(sample), -at) for at, kind in enumerate(KINDS)]
-    score, at = max(scores)
-    best = KINDS[-at]
-    return Recognised(best, score) if score > 0 else None
+    score, at = max((kind.score(sample), -at) for at, kind in enumerate(KINDS))
+    return KINDS[-at] if score > 0 and score >= score_min else None
 
 
 def marks(*weights: tuple[float, str]) -> Callable[[Sample], float]:

@@ -342,13 +342,10 @@ def headless(lines: list[str]) -> list[str] | None:
         if match is not None and match["name"] == name:
             count += 1
             records.append(f"-[ RECORD {count} ]-")
-        if match is not None and not match["separator"].strip("|│ "):
-            records.append(line)
-        elif match is not None:
+        if match is not None and match["separator"].strip("|│ "):
             value = line[match.end() :].strip('"')
-            records.append(f"{match['name']} | {value}")
-        else:
-            records.append(line)
+            line = f"{match['name']} | {value}"
+        records.append(line)
     return above + records
 
 

@@ -174,7 +174,7 @@ _USED_BY: Mapping[str, Set[str]] = {
 
 def _kinds_of_figures(evidence: Evidence) -> list[Kind]:
     files = (Path(path) for path in evidence.figures if not is_word(str(path)))
-    return [recognised.kind for path in files if (recognised := recognise(path)) is not None]
+    return [kind for path in files if (kind := recognise(path)) is not None]
 
 
 def _applies_to(field: str) -> list[str]:

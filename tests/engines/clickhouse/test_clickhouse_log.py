@@ -19,7 +19,7 @@ def test_every_format_has_the_same_queries(runs):
     wanted = [row for row in rows if row["type"] == "QueryFinish"]
     for suffix in FORMATS.values():
         path = runs / f"log.{suffix}"
-        assert recognise(path).kind.reader == "clickhouse.read", suffix
+        assert recognise(path).reader == "clickhouse.read", suffix
         queries = read_rows(path)
         assert [q.elapsed_s for q in queries] == [r["query_duration_ms"] / 1e3 for r in wanted]
         assert [q.events for q in queries] == [r["ProfileEvents"] for r in wanted], suffix

@@ -125,8 +125,7 @@ def logs_of(path: Path, text: str) -> Logs:
 
 def _check_kind(path: Path) -> None:
     """EvidenceUnknown for evidence of another kind."""
-    recognised = recognise(path)
-    if recognised is not None and (kind := recognised.kind).name == "figures":
+    if (kind := recognise(path)) is not None and kind.name == "figures":
         raise EvidenceUnknown(
             f"{path}: {kind.reason or kind.words}, and no log of PostgreSQL",
             kind.hint or "forecast that run: spillcast forecast FILE --to TARGET",
