@@ -46,7 +46,7 @@ def exported(tmp_path):
 
 
 def bounds(path, **options):
-    temp = read_statements(path, **options)
+    temp = read_statements(path, Selection(**options))
     if temp.processes_bounds is None:
         return temp.processes
     return (temp.processes_bounds.lower, temp.processes_bounds.upper)

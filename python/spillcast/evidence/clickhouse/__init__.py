@@ -369,7 +369,7 @@ def counts_of_query(path: Path, query: LoggedQuery, selection: Selection) -> Cou
     cpu_us = query.event("OSCPUVirtualTimeMicroseconds") or query.event(
         "UserTimeMicroseconds", "SystemTimeMicroseconds"
     )
-    times = TempTimes(*(sum(side.time_s) / 2 for side in sides), within=time_bounds)
+    times = TempTimes(sum(reads.time_s) / 2, sum(writes.time_s) / 2, time_bounds)
     fewest, most = (
         {op: (side.count[at], side.bytes[at]) for op, side in zip(OPS, sides, strict=True)}
         for at in (0, 1)

@@ -5,7 +5,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import accumulate, count, groupby
+from itertools import accumulate, groupby
 from pathlib import Path
 
 from spillcast.errors import EvidenceIncomplete
@@ -51,8 +51,6 @@ _LIMITS = (
 _LEVELS = ("ERROR", "FATAL", "PANIC", "LOG")
 #: Lines of a message that stand before its statement.
 _BESIDE = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")
-#: Of calls, in all logs.
-_NUMBERS = count(1)
 #: The times of messages may be whole seconds.
 _RESOLUTION_S = 1.0
 #: Calls of one statement may differ in their number of files by this factor.
@@ -88,13 +86,14 @@ class Exceeded:
 
 @dataclass(frozen=True)
 class _Removal:
-    """A message about a file: its time and the number in the file's name.
+    """A message about a file: its place among all, its time and the number in the file's name.
 
     ``shared`` files are in a set of parallel processes, and have the number of the set. Those of
     a ``worker`` have a process that is not the session's.
     """
 
     file: TempFile
+    place: int
     moment: datetime | None
     number: int | None
     shared: bool
@@ -172,6 +171,7 @@ class TempFiles:
         leader = owner if owner and shared else writer
         removal = _Removal(
             file,
+            len(self.files),
             moment_of(entry.at or ""),
             None if number is None else int(number),
             shared=shared is not None,
@@ -222,9 +222,8 @@ def _is_older(removal: _Removal, call: _Call) -> bool:
 
 
 def _set_call(removals: Sequence[_Removal], call: _Call) -> None:
-    number = next(_NUMBERS)
     for its in removals:
-        its.file.call, its.file.elapsed_s = number, call.elapsed_s
+        its.file.call, its.file.elapsed_s = removals[0].place, call.elapsed_s
         if not its.file.query and call.query:
             its.file.query = struck_text(call.query)
 
@@ -233,9 +232,8 @@ def _group(removals: Sequence[_Removal]) -> None:
     """Groups files without a duration: those of one statement that existed together."""
     for _, stretch in groupby(removals, key=lambda its: its.file.query):
         for call in _calls_of(list(stretch)):
-            number = next(_NUMBERS) if len(call) > 1 else 0
-            for its in call:
-                its.file.call = number
+            for its in call if len(call) > 1 else ():
+                its.file.call = call[0].place
 
 
 def _limit_of(message: str) -> str | None:
