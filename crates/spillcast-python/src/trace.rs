@@ -221,7 +221,7 @@ fn facts<'py>(py: Python<'py>, reading: &Reading) -> PyResult<Bound<'py, PyDict>
             let dict = PyDict::new(py);
             dict.set_item("sid", id.sid)?;
             dict.set_item("serial", id.serial)?;
-            fields! { dict, times => elapsed_us cpu_us wait_us idle_us }
+            fields! { dict, times => elapsed_us cpu_us wait_us idle_us open_us }
             dict.set_item("unaccounted_us", times.unaccounted_us())?;
             fields! { dict, times => first_tim_us last_tim_us steps_back }
             sessions.append(dict)?;

@@ -45,6 +45,20 @@ def codes(forecast):
     return {warning.code for warning in forecast.warnings}
 
 
+@pytest.mark.parametrize(
+    ("dropped", "open_s"),
+    [("", 0.0), ("FETCH", 40.0)],
+    ids=["entire", "without the lines of calls"],
+)
+def test_waits_that_no_call_ends_after_are_of_a_part(tmp_path, dropped, open_s):
+    """4,000 reads of 10 ms: a call still under way has no line yet, and grep may leave it out."""
+    path = trace(tmp_path / "run.trc", 10_000, 200)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(line for line in lines if not dropped or dropped not in line))
+    assert read_traces([path]).open_s == pytest.approx(open_s)
+    assert ("part-only" in codes(estimate(path, "latency:1ms"))) is bool(open_s)
+
+
 def test_the_rest_is_what_the_target_takes(tmp_path):
     """4,000 reads of 10 ms with 200 us of work each; on the target 0.2 ms and 80 us."""
     here = trace(tmp_path / "here.trc", 10_000, 200)

@@ -32,6 +32,8 @@ pub struct SessionTimes {
     /// Waits that are not idle.
     pub wait_us: i64,
     pub idle_us: i64,
+    /// Of `wait_us`, what no call ended after: its call goes on, or its line is missing.
+    pub open_us: i64,
     pub waits: u64,
     pub calls: u64,
     /// How often `tim` went back by more than a second: another file was appended, or the clock set.

@@ -88,8 +88,9 @@ class TraceEvidence:
 
     ``sessions_s`` is the time of all sessions added up: more than ``elapsed_s`` where they ran side
     by side. ``calls`` is how many there were of each kind of database call; None where the time is
-    not that of whole sessions. Of the damaged lines, ``unmeasured`` are waits whose length cannot
-    be. ``notes`` is what a reader should know of the files.
+    not that of whole sessions. ``open_s`` are waits that no call ended after. Of the damaged lines,
+    ``unmeasured`` are waits whose length cannot be. ``notes`` is what a reader should know of the
+    files.
     """
 
     name: str
@@ -97,6 +98,7 @@ class TraceEvidence:
     sessions_s: float
     events: dict[str, EventLatency]
     damaged: int
+    open_s: float = 0.0
     calls: dict[str, int] | None = None
     unmeasured: int = 0
     notes: list[str] = field(default_factory=list)
@@ -247,6 +249,7 @@ def read_traces(
         elapsed_s,
         events,
         read.damaged_count(),
+        open_s=sum(session["open_us"] for session in read.sessions()) / 1e6,
         calls=calls if sql_id is None else None,
         unmeasured=read.unmeasured(),
         notes=repeated_words(read.repeated),

@@ -72,6 +72,8 @@ FLASH_S = 1e-3
 NEW_SHARE = 0.05
 #: Share of temp requests from which on a flash cache is said to serve them.
 SERVED = 0.2
+#: A larger share of the time in waits of a call without an end is said.
+OPEN_SHARE = 0.01
 Array = NDArray[np.float64]
 #: Statements that an error names.
 _NAMED = 3
@@ -236,6 +238,14 @@ def warn(
             "of the entire run would show it"
         )
         warnings.append(Warned("part", text))
+    elif ash is None and traces is not None and traces.open_s > OPEN_SHARE * elapsed_s:
+        text = (
+            f"{format_duration(traces.open_s)} of waits belong to a call that does not end in the "
+            "trace: the query goes on, or lines are missing, such as those that grep left out; "
+            f"{format_duration(elapsed_s)} is the time from the first line to the last: give that "
+            "of the entire run with --elapsed"
+        )
+        warnings.append(Warned("part-only", text))
     if traces is not None and ash is None and traces.sessions_s > 1.05 * traces.elapsed_s:
         text = "sessions ran in parallel: each is assumed to have its share of their waits"
         warnings.append(Warned("threads", text))

@@ -79,8 +79,13 @@ impl Follower {
             None => session.wait_without_tim(elapsed_us),
         };
         session.times.waits += 1;
-        let time = if class.idle { &mut session.times.idle_us } else { &mut session.times.wait_us };
-        *time = time.saturating_add(elapsed_us);
+        let times = &mut session.times;
+        if class.idle {
+            times.idle_us = times.idle_us.saturating_add(elapsed_us);
+        } else {
+            times.wait_us = times.wait_us.saturating_add(elapsed_us);
+            times.open_us = times.open_us.saturating_add(elapsed_us);
+        }
         let sql = if self.wanted.figures { session.sql(wait.cursor) } else { None };
         let param = |role| wait.roles.iter().position(|&r| r == role).map(|i| wait.params[i]);
         let unnamed = |i| {
@@ -128,6 +133,7 @@ impl Follower {
         call.tim = session.clock_us;
         let (self_c_us, self_e_us) = session.self_times(&call, self.clock.unit_us);
         session.times.calls += 1;
+        session.times.open_us = 0;
         session.times.cpu_us = session.times.cpu_us.saturating_add(self_c_us);
         let sql = session.sql(call.cursor);
         self.summary.calls += 1;
