@@ -17,7 +17,6 @@ says, within its error: CPU time beyond that follows the time of temp I/O, and i
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -70,19 +69,12 @@ LATER, OTHER_KIND, OTHER_KIND_CPU = 0.3, 0.6, 0.1
 
 @dataclass(frozen=True)
 class CpuChange:
-    """CPU time that operations take more on the target than today, and its standard error."""
+    """CPU time that operations take more on the target than today; below 0 if waits get shorter."""
 
-    #: Additional seconds of an operation, by load; below 0 if waits get shorter.
+    #: Of one operation, by load; of all of them, and its standard error.
     each_s: Array
-    #: Operations by load.
-    count: Array
-    #: Standard error of the total, s.
+    total_s: float
     error_s: float
-
-    @cached_property
-    def total_s(self) -> float:
-        """Of all operations together."""
-        return float(self.count @ self.each_s)
 
 
 def blended(loads: Sequence[Load], changes: Sequence[CpuChange | None]) -> CpuChange:
@@ -92,21 +84,17 @@ def blended(loads: Sequence[Load], changes: Sequence[CpuChange | None]) -> CpuCh
     """
     estimates = [change for change in changes if change is not None]
     if not estimates:
-        return CpuChange(np.zeros(len(loads)), counts(loads), 0.0)
+        return CpuChange(np.zeros(len(loads)), 0.0, 0.0)
     if len(estimates) == 1:
         return estimates[0]
-    errors = np.array(
-        [max(estimate.error_s, MIN_ERROR * abs(estimate.total_s)) for estimate in estimates]
-    )
-    if not errors.all():
-        return estimates[int(np.argmin(errors))]
-    totals = np.array([estimate.total_s for estimate in estimates])
-    weights, error_s = inverse_variance(totals, errors)
-    return CpuChange(
-        np.asarray(weights @ np.array([estimate.each_s for estimate in estimates])),
-        estimates[0].count,
-        error_s,
-    )
+    totals_s = np.array([estimate.total_s for estimate in estimates])
+    errors_s = np.array([estimate.error_s for estimate in estimates])
+    errors_s = np.maximum(errors_s, MIN_ERROR * np.abs(totals_s))
+    if not errors_s.all():
+        return estimates[int(np.argmin(errors_s))]
+    weights, error_s = inverse_variance(totals_s, errors_s)
+    each_s = np.asarray(weights @ np.array([estimate.each_s for estimate in estimates]))
+    return CpuChange(each_s, float(weights @ totals_s), error_s)
 
 
 def machine_change(
@@ -121,15 +109,19 @@ def machine_change(
     fewer cores than threads another thread takes the core and its caches on any storage: only the
     share ``cores_per_thread`` of a thread's waits leaves a core to other programs.
     """
-    cost, count = cpu.wait_cost, counts(loads)
-    if cost is None:
-        change_s, error = _guessed(cpu, loads, latencies), GUESS_ERROR
+    if (cost := cpu.wait_cost) is None:
+        each_s, error = _guessed(cpu, loads, latencies), GUESS_ERROR
     else:
         pairs = zip(loads, latencies, strict=True)
-        change_s = np.array([_moved_s(cost, cpu, load, latency.mean_s) for load, latency in pairs])
+        each_s = np.array([_moved_s(cost, cpu, load, latency.mean_s) for load, latency in pairs])
         error = cost.spread
-    change_s = cores_per_thread * change_s
-    return CpuChange(change_s, count, error * abs(float(count @ change_s)))
+    each_s = cores_per_thread * each_s
+    total_s = float(counts(loads) @ each_s)
+    return CpuChange(each_s, total_s, error * abs(total_s))
+
+
+def _means_s(means: Sequence[Load | Latency]) -> Array:
+    return np.array([each.mean_s for each in means])
 
 
 def _moved_s(cost: WaitCost, cpu: CpuTime, load: Load, target_s: float) -> float:
@@ -142,11 +134,9 @@ def _moved_s(cost: WaitCost, cpu: CpuTime, load: Load, target_s: float) -> float
 
 def _guessed(cpu: CpuTime, loads: Sequence[Load], latencies: Sequence[Latency]) -> Array:
     """Additional CPU time by load, by the loop through memory."""
-    recorded_s = np.array([load.mean_s for load in loads])
-    target_s = np.array([latency.mean_s for latency in latencies])
+    recorded_s, target_s = _means_s(loads), _means_s(latencies)
     warm_s = _warm_cpu_s(cpu.caches, recorded_s, counts(loads), cpu.between_s)
-    moved: Array = _guess_s(cpu.caches, target_s, warm_s) - _guess_s(cpu.caches, recorded_s, warm_s)
-    return moved
+    return _guess_s(cpu.caches, target_s, warm_s) - _guess_s(cpu.caches, recorded_s, warm_s)
 
 
 def _guess_s(caches: Sequence[CpuCache], wait_s: Array, warm_cpu_s: float) -> Array:
@@ -189,28 +179,20 @@ class CpuSlope:
 
     def change(self, loads: Sequence[Load], latencies: Sequence[Latency]) -> CpuChange:
         """CPU time that operations take more with these latencies."""
-        count = counts(loads)
-        target_weights = weights_of(np.array([latency.mean_s for latency in latencies]))
-        weights = target_weights - [self._recorded_weight(load) for load in loads]
-        change_s = self.slope_s * weights
-        outside_s = WITHIN_RUN_BEYOND * self.cpu_s * float(count @ self._outside(target_weights))
+        count, (lower, upper) = counts(loads), self.range
+        recorded, target = weights_of(_means_s(loads)), weights_of(_means_s(latencies))
+        pairs = zip(loads, recorded, strict=True)
+        moved = target - [self.mean_after.get(load.op, weight) for load, weight in pairs]
+        # The share of the way from the mean weight that lies outside of the run's range.
+        outside = np.maximum(0.0, np.maximum(lower - target, target - upper))
+        outside = outside / np.maximum(np.abs(target - self.mean), outside + 1e-9)
+        total_s = self.slope_s * float(count @ moved)
         errors_s = (
-            self.error_s * abs(float(count @ weights)),
-            WITHIN_RUN_SPREAD * abs(float(count @ change_s)),
-            outside_s,
+            self.error_s * abs(float(count @ moved)),
+            WITHIN_RUN_SPREAD * abs(total_s),
+            WITHIN_RUN_BEYOND * self.cpu_s * float(count @ outside),
         )
-        return CpuChange(change_s, count, float(np.linalg.norm(errors_s)))
-
-    def _recorded_weight(self, load: Load) -> float:
-        """Mean weight of the waits of a load's op; of its own mean wait where there was none."""
-        weight = self.mean_after.get(load.op)
-        return float(weights_of(np.array([load.mean_s]))[0]) if weight is None else weight
-
-    def _outside(self, target_weights: Array) -> Array:
-        """Share of the way from the mean weight to these that lies outside of the run's range."""
-        lower, upper = self.range
-        outside = np.maximum(0.0, np.maximum(lower - target_weights, target_weights - upper))
-        return np.asarray(outside / np.maximum(np.abs(target_weights - self.mean), outside + 1e-9))
+        return CpuChange(self.slope_s * moved, total_s, float(np.linalg.norm(errors_s)))
 
 
 def cpu_slope(bursts: Bursts) -> CpuSlope | None:
@@ -275,24 +257,23 @@ def rehearsed_change(
     mean_change_s = float(np.average(list(change_s.values()), weights=weights))
     each_s = np.array([change_s.get(load.op, mean_change_s) for load in loads])
     count = counts(loads)
-    error_s = float(
-        np.linalg.norm(
-            [
-                _prefix_error_s(source, target, same=same) * count.sum(),
-                _later_error_s(loads, each_s, source, target, set(rehearsed)),
-                REPEATED * float(source.cpu_s.mean()) * count.sum(),
-            ]
-        )
+    errors_s = (
+        _prefix_error_s(source, target, same=same) * count.sum(),
+        _later_error_s(loads, each_s, source, target, set(rehearsed)),
+        REPEATED * float(source.cpu_s.mean()) * count.sum(),
     )
     writes = np.array([load.op == "write" for load in loads])
     if compressing_s and (written := float(count[writes].sum())):
         each_s = each_s - np.where(writes, compressing_s / written, 0.0)
-    return CpuChange(each_s, count, error_s)
+    return CpuChange(each_s, float(count @ each_s), float(np.linalg.norm(errors_s)))
 
 
 def _prefix_error_s(source: TempOperations, target: TempOperations, *, same: bool) -> float:
     """Standard error of the mean change of an operation, by how much stretches of both differ."""
-    source_s, target_s = _stretches_s(source), _stretches_s(target)
+    source_s, target_s = (
+        np.array([part.mean() if len(part) else 0.0 for part in parts])
+        for parts in (np.array_split(run.cpu_s, REHEARSED_STRETCHES) for run in (source, target))
+    )
     if same:
         varied = np.std(target_s - source_s, ddof=1)
     else:
@@ -317,12 +298,6 @@ def _later_error_s(
         left = max(1 - len(target.cpu_after(load.op)) / of_op, 0.0)
         error_s += load.count * left * LATER * abs(change_s)
     return error_s
-
-
-def _stretches_s(operations: TempOperations) -> Array:
-    """Mean CPU time after an operation, in consecutive stretches of equal count."""
-    parts = np.array_split(operations.cpu_s, REHEARSED_STRETCHES)
-    return np.array([part.mean() if len(part) else 0.0 for part in parts])
 
 
 def _prefix(recorded: TempOperations, target: int) -> tuple[TempOperations, bool]:
@@ -357,12 +332,9 @@ class FormerRun:
         return [replace(NO_LATENCY, mean_s=self.wait_s.get(load.op, load.mean_s)) for load in loads]
 
 
-def weight_of_waits(loads: Sequence[Load], latencies: Sequence[Latency] | None = None) -> float:
-    """The sum of the weights of waits, as recorded or with these latencies instead."""
-    means_s = [load.mean_s for load in loads]
-    if latencies is not None:
-        means_s = [latency.mean_s for latency in latencies]
-    return float(counts(loads) @ weights_of(np.array(means_s)))
+def weight_moved(loads: Sequence[Load], latencies: Sequence[Latency]) -> float:
+    """The sum of the weights of waits with these latencies, less that as recorded."""
+    return float(counts(loads) @ (weights_of(_means_s(latencies)) - weights_of(_means_s(loads))))
 
 
 def spinning_s(
@@ -372,7 +344,7 @@ def spinning_s(
     spun_s = 0.0
     for run in runs:
         latencies = run.latencies(loads)
-        if cpu.total_s is None or weight_of_waits(loads, latencies) >= weight_of_waits(loads):
+        if cpu.total_s is None or weight_moved(loads, latencies) >= 0:
             continue
         change = machine_change(cpu, loads, latencies, cores_per_thread)
         excess_s = cpu.total_s + change.total_s - run.cpu_s
@@ -397,14 +369,10 @@ def former_change(
     """
     if not runs or cpu.total_s is None or cpu.spun_s:
         return None
-    count = counts(loads)
-    target, recorded = (
-        weights_of(np.array([each.mean_s for each in means])) for means in (latencies, loads)
-    )
-    moved = float(count @ (target - recorded))
-    changes = []
+    each_moved = weights_of(_means_s(latencies)) - weights_of(_means_s(loads))
+    moved, changes = weight_moved(loads, latencies), []
     for run in runs:
-        former = weight_of_waits(loads, run.latencies(loads)) - weight_of_waits(loads)
+        former = weight_moved(loads, run.latencies(loads))
         slope_s, share = (run.cpu_s - cpu.total_s) / former, moved / former
         outside = max(-share, share - 1, 0.0) / max(abs(share), 1e-9)
         errors_s = (
@@ -414,5 +382,5 @@ def former_change(
             WITHIN_RUN_BEYOND * cpu.total_s * outside,
         )
         error_s = float(np.linalg.norm(errors_s))
-        changes.append(CpuChange(slope_s * (target - recorded), count, error_s))
+        changes.append(CpuChange(slope_s * each_moved, slope_s * moved, error_s))
     return blended(loads, changes)

@@ -24,7 +24,7 @@ from spillcast.errors import EvidenceUnknown, InputError, Refusal
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.counted import loads_of
-from spillcast.forecast.cpu import FormerRun, weight_of_waits
+from spillcast.forecast.cpu import FormerRun, weight_moved
 from spillcast.forecast.load import moved_bytes, operations
 from spillcast.forecast.recorded_io import temp_load
 from spillcast.forecast.result import SpillSpread
@@ -184,7 +184,6 @@ def former_runs(runs: Iterable[Recording | Counts], recording: Recording) -> lis
             of_op = [load for load in loads if load.op == op]
             wait_s[op] = sum(load.total_s for load in of_op) / operations(of_op)
         candidate = FormerRun(run.meta.cpu_s, wait_s)
-        weight = weight_of_waits(recorded, candidate.latencies(recorded))
-        if abs(weight - weight_of_waits(recorded)) >= WEIGHT_MIN * count:
+        if abs(weight_moved(recorded, candidate.latencies(recorded))) >= WEIGHT_MIN * count:
             former.append(candidate)
     return former

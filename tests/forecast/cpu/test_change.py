@@ -8,12 +8,10 @@ from spillcast.forecast.cpu import CpuChange, blended
 from spillcast.forecast.load import Load
 from spillcast.forecast.projection import ESTIMATORS, estimators_without
 
-COUNT = np.array([100.0, 300.0])
-
 
 def said(total_s, error_s):
-    """All of it in the first load."""
-    return CpuChange(np.array([total_s / 100, 0.0]), COUNT, error_s)
+    """All of it in the first of two loads."""
+    return CpuChange(np.array([total_s / 100, 0.0]), total_s, error_s)
 
 
 def test_one_is_what_it_says():
