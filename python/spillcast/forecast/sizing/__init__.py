@@ -27,7 +27,6 @@ from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.recorded import read_workload
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.sizing.products import (
-    DAYS_PER_MONTH,
     FASTER_MIN,
     STEPS,
     Knob,
@@ -78,13 +77,14 @@ def size(
     # Memory is free only while nothing else needs it, so it replaces no storage of the frontier.
     free = [candidate for candidate in priced if candidate.product is None]
     frontier = _frontier([candidate for candidate in priced if candidate.product is not None])
-    shown_candidates = [*free, *_thinned(frontier, None if best in free else best)]
-    thinned = [(c, c.row(search)) for c in shown_candidates]
-    shown = [(candidate, row) for candidate, row in thinned if row is not None]
+    thinned = [*free, *_thinned(frontier, None if best in free else best)]
+    shown = [(candidate, row) for candidate in thinned if (row := candidate.row(search))]
     if within_s is None:
         best = _worth(shown, search)
     fastest_s = min((candidate.elapsed_s for candidate in priced), default=inf)
     rows = [row for _, row in shown]
+    targets = {row.target for row in rows}
+    products = [c.product.row.name for c in priced if c.product and c.name in targets]
     chosen = None if best is None else best.row(search)
     knobs, binding = list[Knob](), None
     if best is not None and chosen is not None and best.product is not None:
@@ -105,15 +105,14 @@ def size(
         binding=binding,
         unpriced=_unpriced_rows(tried, fastest_s, search),
         notes=(),
-        prices=prices.notes(_shown_products(priced, rows), date.today()),
+        prices=prices.notes(products, date.today()),
         statements=len(statements),
         bounds_only=any(s.projector.workload.quality.time_unknown for s in statements),
         forecasts=search.forecasts,
     )
-    wide = dict.fromkeys(c.name.partition("?")[0] for c, row in thinned if row is None)
-    return replace(
-        sizing, notes=list(_notes(sizing, max(limit.ceiling_s for limit in limits), list(wide)))
-    )
+    wide = dict.fromkeys(c.name.partition("?")[0] for c in thinned if c.row(search) is None)
+    ceiling_s = max(limit.ceiling_s for limit in limits)
+    return replace(sizing, notes=list(_notes(sizing, ceiling_s, list(wide))))
 
 
 def _unpriced_rows(
@@ -124,14 +123,7 @@ def _unpriced_rows(
     best = min(unpriced, key=lambda candidate: candidate.elapsed_s, default=None)
     if best is None or best.elapsed_s >= (1 - FASTER_MIN) * fastest_s:
         return []
-    row = replace(best, cost=0.0).row(search)
-    return [] if row is None else [replace(row, cost_per_month=None, cost_per_saved_h=None)]
-
-
-def _shown_products(priced: "Sequence[Candidate]", rows: Sequence[SizeRow]) -> list[str]:
-    """The names of the products in these rows."""
-    shown = {row.target for row in rows}
-    return [c.product.row.name for c in priced if c.product is not None and c.name in shown]
+    return [row] if (row := best.row(search)) else []
 
 
 @dataclass(frozen=True)
@@ -147,13 +139,13 @@ class Candidate:
     free: SizeRow | None = None
 
     def row(self, search: Search) -> SizeRow | None:
-        """Its row, with an interval."""
-        if self.product is None:
+        """Its row, with an interval; None where that is too wide."""
+        if (product := self.product) is None:
             return self.free
-        product = self.product
-        storage = product.storage(self.settings)
+        if (times := search.times(product.storage(self.settings))) is None:
+            return None
         words = product.words(self.settings)
-        return search.row(storage, words, self.cost, product.price_of, product.remark)
+        return search.row(self.name, times, words, self.cost, product.price_of, product.remark)
 
 
 def _candidates(
@@ -228,41 +220,26 @@ def _dominates(
 def _free_rows(search: Search, free_memory_bytes: int | None) -> Iterator[SizeRow]:
     """What needs no storage to be bought: a tmpfs where memory allows, and more work memory."""
     if free_memory_bytes is not None and free_memory_bytes > search.room_bytes:
-        room = {"memory": format_bytes(search.room_bytes)}
-        row = search.row(_tmpfs(), room, 0.0, remark="while memory is free")
-        if row is not None:
-            yield row
+        known = calibrated()
+        base_ns = {(op, pattern): known.memory_s * 1e9 for op in OPS for pattern in PATTERNS}
+        groups = stated_groups(base_ns, 1e9 / known.memory_bytes_per_s)
+        if (times := search.times(Storage("tmpfs", ASSUMED, groups))) is not None:
+            room = {"memory": format_bytes(search.room_bytes)}
+            yield search.row("tmpfs", times, room, 0.0, remark="while memory is free")
     if len(search.statements) > 1:
         return
-    statement = search.statements[0]
-    memory = statement.projector.work_memory(search.confidence)
+    memory = search.statements[0].projector.work_memory(search.confidence)
     if memory is None or not memory.fits:
         return
     enough = memory.enough
-    upper_s = enough.interval_s[1]
-    saved_h = None
-    if statement.runs_per_day is not None:
-        saved_s = statement.runs_per_day * (statement.baseline_s - enough.forecast_s)
-        saved_h = saved_s * DAYS_PER_MONTH / 3600
-    yield SizeRow(
-        target=f"work_mem {format_setting(enough.work_mem_bytes)}",
-        provider=None,
-        settings={"memory": format_bytes(memory.most_bytes)},
-        cost_per_month=0.0,
-        elapsed_s=enough.forecast_s,
-        interval_s=enough.interval_s,
-        meets=None if search.within_s is None else upper_s <= search.within_s,
-        saved_h_per_month=saved_h,
-        cost_per_saved_h=None,
+    row = search.row(
+        f"work_mem {format_setting(enough.work_mem_bytes)}",
+        search.times_of([enough.forecast_s], [enough.interval_s]),
+        {"memory": format_bytes(memory.most_bytes)},
+        0.0,
         remark="if the plan stays",
     )
-
-
-def _tmpfs() -> Storage:
-    """Memory as a storage, by the machine's calibrated speed."""
-    known = calibrated()
-    base_ns = {(op, p): known.memory_s * 1e9 for op in OPS for p in PATTERNS}
-    return Storage("tmpfs", ASSUMED, stated_groups(base_ns, 1e9 / known.memory_bytes_per_s))
+    yield replace(row, cost_per_saved_h=None)
 
 
 def _frontier(candidates: Sequence[Candidate]) -> list[Candidate]:
@@ -321,20 +298,18 @@ def _knobs(product: Product, chosen: Mapping[str, float], row: SizeRow) -> Itera
     """What twice as much of each setting saves and costs."""
     for key, grid in product.grids.items():
         higher = next((value for value in grid if value >= 2 * chosen[key]), grid[-1])
+        settings = {**chosen, key: higher}
         if higher <= chosen[key]:
             continue
-        settings = {**chosen, key: higher}
-        times, cost = product.search.times(product.storage(settings)), product.cost(settings)
-        if times is not None:
-            extra = None
-            if cost is not None and row.cost_per_month is not None:
-                extra = cost - row.cost_per_month
-            yield Knob(
-                setting=key,
-                value=setting_words(key, higher, product.row),
-                saved_s=row.elapsed_s - times.elapsed_s,
-                cost_per_month=extra,
-            )
+        if (times := product.search.times(product.storage(settings))) is None:
+            continue
+        cost, today = product.cost(settings), row.cost_per_month
+        yield Knob(
+            setting=key,
+            value=setting_words(key, higher, product.row),
+            saved_s=row.elapsed_s - times.elapsed_s,
+            cost_per_month=None if cost is None or today is None else cost - today,
+        )
 
 
 def _notes(sizing: Sizing, ceiling_s: float, wide: Sequence[str]) -> Iterator[str]:
@@ -436,10 +411,8 @@ def statements_of(
             workload, _ = read_workload(run, question, WAITS_MAX if is_large else None)
             if is_large:
                 of_all_waits = limit or ask(run, [LIMIT], question)[0][0]
-        projector = Projector(workload)
-        statements.append(
-            Sized(projector, runs_per_day, workload.name, limit_of_all_waits=of_all_waits)
-        )
+        projector, name = Projector(workload), workload.name
+        statements.append(Sized(projector, runs_per_day, name, limit_of_all_waits=of_all_waits))
     return statements
 
 
@@ -447,7 +420,8 @@ def sized_rows(
     path: Path, rows: Sequence[Row], *, timed: bool = True, runs_per_day: float | None = None
 ) -> list[Sized]:
     """The statements of an export that do the most temp I/O; ``path`` is what an error names."""
-    spilling = sorted((row for row in rows if row.spills), key=_temp, reverse=True)
+    spilling = [row for row in rows if row.spills]
+    spilling.sort(key=lambda row: (row.temp_s, row.blocks), reverse=True)
     if not spilling:
         raise NoTempIo(f"{path}: its queries do not spill: there are no temp blocks")
     statements, refusals = list[Sized](), list[Refusal]()
@@ -472,7 +446,3 @@ def sized_rows(
         replace(statement, runs_per_day=runs_per_day * statement.weight / calls)
         for statement in statements
     ]
-
-
-def _temp(row: Row) -> tuple[float, int]:
-    return row.temp_s, row.blocks

@@ -150,7 +150,7 @@ class Times:
 
     elapsed_s: float
     interval_s: Interval
-    saved_s_per_day: float | None
+    saved_h_per_month: float | None
 
 
 @dataclass
@@ -201,23 +201,28 @@ class Search:
         return self._times[storage.name]
 
     def _forecast(self, storage: Storage) -> Times | None:
-        times_s, bounds = list[float](), list[Interval]()
+        times_s, intervals_s = list[float](), list[Interval]()
         self.forecasts += len(self.statements)
         for statement in self.statements:
             forecast = statement.projector.forecast(storage, self.confidence, explain=False)
             if forecast.forecast_s is None or forecast.interval_s is None:
                 return None
             times_s.append(forecast.forecast_s)
-            bounds.append(forecast.interval_s)
-        runs = [statement.runs_per_day for statement in self.statements]
-        saved_s = [
-            (statement.runs_per_day or 0.0) * (statement.baseline_s - elapsed_s)
-            for statement, elapsed_s in zip(self.statements, times_s, strict=True)
-        ]
+            intervals_s.append(forecast.interval_s)
+        return self.times_of(times_s, intervals_s)
+
+    def times_of(self, times_s: Sequence[float], intervals_s: Sequence[Interval]) -> Times:
+        """The times of the single statements together."""
+        saved_s: float | None = 0.0
+        for statement, elapsed_s in zip(self.statements, times_s, strict=True):
+            if saved_s is None or statement.runs_per_day is None:
+                saved_s = None
+            else:
+                saved_s += statement.runs_per_day * (statement.baseline_s - elapsed_s)
         return Times(
             self.mean(times_s),
-            max(bounds, key=lambda interval_s: interval_s[1]),
-            None if None in runs else sum(saved_s),
+            max(intervals_s, key=lambda interval_s: interval_s[1]),
+            None if saved_s is None else saved_s * DAYS_PER_MONTH / 3600,
         )
 
     def meets(self, storage: Storage) -> bool:
@@ -232,22 +237,20 @@ class Search:
 
     def row(
         self,
-        storage: Storage,
+        target: str,
+        times: Times,
         settings: Mapping[str, str],
         cost: float | None,
         price_of: str | None = None,
         remark: str = "",
-    ) -> SizeRow | None:
+    ) -> SizeRow:
         """A row of the answer."""
-        if (times := self.times(storage)) is None:
-            return None
-        saved_s = times.saved_s_per_day
-        saved_h = None if saved_s is None else saved_s * DAYS_PER_MONTH / 3600
+        saved_h = times.saved_h_per_month
         paid = cost is not None and saved_h is not None and saved_h > 0
-        of_catalogue = storage.name.startswith("catalogue:")
+        kind, _, product = target.partition(":")
         return SizeRow(
-            target=storage.name,
-            provider=provider_of(storage.name.removeprefix("catalogue:")) if of_catalogue else None,
+            target=target,
+            provider=provider_of(product) if kind == "catalogue" else None,
             settings=settings,
             cost_per_month=cost,
             elapsed_s=times.elapsed_s,
@@ -273,12 +276,9 @@ class Product:
         return {
             p.key: self._grid(p.key, p.low, p.high)
             for p in self.row.parameters
-            if self._is_knob(p.key)
+            # Size changes a rate only where rates follow from it.
+            if p.key != "size" or "throughput_per_gib" in self.row.figures
         }
-
-    def _is_knob(self, key: str) -> bool:
-        """Whether a setting changes a rate: size does only where rates follow from it."""
-        return key != "size" or "throughput_per_gib" in self.row.figures
 
     def _grid(self, key: str, low: float, high: float) -> list[float]:
         step = self.search.steps[key]
@@ -312,8 +312,10 @@ class Product:
 
     def storage(self, chosen: Mapping[str, float]) -> Storage:
         """The storage with these settings."""
-        values = self.settings(chosen)
-        return self.row.storage({key: _written(key, value) for key, value in values.items()})
+        values = self.settings(chosen).items()
+        return self.row.storage(
+            {k: f"{round(v / GIB)}G" if k == "size" else f"{v:.10g}" for k, v in values}
+        )
 
     def cost(self, chosen: Mapping[str, float]) -> float | None:
         """What a month costs; None where a price is missing."""
@@ -420,10 +422,6 @@ def _waits_of(key: str, causes_s: Mapping[str, float]) -> float:
         for cause, s in causes_s.items()
         if (cause.startswith(limits) if limits else cause not in (LATENCY, MEMORY, QUEUE))
     )
-
-
-def _written(key: str, value: float) -> str:
-    return f"{round(value / GIB)}G" if key == "size" else f"{value:.10g}"
 
 
 def setting_words(key: str, value: float, row: Row) -> str:
