@@ -26,7 +26,7 @@ from spillcast.forecast.result import (
     Warned,
     WithoutSpills,
 )
-from spillcast.forecast.spark.simulated import Resources, StageRow, StageTimes, stage_forecasts
+from spillcast.forecast.spark.simulated import Resources, Run, stage_forecasts
 from spillcast.recording.event_names import OPS
 from spillcast.storage.model import Model
 from spillcast.storage.storage import Storage
@@ -61,22 +61,15 @@ _PLENTY = 1e12
 
 
 @dataclass(frozen=True)
-class _Run:
-    """A simulated run of what is forecast: its begin and elapsed time, and all stages (s)."""
-
-    begin_s: float
-    elapsed_s: float
-    stages: Sequence[StageRow]
-
-
-@dataclass(frozen=True)
 class _Scope:
     """What is forecast: an application, an SQL execution or a job of it, as a question supposes.
 
-    ``stages`` and ``spill_bytes`` are by place in the log, the latter with the supposed executors.
+    ``words`` name it in an error. ``stages`` and ``spill_bytes`` are by place in the log, the
+    latter with the supposed executors.
     """
 
     application: Application
+    words: str
     measured_s: float
     execution: int | None
     job: int | None
@@ -85,104 +78,74 @@ class _Scope:
     core: _core.SparkApplication
     spill_bytes: Mapping[int, int]
 
-    @property
-    def words(self) -> str:
-        """What is forecast, in an error."""
-        log = self.application.log
-        if self.job is not None:
-            return f"job {log.jobs[self.job].id}"
-        if self.execution is not None:
-            return f"SQL execution {log.executions[self.execution].id}"
-        return "it"
-
     @classmethod
     def of(cls, application: Application, question: Question) -> "_Scope":
-        log, execution, job = application.log, None, None
-        measured_s, jobs = application.elapsed_s, {job.id for job in log.jobs}
-        stages: Sequence[int] = range(len(log.stages))
-        if question.execution is not None:
-            execution = application.execution(question.execution)
-            chosen = log.executions[execution]
-            span_ms = chosen.started_ms, chosen.ended_ms
-            jobs = {job.id for job in log.jobs if job.execution == question.execution}
+        log, words, execution, job = application.log, "it", None, None
+        measured_s, stages = application.elapsed_s, list(range(len(log.stages)))
         if question.job is not None:
-            job = application.job(question.job)
+            job, words = application.job(question.job), f"job {question.job}"
             span_ms = log.jobs[job].submitted_ms, log.jobs[job].completed_ms
             jobs = {question.job}
+        elif question.execution is not None:
+            execution = application.execution(question.execution)
+            words = f"SQL execution {question.execution}"
+            span_ms = log.executions[execution].started_ms, log.executions[execution].ended_ms
+            jobs = {each.id for each in log.jobs if each.execution == question.execution}
         if execution is not None or job is not None:
             measured_s = ((span_ms[1] or log.last_ms) - span_ms[0]) / 1e3
-            stages = [place for place, stage in enumerate(log.stages) if stage.job in jobs]
+            stages = [place for place in stages if log.stages[place].job in jobs]
         resources = Resources.of(application, question)
         core = resources.suppose(application.core)
         spill_bytes = {place: log.stages[place].spill_bytes for place in stages}
         if resources.changed:
             rows = json.loads(core.to_json())["stages"]
             spill_bytes = {place: rows[place]["spill_bytes"] for place in stages}
-        return cls(application, measured_s, execution, job, stages, resources, core, spill_bytes)
+        return cls(
+            application, words, measured_s, execution, job, stages, resources, core, spill_bytes
+        )
 
     def run(
         self, core: _core.SparkApplication, storage: Figures | None, work: _core.SparkWork
-    ) -> _Run:
+    ) -> Run:
         """A simulation with temp files on a storage; None: on one without waits."""
         elapsed_s, stages, executions, jobs = core.simulate(storage, work)
-        begin_s = 0.0
-        if self.execution is not None:
-            begin_s, end_s = executions[self.execution]
-            elapsed_s = end_s - begin_s
+        begin_s, end_s = 0.0, elapsed_s
         if self.job is not None:
             begin_s, end_s = jobs[self.job]
-            elapsed_s = end_s - begin_s
-        return _Run(begin_s, elapsed_s, stages)
+        elif self.execution is not None:
+            begin_s, end_s = executions[self.execution]
+        supposed = self.resources.supposed
+        slots = supposed.number * self.resources.slots(supposed)
+        return Run(begin_s, end_s - begin_s, {place: stages[place] for place in self.stages}, slots)
 
 
 @dataclass(frozen=True)
-class _Assumption:
-    """One assumption on what is not known, and what follows from it whatever the target is.
+class _Case:
+    """A target under one assumption on what is not known.
 
-    ``scale`` makes simulated time measured time; ``source`` and ``ceiling`` are with the supposed
-    executors.
+    ``scale`` makes simulated time measured time. ``source`` is the run on today's storage; all runs
+    are with the supposed executors.
     """
 
     cache_bytes: float
     origin: Storage | None
     work: _core.SparkWork
     scale: float
-    source: _Run
-    ceiling: _Run
+    source: Run
+    ceiling: Run
+    target: Run
 
-
-@dataclass(frozen=True)
-class _Case:
-    """A simulation of a target under one assumption."""
-
-    assumption: _Assumption
-    target: _Run
-
-    def source_s(self) -> float:
-        """Elapsed time on today's storage."""
-        return self.assumption.scale * self.assumption.source.elapsed_s
-
+    @property
     def target_s(self) -> float:
         """Elapsed time on the target."""
-        return self.assumption.scale * self.target.elapsed_s
-
-    def ceiling_s(self) -> float:
-        """Elapsed time on zero-latency storage."""
-        return self.assumption.scale * self.assumption.ceiling.elapsed_s
+        return self.scale * self.target.elapsed_s
 
     def modelled(self, measured_s: float) -> float:
         """The share of the time on the target that only the model tells: waits, and what other
         executors change of the measured time."""
-        source_s = self.source_s()
-        waits = max(1 - self.ceiling_s() / self.target_s(), 0.0)
+        source_s = self.scale * self.source.elapsed_s
+        waits = max(1 - self.ceiling.elapsed_s / self.target.elapsed_s, 0.0)
         return waits + abs(1 - source_s / max(source_s, measured_s))
-
-    def times(self, run: _Run, scope: _Scope) -> StageTimes:
-        """The stages of what is forecast."""
-        supposed = scope.resources.supposed
-        slots = supposed.number * scope.resources.slots(supposed)
-        rows = {place: run.stages[place] for place in scope.stages}
-        return StageTimes(rows, run.begin_s, self.assumption.scale, slots)
 
 
 def forecast_application(
@@ -200,17 +163,17 @@ def forecast_application(
     if question.origin is None and application.local_memory is not None:
         question = replace(question, origin="tmpfs")
     try:
-        assumptions = _assumptions(scope, question)
+        origins = _assumptions(scope, question)
     except Refusal as refusal:
         return [(_refused(scope, target, question, refusal), None) for target in targets]
-    if misfit := _misfit(scope, assumptions):
+    if misfit := _misfit(scope, origins):
         warnings.append(misfit)
-    without_spills = _without_spills(scope, assumptions, question)
+    without_spills = _without_spills(scope, origins, question)
     answers = list[tuple[Forecast, Storage | None]]()
     for target in targets:
         try:
             storage = _storage(target, "--to")
-            cases = [_case(scope, storage, assumption) for assumption in assumptions]
+            cases = [_on(scope, storage, origin) for origin in origins]
         except Refusal as refusal:
             answers.append((_refused(scope, target, question, refusal), None))
             continue
@@ -244,13 +207,13 @@ def _storage(text: str | Storage, option: str) -> Storage | None:
     return resolve_storage(text, f"{option} {text}", _FORMS)
 
 
-def _assumptions(scope: _Scope, question: Question) -> Sequence[_Assumption]:
-    """Both ends of each quantity that is not known."""
-    core, assumptions = scope.application.core, list[_Assumption]()
+def _assumptions(scope: _Scope, question: Question) -> Sequence[_Case]:
+    """Both ends of each quantity that is not known, with zero-latency storage as the target."""
+    core, cases, known_bytes = scope.application.core, list[_Case](), question.page_cache_bytes
     observed = scope.application.observed
     is_named = question.origin is not None and observed is None
     origin = _storage(question.origin or "tmpfs", "--from") if is_named else None
-    for cache_bytes in _page_caches(question):
+    for cache_bytes in CACHE_BOUNDS_BYTES if known_bytes is None else [known_bytes]:
         figures = None if origin is None else figures_of(origin, cache_bytes)
         all_work = core.work(figures)
         if observed is not None:
@@ -272,13 +235,13 @@ def _assumptions(scope: _Scope, question: Question) -> Sequence[_Assumption]:
         for work, (scale, source) in zip(works, cycle(sources), strict=False):
             in_memory = origin is None and work is all_work
             ceiling = source if in_memory else scope.run(scope.core, None, work)
-            assumptions.append(_Assumption(cache_bytes, origin, work, scale, source, ceiling))
-    return assumptions
+            cases.append(_Case(cache_bytes, origin, work, scale, source, ceiling, ceiling))
+    return cases
 
 
 def _source(
     scope: _Scope, work: _core.SparkWork, origin: Storage | None, cache_bytes: float
-) -> tuple[float, _Run]:
+) -> tuple[float, Run]:
     """What makes simulated time measured time, and the run on today's storage."""
     figures = None if origin is None else figures_of(origin, cache_bytes)
     source = scope.run(scope.application.core, figures, work)
@@ -309,9 +272,9 @@ def _work_today(scope: _Scope, core: _core.SparkApplication) -> _core.SparkWork 
     return core.work_beside(saved_s)
 
 
-def _misfit(scope: _Scope, assumptions: Sequence[_Assumption]) -> Warned | None:
+def _misfit(scope: _Scope, cases: Sequence[_Case]) -> Warned | None:
     """A warning where the run, simulated as it was, takes another time than the log says."""
-    scale = min((a.scale for a in assumptions), key=lambda scale: -abs(log(scale)))
+    scale = min((case.scale for case in cases), key=lambda scale: -abs(log(scale)))
     if abs(log(scale)) <= log(1 + MISFIT):
         return None
     simulated, measured = map(format_duration, (scope.measured_s / scale, scope.measured_s))
@@ -322,23 +285,22 @@ def _misfit(scope: _Scope, assumptions: Sequence[_Assumption]) -> Warned | None:
     return Warned("event-log", text)
 
 
-def _case(scope: _Scope, target: Storage | None, assumption: _Assumption) -> _Case:
+def _on(scope: _Scope, target: Storage | None, case: _Case) -> _Case:
     if target is None:
-        return _Case(assumption, assumption.ceiling)
-    figures = _figures(scope, target, assumption.cache_bytes)
-    return _Case(assumption, scope.run(scope.core, figures, assumption.work))
+        return case
+    figures = _figures(scope, target, case.cache_bytes)
+    return replace(case, target=scope.run(scope.core, figures, case.work))
 
 
 def _figures(scope: _Scope, storage: Storage | None, cache_bytes: float) -> Figures | None:
     """The bandwidths of a storage on the nodes of the supposed executors; None for memory."""
     if storage is None:
         return None
-    resources = scope.resources
-    return figures_of(storage, resources.cache_bytes(cache_bytes, resources.supposed.memory_bytes))
+    return figures_of(storage, scope.resources.cache_bytes(cache_bytes))
 
 
 def _without_spills(
-    scope: _Scope, assumptions: Sequence[_Assumption], question: Question
+    scope: _Scope, origins: Sequence[_Case], question: Question
 ) -> WithoutSpills | None:
     """More memory for today's executors on today's storage; None where nothing spills."""
     resources, core = scope.resources, scope.application.core
@@ -350,13 +312,12 @@ def _without_spills(
     known_bytes = question.page_cache_bytes
     fits = None if known_bytes is None else more_bytes <= known_bytes
     cases, work = [], _work_today(scope, fitting)
-    for assumption in assumptions:
+    for case in origins:
         figures = None
-        if assumption.origin is not None:
+        if case.origin is not None:
             # Nodes whose page cache cannot give the memory get more.
-            left_bytes = assumption.cache_bytes - more_bytes * (fits is True)
-            figures = figures_of(assumption.origin, left_bytes)
-        cases.append(_Case(assumption, scope.run(fitting, figures, work or assumption.work)))
+            figures = figures_of(case.origin, case.cache_bytes - more_bytes * (fits is True))
+        cases.append(replace(case, target=scope.run(fitting, figures, work or case.work)))
     _, forecast_s, interval_s = _ends(scope, cases, question)
     return WithoutSpills(
         memory_bytes=memory_bytes,
@@ -365,12 +326,6 @@ def _without_spills(
         forecast_s=forecast_s,
         interval_s=interval_s,
     )
-
-
-def _page_caches(question: Question) -> Sequence[float]:
-    """Bounds of the memory of a node that its temp files may occupy."""
-    known = question.page_cache_bytes
-    return CACHE_BOUNDS_BYTES if known is None else [known]
 
 
 def figures_of(storage: Storage, cache_bytes: float) -> Figures:
@@ -405,21 +360,19 @@ def _ends(
     scope: _Scope, cases: Sequence[_Case], question: Question
 ) -> tuple[tuple[_Case, _Case], float, Interval]:
     """The cases that are furthest apart, the time midway between them, and its interval."""
-    low, high = (choose(cases, key=_Case.target_s) for choose in (min, max))
-    low_s = low.target_s() / _factor(low.modelled(scope.measured_s), question)
-    high_s = high.target_s() * _factor(high.modelled(scope.measured_s), question)
-    return (low, high), (low.target_s() + high.target_s()) / 2, (low_s, high_s)
+    low, high = (choose(cases, key=lambda case: case.target_s) for choose in (min, max))
+    low_s = low.target_s / _factor(low.modelled(scope.measured_s), question)
+    high_s = high.target_s * _factor(high.modelled(scope.measured_s), question)
+    return (low, high), (low.target_s + high.target_s) / 2, (low_s, high_s)
 
 
 def _forecast(scope: _Scope, name: str, cases: Sequence[_Case], question: Question) -> Forecast:
     ends, forecast_s, interval_s = _ends(scope, cases, question)
-    baseline_s = fmean(case.source_s() for case in ends)
-    ceilings_s = sorted(case.ceiling_s() for case in cases)
+    baseline_s = fmean(case.scale * case.source.elapsed_s for case in ends)
+    ceilings_s = sorted(case.scale * case.ceiling.elapsed_s for case in cases)
     ceiling_s = fmean((ceilings_s[0], ceilings_s[-1]))
-    times = [
-        (case.times(case.assumption.source, scope), case.times(case.target, scope)) for case in ends
-    ]
-    stages = stage_forecasts(scope.application, scope.stages, times, scope.spill_bytes)
+    runs = [(case.scale, case.source, case.target) for case in ends]
+    stages = stage_forecasts(scope.application, runs, scope.spill_bytes)
     supposed = scope.resources.supposed
     return Forecast(
         target=name,
@@ -428,10 +381,7 @@ def _forecast(scope: _Scope, name: str, cases: Sequence[_Case], question: Questi
         interval_s=interval_s,
         confidence=question.confidence,
         ceiling_s=ceiling_s,
-        ceiling_interval_s=(
-            ceilings_s[0] / _factor(0.0, question),
-            ceilings_s[-1],
-        ),
+        ceiling_interval_s=(ceilings_s[0] / _factor(0.0, question), ceilings_s[-1]),
         terms=_terms(baseline_s, ceiling_s, forecast_s, stages),
         method="spark",
         warnings=(),
@@ -455,10 +405,7 @@ def _factor(modelled: float, question: Question) -> float:
 
 
 def _terms(
-    baseline_s: float,
-    ceiling_s: float,
-    forecast_s: float,
-    stages: Sequence[StageForecast],
+    baseline_s: float, ceiling_s: float, forecast_s: float, stages: Sequence[StageForecast]
 ) -> Sequence[Term]:
     """Temp I/O is what zero-latency storage would save; stages and the driver are the rest."""
     written = sum(stage.shuffle_write_bytes + stage.spill_bytes for stage in stages)

@@ -1,6 +1,6 @@
 """The executors of a Spark application, and when and by what its simulated stages are bound."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil
 from statistics import fmean
@@ -115,9 +115,9 @@ class Resources:
         heap_bytes = (pool_bytes - self.off_heap_bytes) / self.fraction + RESERVED_BYTES
         return ceil(heap_bytes / (1 << 28)) << 28
 
-    def cache_bytes(self, cache_bytes: float, memory_bytes: int) -> float:
-        """The page cache of a node of today's memory whose executors have another heap."""
-        more_bytes = (memory_bytes - self.today.memory_bytes) * self.by_node
+    def cache_bytes(self, cache_bytes: float) -> float:
+        """The page cache of a node of today's memory with the supposed executors."""
+        more_bytes = (self.supposed.memory_bytes - self.today.memory_bytes) * self.by_node
         return max(cache_bytes - more_bytes, min(cache_bytes, CACHE_BYTES_MIN))
 
 
@@ -161,36 +161,32 @@ BOUNDS = (
 )  # fmt: skip
 #: Begin, end, and sums over tasks of work and of waits for reads and writes (s).
 StageRow = tuple[float, float, float, float, float]
+#: Of a stage its part of the elapsed time, its begin and its end (s).
+StageTimes = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
-class StageTimes:
-    """Simulated stages by place, in seconds of a run that began at ``begin_s``."""
+class Run:
+    """A simulated run (s) of what is forecast, which began at ``begin_s``, with stages by place."""
 
-    rows: Mapping[int, StageRow]
     begin_s: float
-    #: Makes simulated time measured time.
-    scale: float
+    elapsed_s: float
+    stages: Mapping[int, StageRow]
     #: Tasks that run at once.
     slots: int
 
-    def at_s(self, place: int) -> tuple[float, float]:
-        """When a stage begins and ends."""
-        begin_s, end_s = (self.scale * (s - self.begin_s) for s in self.rows[place][:2])
-        return begin_s, end_s
-
-    def spans_s(self) -> dict[int, float]:
-        """The elapsed time of each stage; that of several at once goes to the first of them."""
-        spans, reached_s = {}, 0.0
-        for place in sorted(self.rows, key=lambda place: self.rows[place][0]):
-            begin_s, end_s = self.rows[place][:2]
-            spans[place] = self.scale * max(end_s - max(begin_s, reached_s), 0.0)
+    def times_s(self) -> dict[int, StageTimes]:
+        """Times by place; the elapsed time of several stages at once goes to the first of them."""
+        times, reached_s = {}, 0.0
+        for place, (begin_s, end_s, *_) in sorted(self.stages.items(), key=lambda row: row[1][0]):
+            span_s = max(end_s - max(begin_s, reached_s), 0.0)
+            times[place] = span_s, begin_s - self.begin_s, end_s - self.begin_s
             reached_s = max(reached_s, end_s)
-        return spans
+        return times
 
     def bound_by(self, place: int, stage: Stage) -> str:
         """Idle slots, or what its tasks spend most of their time on."""
-        begin_s, end_s, work_s, read_s, write_s = self.rows[place]
+        begin_s, end_s, work_s, read_s, write_s = self.stages[place]
         slots_s = self.slots * (end_s - begin_s)
         if slots_s > 0 and self._busy_s(begin_s, end_s) < (1 - IDLE) * slots_s:
             return FEW_TASKS if stage.task_count < self.slots else STRAGGLERS
@@ -210,7 +206,7 @@ class StageTimes:
     def _busy_s(self, begin_s: float, end_s: float) -> float:
         """Time of tasks of all stages in a span."""
         busy_s = 0.0
-        for first_s, last_s, *tasks_s in self.rows.values():
+        for first_s, last_s, *tasks_s in self.stages.values():
             overlap_s = min(end_s, last_s) - max(begin_s, first_s)
             if overlap_s > 0:
                 busy_s += sum(tasks_s) * overlap_s / (last_s - first_s)
@@ -218,22 +214,19 @@ class StageTimes:
 
 
 def stage_forecasts(
-    application: Application,
-    places: Collection[int],
-    ends: Sequence[tuple[StageTimes, StageTimes]],
-    spill_bytes: Mapping[int, int],
+    application: Application, ends: Sequence[tuple[float, Run, Run]], spill_bytes: Mapping[int, int]
 ) -> list[StageForecast]:
-    """The stages in the order of the log, each midway between two cases: now and on the target."""
-    spans = [(now.spans_s(), then.spans_s()) for now, then in ends]
+    """The stages in the order of the log, each midway between two cases.
+
+    A case is what makes simulated time measured time, and the runs now and on the target.
+    """
+    baseline, forecast = ([(end[0], end[which].times_s()) for end in ends] for which in (1, 2))
+    _, now, then = ends[-1]
     forecasts = []
-    for place in sorted(places):
+    for place in sorted(spill_bytes):
         stage = application.log.stages[place]
-        at_s = [(now.at_s(place), then.at_s(place)) for now, then in ends]
-        now_at_s, then_at_s = (
-            (fmean(at[when][0] for at in at_s), fmean(at[when][1] for at in at_s))
-            for when in (0, 1)
-        )
-        now, then = ends[-1]
+        baseline_s, baseline_at_s = _midway(baseline, place)
+        forecast_s, forecast_at_s = _midway(forecast, place)
         forecasts.append(
             StageForecast(
                 id=stage.id,
@@ -242,12 +235,21 @@ def stage_forecasts(
                 shuffle_read_bytes=stage.shuffle_read_bytes,
                 shuffle_write_bytes=stage.shuffle_write_bytes,
                 spill_bytes=spill_bytes[place],
-                baseline_s=fmean(now_s[place] for now_s, _ in spans),
-                forecast_s=fmean(then_s[place] for _, then_s in spans),
-                baseline_at_s=now_at_s,
-                forecast_at_s=then_at_s,
+                baseline_s=baseline_s,
+                forecast_s=forecast_s,
+                baseline_at_s=baseline_at_s,
+                forecast_at_s=forecast_at_s,
                 baseline_bound_by=now.bound_by(place, stage),
                 bound_by=then.bound_by(place, stage),
             )
         )
     return forecasts
+
+
+def _midway(
+    runs: Sequence[tuple[float, Mapping[int, StageTimes]]], place: int
+) -> tuple[float, tuple[float, float]]:
+    span_s, begin_s, end_s = (
+        fmean(scale * times[place][number] for scale, times in runs) for number in range(3)
+    )
+    return span_s, (begin_s, end_s)
