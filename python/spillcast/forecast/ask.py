@@ -131,22 +131,19 @@ def forecasts_of(
     """Forecasts of one recording of several; a refusal becomes the reason of each forecast."""
     try:
         return [forecast for forecast, _ in ask([recording.path], targets, question)]
-    except Refusal as error:
-        elapsed_s = recording.elapsed_s
-        return [
-            Forecast.refusal(target, elapsed_s, question.confidence, error.message, error.code)
-            for target in targets
-        ]
+    except Refusal as refusal:
+        elapsed_s, confidence = recording.elapsed_s, question.confidence
+        unanswered = (Forecast.unanswered(name, elapsed_s, confidence) for name in targets)
+        return [forecast.refused_by(refusal) for forecast in unanswered]
 
 
 def _forecasts(
     evidence: Recording | Counts, targets: Sequence[Target], question: Question
 ) -> list[Answer]:
     if isinstance(evidence, Counts):
-        # The workload is computed once for all targets, before any of them is probed.
+        # Evidence that cannot be used is refused before a target is probed.
         counted = workload_of_counts(evidence)
-        storages = [_resolved(target, evidence, question) for target in targets]
-        return _answers(counted, storages, question)
+        return _answers(counted, [_resolved(to, evidence, question) for to in targets], question)
     evidence.need_io()
     former = question.known.instead_of(evidence)
     if former is not None and question.elapsed_s is None:
@@ -164,14 +161,14 @@ def _answers(
     workload: Workload, storages: Sequence[tuple[str, Storage | Refusal]], question: Question
 ) -> list[Answer]:
     """A forecast, or a refused one, for each target by name."""
-    confidence, answers = question.confidence, list[Answer]()
+    confidence = question.confidence
     projector = Projector(workload, estimators_without(question.without))
-    for name, storage in storages:
-        if isinstance(storage, Refusal):
-            answers.append((projector.refused(name, confidence, storage), None))
-        else:
-            answers.append((projector.forecast(storage, confidence), storage))
-    return answers
+    return [
+        (projector.refused(name, confidence, storage), None)
+        if isinstance(storage, Refusal)
+        else (projector.forecast(storage, confidence), storage)
+        for name, storage in storages
+    ]
 
 
 def _from_former(

@@ -33,15 +33,6 @@ def workload_of_counts(counts: Counts) -> Workload:
 
     EvidenceContradictory for an elapsed time of 0; NotSpilled without temp I/O.
     """
-    workload = _workload(counts)
-    bounds = []
-    for bound in counts.at_bounds():
-        at_bound = _workload(bound)
-        bounds.append(replace(at_bound, quality=workload.quality))
-    return replace(workload, at_bounds=bounds)
-
-
-def _workload(counts: Counts) -> Workload:
     loads = loads_of(counts)
     if not loads:
         raise NotSpilled(f"{counts.path}: did not spill")
@@ -50,6 +41,14 @@ def _workload(counts: Counts) -> Workload:
             f"{counts.path}: an elapsed time of 0 leaves nothing to forecast"
         )
     calibration, time = counts.calibration, counts.time_bounds
+    quality = Quality(
+        notes=counts.notes,
+        timed_on=counts.timed_on,
+        absent_because=counts.absent_because,
+        unknown=counts.unknown,
+        time_unknown=time is not None and not are_close(time),
+        processes_unknown=counts.processes_bounds is not None,
+    )
     return Workload(
         name=counts.path.name,
         elapsed_s=counts.elapsed_s,
@@ -69,17 +68,13 @@ def _workload(counts: Counts) -> Workload:
         ),
         data_reads=DataReads(None, None, counts.data_read_s) if counts.data_read_s else None,
         held_bytes=counts.held_bytes,
-        quality=Quality(
-            notes=counts.notes,
-            timed_on=counts.timed_on,
-            absent_because=counts.absent_because,
-            unknown=counts.unknown,
-            time_unknown=time is not None and not are_close(time),
-            processes_unknown=counts.processes_bounds is not None,
-        ),
+        quality=quality,
         statement=counts.of_statement,
         subject=counts.subject,
         plan=counts.plan,
+        at_bounds=[
+            replace(workload_of_counts(bound), quality=quality) for bound in counts.at_bounds()
+        ],
     )
 
 

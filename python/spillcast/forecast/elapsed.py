@@ -137,8 +137,8 @@ def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Ge
         off_s = baseline.cost_error_s * draws.standard_normal(DRAWS)
         rest_s += cost_s - np.maximum(cost_s + off_s, 0.0)
     if (remaining := baseline.workload.remaining) is not None:
-        min_s = MIN_REST * baseline.remainder_s
-        rest_s = np.maximum(rest_s + remaining.rest_off_s(), min_s)
+        off_s = remaining.rest_s - float(np.median(remaining.rest_s))
+        rest_s = np.maximum(rest_s + off_s, MIN_REST * baseline.remainder_s)
     return rest_s
 
 
@@ -147,31 +147,21 @@ def _factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Arr
 
     Calls that the capture missed may be temp I/O, all or none of them.
     """
+    factors: Mapping[str, Array] | None = None
     if workload.remaining is not None:
-        factors: Mapping[str, Array] | None = workload.remaining.factors()
-    else:
-        factors = _part_factors(workload, draws)
+        factors = workload.remaining.factors()
+    elif (parts := workload.io_ns_by_stretch) is not None:
+        # The recorded share of the time is resampled; the unrecorded part may do more or less.
+        unseen = 0.0 if workload.kind == "slices" else 1 - workload.elapsed_s / workload.total_s
+        picks = draws.integers(0, len(parts), (DRAWS, len(parts)))
+        seen = parts[picks].sum(axis=1) / np.maximum(parts.sum(axis=0), 1.0)
+        seen = seen * (1 + unseen * draws.uniform(-UNSEEN, UNSEEN, (DRAWS, len(OPS))))
+        factors = dict(zip(OPS, seen.T, strict=True))
     share = workload.quality.unseen.calls_share
     if not 0 < share < 1:
         return factors
     missed = 1 + share / (1 - share) * draws.uniform(0, 1, DRAWS)
     return {op: missed * (1.0 if factors is None else factors[op]) for op in OPS}
-
-
-def _part_factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Array] | None:
-    """Draws of each op's true share of the time over the recorded share; None if all is recorded.
-
-    The recorded share is resampled from slices or seconds. The unrecorded part of the query may do
-    more or less.
-    """
-    parts = workload.io_ns_by_stretch
-    if parts is None:
-        return None
-    unseen = 0.0 if workload.kind == "slices" else 1 - workload.elapsed_s / workload.total_s
-    picks = draws.integers(0, len(parts), (DRAWS, len(parts)))
-    seen = parts[picks].sum(axis=1) / np.maximum(parts.sum(axis=0), 1.0)
-    elsewhere = 1 + unseen * draws.uniform(-UNSEEN, UNSEEN, (DRAWS, len(OPS)))
-    return {op: seen[:, number] * elsewhere[:, number] for number, op in enumerate(OPS)}
 
 
 def _sampled(baseline: Baseline, storage: Storage, *, cached: bool) -> Sampled | None:
@@ -187,7 +177,7 @@ def _sampled(baseline: Baseline, storage: Storage, *, cached: bool) -> Sampled |
     times_s = (projection(part, storage, cached=cached).total_s for part in parts)
     log_elapsed = np.log([max(part_s, 1e-9) for part_s in times_s])
     scatter = FEW_PARTS * float(log_elapsed.std(ddof=1)) / sqrt(len(parts))
-    threads = baseline.threads.number
+    threads = baseline.workload.threads.number
     ends = threads * sample.slices / sample.rows if threads > 1 else 0.0
     error = hypot(scatter, ends, MIN_SAMPLE_ERROR if threads > 1 else 0.0)
     return Sampled(sample.rows, sample.of_rows, error)

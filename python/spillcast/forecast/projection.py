@@ -17,7 +17,7 @@ from spillcast.forecast.cpu import (
 )
 from spillcast.forecast.load import Latency, Load, counts, latencies, operations, rehearsed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, ZERO_LATENCY, Term
-from spillcast.forecast.threads.overlap import Overlap, Simulated, Threads
+from spillcast.forecast.threads.overlap import Overlap, Simulated
 from spillcast.forecast.threads.resources import missed, storage_share
 from spillcast.forecast.workload import CaptureOverhead, Workload
 from spillcast.recording.event_names import WRITEBACK
@@ -96,11 +96,6 @@ class Baseline:
     cpu_slope: CpuSlope | None
     #: The baseline by each part of a sample.
     sample_parts: "Sequence[Baseline]"
-
-    @property
-    def threads(self) -> Threads:
-        """The simulation of its threads."""
-        return self.workload.threads
 
     @property
     def temp_s(self) -> float:

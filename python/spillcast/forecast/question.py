@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from spillcast.errors import OptionConflict, OptionInvalid
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import WORDS, Evidence
-from spillcast.evidence.recognise import KINDS, Kind, is_word, recognise
+from spillcast.evidence.recognise import KINDS, is_word, recognise
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget, parse_budget
@@ -30,14 +30,8 @@ Rehearse = Callable[[Recording, Path], Rehearsal]
 Reading = Callable[[Sequence[str | Path]], AbstractContextManager[Callable[[int], None]]]
 
 
-def _unwatched(_name: str) -> "AbstractContextManager[Progress]":
-    return nullcontext(lambda _done, _total, _bytes: None)
-
-
-def _unseen(
-    _files: Sequence[str | Path],
-) -> AbstractContextManager[Callable[[int], None]]:
-    return nullcontext(lambda _bytes: None)
+def _unshown(_of: object) -> AbstractContextManager[Callable[..., None]]:
+    return nullcontext(lambda *_: None)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,8 +81,8 @@ class Question:
     known: RemainingWorkHints = NO_HINTS
     #: Runs the query on a directory before that is probed.
     rehearse: Rehearse | None = None
-    watch: Watch = _unwatched
-    reading: Reading = _unseen
+    watch: Watch = _unshown
+    reading: Reading = _unshown
 
     def __post_init__(self) -> None:
         """OptionInvalid for a number that is no share or no time."""
@@ -133,7 +127,8 @@ class Question:
         kinds = ["spark"] if evidence.spark else evidence.kinds
         if of_plan:
             kinds = ["plans of recordings"]
-        figures = _kinds_of_figures(evidence)
+        files = (Path(path) for path in evidence.figures if not is_word(str(path)))
+        figures = [kind for path in files if (kind := recognise(path)) is not None]
         usable = set(_GENERAL).union(*(_USED_BY.get(kind, _ORACLE) for kind in kinds or ["counts"]))
         usable.update(*(kind.selects for kind in figures))
         for field in fields(self):
@@ -142,10 +137,12 @@ class Question:
             option = f"--{_OPTIONS.get(field.name, field.name.replace('_', '-'))}"
             words = [WORDS.get(kind, kind) for kind in kinds if kind != "figures" or not figures]
             words += dict.fromkeys(kind.words for kind in figures)
+            of = [WORDS[kind] for kind in WORDS if field.name in _USED_BY.get(kind, ())]
+            of += dict.fromkeys(kind.words for kind in KINDS if field.name in kind.selects)
             raise OptionConflict(
                 f"{self.known.options if field.name == 'known' else option} does not apply to "
                 f"{' and '.join(words) or 'these counts'}",
-                f"it applies to {', '.join(_applies_to(field.name))}",
+                f"it applies to {', '.join(of)}",
             )
 
 
@@ -170,14 +167,3 @@ _USED_BY: Mapping[str, Set[str]] = {
     "traces": _ORACLE,
     "ash": {*_ORACLE, "since", "until", "exec_id"},
 }  # fmt: skip
-
-
-def _kinds_of_figures(evidence: Evidence) -> list[Kind]:
-    files = (Path(path) for path in evidence.figures if not is_word(str(path)))
-    return [kind for path in files if (kind := recognise(path)) is not None]
-
-
-def _applies_to(field: str) -> list[str]:
-    """The evidence that uses a field, in words."""
-    words = [WORDS[kind] for kind in WORDS if field in _USED_BY.get(kind, ())]
-    return [*words, *dict.fromkeys(kind.words for kind in KINDS if field in kind.selects)]

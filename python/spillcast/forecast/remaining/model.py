@@ -89,10 +89,6 @@ class RemainingWork:
         """By op draws of its bytes over their median."""
         return {op: drawn / max(self.total_bytes(op), 1.0) for op, drawn in self.bytes.items()}
 
-    def rest_off_s(self) -> Array:
-        """Draws of the time outside temp I/O, less their median."""
-        return self.rest_s - float(np.median(self.rest_s))
-
     def summary(self, unused: Sequence[str]) -> Remaining:
         """What a forecast shows of it; ``unused`` are the hints that it does not use, and why."""
 

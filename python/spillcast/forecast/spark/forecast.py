@@ -190,9 +190,8 @@ def _name(target: str | Storage) -> str:
 def _refused(
     scope: _Scope, target: str | Storage, question: Question, refusal: Refusal
 ) -> Forecast:
-    return Forecast.refusal(
-        _name(target), scope.measured_s, question.confidence, refusal.message, refusal.code
-    )
+    unanswered = Forecast.unanswered(_name(target), scope.measured_s, question.confidence)
+    return unanswered.refused_by(refusal)
 
 
 def _storage(text: str | Storage, option: str) -> Storage | None:
