@@ -273,6 +273,13 @@ def grouped(codes: NDArray[Any]) -> Integers:
     return order
 
 
+def followed(codes: NDArray[Any]) -> tuple[Integers, Integers]:
+    """Rows that are followed by another row of their code, and the following rows."""
+    order = grouped(codes)
+    same = codes[order][1:] == codes[order][:-1]
+    return order[:-1][same], order[1:][same]
+
+
 def ascending(values: NDArray[Any]) -> bool:
     """Whether no value is less than the one before it."""
     return bool((values[1:] >= values[:-1]).all())

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
 from spillcast.forecast.load import Latency, Load
+from spillcast.tables import followed
 
 if TYPE_CHECKING:
     from spillcast.recording import Recording
@@ -146,7 +147,7 @@ class Compression:
     def on_target(self, latencies: Sequence[Latency]) -> Compressed:
         """On a storage of these latencies."""
         lowest_s, recorded = self._recorded
-        target = self._adapted(lowest_s, [latency.mean_s for latency in latencies])
+        target = adapt(lowest_s, *self._writes([latency.mean_s for latency in latencies]))
         # Some are no smaller when compressed, and are written as they are.
         share = min(self.share * target.share / recorded.share, 1.0)
         fewer = share / self.share, (1 - share) / (1 - self.share)
@@ -170,12 +171,9 @@ class Compression:
     @cached_property
     def _recorded(self) -> tuple[float, Adapted]:
         """CPU time of the lowest level, and what came of the rule where it was recorded."""
-        mean_s = [load.mean_s for load in self.loads]
-        lowest_s = lowest_level_s(self.write_cpu_s, *self._writes(mean_s))
-        return lowest_s, self._adapted(lowest_s, mean_s)
-
-    def _adapted(self, lowest_s: float, mean_s: Sequence[float]) -> Adapted:
-        return adapt(lowest_s, *self._writes(mean_s))
+        writes = self._writes([load.mean_s for load in self.loads])
+        lowest_s = lowest_level_s(self.write_cpu_s, *writes)
+        return lowest_s, adapt(lowest_s, *writes)
 
     def _writes(self, mean_s: Sequence[float]) -> tuple[int, float, float]:
         """Blocks on a CPU, and what a write takes of a compressed one and of one as it is."""
@@ -200,7 +198,9 @@ def compression(recording: "Recording", loads: Sequence[Load]) -> Compression | 
         return None
     block = named & (size > 0)
     before_ns = cpu.filled(0).astype(float)
-    after_ns = _after(waits["session"].values, before_ns)
+    row, following = followed(waits["session"].values)
+    after_ns = np.zeros(len(before_ns))
+    after_ns[row] = before_ns[following]
     small = size < BLOCK_BYTES
     writes = waits["op"].equals("write")
     kinds = [
@@ -234,15 +234,6 @@ def _times(load: Load, factor: float) -> Load:
     count = max(round(load.count * factor), 1)
     ratio = count / load.count
     return replace(load, count=count, bytes=round(load.bytes * ratio), total_s=load.total_s * ratio)
-
-
-def _after(session: NDArray[np.int64], before_ns: NDArray[np.float64]) -> NDArray[np.float64]:
-    """The CPU time before the next row of the same thread; 0 after its last."""
-    order = np.argsort(session, kind="stable")
-    same = session[order][1:] == session[order][:-1]
-    after = np.zeros(len(before_ns))
-    after[order[:-1][same]] = before_ns[order[1:][same]]
-    return after
 
 
 def _mean_up_to(values: NDArray[np.float64], max_value: float) -> float:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
-from spillcast.errors import EvidenceContradictory, QueryEnded
+from spillcast.errors import EvidenceContradictory, NotSpilled, QueryEnded
 from spillcast.forecast.cpu import FormerRun, spinning_s
 from spillcast.forecast.duckdb import compression
 from spillcast.forecast.interval import SHORTER, WHOLE, check_elapsed
@@ -15,9 +15,13 @@ from spillcast.forecast.load import Load, moved_bytes
 from spillcast.forecast.previous_runs import former_runs, spill_spread
 from spillcast.forecast.question import Question
 from spillcast.forecast.recorded_io import (
+    capture_overhead,
+    data_reads,
     quota_exceeded,
     recorded_cpus,
-    recorded_io,
+    recorded_threads,
+    temp_changes,
+    temp_load,
 )
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.threads.overlap import Threads
@@ -35,6 +39,7 @@ from spillcast.recording.completeness import (
     Part,
     large_other_io,
     unrecognised,
+    unspilled,
     went_on,
     whole_s,
 )
@@ -82,18 +87,17 @@ def workload_of_recording(recording: Recording, question: Question | None = None
     meta, elapsed_s, hints = recording.meta, question.elapsed_s, question.known
     rehearsed = question.rehearse is not None or (recording.path / KEPT).exists()
     cpus = recorded_cpus(meta).but(question.cpus, question.cpu_quota)
-    io = recorded_io(recording, target=cpus)
-    loads = io.loads
+    if not (loads := temp_load(recording)):
+        raise NotSpilled(f"{recording.path}: {unspilled(recording)}")
+    recorded_loads, threads = loads, recorded_threads(recording, cpus)
     check_elapsed(elapsed_s, recording.elapsed_s, WHOLE if went_on(meta) else SHORTER)
     part = Part.of(meta) if elapsed_s is None else None
-    total_s = elapsed_s
-    if total_s is None:
-        total_s = whole_s(meta) or recording.elapsed_s
-    if total_s <= 0:
+    total_s = (whole_s(meta) or recording.elapsed_s) if elapsed_s is None else elapsed_s
+    if min(total_s, recording.elapsed_s) <= 0:
         raise EvidenceContradictory(
             f"{recording.path}: an elapsed time of 0 leaves nothing to forecast"
         )
-    cpu, threads = cpu_time(recording, rehearsed=rehearsed), io.threads
+    cpu = cpu_time(recording, rehearsed=rehearsed)
     remaining = to_come = spread = None
     if went_on(meta):
         extrapolation = hints.extrapolate(recording, threads, elapsed_s)
@@ -117,7 +121,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
 
         plan = spills_beside(recording)
     is_part = recording.elapsed_s < WHOLE * total_s
-    kind = _kind(recording, io.loads, is_part)
+    kind = _kind(recording, recorded_loads, is_part)
     if remaining is not None:
         # With a previous run, what is not known of the rest is drawn well enough.
         kind = "part" if remaining.guessed else "recording"
@@ -127,7 +131,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
         total_s=total_s,
         kind=kind,
         loads=loads,
-        recorded_loads=io.loads,
+        recorded_loads=recorded_loads,
         threads=threads,
         part=part,
         remaining=remaining,
@@ -136,9 +140,9 @@ def workload_of_recording(recording: Recording, question: Question | None = None
         to_come=to_come,
         io_ns_by_stretch=_io_ns_by_stretch(recording) if is_part else None,
         cpu=cpu,
-        changes=io.changes,
-        data_reads=io.data_reads,
-        capture_overhead=io.capture_overhead,
+        changes=temp_changes(recording),
+        data_reads=data_reads(recording),
+        capture_overhead=capture_overhead(recording, recorded_loads),
         held_bytes=spill_bytes(recording),
         written_bytes=recording.written_bytes.temp,
         temp_places=named_temp_places(meta),
@@ -174,17 +178,17 @@ def _with_former_runs(
 
 def _of_part(workload: Workload, part: Recording) -> Workload:
     """The workload by a part of the sampled waits."""
-    io = recorded_io(part, target=workload.threads.target)
+    loads = temp_load(part)
     return replace(
         workload,
-        loads=io.loads,
-        recorded_loads=io.loads,
-        threads=io.threads,
+        loads=loads,
+        recorded_loads=loads,
+        threads=recorded_threads(part, workload.threads.target),
         cpu=replace(workload.cpu, bursts=part.work.bursts),
-        changes=io.changes,
-        data_reads=io.data_reads,
-        capture_overhead=io.capture_overhead,
-        compression=compression(part, io.loads),
+        changes=temp_changes(part),
+        data_reads=data_reads(part),
+        capture_overhead=capture_overhead(part, loads),
+        compression=compression(part, loads),
     )
 
 

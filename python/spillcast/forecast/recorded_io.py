@@ -1,24 +1,22 @@
 """The I/O of a recording: loads of temp I/O, threads, reads of data files."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import hypot
 
 import numpy as np
-from numpy.typing import NDArray
 
-from spillcast.errors import EvidenceContradictory, NotSpilled
 from spillcast.forecast.counted import counted_trace
 from spillcast.forecast.load import Load, operations
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.threads.resources import PERIOD_S, Cpus
 from spillcast.forecast.workload import CaptureOverhead, DataReads, TempChanges
 from spillcast.recording import Recording
-from spillcast.recording.completeness import unrecognised, unspilled
+from spillcast.recording.completeness import unrecognised
 from spillcast.recording.event_names import DATA_READ_BY_OTHERS
 from spillcast.recording.meta import Meta
 from spillcast.recording.sample import COLUMN
-from spillcast.recording.thread_trace import NONE, ThreadTrace
+from spillcast.recording.thread_trace import NONE
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.tables import Table
 
@@ -33,38 +31,6 @@ OBSERVED_ERROR = 0.5
 QUARTILES = 1.349
 #: CPU time above this multiple of a quota is no error of the clocks.
 QUOTA_EXCEEDED = 1.1
-
-
-@dataclass(frozen=True)
-class RecordedIo:
-    """The I/O of a recording."""
-
-    loads: Sequence[Load]
-    threads: Threads
-    changes: Sequence[TempChanges]
-    data_reads: DataReads | None
-    capture_overhead: CaptureOverhead
-
-
-def recorded_io(recording: Recording, target: Cpus | None = None) -> RecordedIo:
-    """The I/O of a recording; its threads will have the CPUs of ``target``.
-
-    NotSpilled if there was no temp I/O, EvidenceContradictory if the run took no time.
-    """
-    loads = temp_load(recording)
-    if not loads:
-        raise NotSpilled(f"{recording.path}: {unspilled(recording)}")
-    if recording.elapsed_s <= 0:
-        raise EvidenceContradictory(
-            f"{recording.path}: an elapsed time of 0 leaves nothing to forecast"
-        )
-    return RecordedIo(
-        loads=loads,
-        threads=recorded_threads(recording, target),
-        changes=_changes(recording),
-        data_reads=data_reads(recording),
-        capture_overhead=capture_overhead(recording, loads),
-    )
 
 
 def temp_load(recording: Recording) -> list[Load]:
@@ -101,38 +67,27 @@ def recorded_threads(recording: Recording, target: Cpus | None = None) -> Thread
         loads = temp_load(recording)
         io_s = sum(load.total_s for load in loads)
         trace = counted_trace(loads, threads, max(recording.elapsed_s - io_s, 0.0))
-    missing_bytes = _missing_bytes(recording, trace)
+    missing_bytes, change_events = None, list[str]()
+    if COLUMN in recording.waits.column_names:
+        missing_bytes = np.full(len(trace.temp), NONE, dtype=np.int64)
+        missing_bytes[trace.temp] = recording.waits[COLUMN].to_numpy()[trace.source[trace.temp]]
+    if trace.change.any():
+        change_events = recording.waits["event"][trace.source[trace.change]].to_pylist()
     # A sample does not show what the page cache held, unless each of its reads does.
     tells_cache = recording.sample is None or missing_bytes is not None
-    counted = recording.temp_seconds["count"].sum()
     return Threads(
         trace=trace,
         elapsed_s=recording.elapsed_s,
         number=threads,
         in_flight=max(1.0, work.in_flight),
-        operations=counted,
+        operations=recording.temp_seconds["count"].sum(),
         source=source,
         target=source if target is None else target,
         cache_bytes=engine_cache_bytes(recording) if tells_cache else None,
         missing_bytes=missing_bytes,
-        change_events=_change_events(recording, trace),
+        change_events=change_events,
         sampled=recording.meta.capture.spun_s is not None,
     )
-
-
-def _missing_bytes(recording: Recording, trace: ThreadTrace) -> NDArray[np.int64] | None:
-    if COLUMN not in recording.waits.column_names:
-        return None
-    missing = np.full(len(trace.temp), NONE, dtype=np.int64)
-    missing[trace.temp] = recording.waits[COLUMN].to_numpy()[trace.source[trace.temp]]
-    return missing
-
-
-def _change_events(recording: Recording, trace: ThreadTrace) -> Sequence[str]:
-    if not trace.change.any():
-        return ()
-    events: list[str] = recording.waits["event"][trace.source[trace.change]].to_pylist()
-    return events
 
 
 def recorded_cpus(meta: Meta) -> Cpus:
@@ -155,7 +110,7 @@ def quota_exceeded(meta: Meta) -> bool:
     return meta.cpu_s > QUOTA_EXCEEDED * max_s
 
 
-def _changes(recording: Recording) -> list[TempChanges]:
+def temp_changes(recording: Recording) -> list[TempChanges]:
     """Calls that change temp files by kind, with counts and times of the entire run.
 
     Single waits, as far as they were kept, show the kinds.

@@ -35,7 +35,7 @@ from spillcast.forecast.threads.resources import (
 from spillcast.recording.spill import size_classes
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage.model import Behaviour
-from spillcast.tables import Table, arrays_of, grouped
+from spillcast.tables import Table, arrays_of, followed
 
 
 @dataclass(frozen=True)
@@ -432,11 +432,7 @@ class Threads:
 
     @cached_property
     def _following(self) -> tuple[Array, Array]:
-        """Rows that are followed by another row of their thread, and the following rows."""
-        thread = self.trace.thread
-        order = grouped(thread)
-        same = thread[order][1:] == thread[order][:-1]
-        return order[:-1][same], order[1:][same]
+        return followed(self.trace.thread)
 
     @cached_property
     def _call_ns(self) -> Array:
