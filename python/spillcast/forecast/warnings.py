@@ -354,15 +354,6 @@ def _page_cache(case: Case) -> Iterator[Warned]:
 
 
 _CHECKS: Sequence[Callable[[Case], Iterator[Warned]]] = (
-    _part,
-    _evidence,
-    _cpu_limits,
-    _other_io,
-    _threads,
-    _cpu_time,
-    _figures,
-    _source,
-    _target,
-    _limits,
-    _page_cache,
-)
+    _part, _evidence, _cpu_limits, _other_io, _threads, _cpu_time, _figures, _source, _target,
+    _limits, _page_cache,
+)  # fmt: skip

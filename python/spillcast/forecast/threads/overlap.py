@@ -153,12 +153,13 @@ class Threads:
         """
         if behaviour is None:
             return self._unwaited(self.target)
-        trace, share = self.trace, min(1.0, self._operations / total_operations)
+        trace = self.trace
         wait_ns = np.where(trace.temp, 0, trace.wait_ns)
         wait_ns[trace.change] = trace.wait_ns[trace.change] * np.array(
             [change_times.get(event, 1.0) for event in self.change_events]
         )
-        return self._simulated(wait_ns, self.target, behaviour, share, page_cache)
+        kept = self._kept(total_operations)
+        return self._simulated(wait_ns, self.target, behaviour, kept, page_cache)
 
     def page_cache(self, loads: Sequence[Load]) -> PageCache | None:
         """The page cache of its temp I/O; None if unknown."""
@@ -269,7 +270,8 @@ class Threads:
         if not self._simulates:
             return 0.0, 0.0
         source_s, target_s = (
-            (self._without_s(cpus) - self._without_s(cpus.unlimited)) / self._kept(loads)
+            (self._without_s(cpus) - self._without_s(cpus.unlimited))
+            / self._kept(operations(loads))
             for cpus in (self.source, self.target)
         )
         return max(source_s, 0.0), max(target_s, 0.0)
@@ -280,21 +282,20 @@ class Threads:
             return 0.0
         cpus = self.target.unlimited, self.source.unlimited
         target_s, source_s = map(self._without_s, cpus)
-        return (target_s - source_s) / self._kept(loads)
+        return (target_s - source_s) / self._kept(operations(loads))
 
-    def _kept(self, loads: Sequence[Load]) -> float:
-        """Share of the temp operations of the loads whose waits were kept."""
-        return min(1.0, self._operations / max(operations(loads), 1))
+    def _kept(self, total_operations: float) -> float:
+        """Share of so many temp operations that move bytes whose waits were kept."""
+        return min(1.0, self._kept_operations / max(total_operations, 1))
+
+    @cached_property
+    def _kept_operations(self) -> int:
+        return int((self.trace.temp & ~self.trace.change).sum())
 
     @cached_property
     def _seen(self) -> float:
-        """The same of those that were recorded."""
-        return min(1.0, self._operations / max(self.operations, 1)) or 1.0
-
-    @cached_property
-    def _operations(self) -> int:
-        """Temp operations that move bytes, whose waits were kept."""
-        return int((self.trace.temp & ~self.trace.change).sum())
+        """The same share of those that were recorded."""
+        return self._kept(self.operations) or 1.0
 
     def _of_all(self, elapsed_s: float) -> float:
         """The elapsed time with all waits, from the simulated one with the kept waits."""
@@ -369,17 +370,13 @@ class Threads:
         """The number of the load that each temp operation belongs to."""
         kinds = tuple(load.kind for load in loads)
         if kinds not in self._load_numbers:
-            classes, which = self._size_classes
+            classes, which = size_classes(self.trace.bytes[self.trace.temp])
             number_of = np.full((len(classes), 2), NONE)
             for number, (op, size_class_bytes) in enumerate(kinds):
                 number_of[classes == size_class_bytes, int(op == "write")] = number
             write = self.trace.write[self.trace.temp].astype(np.int8)
             self._load_numbers[kinds] = number_of[which, write]
         return self._load_numbers[kinds]
-
-    @cached_property
-    def _size_classes(self) -> tuple[Array, Array]:
-        return size_classes(self.trace.bytes[self.trace.temp])
 
     def _fixed_s(self, simulated: Simulated) -> float:
         """Elapsed time if no work moves between threads.
@@ -450,12 +447,13 @@ class Threads:
         page_cache: PageCache | None = None,
     ) -> Simulated:
         """A simulation of these waits, or of temp I/O on a storage for a share of the query."""
+        columns = {"wait_ns": wait_ns}
+        if page_cache is not None:
+            columns["cached_ns"] = page_cache.cached_ns
+            if self.missing_bytes is not None:
+                columns["missing_bytes"] = self.missing_bytes
         outcome, waited = _core.simulate(
-            self._batch(
-                wait_ns,
-                cached_ns=None if page_cache is None else page_cache.cached_ns,
-                missing_bytes=None if page_cache is None else self.missing_bytes,
-            ),
+            self._batch(columns),
             cpus.usable(self.trace),
             behaviour and behaviour.for_share(share),
             memory=(calibrated().memory_s * 1e9, 1e9 / calibrated().memory_bytes_per_s),
@@ -463,29 +461,25 @@ class Threads:
             quota=cpus.quota_ns if self.cpu_known else None,
         )
         temp_ns = max(outcome["temp_ns"], 1)
-        times = arrays_of(waited)
+        times, limited_ns = arrays_of(waited), outcome["limited_ns"]
         return Simulated(
             wait_ns=wait_ns + times["io_ns"],
             elapsed_ns=outcome["elapsed_ns"],
             in_flight=max(outcome["temp_ns"] / max(outcome["temp_busy_ns"], 1), 1.0),
-            limited=[ns / temp_ns for ns in outcome["limited_ns"]],
-            at_limits_ns=[
-                sum(ns) for ns in zip(outcome["limited_ns"], outcome["served_ns"], strict=True)
-            ],
+            limited=[ns / temp_ns for ns in limited_ns],
+            at_limits_ns=list(map(sum, zip(limited_ns, outcome["served_ns"], strict=True))),
             queued_ns=outcome["queued_ns"],
             latency_ns=outcome["latency_ns"],
             storage_ns=times["storage_ns"],
         )
 
-    def _batch(self, wait_ns: Array, cpu_ns: Array | None = None, **more: Array | None) -> Any:
-        """The rows for the simulation, with other waits and CPU times than recorded."""
-        replaced = {"wait_ns": wait_ns} | ({} if cpu_ns is None else {"cpu_ns": cpu_ns})
-        given = {name: column for name, column in more.items() if column is not None}
-        return Table({**self.trace.columns, **given, **replaced, "call_ns": self._call_ns})
+    def _batch(self, columns: Mapping[str, Array]) -> Any:
+        """The rows for the simulation, with ``columns`` in place of those recorded."""
+        return Table({**self.trace.columns, **columns, "call_ns": self._call_ns})
 
     def _run(self, wait_ns: Array | Seconds, cpus: Cpus, cpu_ns: Array) -> dict[str, Any]:
         """The totals of a simulated run with fixed waits and these CPU times."""
-        batch = self._batch(wait_ns.astype(np.int64), cpu_ns)
+        batch = self._batch({"wait_ns": wait_ns.astype(np.int64), "cpu_ns": cpu_ns})
         outcome: dict[str, Any]
         outcome, _ = _core.simulate(batch, cpus.usable(self.trace), quota=cpus.quota_ns)
         return outcome
