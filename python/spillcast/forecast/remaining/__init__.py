@@ -433,14 +433,16 @@ def _estimates_by_run(
     """Figures of the entire query by a previous run, or why it is not used."""
     if (reason := reason_against(run, recording)) is not None:
         return reason
-    if isinstance(run, Counts):
-        loads, of_waits, calls = loads_of(run), 1 / run.processes, _calls_spread(run)
-        counts_spread = HISTORY_COUNTS_SPREAD
-    else:
-        loads, calls = temp_load(run), None
-        of_waits = recorded_threads(run).of_waits
+    counts_spread, calls_spread, source = HISTORY_COUNTS_SPREAD, 0.0, HISTORY_SOURCE
+    if isinstance(run, Recording):
+        loads, of_waits = temp_load(run), recorded_threads(run).of_waits
         counts_spread = max(HISTORY_COUNTS_SPREAD, relative_spread(run) or 0.0)
-    source = HISTORY_SOURCE if calls is None else CALLS_SOURCE
+    else:
+        loads, of_waits = loads_of(run), 1 / run.processes
+        if (calls := run.statement) is not None and calls.spread is not None:
+            # The mean of calls: the more there are, the better their spread is known.
+            source, others = CALLS_SOURCE, max(calls.calls - 1, 0)
+            calls_spread = hypot(others**0.5 * calls.spread, CALLS_SPREAD) / (others + 1) ** 0.5
     written, read = moved_bytes(loads, "write"), moved_bytes(loads, "read")
     if written < HISTORY_LESS * progress.bytes["write"]:
         wrote, seen = format_bytes(written), format_bytes(progress.bytes["write"])
@@ -458,17 +460,7 @@ def _estimates_by_run(
         else ("elapsed", run.elapsed_s, UNTIMED_SPREAD),
     ]
     return [
-        Estimate.around(quantity, centre, hypot(spread, calls or 0.0), source)
+        Estimate.around(quantity, centre, hypot(spread, calls_spread), source)
         for quantity, centre, spread in figures
         if centre > 0
     ]
-
-
-def _calls_spread(calls: Counts) -> float | None:
-    """How far calls are from their mean, by so many of them; None of a single run."""
-    statement = calls.statement
-    if statement is None or statement.spread is None:
-        return None
-    others = max(statement.calls - 1, 0)
-    variance = others * statement.spread**2 + CALLS_SPREAD**2
-    return float((variance / (others + 1)) ** 0.5)

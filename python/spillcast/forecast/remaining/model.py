@@ -92,14 +92,14 @@ class RemainingWork:
     def summary(self, unused: Sequence[str]) -> Remaining:
         """What a forecast shows of it; ``unused`` are the hints that it does not use, and why."""
 
-        def quantity(drawn: Array, source: str) -> RemainingQuantity:
-            low, centre, high = (float(q) for q in np.quantile(drawn, [0.05, 0.5, 0.95]))
-            return RemainingQuantity(low=low, centre=centre, high=high, source=source)
+        def quantity(drawn: Array, source: str, **bytes_of: float) -> RemainingQuantity:
+            low, centre, high = np.quantile(drawn, [0.05, 0.5, 0.95]).tolist()
+            return RemainingQuantity(low=low, centre=centre, high=high, source=source, **bytes_of)
 
         def quantity_of(op: str, source: str) -> RemainingQuantity:
-            done = float(np.median(self.bytes[op] - self.remaining_bytes[op]))
-            left = quantity(self.remaining_bytes[op], source)
-            return replace(left, done=done, recorded=self.progress.bytes[op])
+            left, recorded = self.remaining_bytes[op], self.progress.bytes[op]
+            done = float(np.median(self.bytes[op] - left))
+            return quantity(left, source, done=done, recorded=recorded)
 
         done_s = self.progress.done_s
         return Remaining(
@@ -147,15 +147,10 @@ class Extrapolation:
     """The entire query by all sources; ``work`` is None without an estimate of it."""
 
     work: RemainingWork | None = None
+    #: What a forecast shows of what remains: by ``work``, or else a lower bound.
+    to_come: Remaining | None = None
     #: Hints that are not used, and why.
     unused: Sequence[str] = ()
-    #: Lower bound of what remains, if there is no ``work``.
-    lower: Remaining | None = None
-
-    @property
-    def to_come(self) -> Remaining | None:
-        """What a forecast shows of what remains."""
-        return self.lower if self.work is None else self.work.summary(self.unused)
 
 
 Given = Mapping[Quantity, Estimate]
@@ -167,7 +162,7 @@ def extrapolate(
     """The entire query by these estimates; ``unused`` are hints that were not used before."""
     by = _pooled_by_quantity(estimates)
     if not {"written", "writes", "elapsed"} & by.keys():
-        return Extrapolation(None, unused, _lower_bound(progress))
+        return Extrapolation(None, _lower_bound(progress), unused)
     draws = np.random.default_rng(0)
     drawn = _drawn(progress, by, draws)
     rest_s, elapsed_s = drawn.rest_s, np.maximum(drawn.rest_s + drawn.io_s, progress.done_s)
@@ -185,7 +180,10 @@ def extrapolate(
         if agreeing is not None:
             rest_s[picked] *= given_s / elapsed_s[picked]
         else:
-            unused = [*unused, *_longer(given, float(np.median(elapsed_s)), by)]
+            if given.centre >= float(np.median(elapsed_s)):
+                rest = f" of {by['rest'].source}" if "rest" in by else " so far"
+                longer = f"{given.source} ({format_duration(given.centre)}) leaves far more for it"
+                unused = [*unused, f"the time outside temp I/O{rest}: {longer}"]
             rest_s[picked] = np.maximum(given_s - drawn.io_s[picked], drawn.min_rest_s[picked])
         elapsed_s[picked] = given_s
     work = RemainingWork(
@@ -199,7 +197,7 @@ def extrapolate(
         guessed="rest" not in by,
         timed="elapsed" in by,
     )
-    return Extrapolation(work, unused)
+    return Extrapolation(work, work.summary(unused), unused)
 
 
 def _pooled_by_quantity(estimates: Sequence[Estimate]) -> Given:
@@ -420,22 +418,10 @@ def _agreeing(
 def _with_room(
     drawn: _Drawn, given: Estimate, draws: np.random.Generator
 ) -> NDArray[np.int64] | None:
-    """Those of the draws that fit into a longer time with what passes beside temp I/O.
-
-    None for hardly any.
-    """
+    """Those of the draws that fit into a longer time beside temp I/O; None for hardly any."""
     max_s = given.centre * exp(MAX_LONGER * given.spreads[1])
     fit = np.flatnonzero(drawn.io_s + drawn.min_rest_s <= max_s)
     return draws.choice(fit, DRAWS) if len(fit) >= MIN_AGREEING else None
-
-
-def _longer(given: Estimate, expected_s: float, by: Given) -> list[str]:
-    """What a given time leaves unused, in words: it is longer than what is expected."""
-    if given.centre < expected_s:
-        return []
-    known = f" of {by['rest'].source}" if "rest" in by else " so far"
-    time = format_duration(given.centre)
-    return [f"the time outside temp I/O{known}: {given.source} ({time}) leaves far more for it"]
 
 
 def _too_short(given: Estimate, drawn: _Drawn, by: Given) -> str:

@@ -1,20 +1,18 @@
 """How far a partly recorded query is: bytes and seconds done, and what its files hold unread."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.columns import Column
 from spillcast.forecast.remaining import Array
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.recording import Recording
 from spillcast.recording.completeness import had_worked
 from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import DoneBefore
-from spillcast.recording.spill import codes
-from spillcast.tables import Table, grouped
+from spillcast.tables import Table
 
 #: The last part of a recording, which shows whether its query writes or reads; an op with less than
 #: this share of the bytes moved in it is no phase.
@@ -319,7 +317,8 @@ def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
     size = waits["bytes"].filled(0) * np.where(write, times["write"], times["read"])
     ended_ns = _ends_ns(recording)
     files = list[tuple[float, ...]]()
-    for path, rows in _by_file(waits["file"]):
+    groups = waits.group_by("file")
+    for path, rows in zip(groups.keys["file"].to_pylist(), groups.rows(), strict=True):
         gone = ended_ns.get(path, -1) >= start_ns[rows[-1]]
         files.append(_of_file(held.pop(path, 0.0), write[rows], offset[rows], size[rows], gone))
     for path, bytes_before in held.items():
@@ -330,15 +329,6 @@ def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
     )
     written = float(size[write].sum())
     return Unread(lower, middle, upper, held_before, unread_before, written)
-
-
-def _by_file(names: Column) -> Sequence[tuple[str, NDArray[np.int64]]]:
-    """The rows of each file, by its name."""
-    number = codes(names)
-    order = grouped(number)
-    parts = np.split(order, np.flatnonzero(np.diff(number[order])) + 1)
-    by_name = [(str(names[int(rows[0])]), rows) for rows in parts if len(rows)]
-    return sorted(by_name, key=lambda pair: pair[0])
 
 
 def _ends_ns(recording: Recording) -> Mapping[str, int]:
