@@ -116,7 +116,9 @@ def verdict(forecasts: Sequence[Forecast]) -> Verdict:
     kind: Kind = "memory" if cached else place
     # Where most of the time is reads of tables, that is said first in any case.
     lines = [_where(query, place if place == "data" else kind)]
-    lines += _warm(query) if place == "data" else []
+    if place == "data" and query.warm is not None:
+        warm, now = map(format_duration, (query.warm.baseline_s, query.baseline_s))
+        lines.append(f"With those files cached it would take {warm} instead of {now}.")
     if query.to_come is not None and query.to_come.still_writing:
         words = query.to_come.still_writing_words
         lines.insert(0, f"{words[0].upper()}{words[1:]}. {BOUND_IT}")
@@ -212,7 +214,7 @@ def _where(query: Forecast, kind: Kind) -> str:
     times_s = temp_s(query), _term_s(query, DATA_READS)
     temp, data = (_percent(_share(query, s)) for s in times_s)
     moved, comma = _moved(query), "," if "," in of else ""
-    rest = ", ".join(_largest(query))
+    rest = _largest(query)
     if (bounds := unknown_share(query)) is not None:
         sentence = f"how long {moved} took is not known: {bounds} of {of}."
     elif kind == "storage":
@@ -245,13 +247,13 @@ def unknown_share(query: Forecast) -> str | None:
     return f"{_percent(low)} to {_percent(high)}" if high - low > notable else None
 
 
-def _largest(query: Forecast) -> list[str]:
-    """The largest part that stays, but for data reads, if it is worth a name."""
+def _largest(query: Forecast) -> str:
+    """The largest part that stays, but for data reads; empty if it is not worth a name."""
     staying = [term for term in _staying(query) if term.name != DATA_READS]
     largest = max(staying, key=lambda term: term.baseline_s, default=None)
     if largest is None or (share := _share(query, largest.baseline_s)) < NAMED:
-        return []
-    return [f"{_percent(share)} is {largest.name}"]
+        return ""
+    return f"{_percent(share)} is {largest.name}"
 
 
 def _fixes(given: Sequence[Forecast]) -> list[Fix]:
@@ -349,22 +351,13 @@ def _is_all_data(query: Forecast, kind: Kind) -> bool:
     return kind == "data" and temp_s(query) < NAMED * _observed_s(query)
 
 
-def _warm(query: Forecast) -> list[str]:
-    """What it takes where it finds the tables in memory."""
-    if query.warm is None:
-        return []
-    warm, now = map(format_duration, (query.warm.baseline_s, query.baseline_s))
-    return [f"With those files cached it would take {warm} instead of {now}."]
-
-
 def priced(
     words: Sequence[str], forecasts: Sequence[Forecast], costs: Mapping[str, float]
 ) -> list[Forecast]:
     """Forecasts for the targets that ``words`` name, in the same order, with ``costs`` by word."""
     results = [replace(f, cost=costs.get(word)) for word, f in zip(words, forecasts, strict=True)]
-    worth = [forecast for forecast in results if (_saved_per_cost_s(forecast) or 0) > 0]
     # Of what costs nothing, or as much for each second, the one that saves more.
-    best = max(worth, key=lambda f: (_saved_per_cost_s(f) or 0, _saved_s(f)), default=None)
+    best = max((f for f in results if _value(f)[0] > 0), key=_value, default=None)
     return [replace(forecast, best_value=forecast is best) for forecast in results]
 
 
@@ -419,19 +412,12 @@ def parse_costs(
     return costs
 
 
-def _saved_s(forecast: Forecast) -> float:
-    """Time saved; 0 without a number, and where it is about nothing."""
-    if forecast.forecast_s is None:
-        return 0.0
-    saved_s = forecast.baseline_s - forecast.forecast_s
-    return 0.0 if negligible(saved_s, forecast.baseline_s) else saved_s
-
-
-def _saved_per_cost_s(forecast: Forecast) -> float | None:
-    """Time saved for each unit of the price; None without a price or a number."""
-    if forecast.cost is None or forecast.forecast_s is None:
-        return None
-    saved_s = _saved_s(forecast)
-    if not forecast.cost:
-        return float("inf") if saved_s > 0 else saved_s
-    return saved_s / forecast.cost
+def _value(forecast: Forecast) -> tuple[float, float]:
+    """Time saved (s) for each unit of the price, and in all; 0 without a price or a number."""
+    cost, baseline_s = forecast.cost, forecast.baseline_s
+    if cost is None or forecast.forecast_s is None:
+        return 0.0, 0.0
+    saved_s = baseline_s - forecast.forecast_s
+    if negligible(saved_s, baseline_s):
+        return 0.0, 0.0
+    return saved_s / cost if cost else saved_s * float("inf"), saved_s

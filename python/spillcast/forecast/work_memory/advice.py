@@ -35,9 +35,17 @@ def more_work_memory(
     spills, current = plan.spills, plan.current_bytes
     enough = enough_bytes(plan)
     one_pass = _single_pass_bytes(spills, current or 0, enough)
-    without = WorkMemorySetting(
-        enough, zeros[0].forecast_s, _interval_without_spill(today_s, zeros, confidence)
-    )
+    # As on storage of no latency, as far as other memory is no other work.
+    intervals = [
+        replace(
+            zero, below=hypot(zero.below, MEMORY_SPREAD), above=hypot(zero.above, MEMORY_SPREAD)
+        ).bounds_s(confidence)
+        for zero in zeros
+    ]
+    interval_s, zero_s = intervals[0], zeros[0].forecast_s
+    if len(intervals) > 1:
+        interval_s = around(intervals, max(today_s, zero_s))
+    without = WorkMemorySetting(enough, zero_s, interval_s)
     fewer = None
     if one_pass is not None:
         # A part of the temp I/O is left, and of what it adds to the time as much.
@@ -53,21 +61,6 @@ def more_work_memory(
         most_bytes=round(enough * sum(spill.taken for spill in spills)),
         available_bytes=plan.available_bytes,
     )
-
-
-def _interval_without_spill(
-    today_s: float, zeros: Sequence[Uncertainty], confidence: float
-) -> Interval:
-    """As on storage of no latency, as far as other memory is no other work."""
-    intervals = [
-        replace(
-            zero, below=hypot(zero.below, MEMORY_SPREAD), above=hypot(zero.above, MEMORY_SPREAD)
-        ).bounds_s(confidence)
-        for zero in zeros
-    ]
-    if len(intervals) == 1:
-        return intervals[0]
-    return around(intervals, max(today_s, zeros[0].forecast_s))
 
 
 def _single_pass_bytes(spills: Sequence[Spill], current: int, enough: int) -> int | None:
@@ -139,10 +132,11 @@ def cheapest(
         cell for cell in cells if cell.elapsed_s <= max_s and (not costs or cell.storage in costs)
     ]
 
-    def key(cell: Cell) -> tuple[float, int, float]:
-        return costs.get(cell.storage, 0.0), cell.memory_bytes or 0, cell.elapsed_s
-
-    cell = min(enough, key=key, default=None)
+    cell = min(
+        enough,
+        key=lambda cell: (costs.get(cell.storage, 0.0), cell.memory_bytes or 0, cell.elapsed_s),
+        default=None,
+    )
     cost = None if cell is None else costs.get(cell.storage)
     return Advice(within_s, cell, by, cost, now_s)
 

@@ -26,6 +26,7 @@ from spillcast.forecast.interval import (
 from spillcast.forecast.recorded_io import recorded_threads
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
+from spillcast.stats import merged
 from spillcast.storage.observed import observed
 from spillcast.storage.source import LATENCY_NOISE
 
@@ -97,10 +98,9 @@ def memory_run(
     storage: str, memory_bytes: int, elapsed_s: float, delay_s: float, recording: Recording | None
 ) -> MemoryRun:
     """A run from what was recorded of it; None: it spilled nothing."""
-    if recording is None:
-        return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, {})
-    weight = recorded_threads(recording).recorded.of_waits
-    return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, _ops(recording), weight)
+    ops = {} if recording is None else _ops(recording)
+    weight = 1.0 if recording is None else recorded_threads(recording).recorded.of_waits
+    return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, ops, weight)
 
 
 class MemoryCurve:
@@ -181,7 +181,10 @@ class MemoryCurve:
         around = _around(runs, memory_bytes)
         times_s = [run.remainder_s for run in around]
         low, high = around[0].memory_bytes, around[-1].memory_bytes
-        counts = {size: self._operations(size) for size in (low, high, memory_bytes)}
+        counts = {
+            size: sum(self._count(op, size)[0] for op in OPS) if self.spills(size) else 0.0
+            for size in (low, high, memory_bytes)
+        }
         if abs(counts[low] - counts[high]) > ALIKE * max(counts.values()):
             position = (counts[low] - counts[memory_bytes]) / (counts[low] - counts[high])
             ends_s = [
@@ -192,11 +195,6 @@ class MemoryCurve:
         else:
             rest_s = _on_line(runs, memory_bytes, lambda run: run.remainder_s)
         return rest_s, min(times_s), max(times_s)
-
-    def _operations(self, memory_bytes: int) -> float:
-        if not self.spills(memory_bytes):
-            return 0.0
-        return sum(self._count(op, memory_bytes)[0] for op in OPS)
 
     def _count(self, op: str, memory_bytes: int) -> tuple[float, float]:
         """Operations with so much memory, and by how many that may be off."""
@@ -266,10 +264,6 @@ def _ops(recording: Recording) -> dict[str, Op]:
         groups = [group for group in storage.of(op) if group.count]
         if not groups:
             continue
-        buckets: dict[int, int] = {}
-        for group in groups:
-            for ns, count in zip(group.latency_ns, group.latency_count, strict=True):
-                buckets[ns] = buckets.get(ns, 0) + count
         blocks = [
             (count, mean_ns / 1e9)
             for group in groups
@@ -280,7 +274,6 @@ def _ops(recording: Recording) -> dict[str, Op]:
             sum(group.bytes for group in groups),
             sum(group.total_ns for group in groups) / 1e9,
             np.array(blocks, dtype=np.float64),
-            sorted(buckets),
-            [buckets[ns] for ns in sorted(buckets)],
+            *merged((group.latency_ns, group.latency_count) for group in groups),
         )
     return ops
