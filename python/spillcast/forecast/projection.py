@@ -18,7 +18,6 @@ from spillcast.forecast.cpu import (
 from spillcast.forecast.load import Latency, Load, counts, latencies, operations, rehearsed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, ZERO_LATENCY, Term
 from spillcast.forecast.threads.overlap import Overlap, Simulated
-from spillcast.forecast.threads.resources import missed, storage_share
 from spillcast.forecast.workload import CaptureOverhead, Workload
 from spillcast.recording.event_names import WRITEBACK
 from spillcast.storage.model import behaviour_of
@@ -321,7 +320,6 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
         io_wait_s * load.count * latency.mean_s
         for load, latency in zip(done, target_latencies, strict=True)
     ]
-    share = storage_share(threads.trace, simulated.wait_ns, simulated.storage_ns)
     return Projection(
         latencies=target_latencies,
         io_s=io_s,
@@ -337,9 +335,9 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
         overlap=overlap,
         compressed=compressed.share if compressed else None,
         saturated=_saturated(storage, simulated.limited),
-        causes_s=_causes_s(storage, simulated, sum(io_s), share),
-        missed=None if page_cache is None else missed(threads.trace, simulated.storage_ns),
-        storage_share=share,
+        causes_s=_causes_s(storage, simulated, sum(io_s)),
+        missed=None if page_cache is None else simulated.missed,
+        storage_share=simulated.storage_share,
         throttled_share=threads.throttled_share(simulated),
         spinning_s=workload.scale * threads.spinning_s(simulated) if spinning else 0.0,
     )
@@ -374,10 +372,9 @@ def _saturated(storage: Storage, limited: Sequence[float]) -> str | None:
     return storage.limits[number].name
 
 
-def _causes_s(
-    storage: Storage, simulated: Simulated, io_s: float, storage_share: float
-) -> dict[str, float]:
+def _causes_s(storage: Storage, simulated: Simulated, io_s: float) -> dict[str, float]:
     """Temp I/O by cause of waits, in proportion to the causes in the simulation."""
+    share = simulated.storage_share
     causes_ns = {LATENCY: simulated.latency_ns, QUEUE: simulated.queued_ns}
     for limit, ns in zip(storage.limits, simulated.at_limits_ns, strict=False):
         causes_ns[limit.name] = causes_ns.get(limit.name, 0.0) + ns
@@ -386,11 +383,11 @@ def _causes_s(
         # Nothing but latency: no operation depends on another.
         causes_ns[LATENCY] = total_ns = 1.0
     causes_s = {
-        cause: io_s * storage_share * ns / total_ns
+        cause: io_s * share * ns / total_ns
         for cause, ns in causes_ns.items()
         if cause != QUEUE or ns
     }
-    return causes_s | ({MEMORY: io_s * (1 - storage_share)} if storage_share < 1 else {})
+    return causes_s | ({MEMORY: io_s * (1 - share)} if share < 1 else {})
 
 
 def _change_times(storage: Storage, workload: Workload) -> dict[str | None, float]:

@@ -1,7 +1,6 @@
 """The I/O of a recording: loads of temp I/O, threads, reads of data files."""
 
 from collections.abc import Sequence
-from dataclasses import replace
 from math import hypot
 
 import numpy as np
@@ -156,32 +155,19 @@ def data_reads(recording: Recording) -> DataReads | None:
     """Reads of data that was not cached; None without any, or if they may be an unknown spill."""
     if unrecognised(recording) is not None:
         return None
-    called = _by_calls(recording)
-    waited_s = recording.elapsed_s * _share_read_by_others(recording)
-    fault_s = recording.meta.capture.file_fault_s or 0.0
-    waited_s += fault_s / recording.work.data_reads.threads_at_once
-    elapsed_s = min((called.elapsed_s if called else 0.0) + waited_s, recording.elapsed_s)
-    if not elapsed_s:
-        return None
-    if called is None:
-        return DataReads(None, None, elapsed_s)
-    return replace(called, elapsed_s=elapsed_s)
-
-
-def _by_calls(recording: Recording) -> DataReads | None:
-    """Reads of the observed threads that were slower than memory and left the CPU.
-
-    Single waits show which, the per-second rows how many there were in the entire run.
-    """
     reads, seconds = recording.work.data_reads, recording.seconds
-    if not reads.cold:
-        return None
-    is_read = ~seconds["temp"].values & seconds["op"].equals("read")
-    total_ns = int(seconds["total_ns"].values[is_read].sum())
-    scale = max(total_ns / reads.total_ns, 1.0)
-    return DataReads(
-        round(scale * reads.cold), round(scale * reads.cold_bytes), scale * reads.cold_elapsed_s
-    )
+    count, size, called_s = None, None, 0.0
+    if reads.cold:
+        # Single waits show which reads were slower than memory and left the CPU, the per-second
+        # rows how many there were in the entire run.
+        is_read = ~seconds["temp"].values & seconds["op"].equals("read")
+        scale = max(int(seconds["total_ns"].values[is_read].sum()) / reads.total_ns, 1.0)
+        count, size = round(scale * reads.cold), round(scale * reads.cold_bytes)
+        called_s = scale * reads.cold_elapsed_s
+    fault_s = (recording.meta.capture.file_fault_s or 0.0) / reads.threads_at_once
+    waited_s = recording.elapsed_s * _share_read_by_others(recording) + fault_s
+    elapsed_s = min(called_s + waited_s, recording.elapsed_s)
+    return DataReads(count, size, elapsed_s) if elapsed_s else None
 
 
 def _share_read_by_others(recording: Recording) -> float:

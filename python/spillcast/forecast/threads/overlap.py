@@ -29,6 +29,7 @@ from spillcast.forecast.threads.resources import (
     PageCache,
     Stretches,
     memory_ns,
+    moving,
     page_cache_of,
     page_cache_of_counts,
 )
@@ -55,6 +56,9 @@ class Simulated:
     latency_ns: float
     #: Time of the storage by row, ns: 0 if memory served it.
     storage_ns: NDArray[np.float64]
+    #: Shares of the temp I/O that the storage serves, not memory: of its operations, of its time.
+    missed: float
+    storage_share: float
 
 
 #: Largest ratio between models of threads.
@@ -462,8 +466,10 @@ class Threads:
         )
         temp_ns = max(outcome["temp_ns"], 1)
         times, limited_ns = arrays_of(waited), outcome["limited_ns"]
+        moves, all_wait_ns = moving(self.trace), wait_ns + times["io_ns"]
+        storage_ns, io_ns = times["storage_ns"][moves], float(all_wait_ns[moves].sum())
         return Simulated(
-            wait_ns=wait_ns + times["io_ns"],
+            wait_ns=all_wait_ns,
             elapsed_ns=outcome["elapsed_ns"],
             in_flight=max(outcome["temp_ns"] / max(outcome["temp_busy_ns"], 1), 1.0),
             limited=[ns / temp_ns for ns in limited_ns],
@@ -471,6 +477,8 @@ class Threads:
             queued_ns=outcome["queued_ns"],
             latency_ns=outcome["latency_ns"],
             storage_ns=times["storage_ns"],
+            missed=float((storage_ns > 0).mean()) if moves.any() else 0.0,
+            storage_share=float(storage_ns.sum()) / io_ns if io_ns else 1.0,
         )
 
     def _batch(self, columns: Mapping[str, Array]) -> Any:

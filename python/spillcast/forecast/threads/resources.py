@@ -220,7 +220,7 @@ def page_cache_of(trace: ThreadTrace, storage_ns: Ns, room_bytes: int) -> PageCa
     operations that the cache would have served were slow, the engine bypasses it, or the file
     system has none.
     """
-    answered = _moving(trace) & (storage_ns == 0)
+    answered = moving(trace) & (storage_ns == 0)
     usual_ns = memory_ns(trace.bytes)
     fast = trace.temp & (trace.wait_ns <= usual_ns)
     if not answered.any() or fast[answered].mean() < SEEN:
@@ -246,20 +246,7 @@ def page_cache_of_counts(
     return PageCache(NO_BOUND_BYTES, cached_ns)
 
 
-def missed(trace: ThreadTrace, storage_ns: Ns) -> float:
-    """Share of the temp operations that miss the page cache; ``storage_ns`` is 0 for the others."""
-    moving = _moving(trace)
-    return float((storage_ns[moving] > 0).mean()) if moving.any() else 0.0
-
-
-def storage_share(trace: ThreadTrace, wait_ns: Ns, storage_ns: Ns) -> float:
-    """Share of the time of temp I/O that the storage takes, not memory."""
-    moving = _moving(trace)
-    waits_ns = float(wait_ns[moving].sum())
-    return float(storage_ns[moving].sum()) / waits_ns if waits_ns else 1.0
-
-
-def _moving(trace: ThreadTrace) -> NDArray[np.bool_]:
+def moving(trace: ThreadTrace) -> NDArray[np.bool_]:
     """The temp operations that move bytes."""
     return trace.temp & (trace.bytes > 0)
 
