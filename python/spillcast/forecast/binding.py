@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from spillcast.document import key
-from spillcast.storage.storage import Group, Limit, Storage
+from spillcast.storage.storage import Limit, Storage
 from spillcast.units import format_duration
 
 #: Share of the elapsed time below which more or less of it is about nothing.
@@ -16,6 +16,11 @@ SAVING_MIN = 0.005
 #: Share of temp I/O that must be waits for limits before they are named together.
 TOGETHER_MIN = 0.1
 MIB = 1 << 20
+#: What a limit takes of the device's time.
+COSTS = (
+    *("read_random_ns", "read_sequential_ns", "write_random_ns", "write_sequential_ns"),
+    *("read_ns_per_byte", "write_ns_per_byte"),
+)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,35 +166,25 @@ def _reached_together(
 
 def relieved(storage: Storage, causes: Sequence[str]) -> Storage:
     """The storage with twice the rate of limits, twice the servers, or half the latency."""
-    limits = [_doubled(limit) if limit.name in causes else limit for limit in storage.limits]
-    servers, groups = storage.servers, storage.groups
+    servers, groups, limits = storage.servers, storage.groups, list(storage.limits)
     if QUEUE in causes and servers is not None:
         servers *= 2
     if LATENCY in causes:
-        groups = [_halved(group) for group in groups]
+        groups = [
+            replace(
+                group,
+                total_ns=group.total_ns // 2,
+                latency_ns=[ns // 2 for ns in group.latency_ns],
+                block_mean_ns=[ns // 2 for ns in group.block_mean_ns],
+            )
+            for group in groups
+        ]
+    for at, limit in enumerate(limits):
+        if limit.name in causes:
+            # The bucket holds as many seconds of the rate.
+            costs = {name: getattr(limit, name) / 2 for name in COSTS}
+            limits[at] = replace(limit, **costs)
     return replace(storage, limits=limits, servers=servers, groups=groups)
-
-
-def _doubled(limit: Limit) -> Limit:
-    """Twice the rate; the bucket holds as many seconds of it."""
-    costs = {
-        name: getattr(limit, name) / 2
-        for name in (
-            *("read_random_ns", "read_sequential_ns", "write_random_ns", "write_sequential_ns"),
-            *("read_ns_per_byte", "write_ns_per_byte"),
-        )
-    }
-    return replace(limit, **costs)
-
-
-def _halved(group: Group) -> Group:
-    """Half the latency."""
-    return replace(
-        group,
-        total_ns=group.total_ns // 2,
-        latency_ns=[ns // 2 for ns in group.latency_ns],
-        block_mean_ns=[ns // 2 for ns in group.block_mean_ns],
-    )
 
 
 def _rates(limit: Limit | None) -> tuple[float | None, float | None]:

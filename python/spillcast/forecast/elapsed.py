@@ -71,7 +71,10 @@ def elapsed_on(
         sample = _sampled(baseline, storage, cached=cached)
         drawn_s = _drawn_s(baseline, storage, projected, uncached_s, sample)
     else:
-        drawn_s = _drawn_run_s(measured)
+        draws = np.random.default_rng(0)
+        off_s = OVERHEAD_OFF * measured.overhead_s * draws.standard_normal(DRAWS)
+        again = np.exp(draws.normal(0, REPEATED_RUN, DRAWS))
+        drawn_s = np.maximum(run_s(measured) + off_s, 0.0) * again
     rest_s = forecast_s - sum(projected.io_s)
     return Uncertainty.of(forecast_s, rest_s, drawn_s, workload.kind, speeds), sample
 
@@ -186,15 +189,6 @@ def _sampled(baseline: Baseline, storage: Storage, *, cached: bool) -> Sampled |
 def run_s(rehearsal: Rehearsal) -> float:
     """The elapsed time without the cost of recording of a query that ended in its rehearsal."""
     return max(rehearsal.elapsed_s - rehearsal.overhead_s, rehearsal.elapsed_s / 2)
-
-
-def _drawn_run_s(rehearsal: Rehearsal) -> Array:
-    """Draws of that time over repeated runs."""
-    draws = np.random.default_rng(0)
-    off_s = OVERHEAD_OFF * rehearsal.overhead_s * draws.standard_normal(DRAWS)
-    again = np.exp(draws.normal(0, REPEATED_RUN, DRAWS))
-    drawn_s: Array = np.maximum(run_s(rehearsal) + off_s, 0.0) * again
-    return drawn_s
 
 
 def _direction(loads: Sequence[Load], latencies: Sequence[Latency]) -> str:

@@ -1,7 +1,7 @@
 """Intervals of forecasts, from errors of what is known and from errors of verified forecasts."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import exp, hypot, inf, log
 from statistics import NormalDist
 
@@ -71,10 +71,6 @@ class Uncertainty:
         below, above = -log(min(max(low, SHARE_MIN), 1.0)), log(max(high, 1.0))
         share = min(max(rest_s / forecast_s, 0.0), 1.0)
         return cls(forecast_s, kind, direction, share, below / NORMAL_95, above / NORMAL_95)
-
-    def at_most(self, max_s: float) -> "Uncertainty":
-        """The same for an elapsed time of at most ``max_s``."""
-        return replace(self, forecast_s=min(self.forecast_s, max_s))
 
     def spreads(self, residuals: Residuals) -> tuple[float, float]:
         """Standard deviations below and above, with the spread of verified forecasts."""

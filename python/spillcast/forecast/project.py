@@ -148,7 +148,7 @@ class Projector:
                 )
         except Refusal as refusal:
             return self.refused(storage.name, confidence, refusal)
-        zero = self.zero_latency.at_most(forecast_s)
+        ceiling_s = min(self.zero_latency.forecast_s, forecast_s)
         uncertainty, sample = elapsed_on(
             baseline, storage, projected, cached=cached, uncached_s=uncached_s, measured=measured
         )
@@ -163,9 +163,7 @@ class Projector:
             "uncertainty": uncertainty,
             "sampled": sample,
             "without_cache_s": without_cache_s,
-            "warnings": warnings_of(
-                Case(baseline, storage, projected, zero.forecast_s, uncached_s)
-            ),
+            "warnings": warnings_of(Case(baseline, storage, projected, ceiling_s, uncached_s)),
         }
         # A forecast that is refused for its interval keeps the warnings, which explain the width.
         if (reason := too_wide(low_s, high_s, workload.total_s)) is not None:
@@ -176,8 +174,10 @@ class Projector:
             forecast_s=forecast_s,
             rehearsed=rehearsed,
             interval_s=(low_s, high_s),
-            ceiling_s=zero.forecast_s,
-            ceiling_interval_s=zero.interval_s(confidence, low_s),
+            ceiling_s=ceiling_s,
+            ceiling_interval_s=replace(self.zero_latency, forecast_s=ceiling_s).interval_s(
+                confidence, low_s
+            ),
             terms=_terms(baseline, projected),
             advice=storage.facts.get("advice", ()),
             warm=_warm(baseline, forecast_s),

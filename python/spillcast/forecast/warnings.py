@@ -18,6 +18,7 @@ from spillcast.forecast.target_warnings import (
 from spillcast.forecast.threads.resources import BURST_MIN_S
 from spillcast.forecast.verdict import LITTLE
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
+from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.storage import Storage
 from spillcast.storage.source import ASSUMED
@@ -86,26 +87,19 @@ def _part(case: Case) -> Iterator[Warned]:
             rest = "the rest is forecast from what is known of it"
         yield Warned("part", f"{recorded}: {rest}")
     yield from unused
-    if part is None:
-        yield from _unread(workload)
-
-
-def _unread(workload: Workload) -> Iterator[Warned]:
-    if workload.remaining is not None:
-        if not any(load.op == "read" for load in workload.recorded_loads):
-            yield Warned(
-                "unread",
-                "no temp read was recorded: the read latency here is a guess, and so is the "
-                "elapsed time today; record a later part too",
-            )
-    elif workload.is_part and workload.kind == "unread":
-        loads = workload.recorded_loads
-        unread_bytes = max(0, moved_bytes(loads, "write") - moved_bytes(loads, "read"))
+    if part is not None:
+        return
+    read, written = (moved_bytes(workload.recorded_loads, op) for op in OPS)
+    if workload.remaining is not None and not read:
         yield Warned(
             "unread",
-            f"{format_bytes(unread_bytes)} of temp files were written and not yet read: more reads "
-            "will follow; record a later part too",
+            "no temp read was recorded: the read latency here is a guess, and so is the elapsed "
+            "time today; record a later part too",
         )
+    elif workload.remaining is None and workload.is_part and workload.kind == "unread":
+        unread = format_bytes(max(0, written - read))
+        text = f"{unread} of temp files were written and not yet read: more reads will follow"
+        yield Warned("unread", f"{text}; record a later part too")
 
 
 def _evidence(case: Case) -> Iterator[Warned]:

@@ -290,11 +290,8 @@ class Threads:
 
     def _kept(self, total_operations: float) -> float:
         """Share of so many temp operations that move bytes whose waits were kept."""
-        return min(1.0, self._kept_operations / max(total_operations, 1))
-
-    @cached_property
-    def _kept_operations(self) -> int:
-        return int((self.trace.temp & ~self.trace.change).sum())
+        kept = int((self.trace.temp & ~self.trace.change).sum())
+        return min(1.0, kept / max(total_operations, 1))
 
     @cached_property
     def _seen(self) -> float:
