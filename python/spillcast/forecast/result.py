@@ -194,13 +194,13 @@ class StageForecast:
 
 
 @dataclass(frozen=True, kw_only=True)
-class SupposedExecutors:
-    """Executors that a forecast supposes instead of those of the event log."""
+class Executors:
+    """Executors of a Spark application, of an event log or supposed instead."""
 
     executors: int
     cores: int
     memory_bytes: int
-    #: Elapsed time of the application with its own executors.
+    #: Elapsed time of the application with those of its log.
     measured_s: float
 
     @property
@@ -277,7 +277,7 @@ class Forecast(Tabular):
     #: The stages of a Spark application, in their order.
     stages: Sequence[StageForecast] = later(())
     #: The executors that are supposed; None: those of the event log.
-    supposed: SupposedExecutors | None = later()
+    supposed: Executors | None = later()
     #: What more memory would do to a Spark application; None where nothing spills.
     without_spills: WithoutSpills | None = later()
     #: Price of the target, in whatever unit all prices are given.

@@ -11,9 +11,9 @@ from spillcast.forecast.result import (
     FORECAST_SCHEMA,
     RECORDING,
     ZERO_LATENCY,
+    Executors,
     Rehearsed,
     Remaining,
-    SupposedExecutors,
 )
 from spillcast.forecast.verdict import (
     TIME_UNKNOWN,
@@ -78,7 +78,7 @@ def forecast_page(
     )
 
 
-def supposed_text(forecast: Forecast, supposed: SupposedExecutors) -> str:
+def supposed_text(forecast: Forecast, supposed: Executors) -> str:
     """The elapsed time on today's storage with executors that the application did not have."""
     then, now = map(format_duration, (forecast.baseline_s, supposed.measured_s))
     return (

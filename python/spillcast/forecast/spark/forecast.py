@@ -21,7 +21,6 @@ from spillcast.forecast.result import (
     Forecast,
     Interval,
     StageForecast,
-    SupposedExecutors,
     Term,
     Warned,
     WithoutSpills,
@@ -94,7 +93,7 @@ class _Scope:
         if execution is not None or job is not None:
             measured_s = ((span_ms[1] or log.last_ms) - span_ms[0]) / 1e3
             stages = [place for place in stages if log.stages[place].job in jobs]
-        resources = Resources.of(application, question)
+        resources = Resources.of(application, question, measured_s)
         core = resources.suppose(application.core)
         spill_bytes = {place: log.stages[place].spill_bytes for place in stages}
         if resources.changed:
@@ -115,7 +114,7 @@ class _Scope:
         elif self.execution is not None:
             begin_s, end_s = executions[self.execution]
         supposed = self.resources.supposed
-        slots = supposed.number * self.resources.slots(supposed)
+        slots = supposed.executors * self.resources.slots(supposed)
         return Run(begin_s, end_s - begin_s, {place: stages[place] for place in self.stages}, slots)
 
 
@@ -372,7 +371,6 @@ def _forecast(scope: _Scope, name: str, cases: Sequence[_Case], question: Questi
     ceiling_s = fmean((ceilings_s[0], ceilings_s[-1]))
     runs = [(case.scale, case.source, case.target) for case in ends]
     stages = stage_forecasts(scope.application, runs, scope.spill_bytes)
-    supposed = scope.resources.supposed
     return Forecast(
         target=name,
         baseline_s=baseline_s,
@@ -386,14 +384,7 @@ def _forecast(scope: _Scope, name: str, cases: Sequence[_Case], question: Questi
         warnings=(),
         refused=None,
         stages=stages,
-        supposed=SupposedExecutors(
-            executors=supposed.number,
-            cores=supposed.cores,
-            memory_bytes=supposed.memory_bytes,
-            measured_s=scope.measured_s,
-        )
-        if scope.resources.changed
-        else None,
+        supposed=scope.resources.supposed if scope.resources.changed else None,
     )
 
 

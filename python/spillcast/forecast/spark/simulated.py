@@ -1,7 +1,8 @@
 """The executors of a Spark application, and when and by what its simulated stages are bound."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import accumulate
 from math import ceil
 from statistics import fmean
 
@@ -9,7 +10,7 @@ from spillcast import _core
 from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.spark import Application, Stage
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import StageForecast
+from spillcast.forecast.result import Executors, StageForecast
 
 #: What Spark keeps of the heap for itself, and its default for the share of the rest that sorts,
 #: joins, aggregates and cached blocks may take (spark.memory.fraction).
@@ -21,15 +22,6 @@ POOL_BYTES_MIN = 1 << 20
 #: A node whose executors take all of its memory still caches some pages.
 CACHE_BYTES_MIN = 64 << 20
 _UNITS = {"": 1 << 20, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-
-
-@dataclass(frozen=True)
-class Executors:
-    """How many executors an application has, and the cores and the heap of each."""
-
-    number: int
-    cores: int
-    memory_bytes: int
 
 
 @dataclass(frozen=True)
@@ -45,7 +37,7 @@ class Resources:
     fraction: float
 
     @classmethod
-    def of(cls, application: Application, question: Question) -> "Resources":
+    def of(cls, application: Application, question: Question, measured_s: float) -> "Resources":
         """Those of a log, with what a question supposes. InputError if tasks would not fit."""
         properties, executors = application.log.properties, application.log.executors
         local = properties.get("spark.master", "").startswith("local")
@@ -53,14 +45,16 @@ class Resources:
         off_heap = properties.get("spark.memory.offHeap.enabled") == "true"
         nodes = len({executor.host for executor in executors})
         today = Executors(
-            _most_at_once(application),
-            max((executor.cores for executor in executors), default=1),
-            java_bytes(heap, HEAP_BYTES),
+            executors=_most_at_once(application),
+            cores=max((executor.cores for executor in executors), default=1),
+            memory_bytes=java_bytes(heap, HEAP_BYTES),
+            measured_s=measured_s,
         )
-        supposed = Executors(
-            question.executors or today.number,
-            question.cores or today.cores,
-            question.memory_bytes or today.memory_bytes,
+        supposed = replace(
+            today,
+            executors=question.executors or today.executors,
+            cores=question.cores or today.cores,
+            memory_bytes=question.memory_bytes or today.memory_bytes,
         )
         resources = cls(
             today,
@@ -101,7 +95,7 @@ class Resources:
         today, supposed = self.today, self.supposed
         factor = self.pool_bytes(supposed) / self.slots(supposed) / self.task_bytes
         return core.with_resources(
-            supposed.number if supposed.number != today.number else None,
+            supposed.executors if supposed.executors != today.executors else None,
             supposed.cores if supposed.cores != today.cores else None,
             (self.task_bytes, factor) if factor != 1 else None,
         )
@@ -140,16 +134,10 @@ def _number(properties: Mapping[str, str], name: str, default: float) -> float:
 
 def _most_at_once(application: Application) -> int:
     """The most executors that the application had at a time."""
-    changes = []
-    for executor in application.log.executors:
-        changes.append((executor.added_ms, 1))
-        if executor.removed_ms is not None:
-            changes.append((executor.removed_ms, -1))
-    number = most = 0
-    for _, change in sorted(changes):
-        number += change
-        most = max(most, number)
-    return max(most, 1)
+    executors = application.log.executors
+    changes = [(executor.added_ms, 1) for executor in executors]
+    changes += [(each.removed_ms, -1) for each in executors if each.removed_ms is not None]
+    return max([1, *accumulate(change for _, change in sorted(changes))])
 
 
 #: Share of the slots that are idle during a stage from which on neither CPU nor storage binds it.
