@@ -5,14 +5,11 @@ Estimates are pooled, each weighted by its error:
 - The machine: `spillcast calibrate` measures it with real work. Without that, the loop through
   memory at the end of every recording gives a guess.
 - The recording: CPU bursts after operations of the same kind, size, thread and stretch of the run
-  do the same work. If some operations waited longer than others, by jitter, queues or a cache, the
-  slope of CPU time over the wait is what a wait costs this query.
+  do the same work, so the slope of CPU time over the wait is what a wait costs this query.
 - A rehearsal: CPU time of the query's first operations on both storages.
-
-Former runs on other storage add a fourth. Two runs of a query with the same settings do the same
-work: the CPU time that the run with longer waits takes more is the cost of waits, or threads asked
-again and again whether others had done their I/O. Waits cost no more than the machine's calibration
-says, within its error: CPU time beyond that follows the time of temp I/O, and is a wait.
+- Former runs on other storage: the run with longer waits takes more CPU time, as the cost of waits,
+  or because threads asked again and again whether others had done their I/O. What exceeds the
+  machine's calibration, beyond its error, follows the time of temp I/O and is a wait.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,15 +1,12 @@
 """Other runs of a recorded query: which files hold one, how its spill differs, what waits cost.
 
-The bytes that a query spills vary from run to run. The spill of a process depends on when each of
-its threads takes memory from their common limit. Spills of one query differ by a few per cent far
-above that limit, and by a part of the memory near it, which is a large share of a small spill:
+The spill of a process depends on when each of its threads takes memory from their common limit:
 
     spread^2 = far^2 + (share * memory / spill)^2
 
 with the peak resident memory and the bytes written. ``far`` and ``share`` were measured for one and
 for several threads (calibrated.toml). Each session of a server has its own limit, which a plan
-reaches at the same row every time. Other runs of the same query measure the spread itself; the more
-there are, the less weight the relation has.
+reaches at the same row every time. Other runs of the query measure the spread itself.
 """
 
 from collections.abc import Iterable, Sequence
@@ -135,16 +132,14 @@ def spill_spread(
     ``others`` are other runs of the query.
     """
     relation, spill = relative_spread(recording), recording.written_bytes.temp
-    written = [spill]
-    for run in others:
-        if isinstance(run, Recording):
-            written.append(run.written_bytes.temp)
-        else:
-            written.append(moved_bytes(loads_of(run), "write"))
+    written = [spill] + [
+        run.written_bytes.temp
+        if isinstance(run, Recording)
+        else moved_bytes(loads_of(run), "write")
+        for run in others
+    ]
     logs = np.array([log(run_bytes) for run_bytes in written if run_bytes])
-    degrees, squares = len(logs) - 1, 0.0
-    if degrees > 0:
-        squares = float(((logs - logs.mean()) ** 2).sum())
+    degrees, squares = len(logs) - 1, float(len(logs) * logs.var()) if len(logs) else 0.0
     if relation is not None:
         squares, degrees = squares + RELATION_RUNS * relation**2, degrees + RELATION_RUNS
     if degrees <= 0:

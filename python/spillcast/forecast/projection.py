@@ -207,7 +207,7 @@ def _rest(
 
     threads, loads = workload.threads, workload.loads
     other_s = remainder_s - (cold.baseline_s if cold else 0.0)
-    quota_s, quota_target_s = (workload.scale * s for s in threads.quota_s(loads))
+    quota_s, quota_target_s, cores_s = (workload.scale * s for s in threads.limits_s(loads))
     throttled_s = min(quota_s, other_s - (cpu_s or 0.0))
     throttled_target_s = max(throttled_s + quota_target_s - quota_s, 0.0)
     other_s -= throttled_s
@@ -215,8 +215,7 @@ def _rest(
         terms = [unchanged("CPU and other waits", other_s)]
     else:
         terms = [unchanged("CPU", cpu_s), unchanged("other waits", other_s - cpu_s)]
-    target_s = max(terms[0].baseline_s + workload.scale * threads.cores_s(loads), 0.0)
-    terms[0] = replace(terms[0], forecast_s=target_s)
+    terms[0] = replace(terms[0], forecast_s=max(terms[0].baseline_s + cores_s, 0.0))
     if max(throttled_s, throttled_target_s) > 0:
         terms.append(Term(QUOTA, None, None, None, throttled_s, throttled_target_s))
     if cold is not None:

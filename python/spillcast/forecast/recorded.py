@@ -249,21 +249,20 @@ def _kind(recording: Recording, loads: Sequence[Load], is_part: bool) -> str:
 
 def _io_ns_by_stretch(recording: Recording) -> NDArray[np.float64]:
     """Time (ns) in temp I/O: a row per slice, or per second or more of a single stretch."""
-    if not recording.meta.raw.slices_of_all:
+    if recording.meta.raw.slices_of_all:
+        slices_s = recording.meta.raw.slices_s or ()
+        rows = recording.temp_columns("start_ns", "elapsed_ns", "op")
+        # A wait that began before the first slice ended in it.
+        number = np.maximum(slice_numbers(slices_s, rows["start_ns"].to_numpy()) - 1, 0)
+        stretches, io_ns = len(slices_s), rows["elapsed_ns"].to_numpy()
+    else:
+        rows = recording.temp_seconds
         last = max(int(recording.elapsed_s), recording.seconds["second"].max() or 0)
         joined = last // STRETCHES_MAX + 1
-        table = np.zeros((last // joined + 1, len(OPS)))
-        seconds = recording.temp_seconds
-        row, op = seconds["second"].values // joined, seconds["op"].equals("write").astype(int)
-        np.add.at(table, (row, op), seconds["total_ns"].values)
-        return table
-    slices_s = recording.meta.raw.slices_s or ()
-    table = np.zeros((len(slices_s), len(OPS)))
-    waits = recording.temp_columns("start_ns", "elapsed_ns", "op")
-    # A wait that began before the first slice ended in it.
-    number = np.maximum(slice_numbers(slices_s, waits["start_ns"].to_numpy()) - 1, 0)
-    written = waits["op"].equals("write")
-    np.add.at(table, (number, written.astype(int)), waits["elapsed_ns"].to_numpy())
+        number = rows["second"].values // joined
+        stretches, io_ns = last // joined + 1, rows["total_ns"].values
+    table = np.zeros((stretches, len(OPS)))
+    np.add.at(table, (number, rows["op"].equals("write").astype(int)), io_ns)
     return table
 
 

@@ -269,24 +269,18 @@ class Threads:
             bursts[row] = np.maximum(inside_ns, 0)[others].sum() >= burst_ns / 10
         return bursts
 
-    def quota_s(self, loads: Sequence[Load]) -> tuple[float, float]:
-        """Time that quotas add without any latency of temp I/O, on the source and the target."""
+    def limits_s(self, loads: Sequence[Load]) -> tuple[float, float, float]:
+        """Time added without any latency of temp I/O: by the quota of the source, by that of the
+        target, and by the target's number of cores."""
         if not self._simulates:
-            return 0.0, 0.0
-        source_s, target_s = (
-            (self._without_s(cpus) - self._without_s(cpus.unlimited))
-            / self._kept(operations(loads))
-            for cpus in (self.source, self.target)
+            return 0.0, 0.0, 0.0
+        kept = self._kept(operations(loads))
+        source_s, target_s = (self._without_s(cpus) for cpus in (self.source, self.target))
+        source_free_s, target_free_s = (
+            self._without_s(cpus.unlimited) for cpus in (self.source, self.target)
         )
-        return max(source_s, 0.0), max(target_s, 0.0)
-
-    def cores_s(self, loads: Sequence[Load]) -> float:
-        """Time that the target's number of cores adds, without latency and quota."""
-        if not self._simulates or self.source.cores == self.target.cores:
-            return 0.0
-        cpus = self.target.unlimited, self.source.unlimited
-        target_s, source_s = map(self._without_s, cpus)
-        return (target_s - source_s) / self._kept(operations(loads))
+        quotas_s = max(source_s - source_free_s, 0.0), max(target_s - target_free_s, 0.0)
+        return quotas_s[0] / kept, quotas_s[1] / kept, (target_free_s - source_free_s) / kept
 
     def _kept(self, total_operations: float) -> float:
         """Share of so many temp operations that move bytes whose waits were kept."""
