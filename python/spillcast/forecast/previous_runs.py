@@ -132,12 +132,9 @@ def spill_spread(
     ``others`` are other runs of the query.
     """
     relation, spill = relative_spread(recording), recording.written_bytes.temp
-    written = [spill] + [
-        run.written_bytes.temp
-        if isinstance(run, Recording)
-        else moved_bytes(loads_of(run), "write")
-        for run in others
-    ]
+    recordings = [run.written_bytes.temp for run in others if isinstance(run, Recording)]
+    counts = [moved_bytes(loads_of(run), "write") for run in others if isinstance(run, Counts)]
+    written = [spill, *recordings, *counts]
     logs = np.array([log(run_bytes) for run_bytes in written if run_bytes])
     degrees, squares = len(logs) - 1, float(len(logs) * logs.var()) if len(logs) else 0.0
     if relation is not None:

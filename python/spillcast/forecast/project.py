@@ -180,7 +180,6 @@ class Projector:
             ),
             terms=_terms(baseline, projected),
             advice=storage.facts.get("advice", ()),
-            warm=_warm(baseline, forecast_s),
             **known,
         )
 
@@ -203,7 +202,7 @@ class Projector:
             subject=workload.subject,
             to_come=workload.to_come,
             statement=workload.statement,
-            warm=_warm(baseline, None),
+            warm=_warm(baseline, known.get("forecast_s")),
             spill_spread=workload.spill_spread,
             work_memory=self.work_memory(confidence),
         )
