@@ -208,7 +208,8 @@ def stage_forecasts(
 
     A case is what makes simulated time measured time, and the runs now and on the target.
     """
-    baseline, forecast = ([(end[0], end[which].times_s()) for end in ends] for which in (1, 2))
+    baseline = [(scale, now.times_s()) for scale, now, _ in ends]
+    forecast = [(scale, then.times_s()) for scale, _, then in ends]
     _, now, then = ends[-1]
     forecasts = []
     for place in sorted(spill_bytes):
