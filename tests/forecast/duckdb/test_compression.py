@@ -174,9 +174,7 @@ db.execute(
 def recorded(places, directory):
     output = places.root / f"{directory.name}.spill"
     command = [sys.executable, "-c", QUERY, str(directory)]
-    result = spillcast(
-        "record", "--force", "-o", output, "--temp", directory, "--", *command, env=places.env
-    )
+    result = spillcast("record", "-o", output, "--temp", directory, "--", *command, env=places.env)
     assert result.returncode == 0, result.stderr
     return Recording.open(output)
 
