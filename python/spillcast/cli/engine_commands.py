@@ -1,51 +1,56 @@
 """Verbs with a command for each engine that offers it: ``move`` and ``collect``."""
 
-from collections.abc import Mapping
+import inspect
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-from typer.core import TyperOption
-
+from spillcast.cli.options import Json, option, with_parameters
+from spillcast.cli.output import emit
 from spillcast.cli.usage import Grouped, command_group
 from spillcast.engines.move import Move
 from spillcast.engines.registry import engines, feature_of
+from spillcast.errors import MoveFailed, OptionInvalid
+from spillcast.text import has_control
+from spillcast.workspace import check_output_file, whole_file
 
 
-class EngineCommand(Grouped):
-    """A command whose function an engine offers; ``print_result`` prints its result.
+def _command(function: Callable[..., Any], run: Callable[..., None]) -> Callable[..., Any]:
+    """A command with the options of an engine's function, and the named ones of ``run``."""
+    own, shared = (inspect.signature(each).parameters.values() for each in (function, run))
+    named = [each for each in shared if each.kind is inspect.Parameter.KEYWORD_ONLY]
+    return with_parameters(run, function, [*own, *named])
 
-    The function's parameters are options of the engine, ``shared`` those of all engines.
-    """
 
-    shared: tuple[TyperOption, ...] = ()
+def _move(function: Callable[..., Move]) -> Callable[..., Any]:
+    """A command that prints the steps that a move has taken or would take."""
 
-    def __init__(self, *arguments: Any, params: Any, **attributes: Any) -> None:
-        json = TyperOption(param_decls=["--json"], is_flag=True, help="Print one JSON document.")
-        self._shared = (*self.shared, json)
-        super().__init__(*arguments, params=[*params, *self._shared], **attributes)
+    def run(*, json: Json = False, **options: Any) -> None:
+        from spillcast.report.engines import done_text, plan_text
 
-    def invoke(self, context: Any) -> None:
-        """Run the function and print its result."""
-        options = dict(context.params)
-        self.check(options)
-        for option in self._shared:
-            del context.params[option.name]
-        self.print_result(super().invoke(context), options)
+        to = str(options.get("to") or "")
+        if has_control(to):
+            problem = f"--to {to}: has control characters in its name"
+            raise OptionInvalid(problem, "give the directory another name")
+        move = function(**options)
+        if json:
+            emit(move.to_json())
+        else:
+            print(done_text(move) if move.applied or move.reverted else plan_text(move))
+        if move.left:
+            raise MoveFailed(
+                f"tablespace {move.tablespace} is in use and stays: {'; '.join(move.left)}",
+                "run --revert again when nothing uses it any more",
+            )
 
-    def check(self, options: Mapping[str, Any]) -> None:
-        """InputError for options with which the function should not run."""
-
-    def print_result(self, result: Any, options: Mapping[str, Any]) -> None:
-        """Print the result of the function."""
-        raise NotImplementedError
+    return _command(function, run)
 
 
 def tmpfs(
-    to: Annotated[Path, typer.Option(metavar="DIR", help="Mount point.")],
-    size: Annotated[str, typer.Option(metavar="SIZE", help="Largest size, such as 8G.")],
+    to: Annotated[Path, option("--to DIR", "Mount point.")],
+    size: Annotated[str, option("--size SIZE", "Largest size, such as 8G.")],
     owner: Annotated[
-        str | None, typer.Option(metavar="USER", help="User it is for (default: everybody).")
+        str | None, option("--owner USER", "User it is for (default: everybody).")
     ] = None,
 ) -> Move:
     """tmpfs: a mount in memory for temp files, on this machine. Only prints the steps.
@@ -57,78 +62,37 @@ def tmpfs(
     return tmpfs_move(to, size, owner)
 
 
-class _Move(EngineCommand):
-    """Prints the steps that a move has taken or would take."""
-
-    def check(self, options: Mapping[str, Any]) -> None:
-        """InputError for a place that no statement and no command could name in every program."""
-        from spillcast.errors import OptionInvalid
-        from spillcast.text import has_control
-
-        to = str(options.get("to") or "")
-        if has_control(to):
-            raise OptionInvalid(
-                f"--to {to}: has control characters in its name", "give the directory another name"
-            )
-
-    def print_result(self, move: Move, options: Mapping[str, Any]) -> None:
-        """Print the steps. SpillcastError if the tablespace is still in use."""
-        from spillcast.cli.output import emit
-        from spillcast.errors import MoveFailed
-        from spillcast.report.engines import done_text, plan_text
-
-        if options["json"]:
-            emit(move.to_json())
-        elif move.applied or move.reverted:
-            print(done_text(move))
-        else:
-            print(plan_text(move))
-        if move.left:
-            raise MoveFailed(
-                f"tablespace {move.tablespace} is in use and stays: {'; '.join(move.left)}",
-                "run --revert again when nothing uses it any more",
-            )
-
-
 move = command_group("Move temp files to other storage, and back. Prints the steps, or runs them.")
 for _engine in engines("move"):
-    move.command(_engine.name, cls=_Move)(feature_of(_engine, "move"))
-move.command("tmpfs", cls=_Move)(tmpfs)
+    move.command(_engine.name, cls=Grouped)(_move(feature_of(_engine, "move")))
+move.command("tmpfs", cls=Grouped)(_move(tmpfs))
 
 
-class _Collect(EngineCommand):
-    """Prints the script that an engine returns, or writes it to a file."""
+def _collect(function: Callable[..., str]) -> Callable[..., Any]:
+    """A command that prints the script that an engine returns, or writes it to a file."""
 
-    shared = (
-        TyperOption(
-            param_decls=["--output", "-o"],
-            metavar="<path>",
-            help="File to write, such as collect.sql.",
-        ),
-    )
-
-    def check(self, options: Mapping[str, Any]) -> None:
-        """InputError for a file that cannot be written."""
-        from spillcast.workspace import check_output_file
-
-        if options["output"] is not None:
-            check_output_file(Path(options["output"]))
-
-    def print_result(self, script: str, options: Mapping[str, Any]) -> None:
-        """Print the script, or write it to ``output``."""
-        from spillcast.cli.output import emit
-        from spillcast.workspace import whole_file
-
-        output = options["output"]
+    def run(
+        *,
+        output: Annotated[
+            Path | None, option("--output, -o FILE", "File to write, such as collect.sql.")
+        ] = None,
+        json: Json = False,
+        **options: Any,
+    ) -> None:
         if output is not None:
-            with whole_file(Path(output)) as partial:
+            check_output_file(output)
+        script = function(**options)
+        if output is not None:
+            with whole_file(output) as partial:
                 partial.write_text(script)
-        if options["json"]:
+        if json:
             emit({"schema": "spillcast.collect/1", "script": script})
         elif output is None:
             print(script, end="")
 
+    return _command(function, run)
+
 
 collect = command_group("Print a script that collects the evidence.")
 for _engine in engines("collect"):
-    collect.command(_engine.name, cls=_Collect)(feature_of(_engine, "collect"))
+    collect.command(_engine.name, cls=Grouped)(_collect(feature_of(_engine, "collect")))

@@ -2,8 +2,7 @@
 
 from typing import TYPE_CHECKING, Annotated, Literal
 
-import typer
-
+from spillcast.cli.options import option
 from spillcast.engines.registry import engines
 
 #: Those on which experiments are made; the first is the usual one.
@@ -15,4 +14,4 @@ if TYPE_CHECKING:
 else:
     # Of the registry, which no type checker reads.
     _Name = Literal[tuple(NAMES)]
-Engine = Annotated[_Name, typer.Option(help="The engine, with data and processes of its own.")]
+Engine = Annotated[_Name, option("--engine", "The engine, with data and processes of its own.")]

@@ -1,36 +1,32 @@
 """``spillcast ingest`` and ``fleet``: evidence of many databases, and who would gain most."""
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Confidence, Json, Origin, PageCache, TempEvents
+from spillcast.cli.options import Confidence, Json, Origin, PageCache, TempEvents, Top, option
+from spillcast.cli.output import emit, notify
 from spillcast.cli.usage import Answer
+from spillcast.errors import EvidenceUnsuited
 
 
 def fleet(
     dataset: Annotated[
         str,
-        typer.Argument(
-            help="A dataset made by spillcast ingest; or a folder of evidence, which is ingested "
-            "for this once."
-        ),
+        typer.Argument(help="A dataset made by spillcast ingest, or a folder of evidence."),
     ],
     to: Annotated[
         str,
-        typer.Option(
-            "--to",
-            metavar="STORAGE",
-            help="storage.json, catalogue:NAME, recording, trace, latency:150us, factor:60.",
-        ),
+        option("--to STORAGE", "storage.json, catalogue:NAME, recording, trace, latency:150us."),
     ],
     temp_events: TempEvents = None,
     origin: Origin = None,
-    page_cache: PageCache = None,
+    page_cache_bytes: PageCache = None,
     cost: Annotated[
-        float | None, typer.Option(metavar="PRICE", min=0, help="Price of the target for 30 days.")
+        float | None, option("--cost PRICE", "Price of the target for 30 days.", min=0)
     ] = None,
-    top: Annotated[int, typer.Option(min=1, help="Number of statements in the table.")] = 20,
+    top: Top = 20,
     confidence: Confidence = 0.9,
 ) -> Answer:
     """Rank a fleet's statements by what other storage saves.
@@ -43,16 +39,12 @@ def fleet(
     """
     from contextlib import ExitStack
     from dataclasses import replace
-    from pathlib import Path
 
-    from spillcast.cli.output import notify
-    from spillcast.errors import EvidenceUnsuited
     from spillcast.fleet.dataset import is_dataset
     from spillcast.fleet.fleet import fleet as make
     from spillcast.fleet.ingest import ingest
     from spillcast.recording.event_names import TEMP_EVENTS
     from spillcast.report.fleet import fleet_page, not_taken
-    from spillcast.units import parse_bytes
     from spillcast.workspace import workspace
 
     with ExitStack() as stack:
@@ -71,9 +63,7 @@ def fleet(
             confidence=confidence,
             cost=cost,
             origin=origin,
-            page_cache_bytes=None
-            if page_cache is None
-            else parse_bytes(page_cache, "--page-cache"),
+            page_cache_bytes=page_cache_bytes,
         )
     fleet = replace(fleet, dataset=dataset)
     no_forecast = all(row.saved_s is None for row in fleet.statements)
@@ -89,14 +79,10 @@ def ingest(
         ),
     ],
     output: Annotated[
-        str,
-        typer.Option(
-            "--output", "-o", metavar="DATASET", help="The dataset: a directory or an address."
-        ),
+        str, option("--output, -o DATASET", "The dataset: a directory or an address.")
     ],
     database: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Name of the database, if the evidence has none."),
+        str | None, option("--database NAME", "Name of the database, if the evidence has none.")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -107,7 +93,6 @@ def ingest(
 
     Example: spillcast ingest /backup/traces ash/*.csv -o fleet
     """
-    from spillcast.cli.output import emit, notify
     from spillcast.cli.progress import progress_bar
     from spillcast.fleet.ingest import ingest as ingest_sources
     from spillcast.report.fleet import ingested_text, not_taken

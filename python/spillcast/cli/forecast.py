@@ -8,9 +8,18 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import ORACLE, RECORDING, REHEARSAL, TARGET, with_question
+from spillcast.cli.options import ORACLE, RECORDING, REHEARSAL, TARGET, option, with_question
 from spillcast.cli.output import notify
-from spillcast.cli.usage import Answer
+from spillcast.cli.usage import Answer, refuse
+from spillcast.errors import (
+    OptionConflict,
+    OptionInvalid,
+    OptionMissing,
+    PathMissing,
+    Refusal,
+    RehearsalRefused,
+)
+from spillcast.units import parse_duration_s
 
 if TYPE_CHECKING:
     from spillcast.forecast import Forecast
@@ -24,98 +33,84 @@ def forecast(
     baseline: Annotated[
         list[str],
         typer.Argument(
-            help="A recording; Oracle traces and an ASH export; a plan of PostgreSQL's EXPLAIN or "
-            "rows of pg_stat_statements; Oracle's reports; an event log of Spark; figures in a "
-            "file or as figures:elapsed=773s,...; - for standard input."
+            help="A recording, traces, ASH exports, plans, reports, an event log of Spark, figures "
+            "in a file or as figures:elapsed=773s,...; - for standard input."
         ),
     ],
     to: Annotated[
         list[str] | None,
-        typer.Option(
-            "--to",
-            metavar="STORAGE",
-            help="Directory, tmpfs, storage.json, fio's JSON, catalogue:NAME, recording, trace, "
+        option(
+            "--to STORAGE",
+            "Directory, tmpfs, storage.json, fio's JSON, catalogue:NAME, recording, trace, "
             "latency:150us, limits:iops=12k,latency=1ms, factor:60, cache:FLASH+DISK?size=2T. "
             "Repeatable; without it, only the limit of any storage.",
         ),
     ] = None,
     cost: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="TARGET=PRICE",
-            help="Price of a target, as TARGET=96: marks the best value. Repeatable.",
+        option(
+            "--cost TARGET=PRICE",
+            "Price of a target, as TARGET=96: marks the best value. Repeatable.",
         ),
     ] = None,
-    within: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Time limit: names the cheapest work memory and storage that meet it.",
+    within_s: Annotated[
+        float | None,
+        option(
+            "--within TIME",
+            "Time limit: names the cheapest work memory and storage that meet it.",
+            parse=parse_duration_s,
         ),
     ] = None,
     details: Annotated[
         bool,
-        typer.Option(
-            "--details", help="Also show what each number is made of, and what each warning means."
-        ),
+        option("--details", "Also show what each number is made of, and what each warning means."),
     ] = False,
     *,
     question: "Question",
     exact: Annotated[
         bool,
-        typer.Option(
-            "--exact",
-            help="For a large recording: use all waits instead of a sample.",
-            rich_help_panel=RECORDING,
-        ),
+        option("--exact", "For a large recording: use all waits instead of a sample.", RECORDING),
     ] = False,
     method: Annotated[
         Literal["counts", "seed"],
-        typer.Option(
-            help="counts: latency by I/O size; seed: the blog post's single speed-up.",
-            rich_help_panel=ORACLE,
+        option(
+            "--method",
+            "counts: latency by I/O size; seed: the blog post's single speed-up.",
+            ORACLE,
         ),
     ] = "counts",
     cpus: Annotated[
         int | None,
-        typer.Option(
-            help="CPUs on the target machine (default: as recorded).", min=1, rich_help_panel=TARGET
-        ),
+        option("--cpus N", "CPUs on the target machine (default: as recorded).", TARGET, min=1),
     ] = None,
     cpu_quota: Annotated[
         float | None,
-        typer.Option(
-            metavar="CPUS",
-            help="CPU quota on the target machine, such as 0.4 (default: as recorded); the number "
-            "of CPUs means none.",
-            rich_help_panel=TARGET,
+        option(
+            "--cpu-quota CPUS",
+            "CPU quota on the target machine, such as 0.4 (default: as recorded).",
+            TARGET,
         ),
     ] = None,
-    rehearse: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME",
-            help="Run the query for this long on each directory, such as 10s.",
-            rich_help_panel=REHEARSAL,
+    rehearse_s: Annotated[
+        float | None,
+        option(
+            "--rehearse TIME",
+            "Run the query for this long on each directory, such as 10s.",
+            REHEARSAL,
+            parse=parse_duration_s,
         ),
     ] = None,
     command: Annotated[
         str | None,
-        typer.Option(
-            metavar="COMMAND",
-            help="Command or statement to rehearse, if the recording does not contain all of it, "
-            "or it is not known to write nothing.",
-            rich_help_panel=REHEARSAL,
+        option(
+            "--command COMMAND",
+            "Command or statement to rehearse, if the recorded one is cut off or may write.",
+            REHEARSAL,
         ),
     ] = None,
     server: Annotated[
         str | None,
-        typer.Option(
-            "--postgres",
-            metavar="DSN",
-            help="PostgreSQL server whose query to rehearse.",
-            rich_help_panel=REHEARSAL,
-        ),
+        option("--postgres DSN", "PostgreSQL server whose query to rehearse.", REHEARSAL),
     ] = None,
 ) -> Answer:
     """Forecast a run with its temp files on other storage.
@@ -127,21 +122,16 @@ def forecast(
 
     Example: spillcast forecast run.spill --to /mnt/nvme --to latency:150us
 
-    Example: spillcast forecast plan.txt
-
     Example: spillcast forecast run.spill --to /mnt/nvme --rehearse 10s
 
     Example: spillcast forecast part.spill --to /mnt/nvme --history former.spill
 
     Example: spillcast forecast ash.csv hdd.trc --to flash.trc --elapsed 773
 
-    Example: spillcast forecast plan.json --to catalogue:aws-gp3
-
     Example: spillcast forecast eventlog_v2_app/ --from catalogue:aws-gp3 --to tmpfs
     """
     from dataclasses import replace
 
-    from spillcast.errors import Refusal
     from spillcast.evidence.open import recordings_in
     from spillcast.forecast.ask import LIMIT, as_limit, ask, forecasts_of
     from spillcast.forecast.result import ZERO_LATENCY
@@ -156,23 +146,25 @@ def forecast(
     from spillcast.recording import Recording
     from spillcast.report.forecast import forecast_each_document, forecast_each_page, forecast_page
     from spillcast.report.work_memory import advice_text, forecast_memory_parts
-    from spillcast.units import parse_duration_s
+    from spillcast.storage.target import is_place
     from spillcast.workspace import workspace
 
     to = to or []
-    check_options(rehearse, command, server, to)
+    if rehearse_s is None:
+        options = {"--command": command, "--postgres": server}
+        refuse(options, "goes with --rehearse", "for example --rehearse 10s")
+    elif not any(is_place(Path(word)) for word in to):
+        raise OptionMissing("--rehearse needs a directory to rehearse on", "give one with --to DIR")
     costs = parse_costs(cost or (), to)
     targets = to or [LIMIT]
 
     def named(forecasts: "list[Forecast]") -> "list[Forecast]":
         return priced(to, forecasts, costs) if to else [as_limit(f) for f in forecasts]
 
-    within_s = None if within is None else parse_duration_s(within, "--within")
     question = replace(question, method=method, exact=exact, cpus=cpus, cpu_quota=cpu_quota)
     with ExitStack() as stack:
-        if rehearse is not None:
-            duration_s = parse_duration_s(rehearse, "--rehearse")
-            again = rehearsing(duration_s, command, server, stack.enter_context(workspace()))
+        if rehearse_s is not None:
+            again = rehearsing(rehearse_s, command, server, stack.enter_context(workspace()))
             question = replace(question, rehearse=again)
         if len(baseline) == 1 and (paths := recordings_in(Path(baseline[0]))):
             each = [
@@ -208,27 +200,10 @@ def forecast(
     )
 
 
-def check_options(
-    rehearse: str | None, command: str | None, server: str | None, to: Sequence[str]
-) -> None:
-    """InputError for options of a rehearsal without one, and for one of nothing."""
-    from spillcast.errors import OptionConflict, OptionMissing
-    from spillcast.storage.target import is_place
-
-    if rehearse is None:
-        for given, option in ((command, "--command"), (server, "--postgres")):
-            if given is not None:
-                raise OptionConflict(f"{option} goes with --rehearse", "for example --rehearse 10s")
-    elif not any(is_place(Path(word)) for word in to):
-        raise OptionMissing("--rehearse needs a directory to rehearse on", "give one with --to DIR")
-
-
 def check_rehearse(
     directories: Sequence[Path] | None, pid: int | None, explain: str | None, server: str | None
 ) -> None:
     """InputError for targets that `record` cannot run again, and for a missing directory."""
-    from spillcast.errors import OptionConflict, PathMissing
-
     if not directories:
         return
     if pid is not None or (server is not None and explain is None):
@@ -250,7 +225,6 @@ def rehearse_recorded(
 
     What cannot be rehearsed is said on stderr; the recording stays as it is.
     """
-    from spillcast.errors import Refusal
     from spillcast.storage.rehearse import check_room, keep_rehearsal
     from spillcast.workspace import workspace
 
@@ -280,44 +254,33 @@ def rehearsing(
 
     A recorded command that may write runs again only if ``confirmed``.
     """
-    from spillcast.errors import Refusal, RehearsalRefused
     from spillcast.storage.rehearse.command import rehearse_command
 
     def say(text: str) -> None:
         notify(f"rehearsal: {text}")
 
     def rehearse(recording: "Recording", directory: Path) -> "Rehearsal":
+        run = recording, directory, duration_s, folder
         try:
-            return attempt(recording, directory)
+            if server is not None:
+                from spillcast.engines.postgres.live.rehearse import rehearse_postgres
+
+                return rehearse_postgres(server, *run, statement=command, say=say)
+            if recording.meta.server is not None:
+                problem = "its query ran in a server"
+                raise RehearsalRefused(problem, "name the server with --postgres DSN")
+            words = None if command is None else _words(command)
+            return rehearse_command(*run, command=words, confirmed=confirmed, say=say)
         except Refusal as refusal:
-            # A refused forecast has one line for the reason and what mends it.
-            raise RehearsalRefused(
-                "; ".join(filter(None, (refusal.message, refusal.hint)))
-            ) from None
-
-    def attempt(recording: "Recording", directory: Path) -> "Rehearsal":
-        if server is not None:
-            from spillcast.engines.postgres.live.rehearse import rehearse_postgres
-
-            return rehearse_postgres(
-                server, recording, directory, duration_s, folder, statement=command, say=say
-            )
-        if recording.meta.server is not None:
-            raise RehearsalRefused(
-                "its query ran in a server", "name the server with --postgres DSN"
-            )
-        words = None if command is None else _words(command)
-        return rehearse_command(
-            recording, directory, duration_s, folder, command=words, confirmed=confirmed, say=say
-        )
+            # A refused forecast has one line for the reason and its remedy.
+            reason = "; ".join(filter(None, (refusal.message, refusal.hint)))
+            raise RehearsalRefused(reason) from None
 
     return rehearse
 
 
 def _words(command: str) -> list[str]:
     """The words of a command, as a shell has them. InputError where a quote is left open."""
-    from spillcast.errors import OptionInvalid
-
     try:
         return shlex.split(command)
     except ValueError as error:

@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.options import Lenient
-from spillcast.cli.usage import Answer
+from spillcast.cli.options import Lenient, option
+from spillcast.cli.usage import Answer, refuse
+from spillcast.errors import OptionInvalid, OptionMissing, PathMissing
+from spillcast.units import parse_bytes
 
 if TYPE_CHECKING:
     from spillcast.cache.simulation import Device
@@ -21,31 +23,28 @@ def emulate(
     ] = None,
     storage: Annotated[
         str | None,
-        typer.Option(
-            metavar="STORAGE",
-            help="Storage to imitate: a storage.json, a recording, catalogue:NAME.",
+        option(
+            "--storage STORAGE", "Storage to imitate: a storage.json, a recording, catalogue:NAME."
         ),
     ] = None,
     read: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Latency of every read, such as 9ms.")
+        str | None, option("--read TIME", "Latency of every read, such as 9ms.")
     ] = None,
     write: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Latency of every write, such as 4ms.")
+        str | None, option("--write TIME", "Latency of every write, such as 4ms.")
     ] = None,
     bandwidth: Annotated[
-        str | None, typer.Option(metavar="RATE", help="Total bandwidth, such as 200MB/s.")
+        str | None, option("--bandwidth RATE", "Total bandwidth, such as 200MB/s.")
     ] = None,
     servers: Annotated[
-        int | None, typer.Option(min=1, help="Operations served at once; the others queue.")
+        int | None, option("--servers N", "Operations served at once; the others queue.", min=1)
     ] = None,
     page_cache: Annotated[
-        bool, typer.Option("--page-cache", help="Use the page cache, as a disk does.")
+        bool, option("--page-cache", "Use the page cache, as a disk does.")
     ] = False,
     backing: Annotated[
         Path | None,
-        typer.Option(
-            metavar="DIR", help="Directory that stores the files; they remain after the unmount."
-        ),
+        option("--backing DIR", "Directory that stores the files; they remain after the unmount."),
     ] = None,
 ) -> Answer:
     """Mount a directory that is as slow as storage you do not own.
@@ -61,7 +60,6 @@ def emulate(
     from contextlib import ExitStack
 
     from spillcast.cli.progress import progress_bar
-    from spillcast.errors import PathMissing
     from spillcast.interruptible import interrupted_once
     from spillcast.report.storage import emulation_page, mounted_text
     from spillcast.storage.emulation import check_program, model_of_options
@@ -113,6 +111,14 @@ def _serve(mount: "Mount", command: list[str] | None) -> int | None:
         return None
 
 
+def _parse_unit(text: str, name: str) -> int:
+    """Bytes of a block or a line."""
+    count = parse_bytes(text, name)
+    if not 0 < count < 1 << 32:
+        raise OptionInvalid(f"{name} {text}: not a possible size", f"for example {name} 64K")
+    return count
+
+
 def cache(
     trace: Annotated[
         list[str],
@@ -121,81 +127,77 @@ def cache(
             "v$mystat and CellCLI."
         ),
     ],
-    size: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE",
-            help="Size of the cache, such as 10G; without it only the miss curve is shown.",
+    size_bytes: Annotated[
+        int | None,
+        option(
+            "--size SIZE",
+            "Size of the cache, such as 10G; without it only the miss curve is shown.",
+            parse=parse_bytes,
         ),
     ] = None,
     policy: Annotated[
         str,
-        typer.Option(
-            metavar="NAME", help="keep (Exadata's rules), bypass, lru, fifo, sieve, s3fifo or arc."
-        ),
+        option("--policy NAME", "keep (Exadata's rules), bypass, lru, fifo, sieve, s3fifo or arc."),
     ] = "lru",
     keep: Annotated[
         list[str] | None,
-        typer.Option(metavar="OBJECT", help="Object marked KEEP, with --policy keep. Repeatable."),
+        option("--keep OBJECT", "Object marked KEEP, with --policy keep. Repeatable."),
     ] = None,
-    temp_writes: Annotated[
-        bool, typer.Option("--temp-writes", help="Also cache temp data.")
-    ] = False,
+    temp_writes: Annotated[bool, option("--temp-writes", "Also cache temp data.")] = False,
     temp_share: Annotated[
         float,
-        typer.Option(
-            metavar="SHARE", min=0, max=1, help="Share that temp data may take, with --policy keep."
+        option(
+            "--temp-share SHARE", "Share that temp data may take, with --policy keep.", min=0, max=1
         ),
     ] = 0.5,
-    line: Annotated[
-        str | None,
-        typer.Option(
-            metavar="SIZE", help="Size of a cache line (default: 64K; for oracleGeneral one id)."
+    line_bytes: Annotated[
+        int | None,
+        option(
+            "--line SIZE",
+            "Size of a cache line (default: 64K; for oracleGeneral one id).",
+            parse=_parse_unit,
         ),
     ] = None,
     flash: Annotated[
         str | None,
-        typer.Option(
-            metavar="RATE",
-            help="9G/s, or 9G/s,3.4G/s for reads and writes, a storage.json, catalogue:NAME.",
+        option(
+            "--flash RATE",
+            "9G/s, or 9G/s,3.4G/s for reads and writes, a storage.json, catalogue:NAME.",
         ),
     ] = None,
     disk: Annotated[
-        str | None, typer.Option(metavar="RATE", help="The same for the disk behind the cache.")
+        str | None, option("--disk RATE", "The same for the disk behind the cache.")
     ] = None,
     from_flash: Annotated[
         float,
-        typer.Option(
-            metavar="SHARE",
+        option(
+            "--from-flash SHARE",
+            "Share of the hits served by flash; the disk serves the others.",
             min=0,
             max=1,
-            help="Share of the hits served by flash; the disk serves the others.",
         ),
     ] = 1.0,
     runs: Annotated[
-        int, typer.Option(min=1, max=100, help="How often the same I/O is repeated.")
+        int, option("--runs N", "How often the same I/O is repeated.", min=1, max=100)
     ] = 2,
     cells: Annotated[
-        int, typer.Option(min=1, help="Storage servers that share what is cached.")
+        int, option("--cells N", "Storage servers that share what is cached.", min=1)
     ] = 1,
     sample: Annotated[
         float | None,
-        typer.Option(
-            metavar="SHARE",
-            help="Share of the cache lines sampled for the curve (SHARDS; default: all).",
-        ),
+        option("--sample SHARE", "Share of the cache lines sampled for the curve (default: all)."),
     ] = None,
     error: Annotated[
         float | None,
-        typer.Option(
-            metavar="POINTS",
-            help="Mean error allowed for the curve, in percentage points, such as 0.2: several "
-            "times as fast for large traces (default: exact).",
+        option(
+            "--error POINTS",
+            "Mean error allowed for the curve, in percentage points, such as 0.2 (default: exact).",
         ),
     ] = None,
-    block: Annotated[
-        str, typer.Option(metavar="SIZE", help="Block size of Oracle's traces.")
-    ] = "8K",
+    block_bytes: Annotated[
+        int | None,
+        option("--block SIZE", "Block size of Oracle's traces (default: 8K).", parse=_parse_unit),
+    ] = None,
     lenient: Lenient = False,
 ) -> Answer:
     """Simulate a flash cache in front of a disk.
@@ -208,28 +210,23 @@ def cache(
 
     Example: spillcast cache trace.oracleGeneral --error 0.2 --runs 1
     """
-    from spillcast.cache.evidence import read_requests
+    from spillcast.cache.evidence import BLOCK_BYTES, read_requests
     from spillcast.cache.result import cache_result
     from spillcast.cache.simulation import CacheOptions, curve, simulate
     from spillcast.cli.progress import progress_bar
-    from spillcast.errors import OptionConflict
     from spillcast.report.cache import cache_page
-    from spillcast.units import parse_bytes
 
     options = None
-    if size is not None:
-        size_bytes = parse_bytes(size, "--size")
+    if size_bytes is None:
+        refuse({"--keep": keep, "--flash": flash, "--disk": disk}, "is of a cache: give --size")
+    else:
         options = CacheOptions(
             size_bytes, policy, keep or (), temp_writes, temp_share, from_flash, runs
         )
         options.check()
-    elif keep or flash or disk:
-        raise OptionConflict("--keep, --flash and --disk describe a cache: give --size")
-    line_bytes = _positive("--line", line) if line else None
-    block_bytes = _positive("--block", block)
     with progress_bar(f"reading {trace[0]}"):
         requests = read_requests(
-            trace, line_bytes=line_bytes, block_bytes=block_bytes, lenient=lenient
+            trace, line_bytes=line_bytes, block_bytes=block_bytes or BLOCK_BYTES, lenient=lenient
         )
     devices = _devices(flash, disk, requests.line_bytes)
     with progress_bar("simulating the cache", "requests") as watch:
@@ -247,20 +244,9 @@ def cache(
     return Answer(result.to_json, lambda: cache_page(result, miss_curve, cells=cells))
 
 
-def _positive(option: str, text: str) -> int:
-    from spillcast.errors import OptionInvalid
-    from spillcast.units import parse_bytes
-
-    count = parse_bytes(text)
-    if not 0 < count < 1 << 32:
-        raise OptionInvalid(f"{option} {text}: not a possible size", f"for example {option} 64K")
-    return count
-
-
 def _devices(
     flash: str | None, disk: str | None, operation_bytes: int
 ) -> "tuple[Device, Device] | None":
-    from spillcast.errors import OptionMissing
     from spillcast.storage.cached import device
 
     if flash is None and disk is None:

@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from spillcast.cli.engine_options import DEFAULT, Engine
-from spillcast.cli.options import Elapsed, Item, Queryid, Work
-from spillcast.cli.usage import Answer, given_of
+from spillcast.cli.options import Elapsed, Item, Queryid, Work, option
+from spillcast.cli.output import notify
+from spillcast.cli.usage import Answer, refuse
+from spillcast.errors import CalibrationMissing
 
 if TYPE_CHECKING:
     from spillcast.recording.calibration import Calibration
@@ -22,46 +24,34 @@ def check(
         list[str],
         typer.Argument(
             metavar="AFTER",
-            help="A recording, plan, trace or statement counts of the query after the move; or the "
-            "DSN of the server that runs it.",
+            help="Evidence of the query after the move, or the DSN of the server that runs it.",
         ),
     ],
     target: Annotated[
         str | None,
-        typer.Option(
-            metavar="TARGET", help="Which of the forecast's targets temp files are on now."
-        ),
+        option("--target TARGET", "Which of the forecast's targets temp files are on now."),
     ] = None,
-    elapsed: Elapsed = None,
+    elapsed_s: Elapsed = None,
     queryid: Queryid = None,
     item: Item = None,
     query: Annotated[
         str | None,
-        typer.Option(
-            metavar="PATTERN",
-            help="With a DSN: the statement whose text matches this regular expression.",
-        ),
+        option("--query PATTERN", "With a DSN: the statement whose text matches this pattern."),
     ] = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME|FILE",
-            help="With a DSN: count only calls since a snapshot that spillcast postgres --save "
-            "kept, or from now on for this long, such as 10m.",
+        option(
+            "--since TIME|FILE",
+            "With a DSN: count only calls since a snapshot of postgres --save, or of the next 10m.",
         ),
     ] = None,
     backend: Annotated[
         int | None,
-        typer.Option(
-            metavar="PID",
-            help="With a DSN: the query that this session runs, or runs next, once it has ended.",
-        ),
+        option("--backend PID", "With a DSN: the query that this session runs, or runs next."),
     ] = None,
     log: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Add it to this file of cases (.parquet), for verify --from."
-        ),
+        option("--log FILE", "Add it to this file of cases (.parquet), for verify --from."),
     ] = None,
 ) -> Answer:
     """Compare a forecast with the query after the move.
@@ -76,10 +66,8 @@ def check(
 
     Example: spillcast check forecast.json dbname=dw --backend 4711
     """
-    from spillcast.cli.output import notify
     from spillcast.engines.engine import StatementSelector
     from spillcast.engines.postgres.rank.measured import took_on_postgres
-    from spillcast.errors import OptionInvalid
     from spillcast.forecast.question import Question
     from spillcast.lab.check import (
         Check,
@@ -90,19 +78,17 @@ def check(
     )
     from spillcast.lab.check import log as keep
     from spillcast.report.checks import check_page
-    from spillcast.units import format_count, parse_duration_s
+    from spillcast.units import format_count
 
     kept = kept_forecast(forecast, target)
     if len(after) == 1 and not os.path.exists(after[0]) and _is_dsn(after[0]):
         named = StatementSelector(backend=backend, queryid=queryid, query=query, since=since)
-        if item is not None:
-            raise OptionInvalid(f"--item is for a file: {after[0]} is a DSN")
+        refuse({"--item": item}, f"is for a file: {after[0]} is a DSN")
         actual = actual_run(took_on_postgres(after[0], meant_of(kept, named), notify))
     else:
-        if given := given_of({"--query": query, "--since": since, "--backend": backend}):
-            raise OptionInvalid(f"{given[0]} is for a server: {after[0]} is not a DSN")
+        of_server = {"--query": query, "--since": since, "--backend": backend}
+        refuse(of_server, f"is for a server: {after[0]} is not a DSN")
         statement_id = None if kept.statement is None else kept.statement.queryid
-        elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
         question = Question(elapsed_s=elapsed_s, queryid=queryid, item=item)
         actual = actual_run_of_evidence(after, question, statement_id)
     check_ = Check(kept, actual)
@@ -120,20 +106,14 @@ def _is_dsn(word: str) -> bool:
 
 
 def calibrate(
-    show: Annotated[
-        bool, typer.Option("--show", help="Print the existing calibration; run nothing.")
-    ] = False,
+    show: Annotated[bool, option("--show", "Print the existing calibration; run nothing.")] = False,
     queries: Annotated[
-        int | None, typer.Option(min=1, help="Only the first N queries of each engine.")
+        int | None, option("--queries N", "Only the first N queries of each engine.", min=1)
     ] = None,
-    repeat: Annotated[int, typer.Option(min=1, help="Runs of each query on each storage.")] = 2,
+    repeat: Annotated[int, option("--repeat N", "Runs of each query on each storage.", min=1)] = 2,
     postgres: Annotated[
         str | None,
-        typer.Option(
-            "--postgres",
-            metavar="DSN",
-            help="Measure the version of PostgreSQL of this server, which runs on this machine.",
-        ),
+        option("--postgres DSN", "Measure the PostgreSQL of this server, on this machine."),
     ] = None,
     work: Work = None,
 ) -> Answer:
@@ -152,17 +132,15 @@ def calibrate(
     Example: spillcast calibrate --postgres 'host=/run/postgresql dbname=dw'
     """
     from spillcast.document import written
-    from spillcast.errors import OptionConflict
     from spillcast.report.checks import machine_page
 
-    if show and postgres is not None:
-        raise OptionConflict("--show and --postgres: --show runs nothing, give one")
+    if show:
+        refuse({"--postgres": postgres}, "does not go with --show, which runs nothing")
     calibration = _kept() if show else _measured(work, repeat, queries, postgres)
     return Answer(lambda: written(calibration), lambda: machine_page(calibration))
 
 
 def _kept() -> "Calibration":
-    from spillcast.errors import CalibrationMissing
     from spillcast.recording.calibration import calibration_path, kept_calibration
 
     calibration = kept_calibration()

@@ -1,12 +1,23 @@
 """``spillcast profile``: where the time goes, or any SQL on the same rows."""
 
-import math
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
-from spillcast.cli.options import Block, ExecId, Lenient, RecordedTemp, Since, SqlId, Until, Where
-from spillcast.cli.usage import Answer, given_of
+from spillcast.cli.options import (
+    Block,
+    ExecId,
+    Lenient,
+    RecordedTemp,
+    Since,
+    SqlId,
+    Until,
+    Where,
+    option,
+)
+from spillcast.cli.output import notify
+from spillcast.cli.usage import Answer, refuse
+from spillcast.errors import EvidenceUnsuited, OptionConflict
 
 
 def profile(
@@ -16,38 +27,34 @@ def profile(
     ],
     by: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMNS",
-            help="event (default), op, size, file, object, sql, session, second, minute, or any "
-            "SQL over the columns of a wait; kind, of temp file, for recordings; row-source for "
-            "the lines of a plan; call, with sql, statement, caller, depth; function, with thread, "
-            "for the CPU time of a recording. "
-            "Several with a comma.",
+        option(
+            "--by COLUMNS",
+            "event (default), op, size, file, object, sql, session, second, minute, or any SQL "
+            "over the columns of a wait; of recordings also kind of temp file, function, thread; "
+            "of traces row-source, call, statement, caller, depth. Several with a comma.",
         ),
     ] = None,
     event: Annotated[
-        str | None,
-        typer.Option(metavar="PATTERN", help="Only events like this; * stands for any text."),
+        str | None, option("--event PATTERN", "Only events like this; * stands for any text.")
     ] = None,
     where: Where = None,
-    top: Annotated[int | None, typer.Option(min=1, help="Maximum number of rows.")] = None,
+    top: Annotated[int | None, option("--top N", "Maximum number of rows.", min=1)] = None,
     histogram: Annotated[
-        bool, typer.Option("--histogram", help="Show the distribution of latencies.")
+        bool, option("--histogram", "Show the distribution of latencies.")
     ] = False,
     folded: Annotated[
         bool,
-        typer.Option(
-            "--folded",
-            help="With --by function: print folded stacks, for flamegraph.pl or speedscope.",
+        option(
+            "--folded", "With --by function: print folded stacks, for flamegraph.pl or speedscope."
         ),
     ] = False,
     sql: Annotated[
         str | None,
-        typer.Option(
-            metavar="QUERY",
-            help="Instead of a profile: the result of this query for DuckDB. The tables of traces "
-            "are waits, calls and statements, of ASH exports samples, of a recording waits, "
-            "seconds and samples. The query can neither open nor write files.",
+        option(
+            "--sql QUERY",
+            "Instead of a profile: the result of this query for DuckDB. Tables are waits, calls "
+            "and statements of traces, samples of ASH exports, waits, seconds and samples of a "
+            "recording. The query can neither open nor write files.",
         ),
     ] = None,
     sql_id: SqlId = None,
@@ -69,40 +76,22 @@ def profile(
     Example: spillcast profile *.trc --sql "select event, count(*) from waits group by all"
     """
     from spillcast.cli.progress import reading_bar
-    from spillcast.errors import EvidenceUnsuited, OptionConflict
+    from spillcast.evidence.oracle.ash import ALL, Chosen
+    from spillcast.evidence.oracle.collected import parse_block
     from spillcast.profile import profile as make
     from spillcast.profile.result import FUNCTION, split_by
     from spillcast.report.profile import folded_page, functions_page, profile_page
 
     if sql is not None:
         others = {
-            "--by": by,
-            "--event": event,
-            "--where": where,
-            "--top": top,
-            "--histogram": histogram,
-            "--folded": folded,
-            "--sql-id": sql_id,
-            "--exec-id": exec_id,
-            "--since": since,
-            "--until": until,
-            "--block": block,
+            "--by": by, "--event": event, "--where": where, "--top": top,
+            "--histogram": histogram, "--folded": folded, "--sql-id": sql_id,
+            "--exec-id": exec_id, "--since": since, "--until": until, "--block": block,
             "--temp": temp,
-        }
-        if given := given_of(others):
-            raise OptionConflict(
-                f"{given[0]} does not go with --sql", "write it as part of the query"
-            )
+        }  # fmt: skip
+        refuse(others, "does not go with --sql", "write it as part of the query")
         return _query(sql, evidence, lenient=lenient)
-    options: dict[str, Any] = {}
-    if any(given is not None for given in (sql_id, exec_id, since, until)):
-        from spillcast.evidence.oracle.ash import Chosen
-
-        options["chosen"] = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
-    if block is not None:
-        from spillcast.evidence.oracle.collected import parse_block
-
-        options["block_bytes"] = parse_block(block)
+    chosen = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
     with reading_bar(evidence) as read:
         result = make(
             *evidence,
@@ -111,8 +100,9 @@ def profile(
             where=where,
             temp_dirs=temp or (),
             lenient=lenient,
+            chosen=None if chosen == ALL else chosen,
+            block_bytes=None if block is None else parse_block(block),
             on_progress=read,
-            **options,
         )
     if histogram and not result.histograms:
         raise EvidenceUnsuited(
@@ -131,28 +121,13 @@ def profile(
 
 def _query(query: str, evidence: list[str], *, lenient: bool) -> Answer:
     """The result of an SQL query on the evidence."""
-    from spillcast.cli.output import notify
     from spillcast.cli.progress import reading_bar
     from spillcast.profile.sql import run_sql
     from spillcast.report.profile import sql_page
 
     with reading_bar(evidence) as read:
-        columns, rows = run_sql(
-            query,
-            evidence,
-            lenient=lenient,
-            on_progress=read,
-            say=notify,
-        )
+        columns, rows = run_sql(query, evidence, lenient=lenient, on_progress=read, say=notify)
     return Answer(
-        lambda: {"schema": "spillcast.sql/1", "columns": columns, "rows": _finite(rows)},
+        lambda: {"schema": "spillcast.sql/1", "columns": columns, "rows": rows},
         lambda: sql_page(columns, rows),
     )
-
-
-def _finite(rows: list[list[Any]]) -> list[list[Any]]:
-    """The rows with null for NaN and infinity, which JSON does not have."""
-    return [
-        [None if isinstance(value, float) and not math.isfinite(value) else value for value in row]
-        for row in rows
-    ]

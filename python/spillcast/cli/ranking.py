@@ -2,12 +2,14 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Confidence, Origin
-from spillcast.cli.usage import Answer
+from spillcast.cli.options import Confidence, Origin, Top, option
+from spillcast.cli.usage import Answer, refuse
+from spillcast.errors import OptionConflict
+from spillcast.units import parse_duration_s
 
 if TYPE_CHECKING:
     from spillcast.engines.ranking import ServerRanking
@@ -16,14 +18,12 @@ if TYPE_CHECKING:
 TEN_TIMES = "factor:10"
 Targets = Annotated[
     list[str] | None,
-    typer.Option(
-        "--to",
-        metavar="STORAGE",
-        help="Storage to forecast for: storage.json, catalogue:NAME, a recording, "
-        "latency:150us, factor:60. Repeatable; by default ten times as fast.",
+    option(
+        "--to STORAGE",
+        "storage.json, catalogue:NAME, a recording, latency:150us, factor:60. Repeatable "
+        "(default: ten times as fast).",
     ),
 ]
-Top = Annotated[int, typer.Option(min=1, help="Number of statements in the table.")]
 
 
 def has_no_forecast(ranking: "ServerRanking") -> bool:
@@ -55,42 +55,37 @@ def postgres(
     to: Targets = None,
     since: Annotated[
         str | None,
-        typer.Option(
-            metavar="TIME|FILE",
-            help="Count only the next 10m, or what happened since a snapshot that --save kept; of "
-            "a folder, only the last 7d.",
+        option(
+            "--since TIME|FILE",
+            "Count only the next 10m, or since a snapshot of --save; of a folder, the last 7d.",
         ),
     ] = None,
     save: Annotated[
         str | None,
-        typer.Option(
-            metavar="DIR|FILE.json",
-            help="Save a snapshot of the counters into a folder, for a history; or as a file, "
-            "for a later --since.",
+        option(
+            "--save DIR|FILE.json",
+            "Save a snapshot of the counters into a folder, or as a file for a later --since.",
         ),
     ] = None,
     redact: Annotated[
-        bool, typer.Option("--redact", help="Save a snapshot without texts of statements.")
+        bool, option("--redact", "Save a snapshot without texts of statements.")
     ] = False,
     alert: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="RULE",
-            help="Of a folder: exit with 4 if exceeded, such as 'temp > 10G/h' (also files, time, "
-            "new; /h or /d). Repeatable.",
+        option(
+            "--alert RULE",
+            "Of a folder: exit with 4 if exceeded, such as 'temp > 10G/h' (also files, time, new; "
+            "/d). Repeatable.",
         ),
     ] = None,
     log: Annotated[
         str | None,
-        typer.Option(
-            metavar="PATH", help="The server's log or a folder of logs; its plans show work_mem."
-        ),
+        option("--log PATH", "The server's log or a folder of logs; its plans show work_mem."),
     ] = None,
     origin: Origin = None,
     top: Top = 10,
     per: Annotated[
-        Literal["day"] | None,
-        typer.Option(help="Extrapolate what was counted to a day."),
+        Literal["day"] | None, option("--per", "Extrapolate what was counted to a day.")
     ] = None,
     confidence: Confidence = 0.9,
 ) -> Answer:
@@ -98,16 +93,12 @@ def postgres(
 
     For each it shows what other storage and more work_mem would save.
 
-    Numbers are what the server counted; --per day extrapolates them.
     Without pg_stat_statements it shows what each database has written, and how to enable it.
-
     Reads statistics only, in a few short queries of one read-only session; pg_monitor is enough.
     With --save DIR it keeps a snapshot, for a timer; of the folder it shows what changed over time.
     Exits with 3 if there is no forecast for any statement, with 4 if an alert's limit is exceeded.
 
     Example: spillcast postgres dbname=dw --to catalogue:aws-gp3
-
-    Example: spillcast postgres service=dw --since 10m --to nvme.json
 
     Example: spillcast postgres /var/log/postgresql --to latency:150us
 
@@ -116,25 +107,23 @@ def postgres(
     Example: spillcast postgres /var/lib/spillcast --since 7d --alert 'temp > 10G/h'
     """
     from spillcast.engines.postgres.rank.rank import rank_postgres, save_snapshot
-    from spillcast.errors import OptionConflict
     from spillcast.fleet.dataset import is_dataset
+    from spillcast.report.servers import saved_page
 
     if not server.startswith(("postgres://", "postgresql://")) and is_dataset(server):
-        if save or redact:
-            raise OptionConflict("--save and --redact need a server, not its snapshots")
+        refuse({"--save": save, "--redact": redact}, "needs a server, not its snapshots")
         rankings = of_snapshots(server, to, since, alert, log, origin, confidence)
         return _history_answer(server, rankings, top, per_day=per == "day")
-    if alert:
-        raise OptionConflict("--alert is for a folder of snapshots", "make one with --save DIR")
+    refuse({"--alert": alert}, "is for a folder of snapshots", "make one with --save DIR")
     if save is not None and not (save.endswith(".json") or os.path.isfile(save)):
         if (to, since, log, origin, per) != (None, None, None, None, None):
             raise OptionConflict(
                 "--save DIR keeps one snapshot and answers nothing",
                 "run spillcast postgres DIR with the other options afterwards",
             )
-        return _saved_answer(save_snapshot(server, save, redact=redact))
-    if redact:
-        raise OptionConflict("--redact is for --save DIR")
+        saved = save_snapshot(server, save, redact=redact)
+        return Answer(lambda: saved, lambda: saved_page(saved))
+    refuse({"--redact": redact}, "is for --save DIR")
     ranking = rank_postgres(
         server,
         to or [TEN_TIMES],
@@ -160,7 +149,6 @@ def of_snapshots(
     from spillcast.engines.postgres.rank.history import rank_snapshots
     from spillcast.engines.ranking import Rule, request_of
     from spillcast.evidence.postgres.logs import read_logs
-    from spillcast.units import parse_duration_s
 
     return rank_snapshots(
         address,
@@ -189,12 +177,6 @@ def _history_answer(
         lambda: histories_page(rankings, top, per_day=per_day),
         status,
     )
-
-
-def _saved_answer(saved: dict[str, Any]) -> Answer:
-    from spillcast.report.servers import saved_page
-
-    return Answer(lambda: saved, lambda: saved_page(saved))
 
 
 def mysql(
@@ -236,15 +218,16 @@ def clickhouse(
         ),
     ],
     to: Targets = None,
-    since: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TIME", help="Rank queries of this time up to now, such as 7d; by default 1d."
+    since_s: Annotated[
+        float | None,
+        option(
+            "--since TIME",
+            "Rank queries of this time up to now, such as 7d (default: 1d).",
+            parse=parse_duration_s,
         ),
     ] = None,
     cluster: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Read the logs of all replicas of this cluster."),
+        str | None, option("--cluster NAME", "Read the logs of all replicas of this cluster.")
     ] = None,
     origin: Origin = None,
     top: Top = 10,
@@ -262,12 +245,11 @@ def clickhouse(
     Example: spillcast clickhouse log.jsonl --to latency:150us
     """
     from spillcast.engines.clickhouse.rank import rank_clickhouse
-    from spillcast.units import parse_duration_s
 
     ranking = rank_clickhouse(
         server,
         to or [TEN_TIMES],
-        since_s=None if since is None else parse_duration_s(since, "--since"),
+        since_s=since_s,
         cluster=cluster,
         origin=origin,
         confidence=confidence,

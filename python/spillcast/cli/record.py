@@ -16,15 +16,15 @@ from spillcast.cli.options import (
     LIVE,
     MYSQL,
     POSTGRES,
-    Duration,
     History,
     Json,
-    Query,
-    Temp,
     Written,
+    option,
 )
+from spillcast.cli.output import emit, notify
 from spillcast.errors import OptionConflict
 from spillcast.recording.capture import AUTO, SOURCES
+from spillcast.units import parse_duration_s
 
 if TYPE_CHECKING:
     CaptureName = str
@@ -43,169 +43,129 @@ def record(
     command: Annotated[
         list[str] | None, typer.Argument(help="Command to run and record, after --.")
     ] = None,
-    pid: Annotated[
-        int | None, typer.Option(metavar="PID", help="Running process to record.")
-    ] = None,
+    pid: Annotated[int | None, option("--pid PID", "Running process to record.")] = None,
     server: Annotated[
-        str | None,
-        typer.Option(
-            "--postgres",
-            metavar="DSN",
-            help="PostgreSQL server whose query to record.",
-            rich_help_panel=POSTGRES,
-        ),
+        str | None, option("--postgres DSN", "PostgreSQL server whose query to record.", POSTGRES)
     ] = None,
     backend: Annotated[
         int | None,
-        typer.Option(
-            metavar="PID",
-            help="The server's session, as in pg_stat_activity.",
-            rich_help_panel=POSTGRES,
-        ),
+        option("--backend PID", "The server's session, as in pg_stat_activity.", POSTGRES),
     ] = None,
-    query: Query = None,
+    query: Annotated[
+        str | None,
+        option("--query PATTERN", "The session whose query matches this pattern.", POSTGRES),
+    ] = None,
     wait_for_spill: Annotated[
-        bool,
-        typer.Option(
-            "--wait-for-spill",
-            help="Wait for the first session that spills.",
-            rich_help_panel=POSTGRES,
-        ),
+        bool, option("--wait-for-spill", "Wait for the first session that spills.", POSTGRES)
     ] = False,
     all_: Annotated[
-        bool,
-        typer.Option(
-            "--all",
-            help="Record every query that spills, of all sessions.",
-            rich_help_panel=POSTGRES,
-        ),
+        bool, option("--all", "Record every query that spills, of all sessions.", POSTGRES)
     ] = False,
     explain: Annotated[
         str | None,
-        typer.Option(
-            metavar="SQL",
-            help="Run this statement under EXPLAIN (ANALYZE, BUFFERS), then roll back.",
-            rich_help_panel=POSTGRES,
-        ),
+        option("--explain SQL", "Run this statement under EXPLAIN, then roll back.", POSTGRES),
     ] = None,
     set_: Annotated[
-        list[str] | None,
-        typer.Option(
-            "--set",
-            metavar="NAME=VALUE",
-            help="Setting for --explain. Repeatable.",
-            rich_help_panel=POSTGRES,
-        ),
+        list[str] | None, option("--set NAME=VALUE", "Setting for --explain. Repeatable.", POSTGRES)
     ] = None,
     mysql: Annotated[
         str | None,
-        typer.Option(
-            metavar="DSN",
-            help="MySQL or MariaDB server whose query to record, such as mysql://root@db01 or the "
-            "path of a socket; with --session or --query.",
-            rich_help_panel=MYSQL,
+        option(
+            "--mysql DSN",
+            "Server whose query to record: mysql://root@db01 or a socket's path; with --session "
+            "or --query.",
+            MYSQL,
         ),
     ] = None,
     session: Annotated[
-        int | None,
-        typer.Option(
-            metavar="ID",
-            help="The server's session, as in show processlist.",
-            rich_help_panel=MYSQL,
-        ),
+        int | None, option("--session ID", "The server's session, as in show processlist.", MYSQL)
     ] = None,
     output: Annotated[
         Path | None,
-        typer.Option(
-            "--output",
-            "-o",
-            metavar="DIR",
-            help="Folder to write: by default run.spill, or run-2.spill and so on if that exists; "
-            "for --all server.spills, to which recordings are added.",
-            rich_help_panel=KEPT,
+        option(
+            "--output, -o DIR",
+            "Folder to write (default: run.spill, or run-2.spill and so on; with --all "
+            "server.spills, to which recordings are added).",
+            KEPT,
         ),
     ] = None,
     force: Annotated[
-        bool,
-        typer.Option(
-            "--force", help="Let --output replace an older recording.", rich_help_panel=KEPT
-        ),
+        bool, option("--force", "Let --output replace an older recording.", KEPT)
     ] = False,
-    temp: Temp = None,
-    duration: Duration = None,
+    temp: Annotated[
+        list[Path] | None,
+        option(
+            "--temp DIR", "Only files under this directory are temp files. Repeatable.", CAPTURE
+        ),
+    ] = None,
+    duration_s: Annotated[
+        float | None,
+        option(
+            "--duration TIME",
+            "Stop after this time, such as 5m, also if no query has begun.",
+            CAPTURE,
+            parse=parse_duration_s,
+        ),
+    ] = None,
     slices: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            help="Keep single waits only in this many slices of the run.",
-            rich_help_panel=KEPT,
-        ),
+        option("--slices N", "Keep single waits only in this many slices of the run.", KEPT, min=1),
     ] = None,
     minute: Annotated[
         bool,
-        typer.Option(
+        option(
             "--minute",
-            help="Record 60 s in all: bursts at growing distances within --duration, by default a "
-            "quarter of an hour, detached in between.",
-            rich_help_panel=CAPTURE,
+            "Record 60 s in bursts within --duration (default: 15m), detached in between.",
+            CAPTURE,
         ),
     ] = False,
     capture: Annotated[
         CaptureName,
-        typer.Option(
-            help="Capture source; auto takes the best that works: eBPF, perf events or the "
-            "preload library.",
-            rich_help_panel=CAPTURE,
+        option(
+            "--capture",
+            "Capture source; auto takes the best that works: eBPF, perf events, preload library.",
+            CAPTURE,
         ),
     ] = "auto",
     rehearse: Annotated[
         list[Path] | None,
-        typer.Option(
-            metavar="DIR",
-            help="Afterwards run its first 10 s again with temp files in this directory, and keep "
-            "the result. Only for commands that write no data. Repeatable.",
+        option(
+            "--rehearse DIR",
+            "Afterwards run its first 10 s again with temp files here, and keep the result. Only "
+            "for commands that write no data. Repeatable.",
         ),
     ] = None,
     share: Annotated[
-        bool,
-        typer.Option(
-            "--share",
-            help="Let all users read the recording, not only you.",
-            rich_help_panel=KEPT,
-        ),
+        bool, option("--share", "Let all users read the recording, not only you.", KEPT)
     ] = False,
     live: Annotated[
         bool,
-        typer.Option(
-            "--live",
-            help="Show the profile so far every second; with --json as a line of JSON.",
-            rich_help_panel=LIVE,
+        option(
+            "--live", "Show the profile so far every second; with --json as a line of JSON.", LIVE
         ),
     ] = False,
     to: Annotated[
         str | None,
-        typer.Option(
-            "--to",
-            metavar="STORAGE",
-            help="Also show a forecast for this: storage.json, catalogue:NAME, a recording, "
-            "latency:150us, factor:60.",
-            rich_help_panel=LIVE,
+        option(
+            "--to STORAGE",
+            "Also show a forecast for this storage, as catalogue:NAME or latency:150us.",
+            LIVE,
         ),
     ] = None,
     history: History = None,
     written: Written = None,
     confidence: Annotated[
         float,
-        typer.Option(
+        option(
+            "--confidence NUMBER",
+            "Level of the forecast's interval, 0.5 to 0.999.",
+            LIVE,
             min=0.5,
             max=0.999,
-            help="Level of the forecast's interval, 0.5 to 0.999.",
-            rich_help_panel=LIVE,
         ),
     ] = 0.9,
     discard: Annotated[
-        bool,
-        typer.Option("--discard", help="Only show it: write no recording.", rich_help_panel=LIVE),
+        bool, option("--discard", "Only show it: write no recording.", LIVE)
     ] = False,
     json: Json = False,
 ) -> None:
@@ -249,7 +209,6 @@ def record(
     from spillcast.engines.engine import SessionSelector
     from spillcast.interruptible import kept_status
     from spillcast.recording.capture import RecordOptions
-    from spillcast.units import parse_duration_s
 
     servers = {"--postgres": server, "--mysql": mysql}
     of_sessions = {
@@ -267,19 +226,13 @@ def record(
         explain=explain,
         settings=set_ or [],
     )
-    duration_s = None if duration is None else parse_duration_s(duration, "--duration")
     options = RecordOptions(tuple(temp or ()), capture, duration_s, slices, share, force)
     check_rehearse(rehearse, pid, explain, server or mysql)
     check_live(
         live=live,
         json=json,
         discard=discard,
-        only_live={
-            "--to": to,
-            "--history": history,
-            "--written": written,
-            "--discard": discard,
-        },
+        only_live={"--to": to, "--history": history, "--written": written, "--discard": discard},
         kept={
             "--output": output,
             "--force": force,
@@ -342,7 +295,6 @@ def _recorded(
     live: bool,
 ) -> "Recording | None":
     """Record a target to its end, or to Ctrl-C; None if nothing is written."""
-    from spillcast.cli.output import notify
     from spillcast.cli.recording import begin, follow, record_server
 
     running = None
@@ -381,7 +333,6 @@ def _print_recording(
     beside_output: bool = False,
 ) -> None:
     """Print what was recorded, and notices on stderr."""
-    from spillcast.cli.output import emit, notify
     from spillcast.recording.completeness import unrecognised
     from spillcast.report.recording import calibration_wanted, recording_text
 

@@ -12,12 +12,12 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 import typer
 
-from spillcast.cli.output import notify
-from spillcast.cli.usage import given_of
+from spillcast.cli.output import emit, notify, print_coloured, terminal_columns
+from spillcast.cli.usage import given_of, refuse
 from spillcast.engines.engine import SessionSelector
 from spillcast.errors import (
     OptionConflict,
@@ -33,6 +33,7 @@ from spillcast.units import format_duration
 if TYPE_CHECKING:
     from types import FrameType
 
+    from spillcast import _core
     from spillcast.cli.progress import View
     from spillcast.recording import Recording
     from spillcast.recording.capture import RecordOptions
@@ -78,12 +79,12 @@ _NEEDED = {
     "--postgres": "--backend PID, --query PATTERN, --wait-for-spill or --explain SQL",
     "--mysql": "--session ID or --query PATTERN",
 }
-_EACH_SESSION = "leave it out: every query that spills gets a recording of its own"
 #: Options that do not go with --all, and what to do instead.
 _NOT_WITH_ALL = {
-    "--backend": _EACH_SESSION,
-    "--query": _EACH_SESSION,
-    "--wait-for-spill": _EACH_SESSION,
+    **dict.fromkeys(
+        ("--backend", "--query", "--wait-for-spill"),
+        "leave it out: every query that spills gets a recording of its own",
+    ),
     "--explain": "record it by itself, without --all",
     "--set": "settings are for a statement that --explain runs",
     "--live": "a line shows how many sessions spill; --live shows one session",
@@ -135,18 +136,15 @@ def check_live(
 ) -> None:
     """InputError for options that need --live or a recording, and for a view without a terminal."""
     if not live:
-        if given := given_of(only_live):
-            raise OptionConflict(
-                f"{given[0]} needs --live",
-                "a recording is forecast with: spillcast forecast run.spill --to TARGET",
-            )
+        hint = "a recording is forecast with: spillcast forecast run.spill --to TARGET"
+        refuse(only_live, "needs --live", hint)
         return
     if not json and not sys.stderr.isatty():
         raise TerminalMissing(
             "--live draws on stderr, which is not a terminal here", "--json prints lines"
         )
-    if discard and (given := given_of(kept)):
-        raise OptionConflict(f"--discard writes no recording, which {given[0]} needs")
+    if discard:
+        refuse(kept, "needs a recording, and --discard writes none")
 
 
 def check_minute(command: Sequence[str] | None, options: "RecordOptions", *, others: bool) -> None:
@@ -159,28 +157,14 @@ def check_minute(command: Sequence[str] | None, options: "RecordOptions", *, oth
         )
 
 
-class Started(Protocol):
-    """A command that was started."""
-
-    @property
-    def exit_status(self) -> int | None:
-        """Its status once it has ended, negative for a signal."""
-
-    def send_signal(self, number: int) -> None:
-        """As of a shell's kill; nothing where it has ended."""
-
-    def wait(self, timeout_s: float) -> bool:
-        """Sleep until it has ended or the time is over; True when it has ended."""
-
-
 class PassedOn:
     """Signals for spillcast on their way to the command that it observes."""
 
     def __init__(self) -> None:
-        self.command: Started | None = None
+        self.command: _core.Target | None = None
         self._early: list[int] = []
 
-    def to(self, command: Started) -> None:
+    def to(self, command: "_core.Target") -> None:
         """Pass them on from now on, with those that came while it was started."""
         self.command = command
         for number in self._early:
@@ -213,17 +197,12 @@ def as_it_ends(words: Sequence[str] | None) -> Iterator[PassedOn | None]:
         try:
             yield passed_on
         except (SpillcastError, OSError) as error:
-            if passed_on.command is None:
-                raise
-            status = _stay(passed_on.command)
-            if status:
+            if passed_on.command is not None and _stay(passed_on.command):
                 notify(str(error))
-                _leave_as(status, "there is no recording of it")
+                _leave_as(passed_on.command, "there is no recording of it")
             raise
-        if passed_on.command is not None:
-            status = _stay(passed_on.command)
-            if status:
-                _leave_as(status, "what was recorded is kept")
+        if passed_on.command is not None and _stay(passed_on.command):
+            _leave_as(passed_on.command, "what was recorded is kept")
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -270,15 +249,16 @@ class CommandOutput:
             file.close()
 
 
-def _stay(command: Started) -> int | None:
+def _stay(command: "_core.Target") -> int | None:
     while not command.wait(TICK_S):
         pass
     return command.exit_status
 
 
-def _leave_as(status: int, then: str) -> None:
+def _leave_as(command: "_core.Target", then: str) -> None:
     from spillcast.recording.observed import describe_exit
 
+    status = command.exit_status or 0
     notify(f"the command {describe_exit(status)}; {then}")
     raise typer.Exit(status if status > 0 else 128 - status)
 
@@ -340,7 +320,6 @@ def follow(recorder: "Recorder", view: "View") -> None:
 
 def record_all(server: str, output: Path | None, options: "RecordOptions", *, json: bool) -> None:
     """Record every query of a server that spills, and print what was recorded."""
-    from spillcast.cli.output import emit, print_coloured, terminal_columns
     from spillcast.cli.progress import line_view
     from spillcast.engines.postgres.live.record_all import record_all_of_postgres
     from spillcast.report.recording import server_recording_text

@@ -8,11 +8,13 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Json, Where, with_question
+from spillcast.cli.options import Json, Where, option, with_question
+from spillcast.cli.output import emit, obeyed, terminal_columns
+from spillcast.cli.usage import refuse
+from spillcast.errors import EvidenceUnsuited, InputError, OptionConflict, Refusal
 from spillcast.units import format_count
 
 if TYPE_CHECKING:
-    from spillcast.engines.ranking import ServerRanking
     from spillcast.forecast.ask import Answer
     from spillcast.forecast.question import Question
     from spillcast.forecast.result import Forecast
@@ -25,32 +27,23 @@ def report(
         list[str],
         typer.Argument(
             metavar="INPUT",
-            help="Recordings, Oracle traces, ASH exports, plans, event logs of Spark, "
-            "folders of snapshots that postgres --save made, and what other verbs print with "
-            "--json: profile, forecast, size, postgres, mysql, clickhouse, verify, storage, sweep, "
-            "cache, fleet; - for standard input.",
+            help="Evidence as for forecast and profile, folders that postgres --save made, and "
+            "what other verbs print with --json; - for standard input.",
         ),
     ],
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE", help="The page.")],
+    output: Annotated[Path, option("--output, -o FILE", "The page.")],
     to: Annotated[
         list[str] | None,
-        typer.Option(
-            "--to",
-            metavar="STORAGE",
-            help="Forecast the run for this target, as the verb forecast does. Repeatable.",
+        option(
+            "--to STORAGE",
+            "Forecast the run for this target, as the verb forecast does. Repeatable.",
         ),
     ] = None,
     redact: Annotated[
-        bool,
-        typer.Option(
-            "--redact", help="Replace SQL text, bind values, paths and names by placeholders."
-        ),
+        bool, option("--redact", "Replace SQL text, bind values, paths and names by placeholders.")
     ] = False,
     each: Annotated[
-        bool,
-        typer.Option(
-            "--each", help="Treat each input as a run of its own instead of combining traces."
-        ),
+        bool, option("--each", "Treat each input as a run of its own instead of combining traces.")
     ] = False,
     json: Json = False,
     *,
@@ -68,9 +61,9 @@ def report(
 
     Example: spillcast report sweep.json cache.json --redact -o report.html
     """
-    from spillcast.cli.output import emit, terminal_columns
+    from spillcast.cli.ranking import of_snapshots
+    from spillcast.engines.postgres.rank.rank import with_sizing
     from spillcast.engines.ranking import ServerRanking
-    from spillcast.errors import EvidenceUnsuited, OptionConflict
     from spillcast.evidence.open import Evidence, find_evidence
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.ask import ask
@@ -86,7 +79,7 @@ def report(
         (Path(word).name, ranking)
         for word in words
         if is_dataset(word)
-        for ranking in _history(word, to)
+        for ranking in map(with_sizing, of_snapshots(word, to))
     ]
     words = [word for word in words if not is_dataset(word)]
     evidence = find_evidence(words) if words else Evidence()
@@ -106,16 +99,15 @@ def report(
         answers = ask(words, to, question)
         _add_forecasts(page, to, answers, lenient=question.lenient)
         _add_sizing(page, words, question, answers[0][0])
-    elif (
-        any((question.elapsed_s, question.temp_events, question.queryid, question.origin))
-        or question.known.options
-    ):
-        given = "--elapsed, --history, --progress, --written, --temp-events, --queryid and --from"
-        raise OptionConflict(f"{given} are for a forecast", "name a target with --to")
-    elif evidence.plans or evidence.statements or evidence.figures or evidence.spark:
-        reason = "a plan holds" if not evidence.figures else "figures of a run hold"
-        reason = "an event log holds" if evidence.spark else reason
-        raise EvidenceUnsuited(f"{reason} counts, not waits", "name a target with --to")
+    else:
+        of_forecast = {
+            "--elapsed": question.elapsed_s, "--temp-events": question.temp_events,
+            "--queryid": question.queryid, "--from": question.origin,
+            question.known.options: question.known.options or None,
+        }  # fmt: skip
+        refuse(of_forecast, "is for a forecast", "name a target with --to")
+        if evidence.plans or evidence.statements or evidence.figures or evidence.spark:
+            raise EvidenceUnsuited("it holds counts, not waits", "name a target with --to")
     summary = write_report(page, output, redact=redact)
     if json:
         emit(summary)
@@ -125,14 +117,6 @@ def report(
         print(paragraph(" ".join(summary["answer"]), width=min(terminal_columns(), WIDTH)))
         charts = format_count(len(summary["charts"]), "chart")
         print(f"\n  {output}: {charts}, {summary['bytes'] / 1e3:,.0f} kB")
-
-
-def _history(address: str, to: list[str] | None) -> "list[ServerRanking]":
-    """The servers whose snapshots are in a folder."""
-    from spillcast.cli.ranking import of_snapshots
-    from spillcast.engines.postgres.rank.rank import with_sizing
-
-    return list(map(with_sizing, of_snapshots(address, to)))
 
 
 def _add_forecasts(
@@ -154,7 +138,6 @@ def _add_sizing(
     page: "Inputs", words: list[str], question: "Question", forecast: "Forecast"
 ) -> None:
     """What to buy for the run of a forecast, where its evidence tells enough."""
-    from spillcast.errors import InputError, Refusal
     from spillcast.forecast.sizing import free_memory_bytes, size, statements_of
     from spillcast.storage.catalogue.prices import load_prices
 
@@ -173,23 +156,20 @@ def export(
         list[str],
         typer.Argument(
             help="A recording; for openmetrics also traces, ASH exports, or a folder that "
-            "spillcast postgres --save made."
+            "postgres --save made."
         ),
     ],
     format_: Annotated[
         Literal["perfetto", "openmetrics"],
-        typer.Option("--format", help="A time line for ui.perfetto.dev, or metrics as text."),
+        option("--format", "A time line for ui.perfetto.dev, or metrics as text."),
     ],
     by: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMNS", help="Labels of metrics, as in profile --by (default: event)."
-        ),
+        option("--by COLUMNS", "Labels of metrics, as in profile --by (default: event)."),
     ] = None,
     where: Where = None,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="File to write (default: stdout)."),
+        Path | None, option("--output, -o FILE", "File to write (default: stdout).")
     ] = None,
     json: Json = False,
 ) -> None:
@@ -205,8 +185,6 @@ def export(
 
     Example: spillcast export /var/lib/spillcast --format openmetrics -o spillcast.prom
     """
-    from spillcast.cli.output import emit, obeyed
-    from spillcast.errors import OptionConflict
     from spillcast.fleet.dataset import is_dataset
     from spillcast.workspace import check_output_file, whole_file
 
@@ -215,14 +193,10 @@ def export(
     if output is not None:
         check_output_file(output)
     if format_ == "perfetto":
-        if by is not None:
-            raise OptionConflict("--by is for --format openmetrics")
+        refuse({"--by": by}, "is for --format openmetrics")
         pieces = _time_line(evidence, where)
     elif len(evidence) == 1 and is_dataset(evidence[0]):
-        if by is not None or where is not None:
-            raise OptionConflict(
-                "--by and --where are for a profile, not for a folder of snapshots"
-            )
+        refuse({"--by": by, "--where": where}, "is for a profile, not for a folder of snapshots")
         pieces = _servers_metrics(evidence[0])
     else:
         pieces = _metrics(evidence, by or "event", where)
@@ -233,14 +207,11 @@ def export(
     with whole_file(output) as partial, partial.open("w") as file:
         file.writelines(pieces)
     if json:
-        size = output.stat().st_size
-        emit(
-            {"schema": "spillcast.export/1", "format": format_, "path": str(output), "bytes": size}
-        )
+        about = {"format": format_, "path": str(output), "bytes": output.stat().st_size}
+        emit({"schema": "spillcast.export/1", **about})
 
 
 def _time_line(evidence: list[str], where: str | None) -> Iterator[str]:
-    from spillcast.errors import OptionConflict
     from spillcast.evidence.open import find_evidence
     from spillcast.recording import Recording
     from spillcast.report.export import trace_text

@@ -1,17 +1,19 @@
 """Verbs that find the least storage, work memory or I/O size that suffices: size, sweep."""
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from spillcast.cli.engine_options import DEFAULT, Engine
-from spillcast.cli.options import Budget, Confidence, Work, with_question
-from spillcast.cli.usage import Answer, AnswerCommand, command_group
+from spillcast.cli.options import Budget, Confidence, Work, option, with_question
+from spillcast.cli.usage import Answer, AnswerCommand, command_group, refuse
+from spillcast.engines.engine import THREADS_MAX, OpensOwn, Workload
+from spillcast.engines.registry import engine_of, engines, lab_of
+from spillcast.errors import ChoiceUnknown, OptionConflict, OptionInvalid, PathMissing
+from spillcast.units import parse_duration_s
 
 if TYPE_CHECKING:
-    from spillcast.engines.engine import Lab, Workload
     from spillcast.forecast.question import Question
     from spillcast.forecast.sizing.products import Sized
 
@@ -21,36 +23,34 @@ def size(
     evidence: Annotated[
         list[str],
         typer.Argument(
-            help="Recordings, plans of PostgreSQL's EXPLAIN, rows of pg_stat_statements, folders "
-            "that postgres --save made, reports or figures: one storage for all statements."
+            help="Recordings, plans, rows of pg_stat_statements, folders that postgres --save "
+            "made, reports or figures: one storage for all."
         ),
     ],
-    within: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Time that no statement may exceed, such as 60s."),
+    within_s: Annotated[
+        float | None,
+        option(
+            "--within TIME",
+            "Time that no statement may exceed, such as 60s.",
+            parse=parse_duration_s,
+        ),
     ] = None,
     provider: Annotated[
-        str, typer.Option(metavar="NAMES", help="aws, gcp, azure, or several with commas.")
+        str, option("--provider NAMES", "aws, gcp, azure, or several with commas.")
     ] = "aws,gcp,azure",
     region: Annotated[
         str | None,
-        typer.Option(
-            metavar="REGION",
-            help="Region of the prices (default: us-east-1, us-central1 and eastus).",
-        ),
+        option("--region REGION", "Of the prices (default: us-east-1, us-central1, eastus)."),
     ] = None,
     runs: Annotated[
         str | None,
-        typer.Option(
-            metavar="RATE",
-            help="Runs of each statement, such as 40/day; of an export, of all its statements.",
-        ),
+        option("--runs RATE", "Runs of each statement, or of all of an export, such as 40/day."),
     ] = None,
     prices: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="CSV of prices in place of the built-in ones: product,unit,above,price,currency,"
+        option(
+            "--prices FILE",
+            "CSV of prices in place of the built-in ones: product,unit,above,price,currency,"
             "region,as_of,source.",
         ),
     ] = None,
@@ -66,20 +66,16 @@ def size(
 
     Example: spillcast size statements.csv --runs 5000/day --prices contract.csv
 
-    Example: spillcast size /var/lib/spillcast --within 60s
     """
-    from spillcast.errors import OptionInvalid
     from spillcast.forecast.sizing import free_memory_bytes, parse_runs_per_day
     from spillcast.forecast.sizing import size as sized
     from spillcast.report.size import size_page
     from spillcast.storage.catalogue.prices import PROVIDERS, load_prices
-    from spillcast.units import parse_duration_s
 
     providers = [name.strip() for name in provider.split(",") if name.strip()]
     if unknown := [name for name in providers if name not in PROVIDERS]:
         names = ", ".join(PROVIDERS)
         raise OptionInvalid(f"--provider {unknown[0]}: not known", f"providers are {names}")
-    within_s = None if within is None else parse_duration_s(within, "--within")
     runs_per_day = None if runs is None else parse_runs_per_day(runs)
     known = load_prices(prices, region, providers or PROVIDERS)
     statements = _statements(evidence, question, runs_per_day)
@@ -123,40 +119,24 @@ def io_size(
     ],
     like: Annotated[
         Path | None,
-        typer.Option(
-            metavar="RECORDING", help="Recording whose temp I/O is replayed in each size."
-        ),
+        option("--like RECORDING", "Recording whose temp I/O is replayed in each size."),
     ] = None,
     min_sizes: Annotated[
-        str,
-        typer.Option(
-            "--min",
-            metavar="SIZES",
-            help="Minimum I/O sizes: a range, in powers of two, or 48K,240K.",
-        ),
+        str, option("--min SIZES", "Minimum I/O sizes: a range, in powers of two, or 48K,240K.")
     ] = "48K..1M",
     max_sizes: Annotated[
-        str,
-        typer.Option(
-            "--max",
-            metavar="SIZES",
-            help="Maximum I/O sizes: a range, in powers of two, or 48K,240K.",
-        ),
+        str, option("--max SIZES", "Maximum I/O sizes: a range, in powers of two, or 48K,240K.")
     ] = "48K..4M",
     block: Annotated[
-        str, typer.Option(metavar="SIZE", help="Block size, of which all sizes are multiples.")
+        str, option("--block SIZE", "Block size, of which all sizes are multiples.")
     ] = "8K",
     data: Annotated[
         str | None,
-        typer.Option(
-            metavar="SIZE", help=f"Data of a synthetic sort, without --like (default: {DATA})."
-        ),
+        option("--data SIZE", f"Data of a synthetic sort, without --like (default: {DATA})."),
     ] = None,
     memory: Annotated[
         str | None,
-        typer.Option(
-            metavar="SIZE", help=f"Work memory: with --like the query's, without it {MEMORY}."
-        ),
+        option("--memory SIZE", f"Work memory: with --like the query's, without it {MEMORY}."),
     ] = None,
     budget: Budget = "60s",
 ) -> Answer:
@@ -195,56 +175,52 @@ def memory(
     engine: Engine = DEFAULT,
     workload: Annotated[
         str,
-        typer.Option(
-            metavar="NAME", help="A built-in query: 'hash join', sort, 'group by', window and more."
+        option(
+            "--workload NAME", "A built-in query: 'hash join', sort, 'group by', window and more."
         ),
     ] = "sort",
     sql: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="A file with your own query instead; DuckDB only."),
+        Path | None, option("--sql FILE", "A file with your own query instead; DuckDB only.")
     ] = None,
     database: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="DuckDB database for --sql; it is only read."),
+        Path | None, option("--database FILE", "DuckDB database for --sql; it is only read.")
     ] = None,
     memory: Annotated[
-        str | None,
-        typer.Option(
-            "--memory", metavar="SIZES", help="From far too little to enough, such as 1M..256M."
-        ),
+        str | None, option("--memory SIZES", "From far too little to enough, such as 1M..256M.")
     ] = None,
     points: Annotated[
-        int | None, typer.Option(min=2, help="Sizes in the range; powers of two by default.")
+        int | None, option("--points N", "Sizes in the range; powers of two by default.", min=2)
     ] = None,
     measure: Annotated[
-        int | None, typer.Option(min=2, help="Sizes to measure; the others are forecast.")
+        int | None, option("--measure N", "Sizes to measure; the others are forecast.", min=2)
     ] = None,
     on: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="STORAGE",
-            help="Directory, tmpfs, latency:1ms, storage.json, recording, catalogue:NAME; whatever "
+        option(
+            "--on STORAGE",
+            "Directory, tmpfs, latency:1ms, storage.json, recording, catalogue:NAME; whatever "
             "is not a directory is emulated. Repeatable. Default: tmpfs and latency:1ms.",
         ),
     ] = None,
-    within: Annotated[
-        str | None,
-        typer.Option(metavar="TIME", help="Time limit: name the cheapest way to meet it."),
+    within_s: Annotated[
+        float | None,
+        option(
+            "--within TIME", "Time limit: name the cheapest way to meet it.", parse=parse_duration_s
+        ),
     ] = None,
     cost: Annotated[
         list[str] | None,
-        typer.Option(metavar="STORAGE=PRICE", help="Price of a storage, as NAME=96. Repeatable."),
+        option("--cost STORAGE=PRICE", "Price of a storage, as NAME=96. Repeatable."),
     ] = None,
     check: Annotated[
-        bool, typer.Option("--check", help="Also measure what was forecast, and show the errors.")
+        bool, option("--check", "Also measure what was forecast, and show the errors.")
     ] = False,
-    repeat: Annotated[int, typer.Option(min=1, help="Runs of each; the median counts.")] = 1,
-    threads: Annotated[int, typer.Option(min=1, help="Threads or processes of the query.")] = 1,
+    repeat: Annotated[int, option("--repeat N", "Runs of each; the median counts.", min=1)] = 1,
+    threads: Annotated[
+        int, option("--threads N", "Threads or processes of the query.", min=1, max=THREADS_MAX)
+    ] = 1,
     budget: Annotated[
-        str,
-        typer.Option(
-            metavar="TIME", help="Time after which no further size is measured, such as 5m."
-        ),
+        str, option("--budget TIME", "Time after which no further size is measured, such as 5m.")
     ] = "10m",
     confidence: Confidence = 0.9,
     work: Work = None,
@@ -261,22 +237,28 @@ def memory(
     Example: spillcast sweep memory --sql q.sql --database dw.duckdb --memory 64M..4G --on /mnt/nvme
     """
     from spillcast.cli.progress import TerminalStage
-    from spillcast.errors import OptionConflict, PathMissing
     from spillcast.forecast.verdict import parse_costs
     from spillcast.forecast.work_memory.advice import cheapest
     from spillcast.lab.memory_sweep import Plan, memory_sizes, sweep_memory
     from spillcast.lab.storages import named_places
     from spillcast.report.sweep import memory_page
-    from spillcast.units import parse_duration_s
     from spillcast.workspace import workspace
 
     names = on or ["tmpfs", "latency:1ms"]
     costs = parse_costs(cost or (), names, "--on")
-    within_s = None if within is None else parse_duration_s(within, "--within")
     sizes = memory_sizes(engine, memory, points)
-    open_lab = _lab(engine, named=sql is not None)
-    if database is not None and sql is None:
-        raise OptionConflict("--database is for --sql")
+    lab = lab_of(engine)
+    of_user = lab if issubclass(lab, OpensOwn) else None
+    if sql is None:
+        refuse({"--database": database}, "is for --sql")
+    elif of_user is None:
+        able = [each.name for each in engines("lab") if issubclass(lab_of(each.name), OpensOwn)]
+        raise OptionConflict(
+            f"--sql is for --engine {' or '.join(able)}",
+            f"record it with spillcast record --{engine} DSN --explain, and forecast that"
+            if engine_of(engine).server
+            else None,
+        )
     if work is not None and not work.is_dir():
         raise PathMissing(f"--work {work}: there is no such directory")
     plan = Plan(
@@ -290,7 +272,7 @@ def memory(
         repeat,
     )
     with workspace(work) as room, TerminalStage() as stage:
-        opened = open_lab(room, database)
+        opened = lab(room) if sql is None or of_user is None else of_user.on(room, database)
         with named_places(names, room) as places:
             sweep = sweep_memory(stage, opened, plan, places)
     cells = [point.cell for point in sweep.points]
@@ -298,50 +280,16 @@ def memory(
     return Answer(sweep.with_advice(advice).to_json, lambda: memory_page(sweep, advice))
 
 
-def _lab(name: str, *, named: bool) -> "Callable[[Path, Path | None], Lab]":
-    """The function that opens the engine with its data, or a database for the user's query.
-
-    InputError where it sweeps no queries of the user's own.
-    """
-    from spillcast.engines.engine import OpensOwn
-    from spillcast.engines.registry import engine_of, engines, lab_of
-    from spillcast.errors import OptionConflict
-
-    lab = lab_of(name)
-    if not named:
-        return lambda room, _database: lab(room)
-    if not issubclass(lab, OpensOwn):
-        able = [
-            engine.name for engine in engines("lab") if issubclass(lab_of(engine.name), OpensOwn)
-        ]
-        hint = (
-            f"record it with spillcast record --{name} DSN --explain, and forecast that for "
-            "several storages: the table has memory, too"
-        )
-        message = f"--sql is for --engine {' or '.join(able)}: an existing server is not swept"
-        raise OptionConflict(message, hint if engine_of(name).server else None)
-    return lab.on
-
-
-def _workload(engine: str, name: str, threads: int) -> "Workload":
+def _workload(engine: str, name: str, threads: int) -> Workload:
     """A query of the lab by its name."""
-    from spillcast.engines.engine import THREADS_MAX
-    from spillcast.engines.registry import lab_of
-    from spillcast.errors import ChoiceUnknown, OptionInvalid
-
-    if threads > THREADS_MAX:
-        raise OptionInvalid(f"--threads {threads}: {THREADS_MAX} at most")
     known = {workload.name: workload for workload in lab_of(engine).verified(threads)}
     if name not in known:
         raise ChoiceUnknown(f"--workload {name}: no such query", f"there are: {', '.join(known)}")
     return known[name]
 
 
-def _query(path: Path, threads: int) -> "Workload":
+def _query(path: Path, threads: int) -> Workload:
     """A query of the user's own, from a file."""
-    from spillcast.engines.engine import Workload
-    from spillcast.errors import OptionInvalid
-
     try:
         text = path.read_text().strip().rstrip(";")
     except (OSError, UnicodeDecodeError) as error:

@@ -1,14 +1,15 @@
 """Verbs that measure and describe storages: probe, storage."""
 
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.options import Budget, Elapsed, Item
-from spillcast.cli.usage import Answer, AnswerCommand, command_group, given_of
+from spillcast.cli.options import Budget, Elapsed, Item, option
+from spillcast.cli.usage import Answer, AnswerCommand, command_group, refuse
+from spillcast.errors import EvidenceUnsuited, OptionInvalid, OptionMissing, TargetIncomplete
 from spillcast.recording.event_names import OPS
+from spillcast.units import parse_bytes
 
 if TYPE_CHECKING:
     from spillcast.evidence.counts import Counts
@@ -22,27 +23,23 @@ def probe(
     ] = None,
     like: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE", help="Recording, plan or Oracle trace whose temp I/O is replayed."
-        ),
+        option("--like FILE", "Recording, plan or Oracle trace whose temp I/O is replayed."),
     ] = None,
     grid: Annotated[
-        bool, typer.Option("--grid", help="Measure op by size, depth, pattern and page cache.")
+        bool, option("--grid", "Measure op by size, depth, pattern and page cache.")
     ] = False,
     output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="File to write, such as storage.json."),
+        Path | None, option("--output, -o FILE", "File to write, such as storage.json.")
     ] = None,
     iolog: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write the recorded I/O as a log for fio --read_iolog."),
+        Path | None, option("--iolog FILE", "Write the recorded I/O as a log for fio --read_iolog.")
     ] = None,
     block: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Block size of an Oracle trace, such as 16K.")
+        str | None, option("--block SIZE", "Block size of an Oracle trace, such as 16K.")
     ] = None,
     item: Item = None,
-    elapsed: Elapsed = None,
-    psync: Annotated[bool, typer.Option("--psync", help="Do not use io_uring for --grid.")] = False,
+    elapsed_s: Elapsed = None,
+    psync: Annotated[bool, option("--psync", "Do not use io_uring for --grid.")] = False,
     budget: Budget = "60s",
 ) -> Answer:
     """Replay a recording's temp I/O on a directory and time it.
@@ -53,20 +50,29 @@ def probe(
 
     Example: spillcast probe /mnt/nvme --like run.spill -o nvme.json
 
-    Example: spillcast probe /mnt/nvme --like hdd.trc --block 8K -o nvme.json
-
     Example: spillcast probe /mnt/nvme --grid -o nvme.json
 
     Example: spillcast probe --like run.spill --iolog spill.log
     """
     from spillcast.report.storage import iolog_page, storage_page
     from spillcast.text import shell_word
+    from spillcast.workspace import check_output_file
 
-    of_run = {"--item": item, "--block": block, "--elapsed": elapsed}
-    _check(directory, like, grid=grid, psync=psync, iolog=iolog, output=output, of_run=of_run)
-    evidence = None if like is None else _recording(like, block, item, elapsed)
+    if grid == (like is not None):
+        hint = "as in: spillcast probe /mnt/nvme --like run.spill -o nvme.json"
+        raise OptionMissing("give either --like RECORDING or --grid", hint)
+    if grid:
+        of_run = {"--iolog": iolog, "--item": item, "--block": block, "--elapsed": elapsed_s}
+        refuse(of_run, "is for the run of a file: give --like FILE")
+    else:
+        refuse({"--psync": psync}, "is for --grid: a replay makes the calls that were recorded")
+    if directory is None and (iolog is None or output is not None):
+        raise OptionMissing("give the directory to measure, such as /mnt/nvme")
+    for name, path in (("-o", output), ("--iolog", iolog)):
+        if path is not None:
+            check_output_file(path, name)
+    evidence = None if like is None else _evidence(like, block, item, elapsed_s)
     if iolog is not None and evidence is not None:
-        from spillcast.errors import EvidenceUnsuited
         from spillcast.recording import Recording
         from spillcast.storage.fio import write_iolog
 
@@ -85,84 +91,47 @@ def probe(
     return Answer(storage.to_json, lambda: storage_page(storage, command))
 
 
-def _check(
-    directory: Path | None,
-    like: Path | None,
-    *,
-    grid: bool,
-    psync: bool,
-    iolog: Path | None,
-    output: Path | None,
-    of_run: Mapping[str, object],
-) -> None:
-    from spillcast.errors import OptionConflict, OptionMissing
-    from spillcast.workspace import check_output_file
-
-    if grid == (like is not None):
-        hint = "as in: spillcast probe /mnt/nvme --like run.spill -o nvme.json"
-        raise OptionMissing("give either --like RECORDING or --grid", hint)
-    if grid and iolog is not None:
-        raise OptionConflict("--iolog exports a recording: give --like RECORDING")
-    if grid and (given := given_of(of_run)):
-        raise OptionConflict(f"{given[0]} is for the run of a file: give --like FILE")
-    if psync and not grid:
-        raise OptionConflict("--psync is for --grid: a replay makes the calls that were recorded")
-    if directory is None and iolog is None:
-        raise OptionMissing("give the directory to measure, such as /mnt/nvme")
-    if directory is None and output is not None:
-        raise OptionMissing("-o keeps what was measured: give the directory to measure")
-    for option, path in (("-o", output), ("--iolog", iolog)):
-        if path is not None:
-            check_output_file(path, option)
-
-
 def _measure(
     directory: Path, like: "Recording | Counts | None", budget: str, *, psync: bool
 ) -> "Storage":
     from spillcast.cli.progress import progress_bar
     from spillcast.storage.budget import parse_budget
+    from spillcast.storage.probe import probe as replay
+    from spillcast.storage.probe import probe_grid
 
     parsed = parse_budget(budget)
-    if like is None:
-        from spillcast.storage.probe import probe_grid
-
-        with progress_bar(f"probing {directory}") as show:
-            return probe_grid(directory, budget=parsed, psync=psync, on_progress=show)
-    from spillcast.storage.probe import probe as replay
-
     with progress_bar(f"probing {directory}") as show:
+        if like is None:
+            return probe_grid(directory, budget=parsed, psync=psync, on_progress=show)
         return replay(directory, like, budget=parsed, on_progress=show)
 
 
-def _recording(
-    path: Path, block: str | None, item: int | None, elapsed: str | None
+def _evidence(
+    path: Path, block: str | None, item: int | None, elapsed_s: float | None
 ) -> "Recording | Counts":
+    """What a file tells of its temp I/O."""
     from dataclasses import replace
 
-    from spillcast.errors import OptionConflict
     from spillcast.evidence.open import find_evidence, read_figures
     from spillcast.evidence.oracle.collected import block_size
     from spillcast.evidence.oracle.trace_recording import recording_of_traces
     from spillcast.evidence.postgres.plan import plan_counts, read_plan
     from spillcast.forecast.question import Question
     from spillcast.recording import Recording
-    from spillcast.units import parse_duration_s
 
-    elapsed_s = None if elapsed is None else parse_duration_s(elapsed, "--elapsed")
-    evidence = find_evidence([path]) if path.exists() else None
     question = Question(elapsed_s=elapsed_s, item=item, block=block)
-    if evidence is not None:
-        question.check(evidence)
-    if evidence is not None and evidence.traces:
-        size = block_size(block, evidence.parameters, evidence.traces)
-        return recording_of_traces(evidence.traces, size.bytes)
     selection = replace(question.selection, timed=False)
-    if evidence is not None and evidence.figures:
-        return read_figures(evidence.figures, selection)
-    if evidence is not None and evidence.plans:
-        return read_plan(path, selection)
-    if elapsed is not None:
-        raise OptionConflict("--elapsed is for plans, logs and reports: give --like PLAN")
+    if path.exists():
+        evidence = find_evidence([path])
+        question.check(evidence)
+        if evidence.traces:
+            size = block_size(block, evidence.parameters, evidence.traces)
+            return recording_of_traces(evidence.traces, size.bytes)
+        if evidence.figures:
+            return read_figures(evidence.figures, selection)
+        if evidence.plans:
+            return read_plan(path, selection)
+    refuse({"--elapsed": elapsed_s}, "is for plans, logs and reports: give --like PLAN")
     recording = Recording.open(path)
     if recording.plan_alone is not None:
         return plan_counts(recording, selection)
@@ -203,9 +172,10 @@ def managed() -> Answer:
 
 def show(
     storage: Annotated[str, typer.Argument(help=STORAGE_HELP)],
-    op: Annotated[Literal["read", "write"] | None, typer.Option(help="Only this op.")] = None,
-    size: Annotated[
-        str | None, typer.Option(metavar="SIZE", help="Histogram of this size, such as 256K.")
+    op: Annotated[Literal["read", "write"] | None, option("--op", "Only this op.")] = None,
+    size_bytes: Annotated[
+        int | None,
+        option("--size SIZE", "Histogram of this size, such as 256K.", parse=parse_bytes),
     ] = None,
 ) -> Answer:
     """Show a storage: latencies, servers and ceilings.
@@ -214,14 +184,11 @@ def show(
 
     Example: spillcast storage show nvme.json --op read --size 256K
     """
-    from spillcast.errors import OptionInvalid
     from spillcast.report.storage import show_page
     from spillcast.storage.description import described
     from spillcast.storage.target import resolve_storage
-    from spillcast.units import parse_bytes
 
     shown = resolve_storage(storage)
-    size_bytes = None if size is None else parse_bytes(size, "--size")
     if size_bytes == 0:
         raise OptionInvalid("--size 0: no operation has this size", "write for example 256K")
     ops = _ops(storage, shown, op)
@@ -232,8 +199,6 @@ def show(
 
 def _ops(text: str, storage: "Storage", op: str | None) -> list[str]:
     """The ops to show. InputError if the storage has no figures for them."""
-    from spillcast.errors import TargetIncomplete
-
     ops = [name for name in OPS if any(g.count for g in storage.of(name))]
     if op is not None and op not in ops:
         others = f"it has figures for {ops[0]}s" if ops else None
@@ -252,7 +217,6 @@ def compare(
 
     Example: spillcast storage compare disk.json nvme.json
     """
-    from spillcast.errors import OptionMissing
     from spillcast.report.storages import comparison_page
     from spillcast.storage.description import compare as compare_storages
     from spillcast.storage.target import resolve_storage

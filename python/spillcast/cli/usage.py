@@ -17,7 +17,7 @@ from typer._click.exceptions import (
 )
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
-from spillcast.errors import UsageInvalid
+from spillcast.errors import OptionConflict, UsageInvalid
 from spillcast.text import near_names
 
 if TYPE_CHECKING:
@@ -117,8 +117,6 @@ class AnswerCommand(Grouped):
 
 def single_format(context: Any, parameter: Any, given: bool) -> bool:
     """Refuse a second format before any work is done."""
-    from spillcast.errors import OptionConflict
-
     before = next((name for name in FORMATS if context.params.get(name)), None)
     if given and before is not None:
         raise OptionConflict(f"--{before} and --{parameter.name}: stdout has one format, give one")
@@ -126,13 +124,18 @@ def single_format(context: Any, parameter: Any, given: bool) -> bool:
 
 
 def given_of(options: Mapping[str, object]) -> list[str]:
-    """The names of the options that have a value, by name."""
+    """The names of the options that have a value; 0 is one."""
     return [
         name
         for name, value in options.items()
-        # 0 is a value, too.
-        if value is not None and value is not False and value != []
+        if value not in (None, [], ()) and value is not False
     ]
+
+
+def refuse(options: Mapping[str, object], why: str, hint: str | None = None) -> None:
+    """OptionConflict if one of the options has a value: its name and ``why``."""
+    for option in given_of(options):
+        raise OptionConflict(f"{option} {why}", hint)
 
 
 def command_group(help_: str) -> Typer:
