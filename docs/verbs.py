@@ -1,9 +1,36 @@
 """A directive for Sphinx, ``verb``: what a verb of the command line takes, from its own help."""
 
+from collections.abc import Iterator
+from inspect import cleandoc
+from typing import Any
+
 from docutils import nodes
 from docutils.parsers.rst import Directive
+from typer.main import get_command
 
-from spillcast.cli.usage import Command, Parameter, tree
+from spillcast.cli.usage import about_of, is_option, term_of, usage_of
+from spillcast.cli.verbs import application
+
+
+def verbs() -> dict[str, Any]:
+    """The context of each verb, as click has it."""
+    root = get_command(application([]))
+    return {name: context(command, name, None) for name, command in root.commands.items()}
+
+
+def context(command: Any, name: str, parent: Any) -> Any:
+    """The context in which a command would run."""
+    return command.make_context(
+        name, [], parent=parent, resilient_parsing=True, ignore_unknown_options=True
+    )
+
+
+def leaves(verb: Any) -> Iterator[Any]:
+    """The commands of a verb that can be run: itself, or all in it."""
+    inner = getattr(verb.command, "commands", {})
+    yield from (context(child, name, verb) for name, child in inner.items())
+    if not inner:
+        yield verb
 
 
 class Verb(Directive):
@@ -13,14 +40,12 @@ class Verb(Directive):
 
     def run(self):
         """The nodes for all commands of the verb."""
-        root = tree()
-        found = [command for command in root.commands if command.name == self.arguments[0]]
-        if not found:
+        verb = verbs().get(self.arguments[0])
+        if verb is None:
             raise self.error(f"spillcast has no verb {self.arguments[0]}")
-        leaves = found[0].leaves()
-        if len(leaves) == 1:
-            return shown(leaves[0])
-        return [section(leaf) for leaf in leaves]
+        if len(commands := list(leaves(verb))) == 1:
+            return shown(commands[0])
+        return [section(command) for command in commands]
 
 
 class Verbs(Directive):
@@ -29,38 +54,46 @@ class Verbs(Directive):
     def run(self):
         """A definition list, each verb with a link to its page."""
         entries = []
-        for command in sorted(tree().commands, key=lambda c: c.name):
-            text = nodes.literal(text=f"spillcast {command.name}")
-            entries.append(described([text], command.summary + "."))
+        for name, verb in sorted(verbs().items()):
+            summary = verb.command.help.split("\n\n")[0].replace("\n", " ").rstrip(".:")
+            entries.append(described([nodes.literal(text=f"spillcast {name}")], summary + "."))
         return [nodes.definition_list("", *entries)]
 
 
-def section(command: Command) -> nodes.Node:
+def path(command: Any) -> str:
+    """A command as it is typed, without the program."""
+    parent = command.parent
+    return command.info_name if parent is None else f"{parent.info_name} {command.info_name}"
+
+
+def usage(command: Any) -> str:
+    """How a command is called."""
+    return f"spillcast {path(command)} {usage_of(command)}"
+
+
+def section(command: Any) -> nodes.Node:
     """One command of several, under a heading."""
-    name = " ".join(command.path[1:])
+    name = path(command)
     return nodes.section("", nodes.title(text=name), *shown(command), ids=[nodes.make_id(name)])
 
 
-def shown(command: Command) -> list[nodes.Node]:
+def shown(command: Any) -> list[nodes.Node]:
     """One command: how it is called, what it does, what it takes."""
-    usage = nodes.literal_block(text=command.usage, language="text")
-    paragraphs = [text for text in command.help.split("\n\n") if not text.startswith("Example:")]
-    found: list[nodes.Node] = [usage]
-    found += [nodes.paragraph(text=text.replace("\n", " ")) for text in paragraphs]
+    paragraphs = cleandoc(command.command.help).split("\n\n")
+    texts = [text.replace("\n", " ") for text in paragraphs if not text.startswith("Example:")]
     # Every command has --help, which the page of all verbs says.
-    parameters = [p for p in (*command.arguments, *command.options) if p.names != ("--help",)]
-    listed = [entry(parameter) for parameter in parameters]
-    return [*found, nodes.definition_list("", *listed)]
+    parameters = [p for p in command.command.get_params(command) if "--help" not in p.opts]
+    parameters.sort(key=is_option)
+    return [
+        nodes.literal_block(text=usage(command), language="text"),
+        *(nodes.paragraph(text=text) for text in texts),
+        nodes.definition_list("", *map(entry, parameters)),
+    ]
 
 
-def entry(parameter: Parameter) -> nodes.Node:
+def entry(parameter: Any) -> nodes.Node:
     """An argument or option."""
-    names = ", ".join(parameter.names)
-    value = f" {parameter.metavar}" if parameter.is_option and parameter.metavar else ""
-    choices = f" {'|'.join(parameter.choices)}" if not parameter.is_option else ""
-    term = [nodes.literal(text=names + value + choices)]
-    default = f" Default: {parameter.default}." if parameter.default else ""
-    return described(term, f"{parameter.help}{default}")
+    return described([nodes.literal(text=term_of(parameter))], about_of(parameter))
 
 
 def described(term: list[nodes.Node], text: str) -> nodes.Node:

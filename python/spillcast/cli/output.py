@@ -53,13 +53,24 @@ def obeyed(stream: TextIO) -> TextIO:
     return stream.obeyed if isinstance(stream, VisibleStream) else stream
 
 
+#: The line on stderr that the next one is written over.
+_line = ""
+
+
 def write_over(text: str, width: int) -> None:
     """Put a line in the place of the last one on stderr, cut to ``width`` columns."""
-    line = " ".join(visible(text).split("\n"))
+    global _line
+    _line = " ".join(visible(text).split("\n"))[:width]
     sys.stderr.flush()
     stream = obeyed(sys.stderr)
-    stream.write("\r\x1b[2K" + line[:width])
+    stream.write("\r\x1b[2K" + _line)
     stream.flush()
+
+
+def clear_line() -> None:
+    """Remove the line that would be written over, if there is one."""
+    if _line:
+        write_over("", 0)
 
 
 def notice_line(text: str) -> str:
@@ -69,6 +80,7 @@ def notice_line(text: str) -> str:
 
 def notify(text: str) -> None:
     """Print a notice on stderr."""
+    clear_line()
     print(notice_line(text), file=sys.stderr)
 
 

@@ -7,13 +7,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Protocol
 
 from spillcast.cli.output import (
     COLUMNS_MAX,
     COLUMNS_MIN,
+    clear_line,
     json_text,
     notice_line,
     notify,
@@ -27,7 +28,6 @@ from spillcast.units import format_duration
 
 if TYPE_CHECKING:
     from rich.live import Live
-    from rich.progress import Progress
 
     from spillcast.forecast.ask import RunningForecast
     from spillcast.recording.record import Recorder
@@ -38,8 +38,10 @@ if TYPE_CHECKING:
 SHOWN_AFTER_S = 0.5
 #: Columns of a terminal that has room for a bar beside the figures.
 WIDE = 80
-#: How often the live view is drawn.
-REFRESH_S = 1.0
+#: Columns of a bar.
+BAR = 20
+#: How often the live view and a bar are drawn.
+REFRESH_S, BAR_REFRESH_S = 1.0, 0.2
 
 
 class Show(Protocol):
@@ -60,11 +62,10 @@ def live_line(*, show: bool = True) -> Iterator[Callable[[str], None]]:
     if not show or not _is_drawn_on():
         yield lambda _text: None
         return
-
     try:
         yield lambda text: write_over(text, _columns())
     finally:
-        write_over("", 0)
+        clear_line()
 
 
 def _columns() -> int:
@@ -92,80 +93,37 @@ def progress_bar(title: str, unit: str = "bytes") -> Iterator[Show]:
 
     Without updates it shows the elapsed time.
     """
+    since_s = time.monotonic()
+    fed: tuple[int, int | None, int | None] = (0, None, None)
+    ended = threading.Event()
+
+    def show(done: int, total: int | None = None, moved: int | None = None, /) -> None:
+        nonlocal fed
+        fed = done, total, moved
+
+    def draw() -> None:
+        from spillcast.report.page import bar
+
+        wait_s = SHOWN_AFTER_S
+        while not ended.wait(wait_s):
+            wait_s = BAR_REFRESH_S
+            done, total, _ = fed
+            width = _columns()
+            drawn = f"{bar(min(done / total, 1), BAR):{BAR}}  " if total and width >= WIDE else ""
+            text = drawn + progress_text(*fed, unit, time.monotonic() - since_s)
+            write_over(f"{shortened(title, max(16, width - len(text) - 2))}  {text}", width)
+        clear_line()
+
     if not _is_drawn_on():
-        yield lambda _done, _total=None, _moved=None, /: None
+        yield show
         return
-    bar = _Bar(title, unit)
+    thread = threading.Thread(target=draw, daemon=True)
+    thread.start()
     try:
-        yield bar.show
+        yield show
     finally:
-        bar.end()
-
-
-class _Bar:
-    """A bar that appears late; it is fed by one thread and drawn by another."""
-
-    def __init__(self, title: str, unit: str) -> None:
-        self._title, self._unit = title, unit
-        self._since = time.monotonic()
-        self._fed: tuple[int, int | None, int | None] = (0, None, None)
-        self._lock = threading.Lock()
-        self._ended = False
-        self._progress: Progress | None = None
-        self._timer = threading.Timer(SHOWN_AFTER_S, self._appear)
-        self._timer.daemon = True
-        self._timer.start()
-
-    def show(self, done: int, total: int | None = None, moved: int | None = None, /) -> None:
-        """Update the progress."""
-        with self._lock:
-            self._fed = done, total, moved
-            self._draw()
-
-    def end(self) -> None:
-        """Leave nothing on the screen."""
-        self._timer.cancel()
-        with self._lock:
-            self._ended = True
-            if self._progress is not None:
-                self._progress.stop()
-
-    def _appear(self) -> None:
-        from rich.console import Console
-        from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
-        from rich.text import Text
-
-        from spillcast.text import visible
-
-        bar = self
-
-        class ProgressText(ProgressColumn):
-            """Share, bytes, rate and time left."""
-
-            def render(self, _task: Task) -> Text:
-                return Text(
-                    no_wrap=True,
-                    text=progress_text(*bar._fed, bar._unit, time.monotonic() - bar._since),
-                )
-
-        with self._lock:
-            if self._ended:
-                return
-            console = Console(file=obeyed(sys.stderr))
-            wide = console.width >= WIDE
-            title = shortened(visible(self._title), max(16, console.width - (60 if wide else 42)))
-            bars = [BarColumn(20)] if wide else []
-            # A name of a file is no markup.
-            name = TextColumn("{task.description}", markup=False)
-            self._progress = Progress(name, *bars, ProgressText(), console=console, transient=True)
-            self._progress.add_task(title, total=None)
-            self._progress.start()
-            self._draw()
-
-    def _draw(self) -> None:
-        if self._progress is not None:
-            done, total, _ = self._fed
-            self._progress.update(self._progress.task_ids[0], completed=done, total=total or None)
+        ended.set()
+        thread.join()
 
 
 def progress_text(
@@ -205,13 +163,8 @@ class TerminalStage:
     def __enter__(self) -> "TerminalStage":
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self._finish(done=error is None)
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self._finish(done=kind is None)
 
     def step(self, title: str) -> None:
         """A step begins; the one before has ended."""
@@ -248,46 +201,31 @@ class TerminalStage:
         if not self._title:
             return
         took = format_duration(time.monotonic() - self._since)
-        if self._alive:
-            write_over("", 0)
+        clear_line()
         sys.stderr.write(f"{self._title}: {took if done else 'ended after ' + took}\n")
         sys.stderr.flush()
         self._title = ""
 
 
-class View(Protocol):
-    """Shows a recording in progress."""
+class View:
+    """Shows a recording in progress: one line that is written over."""
 
-    def look(self, recorder: "Recorder", status: Mapping[str, Any]) -> None:
+    def __init__(self, show: Callable[[str], None]) -> None:
+        self._write = show
+
+    def look(self, _recorder: "Recorder", status: Mapping[str, Any]) -> None:
         """Show the present state, at most once a second."""
+        self._write(status_line(status))
 
     def end(self) -> None:
-        """Show the state at the end."""
+        """Show the state at the end; nothing if the summary of the recording follows."""
 
     def say(self, text: str) -> None:
         """Print a permanent line; one that begins with a blank continues the last."""
-
-
-class LineView:
-    """One line that is overwritten."""
-
-    def __init__(self, show: Callable[[str], None]) -> None:
-        self._show = show
-
-    def look(self, _recorder: "Recorder", status: Mapping[str, Any]) -> None:
-        """Show the counts of the capture."""
-        self._show(status_line(status))
-
-    def end(self) -> None:
-        """No-op: the summary of the recording follows."""
-
-    def say(self, text: str) -> None:
-        """Print a line of its own."""
-        self._show("")
         notify(text)
 
 
-class LiveView:
+class LiveView(View):
     """The profile so far and the forecast, each second: drawn, or a line of JSON on stdout.
 
     ``look`` raises KeyboardInterrupt where q was pressed.
@@ -336,19 +274,16 @@ class LiveView:
         from spillcast.report.live import Glimpse
 
         assert recorder.running is not None
-        running_forecast = self._forecast
-        if running_forecast is not None:
-            running_forecast.look(recorder.so_far, last=ended)
-        return Glimpse(
-            self._title,
-            recorder.running,
-            status,
-            recorder.cost,
-            time.process_time() - self._cpu_s,
-            None if running_forecast is None else running_forecast.latest,
-            None if running_forecast is None else running_forecast.because,
-            ended,
-            () if running_forecast is None else tuple(running_forecast.half_widths),
+        cpu_s = time.process_time() - self._cpu_s
+        glimpse = Glimpse(self._title, recorder.running, status, recorder.cost, cpu_s, ended=ended)
+        if self._forecast is None:
+            return glimpse
+        self._forecast.look(recorder.so_far, last=ended)
+        return replace(
+            glimpse,
+            forecast=self._forecast.latest,
+            because=self._forecast.because,
+            half_widths=tuple(self._forecast.half_widths),
         )
 
     def _show(self, glimpse: "Glimpse") -> None:
@@ -374,7 +309,7 @@ class LiveView:
 def line_view(*, show: bool) -> Iterator[View]:
     """One line on a terminal."""
     with live_line(show=show) as write:
-        yield LineView(write)
+        yield View(write)
 
 
 @contextmanager

@@ -1,9 +1,8 @@
-"""Help and errors of usage, and all verbs with their options as data."""
+"""Commands that print an answer, their help, and errors of usage."""
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from inspect import cleandoc
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -68,18 +67,16 @@ class Grouped(TyperCommand):
 
     def format_usage(self, context: Any, formatter: Any) -> None:
         """The arguments and the options that are required."""
-        parameters = tuple(map(_parameter, self.get_params(context)))
-        usage = Command(tuple(context.command_path.split()), "", parameters).usage
-        formatter.write_usage(context.command_path, usage.removeprefix(context.command_path)[1:])
+        formatter.write_usage(context.command_path, usage_of(context))
 
     def format_options(self, context: Any, formatter: Any) -> None:
         """Arguments, options, and a section for each panel."""
         sections: dict[str, list[Any]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(context):
-            known = _parameter(parameter)
-            panel = getattr(parameter, "rich_help_panel", None)
-            heading = panel or ("Options" if known.is_option else "Arguments")
-            sections.setdefault(heading, []).append((known.term, known.about))
+            heading = getattr(parameter, "rich_help_panel", None)
+            heading = heading or ("Options" if is_option(parameter) else "Arguments")
+            row = term_of(parameter), about_of(parameter)
+            sections.setdefault(heading, []).append(row)
         for heading, records in sections.items():
             if records:
                 with formatter.section(heading):
@@ -196,124 +193,42 @@ def _path(error: UsageError) -> str:
     return "spillcast" if error.ctx is None else error.ctx.command_path.strip()
 
 
-@dataclass(frozen=True)
-class Parameter:
-    """An argument, or an option with all its names."""
-
-    names: tuple[str, ...]
-    #: What stands for its value; None for a flag.
-    metavar: str | None
-    help: str
-    #: The values it may have; none where it may have any.
-    choices: tuple[str, ...] = ()
-    repeatable: bool = False
-    required: bool = False
-    default: str | None = None
-
-    @property
-    def term(self) -> str:
-        """Its names, and the placeholder of its value."""
-        value = f" {self.metavar}" if self.is_option and self.metavar else ""
-        return ", ".join(sorted(self.names, key=len)) + value
-
-    @property
-    def about(self) -> str:
-        """Its help with its default."""
-        return self.help + (f" [default: {self.default}]" if self.default else "")
-
-    @property
-    def is_option(self) -> bool:
-        """Whether it is named on the command line."""
-        return self.names[0].startswith("-")
+def is_option(parameter: Any) -> bool:
+    """Whether a parameter is named on the command line."""
+    return bool(parameter.param_type_name == "option")
 
 
-@dataclass(frozen=True)
-class Command:
-    """A verb, or a command of one; a group has commands and no parameters of its own."""
-
-    path: tuple[str, ...]
-    help: str
-    parameters: tuple[Parameter, ...] = ()
-    commands: "tuple[Command, ...]" = ()
-
-    @property
-    def name(self) -> str:
-        """Its last word."""
-        return self.path[-1]
-
-    @property
-    def usage(self) -> str:
-        """How it is called."""
-        words = [*self.path, *("COMMAND" for _ in self.commands[:1])]
-        for parameter in self.arguments:
-            word = parameter.names[0] + "..." * parameter.repeatable
-            words.append(word if parameter.required else f"[{word}]")
-        words += [f"{o.names[0]} {o.metavar}" for o in self.options if o.required]
-        return " ".join([*words, "[OPTIONS]"])
-
-    @property
-    def summary(self) -> str:
-        """Its help in one line."""
-        return self.help.split("\n\n")[0].replace("\n", " ").rstrip(".:")
-
-    @property
-    def options(self) -> list[Parameter]:
-        """Its options."""
-        return [parameter for parameter in self.parameters if parameter.is_option]
-
-    @property
-    def arguments(self) -> list[Parameter]:
-        """Its arguments, in order."""
-        return [parameter for parameter in self.parameters if not parameter.is_option]
-
-    def leaves(self) -> "list[Command]":
-        """The commands that can be run: itself, or all in it."""
-        inner = [leaf for command in self.commands for leaf in command.leaves()]
-        return inner or [self]
-
-
-def tree() -> Command:
-    """All of ``spillcast``. Imports every verb's file."""
-    from typer.main import get_command
-
-    from spillcast.cli.verbs import application
-
-    return _command(get_command(application([])), ("spillcast",), None)
-
-
-def _command(command: Any, path: tuple[str, ...], parent: Any) -> Command:
-    context = command.make_context(
-        path[-1], [], parent=parent, resilient_parsing=True, ignore_unknown_options=True
-    )
-    inner = getattr(command, "commands", {})
-    return Command(
-        path,
-        cleandoc(command.help or ""),
-        tuple(_parameter(parameter) for parameter in command.get_params(context)),
-        tuple(_command(child, (*path, name), context) for name, child in inner.items()),
-    )
-
-
-def _parameter(parameter: Any) -> Parameter:
-    choices = tuple(getattr(parameter.type, "choices", ()))
+def term_of(parameter: Any) -> str:
+    """The names of a parameter, the shortest first, and the placeholder of its value."""
+    if not is_option(parameter):
+        return str(parameter.metavar or parameter.name.upper())
     # Click keeps the names of --help in a set, whose order differs from run to run.
-    flags = sorted(parameter.opts) if "--help" in parameter.opts else parameter.opts
-    names = (*flags, *parameter.secondary_opts)
-    flag = getattr(parameter, "is_flag", False)
-    if parameter.param_type_name == "argument":
-        names, several = (parameter.metavar or parameter.name.upper(),), parameter.nargs == -1
-    else:
-        several = parameter.multiple
-    default = None if flag or several or callable(parameter.default) else parameter.default
-    return Parameter(
-        names,
-        None if flag else parameter.metavar or "|".join(choices) or _kind(parameter.type.name),
-        parameter.help or "",
-        choices,
-        several,
-        parameter.required,
-        None if default in (None, "") else str(default),
-    )
+    names = ", ".join(sorted((*parameter.opts, *parameter.secondary_opts), key=len))
+    if parameter.is_flag:
+        return names
+    choices = "|".join(getattr(parameter.type, "choices", ()))
+    return f"{names} {parameter.metavar or choices or _kind(parameter.type.name)}"
+
+
+def about_of(parameter: Any) -> str:
+    """The help of a parameter with its default."""
+    several = parameter.nargs == -1 or getattr(parameter, "multiple", False)
+    is_plain = not several and not getattr(parameter, "is_flag", False)
+    default = parameter.default if is_plain and not callable(parameter.default) else None
+    return (parameter.help or "") + ("" if default in (None, "") else f" [default: {default}]")
+
+
+def usage_of(context: Any) -> str:
+    """How a command is called: its arguments and the options that are required."""
+    words = []
+    for parameter in context.command.get_params(context):
+        if not is_option(parameter):
+            word = term_of(parameter) + "..." * (parameter.nargs == -1)
+            words.append(word if parameter.required else f"[{word}]")
+    for parameter in context.command.get_params(context):
+        if is_option(parameter) and parameter.required:
+            words.append(f"{parameter.opts[0]} {term_of(parameter).rpartition(' ')[2]}")
+    return " ".join([*words, "[OPTIONS]"])
 
 
 def _kind(name: str) -> str:
