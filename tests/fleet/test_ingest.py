@@ -226,7 +226,7 @@ def test_one_writer_at_a_time(tmp_path):
     write_fleet(tmp_path / "in", 2)
     target = str(tmp_path / "fleet")
     with (
-        Dataset.create(target).place.alone(),
+        Dataset.open(target, create=True).place.alone(),
         pytest.raises(LockTaken),
     ):
         ingest([str(tmp_path / "in")], target)

@@ -104,15 +104,23 @@ _PARTIAL = re.compile(r".+\.(json|parquet)\.\d+\.partial")
 
 def place(address: str) -> "Place":
     """The place at an address: a path, file:///..., memory://..., s3://..."""
-    scheme, separator, rest = address.partition("://")
-    if separator and scheme not in {"file", "local"}:
+    path = local_path(address)
+    if path is None:
         return RemotePlace(address)
-    local = LocalPlace(Path(rest if separator else address))
+    local = LocalPlace(Path(path))
     if not is_utf8(str(local.root)):
         # No database opens such files.
         problem = f"{address}: the path of a dataset must be UTF-8"
         raise PathUnusable(problem, "name another folder")
     return local
+
+
+def local_path(address: str) -> str | None:
+    """The path at an address; None for an object store."""
+    scheme, separator, rest = address.partition("://")
+    if not separator:
+        return address
+    return rest if scheme in ("file", "local") else None
 
 
 class LocalPlace:
@@ -190,41 +198,37 @@ class RemotePlace:
 
     def __init__(self, address: str) -> None:
         self.address = address
-        self._fs, self._root = open_filesystem(address)
+        #: DuckDB reads the objects with it.
+        self.filesystem, self._root = open_filesystem(address)
         self._scheme = address.partition("://")[0]
 
     def names(self, folder: str) -> list[str]:
         """Objects in a folder and below."""
         start = f"{self._root}/{folder}"
-        self._fs.invalidate_cache()
-        names = self._fs.find(start) if self._fs.exists(start) else []
+        self.filesystem.invalidate_cache()
+        names = self.filesystem.find(start) if self.filesystem.exists(start) else []
         return sorted(name[len(self._root) :].lstrip("/") for name in names)
 
     def read(self, name: str) -> bytes:
         """The content of an object."""
-        return bytes(self._fs.cat_file(f"{self._root}/{name}"))
+        return bytes(self.filesystem.cat_file(f"{self._root}/{name}"))
 
     def write(self, name: str, content: bytes) -> None:
         """Write an object."""
         try:
             path = f"{self._root}/{name}"
-            self._fs.makedirs(path.rpartition("/")[0], exist_ok=True)
-            self._fs.pipe_file(path, content)
+            self.filesystem.makedirs(path.rpartition("/")[0], exist_ok=True)
+            self.filesystem.pipe_file(path, content)
         except OSError as error:
             raise _not_written(self.address, error) from error
 
     def remove(self, name: str) -> None:
         """Remove an object."""
-        self._fs.rm_file(f"{self._root}/{name}")
+        self.filesystem.rm_file(f"{self._root}/{name}")
 
     def url(self, name: str) -> str:
         """The complete address of the object."""
         return f"{self._scheme}://{self._root.lstrip('/')}/{name}"
-
-    @property
-    def filesystem(self) -> Any:
-        """The file system with which DuckDB reads the objects."""
-        return self._fs
 
     def alone(self) -> AbstractContextManager[None]:
         """Other writers cannot be excluded."""
@@ -257,17 +261,11 @@ class Dataset:
         self.place = where
 
     @classmethod
-    def open(cls, address: str) -> "Dataset":
-        """The dataset at an address. InputError if it is missing or has another version."""
+    def open(cls, address: str, *, create: bool = False) -> "Dataset":
+        """The dataset at an address. InputError for another version, and without ``create`` if
+        there is none."""
         where = place(address)
-        _check_version(where, missing_is_fine=False)
-        return cls(where)
-
-    @classmethod
-    def create(cls, address: str) -> "Dataset":
-        """The dataset at an address, or a new one. InputError as for ``open``."""
-        where = place(address)
-        _check_version(where, missing_is_fine=True)
+        _check_version(where, missing_is_fine=create)
         return cls(where)
 
     def write_head(self) -> None:
@@ -280,11 +278,9 @@ class Dataset:
     def begin(self) -> None:
         """Write the version if it is missing; remove parts that a killed ingest left."""
         self.write_head()
-        parts = {*self.parts(FACTS_FOLDER), *self.parts(RUNS_FOLDER)}
         for folder in (FACTS_FOLDER, RUNS_FOLDER):
-            for name in self.place.names(folder):
-                if name not in parts:
-                    self.place.remove(name)
+            for name in {*self.place.names(folder)} - {*self.parts(folder)}:
+                self.place.remove(name)
 
     @cached_property
     def sources(self) -> Table:
@@ -292,14 +288,6 @@ class Dataset:
         files = [name for name in self.place.names(_LOG) if name.endswith(".parquet")]
         tables = [_log(self.place, name) for name in files]
         return Table.concat([Table.empty(SOURCES), *tables])
-
-    def known(self) -> set[str]:
-        """The content hashes of all sources."""
-        return set(self.sources["source"].to_pylist())
-
-    def sizes(self) -> set[int]:
-        """The sizes of all sources (bytes)."""
-        return set(self.sources["bytes"].to_pylist())
 
     def parts(self, folder: str) -> list[str]:
         """The parts that count, sorted."""
@@ -314,9 +302,8 @@ class Dataset:
 
 def is_dataset(address: str) -> bool:
     """Whether a dataset is at a path, or at an address of an object store."""
-    scheme, separator, rest = address.partition("://")
-    if not separator or scheme in ("file", "local"):
-        return os.path.isfile(os.path.join(rest if separator else address, _HEAD))
+    if (path := local_path(address)) is not None:
+        return os.path.isfile(os.path.join(path, _HEAD))
     try:
         place(address).read(_HEAD)
     except (OSError, InputError):

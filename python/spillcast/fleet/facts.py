@@ -9,7 +9,7 @@ import shutil
 import zipfile
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from operator import itemgetter
 from pathlib import Path
@@ -19,11 +19,7 @@ from typing import Any
 import duckdb
 
 from spillcast import _core
-from spillcast.errors import (
-    EvidenceIncomplete,
-    EvidenceMixed,
-    FileTooLarge,
-)
+from spillcast.errors import EvidenceIncomplete, EvidenceMixed, FileTooLarge
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.oracle.ash import Ash
@@ -39,11 +35,14 @@ from spillcast.parquet import any_table_of
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
 
-# diag/rdbms/UNIQUE_NAME/INSTANCE/trace: the name that all instances of a database share.
-_PATH = re.compile(rb"^Trace file \S*/rdbms/([^/\s]+)/[^/\s]+/trace/", re.MULTILINE)
-_INSTANCE = re.compile(rb"^Instance name: (\S+)", re.MULTILINE)
-_HOST = re.compile(rb"^Node name:\s*(\S+)", re.MULTILINE)
-_DAY = re.compile(rb"^\*\*\* .*?(\d{4}-\d{2}-\d{2})[ T]\d{2}:\d{2}:\d{2}", re.MULTILINE)
+#: Database, instance, host and day in the header of a trace. The first is the name that all
+#: instances of a database share: diag/rdbms/UNIQUE_NAME/INSTANCE/trace.
+_HEADER = (
+    re.compile(rb"^Trace file \S*/rdbms/([^/\s]+)/[^/\s]+/trace/", re.MULTILINE),
+    re.compile(rb"^Instance name: (\S+)", re.MULTILINE),
+    re.compile(rb"^Node name:\s*(\S+)", re.MULTILINE),
+    re.compile(rb"^\*\*\* .*?(\d{4}-\d{2}-\d{2})[ T]\d{2}:\d{2}:\d{2}", re.MULTILINE),
+)
 
 
 @dataclass(frozen=True)
@@ -60,22 +59,21 @@ class Identity:
 
     def named(self, database: str | None) -> "Identity":
         """The same identity under a given name."""
-        if database is None:
-            return self
-        return Identity(database, self.host, self.instance, self.day)
+        return self if database is None else replace(self, database=database)
+
+    def of_run(self, source: str, kind: str) -> dict[str, Any]:
+        """Columns of FACTS and RUNS that say which run a row is of."""
+        return {"source": source, "kind": kind, "host": self.host, "instance": self.instance}
 
 
 def identity_of_trace(path: Path) -> Identity:
     """The identity in the header of a trace; ``unknown`` for missing parts."""
     head = header_of(path)
-    instance = _first_match(_INSTANCE, head)
-    name = _first_match(_PATH, head) or instance
-    return Identity(
-        name or UNKNOWN,
-        _first_match(_HOST, head) or "",
-        instance or "",
-        _first_match(_DAY, head) or UNKNOWN,
+    matches = (pattern.search(head) for pattern in _HEADER)
+    database, instance, host, day = (
+        "" if m is None else m[1].decode("utf-8", "replace") for m in matches
     )
+    return Identity(database or instance or UNKNOWN, host, instance, day or UNKNOWN)
 
 
 def identity_of_recording(meta: Meta) -> Identity:
@@ -85,11 +83,6 @@ def identity_of_recording(meta: Meta) -> Identity:
     if server is None:
         return Identity(meta.engine.name or UNKNOWN, host, day=day)
     return Identity(server.dbname or meta.engine.name, server.host or host, str(server.port), day)
-
-
-def _first_match(pattern: re.Pattern[bytes], head: bytes) -> str | None:
-    match = pattern.search(head)
-    return None if match is None else match[1].decode("utf-8", "replace")
 
 
 TRACE = "trace"
@@ -116,30 +109,26 @@ def cancel_reading() -> None:
 
 def facts_of_trace(read: Traces, source: str, who: Identity) -> list[dict[str, Any]]:
     """Rows of FACTS, in the order of statements and events."""
-    rows = [_row(source, who, group) for group in read.groups]
+    rows = [
+        {
+            **who.of_run(source, TRACE),
+            "sql_id": group["sql"] or "",
+            "measure": CPU if group["event"] is None else WAIT,
+            "event": group["event"] or group["call"],
+            "op": group["op"],
+            "idle": bool(group["idle"]),
+            "count": group["count"],
+            "total_us": group["total_us"],
+            "blocks": group["blocks_sum"],
+            "blocks_count": group["blocks_count"],
+            "sampled_us": 0,
+            "waits_e6": 0,
+            "latency_ns": group["latency_ns"].tolist(),
+            "latency_count": group["latency_count"].tolist(),
+        }
+        for group in read.groups
+    ]
     return sorted(rows, key=itemgetter("sql_id", "measure", "event"))
-
-
-def _row(source: str, who: Identity, group: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "source": source,
-        "kind": TRACE,
-        "host": who.host,
-        "instance": who.instance,
-        "sql_id": group["sql"] or "",
-        "measure": CPU if group["event"] is None else WAIT,
-        "event": group["event"] or group["call"],
-        "op": group["op"],
-        "idle": bool(group["idle"]),
-        "count": group["count"],
-        "total_us": group["total_us"],
-        "blocks": group["blocks_sum"],
-        "blocks_count": group["blocks_count"],
-        "sampled_us": 0,
-        "waits_e6": 0,
-        "latency_ns": group["latency_ns"].tolist(),
-        "latency_count": group["latency_count"].tolist(),
-    }
 
 
 #: Kinds by where the rows come from: DBA_HIST repeats one in ten of those in memory.
@@ -188,17 +177,14 @@ order by day, sql_id, measure, event
 
 def database_of_export(path: Path) -> str:
     """The only database that a column names. InputError for none or several."""
-    names: set[str] = set()
     for column in _columns(path):
         names = {str(value) for value in column if value not in (None, "")}
+        if len(names) > 1:
+            raise EvidenceMixed(
+                f"{path}: rows of {len(names)} databases", "export each database into its own file"
+            )
         if names:
-            break
-    if len(names) == 1:
-        return names.pop()
-    if names:
-        raise EvidenceMixed(
-            f"{path}: rows of {len(names)} databases", "export each database into its own file"
-        )
+            return names.pop()
     raise EvidenceIncomplete(f"{path}: names no database", "say which it is with: --database NAME")
 
 
@@ -218,6 +204,13 @@ def _columns(path: Path) -> Iterator[list[Any]]:
             yield list(set(spooled.columns[name]))
 
 
+#: Columns of FACTS that samples say nothing of.
+_NOT_IN_ASH: dict[str, Any] = {
+    "op": None, "idle": False, "blocks": 0, "blocks_count": 0, "latency_ns": [],
+    "latency_count": [],
+}  # fmt: skip
+
+
 def facts_of_ash(ash: Ash, source: str, who: Identity) -> dict[str, list[dict[str, Any]]]:
     """Rows of FACTS by day."""
     known = "instance" in ash.samples.columns
@@ -234,19 +227,8 @@ def facts_of_ash(ash: Ash, source: str, who: Identity) -> dict[str, list[dict[st
     by_day: dict[str, list[dict[str, Any]]] = {}
     for row in records:
         day = row.pop("day") or UNKNOWN
-        more: dict[str, Any] = {
-            "source": source,
-            "kind": ASH_KINDS[ash.source],
-            "host": who.host,
-            "instance": who.instance,
-            "op": None,
-            "idle": False,
-            "blocks": 0,
-            "blocks_count": 0,
-            "latency_ns": [],
-            "latency_count": [],
-        }
-        by_day.setdefault(day, []).append(row | more)
+        of_run = who.of_run(source, ASH_KINDS[ash.source])
+        by_day.setdefault(day, []).append(of_run | row | _NOT_IN_ASH)
     return by_day
 
 
@@ -275,10 +257,7 @@ def pack(path: Path, kind: str, source: str, who: Identity) -> dict[str, Any]:
                 shutil.copyfileobj(content, packed, 1 << 20)
             _check_size(path, buffer.tell(), "forecast it by itself: spillcast forecast LOG")
     return {
-        "source": source,
-        "kind": kind,
-        "host": who.host,
-        "instance": who.instance,
+        **who.of_run(source, kind),
         "sql_id": _statement(path, kind),
         "name": path.name,
         "evidence": buffer.getvalue(),

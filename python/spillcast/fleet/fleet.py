@@ -1,6 +1,6 @@
 """Which queries of which databases would gain most from other temp storage."""
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -10,6 +10,9 @@ import duckdb
 from spillcast.errors import InputError, NoTempIo, TargetUnsuited
 from spillcast.fleet.dataset import FACTS_FOLDER, Dataset
 from spillcast.fleet.forecasts import (
+    DAYS,
+    LATENCIES,
+    TOTALS,
     Outcome,
     Sums,
     clashing,
@@ -80,8 +83,13 @@ def fleet(
     dataset = Dataset.open(address)
     sources = dataset.sources.select(["database", "instance", "host", "set_aside"]).to_pylist()
     clashes = clashing(sources)
-    question = Question(confidence=confidence, origin=origin, page_cache_bytes=page_cache_bytes)
-    facts = Facts(dataset, to, temp_events, question, clashes)
+    question = Question(
+        temp_events=temp_events,
+        confidence=confidence,
+        origin=origin,
+        page_cache_bytes=page_cache_bytes,
+    )
+    facts = Facts(dataset, to, question, clashes)
     if not facts.statements:
         raise NoTempIo(
             f"{address}: nothing in it waits for '{temp_events}'",
@@ -136,9 +144,8 @@ class Forecasts:
         if certain:
             source_s = sum(outcome.elapsed_s for outcome in certain)
             forecast_s = sum(outcome.forecast_s or 0.0 for outcome in certain)
-            low_s, high_s = (
-                sum((outcome.interval_s or (0.0, 0.0))[n] for outcome in certain) for n in (0, 1)
-            )
+            bounds = (outcome.interval_s for outcome in certain if outcome.interval_s is not None)
+            low_s, high_s = map(sum, zip(*bounds, strict=True))
             interval, saved_s = (low_s, high_s), source_s - forecast_s
             saved = source_s - high_s, source_s - low_s
         return Row(
@@ -168,12 +175,7 @@ class Facts:
     """The sums of a dataset, with the forecasts of each statement that spills."""
 
     def __init__(
-        self,
-        dataset: Dataset,
-        to: str,
-        temp_events: str,
-        question: Question,
-        clashes: dict[str, set[str]],
+        self, dataset: Dataset, to: str, question: Question, clashes: dict[str, set[str]]
     ) -> None:
         if is_place(Path(to)):
             raise TargetUnsuited(
@@ -188,14 +190,14 @@ class Facts:
         if dataset.parts(FACTS_FOLDER):
             with duckdb.connect() as connection:
                 sums = Sums(dataset, connection, clashes)
-                self._read_facts(sums, to, temp_events, question.confidence)
+                self._read_facts(sums, to, question)
         self._read_runs(dataset, to, question, clashes)
         self._read_snapshots(dataset, to, question.confidence)
 
-    def _read_facts(self, sums: Sums, to: str, temp_events: str, confidence: float) -> None:
-        target = resolve_facts_target(to)
+    def _read_facts(self, sums: Sums, to: str, question: Question) -> None:
+        target, temp_events = resolve_facts_target(to), question.temp_events or TEMP_EVENTS
         events, timed_by = set[str](), dict[Key, str]()
-        for statement in statements(sums.totals()):
+        for statement in statements(sums.rows(TOTALS)):
             key = statement.database, statement.sql_id
             timed_by[key] = statement.timed_by
             events |= {event for event in statement.events() if is_like(event, temp_events)}
@@ -208,14 +210,14 @@ class Facts:
             if isinstance(target, str):
                 outcome = Outcome(statement.elapsed_us / 1e6, temp_s, refused=target)
             else:
-                outcome = of_statement(statement, target, temp_events, temp_s, confidence)
+                outcome = of_statement(statement, target, question, temp_s)
             sources = max(row["sources"] for row in counted)
             self._add(key, outcome, statement.timed_by, sources)
-        for row in sums.days(events):
+        for row in sums.rows(DAYS, events=list(events)):
             key = row["label"], row["sql_id"]
             if key in self.statements and row["kind"] == timed_by[key]:
                 self.statements[key].day_us[row["day"]] = row["total_us"]
-        for row in sums.latencies(events):
+        for row in sums.rows(LATENCIES, events=list(events)):
             key = row["label"], row["sql_id"]
             if key in self.statements:
                 self.statements[key].buckets.append((row["bucket_ns"], row["waits"]))
@@ -295,15 +297,13 @@ def _databases(rows: Sequence[Row], facts: Facts) -> list[DatabaseRow]:
 
 def _days(rows: Sequence[Row], facts: Facts) -> list[DayRow]:
     """Divide each statement's saving among its days by their time in temp I/O."""
-    temp_s: dict[str, float] = {}
-    saved_s: dict[str, float] = {}
+    temp_s, saved_s = defaultdict[str, float](float), defaultdict[str, float](float)
     for row in sorted(rows, key=lambda row: (row.database, row.sql)):
         day_us = facts.statements[row.database, row.sql].day_us
         total_us = sum(day_us.values())
         for day, us in day_us.items():
-            temp_s[day] = temp_s.get(day, 0.0) + us / 1e6
-            share = us / total_us if total_us else 0.0
-            saved_s[day] = saved_s.get(day, 0.0) + (row.saved_s or 0.0) * share
+            temp_s[day] += us / 1e6
+            saved_s[day] += (row.saved_s or 0.0) * (us / total_us if total_us else 0.0)
     return [DayRow(day, temp_s[day], saved_s[day]) for day in sorted(temp_s)]
 
 
@@ -313,9 +313,6 @@ def _warnings(clashes: dict[str, set[str]], rows: Sequence[Row]) -> list[str]:
         f"name, {name}: they are listed apart"
         for name, hosts in sorted(clashes.items())
     ]
-    reasons: dict[str, int] = {}
-    for row in rows:
-        if row.refused is not None:
-            reasons[row.refused] = reasons.get(row.refused, 0) + 1
+    reasons = Counter(row.refused for row in rows if row.refused is not None)
     ranked = sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))
     return warnings + [f"no forecast for {count}: {reason}" for reason, count in ranked[:5]]

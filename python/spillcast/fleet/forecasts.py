@@ -10,7 +10,7 @@ sums of floats which are made from them do not either.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,8 @@ _VALUES: dict[str, set[str | None]] = {
     "measure": {ACTIVE, CPU, WAIT},
     "op": {"read", "write", None},
 }
-_TOTALS = """
+#: All sums, by database, kind of evidence, statement and event.
+TOTALS = """
 select label, kind, sql_id, measure, event, max(op) as op, bool_and(idle) as idle,
     count(distinct source) as sources, sum(count)::bigint as count,
     sum(total_us)::bigint as total_us, sum(blocks)::bigint as blocks,
@@ -68,11 +69,13 @@ select label, kind, sql_id, measure, event, max(op) as op, bool_and(idle) as idl
 from facts group by all order by all
 """
 _OF_EVENTS = f"from facts where measure = '{WAIT}' and list_contains($events::varchar[], event)"
-_DAYS = f"""
+#: The time of some events, by database, statement, kind of evidence and day.
+DAYS = f"""
 select label, sql_id, kind, day, sum(total_us)::bigint as total_us
 {_OF_EVENTS} group by all order by all
 """
-_LATENCIES = f"""
+#: The merged latency histogram of some events: a row per statement and bucket.
+LATENCIES = f"""
 select label, sql_id, bucket_ns, sum(waits)::bigint as waits
 from (
     select label, sql_id, unnest(latency_ns) as bucket_ns, unnest(latency_count) as waits
@@ -103,19 +106,8 @@ class Sums:
         with reading(self._address, ANEW):
             connection.execute(f"create view facts as select *, {label} as label from {facts}")
 
-    def totals(self) -> Rows:
-        """All sums, by database, kind of evidence, statement and event."""
-        return self._rows(_TOTALS)
-
-    def days(self, events: Iterable[str]) -> Rows:
-        """The time of some events, by database, statement, kind of evidence and day."""
-        return self._rows(_DAYS, events=list(events))
-
-    def latencies(self, events: Iterable[str]) -> Rows:
-        """The merged latency histogram of some events: a row per statement and bucket."""
-        return self._rows(_LATENCIES, events=list(events))
-
-    def _rows(self, sql: str, **parameters: Any) -> Rows:
+    def rows(self, sql: str, **parameters: Any) -> Rows:
+        """The rows of TOTALS, or of DAYS or LATENCIES with these ``events``."""
         with reading(self._address, ANEW):
             relation = self._connection.sql(sql, params=parameters or None)
             names = relation.columns
@@ -179,7 +171,7 @@ class Statement:
 
     database: str
     sql_id: str
-    #: Rows of ``Sums.totals`` by kind of evidence.
+    #: Rows of TOTALS by kind of evidence.
     rows: dict[str, Rows] = field(default_factory=dict)
 
     @property
@@ -232,7 +224,7 @@ class Statement:
 
 
 def statements(totals: Iterable[dict[str, Any]]) -> list[Statement]:
-    """The rows of ``Sums.totals`` by database and statement, in their order."""
+    """The rows of TOTALS by database and statement, in their order."""
     statements: dict[tuple[str, str], Statement] = {}
     for row in totals:
         key = row["label"], row["sql_id"]
@@ -275,14 +267,13 @@ class Outcome:
 
 
 def of_statement(
-    statement: Statement, target: Target, temp_events: str, temp_s: float, confidence: float
+    statement: Statement, target: Target, question: Question, temp_s: float
 ) -> Outcome:
     """The forecast of a statement from traces and ASH."""
     elapsed_s = statement.elapsed_us / 1e6
     try:
         evidence = OracleEvidence(traces=statement.traces(), ash=statement.ash())
-        question = Question(temp_events=temp_events, elapsed_s=elapsed_s, confidence=confidence)
-        forecast = forecast_events(target, evidence, question)
+        forecast = forecast_events(target, evidence, replace(question, elapsed_s=elapsed_s))
     except (InputError, Refusal) as error:
         return Outcome(elapsed_s, temp_s, refused=error.message)
     return _outcome(forecast, temp_s)

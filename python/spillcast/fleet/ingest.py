@@ -15,6 +15,7 @@ from contextlib import AbstractContextManager, closing, contextmanager, nullcont
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatch
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -40,6 +41,7 @@ from spillcast.fleet.dataset import (
     UNKNOWN,
     Dataset,
     Place,
+    local_path,
     parquet_bytes,
 )
 from spillcast.fleet.facts import (
@@ -98,30 +100,25 @@ def find_sources(arguments: Sequence[str]) -> list[Source]:
     """All files, folders and patterns as sources by name. InputError for missing ones."""
     by_name: dict[str, Source] = {}
     for argument in arguments:
-        scheme, separator, rest = argument.partition("://")
-        if separator and scheme not in {"file", "local"}:
-            sources = _remote(argument)
-        else:
-            sources = _local(rest if separator else argument)
+        path = local_path(argument)
+        sources = _remote(argument) if path is None else _local(path)
         by_name.update({source.name: source for source in sources})
     return [by_name[name] for name in sorted(by_name)]
 
 
-def _local(argument: str) -> Iterator[Source]:
+def _local(argument: str) -> Iterable[Source]:
     paths = [argument] if os.path.exists(argument) else sorted(glob.glob(argument, recursive=True))
     if not paths:
         raise PathMissing(f"{argument}: there is no such file or folder")
-    before = None
     for path in paths:
         check_kind(Path(path))
-        for source in _walk(path):
-            before = source
-            yield source
-    if before is None:
+    sources = [source for path in paths for source in _walk(path)]
+    if not sources:
         raise EvidenceMissing(
             f"{argument}: the folder holds no evidence",
             f"looked for {', '.join(_PATTERNS)}, *.spill",
         )
+    return sources
 
 
 def _walk(path: str) -> Iterator[Source]:
@@ -198,9 +195,6 @@ def _downloaded(filesystem: Any, name: str) -> Iterator[Path]:
 _DAMAGE_KEPT = 20
 #: A CSV export passes through memory whole, at some ten times its size.
 _ASH_BYTES_MAX = 64 << 20
-#: From this size on a second thread pays off.
-_LARGE_BYTES = 16 << 20
-
 #: Folder of parts, database and day.
 Partition = tuple[str, str, str]
 
@@ -214,28 +208,21 @@ class SourceRows:
     partitions: dict[Partition, list[dict[str, Any]]] = field(default_factory=dict)
 
 
-def read_source(
-    source: Source, known: Set[str], sizes: Set[int], database: str | None
-) -> SourceRows:
-    """Read one source. OSError if its bytes are unreadable; the row reports any damage.
-
-    ``known`` are the content hashes in the dataset, ``sizes`` (bytes) may lack those of this
-    ingest. A large source that has none of these sizes is hashed while it is read.
-    """
+def read_source(source: Source, known: Set[str], database: str | None) -> SourceRows:
+    """Read one source, unless its content is ``known``. OSError if its bytes are unreadable; the
+    row reports any damage."""
     with source.local() as path:
-        if source.bytes < _LARGE_BYTES or source.bytes in sizes:
-            content = content_hash(path)
-            if content in known:
-                return SourceRows(content, None)
-            return _read(source, path, lambda: content, database)
-        with ThreadPoolExecutor(1) as beside:
-            return _read(source, path, beside.submit(content_hash, path).result, database)
+        content = content_hash(path)
+        return (
+            SourceRows(content, None)
+            if content in known
+            else _read(source, path, content, database)
+        )
 
 
-def _read(
-    source: Source, path: Path, content: Callable[[], str], database: str | None
-) -> SourceRows:
+def _read(source: Source, path: Path, content: str, database: str | None) -> SourceRows:
     row: dict[str, Any] = {
+        "source": content,
         "name": visible(source.name),
         "bytes": source.bytes,
         "set_aside": None,
@@ -255,21 +242,23 @@ def _read(
         reason = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
         hint = f"; {error.hint}" if error.hint else ""
         row["set_aside"] = visible(reason + hint)
-    return SourceRows(content(), {"source": content(), **row}, partitions)
+    return SourceRows(content, row, partitions)
 
 
 def _partitions(
-    path: Path, content: Callable[[], str], database: str | None, row: dict[str, Any]
+    path: Path, content: str, database: str | None, row: dict[str, Any]
 ) -> dict[Partition, list[dict[str, Any]]]:
+    """The rows of a source by partition; ``row`` gets its identity and its damage."""
     kind = find_evidence([path]).only_kind()
     row["kind"] = kind
     if kind == "traces":
         who = identity_of_trace(path).named(database)
         _identify(row, TRACE, who)
         read = read_trace(path)
-        damage = [(line["line"], line["what"]) for line in read.damaged()]
-        _add_damage(row, read.damaged_count(), damage)
-        return {(FACTS_FOLDER, who.database, who.day): facts_of_trace(read, content(), who)}
+        row["damaged"] = read.damaged_count()
+        lines = read.damaged()[:_DAMAGE_KEPT]
+        row["damage"] = [{"line": line["line"], "what": line["what"]} for line in lines]
+        return {(FACTS_FOLDER, who.database, who.day): facts_of_trace(read, content, who)}
     if kind == "ash":
         if path.stat().st_size > _ASH_BYTES_MAX and path.suffix.lower() == ".csv":
             raise FileTooLarge(
@@ -278,12 +267,9 @@ def _partitions(
         ash = read_ash(path)
         who = Identity(database or database_of_export(path))
         _identify(row, ASH_KINDS[ash.source], who)
-        _add_damage(
-            row,
-            len(ash.damaged),
-            [(damage_line.line, damage_line.text) for damage_line in ash.damaged],
-        )
-        by_day = facts_of_ash(ash, content(), who)
+        row["damaged"] = len(ash.damaged)
+        row["damage"] = [{"line": d.line, "what": d.text} for d in ash.damaged[:_DAMAGE_KEPT]]
+        by_day = facts_of_ash(ash, content, who)
         return {(FACTS_FOLDER, who.database, day): rows for day, rows in by_day.items()}
     if kind == "recordings":
         recording = Recording.open(path)
@@ -304,16 +290,11 @@ def _partitions(
         )
     else:
         raise EvidenceUnsuited("sums over many queries: no single query can be forecast")
-    return {(RUNS_FOLDER, who.database, who.day): [pack(path, row["kind"], content(), who)]}
+    return {(RUNS_FOLDER, who.database, who.day): [pack(path, row["kind"], content, who)]}
 
 
 def _identify(row: dict[str, Any], kind: str, who: Identity) -> None:
     row.update(kind=kind, database=who.database, host=who.host, instance=who.instance)
-
-
-def _add_damage(row: dict[str, Any], count: int, lines: list[tuple[int, str]]) -> None:
-    row["damaged"] = count
-    row["damage"] = [{"line": line, "what": problem} for line, problem in lines[:_DAMAGE_KEPT]]
 
 
 def order_of(source: Source) -> tuple[str, str, str]:
@@ -375,8 +356,6 @@ def _part(partition: Partition, batch: str) -> str:
 _AHEAD = 16
 #: Files done, files in all, bytes done.
 Progress = Callable[[int, int, int], None]
-#: The result for a source when its batch is done: its row of the log, None if it was a duplicate.
-Row = dict[str, Any] | None
 
 
 def ingest(
@@ -394,15 +373,13 @@ def ingest(
     be written to.
     """
     sources = find_sources(arguments)
-    dataset = Dataset.create(address)
+    dataset = Dataset.open(address, create=True)
     done = Ingested(dataset.place.address)
     known: set[str] = set()
-    sizes: set[int] = set()
     planned = list(batches(sources))
-    with dataset.place.alone(), closing(_read_ahead(planned, known, sizes, database)) as results:
+    with dataset.place.alone(), closing(_read_ahead(planned, known, database)) as results:
         dataset.begin()
-        known |= dataset.known()
-        sizes |= dataset.sizes()
+        known |= set(dataset.sources["source"].to_pylist())
         passed_files = passed_bytes = 0
         for batch in planned:
             new = []
@@ -427,13 +404,13 @@ def ingest(
 
 
 def _read_ahead(
-    planned: Iterable[Sequence[Source]], known: set[str], sizes: set[int], database: str | None
+    planned: Iterable[Sequence[Source]], known: set[str], database: str | None
 ) -> Generator[SourceRows | OSError]:
     """The content of each source, in order; a few are read ahead."""
 
     def try_source(source: Source) -> SourceRows | OSError:
         try:
-            return read_source(source, known, sizes, database)
+            return read_source(source, known, database)
         except OSError as error:
             return error
 
@@ -441,11 +418,10 @@ def _read_ahead(
     waiting: deque[Future[SourceRows | OSError]] = deque()
     with ThreadPoolExecutor(workers) as pool:
         try:
-            for batch in planned:
-                for source in batch:
-                    waiting.append(pool.submit(try_source, source))
-                    if len(waiting) > _AHEAD * workers:
-                        yield waiting.popleft().result()
+            for source in chain.from_iterable(planned):
+                waiting.append(pool.submit(try_source, source))
+                if len(waiting) > _AHEAD * workers:
+                    yield waiting.popleft().result()
             while waiting:
                 yield waiting.popleft().result()
         finally:

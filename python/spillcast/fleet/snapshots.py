@@ -108,7 +108,7 @@ def store_snapshot(address: str, document: Mapping[str, Any], *, redact: bool) -
 
     InputError where the place holds something else, SpillcastError where it cannot be written to.
     """
-    dataset = Dataset.create(address)
+    dataset = Dataset.open(address, create=True)
     dataset.write_head()
     numbers = [number for number, _ in _names(dataset)]
     at = datetime.fromtimestamp(document["taken_s"], UTC)
