@@ -212,7 +212,7 @@ def test_progress_is_shown_on_a_terminal_and_goes(tmp_path, columns):
     left = [line for line in screen(text) if line]
     assert left[0].startswith("op,size_class_bytes")
     assert all(line.startswith(("read,", "write,")) for line in left[1:])
-    assert "\x1b[?25h" in text.rpartition("\x1b[?25l")[2]
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h"), "a hidden cursor comes back"
 
 
 def test_nothing_is_written_where_stderr_is_no_terminal(tmp_path):

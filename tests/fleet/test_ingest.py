@@ -84,27 +84,16 @@ def test_a_file_is_known_by_its_content(tmp_path):
     assert (more.files, more.seen_before) == (1, 1)
 
 
-def test_a_large_file_is_hashed_while_it_is_read(tmp_path, monkeypatch):
+def test_content_that_is_known_is_not_read_again(tmp_path, monkeypatch):
     traces = write_fleet(tmp_path / "traces", 6)
     (traces / "no.trc").write_text("nothing of a trace\n" * 9)
-    small, large = str(tmp_path / "small"), str(tmp_path / "large")
-    ingest([str(traces)], small)
-    monkeypatch.setattr("spillcast.fleet.ingest._LARGE_BYTES", 0)
-    found = ingest([str(traces)], large)
-    assert (found.files, len(found.set_aside)) == (6, 1)
-    assert contents(tmp_path / "large") == contents(tmp_path / "small")
-    # What has the size of a file that was taken is hashed first, and not read again.
+    target = str(tmp_path / "fleet")
+    done = ingest([str(traces)], target)
+    assert (done.files, len(done.set_aside)) == (6, 1)
     read = []
     monkeypatch.setattr("spillcast.fleet.ingest.read_trace", read.append)
-    assert ingest([str(traces)], large).seen_before == 7
+    assert ingest([str(traces)], target).seen_before == 7
     assert read == []
-    monkeypatch.undo()
-    monkeypatch.setattr("spillcast.fleet.ingest._LARGE_BYTES", 0)
-    # One that came twice in one go is read twice, and counts once.
-    new = write_trace(tmp_path / "new.trc", waits(99))
-    (tmp_path / "copy.trc").write_bytes(new.read_bytes())
-    more = ingest([str(tmp_path / "*.trc")], large)
-    assert (more.files, more.seen_before) == (1, 1)
 
 
 def test_killed_three_times_and_resumed_it_equals_an_uninterrupted_one(tmp_path):

@@ -17,9 +17,9 @@ from spillcast.workspace import check_output_file, whole_file
 
 def _command(function: Callable[..., Any], run: Callable[..., None]) -> Callable[..., Any]:
     """A command with the options of an engine's function, and the named ones of ``run``."""
-    own, shared = (inspect.signature(each).parameters.values() for each in (function, run))
+    options, shared = (inspect.signature(each).parameters.values() for each in (function, run))
     named = [each for each in shared if each.kind is inspect.Parameter.KEYWORD_ONLY]
-    return with_parameters(run, function, [*own, *named])
+    return with_parameters(run, function, [*options, *named])
 
 
 def _move(function: Callable[..., Move]) -> Callable[..., Any]:

@@ -225,8 +225,8 @@ def with_question(verb: Callable[..., Any]) -> Callable[..., Any]:
     options = inspect.signature(QuestionOptions).parameters
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(verb).parameters.items():
-        own = options.values() if name == "question" else [parameter]
-        parameters += [each.replace(kind=parameter.kind) for each in own]
+        stands_for = options.values() if name == "question" else [parameter]
+        parameters += [each.replace(kind=parameter.kind) for each in stands_for]
 
     def run(**values: Any) -> Any:
         chosen = QuestionOptions(**{name: values.pop(name) for name in options})

@@ -63,7 +63,7 @@ def probe(
         raise OptionMissing("give either --like RECORDING or --grid", hint)
     if grid:
         of_run = {"--iolog": iolog, "--item": item, "--block": block, "--elapsed": elapsed_s}
-        refuse(of_run, "is for the run of a file: give --like FILE")
+        refuse(of_run, "is for the run of a file: give --like RECORDING")
     else:
         refuse({"--psync": psync}, "is for --grid: a replay makes the calls that were recorded")
     if directory is None and (iolog is None or output is not None):
