@@ -27,7 +27,7 @@ from spillcast.forecast.verdict import (
 )
 from spillcast.recording import Recording
 from spillcast.recording.server_meta import Statement
-from spillcast.report.page import Page, Part, Words
+from spillcast.report.page import Page, Part, Titled, Words
 from spillcast.report.work_memory import spilled_sentences, work_memory_text
 from spillcast.tabular import Column, Table
 from spillcast.text import one_line
@@ -61,14 +61,7 @@ def forecast_page(
     parts: list[Part] = [Words([*supposed, verdict(forecasts).text, *notes], indent="")]
     if first.statement is not None:
         parts.append(Words([statement_text(first.statement)]))
-    if any(forecast.forecast_s is not None for forecast in order):
-        parts.append(targets_table(order))
-        if unknown_share(first) is not None:
-            parts.append(Words([f"  {BOUNDS_ORDER}"]))
-    parts.append(Words([f"  {text}" for text in bound_by(order)]))
-    if first.spilled is not None:
-        parts.append(Words([f"  {text}" for text in spilled_sentences(first.spilled)]))
-    parts += to_come_parts(first)
+    parts += [*compared_parts(order), *to_come_parts(first)]
     parts.append(Words([f"  to do: {step}" for step in advice(order)]))
     if warnings := _notes(order, in_full=in_full):
         parts.append(Words([*warnings, *([] if in_full else [MORE])]))
@@ -76,6 +69,18 @@ def forecast_page(
         [*parts, *(details(order) if in_full else [])],
         Table.of_records([forecast.figures() for forecast in forecasts]),
     )
+
+
+def compared_parts(order: Sequence[Forecast]) -> list[Part]:
+    """All targets side by side, the limit that binds on each that has limits, and the spill."""
+    parts: list[Part] = []
+    if any(forecast.forecast_s is not None for forecast in order):
+        parts.append(targets_table(order))
+        if unknown_share(order[0]) is not None:
+            parts.append(Words([f"  {BOUNDS_ORDER}"]))
+    bound = [f"  {f.target}: {f.binding.text}" for f in order if f.binding is not None]
+    spilled = [] if order[0].spilled is None else spilled_sentences(order[0].spilled)
+    return [*parts, Words(bound), Words([f"  {text}" for text in spilled])]
 
 
 def supposed_text(forecast: Forecast, supposed: Executors) -> str:
@@ -135,11 +140,6 @@ def targets_table(order: Sequence[Forecast]) -> Table:
     rows.append(((first.baseline_s,) * 2, [now, first.baseline_s, None, None, None, ""]))
     rows.sort(key=lambda pair: pair[0])
     return Table(columns, [cells for _, cells in rows])
-
-
-def bound_by(forecasts: Sequence[Forecast]) -> list[str]:
-    """The limit that binds on each target that has limits, and what more of each brings."""
-    return [f"{f.target}: {f.binding.text}" for f in forecasts if f.binding is not None]
 
 
 def advice(forecasts: Sequence[Forecast]) -> list[str]:
@@ -206,13 +206,15 @@ SHOWN_SPREAD = 0.005
 ROUNDED = 0.0005
 
 
-def details(forecasts: Sequence[Forecast]) -> list[Part]:
+def details(forecasts: Sequence[Forecast], *, with_warnings: bool = True) -> list[Part]:
     """Target by target, the best first; then warnings common to all."""
     shared = common_warnings(forecasts) if len(forecasts) > 1 else []
-    parts = [
-        part for forecast in forecasts for part in _forecast_parts(forecast, forecasts, shared)
-    ]
-    parts.append(Words([line for warning in shared for line in _warned(warning)]))
+    parts: list[Part] = []
+    for forecast in forecasts:
+        warnings = [warning for warning in forecast.warnings if warning not in shared]
+        parts += _forecast_parts(forecast, forecasts, warnings if with_warnings else ())
+    if with_warnings:
+        parts.append(Words([line for warning in shared for line in _warned(warning)]))
     if forecasts[0].work_memory is not None:
         parts.append(Words(work_memory_text(forecasts[0])))
     return parts
@@ -232,24 +234,23 @@ def _warned(warning: Warned) -> list[str]:
 
 
 def _forecast_parts(
-    forecast: Forecast, beside: Sequence[Forecast], shared: Sequence[Warned]
+    forecast: Forecast, beside: Sequence[Forecast], warnings: Sequence[Warned]
 ) -> list[Part]:
-    """Sentence, terms, and the warnings that are not ``shared`` by all."""
+    """Sentence, terms, and ``warnings``."""
+    parts: list[Part] = []
     if forecast.interval_s is not None and unknown_share(forecast) is not None:
         rows = [row[:3] for row in terms_table(forecast).rows if row[1] is not None]
-        parts: list[Part] = [Words([_bounds(forecast)], indent=""), Table(_TERMS[:3], rows)]
-    else:
-        parts = [Words([forecast.sentence(beside)], indent="")]
-    if forecast.speedup is not None and len(parts) == 1:
+        parts = [Titled(_bounds(forecast), Table(_TERMS[:3], rows), indent="")]
+    elif forecast.speedup is not None:
         slower = ": the query gets slower" if forecast.speedup < 1 else ""
-        parts += [
-            terms_table(forecast),
+        parts = [
+            Titled(forecast.sentence(beside), terms_table(forecast), indent=""),
             *([stages_table(forecast)] if forecast.stages else []),
             Words([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]),
         ]
-    lines = [
-        line for warning in forecast.warnings if warning not in shared for line in _warned(warning)
-    ]
+    else:
+        parts = [Words([forecast.sentence(beside)], indent="")]
+    lines = [line for warning in warnings for line in _warned(warning)]
     if (sample := forecast.sampled) is not None:
         lines.append(
             f"  estimated from {sample.waits:,} of {format_count(sample.of_waits, 'wait')}, spread "

@@ -65,10 +65,11 @@ class Titled:
 
     title: str
     table: Table
+    indent: str = "    "
 
     def text(self, width: int) -> str:
         """The title on a line of its own."""
-        return f"{Words([self.title]).text(width)}\n\n{self.table.text(width)}"
+        return f"{Words([self.title], self.indent).text(width)}\n\n{self.table.text(width)}"
 
     def markdown(self) -> str:
         """The title as a paragraph."""

@@ -34,6 +34,8 @@ from spillcast.tabular import glued
 from spillcast.text import capitalized
 from spillcast.units import format_bytes, format_duration
 
+#: What parts of a bar without a colour are.
+OTHERS = "others"
 #: Bars that differ by a larger factor are drawn as shares.
 _RATIO_MAX = 5.0
 #: The end of an interval is drawn at no more than this multiple of a bar drawn as shares.
@@ -157,32 +159,36 @@ def bars(
 ) -> Chart:
     """Bars below each other, of parts in seconds, or in ``shares`` of each bar's sum.
 
-    ``ticks_of`` gives the ticks of another unit's axis up to a value.
+    Parts without a colour are drawn as one. ``ticks_of`` gives the ticks of another unit's axis up
+    to a value.
     """
-    units = [(sum(row.parts.values()) or 1.0) if shares else 1.0 for row in rows]
-    ends = [sum(row.parts.values()) / unit for row, unit in zip(rows, units, strict=True)]
-    intervals = [
-        None if row.interval is None else [min(end / unit, _REACH_MAX) for end in row.interval]
-        if shares else row.interval
-        for row, unit in zip(rows, units, strict=True)
-    ]  # fmt: skip
-    max_value = max([*ends, *(interval[1] for interval in intervals if interval)]) or 1.0
-    ticks = percent_ticks(max_value) if shares else ticks_of(max_value)
-    entries = [(part, colour, "square") for part, colour in colours.items()]
+    if any(row.parts.keys() - colours.keys() for row in rows):
+        colours = {**colours, OTHERS: "grid"}
+    bars = []
+    for row in rows:
+        unit = (sum(row.parts.values()) or 1.0) if shares else 1.0
+        parts = dict.fromkeys(colours, 0.0)
+        for name, value in row.parts.items():
+            parts[name if name in colours else OTHERS] += value / unit
+        ends = [end / unit for end in row.interval or ()]
+        bars.append((parts, [min(end, _REACH_MAX) for end in ends] if shares else ends))
+    max_value = max(max(sum(parts.values()), *ends, 0.0) for parts, ends in bars) or 1.0
     drawn = []
-    for row, unit, interval in zip(rows, units, intervals, strict=True):
-        begins = accumulate(row.parts.values(), initial=0.0)
+    for parts, ends in bars:
+        begins = accumulate(parts.values(), initial=0.0)
         shapes = "".join(
-            f'<rect class="bar" x="{share(begin / unit / max_value)}" y="6" height="16" '
-            f'width="{share(value / unit / max_value)}" fill="var(--{colours[part]})"/>'
-            for begin, (part, value) in zip(begins, row.parts.items(), strict=False)
+            f'<rect class="bar" x="{share(begin / max_value)}" y="6" height="16" '
+            f'width="{share(value / max_value)}" fill="var(--{colours[name]})"/>'
+            for begin, (name, value) in zip(begins, parts.items(), strict=False)
+            if value
         )
-        if interval is not None:
-            shapes += _interval(*(share(end / max_value) for end in interval))
-        drawn.append(shapes)
+        drawn.append(
+            shapes + (_interval(*(share(end / max_value) for end in ends)) if ends else "")
+        )
+    entries = [(name, colour, "square") for name, colour in colours.items()]
     shown = entries if any(len(row.parts) > 1 for row in rows) else []
-    titles = [(row.name, row.text) for row in rows]
-    return _tracks(titles, drawn, ticks, max_value, shown)
+    ticks = percent_ticks(max_value) if shares else ticks_of(max_value)
+    return _tracks([(row.name, row.text) for row in rows], drawn, ticks, max_value, shown)
 
 
 def spans(rows: Sequence[Span], colours: Mapping[str, str]) -> Chart:

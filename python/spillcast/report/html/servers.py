@@ -1,5 +1,6 @@
 """A server: what spills and what a fix saves, what to do first, what changed over time."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -32,7 +33,6 @@ from spillcast.units import format_count, format_setting
 
 #: Statements that are drawn by name, those to begin with, and letters of their texts.
 _DRAWN_MAX, _FIRST_MAX, _TEXT_MAX = 4, 3, 60
-_OTHERS = "others"
 
 
 def numbers(rankings: Sequence[ServerRanking]) -> list[tuple[str, str]]:
@@ -112,23 +112,16 @@ def _changes(server: ServerRanking, history: History) -> Section:
     words += [sentence(line.strip()) for line in history_notes(history)]
     if not history.buckets:
         return Section("What changed", words)
-    totals: dict[str, int] = {}
-    for part in (part for bucket in history.buckets for part in bucket.statements):
-        totals[part.queryid] = totals.get(part.queryid, 0) + part.temp_bytes
-    first = sorted(totals, key=lambda queryid: -totals[queryid])[:_DRAWN_MAX]
-    names = {s.queryid: _short(s) for s in server.statements}
-    labels = {queryid: names.get(queryid, queryid) for queryid in first}
-    rows = []
+    names = {statement.queryid: _short(statement) for statement in server.statements}
+    rows, totals = [], Counter[str]()
     for bucket in history.buckets:
-        parts = dict.fromkeys((*labels.values(), _OTHERS), 0.0)
+        parts = Counter[str]()
         for part in bucket.statements:
-            parts[labels.get(part.queryid, _OTHERS)] += part.temp_bytes
+            parts[names.get(part.queryid, part.queryid)] += part.temp_bytes
+        totals += parts
         rows.append(charts.Bar(bucket.start, size(bucket.temp_bytes), parts))
-    colours = dict(zip(labels.values(), charts.SERIES, strict=False))
-    if len(totals) > len(first):
-        colours[_OTHERS] = "grid"
-    else:
-        rows = [row._replace(parts={n: row.parts[n] for n in colours}) for row in rows]
+    longest = [name for name, _ in totals.most_common(_DRAWN_MAX)]
+    colours = dict(zip(longest, charts.SERIES, strict=False))
     chart = charts.bars(rows, colours, ticks_of=linear_sizes)
     shown = len(history.buckets)
     caption = f"Read and written, {format_count(shown, 'bar')} in UTC."
