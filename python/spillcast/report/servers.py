@@ -23,11 +23,9 @@ NO_SPILL = "no spill"
 _DAYS_MIN = 2
 
 
-def ranking_page(
-    ranking: ServerRanking, top: int, *, per_day: bool = False, with_history: bool = True
-) -> Page:
+def ranking_page(ranking: ServerRanking, top: int, *, per_day: bool = False) -> Page:
     """The verdict, a row for each statement, current spills, missing evidence, and next steps."""
-    history = ranking.history if with_history else None
+    history = ranking.history
     scale = (ranking.per_day if per_day else None) or 1.0
     parts: list[Part] = [Words(_verdict(ranking, scale), indent="")]
     if ranking.is_blind and ranking.databases:
@@ -41,11 +39,10 @@ def ranking_page(
     if lines:
         parts.append(Words(lines))
     if ranking.enable:
-        parts += [Words(["Enable pg_stat_statements, which counts statements:"])]
-        parts.append(Commands(ranking.enable))
+        words = Words(["Enable pg_stat_statements, which counts statements:"])
+        parts += [words, Commands(ranking.enable)]
     if ranking.record is not None:
-        parts.append(Words(["Next, record the first when it runs:"]))
-        parts.append(Commands([ranking.record]))
+        parts += [Words(["Next, record the first when it runs:"]), Commands([ranking.record])]
     return Page(parts, _data(ranking))
 
 
@@ -68,10 +65,9 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
     if ranking.is_blind:
         return _blind(ranking)
     count = len(ranking.statements)
-    if not count and ranking.exceeded:
-        return [f"Calls failed at a limit of their temp files, {_window(ranking)}."]
     if not count:
-        return [f"Nothing spills, {_window(ranking)}."]
+        failed = "Calls failed at a limit of their temp files"
+        return [f"{failed if ranking.exceeded else 'Nothing spills'}, {_window(ranking)}."]
     spill = "spill" if count > 1 else "spills"
     of = format_count(count, "statement")
     if ranking.statements_seen:
@@ -91,12 +87,8 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
         cures = cure_texts(first, ranking.memory, scale)
         saved = "; ".join(f"{fix} {time}" for fix, time in cures.items())
         lines.append(f"Time saved in the first statement: {saved}.")
-        cached = {
-            name: gain.without_cache_s
-            for name, gain in _by_saving(first)
-            if gain.without_cache_s is not None
-        }
-        if cached:
+        gains = {name: gain.without_cache_s for name, gain in _by_saving(first)}
+        if cached := {name: s for name, s in gains.items() if s is not None}:
             lines += in_memory_sentences(cached, first.elapsed_s or 0.0)
     return lines
 
@@ -124,10 +116,8 @@ def _by_saving(ranked: Ranked) -> list[tuple[str, Gain]]:
 
 
 def _blind(ranking: ServerRanking) -> list[str]:
-    files, size = (
-        sum(getattr(database, name) for database in ranking.databases)
-        for name in ("temp_files", "temp_bytes")
-    )
+    files = sum(database.temp_files for database in ranking.databases)
+    size = sum(database.temp_bytes for database in ranking.databases)
     if not size:
         return ["No database has written temp files; which statements spill is not counted."]
     lines = [
@@ -159,8 +149,7 @@ def _databases(ranking: ServerRanking) -> Table:
             database.name,
             database.temp_files,
             database.temp_bytes,
-            database.since_s
-            and datetime.fromtimestamp(database.since_s, UTC).strftime("%Y-%m-%d %H:%M UTC"),
+            database.since_s and moment(database.since_s),
             database.active_s,
             *(database.spill_s.get(name) for name in names),
         ]
@@ -188,22 +177,8 @@ def _span(low_s: float, high_s: float) -> str:
 
 
 def _saved(gain: Gain, of: Ranked, scale: float) -> str:
-    if _is_negligible(gain, of):
-        return "about nothing"
-    saved, bounds = _cells(gain, of, scale)
+    saved, bounds = _cells(gain, of, scale, nothing="about nothing")
     return saved if bounds is None else f"{saved} ({bounds})"
-
-
-def _bounds_text(gain: Gain, scale: float) -> str:
-    """The interval of a saving; below 0 the statement gets slower."""
-    signs = ("-" if bound_s < 0 else "" for bound_s in gain.interval_s)
-    bounds = (format_duration(abs(bound_s) * scale) for bound_s in gain.interval_s)
-    return " to ".join(map(str.__add__, signs, bounds))
-
-
-def _is_negligible(gain: Gain, of: Ranked) -> bool:
-    values_s = gain.interval_s if of.is_bounded else (gain.saved_s,)
-    return all(negligible(value_s, of.elapsed_s or 0.0) for value_s in values_s)
 
 
 def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Table:
@@ -265,11 +240,20 @@ def _temp_text(ranked: Ranked, scale: float) -> str | None:
     return _span(ranked.temp_s[0] * scale, ranked.temp_s[1] * scale)
 
 
-def _cells(gain: Gain, of: Ranked, scale: float) -> tuple[str, str | None]:
-    """A saving and its interval; only the interval where the statement has bounds alone."""
-    if _is_negligible(gain, of):
-        return saved_text(0.0), None
-    bounds = _bounds_text(gain, scale)
+def _cells(
+    gain: Gain, of: Ranked, scale: float, nothing: str = saved_text(0.0)
+) -> tuple[str, str | None]:
+    """A saving and its interval; only the interval where the statement has bounds alone.
+
+    Below 0 the statement gets slower.
+    """
+    values_s = gain.interval_s if of.is_bounded else (gain.saved_s,)
+    if all(negligible(value_s, of.elapsed_s or 0.0) for value_s in values_s):
+        return nothing, None
+    bounds = " to ".join(
+        f"{'-' * (bound_s < 0)}{format_duration(abs(bound_s) * scale)}"
+        for bound_s in gain.interval_s
+    )
     return (bounds, None) if of.is_bounded else (saved_text(gain.saved_s * scale), bounds)
 
 
@@ -320,37 +304,27 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
 
 
 _CURES = (
-    *(Column(None, name) for name in ("queryid", "query")),
-    Column(None, "calls", "count"),
-    Column(None, "elapsed_s", "s"),
-    Column(None, "temp_bytes", "bytes"),
-    *(Column(None, name, "s") for name in ("temp_low_s", "temp_high_s")),
-    Column(None, "cure"),
-    *(Column(None, name, "s") for name in ("saved_s", "low_s", "high_s")),
-    Column(None, "work_mem_bytes", "bytes"),
-    Column(None, "refused"),
+    *("queryid", "query", "calls", "elapsed_s", "temp_bytes", "temp_low_s", "temp_high_s", "cure"),
+    *("saved_s", "low_s", "high_s", "work_mem_bytes", "refused"),
 )
 
 
 def _data(ranking: ServerRanking) -> Table:
     """A row for each statement and cure; sums of the time looked at."""
-    rows: list[list[Any]] = []
+    records: list[dict[str, Any]] = []
     for statement in ranking.statements:
         low_s, high_s = statement.temp_s or (None, None)
-        head = [
-            *(statement.queryid, statement.query, statement.calls, statement.elapsed_s),
-            *(statement.temp_bytes, low_s, high_s),
-        ]
-        tail = [statement.work_mem_bytes, statement.refused]
+        known = vars(statement) | {"temp_low_s": low_s, "temp_high_s": high_s}
         cures = dict(statement.gains)
         if statement.no_spill is not None:
             cures[NO_SPILL] = statement.no_spill
-        for name, gain in cures.items():
-            saved_s = None if statement.is_bounded else gain.saved_s
-            rows.append([*head, name, saved_s, *gain.interval_s, *tail])
-        if not cures:
-            rows.append([*head, *[None] * 4, *tail])
-    return Table(_CURES, rows)
+        records += [
+            known
+            | {"cure": name, "interval_s": gain.interval_s}
+            | ({} if statement.is_bounded else {"saved_s": gain.saved_s})
+            for name, gain in cures.items()
+        ] or [known]
+    return Table.of_records(records, _CURES)
 
 
 #: Changes and events that are listed, and columns of the longest bar.
@@ -442,19 +416,16 @@ def bucket_table(ranking: ServerRanking, history: History, *, bars: bool = False
         Column("temp files", "temp_files", "count", spare=1),
         Column("written", "written_bytes", "bytes"),
         Column("temp I/O", "temp_bytes", "bytes"),
-        Column("", None, spare=2),
+        Column("", "bar", spare=2),
         Column("top statement", "statement", spare=1),
     ]
     longest = max((bucket.temp_bytes for bucket in history.buckets), default=0) or 1
-    rows = []
+    rows: list[dict[str, Any]] = []
     for bucket in history.buckets:
         first = bucket.statements[0].queryid if bucket.statements else None
         drawn = bar(bucket.temp_bytes / longest, _BAR) if bars else None
-        rows.append([
-            bucket.start, bucket.covered_s, bucket.temp_files, bucket.written_bytes,
-            bucket.temp_bytes, drawn, None if first is None else texts.get(first, first),
-        ])  # fmt: skip
-    return Table(columns, rows)
+        rows.append(vars(bucket) | {"bar": drawn, "statement": first and texts.get(first, first)})
+    return Table.of(columns, rows)
 
 
 def saved_page(saved: Mapping[str, Any]) -> Page:

@@ -53,7 +53,7 @@ def numbers(rankings: Sequence[ServerRanking]) -> list[tuple[str, str]]:
 
 def sections(server: ServerRanking) -> list[Section]:
     """What to do, what changed, and all statements with their plans' nodes."""
-    verdict, *parts = ranking_page(server, ROWS_MAX, with_history=False).parts
+    verdict, *parts = ranking_page(replace(server, history=None), ROWS_MAX).parts
     assert isinstance(verdict, Words)
     made = [Section("What to do first", _steps(server), answer=verdict.sentences)]
     if server.history is not None:
