@@ -123,7 +123,7 @@ def profile(
     result = result.top(top)
     if by_function:
         return Answer(result.to_json, lambda: functions_page(result, top))
-    return Answer(result.to_json, lambda: profile_page(result, histogram=histogram))
+    return Answer(result.to_json, lambda: profile_page(result, histograms=histogram))
 
 
 def _query(query: str, evidence: list[str], *, lenient: bool) -> Answer:

@@ -4,7 +4,7 @@ from dataclasses import asdict
 from functools import partial
 
 from spillcast.fleet.result import Fleet, Ingested
-from spillcast.report.page import Drawn, Notes, Page, Words, bar, listed, with_drawings
+from spillcast.report.page import Drawn, Notes, Page, Words, listed, with_bars
 from spillcast.tabular import Column, Table
 from spillcast.units import (
     format_bytes,
@@ -83,15 +83,20 @@ def fleet_page(fleet: Fleet, top: int) -> Page:
         row["sql"] = row["sql"] or "(none)"
         row["saved_interval_s"] = row["saved_interval_s"] and list(row["saved_interval_s"])
     databases = [asdict(row) for row in fleet.databases[:top]]
+    extent = (
+        f"{format_count(fleet.sources, 'source')}, "
+        f"{format_count(len(fleet.statements), 'spilling statement')}, "
+        f"{format_count(len(fleet.databases), 'database')}."
+    )
     more = len(fleet.statements) - top
     below = [f"... and {more:,} more, see --top and --json"] if more > 0 else []
     return Page(
         [
-            Words([" ".join([_extent(fleet), *savings(fleet)])], ""),
+            Words([" ".join([extent, *savings(fleet)])], ""),
             Table.of(_STATEMENTS, statements[:top]),
             Words(below),
             Table.of(_DATABASES, databases),
-            Drawn(partial(_days_drawn, fleet)),
+            Drawn(partial(with_bars, days_table(fleet), [day.temp_s for day in fleet.days], BAR)),
             Notes([f"warning: {text}" for text in fleet.warnings]),
         ],
         Table.of(_STATEMENTS, statements),
@@ -101,23 +106,6 @@ def fleet_page(fleet: Fleet, top: int) -> Page:
 def days_table(fleet: Fleet) -> Table:
     """Time in temp I/O and what is saved of it, by day."""
     return Table.of(_DAYS, list(map(vars, fleet.days)))
-
-
-def _days_drawn(fleet: Fleet, width: int) -> str:
-    max_s = max((row.temp_s for row in fleet.days), default=0.0) or 1.0
-
-    def draw(room: int) -> list[str]:
-        return ["", *(bar(row.temp_s / max_s, min(room, BAR)) for row in fleet.days)]
-
-    return with_drawings(days_table(fleet), width, draw)
-
-
-def _extent(fleet: Fleet) -> str:
-    return (
-        f"{format_count(fleet.sources, 'source')}, "
-        f"{format_count(len(fleet.statements), 'spilling statement')}, "
-        f"{format_count(len(fleet.databases), 'database')}."
-    )
 
 
 def savings(fleet: Fleet) -> list[str]:

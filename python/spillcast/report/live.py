@@ -10,7 +10,7 @@ from spillcast.recording.calibration import CaptureCost
 from spillcast.recording.event_names import OPS
 from spillcast.recording.live import Running, Tally
 from spillcast.report.forecast import left_words, to_come_table
-from spillcast.report.page import bar, sparkline, with_drawings
+from spillcast.report.page import sparkline, with_bars, with_drawings
 from spillcast.tabular import Column, Table, paragraph, shortened
 from spillcast.units import format_bytes, format_count, format_duration
 
@@ -178,12 +178,8 @@ def _surer(half_widths: Sequence[float | None], width: int) -> list[str]:
 def _events(rows: Sequence[Mapping[str, Any]], width: int) -> str:
     files = {True: " (temp)", False: " (other files)", None: ""}
     shown = [{**row, "event": row["event"] + files[row["temp"]]} for row in rows[:ROWS_MAX]]
-    share_max = max(row["share"] for row in rows) or 1.0
-
-    def draw(room: int) -> list[str]:
-        return ["", *(bar(row["share"] / share_max, min(room, BAR_MAX)) for row in shown)]
-
-    text = with_drawings(Table.of(_EVENTS, shown), width, draw)
+    shares = [row["share"] for row in shown]
+    text = with_bars(Table.of(_EVENTS, shown), shares, BAR_MAX, width)
     more = len(rows) - ROWS_MAX
     return f"{text}\n  and {more:,} more" if more > 0 else text
 

@@ -21,6 +21,8 @@ from spillcast.units import format_duration
 if TYPE_CHECKING:
     from rich.highlighter import RegexHighlighter
 
+    from spillcast.storage.description import Peak
+
 #: The width for which a drawing is made where there is no terminal, and that of the longest bar at
 #: least.
 DRAWN, BAR_MIN = 80, 10
@@ -143,6 +145,16 @@ def with_drawings(table: Table, width: int, draw: Callable[[int], Sequence[str]]
     )
 
 
+def with_bars(table: Table, values: Sequence[float], bar_max: int, width: int) -> str:
+    """A table with a bar beside each row, that of the largest value at most ``bar_max`` columns."""
+    largest = max(values, default=0.0) or 1.0
+
+    def draw(room: int) -> list[str]:
+        return ["", *(bar(value / largest, min(room, bar_max)) for value in values)]
+
+    return with_drawings(table, width, draw)
+
+
 #: Headings, rules, warnings and bars by the pattern of their lines; the names of groups are styles.
 _HIGHLIGHTS = [
     r"(?m)^(?P<bold>.+)(?=\n {2}-+(?: {2}-+)*$)",
@@ -207,11 +219,23 @@ def histogram_text(
     return "\n".join(lines)
 
 
-def peak_marks(modes_s: Sequence[float]) -> dict[float, str]:
+def peak_marks(peaks: "Sequence[Peak]") -> dict[float, str]:
     """A letter for each of several peaks, by its latency (ns); a single peak has none."""
-    if len(modes_s) < 2:
+    if len(peaks) < 2:
         return {}
-    return {s * 1e9: letter for s, letter in zip(modes_s, ascii_uppercase, strict=False)}
+    return {p.mode_s * 1e9: letter for p, letter in zip(peaks, ascii_uppercase, strict=False)}
+
+
+def histogram(
+    title: str, buckets: tuple[Sequence[int], Sequence[int]], marks: Mapping[float, str]
+) -> Drawn:
+    """Bars of latencies (ns) and their counts below a title; ``marks`` as in ``histogram_text``."""
+
+    def draw(width: int) -> str:
+        bars = histogram_text(*buckets, width=width, marks=marks)
+        return f"{paragraph(title, '  ', width)}\n{bars}"
+
+    return Drawn(draw)
 
 
 def latency_bins(latency_ns: Sequence[int], counts: Sequence[int]) -> dict[int, int]:

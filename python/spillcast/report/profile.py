@@ -2,11 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from spillcast.profile import Profile
-from spillcast.profile.result import CALL, ROW_SOURCE, LatencyCounts
+from spillcast.profile.result import CALL, ROW_SOURCE
 from spillcast.report.page import (
     Drawn,
     Notes,
@@ -14,14 +13,11 @@ from spillcast.report.page import (
     Part,
     Titled,
     Words,
-    histogram_text,
+    histogram,
     listed,
     peak_marks,
 )
-from spillcast.tabular import Column, Table, paragraph
-
-if TYPE_CHECKING:
-    from spillcast.storage.description import Peak
+from spillcast.tabular import Column, Table
 
 #: Damaged lines that are named one by one.
 DAMAGED_NAMED = 10
@@ -96,7 +92,7 @@ _EXECUTIONS = (
 )
 
 
-def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
+def profile_page(profile: Profile, *, histograms: bool = False) -> Page:
     """Rows of time; idle events come last, because no change shortens them."""
     if profile.rows and "value" in profile.rows[0]:
         table = Table.of(_STATISTICS, profile.rows)
@@ -107,11 +103,11 @@ def profile_page(profile: Profile, *, histogram: bool = False) -> Page:
     parts: list[Part] = [
         Words([profile.elapsed_words()]),
         _table(profile, busy, people=True),
+        Words([f"  {text}" for text in profile.words]),
     ]
-    parts.append(Words([f"  {text}" for text in profile.words]))
     if idle:
         parts.append(Titled("  idle", _table(profile, idle)))
-    if histogram:
+    if histograms:
         parts += _histograms(profile)
     if profile.executions:
         title = f"  {len(profile.executions):,} executions; a forecast is for one"
@@ -176,36 +172,25 @@ def _indented(row: dict[str, Any]) -> str | None:
 
 
 def _histograms(profile: Profile) -> list[Part]:
-    from spillcast.storage.description import find_peaks
+    """Bars of the latencies of each row; of several peaks what they are and why."""
+    from spillcast.storage.description import find_peaks, peaks_words, plausible_cause
 
+    columns = {name: Column(name, name, _UNITS.get(name, "text")) for name in profile.by}
     parts: list[Part] = []
     for row, buckets in zip(profile.rows, profile.histograms, strict=False):
-        if sum(buckets[1]):
-            title = ", ".join(
-                Column(name, name, _UNITS.get(name, "text")).written(row[name])
-                for name in profile.by
-            )
-            peaks = find_peaks(*buckets) if row["op"] is not None else []
-            parts.append(Drawn(partial(_histogram, title, buckets, peaks)))
-            if len(peaks) > 1:
-                parts.append(Words(_peak_lines(row, peaks)))
+        if not sum(buckets[1]):
+            continue
+        title = ", ".join(column.written(row[name]) for name, column in columns.items())
+        peaks = find_peaks(*buckets) if row["op"] is not None else []
+        marks = peak_marks(peaks)
+        parts.append(histogram(f"  {title}", buckets, marks))
+        if marks:
+            lines = [f"  {', '.join(marks.values())}: {peaks_words(peaks)}"]
+            direct = str(row.get("event", "")).startswith("direct path")
+            if cause := plausible_cause(peaks, "direct" if direct else "buffered"):
+                lines.append(f"  {cause}")
+            parts.append(Words(lines))
     return parts
-
-
-def _histogram(title: str, buckets: LatencyCounts, peaks: "Sequence[Peak]", width: int) -> str:
-    """Bars below a title; of several peaks, letters beside their bins."""
-    marks = peak_marks([peak.mode_s for peak in peaks])
-    bars = histogram_text(*buckets, width=width, marks=marks)
-    return f"{paragraph(f'  {title}', '  ', width)}\n{bars}"
-
-
-def _peak_lines(row: dict[str, Any], peaks: "Sequence[Peak]") -> list[str]:
-    from spillcast.storage.description import peaks_words, plausible_cause
-
-    letters = ", ".join(peak_marks([peak.mode_s for peak in peaks]).values())
-    direct = str(row.get("event", "")).startswith("direct path")
-    cause = plausible_cause(peaks, "direct" if direct else "buffered")
-    return [f"  {letters}: {peaks_words(peaks)}", *([f"  {cause}"] if cause else [])]
 
 
 def sql_page(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Page:

@@ -1,6 +1,7 @@
 """A storage: its figures, how its latencies are spread, its limits, a mount, an exported log."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ from spillcast.report.page import (
     Part,
     Titled,
     Words,
-    histogram_text,
+    histogram,
     peak_marks,
 )
 from spillcast.stats import quantile
@@ -48,12 +49,7 @@ _FIGURES = (
 QUANTILES = (0.5, 0.95, 0.99, 1.0)
 
 
-def figures(storage: Storage) -> Table:
-    """One row per op and size, and of a grid per depth, pattern and access."""
-    return figures_of([group for op in OPS for group in storage.of(op)])
-
-
-def figures_of(groups: Sequence[Group]) -> Table:
+def figures(groups: Sequence[Group]) -> Table:
     """A row for each group that has operations."""
     rows = [
         [
@@ -70,44 +66,29 @@ def figures_of(groups: Sequence[Group]) -> Table:
 def storage_page(storage: Storage, next_command: str) -> Page:
     """A storage as it was measured, by replay or by a grid, and the command that comes next."""
     parts = [*measured_parts(storage), Words(["Next, forecast a run for it:"])]
-    return Page([*parts, Commands([next_command])], figures(storage))
+    return Page([*parts, Commands([next_command])], figures(_groups(storage, OPS)))
 
 
 def measured_parts(storage: Storage) -> list[Part]:
     """Its figures as tables: by size and depth where it was measured with a grid."""
-    return _grid_parts(storage) if storage.source == GRID else _replay_parts(storage)
-
-
-def _replay_parts(storage: Storage) -> list[Part]:
-    facts = storage.facts
+    facts, grid = storage.facts, storage.source == GRID
     title = f"{storage.name} ({storage.source.word}"
-    if "filesystem" in facts:
-        title += f", {facts['filesystem']}"
-    if "threads" in facts:
-        title += f", {facts['threads']} at once"
-    parts: list[Part] = [Words([f"{title})"]), figures(storage)]
-    if facts.get("steps_skipped"):
-        done = facts.get("steps_replayed", 0)
-        all_steps = done + facts["steps_skipped"]
-        parts.append(
-            Words([f"  {done:,} of {format_count(all_steps, 'operation')} fitted the budget"])
-        )
-    return parts
-
-
-def _grid_parts(storage: Storage) -> list[Part]:
-    """One table for each op, access and pattern: sizes down, depths across, median and rate."""
-    facts = storage.facts
-    where = f", {facts['filesystem']}" if "filesystem" in facts else ""
-    parts: list[Part] = [Words([f"{storage.name} ({storage.source.word}{where})"])]
+    title += f", {facts['filesystem']}" if "filesystem" in facts else ""
+    title += f", {facts['threads']} at once" if "threads" in facts and not grid else ""
+    parts: list[Part] = [Words([f"{title})"])]
+    if not grid:
+        parts.append(figures(_groups(storage, OPS)))
+        if skipped := facts.get("steps_skipped"):
+            done = facts.get("steps_replayed", 0)
+            all_steps = format_count(done + skipped, "operation")
+            parts.append(Words([f"  {done:,} of {all_steps} fitted the budget"]))
+        return parts
     depths = sorted({g.depth for g in storage.groups})
-    for op in OPS:
-        for access in ("direct", "buffered"):
-            for pattern in ("random", "sequential"):
-                groups = [g for g in storage.of(op) if (g.access, g.pattern) == (access, pattern)]
-                if groups:
-                    title = f"{op}, {access}, {pattern}: median latency and rate by depth"
-                    parts.append(Titled(title, _grid_table(groups, depths)))
+    for op, access, pattern in product(OPS, ("direct", "buffered"), ("random", "sequential")):
+        groups = [g for g in storage.of(op) if (g.access, g.pattern) == (access, pattern)]
+        if groups:
+            title = f"{op}, {access}, {pattern}: median latency and rate by depth"
+            parts.append(Titled(title, _grid_table(groups, depths)))
     if "cells" in facts:
         parts.append(Words(list(_grid_facts(facts)), "  "))
     return parts
@@ -189,12 +170,10 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
     parts: list[Part] = []
     if storage.source.stated:
         facts = storage.facts
-        described = [str(facts[key]) for key in ("description", "source") if key in facts]
-        assumed = [f"assumed: {text}" for text in facts.get("assumed", ())]
-        parts.append(
-            Words([f"{storage.name} ({origin_words(storage)})", *described, *assumed], "  ")
-        )
-        parts += [_stated(storage, ops), Words(["  one operation at a time"])]
+        lines = [f"{storage.name} ({origin_words(storage)})"]
+        lines += [str(facts[key]) for key in ("description", "source") if key in facts]
+        lines += [f"assumed: {text}" for text in facts.get("assumed", ())]
+        parts += [Words(lines, "  "), _stated(storage, ops), Words(["  one operation at a time"])]
     else:
         parts += measured_parts(only)
         origins = filter(None, (origin_words(storage), provenance_words(storage)))
@@ -209,7 +188,7 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
     if not storage.source.stated:
         abilities = (ability_words(op, ability(storage, op)) for op in ops)
         parts.append(Words(list(filter(None, abilities)), "  "))
-    return Page(parts, figures(only))
+    return Page(parts, figures(_groups(only, OPS)))
 
 
 def _shown_group(storage: Storage, op: str, size_bytes: int | None) -> Group | None:
@@ -242,16 +221,12 @@ def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[Part]:
     if group is None:
         return []
     op_shape = shape(group)
-    marks = peak_marks([peak.mode_s for peak in op_shape.peaks])
-
-    def draw(width: int) -> str:
-        bars = histogram_text(group.latency_ns, group.latency_count, width=width, marks=marks)
-        return f"{_group_title(group)}: {format_count(group.count, 'operation')}\n{bars}"
-
+    marks = peak_marks(op_shape.peaks)
+    title = f"{_group_title(group)}: {format_count(group.count, 'operation')}"
     named = f"{', '.join(marks.values())}: " if marks else ""
     causes = [f"  {op_shape.cause}"] if op_shape.cause else []
     lines = [f"  {named}{op_shape.words}", *causes, *_others(storage, op, group)]
-    return [Drawn(draw), Words(lines)]
+    return [histogram(title, (group.latency_ns, group.latency_count), marks), Words(lines)]
 
 
 def _group_title(group: Group) -> str:
@@ -353,29 +328,24 @@ def _limit_words(limit: Limit) -> Iterator[str]:
     costs = [limit.cost_ns(op, SMALL_BYTES, sequential=s) for op, s, _ in _KINDS]
     bases = [getattr(limit, f"{op}_{'sequential' if s else 'random'}_ns") for op, s, _ in _KINDS]
     large = f" of up to {format_bytes(limit.operation_bytes)}" if limit.operation_bytes else ""
-    if any(bases):
-        if len(set(costs)) == 1:
-            yield f"{1e9 / costs[0]:,.0f} operations/s{large}{_burst(limit, costs[0], 1)}"
-        else:
-            for cost, base, (_, _, words) in zip(costs, bases, _KINDS, strict=True):
-                if base:
-                    yield f"{1e9 / cost:,.0f} {words}/s{large}"
+    # A burst of less than a second is not worth a word.
+    burst_ns = limit.burst_ns if limit.burst_ns > 1e9 else 0.0
+    if any(bases) and len(set(costs)) == 1:
+        burst = f" after {burst_ns / costs[0]:,.0f} at once" if burst_ns else ""
+        yield f"{1e9 / costs[0]:,.0f} operations/s{large}{burst}"
+    elif any(bases):
+        for cost, base, (_, _, words) in zip(costs, bases, _KINDS, strict=True):
+            if base:
+                yield f"{1e9 / cost:,.0f} {words}/s{large}"
     read_ns, write_ns = limit.read_ns_per_byte, limit.write_ns_per_byte
     if read_ns == write_ns != 0:
-        yield f"{format_bytes(1e9 / read_ns)}/s" + ("" if any(bases) else _burst(limit, 1, read_ns))
+        with_burst = burst_ns and not any(bases)
+        burst = f" after {format_bytes(burst_ns / read_ns)} at once" if with_burst else ""
+        yield f"{format_bytes(1e9 / read_ns)}/s{burst}"
     else:
         for per_byte, word in ((read_ns, "read"), (write_ns, "written")):
             if per_byte:
                 yield f"{format_bytes(1e9 / per_byte)}/s {word}"
-
-
-def _burst(limit: Limit, cost_ns: float, ns_per_byte: float) -> str:
-    """The size of a burst, if it is longer than a second."""
-    if limit.burst_ns <= 1e9:
-        return ""
-    if ns_per_byte == 1:
-        return f" after {limit.burst_ns / cost_ns:,.0f} at once"
-    return f" after {format_bytes(limit.burst_ns / ns_per_byte)} at once"
 
 
 def ability_words(op: str, ability: Ability) -> str:

@@ -12,10 +12,10 @@ from spillcast.lab.io_size.synthetic_sort import setting_text
 from spillcast.lab.memory_result import Point
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.recording.event_names import OPS
-from spillcast.report.page import Commands, Drawn, Notes, Page, Part, Words, bar, with_drawings
+from spillcast.report.page import Commands, Drawn, Notes, Page, Part, Words, bar, with_bars
 from spillcast.report.work_memory import FORECAST, advice_text, memory_table
 from spillcast.stats import quantile
-from spillcast.tabular import Column, Table
+from spillcast.tabular import WIDTH, Column, Table
 from spillcast.units import (
     format_bytes,
     format_count,
@@ -176,9 +176,10 @@ _STATES = {
 def memory_page(sweep: MemorySweep, advice: Advice | None) -> Page:
     """The page of a sweep of work memory."""
     first, last = format_bytes(sweep.sizes[0]), format_bytes(sweep.sizes[-1])
+    elapsed_s = [point.elapsed_s for point in _by_memory(sweep)]
     parts: list[Part] = [
         Words([f"{sweep.engine}, {sweep.workload}: work memory from {first} to {last}"]),
-        Drawn(partial(_memory_chart, sweep)),
+        Drawn(partial(with_bars, points_table(sweep), elapsed_s, WIDTH)),
         memory_table([p.cell for p in sweep.points], advice, measured=True),
         spill_table(sweep),
     ]
@@ -192,15 +193,6 @@ def memory_page(sweep: MemorySweep, advice: Advice | None) -> Page:
         *("reads", "writes", "spilled_bytes", "state", "passes", "batches"),
     )
     return Page(parts, Table.of_records(list(map(vars, sweep.points)), keys))
-
-
-def _memory_chart(sweep: MemorySweep, width: int) -> str:
-    longest_s = max(point.elapsed_s for point in sweep.points)
-
-    def draw(room: int) -> list[str]:
-        return ["", *(bar(point.elapsed_s / longest_s, room) for point in _by_memory(sweep))]
-
-    return with_drawings(points_table(sweep), width, draw)
 
 
 def points_table(sweep: MemorySweep) -> Table:

@@ -37,7 +37,8 @@ from spillcast.report.page import Part, Words
 from spillcast.report.profile import functions_page, profile_page
 from spillcast.report.size import answer as purchase_answer
 from spillcast.report.size import frontier_table, size_page
-from spillcast.report.storage import figures_of, measured_parts, origin_words, provenance_words
+from spillcast.report.storage import figures as figures_table
+from spillcast.report.storage import measured_parts, origin_words, provenance_words
 from spillcast.report.sweep import (
     io_size_page,
     io_size_rows,
@@ -108,7 +109,7 @@ def storage(storage: Storage, latencies: Sequence[Histogram]) -> Section:
         )
         title, caption = "Mean latency by the size of an operation", f"{single[0].depth} at once"
         caption = f"{', '.join([caption, *how])}."
-        figures.insert(0, Figure(title, caption, chart, figures_of(single)))
+        figures.insert(0, Figure(title, caption, chart, figures_table(single)))
     origins = list(filter(None, (origin_words(storage), provenance_words(storage))))
     _, *measured = measured_parts(storage)
     return Section.of(
