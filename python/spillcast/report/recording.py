@@ -1,6 +1,7 @@
 """Text of recordings: in progress, finished, and those of a server."""
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from spillcast.recording import Recording
@@ -10,7 +11,7 @@ from spillcast.recording.meta import CaptureAccount, Meta
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.recording.server_meta import RecordedQuery, Sampling
 from spillcast.tabular import Column, Table
-from spillcast.text import shell_word
+from spillcast.text import one_line, shell_word
 from spillcast.units import format_bytes, format_count, format_duration, format_estimate
 
 if TYPE_CHECKING:
@@ -116,33 +117,35 @@ def _temp(recording: Recording) -> str:
 
 def _kind_rows(meta: Meta) -> list[Row]:
     """The temp I/O by kind of file, if the names of the files show several kinds."""
-    rows: list[Row] = []
+    texts = []
     for kind in meta.temp_kinds if len(meta.temp_kinds) > 1 else []:
-        parts = [f"{format_count(kind.writes, 'write')}, {format_bytes(kind.written_bytes)}"]
-        if kind.reads or not kind.written_bytes:
-            parts.append(f"{format_count(kind.reads, 'read')}, {format_bytes(kind.read_bytes)}")
-        else:
-            parts.append("reads unknown, because mapped memory is read without calls")
-        rows.append(("" if rows else "by kind", f"{kind.kind}: {'; '.join(parts)}"))
-    return rows
+        written = f"{format_count(kind.writes, 'write')}, {format_bytes(kind.written_bytes)}"
+        read = f"{format_count(kind.reads, 'read')}, {format_bytes(kind.read_bytes)}"
+        if kind.written_bytes and not kind.reads:
+            read = "reads unknown, because mapped memory is read without calls"
+        texts.append(f"{kind.kind}: {written}; {read}")
+    return _below("by kind", texts)
 
 
 def _place_rows(meta: Meta) -> list[Row]:
-    rows: list[Row] = []
+    texts = []
     for place in meta.temp_places if meta.temp.operations else []:
         device = "memory" if place.filesystem in IN_MEMORY else place.device_name
         on = f"{place.filesystem} on {device}" if device else place.filesystem
-        rows.append(("" if rows else "temp files", f"in {place.directory} ({on})"))
-    return rows
+        texts.append(f"in {place.directory} ({on})")
+    return _below("temp files", texts)
+
+
+def _below(label: str, texts: Sequence[str]) -> list[Row]:
+    return [("" if at else label, text) for at, text in enumerate(texts)]
 
 
 def _query_rows(statement: str, query: RecordedQuery) -> list[Row]:
-    text = " ".join(statement.split())
-    rows = [("query", f"{text[:64]}{'...' * (len(text) > 64)}")]
+    texts = [one_line(statement, 67)]
     if query.before_recording_s:
         before, total = query.before_recording_s, query.query_elapsed_s or 0.0
-        words = f"ran for {format_duration(before)} before, {format_duration(total)} in all"
-        rows.append(("", words))
+        texts.append(f"ran for {format_duration(before)} before, {format_duration(total)} in all")
+    rows = _below("query", texts)
     if workers := len({worker.pid for worker in query.workers}):
         late = len({worker.pid for worker in query.workers if worker.late})
         attached = f"{late:,} of them late" if late else "attached on arrival"
@@ -151,14 +154,13 @@ def _query_rows(statement: str, query: RecordedQuery) -> list[Row]:
 
 
 def _sample_rows(samples: "tables.Table", sampling: Sampling) -> list[Row]:
-    totals: dict[str, int] = {}
+    totals = Counter[str]()
     events = samples["event"].to_pylist()
     for event, weight_us in zip(events, samples["weight_us"].to_pylist(), strict=True):
-        name = event or "on CPU"
-        totals[name] = totals.get(name, 0) + weight_us
-    total_us = sum(totals.values()) or 1
-    ranked = sorted(totals.items(), key=lambda item: -item[1])[:WAITS_NAMED]
-    shares = ", ".join(f"{name} {total / total_us:.0%}" for name, total in ranked)
+        totals[event or "on CPU"] += weight_us
+    total_us = totals.total() or 1
+    ranked = totals.most_common(WAITS_NAMED)
+    shares = ", ".join(f"{name} {us / total_us:.0%}" for name, us in ranked)
     cost = f"{format_duration(sampling.client_cpu_s)} here"
     if sampling.server_cpu_s is not None:
         cost += f" and {format_duration(sampling.server_cpu_s)} in the server"
@@ -177,8 +179,9 @@ def recording_warnings(recording: Recording) -> list[str]:
     """Warnings about a recording."""
     meta = recording.meta
     capture, texts = meta.capture, list[str]()
+    failed = [meta.server.failure] if meta.server is not None and meta.server.failure else []
     if not meta.captured:
-        return [*_about_evidence(meta), f"waits only, no I/O: {capture.absent_because}"]
+        return [*failed, f"waits only, no I/O: {capture.absent_because}"]
     if capture.io_uring_depth > 1:
         texts.append(
             f"temp files are read or written through io_uring, up to {capture.io_uring_depth:,} at "
@@ -191,14 +194,7 @@ def recording_warnings(recording: Recording) -> list[str]:
         texts.append(f"{dropped} dropped; the totals by second are complete")
     texts += [check.text for check in recording.contradictions]
     hidden = unrecognised(recording) if meta.temp.operations else None
-    return [*texts, *([] if hidden is None else [hidden]), *_about_evidence(meta)]
-
-
-def _about_evidence(meta: Meta) -> list[str]:
-    query, texts = meta.server, []
-    if query is not None and query.failure:
-        texts.append(query.failure)
-    return texts
+    return [*texts, *([] if hidden is None else [hidden]), *failed]
 
 
 def overhead_words(capture: CaptureAccount) -> str:
@@ -227,7 +223,7 @@ _QUERIES = (
     Column("temp I/O", None, "percent"),
 )
 #: Of a query in a table.
-QUERY_MAX = 40
+QUERY_MAX = 43
 
 
 def server_recording_text(recording: "ServerRecording", width: int) -> str:
@@ -251,14 +247,14 @@ def _cells(recording: "QueryRecording") -> list[Any]:
     return [
         recording.path.name,
         f"{recording.user}@{recording.database}" if is_known else None,
-        *(_short(recording.query), recording.elapsed_s, recording.read_bytes),
+        *(one_line(recording.query, QUERY_MAX), recording.elapsed_s, recording.read_bytes),
         *(recording.written_bytes, recording.temp_share),
     ]
 
 
 def _warnings(recording: "ServerRecording") -> list[Row]:
     texts = [
-        f"nothing kept of process {query.pid}, {query.because}: {_short(query.query)}"
+        f"nothing kept of process {query.pid}, {query.because}: {one_line(query.query, QUERY_MAX)}"
         for query in recording.unkept
     ]
     if recording.unassigned:
@@ -270,8 +266,3 @@ def _warnings(recording: "ServerRecording") -> list[Row]:
     if recording.failure is not None:
         texts.append(recording.failure)
     return [("warning", text) for text in texts]
-
-
-def _short(query: str) -> str:
-    text = " ".join(query.split())
-    return text if len(text) <= QUERY_MAX else f"{text[:QUERY_MAX]}..."

@@ -79,7 +79,7 @@ def _answer(run: Run) -> str:
 
 def sections(runs: Sequence[Run], target: Latencies | None) -> list[Section]:
     """``target`` holds latencies of the storage that the page is about."""
-    parts: list[Section] = _side_by_side(runs) if len(runs) > 1 else []
+    parts = [_side_by_side(runs)] if len(runs) > 1 else []
     for run in runs:
         of = f": {run.name}" if len(runs) > 1 else ""
         parts.append(_time_by_state(run, of, [] if run is not runs[0] else [_answer(run)]))
@@ -94,17 +94,16 @@ def sections(runs: Sequence[Run], target: Latencies | None) -> list[Section]:
 
 def subjects(runs: Sequence[Run]) -> list[str]:
     """The query, the host, the begin and the length of each of the first runs."""
-    return [_subject(run) for run in runs[:_SUBJECTS_MAX]]
-
-
-def _subject(run: Run) -> str:
-    about = {fact.label: fact.value for fact in run.about}
-    statements = [statement.text for statement in run.statements if statement.text]
-    named = statements[0] if statements else about.get("command") or run.name
-    parts = [f"{run.kind} of {seconds(run.elapsed_s)}"]
-    parts += [f"on {about['host']}"] if "host" in about else []
-    parts += [f"began {about['recorded']} UTC"] if "recorded" in about else []
-    return f"Measured: {one_line(str(named), STATEMENT_MAX)} ({', '.join(parts)})"
+    sentences = []
+    for run in runs[:_SUBJECTS_MAX]:
+        about = {fact.label: fact.value for fact in run.about}
+        statements = [statement.text for statement in run.statements if statement.text]
+        named = statements[0] if statements else about.get("command") or run.name
+        parts = [f"{run.kind} of {seconds(run.elapsed_s)}"]
+        parts += [f"on {about['host']}"] if "host" in about else []
+        parts += [f"began {about['recorded']} UTC"] if "recorded" in about else []
+        sentences.append(f"Measured: {one_line(named, STATEMENT_MAX)} ({', '.join(parts)})")
+    return sentences
 
 
 def measured(runs: Sequence[Run]) -> list[Section]:
@@ -137,7 +136,7 @@ def _time_by_state(run: Run, of: str, answer: Sequence[str]) -> Section:
     total = f"{seconds(run.time_s)} elapsed"
     if sessions != 1:
         total = f"{seconds(run.time_s)} in {sessions:,} {run.sessions_are}"
-    figures = []
+    figures, tables = [], []
     if states:
         note = "Waits of sessions that do no temp I/O are left out: they may be idle."
         bars = [
@@ -148,8 +147,7 @@ def _time_by_state(run: Run, of: str, answer: Sequence[str]) -> Section:
         title = f"Time by what {run.sessions_are} did, of {total}"
         caption = note if run.kind == "recording" else ""
         table, chart = Table.of(_STATES, rows), charts.bars(bars, _COLOURS)
-        figures = [Figure(title, caption, chart, table)]
-    tables = []
+        figures.append(Figure(title, caption, chart, table))
     if run.operations:
         tables.append(("Temp I/O by operation and size", _operations(run.operations)))
     if run.events is not None:
@@ -172,7 +170,7 @@ def _operations(groups: Sequence[Group]) -> Table:
     return Table.of(_OPERATIONS, rows)
 
 
-def _side_by_side(runs: Sequence[Run]) -> list[Section]:
+def _side_by_side(runs: Sequence[Run]) -> Section:
     totals_s = [_by_state(run) for run in runs]
     states = [state for state in (*STATES, REST) if any(total.get(state) for total in totals_s)]
     sums_s = [sum(total.values()) for total in totals_s]
@@ -200,19 +198,13 @@ def _side_by_side(runs: Sequence[Run]) -> list[Section]:
             for group in run.latencies
             if group.label in beside
         ]
-    return [Section("Runs side by side", figures=[figure, *overlays])]
+    return Section("Runs side by side", figures=[figure, *overlays])
 
 
 def _latencies(run: Run, target: Latencies | None, of: str) -> Section:
-    groups, name = ([], "") if target is None else (target.groups, target.name)
-    figures = []
-    for group in run.latencies:
-        same = (
-            other
-            for other in groups
-            if other.label == group.label or (not other.label and other.op == group.op)
-        )
-        figures.append(histogram(group, next(same, None), ("this run", name)))
+    beside = {} if target is None else {group.label: group for group in target.groups}
+    names = "this run", "" if target is None else target.name
+    figures = [histogram(group, beside.get(group.label), names) for group in run.latencies]
     return Section(f"How long operations take{of}", figures=figures)
 
 
@@ -247,29 +239,27 @@ def histogram(group: Histogram, beside: Histogram | None, names: tuple[str, str]
 def _over_time(run: Run, of: str) -> Section:
     source = SOURCES.get(run.capture or "")
     missing = f" What is missing is {source.blind_spots}." if source else ""
-    line, by_event = run.timeline, run.events_over_time
-    caption = f"Mean number of sessions in intervals of {format_duration(line.length_s)}."
-    colours: Mapping[str, str] = charts.STATE_COLOURS
-    figures = [_busy("Sessions by what they did", caption + missing, line, colours)]
-    if by_event:
+    length = format_duration(run.timeline.length_s)
+    caption = f"Mean number of sessions in intervals of {length}.{missing}"
+    title = "Sessions by what they did"
+    figures = [_busy(title, caption, run.timeline, charts.STATE_COLOURS)]
+    if by_event := run.events_over_time:
         length = format_duration(by_event.length_s)
         caption = f"Mean number of sessions by event, from samples in intervals of {length}."
-        colours = charts.colours_of(
-            {name: CPU if name == ON_CPU else state_of(name) for name in by_event.busy}
-        )
+        states = {name: CPU if name == ON_CPU else state_of(name) for name in by_event.busy}
+        colours = charts.colours_of(states)
         figures.append(_busy("Sessions by wait event", caption, by_event, colours))
     return Section(f"Over time{of}", (), figures)
 
 
 def _busy(title: str, caption: str, line: Timeline, colours: Mapping[str, str]) -> Figure:
     """The mean number of sessions in each state, or event, over time."""
-    busy = line.busy
     rows = [
         [seconds(at * line.length_s), *(f"{mean:.2f}" for mean in means)]
-        for at, means in enumerate(zip(*busy.values(), strict=True))
+        for at, means in enumerate(zip(*line.busy.values(), strict=True))
     ]
-    chart = charts.over_time(busy, line.length_s, colours)
-    return Figure(title, caption, chart, texts(["from", *busy], rows))
+    chart = charts.over_time(line.busy, line.length_s, colours)
+    return Figure(title, caption, chart, texts(["from", *line.busy], rows))
 
 
 #: Height of a row of the flame graph. Frames below this share are too narrow for any letter.
