@@ -8,7 +8,7 @@ from statistics import median
 
 from spillcast.cache.result import CacheResult
 from spillcast.fleet.result import Fleet
-from spillcast.forecast.sizing.products import SizeRow, Sizing
+from spillcast.forecast.sizing.products import Sizing
 from spillcast.lab.case import Verification
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
 from spillcast.lab.memory_result import Point
@@ -54,7 +54,7 @@ from spillcast.units import format_count
 #: Bars of a chart; the tables hold more.
 _PROFILE_MAX, _FLEET_MAX, _DAYS_MAX = 10, 12, 31
 _CASES = (
-    *(Column(name, name) for name in ("query", "from", "to")),
+    *(Column("query", "query"), Column("from", "source"), Column("to", "target")),
     Column("forecast", "forecast_s", "s"),
     Column("interval", "interval_s", "interval"),
     Column("measured", "measured_to_s", "s"),
@@ -93,22 +93,14 @@ def storage(storage: Storage, latencies: Sequence[Histogram]) -> Section:
     single = _single_operations(storage.groups)
     if len({group.size_class_bytes for group in single}) > 1:
         how = [word for word in (single[0].pattern, single[0].access) if word]
-        points = {
-            f"{op}s": [
-                (group.size_class_bytes, group.mean_s, None, True)
-                for group in single
-                if group.op == op
-            ]
-            for op in OPS
-        }
-        chart = charts.lines_by_size(
-            {name: of for name, of in points.items() if of},
-            "size of an operation",
-            "mean latency",
-            logarithmic=True,
-        )
-        title, caption = "Mean latency by the size of an operation", f"{single[0].depth} at once"
-        caption = f"{', '.join([caption, *how])}."
+        points: dict[str, list[charts.Point]] = {}
+        for group in single:
+            drawn = (group.size_class_bytes, group.mean_s, None, True)
+            points.setdefault(f"{group.op}s", []).append(drawn)
+        x_title, y_title = "size of an operation", "mean latency"
+        chart = charts.lines_by_size(points, x_title, y_title, logarithmic=True)
+        title = "Mean latency by the size of an operation"
+        caption = f"{', '.join([f'{single[0].depth} at once', *how])}."
         figures.insert(0, Figure(title, caption, chart, figures_table(single)))
     origins = list(filter(None, (origin_words(storage), provenance_words(storage))))
     _, *measured = measured_parts(storage)
@@ -239,10 +231,8 @@ def fleet(fleet: Fleet) -> Section:
             chart = charts.bars(bars, {"saved": "target", "temp": "read"})
             caption = more if len(table.rows) > len(bars) else ""
             figures.append(Figure(title, caption, chart, table))
-    refused = sum(row.refused is not None for row in fleet.statements)
-    words = f"No forecast for {format_count(refused, 'statement')}; the table says why."
     title = f"What {fleet.target} would save"
-    return Section(title, [words] if refused else [], figures, answer=savings(fleet))
+    return Section.of(title, page.parts[1:], figures, savings(fleet))
 
 
 def _saving(name: str, saved_s: float, share: float) -> charts.Bar:
@@ -251,25 +241,18 @@ def _saving(name: str, saved_s: float, share: float) -> charts.Bar:
 
 def verification(verifications: Sequence[Verification]) -> Section:
     """Forecast against measured time, and all cases."""
+    cases = [case for verification in verifications for case in verification.cases]
     rows, points, errors, inside = [], [], [], 0
-    for case in (case for verification in verifications for case in verification.cases):
-        measured_s, forecast = case.measured_to_s, case.forecast
-        row = {
-            "query": f"{case.engine} {case.workload} x{case.threads}",
-            "from": case.source,
-            "to": case.target,
-            "forecast_s": forecast.forecast_s,
-            "interval_s": forecast.interval_s,
-            "measured_to_s": measured_s,
-            "error_text": NOTHING,
-        }
+    for case in cases:
+        measured_s, forecast, error = case.measured_to_s, case.forecast, None
         if forecast.forecast_s is not None and forecast.interval_s is not None:
             error = forecast.forecast_s / measured_s - 1
-            row["error_text"] = percent1(error).replace("-", MINUS)
             points.append((measured_s, forecast.forecast_s, case.direction))
             errors.append(abs(error))
             inside += forecast.interval_s[0] <= measured_s <= forecast.interval_s[1]
-        rows.append(row)
+        query = f"{case.engine} {case.workload} x{case.threads}"
+        shown = percent1(error).replace("-", MINUS)
+        rows.append(vars(forecast) | vars(case) | {"query": query, "error_text": shown})
     table, title = Table.of(_CASES, rows), "How good the forecasts are"
     if not points:
         answer = f"No forecast in {format_count(len(rows), 'case')}."
@@ -286,22 +269,21 @@ def verification(verifications: Sequence[Verification]) -> Section:
 
 def purchase(sizing: Sizing) -> Section:
     """The answer, the chart of all rows that cost something, and the table of all."""
-    bought = [row for row in sizing.frontier if row.cost_per_month]
-    figures = [_frontier_chart(sizing, bought)] if len(bought) > 1 else []
+    bought, figures = [row for row in sizing.frontier if row.cost_per_month], []
+    if len(bought) > 1:
+        series = {"cheapest storage for its time": bought}
+        if sizing.chosen in bought:
+            series["chosen"] = [row for row in bought if row == sizing.chosen]
+        chart = charts.lines_by_size(
+            {
+                name: [(r.cost_per_month or 0.0, r.elapsed_s, r.interval_s, True) for r in rows]
+                for name, rows in series.items()
+            },
+            f"price, {sizing.currency} a month",
+            "elapsed time",
+            logarithmic=True,
+            x_ticks=money_ticks,
+        )
+        caption = "Each line across a point is its interval."
+        figures.append(Figure("Price and time", caption, chart, frontier_table(sizing)))
     return Section.of("What to buy", size_page(sizing).parts, figures, purchase_answer(sizing))
-
-
-def _frontier_chart(sizing: Sizing, bought: Sequence[SizeRow]) -> Figure:
-    series = {"cheapest storage for its time": [_point(row) for row in bought]}
-    if sizing.chosen in bought:
-        series["chosen"] = [_point(row) for row in bought if row == sizing.chosen]
-    title = f"price, {sizing.currency} a month"
-    chart = charts.lines_by_size(
-        series, title, "elapsed time", logarithmic=True, x_ticks=money_ticks
-    )
-    caption = "Each line across a point is its interval."
-    return Figure("Price and time", caption, chart, frontier_table(sizing))
-
-
-def _point(row: SizeRow) -> charts.Point:
-    return row.cost_per_month or 0.0, row.elapsed_s, row.interval_s, True

@@ -38,16 +38,8 @@ LEFT_OUT = "the words are left out of this page, for they may quote names"
 _EVENT_KEYS = {"event", "label", "busy", "totals_s", "terms.name"}
 #: Names of terms beside wait events.
 TERMS = (
-    "CPU",
-    "CPU and other waits",
-    "temp read",
-    "temp write",
-    CHANGES,
-    DATA_READS,
-    QUOTA,
-    RECORDING,
-    WRITEBACK,
-    *APPLICATION_TERMS,
+    *("CPU", "CPU and other waits", "temp read", "temp write"),
+    *(CHANGES, DATA_READS, QUOTA, RECORDING, WRITEBACK, *APPLICATION_TERMS),
 )
 _VERSION = r"\d+(?:\.\d+)*"
 #: What happened to a server.
@@ -66,20 +58,8 @@ _FORMS = {
     "op": "read|write",
     "kind": "recording|traces|ASH|io-size|memory|sort|hash|hash aggregate|store|new|more|less"
     "|version|restart|reset|evicted|uncounted|hidden|work_mem|hash_mem_multiplier|clock|instance",
-    "source": "|".join(
-        (
-            "grid",
-            "probe",
-            "catalogue",
-            "recording",
-            "asked",
-            "cache",
-            HISTORY_SOURCE,
-            CALLS_SOURCE,
-            PLAN_SOURCE,
-            FILES_SOURCE,
-        )
-    ),
+    "source": "grid|probe|catalogue|recording|asked|cache|"
+    + "|".join((HISTORY_SOURCE, CALLS_SOURCE, PLAN_SOURCE, FILES_SOURCE)),
     "method": "counts|threads|trace|report|figures|explain|rehearsed|spark",
     "capture": "|".join((*map(re.escape, SOURCES), "none")),
     "policy": "lru|keep|sieve|s3-fifo",
