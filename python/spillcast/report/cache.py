@@ -13,6 +13,11 @@ from spillcast.units import format_bytes
 _ROWS, _ACCOUNTS_MAX = 13, 20
 #: Columns of the chart beside the bars.
 _BESIDE = 24
+#: Columns of CSV: a row for each run, object and class; runs count from 1.
+_ACCOUNT_KEYS = (
+    *("run", "object", "class", "requests", "bytes", "hits", "hit_bytes", "lost_hits"),
+    *("flash_write_bytes", "disk_write_bytes"),
+)
 
 
 def cache_page(result: CacheResult, curve: Curve, *, cells: int = 1) -> Page:
@@ -24,22 +29,15 @@ def cache_page(result: CacheResult, curve: Curve, *, cells: int = 1) -> Page:
     parts = [*cache_parts(result, cells), drawn, Words(curve_words(result))]
     parts.append(Notes([f"  note: {note}" for note in result.warnings]))
     if result.cache is not None:
-        return Page(parts, _accounts_data(result.cache))
+        records = [
+            {"run": number, **written(account)}
+            for number, run in enumerate(result.cache.runs, 1)
+            for account in run.accounts
+        ]
+        return Page(parts, Table.of_records(records, _ACCOUNT_KEYS))
     points = zip(result.curve.size_bytes, result.curve.miss_ratio, strict=True)
     columns = Column(None, "size_bytes", "bytes"), Column(None, "miss_ratio", "share")
     return Page(parts, Table(columns, list(points)))
-
-
-def _accounts_data(cache: Cache) -> Table:
-    """A row for each run, object and class; runs count from 1."""
-    keys = ("run", "object", "class", "requests", "bytes", "hits", "hit_bytes", "lost_hits",
-            "flash_write_bytes", "disk_write_bytes")  # fmt: skip
-    records = [
-        {"run": number, **written(account)}
-        for number, run in enumerate(cache.runs, 1)
-        for account in run.accounts
-    ]
-    return Table.of_records(records, keys)
 
 
 def cache_parts(result: CacheResult, cells: int = 1) -> list[Part]:
@@ -57,17 +55,11 @@ def cache_parts(result: CacheResult, cells: int = 1) -> list[Part]:
     if any(account.lost_hits for account in cache.runs[-1].accounts):
         parts.append(Words(["  lost: hits that an object would have if it had the cache alone"]))
     if cache.cached:
+        columns = [Column("cached at the end", "object"), Column("bytes", "bytes", "bytes")]
+        if cells > 1:
+            columns.append(Column(f"each of {cells} cells", "bytes_per_cell", "bytes"))
         ranked = sorted(cache.cached, key=lambda cached: -cached.bytes)[:8]
-        columns = [
-            Column("cached at the end", None),
-            Column("bytes", None, "bytes"),
-            Column(f"each of {cells} cells", None, "bytes"),
-        ]
-        rows = [
-            [cached.object, cached.bytes, cached.bytes_per_cell if cells > 1 else None]
-            for cached in ranked
-        ]
-        parts.append(Table(columns, rows))
+        parts.append(Table.of(columns, list(map(vars, ranked))))
     return parts
 
 
@@ -85,13 +77,9 @@ def _runs_table(cache: Cache) -> Table:
     names = ["no cache", "populating", *(["next run"] * len(cache.runs))]
     rows = []
     for name, moved in zip(names, [cache.without, *cache.runs], strict=False):
-        sizes = (
-            *(moved.flash_read_bytes, moved.disk_read_bytes),
-            *(moved.flash_write_bytes, moved.disk_write_bytes),
-        )
-        rows.append(
-            [name, *(size or None for size in sizes), moved.elapsed_s, moved.read_bytes_per_s]
-        )
+        read = moved.flash_read_bytes, moved.disk_read_bytes
+        sizes = [size or None for size in (*read, moved.flash_write_bytes, moved.disk_write_bytes)]
+        rows.append([name, *sizes, moved.elapsed_s, moved.read_bytes_per_s])
     return Table(_TRAFFIC, rows)
 
 
@@ -135,21 +123,14 @@ def curve_words(result: CacheResult) -> list[str]:
     """The size from which on more brings little."""
     curve = result.curve
     enough, data = curve.enough_bytes, format_bytes(curve.data_bytes)
-    if enough is None:
-        lines = [f"  No cache size gives any hits: nothing of the {data} is read again."]
-    else:
-        lines = [
+    text = f"  No cache size gives any hits: nothing of the {data} is read again."
+    if enough is not None:
+        text = (
             f"  A cache of {format_bytes(enough)} brings {100 * MOST:.0f} % of the hits that "
             f"caching all of the data ({data}) would."
-        ]
+        )
+    off = f"off by at most {100 * curve.error_max:.2g} points in the mean of all sizes"
     if curve.sampled < 1:
-        lines.append(
-            f"  From a sample of {curve.sampled:.3g} of the lines (SHARDS): off by at most "
-            f"{100 * curve.error_max:.2g} points in the mean of all sizes (95 % interval)."
-        )
-    elif curve.error_max > 0:
-        lines.append(
-            f"  Distances are rounded: off by at most {100 * curve.error_max:.2g} points in the "
-            "mean of all sizes."
-        )
-    return lines
+        lines = f"From a sample of {curve.sampled:.3g} of the lines (SHARDS)"
+        return [text, f"  {lines}: {off} (95 % interval)."]
+    return [text, *([f"  Distances are rounded: {off}."] if curve.error_max > 0 else [])]

@@ -35,19 +35,12 @@ def doctor_page(diagnosis: Diagnosis) -> Page:
         f"spillcast {diagnosis.spillcast}{commit}, Python {diagnosis.python}, "
         f"Linux {diagnosis.kernel}"
     )
-    rows = [
-        ["yes" if finding.works else "no", finding.name, finding.detail, finding.fix]
-        for finding in diagnosis.findings
-    ]
-    works = Table(_WORKS, [row[:3] for row in rows])
-    mends = [
-        f"{finding.name}: {finding.fix}"
-        for finding in diagnosis.findings
-        if finding.fix is not None
-    ]
-    # A command is copied, so it keeps its line however wide that is.
-    fixes = [Drawn(lambda _: "\n".join(["fixes", *mends]))] if mends else []
-    return Page([Words([version]), works, *fixes], Table((*_WORKS, _FIX), rows))
+    rows = [["yes" if f.works else "no", f.name, f.detail, f.fix] for f in diagnosis.findings]
+    parts: list[Part] = [Words([version]), Table(_WORKS, [row[:3] for row in rows])]
+    if fixes := [f"{name}: {fix}" for _, name, _, fix in rows if fix is not None]:
+        # A command is copied, so it keeps its line however wide that is.
+        parts.append(Drawn(lambda _: "\n".join(["fixes", *fixes])))
+    return Page(parts, Table((*_WORKS, _FIX), rows))
 
 
 #: The wait, and the CPU times of the work after it, for which the cost is shown.
@@ -91,17 +84,11 @@ def _cost_text(cost: WaitCost) -> str:
 
 def _calibration_rows(points: Sequence[Point]) -> Iterator[Sequence[Any]]:
     """A row for each query on each storage, medians of its runs."""
-    for engine, query, storage in dict.fromkeys((p.engine, p.query, p.storage) for p in points):
-        runs = [p for p in points if (p.engine, p.query, p.storage) == (engine, query, storage)]
-        yield [
-            engine,
-            query,
-            storage,
-            len(runs),
-            median(run.operations for run in runs),
-            median(run.latency_s for run in runs),
-            median(run.cpu_per_operation_s for run in runs),
-        ]
+    keys = [(point.engine, point.query, point.storage) for point in points]
+    for key in dict.fromkeys(keys):
+        runs = [point for point, of in zip(points, keys, strict=True) if of == key]
+        names = ("operations", "latency_s", "cpu_per_operation_s")
+        yield [*key, len(runs), *(median(getattr(run, name) for run in runs) for name in names)]
 
 
 def percent(error: float | None) -> str:
@@ -168,8 +155,7 @@ def check_page(check: Check) -> Page:
     forecast = check.forecast
     rows.append(["elapsed", forecast.baseline_s, forecast.forecast_s, check.actual.elapsed_s])
     table = Table(_TERMS, rows)
-    parts: list[Part] = [Words([_verdict(check)], indent=""), table]
-    return Page(parts, table)
+    return Page([Words([_verdict(check)], indent=""), table], table)
 
 
 def _verdict(check: Check) -> str:
@@ -181,9 +167,8 @@ def _verdict(check: Check) -> str:
     outcome = "held" if check.inside else "did not hold"
     saved = 1 - check.actual.elapsed_s / forecast.baseline_s
     change = f"{100 * abs(saved):.0f} % {'less' if saved >= 0 else 'more'} than before"
-    result = f"The forecast {outcome}: {forecast.target} took {actual}, {change}; "
+    result = f"The forecast {outcome}: {forecast.target} took {actual}, {change}; the forecast was"
     if check.bounded:
-        bounds = format_interval(interval_s)
-        return f"{result}the forecast was {bounds}, as temp I/O had only bounds."
+        return f"{result} {format_interval(interval_s)}, as temp I/O had only bounds."
     estimate = format_estimate(forecast.forecast_s or 0.0, interval_s)
-    return f"{result}the forecast was {estimate}, {100 * check.error:+.1f} % off."
+    return f"{result} {estimate}, {100 * check.error:+.1f} % off."

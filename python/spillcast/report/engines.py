@@ -90,20 +90,19 @@ def plan_text(move: Move) -> str:
     parts += _script(move.steps, mark)
     if move.revert:
         back = "\n\n".join(_script(move.revert, mark)).split("\n")
-        parts.append(_comment("To go back:", mark))
-        parts.append("\n".join(f"{mark} {line}".rstrip() for line in back))
+        commented = "\n".join(f"{mark} {line}".rstrip() for line in back)
+        parts += [_comment("To go back:", mark), commented]
     return "\n\n".join(parts)
 
 
 def done_text(move: Move) -> str:
     """The steps that were taken, their verification, and warnings."""
     lines = [f"  {_outline(step)}" for step in move.steps if step.done]
-    if not move.reverted:
-        lines.insert(0, f"{move.whom}: temp files go to {move.to} from now on.")
-    elif lines:
-        lines.insert(0, f"{move.whom}: restored to the state before the move to {move.to}.")
-    else:
-        lines.insert(0, f"{move.whom}: nothing to restore at {move.to}.")
+    result = f"temp files go to {move.to} from now on"
+    if move.reverted:
+        before = f"restored to the state before the move to {move.to}"
+        result = before if lines else f"nothing to restore at {move.to}"
+    lines.insert(0, f"{move.whom}: {result}.")
     if move.verified is not None:
         files = format_count(move.verified["files"], "temp file")
         size = format_bytes(move.verified["bytes"])
@@ -121,24 +120,18 @@ def _script(steps: list[Step], mark: str) -> list[str]:
     for client, group in groupby(steps, lambda step: step.client):
         together = list(group)
         if client:
-            inside = "\n\n".join(_statements(step) for step in together)
-            parts.append(_heredoc(client, inside))
+            text, end = "\n\n".join(map(_statements, together)), "SQL"
+            while end in text.split("\n"):
+                end += "_"
+            parts.append(f"{client} <<'{end}'\n{text}\n{end}")
         elif mark == "#":
             for step in together:
                 # Statements are for a session that is open elsewhere, not for this shell.
                 done = [step.command] if step.command else [f"#   {line}" for line in step.script]
                 parts.append("\n".join([_comment(step.why, "#"), *done]))
         else:
-            parts += [_statements(step) for step in together]
+            parts += map(_statements, together)
     return parts
-
-
-def _heredoc(client: str, text: str) -> str:
-    """A text on a client's standard input, to an end that is no line of it."""
-    end = "SQL"
-    while end in text.split("\n"):
-        end += "_"
-    return f"{client} <<'{end}'\n{text}\n{end}"
 
 
 def _statements(step: Step) -> str:

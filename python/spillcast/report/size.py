@@ -13,17 +13,24 @@ from spillcast.tabular import Column, Table
 from spillcast.text import sentence
 from spillcast.units import format_duration, format_estimate, format_interval, interval_name
 
+#: By what a price covers, its mark and what that means.
+_PRICES = {
+    "difference": ("+", "+ on top of the price of the same instance without local disks"),
+    "instance": ("*", "* the price of the entire instance"),
+}
 #: Settings of a row that have a column.
 _SETTINGS = ("memory", "size", "iops", "throughput")
 
 
 def size_page(sizing: Sizing) -> Page:
     """The answer, the frontier, what more of each setting brings, and the dates of prices."""
-    parts: list[Part] = [Words(answer(sizing), indent="")]
-    if sizing.frontier:
-        parts.append(frontier_table(sizing))
-    parts.append(Words([f"  {text}" for text in knob_words(sizing)]))
-    parts.append(Words([f"  {text}" for text in remarks(sizing)]))
+    bound = [] if sizing.binding is None else [f"  {sizing.binding.text}"]
+    parts: list[Part] = [
+        Words(answer(sizing), indent=""),
+        *([frontier_table(sizing)] if sizing.frontier else []),
+        Words([*bound, *(f"  {_knob(knob, sizing)}" for knob in sizing.knobs)]),
+        Words([f"  {text}" for text in remarks(sizing)]),
+    ]
     keys = [field.name for field in fields(SizeRow)]
     return Page(parts, Table.of_records([asdict(row) for row in sizing.frontier], keys))
 
@@ -56,9 +63,8 @@ def answer_text(sizing: Sizing) -> str:
         text += f", the mean of {sizing.statements} statements and the interval of the slowest"
     if chosen.saved_h_per_month is not None:
         hours = chosen.saved_h_per_month
-        verb = "saves" if hours >= 0 else "takes"
-        more = "" if hours >= 0 else " more"
-        text += f". It {verb} {format_duration(3600 * abs(hours))}{more} a month"
+        saved = format_duration(3600 * abs(hours))
+        text += f". It saves {saved} a month" if hours >= 0 else f". It takes {saved} more a month"
         if chosen.cost_per_saved_h:
             text += f", {money(chosen.cost_per_saved_h, sizing.currency)} for each hour"
     return f"{text}."
@@ -92,11 +98,11 @@ def _cells(row: SizeRow, sizing: Sizing) -> list[Any]:
         saved = f"{'-' * (hours < 0)}{format_duration(3600 * abs(hours))}"
     price = None
     if row.cost_per_month is not None:
-        mark = {"difference": "+", "instance": "*"}.get(row.price_of or "", "")
+        mark, _ = _PRICES.get(row.price_of or "", ("", ""))
         price = f"{mark}{row.cost_per_month:,.2f}"
     words = ["chosen"] * (row == sizing.chosen) + ["too slow"] * (row.meets is False)
     return [
-        name_of(row),
+        row.target.removeprefix("catalogue:").partition("?")[0],
         *(row.settings.get(key, "").removesuffix(" IOPS") or None for key in _SETTINGS),
         price,
         None if sizing.bounds_only else row.elapsed_s,
@@ -106,34 +112,19 @@ def _cells(row: SizeRow, sizing: Sizing) -> list[Any]:
     ]
 
 
-def name_of(row: SizeRow) -> str:
-    """A row of the catalogue by its name."""
-    return row.target.removeprefix("catalogue:").partition("?")[0]
-
-
-def knob_words(sizing: Sizing) -> list[str]:
-    """What binds on the chosen storage, and what more of each setting saves and costs."""
-    lines = [] if sizing.binding is None else [sizing.binding.text]
-    return lines + [_knob(knob, sizing) for knob in sizing.knobs]
-
-
 def _knob(knob: Knob, sizing: Sizing) -> str:
-    price = ""
-    if knob.cost_per_month is not None:
-        price = f" for {money(knob.cost_per_month, sizing.currency)} more a month"
-    if knob.saved_s < 0.005 * sizing.baseline_s:
-        return f"{knob.value} instead saves nothing{price}"
-    return f"{knob.value} instead saves {format_duration(knob.saved_s)}{price}"
+    """What more of a setting saves and costs."""
+    nothing = knob.saved_s < 0.005 * sizing.baseline_s
+    text = f"{knob.value} instead saves {'nothing' if nothing else format_duration(knob.saved_s)}"
+    if knob.cost_per_month is None:
+        return text
+    return f"{text} for {money(knob.cost_per_month, sizing.currency)} more a month"
 
 
 def remarks(sizing: Sizing) -> Sequence[str]:
     """Faster storage without a price, and where the prices are from."""
     covered = {row.price_of for row in sizing.frontier}
-    lines = []
-    if "difference" in covered:
-        lines.append("+ on top of the price of the same instance without local disks")
-    if "instance" in covered:
-        lines.append("* the price of the entire instance")
+    lines = [note for of, (_, note) in _PRICES.items() if of in covered]
     lines += sizing.prices
     if sizing.unpriced:
         names = ", ".join(

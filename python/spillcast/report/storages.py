@@ -1,7 +1,6 @@
 """Several storages: side by side with a verdict in a sentence each, and the catalogue."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from string import ascii_uppercase
 from typing import Any
 
@@ -32,27 +31,22 @@ _DATA = (
 
 def comparison_page(comparison: Comparison) -> Page:
     """A legend, a line for each storage by op and size, and a sentence for each storage."""
-    legend = [
-        f"{ascii_uppercase[at]}  {name}: {origin_words(storage)}"
-        for at, (name, storage) in enumerate(
-            zip(comparison.names, comparison.storages, strict=True)
-        )
-    ]
+    storages = zip(ascii_uppercase, comparison.names, comparison.storages, strict=False)
+    legend = [f"{letter}  {name}: {origin_words(storage)}" for letter, name, storage in storages]
     rows = [
         row
         for row in comparison.rows
         if all(latency is None or latency.error <= ERROR_MAX for latency in row.storages)
     ]
     patterns = len({row.pattern for row in rows}) > 1
-    keys = [Column("op", None), Column("size", None, "bytes"), Column("pattern", None)]
-    keys = keys if patterns else keys[:2]
+    keys = [Column("op", None), Column("size", None, "bytes")]
+    keys += [Column("pattern", None)] if patterns else []
     lines = [_line(row, at, patterns) for row in rows for at in range(len(comparison.names))]
-    sentences = [_sentence(comparison, at) for at in range(1, len(comparison.names))]
     parts: list[Part] = [
         Words(legend, "   "),
         Table([*keys, *_SHOWN], lines, grouped=len(keys)),
         Words(_notes(rows, len(comparison.rows) - len(rows))),
-        Words(sentences, "  "),
+        Words([_sentence(comparison, at) for at in range(1, len(comparison.names))], "  "),
     ]
     document = comparison.to_json()
     records = [
@@ -77,14 +71,13 @@ def _notes(rows: Sequence[ComparedRow], left_out: int) -> list[str]:
     """The meaning of marks with their largest error, and the number of rows left out."""
     unmeasured = [e for row in rows for e in row.storages if e is not None and not e.measured]
     notes = []
-    for mark, extrapolated, where in (("~", False, "interpolated"), ("?", True, "extrapolated")):
-        errors = [e.error for e in unmeasured if e.extrapolated == extrapolated]
-        if errors:
-            notes.append(f"{mark} {where}, +/- {_percent(max(errors))}")
+    for name, extrapolated in (("~ interpolated", False), ("? extrapolated", True)):
+        if errors := [e.error for e in unmeasured if e.extrapolated == extrapolated]:
+            notes.append(f"  {name}, +/- {_percent(max(errors))}")
     if left_out:
-        rows_text = format_count(left_out, "row")
-        notes.append(f"{rows_text} left out, too far from measured sizes: see --json")
-    return [f"  {note}" for note in notes]
+        count = format_count(left_out, "row")
+        notes.append(f"  {count} left out, too far from measured sizes: see --json")
+    return notes
 
 
 def _sentence(comparison: Comparison, at: int) -> str:
@@ -106,11 +99,11 @@ def _verb(verdict: Verdict) -> str:
     verb, speedup = f"{verdict.op}s{order}", verdict.speedup
     if 1 / ALIKE < speedup < ALIKE:
         return f"{verb} as fast"
-    slowest, fastest = verdict.speedup_min, verdict.speedup_max
-    low, high = sorted(max(s, 1 / s) for s in (slowest, fastest))
+    extremes = verdict.speedup_min, verdict.speedup_max
+    low, high = sorted(max(s, 1 / s) for s in extremes)
     remarks = []
-    if slowest < 1 < fastest:
-        remarks.append(f"{format_speedup(slowest)} to {format_speedup(fastest)} by size")
+    if extremes[0] < 1 < extremes[1]:
+        remarks.append(f"{' to '.join(map(format_speedup, extremes))} by size")
     elif high > APART * low:
         remarks.append(f"{_times(low)} to {_times(high)} by size")
     if verdict.error > ALIKE - 1:
@@ -141,17 +134,17 @@ _COLUMNS = (
 
 def catalogue_page(rows: Sequence[CatalogueRow]) -> Page:
     """One line a storage: a random read, a sequential write, bytes written and reads a second."""
-    table = Table.of(_COLUMNS, [_entry(row) for row in rows])
+    table = Table.of(_COLUMNS, list(map(_entry, rows)))
     notes = [
-        "Latency of a single random read and a single sequential write; then the maximum rates of "
-        "sequential writes of 256 KiB and random reads of 8 KiB. Published figures, not measured; "
-        "with bursts, while they last."
+        "  Latency of a single random read and a single sequential write; then the maximum rates "
+        "of sequential writes of 256 KiB and random reads of 8 KiB. Published figures, not "
+        "measured; with bursts, while they last."
     ]
     for row in rows:
         if row.parameters:
             choice = ", ".join(f"{p.key} {p.allowed}" for p in row.parameters)
-            notes.append(f"{row.name}?... {choice}")
-    return Page([table, Words([f"  {note}" for note in notes], "  ")], table)
+            notes.append(f"  {row.name}?... {choice}")
+    return Page([table, Words(notes, "  ")], table)
 
 
 MANAGED_SCHEMA = "spillcast.managed/1"
@@ -161,21 +154,22 @@ def managed_page(services: Sequence[Managed]) -> Page:
     """A paragraph for each managed database: its storage, and whether temp files can move."""
     lines = []
     for service in services:
-        lines.append(f"{service.service}: {service.storage}.")
-        lines.append(f"  limits: {service.limits}")
-        lines.append(f"  temp files: {service.temp_files or MOVABLE['unknown']}")
-        lines.append(f"  can they move: {MOVABLE[service.movable]}; {service.how}")
+        lines += [
+            f"{service.service}: {service.storage}.",
+            f"  limits: {service.limits}",
+            f"  temp files: {service.temp_files or MOVABLE['unknown']}",
+            f"  can they move: {MOVABLE[service.movable]}; {service.how}",
+        ]
         if service.rows:
             rows = ", ".join(f"catalogue:{name}" for name in service.rows.split())
             lines.append(f"  like: {rows}")
         lines.append(f"  source, read {service.read}: {service.source}")
-    records = [asdict(service) for service in services]
-    return Page([Words(lines)], Table.of_records(records))
+    return Page([Words(lines)], Table.of_records(list(map(vars, services))))
 
 
 def managed_document(services: Sequence[Managed]) -> dict[str, Any]:
     """Form ``spillcast.managed/1``."""
-    return {"schema": MANAGED_SCHEMA, "services": [asdict(service) for service in services]}
+    return {"schema": MANAGED_SCHEMA, "services": list(map(vars, services))}
 
 
 def catalogue_document(rows: Sequence[CatalogueRow]) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Sweeps of I/O sizes and of work memory: bars, tables, the best setting, advice."""
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -35,14 +36,14 @@ def io_size_page(sweep: IoSizeSweep) -> Page:
     """The table of waits, the chart, the best setting, how to set it, and warnings."""
     how = "measured on" if sweep.measured else "by the model of"
     shown = io_size_rows(sweep)
+    legend = ["  +N: N more settings that make the same I/O"]
     parts: list[Part] = [
         Words([f"I/O size: {sweep.like}, {how} {sweep.storage}"]),
         _io_size_table(sweep, shown),
+        Words(legend if any("+" in name for name, _ in shown) else []),
         Drawn(partial(_io_size_chart, sweep, shown)),
         Words([f"  {io_size_verdict(sweep)}"]),
     ]
-    if any("+" in name for name, _ in shown):
-        parts.insert(2, Words(["  +N: N more settings that make the same I/O"]))
     for advice in sweep.advice:
         parts.append(Words([f"  {advice.engine}: {advice.text}."]))
         if advice.statements:
@@ -54,16 +55,14 @@ def io_size_page(sweep: IoSizeSweep) -> Page:
 def io_size_rows(sweep: IoSizeSweep) -> list[tuple[str, Row]]:
     """The rows with their names; of many that make the same I/O, one with the number of others."""
     named = [] if sweep.recorded is None else [(RECORDED, sweep.recorded)]
-    best = sweep.best.setting
-    kept: dict[int, Row] = {}
-    for row in sweep.rows:
-        if row.io not in kept or row.setting == best:
-            kept[row.io] = row
     if len(sweep.rows) <= ALL_ROWS:
         return [*named, *((setting_text(row.setting), row) for row in sweep.rows)]
-    for io, row in kept.items():
-        others = sum(other.io == io for other in sweep.rows) - 1
-        more = f" +{others}" if others else ""
+    counts = Counter(row.io for row in sweep.rows)
+    kept = {row.io: row for row in reversed(sweep.rows)}
+    best = sweep.row_of(sweep.best.setting)
+    for io, others in counts.items():
+        row = best if io == best.io else kept[io]
+        more = f" +{others - 1}" if others > 1 else ""
         named.append((setting_text(row.setting) + more, row))
     return named
 
@@ -81,20 +80,14 @@ def _io_size_table(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]]) -> Tabl
         Column("all s", None, "raw"),
         Column(interval_name(sweep.confidence), None, "interval", spare=3),
     ]
-    return Table(
-        columns,
+    rows = [
         [
-            [
-                name,
-                *_cells(row.reads),
-                *_cells(row.writes),
-                row.levels,
-                _seconds(row.total_s),
-                _wide(row.interval_s),
-            ]
-            for name, row in shown
-        ],
-    )
+            *(name, *_cells(row.reads), *_cells(row.writes)),
+            *(row.levels, _seconds(row.total_s), _wide(row.interval_s)),
+        ]
+        for name, row in shown
+    ]
+    return Table(columns, rows)
 
 
 def _wide(bounds_s: Interval | None) -> Interval | None:
@@ -156,11 +149,9 @@ def io_size_verdict(sweep: IoSizeSweep) -> str:
         text += f", {before_s / best.total_s:.3g} times as fast as recorded"
     others = [row for row in map(sweep.row_of, sweep.as_good) if row.io != best.io]
     if others:
-        distinct = {row.io: row for row in reversed(others)}.values()
-        names = ", ".join(
-            # One setting of each I/O, the first.
-            dict.fromkeys(setting_text(row.setting) for row in reversed(distinct))
-        )
+        # One setting of each I/O, the first.
+        distinct = {row.io: setting_text(row.setting) for row in reversed(others)}
+        names = ", ".join(dict.fromkeys(reversed(distinct.values())))
         text += f". As good, because the intervals overlap: {names}"
     return f"{text}."
 
@@ -183,8 +174,7 @@ def memory_page(sweep: MemorySweep, advice: Advice | None) -> Page:
         memory_table([p.cell for p in sweep.points], advice, measured=True),
         spill_table(sweep),
     ]
-    latencies = _latency_table(sweep)
-    if latencies.rows:
+    if (latencies := _latency_table(sweep)).rows:
         parts.append(latencies)
     parts.append(Words([f"  {sentence}" for sentence in memory_sentences(sweep, advice)]))
     parts.append(Notes([f"  warning: {warning['message']}" for warning in sweep.warnings]))
@@ -223,17 +213,10 @@ def spill_table(sweep: MemorySweep) -> Table:
     rows = []
     for point in (point for point in sweep.points if point.storage == sweep.storages[0]):
         mark = "" if point.state_measured else f"{FORECAST} "
-        rows.append(
-            [
-                format_bytes(point.memory_bytes),
-                mark + point.state,
-                point.passes or None,
-                point.batches or None,
-                f"{mark}{point.reads:,}",
-                f"{mark}{point.writes:,}",
-                mark + format_bytes(point.spilled_bytes),
-            ]
-        )
+        counts = point.passes or None, point.batches or None
+        moved = f"{point.reads:,}", f"{point.writes:,}", format_bytes(point.spilled_bytes)
+        marked = (mark + text for text in moved)
+        rows.append([format_bytes(point.memory_bytes), mark + point.state, *counts, *marked])
     columns = [Column("memory", None, "raw"), Column("spill", None)]
     columns += [Column(name, None, "count") for name in ("passes", "batches")]
     columns += [Column(name, None, "raw") for name in ("reads", "writes", "written")]

@@ -39,9 +39,8 @@ def work_memory_text(forecast: Forecast) -> list[str]:
         f"With work_mem = '{format_setting(enough.work_mem_bytes)}'{was} nothing spills: "
         f"{_about(enough, bounds_only)}, if the plan stays as it is."
     ]
-    if memory.one_pass is not None:
-        size = format_setting(memory.one_pass.work_mem_bytes)
-        about = _about(memory.one_pass, bounds_only)
+    if (one := memory.one_pass) is not None:
+        size, about = format_setting(one.work_mem_bytes), _about(one, bounds_only)
         lines.append(f"  With work_mem = '{size}' sorts finish in one pass: {about}.")
     if any(spill.any_state for spill in memory.spills):
         lines.append(
@@ -122,21 +121,20 @@ def memory_table(cells: Sequence[Cell], advice: Advice | None, *, measured: bool
 
     ``measured``: cells without an interval were, so the others are marked.
     """
-    storages = list(dict.fromkeys(cell.storage for cell in cells))
-    sizes = list(dict.fromkeys(cell.memory_bytes for cell in cells))
-    by_place = {(cell.storage, cell.memory_bytes): cell for cell in cells}
-    rows = []
-    for size in sizes:
-        row: list[str | None] = ["today" if size is None else format_bytes(size)]
-        for storage in storages:
-            cell, text = by_place.get((storage, size)), None
-            if cell is not None:
-                cheapest = CHEAPEST if advice is not None and advice.cell == cell else ""
-                about = f"{FORECAST} " if measured and cell.interval_s is not None else ""
-                text = f"{cheapest} {about}{format_duration(cell.elapsed_s)}"
-            row.append(text)
-        rows.append(row)
-    return Table([Column("memory", None, "raw"), *(Column(s, None, "raw") for s in storages)], rows)
+    rows: dict[int | None, dict[str, str]] = {}
+    for cell in cells:
+        cheapest = CHEAPEST if advice is not None and advice.cell == cell else ""
+        about = f"{FORECAST} " if measured and cell.interval_s is not None else ""
+        row = rows.setdefault(cell.memory_bytes, {})
+        row[cell.storage] = f"{cheapest} {about}{format_duration(cell.elapsed_s)}"
+    storages = dict.fromkeys(cell.storage for cell in cells)
+    return Table(
+        [Column(name, None, "raw") for name in ("memory", *storages)],
+        [
+            ["today" if size is None else format_bytes(size), *map(row.get, storages)]
+            for size, row in rows.items()
+        ],
+    )
 
 
 def forecast_memory_parts(cells: Sequence[Cell], advice: Advice | None) -> list[Part]:
