@@ -12,7 +12,6 @@ from spillcast.forecast.result import (
     RECORDING,
     ZERO_LATENCY,
     Executors,
-    Rehearsed,
     Remaining,
 )
 from spillcast.forecast.verdict import (
@@ -96,9 +95,8 @@ def statement_text(statement: Statement) -> str:
     """The statement of a forecast."""
     text = one_line(statement.query or "its text is not known", STATEMENT_MAX)
     name = "" if statement.queryid is None else f" {statement.queryid}"
-    of = f"the mean of {format_count(statement.calls, 'call')}"
-    if statement.calls == 1:
-        of = "one call"
+    several = statement.calls != 1
+    of = f"the mean of {format_count(statement.calls, 'call')}" if several else "one call"
     if statement.most_of > 1:
         of = f"the one with the most temp I/O of {statement.most_of:,} plans in the log"
     return f"Statement{name}, {of}: {text}"
@@ -115,31 +113,28 @@ def targets_table(order: Sequence[Forecast]) -> Table:
         Column("cost", None, "number"),
         Column("", None, "words"),
     ]
-    now = NOW if first.supposed is None else SUPPOSED_NOW
     # Midway between bounds that are far apart is no forecast.
     bounds_only = unknown_share(first) is not None
-
-    def row(name: str, seconds: float | None, bounds: Any, cost: Any, remark: str) -> list[Any]:
-        seconds = None if bounds_only else seconds
-        speedup = first.baseline_s / seconds if seconds else None
-        return [name, seconds, bounds, speedup, cost, remark]
-
-    rows = []
-    for forecast in order:
-        if forecast.target == ZERO_LATENCY:
-            continue
-        times = forecast.forecast_s, forecast.interval_s
-        cells = row(forecast.target, *times, forecast.cost, _remark(forecast))
-        rows.append((rank(forecast), cells))
+    rows: list[tuple[Any, ...]] = [
+        (rank(f), f.target, f.forecast_s, f.interval_s, f.cost, _remark(f))
+        for f in order
+        if f.target != ZERO_LATENCY
+    ]
     for fix in memory_fixes(first):
-        cells = row(fix.target, fix.forecast_s, fix.interval_s, None, _memory_remark(first))
-        rows.append((fix.rank, cells))
-    cells = row(NO_LATENCY, first.ceiling_s, first.ceiling_interval_s, None, "")
-    floor = (first.ceiling_s, first.ceiling_s)
-    rows.append((first.ceiling_interval_s or floor if bounds_only else floor, cells))
-    rows.append(((first.baseline_s,) * 2, [now, first.baseline_s, None, None, None, ""]))
-    rows.sort(key=lambda pair: pair[0])
-    return Table(columns, [cells for _, cells in rows])
+        times = fix.forecast_s, fix.interval_s
+        rows.append((fix.rank, fix.target, *times, None, _memory_remark(first)))
+    limit_s, limits_s = first.ceiling_s, first.ceiling_interval_s
+    limit_rank = limits_s if bounds_only and limits_s else (limit_s, limit_s)
+    rows.append((limit_rank, NO_LATENCY, limit_s, limits_s, None, ""))
+    today_s, now = first.baseline_s, NOW if first.supposed is None else SUPPOSED_NOW
+    today = (today_s, today_s), now, today_s, None, None, ""
+    cells = []
+    for row in sorted([*rows, today], key=lambda row: row[0]):
+        _, name, s, bounds, cost, remark = row
+        shown_s = None if bounds_only and row is not today else s
+        speedup = today_s / shown_s if shown_s and row is not today else None
+        cells.append([name, shown_s, bounds, speedup, cost, remark])
+    return Table(columns, cells)
 
 
 def advice(forecasts: Sequence[Forecast]) -> list[str]:
@@ -168,8 +163,8 @@ def _memory_remark(forecast: Forecast) -> str:
         return "if the plan stays" if memory.fits else "more than is free"
     if (spills := forecast.without_spills) is None:
         return ""
-    remark = f"no spills; today {format_bytes(spills.current_bytes)}"
-    return remark if spills.fits else f"{remark}, if the nodes have it"
+    unsure = "" if spills.fits else ", if the nodes have it"
+    return f"no spills; today {format_bytes(spills.current_bytes)}{unsure}"
 
 
 def _notes(order: Sequence[Forecast], *, in_full: bool) -> list[str]:
@@ -178,23 +173,19 @@ def _notes(order: Sequence[Forecast], *, in_full: bool) -> list[str]:
     What to do about an unknown time of temp I/O follows, unless the details say it.
     """
     common = [warning.code for warning in common_warnings(order)]
-    titles: dict[str, list[str]] = {code: [] for code in common}
+    targets_of: dict[str, list[str]] = {code: [] for code in common}
     for forecast in order:
         for warning in forecast.warnings:
             if warning.code not in common:
-                titles.setdefault(warning.code, []).append(forecast.target)
+                targets_of.setdefault(warning.code, []).append(forecast.target)
     lines = []
-    for code, targets in titles.items():
+    for code, targets in targets_of.items():
         of = "" if len(targets) in (0, len(order)) else f": {', '.join(dict.fromkeys(targets))}"
         lines.append(f"  warning: {title_of(code)} ({code}){of}")
         if code in TIME_UNKNOWN and not in_full:
             lines.append(f"    next: {explained()[code].next_step}")
     if any(forecast.forecast_s is not None for forecast in order):
-        lines += [
-            f"  no number for {forecast.target}: {forecast.refused}"
-            for forecast in order
-            if forecast.refused
-        ]
+        lines += [f"  no number for {f.target}: {f.refused}" for f in order if f.refused]
     return lines
 
 
@@ -239,8 +230,13 @@ def _forecast_parts(
     """Sentence, terms, and ``warnings``."""
     parts: list[Part] = []
     if forecast.interval_s is not None and unknown_share(forecast) is not None:
+        bounds, today = format_interval(forecast.interval_s), format_duration(forecast.baseline_s)
+        title = (
+            f"On {forecast.target} {forecast.subject or 'this run'} would take {bounds} instead of "
+            f"{today}. Its temp I/O, whose time was not measured:"
+        )
         rows = [row[:3] for row in terms_table(forecast).rows if row[1] is not None]
-        parts = [Titled(_bounds(forecast), Table(_TERMS[:3], rows), indent="")]
+        parts = [Titled(title, Table(_TERMS[:3], rows), indent="")]
     elif forecast.speedup is not None:
         slower = ": the query gets slower" if forecast.speedup < 1 else ""
         parts = [
@@ -262,26 +258,13 @@ def _forecast_parts(
     if (warm := forecast.warm) is not None and warm.forecast_s is not None:
         today, then = map(format_duration, (warm.baseline_s, warm.forecast_s))
         lines.insert(0, f"  with its data in memory: {today} today, {then} on this target")
-    if forecast.rehearsed is not None:
-        lines.insert(0, f"  {_rehearsed(forecast.rehearsed)}")
+    if (done := forecast.rehearsed) is not None:
+        count = format_count(done.operations, "temp operation")
+        part = f"{count}, {100 * done.share:.0f} % of the query's"
+        result = "the entire query, so its time is measured" if done.ended else part
+        ran = format_duration(done.elapsed_s)
+        lines.insert(0, f"  rehearsed on the target for {ran}: {result}")
     return [*parts, Words(lines)]
-
-
-def _bounds(forecast: Forecast) -> str:
-    bounds = format_interval(forecast.interval_s or (0.0, 0.0))
-    run = forecast.subject or "this run"
-    return (
-        f"On {forecast.target} {run} would take {bounds} instead of "
-        f"{format_duration(forecast.baseline_s)}. Its temp I/O, whose time was not measured:"
-    )
-
-
-def _rehearsed(done: Rehearsed) -> str:
-    ran = f"rehearsed on the target for {format_duration(done.elapsed_s)}"
-    if done.ended:
-        return f"{ran}: the entire query, so its time is measured"
-    count = format_count(done.operations, "temp operation")
-    return f"{ran}: {count}, {100 * done.share:.0f} % of the query's"
 
 
 _TERMS = (
@@ -313,16 +296,10 @@ def stages_table(forecast: Forecast) -> Table:
 
 def terms_table(forecast: Forecast) -> Table:
     """The terms, and their sum."""
-    rows: list[list[Any]] = [
-        [
-            term.name,
-            term.count,
-            term.bytes / term.count if term.count and term.bytes else None,
-            term.baseline_s,
-            term.forecast_s,
-        ]
-        for term in _merged(forecast)
-    ]
+    rows: list[list[Any]] = []
+    for term in _merged(forecast):
+        mean_bytes = term.bytes / term.count if term.count and term.bytes else None
+        rows.append([term.name, term.count, mean_bytes, term.baseline_s, term.forecast_s])
     rows.append(["elapsed", None, None, forecast.baseline_s, forecast.forecast_s])
     return Table(_TERMS, rows)
 
@@ -332,15 +309,17 @@ def _merged(forecast: Forecast) -> list[Term]:
 
     Of calls that change files, and of recording, such a term is left out.
     """
+
+    def is_below(term: Term, share: float) -> bool:
+        small = term.baseline_s < share * forecast.baseline_s
+        return small and term.forecast_s < share * (forecast.forecast_s or 0)
+
     kept: list[Term] = []
     small: dict[str, list[Term]] = {}
     for term in forecast.terms:
-        is_small = term.baseline_s < SMALL * forecast.baseline_s
-        if term.op and is_small and term.forecast_s < SMALL * (forecast.forecast_s or 0):
+        if term.op and is_below(term, SMALL):
             small.setdefault(term.op, []).append(term)
-        elif term.name in (CHANGES, RECORDING) and _unseen(forecast, term):
-            continue
-        else:
+        elif term.name not in (CHANGES, RECORDING) or not is_below(term, ROUNDED):
             kept.append(term)
     for op, terms in small.items():
         merged = replace(
@@ -353,12 +332,6 @@ def _merged(forecast: Forecast) -> list[Term]:
         )
         kept.append(merged)
     return kept
-
-
-def _unseen(forecast: Forecast, term: Term) -> bool:
-    """Whether it takes less on both storages than the elapsed times are rounded to."""
-    rounds_to_zero = term.baseline_s < ROUNDED * forecast.baseline_s
-    return rounds_to_zero and term.forecast_s < ROUNDED * (forecast.forecast_s or 0)
 
 
 _REMAINING = (
@@ -391,11 +364,10 @@ def left_words(forecast: Forecast, coming: Remaining) -> str:
     if alone.centre is None or alone.high is None:
         return f"left running it takes at least another {format_duration(alone.low)} to read them"
     estimate = format_estimate(alone.centre, (alone.low, alone.high))
-    words = f"left running it takes about another {estimate}"
+    words = f"left running it takes about another {estimate}: known from {alone.source}"
     if forecast.forecast_s is None:
-        return f"{words}: known from {alone.source}"
-    anew = format_duration(forecast.forecast_s)
-    return f"moved now and restarted: {anew}; {words}: known from {alone.source}"
+        return words
+    return f"moved now and restarted: {format_duration(forecast.forecast_s)}; {words}"
 
 
 #: A recording and the forecasts of it.

@@ -1,6 +1,6 @@
 """Servers: which statements lose most by spilling, how that changed over time, a saved snapshot."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
@@ -64,22 +64,21 @@ def histories_page(rankings: Sequence[ServerRanking], top: int, *, per_day: bool
 def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
     if ranking.is_blind:
         return _blind(ranking)
-    count = len(ranking.statements)
+    count, counted = len(ranking.statements), f"counted over {window_text(ranking.window_s)}"
     if not count:
         failed = "Calls failed at a limit of their temp files"
-        return [f"{failed if ranking.exceeded else 'Nothing spills'}, {_window(ranking)}."]
-    spill = "spill" if count > 1 else "spills"
+        return [f"{failed if ranking.exceeded else 'Nothing spills'}, {counted}."]
     of = format_count(count, "statement")
     if ranking.statements_seen:
         of = f"{count:,} of {format_count(ranking.statements_seen, 'statement')}"
-    text = f"{of} {spill}, {_window(ranking)}"
+    text = f"{of} {'spill' if count > 1 else 'spills'}, {counted}"
     timed = [statement.temp_s for statement in ranking.statements if statement.temp_s is not None]
     if timed:
-        low, high = (sum(bounds[at] for bounds in timed) for at in (0, 1))
-        text += f": temp I/O takes {_span(low * scale, high * scale)}"
+        ends_s = [sum(ends) for ends in zip(*timed, strict=True)]
+        text += f": temp I/O takes {_span(s * scale for s in ends_s)}"
         text += " a day" if scale != 1.0 else ""
         if ranking.elapsed_s:
-            shares = sorted({round(100 * s / ranking.elapsed_s) for s in (low, high)})
+            shares = sorted({round(100 * s / ranking.elapsed_s) for s in ends_s})
             text += f", {' to '.join(map(str, shares))} % of the time in statements"
     lines = [f"{text}."]
     first = ranking.statements[0]
@@ -102,7 +101,11 @@ def cure_texts(ranked: Ranked, memory: str, scale: float = 1.0) -> dict[str, str
     cures = {no_spill: ranked.no_spill}
     by_target = _by_saving(ranked)
     cures |= {_storage(name): gain for name, gain in by_target if gain.without_cache_s is None}
-    return {name: _saved(gain, ranked, scale) for name, gain in cures.items()}
+    texts = {}
+    for name, gain in cures.items():
+        saved, bounds = _cells(gain, ranked, scale, nothing="about nothing")
+        texts[name] = saved if bounds is None else f"{saved} ({bounds})"
+    return texts
 
 
 def _storage(target: str) -> str:
@@ -120,16 +123,16 @@ def _blind(ranking: ServerRanking) -> list[str]:
     size = sum(database.temp_bytes for database in ranking.databases)
     if not size:
         return ["No database has written temp files; which statements spill is not counted."]
+    written = f"{format_count(files, 'temp file')}, {format_bytes(size)}"
+    databases = format_count(len(ranking.databases), "database")
     lines = [
-        f"Statements spill: {format_count(files, 'temp file')}, {format_bytes(size)} in "
-        f"{format_count(len(ranking.databases), 'database')}. No forecast: "
-        "which statements spill is not counted."
+        f"Statements spill: {written} in {databases}. No forecast: which statements spill is not "
+        "counted."
     ]
-    active = [database.active_s for database in ranking.databases if database.active_s is not None]
-    if active:
+    if active := [of.active_s for of in ranking.databases if of.active_s is not None]:
+        most = format_duration(sum(active))
         lines.append(
-            f"Their temp I/O took at most {format_duration(sum(active))}, for as long statements "
-            "ran in these databases."
+            f"Their temp I/O took at most {most}, for as long statements ran in these databases."
         )
     return lines
 
@@ -137,48 +140,30 @@ def _blind(ranking: ServerRanking) -> list[str]:
 def _databases(ranking: ServerRanking) -> Table:
     names = list(dict.fromkeys(name for database in ranking.databases for name in database.spill_s))
     columns = [
-        Column("database", None),
-        Column("temp files", None, "count"),
-        Column("written", None, "bytes"),
-        Column("since", None, spare=1),
-        Column("at most", None, "s"),
-        *(Column(f"on {name.removeprefix('catalogue:')}", None, "s") for name in names),
+        Column("database", "name"),
+        Column("temp files", "temp_files", "count"),
+        Column("written", "temp_bytes", "bytes"),
+        Column("since", "since", spare=1),
+        Column("at most", "active_s", "s"),
+        *(Column(f"on {name.removeprefix('catalogue:')}", name, "s") for name in names),
     ]
-    rows = [
-        [
-            database.name,
-            database.temp_files,
-            database.temp_bytes,
-            database.since_s and moment(database.since_s),
-            database.active_s,
-            *(database.spill_s.get(name) for name in names),
-        ]
-        for database in ranking.databases
+    records = [
+        {**of.spill_s, **vars(of), "since": of.since_s and moment(of.since_s)}
+        for of in ranking.databases
     ]
-    return Table(columns, rows)
+    return Table.of(columns, records)
 
 
-def _window(ranking: ServerRanking) -> str:
-    if ranking.window_s is None:
-        return "counted over an unknown time"
-    return f"counted over {window_text(ranking.window_s)}"
-
-
-def window_text(seconds: float) -> str:
+def window_text(seconds: float | None) -> str:
     """How long was looked at: in days if it is long."""
-    return (
-        f"{seconds / DAY_S:.3g} days" if seconds >= _DAYS_MIN * DAY_S else format_duration(seconds)
-    )
+    if seconds is None:
+        return "an unknown time"
+    days = seconds / DAY_S
+    return f"{days:.3g} days" if days >= _DAYS_MIN else format_duration(seconds)
 
 
-def _span(low_s: float, high_s: float) -> str:
-    low, high = map(format_duration, (low_s, high_s))
-    return low if low == high else f"{low} to {high}"
-
-
-def _saved(gain: Gain, of: Ranked, scale: float) -> str:
-    saved, bounds = _cells(gain, of, scale, nothing="about nothing")
-    return saved if bounds is None else f"{saved} ({bounds})"
+def _span(bounds_s: Iterable[float]) -> str:
+    return " to ".join(dict.fromkeys(map(format_duration, bounds_s)))
 
 
 def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Table:
@@ -205,39 +190,27 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
     for ranked in shown:
         temp_s, elapsed_s = ranked.temp_mean_s, ranked.elapsed_s
         share = None if temp_s is None or not elapsed_s else temp_s / elapsed_s
-        temp = _temp_text(ranked, scale) if timed else (ranked.temp_bytes or 0) * scale
-        calls = None if ranked.calls is None else ranked.calls * scale
+        temp: Any = (ranked.temp_bytes or 0) * scale
+        if timed:
+            ends_s = ranked.temp_s if temp_s is None else (temp_s,)
+            temp = ends_s and _span(s * scale for s in ends_s)
         row: list[Any] = [
             _short(ranked.query or "(hidden)"),
-            calls,
-            temp,
-            share and min(share, 1.0),
-            ranked.disk_tables,
-            ranked.merge_passes,
+            None if ranked.calls is None else ranked.calls * scale,
+            *(temp, share and min(share, 1.0), ranked.disk_tables, ranked.merge_passes),
         ]
         for name in names:
             gain = ranked.no_spill if name == NO_SPILL else ranked.gains.get(name)
             row += (None, None) if gain is None else _cells(gain, ranked, scale)
-        work_mem = None
+        work_mem, peak = None, ranked.memory_between
         if ranked.work_mem_bytes is not None:
             work_mem = format_setting(ranked.work_mem_bytes)
         elif ranked.work_mem_between:
             low, high = ranked.work_mem_between
             more = "or more" if high is None else f"to {format_setting(high)}"
             work_mem = f"{format_setting(low)} {more}"
-        peak = ranked.memory_between
-        rows.append(
-            [*row, work_mem, None if peak is None else " to ".join(map(format_bytes, peak))]
-        )
+        rows.append([*row, work_mem, peak and " to ".join(map(format_bytes, peak))])
     return Table(columns, rows)
-
-
-def _temp_text(ranked: Ranked, scale: float) -> str | None:
-    if ranked.temp_s is None:
-        return None
-    if ranked.temp_mean_s is not None:
-        return format_duration(ranked.temp_mean_s * scale)
-    return _span(ranked.temp_s[0] * scale, ranked.temp_s[1] * scale)
 
 
 def _cells(
@@ -266,7 +239,7 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
     if ranking.statements:
         sums = "all calls that were counted"
         if per_day:
-            sums = f"a day, extrapolated from {_window(ranking).removeprefix('counted over ')}"
+            sums = f"a day, extrapolated from {window_text(ranking.window_s)}"
             sums = sums if ranking.per_day else "not by day: the time of the counts is not known"
         slower = "; negative: slower" if any(s.gains for s in ranking.statements) else ""
         lines.append(f"  temp I/O and what each fix saves: elapsed time, {sums}{slower}")

@@ -41,7 +41,7 @@ def numbers(rankings: Sequence[ServerRanking]) -> list[tuple[str, str]]:
         return []
     first, history = rankings[0], rankings[0].history
     written = sum(bucket.written_bytes for bucket in history.buckets)
-    window = window_text(first.window_s or 0.0)
+    window = window_text(first.window_s)
     values = [("temp files written", size(written)), ("looked at for", window)]
     statements = [statement for statement in first.statements if statement.temp_mean_s is not None]
     if statements:
