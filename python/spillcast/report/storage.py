@@ -113,10 +113,8 @@ def _rate(group: Group) -> str:
     per_s = group.count / group.elapsed_ns * 1e9
     if group.size_class_bytes < BYTES_FROM:
         return f"{per_s / 1e3:.1f}k/s" if per_s >= 1e3 else f"{per_s:.0f}/s"
-    bytes_per_s = per_s * group.bytes / group.count
-    return (
-        f"{bytes_per_s / 1e9:.2f} GB/s" if bytes_per_s >= 1e9 else f"{bytes_per_s / 1e6:.0f} MB/s"
-    )
+    rate = per_s * group.bytes / group.count
+    return f"{rate / 1e9:.2f} GB/s" if rate >= 1e9 else f"{rate / 1e6:.0f} MB/s"
 
 
 def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
@@ -128,36 +126,30 @@ def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
     for key, reason in reasons.items():
         if count := facts.get(f"cells_without_{key}"):
             yield f"  {count} of {format_count(facts['cells'], 'cell')} not measured, {reason}"
-    written = facts.get("sustained")
-    if written is None:
+    if (written := facts.get("sustained")) is None:
         return
-    burst = f"{written['burst_bytes_per_s'] / 1e6:,.0f} MB/s"
     limit = written.get("dirty_limit_bytes")
     dirty = "" if limit is None else f"; the page cache takes {format_bytes(limit)} of writes"
+    part = f"all {format_bytes(written['bytes'])}"
     if written["reached"]:
         later = f"{written['sustained_bytes_per_s'] / 1e6:,.0f} MB/s"
-        first = format_bytes(written["burst_bytes"])
-        yield f"  sustained writes: {burst} for the first {first}, then {later}{dirty}"
-    else:
-        yield f"  sustained writes: {burst} for all {format_bytes(written['bytes'])}{dirty}"
+        part = f"the first {format_bytes(written['burst_bytes'])}, then {later}"
+    burst = f"{written['burst_bytes_per_s'] / 1e6:,.0f} MB/s"
+    yield f"  sustained writes: {burst} for {part}{dirty}"
 
 
 def iolog_page(log: Iolog) -> Page:
     """The exported log, and the fio command that replays it."""
-    keys = ("path", "reads", "writes", "read_bytes", "write_bytes")
-    return Page([Drawn(lambda _: _iolog_text(log))], Table.of_records([log.to_json()], keys))
-
-
-def _iolog_text(log: Iolog) -> str:
     files = ", ".join(f"{name} ({format_bytes(size)})" for name, size in log.files.items())
-    lay = "".join(f"  truncate -s {log.files[name]} {name}\n" for name in log.laid_before)
-    return (
+    lines = [
         f"{log.path}: {format_count(log.reads, 'read')} of {format_bytes(log.read_bytes)}, "
-        f"{format_count(log.writes, 'write')} of {format_bytes(log.write_bytes)}\n"
-        f"  replay it in a directory of the storage; it leaves {files} there:\n"
-        f"{lay}"
-        f"  fio --name=spill --ioengine=psync --read_iolog={Path(log.path).absolute()}"
-    )
+        f"{format_count(log.writes, 'write')} of {format_bytes(log.write_bytes)}",
+        f"  replay it in a directory of the storage; it leaves {files} there:",
+        *(f"  truncate -s {log.files[name]} {name}" for name in log.laid_before),
+        f"  fio --name=spill --ioengine=psync --read_iolog={Path(log.path).absolute()}",
+    ]
+    keys = ("path", "reads", "writes", "read_bytes", "write_bytes")
+    return Page([Drawn(lambda _: "\n".join(lines))], Table.of_records([log.to_json()], keys))
 
 
 #: Other groups with several peaks that are described.
@@ -239,11 +231,10 @@ def _group_title(group: Group) -> str:
 
 def _others(storage: Storage, op: str, shown: Group) -> list[str]:
     """Groups besides the one shown that have several peaks."""
-    others = [g for g in _groups(storage, [op]) if g is not shown]
-    several = [other for other in map(shape, others) if len(other.peaks) > 1]
+    others = map(shape, (g for g in _groups(storage, [op]) if g is not shown))
+    several = [other for other in others if len(other.peaks) > 1]
     lines = [f"  {_group_title(other.group)}: {other.words}" for other in several[:OTHERS_MAX]]
-    if len(several) > OTHERS_MAX:
-        more = len(several) - OTHERS_MAX
+    if (more := len(several) - OTHERS_MAX) > 0:
         lines.append(f"  and {more:,} more with several peaks, see --json")
     return lines
 
@@ -305,8 +296,8 @@ def provenance_words(storage: Storage) -> str | None:
         return None
     when = (known.measured_at or "")[:16].replace("T", " ")
     parts = [
-        f"measured at {when}" if when else None,
-        f"on host {known.host}" if known.host else None,
+        when and f"measured at {when}",
+        known.host and f"on host {known.host}",
         known.kernel and f"kernel {known.kernel}",
         known.device_name,
         known.mount_point and f"{known.filesystem} at {known.mount_point} ({known.mount_options})",
@@ -371,23 +362,21 @@ def ability_words(op: str, ability: Ability) -> str:
 
 def mounted_text(mount: Mount, *, temporary: bool, end: str) -> str:
     """The description of a new mount."""
-    kept = "deleted at the end" if temporary else "kept"
     cache = ", through the page cache" if mount.page_cache else ""
     text = (
         f"mounted at {mount.mountpoint}: {described(mount)}{cache}. {end}; the files are in "
-        f"{mount.backing} and are {kept}."
+        f"{mount.backing} and are {'deleted at the end' if temporary else 'kept'}."
     )
-    warnings = [f"warning: {words}" for words in mount.too_fast().values()]
-    return "\n".join(paragraph(words) for words in (text, *warnings))
+    warnings = (f"warning: {words}" for words in mount.too_fast().values())
+    return "\n".join(map(paragraph, (text, *warnings)))
 
 
 def described(mount: Mount) -> str:
     """The name of the storage, how many operations it serves at once, and its limits."""
-    parts = [mount.behaviour.name]
-    if mount.behaviour.servers is not None:
-        parts.append(f"{mount.behaviour.servers} at once")
-    parts += (f"limit {limit.name}" for limit in mount.behaviour.limits)
-    return ", ".join(parts)
+    behaviour = mount.behaviour
+    servers = [] if behaviour.servers is None else [f"{behaviour.servers} at once"]
+    limits = (f"limit {limit.name}" for limit in behaviour.limits)
+    return ", ".join([behaviour.name, *servers, *limits])
 
 
 def mount_status(result: Emulated, before: Emulated) -> str:
@@ -418,26 +407,21 @@ _EMULATED = (
 
 def emulation_page(result: Emulated) -> Page:
     """Operations with their latencies, and the latency of the mount itself."""
-    data = Table(_EMULATED, [_emulated_row(done) for done in result.operations])
-    done = Table(_EMULATED, [_emulated_row(done) for done in result.operations if done["count"]])
+    data = Table(_EMULATED, list(map(_emulated_row, result.operations)))
+    rows = [row for row in data.rows if row[1]]
     title = f"{described(result.mount)}: {format_duration(result.elapsed_s)}"
-    lines = [f"  {floor_sentence(result.mount)}"]
-    lines += (f"  warning: {w['message']}" for w in result.warnings())
-    table = done if done.rows else Words(["  nothing was read or written"])
-    return Page([Words([title]), table, Words(lines, "  ")], data)
-
-
-def floor_sentence(mount: Mount) -> str:
-    """The latency of FUSE itself."""
-    parts = []
+    floors = []
     for op in OPS:
-        of_op = [(size, ns) for of, size, ns in mount.floor if of == op]
+        of_op = [(size, ns) for of, size, ns in result.mount.floor if of == op]
         (small, small_ns), (large, large_ns) = of_op[0], of_op[-1]
-        parts.append(
+        floors.append(
             f"{format_duration(small_ns / 1e9)} for a {op} of {format_bytes(small)} and "
             f"{format_duration(large_ns / 1e9)} for {format_bytes(large)}"
         )
-    return f"The mount itself takes {', '.join(parts)}; this is subtracted."
+    lines = [f"  The mount itself takes {', '.join(floors)}; this is subtracted."]
+    lines += (f"  warning: {w['message']}" for w in result.warnings())
+    table = Table(_EMULATED, rows) if rows else Words(["  nothing was read or written"])
+    return Page([Words([title]), table, Words(lines, "  ")], data)
 
 
 def _emulated_row(done: Mapping[str, Any]) -> list[Any]:
