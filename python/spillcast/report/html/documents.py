@@ -19,7 +19,7 @@ from spillcast.report.cache import cache_parts, curve_words
 from spillcast.report.fleet import days_table, fleet_page, savings
 from spillcast.report.html import charts
 from spillcast.report.html.axes import money_ticks
-from spillcast.report.html.inputs import Histogram
+from spillcast.report.html.inputs import Latencies
 from spillcast.report.html.page import (
     MINUS,
     NOTHING,
@@ -87,9 +87,9 @@ def profile(name: str, profile: Profile) -> Section:
     return Section.of(f"Where the time goes: {name}", page.parts, figures, answer)
 
 
-def storage(storage: Storage, latencies: Sequence[Histogram]) -> Section:
+def storage(storage: Storage, latencies: Latencies) -> Section:
     """Mean latency by size, and the histogram of each operation."""
-    figures = [histogram(group, None, (storage.name, "")) for group in latencies]
+    figures = [histogram(group, None, (storage.name, "")) for group in latencies.groups]
     single = _single_operations(storage.groups)
     if len({group.size_class_bytes for group in single}) > 1:
         how = [word for word in (single[0].pattern, single[0].access) if word]

@@ -9,9 +9,10 @@ from spillcast.engines.registry import known_as
 from spillcast.errors import OptionConflict
 from spillcast.evidence.open import Evidence
 from spillcast.evidence.oracle.ash import ALL, Chosen
-from spillcast.evidence.oracle.trace import Traces, read_rows
+from spillcast.evidence.oracle.trace import Traces, profile_traces, read_rows
 from spillcast.profile import Profile, profile, timeline
 from spillcast.profile.functions import by_function, cpu_words, drawn_frames, flame
+from spillcast.profile.timeline import READ, WRITE
 from spillcast.recording import Recording
 from spillcast.recording.capture import SOURCES
 from spillcast.recording.derived import with_temp
@@ -32,6 +33,7 @@ from spillcast.report.recording import overhead_words, recording_warnings
 from spillcast.stats import merged
 from spillcast.storage import Group, Storage
 from spillcast.storage.observed import observed
+from spillcast.tables import Table
 from spillcast.units import format_bytes, format_count, format_duration
 
 _STATEMENTS_MAX, _TEXT_MAX, _FUNCTIONS_MAX = 12, 4000, 40
@@ -117,8 +119,6 @@ def _events_of_samples(recording: Recording) -> Profile | None:
 
 
 def _of_traces(paths: Sequence[Path], lenient: bool) -> Run:
-    from spillcast.evidence.oracle.trace import profile_traces
-
     by_event = profile(*paths, lenient=lenient)
     read = profile_traces(paths, ["event", "second"], lenient=lenient)
     line = timeline.of_traces(read, by_event.elapsed_s)
@@ -200,8 +200,8 @@ def _quota(limits: CpuLimits) -> str | None:
 def _capture(capture: CaptureAccount, *, captured: bool) -> dict[str, str]:
     title = SOURCES[capture.method].title if capture.method in SOURCES else capture.method
     if not captured:
-        because = capture.absent_because
-        return {"capture": f"none: {because}" if capture.method == "none" else title}
+        none = f"none: {capture.absent_because}"
+        return {"capture": none if capture.method == "none" else title}
     dropped = f", {format_count(capture.dropped, 'single wait')}" if capture.dropped else ""
     delay, others_s = format_duration(capture.run_queue_delay_s), capture.run_queue_others_s
     if others_s is not None:
@@ -249,8 +249,6 @@ def _about_ash(paths: Sequence[Path], samples: Profile) -> list[Fact]:
 
 def _trace_statements(paths: Sequence[Path], *, lenient: bool) -> list[StatementText]:
     """The statements of traces that take the longest, with their texts and shares."""
-    from spillcast.tables import Table
-
     texts: dict[str, str] = {}
 
     def take(*tables: Any) -> None:
@@ -284,14 +282,14 @@ def by_events(result: Profile) -> list[Histogram]:
         for row, (latency_ns, counts) in zip(result.rows, result.histograms, strict=True)
         if counts and not row["idle"] and row["op"] is not None
     ]
-    temp = [row for row in rows if timeline.state_of(row.label) in (timeline.READ, timeline.WRITE)]
+    temp = [row for row in rows if timeline.state_of(row.label) in (READ, WRITE)]
     return (temp or rows)[:4]
 
 
 def by_op(groups: Sequence[Group]) -> list[Histogram]:
     """One histogram for the reads and one for the writes, over all sizes."""
     histograms = []
-    for op, label in (("read", timeline.READ), ("write", timeline.WRITE)):
+    for op, label in (("read", READ), ("write", WRITE)):
         latency_ns, counts = merged((g.latency_ns, g.latency_count) for g in groups if g.op == op)
         if counts:
             histograms.append(Histogram(label, op, latency_ns, counts))

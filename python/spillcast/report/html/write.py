@@ -112,24 +112,16 @@ def compose(inputs: Inputs) -> Page:
     target = _target(inputs, known, latencies)
     kinds: list[list[Section]] = [
         forecasts.sections(known, [answer_text(sizing) for sizing in sizings if sizing.chosen]),
-        [documents.purchase(sizing) for sizing in sizings],
+        list(map(documents.purchase, sizings)),
         [section for ranking in rankings for section in servers.sections(ranking)],
-        [documents.fleet(fleet) for fleet in inputs.known(Fleet)],
-        [documents.io_sizes(sweep) for sweep in inputs.known(IoSizeSweep)],
-        [documents.memory(sweep) for sweep in inputs.known(MemorySweep)],
-        [documents.cache(result) for result in inputs.known(CacheResult)],
+        list(map(documents.fleet, inputs.known(Fleet))),
+        list(map(documents.io_sizes, inputs.known(IoSizeSweep))),
+        list(map(documents.memory, inputs.known(MemorySweep))),
+        list(map(documents.cache, inputs.known(CacheResult))),
         [documents.verification(verifications)] if verifications else [],
         runs.sections(inputs.runs, target),
-        [
-            documents.profile(name, value)
-            for name, value in inputs.documents
-            if isinstance(value, Profile)
-        ],
-        [
-            documents.storage(storage, of.groups)
-            for storage, of in zip(storages, latencies, strict=False)
-            if target is None
-        ],
+        [documents.profile(name, of) for name, of in inputs.documents if isinstance(of, Profile)],
+        list(map(documents.storage, storages, latencies)) if target is None else [],
     ]
     answers = ([text for section in kind for text in section.answer] for kind in kinds)
     sections = [section for kind in kinds for section in kind]
@@ -191,12 +183,9 @@ def _raw(inputs: Inputs) -> list[tuple[str, str]]:
     ]
     raw = []
     for title, document in documents:
-        text = _json(document, indent=1)
-        if len(text.encode()) > RAW_BYTES_MAX:
-            text = _json(document, separators=(",", ":"))
-        if (count := len(text.encode())) > RAW_BYTES_MAX:
-            text = f"{count:,} bytes, too many for this page: the input holds them."
-        raw.append((title, text))
+        forms = _json(document, indent=1), _json(document, separators=(",", ":"))
+        short = (text for text in forms if len(text.encode()) <= RAW_BYTES_MAX)
+        raw.append((title, next(short, "Too large for this page: the input holds it.")))
     return raw
 
 
