@@ -8,16 +8,17 @@ OpenMetrics 1.0, in seconds and bytes: https://github.com/OpenObservability/Open
 specification/OpenMetrics.md.
 """
 
-import json
 import re
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
 from itertools import accumulate, chain, count, islice
 from typing import Any, Literal
 
+import msgspec
+
+from spillcast.document import as_text
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import EvidenceUnsuited, QueryInvalid, SelectionEmpty, first_line
 from spillcast.profile import Profile
@@ -26,6 +27,7 @@ from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
 from spillcast.text import exact_name, one_line
 
+Event = dict[str, Any]
 #: Rows in memory at a time.
 _BATCH_ROWS = 20_000
 #: Less time than this without a core is the grain of the clocks.
@@ -52,20 +54,24 @@ def trace_text(recording: Recording, where: str | None = None) -> Iterator[str]:
     # Bad input is an error before the document begins.
     first = list(islice(rows, 1))
     about = {"elapsed_s": recording.elapsed_s, "recorded_at": recording.meta.started_at}
-    yield '{"displayTimeUnit":"ns","otherData":' + json.dumps(about) + ',"traceEvents":[\n'
+    yield '{"displayTimeUnit":"ns","otherData":' + _json(about) + ',"traceEvents":[\n'
     events = _events(recording, chain(first, rows), complete=where is None)
-    yield next(events)
+    yield _json(next(events))
     for event in events:
-        yield ",\n" + event
+        yield ",\n" + _json(event)
     yield "\n]}\n"
+
+
+def _json(event: Event) -> str:
+    return msgspec.json.encode(event).decode()
 
 
 def _events(
     recording: Recording, rows: Iterator[tuple[Any, ...]], *, complete: bool
-) -> Iterator[str]:
+) -> Iterator[Event]:
     pid = recording.meta.engine.pid or 1
-    name = f"{recording.meta.engine.name}, {recording.path.name}"
-    yield json.dumps({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}})
+    name = as_text(f"{recording.meta.engine.name}, {recording.path.name}")
+    yield {"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}}
     threads = set[int]()
     if not recording.meta.captured:
         for row in rows:
@@ -80,9 +86,7 @@ def _events(
         threads |= tracks.last_end_ns.keys() | tracks.wakers
     for thread in sorted(threads):
         args = {"name": f"thread {thread}"}
-        yield json.dumps(
-            {"ph": "M", "name": "thread_name", "pid": pid, "tid": thread, "args": args}
-        )
+        yield {"ph": "M", "name": "thread_name", "pid": pid, "tid": thread, "args": args}
 
 
 def _rows(
@@ -146,7 +150,7 @@ class _Tracks:
         cpu_ns: int | None,
         woken_by: int | None,
         sql_id: str | None,
-    ) -> Iterator[str]:
+    ) -> Iterator[Event]:
         """The slices of a wait and of the CPU time before it."""
         end_ns = start_ns + elapsed_ns
         last_ns = self.last_end_ns.get(thread)
@@ -156,20 +160,17 @@ class _Tracks:
         elif cpu_ns is not None:
             yield from self._before(thread, last_ns, start_ns, cpu_ns)
         self.last_end_ns[thread] = end_ns
-        args = f'"event":{_quoted(event)}'
-        for key, value in (("bytes", size), ("offset", offset)):
-            args += "" if value is None else f',"{key}":{value}'
-        for key, text in (("file", file), ("sql_id", sql_id)):
-            args += "" if text is None else f',"{key}":{_quoted(text)}'
+        args = {"event": event, "bytes": size, "offset": offset, "file": file, "sql_id": sql_id}
+        known = {key: value for key, value in args.items() if value is not None}
         name = event if op is None else f"temp {op}" if temp else op
         category = "temp" if temp else "wait" if op is None else "other"
-        yield _slice(self.pid, thread, name, category, start_ns, end_ns, args)
+        yield self._slice(thread, name, category, start_ns, end_ns, known)
         if woken_by is not None and end_ns > start_ns:
             yield from self._arrow(woken_by, thread, end_ns)
 
     def _before(
         self, thread: int, last_ns: int | None, start_ns: int, cpu_ns: int
-    ) -> Iterator[str]:
+    ) -> Iterator[Event]:
         if last_ns is None or not self.complete:
             begin_ns = max(start_ns - cpu_ns, last_ns or 0)
         else:
@@ -177,38 +178,42 @@ class _Tracks:
             begin_ns = last_ns
             if ready_ns >= _READY_NS:
                 begin_ns += ready_ns
-                yield _slice(self.pid, thread, "ready", "cpu", last_ns, begin_ns)
+                yield self._slice(thread, "ready", "cpu", last_ns, begin_ns, {})
         if begin_ns < start_ns:
-            args = f'"cpu_ns":{cpu_ns}'
-            yield _slice(self.pid, thread, "CPU", "cpu", begin_ns, start_ns, args)
+            yield self._slice(thread, "CPU", "cpu", begin_ns, start_ns, {"cpu_ns": cpu_ns})
 
-    def _arrow(self, waker: int, thread: int, end_ns: int) -> Iterator[str]:
+    def _arrow(self, waker: int, thread: int, end_ns: int) -> Iterator[Event]:
         """From the thread that ended a wait; a slice of a nanosecond there holds its beginning."""
         self.arrows += 1
         self.wakers.add(waker)
         at_ns = end_ns - 1
-        yield _slice(self.pid, waker, "wake", "wake", at_ns, end_ns, f'"thread":{thread}')
-        for phase, tid, more in (("s", waker, ""), ("f", thread, ',"bp":"e"')):
-            yield (
-                f'{{"ph":"{phase}","name":"wake","cat":"wake","id":{self.arrows},'
-                f'"pid":{self.pid},"tid":{tid},"ts":{_us(at_ns)}{more}}}'
-            )
+        yield self._slice(waker, "wake", "wake", at_ns, end_ns, {"thread": thread})
+        arrow = {"name": "wake", "cat": "wake", "id": self.arrows, "pid": self.pid}
+        yield {"ph": "s", **arrow, "tid": waker, "ts": at_ns / 1e3}
+        yield {"ph": "f", **arrow, "tid": thread, "ts": at_ns / 1e3, "bp": "e"}
+
+    def _slice(
+        self, thread: int, name: str, category: str, start_ns: int, end_ns: int, args: Event
+    ) -> Event:
+        """Times in us: a float is exact to the nanosecond for 52 days."""
+        return {
+            "ph": "X", "name": name, "cat": category, "pid": self.pid, "tid": thread,
+            "ts": start_ns / 1e3, "dur": (end_ns - start_ns) / 1e3, "args": args,
+        }  # fmt: skip
 
 
 def _sampled(
     pid: int, session: int, time_ns: int, weight_us: int, event: str | None, sql_id: str | None
-) -> str:
+) -> Event:
     """Draw a sample as an instant and not as a slice, because its duration is unknown."""
-    args = {"weight_us": weight_us} | ({"sql_id": sql_id} if sql_id else {})
-    return json.dumps(
-        {
-            "ph": "i", "s": "t", "name": event or "on CPU", "cat": "sample", "pid": pid,
-            "tid": session, "ts": time_ns / 1e3, "args": args,
-        }
-    )  # fmt: skip
+    return {
+        "ph": "i", "s": "t", "name": event or "on CPU", "cat": "sample", "pid": pid,
+        "tid": session, "ts": time_ns / 1e3,
+        "args": {"weight_us": weight_us} | ({"sql_id": sql_id} if sql_id else {}),
+    }  # fmt: skip
 
 
-def _counters(recording: Recording, pid: int) -> Iterator[str]:
+def _counters(recording: Recording, pid: int) -> Iterator[Event]:
     moved = Counter[tuple[int, str]]()
     seconds = recording.seconds.select(["second", "op", "temp", "bytes"])
     for row in seconds.to_pylist():
@@ -216,29 +221,7 @@ def _counters(recording: Recording, pid: int) -> Iterator[str]:
             moved[row["second"], row["op"]] += row["bytes"]
     for second in range(max(moved)[0] + 2) if moved else ():
         args = {op: moved[second, op] for op in OPS}
-        counter = {"ph": "C", "name": "temp bytes/s", "pid": pid, "ts": second * 1e6, "args": args}
-        yield json.dumps(counter)
-
-
-def _slice(
-    pid: int, thread: int, name: str, category: str, start_ns: int, end_ns: int, args: str = ""
-) -> str:
-    """A slice; ``args`` are fields of JSON. Put together by hand, for there are many."""
-    return (
-        f'{{"ph":"X","name":{_quoted(name)},"cat":"{category}","pid":{pid},"tid":{thread},'
-        f'"ts":{_us(start_ns)},"dur":{_us(end_ns - start_ns)},"args":{{{args}}}}}'
-    )
-
-
-@lru_cache(1 << 16)
-def _quoted(text: str) -> str:
-    """A JSON string. Few events and files occur, each many times."""
-    return json.dumps(text)
-
-
-def _us(ns: int) -> str:
-    """Microseconds, exact to the nanosecond."""
-    return f"{ns // 1000}.{ns % 1000:03d}"
+        yield {"ph": "C", "name": "temp bytes/s", "pid": pid, "ts": second * 1e6, "args": args}
 
 
 #: Upper bounds of the buckets: 1, 2 and 5 us to 100 s, so that all exports can be added up.
