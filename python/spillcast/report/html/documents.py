@@ -15,8 +15,11 @@ from spillcast.lab.memory_result import Point
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.profile.result import FUNCTION, Profile
 from spillcast.recording.event_names import OPS
-from spillcast.report.cache import cache_parts, curve_words
-from spillcast.report.fleet import days_table, fleet_page, savings
+from spillcast.report import cache as caches
+from spillcast.report import fleet as fleets
+from spillcast.report import size as sizes
+from spillcast.report import storage as storages
+from spillcast.report import sweep as sweeps
 from spillcast.report.html import charts
 from spillcast.report.html.axes import money_ticks
 from spillcast.report.html.inputs import Latencies
@@ -35,18 +38,6 @@ from spillcast.report.html.page import (
 from spillcast.report.html.runs import histogram
 from spillcast.report.page import Part, Words
 from spillcast.report.profile import functions_page, profile_page
-from spillcast.report.size import answer as purchase_answer
-from spillcast.report.size import frontier_table, size_page
-from spillcast.report.storage import figures as figures_table
-from spillcast.report.storage import measured_parts, origin_words, provenance_words
-from spillcast.report.sweep import (
-    io_size_page,
-    io_size_rows,
-    io_size_verdict,
-    memory_sentences,
-    points_table,
-    spill_table,
-)
 from spillcast.storage.storage import Group, Storage
 from spillcast.tabular import Column, Table
 from spillcast.units import format_count
@@ -101,9 +92,11 @@ def storage(storage: Storage, latencies: Latencies) -> Section:
         chart = charts.lines_by_size(points, x_title, y_title, logarithmic=True)
         title = "Mean latency by the size of an operation"
         caption = f"{', '.join([f'{single[0].depth} at once', *how])}."
-        figures.insert(0, Figure(title, caption, chart, figures_table(single)))
-    origins = list(filter(None, (origin_words(storage), provenance_words(storage))))
-    _, *measured = measured_parts(storage)
+        figures.insert(0, Figure(title, caption, chart, storages.figures(single)))
+    origins = list(
+        filter(None, (storages.origin_words(storage), storages.provenance_words(storage)))
+    )
+    _, *measured = storages.measured_parts(storage)
     return Section.of(
         f"Storage: {storage.name}",
         [Words(origins), *measured],
@@ -139,19 +132,19 @@ def _single_operations(groups: Sequence[Group]) -> list[Group]:
 
 def io_sizes(sweep: IoSizeSweep) -> Section:
     """The time with each size as stacked bars."""
-    page = io_size_page(sweep)
+    page = sweeps.io_size_page(sweep)
     bars = [
         charts.Bar(
             name,
             f"{seconds(row.total_s)}{', best' if row.setting == sweep.best.setting else ''}",
             {"reads": row.reads.total_s, "writes": row.writes.total_s},
         )
-        for name, row in io_size_rows(sweep)
+        for name, row in sweeps.io_size_rows(sweep)
     ]
     chart = charts.bars(bars, {"reads": "read", "writes": "write"})
     title = f"Time of all temp I/O by the size of an operation, on {sweep.storage}"
     figures = [Figure(title, "", chart, table_in(page))]
-    return Section.of("Which I/O size", page.parts, figures, [io_size_verdict(sweep)])
+    return Section.of("Which I/O size", page.parts, figures, [sweeps.io_size_verdict(sweep)])
 
 
 def memory(sweep: MemorySweep) -> Section:
@@ -166,8 +159,8 @@ def memory(sweep: MemorySweep) -> Section:
         shown = {name: series[name] for name in names[first : first + len(charts.SERIES)]}
         chart = charts.lines_by_size(shown, "work memory", "elapsed time", logarithmic=False)
         title = f"Elapsed time by memory: {sweep.engine} {sweep.workload}"
-        figures.append(Figure(title, caption, chart, points_table(sweep)))
-    parts: list[Part] = [spill_table(sweep), Words(memory_sentences(sweep, None))]
+        figures.append(Figure(title, caption, chart, sweeps.points_table(sweep)))
+    parts: list[Part] = [sweeps.spill_table(sweep), Words(sweeps.memory_sentences(sweep, None))]
     return Section.of("How much memory", parts, figures, [_enough(sweep.points)])
 
 
@@ -201,17 +194,17 @@ def cache(result: CacheResult) -> Section:
         columns = Column("size", None, "bytes"), Column("reads that miss", None, "share")
         title = "Reads that miss, by the size of an LRU cache"
         figures.append(Figure(title, "", charts.miss_ratio(points, marked), Table(columns, pairs)))
-    answer = [words.strip() for words in curve_words(result)[:1]]
+    answer = [words.strip() for words in caches.curve_words(result)[:1]]
     if cache and cache.runs and curve.enough_bytes is not None:
         hits = percent(cache.runs[-1].hit_ratio)
         answer.append(f"With {size(cache.size_bytes)}, {hits} of the reads hit.")
-    parts = [*cache_parts(result), Words(curve_words(result))]
+    parts = [*caches.cache_parts(result), Words(caches.curve_words(result))]
     return Section.of("How much flash is worth buying", parts, figures, answer)
 
 
 def fleet(fleet: Fleet) -> Section:
     """Savings by statement and by database, temp I/O by day."""
-    page = fleet_page(fleet, len(fleet.statements))
+    page = fleets.fleet_page(fleet, len(fleet.statements))
     by_statement, by_database = (part for part in page.parts if isinstance(part, Table))
     days = [charts.Bar(day.day, seconds(day.temp_s), {"temp": day.temp_s}) for day in fleet.days]
     statements = [
@@ -224,7 +217,7 @@ def fleet(fleet: Fleet) -> Section:
     for title, bars, table in (
         ("Saving by statement, the largest first", statements[:_FLEET_MAX], by_statement),
         ("Saving by database", databases[:_FLEET_MAX], by_database),
-        ("Temp I/O by day", days[-_DAYS_MAX:], days_table(fleet)),
+        ("Temp I/O by day", days[-_DAYS_MAX:], fleets.days_table(fleet)),
     ):
         if bars:
             more = f"{len(bars)} of {len(table.rows):,}; the table has more."
@@ -232,7 +225,7 @@ def fleet(fleet: Fleet) -> Section:
             caption = more if len(table.rows) > len(bars) else ""
             figures.append(Figure(title, caption, chart, table))
     title = f"What {fleet.target} would save"
-    return Section.of(title, page.parts[1:], figures, savings(fleet))
+    return Section.of(title, page.parts[1:], figures, fleets.savings(fleet))
 
 
 def _saving(name: str, saved_s: float, share: float) -> charts.Bar:
@@ -285,5 +278,5 @@ def purchase(sizing: Sizing) -> Section:
             x_ticks=money_ticks,
         )
         caption = "Each line across a point is its interval."
-        figures.append(Figure("Price and time", caption, chart, frontier_table(sizing)))
-    return Section.of("What to buy", size_page(sizing).parts, figures, purchase_answer(sizing))
+        figures.append(Figure("Price and time", caption, chart, sizes.frontier_table(sizing)))
+    return Section.of("What to buy", sizes.size_page(sizing).parts, figures, sizes.answer(sizing))

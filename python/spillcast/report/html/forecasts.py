@@ -7,21 +7,7 @@ from spillcast.forecast.result import Interval, Remaining, StageForecast
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.forecast.verdict import ranked, unknown_share, verdict
 from spillcast.profile.timeline import CPU, READ, WRITE
-from spillcast.report.forecast import (
-    BOUNDS_ORDER,
-    NO_LATENCY,
-    NOW,
-    SUPPOSED_NOW,
-    advice,
-    compared_parts,
-    details,
-    stages_table,
-    statement_text,
-    supposed_text,
-    targets_table,
-    to_come_parts,
-    to_come_table,
-)
+from spillcast.report import forecast as terminal
 from spillcast.report.html import charts
 from spillcast.report.html.page import Figure, Section, Weakness, between, seconds
 from spillcast.report.page import Words
@@ -69,13 +55,13 @@ def sections(forecasts: Sequence[Forecast], purchases: Sequence[str] = ()) -> li
         order, answer = ranked(of_query), _answer(of_query)
         given = [forecast for forecast in order if forecast.forecast_s is not None]
         refused = [forecast.sentence() for forecast in order if forecast.forecast_s is None]
-        bars = [_bars(given, targets_table(order))] if given else []
-        parts = [*compared_parts(order), Words(refused)]
+        bars = [_bars(given, terminal.targets_table(order))] if given else []
+        parts = [*terminal.compared_parts(order), Words(refused)]
         compared.append(Section.of("Storage compared", parts, bars, answer))
         if given:
-            parts = details(given[:_LISTED_MAX], with_warnings=False)
+            parts = terminal.details(given[:_LISTED_MAX], with_warnings=False)
             made_of.append(Section.of("What the forecast is made of", parts, _stages(given)))
-        steps += advice(order)
+        steps += terminal.advice(order)
     to_do = [Section("What to do", steps)] if steps else []
     return [*compared, *made_of, *to_do, *_remaining(forecasts)]
 
@@ -107,23 +93,23 @@ def _stages(order: Sequence[Forecast]) -> list[Figure]:
     if len(best.stages) > len(drawn):
         caption += f" The longest {len(drawn)} of {len(best.stages):,} stages are drawn."
     title = f"Stages today and on {best.target}"
-    return [Figure(title, caption, charts.spans(rows, _BOUND_COLOURS), stages_table(best))]
+    return [Figure(title, caption, charts.spans(rows, _BOUND_COLOURS), terminal.stages_table(best))]
 
 
 def _answer(forecasts: Sequence[Forecast]) -> list[str]:
     """The verdict on a query, and its statement."""
     first = forecasts[0]
-    sentences = [] if first.supposed is None else [supposed_text(first, first.supposed)]
+    sentences = [] if first.supposed is None else [terminal.supposed_text(first, first.supposed)]
     sentences += verdict(forecasts).sentences
     if first.statement is not None:
-        sentences.append(f"{statement_text(first.statement)}.")
+        sentences.append(f"{terminal.statement_text(first.statement)}.")
     return sentences
 
 
 def numbers(forecasts: Sequence[Forecast]) -> list[tuple[str, str]]:
     """The figures of note of the best forecast."""
     best = ranked(forecasts)[0]
-    today, interval = (NOW, seconds(best.baseline_s)), interval_name(best.confidence)
+    today, interval = (terminal.NOW, seconds(best.baseline_s)), interval_name(best.confidence)
     if best.forecast_s is None:
         return [today]
     values = [(f"{best.target}, {interval}", between(best.interval_s))]
@@ -135,18 +121,18 @@ def numbers(forecasts: Sequence[Forecast]) -> list[tuple[str, str]]:
         ]
     bounds = best.ceiling_interval_s
     limit = between(bounds) if bounds else f"about {seconds(best.ceiling_s)}"
-    return [today, *values, (NO_LATENCY, limit)]
+    return [today, *values, (terminal.NO_LATENCY, limit)]
 
 
 def _bars(given: Sequence[Forecast], table: Table) -> Figure:
     """Today's time and that on each target by term, with intervals; or only intervals."""
     first, bounds_only = given[0], unknown_share(given[0]) is not None
     interval = interval_name(first.confidence)
-    now = NOW if first.supposed is None else SUPPOSED_NOW
+    now = terminal.NOW if first.supposed is None else terminal.SUPPOSED_NOW
     if bounds_only:
         caption = (
             f"Each line is a {interval}. Only bounds of the temp I/O time are known: "
-            f"{BOUNDS_ORDER}."
+            f"{terminal.BOUNDS_ORDER}."
         )
         terms, parts = {"elapsed": "now"}, {"elapsed": first.baseline_s}
     else:
@@ -155,7 +141,7 @@ def _bars(given: Sequence[Forecast], table: Table) -> Figure:
     rows = [charts.Bar(now, format_estimate(first.baseline_s, None), parts)]
     times = [(f.target, f.forecast_s, _sums(f, "forecast_s"), f.interval_s) for f in given]
     if first.ceiling_interval_s is not None:
-        times.append((NO_LATENCY, first.ceiling_s, {}, first.ceiling_interval_s))
+        times.append((terminal.NO_LATENCY, first.ceiling_s, {}, first.ceiling_interval_s))
     for name, s, parts, bounds in times:
         if bounds_only or s is None:
             rows.append(charts.Bar(name, between(bounds), {}, bounds))
@@ -196,9 +182,12 @@ def _remaining(forecasts: Sequence[Forecast]) -> list[Section]:
     figures = []
     if not first.to_come.open_ended:
         caption = "Each bar is the entire query; the line is the 90 % interval of its end."
-        chart, table = _progress(first.recorded_s, first.to_come), to_come_table(first.to_come)
+        chart, table = (
+            _progress(first.recorded_s, first.to_come),
+            terminal.to_come_table(first.to_come),
+        )
         figures = [Figure("Progress, and what remains", caption, chart, table)]
-    return [Section.of("What remains", to_come_parts(first), figures)]
+    return [Section.of("What remains", terminal.to_come_parts(first), figures)]
 
 
 def _progress(recorded_s: float | None, rest: Remaining) -> charts.Chart:

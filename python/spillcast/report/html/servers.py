@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from spillcast.engines.ranking import History, Ranked, ServerRanking
+from spillcast.report import servers as terminal
 from spillcast.report.html import charts
 from spillcast.report.html.axes import linear_sizes
 from spillcast.report.html.documents import purchase
@@ -17,16 +18,6 @@ from spillcast.report.html.page import (
     texts,
 )
 from spillcast.report.page import Words
-from spillcast.report.servers import (
-    bucket_table,
-    change_statement,
-    change_text,
-    cure_texts,
-    history_notes,
-    moment,
-    ranking_page,
-    window_text,
-)
 from spillcast.report.size import answer_text
 from spillcast.text import one_line, sentence
 from spillcast.units import format_count, format_setting
@@ -41,7 +32,7 @@ def numbers(rankings: Sequence[ServerRanking]) -> list[tuple[str, str]]:
         return []
     first, history = rankings[0], rankings[0].history
     written = sum(bucket.written_bytes for bucket in history.buckets)
-    window = window_text(first.window_s)
+    window = terminal.window_text(first.window_s)
     values = [("temp files written", size(written)), ("looked at for", window)]
     statements = [statement for statement in first.statements if statement.temp_mean_s is not None]
     if statements:
@@ -53,7 +44,7 @@ def numbers(rankings: Sequence[ServerRanking]) -> list[tuple[str, str]]:
 
 def sections(server: ServerRanking) -> list[Section]:
     """What to do, what changed, and all statements with their plans' nodes."""
-    verdict, *parts = ranking_page(replace(server, history=None), ROWS_MAX).parts
+    verdict, *parts = terminal.ranking_page(replace(server, history=None), ROWS_MAX).parts
     assert isinstance(verdict, Words)
     made = [Section("What to do first", _steps(server), answer=verdict.sentences)]
     if server.history is not None:
@@ -86,7 +77,8 @@ def _steps(server: ServerRanking) -> list[str]:
     gaining = [s for s in server.statements if s.no_spill is not None and s.no_spill.saved_s > 0]
     for number, statement in enumerate(gaining[:_FIRST_MAX], 1):
         fixes = "; ".join(
-            f"{name} saves {saved}" for name, saved in cure_texts(statement, server.memory).items()
+            f"{name} saves {saved}"
+            for name, saved in terminal.cure_texts(statement, server.memory).items()
         )
         memory = statement.work_mem_bytes
         how = "" if memory is None else f" Set work_mem to {format_setting(memory)} for its role."
@@ -97,7 +89,7 @@ def _steps(server: ServerRanking) -> list[str]:
             more = (
                 f"{change.ratio:.2g} times as much a call" if change.ratio else "for the first time"
             )
-            name, since = change_statement(change), moment(change.after_s)
+            name, since = terminal.change_statement(change), terminal.moment(change.after_s)
             steps.append(f"Look at the plan of {name}: since {since} it spills {more}.")
     if server.sizing is not None and server.sizing.chosen is not None:
         steps.append(f"Or buy storage for all of them. {answer_text(server.sizing)}")
@@ -108,8 +100,8 @@ def _steps(server: ServerRanking) -> list[str]:
 
 def _changes(server: ServerRanking, history: History) -> Section:
     """The sums by time, drawn by statement, and what happened."""
-    words = [sentence(change_text(change)) for change in history.changes]
-    words += [sentence(line.strip()) for line in history_notes(history)]
+    words = [sentence(terminal.change_text(change)) for change in history.changes]
+    words += [sentence(line.strip()) for line in terminal.history_notes(history)]
     if not history.buckets:
         return Section("What changed", words)
     names = {statement.queryid: _short(statement) for statement in server.statements}
@@ -125,7 +117,7 @@ def _changes(server: ServerRanking, history: History) -> Section:
     chart = charts.bars(rows, colours, ticks_of=linear_sizes)
     shown = len(history.buckets)
     caption = f"Read and written, {format_count(shown, 'bar')} in UTC."
-    figure = Figure("Temp I/O over time", caption, chart, bucket_table(server, history))
+    figure = Figure("Temp I/O over time", caption, chart, terminal.bucket_table(server, history))
     return Section("What changed", words, [figure])
 
 
