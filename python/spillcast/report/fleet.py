@@ -38,11 +38,7 @@ _DATABASES = (
     Column("between", "saved_interval_s", "interval", spare=1),
     Column("share", "share", "percent1"),
 )
-_DAYS = (
-    Column("day", "day"),
-    Column("in temp", "temp_s", "s"),
-    Column("saved", "saved_s", "s"),
-)
+_DAYS = (Column("day", "day"), Column("in temp", "temp_s", "s"), Column("saved", "saved_s", "s"))
 #: Files, lines and days that are listed; --json has all.
 _LISTED = 10
 

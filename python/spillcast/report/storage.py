@@ -6,16 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.recording.event_names import OPS
-from spillcast.report.page import (
-    Commands,
-    Drawn,
-    Page,
-    Part,
-    Titled,
-    Words,
-    histogram,
-    peak_marks,
-)
+from spillcast.report.page import Commands, Drawn, Page, Part, Titled, Words, histogram, peak_marks
 from spillcast.stats import quantile
 from spillcast.storage import Group, Limit, Storage
 from spillcast.storage.description import Ability, ability, shape

@@ -47,10 +47,22 @@ def clock(seconds: float) -> str:
 
 def durations(max_s: float) -> list[Tick]:
     """As many ticks of an axis of durations as fit on it."""
+    return _linear(max_s, _STEPS_S, clock)
+
+
+def linear_sizes(max_bytes: float) -> list[Tick]:
+    """As many ticks of a linear axis of sizes, in multiples of one unit, as fit on it."""
+    unit = 1024.0 ** int(math.log(max(max_bytes, 1.0), 1024))
+    steps = [unit * n for n in _ROUND[24:]]
+    return _linear(max_bytes, steps, lambda size: format_bytes(size) if size else "0")
+
+
+def _linear(max_value: float, steps: Sequence[float], label: Callable[[float], str]) -> list[Tick]:
+    max_value = max(max_value, 1e-9)
     for count in range(TICKS_MAX - 1, 0, -1):
-        ticks = [(s, clock(s)) for s in duration_ticks(max_s, count)]
-        if _fit(ticks, lambda s: s / (max_s or 1.0)):
-            return ticks
+        ticks = [(value, label(value)) for value in multiples(max_value, count, steps)]
+        if _fit(ticks, lambda value: value / max_value):
+            break
     return ticks
 
 
@@ -64,17 +76,6 @@ def size_ticks(low: float, high: float, scale: Callable[[float], float]) -> list
     """Powers of two between two sizes."""
     powers = range(math.ceil(math.log2(low) - 1e-9), math.floor(math.log2(high) + 1e-9) + 1)
     return thinned([(2.0**n, format_bytes(2.0**n)) for n in powers], scale)
-
-
-def linear_sizes(max_bytes: float) -> list[Tick]:
-    """As many ticks of a linear axis of sizes, in multiples of one unit, as fit on it."""
-    unit = 1024.0 ** int(math.log(max(max_bytes, 1.0), 1024))
-    for count in range(TICKS_MAX - 1, 0, -1):
-        sizes = [unit * n for n in multiples(max_bytes / unit, count, _ROUND[24:])]
-        ticks = [(size, format_bytes(size) if size else "0") for size in sizes]
-        if _fit(ticks, lambda size: size / (max_bytes or 1.0)):
-            return ticks
-    return ticks
 
 
 def money_ticks(low: float, high: float, scale: Callable[[float], float]) -> list[Tick]:

@@ -98,10 +98,7 @@ def storage(storage: Storage, latencies: Latencies) -> Section:
     )
     _, *measured = storages.measured_parts(storage)
     return Section.of(
-        f"Storage: {storage.name}",
-        [Words(origins), *measured],
-        figures,
-        [_mean_latencies(storage)],
+        f"Storage: {storage.name}", [Words(origins), *measured], figures, [_mean_latencies(storage)]
     )
 
 

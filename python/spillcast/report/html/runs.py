@@ -15,21 +15,8 @@ from spillcast.recording.capture import SOURCES
 from spillcast.report.forecast import STATEMENT_MAX
 from spillcast.report.html import charts
 from spillcast.report.html.charts import Chart, Markup, legend_html
-from spillcast.report.html.inputs import (
-    Functions,
-    Histogram,
-    Latencies,
-    Run,
-    StatementText,
-)
-from spillcast.report.html.page import (
-    Figure,
-    Section,
-    percent,
-    percent1,
-    seconds,
-    texts,
-)
+from spillcast.report.html.inputs import Functions, Histogram, Latencies, Run, StatementText
+from spillcast.report.html.page import Figure, Section, percent, percent1, seconds, texts
 from spillcast.report.page import edge_s, latency_bins
 from spillcast.report.profile import profile_page
 from spillcast.storage import Group

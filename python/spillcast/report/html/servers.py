@@ -9,14 +9,7 @@ from spillcast.report import servers as terminal
 from spillcast.report.html import charts
 from spillcast.report.html.axes import linear_sizes
 from spillcast.report.html.documents import purchase
-from spillcast.report.html.page import (
-    ROWS_MAX,
-    Figure,
-    Section,
-    seconds,
-    size,
-    texts,
-)
+from spillcast.report.html.page import ROWS_MAX, Figure, Section, seconds, size, texts
 from spillcast.report.page import Words
 from spillcast.report.size import answer_text
 from spillcast.text import one_line, sentence
