@@ -158,7 +158,7 @@ def test_no_middle_is_shown_where_only_bounds_are_known():
     assert 'class="interval"' in figure.chart.html
     assert "point" not in figure.chart.html
     tables = [table for section in page.sections for _, table in section.tables]
-    shown = [page.numbers, figure.chart, *(Cells.of(table) for table in (figure.table, *tables))]
+    shown = [figure.chart, *(Cells.of(table) for table in (figure.table, *tables))]
     for middle in ("5 min 50 s", "5 min 51 s", "5 min 40 s", "2.21x"):
         assert middle not in repr(shown).replace("\\xa0", " ")
 

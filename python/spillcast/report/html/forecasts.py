@@ -17,7 +17,6 @@ from spillcast.units import (
     format_bytes,
     format_duration,
     format_estimate,
-    format_speedup,
     interval_name,
 )
 
@@ -104,24 +103,6 @@ def _answer(forecasts: Sequence[Forecast]) -> list[str]:
     if first.statement is not None:
         sentences.append(f"{terminal.statement_text(first.statement)}.")
     return sentences
-
-
-def numbers(forecasts: Sequence[Forecast]) -> list[tuple[str, str]]:
-    """The figures of note of the best forecast."""
-    best = ranked(forecasts)[0]
-    today, interval = (terminal.NOW, seconds(best.baseline_s)), interval_name(best.confidence)
-    if best.forecast_s is None:
-        return [today]
-    values = [(f"{best.target}, {interval}", between(best.interval_s))]
-    if unknown_share(best) is None:
-        values = [
-            (best.target, seconds(best.forecast_s)),
-            (interval, between(best.interval_s)),
-            ("speed-up", format_speedup(best.speedup or 0.0)),
-        ]
-    bounds = best.ceiling_interval_s
-    limit = between(bounds) if bounds else f"about {seconds(best.ceiling_s)}"
-    return [today, *values, (terminal.NO_LATENCY, limit)]
 
 
 def _bars(given: Sequence[Forecast], table: Table) -> Figure:

@@ -88,12 +88,11 @@ def table_in(page: TerminalPage) -> Table:
 
 @dataclass(frozen=True)
 class Page:
-    """The entire page: the answer, a few notable figures, sections and documents to copy."""
+    """The entire page: the answer, sections and documents to copy."""
 
     title: str
     answer: Sequence[str]
     sections: Sequence[Section]
-    numbers: Sequence[tuple[str, str]]
     #: Names and texts.
     raw: Sequence[tuple[str, str]]
     #: A sentence for each run: the query, the host, when it began and how long it took.

@@ -19,22 +19,6 @@ from spillcast.units import format_count, format_setting
 _DRAWN_MAX, _FIRST_MAX, _TEXT_MAX = 4, 3, 60
 
 
-def numbers(rankings: Sequence[ServerRanking]) -> list[tuple[str, str]]:
-    """The figures of note of the first server."""
-    if not rankings or rankings[0].history is None:
-        return []
-    first, history = rankings[0], rankings[0].history
-    written = sum(bucket.written_bytes for bucket in history.buckets)
-    window = terminal.window_text(first.window_s)
-    values = [("temp files written", size(written)), ("looked at for", window)]
-    statements = [statement for statement in first.statements if statement.temp_mean_s is not None]
-    if statements:
-        total_s = sum(statement.temp_mean_s or 0.0 for statement in statements)
-        values.append(("time in temp I/O", seconds(total_s)))
-    new = sum(change.kind == "new" for change in history.changes)
-    return [*values, ("new spilling statements", f"{new:,}")]
-
-
 def sections(server: ServerRanking) -> list[Section]:
     """What to do, what changed, and all statements with their plans' nodes."""
     verdict, *parts = terminal.ranking_page(replace(server, history=None), ROWS_MAX).parts
@@ -47,11 +31,12 @@ def sections(server: ServerRanking) -> list[Section]:
     full = [(_short(s), s.query) for s in server.statements[:ROWS_MAX] if s.query]
     cut = [(name, query) for name, query in full if name != query]
     made.append(replace(section, statements=[*section.statements, *cut]))
-    if nodes := [(statement, node) for statement in server.statements for node in statement.nodes]:
-        rows = [
-            [_short(statement), node.node, size(node.temp_bytes), node.detail]
-            for statement, node in nodes
-        ]
+    rows = [
+        [_short(statement), node.node, size(node.temp_bytes), node.detail]
+        for statement in server.statements
+        for node in statement.nodes
+    ]
+    if rows:
         words = ["Of the plan of each statement with the most temp I/O, by the server's log."]
         table = texts(("statement", "node", "temp I/O of a call", "memory"), rows)
         made.append(Section("Nodes that spill", words, tables=[("", table)]))

@@ -131,7 +131,6 @@ def compose(inputs: Inputs) -> Page:
         _title(inputs),
         next(filter(None, answers), ["There is nothing to show."]),
         [*sections, *runs.measured(inputs.runs)],
-        forecasts.numbers(known) if known else servers.numbers(rankings),
         _raw(inputs),
         runs.subjects(inputs.runs),
     )
