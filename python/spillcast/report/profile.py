@@ -71,7 +71,7 @@ _CALLS = (
     Column("misses", "misses", "count", spare=4),
     Column("longest at", "longest_at", spare=5),
 )
-_FUNCTIONS = (
+FUNCTIONS = (
     Column("self", "total_us", "us"),
     Column("share", "share", "percent1"),
     Column("with callees", "with_callees_us", "us", spare=1),
@@ -130,7 +130,7 @@ def folded_page(recording: str, profile: Profile) -> Page:
 
 def functions_page(profile: Profile, top: int | None) -> Page:
     """Functions by their own CPU time, the first ``top`` ones, and what is not known of them."""
-    table = Table.of([*(Column(name, name) for name in profile.by), *_FUNCTIONS], profile.rows)
+    table = Table.of([*(Column(name, name) for name in profile.by), *FUNCTIONS], profile.rows)
     shown = replace(table, rows=table.rows[: top or _FUNCTIONS_SHOWN])
     lines, more = [f"  warning: {text}" for text in profile.warnings], list[str]()
     if (left_out := len(table.rows) - len(shown.rows)) > 0:

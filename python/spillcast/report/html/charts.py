@@ -375,8 +375,8 @@ def latencies(groups: Sequence[tuple[str, Mapping[int, float], float]]) -> Chart
         line = "muted" if is_now else colour
         rules.append(Rule("", mean_s, line, is_now))
         legend += [(name, colour, "square")] if len(groups) > 1 else []
-        mean = f"mean {format_duration(mean_s)}"
-        legend.append((mean, line, "dashed" if is_now else "line"))
+        shape = "dashed" if is_now else "line"
+        legend.append((f"mean {format_duration(mean_s)}", line, shape))
     steps = (1,) if last - first > 3 * len(EDGES) else (1, 2, 5)
     values_s = [10.0**power * step for power in range(-9, 8) for step in steps]
     ticks = [(s, format_duration(s)) for s in values_s if 0 < scale(s) < 1]
@@ -411,11 +411,7 @@ def lines_by_size(
         y = log_scale(10.0 ** powers[0], 10.0 ** powers[-1])
     else:
         max_s: float = 1.05 * max(ends_s)
-        y_ticks = [(s, clock(s)) for s in duration_ticks(max_s, 5)]
-
-        def y(seconds: float) -> float:
-            return seconds / max_s
-
+        y_ticks, y = [(s, clock(s)) for s in duration_ticks(max_s, 5)], lambda s: s / max_s
     shapes, marks, legend = "", "", []
     for (name, of), colour, shape, dash in zip(
         series.items(), SERIES, _SHAPES, _DASHES, strict=False
@@ -439,19 +435,17 @@ def miss_ratio(
     low = min(size for size, _ in points)
     high = max(2 * low, *(size for size, _ in points), *(size for _, size in known))
     scale = log_scale(low, high)
-    area = _area(
-        [*(scale(size) for size, _ in points), 1.0],
-        [0.0] * len(points),
-        [miss for _, miss in points],
-    )
+    edges = [*(scale(size) for size, _ in points), 1.0]
+    area = _area(edges, [0.0] * len(points), [miss for _, miss in points])
+    rules = [
+        Rule(f"{name}, {format_bytes(size)}", size, dashed=number == 0)
+        for number, (name, size) in enumerate(known)
+    ]
     return _plot(
         _path(area, fill="target", stroke="target", opacity=0.14),
         Axis("size of the cache", size_ticks(low, high, scale), scale),
         Axis("reads that miss", percent_ticks(1.0, 5), lambda share: share),
-        rules=[
-            Rule(f"{name}, {format_bytes(size)}", size, dashed=number == 0)
-            for number, (name, size) in enumerate(known)
-        ],
+        rules=rules,
     )
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from spillcast.forecast import Forecast
-from spillcast.forecast.result import Interval, Remaining, StageForecast
+from spillcast.forecast.result import Remaining
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.forecast.verdict import ranked, unknown_share, verdict
 from spillcast.profile.timeline import CPU, READ, WRITE
@@ -72,18 +72,12 @@ def _stages(order: Sequence[Forecast]) -> list[Figure]:
     longest = sorted(best.stages, key=lambda stage: -max(stage.baseline_s, stage.forecast_s))
     drawn = sorted(longest[:_STAGES_MAX], key=lambda stage: (stage.baseline_at_s, stage.id))
 
-    def both(stage: StageForecast) -> tuple[Interval, Interval]:
-        return stage.baseline_at_s, stage.forecast_at_s
-
-    rows = [
-        charts.Span(
-            f"stage {stage.id}",
-            ", then ".join(seconds(end_s - begin_s) for begin_s, end_s in both(stage)),
-            (*stage.baseline_at_s, stage.baseline_bound_by),
-            (*stage.forecast_at_s, stage.bound_by),
-        )
-        for stage in drawn
-    ]
+    rows = []
+    for stage in drawn:
+        before, after = stage.baseline_at_s, stage.forecast_at_s
+        text = ", then ".join(seconds(end_s - begin_s) for begin_s, end_s in (before, after))
+        spans = (*before, stage.baseline_bound_by), (*after, stage.bound_by)
+        rows.append(charts.Span(f"stage {stage.id}", text, *spans))
     caption = (
         f"Of each stage the upper bar is today, the lower one {best.target}. The colour is what "
         "its tasks mostly do, or why slots are idle: more cores help stages bound by CPU, other "
@@ -110,15 +104,12 @@ def _bars(given: Sequence[Forecast], table: Table) -> Figure:
     first, bounds_only = given[0], unknown_share(given[0]) is not None
     interval = interval_name(first.confidence)
     now = terminal.NOW if first.supposed is None else terminal.SUPPOSED_NOW
+    caption = f"The line at the end of a bar is its {interval}."
+    terms, parts = _colours(given), _sums(first, "baseline_s")
     if bounds_only:
-        caption = (
-            f"Each line is a {interval}. Only bounds of the temp I/O time are known: "
-            f"{terminal.BOUNDS_ORDER}."
-        )
+        caption = f"Each line is a {interval}. Only bounds of the temp I/O time are known: "
+        caption += f"{terminal.BOUNDS_ORDER}."
         terms, parts = {"elapsed": "now"}, {"elapsed": first.baseline_s}
-    else:
-        caption = f"The line at the end of a bar is its {interval}."
-        terms, parts = _colours(given), _sums(first, "baseline_s")
     rows = [charts.Bar(now, format_estimate(first.baseline_s, None), parts)]
     times = [(f.target, f.forecast_s, _sums(f, "forecast_s"), f.interval_s) for f in given]
     if first.ceiling_interval_s is not None:
@@ -132,26 +123,19 @@ def _bars(given: Sequence[Forecast], table: Table) -> Figure:
 
 
 def _colours(given: Sequence[Forecast]) -> dict[str, str]:
-    drawn = set()
-    for forecast in given:
-        for key in ("baseline_s", "forecast_s"):
-            sums = _sums(forecast, key)
-            drawn |= {name for name, s in sums.items() if s >= _SMALL * sum(sums.values())}
-    states = {
-        term.name: {"read": READ, "write": WRITE}.get(
-            term.op or "", CPU if term.name.startswith(CPU) else None
-        )
-        for forecast in given
-        for term in forecast.terms
-        if term.name in drawn
-    }
+    bars = [_sums(forecast, key) for forecast in given for key in ("baseline_s", "forecast_s")]
+    states: dict[str, str | None] = {}
+    for term in (term for forecast in given for term in forecast.terms):
+        if any(sums.get(term.name, 0.0) >= _SMALL * sum(sums.values()) for sums in bars):
+            state = CPU if term.name.startswith(CPU) else None
+            states[term.name] = {"read": READ, "write": WRITE}.get(term.op or "", state)
     return charts.colours_of(states)
 
 
 def _sums(forecast: Forecast, key: str) -> dict[str, float]:
-    sums: dict[str, float] = {}
+    sums = dict.fromkeys((term.name for term in forecast.terms), 0.0)
     for term in forecast.terms:
-        sums[term.name] = sums.get(term.name, 0.0) + max(getattr(term, key), 0.0)
+        sums[term.name] += max(getattr(term, key), 0.0)
     return sums
 
 
@@ -160,15 +144,13 @@ def _remaining(forecasts: Sequence[Forecast]) -> list[Section]:
     first = next((f for f in ranked(forecasts) if f.to_come is not None), None)
     if first is None or first.to_come is None:
         return []
-    figures = []
-    if not first.to_come.open_ended:
-        caption = "Each bar is the entire query; the line is the 90 % interval of its end."
-        chart, table = (
-            _progress(first.recorded_s, first.to_come),
-            terminal.to_come_table(first.to_come),
-        )
-        figures = [Figure("Progress, and what remains", caption, chart, table)]
-    return [Section.of("What remains", terminal.to_come_parts(first), figures)]
+    parts, rest = terminal.to_come_parts(first), first.to_come
+    if rest.open_ended:
+        return [Section.of("What remains", parts)]
+    caption = "Each bar is the entire query; the line is the 90 % interval of its end."
+    chart, table = _progress(first.recorded_s, rest), terminal.to_come_table(rest)
+    figure = Figure("Progress, and what remains", caption, chart, table)
+    return [Section.of("What remains", parts, [figure])]
 
 
 def _progress(recorded_s: float | None, rest: Remaining) -> charts.Chart:

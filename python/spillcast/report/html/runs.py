@@ -18,7 +18,7 @@ from spillcast.report.html.charts import Chart, Markup, legend_html
 from spillcast.report.html.inputs import Functions, Histogram, Latencies, Run, StatementText
 from spillcast.report.html.page import Figure, Section, percent, percent1, seconds, texts
 from spillcast.report.page import edge_s, latency_bins
-from spillcast.report.profile import profile_page
+from spillcast.report.profile import FUNCTIONS, profile_page
 from spillcast.storage import Group
 from spillcast.tabular import Column, Table
 from spillcast.text import capitalized, one_line, sentence
@@ -30,11 +30,7 @@ _SUBJECTS_MAX = 4
 REST, _NOTABLE = "idle, or not accounted for", 0.005
 _COLOURS = charts.STATE_COLOURS | {REST: "domain"}
 _QUANTILES = QUANTILES | {"max_us": 1.0}
-_STATES = (
-    Column("state", "state"),
-    Column("time", "time_s", "s"),
-    Column("share", "share", "percent1"),
-)
+_STATES = Column("state", None), Column("time", None, "s"), Column("share", None, "percent1")
 _OPERATIONS = (
     Column("operation", "operation"),
     Column("size", "size_class_bytes", "bytes"),
@@ -43,13 +39,7 @@ _OPERATIONS = (
     Column("total", "total_s", "s"),
     *(Column(name, f"{name}_us", "us") for name in ("mean", "p50", "p95", "p99", "max")),
 )
-_FUNCTIONS = (
-    Column("function", "function"),
-    Column("module", "module"),
-    Column("self", "total_us", "us"),
-    Column("share", "share", "percent1"),
-    Column("with callees", "with_callees_share", "percent1"),
-)
+_FUNCTIONS = (*(Column(name, name) for name in ("function", "module")), *FUNCTIONS)
 
 
 def _answer(run: Run) -> str:
@@ -124,17 +114,12 @@ def _time_by_state(run: Run, of: str, answer: Sequence[str]) -> Section:
     if sessions != 1:
         total = f"{seconds(run.time_s)} in {sessions:,} {run.sessions_are}"
     figures, tables = [], []
-    if states:
+    if rows := [(state, s, s / total_s) for state, s in states.items()]:
         note = "Waits of sessions that do no temp I/O are left out: they may be idle."
-        bars = [
-            charts.Bar(state, f"{seconds(s)}, {percent(s / total_s)}", {state: s})
-            for state, s in states.items()
-        ]
-        rows = [{"state": state, "time_s": s, "share": s / total_s} for state, s in states.items()]
+        bars = [charts.Bar(n, f"{seconds(s)}, {percent(share)}", {n: s}) for n, s, share in rows]
         title = f"Time by what {run.sessions_are} did, of {total}"
         caption = note if run.kind == "recording" else ""
-        table, chart = Table.of(_STATES, rows), charts.bars(bars, _COLOURS)
-        figures.append(Figure(title, caption, chart, table))
+        figures.append(Figure(title, caption, charts.bars(bars, _COLOURS), Table(_STATES, rows)))
     if run.operations:
         tables.append(("Temp I/O by operation and size", _operations(run.operations)))
     if run.events is not None:
