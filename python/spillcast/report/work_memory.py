@@ -39,8 +39,8 @@ def work_memory_text(forecast: Forecast) -> list[str]:
         f"With work_mem = '{format_setting(enough.work_mem_bytes)}'{was} nothing spills: "
         f"{_about(enough, bounds_only)}, if the plan stays as it is."
     ]
-    if (one := memory.one_pass) is not None:
-        size, about = format_setting(one.work_mem_bytes), _about(one, bounds_only)
+    if (in_one_pass := memory.one_pass) is not None:
+        size, about = format_setting(in_one_pass.work_mem_bytes), _about(in_one_pass, bounds_only)
         lines.append(f"  With work_mem = '{size}' sorts finish in one pass: {about}.")
     if any(spill.any_state for spill in memory.spills):
         lines.append(
