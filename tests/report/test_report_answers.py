@@ -343,9 +343,9 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
         (["whole.json", "-o", "nowhere/report.html"], "nowhere/report.html: there is no directory"),
         (
             ["whole.json", "--elapsed", "5m"],
-            "are for a forecast",
+            "for a forecast",
         ),
-        (["plan.json"], "a plan holds counts, not waits"),
+        (["plan.json"], "counts, not waits"),
         (["whole.json", "--to", "tmpfs"], "--to is for evidence"),
     ],
 )
