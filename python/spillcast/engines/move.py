@@ -79,14 +79,11 @@ def sql_literal(text: str) -> str:
     return "'" + text.replace("'", "''") + "'"
 
 
-SIZE_BYTES_MIN = 1 << 20
-
-
 def limit_bytes(size: str) -> int:
     """The bytes of ``--size``. InputError for less than a mount or a server could use."""
     size_bytes = parse_bytes(size, "--size")
-    if size_bytes < SIZE_BYTES_MIN:
-        raise OptionInvalid(f"--size {size} is less than {format_bytes(SIZE_BYTES_MIN)}")
+    if size_bytes < 1 << 20:
+        raise OptionInvalid(f"--size {size} is less than 1 MiB")
     return size_bytes
 
 
@@ -109,7 +106,14 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
             f"{format_bytes(available)} of memory available, and {format_bytes(swap)} of swap",
             "a full mount would make the machine swap or stall; give a smaller --size",
         )
-    options = f"size={mount_word(size_bytes)},{_mode(owner)}"
+    mode = "mode=1777"
+    if owner is not None:
+        try:
+            user = pwd.getpwnam(owner)
+        except KeyError:
+            raise ChoiceUnknown(f"--owner {owner}: there is no such user") from None
+        mode = f"mode=0700,uid={user.pw_uid},gid={user.pw_gid}"
+    options = f"size={mount_word(size_bytes)},{mode}"
     path = shell_word(to)
     in_fstab = "".join(f"\\{ord(c):03o}" if c in " \t\n\\#" else c for c in str(to))
     line = f"tmpfs {in_fstab} tmpfs {options} 0 0"
@@ -117,40 +121,26 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
         f"""[ "$(awk '/^MemAvailable:/ {{print $2}}' /proc/meminfo)" -ge {size_bytes >> 10} ]"""
     )
     steps = [
-        Step("Create the mount point.", command=f"mkdir -p {path}"),
+        Step("Create the mount point.", f"mkdir -p {path}"),
         Step(
             f"Only while {format_bytes(size_bytes)} of memory are available (here in KiB):",
-            command=f"{enough} &&\n  mount -t tmpfs -o {options} tmpfs {path}",
+            f"{enough} &&\n  mount -t tmpfs -o {options} tmpfs {path}",
         ),
-        Step("Check its size and what it holds.", command=f"df -h {path}"),
-        Step(
-            "To have it after a restart too.",
-            command=f"echo {shell_word(line)} >> /etc/fstab",
-        ),
+        Step("Check its size and what it holds.", f"df -h {path}"),
+        Step("To have it after a restart too.", f"echo {shell_word(line)} >> /etc/fstab"),
     ]
     # For sed, which takes the line as a basic regular expression.
     escaped = "".join(f"\\{c}" if c in "\\.*[]^$#" else c for c in line)
     pattern = shell_word(f"\\#^{escaped}$#d")
     revert = [
-        Step("Refused while a file in it is open.", command=f"umount {path}"),
-        Step("Removed only if it is empty.", command=f"rmdir {path}"),
-        Step("Do not mount it at the next start.", command=f"sed -i {pattern} /etc/fstab"),
+        Step("Refused while a file in it is open.", f"umount {path}"),
+        Step("Removed only if it is empty.", f"rmdir {path}"),
+        Step("Do not mount it at the next start.", f"sed -i {pattern} /etc/fstab"),
     ]
-    move = Move("tmpfs", str(to), owner or "everybody", steps, revert)
-    move.warnings = [
+    warnings = [
         f"its pages are memory that queries cannot use: {format_bytes(size_bytes)} of the "
         f"{format_bytes(available)} that are available now, charged to the memory cgroup of "
         "whoever writes them",
         "what is in it is gone after a restart, the directory of a tablespace too",
     ]
-    return move
-
-
-def _mode(owner: str | None) -> str:
-    if owner is None:
-        return "mode=1777"
-    try:
-        user = pwd.getpwnam(owner)
-    except KeyError:
-        raise ChoiceUnknown(f"--owner {owner}: there is no such user") from None
-    return f"mode=0700,uid={user.pw_uid},gid={user.pw_gid}"
+    return Move("tmpfs", str(to), owner or "everybody", steps, revert, warnings=warnings)

@@ -32,33 +32,30 @@ def move(
         raise OptionInvalid(f"--to {to} is not a directory for temp files")
     limit = ""
     if size is not None:
-        size_bytes = limit_bytes(size)
-        limit = (
-            f"\n  <max_temporary_data_on_disk_size>{size_bytes}</max_temporary_data_on_disk_size>"
-        )
+        name = "max_temporary_data_on_disk_size"
+        limit = f"\n  <{name}>{limit_bytes(size)}</{name}>"
     # Either of these would take precedence over tmp_path.
     config = (
         f'<clickhouse>\n  <tmp_policy remove="1"/>\n  <temporary_data_in_cache remove="1"/>\n'
         f"  <tmp_path>{escape(path)}/</tmp_path>{limit}\n</clickhouse>"
     )
-    directory = shell_word(f"{path}/")
     restart = Step(
         "The server reads tmp_path only when it starts: running queries end.",
-        command="systemctl restart clickhouse-server",
+        "systemctl restart clickhouse-server",
     )
     steps = [
-        Step("Note what is in use now.", command=CHECK),
+        Step("Note what is in use now.", CHECK),
         Step(
             "A directory of the server's user alone: at its start the server deletes files in it "
             "that begin with tmp.",
-            command=f"install -d -o clickhouse -g clickhouse -m 750 {directory}",
+            f"install -d -o clickhouse -g clickhouse -m 750 {shell_word(f'{path}/')}",
         ),
-        Step("Nothing is overwritten.", command=f"set -C; cat > {CONFIG} <<'XML'\n{config}\nXML"),
-        Step("It is to be readable to the server.", command=f"chown clickhouse: {CONFIG}"),
+        Step("Nothing is overwritten.", f"set -C; cat > {CONFIG} <<'XML'\n{config}\nXML"),
+        Step("It is to be readable to the server.", f"chown clickhouse: {CONFIG}"),
         restart,
-        Step("Check that the server uses it.", command=CHECK),
+        Step("Check that the server uses it.", CHECK),
     ]
-    revert = [Step("The setting of before.", command=f"rm {CONFIG}"), restart]
+    revert = [Step("The setting of before.", f"rm {CONFIG}"), restart]
     warnings = [
         "ClickHouse Cloud and managed servers have no access to tmp_path",
         "a policy of storage (tmp_policy) with several disks is replaced by this one directory",

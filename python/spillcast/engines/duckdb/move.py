@@ -20,18 +20,10 @@ def move(
     """
     path = os.path.abspath(to)
     directory = sql_literal(path)
-    steps = [
-        Step(
-            "Before the session spills for the first time: DuckDB refuses it afterwards.",
-            sql=(f"SET temp_directory = {directory}",),
-        )
-    ]
-    revert = [
-        Step(
-            "In a session that has not spilled yet; a new session has the default anyway.",
-            sql=("RESET temp_directory",),
-        )
-    ]
+    why = "Before the session spills for the first time: DuckDB refuses it afterwards."
+    steps = [Step(why, sql=(f"SET temp_directory = {directory}",))]
+    why = "In a session that has not spilled yet; a new session has the default anyway."
+    revert = [Step(why, sql=("RESET temp_directory",))]
     limit = ""
     if size is not None:
         size_bytes = parse_bytes(size, "--size")
@@ -42,12 +34,8 @@ def move(
         why = "A query that needs more fails; without a limit it may take 90 % of the free space."
         steps.append(Step(why, sql=(statement,)))
         revert.append(Step("The limit.", sql=("RESET max_temp_directory_size",)))
-    steps.append(
-        Step(
-            "In a second connection while a query spills: its files are there.",
-            sql=("SELECT path, size FROM duckdb_temporary_files()",),
-        )
-    )
+    why = "In a second connection while a query spills: its files are there."
+    steps.append(Step(why, sql=("SELECT path, size FROM duckdb_temporary_files()",)))
     warnings = [
         "a database keeps no settings: to have them in every session, put the SET statements into "
         "~/.duckdbrc for DuckDB's shell, or for Python write duckdb.connect(FILE, "

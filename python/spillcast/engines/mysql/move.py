@@ -56,9 +56,8 @@ def move(
             server = server_of(connection)
             present, flavor = variables(connection, *SETTINGS), server.flavor
             local, reason = local_server(connection, server)
-        if local is None:
-            checks = [f"the directory was not checked: {reason}"]
-        else:
+        checks = [f"the directory was not checked: {reason}"]
+        if local is not None:
             checks = _checks(path, local.pid)
     service = "mariadb" if flavor == "mariadb" else "mysql"
     lines = [f"tmpdir = {path}", f"innodb_tmpdir = {path}"]
@@ -71,22 +70,22 @@ def move(
     checking = "SELECT @@tmpdir, @@innodb_tmpdir, @@innodb_temp_data_file_path"
     restart = Step(
         "All of them but innodb_tmpdir are read at the start only: sessions end.",
-        command=f"systemctl restart {service}",
+        f"systemctl restart {service}",
     )
     directory, file, owner = map(shell_word, (path, FILE, user))
     steps = [
         Step(
             "The directory, for the server alone.",
-            command=f"install -d -o {owner} -g {owner} -m 0750 {directory}",
+            f"install -d -o {owner} -g {owner} -m 0750 {directory}",
         ),
         Step(
             "Filesorts, temporary tables on disk and InnoDB's temporary tablespaces.",
-            command=f"cat > {file} <<'END'\n{text}\nEND",
+            f"cat > {file} <<'END'\n{text}\nEND",
         ),
         restart,
         Step("Afterwards.", sql=(checking,), client=service),
     ]
-    revert = [Step("The former settings hold again.", command=f"rm {file}"), restart]
+    revert = [Step("The former settings hold again.", f"rm {file}"), restart]
     held = "; ".join(f"{name} = {present[name]}" for name in SETTINGS[:4] if present.get(name))
     warnings = [f"now {held}"] if held else []
     warnings += checks

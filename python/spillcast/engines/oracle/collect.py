@@ -1,8 +1,6 @@
 """Oracle: the SQL*Plus script that a DBA runs to collect the evidence for a forecast."""
 
 import re
-from collections.abc import Iterator
-from dataclasses import dataclass
 from importlib.resources import files
 from typing import Annotated
 
@@ -20,12 +18,26 @@ INTERVAL_S_MAX = 3600
 TRACE_S = 60
 
 
-@dataclass(frozen=True)
-class Session:
-    """A session of an Oracle instance."""
-
-    sid: int
-    serial: int
+#: For each part of the script, where its conditions stand: what precedes ``sql_id``, the condition
+#: on a session (SID, serial number), and what joins both. Parallel workers belong to the session
+#: that coordinates them; they take temp in sessions of their own, which run the same statement.
+_CONDITIONS = (
+    (
+        "ash_where",
+        "",
+        "(session_id = {0} and session_serial# = {1}\n"
+        "        or qc_session_id = {0} and qc_session_serial# = {1})",
+        "\n   and ",
+    ),
+    ("workareas_where", "a.", "(a.sid = {0} or a.qcsid = {0})", "\n   and "),
+    (
+        "sampler_where",
+        "s.",
+        "(s.sid = {0} and s.serial# = {1} or x.qcsid = {0})",
+        "\n              and ",
+    ),
+    ("temp_where", "s.", "s.sid = {0} and s.serial# = {1}", "\n    or "),
+)
 
 
 def collect(
@@ -76,84 +88,50 @@ def collect(
         minutes = SAMPLED_MINUTES if without_pack else MEMORY_MINUTES
     if without_pack and history is not None:
         raise OptionConflict("--history and --memory are of ASH, and --without-pack reads none")
-    _check_range("--minutes", minutes, MINUTES_MAX)
-    _check_range("--interval", interval, INTERVAL_S_MAX)
+    for flag, value, max_value in (
+        ("--minutes", minutes, MINUTES_MAX),
+        ("--interval", interval, INTERVAL_S_MAX),
+    ):
+        if not 1 <= value <= max_value:
+            raise OptionInvalid(f"{flag} {value} is not between 1 and {max_value}")
     samples = max(1, round(TRACE_S / interval))
     fields: dict[str, object] = {
         "sql_id": sql_id,
-        "sid": session and session.sid,
-        "serial": session and session.serial,
+        "sid": session and session[0],
+        "serial": session and session[1],
         "minutes": minutes,
         "interval_s": interval,
         "samples": samples,
         "trace_s": samples * interval,
-        **_conditions(sql_id, session),
     }
+    for name, prefix, of_session, joined_by in _CONDITIONS:
+        conditions = [] if sql_id is None else [f"{prefix}sql_id = '{sql_id}'"]
+        conditions += [] if session is None else [of_session.format(*session)]
+        fields[name] = joined_by.join(conditions) or "1 = 1"
     from_history = minutes > MEMORY_MINUTES if history is None else history
-    text = _sections()
-    samples_of = "sampler" if without_pack else "ash_history" if from_history else "ash_memory"
-    parts = _parts(sql_id, session, samples_of)
+    # ASH comes last, so that it covers the trace.
+    parts = ["begin", "database", "temp"]
+    if session is not None:
+        parts += ["trace_on", "statistics", "trace_off"]
+    elif sql_id is not None:
+        parts.insert(2, "sessions")
+    if without_pack:
+        parts += ["sampler", "end"]
+    else:
+        parts += ["licence", "ash_history" if from_history else "ash_memory", "end"]
+    # The template beside this file is cut at its lines ``--# name``.
+    template = files(__package__).joinpath("collect.sql").read_text("utf-8")
+    pieces = re.split(r"^--# (\w+)\n", template, flags=re.MULTILINE)
+    text = dict(zip(pieces[1::2], pieces[2::2], strict=True))
     return "\n".join(text[part].format(**fields).rstrip() + "\n" for part in parts)
 
 
-def parse_session(text: str) -> Session:
-    """A session from ``SID,SERIAL``."""
+def parse_session(text: str) -> tuple[int, int]:
+    """SID and serial number of a session from ``SID,SERIAL``."""
     match = re.fullmatch(r"\s*([0-9]{1,9})\s*,\s*([0-9]{1,9})\s*", text)
     if match is None:
         raise OptionInvalid(
             f"--sid '{text}' is not SID,SERIAL",
             "write for example 33,4711, as in: select sid, serial# from v$session",
         )
-    return Session(int(match[1]), int(match[2]))
-
-
-def _parts(sql_id: str | None, session: Session | None, samples_of: str) -> Iterator[str]:
-    """Sections in the order of their work: ASH comes last, so that it covers the trace."""
-    yield from ("begin", "database")
-    if session is None and sql_id is not None:
-        yield "sessions"
-    yield "temp"
-    if session is not None:
-        yield from ("trace_on", "statistics", "trace_off")
-    if samples_of != "sampler":
-        yield "licence"
-    yield samples_of
-    yield "end"
-
-
-def _sections() -> dict[str, str]:
-    """The template beside this file, cut at its lines ``--# name``."""
-    template = files(__package__).joinpath("collect.sql").read_text("utf-8")
-    pieces = re.split(r"^--# (\w+)\n", template, flags=re.MULTILINE)
-    return dict(zip(pieces[1::2], pieces[2::2], strict=True))
-
-
-def _conditions(sql_id: str | None, session: Session | None) -> dict[str, str]:
-    """WHERE conditions by part; parallel workers belong to the session that coordinates them."""
-    ash, workareas, temp, sampler = [], [], [], []
-    if sql_id is not None:
-        ash.append(f"sql_id = '{sql_id}'")
-        workareas.append(f"a.sql_id = '{sql_id}'")
-        sampler.append(f"s.sql_id = '{sql_id}'")
-        temp.append(f"s.sql_id = '{sql_id}'")
-    if session is not None:
-        sid, serial = session.sid, session.serial
-        ash.append(
-            f"(session_id = {sid} and session_serial# = {serial}\n"
-            f"        or qc_session_id = {sid} and qc_session_serial# = {serial})"
-        )
-        workareas.append(f"(a.sid = {sid} or a.qcsid = {sid})")
-        sampler.append(f"(s.sid = {sid} and s.serial# = {serial} or x.qcsid = {sid})")
-        temp.append(f"s.sid = {sid} and s.serial# = {serial}")
-    return {
-        "ash_where": "\n   and ".join(ash) or "1 = 1",
-        "workareas_where": "\n   and ".join(workareas) or "1 = 1",
-        "sampler_where": "\n              and ".join(sampler) or "1 = 1",
-        # Workers take temp in sessions of their own, which run the same statement.
-        "temp_where": "\n    or ".join(temp) or "1 = 1",
-    }
-
-
-def _check_range(flag: str, value: int, max_value: int) -> None:
-    if not 1 <= value <= max_value:
-        raise OptionInvalid(f"{flag} {value} is not between 1 and {max_value}")
+    return int(match[1]), int(match[2])
