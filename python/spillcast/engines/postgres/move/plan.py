@@ -33,6 +33,7 @@ from spillcast.engines.postgres.move.tablespaces import (
     Scope,
     Situation,
     Tablespace,
+    user_name,
 )
 from spillcast.errors import (
     MoveBlocked,
@@ -44,6 +45,8 @@ from spillcast.errors import (
     ServerUnsuited,
 )
 from spillcast.text import shell_word
+
+RELOAD = "Reload the settings; open sessions follow."
 
 
 def revert_steps(
@@ -65,7 +68,8 @@ def revert_steps(
         statement = set_statement(Scope(), note.before["server"])
         steps.append(facts.step(why, statement))
     if Scope() in scopes:
-        steps.append(reload_step(facts))
+        # Also where it was done already: the reload after it may be missing.
+        steps.append(facts.step(RELOAD, "SELECT pg_reload_conf()"))
     statements = [
         set_statement(scope, note.before[str(scope)]) for scope in ours if scope != Scope()
     ]
@@ -83,7 +87,12 @@ def revert_steps(
         why = "Restore the settings and rights, and the note of them."
         steps.append(facts.step(why, *statements))
     if drop and not left.before and note.made_tablespace:
-        steps += _drop_steps(tablespace, note, facts)
+        why = "Drop the tablespace; the server refuses if anything is in it."
+        steps.append(facts.step(why, f"DROP TABLESPACE {identifier(tablespace.name)}"))
+        if note.made_directory:
+            why = "Mark the directory, by its sticky bit, as made for this move."
+            mark = Step(why, f"chmod 1700 {shell_word(tablespace.location)}")
+            steps[-1:] = [mark, steps[-1], remove_directory(tablespace.location)]
     return steps
 
 
@@ -94,11 +103,9 @@ def remaining(note: Note, scopes: list[Scope]) -> Note:
     return replace(note, before=before, granted=note.granted if before else [])
 
 
-def remove_directory(path: Path) -> Step:
+def remove_directory(path: Path | str) -> Step:
     """The step that takes an empty directory away."""
-    return Step(
-        "Remove the directory, which was made for this move.", command=f"rmdir {shell_word(path)}"
-    )
+    return Step("Remove the directory, which was made for this move.", f"rmdir {shell_word(path)}")
 
 
 def set_statement(scope: Scope | None, names: list[str] | None) -> str:
@@ -112,12 +119,6 @@ def set_statement(scope: Scope | None, names: list[str] | None) -> str:
     if names is None:
         return f"{who}RESET {SETTING}"
     return f"{who}SET {SETTING} = {', '.join(map(literal, names))}"
-
-
-def reload_step(facts: Situation) -> Step:
-    """The step after ALTER SYSTEM; done again where it may have been missed."""
-    why = "Reload the settings; open sessions follow."
-    return facts.step(why, "SELECT pg_reload_conf()")
 
 
 def used_by_settings(facts: Situation, note: Note, scopes: list[Scope], name: str) -> list[str]:
@@ -140,20 +141,6 @@ def comment_statement(name: str, text: str | None) -> str:
     return f"COMMENT ON TABLESPACE {identifier(name)} IS {word}"
 
 
-def _drop_steps(tablespace: Tablespace, note: Note, facts: Situation) -> list[Step]:
-    path = Path(tablespace.location)
-    why = "Drop the tablespace; the server refuses if anything is in it."
-    drop = facts.step(why, f"DROP TABLESPACE {identifier(tablespace.name)}")
-    if not note.made_directory:
-        return [drop]
-    why = "Mark the directory, by its sticky bit, as made for this move."
-    mark = Step(why, command=f"chmod 1700 {shell_word(path)}")
-    return [mark, drop, remove_directory(path)]
-
-
-NAME = "spillcast_temp"
-
-
 @dataclass(frozen=True)
 class MoveRequest:
     """Whose temp files go where; ``scope`` is None for a session that sets it itself."""
@@ -170,7 +157,7 @@ class Directory:
 
     exists: bool = False
     made: bool = False
-    uid: int | None = None
+    owner: str | None = None
 
     @classmethod
     def look(cls, path: Path) -> "Directory":
@@ -181,7 +168,7 @@ class Directory:
             return cls()
         if not stat.S_ISDIR(status.st_mode):
             raise PathUnusable(f"--to {path} is not a directory")
-        return cls(exists=True, made=bool(status.st_mode & stat.S_ISVTX), uid=status.st_uid)
+        return cls(True, bool(status.st_mode & stat.S_ISVTX), user_name(status.st_uid))
 
 
 def plan(request: MoveRequest, facts: Situation, lacking: list[str], directory: Directory) -> Move:
@@ -225,7 +212,7 @@ def plan(request: MoveRequest, facts: Situation, lacking: list[str], directory: 
         if to_set:
             statement = set_statement(request.scope, [name])
             steps.append(facts.step("Set it for the whole server.", statement))
-        steps.append(reload_step(facts))
+        steps.append(facts.step(RELOAD, "SELECT pg_reload_conf()"))
     if request.scope is None:
         why = "In the session whose temp files should go there:"
         steps.append(Step(why, sql=(f"SET {SETTING} = {literal(name)}",)))
@@ -236,13 +223,14 @@ def plan(request: MoveRequest, facts: Situation, lacking: list[str], directory: 
     table = Tablespace(existing.oid if existing else 0, name, str(request.to), None)
     scopes = [request.scope] if request.scope and str(request.scope) in note.before else []
     back = revert_steps(table, note, scopes, after)
-    return Move("postgres", str(request.to), whom(request.scope), steps, back, name)
+    whom = str(request.scope or "session")
+    return Move("postgres", str(request.to), whom, steps, back, name)
 
 
 def _name(request: MoveRequest, facts: Situation, existing: Tablespace | None) -> str:
     """The tablespace's name. InputError where another one has it."""
     existing_name = existing.name if existing and not existing.name.startswith(UNFINISHED) else None
-    name = request.tablespace or existing_name or NAME
+    name = request.tablespace or existing_name or "spillcast_temp"
     if existing_name and name != existing_name:
         raise MoveBlocked(
             f"--tablespace {name}: the tablespace in {request.to} is called {existing_name}"
@@ -269,11 +257,11 @@ def _directory_steps(path: Path, facts: Situation, directory: Directory) -> list
             "Create the directory on the server's machine. The sticky bit marks it as made by "
             "spillcast."
         )
-        steps.append(Step(why, command=f"mkdir -m 1700 {word}"))
+        steps.append(Step(why, f"mkdir -m 1700 {word}"))
     owner = facts.owner or "postgres"
-    if user_id(owner) != (directory.uid if directory.exists else os.geteuid()):
+    if owner != (directory.owner if directory.exists else user_name(os.geteuid())):
         why = "It has to belong to the server's user; one that holds files is left as it is."
-        steps.append(Step(why, command=chown_empty(owner, path)))
+        steps.append(Step(why, chown_empty(owner, path)))
     return steps
 
 
@@ -281,21 +269,6 @@ def chown_empty(owner: str, path: Path) -> str:
     """The command that gives a directory to a user, unless anything is in it."""
     give = f"chown {shell_word(owner)}: {{}} +"
     return f"find -H {shell_word(path)} -maxdepth 0 -empty -exec {give}"
-
-
-def user_id(owner: str) -> int | None:
-    """The number of a user of this machine; None where there is none of the name."""
-    import pwd
-
-    try:
-        return int(owner) if owner.isdigit() else pwd.getpwnam(owner).pw_uid
-    except KeyError:
-        return None
-
-
-def whom(scope: Scope | None) -> str:
-    """A scope as ``--for`` has it."""
-    return "session" if scope is None else str(scope)
 
 
 def check_server(facts: Situation) -> None:
@@ -309,17 +282,12 @@ def check_server(facts: Situation) -> None:
         hint = "give the DSN of its primary; the directory has to be on both"
         raise ServerUnsuited("the server is a standby and cannot be changed", hint)
     if not facts.superuser:
-        by = facts.superusers[0] if facts.superusers else ""
-        grant = (
-            f"let a superuser run: GRANT {shown_name(by)} TO {shown_name(facts.user)}, and add "
-            f"options='-c role={by}' to the DSN; "
-            if by
-            else ""
-        )
+        by = facts.superusers[0]
         raise PermissionDenied(
             f"role {facts.user} lacks SUPERUSER, which is needed to make or drop a tablespace",
-            f"connect as {by or 'a superuser'}, or "
-            f"{grant}or let one run what is printed without --apply",
+            f"connect as {by}, or let a superuser run: GRANT {shown_name(by)} TO "
+            f"{shown_name(facts.user)}, and add options='-c role={by}' to the DSN; or let one run "
+            "what is printed without --apply",
         )
 
 
@@ -358,18 +326,17 @@ def _check_directory(connection: Connection, facts: Situation, request: MoveRequ
     if facts.at(path) is not None:
         return
     directory = Directory.look(path)
-    owner, word = facts.owner or "", shell_word(path)
-    root = os.geteuid() == 0
-    mine = user_id(owner) == os.geteuid()
-    if not directory.exists and not (root or (mine and os.access(parent, os.W_OK))):
-        hint = f"as root: mkdir -m 700 {word} && {chown_empty(owner, path)}"
-        raise PermissionDenied(f"--to {path}: cannot be created without being root", hint)
+    owner, root = facts.owner or "", os.geteuid() == 0
     if not directory.exists:
+        mine = owner == user_name(os.geteuid())
+        if not (root or (mine and os.access(parent, os.W_OK))):
+            hint = f"as root: mkdir -m 700 {shell_word(path)} && {chown_empty(owner, path)}"
+            raise PermissionDenied(f"--to {path}: cannot be created without being root", hint)
         return
-    if directory.uid != user_id(owner) and not (directory.made and root):
+    if directory.owner != owner and not (directory.made and root):
         hint = f"{chown_empty(owner, path)}, or name a directory in it that does not exist yet"
         raise PermissionDenied(f"--to {path} is not the server's own; it runs as {owner}", hint)
-    if directory.uid == user_id(owner):
+    if directory.owner == owner:
         query = "select coalesce(array_agg(name), '{}') from pg_ls_dir(%s) name"
         entries = list(row(connection, query, str(path))[0])
     else:
@@ -385,17 +352,17 @@ def _check_seen(connection: Connection, path: Path, role: str) -> None:
 
     # Where nothing is there the server says so only if it may pass through the directory above.
     query = "select floor(extract(epoch from modification))::bigint from pg_stat_file(%s, true)"
-    before_s = _modified_s(path)
+
+    def seen_s() -> int:
+        return int(path.stat().st_mtime) if path.exists() else 0
+
+    before_s = seen_s()
     try:
         (modified_s,) = row(connection, query, str(path))
     except psycopg.Error as error:
         reason = server_message(error)
         hint = "it needs execute permission on every directory above"
         raise PermissionDenied(f"{role}: the server cannot reach {path}: {reason}", hint) from None
-    if not before_s <= (modified_s or 0) <= _modified_s(path):
+    if not before_s <= (modified_s or 0) <= seen_s():
         hint = "it may have a private /tmp, as with PrivateTmp of systemd"
         raise ServerUnsuited(f"{role}: the server sees another {path} than spillcast", hint)
-
-
-def _modified_s(path: Path) -> int:
-    return int(path.stat().st_mtime) if path.exists() else 0

@@ -4,11 +4,12 @@ import shlex
 import subprocess
 import time
 from collections.abc import Iterator
+from contextlib import nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.move import Move, Step
+from spillcast.engines.move import Move
 from spillcast.engines.postgres.connection import (
     MOVER,
     Connection,
@@ -30,7 +31,6 @@ from spillcast.engines.postgres.move.plan import (
     revert_steps,
     set_statement,
     used_by_settings,
-    whom,
 )
 from spillcast.engines.postgres.move.tablespaces import (
     Scope,
@@ -112,6 +112,14 @@ def moved_back(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -
     Without ``to`` it is the only tablespace that spillcast has moved to. What keeps the tablespace
     from being dropped is in ``left``; it then stays as it is.
     """
+    from psycopg import errors
+
+    # The server's answers for a tablespace in use, which it checks under a lock.
+    in_use = (
+        errors.ObjectNotInPrerequisiteState,
+        errors.ObjectInUse,
+        errors.DependentObjectsStillExist,
+    )
     with open_session(dsn, MOVER) as connection:
         _lock(connection)
         facts = situation(connection, dsn)
@@ -121,7 +129,7 @@ def moved_back(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -
         try:
             _run_steps(connection, move)
         except SpillcastError as error:
-            if not isinstance(error.__cause__, _in_use()):
+            if not isinstance(error.__cause__, in_use):
                 raise
             tablespace = facts.at(to)
             users = users_of(connection, tablespace) if tablespace else []
@@ -131,11 +139,30 @@ def moved_back(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -
 
 
 def _run_steps(connection: Connection, move: Move) -> None:
-    """Do the steps, but those for a session of somebody's."""
+    """Do the steps, but those for a session of somebody's.
+
+    SpillcastError with the words of whoever refused one.
+    """
+    import psycopg
+
+    hint = "--revert undoes what was done"
     for index, step in enumerate(move.steps):
-        if step.command is not None or step.client:
-            _run(connection, step)
-            move.steps[index] = replace(step, done=True)
+        if step.command is not None:
+            ran = subprocess.run(shlex.split(step.command), capture_output=True, text=True)
+            if ran.returncode:
+                raise MoveFailed(ran.stderr.strip(), hint)
+        elif step.client:
+            # CREATE and DROP TABLESPACE refuse a transaction block.
+            together = connection.transaction() if len(step.sql) > 1 else nullcontext()
+            try:
+                with together:
+                    for statement in step.sql:
+                        connection.execute(statement.encode())
+            except psycopg.Error as error:
+                raise StatementFailed(f"PostgreSQL: {server_message(error)}", hint) from error
+        else:
+            continue
+        move.steps[index] = replace(step, done=True)
 
 
 def verified(
@@ -160,12 +187,12 @@ def verified(
     if list(spilled) != [tablespace]:
         where = ", ".join(spilled) or "nowhere"
         raise MoveFailed(
-            f"tablespace {tablespace} is set for {whom(scope)}, but temp files of such a session "
-            f"are in {where}",
+            f"tablespace {tablespace} is set for {scope or 'session'}, but temp files of such a "
+            f"session are in {where}",
             "--revert restores everything",
         )
     held = spilled[tablespace]
-    return {"session": whom(scope), "files": held.files, "bytes": held.bytes}
+    return {"session": str(scope or "session"), "files": held.files, "bytes": held.bytes}
 
 
 def _lock(connection: Connection) -> None:
@@ -221,17 +248,6 @@ def _warnings(facts: Situation, request: MoveRequest, move: Move) -> Iterator[st
             yield f"{scope} has a setting of its own, which takes precedence: {', '.join(names)}"
 
 
-def _in_use() -> tuple[type[Exception], ...]:
-    """The server's message for a tablespace in use, which it checks under a lock."""
-    from psycopg import errors
-
-    return (
-        errors.ObjectNotInPrerequisiteState,
-        errors.ObjectInUse,
-        errors.DependentObjectsStillExist,
-    )
-
-
 def _only_move(facts: Situation) -> Path:
     """Where temp files were moved to. InputError where nothing or more than one place shows it."""
     moved = [tablespace for tablespace in facts.tablespaces if tablespace.note is not None]
@@ -247,7 +263,7 @@ def _only_move(facts: Situation) -> Path:
 
 
 def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -> Move:
-    word = "all" if whole else whom(scope)
+    word = "all" if whole else str(scope or "session")
     tablespace = facts.at(to)
     if tablespace is None:
         directory = Directory.look(to)
@@ -314,40 +330,14 @@ def _take_setting(
         for other in now
         if other.role in (None, user) and other.database in (None, database)
     ):
-        _wait_for_setting(session, scope, tablespace)
+        # The server tells its processes of a new setting one by one.
+        deadline = time.monotonic() + RELOAD_S
+        query = "select current_setting('temp_tablespaces')"
+        while parse_names(row(session, query)[0]) != [tablespace]:
+            if time.monotonic() > deadline:
+                hint = "--revert restores everything"
+                raise MoveFailed(f"a new session of {scope} did not get the setting", hint)
+            time.sleep(0.02)
         return
     # A session of ours cannot be one of theirs: it takes what is stored for them.
     session.execute(set_statement(None, now[scope]).encode())
-
-
-def _wait_for_setting(session: Connection, scope: Scope, tablespace: str) -> None:
-    """The server tells its processes of a new setting one by one."""
-    deadline = time.monotonic() + RELOAD_S
-    query = "select current_setting('temp_tablespaces')"
-    while parse_names(row(session, query)[0]) != [tablespace]:
-        if time.monotonic() > deadline:
-            raise MoveFailed(
-                f"a new session of {scope} did not get the setting", "--revert restores everything"
-            )
-        time.sleep(0.02)
-
-
-def _run(connection: Connection, step: Step) -> None:
-    """Do one step. SpillcastError with the words of whoever refused it."""
-    import psycopg
-
-    hint = "--revert undoes what was done"
-    if step.command is not None:
-        ran = subprocess.run(shlex.split(step.command), capture_output=True, text=True)
-        if ran.returncode:
-            raise MoveFailed(ran.stderr.strip(), hint)
-        return
-    try:
-        if len(step.sql) == 1:
-            connection.execute(step.sql[0].encode())
-            return
-        with connection.transaction():
-            for statement in step.sql:
-                connection.execute(statement.encode())
-    except psycopg.Error as error:
-        raise StatementFailed(f"PostgreSQL: {server_message(error)}", hint) from error

@@ -103,15 +103,6 @@ class Tablespace:
             ) from None
 
 
-def tablespaces(connection: Connection) -> list[Tablespace]:
-    """All tablespaces with a location of their own."""
-    query = (
-        "select oid, spcname, pg_tablespace_location(oid), shobj_description(oid, 'pg_tablespace')"
-        " from pg_tablespace where pg_tablespace_location(oid) <> '' order by spcname"
-    )
-    return [Tablespace(*record) for record in connection.execute(query)]
-
-
 def settings(
     connection: Connection, name: str = SETTING, *, server: bool
 ) -> dict[Scope, list[str]]:
@@ -173,6 +164,10 @@ def users_of(connection: Connection, tablespace: Tablespace) -> list[str]:
     return users
 
 
+_TABLESPACES = (
+    "select oid, spcname, pg_tablespace_location(oid), shobj_description(oid, 'pg_tablespace')"
+    " from pg_tablespace where pg_tablespace_location(oid) <> '' order by spcname"
+)
 _FACTS = """
 select current_user, current_setting('is_superuser')::bool, pg_is_in_recovery(),
        array(select rolname::text from pg_roles where rolsuper order by 1),
@@ -249,9 +244,9 @@ def situation(connection: Connection, dsn: str) -> Situation:
         roles=roles,
         databases=databases,
         standby=standby,
-        owner=None if pid is None else _owner(pid),
+        owner=None if pid is None else user_name(Path(f"/proc/{pid}").stat().st_uid),
         elsewhere=elsewhere,
-        tablespaces=tablespaces(connection),
+        tablespaces=[Tablespace(*record) for record in connection.execute(_TABLESPACES)],
         settings=settings(connection, server=superuser),
     )
     if not superuser:
@@ -308,8 +303,8 @@ def open_sessions(connection: Connection, scope: Scope) -> int:
     return int(count)
 
 
-def _owner(pid: int) -> str:
-    uid = Path(f"/proc/{pid}").stat().st_uid
+def user_name(uid: int) -> str:
+    """The name of a user of this machine; the number of one that has none."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
