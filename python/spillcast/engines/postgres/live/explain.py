@@ -1,14 +1,12 @@
-"""EXPLAIN of statements in a session of its own; plan and earlier calls of a running one."""
+"""EXPLAIN of a statement in a session of its own; plan and earlier calls of a running one."""
 
-import contextlib
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import closing
+from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from typing import Any
 
-from spillcast.engines.engine import Say
 from spillcast.engines.postgres.connection import (
     EXPLAINER,
     STATEMENTS_SCHEMA,
@@ -17,11 +15,9 @@ from spillcast.engines.postgres.connection import (
     open_session,
     server_message,
 )
-from spillcast.engines.sampler import SessionQuery
 from spillcast.errors import InputError, SpillcastError, StatementFailed, StatementRejected
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER
-from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
 from spillcast.redaction import struck_document
 
 #: The file of the plan in a recording's folder.
@@ -85,7 +81,7 @@ class Explained:
 
         if self._thread.is_alive():
             self._cancelled = True
-            with contextlib.suppress(psycopg.Error):
+            with suppress(psycopg.Error):
                 self.connection.cancel_safe(timeout=CANCEL_S)
             self._thread.join()
         self.connection.close()
@@ -255,105 +251,21 @@ def _kept(node: Mapping[str, Any]) -> dict[str, Any]:
 def former_calls(dsn: str, database: str, queryid: str) -> list[dict[str, Any]]:
     """A row for each user who called it, with the settings that bound its processes.
 
-    None where the server counts none, or may not tell.
     Asked in a session of its own, in the DSN's database and then in the statement's, ``database``:
-    the extension counts all of them, and is in any one.
+    the extension counts all of them, and is in any one. No rows where the server counts none, or
+    may not tell.
     """
-    from psycopg.conninfo import make_conninfo
-
-    for into in (dsn, make_conninfo(dsn, dbname=database)):
-        records = _records(into, database, queryid)
-        if records is not None:
-            return records
-    return []
-
-
-def _records(dsn: str, database: str, queryid: str) -> list[dict[str, Any]] | None:
-    """None where this database has no such extension, or it cannot be asked."""
     import psycopg
+    from psycopg.conninfo import make_conninfo
     from psycopg.sql import SQL, Identifier
 
-    try:
-        session = open_session(dsn, EXPLAINER)
-    except InputError:
-        return None
-    with closing(session) as connection:
-        if connection.info.server_version < _SHOWN_SINCE:
-            return []
-        try:
-            connection.execute(f"set statement_timeout = {TIMEOUT_MS}")
-            schema = connection.execute(STATEMENTS_SCHEMA).fetchone()
-            if schema is None:
-                return None
-            query = SQL(_COUNTED).format(Identifier(schema[0]))
-            values = [[PER_GATHER, MAINTENANCE], database, int(queryid)]
-            return [document for (document,) in connection.execute(query, values)]
-        except psycopg.Error:
-            return None
-
-
-class WatchedStatement:
-    """Collects facts of a session's running statement, each with one request."""
-
-    def __init__(self, dsn: str, database: str, connection: Connection) -> None:
-        self._dsn, self._database, self._connection = dsn, database, connection
-        self._rolled_back = self._rollbacks()
-        self._plan: dict[str, Any] | str | None = None
-        self._calls: list[dict[str, Any]] | None = None
-        #: When its earlier calls had been counted (CLOCK_MONOTONIC).
-        self._counted_ns: int | None = None
-
-    def documents(self, query: SessionQuery, settings: Mapping[str, str]) -> dict[str, object]:
-        """Evidence of what remains of it, by file."""
-        documents = {ESTIMATE_FILE: self._estimate(query, settings), FORMER_FILE: self.calls(query)}
-        return {name: document for name, document in documents.items() if document}
-
-    def calls(self, query: SessionQuery) -> list[dict[str, Any]]:
-        """Rows of its earlier calls; none where none were counted.
-
-        A call that is cancelled is not counted, so these have to be asked for before it ends.
-        """
-        if query.queryid is None:
-            return []
-        if self._calls is None:
-            database = self._database or self._connection.info.dbname
-            self._calls = former_calls(self._dsn, database, query.queryid)
-            self._counted_ns = time.monotonic_ns()
-        return self._calls
-
-    def completed(self, query: SessionQuery, say: Say) -> bool:
-        """Whether the ended query ran to its end, as far as the server shows."""
-        done = query.life.completed
-        if done is None and query.queryid is not None and self._counted_ns is not None:
-            ended_ns = (query.started_ns or 0) + round((query.life.elapsed_s or 0.0) * 1e9)
-            if self._counted_ns < ended_ns:
-                database = self._database or self._connection.info.dbname
-                after = former_calls(self._dsn, database, query.queryid)
-                done = _counted_meanwhile(self._calls or [], after)
-        if done is None and self._rollbacks() != self._rolled_back:
-            say(UNKNOWN)
-        return done is not False
-
-    def _estimate(self, query: SessionQuery, settings: Mapping[str, str]) -> dict[str, Any] | None:
-        if self._plan is None and query.text:
-            self._plan = estimate(self._dsn, self._database or None, query.text, settings)
-        return self._plan if isinstance(self._plan, dict) else None
-
-    def _rollbacks(self) -> int | None:
-        """Transactions of its database that were rolled back so far; None: that is not counted."""
-        text = "select xact_rollback from pg_stat_database where datname = %s"
-        counted = self._connection.execute(text, [self._database]).fetchone()
-        return None if counted is None else counted[0]
-
-
-def _counted_meanwhile(
-    calls_before: Sequence[Mapping[str, Any]], calls_after: Sequence[Mapping[str, Any]]
-) -> bool | None:
-    """Whether a statement was counted as a call, which one that fails is not; None: not known.
-
-    A call of another session that ended meanwhile counts as well.
-    """
-    if not (calls_before and calls_after):
-        return None
-    before, after = (sum(row["calls"] for row in rows) for rows in (calls_before, calls_after))
-    return bool(after != before)
+    for into in (dsn, make_conninfo(dsn, dbname=database)):
+        with suppress(InputError, psycopg.Error), closing(open_session(into, EXPLAINER)) as session:
+            if session.info.server_version < _SHOWN_SINCE:
+                return []
+            session.execute(f"set statement_timeout = {TIMEOUT_MS}")
+            if (schema := session.execute(STATEMENTS_SCHEMA).fetchone()) is not None:
+                query = SQL(_COUNTED).format(Identifier(schema[0]))
+                values = [[PER_GATHER, MAINTENANCE], database, int(queryid)]
+                return [document for (document,) in session.execute(query, values)]
+    return []

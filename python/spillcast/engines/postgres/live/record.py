@@ -1,8 +1,8 @@
 """Records a query of a PostgreSQL server: its waits by samples, its I/O where it runs here."""
 
-import contextlib
+import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import ExitStack, closing, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from spillcast.engines.postgres.connection import (
 from spillcast.engines.postgres.live.activity import SESSION, ActivityQueries, find
 from spillcast.engines.postgres.live.explain import (
     PLAN_FILE,
+    UNKNOWN,
     Explained,
-    WatchedStatement,
+    estimate,
+    former_calls,
     plan_summary,
 )
 from spillcast.engines.postgres.processes import (
@@ -35,7 +37,7 @@ from spillcast.errors import OptionMissing
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.live import Running
-from spillcast.recording.meta import EndedBy, ObservedEngine
+from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, EndedBy, ObservedEngine
 from spillcast.recording.record import Recorder
 from spillcast.recording.server_meta import Server
 from spillcast.redaction import struck_text
@@ -83,12 +85,15 @@ def record_postgres(
         session: SessionRecorder
         if wanted is not None:
             selected = find(connection, wanted, say, recorder.options.duration_s)
+            # What the session has set itself is not visible.
+            whose = connection.execute(_WHOSE, [selected.pid]).fetchone() or (0, 0)
             session = _WatchedSession(
                 recorder,
                 connection,
                 selected.pid,
-                settings_of(connection, selected.pid),
-                statement=WatchedStatement(dsn, selected.database, connection),
+                ServerSettings.of(connection).for_session(*whose),
+                dsn=dsn,
+                database=selected.database or connection.info.dbname,
                 say=say,
                 runs=selected.active and wanted.backend is None,
             )
@@ -96,8 +101,8 @@ def record_postgres(
             assert explain is not None
             run = Explained(dsn, explain, settings or {}, say, timed=timed)
             stack.callback(run.close)
-            own_settings = session_settings(run.connection)
-            session = _ExplainedSession(recorder, connection, run.pid, own_settings, run=run)
+            of_run = dict(run.connection.execute(_CURRENT, [list(NAMES)]).fetchall())
+            session = _ExplainedSession(recorder, connection, run.pid, of_run, run=run)
         session.begin(absent_because, say)
         return session.until_the_end(on_status)
 
@@ -127,7 +132,7 @@ class _PostgresSession(SessionRecorder):
         parent = postmaster(self.pid)
         if parent is not None:
             # Where this is refused, workers are attached when they are first sampled.
-            with contextlib.suppress(OSError):
+            with suppress(OSError):
                 self.recorder.attach_children(parent, WORKER_TITLE.format(pid=self.pid))
 
     def described(self) -> ObservedEngine:
@@ -139,23 +144,53 @@ class _PostgresSession(SessionRecorder):
 class _WatchedSession(_PostgresSession):
     """The recording of a query that a session of somebody's runs."""
 
-    def __init__(self, *session: Any, statement: WatchedStatement, say: Say, runs: bool) -> None:
+    def __init__(self, *session: Any, dsn: str, database: str, say: Say, runs: bool) -> None:
         super().__init__(*session, runs=runs)
-        self._statement, self._say = statement, say
+        self._dsn, self._database, self._say = dsn, database, say
+        self._rolled_back = self._rollbacks()
+        #: As ``estimate`` returns it, once it was asked for.
+        self._plan: dict[str, Any] | str | None = None
+        #: Its earlier calls, and when they had been counted (CLOCK_MONOTONIC).
+        self._calls: list[dict[str, Any]] | None = None
+        self._counted_ns = 0
 
     def observe(self) -> None:
         super().observe()
         self.recorder.know_before()
 
     def watch(self) -> None:
-        self._statement.calls(self.query)
+        # A call that is cancelled is not counted: they have to be asked for before it ends.
+        if self._calls is None and self.query.queryid is not None:
+            self._calls = former_calls(self._dsn, self._database, self.query.queryid)
+            self._counted_ns = time.monotonic_ns()
 
     def completed(self) -> bool:
-        return self._statement.completed(self.query, self._say)
+        life, calls = self.query.life, self._calls
+        done = life.completed
+        ended_ns = (self.query.started_ns or 0) + round((life.elapsed_s or 0.0) * 1e9)
+        if done is None and calls and self.query.queryid and self._counted_ns < ended_ns:
+            after = former_calls(self._dsn, self._database, self.query.queryid)
+            if after:
+                # One that fails is not counted; a call of another session meanwhile is, too.
+                done = sum(row["calls"] for row in after) != sum(row["calls"] for row in calls)
+        if done is None and self._rollbacks() != self._rolled_back:
+            self._say(UNKNOWN)
+        return done is not False
 
     @property
     def documents(self) -> Mapping[str, object]:
-        return self._statement.documents(self.query, self.settings)
+        self.watch()
+        if self._plan is None and self.query.text:
+            self._plan = estimate(self._dsn, self._database, self.query.text, self.settings)
+        plan = self._plan if isinstance(self._plan, dict) else None
+        documents = {ESTIMATE_FILE: plan, FORMER_FILE: self._calls}
+        return {name: document for name, document in documents.items() if document}
+
+    def _rollbacks(self) -> int | None:
+        """Transactions of its database that were rolled back so far; None: that is not counted."""
+        text = "select xact_rollback from pg_stat_database where datname = %s"
+        counted = self.connection.execute(text, [self._database]).fetchone()
+        return None if counted is None else counted[0]
 
 
 class _ExplainedSession(_PostgresSession):
@@ -254,11 +289,6 @@ def engine_meta(
     )
 
 
-def session_settings(connection: Connection) -> dict[str, str]:
-    """The settings of a session that spillcast opened."""
-    return dict(connection.execute(_CURRENT, [list(NAMES)]).fetchall())
-
-
 @dataclass(frozen=True)
 class ServerSettings:
     """What sessions begin with: the server's own settings, and those given beside."""
@@ -288,9 +318,3 @@ class ServerSettings:
                 named = (text.partition("=") for text in pairs)
                 settings |= {name: value for name, _, value in named if name in NAMES}
         return settings
-
-
-def settings_of(connection: Connection, pid: int) -> dict[str, str]:
-    """The settings that another session began with; those it made itself are not visible."""
-    whose = connection.execute(_WHOSE, [pid]).fetchone() or (0, 0)
-    return ServerSettings.of(connection).for_session(*whose)

@@ -75,8 +75,16 @@ def record_all_of_postgres(
     options = options or RecordOptions()
     _core.check_attaches(options.capture, "a server", "leave it out: perf events are used")
     with sampler_connection(dsn) as connection, ExitStack() as stack:
-        server = _server_process(connection)
-        _may_see_all(connection)
+        pid, reason = local_process(connection)
+        server = None if pid is None else postmaster(pid)
+        if server is None:
+            raise CaptureUnavailable(
+                f"--all observes the server's processes: {reason or 'they cannot be seen'}",
+                "run it on the server's machine; from here --backend PID samples one session's "
+                "waits",
+            )
+        if not row(connection, "select pg_has_role(current_user, 'pg_read_all_stats', 'usage')")[0]:
+            raise no_right(connection, "sessions of other roles")
         stack.callback(folder.leave)
         rows = SessionRows(folder.make(share=options.share))
         stack.callback(rows.discard)
@@ -85,25 +93,6 @@ def record_all_of_postgres(
         every = _AllSessions(recorder, rows, connection, server, folder)
         say(f"all processes of the server are observed from process {server} on; Ctrl-C ends it")
         return every.until_the_end(on_status)
-
-
-def _server_process(connection: Connection) -> int:
-    """The process that starts all others of the server. InputError where it is not here."""
-    pid, reason = local_process(connection)
-    server = None if pid is None else postmaster(pid)
-    if server is None:
-        raise CaptureUnavailable(
-            f"--all observes the server's processes: {reason or 'they cannot be seen'}",
-            "run it on the server's machine; from here --backend PID samples one session's waits",
-        )
-    return server
-
-
-def _may_see_all(connection: Connection) -> None:
-    """InputError where our role does not see what other sessions do."""
-    (may,) = row(connection, "select pg_has_role(current_user, 'pg_read_all_stats', 'usage')")
-    if not may:
-        raise no_right(connection, "sessions of other roles")
 
 
 @dataclass(frozen=True)
@@ -211,11 +200,19 @@ class _AllSessions(LiveRecorder[ServerRecording]):
 
     def look(self) -> dict[str, Any]:
         """Keep the queries that have ended; the memory of those that spill is looked at."""
-        self._ended += self.sampler.take_ended()
-        self._keep_settled()
-        self._forget()
-        now_ns = time.monotonic_ns() - self.recorder.origin_ns
+        ended, self._ended = [*self._ended, *self.sampler.take_ended()], []
+        settled_ns = time.monotonic_ns() - SETTLED_NS
+        for query in ended:
+            if (query.ended_ns or 0) < settled_ns:
+                self._keep(query, _ended_by(query))
+            else:
+                self._ended.append(query)
         running = self.sampler.queries()
+        # Rows that no query can ask for any more go.
+        wanted = [query.began_ns for query in (*running, *self._ended)]
+        oldest_ns = min([time.monotonic_ns() - UNSEEN_NS, *wanted])
+        self._rows.forget(oldest_ns - self.recorder.origin_ns)
+        now_ns = time.monotonic_ns() - self.recorder.origin_ns
         spilling = [
             query for query in running if self._rows.spilled(query.pids, now_ns - NOW_NS, now_ns)
         ]
@@ -226,22 +223,6 @@ class _AllSessions(LiveRecorder[ServerRecording]):
             "spilling": len(spilling),
             "recordings": len(self._kept),
         }
-
-    def _forget(self) -> None:
-        """Drop rows that no query can ask for any more."""
-        wanted = [query.began_ns for query in (*self.sampler.queries(), *self._ended)]
-        oldest_ns = min([time.monotonic_ns() - UNSEEN_NS, *wanted])
-        self._rows.forget(oldest_ns - self.recorder.origin_ns)
-
-    def _keep_settled(self) -> None:
-        """Keep the queries that ended a while ago."""
-        until_ns = time.monotonic_ns() - SETTLED_NS
-        ended, self._ended = self._ended, []
-        for query in ended:
-            if query.ended_ns is not None and query.ended_ns < until_ns:
-                self._keep(query, _ended_by(query))
-            else:
-                self._ended.append(query)
 
     def _keep(self, query: SessionQuery, ended_by: EndedBy) -> None:
         """Write the recording of a query, if it spilled."""
