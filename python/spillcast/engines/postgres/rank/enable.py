@@ -1,7 +1,7 @@
 """The commands that let a server count what each statement spills, as its kind of server has it."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from spillcast.engines.move import sql_literal
 from spillcast.engines.postgres.connection import Connection, row
@@ -12,8 +12,12 @@ _PRELOAD, _TIMES = "shared_preload_libraries", "track_io_timing"
 _KINDS = "select array_agg(distinct split_part(name, '.', 1)) from pg_settings where name ~ '[.]'"
 _AURORA = "select exists (select from pg_proc where proname = 'aurora_version')"
 _SHIPPED = "select exists (select from pg_available_extensions where name = %s)"
-#: By settings that only the servers of a provider have.
-_PROVIDERS = {"rds": "rds", "cloudsql": "cloudsql", "azure": "azure"}
+#: Providers, by the prefix of settings that only their servers have, and who may change settings.
+_ROLES = {"rds": "rds_superuser", "cloudsql": "cloudsqlsuperuser", "azure": "azure_pg_admin"}
+_GOOGLE = (
+    "# name all flags that the instance has: the command replaces them",
+    "gcloud sql instances patch INSTANCE --database-flags=track_io_timing=on",
+)
 #: Debian's clusters, by their data directory.
 _DEBIAN = re.compile(r"/var/lib/postgresql/(?P<version>[\d.]+)/(?P<name>[\w.-]+)/?")
 
@@ -24,9 +28,8 @@ def enabling(connection: Connection, shown: str, settings: Mapping[str, str]) ->
     ``shown`` is the DSN without its password.
     """
     prefixes = set(row(connection, _KINDS)[0] or ())
-    provider = next((name for key, name in _PROVIDERS.items() if key in prefixes), None)
-    if provider == "rds" and row(connection, _AURORA)[0]:
-        provider = "aurora"
+    provider = next((prefix for prefix in _ROLES if prefix in prefixes), None)
+    cluster = "cluster-" if provider == "rds" and row(connection, _AURORA)[0] else ""
     changed = {}
     # Its settings are there once it is loaded; the list itself may be hidden.
     if EXTENSION not in prefixes:
@@ -35,23 +38,25 @@ def enabling(connection: Connection, shown: str, settings: Mapping[str, str]) ->
     if settings.get(_TIMES) == "off":
         changed[_TIMES] = "on"
     create = _psql(shown, f"CREATE EXTENSION IF NOT EXISTS {EXTENSION}")
-    restarts = _PRELOAD in changed
-    whom = {"rds": "rds_superuser", "aurora": "rds_superuser", "cloudsql": "cloudsqlsuperuser"}
-    role = whom.get(provider or "", "azure_pg_admin" if provider else "a superuser")
-    head = f"# as {role}; {'restarts the server' if restarts else 'no restart'}"
-    steps = _OF[provider](changed, shown) if provider else _self_hosted(connection, changed, shown)
-    return [head, *steps, create]
+    role = _ROLES[provider] if provider else "a superuser"
+    head = f"# as {role}; {'restarts the server' if _PRELOAD in changed else 'no restart'}"
+    if provider is None:
+        return [head, *_self_hosted(connection, changed, shown), create]
+    if provider == "azure":
+        return [head, *_azure(changed), create]
+    if provider == "cloudsql":
+        # Its servers load the extension always.
+        return [head, *(_GOOGLE if _TIMES in changed else ()), create]
+    return [head, *_amazon(changed, cluster), create]
 
 
 def _psql(shown: str, *statements: str) -> str:
-    words = " ".join(f"-c {_word(statement)}" for statement in statements)
-    return f"psql {shell_word(shown)} {words}"
-
-
-def _word(statement: str) -> str:
-    """For a shell; in double quotes where that is easier to read."""
-    plain = not re.search(r"""["$`!\\]""", statement)
-    return f'"{statement}"' if plain else shell_word(statement)
+    words = [f"psql {shell_word(shown)}"]
+    for statement in statements:
+        # In double quotes where that is easier to read.
+        plain = not re.search(r"""["$`!\\]""", statement)
+        words.append(f'-c "{statement}"' if plain else f"-c {shell_word(statement)}")
+    return " ".join(words)
 
 
 def _self_hosted(connection: Connection, changed: Mapping[str, str], shown: str) -> list[str]:
@@ -113,17 +118,7 @@ def _amazon(changed: Mapping[str, str], cluster: str) -> list[str]:
     return lines
 
 
-def _google(changed: Mapping[str, str], _shown: str) -> Sequence[str]:
-    """Its servers load the extension always."""
-    if _TIMES not in changed:
-        return []
-    return [
-        "# name all flags that the instance has: the command replaces them",
-        "gcloud sql instances patch INSTANCE --database-flags=track_io_timing=on",
-    ]
-
-
-def _azure(changed: Mapping[str, str], _shown: str) -> Sequence[str]:
+def _azure(changed: Mapping[str, str]) -> list[str]:
     server = "--resource-group GROUP --server-name SERVER"
     verb = f"az postgres flexible-server parameter set {server}"
     lines = [
@@ -134,11 +129,3 @@ def _azure(changed: Mapping[str, str], _shown: str) -> Sequence[str]:
     if _PRELOAD in changed:
         lines.append("az postgres flexible-server restart --resource-group GROUP --name SERVER")
     return lines
-
-
-_OF = {
-    "rds": lambda changed, _shown: _amazon(changed, ""),
-    "aurora": lambda changed, _shown: _amazon(changed, "cluster-"),
-    "cloudsql": _google,
-    "azure": _azure,
-}

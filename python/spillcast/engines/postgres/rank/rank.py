@@ -3,7 +3,9 @@
 import os
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,6 @@ from spillcast.engines.postgres.rank.enable import enabling
 from spillcast.engines.postgres.rank.measured import CONSTANT
 from spillcast.engines.postgres.rank.snapshot import (
     WorkersSeen,
-    check_since,
     document_of,
     save,
     server_log,
@@ -64,10 +65,9 @@ from spillcast.redaction import struck_text
 from spillcast.storage.catalogue.prices import load_prices
 from spillcast.storage.target import depends_on_recording
 from spillcast.text import shell_word
+from spillcast.units import parse_duration_s
 
 NAME = "spillcast postgres"
-#: As calibrations name it.
-ENGINE = "postgres"
 #: Letters of a statement by which a recorder finds it.
 _PATTERN_MAX = 40
 
@@ -96,24 +96,21 @@ def rank_postgres(
         if path.is_file() and kind_of(path) == "statements":
             rows = read_rows(path)
             statements = of_rows(rows, None, request)
-            ranking = ServerRanking(
-                struck_text(server), None, statements, targets, confidence, counted=rows
+            source, record = struck_text(server), _record("DSN", statements)
+            return ServerRanking(
+                source, None, statements, targets, confidence, record=record, counted=rows
             )
-            return replace(ranking, record=_record("DSN", statements))
         return _of_logs(path, request)
-    if since is not None:
-        check_since(since)
+    if since is not None and not os.path.isfile(since):
+        parse_duration_s(since, "--since")
     logs = None if log is None else read_logs(Path(log))
     with open_session(server, NAME) as connection, while_it_answers():
         snapshot = take_snapshot(connection)
         if save_as is not None:
             save(snapshot, save_as)
         if since is not None:
-            seen = WorkersSeen(connection)
-            snapshot = snapshot_since(
-                since, snapshot, lambda: take_snapshot(connection), seen.during
-            )
-            snapshot = seen.add_to(snapshot)
+            seen, again = WorkersSeen(connection), partial(take_snapshot, connection)
+            snapshot = seen.add_to(snapshot_since(since, snapshot, again, seen.during))
         request = replace(request, calibration=_calibration(connection))
         shown = shown_dsn(server)
         if snapshot.statements_seen is not None:
@@ -148,7 +145,7 @@ def _calibration(connection: Connection) -> MachineCalibration | None:
     if kept is None or kept.for_recordings is None:
         return None
     version = connection.info.parameter_status("server_version")
-    return replace(kept.for_recordings, costs=[kept.for_recordings.cost_of(ENGINE, version)])
+    return replace(kept.for_recordings, costs=[kept.for_recordings.cost_of("postgres", version)])
 
 
 def _of_server(
@@ -206,21 +203,26 @@ def _of_logs(path: Path, request: RankRequest) -> ServerRanking:
     logs = read_logs(path)
     statements = of_logs(logs, request)
     unseen = [f"plans: {note}" for note in logs.notes]
-    timed = any(statement.elapsed_s for statement in statements)
-    if not logs.plans and timed:
+    if not logs.plans and statements:
+        timed = any(statement.elapsed_s for statement in statements)
         unseen.append(
             "times of temp I/O: the logs tell only how long the calls took, so it took no longer; "
             "load auto_explain"
+            if timed
+            else "times and plans: the logs contain only temp files; load auto_explain"
         )
-    elif not logs.plans and statements:
-        unseen.append("times and plans: the logs contain only temp files; load auto_explain")
     if any(statement.query is None for statement in statements):
         unseen.append("statements: the log has some temp files without their statement")
-    ranking = ServerRanking(
-        struck_text(str(path)), logs.window_s, statements, request.targets, request.confidence
+    return ServerRanking(
+        struck_text(str(path)),
+        logs.window_s,
+        statements,
+        request.targets,
+        request.confidence,
+        unseen=unseen,
+        record=_record("DSN", statements),
+        exceeded=counted(logs.exceeded),
     )
-    record = _record("DSN", statements)
-    return replace(ranking, unseen=unseen, record=record, exceeded=counted(logs.exceeded))
 
 
 def _words(query: str) -> str:
@@ -239,17 +241,11 @@ def _words(query: str) -> str:
 
 def _record(shown: str, statements: Sequence[Ranked]) -> str | None:
     """The command that records the first of them when it runs next."""
-    patterns = (
-        _words(statement.query)
-        for statement in statements
-        if statement.query and statement.query != HIDDEN
-    )
-    words = next(filter(None, patterns), None)
-    if words is None:
-        return None
-    pattern = shell_word(words)
     dsn = shown if shown == "DSN" else shell_word(shown)
-    return f"spillcast record --postgres {dsn} --query {pattern} -o run.spill"
+    for statement in statements:
+        if statement.query and statement.query != HIDDEN and (words := _words(statement.query)):
+            return f"spillcast record --postgres {dsn} --query {shell_word(words)} -o run.spill"
+    return None
 
 
 _PLACE = Path("pg_stat_statements")
@@ -355,7 +351,10 @@ def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest |
     if not plans:
         return ranked
     largest = max(plans, key=_blocks)
-    return replace(ranked, work_mem_bytes=_enough(largest), nodes=_spilling(largest))
+    enough = None
+    with suppress(InputError, Refusal):
+        enough = _enough_bytes(counts_of_plan(largest, timed=False))
+    return replace(ranked, work_mem_bytes=enough, nodes=_spilling(largest))
 
 
 def _at_bounds(counts: Counts, plans: Sequence[Mapping[str, Any]]) -> list[Counts]:
@@ -401,7 +400,7 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
     ranked = replace(ranked, temp_bytes=max(ranked.temp_bytes or 0, moved_bytes))
     try:
         counts = counts_of_plan(plan, path=Path("a plan"), timed=request.origin is None)
-        enough = None if counts.plan is None else enough_bytes(counts.plan)
+        enough = _enough_bytes(counts)
         counts = timed_counts(counts, request)
         ranked = replace(ranked, temp_s=_temp_bounds_s(counts, calls))
         ranked = with_gains(ranked, counts.at_bounds() or [counts], calls, request)
@@ -418,13 +417,9 @@ def _temp_bounds_s(counts: Counts, calls: int) -> tuple[float, float]:
     return each * time.lower, each * time.upper
 
 
-def _enough(plan: Mapping[str, Any]) -> int | None:
+def _enough_bytes(counts: Counts) -> int | None:
     """The work_mem with which nothing of a plan spills; None if it does not show it."""
-    try:
-        spills = counts_of_plan(plan, timed=False).plan
-    except (InputError, Refusal):
-        return None
-    return None if spills is None else enough_bytes(spills)
+    return None if counts.plan is None else enough_bytes(counts.plan)
 
 
 #: What nodes say of their memory.

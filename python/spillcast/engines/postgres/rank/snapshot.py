@@ -6,6 +6,7 @@ import re
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, replace
 from pathlib import Path
 from socket import gethostname
@@ -74,7 +75,6 @@ _DATABASES = (
     "))::float8, {active} from pg_stat_database d "
     "where temp_bytes > 0 and datname is not null order by temp_bytes desc"
 )
-_ACTIVE_SINCE = 140_000
 #: Temp files are not in it: what is left is what data files took.
 _DATA = "select sum(read_time) / 1e3 from pg_stat_io where object = 'relation'"
 _LIVE = (
@@ -82,7 +82,7 @@ _LIVE = (
     "from pg_stat_activity where state = 'active' and pid <> pg_backend_pid() "
     "and backend_type = 'client backend'"
 )
-#: Of the data directory, which copies of it have too.
+#: Of the data directory, which copies of it have too; not every role may read it.
 _SERVER = "select system_identifier::text from pg_control_system()"
 _MAY_SEE = "select pg_has_role(current_user, 'pg_monitor', 'member')"
 
@@ -108,9 +108,12 @@ def take_snapshot(
     reset_s = evictions = None
     if schema is not None and version >= 140_000:
         [(reset_s, evictions)] = queries.all(_RESET.format(schema=schema)) or [(None, None)]
-    active = "active_time / 1e3" if version >= _ACTIVE_SINCE else "null::float8"
+    active = "active_time / 1e3" if version >= 140_000 else "null::float8"
+    [(server,)] = _Queries(connection).all(_SERVER) or [(None,)]
     [(started_s, address, port, release)] = queries.all(_STARTED) or [(None, None, "", "")]
-    boot_id, boot_s = _boot()
+    boot_id = None
+    with suppress(OSError):
+        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
     host = connection.info.host
     snapshot = Snapshot(
         taken_s=queries.number("select extract(epoch from clock_timestamp())::float8") or 0.0,
@@ -125,7 +128,7 @@ def take_snapshot(
         settings=settings,
         live=_live(queries),
         unseen=[*queries.unseen, *_not_shown(connection, settings, rows)],
-        server=_system_identifier(connection),
+        server=server,
         name=f"{gethostname() if host.startswith('/') else host}:{port}",
         address=address,
         version=release.split(" ")[0],
@@ -133,19 +136,10 @@ def take_snapshot(
         reset_s=reset_s,
         evictions=evictions,
         boot_id=boot_id,
-        boot_s=boot_s,
+        # The time since, which no clock's change moves.
+        boot_s=time.clock_gettime(time.CLOCK_BOOTTIME),
     )
     return replace(snapshot, asked_s=time.monotonic() - began)
-
-
-def _system_identifier(connection: Connection) -> str | None:
-    """None where the role may not read it."""
-    import psycopg
-
-    try:
-        return str(row(connection, _SERVER)[0])
-    except psycopg.Error:
-        return None
 
 
 class _Queries:
@@ -186,15 +180,6 @@ def _statements(
     rows = [{**record, "asked": True} if wanted else dict(record) for record, wanted in schemas]
     [(seen, elapsed_s)] = queries.all(_ALL.format(schema=schema)) or [(None, None)]
     return rows, seen, elapsed_s, schema
-
-
-def _boot() -> tuple[str | None, float]:
-    """The start of this machine, and the time since, which no clock's change moves."""
-    try:
-        boot_id = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-    except OSError:
-        boot_id = None
-    return boot_id, time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _live(queries: _Queries) -> list[LiveSession]:
@@ -243,19 +228,12 @@ def save(snapshot: Snapshot, path: Path) -> None:
         partial.write_text(json.dumps(document_of(snapshot), default=str) + "\n")
 
 
-def load(path: Path) -> Snapshot:
-    """A kept snapshot. InputError for a file that is not one."""
+def _load(path: Path) -> Snapshot:
     with reading(path, HOW):
         document = json_of(text_of(path), path, HOW)
         if not isinstance(document, dict) or document.get("schema") != SNAPSHOT_SCHEMA:
             raise EvidenceDamaged(f"{path} is not a saved snapshot", HOW)
         return read(Snapshot, document, str(path), HOW)
-
-
-def check_since(since: str) -> None:
-    """InputError for what is neither a file nor a time."""
-    if not os.path.isfile(since):
-        parse_duration_s(since, "--since")
 
 
 def snapshot_since(
@@ -266,7 +244,7 @@ def snapshot_since(
 ) -> Snapshot:
     """The counts since the snapshot of a file, or from this one to another after a ``wait``."""
     if os.path.isfile(since):
-        before = load(Path(since))
+        before = _load(Path(since))
         if None not in (before.server, snapshot.server) and before.server != snapshot.server:
             hint = "name one of this server, or wait for a second snapshot: --since 10m"
             raise ServerUnsuited(f"--since {since} is of another server", hint)
@@ -292,8 +270,7 @@ class WorkersSeen:
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
-        self.samples: dict[str, int] = {}
-        self.max_workers: dict[str, int] = {}
+        self.samples, self.max_workers = Counter[str](), Counter[str]()
         self.asked_s = 0.0
 
     def during(self, seconds: float) -> None:
@@ -308,14 +285,11 @@ class WorkersSeen:
 
     def add_to(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with the samples and the workers of each statement."""
-        rows = [
-            {
-                **row,
-                "looks": self.samples.get(str(row.get("queryid")), 0),
-                "workers_seen": self.max_workers.get(str(row.get("queryid")), 0),
-            }
-            for row in snapshot.rows
-        ]
+        rows = []
+        for record in snapshot.rows:
+            queryid = str(record.get("queryid"))
+            seen = {"looks": self.samples[queryid], "workers_seen": self.max_workers[queryid]}
+            rows.append({**record, **seen})
         unseen = list(snapshot.unseen)
         if all(row["looks"] >= LOOKS_MIN for row in rows):
             unseen = [text for text in unseen if text != PROCESSES_UNSEEN]
@@ -326,17 +300,12 @@ class WorkersSeen:
         began = time.monotonic()
         records = self.connection.execute(_RUNNING.encode()).fetchall()
         self.asked_s += time.monotonic() - began
-        workers: dict[int, int] = {}
-        for _, pid, leader in records:
-            # Before version 16 a leader is its own leader.
-            if leader is not None and leader != pid:
-                workers[leader] = workers.get(leader, 0) + 1
+        # Before version 16 a leader is its own leader.
+        workers = Counter(leader for _, pid, leader in records if leader not in (None, pid))
         for queryid, pid, leader in records:
-            if leader is None or leader == pid:
-                self.samples[queryid] = self.samples.get(queryid, 0) + 1
-                self.max_workers[queryid] = max(
-                    self.max_workers.get(queryid, 0), workers.get(pid, 0)
-                )
+            if leader in (None, pid):
+                self.samples[queryid] += 1
+                self.max_workers[queryid] = max(self.max_workers[queryid], workers[pid])
 
 
 #: So much of its end is read, in pieces that no server notices.
