@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from spillcast._core import PeakMemory, age_s
 from spillcast.engines.activity import (
@@ -69,7 +69,7 @@ class SessionQuery:
     temp_peak: dict[str, tuple[int, int]] = field(default_factory=dict)
     #: The memory of its processes; None before it spilled.
     memory: PeakMemory | None = None
-    #: Samples since it was last active: of it only if its client fetches more of its rows.
+    #: Rows of SAMPLES since it was last active: of it only if its client fetches more of its rows.
     held: list[dict[str, Any]] = field(default_factory=list)
     _delay_s: dict[int, tuple[float, float]] = field(default_factory=dict)
 
@@ -127,20 +127,13 @@ class SessionQuery:
             self.temp_peak[tablespace] = max(self.temp_peak.get(tablespace, (0, 0)), now)
 
 
-class NewWorkers(Protocol):
-    """Knows the parallel workers of a server on this machine."""
-
-    def placed(self, running: Container[int]) -> Iterable[tuple[int, int]]:
-        """Return new workers of sessions that run a query, each as its leader and itself."""
-
-
 class Sampler(threading.Thread):
     """Looks at a server's sessions ``rate_hz`` times a second until it is stopped.
 
     With a ``session`` it looks at that one alone until its query has ended, and calls ``on_worker``
-    with each parallel worker when it is first seen. With ``workers``, whose processes are on this
-    machine, it looks at all. Times of samples count from ``origin_ns`` (CLOCK_MONOTONIC).
-    ``done`` is set when it has ended.
+    with each parallel worker when it is first seen. With ``new_workers``, which returns the new
+    workers of sessions on this machine with their leaders, it looks at all. Times of samples count
+    from ``origin_ns`` (CLOCK_MONOTONIC). ``done`` is set when it has ended.
     """
 
     def __init__(
@@ -150,7 +143,7 @@ class Sampler(threading.Thread):
         *,
         rate_hz: int,
         session: int | None = None,
-        workers: NewWorkers | None = None,
+        new_workers: Callable[[Container[int]], Iterable[tuple[int, int]]] | None = None,
         on_worker: Callable[[int], None] = lambda _pid: None,
     ) -> None:
         super().__init__(name="spillcast-sample", daemon=True)
@@ -165,7 +158,7 @@ class Sampler(threading.Thread):
         self.last_ns = time.monotonic_ns()
         self.done = threading.Event()
         self._halt = threading.Event()
-        self._session, self._workers = session, workers
+        self._session, self._new_workers = session, new_workers
         self._on_worker = on_worker
         self._origin_ns = origin_ns
         self._activity, self._listed_s = activity, 0.0
@@ -208,8 +201,8 @@ class Sampler(threading.Thread):
         try:
             while not self._halt.is_set() and (self._session is None or self._queries):
                 pause_s = due_s - time.monotonic()
-                if self._workers is not None:
-                    for leader, worker in self._workers.placed(self._queries):
+                if self._new_workers is not None:
+                    for leader, worker in self._new_workers(self._queries):
                         self._join(self._queries[leader], worker)
                     pause_s = min(pause_s, CHILDREN_S)
                 if pause_s > 0:
@@ -220,11 +213,9 @@ class Sampler(threading.Thread):
                 due_s = time.monotonic() + jitter.uniform(0.7, 1.3) / self.rate_hz
         except Exception as error:
             # Of any kind: the query has not ended with it.
-            self.failure = (
-                error.message
-                if isinstance(error, SpillcastError)
-                else f"sampling failed: {type(error).__name__}: {error}"
-            )
+            self.failure = f"sampling failed: {type(error).__name__}: {error}"
+            if isinstance(error, SpillcastError):
+                self.failure = error.message
             for query in self.queries():
                 query.failure = self.failure
         finally:
@@ -234,11 +225,13 @@ class Sampler(threading.Thread):
     def _tick(self) -> None:
         backends = self._activity.sessions()
         now_ns = time.monotonic_ns()
+        sessions = {backend.pid: backend for backend in backends if backend.leader is None}
         with self._lock:
-            self._see(
-                {backend.pid: backend for backend in backends if backend.leader is None}, now_ns
-            )
-        self._read_statements()
+            self._see(sessions, now_ns)
+        if new := {query.pid: query for query in self._queries.values() if query.life.new}:
+            for statement in self._activity.statements(new):
+                if statement.text_hash == new[statement.pid].life.text_hash:
+                    new[statement.pid].statement = statement
         self._sample(backends, now_ns, now_ns - self.last_ns)
         if time.monotonic() - self._listed_s > LIST_S:
             held = self._activity.temp_held()
@@ -296,15 +289,6 @@ class Sampler(threading.Thread):
         self._ended.append(query)
         return self._queries.pop(query.pid)
 
-    def _read_statements(self) -> None:
-        new = {query.pid: query for query in self._queries.values() if query.life.new}
-        if not new:
-            return
-        for statement in self._activity.statements(new):
-            query = new[statement.pid]
-            if statement.text_hash == query.life.text_hash:
-                query.statement = statement
-
     def _sample(self, backends: list[SessionState], now_ns: int, gap_ns: int) -> None:
         running = {
             pid: query for pid, query in self._queries.items() if query.life.phase == "running"
@@ -322,41 +306,35 @@ class Sampler(threading.Thread):
             if kept_from_running:
                 query.discarded += 1
             else:
-                query.held.append(_sample_row(backend, now_ns - self._origin_ns, gap_ns))
+                query.held.append(
+                    {
+                        "time_ns": now_ns - self._origin_ns,
+                        "session": backend.pid,
+                        "event": backend.wait_event,
+                        "weight_us": round(gap_ns / 1e3),
+                        "sql_id": backend.query_id,
+                        "coordinator": backend.leader,
+                    }
+                )
         for query in running.values():
             query.ticks += 1
             spills = query.memory is not None
-            if self._workers is not None and (spills or query.ticks % DELAY_TICKS == 1):
+            if self._new_workers is not None and (spills or query.ticks % DELAY_TICKS == 1):
                 query.look_at_delay()
             if kept_from_running:
                 query.gap_s += gap_ns / 1e9
             elif query.life.active:
-                self._give_held(query)
-
-    def _give_held(self, query: SessionQuery) -> None:
-        """Count what was sampled while the client might have left the query, which still runs."""
-        query.samples += len(query.held)
-        self.samples += len(query.held)
-        with self._lock:
-            self._rows += query.held
-        query.held = []
+                # The client has not left the query, which still runs: what was held counts.
+                query.samples += len(query.held)
+                self.samples += len(query.held)
+                with self._lock:
+                    self._rows += query.held
+                query.held = []
 
     def _join(self, query: SessionQuery, worker: int) -> None:
         """Take a worker in; when it began is known of processes of this machine alone."""
-        if query.join(worker, None if self._workers is None else _started_ns(worker)):
+        if query.join(worker, None if self._new_workers is None else _started_ns(worker)):
             self._on_worker(worker)
-
-
-def _sample_row(backend: SessionState, time_ns: int, weight_ns: int) -> dict[str, Any]:
-    """What a process did at an instant, as a row of SAMPLES."""
-    return {
-        "time_ns": time_ns,
-        "session": backend.pid,
-        "event": backend.wait_event,
-        "weight_us": round(weight_ns / 1e3),
-        "sql_id": backend.query_id,
-        "coordinator": backend.leader,
-    }
 
 
 def _started_ns(pid: int) -> int | None:

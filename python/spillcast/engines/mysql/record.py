@@ -89,11 +89,6 @@ class Session:
     #: As the kernel numbers it; None if the server does not tell.
     thread: int | None
 
-    def continues(self, earlier: "Session") -> bool:
-        """Whether it still runs the statement that it ran at an earlier look."""
-        same = self.query, self.query_id
-        return same == (earlier.query, earlier.query_id) and self.seconds >= earlier.seconds
-
     def describe(self) -> str:
         """Return one line for a list of sessions."""
         return session_line(self.id, self.user, self.seconds, self.query or "")
@@ -209,7 +204,12 @@ class MySqlActivity:
         began_s = now_s - session.seconds
         if session.runs:
             # Ages are rounded: a statement has the start that it had when it was first seen.
-            if self._last is None or not session.continues(self._last):
+            last = self._last
+            if (
+                last is None
+                or (session.query, session.query_id) != (last.query, last.query_id)
+                or session.seconds < last.seconds
+            ):
                 self._began_s = began_s
             self._last = session
         return SessionState(
@@ -299,19 +299,12 @@ class _MySqlSession(SessionRecorder):
 
 def _temp_places(connection: Connection, local: LocalServer | None) -> Sequence[Path]:
     """Return the directories and files that hold temp data, as this machine sees them."""
-    named = variables(
-        connection,
-        "tmpdir",
-        "datadir",
-        "innodb_temp_tablespaces_dir",
-        "innodb_temp_data_file_path",
-    )
-    data = Path(named.get("datadir", "/"))
+    of_tables = "innodb_temp_tablespaces_dir", "innodb_temp_data_file_path"
+    named = variables(connection, "tmpdir", "datadir", *of_tables)
+    spaces, file = (named.get(name, "") for name in of_tables)
     places = [Path(text) for text in named.get("tmpdir", "").split(":") if text]
-    if session_spaces := named.get("innodb_temp_tablespaces_dir"):
-        places.append(data / session_spaces)
-    if shared_space := named.get("innodb_temp_data_file_path", "").partition(":")[0]:
-        places.append(data / shared_space)
+    relative = filter(None, (spaces, file.partition(":")[0]))
+    places += [Path(named.get("datadir", "/"), path) for path in relative]
     if local is not None:
         with suppress(OSError):
             root = Path(f"/proc/{local.pid}/root").readlink()
@@ -323,22 +316,16 @@ def _table_calls(
     connection: Connection, server: Server, session: int, say: Say
 ) -> "TableCalls | None":
     """Count from now on, in MySQL, whose InnoDB does them in threads of its own."""
-
-    def lack(consequence: str, error: PermissionDenied) -> None:
-        say(f"{consequence}: {error.message}")
-        say(f"  {error.hint}")
-
     if server.flavor == "mariadb":
         return None
+    calls, consequence = None, "by other threads is not counted"
     try:
         calls = TableCalls(connection, session)
-    except PermissionDenied as error:
-        lack("I/O of temporary tables by other threads is not counted", error)
-        return None
-    try:
+        consequence = "is counted of all sessions together"
         calls.look()
     except PermissionDenied as error:
-        lack("I/O of temporary tables is counted of all sessions together", error)
+        say(f"I/O of temporary tables {consequence}: {error.message}")
+        say(f"  {error.hint}")
     return calls
 
 

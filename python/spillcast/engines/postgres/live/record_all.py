@@ -179,7 +179,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
             only_calls=True,
             watch_memory=False,
         )
-        self.sample(rate_hz=RATE_HZ, workers=Workers(server))
+        self.sample(rate_hz=RATE_HZ, new_workers=Workers(server).placed)
 
     def ended(self, timeout_s: float) -> EndedBy | None:
         """Sleep until the server has ended, or the connection to it is lost."""

@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -26,7 +27,6 @@ from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, Row
 from spillcast.fleet.dataset import Dataset
 from spillcast.fleet.snapshots import (
     DatabaseSpill,
-    Grown,
     Period,
     Snapshot,
     add_to,
@@ -117,7 +117,15 @@ class _Server:
         for grown in period.statements:
             queryid = str(grown.row["queryid"])
             if is_shown:
-                self._count(queryid, grown)
+                if queryid not in self.statements:
+                    query = grown.row["query"]
+                    text = None if query is None else struck_text(query)
+                    self.statements[queryid] = _Statement(text)
+                add_to(self.statements[queryid].sums, grown.row)
+                if grown.is_lower_bound:
+                    self.lower_bounds.add(queryid)
+                if grown.includes_earlier:
+                    self.earlier_calls.add(queryid)
             if not grown.includes_earlier:
                 add_to(sums.setdefault(queryid, {}), grown.row)
         if is_shown:
@@ -136,17 +144,6 @@ class _Server:
             self.periods.append(period)
         self._know([grown.row for grown in period.statements], period if is_shown else None)
         self._know(period.after.rows, None)
-
-    def _count(self, queryid: str, grown: Grown) -> None:
-        if queryid not in self.statements:
-            query = grown.row["query"]
-            self.statements[queryid] = _Statement(None if query is None else struck_text(query))
-        statement = self.statements[queryid]
-        add_to(statement.sums, grown.row)
-        if grown.is_lower_bound:
-            self.lower_bounds.add(queryid)
-        if grown.includes_earlier:
-            self.earlier_calls.add(queryid)
 
     def _know(self, rows: Sequence[Mapping[str, Any]], period: Period | None) -> None:
         """Remember who spilled; a statement that did for the first time in a period is new."""
@@ -215,23 +212,17 @@ class _Server:
     def _alert(self, rule: Rule) -> Alert:
         """By the latest snapshots; unknown where the last one is older than the rule's time."""
         timed = self.last.settings.get("track_io_timing") != "off"
-        rates = [
-            (
-                period.length_s or 0.0,
-                {
-                    "temp": float(sum(size for _, size in period.databases.values())),
-                    "files": float(sum(files for files, _ in period.databases.values())),
-                    "time": _temp_s(period) if timed else None,
-                    "new": float(
-                        sum(
-                            change.kind == "new" and change.by_s == period.after.taken_s
-                            for change in self.changes
-                        )
-                    ),
-                },
-            )
-            for period in self.periods
-        ]
+        new = Counter(change.by_s for change in self.changes if change.kind == "new")
+        rates = []
+        for period in self.periods:
+            growths = period.databases.values()
+            sums = {
+                "temp": float(sum(size for _, size in growths)),
+                "files": float(sum(files for files, _ in growths)),
+                "time": _temp_s(period) if timed else None,
+                "new": float(new[period.after.taken_s]),
+            }
+            rates.append((period.length_s or 0.0, sums))
         alert = rule.alert(rates)
         longest_s = max((length_s for length_s, _ in rates), default=0.0)
         if time.time() - self.last.taken_s > max(rule.per_s, 2 * longest_s):
@@ -245,10 +236,8 @@ def _temp_blocks(row: Mapping[str, Any]) -> int:
 
 def _temp_s(period: Period) -> float:
     names = ("temp_blk_read_time", "temp_blk_write_time")
-    return (
-        sum(float(grown.row.get(name) or 0.0) for grown in period.statements for name in names)
-        / 1e3
-    )
+    times_ms = (grown.row.get(name) for grown in period.statements for name in names)
+    return sum(float(time_ms or 0.0) for time_ms in times_ms) / 1e3
 
 
 def _buckets(shown: Sequence[Period]) -> tuple[float, list[Bucket]]:
@@ -292,25 +281,20 @@ def _buckets(shown: Sequence[Period]) -> tuple[float, list[Bucket]]:
 def _first_spill(row: Mapping[str, Any], period: Period) -> Change:
     """A statement that spills for the first time; whether it ran before, where that is known."""
     since_s = unix_time_s(row.get("stats_since"))
-    cause: Literal["statement"] | None = None
-    evidence: list[str] = []
-    if since_s is not None and since_s >= period.before.taken_s:
-        cause, evidence = "statement", ["it ran for the first time"]
-    elif since_s is not None:
-        evidence = ["it ran before without spilling"]
-    # Calls from before it spilled are not told apart.
-    per_call = BLOCK_BYTES * _temp_blocks(row) / row["calls"]
+    is_first = since_s is not None and since_s >= period.before.taken_s
+    ran = "it ran for the first time" if is_first else "it ran before without spilling"
     return Change(
         kind="new",
         queryid=str(row["queryid"]),
         query=row["query"],
         after_s=period.before.taken_s,
         by_s=period.after.taken_s,
-        bytes_per_call=per_call,
+        # Calls from before it spilled are not told apart.
+        bytes_per_call=BLOCK_BYTES * _temp_blocks(row) / row["calls"],
         ratio=None,
         is_gradual=False,
-        cause=cause,
-        evidence=evidence,
+        cause="statement" if is_first else None,
+        evidence=[] if since_s is None else [ran],
     )
 
 
