@@ -79,11 +79,10 @@ Phase = Literal["waiting", "running", "ended"]
 
 
 class QueryLife:
-    """The life of one query: ``see`` the session tick by tick, then ask when it was.
+    """The life of the query that runs at the first look, or of the next that is no mere moment.
 
-    The query is the one that runs at the first look, or else the next that is no mere moment. A
-    client may fetch its rows in portions, for each of which the server runs it for a while: as long
-    as text and transaction stay the same, that is one query.
+    A client may fetch its rows in portions, for each of which the server runs it for a while: as
+    long as text and transaction stay the same, that is one query.
     """
 
     def __init__(self) -> None:

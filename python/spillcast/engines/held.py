@@ -111,17 +111,15 @@ class HeldQuery:
     def _answer(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
-        answer: dict[str, Any] = json.loads(line) if line else {"error": self._ending()}
+        answer: dict[str, Any] = json.loads(line) if line else {}
+        if not answer:
+            status = self._process.wait()
+            by = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
+            answer["error"] = f"the process ended with {by}"
         if "error" in answer:
             self.close()
             raise ExperimentFailed(f"{self._engine}: {answer['error']}")
         return answer
-
-    def _ending(self) -> str:
-        """Why a process gave no answer."""
-        status = self._process.wait()
-        ended_by = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-        return f"the process ended with {ended_by}"
 
 
 PR_SET_PDEATHSIG = 1
@@ -147,7 +145,7 @@ class Session(Protocol):
 
     def scheduled(self) -> Scheduled:
         """Scheduler times of all its processes and threads so far; by default of ``pid``."""
-        return scheduled(Path(f"/proc/{self.pid}/task").iterdir())
+        return Scheduled.of(Path(f"/proc/{self.pid}/task").iterdir())
 
     def peak_buffer_bytes(self) -> int | None:
         """Peak size of its buffers; None if unknown."""

@@ -1,8 +1,4 @@
-"""Records queries of running servers: a capture of their processes beside looks at their sessions.
-
-``LiveRecorder`` runs both until the query or the server ends. ``wait_for_session`` waits for the
-session to record.
-"""
+"""Records queries of running servers: a capture of their processes beside looks at sessions."""
 
 import time
 from abc import ABC, abstractmethod
@@ -14,11 +10,7 @@ from spillcast import _core
 from spillcast.engines.activity import Activity
 from spillcast.engines.engine import OnStatus, Say, SessionSelector
 from spillcast.engines.sampler import Sampler
-from spillcast.errors import (
-    InputError,
-    SessionAmbiguous,
-    TimedOut,
-)
+from spillcast.errors import InputError, SessionAmbiguous, TimedOut
 from spillcast.interruptible import interrupts_reported
 from spillcast.recording.capture import AUTO
 from spillcast.recording.meta import EndedBy
@@ -67,10 +59,7 @@ def wait_for_session(
     look_s: float,
     remark: str | None = None,
 ) -> Listed:
-    """Call ``choose`` every ``look_s`` until it returns a session. TimedOut after ``within_s``.
-
-    ``remark`` is said with the announcement that a session is waited for.
-    """
+    """Call ``choose`` every ``look_s`` until it returns a session. TimedOut after ``within_s``."""
     who = "a session" if wanted.backend is None else f"session {wanted.backend}"
     pattern = "" if wanted.query is None else f" with a query like '{wanted.query}'"
     awaited = f"{who}{pattern}{' to spill' if wanted.spilling else ''}"
@@ -100,10 +89,9 @@ def prepare(
     say: Say,
     calls: Sequence[str] | None = None,
 ) -> str | None:
-    """Prepare the capture, which may take a moment; return why there can be none, or None.
+    """Prepare the capture of ``pid``, the server's process or thread on this machine.
 
-    ``pid`` is the server's process or thread on this machine; without one, ``absent_because`` says
-    why.
+    Return why there can be none, or None; without a ``pid``, ``absent_because`` says why.
     """
     hint = "leave it out: perf events are used"
     _core.check_attaches(recorder.options.capture, "a server", hint)
@@ -165,10 +153,7 @@ class LiveRecorder(ABC, Generic[Result]):
         """End capture and looks, and keep what was recorded."""
 
     def sample(self, **sampled: Any) -> None:
-        """Sample beside the capture, which is attached; ``sampled`` is for the ``Sampler``.
-
-        It has the connection to itself from its start on.
-        """
+        """Sample beside the capture; the ``Sampler`` has the connection to itself from now on."""
         self.attached_ns = time.monotonic_ns()
         self.sampler = Sampler(self._activity, self.recorder.origin_ns, **sampled)
 

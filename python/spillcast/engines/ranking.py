@@ -215,10 +215,7 @@ class Rule:
         return cls(text, measure, float(limit), per_s)
 
     def alert(self, periods: Sequence[tuple[float, Mapping[str, float | None]]]) -> Alert:
-        """Compare with the latest ``periods``, each a length (s) and sums by measure.
-
-        As many as cover the rule's time; the last one if snapshots are less frequent.
-        """
+        """Compare with the latest of ``periods`` (length in s, sums) that cover the rule's time."""
         covered_s, total, is_known = 0.0, 0.0, bool(periods)
         for length_s, sums in reversed(periods):
             if covered_s >= 0.99 * self.per_s:
@@ -339,8 +336,7 @@ def with_gains(
 ) -> Ranked:
     """What each target saves of all calls; what not spilling saves is as on no latency.
 
-    From the smallest to the largest saving of any of ``at_bounds``: its bounds are useful even
-    where those of the elapsed time are too wide for a forecast.
+    From the smallest to the largest saving of any of ``at_bounds``.
     """
     if not request.targets:
         return ranked

@@ -1,7 +1,6 @@
-"""Records the query of a server's session: samples of the session beside a capture of its process.
+"""Records the query of a server's session: samples of it beside a capture of its process.
 
-``SessionRecorder`` is one for all servers. Each engine derives from it what it asks of its own: its
-``Activity``, where its temp files are, and how its settings read.
+Each engine derives from ``SessionRecorder`` where its temp files are and how its settings read.
 """
 
 import time
@@ -181,10 +180,7 @@ def query_meta(
     unattached: int = 0,
     table_calls: int | None = None,
 ) -> RecordedQuery:
-    """The query; instants are by the server's clock. Some workers were seen and not attached.
-
-    A failure is one of the sampler's connection.
-    """
+    """The query, by the server's clock; ``unattached`` workers were seen and not attached."""
     began_s = query.life.started_s
     began = None if began_s is None else datetime.fromtimestamp(began_s, UTC)
     return RecordedQuery(

@@ -1,9 +1,5 @@
 """Records queries of a running PostgreSQL server: finds sessions, samples them, attaches processes.
 
-A session is a server with a filter: one sampler (``engines/sampler.py``) looks at all sessions or
-at one, and one recorder (``engines/live.py``) runs it beside a capture until the query or the
-server ends.
-
 Parallel workers are children of the server, not of the session that they work for. The capture
 watches for children of the server and attaches a session's workers within some 10 ms of their
 start, most of which a worker needs to connect. The recording includes what a worker did before

@@ -1,8 +1,4 @@
-"""Sessions in pg_stat_activity: the one to record, and what a sampler asks of them.
-
-``find`` selects a session by its process id, its query or its spill. ``ActivityQueries`` has the
-statements of a sampler.
-"""
+"""Sessions in pg_stat_activity: the one to record, and what a sampler asks of them."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -191,9 +187,8 @@ class Session:
 def find(
     connection: Connection, wanted: SessionSelector, say: Say, within_s: float | None = None
 ) -> Session:
-    """The session that is wanted, waiting for it where it has to come first.
+    """The session that is wanted, waiting for it; one named by its process id may be idle.
 
-    A session named by its process id may be idle: its next query is what will be recorded.
     InputError where there is none, where several match, and where the role may not see it;
     SpillcastError where none has come after ``within_s``.
     """

@@ -130,8 +130,7 @@ def _prepare(
 def plan_summary(plan: list[dict[str, Any]]) -> dict[str, Any]:
     """The account of a plan for meta.json: times, temp blocks (8 KiB), nodes that spill.
 
-    ``temp_read_s`` and ``temp_write_s`` are summed over all processes, null where the server did
-    not time them.
+    Times of temp I/O are sums over all processes, null where the server did not time them.
     """
     document, root = plan[0], plan[0]["Plan"]
     nodes = list(nodes_of(root).walk())

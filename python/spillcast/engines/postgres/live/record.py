@@ -66,15 +66,13 @@ def record_postgres(
     """Record the query of the session ``wanted``, or the statement ``explain``, to its end.
 
     A session of its own runs the latter under EXPLAIN (ANALYZE, BUFFERS) with ``settings``, and
-    rolls it back; unless it is ``timed``, the plan has no times of its nodes. Returns when the
-    query has ended, after ``options.duration_s``, or upon Ctrl-C, which keeps what there is.
-    ``say`` gets messages for the user; ``on_status`` gets the capture's counts with ``samples`` and
-    ``processes`` a few times a second. Without an ``output`` nothing is written; ``running`` has
-    what there is so far.
+    rolls it back; unless it is ``timed``, the plan has no times of its nodes. It ends with the
+    query, after ``options.duration_s``, or upon Ctrl-C. ``on_status`` gets the capture's counts
+    with ``samples`` and ``processes`` a few times a second. Without an ``output`` nothing is
+    written; ``running`` has what there is so far.
 
     InputError for a server, a session or a right that is missing, and if the query ended before
-    it was seen; SpillcastError if the connection is lost, and if no query began within
-    ``options.duration_s``.
+    it was seen; SpillcastError if the connection is lost, and if no query began in time.
     """
     if (wanted is None) == (explain is None):
         raise OptionMissing("give either a session to find or a statement to explain")

@@ -61,14 +61,11 @@ def record_all_of_postgres(
 ) -> ServerRecording:
     """Observe all processes of the server at once; a recording in ``output`` for each query.
 
-    ``output`` is new, or holds recordings alone, which stay. A recording is there some seconds
-    after its query's end. Returns when the server has ended or our connection to it, after
-    ``options.duration_s``, or upon Ctrl-C: queries that run then are kept as far as they were seen.
-    ``on_status`` gets the capture's counts with ``active`` and ``spilling`` queries and
-    ``recordings`` made, a few times a second.
-
-    InputError for a server or a right that is not there, for one that runs elsewhere, and for a
-    folder that holds something else.
+    ``output`` is new, or holds recordings alone, which stay. It ends with the server or our
+    connection, after ``options.duration_s``, or upon Ctrl-C: queries that run then are kept as far
+    as they were seen. ``on_status`` gets the capture's counts with ``active`` and ``spilling``
+    queries and ``recordings`` made. InputError for a server or a right that is not there, for one
+    that runs elsewhere, and for a folder that holds something else.
     """
     folder = RecordingsFolder(output)
     folder.check()

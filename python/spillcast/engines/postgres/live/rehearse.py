@@ -39,9 +39,9 @@ def rehearse_postgres(
 ) -> Rehearsal:
     """Run the recorded query, or ``statement``, under EXPLAIN (ANALYZE) for so long.
 
-    In a read-only transaction, with the settings that the recording tells and its temp files in the
-    tablespace that lies in ``directory``. InputError where there is none, Refusal for what is no
-    SELECT, changes something, or does no temp I/O until then.
+    Read-only, with the recording's settings and its temp files in the tablespace in ``directory``.
+    InputError where there is none, Refusal for what is no SELECT, changes something, or does no
+    temp I/O until then.
     """
     with closing(open_session(dsn, EXPLAINER)) as connection:
         text = _checked(_text(connection, recording, statement))

@@ -57,9 +57,9 @@ def revert_steps(
     *,
     drop: bool = True,
 ) -> list[Step]:
-    """The steps that put back what some scopes had, and take the tablespace away after the last.
+    """The steps that put back what some scopes had, unless others have set something since.
 
-    What others have set since stays. Without ``drop`` the tablespace stays too.
+    They take the tablespace away after the last scope, with ``drop``.
     """
     ours = [scope for scope in scopes if facts.settings.get(scope) == [tablespace.name]]
     steps = []

@@ -88,8 +88,7 @@ def planned(dsn: str | None, request: MoveRequest) -> Move:
 def moved(dsn: str, request: MoveRequest) -> Move:
     """Move, and see that temp files arrive there; InputError before anything is changed.
 
-    SpillcastError where the server refuses a step, or temp files go elsewhere; ``moved_back`` then
-    puts back what was done.
+    SpillcastError where the server refuses a step, or temp files go elsewhere.
     """
     with open_session(dsn, MOVER) as connection:
         _lock(connection)
@@ -109,8 +108,7 @@ def moved(dsn: str, request: MoveRequest) -> Move:
 def moved_back(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -> Move:
     """Put back what a move to ``to`` has changed for ``scope``, or ``whole``, however far it came.
 
-    Without ``to`` it is the only tablespace that spillcast has moved to. What keeps the tablespace
-    from being dropped is in ``left``; it then stays as it is.
+    Without ``to`` it is the only tablespace that spillcast has moved to.
     """
     from psycopg import errors
 
@@ -168,10 +166,7 @@ def _run_steps(connection: Connection, move: Move) -> None:
 def verified(
     connection: Connection, dsn: str, scope: Scope | None, tablespace: str
 ) -> dict[str, Any]:
-    """Spill a little in a session of the scope, and count its temp files in the tablespace.
-
-    SpillcastError with the place where they are instead.
-    """
+    """Spill a little in a session of the scope; MoveFailed unless into the tablespace alone."""
     from psycopg.conninfo import make_conninfo
 
     if scope is not None and scope.database:
@@ -196,10 +191,7 @@ def verified(
 
 
 def _lock(connection: Connection) -> None:
-    """Wait a little, as for the last statement of a move that was killed.
-
-    SpillcastError names the session that still holds the lock then.
-    """
+    """Wait a little, as for the last statement of a move that was killed, then refuse."""
     deadline = time.monotonic() + LOCK_S
     while not row(connection, "select pg_try_advisory_lock(hashtext('spillcast move'))")[0]:
         if time.monotonic() > deadline:

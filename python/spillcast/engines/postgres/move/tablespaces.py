@@ -106,10 +106,7 @@ class Tablespace:
 def settings(
     connection: Connection, name: str = SETTING, *, server: bool
 ) -> dict[Scope, list[str]]:
-    """Who has a setting of tablespaces, and its names.
-
-    With ``server``, which only a superuser may see, also what ALTER SYSTEM has set.
-    """
+    """Who has a setting of tablespaces; with ``server``, for superusers, also by ALTER SYSTEM."""
     settings = {}
     query = (
         "select rolname, datname, substr(entry, length(%s::text) + 2) from pg_db_role_setting "
@@ -262,10 +259,7 @@ def situation(connection: Connection, dsn: str) -> Situation:
 
 
 def roles_that_lack(connection: Connection, scope: Scope | None, tablespace: str) -> list[str]:
-    """Roles of a scope that may not put temp files into a tablespace; superusers always may.
-
-    Of a database or the server these are all roles that can log in there.
-    """
+    """Roles that can log in within a scope and may not put temp files into a tablespace."""
     if scope is None:
         return []
     condition = "rolname = %s" if scope.role else "rolcanlogin and rolname <> %s"
