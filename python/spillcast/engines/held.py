@@ -133,6 +133,12 @@ class Scheduled(NamedTuple):
     cpu_s: float
     run_queue_delay_s: float
 
+    @classmethod
+    def total(cls, times: "Iterable[Scheduled]") -> "Scheduled":
+        """The times of several threads or processes together."""
+        each = list(times)
+        return cls(sum(one.cpu_s for one in each), sum(one.run_queue_delay_s for one in each))
+
 
 class Session(Protocol):
     """A query made ready in an engine."""
@@ -145,7 +151,8 @@ class Session(Protocol):
 
     def scheduled(self) -> Scheduled:
         """Scheduler times of all its processes and threads so far; by default of ``pid``."""
-        return Scheduled.of(Path(f"/proc/{self.pid}/task").iterdir())
+        tasks = map(task_times, Path(f"/proc/{self.pid}/task").iterdir())
+        return Scheduled.total(filter(None, tasks))
 
     def peak_buffer_bytes(self) -> int | None:
         """Peak size of its buffers; None if unknown."""
@@ -196,14 +203,6 @@ def wait_until_ready(
 def end_with_parent() -> None:
     """Let this process end when its parent does."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
-def scheduled(tasks: Iterable[Path]) -> Scheduled:
-    """Sum up the threads of these folders in /proc; ended threads are skipped."""
-    each = [times for task in tasks if (times := task_times(task)) is not None]
-    return Scheduled(
-        sum(times.cpu_s for times in each), sum(times.run_queue_delay_s for times in each)
-    )
 
 
 def task_times(task: Path) -> Scheduled | None:

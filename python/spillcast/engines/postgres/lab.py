@@ -10,19 +10,17 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import Any, ClassVar
 
 from spillcast.engines.engine import Calibrates, Explains, Workload
 from spillcast.engines.held import HeldQuery, RunResult, Scheduled, Session, task_times
 from spillcast.engines.held import serve as serve_query
+from spillcast.engines.postgres.connection import Connection, literal, row
 from spillcast.engines.postgres.processes import WORKER_TITLE, children, of_server
 from spillcast.engines.postgres.server import Installation, PrivateServer, make_cluster, serve
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.recording.meta import ObservedEngine
-
-if TYPE_CHECKING:
-    import psycopg
 
 #: The columns of DuckDB's table, and one of few values; ``hashint8extended`` gives the same rows on
 #: every machine.
@@ -97,11 +95,12 @@ DEMO = replace(_workload("hash join", JOIN, 1_000_000, HASHED), rows=2_000_000, 
 
 
 CALIBRATION_ROWS = 1_200_000
-MEMORY = "4MB"
 
 
-def _query(name: str, sql: str, settings: Mapping[str, str] | None = None) -> Workload:
-    return Workload(name, sql, CALIBRATION_ROWS, MEMORY, settings=settings or {})
+def _query(
+    name: str, sql: str, settings: Mapping[str, str] | None = None, memory: str = "4MB"
+) -> Workload:
+    return Workload(name, sql, CALIBRATION_ROWS, memory, settings=settings or {})
 
 
 CALIBRATION_QUERIES = (
@@ -128,13 +127,12 @@ CALIBRATION_QUERIES = (
         "(partition by business_date order by id) as step from t where id < 240000) s",
     ),
     # A hash table of more memory than caches hold.
-    Workload(
+    _query(
         "group by many numbers",
         "select count(*), max(total) from (select id, sum(amount01) as total, min(amount02) from t "
         "where id < 500000 group by id) s",
-        CALIBRATION_ROWS,
+        AGGREGATED,
         "24MB",
-        settings=AGGREGATED,
     ),
 )
 
@@ -193,12 +191,8 @@ class PostgresLab(Calibrates, Explains):
         if self._rows == rows:
             return
         with serve(self._cluster, self.settings) as server, server.connect() as connection:
-            for statement in (
-                "drop table if exists t",
-                "drop function if exists hash",
-                HASH,
-            ):
-                connection.execute(statement)
+            connection.execute("drop table if exists t; drop function if exists hash")
+            connection.execute(HASH)
             connection.execute(TABLE.format(rows=rows).encode())
             connection.execute("vacuum (analyze, freeze) t")
         self._rows = rows
@@ -262,32 +256,24 @@ def held_in(
         yield held
 
 
-def _tablespace(
-    server: PrivateServer, connection: "psycopg.Connection[tuple[Any, ...]]", directory: Path
-) -> str:
+def _tablespace(server: PrivateServer, connection: Connection, directory: Path) -> str:
     """The tablespace of this server in a directory, made if it is not there.
 
     Several servers of a version may spill into one directory, but none into another's tablespace.
     """
-    identified = connection.execute("select system_identifier from pg_control_system()").fetchone()
-    assert identified is not None
-    location = directory / f"server-{identified[0]}"
+    (identifier,) = row(connection, "select system_identifier from pg_control_system()")
+    location = directory / f"server-{identifier}"
     spaces = "select spcname from pg_tablespace where pg_tablespace_location(oid) = %s"
-    record = connection.execute(spaces, (str(location),)).fetchone()
-    if record is not None:
-        return str(record[0])
+    if named := connection.execute(spaces, (str(location),)).fetchone():
+        return str(named[0])
     location.mkdir()
     server.give(directory)
     server.give(location)
-    counted = connection.execute("select count(*) from pg_tablespace").fetchone()
-    assert counted is not None
-    name = f"spill{counted[0]}"
+    (count,) = row(connection, "select count(*) from pg_tablespace")
     # A directory is no parameter in PostgreSQL's grammar.
-    from psycopg.sql import SQL, Literal
-
-    make = SQL("create tablespace {} location {}").format(SQL(name), Literal(str(location)))
-    connection.execute(make)
-    return name
+    make = f"create tablespace spill{count} location {literal(str(location))}"
+    connection.execute(make.encode())
+    return f"spill{count}"
 
 
 LOOK_S = 0.02
@@ -314,7 +300,13 @@ class PostgresSession(Session):
     def run(self) -> list[tuple[Any, ...]]:
         """Run the query; its rows."""
         ended = threading.Event()
-        watch = threading.Thread(target=self._watch, args=[ended])
+
+        def look_again() -> None:
+            # Workers are gone when the query ends, so they are looked at all the time.
+            while not ended.wait(LOOK_S):
+                self._look()
+
+        watch = threading.Thread(target=look_again)
         watch.start()
         try:
             return self._connection.execute(self._sql).fetchall()
@@ -325,15 +317,7 @@ class PostgresSession(Session):
     def scheduled(self) -> Scheduled:
         """The backend, and parallel workers as they were when last seen."""
         self._look()
-        seen = self._scheduled.values()
-        return Scheduled(
-            sum(times.cpu_s for times in seen), sum(times.run_queue_delay_s for times in seen)
-        )
-
-    def _watch(self, ended: threading.Event) -> None:
-        """Workers are gone when the query ends, so they are looked at all the time."""
-        while not ended.wait(LOOK_S):
-            self._look()
+        return Scheduled.total(self._scheduled.values())
 
     def _look(self) -> None:
         for pid in children(self._postmaster) - self._earlier:
