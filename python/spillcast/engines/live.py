@@ -193,8 +193,17 @@ class LiveRecorder(ABC, Generic[Result]):
 
     def _follow(self, interrupted: Event, on_status: OnStatus) -> EndedBy:
         limit_s, since_s = self.recorder.options.duration_s, time.monotonic()
-        # A query that ends at once is shown, too.
-        while (ended_by := self._shown_until(on_status, interrupted)) is None:
+        while True:
+            # A query that ends at once is shown, too.
+            self.collect()
+            counts = self.look()
+            try:
+                on_status(self.recorder, {**self.recorder.status(), **counts})
+            except KeyboardInterrupt:
+                # A key of the live view.
+                interrupted.set()
+            if (ended_by := self.ended(TICK_S)) is not None:
+                return ended_by
             if interrupted.is_set():
                 if self.began_s is None:
                     raise KeyboardInterrupt
@@ -203,15 +212,3 @@ class LiveRecorder(ABC, Generic[Result]):
                 if self.began_s is None:
                     raise no_query_error(self.awaited, limit_s)
                 return "duration"
-        return ended_by
-
-    def _shown_until(self, on_status: OnStatus, interrupted: Event) -> EndedBy | None:
-        """Show what there is, then wait a moment; how it ended, None if it continues."""
-        self.collect()
-        counts = self.look()
-        try:
-            on_status(self.recorder, {**self.recorder.status(), **counts})
-        except KeyboardInterrupt:
-            # A key of the live view.
-            interrupted.set()
-        return self.ended(TICK_S)

@@ -24,7 +24,11 @@ def local_dirs_notice(pid: int) -> str | None:
         pid, arguments, {name: value for name, _, value in pairs}
     ):
         root = f"/proc/{pid}/root"
-        used = [path for path in directories if _has_blocks(Path(f"{root}{path}"))]
+        used = []
+        for path in directories:
+            with suppress(OSError):
+                if any(any(Path(f"{root}{path}").glob(name)) for name in _BLOCK_FOLDERS):
+                    used.append(path)
         if used:
             names = ", ".join(f"{path}{_in_memory(pid, path)}" for path in used)
             return f"Spark's local directories, by {setting}: {names}"
@@ -68,12 +72,6 @@ def _opened(pid: int) -> set[str]:
                 before, folder, _ = os.readlink(descriptor).partition("/blockmgr-")
                 directories |= {before} if folder else set()
     return directories
-
-
-def _has_blocks(directory: Path) -> bool:
-    with suppress(OSError):
-        return any(next(directory.glob(name), None) for name in _BLOCK_FOLDERS)
-    return False
 
 
 def _in_memory(pid: int, directory: str) -> str:

