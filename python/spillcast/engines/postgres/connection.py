@@ -8,7 +8,7 @@ changes what they mean.
 import json
 import re
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import (
@@ -16,9 +16,11 @@ from spillcast.errors import (
     PackageMissing,
     ServerUnreachable,
     ServerUnsuited,
+    SpillcastError,
     StatementFailed,
 )
 from spillcast.evidence.postgres import MARK
+from spillcast.redaction import STRUCK
 from spillcast.text import has_control, is_utf8
 
 if TYPE_CHECKING:
@@ -54,9 +56,8 @@ def open_session(dsn: str, name: str) -> Connection:
     try:
         import psycopg
     except ImportError:
-        raise PackageMissing(
-            "PostgreSQL needs psycopg", "pip install 'spillcast[postgres]'"
-        ) from None
+        hint = "pip install 'spillcast[postgres]'"
+        raise PackageMissing("PostgreSQL needs psycopg", hint) from None
     parts = {"connect_timeout": CONNECT_TIMEOUT_S, **_parts(dsn)}
     # Answers are UTF-8, whatever the environment or a database without encoding says.
     parts |= {"application_name": name, "client_encoding": "UTF8"}
@@ -66,8 +67,6 @@ def open_session(dsn: str, name: str) -> Connection:
         # The second of a name of a host that is none.
         reason = " ".join(str(error).split())
         # libpq's message asks whether the server runs, and so does the remedy.
-        from spillcast.redaction import STRUCK
-
         reason = re.sub(r"connection is bad: | Is the server running .*?\?", "", reason)
         for key in SECRETS:
             secret = str(parts.get(key) or "")
@@ -84,16 +83,19 @@ def open_session(dsn: str, name: str) -> Connection:
 
 
 @contextmanager
-def while_it_answers() -> Iterator[None]:
-    """SpillcastError in place of the driver's, where the server ends the session."""
+def refused(kind: type[SpillcastError], what: str, hint: str | None = None) -> Iterator[None]:
+    """Raise the driver's errors as ``kind``, with the server's message after ``what``."""
     import psycopg
 
     try:
         yield
     except psycopg.Error as error:
-        raise StatementFailed(
-            f"PostgreSQL: {server_message(error)}", "start again when the server answers"
-        ) from None
+        raise kind(f"{what}: {server_message(error)}", hint) from error
+
+
+def while_it_answers() -> AbstractContextManager[None]:
+    """StatementFailed in place of the driver's error, where the server ends the session."""
+    return refused(StatementFailed, "PostgreSQL", "start again when the server answers")
 
 
 def shown_dsn(dsn: str) -> str:
@@ -125,11 +127,7 @@ def server_message(error: "psycopg.Error") -> str:
 
 
 def text_of_server(cell: bytes | bytearray | memoryview) -> str:
-    """The error message of a server, as text.
-
-    It shows statements of sessions in a database of another encoding as they are: their letters
-    beyond ASCII are replaced.
-    """
+    """A text, in which letters of statements in a database of another encoding are replaced."""
     return str(cell, "utf-8", "replace")
 
 
@@ -155,10 +153,7 @@ def _read_any_text(connection: Connection) -> None:
 
 
 def _mark_statements(connection: Connection) -> None:
-    """Let each statement of a session end with the mark.
-
-    At its beginning the statistics of some versions drop a comment.
-    """
+    """Let each statement end with the mark: statistics may drop a comment at its beginning."""
     import psycopg
     from psycopg.sql import Composable
 
@@ -174,15 +169,9 @@ def _mark_statements(connection: Connection) -> None:
 
 
 def _check(connection: Connection) -> None:
-    import psycopg
-
-    try:
+    hint = "connect to the server itself, not to a pooler's console"
+    with refused(ServerUnsuited, "PostgreSQL: this is not a PostgreSQL server", hint):
         (pid,) = row(connection, "select pg_backend_pid()")
-    except psycopg.Error as error:
-        raise ServerUnsuited(
-            f"PostgreSQL: this is not a PostgreSQL server: {server_message(error)}",
-            "connect to the server itself, not to a pooler's console",
-        ) from None
     # The process that the handshake names is the one that runs the statements.
     if pid != connection.info.backend_pid:
         raise ServerUnsuited(

@@ -11,8 +11,8 @@ from spillcast.engines.postgres.connection import (
     SAMPLER,
     Connection,
     check_text,
+    refused,
     row,
-    server_message,
     shown_name,
     text_of_server,
 )
@@ -193,12 +193,18 @@ def find(
     SpillcastError where none has come after ``within_s``.
     """
     check_text("--query", wanted.query or "")
+    hint = "it is a regular expression of PostgreSQL; write \\( for a parenthesis"
+    with refused(StatementRejected, f"--query '{wanted.query}'", hint):
+        row(connection, "select '' ~* %s", wanted.query or "")
     may_list, remark = may_list_temp(connection), None
     if wanted.spilling and not may_list:
         remark = "pg_ls_tmpdir is for pg_monitor: a spill shows only by its waits"
 
     def choose() -> Session | None:
-        sessions = _listed(connection, wanted)
+        given = {"pattern": wanted.query, "sampler": SAMPLER}
+        with refused(StatementRejected, "the server's sessions cannot be listed"):
+            rows = connection.execute(_LIST, given, prepare=True).fetchall()
+        sessions = [Session(*row) for row in rows]
         owners = {held.pid for held in temp_files(connection)} if may_list else set()
         return _choose(sessions, wanted, owners, connection)
 
@@ -251,24 +257,6 @@ def _choose(
     if not matching and wanted.backend is None and any(session.hidden for session in sessions):
         raise no_right(connection, "sessions of other roles")
     return only_session(matching, "name one with --backend PID")
-
-
-def _listed(connection: Connection, wanted: SessionSelector) -> list[Session]:
-    import psycopg
-
-    given = {"pattern": wanted.query, "sampler": SAMPLER}
-    try:
-        rows = connection.execute(_LIST, given, prepare=True).fetchall()
-    except psycopg.errors.InvalidRegularExpression as error:
-        raise StatementRejected(
-            f"--query '{wanted.query}': {server_message(error)}",
-            "it is a regular expression of PostgreSQL; write \\( for a parenthesis",
-        ) from None
-    except psycopg.Error as error:
-        raise StatementRejected(
-            f"the server's sessions cannot be listed: {server_message(error)}"
-        ) from None
-    return [Session(*row) for row in rows]
 
 
 def temp_files(connection: Connection) -> list[TempHeld]:

@@ -13,6 +13,7 @@ from spillcast.engines.postgres.connection import (
     Connection,
     check_text,
     open_session,
+    refused,
     server_message,
 )
 from spillcast.errors import InputError, SpillcastError, StatementFailed, StatementRejected
@@ -114,10 +115,8 @@ def _prepare(
     import psycopg
 
     for name, value in settings.items():
-        try:
+        with refused(StatementRejected, f"--set {name}={value}"):
             connection.execute("select set_config(%s, %s, false)", [name, value])
-        except psycopg.Error as error:
-            raise StatementRejected(f"--set {name}={value}: {server_message(error)}") from None
     if connection.info.server_version >= 140_000:
         # If spillcast is killed, the server notices and ends the statement.
         connection.execute("set client_connection_check_interval = '1s'")

@@ -21,8 +21,8 @@ from spillcast.engines.postgres.connection import (
     Connection,
     identifier,
     literal,
+    refused,
     row,
-    server_message,
     shown_name,
 )
 from spillcast.engines.postgres.move.tablespaces import (
@@ -348,8 +348,6 @@ def _check_directory(connection: Connection, facts: Situation, request: MoveRequ
 
 def _check_seen(connection: Connection, path: Path, role: str) -> None:
     """The server can reach a path, and finds there what we find."""
-    import psycopg
-
     # Where nothing is there the server says so only if it may pass through the directory above.
     query = "select floor(extract(epoch from modification))::bigint from pg_stat_file(%s, true)"
 
@@ -357,12 +355,9 @@ def _check_seen(connection: Connection, path: Path, role: str) -> None:
         return int(path.stat().st_mtime) if path.exists() else 0
 
     before_s = seen_s()
-    try:
+    hint = "it needs execute permission on every directory above"
+    with refused(PermissionDenied, f"{role}: the server cannot reach {path}", hint):
         (modified_s,) = row(connection, query, str(path))
-    except psycopg.Error as error:
-        reason = server_message(error)
-        hint = "it needs execute permission on every directory above"
-        raise PermissionDenied(f"{role}: the server cannot reach {path}: {reason}", hint) from None
     if not before_s <= (modified_s or 0) <= seen_s():
         hint = "it may have a private /tmp, as with PrivateTmp of systemd"
         raise ServerUnsuited(f"{role}: the server sees another {path} than spillcast", hint)

@@ -15,8 +15,8 @@ from spillcast.engines.postgres.connection import (
     Connection,
     identifier,
     open_session,
+    refused,
     row,
-    server_message,
     shown_name,
 )
 from spillcast.engines.postgres.live.activity import temp_files
@@ -141,8 +141,6 @@ def _run_steps(connection: Connection, move: Move) -> None:
 
     SpillcastError with the words of whoever refused one.
     """
-    import psycopg
-
     hint = "--revert undoes what was done"
     for index, step in enumerate(move.steps):
         if step.command is not None:
@@ -152,12 +150,9 @@ def _run_steps(connection: Connection, move: Move) -> None:
         elif step.client:
             # CREATE and DROP TABLESPACE refuse a transaction block.
             together = connection.transaction() if len(step.sql) > 1 else nullcontext()
-            try:
-                with together:
-                    for statement in step.sql:
-                        connection.execute(statement.encode())
-            except psycopg.Error as error:
-                raise StatementFailed(f"PostgreSQL: {server_message(error)}", hint) from error
+            with refused(StatementFailed, "PostgreSQL", hint), together:
+                for statement in step.sql:
+                    connection.execute(statement.encode())
         else:
             continue
         move.steps[index] = replace(step, done=True)

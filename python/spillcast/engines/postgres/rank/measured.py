@@ -12,8 +12,8 @@ from spillcast.engines.postgres.connection import (
     Connection,
     check_text,
     open_session,
+    refused,
     row,
-    server_message,
     shown_dsn,
 )
 from spillcast.engines.postgres.live.activity import (
@@ -71,7 +71,10 @@ def _counted(connection: Connection, selector: StatementSelector, place: Path) -
     """The row of the selected statement. InputError for none and for several."""
     pattern, queryid = selector.query, selector.queryid
     if pattern is not None:
-        _check(connection, pattern)
+        check_text("--query", pattern)
+        hint = "it is a regular expression of PostgreSQL"
+        with refused(OptionInvalid, f"--query '{pattern}'", hint):
+            row(connection, "select '' ~* %s", pattern)
     elif selector.text is not None:
         size_query = "select setting::int from pg_settings where name = 'track_activity_query_size'"
         (size,) = row(connection, size_query)
@@ -133,15 +136,3 @@ def _rows(snapshot: Snapshot, place: Path) -> list[Row]:
     with reading(place, HOW):
         rows = merged(Row.of(row) for row in snapshot.rows if row.get("asked"))
     return sorted((row for row in rows if row.calls), key=lambda row: -row.elapsed_s)
-
-
-def _check(connection: Connection, pattern: str) -> None:
-    """InputError where the server cannot read it."""
-    import psycopg
-
-    check_text("--query", pattern)
-    try:
-        row(connection, "select '' ~* %s", pattern)
-    except psycopg.Error as error:
-        problem = f"--query '{pattern}': {server_message(error)}"
-        raise OptionInvalid(problem, "it is a regular expression of PostgreSQL") from None
