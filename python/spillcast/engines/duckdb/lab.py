@@ -170,16 +170,15 @@ class DuckDbLab(Calibrates, OpensOwn):
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
     ) -> AbstractContextManager[HeldQuery]:
         """A query in a process of its own."""
-        settings = {
-            "temp_directory": str(temp),
-            "memory_limit": workload.memory,
-            "threads": workload.threads,
-            **workload.settings,
-        }
         query = {
             "sql": workload.sql,
             "database": str(self._database(workload.rows)),
-            "settings": settings,
+            "settings": {
+                "temp_directory": str(temp),
+                "memory_limit": workload.memory,
+                "threads": workload.threads,
+                **workload.settings,
+            },
             "program": self._program,
         }
         return HeldQuery("DuckDB", __name__, query, environment)

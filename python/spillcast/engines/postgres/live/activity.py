@@ -111,18 +111,18 @@ class ActivityQueries:
 
     def _ask(self, name: bytes, *parameters: bytes) -> list[list[str | None]]:
         """Rows as text, by the bare protocol: a cursor would take ten times the CPU."""
-        result = self._connection.pgconn.exec_prepared(name, parameters)
-        self._checked(result)
+        result = self._checked(self._connection.pgconn.exec_prepared(name, parameters))
         columns = range(result.nfields)
         cells = ((result.get_value(row, at) for at in columns) for row in range(result.ntuples))
         return [[None if cell is None else text_of_server(cell) for cell in row] for row in cells]
 
-    def _checked(self, result: Any) -> None:
+    def _checked(self, result: Any) -> Any:
         from psycopg.pq import ExecStatus
 
         if result.status not in (ExecStatus.TUPLES_OK, ExecStatus.COMMAND_OK):
             lines = result.error_message.decode(errors="replace").strip().splitlines()
             raise StatementFailed(f"sampling failed: {lines[0] if lines else 'no reason given'}")
+        return result
 
 
 def _state(row: list[str | None]) -> SessionState:

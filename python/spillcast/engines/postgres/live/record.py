@@ -222,15 +222,9 @@ class _ExplainedSession(_PostgresSession):
 
     def described(self) -> ObservedEngine:
         plan = None if self._run.plan is None else plan_summary(self._run.plan)
+        of_run = {**self.settings, "settings_of": "the session that ran it", "plan": plan}
         # The identifier of EXPLAIN is not that of the statement which it runs.
-        return engine_meta(
-            self.connection,
-            self.pid,
-            self.settings,
-            self._run.statement,
-            settings_of=FROM_SESSION,
-            plan=plan,
-        )
+        return engine_meta(self.connection, self.pid, of_run, self._run.statement)
 
 
 #: A server that does not know one of them leaves it out.
@@ -242,7 +236,6 @@ NAMES = (
     "track_io_timing",
     "io_method",
 )
-FROM_SESSION = "the session that ran it"
 FROM_OUTSIDE = "server, database and role; what the session has set by itself does not show"
 
 # Our own session has its role's and database's settings too: where one of these holds, the server's
@@ -267,12 +260,9 @@ _CURRENT = "select name, current_setting(name) from pg_settings where name = any
 def engine_meta(
     connection: Connection,
     pid: int,
-    settings: Mapping[str, str],
+    settings: Mapping[str, Any],
     query: str = "",
     queryid: str | None = None,
-    *,
-    settings_of: str = FROM_OUTSIDE,
-    plan: Mapping[str, Any] | None = None,
 ) -> ObservedEngine:
     """Server, session, settings and query, and the summary of its plan."""
     info = connection.info
@@ -283,7 +273,7 @@ def engine_meta(
         pid=pid,
         query=struck_text(query),
         queryid=queryid,
-        settings={**settings, "settings_of": settings_of, "plan": plan},
+        settings={"settings_of": FROM_OUTSIDE, "plan": None, **settings},
     )
 
 
