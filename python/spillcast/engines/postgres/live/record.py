@@ -236,7 +236,11 @@ NAMES = (
     "track_io_timing",
     "io_method",
 )
-FROM_OUTSIDE = "server, database and role; what the session has set by itself does not show"
+#: Of another's session: whose settings they are, and no plan.
+OUTSIDE = {
+    "settings_of": "server, database and role; what the session has set by itself does not show",
+    "plan": None,
+}
 
 # Our own session has its role's and database's settings too: where one of these holds, the server's
 # file says what is below it, for those who may see the file, and else the built-in value.
@@ -273,7 +277,7 @@ def engine_meta(
         pid=pid,
         query=struck_text(query),
         queryid=queryid,
-        settings={"settings_of": FROM_OUTSIDE, "plan": None, **settings},
+        settings={**settings, **{name: settings.get(name, of) for name, of in OUTSIDE.items()}},
     )
 
 
