@@ -97,7 +97,6 @@ class DataFusionLab(Lab):
         )
 
     def _tables(self, rows: int) -> Mapping[str, Path]:
-        """The file of each table by name."""
         return {"t": self._room / f"{rows}.parquet"}
 
 

@@ -151,7 +151,6 @@ class SessionRecorder(LiveRecorder[Recording]):
         return RunSoFar(self.started_ns, self._known("duration"), self.documents)
 
     def _known(self, ended_by: EndedBy) -> dict[str, Any]:
-        """The account of the query for meta.json."""
         workers = self.recorder.joined(self.started_ns)
         return {
             "ended_by": ended_by,

@@ -64,7 +64,6 @@ def _candidates(
 
 
 def _opened(pid: int) -> set[str]:
-    """The local directories of files that the process has open."""
     directories = set()
     with suppress(OSError):
         for descriptor in os.scandir(f"/proc/{pid}/fd"):

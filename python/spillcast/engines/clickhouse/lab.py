@@ -91,7 +91,6 @@ class ClickHouseLab(Lab):
             self._make(rows, TABLE.format(rows=rows))
 
     def _make(self, rows: int, statements: str) -> None:
-        """Run statements in the folder for so many rows."""
         query = {"folder": str(self._folder(rows)), "sql": statements, "temp": None}
         with HeldQuery("ClickHouse", __name__, query) as held:
             held.start()

@@ -122,7 +122,6 @@ class ServerLab(Lab):
 
     @classmethod
     def _installed(cls) -> tuple[str, str]:
-        """Return the server's program and version. ProgramMissing where there is none."""
         raise NotImplementedError
 
     def _initialise(self) -> list[str]:
@@ -287,13 +286,11 @@ class MySqlLab(ServerLab):
 
 
 def _version(program: str) -> str:
-    """Return the version of a server's program."""
     printed = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
     return printed.partition("Ver ")[2].partition(" ")[0]
 
 
 def _as_root() -> list[str]:
-    """Return the option that a server needs to run as root."""
     return ["--user=root"] if os.geteuid() == 0 else []
 
 

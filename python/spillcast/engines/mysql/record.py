@@ -242,8 +242,6 @@ class MySqlActivity:
 
 
 class _MySqlSession(SessionRecorder):
-    """The recording of a session of MySQL or MariaDB."""
-
     option = "--session"
 
     def __init__(
@@ -282,7 +280,6 @@ class _MySqlSession(SessionRecorder):
         super().__init__(recorder, activity, session.id, session.thread or 0, runs=runs)
 
     def observe(self) -> None:
-        """Capture the session's thread alone."""
         places = _temp_places(self._connection, self._local)
         self.recorder.observe(self, temp_dirs=places, only_calls=True, watch_memory=False)
 

@@ -235,7 +235,6 @@ def _named(sessions: list[Session], pid: int, connection: Connection) -> Session
 def _choose(
     sessions: list[Session], wanted: SessionSelector, owners: set[int], connection: Connection
 ) -> Session | None:
-    """The wanted session; None while there is none."""
     if wanted.backend is not None:
         session = _named(sessions, wanted.backend, connection)
         if not wanted.spilling and wanted.query is None:

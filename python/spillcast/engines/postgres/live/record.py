@@ -106,8 +106,6 @@ def record_postgres(
 
 
 class _PostgresSession(SessionRecorder):
-    """The recording of a session of PostgreSQL."""
-
     option = "--backend"
     # Beside a capture, which has the times: each look takes the server a millisecond.
     rate_hz, rate_alone_hz = 10, 50

@@ -151,8 +151,6 @@ def _written(
 
 
 class _AllSessions(LiveRecorder[ServerRecording]):
-    """The recording of a whole server."""
-
     def __init__(
         self,
         recorder: Recorder,
@@ -179,7 +177,6 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         self.sample(rate_hz=RATE_HZ, new_workers=Workers(server).placed)
 
     def ended(self, timeout_s: float) -> EndedBy | None:
-        """Sleep until the server has ended, or the connection to it is lost."""
         if self.recorder.target.wait(timeout_s):
             return "end"
         if self.sampler.done.is_set():
@@ -222,7 +219,6 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         }
 
     def _keep(self, query: SessionQuery, ended_by: EndedBy) -> None:
-        """Write the recording of a query, if it spilled."""
         recorder, rows = self.recorder, self._rows
         window = Window.of(query, recorder.origin_ns, self.sampler.last_ns)
         if not rows.spilled(query.pids, window.begin_ns, window.end_ns):
@@ -339,7 +335,6 @@ def _workers(query: SessionQuery, window: Window, origin_ns: int) -> list[Worker
 
 
 def _summary(recording: Recording, query: SessionQuery) -> QueryRecording:
-    """The recording as an entry of the list of all."""
     meta, statement, temp = recording.meta, query.statement, recording.meta.temp
     server_query = meta.server
     assert server_query is not None

@@ -310,7 +310,6 @@ def check_move(connection: Connection, facts: Situation, request: MoveRequest) -
 
 
 def _check_directory(connection: Connection, facts: Situation, request: MoveRequest) -> None:
-    """The directory is usable: as it is, or once it is made."""
     path = request.to
     if facts.data_directory is not None:
         data = os.path.realpath(facts.data_directory)

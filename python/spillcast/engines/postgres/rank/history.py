@@ -159,7 +159,6 @@ class _Server:
     def ranking(
         self, request: RankRequest, logs: Logs | None, rules: Sequence[Rule]
     ) -> ServerRanking:
-        """The ranking of the window, with its history."""
         settings = self.last.settings
         limits = {name: settings[name] for name in (PER_GATHER, MAINTENANCE) if name in settings}
         rows = [

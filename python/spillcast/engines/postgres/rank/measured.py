@@ -132,7 +132,6 @@ def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Exec
 
 
 def _rows(snapshot: Snapshot, place: Path) -> list[Row]:
-    """The selected rows with calls, most time first."""
     with reading(place, HOW):
         rows = merged(Row.of(row) for row in snapshot.rows if row.get("asked"))
     return sorted((row for row in rows if row.calls), key=lambda row: -row.elapsed_s)

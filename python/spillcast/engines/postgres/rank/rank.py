@@ -395,7 +395,6 @@ def _of_files(ranked: Ranked, files: Sequence[TempFile]) -> Ranked:
 
 
 def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankRequest) -> Ranked:
-    """Extrapolate the plan of one call to all logged calls."""
     moved_bytes = round(calls * _blocks(plan) * BLOCK_BYTES)
     ranked = replace(ranked, temp_bytes=max(ranked.temp_bytes or 0, moved_bytes))
     try:
@@ -410,7 +409,6 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
 
 
 def _temp_bounds_s(counts: Counts, calls: int) -> tuple[float, float]:
-    """Bounds of the elapsed time of all calls in temp I/O."""
     each, time = calls / counts.processes, counts.time_bounds
     if time is None:
         return each * counts.total_s, each * counts.total_s
@@ -427,7 +425,6 @@ _DETAILS = ("Sort Method", "Hash Batches", "HashAgg Batches", "Disk Usage", "Wor
 
 
 def _spilling(plan: Mapping[str, Any]) -> list[SpillNode]:
-    """The nodes of a plan that did temp I/O themselves."""
     with reading("a plan in the log"):
         nodes = [node for node in nodes_of(plan["Plan"]).walk() if node.temp.blocks]
     nodes.sort(key=lambda node: -node.temp.blocks)
