@@ -28,17 +28,17 @@ class SessionState:
 
 @dataclass(frozen=True)
 class Statement:
-    """Whose query it is, and its text, cut where the server cuts it (track_activity_query_size)."""
+    """Whose query it is, and its text, cut where the server cuts it; empty or 0 where unknown."""
 
-    pid: int
+    pid: int = 0
     #: As of ``SessionState``.
-    text_hash: int
-    text: str
-    application: str
-    user: str
-    database: str
-    user_id: int
-    database_id: int
+    text_hash: int = 0
+    text: str = ""
+    application: str = ""
+    user: str = ""
+    database: str = ""
+    user_id: int = 0
+    database_id: int = 0
 
 
 @dataclass(frozen=True)

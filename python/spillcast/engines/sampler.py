@@ -44,8 +44,8 @@ class SessionQuery:
     life: QueryLife
     #: When it began, to within a round trip; None before it was seen.
     started_ns: int | None = None
-    #: Whose it is and its text; None where the session went on before they could be read.
-    statement: Statement | None = None
+    #: Whose it is and its text; unknown where the session went on before they could be read.
+    statement: Statement = Statement()
     #: The query's identifier; None where the server computes none.
     queryid: str | None = None
     #: When its rows end, and until when it was sure to run: of a session that is gone, the look
@@ -78,8 +78,8 @@ class SessionQuery:
 
     @property
     def text(self) -> str:
-        """Its text, cut where the server cuts it (track_activity_query_size); empty if unknown."""
-        return "" if self.statement is None else self.statement.text
+        """Its text, cut where the server cuts it; empty if unknown."""
+        return self.statement.text
 
     @property
     def began_ns(self) -> int:

@@ -231,7 +231,7 @@ class MySqlActivity:
         if last is None or last.id not in pids:
             return []
         text, database = last.query or "", last.database or ""
-        return [Statement(last.id, hash(last.query), text, "", last.user, database, 0, 0)]
+        return [Statement(last.id, hash(last.query), text, user=last.user, database=database)]
 
     def temp_held(self) -> list[TempHeld]:
         """Return none, for temp files have no names; the session's tablespaces are noted."""

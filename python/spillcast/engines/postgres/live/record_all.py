@@ -212,11 +212,8 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         ]
         for query in spilling:
             query.look_at_memory()
-        return {
-            "active": len(running),
-            "spilling": len(spilling),
-            "recordings": len(self._kept),
-        }
+        counts = {"active": len(running), "spilling": len(spilling)}
+        return {**counts, "recordings": len(self._kept)}
 
     def _keep(self, query: SessionQuery, ended_by: EndedBy) -> None:
         recorder, rows = self.recorder, self._rows
@@ -252,9 +249,8 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         temp, other = sums.temp, sums.other_io
         calls = about.temp.operations + about.other_io.count
         share = min((temp.operations + other.count) / max(calls, 1), 1.0)
-        peak_bytes = None if query.memory is None else query.memory.peak_bytes
-        statement = query.statement
-        session = (0, 0) if statement is None else (statement.database_id, statement.user_id)
+        peak_bytes = query.memory and query.memory.peak_bytes
+        session = query.statement.database_id, query.statement.user_id
         meta = replace(
             about,
             ended_by=ended_by,
@@ -280,10 +276,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
                 run_queue_others_s=None,
             ),
             server=query_meta(
-                query,
-                self.attached_ns,
-                ended_by,
-                _workers(query, window, self.recorder.origin_ns),
+                query, self.attached_ns, ended_by, _workers(query, window, self.recorder.origin_ns)
             ),
             sampling=sampling_meta(query, self.sampler),
         )
@@ -338,24 +331,22 @@ def _summary(recording: Recording, query: SessionQuery) -> QueryRecording:
     meta, statement, temp = recording.meta, query.statement, recording.meta.temp
     server_query = meta.server
     assert server_query is not None
-    workers = len(query.workers)
-    processes_s = recording.elapsed_s * (1 + workers)
     return QueryRecording(
         path=recording.path,
         pid=query.pid,
-        user="" if statement is None else statement.user,
-        database="" if statement is None else statement.database,
-        application="" if statement is None else statement.application,
+        user=statement.user,
+        database=statement.database,
+        application=statement.application,
         query=meta.engine.query or "",
         started_at=meta.started_at,
         elapsed_s=recording.elapsed_s,
         before_recording_s=server_query.before_recording_s,
         ended_by=server_query.ended_by,
-        workers=workers,
+        workers=len(query.workers),
         reads=temp.reads,
         read_bytes=temp.bytes - recording.written_bytes.temp,
         writes=temp.writes,
         written_bytes=recording.written_bytes.temp,
         temp_s=temp.total_s,
-        temp_share=temp.total_s / processes_s,
+        temp_share=temp.total_s / recording.elapsed_s / (1 + len(query.workers)),
     )
