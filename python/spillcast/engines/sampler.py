@@ -31,6 +31,7 @@ LIST_S = 0.5
 CHILDREN_S = 0.02
 #: The run-queue delay of a query that has not spilled is read at every so many looks.
 DELAY_TICKS = 5
+NOTHING_KNOWN = Statement()
 #: To within which the start of a process is known, twice.
 TICKS_NS = 20_000_000
 
@@ -45,7 +46,7 @@ class SessionQuery:
     #: When it began, to within a round trip; None before it was seen.
     started_ns: int | None = None
     #: Whose it is and its text; unknown where the session went on before they could be read.
-    statement: Statement = Statement()
+    statement: Statement = NOTHING_KNOWN
     #: The query's identifier; None where the server computes none.
     queryid: str | None = None
     #: When its rows end, and until when it was sure to run: of a session that is gone, the look

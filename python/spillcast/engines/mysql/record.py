@@ -43,12 +43,17 @@ from spillcast.redaction import struck_text
 #: Samples a second, by flavor. MariaDB makes a temporary table on disk for each, but reports the
 #: start and the end of a statement to the millisecond.
 RATE_HZ = {"mariadb": 10, "mysql": 50}
+#: Columns of ``Session``.
 _SESSIONS = {
-    "mariadb": "select id, user, db, command, time_ms / 1000 seconds, state, info, query_id, "
+    "mariadb": "select id, user, db `database`, "
+    "command in ('Query', 'Execute') and coalesce(length(info), 0) > 0 runs, "
+    "coalesce(time_ms, 0) / 1e3 seconds, state, info query, query_id, "
     "tid thread from information_schema.processlist where id <> connection_id()",
-    "mysql": "select t.processlist_id id, t.processlist_user user, t.processlist_db db, "
-    "t.processlist_command command, coalesce(s.timer_wait / 1e12, t.processlist_time) seconds, "
-    "t.processlist_state state, t.processlist_info info, s.event_id query_id, "
+    "mysql": "select t.processlist_id id, t.processlist_user user, t.processlist_db `database`, "
+    "t.processlist_command in ('Query', 'Execute') "
+    "and coalesce(length(t.processlist_info), 0) > 0 runs, "
+    "coalesce(s.timer_wait / 1e12, t.processlist_time, 0) + 0e0 seconds, "
+    "t.processlist_state state, t.processlist_info query, s.event_id query_id, "
     "t.thread_os_id thread from performance_schema.threads t "
     "left join performance_schema.events_statements_current s on s.thread_id = t.thread_id "
     "and s.nesting_event_id is null "
@@ -137,21 +142,7 @@ def listed(connection: Connection, server: Server) -> list[Session]:
             "set performance_schema = ON in my.cnf and restart; record --pid records all sessions",
         )
     with checked(connection):
-        sessions = rows(connection, _SESSIONS[server.flavor])
-    return [
-        Session(
-            id=row["id"],
-            user=row["user"],
-            database=row["db"],
-            runs=row["command"] in ("Query", "Execute") and bool(row["info"]),
-            seconds=float(row["seconds"] or 0),
-            state=row["state"],
-            query=row["info"],
-            query_id=row["query_id"],
-            thread=row["thread"],
-        )
-        for row in sessions
-    ]
+        return [Session(**row) for row in rows(connection, _SESSIONS[server.flavor])]
 
 
 def chosen(sessions: Sequence[Session], wanted: SessionSelector) -> Session | None:
