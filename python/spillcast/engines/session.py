@@ -6,6 +6,7 @@ Each engine derives from ``SessionRecorder`` where its temp files are and how it
 import time
 from abc import abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, ClassVar
 
@@ -36,13 +37,7 @@ class SessionRecorder(LiveRecorder[Recording]):
     table_calls: int | None = None
 
     def __init__(
-        self,
-        recorder: Recorder,
-        activity: Activity,
-        session: int,
-        pid: int,
-        *,
-        runs: bool = False,
+        self, recorder: Recorder, activity: Activity, session: int, pid: int, *, runs: bool = False
     ) -> None:
         """``runs``: the session ran the wanted query when it was selected."""
         super().__init__(recorder, activity)
@@ -152,18 +147,12 @@ class SessionRecorder(LiveRecorder[Recording]):
 
     def _known(self, ended_by: EndedBy) -> dict[str, Any]:
         workers = self.recorder.joined(self.started_ns)
-        return {
-            "ended_by": ended_by,
-            "engine": self.described(),
-            "server": query_meta(
-                self.query,
-                self.attached_ns,
-                ended_by,
-                workers,
-                self._unattached,
-                self.table_calls,
-            ),
-        }
+        query = replace(
+            query_meta(self.query, self.attached_ns, ended_by, workers),
+            workers_not_attached=self._unattached,
+            table_calls=self.table_calls,
+        )
+        return {"ended_by": ended_by, "engine": self.described(), "server": query}
 
 
 def before_recording_s(query: SessionQuery, attached_ns: int) -> float:
@@ -172,14 +161,9 @@ def before_recording_s(query: SessionQuery, attached_ns: int) -> float:
 
 
 def query_meta(
-    query: SessionQuery,
-    attached_ns: int,
-    ended_by: EndedBy,
-    workers: Sequence[Worker],
-    unattached: int = 0,
-    table_calls: int | None = None,
+    query: SessionQuery, attached_ns: int, ended_by: EndedBy, workers: Sequence[Worker]
 ) -> RecordedQuery:
-    """The query, by the server's clock; ``unattached`` workers were seen and not attached."""
+    """The query, by the server's clock."""
     began_s = query.life.started_s
     began = None if began_s is None else datetime.fromtimestamp(began_s, UTC)
     return RecordedQuery(
@@ -190,11 +174,9 @@ def query_meta(
         ended_by="query" if ended_by == "end" else ended_by,
         failure=query.failure,
         workers=workers,
-        workers_not_attached=unattached,
         temp_files=[
             TempFiles(name, size, files) for name, (size, files) in sorted(query.temp_peak.items())
         ],
-        table_calls=table_calls,
     )
 
 
