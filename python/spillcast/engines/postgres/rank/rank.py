@@ -112,12 +112,11 @@ def rank_postgres(
             seen, again = WorkersSeen(connection), partial(take_snapshot, connection)
             snapshot = seen.add_to(snapshot_since(since, snapshot, again, seen.during))
         request = replace(request, calibration=_calibration(connection))
-        shown = shown_dsn(server)
-        if snapshot.statements_seen is not None:
-            return _of_server(shown, snapshot, logs, request)
-        logged = logs or (None if since is not None else server_log(connection))
-        enable = enabling(connection, shown, snapshot.settings)
-    return _of_databases(shown, snapshot, logged, enable, request)
+        shown, enable = shown_dsn(server), list[str]()
+        if snapshot.statements_seen is None:
+            logs = logs or (None if since is not None else server_log(connection))
+            enable = enabling(connection, shown, snapshot.settings)
+    return _of_server(shown, snapshot, logs, enable, request)
 
 
 def save_snapshot(server: str, address: str, *, redact: bool = False) -> dict[str, Any]:
@@ -149,11 +148,20 @@ def _calibration(connection: Connection) -> MachineCalibration | None:
 
 
 def _of_server(
-    shown: str, snapshot: Snapshot, logs: Logs | None, request: RankRequest
+    shown: str, snapshot: Snapshot, logs: Logs | None, enable: Sequence[str], request: RankRequest
 ) -> ServerRanking:
-    rows = rows_of(snapshot)
-    statements = of_rows(rows, logs, request)
+    """By counts of statements; without, by the log, with what to ``enable``."""
+    rows, databases, unseen = rows_of(snapshot), snapshot.databases, snapshot.unseen
     window_s = None if snapshot.since_s is None else snapshot.taken_s - snapshot.since_s
+    if enable:
+        statements = [] if logs is None else of_logs(logs, request)
+        window_s = window_s if logs is None else logs.window_s
+        databases = [replace(d, spill_s=spill_s(d.temp_bytes, request)) for d in databases]
+        # What enables the extension says both.
+        known = ("statements: this database", "times of temp I/O: set")
+        unseen = [text for text in unseen if not text.startswith(known)]
+    else:
+        statements = of_rows(rows, logs, request)
     return ServerRanking(
         source=shown,
         window_s=window_s or None,
@@ -162,40 +170,17 @@ def _of_server(
         confidence=request.confidence,
         statements_seen=snapshot.statements_seen,
         elapsed_s=snapshot.elapsed_s,
-        databases=snapshot.databases,
+        databases=databases,
+        enable=enable,
         database_temp_bytes=sum(database.temp_bytes for database in snapshot.databases),
         data_read_s=snapshot.data_read_s,
         live=snapshot.live,
         exceeded=[] if logs is None else counted(logs.exceeded),
         settings=snapshot.settings,
-        unseen=snapshot.unseen,
+        unseen=unseen,
         record=_record(shown, statements),
         asked_s=snapshot.asked_s,
         counted=rows,
-    )
-
-
-def _of_databases(
-    shown: str, snapshot: Snapshot, logs: Logs | None, enable: Sequence[str], request: RankRequest
-) -> ServerRanking:
-    """Rank without statement counts: by the databases' temp bytes and the log."""
-    ranked = _of_server(shown, snapshot, None, request)
-    statements = [] if logs is None else of_logs(logs, request)
-    databases = [
-        replace(database, spill_s=spill_s(database.temp_bytes, request))
-        for database in snapshot.databases
-    ]
-    # What enables the extension says both.
-    known = ("statements: this database", "times of temp I/O: set")
-    return replace(
-        ranked,
-        unseen=[text for text in ranked.unseen if not text.startswith(known)],
-        statements=statements,
-        window_s=ranked.window_s if logs is None else logs.window_s,
-        databases=databases,
-        exceeded=[] if logs is None else counted(logs.exceeded),
-        enable=enable,
-        record=_record(shown, statements),
     )
 
 
@@ -241,7 +226,7 @@ def _words(query: str) -> str:
 
 def _record(shown: str, statements: Sequence[Ranked]) -> str | None:
     """The command that records the first of them when it runs next."""
-    dsn = shown if shown == "DSN" else shell_word(shown)
+    dsn = shell_word(shown)
     for statement in statements:
         if statement.query and statement.query != HIDDEN and (words := _words(statement.query)):
             return f"spillcast record --postgres {dsn} --query {shell_word(words)} -o run.spill"
