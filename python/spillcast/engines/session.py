@@ -174,6 +174,7 @@ def query_meta(
         ended_by="query" if ended_by == "end" else ended_by,
         failure=query.failure,
         workers=workers,
+        workers_not_attached=0,
         temp_files=[
             TempFiles(name, size, files) for name, (size, files) in sorted(query.temp_peak.items())
         ],

@@ -99,7 +99,8 @@ def record_postgres(
             assert explain is not None
             run = Explained(dsn, explain, settings or {}, say, timed=timed)
             stack.callback(run.close)
-            of_run = dict(run.connection.execute(_CURRENT, [list(NAMES)]).fetchall())
+            rows = run.connection.execute(_CURRENT, [list(NAMES)]).fetchall()
+            of_run = {str(name): str(value) for name, value in rows}
             session = _ExplainedSession(recorder, connection, run.pid, of_run, run=run)
         session.begin(absent_because, say)
         return session.until_the_end(on_status)
