@@ -83,6 +83,16 @@ def _workload(name: str, sql: str, tmp_table_size: str = "1048576") -> Workload:
     return Workload(name, sql, ROWS, tmp_table_size, settings=SMALL, cpu_s=0.8)
 
 
+def _sorted(name: str, sql: str, rows: int = ROWS, cpu_s: float = 1.2) -> Workload:
+    """A query that spills by its sort alone: its temporary tables stay in memory."""
+    settings = {**SMALL, **LARGE}
+    return Workload(name, sql, rows, LARGE["tmp_table_size"], settings=settings, cpu_s=cpu_s)
+
+
+def _as_root() -> list[str]:
+    return ["--user=root"] if os.geteuid() == 0 else []
+
+
 @dataclass(frozen=True)
 class PrivateServer:
     """A server that runs: its process and its socket."""
@@ -97,14 +107,19 @@ class ServerLab(Lab):
     #: As ``recording.meta`` names it, and for people.
     engine: ClassVar[str]
     title: ClassVar[str]
+    #: The server's program, how to install it, and what makes an empty data directory, with a root
+    #: without password.
+    program: ClassVar[str]
+    hint: ClassVar[str]
+    initialise: ClassVar[Sequence[str]]
     #: Options of the server besides ``SERVER``.
     options: ClassVar[Sequence[str]] = ()
     #: A table of the numbers ``seq`` from 1 to ``{count}``, and the setting that allows it.
     numbers: ClassVar[str]
     setting: ClassVar[str]
-    demo: ClassVar[Workload] = Workload(
-        "sort", SORT, 1_000_000, LARGE["tmp_table_size"], settings={**SMALL, **LARGE}
-    )
+    #: Those of a verification.
+    queries: ClassVar[Sequence[Workload]]
+    demo: ClassVar[Workload] = _sorted("sort", SORT, 1_000_000)
 
     def __init__(self, room: Path) -> None:
         try:
@@ -113,20 +128,29 @@ class ServerLab(Lab):
             raise PackageMissing("MySQL needs PyMySQL", "pip install 'spillcast[mysql]'") from None
         self._home, self._rows = room / self.engine, 0
         self.data = self._home / "data"
-        self._program, self._version = self._installed()
+        names = self.program, self.initialise[0]
+        program, initialise = (shutil.which(name, path=PROGRAM_PATH) for name in names)
+        printed = ""
+        if program is not None:
+            command = [program, "--version"]
+            printed = subprocess.run(command, capture_output=True, text=True).stdout
+        self._version = printed.partition("Ver ")[2].partition(" ")[0]
+        # Debian's mysqld is MariaDB.
+        is_other = ("MariaDB" in self._version) != (self.engine == "mariadb")
+        if program is None or initialise is None or not self._version or is_other:
+            raise ProgramMissing(f"{self.title}'s {self.program} is not installed", self.hint)
+        self._program = program
         self.label = f"{self.title} {self._version.partition('-')[0]}"
         self._home.mkdir()
-        initialised = subprocess.run(self._initialise(), capture_output=True, text=True)
+        options = ["--no-defaults", f"--datadir={self.data}", *self.initialise[1:]]
+        initialised = subprocess.run([initialise, *options], capture_output=True, text=True)
         if initialised.returncode:
             raise ExperimentFailed(f"{self.title}: {initialised.stderr.strip()[-300:]}")
 
     @classmethod
-    def _installed(cls) -> tuple[str, str]:
-        raise NotImplementedError
-
-    def _initialise(self) -> list[str]:
-        """Return the command that makes an empty ``data``, with a root without password."""
-        raise NotImplementedError
+    def verified(cls, threads: int) -> Sequence[Workload]:
+        """The queries of a verification: a session has one thread."""
+        return cls.queries if threads == 1 else ()
 
     def build(self, rows: int) -> None:
         """Make the tables, in place of those of another size."""
@@ -206,92 +230,44 @@ class ServerLab(Lab):
 class MariaDbLab(ServerLab):
     """MariaDB, as Debian installs it."""
 
-    engine, title = "mariadb", "MariaDB"
+    engine, title, program = "mariadb", "MariaDB", "mariadbd"
+    hint = "on Debian: apt-get install mariadb-server"
+    initialise = (
+        "mariadb-install-db", "--skip-test-db", "--auth-root-authentication-method=normal",
+    )  # fmt: skip
     #: Temporary tables that do not fit are pages of Aria, which has a small cache for them.
     options = ("--aria-pagecache-buffer-size=1M",)
     numbers, setting = "seq_1_to_{count}", "do 0"
-
-    @staticmethod
-    def verified(threads: int) -> Sequence[Workload]:
-        """Return the queries of a verification: a session has one thread."""
-        if threads != 1:
-            return ()
-        return (
-            Workload("sort", SORT, ROWS, LARGE["tmp_table_size"], settings={**SMALL, **LARGE}),
-            _workload("count distinct", COUNT_DISTINCT, "196608"),
-            _workload("group by", GROUP_BY),
-            _workload("distinct", DISTINCT),
-            _workload("window", WINDOW),
-        )
-
-    @classmethod
-    def _installed(cls) -> tuple[str, str]:
-        program = shutil.which("mariadbd", path=PROGRAM_PATH)
-        if program is None or shutil.which("mariadb-install-db") is None:
-            hint = "on Debian: apt-get install mariadb-server"
-            raise ProgramMissing("mariadbd and mariadb-install-db are not installed", hint)
-        return program, _version(program)
-
-    def _initialise(self) -> list[str]:
-        options = ["--no-defaults", f"--datadir={self.data}", "--skip-test-db"]
-        return ["mariadb-install-db", *options, "--auth-root-authentication-method=normal"]
+    queries = (
+        _sorted("sort", SORT),
+        _workload("count distinct", COUNT_DISTINCT, "196608"),
+        _workload("group by", GROUP_BY),
+        _workload("distinct", DISTINCT),
+        _workload("window", WINDOW),
+    )
 
 
 class MySqlLab(ServerLab):
     """MySQL 8, as its archives hold it: a program beside its folder ``share``."""
 
-    engine, title = "mysql", "MySQL"
+    engine, title, program = "mysql", "MySQL", "mysqld"
+    hint = "unpack an archive of MySQL 8 and add its folder bin to PATH"
+    initialise = ("mysqld", "--initialize-insecure", *_as_root())
     options = ("--mysqlx=OFF",)
     numbers = (
         "(with recursive s as (select 1 as seq union all select seq + 1 from s where seq < {count})"
         " select seq from s) numbers"
     )
     setting = "set session cte_max_recursion_depth = 100000000"
-
-    @staticmethod
-    def verified(threads: int) -> Sequence[Workload]:
-        """Return the queries of a verification: those whose own thread writes the temp files.
-
-        Temporary tables are pages of InnoDB, or of files that are mapped.
-        """
-        if threads != 1:
-            return ()
-        settings = {**SMALL, **LARGE}
-        queries = {
-            "sort": SORT,
-            "wide sort": WIDE_SORT,
-            "group by": SORTED_GROUP_BY,
-            "window": SORTED_WINDOW,
-        }
-        return (
-            *(
-                Workload(name, sql, ROWS, LARGE["tmp_table_size"], settings=settings, cpu_s=0.8)
-                for name, sql in queries.items()
-            ),
-            _workload("count distinct", COUNT_DISTINCT, "196608"),
-        )
-
-    @classmethod
-    def _installed(cls) -> tuple[str, str]:
-        program = shutil.which("mysqld", path=PROGRAM_PATH)
-        version = "" if program is None else _version(program)
-        if program is None or not version or "MariaDB" in version:
-            hint = "unpack an archive of MySQL 8 and add its folder bin to PATH"
-            raise ProgramMissing("MySQL's mysqld is not installed", hint)
-        return program, version
-
-    def _initialise(self) -> list[str]:
-        options = ["--no-defaults", f"--datadir={self.data}", "--initialize-insecure"]
-        return [self._program, *options, *_as_root()]
-
-
-def _version(program: str) -> str:
-    printed = subprocess.run([program, "--version"], capture_output=True, text=True).stdout
-    return printed.partition("Ver ")[2].partition(" ")[0]
-
-
-def _as_root() -> list[str]:
-    return ["--user=root"] if os.geteuid() == 0 else []
+    #: The session's own thread writes their temp files: temporary tables are pages of InnoDB, or of
+    #: files that are mapped.
+    queries = (
+        _sorted("sort", SORT, cpu_s=0.8),
+        _sorted("wide sort", WIDE_SORT, cpu_s=0.8),
+        _sorted("group by", SORTED_GROUP_BY, cpu_s=0.8),
+        _sorted("window", SORTED_WINDOW, cpu_s=0.8),
+        _workload("count distinct", COUNT_DISTINCT, "196608"),
+    )
 
 
 class ServerSession(Session):
