@@ -281,9 +281,9 @@ class ServerRanking:
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
-        document = asdict(replace(self, counted=()))
+        document = {"schema": SCHEMA, **asdict(replace(self, counted=()))}
         del document["counted"]
-        return {"schema": SCHEMA, **document}
+        return document
 
 
 def histories_document(address: str, rankings: Sequence[ServerRanking]) -> dict[str, Any]:

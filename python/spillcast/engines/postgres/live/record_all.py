@@ -11,11 +11,7 @@ from spillcast.engines.engine import OnStatus, Say
 from spillcast.engines.live import LiveRecorder
 from spillcast.engines.postgres.connection import Connection, row
 from spillcast.engines.postgres.live.activity import ALL, SHOWN_S, ActivityQueries, no_right
-from spillcast.engines.postgres.live.record import (
-    ServerSettings,
-    engine_meta,
-    sampler_connection,
-)
+from spillcast.engines.postgres.live.record import ServerSettings, engine_meta, sampler_connection
 from spillcast.engines.postgres.processes import (
     CALLS,
     Workers,

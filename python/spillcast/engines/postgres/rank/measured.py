@@ -16,16 +16,8 @@ from spillcast.engines.postgres.connection import (
     row,
     shown_dsn,
 )
-from spillcast.engines.postgres.live.activity import (
-    LOOK_S,
-    SESSION,
-    ActivityQueries,
-    find,
-)
-from spillcast.engines.postgres.rank.snapshot import (
-    snapshot_since,
-    take_snapshot,
-)
+from spillcast.engines.postgres.live.activity import LOOK_S, SESSION, ActivityQueries, find
+from spillcast.engines.postgres.rank.snapshot import snapshot_since, take_snapshot
 from spillcast.errors import OptionInvalid, SelectionEmpty, SessionEnded
 from spillcast.evidence.postgres.plan import Executed
 from spillcast.evidence.postgres.statements import HOW, Row, ambiguous_rows, executed_row, merged

@@ -26,13 +26,7 @@ from spillcast.evidence.postgres import MARK
 from spillcast.evidence.postgres.logs import Logs, logs_of
 from spillcast.evidence.postgres.statements import LOOKS_MIN, MAINTENANCE, PER_GATHER
 from spillcast.evidence.text import text_of
-from spillcast.fleet.snapshots import (
-    SNAPSHOT_SCHEMA,
-    DatabaseSpill,
-    LiveSession,
-    Snapshot,
-    between,
-)
+from spillcast.fleet.snapshots import SNAPSHOT_SCHEMA, DatabaseSpill, LiveSession, Snapshot, between
 from spillcast.gate import json_of, reading
 from spillcast.redaction import struck_text
 from spillcast.units import parse_duration_s
