@@ -97,17 +97,11 @@ class QueryLife:
         self._last: SessionState | None = None
 
     @property
-    def seen_until_s(self) -> float | None:
-        """When it ended, or else was last seen; None before it began."""
-        if self.ended_s is not None:
-            return self.ended_s
-        return None if self._last is None else self._last.now_s
-
-    @property
     def elapsed_s(self) -> float | None:
         """How long it has run, as far as was seen; None before it began."""
-        until_s = self.seen_until_s
-        return None if self.started_s is None or until_s is None else until_s - self.started_s
+        if self.started_s is None or self._last is None:
+            return None
+        return (self._last.now_s if self.ended_s is None else self.ended_s) - self.started_s
 
     @property
     def unseen_s(self) -> float:

@@ -4,7 +4,7 @@ import json
 import os
 import pwd
 import re
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from spillcast.engines.move import Step
@@ -233,7 +233,10 @@ def situation(connection: Connection, dsn: str) -> Situation:
     """Ask a server; what only a superuser may see stays at its default for others."""
     user, superuser, standby, superusers, roles, databases = row(connection, _FACTS)
     pid, elsewhere = local_process(connection)
-    common = Situation(
+    data_directory, source, standbys = None, "default", list[str]()
+    if superuser:
+        data_directory, source, standbys = row(connection, _FOR_SUPERUSERS)
+    return Situation(
         client=f"psql -X -v ON_ERROR_STOP=1 {shell_word(shown_dsn(dsn))}",
         user=user,
         superuser=superuser,
@@ -245,16 +248,10 @@ def situation(connection: Connection, dsn: str) -> Situation:
         elsewhere=elsewhere,
         tablespaces=[Tablespace(*record) for record in connection.execute(_TABLESPACES)],
         settings=settings(connection, server=superuser),
-    )
-    if not superuser:
-        return common
-    data_directory, source, standbys = row(connection, _FOR_SUPERUSERS)
-    return replace(
-        common,
-        data_directory=Path(data_directory),
-        standbys=standbys,
-        defaults=settings(connection, "default_tablespace", server=True),
+        defaults=settings(connection, "default_tablespace", server=superuser),
+        data_directory=data_directory and Path(data_directory),
         source=source,
+        standbys=standbys,
     )
 
 
