@@ -91,16 +91,6 @@ class Runs:
         return [ran.elapsed_s for ran in self.made]
 
     @property
-    def run_queue_delay_s(self) -> list[float]:
-        """The time runnable but not scheduled of each run."""
-        return [ran.run_queue_delay_s for ran in self.made]
-
-    @property
-    def cpu_s(self) -> list[float]:
-        """The CPU time of each run, over all its threads."""
-        return [ran.cpu_s for ran in self.made]
-
-    @property
     def delay_share(self) -> float:
         """Share of the time of the calmest run that it was runnable but not scheduled."""
         return min(ran.run_queue_delay_s / ran.elapsed_s for ran in self.made)
@@ -232,10 +222,7 @@ class Case:
         forecast = self.forecast
         if forecast.forecast_s is None:
             return None
-        floor_s = (
-            forecast.ceiling_interval_s[0] if forecast.ceiling_interval_s else forecast.ceiling_s
-        )
-        return self.measured_to_s < floor_s
+        return self.measured_to_s < (forecast.ceiling_interval_s or [forecast.ceiling_s])[0]
 
     @property
     def runs_covered(self) -> list[bool]:
@@ -249,9 +236,9 @@ class Case:
     def half_width(self) -> float | None:
         """Half of the interval's width over the forecast; None where the forecast was refused."""
         bounds, forecast_s = self.forecast.interval_s, self.forecast.forecast_s
-        return (
-            None if bounds is None or not forecast_s else (bounds[1] - bounds[0]) / 2 / forecast_s
-        )
+        if bounds is None or not forecast_s:
+            return None
+        return (bounds[1] - bounds[0]) / 2 / forecast_s
 
 
 @dataclass(frozen=True, kw_only=True)

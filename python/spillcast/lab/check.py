@@ -160,22 +160,18 @@ class Check:
         if self.work is not None and abs(self.work - 1) > SAME_WORK:
             return f"not the same work: {self.work:.2g} times the temp I/O of the forecast"
         if actual.places and not any(_is_on(place, forecast.target) for place in actual.places):
-            places = ", ".join(
-                f"{location.directory} ({location.filesystem})" for location in actual.places
-            )
-            return f"not on that storage: temp files were in {places}"
+            places = (f"{place.directory} ({place.filesystem})" for place in actual.places)
+            return f"not on that storage: temp files were in {', '.join(places)}"
         return None
 
     def terms(self) -> list[tuple[str, float, float, float | None]]:
         """The terms by name: before the move, as forecast, and as measured."""
-        names = dict.fromkeys(term.name for term in self.forecast.terms)
         rows = []
-        for name in names:
+        for name in dict.fromkeys(term.name for term in self.forecast.terms):
             of_it = [term for term in self.forecast.terms if term.name == name]
-            was_s, said_s = (
-                sum(getattr(t, k) for t in of_it) for k in ("baseline_s", "forecast_s")
-            )
-            rows.append((name, was_s, said_s, self.actual.terms_s.get(name)))
+            was_s = sum(term.baseline_s for term in of_it)
+            forecast_s = sum(term.forecast_s for term in of_it)
+            rows.append((name, was_s, forecast_s, self.actual.terms_s.get(name)))
         return rows
 
     def to_json(self) -> dict[str, Any]:
@@ -256,25 +252,24 @@ def _case(check: Check, name: str) -> Case:
     forecast, actual = check.forecast, check.actual
     moved = [term for term in forecast.terms if term.op is not None]
     count = sum(term.count or 0 for term in moved) or 1
-    was_s, target_s = (sum(getattr(t, k) for t in moved) for k in ("baseline_s", "forecast_s"))
+    was_s = sum(term.baseline_s for term in moved) / count
+    target_s = sum(term.forecast_s for term in moved) / count
     size = sum(term.bytes or 0 for term in moved) / count
     source_runs, target_runs = (
         Runs([RunResult(s, "", 0.0, 0.0)], 1) for s in (forecast.baseline_s, actual.elapsed_s)
     )
-    evidence = Evidence("recording", forecast.baseline_s, 0.0, 0.0, was_s / count, target_s / count)
-    way = interval.direction(was_s / count, target_s / count, size)
     return Case(
         engine="site",
         workload=name,
         threads=1,
         source="as it was",
         target=forecast.target,
-        direction=way,
+        direction=interval.direction(was_s, target_s, size),
         on_source=source_runs,
         on_target=target_runs,
         forecast=forecast,
         seed_formula_s=None,
-        evidence=evidence,
+        evidence=Evidence("recording", forecast.baseline_s, 0.0, 0.0, was_s, target_s),
     )
 
 

@@ -225,7 +225,14 @@ def measure_machine(
     stage.step("reading memory after waits")
     chases = [Chase(*measured) for measured in _core.chases()]
     with workspace(work) as room:
-        _check_room(room)
+        if free_bytes(room) < DATA_BYTES:
+            message = f"{room.parent}: calibration needs {format_bytes(DATA_BYTES)} of free space"
+            raise SpaceInsufficient(message, "name another directory with --work DIR")
+        if fast_parent(SPILL_BYTES) is None:
+            raise SpaceInsufficient(
+                f"{SHARED_MEMORY}: calibration needs {format_bytes(SPILL_BYTES)} of free space",
+                "free some, or make it larger: mount -o remount,size=2G /dev/shm",
+            )
         opened, skipped = _opened(room, queries, server)
         with named_places(STORAGES, room) as places:
             points = list(_points(stage, opened, places, room, repeat))
@@ -240,17 +247,6 @@ def measure_machine(
         chases=chases,
         skipped=skipped,
     )
-
-
-def _check_room(room: Path) -> None:
-    if free_bytes(room) < DATA_BYTES:
-        message = f"{room.parent}: calibration needs {format_bytes(DATA_BYTES)} of free space"
-        raise SpaceInsufficient(message, "name another directory with --work DIR")
-    if fast_parent(SPILL_BYTES) is None:
-        message = f"{SHARED_MEMORY}: calibration needs {format_bytes(SPILL_BYTES)} of free space"
-        raise SpaceInsufficient(
-            message, "free some, or make it larger: mount -o remount,size=2G /dev/shm"
-        )
 
 
 def _opened(
@@ -329,26 +325,17 @@ def _costs(opened: Sequence[_Measured], points: Sequence[Point]) -> list[WaitCos
         median(point.latency_s for point in points if point.storage == name)
         for name in STORAGES[1:]
     ]
-    kinds = {
-        (measured.engine.name, measured.lab.describe(measured.queries[0]).version or ""): _kinds(
-            measured
-        )
-        for measured in opened
-    }
-    if not any(kinds.values()):
-        return []
-    return pooled(kinds, waits_s)
-
-
-def _kinds(engine: _Measured) -> list[Kind]:
-    """What its queries' bursts are compared by. What compressing takes is no cost of waits."""
-    before = [READ] if engine.lab.compresses_writes else [READ, WRITE]
-    seen = {query: runs for query, runs in engine.bursts.items() if len(runs) == len(STORAGES)}
-    return [
-        kind
-        for query, runs in seen.items()
-        for kind in kinds_of(query, [runs[name] for name in STORAGES], before)
-    ]
+    kinds = dict[tuple[str, str], list[Kind]]()
+    for of in opened:
+        # What compressing takes is no cost of waits.
+        before = [READ] if of.lab.compresses_writes else [READ, WRITE]
+        kinds[of.engine.name, of.lab.describe(of.queries[0]).version or ""] = [
+            kind
+            for query, runs in of.bursts.items()
+            if len(runs) == len(STORAGES)
+            for kind in kinds_of(query, [runs[name] for name in STORAGES], before)
+        ]
+    return pooled(kinds, waits_s) if any(kinds.values()) else []
 
 
 def _mean_s(loads: Sequence[Load]) -> float:

@@ -3,7 +3,6 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
-from statistics import median
 from typing import Any
 
 from spillcast.document import internal, key, written
@@ -152,33 +151,6 @@ class Sweep:
     )
     warnings: Sequence[Note] = key("`code` and `message`")
 
-    @classmethod
-    def of(
-        cls,
-        engine: str,
-        workload: str,
-        confidence: float,
-        points: Sequence[Point],
-        turns: Sequence[Turn],
-        warnings: Sequence[Note],
-    ) -> "Sweep":
-        """The points, with the errors of those that were measured to check."""
-        errors = [
-            _checked(point, point.interval_s, point.run.elapsed_s)
-            for point in points
-            if point.interval_s is not None and point.run is not None
-        ]
-        return cls(
-            engine=engine,
-            workload=workload,
-            confidence=confidence,
-            points=points,
-            turns=turns,
-            errors=errors,
-            median_error=median(abs(checked.error) for checked in errors) if errors else None,
-            warnings=warnings,
-        )
-
     @property
     def storages(self) -> list[str]:
         """Their words, in the order of the points."""
@@ -198,13 +170,18 @@ class Sweep:
         return {"schema": SWEEP_SCHEMA, "kind": "memory", **written(self)}
 
 
-def _checked(point: Point, interval_s: tuple[float, float], measured_s: float) -> CheckedForecast:
-    return CheckedForecast(
-        storage=point.storage,
-        memory_bytes=point.memory_bytes,
-        forecast_s=point.elapsed_s,
-        interval_s=interval_s,
-        measured_s=measured_s,
-        error=point.elapsed_s / measured_s - 1,
-        covered=interval_s[0] <= measured_s <= interval_s[1],
-    )
+def checked(points: Sequence[Point]) -> list[CheckedForecast]:
+    """The errors of the forecasts that were measured afterwards."""
+    return [
+        CheckedForecast(
+            storage=point.storage,
+            memory_bytes=point.memory_bytes,
+            forecast_s=point.elapsed_s,
+            interval_s=point.interval_s,
+            measured_s=point.run.elapsed_s,
+            error=point.elapsed_s / point.run.elapsed_s - 1,
+            covered=point.interval_s[0] <= point.run.elapsed_s <= point.interval_s[1],
+        )
+        for point in points
+        if point.interval_s is not None and point.run is not None
+    ]

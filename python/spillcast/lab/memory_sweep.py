@@ -15,7 +15,7 @@ from spillcast.engines.registry import engine_of, work_memory_of
 from spillcast.errors import InputError, OptionInvalid, SpaceInsufficient, SpillcastError
 from spillcast.evidence.postgres.work_memory import Spill, State, io_share, state_with
 from spillcast.forecast.work_memory.curve import Between, MemoryCurve, MemoryRun, memory_run
-from spillcast.lab.memory_result import Point, SpillState, Sweep, turns_of
+from spillcast.lab.memory_result import Point, SpillState, Sweep, checked, turns_of
 from spillcast.lab.note import Note
 from spillcast.lab.run import Stage, least_disturbed, run, run_recorded_if_spilled, undisturbed
 from spillcast.lab.storages import Place
@@ -167,13 +167,16 @@ class _Run:
             for place, size in self._cells()
             for key in [(place.name, size)]
         ]
-        return Sweep.of(
-            self.engine.label,
-            plan.workload.name,
-            plan.confidence,
-            points,
-            turns_of(by_size),
-            self.warnings,
+        errors = checked(points)
+        return Sweep(
+            engine=self.engine.label,
+            workload=plan.workload.name,
+            confidence=plan.confidence,
+            points=points,
+            turns=turns_of(by_size),
+            errors=errors,
+            median_error=median(abs(one.error) for one in errors) if errors else None,
+            warnings=self.warnings,
         )
 
     def _cells(self) -> Iterator[tuple[Place, int]]:

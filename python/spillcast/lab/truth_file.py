@@ -110,9 +110,9 @@ def write_truth(path: Path, truth: Truth) -> None:
 
 def read_truth(path: Path) -> Truth:
     """Read what ``write_truth`` wrote. InputError says why it is no such file."""
-    if not path.is_file():
-        raise PathMissing(f"{path}: no such file", "make one with: spillcast verify -o FILE")
     hint = "make one with: spillcast verify -o FILE"
+    if not path.is_file():
+        raise PathMissing(f"{path}: no such file", hint)
     with reading(path, hint):
         pairs = dict(_core.ParquetReader(path).key_values())
         about = object_of(pairs.get(ABOUT, "{}"), path, hint)
@@ -126,9 +126,8 @@ def read_truth(path: Path) -> Truth:
 
 def _row(case: Case) -> dict[str, Any]:
     forecast, evidence = case.forecast, case.evidence
-    low_s, high_s = forecast.interval_s or (None, None)
     rest_s = [term.forecast_s for term in forecast.terms if term.op is None]
-    return {
+    row = {
         "engine": case.engine,
         "workload": case.workload,
         "threads": case.threads,
@@ -136,14 +135,6 @@ def _row(case: Case) -> dict[str, Any]:
         "from": case.source,
         "to": case.target,
         "direction": case.direction,
-        "measured_from_s": case.measured_from_s,
-        "measured_to_s": case.measured_to_s,
-        "runs_from_s": case.on_source.elapsed_s,
-        "runs_to_s": case.on_target.elapsed_s,
-        "delays_from_s": case.on_source.run_queue_delay_s,
-        "delays_to_s": case.on_target.run_queue_delay_s,
-        "cpu_from_s": case.on_source.cpu_s,
-        "cpu_to_s": case.on_target.cpu_s,
         "runs_wanted": case.on_target.wanted,
         "recorded_s": forecast.baseline_s,
         "evidence_s": evidence.covers_s,
@@ -152,13 +143,8 @@ def _row(case: Case) -> dict[str, Any]:
         "operation_from_s": evidence.operation_from_s,
         "operation_to_s": evidence.operation_to_s,
         "probe_s": evidence.probe_s,
-        "forecast_s": forecast.forecast_s,
-        "low_s": low_s,
-        "high_s": high_s,
         "confidence": forecast.confidence,
-        "ceiling_s": forecast.ceiling_s,
-        "ceiling_low_s": forecast.ceiling_interval_s and forecast.ceiling_interval_s[0],
-        "ceiling_high_s": forecast.ceiling_interval_s and forecast.ceiling_interval_s[1],
+        **_numbers(Variant.of(forecast)),
         "remainder_s": None if forecast.forecast_s is None else sum(rest_s),
         "terms": [asdict(term) for term in forecast.terms],
         "method": forecast.method,
@@ -170,22 +156,22 @@ def _row(case: Case) -> dict[str, Any]:
         "uncertainty": forecast.uncertainty and asdict(forecast.uncertainty),
         "from_means": case.source_means,
         "to_means": case.target_means,
-        "variants": [_variant_row(name, variant) for name, variant in case.variants.items()],
+        "variants": [{"name": name, **_numbers(of)} for name, of in case.variants.items()],
     }
+    for way, runs in (("from", case.on_source), ("to", case.on_target)):
+        row[f"measured_{way}_s"], row[f"runs_{way}_s"] = runs.median_s, runs.elapsed_s
+        row[f"delays_{way}_s"] = [ran.run_queue_delay_s for ran in runs.made]
+        row[f"cpu_{way}_s"] = [ran.cpu_s for ran in runs.made]
+    return row
 
 
-def _variant_row(name: str, variant: Variant) -> dict[str, Any]:
-    low_s, high_s = variant.interval_s or (None, None)
-    ceiling_low_s, ceiling_high_s = variant.ceiling_interval_s or (None, None)
-    return {
-        "name": name,
-        "forecast_s": variant.forecast_s,
-        "low_s": low_s,
-        "high_s": high_s,
-        "ceiling_s": variant.ceiling_s,
-        "ceiling_low_s": ceiling_low_s,
-        "ceiling_high_s": ceiling_high_s,
-    }
+def _numbers(variant: Variant) -> dict[str, float | None]:
+    bounds_s, ceiling_bounds_s = variant.interval_s, variant.ceiling_interval_s
+    figures_s = (
+        *(variant.forecast_s, *(bounds_s or (None, None))),
+        *(variant.ceiling_s, *(ceiling_bounds_s or (None, None))),
+    )
+    return dict(zip(_VARIANT_S, figures_s, strict=True))
 
 
 def _case(row: Mapping[str, Any]) -> Case:
@@ -199,18 +185,13 @@ def _case(row: Mapping[str, Any]) -> Case:
     forecast = Forecast(
         target=row["to"],
         baseline_s=row["recorded_s"],
-        forecast_s=row["forecast_s"],
-        interval_s=_bounds(row),
         confidence=row["confidence"],
-        ceiling_s=row["ceiling_s"],
         terms=[Term(**term) for term in row["terms"]],
         method=row["method"],
         warnings=[Warned(**warning) for warning in row["warnings"]],
         refused=row["refused"],
-        uncertainty=Uncertainty(**stored_uncertainty)
-        if (stored_uncertainty := row.get("uncertainty"))
-        else None,
-        ceiling_interval_s=_bounds(row, "ceiling_"),
+        uncertainty=Uncertainty(**stored) if (stored := row.get("uncertainty")) else None,
+        **vars(_variant(row)),
     )
     evidence = Evidence(
         name=row["evidence"],

@@ -37,26 +37,6 @@ class ResizedIo:
         self._order = np.argsort(stream, kind="stable")
         self._stream = stream[self._order]
 
-    @property
-    def distinct_bytes(self) -> list[int]:
-        """The sizes that were recorded, ascending."""
-        return [int(size) for size in np.unique(self.bytes)]
-
-    @property
-    def moved_bytes(self) -> int:
-        """All that was read and written."""
-        return int(self.bytes.sum())
-
-    @property
-    def written_bytes(self) -> int:
-        """All that was written."""
-        return int(self.bytes[self.write].sum())
-
-    def usual_bytes(self) -> int:
-        """The size that half of the bytes were moved in operations up to."""
-        sizes = np.sort(self.bytes)
-        return int(sizes[np.searchsorted(np.cumsum(sizes), sizes.sum() / 2)])
-
     def steps(self, setting: Setting) -> Table:
         """The same bytes in operations of the size that the setting makes of each recorded one.
 
@@ -192,17 +172,19 @@ class RecordedSpill(Spill):
         recording.need_io()
         self.like, self.name = recording, recording.path.name
         self._recut = ResizedIo(plan(recording))
+        sizes = np.sort(self._recut.bytes)
         #: The whole run over what is held of it in single waits.
-        self._whole: float = max(1.0, recording.meta.temp.bytes / self._recut.moved_bytes)
-        sizes = self._recut.distinct_bytes
-        self.recorded = Setting(max_bytes=sizes[-1], min_bytes=sizes[0])
+        self._whole = max(1.0, recording.meta.temp.bytes / int(sizes.sum()))
+        self._distinct_bytes = np.unique(sizes).tolist()
+        self.recorded = Setting(max_bytes=int(sizes[-1]), min_bytes=int(sizes[0]))
         self._memory_bytes = memory_bytes
-        self._usual_bytes = self._recut.usual_bytes()
+        #: The size that half of the bytes were moved in operations up to.
+        self._usual_bytes = int(sizes[np.searchsorted(np.cumsum(sizes), sizes.sum() / 2)])
         self._data_bytes = 0 if memory_bytes is None else self._data_of(memory_bytes)
 
     def sizes(self, setting: Setting) -> tuple[int, ...]:
         """What the setting makes of each size that was recorded."""
-        return tuple(setting.clamp(size) for size in self._recut.distinct_bytes)
+        return tuple(map(setting.clamp, self._distinct_bytes))
 
     def steps(self, setting: Setting) -> Table:
         """The recorded operations, joined and split."""
@@ -212,14 +194,15 @@ class RecordedSpill(Spill):
         """Levels of a sort or join of this data with this memory."""
         if self._memory_bytes is None:
             return None
-        return self._levels(self._memory_bytes, setting.clamp(self._usual_bytes))
+        return levels(self._data_bytes, self._memory_bytes, setting.clamp(self._usual_bytes))
 
     def factor(self, setting: Setting) -> float:
         """Levels over those with the recorded sizes; more where only slices were recorded."""
-        levels = self.levels(setting)
-        if self._memory_bytes is None or levels is None:
+        count = self.levels(setting)
+        if self._memory_bytes is None or count is None:
             return self._whole
-        return self._whole * levels / self._levels(self._memory_bytes, self._usual_bytes)
+        recorded = levels(self._data_bytes, self._memory_bytes, self._usual_bytes)
+        return self._whole * count / recorded
 
     def warnings(self) -> list[Note]:
         """Warnings about waits that were not recorded, and about unknown levels."""
@@ -238,12 +221,9 @@ class RecordedSpill(Spill):
             warnings.append({"code": "fan_in", "message": message})
         return warnings
 
-    def _levels(self, memory_bytes: int, unit_bytes: int) -> int:
-        return levels(self._data_bytes, memory_bytes, unit_bytes)
-
     def _data_of(self, memory_bytes: int) -> int:
         """The data that a sort or join had which wrote all of it once a level."""
-        written = round(self._whole * self._recut.written_bytes)
+        written = round(self._whole * int(self._recut.bytes[self._recut.write].sum()))
         for count in range(1, 64):
             data_bytes = written // count
             if data_bytes > memory_bytes and (

@@ -128,7 +128,10 @@ class Sweep(Tabular):
 
         names = ("min_bytes", "max_bytes", "total_s", "low_s", "high_s")
         types = dict(zip(names, ("int64", "int64", *["float64"] * 3), strict=True))
-        rows = [dict(zip(names, _flat(row), strict=True)) for row in self.rows]
+        rows = []
+        for row in self.rows:
+            values = row.min_bytes, row.max_bytes, row.total_s, *(row.interval_s or (None, None))
+            rows.append(dict(zip(names, values, strict=True)))
         return Table.from_rows(rows, fields_of(types))
 
     def display(self) -> Display:
@@ -196,18 +199,13 @@ def sweep_io_size(
         recorded=None if spill.recorded is None else row(spill.recorded),
         best=Timed(**{field.name: getattr(best, field.name) for field in fields(Timed)}),
         as_good=[row.setting for row in rows if row is not best and _meet(row, best)],
-        advice=_advice(best.setting),
+        advice=[
+            Advice(engine.name, *engine.io_size(best.min_bytes, best.max_bytes))
+            for engine in engines()
+            if engine.io_size is not None
+        ],
         warnings=[*warnings, *trials.warnings, *_noise(best, measured=is_measured)],
     )
-
-
-def _advice(best: Setting) -> list[Advice]:
-    """Advice on settings, by engine."""
-    return [
-        Advice(engine.name, *engine.io_size(best.min_bytes, best.max_bytes))
-        for engine in engines()
-        if engine.io_size is not None
-    ]
 
 
 def _possible(spill: Spill, settings: Sequence[Setting]) -> tuple[list[Setting], list[Note]]:
@@ -234,23 +232,14 @@ def _noise(best: Timed, *, measured: bool) -> list[Note]:
     low_s, high_s = best.interval_s or (best.total_s, best.total_s)
     if high_s - low_s <= WIDE * best.total_s:
         return []
-    if measured:
-        message = (
-            "the rounds differed too much to tell the settings apart: a quieter machine or "
-            "a larger --budget narrows the intervals"
-        )
-    else:
-        message = (
-            "the storage's figures are too uncertain at these sizes to tell the settings apart: "
-            "probe "
-            "it again, for longer or on a quieter machine"
-        )
+    message = (
+        "the rounds differed too much to tell the settings apart: a quieter machine or a larger "
+        "--budget narrows the intervals"
+        if measured
+        else "the storage's figures are too uncertain at these sizes to tell the settings apart: "
+        "probe it again, for longer or on a quieter machine"
+    )
     return [{"code": "noise", "message": message}]
-
-
-def _flat(row: Row) -> tuple[float | None, ...]:
-    low_s, high_s = row.interval_s or (None, None)
-    return row.min_bytes, row.max_bytes, row.total_s, low_s, high_s
 
 
 def _meet(row: Row, other: Row) -> bool:

@@ -88,7 +88,9 @@ def modelled(storage: Storage, plans: Sequence[Table]) -> Trials:
             mine = write == (op == "write")
             times[op] = OpTime(int(mine.sum()), int(size[mine].sum()), float(elapsed_s[mine].sum()))
             error_s = math.hypot(error_s, _error_s(known, op, size[mine], elapsed_s[mine]))
-            beyond |= {op for at in np.unique(size[mine]) if _beyond(known, op, int(at))}
+            if not storage.source.stated:
+                sizes = map(int, np.unique(size[mine]))
+                beyond |= {op for at in sizes if known.latency(op, at).extrapolated}
         reads, writes = times["read"], times["write"]
         total_s, half_s = reads.total_s + writes.total_s, NORMAL_95 * error_s
         bounds = max(total_s - half_s, 0.0), total_s + half_s
@@ -147,10 +149,6 @@ def _error_s(
             # Neighbouring sizes are missed alike, so their errors add up.
             error_s += math.hypot(noise, estimate.error) * float(elapsed_s[size == at].sum())
     return error_s
-
-
-def _beyond(known: Model, op: str, size_bytes: int) -> bool:
-    return not known.storage.source.stated and known.latency(op, size_bytes).extrapolated
 
 
 def _beyond_words(storage: Storage, op: str) -> Note:
@@ -230,14 +228,13 @@ def _replay(directory: Path, plan: Table, like: Recording, budget: Budget) -> _R
         _planned(size[write == (op == "write")], [g for g in groups if g["op"] == op]) for op in OPS
     )
     issued, moved = (sum(group[key] for group in groups) for key in ("count", "bytes"))
-    from_memory = any(g["op"] == "read" and g["total_ns"] < _memory_ns(g) for g in groups)
+    from_memory = any(
+        g["op"] == "read"
+        and g["total_ns"] < g["count"] * MEMORY_NS + g["bytes"] * MEMORY_NS_PER_BYTE
+        for g in groups
+    )
     share = issued / len(size)
     return _Replay(reads, writes, moved, share, from_memory, measured["facts"]["filesystem"])
-
-
-def _memory_ns(group: dict[str, Any]) -> float:
-    """What so many operations take at most where memory answers them."""
-    return float(group["count"] * MEMORY_NS + group["bytes"] * MEMORY_NS_PER_BYTE)
 
 
 def _planned(size: np.ndarray[Any, Any], groups: list[dict[str, Any]]) -> OpTime:
