@@ -64,7 +64,7 @@ class Diagnosis:
 
 def diagnose() -> Diagnosis:
     """Look at everything; nothing is changed, and no process is observed."""
-    parts = (_proc, _sources, _fuse, _dead_mounts, _cgroups, _calibration, _extras)
+    parts = (_proc, _sources, _fuse, _dead_mounts, _kept, _extras)
     findings = [finding for part in parts for finding in part()]
     return Diagnosis(
         DOCTOR_SCHEMA,
@@ -77,12 +77,14 @@ def diagnose() -> Diagnosis:
     )
 
 
+def _either(name: str, works: bool, detail: str, problem: str, fix: str) -> Finding:
+    return Finding(name, True, detail) if works else Finding(name, False, problem, fix)
+
+
 def _proc() -> Iterator[Finding]:
-    if Path("/proc/self/fd").exists():
-        yield Finding("/proc", True, "shows processes and their files")
-    else:
-        detail = "is not mounted: nothing can be recorded"
-        yield Finding("/proc", False, detail, "mount -t proc proc /proc")
+    problem, fix = "is not mounted: nothing can be recorded", "mount -t proc proc /proc"
+    works = Path("/proc/self/fd").exists()
+    yield _either("/proc", works, "shows processes and their files", problem, fix)
 
 
 def _sources() -> Iterator[Finding]:
@@ -152,12 +154,8 @@ def _dead_mounts() -> Iterator[Finding]:
                 continue
             problem = "has lost its process"
         unmount = "umount --lazy" if os.geteuid() == 0 else "fusermount3 -u -z"
-        yield Finding(
-            "FUSE mount",
-            False,
-            f"the emulated storage at {mount} {problem}",
-            f"{unmount} {shell_word(mount)}",
-        )
+        detail = f"the emulated storage at {mount} {problem}"
+        yield Finding("FUSE mount", False, detail, f"{unmount} {shell_word(mount)}")
 
 
 def _emulations(mounts: str) -> list[str]:
@@ -178,26 +176,22 @@ def _may_mount() -> bool:
     return bool(int(held.split()[1], 16) >> CAP_SYS_ADMIN & 1)
 
 
-def _cgroups() -> Iterator[Finding]:
-    if any(folder.is_dir() for folder in _core.group_folders("memory")):
-        yield Finding("cgroups", True, "recordings hold memory and CPU limits")
-    else:
-        detail = "recordings lack memory and CPU limits"
-        yield Finding("cgroups", False, detail, "sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup")
-
-
-def _calibration() -> Iterator[Finding]:
-    if kept_calibration() is not None:
-        yield Finding("calibration", True, "calibrated; recordings hold it")
-    else:
-        detail = "not calibrated: intervals are wider"
-        yield Finding("calibration", False, detail, "spillcast calibrate")
+def _kept() -> Iterator[Finding]:
+    limits = "memory and CPU limits"
+    works = any(folder.is_dir() for folder in _core.group_folders("memory"))
+    fix = "sudo mount -t cgroup2 cgroup2 /sys/fs/cgroup"
+    yield _either("cgroups", works, f"recordings hold {limits}", f"recordings lack {limits}", fix)
+    yield _either(
+        "calibration",
+        kept_calibration() is not None,
+        "calibrated; recordings hold it",
+        "not calibrated: intervals are wider",
+        "spillcast calibrate",
+    )
 
 
 def _extras() -> Iterator[Finding]:
     for extra in extras():
-        if missing := lacking(extra):
-            detail = f"not installed: {', '.join(missing)}"
-            yield Finding(f"extra {extra}", False, detail, install(extra))
-        else:
-            yield Finding(f"extra {extra}", True, "installed")
+        missing = lacking(extra)
+        problem = f"not installed: {', '.join(missing)}"
+        yield _either(f"extra {extra}", not missing, "installed", problem, install(extra))
