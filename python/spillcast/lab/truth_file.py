@@ -127,7 +127,7 @@ def read_truth(path: Path) -> Truth:
 def _row(case: Case) -> dict[str, Any]:
     forecast, evidence = case.forecast, case.evidence
     rest_s = [term.forecast_s for term in forecast.terms if term.op is None]
-    row = {
+    row: dict[str, Any] = {
         "engine": case.engine,
         "workload": case.workload,
         "threads": case.threads,
