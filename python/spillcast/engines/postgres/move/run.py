@@ -9,7 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.move import Move
+from spillcast.engines.move import Move, Step
 from spillcast.engines.postgres.connection import (
     MOVER,
     Connection,
@@ -137,25 +137,25 @@ def moved_back(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -
 
 
 def _run_steps(connection: Connection, move: Move) -> None:
-    """Do the steps, but those for a session of somebody's.
-
-    SpillcastError with the words of whoever refused one.
-    """
-    hint = "--revert undoes what was done"
+    """Do the steps, but those for a session of somebody's. SpillcastError for one refused."""
     for index, step in enumerate(move.steps):
-        if step.command is not None:
-            ran = subprocess.run(shlex.split(step.command), capture_output=True, text=True)
-            if ran.returncode:
-                raise MoveFailed(ran.stderr.strip(), hint)
-        elif step.client:
-            # CREATE and DROP TABLESPACE refuse a transaction block.
-            together = connection.transaction() if len(step.sql) > 1 else nullcontext()
-            with refused(StatementFailed, "PostgreSQL", hint), together:
-                for statement in step.sql:
-                    connection.execute(statement.encode())
-        else:
-            continue
-        move.steps[index] = replace(step, done=True)
+        if step.command is not None or step.client:
+            _run(connection, step)
+            move.steps[index] = replace(step, done=True)
+
+
+def _run(connection: Connection, step: Step) -> None:
+    hint = "--revert undoes what was done"
+    if step.command is not None:
+        ran = subprocess.run(shlex.split(step.command), capture_output=True, text=True)
+        if ran.returncode:
+            raise MoveFailed(ran.stderr.strip(), hint)
+        return
+    # CREATE and DROP TABLESPACE refuse a transaction block.
+    together = connection.transaction() if len(step.sql) > 1 else nullcontext()
+    with refused(StatementFailed, "PostgreSQL", hint), together:
+        for statement in step.sql:
+            connection.execute(statement.encode())
 
 
 def verified(
