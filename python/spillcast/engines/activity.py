@@ -31,7 +31,6 @@ class Statement:
     """Whose query it is, and its text, cut where the server cuts it; empty or 0 where unknown."""
 
     pid: int = 0
-    #: As of ``SessionState``.
     text_hash: int = 0
     text: str = ""
     application: str = ""

@@ -51,7 +51,6 @@ class Move:
     reverted: bool = False
     #: Temp files seen at the new place: ``session``, ``files``, ``bytes``; None if not looked.
     verified: dict[str, Any] | None = None
-    #: What a reader should know, in words.
     warnings: list[str] = field(default_factory=list)
     #: What keeps the tablespace from being dropped, in words.
     left: list[str] = field(default_factory=list)

@@ -117,7 +117,6 @@ class ServerLab(Lab):
     #: A table of the numbers ``seq`` from 1 to ``{count}``, and the setting that allows it.
     numbers: ClassVar[str]
     setting: ClassVar[str]
-    #: Those of a verification.
     queries: ClassVar[Sequence[Workload]]
     demo: ClassVar[Workload] = _sorted("sort", SORT, 1_000_000)
 

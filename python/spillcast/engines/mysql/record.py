@@ -82,11 +82,9 @@ class Session:
     id: int
     user: str
     database: str | None
-    #: Whether it runs a statement.
     runs: bool
     #: Since its statement began; of an idle session of MariaDB since that ended.
     seconds: float
-    #: What it does or waits for.
     state: str | None
     query: str | None
     #: Differs between two executions.

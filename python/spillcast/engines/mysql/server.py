@@ -30,7 +30,6 @@ PORT = 3306
 _SELECT = "grant select on performance_schema.* to {user}"
 #: What grants the right that is missing, by number of the error.
 GRANTS = {1044: _SELECT, 1142: _SELECT, 1143: _SELECT, 1227: "grant process on *.* to {user}"}
-#: Names of the server's process.
 PROGRAMS = ("mysqld", "mariadbd")
 _HINT = "write mysql://USER@HOST/DATABASE, or the path of a socket or of a defaults file"
 
@@ -42,7 +41,6 @@ class Server:
     flavor: str
     version: str
     host: str
-    #: Whether performance_schema is on.
     instrumented: bool
 
 

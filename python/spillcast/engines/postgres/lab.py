@@ -156,7 +156,6 @@ class PostgresLab(Calibrates, Explains):
 
     demo: ClassVar[Workload] = DEMO
     compresses_writes: ClassVar[bool] = False
-    #: Of the server.
     settings: ClassVar[Mapping[str, object]] = SETTINGS
 
     def __init__(self, room: Path, installation: Installation | None = None) -> None:

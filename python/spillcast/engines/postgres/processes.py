@@ -17,14 +17,12 @@ from spillcast.errors import ProgramMissing, ServerUnsuited
 #: A server process found by its number started when its session did, or it is another's.
 START_TOLERANCE_S = 10.0
 
-#: Seconds that a question about the server itself may take.
 ASKING_S = 10
 #: By these PostgreSQL reads, writes and shortens temp files, reads tables, by single buffers or, by
 #: preadv, several at once, and opens, closes and removes files.
 CALLS = ("pread64", "preadv", "pwrite64", "openat", "open", "close", "ftruncate", "unlink")
 #: How long a child may take to set its title, and its leader to be seen running.
 UNPLACED_S = 2.0
-#: What all titles begin with.
 TITLES = "postgres: "
 #: What a parallel worker calls itself, with its leader's process id after it.
 WORKER_TITLE = "parallel worker for PID {pid}"

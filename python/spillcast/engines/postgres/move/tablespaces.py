@@ -191,7 +191,7 @@ class Situation:
     user: str = "postgres"
     superuser: bool = True
     superusers: list[str] = field(default_factory=list)
-    #: The existing tablespaces; None without a connection.
+    #: None without a connection.
     roles: list[str] | None = None
     databases: list[str] | None = None
     standby: bool = False

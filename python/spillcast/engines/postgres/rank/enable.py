@@ -18,7 +18,6 @@ _GOOGLE = (
     "# name all flags that the instance has: the command replaces them",
     "gcloud sql instances patch INSTANCE --database-flags=track_io_timing=on",
 )
-#: Debian's clusters, by their data directory.
 _DEBIAN = re.compile(r"/var/lib/postgresql/(?P<version>[\d.]+)/(?P<name>[\w.-]+)/?")
 
 

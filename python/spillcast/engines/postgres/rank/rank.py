@@ -405,7 +405,6 @@ def _enough_bytes(counts: Counts) -> int | None:
     return None if counts.plan is None else enough_bytes(counts.plan)
 
 
-#: What nodes say of their memory.
 _DETAILS = ("Sort Method", "Hash Batches", "HashAgg Batches", "Disk Usage", "Workers Launched")
 
 
