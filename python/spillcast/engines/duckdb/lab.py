@@ -51,49 +51,46 @@ DEMO = Workload("hash join", HASH_JOIN, rows=45_000_000, memory="400MB")
 #: The command line on the PATH.
 PROGRAM = "duckdb"
 CALIBRATION_ROWS = 1_500_000
+
+
+def _query(name: str, sql: str, memory: str = "36MB", rows: int = CALIBRATION_ROWS) -> Workload:
+    return Workload(name, sql, rows, memory)
+
+
 CALIBRATION_QUERIES = (
-    Workload(
+    _query(
         "join of equal amounts",
         "select count(*), sum(a.amount02 - b.amount02) from t a join t b "
         "on a.amount03 = b.amount03 and a.amount01 <= b.amount01",
-        CALIBRATION_ROWS,
-        "36MB",
     ),
-    Workload(
+    _query(
         "anti join",
         "select count(*), max(a.amount02) from t a where not exists "
         "(select 1 from t b where b.id = a.id + 7 and b.amount01 > a.amount02)",
-        CALIBRATION_ROWS,
-        "36MB",
     ),
-    Workload(
+    _query(
         "sort of text",
         "select md5(id::varchar) as text, amount03 from t order by text, amount03 "
         "limit 2 offset 900000",
-        CALIBRATION_ROWS,
         "44MB",
     ),
-    Workload(
+    _query(
         "group by two amounts",
         "select count(*), max(total), sum(few) from (select amount02, amount03, "
         "sum(amount01) as total, min(id) as few from t group by amount02, amount03)",
-        CALIBRATION_ROWS,
-        "36MB",
     ),
-    Workload(
+    _query(
         "difference to the last",
         "select sum(step) from (select amount03 - lag(amount03) over "
         "(partition by id % 2000 order by amount01) as step from t)",
-        CALIBRATION_ROWS,
-        "36MB",
     ),
     # A hash table of more memory than caches hold.
-    Workload(
+    _query(
         "join of many rows",
         "select count(*), sum(a.amount01 - b.amount03) from t a join t b "
         "on a.id = b.id and a.amount02 >= b.amount01",
-        5_000_000,
         "110MB",
+        5_000_000,
     ),
 )
 

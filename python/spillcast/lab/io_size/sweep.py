@@ -277,25 +277,18 @@ def sweep(
     settings = settings_of(
         parse_sizes("--min", min_sizes, block_bytes), parse_sizes("--max", max_sizes, block_bytes)
     )
-    parsed, where = parse_budget(budget), _where(storage)
-    spill = _spill(like, data, memory, block_bytes)
-    return sweep_io_size(where, spill, settings, budget=parsed, on_progress=on_progress)
-
-
-def _where(storage: Storage | str | Path) -> Storage | Path:
-    """The directory that is measured, or the storage that is known."""
-    if isinstance(storage, Storage):
-        return storage
-    path = Path(storage)
-    return path if is_place(path) else resolve_storage(str(storage))
-
-
-def _spill(like: Recording | None, data: str | None, memory: str | None, block: int) -> Spill:
+    parsed = parse_budget(budget)
+    if not isinstance(storage, Storage):
+        path = Path(storage)
+        storage = path if is_place(path) else resolve_storage(str(storage))
+    spill: Spill
     if like is None:
         sort = Sort(parse_bytes(data or DATA, "--data"), parse_bytes(memory or MEMORY, "--memory"))
-        return SyntheticSpill(sort, block)
-    if data is not None:
+        spill = SyntheticSpill(sort, block_bytes)
+    elif data is None:
+        spill = RecordedSpill(like, None if memory is None else parse_bytes(memory, "--memory"))
+    else:
         raise OptionConflict(
             "--data is for a synthetic sort: with --like the recording says what was spilled"
         )
-    return RecordedSpill(like, None if memory is None else parse_bytes(memory, "--memory"))
+    return sweep_io_size(storage, spill, settings, budget=parsed, on_progress=on_progress)
