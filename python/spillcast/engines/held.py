@@ -137,7 +137,7 @@ class Scheduled(NamedTuple):
     def total(cls, times: "Iterable[Scheduled]") -> "Scheduled":
         """The times of several threads or processes together."""
         each = list(times)
-        return cls(sum(one.cpu_s for one in each), sum(one.run_queue_delay_s for one in each))
+        return cls(sum(t.cpu_s for t in each), sum(t.run_queue_delay_s for t in each))
 
 
 class Session(Protocol):

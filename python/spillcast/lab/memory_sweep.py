@@ -175,7 +175,7 @@ class _Run:
             points=points,
             turns=turns_of(by_size),
             errors=errors,
-            median_error=median(abs(one.error) for one in errors) if errors else None,
+            median_error=median(abs(check.error) for check in errors) if errors else None,
             warnings=self.warnings,
         )
 

@@ -83,14 +83,14 @@ def open_session(dsn: str, name: str) -> Connection:
 
 
 @contextmanager
-def refused(kind: type[SpillcastError], what: str, hint: str | None = None) -> Iterator[None]:
-    """Raise the driver's errors as ``kind``, with the server's message after ``what``."""
+def refused(kind: type[SpillcastError], problem: str, hint: str | None = None) -> Iterator[None]:
+    """Raise the driver's errors as ``kind``, with the server's message after ``problem``."""
     import psycopg
 
     try:
         yield
     except psycopg.Error as error:
-        raise kind(f"{what}: {server_message(error)}", hint) from error
+        raise kind(f"{problem}: {server_message(error)}", hint) from error
 
 
 def while_it_answers() -> AbstractContextManager[None]:
