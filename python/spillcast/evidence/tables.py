@@ -352,10 +352,9 @@ def headless(lines: list[str]) -> list[str] | None:
 def framed(lines: list[str]) -> list[str] | None:
     """A plan in a frame without a heading, as of ``psql -t`` with border 2."""
     full = [line.rstrip() for line in lines if line.strip() and not _is_rule(line)]
-    bars = tuple(_BARS)
-    if len(full) < 2 or not all(line.startswith(bars) and line.endswith(bars) for line in full):
+    if len(full) < 2 or not all(line[0] in _BARS and line[-1] in _BARS for line in full):
         return None
-    cells = [_without_mark(line[2:-1] if line[1:2] == " " else line[1:-1]) for line in full]
+    cells = _one_column(full, framed=True)
     return cells if _PLAN.match(cells[0]) else None
 
 

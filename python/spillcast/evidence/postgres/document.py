@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceDamaged, EvidenceUnknown, NoTempIo
-from spillcast.evidence.postgres.nodes import SIZES_NOTE, count_disk_sizes
-from spillcast.evidence.postgres.text import ELSEWHERE, FIGURES, documents_of_text
+from spillcast.evidence.postgres.nodes import SIZES_NOTE, all_nodes, count_disk_sizes
+from spillcast.evidence.postgres.text import ELSEWHERE, FIGURES, begins_plan, documents_of_text
 from spillcast.evidence.text import head_of, text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, json_values, reading, xml_of
@@ -65,7 +65,8 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
     documents = pasted_documents(text, path)
     if not documents:
         raise EvidenceUnknown(f"{path}: holds no plan of EXPLAIN", HOW)
-    if not any(_blocks(document["Plan"]) for document in documents):
+    nodes = (node for document in documents for node in all_nodes(document["Plan"]))
+    if not any(node.get("Temp Written Blocks") for node in nodes):
         _check_elsewhere(path, text)
     return documents
 
@@ -136,8 +137,6 @@ def logged_plan(message: str, path: Path) -> dict[str, Any] | None:
 
 def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
     """The statement above a text plan, of as many lines as it had, and the lines of the plan."""
-    from spillcast.evidence.postgres.text import begins_plan
-
     if not body or not body[0].startswith(_TEXT):
         return "", body
     ends = (
@@ -147,11 +146,6 @@ def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
     )
     end = next(ends, 1)
     return "\n".join(body[:end]).removeprefix(_TEXT).strip(), body[end:]
-
-
-def _blocks(plan: dict[str, Any]) -> int:
-    blocks = plan.get("Temp Written Blocks", 0) or 0
-    return blocks or sum(_blocks(child) for child in plan.get("Plans", ()))
 
 
 def _check_elsewhere(path: Path, text: str) -> None:

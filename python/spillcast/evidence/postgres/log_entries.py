@@ -4,7 +4,8 @@ import csv
 import json
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, pairwise
 from typing import Any
 
@@ -70,13 +71,17 @@ class Entry:
 
     at: str | None
     level: str
-    message: str
+    lines: list[str]
     before: str = ""
     context: str = ""
     #: None where the format puts it into a line of its own.
     query: str | None = None
     queryid: str | None = None
-    below: list[str] = field(default_factory=list)
+
+    @cached_property
+    def message(self) -> str:
+        """All its lines, once they are read."""
+        return "\n".join(self.lines)
 
 
 def entries_of(blocks: Iterator[bytes], times: list[str]) -> Iterator[Entry]:
@@ -206,35 +211,28 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
             new = _of_csv(line, lines) if _CSV.match(line) else _of_text(line)
         if new is not None:
             if entry is not None:
-                yield _with_lines_below(entry)
-            entry = new if new.at is not None else replace(new, at=at)
-        elif isinstance(line, str) and entry is not None and len(entry.below) < LINES_MAX:
-            _append(entry, line)
+                yield entry
+            entry = new
+            entry.at = entry.at or at
+        elif isinstance(line, str) and entry is not None and len(entry.lines) <= LINES_MAX:
+            # Without what a shipper and the server put before it.
+            text = line if line.startswith("\t") else without_shipper(line)
+            if text.startswith("\t"):
+                entry.lines.append(text[1:])
+            elif not _DATED.match(text) and line.strip():
+                entry.lines.append(text)
     if entry is not None:
-        yield _with_lines_below(entry)
-
-
-def _append(entry: Entry, line: str) -> None:
-    """A line below a message, without what a shipper and the server put before it."""
-    text = line if line.startswith("\t") else without_shipper(line)
-    if text.startswith("\t"):
-        entry.below.append(text[1:])
-    elif not _DATED.match(text) and line.strip():
-        entry.below.append(text)
-
-
-def _with_lines_below(entry: Entry) -> Entry:
-    return replace(entry, message="\n".join([entry.message, *entry.below]), below=[])
+        yield entry
 
 
 def _of_text(line: str) -> Entry | None:
     if LOGGED.match(line.lstrip(" ")):
-        return Entry(None, "LOG", line.lstrip(" "))
+        return Entry(None, "LOG", [line.lstrip(" ")])
     if line.startswith("\t") or (match := _LEVEL.match(line[:_PREFIX_MAX])) is None:
         return None
     message = match["message"] + line[_PREFIX_MAX:]
     at = TIME.search(match["before"])
-    return Entry(at[0] if at else None, match["level"], message, match["before"])
+    return Entry(at[0] if at else None, match["level"], [message], match["before"])
 
 
 def _of_csv(line: str, more: Iterator[str]) -> Entry | None:
@@ -264,7 +262,7 @@ def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | Entry, str | Non
         elif not text and (rows := _rows_of(record)) != [record]:
             yield from _without_json(map(json.dumps, rows))
         elif LOGGED.match(text):
-            yield Entry(at, "LOG", text), at
+            yield Entry(at, "LOG", [text]), at
         else:
             yield from ((part, at) for part in text.rstrip("\n").split("\n"))
 
@@ -286,6 +284,6 @@ def _of_record(values: dict[str, Any]) -> Entry:
     # A parallel worker belongs to the session of its leader.
     pid = values.get("leader_pid") or values.get("pid") or values.get("process_id") or ""
     return Entry(
-        None if at is None else str(at), "LOG", str(values["message"]), f"[{pid}]",
+        None if at is None else str(at), "LOG", [str(values["message"])], f"[{pid}]",
         str(values.get("context") or ""), query, queryid if queryid not in ("", "0") else None,
     )  # fmt: skip

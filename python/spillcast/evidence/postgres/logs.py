@@ -1,6 +1,7 @@
 """Temp files and plans in a server's logs, however they are packed, wrapped and called."""
 
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -204,10 +205,9 @@ def _without_inner(plans: Sequence[tuple[str, dict[str, Any]]]) -> list[dict[str
 
 def counted(failures: Sequence[Exceeded]) -> list[Exceeded]:
     """One for each statement and limit, with the number of calls."""
-    calls: dict[tuple[str, str | None], int] = {}
+    calls = Counter[tuple[str, str | None]]()
     for failure in failures:
-        key = failure.limit, failure.query
-        calls[key] = calls.get(key, 0) + failure.calls
+        calls[failure.limit, failure.query] += failure.calls
     return [Exceeded(limit, query, number) for (limit, query), number in calls.items()]
 
 

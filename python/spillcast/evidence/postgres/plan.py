@@ -145,9 +145,8 @@ def counts_of_plan(
         top = nodes_of(document["Plan"])
         check_sums(path, top)
         temp = top.all_temp
-    if not temp.blocks:
-        raise NoTempIo(f"{path}: this query does not spill: {_why_not(top)}")
-    with reading(path, HOW):
+        if not temp.blocks:
+            raise NoTempIo(f"{path}: this query does not spill: {_why_not(top)}")
         shared = _shared(top)
         if temp.total_s and plan_s and shared.lower < shared.upper:
             try:

@@ -353,25 +353,24 @@ def _opened(address: str) -> Iterator[Any]:
     """Paths, or files of fsspec, of the parts in order."""
     if not is_address(address):
         path = Path(address)
-        if not path.is_dir():
-            yield path
-            return
-        names = parts_of([child.name for child in path.iterdir()])
-        if not names:
-            raise EvidenceMissing(f"{path}: the folder holds no parts of an event log", _HINT)
-        yield from (path / name for name in names)
+        children = {child.name: child for child in path.iterdir()} if path.is_dir() else None
+        yield from [path] if children is None else _parts(path, children)
         return
     with _listing(address):
         files, root = open_filesystem(address)
         if not files.isdir(root):
             yield files.open(root, "rb")
             return
-        children = {PurePosixPath(name).name: name for name in files.ls(root, detail=False)}
-        parts = parts_of(list(children))
-        if not parts:
-            raise EvidenceMissing(f"{address}: the folder holds no parts of an event log", _HINT)
-        for part in parts:
-            yield files.open(children[part], "rb")
+        names = {PurePosixPath(name).name: name for name in files.ls(root, detail=False)}
+        for name in _parts(address, names):
+            yield files.open(name, "rb")
+
+
+def _parts(folder: str | Path, children: Mapping[str, Any]) -> list[Any]:
+    """The parts of a log among the files of a folder by name. EvidenceMissing for none."""
+    if not (parts := parts_of(list(children))):
+        raise EvidenceMissing(f"{folder}: the folder holds no parts of an event log", _HINT)
+    return [children[part] for part in parts]
 
 
 @contextmanager
