@@ -232,35 +232,23 @@ FOREIGN = (
 )  # fmt: skip
 KINDS: Sequence[Kind] = (
     Kind("spark", "an event log of Spark", lambda sample: 5.0 * is_event_log(sample.raw)),
-    Kind(
-        "plans",
-        "a plan of EXPLAIN or a log of PostgreSQL",
-        marks(
-            (
-                2.0,
-                r"\(cost=\d++(?:\.\d++)?\.\.[\d.]++ rows=\d+(?: width=\d+)?\)"
-                r"|\(actual (?:time|rows)=",
-            ),
-            (2.1, r'"Plan":\s*(?:\{|\Z)'),
-            (2.2, r"<explain|^- Plan:|^ *Plan:\s"),
-            (1.5, r"\b(?:LOG|ERROR|FATAL|STATEMENT|DETAIL|HINT|CONTEXT|WARNING):  "),
-            (2.3, r'"(?:message|textPayload|log|msg)":\s*"[^"\n]*(?:LOG:  |ms  plan:)'),
-            (2.4, r'temporary file: path \\?"'),
-            (2.5, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \w+,(?:[^,\n]*,){10}(?:LOG|ERROR|FATAL)"),
-            (0.5, r"QUERY PLAN|Buffers: |Planning [Tt]ime: |Sort Method: |Memory Usage: \d+kB"),
-            (1.0, r"(?:Execution [Tt]ime|Total runtime): [\d.]+ ms|ms\s+plan:"),
-        ),
-    ),
-    Kind(
-        "statements",
-        "rows of pg_stat_statements",
-        columns(4.0, "temp_blks_written temp_blks_read", "calls total_time total_exec_time query"),
-    ),
-    Kind(
-        "statements",
-        "rows of pg_stat_statements",
-        columns(1.0, "temp_blks_written temp_blks_read"),
-    ),
+    Kind("plans", "a plan of EXPLAIN or a log of PostgreSQL", marks(
+        (2.0, r"\(cost=\d++(?:\.\d++)?\.\.[\d.]++ rows=\d+(?: width=\d+)?\)"
+              r"|\(actual (?:time|rows)="),
+        (2.1, r'"Plan":\s*(?:\{|\Z)'),
+        (2.2, r"<explain|^- Plan:|^ *Plan:\s"),
+        (1.5, r"\b(?:LOG|ERROR|FATAL|STATEMENT|DETAIL|HINT|CONTEXT|WARNING):  "),
+        (2.3, r'"(?:message|textPayload|log|msg)":\s*"[^"\n]*(?:LOG:  |ms  plan:)'),
+        (2.4, r'temporary file: path \\?"'),
+        (2.5, r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ \w+,(?:[^,\n]*,){10}(?:LOG|ERROR|FATAL)"),
+        (0.5, r"QUERY PLAN|Buffers: |Planning [Tt]ime: |Sort Method: |Memory Usage: \d+kB"),
+        (1.0, r"(?:Execution [Tt]ime|Total runtime): [\d.]+ ms|ms\s+plan:"),
+    )),
+    Kind("statements", "rows of pg_stat_statements",
+         columns(4.0, "temp_blks_written temp_blks_read",
+                 "calls total_time total_exec_time query")),
+    Kind("statements", "rows of pg_stat_statements",
+         columns(1.0, "temp_blks_written temp_blks_read")),
     Kind("figures", "rows of pg_stat_statements without temp blocks",
          _abridged_statements,
          reason="rows of pg_stat_statements without temp_blks_read and temp_blks_written",
@@ -347,12 +335,8 @@ KINDS: Sequence[Kind] = (
     Kind("ash", "an ASH export", lambda sample: 3.0 * sample.raw.startswith("PAR1")),
     # Of a table with any column of ASH, its reader names those that it lacks.
     Kind("ash", "an ASH export", lambda sample: 0.2 * bool(_ASH_COLUMNS & sample.columns())),
-    Kind(
-        "traces",
-        "an extended SQL trace",
-        marks(
-            (3.0, r"^(?:WAIT|PARSING IN CURSOR|EXEC|FETCH|PARSE|STAT|CLOSE) #\d"),
-            (0.2, r"^(?:\*\*\* \S|\w+ #\d|Trace file )"),
-        ),
-    ),
+    Kind("traces", "an extended SQL trace", marks(
+        (3.0, r"^(?:WAIT|PARSING IN CURSOR|EXEC|FETCH|PARSE|STAT|CLOSE) #\d"),
+        (0.2, r"^(?:\*\*\* \S|\w+ #\d|Trace file )"),
+    )),
 )  # fmt: skip

@@ -104,7 +104,8 @@ def spills_of(top: Node, hash_mem_multiplier: float = HASH_MEM_MULTIPLIER) -> li
         else:
             spill = _store(node, older)
         weight = sum(temp.total_s if timed else temp.blocks for temp in temps)
-        spills.append(replace(spill, weight=weight))
+        taken = spill.taken * spill.processes
+        spills.append(replace(spill, weight=weight, taken=taken))
     return spills
 
 
@@ -186,7 +187,7 @@ def _hash(node: Node, multiplier: float, *, balanced: bool) -> Spill:
         kind="hash",
         processes=node.processes,
         needed_bytes=round(needed / among),
-        taken=multiplier * node.processes,
+        taken=multiplier,
         batches=batches,
         rows=rows,
         tuple_bytes=row,
@@ -217,7 +218,6 @@ def _sort(node: Node, older: bool) -> Spill:
         kind="sort",
         processes=node.processes,
         needed_bytes=round(next_rows * (SLOT_BYTES + row_max)),
-        taken=float(node.processes),
         passes=max(1, round(written / max(sum(disk), 1))),
         rows=max_rows,
         tuple_bytes=row,
@@ -241,7 +241,7 @@ def _aggregate(node: Node, multiplier: float, *, older: bool) -> Spill:
         kind="hash aggregate",
         processes=node.processes,
         needed_bytes=round(needed / multiplier),
-        taken=multiplier * node.processes,
+        taken=multiplier,
         batches=batches,
         any_state=any_state,
     )
@@ -269,7 +269,6 @@ def _inner_sort(node: Node, sorts: int, older: bool) -> Spill:
         kind="sort",
         processes=node.processes,
         needed_bytes=round(rows * (SLOT_BYTES + row)),
-        taken=float(node.processes),
         passes=max(1, round(node.temp.written * BLOCK_BYTES / file_bytes)),
         rows=rows,
         tuple_bytes=row,
@@ -287,9 +286,7 @@ def _store(node: Node, older: bool) -> Spill:
         row_bytes = node.temp.written * BLOCK_BYTES / max(below.rows_in_all, node.rows_in_all, 1.0)
         header_bytes = _CHUNK_BYTES if older else _FREED_BYTES
         needed = store_bytes(rows, tuple_bytes(row_bytes, header_bytes, powers=older))
-    return Spill(
-        kind="store", processes=node.processes, needed_bytes=needed, taken=float(node.processes)
-    )
+    return Spill(kind="store", processes=node.processes, needed_bytes=needed)
 
 
 #: A work_mem that no setting names.
