@@ -43,15 +43,6 @@ _FLAGS = re.IGNORECASE | re.MULTILINE
 
 
 @dataclass(frozen=True)
-class Spilled:
-    """What the plan of an engine tells: bytes of all operators, and elapsed time as printed."""
-
-    engine: str
-    bytes: int
-    elapsed: str | None
-
-
-@dataclass(frozen=True)
 class StatedMoved:
     """Reads, or writes, of temp files."""
 
@@ -196,23 +187,19 @@ def _moved(
 def read_foreign(paths: Sequence[Path], _selection: Selection) -> Counts:
     """InputError, which names the figures to give in place of the plan."""
     (path,) = paths
-    spilled = _spilled(unwrapped(text_of(path)))
-    if not spilled.bytes:
-        raise NoTempIo(f"{path}: this query of {spilled.engine} does not spill")
-    elapsed = spilled.elapsed or "ELAPSED"
-    raise EvidenceUnsuited(
-        f"{path}: a plan of {spilled.engine} counts bytes of temp files and no operations",
-        f"give its figures and the size of an operation: "
-        f"{WORD}elapsed={elapsed},spilled={spilled.bytes},size={_SIZE}",
-    )
-
-
-def _spilled(text: str) -> Spilled:
+    text = unwrapped(text_of(path))
     for engine, counter, time in FOREIGN:
         sizes = [re.sub(r"\s", "", match[1]) for match in re.finditer(counter, text, _FLAGS)]
-        if sizes:
-            total = sum(parse_bytes(size, engine) for size in sizes)
-            match = re.search(time, text, _FLAGS)
-            elapsed = None if match is None else match[1].replace(" ", "")
-            return Spilled(engine, total, elapsed)
+        if not sizes:
+            continue
+        spilled_bytes = sum(parse_bytes(size, engine) for size in sizes)
+        if not spilled_bytes:
+            raise NoTempIo(f"{path}: this query of {engine} does not spill")
+        match = re.search(time, text, _FLAGS)
+        elapsed = "ELAPSED" if match is None else match[1].replace(" ", "")
+        raise EvidenceUnsuited(
+            f"{path}: a plan of {engine} counts bytes of temp files and no operations",
+            f"give its figures and the size of an operation: "
+            f"{WORD}elapsed={elapsed},spilled={spilled_bytes},size={_SIZE}",
+        )
     raise ValueError("no counter of spilled bytes")

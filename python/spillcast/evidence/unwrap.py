@@ -10,7 +10,7 @@ import io
 import json
 import re
 from collections.abc import Callable, Sequence
-from itertools import pairwise, takewhile
+from itertools import dropwhile, pairwise, takewhile
 from typing import Any
 
 from spillcast.evidence.tables import expanded, framed, grid, headless, page, unescaped
@@ -56,7 +56,7 @@ _FENCE = re.compile(
     r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?code\]|\{% \w++[^%]*+%\})\s*"
 )
 #: What stands before each line; the text follows.
-_QUOTED_MAIL = re.compile(r" {0,3}(?:> ?)+")
+_QUOTED_MAIL = re.compile(r"^ {0,3}(?:> ?)+")
 _PREFIXES = (
     _QUOTED_MAIL,
     re.compile(r"^\s*-- ?(?!>)"),
@@ -215,19 +215,16 @@ def _prefixes(lines: Lines) -> Lines | None:
         # Numbers that do not ascend are values of a column.
         numbers = [int(number[0]) for text in before if (number := re.search(r"\d+", text))]
         if judged and len(before) >= _SHARE * len(judged) and numbers == sorted(set(numbers)):
-            return [
-                line[match.end() :] if (match := prefix.match(line)) else line for line in lines
-            ]
+            return [prefix.sub("", line, count=1) for line in lines]
     return None
 
 
 def _numbered(lines: Lines) -> Lines | None:
     """Numbers before the lines, as of the rows of a data frame; a page may leave out some."""
     full = [line for line in lines if line.strip()]
-    matches = [_NUMBER.match(line) for line in full]
-    first = next((at for at, match in enumerate(matches) if match), len(full))
-    matches, full = matches[first:], full[first:]
-    numbers = [int(match[1]) for match in matches if match]
+    full = list(dropwhile(lambda line: _NUMBER.match(line) is None, full))
+    matches = [match for line in full if (match := _NUMBER.match(line))]
+    numbers = [int(match[1]) for match in matches]
     if any(_ROW_NUMBERS.match(line) for line in lines):
         return None
     if len(numbers) < max(3, len(full)) or sorted(set(numbers)) != numbers:
@@ -236,13 +233,11 @@ def _numbered(lines: Lines) -> Lines | None:
     if not is_consecutive and not any(map(_NODE.search, full)):
         return None
     # A list that is not aligned has the same blanks after numbers of one and of two digits.
-    widths = {len(match[1]) for match in matches if match}
-    blanks = [
-        min(m.end() - m.end(1) for m in matches if m and len(m[1]) == width) for width in widths
-    ]
-    begin = min(match.end() for match in matches if match)
+    widths = {len(match[1]) for match in matches}
+    blanks = [min(m.end() - m.end(1) for m in matches if len(m[1]) == width) for width in widths]
+    begin = min(match.end() for match in matches)
     ragged = len(widths) > 1 and len(set(blanks)) == 1
-    begins = [m.end(1) + blanks[0] if m and ragged else begin for m in matches]
+    begins = [m.end(1) + blanks[0] if ragged else begin for m in matches]
     texts = [line[begin:] for line, begin in zip(full, begins, strict=True)]
     # Text that ends in one column has lost its indentation.
     aligned_right = len(set(map(len, texts))) == 1
