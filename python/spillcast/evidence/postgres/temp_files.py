@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from itertools import accumulate, groupby
+from math import inf
 from pathlib import Path
 
 from spillcast.errors import EvidenceIncomplete
@@ -200,12 +201,7 @@ def _end_call(session: _Session, call: _Call) -> None:
 def _after(call: _Call, removals: Sequence[_Removal]) -> list[_Removal]:
     """Times files that were removed right after a call, and returns the others."""
     right_after, others = _parted(
-        removals,
-        lambda its: (
-            call.ended is not None
-            and its.moment is not None
-            and (its.moment - call.ended).total_seconds() <= _RESOLUTION_S
-        ),
+        removals, lambda its: _seconds_between(call.ended, its.moment, inf) <= _RESOLUTION_S
     )
     _set_call(right_after, call)
     return others
@@ -215,10 +211,8 @@ def _is_older(removal: _Removal, call: _Call) -> bool:
     """Whether a file was removed before the call began, or is too large for it."""
     if 2 * removal.file.bytes / BLOCK_BYTES * MEMORY_BLOCK_S > call.elapsed_s:
         return True
-    if removal.moment is None or call.ended is None:
-        return False
-    since_s = (call.ended - removal.moment).total_seconds()
-    return since_s > call.elapsed_s + (_RESOLUTION_S if not call.ended.microsecond else 0.0)
+    rounded_s = 0.0 if call.ended is None or call.ended.microsecond else _RESOLUTION_S
+    return _seconds_between(removal.moment, call.ended, -inf) > call.elapsed_s + rounded_s
 
 
 def _set_call(removals: Sequence[_Removal], call: _Call) -> None:
@@ -249,27 +243,28 @@ def _calls_of(removals: Sequence[_Removal]) -> Iterator[list[_Removal]]:
     Workers remove theirs before their leader does. Other parts of the plan remove theirs before or
     after, until the first part comes again.
     """
-    never = float("inf")
     numbers = [
-        never if its.number is None or its.shared or its.worker else its.number for its in removals
+        inf if its.number is None or its.shared or its.worker else its.number for its in removals
     ]
     lowest_after = list(accumulate(reversed(numbers), min))[::-1]
     groups: list[list[_Removal]] = []
-    crossing: list[bool] = []
-    highest = -1.0
+    any_crosses, highest = False, -1.0
     for at, its in enumerate(removals):
         before = removals[at - 1] if at else None
         in_set = before is not None and its.shared and before.shared and its.number == before.number
         at_once = before is not None and its.moment is not None and its.moment == before.moment
-        follows_worker = before is not None and before.worker and _are_close(before, its)
+        follows_worker = (
+            before is not None
+            and before.worker
+            and _seconds_between(before.moment, its.moment, 0.0) <= _RESOLUTION_S
+        )
         crosses = highest > lowest_after[at]
         if before is None or not (in_set or at_once or crosses or follows_worker):
             groups.append([])
-            crossing.append(False)
         groups[-1].append(its)
-        crossing[-1] |= in_set or crosses or follows_worker
-        highest = highest if numbers[at] == never else max(highest, numbers[at])
-    if not any(crossing):
+        any_crosses |= in_set or crosses or follows_worker
+        highest = highest if numbers[at] == inf else max(highest, numbers[at])
+    if not any_crosses:
         yield from groups
         return
     call: list[_Removal] = []
@@ -294,10 +289,8 @@ def _parted(
     return parts
 
 
-def _are_close(before: _Removal, its: _Removal) -> bool:
-    if before.moment is None or its.moment is None:
-        return True
-    return (its.moment - before.moment).total_seconds() <= _RESOLUTION_S
+def _seconds_between(begin: datetime | None, end: datetime | None, unknown_s: float) -> float:
+    return unknown_s if begin is None or end is None else (end - begin).total_seconds()
 
 
 def moment_of(time: str) -> datetime | None:
