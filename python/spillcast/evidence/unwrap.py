@@ -186,9 +186,8 @@ def _spaced(lines: Lines) -> Lines | None:
 
 def _html(lines: Lines) -> Lines | None:
     text = "\n".join(lines)
-    if _MARKED_UP.search(text) or not (_ENTITY.search(text) or _TAG.search(text)):
-        return None
-    if text.lstrip()[:1] in "[{":
+    is_html = _ENTITY.search(text) or _TAG.search(text)
+    if not is_html or _MARKED_UP.search(text) or text.lstrip()[:1] in "[{":
         return None
     return html.unescape(_TAG.sub("", _BREAK.sub("\n", text))).replace("\u00a0", " ").split("\n")
 
@@ -276,7 +275,9 @@ def _cells(lines: Lines) -> Lines | None:
     """CSV of one column, as psql --csv and pgAdmin write a plan, with words around it."""
     full = [line for line in lines if line.strip()]
     headings = (at for at, line in enumerate(full) if _HEADING.fullmatch(line))
-    begin = next(headings, None if full and not full[0].lstrip().startswith('"') else 0)
+    # An IDE quotes only the lines that have a comma; nothing else in JSON has figures of a node.
+    is_csv = any(map(_IDE_QUOTED.fullmatch, full)) and any(map(_NODE.search, full))
+    begin = next(headings, 0 if is_csv or (full[:1] and full[0].lstrip().startswith('"')) else None)
     if begin is None or not any(line.lstrip().startswith('"') for line in full[begin:]):
         return None
     try:
@@ -288,20 +289,6 @@ def _cells(lines: Lines) -> Lines | None:
         return None
     cells = cells[1:] if cells and _HEADING.fullmatch(cells[0][0]) else cells
     return [*full[:begin], *(line for row in cells for line in row[0].split("\n"))]
-
-
-def _quotes(lines: Lines) -> Lines | None:
-    """Quotes around the lines that have a comma, as of an IDE."""
-    # Nothing else in JSON has the figures of a node.
-    has_nodes = any(_NODE.search(line) for line in lines)
-    if not has_nodes or not any(_IDE_QUOTED.fullmatch(line.rstrip()) for line in lines):
-        return None
-    return [
-        match["text"].replace('""', '"')
-        if (match := _IDE_QUOTED.fullmatch(line.rstrip()))
-        else line
-        for line in lines
-    ]
 
 
 def _values(lines: Lines) -> Lines | None:
@@ -417,7 +404,6 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     grid,
     _ends,
     _cells,
-    _quotes,
     _indent,
     _shipped,
     _logger,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from spillcast.errors import EvidenceDamaged, EvidenceUnknown, NoTempIo
 from spillcast.evidence.postgres.nodes import SIZES_NOTE, all_nodes, count_disk_sizes
 from spillcast.evidence.postgres.text import ELSEWHERE, FIGURES, begins_plan, documents_of_text
-from spillcast.evidence.text import head_of, text_of
+from spillcast.evidence.text import head_of, json_or_none, text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, json_values, reading, xml_of
 
@@ -213,8 +213,6 @@ def _indent(line: str) -> int:
 
 def _block(lines: list[str], at: int, path: Path) -> tuple[Any, int]:
     indent = _indent(lines[at])
-    if indent > 200:
-        raise damaged(path, "nested too deep", HOW)
     if lines[at].lstrip().startswith("- "):
         items = []
         while at < len(lines) and _indent(lines[at]) == indent and lines[at].lstrip()[:2] == "- ":
@@ -246,10 +244,8 @@ def _block(lines: list[str], at: int, path: Path) -> tuple[Any, int]:
 def _value(text: str) -> Any:
     text = text.strip()
     if text.startswith('"'):
-        try:
-            return json.loads(text)
-        except ValueError:
-            return text.strip('"')
+        value = json_or_none(text)
+        return text.strip('"') if value is None else value
     return _scalar(text)
 
 

@@ -169,11 +169,9 @@ def merged(rows: Iterable[Row]) -> list[Row]:
 
 
 def _number(value: Any) -> float:
-    if not isinstance(value, str | int | float):
-        raise ValueError(f"{value} is no number")
     try:
         number = float(_plain(value) if isinstance(value, str) else value)
-    except ValueError:
+    except (TypeError, ValueError):
         raise ValueError(f"{value} is no number") from None
     if not 0 <= number <= COUNT_MAX:
         raise ValueError(f"{value} is neither a count nor a time")
