@@ -153,9 +153,8 @@ def _sort(path: Path, node: Mapping[str, Any]) -> Sort | None:
     total_ms = _number(path, node, "r_total_time_ms")
     spent_ms = total_ms - rows_ms if rows_ms < total_ms else total_ms
     loops = max(1, round(_number(path, node, "r_loops")))
-    return Sort(
-        loops, passes, parse_bytes(str(node.get("r_buffer_size")), "r_buffer_size"), spent_ms / 1e3
-    )
+    buffer_bytes = parse_bytes(str(node.get("r_buffer_size")), "r_buffer_size")
+    return Sort(loops, passes, buffer_bytes, spent_ms / 1e3)
 
 
 def _number(path: Path, node: Mapping[str, Any], name: str) -> float:

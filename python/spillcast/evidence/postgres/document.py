@@ -101,18 +101,16 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
             raise damaged(path, "a plan in XML without its end", HOW)
     if not documents and (match := _YAML.search(text)) and "Node Type:" in text:
         lines = [line for line in text[match.start() :].split("\n") if line.strip()]
-        documents = _plans_of(_block(lines, 0, path)[0])
+        documents = _plans_of(_block(lines, 0)[0])
     documents = documents or documents_of_text(text.split("\n"))
     for document in documents:
         if "Total Runtime" in document:
             # So 9.3 and older name it.
             document["Execution Time"] = document.pop("Total Runtime")
-        settings = document.get("Settings")
-        if isinstance(settings, dict):
-            document["Settings"] = {
-                name: value if isinstance(value, str) else json.dumps(value)
-                for name, value in settings.items()
-            }
+        if not isinstance(settings := document.get("Settings", {}), dict):
+            raise ValueError("Settings is not an object")
+        for name, value in settings.items():
+            settings[name] = value if isinstance(value, str) else json.dumps(value)
         _check_shape(document)
         if count_disk_sizes(document["Plan"]):
             document["Notes"] = [SIZES_NOTE]
@@ -211,7 +209,7 @@ def _indent(line: str) -> int:
     return len(line) - len(line.lstrip(" "))
 
 
-def _block(lines: list[str], at: int, path: Path) -> tuple[Any, int]:
+def _block(lines: list[str], at: int) -> tuple[Any, int]:
     indent = _indent(lines[at])
     if lines[at].lstrip().startswith("- "):
         items = []
@@ -222,7 +220,7 @@ def _block(lines: list[str], at: int, path: Path) -> tuple[Any, int]:
                 at += 1
                 continue
             lines[at] = inner
-            item, at = _block(lines, at, path)
+            item, at = _block(lines, at)
             items.append(item)
         return items, at
     values: dict[str, Any] = {}
@@ -233,7 +231,7 @@ def _block(lines: list[str], at: int, path: Path) -> tuple[Any, int]:
         key = match["key"].strip('"')
         deeper = at + 1 < len(lines) and _indent(lines[at + 1]) > indent
         if not (match["value"] or "").strip() and deeper:
-            values[key], at = _block(lines, at + 1, path)
+            values[key], at = _block(lines, at + 1)
         else:
             value = _value(match["value"] or "")
             values[key] = [] if key in NODES and value == "" else value
@@ -254,11 +252,6 @@ def _check_shape(document: Mapping[str, Any]) -> None:
 
     A node that was run, and does not say how often, ran once.
     """
-    settings = document.get("Settings", {})
-    if not isinstance(settings, dict) or not all(
-        isinstance(text, str) for text in settings.values()
-    ):
-        raise ValueError("Settings is not an object of texts")
     if not isinstance(document.get("Execution Time", 0), int | float):
         raise ValueError("Execution Time is not a number")
     waiting = [document["Plan"]]
