@@ -63,6 +63,10 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     spilled = _spilled(path, text)
     if not any(size for (_, _, unit), size in spilled.items() if unit == "bytes"):
         raise NoTempIo(f"{path}: this query of Databend does not spill")
+    remote_bytes = sum(
+        size for (place, _, unit), size in spilled.items() if (place, unit) == ("remote", "bytes")
+    )
+    note = f"{format_bytes(remote_bytes)} of it were written to and read from object storage"
     elapsed = _ELAPSED.search(text)
     return counts_of_figures(
         path,
@@ -73,7 +77,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
         source=PROFILE,
         engine=ObservedEngine("databend"),
         busy_s=busy_s,
-        notes=_notes(spilled),
+        notes=[note] if remote_bytes else [],
     )
 
 
@@ -121,11 +125,3 @@ def _temp_counts(path: Path, spilled: Mapping[tuple[str, str, str], float]) -> T
     few, many = (format_count(round(sum(parts.values())), "call") for parts in (files, calls))
     words = f"a plan counts spilled files and ranges, and no calls: they took {few} to {many}"
     return temp.between(times.moved(files, sizes), temp, words, _RECORD)
-
-
-def _notes(spilled: Mapping[tuple[str, str, str], float]) -> list[str]:
-    remote_bytes = sum(size for (place, _, unit), size in spilled.items()
-                       if (place, unit) == ("remote", "bytes"))  # fmt: skip
-    if not remote_bytes:
-        return []
-    return [f"{format_bytes(remote_bytes)} of it were written to and read from object storage"]

@@ -90,10 +90,11 @@ def entries_of(blocks: Iterator[bytes], times: list[str]) -> Iterator[Entry]:
     if second is not None:
         return _entries(_lines(chain((first, second), blocks), times))
     # What a person pastes or exports has more around it, and may have the newest first.
-    if _message_column(first) is not None:
-        first = "\n".join(_messages(decoded(first))).encode()
+    text = decoded(first)
+    if (messages := _messages(text)) is not None:
+        first = "\n".join(messages).encode()
     elif len(first) <= _PASTED_BYTES:
-        first = unwrapped(decoded(first)).encode()
+        first = unwrapped(text).encode()
     entries = list(_entries(_lines([first], times)))
     return reversed(entries) if _is_newest_first(entries) else iter(entries)
 
@@ -108,18 +109,15 @@ def _is_newest_first(entries: list[Entry]) -> bool:
     return falls > sum(before < after for before, after in pairwise(times))
 
 
-def _message_column(block: bytes) -> str | None:
-    """The column with a server's lines in an export in CSV, such as that of CloudWatch."""
-    heading = decoded(block[:_PREFIX_MAX]).split("\n", 1)[0]
+def _messages(text: str) -> list[str] | None:
+    """The server's lines in an export in CSV, such as that of CloudWatch; None of other texts."""
+    heading = text[:_PREFIX_MAX].split("\n", 1)[0]
     names = [] if _HEADING.fullmatch(heading) is None else next(csv.reader([heading]), [])
     known = {name.lower() for name in _TEXTS}
-    return next((name for name in names if name.strip().lower() in known), None)
-
-
-def _messages(text: str) -> list[str]:
-    """The server's lines in an export."""
+    column = next((name for name in names if name.strip().lower() in known), None)
+    if column is None:
+        return None
     csv.field_size_limit(1 << 30)
-    column = _message_column(text.encode()) or ""
     rows = list(csv.DictReader(text.splitlines(True)))
     # A client that exports csvlog's table names its columns.
     is_csvlog = bool(rows) and "error_severity" in rows[0]

@@ -323,18 +323,17 @@ def ambiguous_rows(path: Path, rows: Sequence[Row], summary: str) -> InputError:
     hint = "name one with --queryid"
     if any(row.queryid is None for row in rows):
         hint += "; a role with pg_read_all_stats can export those without a queryid"
-    listed = [_cells(row, timed=timed) for row in rows[:LISTED]]
+    listed = [
+        (
+            row.queryid or "-",
+            f"{row.calls:,}",
+            format_duration(row.elapsed_s / row.calls),
+            format_duration(row.temp_s) if timed else format_bytes(row.blocks * BLOCK_BYTES),
+            one_line(row.query or "?", TEXT_MAX),
+        )
+        for row in rows[:LISTED]
+    ]
     return ambiguous(f"{path}: {summary}", heading, listed, len(rows), hint)
-
-
-def _cells(row: Row, *, timed: bool) -> tuple[str, ...]:
-    return (
-        row.queryid or "-",
-        f"{row.calls:,}",
-        format_duration(row.elapsed_s / row.calls),
-        format_duration(row.temp_s) if timed else format_bytes(row.blocks * BLOCK_BYTES),
-        one_line(row.query or "?", TEXT_MAX),
-    )
 
 
 def _timed(rows: Sequence[Row]) -> bool:
@@ -343,9 +342,8 @@ def _timed(rows: Sequence[Row]) -> bool:
 
 def _ranked(spilling: Sequence[Row]) -> list[Row]:
     """By the time of temp I/O in all calls; by its size unless all of it was timed."""
-    if _timed(spilling):
-        return sorted(spilling, key=lambda row: row.temp_s, reverse=True)
-    return sorted(spilling, key=lambda row: row.blocks, reverse=True)
+    timed = _timed(spilling)
+    return sorted(spilling, key=lambda row: row.temp_s if timed else row.blocks, reverse=True)
 
 
 def processes_of(row: Row) -> Bounds[float]:
