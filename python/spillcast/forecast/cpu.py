@@ -29,11 +29,9 @@ from spillcast.stats import inverse_variance
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.tables import Table
 
-#: What a run's own waits of different length tell may be off by so much of itself: longer waits may
-#: come before other work.
+#: Relative error of the slope within a run, for longer waits may come before other work.
 WITHIN_RUN_SPREAD = 0.3
-#: Where a wait is longer or shorter than any that was recorded, CPU time between two operations may
-#: move by such a share of itself: what queries of TPC-H moved by.
+#: Share by which CPU time may move where waits lie outside those recorded: as in queries of TPC-H.
 WITHIN_RUN_BEYOND = 0.2
 Array = NDArray[np.float64]
 #: Least standard error of an estimate as a share of it: no measurement of the kind repeats better.
@@ -163,8 +161,7 @@ def _warm_cpu_s(caches: Sequence[CpuCache], recorded_s: Array, count: Array, cpu
 class CpuSlope:
     """CPU time after an operation by the weight of its wait, from the bursts of a run."""
 
-    #: Seconds of CPU for a unit of weight, among bursts that do the same work, and its standard
-    #: error.
+    #: Seconds of CPU for a unit of weight, among bursts of the same work, and its standard error.
     slope_s: float
     error_s: float
     #: Mean CPU time.

@@ -25,25 +25,20 @@ from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.source import LATENCY_NOISE
 from spillcast.storage.storage import Storage
 
-#: In a part that was not looked at, an op may take so much less or more of the time than it was
-#: seen to: anything from nothing to twice as much.
+#: In a part that was not recorded, an op may take this share less or more of the time.
 UNSEEN = 1.0
-#: Two models of threads may be wrong by so much (standard deviation) of the way between them:
-#: nine in ten times less than half of it.
+#: Error of two models of threads (standard deviation), as a share of the way between them.
 MODELS_APART = 0.25
-#: A replay beside a program that had half of the CPUs took a fifth longer: latencies may be off by
-#: so much of the share that others had.
+#: Error over the share of CPUs that others had: with half of them, a replay took a fifth longer.
 DISTURBED_ERROR = 0.4
-#: Which pages memory keeps is not exactly those used last: of what a page cache saves, where it
-#: holds half of it, so much may be wrong (standard deviation).
+#: Relative error (standard deviation) of what a page cache saves that holds half of the files.
 PAGE_CACHE_ERROR = 0.1
 Array = NDArray[np.float64]
 #: Of a query recorded in part, the least time outside temp I/O as a share of its estimate.
 MIN_REST = 0.05
 #: Least sampling error: the parts of a sample do not show what all its windows have in common.
 MIN_SAMPLE_ERROR = 0.0025
-#: Of Student's distribution with three degrees of freedom, for the four parts of a sample: the 95 %
-#: quantile, over that of a normal distribution.
+#: Student's 95 % quantile with three degrees of freedom (of four parts), over the normal one.
 FEW_PARTS = 2.353 / NORMAL_95
 #: Standard deviation of the logarithm of the elapsed time of repeated runs.
 REPEATED_RUN = 0.04

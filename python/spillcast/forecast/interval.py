@@ -15,11 +15,9 @@ from spillcast.units import format_duration
 
 #: A recording of less than this share of the query is one of a part: runs differ by as much.
 WHOLE = 0.95
-#: Another run of a query takes no less than so much of the one that was seen; else the unit is
-#: wrong.
+#: Another run of a query takes at least this share of the recorded one; else the unit is wrong.
 SHORTER = 0.5
-#: An interval whose ends are so many times apart is no answer: it chooses no storage, unless it
-#: lies below the elapsed time as it is.
+#: Ratio of ends from which on an interval is no answer, unless it lies below today's elapsed time.
 USELESS = 10.0
 Array = NDArray[np.float64]
 

@@ -35,8 +35,7 @@ from spillcast.units import format_duration
 
 #: Temp I/O that takes so many times the whole elapsed time is not that of the same run.
 IO_MAX = 1.25
-#: Where reading is yet to come, a smaller share of the query tells nothing: no forecast from less
-#: than a fifth was ever verified.
+#: Least recorded share of a query whose reads are yet to come: none below a fifth was verified.
 SEEN_MIN = 0.15
 
 

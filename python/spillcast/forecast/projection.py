@@ -71,8 +71,7 @@ class Baseline:
     workload: Workload
     #: Names of the estimators in use.
     estimators: Collection[str]
-    #: Share of the time of temp I/O that the elapsed time contains: below 1 where operations
-    #: overlap unseen, so that they take longer than the run.
+    #: Share of the time of temp I/O that the elapsed time contains; below 1 for unseen overlap.
     io_share: float
     #: Temp I/O, by load.
     io_s: Sequence[float]
@@ -83,8 +82,7 @@ class Baseline:
     #: Cost of recording outside temp operations, and its standard error.
     outside_cost_s: float
     cost_error_s: float
-    #: The most time that threads were runnable without a CPU because of other processes, and the
-    #: most of the remainder that this explains.
+    #: The most time that other processes kept threads off the CPUs, and its part of the remainder.
     others_s: float
     ready_s: float
     #: Reads of data files that the page cache did not serve; None if negligible.

@@ -52,13 +52,11 @@ from spillcast.recording.thread_trace import TempOperations
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.storage.rehearse import KEPT
 
-#: Where less than this share of what was written was read again, reading is yet to come: an
-#: engine reads what it spills once or more often.
+#: With a smaller share of the written bytes read back, reading is yet to come.
 UNREAD = 0.5
 #: Seconds of a single recorded stretch are joined to at most so many rows.
 STRETCHES_MAX = 1000
-#: Where threads did so much of something else in the time of temp I/O that is under way by itself,
-#: they do not wait for it, and how long they would wait elsewhere is not known.
+#: Threads that do other work in a larger share of the time of io_uring do not wait for it.
 BUSY_MAX = 0.1
 
 
@@ -268,8 +266,7 @@ def _io_ns_by_stretch(recording: Recording) -> NDArray[np.float64]:
 
 #: Recordings of fewer waits are used entirely; of larger ones a sample of about so many.
 WHOLE_ROWS, SAMPLE_ROWS = 1_000_000, 256_000
-#: If more than this share of the temp operations were as fast as memory, the page cache may have
-#: served them.
+#: Share of temp operations as fast as memory from which on the page cache may have served them.
 FAST_MAX = 0.005
 #: With a larger sampling error all waits are used after all, up to so many.
 ERROR_MAX, EXACT_ROWS_MAX = 0.05, 20_000_000

@@ -19,12 +19,10 @@ from spillcast.recording.thread_trace import NONE
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.tables import Table
 
-#: Of what observing a temp call costs, the share between the two times that it is given: programs
-#: and tracepoints look at the clock in their midst. And how far off that may be.
+#: Share of the cost of observing a temp call that lies within its times, and the error of that.
 INSIDE = 0.5
 INSIDE_ERROR = 0.25
-#: What observing costs a query may be off by so much of itself: bursts of calls meet warmer caches,
-#: and measured again minutes later they differ by as much.
+#: Relative error of the cost of observing, which differs as much if measured again.
 OBSERVED_ERROR = 0.5
 #: Of a normal distribution, standard deviations between the quartiles.
 QUARTILES = 1.349

@@ -102,8 +102,7 @@ class Sampled:
 class SpillSpread:
     """How far the bytes that a query spills differ from run to run."""
 
-    #: Standard deviation of their logarithm, and what of it the interval has beyond the spread that
-    #: the spills of verified queries have.
+    #: Standard deviation of their logarithm, and its excess over that of verified queries.
     spread: float
     added: float
     #: Bytes of this run, and the memory that its threads shared; None where not shared or unknown.
@@ -154,8 +153,7 @@ class Remaining:
     elapsed_s: RemainingQuantity
     #: What was given and is not used, and why.
     unused: Sequence[str] = later(())
-    #: Whether temp files were still written at full rate when the recording ended, so that nothing
-    #: bounds what remains.
+    #: Whether temp files were still written at full rate at the end: nothing bounds what remains.
     still_writing: bool = later(False)
 
     @property
@@ -235,11 +233,9 @@ class Forecast(Tabular):
     interval_s: Interval | None
     confidence: float
     ceiling_s: float
-    #: Bounds of ``ceiling_s``: no storage is likely to bring the query under the lower one. None
-    #: where they are not known.
+    #: Bounds of ``ceiling_s``, of which no storage is likely to beat the lower; None if unknown.
     ceiling_interval_s: Interval | None = later()
-    #: Elapsed time on the target where memory is not free. None unless the page cache is taken to
-    #: hold the temp files.
+    #: Elapsed time without free memory, if the page cache is taken to hold the temp files.
     without_cache_s: float | None = later()
     terms: Sequence[Term]
     method: str = later("counts")
@@ -263,8 +259,7 @@ class Forecast(Tabular):
     warm: Warm | None = later()
     #: Where not all waits of a large recording were taken.
     sampled: Sampled | None = later()
-    #: How far the spill differs from run to run, which is part of the interval; None where nothing
-    #: shows it.
+    #: How far the spill differs from run to run, which is part of the interval; None if unknown.
     spill_spread: SpillSpread | None = later()
     #: How to get this storage, in words.
     advice: Sequence[str] = later(())

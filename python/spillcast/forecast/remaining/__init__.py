@@ -42,8 +42,7 @@ if TYPE_CHECKING:
     from spillcast.forecast.threads.overlap import Threads
 
 Array = NDArray[np.float64]
-#: Of the entire query: bytes written to and read from temp files, time outside temp I/O, elapsed
-#: time. ``writes`` are the bytes that remain to be written.
+#: Bytes and seconds of the entire query; ``writes`` are the bytes that remain to be written.
 Quantity = Literal["written", "read", "rest", "elapsed", "writes"]
 #: Sources of estimates, in words.
 ELAPSED, FILES_SOURCE, PLAN_SOURCE, HISTORY_SOURCE, CALLS_SOURCE = (
@@ -244,8 +243,7 @@ def parse_progress(text: str) -> float:
     return share
 
 
-#: Standard deviations of the logarithm of what a user states; a share is rounded, and of work
-#: rather than of time.
+#: Standard deviations of the logarithm of what a user states; a share is of work, not of time.
 USER_ELAPSED_SPREAD, USER_WRITTEN_SPREAD, PROGRESS_SPREAD = 0.02, 0.05, 0.15
 
 
@@ -276,13 +274,11 @@ def _estimates_of_user(
     return estimates
 
 
-#: Of what was written, the share that may come after writing has ended: another part of the query
-#: may spill.
+#: Bytes over those written that another part of the query may spill after writing has ended.
 FILES_MORE = 0.3
 #: Of what was written, the share that must be unread for the rest to be its reading.
 MIN_UNREAD = 0.02
-#: A query that drains its files writes again what it has read, or what does not fit while it reads:
-#: from, about and to this multiple of what lies unread.
+#: What a query that drains its files writes again, over what lies unread: from, about and to.
 REWRITTEN = (0.06, 0.5, 2.5)
 
 
@@ -303,15 +299,13 @@ def _estimates_by_files(progress: "Progress") -> list[Estimate]:
 MIN_MOVED = 0.02
 #: A file with fewer bytes read is no input.
 MIN_INPUT_BYTES = 1 << 20
-#: Spread of the logarithm of what is left, for rows of a scan are not alike; what may be written
-#: after this scan, over all that is written until then.
+#: Spread of the logarithm of what is left; bytes after this scan over those until its end.
 SCAN_SPREAD, SCAN_AGAIN = 0.2, 2.5
 #: The end of a scan is not seen to the last block.
 MIN_LEFT = 0.01
 #: The share of reads that may lie by this share behind the scan.
 BEHIND = 0.1
-#: Reads beyond this share of a file show nothing, for a scan may need its last blocks all the time;
-#: nor do fewer reads than this.
+#: Reads beyond this share of a file show nothing (its last blocks), nor do fewer reads than this.
 ENDS, MIN_READS = 0.95, 4
 #: PostgreSQL's segments of one table.
 _SEGMENT = re.compile(r"\.(\d+)$")
@@ -367,8 +361,7 @@ def _scans(recording: Recording, after_s: float) -> Iterator[tuple[str, float, f
             yield os.path.basename(table), first, float(tops[-1])
 
 
-#: Standard deviation of the logarithm of the bytes: rows and widths are estimates, and each join
-#: below multiplies them by another.
+#: Standard deviation of the logarithm of the bytes, which each join multiplies by an estimate.
 PLAN_SPREAD = 0.3
 #: A session may have set its work memory to this share of what is seen from outside.
 MAX_LESS = 64
@@ -417,13 +410,12 @@ def _estimates_by_plan(
     ]
 
 
-#: Standard deviations of the logarithm by which runs of a query differ: in what they spill (at
-#: least), in the time outside temp I/O, and in it where not all temp I/O was timed.
+#: Standard deviations of the logarithm from run to run: of the spill (at least), of the time
+#: outside temp I/O, and of the elapsed time where temp I/O was not timed.
 HISTORY_COUNTS_SPREAD, HISTORY_REST_SPREAD, UNTIMED_SPREAD = 0.03, 0.15, 0.3
 #: Calls of a statement have other constants, and so other amounts; one call shows not by how much.
 CALLS_SPREAD = 0.3
-#: A previous run that spilled less than this share of what was seen, or took less than this share
-#: of the time outside temp I/O, was of another query.
+#: Below these shares of the recorded spill or of the time outside temp I/O it is another query.
 HISTORY_LESS, HISTORY_LESS_REST = 0.9, 0.5
 
 

@@ -31,8 +31,7 @@ from spillcast.recording.event_names import OPS
 from spillcast.stats import inverse_variance
 from spillcast.units import format_duration
 
-#: Operations of the entire query take at most this multiple of the time of those recorded, or its
-#: inverse.
+#: All operations take at most this multiple of the time of those recorded, or its inverse.
 MAX_SLOWER = 2.0
 
 
@@ -44,8 +43,7 @@ class RemainingWork:
     elapsed_s: Array
     #: The time outside temp I/O.
     rest_s: Array
-    #: By op: bytes of the entire query, those of it that remain, and the time that a byte takes,
-    #: which of an unrecorded op is a guess.
+    #: By op: bytes of the entire query, those that remain, and the time of a byte (or a guess).
     bytes: Mapping[str, Array]
     remaining_bytes: Mapping[str, Array]
     io_s_per_byte: Mapping[str, float]
@@ -113,11 +111,9 @@ class RemainingWork:
 
 #: Draws before those that agree with the elapsed time are picked out of them.
 CANDIDATES = 10 * DRAWS
-#: Standard deviations of the logarithm. Bytes read over those written: some queries end early, some
-#: read twice.
+#: Standard deviations of the logarithm. Bytes read over those written.
 READ_SPREAD = 0.08
-#: The time in and beside a remaining byte, over that of a recorded one; and of an op that was not
-#: seen, where the other op stands for it.
+#: The time in and beside a remaining byte over that of a recorded one, of its op or of the other.
 IO_SPREAD, REST_SPREAD = 0.08, 0.5
 UNSEEN_IO_SPREAD, UNSEEN_REST_SPREAD = 1.0, 0.7
 #: Writes to come over those done, where nothing shows them.
@@ -126,8 +122,7 @@ UNKNOWN_SPREAD = 1.5
 REST_BEFORE_SPREAD = 0.35
 #: Least share of a time that lies outside temp I/O.
 MIN_REST = 0.02
-#: How likely a query that no longer writes will write again, where nothing shows how much is
-#: written in all.
+#: Probability that a query that no longer writes will write again, without an estimate of bytes.
 AGAIN = 0.5
 #: The time that an unseen op took before the recording follows from the time left, if at least this
 #: share of all writes was done then; it is at most this multiple of the other op's, or its inverse.

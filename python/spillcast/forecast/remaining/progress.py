@@ -14,16 +14,14 @@ from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import DoneBefore
 from spillcast.tables import Table
 
-#: The last part of a recording, which shows whether its query writes or reads; an op with less than
-#: this share of the bytes moved in it is no phase.
+#: The last part of a recording; an op with less than this share of its bytes is no phase.
 LATE, MIN_PHASE = 0.2, 0.1
 #: Writes go on at full rate while the late rate is at least this share of the earlier one, and they
 #: are at least this multiple of the late reads: files that are read faster than that drain.
 MIN_RATE, MIN_WRITES_PER_READ = 0.5, 0.8
 #: An op with less than this share of the recorded bytes shows no rate.
 MIN_SEEN = 0.01
-#: The trend of the time beside an op is fitted to so many groups of at least so many operations;
-#: below so many standard errors it is none.
+#: A trend is fitted to so many groups of at least so many operations; below so many errors is none.
 GROUPS, MIN_OPERATIONS, MIN_ERRORS = 8, 6, 2.0
 #: A session that is hardly older than its query did nothing else: factor and seconds.
 ALONE, ALONE_S = 1.1, 0.5
@@ -68,8 +66,7 @@ class Progress:
     """Bytes on temp files and seconds, within the recording and before it."""
 
     recorded_s: float
-    #: Elapsed time of the query before the recording, and how much of it was no temp I/O; None
-    #: where nothing shows that.
+    #: Elapsed time of the query before the recording, and outside temp I/O in it; None if unknown.
     before_s: float
     rest_before_s: float | None
     #: Bytes by op within the recording and before it, and the relative error of the latter.

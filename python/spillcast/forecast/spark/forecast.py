@@ -32,8 +32,7 @@ from spillcast.storage.storage import Storage
 from spillcast.storage.target import resolve_storage
 from spillcast.units import format_bytes, format_duration
 
-#: Bandwidths (bytes/s) of a reader alone, of all and of writeback; page cache, dirty limit (bytes);
-#: whether reads and writes share the bandwidth.
+#: Bytes/s of one reader, of all and of writeback; page cache and dirty limit (bytes); if shared.
 Figures = tuple[float, float, float, float, float, bool]
 #: What Linux reads ahead, and what it writes back, at once and so many together.
 READ_BYTES, WRITE_BYTES, TOGETHER = 128 << 10, 256 << 10, 8
@@ -41,11 +40,9 @@ READ_BYTES, WRITE_BYTES, TOGETHER = 128 << 10, 256 << 10, 8
 DIRTY_SHARE = 0.2
 #: A page cache of which nothing is known has these bounds.
 CACHE_BOUNDS_BYTES = (1 << 28, float("inf"))
-#: How far simulations of six jobs on four storages were off, as a standard deviation of the
-#: logarithm: a median of 20 % on a machine that was not quiet (a prototype of the same model).
+#: Standard deviation of the logarithm of simulations over measurements: six jobs, four storages.
 MODEL_SPREAD = 0.3
-#: How far two runs of a job differ where storage is no part of it, as such a deviation: four jobs
-#: of 16 to 19 s in memory and on a disk behind a page cache, on a quiet machine.
+#: The same of two runs of a job: four jobs of 16 to 19 s, in memory and behind a page cache.
 RUN_SPREAD = 0.055
 #: How far the run, simulated as it was, may be from its own elapsed time.
 MISFIT = 0.1

@@ -17,8 +17,7 @@ from spillcast.recording.thread_trace import ThreadTrace
 from spillcast.storage.model import fixed_behaviour
 from spillcast.tables import covered_by_stretch_s, spread_by_stretch
 
-#: Of the memory that a page cache may have, the share that may be dirty before writers wait: the
-#: kernel's vm.dirty_ratio as it comes.
+#: Share of the page cache that may be dirty before writers wait: the default of vm.dirty_ratio.
 DIRTY_SHARE = 0.2
 #: The kernel's period of a quota, as it comes.
 PERIOD_S = 0.1

@@ -17,10 +17,8 @@ from spillcast.forecast.interval import Uncertainty, around
 from spillcast.forecast.result import Forecast, Interval
 from spillcast.forecast.work_memory import WorkMemory, WorkMemorySetting
 
-#: With other memory than it had a query's work outside temp I/O may be off by so much of itself
-#: (standard deviation of the logarithm): what sorts in memory misses caches that runs fit into,
-#: and what does not spill neither packs nor copies its rows. So much were 15 queries of PostgreSQL
-#: off in CPU time, between 0.67 and 1.6 times.
+#: Standard deviation of the logarithm of a query's work outside temp I/O with other memory: as much
+#: as the CPU time of 15 queries of PostgreSQL was off (0.67 to 1.6 times).
 MEMORY_SPREAD = 0.25
 
 
