@@ -41,10 +41,9 @@ def as_limit(forecast: Forecast) -> Forecast:
 
 
 def forecast(evidence: Recording | Counts, target: Storage, **options: Any) -> Forecast:
-    """Forecast the elapsed time of a run with its temp files on ``target``.
+    """The forecast of a run with temp files on ``target``; ``options`` are fields of ``Question``.
 
-    ``options`` are fields of ``Question``. InputError when there was no temp I/O, Refusal when none
-    could be recorded.
+    InputError when there was no temp I/O, Refusal when none could be recorded.
     """
     [(forecast, _)] = _forecasts(evidence, [target], Question(**options))
     return forecast
@@ -88,10 +87,7 @@ def ask(
 
 
 def _of_application(files: Evidence, targets: Sequence[Target], question: Question) -> list[Answer]:
-    """Forecasts of a Spark application by a simulation of its stages and nodes.
-
-    Recordings of its executors, if given, contain the waits of its tasks for temp files.
-    """
+    """Forecasts of a Spark application; recordings of its executors have the waits of its tasks."""
     from spillcast.evidence.spark import read_application
     from spillcast.forecast.spark.forecast import forecast_application
 
@@ -216,11 +212,10 @@ KEPT = 120
 
 
 class RunningForecast:
-    """The forecast of a run in progress for ``target``, which is not probed.
+    """The forecast of a run in progress for ``target``, or of the time recorded so far.
 
-    Without an estimate of the entire run, it is for the time recorded so far. ``known`` are hints
-    about the entire run. InputError for a target that does not exist, or that needs a probe, which
-    would disturb the recording.
+    ``known`` are hints about the entire run. InputError for a target that does not exist, or that
+    needs a probe, which would disturb the recording.
     """
 
     def __init__(

@@ -114,10 +114,7 @@ Outcome = tuple[float, Mapping[str, float]]
 
 
 def binding_of(storage: Storage, outcome_on: Callable[[Storage], Outcome]) -> Binding:
-    """The binding causes of a query on a storage, by a simulation with each cause relieved.
-
-    Causes without waits are not simulated, because relieving them changes nothing.
-    """
+    """The binding causes of a query on a storage, by simulations with each cause relieved."""
     elapsed_s, causes_s = outcome_on(storage)
     limits = {limit.name: limit for limit in storage.limits}
     outcomes = {

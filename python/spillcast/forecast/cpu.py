@@ -190,10 +190,7 @@ class CpuSlope:
 
 
 def cpu_slope(bursts: Bursts) -> CpuSlope | None:
-    """The slope within a run; None for too few bursts, or too few that can be compared.
-
-    The error is a jackknife over stretches.
-    """
+    """The slope within a run, its error a jackknife over stretches; None for too few bursts."""
     if len(bursts) < BURSTS_MIN:
         return None
     weight = weights_of(bursts.wait_s)
@@ -295,10 +292,7 @@ def _later_error_s(
 
 
 def _prefix(recorded: TempOperations, target: int) -> tuple[TempOperations, bool]:
-    """The operations from the run's start that were kept without a gap, and True; else all kept.
-
-    All are taken where too few were kept from the start to compare them with ``target`` others.
-    """
+    """The operations kept from the run's start, and True; all if fewer than ``target`` are."""
     slices = recorded.slices_s
     if slices is None:
         return recorded, True

@@ -48,7 +48,7 @@ class Adapted(NamedTuple):
 
 
 def adapt(lowest_s: float, blocks: int, compressed_s: float, plain_s: float) -> Adapted:
-    """For so many blocks on a CPU, where the lowest level takes ``lowest_s`` of CPU time.
+    """The rule for blocks on a CPU, where the lowest level takes ``lowest_s`` of CPU time.
 
     A write of a compressed block takes ``compressed_s``, one of a plain block ``plain_s``.
     """
@@ -159,10 +159,7 @@ class Compression:
         )
 
     def cpu_of_s(self, share: float, write_cpu_s: float) -> float:
-        """CPU time of compressing such a share of the blocks, at so much for each that is written.
-
-        To read one takes what it took here.
-        """
+        """CPU time of compressing a share of the blocks; to read one takes what it took here."""
         writes, reads = (
             sum(load.count for load in self.loads if load.op == op) for op in ("write", "read")
         )

@@ -121,11 +121,7 @@ def _drawn_s(
 
 
 def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Generator) -> Array:
-    """Draws of the time outside temp I/O.
-
-    They vary the change of CPU time and the cost of recording by their standard errors, and take
-    off any share of the time that threads waited for a CPU.
-    """
+    """Draws of the time outside temp I/O, less any share of the time that threads lacked a CPU."""
     drift_s = projected.drift_s + projected.drift_error_s * draws.standard_normal(DRAWS)
     rest_s: Array = baseline.remainder_s + np.maximum(drift_s, baseline.min_drift_s)
     rest_s += baseline.limits_s
@@ -141,10 +137,7 @@ def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Ge
 
 
 def _factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Array] | None:
-    """Draws of the I/O of the entire query over its estimate, by op; None if it is known.
-
-    Calls that the capture missed may be temp I/O, all or none of them.
-    """
+    """Draws of the I/O of the entire query over its estimate, by op; None if it is known."""
     factors: Mapping[str, Array] | None = None
     if workload.remaining is not None:
         factors = workload.remaining.factors()
@@ -158,6 +151,7 @@ def _factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Arr
     share = workload.quality.unseen.calls_share
     if not 0 < share < 1:
         return factors
+    # Calls that the capture missed may be temp I/O, all or none of them.
     missed = 1 + share / (1 - share) * draws.uniform(0, 1, DRAWS)
     return {op: missed * (1.0 if factors is None else factors[op]) for op in OPS}
 

@@ -80,10 +80,7 @@ class Uncertainty:
     def bounds_s(
         self, confidence: float, residuals: Residuals | None = None
     ) -> tuple[float, float]:
-        """Bounds that hold the elapsed time with probability ``confidence``.
-
-        Conformal: as many spreads away as held that share of verified forecasts.
-        """
+        """Bounds of probability ``confidence``: as many spreads away as held it when verified."""
         residuals = residuals or calibrated().residuals
         category = residuals.category(self.kind, self.direction)
         normal = NormalDist().inv_cdf((1 + confidence) / 2)
@@ -128,10 +125,7 @@ def drawn_totals(
 
 
 def _sampling_error(blocks: Array, count: int | None) -> float:
-    """Standard deviation of the logarithm of the mean of ``count`` operations.
-
-    It follows from the scatter of the measured blocks.
-    """
+    """Standard deviation of the logarithm of the mean of ``count`` operations, by their scatter."""
     if (
         count is None
         or len(blocks) < 2
@@ -165,10 +159,7 @@ def around(intervals: Sequence[tuple[float, float]], max_s: float = inf) -> tupl
 
 
 def too_wide(low_s: float, high_s: float, now_s: float = 0.0) -> IntervalTooWide | None:
-    """Why an interval is too wide for a forecast; None if it is not.
-
-    An interval that lies below today's elapsed time ``now_s`` shows that the move helps.
-    """
+    """Why an interval is no forecast; None if it is narrow, or lies below today's ``now_s``."""
     if high_s <= USELESS * low_s or high_s < now_s:
         return None
     low, high = format_duration(low_s), format_duration(high_s)

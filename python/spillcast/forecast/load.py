@@ -82,10 +82,7 @@ NO_LATENCY = Latency(0.0, np.array([[1.0, 0.0]]), 0.0, measured=True, extrapolat
 
 
 def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Latency]:
-    """Latency of each load with ``depth`` operations in flight.
-
-    Refusal if the storage has no figures for an op.
-    """
+    """Latency of each load with ``depth`` operations in flight. FiguresMissing without figures."""
     if storage.source.instant:
         return [NO_LATENCY] * len(loads)
     model = Model(storage)
@@ -101,11 +98,7 @@ def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Lat
 def rehearsed(
     latencies: Sequence[Latency], loads: Sequence[Load], rehearsal: Rehearsal
 ) -> list[Latency]:
-    """Latencies of a probe and of a rehearsal, weighted by the share of operations rehearsed.
-
-    Later operations may be slower, for example once the page cache is full, and a probe does them
-    all.
-    """
+    """Latencies of a probe and of a rehearsal, weighted by the share of operations rehearsed."""
     mixed = []
     for latency, load in zip(latencies, loads, strict=True):
         group = rehearsal.groups.get((load.op, load.size_class_bytes))

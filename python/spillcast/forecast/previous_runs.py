@@ -127,10 +127,7 @@ def relative_spread(recording: Recording) -> float | None:
 def spill_spread(
     recording: Recording, others: Sequence[Recording | Counts] = ()
 ) -> SpillSpread | None:
-    """The spread of the spill of an entirely recorded query; None if unknown.
-
-    ``others`` are other runs of the query.
-    """
+    """The spread of the spill of an entire query and ``others`` of its runs; None if unknown."""
     relation, spill = relative_spread(recording), recording.written_bytes.temp
     recordings = [run.written_bytes.temp for run in others if isinstance(run, Recording)]
     counts = [moved_bytes(loads_of(run), "write") for run in others if isinstance(run, Counts)]
@@ -159,10 +156,7 @@ WEIGHT_MIN = 0.5
 
 
 def former_runs(runs: Iterable[Recording | Counts], recording: Recording) -> list[FormerRun]:
-    """The recordings of former runs that show the cost of a recording's waits in CPU time.
-
-    Those are runs of about as many temp operations, with notably different latencies.
-    """
+    """Former runs of about as many temp operations, with notably different latencies."""
     former, recorded = list[FormerRun](), temp_load(recording)
     count = operations(recorded)
     for run in runs:

@@ -57,11 +57,7 @@ class Projector:
     def forecast(
         self, storage: Storage, confidence: float = CONFIDENCE, *, explain: bool = True
     ) -> Forecast:
-        """The elapsed time with the temp files on a storage.
-
-        With ``explain`` it names the limits that temp I/O waits for, at the cost of a few more
-        simulations.
-        """
+        """The elapsed time with temp files on a storage; with ``explain`` the limits that bind."""
         forecast = self._between_bounds(storage, confidence, cached=storage.source.uncached)
         if forecast.forecast_s is None or forecast.interval_s is None:
             return forecast
@@ -247,10 +243,7 @@ def _unusable(baseline: Baseline) -> str | None:
 
 
 def _check_cpu_limits(workload: Workload, throttled_share: float) -> None:
-    """CpuTimeUnknown if CPU limits prevent a forecast for a target.
-
-    Unless the CPU time of threads between waits was recorded, it may be all the time between them.
-    """
+    """CpuTimeUnknown if CPU limits need the CPU time of threads, which was not recorded."""
     threads = workload.threads
     if threads.cpu_known:
         return

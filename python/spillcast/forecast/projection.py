@@ -63,10 +63,7 @@ def estimators_without(names: Collection[str]) -> Collection[str]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Baseline:
-    """Today's elapsed time of a workload in parts, s: the start of every projection.
-
-    Only its term in ``rest`` contains the cost of recording.
-    """
+    """Today's elapsed time of a workload in parts, s; ``rest`` alone has the cost of recording."""
 
     workload: Workload
     #: Names of the estimators in use.
@@ -278,10 +275,7 @@ class Projection:
 
 
 def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) -> Projection:
-    """The workload on a storage, with or without the page cache in front of it.
-
-    FiguresMissing if the storage has none for an op of the workload.
-    """
+    """The workload on a storage. FiguresMissing if the storage has none for an op of it."""
     workload = baseline.workload
     loads, threads = workload.loads, workload.threads
     _check_figures(workload, storage)

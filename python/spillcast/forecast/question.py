@@ -118,10 +118,7 @@ class Question:
         return Chosen(sql_id=self.sql_id, exec_id=self.exec_id, since=self.since, until=self.until)
 
     def check(self, evidence: Evidence, *, of_plan: bool = False) -> None:
-        """OptionConflict for an option that none of this evidence uses.
-
-        ``of_plan``: the recording has only the counts of a plan.
-        """
+        """OptionConflict for an option that this evidence (``of_plan``: a plan) does not use."""
         if self.execution is not None and self.job is not None:
             raise OptionConflict("--sql and --job both say which part of the application is meant")
         kinds = ["spark"] if evidence.spark else evidence.kinds

@@ -76,10 +76,7 @@ def read_workload(
 
 
 def workload_of_recording(recording: Recording, question: Question | None = None) -> Workload:
-    """The workload of a recording, or of a sample of its waits.
-
-    NotSpilled if there was no temp I/O; Refusal if none could be recorded.
-    """
+    """The workload of a recording. NotSpilled without temp I/O, Refusal if none was recorded."""
     question = question or Question()
     recording.need_io()
     meta, elapsed_s, hints = recording.meta, question.elapsed_s, question.known
@@ -162,10 +159,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
 def _with_former_runs(
     cpu: CpuTime, threads: Threads, former: Sequence[FormerRun], loads: Sequence[Load]
 ) -> tuple[CpuTime, Threads]:
-    """CPU time and threads with what former runs show: the cost of waits, and spinning.
-
-    Samples of the threads separate spinning from work; then former runs show only the cost.
-    """
+    """CPU time and threads with what former runs show: the cost of waits, and spinning."""
     cpu = replace(cpu, former=former)
     if threads.sampled or not former:
         return cpu, threads

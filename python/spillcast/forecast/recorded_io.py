@@ -96,10 +96,7 @@ def recorded_cpus(meta: Meta) -> Cpus:
 
 
 def quota_exceeded(meta: Meta) -> bool:
-    """Whether the threads had more CPU time than their quota, which then was not in force.
-
-    A process may have been moved into its group during the recording.
-    """
+    """Whether the threads had more CPU time than their quota, which then was not in force."""
     limits = meta.cpu_limits
     if limits.quota_cpus is None or meta.cpu_s is None:
         return False
@@ -108,10 +105,7 @@ def quota_exceeded(meta: Meta) -> bool:
 
 
 def temp_changes(recording: Recording) -> list[TempChanges]:
-    """Calls that change temp files by kind, with counts and times of the entire run.
-
-    Single waits, as far as they were kept, show the kinds.
-    """
+    """Calls that change temp files, of the entire run, by kind as far as single waits show it."""
     seconds = recording.seconds
     seconds = seconds.filter(seconds["temp"].values & seconds["op"].is_null())
     count, total_ns = seconds["count"].sum(), seconds["total_ns"].sum()

@@ -128,10 +128,7 @@ class SpillSpread:
 
 @dataclass(frozen=True, kw_only=True)
 class RemainingQuantity:
-    """Bytes or seconds that remain, nine in ten between ``low`` and ``high``.
-
-    ``centre`` and ``high`` are None where the evidence has no upper end.
-    """
+    """What remains, nine in ten between ``low`` and ``high``; None without an upper bound."""
 
     low: float
     centre: float | None
@@ -330,10 +327,7 @@ class Forecast(Tabular):
 
     @property
     def ceiling_share(self) -> float | None:
-        """Time saved over the time that zero-latency storage would save.
-
-        None if the query gets slower, or if no storage saves anything.
-        """
+        """Time saved over that of zero-latency storage; None if slower, or if that saves none."""
         if self.forecast_s is None or not self.ceiling_s < self.baseline_s >= self.forecast_s:
             return None
         return (self.baseline_s - self.forecast_s) / (self.baseline_s - self.ceiling_s)
@@ -446,10 +440,7 @@ class Forecasts(list[Forecast], Tabular):
 
 
 def floor_s(forecasts: Iterable[Forecast]) -> float:
-    """What no storage is likely to bring a query under, by forecasts of it that are told together.
-
-    At least one of them must know its ceiling.
-    """
+    """What no storage is likely to beat, by forecasts of one query, of which one knows it."""
     return min(
         forecast.ceiling_interval_s[0]
         for forecast in forecasts

@@ -43,10 +43,7 @@ TIME_UNKNOWN = frozenset({"time-unknown", "io-unknown"})
 
 @dataclass(frozen=True)
 class Fix:
-    """What may be done about a query: ``target`` is a storage, or more work memory.
-
-    ``forecast_s`` is None where only the bounds ``interval_s`` are known.
-    """
+    """A storage or more work memory; ``forecast_s`` is None where only bounds are known."""
 
     target: str
     forecast_s: float | None

@@ -151,11 +151,7 @@ class RemainingWorkHints:
         return [run for run, reason in reasons if reason is None], unused
 
     def instead_of(self, recording: Recording) -> Recording | Counts | None:
-        """A previous run to forecast, if the recorded part has no temp I/O.
-
-        None if it has some, or without a previous run of the same query text, which alone
-        identifies the query then.
-        """
+        """A previous run of this query text, if the recorded part has no temp I/O; else None."""
         if recording.meta.temp.operations or not went_on(recording.meta):
             return None
         text = query_text(recording.engine)
@@ -167,10 +163,7 @@ class RemainingWorkHints:
     def extrapolate(
         self, recording: Recording, threads: "Threads", elapsed_s: float | None = None
     ) -> "Extrapolation":
-        """The entire query by all sources; ``elapsed_s`` is its elapsed time if known.
-
-        InputError for a figure of the user that contradicts the recording.
-        """
+        """The entire query by all sources. InputError for a figure that the recording denies."""
         from spillcast.forecast.remaining.model import Extrapolation, extrapolate
         from spillcast.forecast.remaining.progress import progress_of
 
@@ -329,10 +322,7 @@ def _estimates_by_scan(recording: Recording, progress: "Progress") -> list[Estim
 
 
 def _scans(recording: Recording, after_s: float) -> Iterator[tuple[str, float, float]]:
-    """Tables that are read in order: the file, and the shares at which the scan began and ended.
-
-    Only reads after some time count, and only files of a known size.
-    """
+    """Tables of known size read in order: file, shares at which the scan began and ended."""
     waits = recording.waits
     known = waits["offset"].is_valid() & waits["file"].is_valid()
     later = waits["start_ns"].values >= round(after_s * 1e9)

@@ -304,10 +304,7 @@ def _moved_bytes(
 
 
 def _again(given: Estimate | None, progress: Progress) -> float:
-    """How likely a query that no longer writes will write again (Bayes).
-
-    The further the bytes written are below those given of the entire query, the more likely.
-    """
+    """Probability (Bayes) that a query that no longer writes will write the bytes left."""
     if given is None:
         return AGAIN
     off = max(log(given.centre / max(progress.done("write"), 1.0)), 0.0)
@@ -383,10 +380,7 @@ def _rest_each_s(
 
 
 def _growth(rate: Rate, left: Array, recorded: float) -> Array:
-    """Mean time beside the remaining bytes, over that of the recorded ones.
-
-    The trend within the recording may end with it, go on to the end, or anything between.
-    """
+    """Time beside remaining bytes over recorded ones, if the trend goes on for any part of them."""
     draws = np.random.default_rng(1)
     slope, error = rate.growth
     drawn = slope + error * draws.standard_normal(CANDIDATES)

@@ -205,10 +205,7 @@ class _Rows:
 
 
 def _growth(rest_s: Array, size: Array) -> tuple[float, float]:
-    """How much of itself a time per byte grows from first to last, and its standard error.
-
-    The slope of a line through groups of operations, shrunk as far as their scatter explains it.
-    """
+    """How much of itself a time per byte grows from first to last (a line), and its error."""
     if len(size) < GROUPS * MIN_OPERATIONS:
         return 0.0, 0.0
     parts = np.array_split(np.arange(len(size)), GROUPS)
@@ -299,10 +296,7 @@ MAX_BACKWARD = 0.1
 
 
 def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
-    """What of a recording's temp files is yet to be read at its end.
-
-    Of each op ``times`` as much was moved as single waits are kept of.
-    """
+    """What of the temp files is unread at the end; ``times`` is bytes moved over bytes kept."""
     held = {sized.file: float(sized.bytes) for sized in recording.meta.temp_before}
     waits, raw = recording.temp_waits, recording.meta.raw
     if raw.slices_s and raw.rows == raw.rows_seen:

@@ -181,10 +181,7 @@ def free_memory_bytes(statements: Sequence[Sized]) -> int | None:
 
 
 def _products(search: Search, names: Collection[str] | None) -> list[Product]:
-    """Products of the providers, without those that another dominates at a lower price.
-
-    Of fixed figures one is dominated by another of its latencies that is no slower anywhere.
-    """
+    """Products of the providers, without fixed ones that a cheaper one of the kind dominates."""
     providers = search.prices.regions
     products = [
         Product(row, search)
@@ -354,10 +351,7 @@ TYPICAL = "aws-gp3"
 
 
 def parse_runs_per_day(text: str) -> float:
-    """Runs a day from ``40/day``, ``2/h``, ``5/12h``, ``5/week`` or ``40``.
-
-    OptionInvalid for anything else.
-    """
+    """Runs a day from ``40/day``, ``2/h``, ``5/12h``, ``5/week`` or ``40``. OptionInvalid else."""
     count, _, period = (part.strip() for part in text.partition("/"))
     periods_s = {"": DAY_S, "day": DAY_S, "week": 7 * DAY_S, "hour": 3600.0, "month": 30.4 * DAY_S}
     try:

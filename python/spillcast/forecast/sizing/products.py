@@ -29,10 +29,7 @@ SIZE_SCHEMA = "spillcast.size/1"
 
 @dataclass(frozen=True, kw_only=True)
 class SizeRow:
-    """A storage with its settings, its price and the time that the statements take on it.
-
-    ``elapsed_s`` is one run of each statement, weighted by their runs a day where these are known.
-    """
+    """A storage with settings and price; ``elapsed_s`` is the weighted mean over the statements."""
 
     #: A target of ``forecast``; ``work_mem 512MB`` or ``tmpfs`` where nothing is bought.
     target: str

@@ -251,10 +251,7 @@ def _source(
 
 
 def _work_today(scope: _Scope, core: _core.SparkApplication) -> _core.SparkWork | None:
-    """Work of the tasks of ``core`` with the waits of the recorded storage, as long for a byte.
-
-    None without a recording.
-    """
+    """Work of tasks beside the recorded waits, as long for a byte; None without a recording."""
     observed = scope.application.observed
     if observed is None:
         return None

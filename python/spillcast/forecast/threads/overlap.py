@@ -230,10 +230,7 @@ class Threads:
         return replace(result, of_waits=of_waits)
 
     def spinning_s(self, simulated: Simulated) -> float:
-        """Time that the run is shorter by if long CPU bursts during others' temp I/O are waits.
-
-        0 if samples separate spinning from work.
-        """
+        """Time saved if long CPU bursts during others' temp I/O are waits; 0 if samples show it."""
         if self.sampled or not self._several or not self.cpu_known or not self._bursts.any():
             return 0.0
         cpu_ns = np.where(self._bursts, 0, self.trace.cpu_ns)
@@ -244,10 +241,7 @@ class Threads:
         return float(max(longer - shorter, 0) / 1e9)
 
     def with_spinning(self, spun_s: float) -> "Threads | None":
-        """The threads with ``spun_s`` of the CPU time of long bursts taken for waits.
-
-        The rest of each burst lies at its end. None without such bursts.
-        """
+        """The threads with ``spun_s`` of long CPU bursts as waits; None without such bursts."""
         trace, bursts = self.trace, self._bursts
         if not self._several or not trace.cpu_known or not bursts.any():
             return None
@@ -298,10 +292,7 @@ class Threads:
         return max(recorded_s + (elapsed_s - recorded_s) / self._seen, 0.0)
 
     def throttled_share(self, simulated: Simulated) -> float:
-        """Share of a run on the target in which a quota throttles threads.
-
-        It is an upper bound if their CPU time is unknown: it may be all time between waits.
-        """
+        """Share of a run in which the target's quota throttles threads, or its upper bound."""
         if self.target.quota_ns is None:
             return 0.0
         run = self._run(simulated.wait_ns, self.target, self.trace.cpu_ns)
@@ -392,10 +383,7 @@ class Threads:
         return min(float(cpu_ns.sum()) / 1e9, self.elapsed_s * source) / target
 
     def _moving_s(self, simulated: Simulated, cpu_ns: Array, cpus: Cpus) -> float:
-        """Elapsed time if each stretch keeps its number of active threads; idle time stays.
-
-        The work of a single thread cannot move.
-        """
+        """Elapsed time if each stretch keeps its active threads; one thread's work cannot move."""
         if not self._several:
             fixed_s, cpu_ns_each = self._fixed_s(simulated), self.trace.cpu_ns
             if np.array_equal(cpu_ns, cpu_ns_each):

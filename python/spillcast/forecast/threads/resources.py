@@ -125,10 +125,7 @@ class Stretches:
         return np.clip(threads, 1.0, max(self._trace.threads, 1))
 
     def elapsed_s(self, wait_ns: Array | Seconds, cpu_ns: Array, cpus: Cpus) -> float:
-        """Elapsed time with other waits and CPU times of the rows (ns), on other CPUs.
-
-        Time without active threads does not change.
-        """
+        """Elapsed time with other waits and CPU times of the rows (ns), on other CPUs."""
         recorded_s, target_s = self._recorded_busy_s, self._busy_s(wait_ns, cpu_ns, cpus)
         left_s = self.active_s - recorded_s
         times = np.divide(target_s, recorded_s, out=np.ones_like(target_s), where=recorded_s > 0)
@@ -162,10 +159,7 @@ class Stretches:
 
 
 def repairman_s(threads: float, cores: int, cpu_s: float, latency_s: float) -> float:
-    """Time that threads take for a total CPU time and a total I/O latency.
-
-    Fractional numbers of threads are interpolated.
-    """
+    """Time of threads (a fraction: interpolated) for a total CPU time and a total I/O latency."""
     least = floor(threads)
     below_s = _whole_s(least, cores, cpu_s, latency_s)
     if threads == least:
@@ -233,10 +227,7 @@ def page_cache_of(trace: ThreadTrace, storage_ns: Ns, room_bytes: int) -> PageCa
 def page_cache_of_counts(
     trace: ThreadTrace, load_of: NDArray[np.int64], loads: Sequence[Load]
 ) -> PageCache | None:
-    """A page cache that holds everything if all operations were as fast as memory, else None.
-
-    Counts do not show how much memory there is.
-    """
+    """A page cache of unknown size if all operations were as fast as memory, else None."""
     mean_ns = np.array([load.mean_s * 1e9 for load in loads])
     if (mean_ns > memory_ns(np.array([load.mean_bytes for load in loads]))).any():
         return None

@@ -25,11 +25,7 @@ MEMORY_SPREAD = 0.25
 def more_work_memory(
     plan: PlanSpills, today_s: float, zeros: Sequence[Uncertainty], confidence: float
 ) -> WorkMemory:
-    """What more work_mem would do to a query that takes ``today_s``.
-
-    ``zeros`` are the elapsed time on storage of no latency, and at each bound of a quantity that
-    has only bounds.
-    """
+    """What more work_mem would do; ``zeros`` are times on storage of no latency, also at bounds."""
     spills, current = plan.spills, plan.current_bytes
     enough = enough_bytes(plan)
     one_pass = _single_pass_bytes(spills, current or 0, enough)
@@ -148,10 +144,7 @@ LESS = 4
 
 
 def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Cell]:
-    """Cells of the storage as it is and of each target, by its word.
-
-    Where no plan is known there is one size, None: what it was. Refused targets have no cells.
-    """
+    """Cells of today's storage and of each target with a number; one size (None) without a plan."""
     known = [(word, f) for word, f in zip(words, forecasts, strict=True) if f.forecast_s]
     if not known:
         return []
