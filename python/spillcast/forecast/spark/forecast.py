@@ -214,13 +214,10 @@ def _assumptions(scope: _Scope, question: Question) -> Sequence[_Case]:
         if observed is not None:
             # The source is the recorded run, whose waits are a part of all its work.
             works = [core.work_beside(observed.waits_s)]
-        elif question.origin is None:
-            # On an unknown storage nothing waited for it, or all that may have did.
-            works = [all_work, core.least_work(None)]
-        elif origin is None:
+        elif origin is None and question.origin is not None:
             works = [all_work]
         else:
-            # Tasks waited as simulated, or for as long as their bytes can take on that storage.
+            # Tasks waited as simulated (on an unknown storage not at all), or as long as they can.
             works = [all_work, core.least_work(figures)]
         # On an unknown storage, and with a recording, all work explains the recorded run.
         sources = [

@@ -9,8 +9,6 @@ those of runs on S with less and with more memory. docs/guides/work-memory.md te
 from bisect import bisect_left
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from itertools import groupby
 from math import log
 
 import numpy as np
@@ -142,13 +140,14 @@ class MemoryCurve:
         io_s = 0.0
         if self.spills(memory_bytes):
             with_io = [run for run in runs if run.ops]
-            weight = _on_line(with_io, memory_bytes, lambda run: run.of_waits)
+            weight = _on_line(with_io, [run.of_waits for run in with_io], memory_bytes)
             for op in OPS:
                 count, off = self._count(op, memory_bytes)
                 having = [run for run in with_io if op in run.ops]
                 if not count or not having:
                     continue
-                mean_s = weight * _on_line(having, memory_bytes, partial(_mean_s, op))
+                means_s = [run.ops[op].mean_s for run in having]
+                mean_s = weight * _on_line(having, means_s, memory_bytes)
                 near = _nearest(having, memory_bytes).ops[op]
                 counts[op] = count
                 if op == "write":
@@ -187,13 +186,10 @@ class MemoryCurve:
         }
         if abs(counts[low] - counts[high]) > ALIKE * max(counts.values()):
             position = (counts[low] - counts[memory_bytes]) / (counts[low] - counts[high])
-            ends_s = [
-                float(np.mean([run.remainder_s for run in around if run.memory_bytes == size]))
-                for size in (low, high)
-            ]
+            _, ends_s = _means(around, times_s)
             rest_s = float(np.interp(position, [0.0, 1.0], ends_s))
         else:
-            rest_s = _on_line(runs, memory_bytes, lambda run: run.remainder_s)
+            rest_s = _on_line(runs, [run.remainder_s for run in runs], memory_bytes)
         return rest_s, min(times_s), max(times_s)
 
     def _count(self, op: str, memory_bytes: int) -> tuple[float, float]:
@@ -207,13 +203,9 @@ class MemoryCurve:
             if io_share:
                 count = near.ops[op].count * self._io_share(memory_bytes) / io_share
                 return count, 0.0 if near.memory_bytes == memory_bytes else COMPUTED * count
-        points = [
-            (memory, float(np.mean([run.ops[op].count for run in runs])))
-            for memory, runs in groupby(spilled, key=lambda run: run.memory_bytes)
-        ]
+        sizes, counts = _means(spilled, [run.ops[op].count for run in spilled])
         if self._enough_bytes is not None:
-            points.append((self._enough_bytes, 0.0))
-        sizes, counts = (np.array(column, dtype=float) for column in zip(*points, strict=True))
+            sizes, counts = [*sizes, self._enough_bytes], [*counts, 0.0]
         count = float(np.interp(memory_bytes, sizes, counts))
         if memory_bytes in sizes or len(sizes) < 2:
             return count, 0.0
@@ -221,20 +213,18 @@ class MemoryCurve:
         return count, float(BETWEEN * abs(counts[at] - counts[at - 1]))
 
 
-def _mean_s(op: str, run: MemoryRun) -> float:
-    return run.ops[op].mean_s
+def _means(runs: Sequence[MemoryRun], figures: Sequence[float]) -> tuple[list[int], list[float]]:
+    """Sizes of memory, and the mean of the figures of the runs with each."""
+    by_size = dict[int, list[float]]()
+    for run, figure in zip(runs, figures, strict=True):
+        by_size.setdefault(run.memory_bytes, []).append(figure)
+    return list(by_size), [float(np.mean(alike)) for alike in by_size.values()]
 
 
-def _on_line(
-    runs: Sequence[MemoryRun], memory_bytes: int, of: Callable[[MemoryRun], float]
-) -> float:
+def _on_line(runs: Sequence[MemoryRun], figures: Sequence[float], memory_bytes: int) -> float:
     """A figure of runs at any memory: a straight line over its logarithm; the ends go on."""
-    points = [
-        (log(memory), float(np.mean([of(run) for run in same])))
-        for memory, same in groupby(runs, key=lambda run: run.memory_bytes)
-    ]
-    sizes, figures = zip(*points, strict=True)
-    return float(np.interp(log(memory_bytes), sizes, figures))
+    sizes, means = _means(runs, figures)
+    return float(np.interp(log(memory_bytes), np.log(sizes), means))
 
 
 def _around(runs: Sequence[MemoryRun], memory_bytes: int) -> list[MemoryRun]:
