@@ -27,7 +27,7 @@ from spillcast.forecast.recorded_io import temp_load
 from spillcast.forecast.result import SpillSpread
 from spillcast.recording import Recording
 from spillcast.recording.completeness import Part
-from spillcast.recording.meta import FORMER_FILE, NOBODY
+from spillcast.recording.meta import FORMER_FILE, NOBODY, ObservedEngine
 
 #: A plan that was not run, as FORMAT JSON gives it.
 Plan = dict[str, object]
@@ -101,10 +101,9 @@ def reason_against(run: Recording | Counts, recording: Recording) -> str | None:
     return None
 
 
-def query_text(engine: object) -> str:
+def query_text(engine: ObservedEngine) -> str:
     """The text of a query as far as it is known, blanks alike."""
-    command = " ".join(getattr(engine, "command", None) or ())
-    text = getattr(engine, "query", None) or getattr(engine, "sql", None) or command
+    text = engine.query or engine.sql or " ".join(engine.command or ())
     return " ".join(text.split()).rstrip(";").lower()
 
 

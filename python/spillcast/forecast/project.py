@@ -61,7 +61,7 @@ class Projector:
         forecast = self._between_bounds(storage, confidence, cached=storage.source.uncached)
         if forecast.forecast_s is None or forecast.interval_s is None:
             return forecast
-        if self.workload.counted and forecast.without_cache_s is not None:
+        if self.workload.threads.counted and forecast.without_cache_s is not None:
             # Counts do not show how much memory was free, so the page cache may hold nothing.
             without = interval_of(self._between_bounds(storage, confidence, cached=False))
             if without is not None:

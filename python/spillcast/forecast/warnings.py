@@ -121,7 +121,7 @@ def _evidence(case: Case) -> Iterator[Warned]:
             f"{quality.file_faults:,} page faults read files: their time is not known, and stays "
             "the same in the forecast",
         )
-    if workload.counted:
+    if workload.threads.counted:
         text = (
             "only total counts and times are known, not caching, other load on the machine or the "
             "order of operations"
@@ -327,7 +327,7 @@ def _page_cache(case: Case) -> Iterator[Warned]:
             f"the page cache serves {1 - projected.missed:.0%} of the temp I/O: temp files hold up "
             f"to {spill}, and {room} of memory were free"
         )
-        if workload.counted:
+        if workload.threads.counted:
             text = (
                 "temp I/O was as fast as memory, so the page cache probably held the temp files; "
                 "it is assumed to hold all of them on the target too"

@@ -197,11 +197,6 @@ class Workload:
     sample_parts: "Sequence[Workload]" = ()
 
     @property
-    def counted(self) -> bool:
-        """Whether only counts are known, no single waits."""
-        return self.threads.counted
-
-    @property
     def is_part(self) -> bool:
         """Whether the evidence covers a part of the query."""
         return self.io_ns_by_stretch is not None

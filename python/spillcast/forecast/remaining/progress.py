@@ -109,7 +109,12 @@ def progress_of(recording: Recording, threads: Threads) -> Progress | None:
         return None
     rows = _Rows.of(recording, waits, some_missing=some_missing)
     kept = {op: rows.moved(op) for op in OPS}
-    moved = _all_bytes(recording, kept) if some_missing else kept
+    moved = kept
+    if some_missing:
+        # Single waits are kept of some slices alone, and the seconds have all bytes.
+        seconds = recording.temp_seconds
+        by_op = {op: float(seconds["bytes"].values[seconds["op"].equals(op)].sum()) for op in OPS}
+        moved = {op: max(kept[op], by_op[op]) if kept[op] else 0.0 for op in OPS}
     files = unread(recording, {op: moved[op] / max(kept[op], 1.0) for op in OPS})
     fresh = raw.slices_s is None and not files.held_before
     ahead_s = float(rows.start_s.min()) if fresh else 0.0
@@ -140,15 +145,6 @@ def progress_of(recording: Recording, threads: Threads) -> Progress | None:
         overlap=overlap,
         ahead_s=ahead_s,
     )
-
-
-def _all_bytes(recording: Recording, kept: Mapping[str, float]) -> dict[str, float]:
-    """Bytes by op where single waits are kept of some slices alone: each second has them all."""
-    rows = recording.temp_seconds
-    size, op_of = rows["bytes"].values, rows["op"]
-    return {
-        op: max(kept[op], float(size[op_of.equals(op)].sum())) if kept[op] else 0.0 for op in OPS
-    }
 
 
 @dataclass(frozen=True)
@@ -351,7 +347,7 @@ def _of_file(
     first = float(offset[~write].min())
     last = max(held - float((offset + size)[~write].max()), 0.0)
     share = last / (first + last) if first + last else 0.0
-    in_order = read_in_order(offset[~write])
+    in_order = len(offset[~write]) < 2 or (np.diff(offset[~write]) < 0).mean() < MAX_BACKWARD
     if not in_order and first > TOP * held:
         lower, middle, upper = (left * begun for begun in BEGUN)
     elif not in_order and first + last < left / 2:
@@ -361,8 +357,3 @@ def _of_file(
         middle = left * share
         lower, upper = middle * 0.9, min(middle * 1.1, left)
     return lower, middle, upper, held, middle + read
-
-
-def read_in_order(offset: NDArray[np.int64]) -> bool:
-    """Whether hardly any operation goes back."""
-    return len(offset) < 2 or float((np.diff(offset) < 0).mean()) < MAX_BACKWARD

@@ -271,7 +271,7 @@ class Threads:
         kept = self._kept(operations(loads))
         source_s, target_s = (self._without_s(cpus) for cpus in (self.source, self.target))
         source_free_s, target_free_s = (
-            self._without_s(cpus.unlimited) for cpus in (self.source, self.target)
+            self._without_s(Cpus(cpus.cores)) for cpus in (self.source, self.target)
         )
         quotas_s = max(source_s - source_free_s, 0.0), max(target_s - target_free_s, 0.0)
         return quotas_s[0] / kept, quotas_s[1] / kept, (target_free_s - source_free_s) / kept

@@ -71,11 +71,6 @@ class Cpus:
         return f"a CPU quota of {self.quota_cpus:g} CPUs"
 
     @property
-    def unlimited(self) -> "Cpus":
-        """The same without a quota."""
-        return Cpus(self.cores)
-
-    @property
     def quota_ns(self) -> tuple[int, int] | None:
         """CPU time of each period, and its length; None without a quota."""
         if self.quota_cpus is None:
