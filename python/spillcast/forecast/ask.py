@@ -143,7 +143,13 @@ def _forecasts(
     evidence.need_io()
     former = question.known.instead_of(evidence)
     if former is not None and question.elapsed_s is None:
-        return _from_former(former, evidence, targets, question)
+        answers = _forecasts(former, targets, replace(question, known=NO_HINTS))
+        message = (
+            f"there was no temp I/O in the {format_duration(evidence.elapsed_s)} that were "
+            f"recorded: the forecast is for the previous run, {former.path.name}"
+        )
+        warned = Warned("former-run", message)
+        return [(replace(f, warnings=[*f.warnings, warned]), storage) for f, storage in answers]
     workload, like = read_workload(evidence, question)
     storages = [_resolved(target, like, question) for target in targets]
     answers = _answers(workload, storages, question)
@@ -164,22 +170,6 @@ def _answers(
         if isinstance(storage, Refusal)
         else (projector.forecast(storage, confidence), storage)
         for name, storage in storages
-    ]
-
-
-def _from_former(
-    former: Recording | Counts, part: Recording, targets: Sequence[Target], question: Question
-) -> list[Answer]:
-    """Forecasts of a previous run of a query that did no temp I/O in its recorded part."""
-    message = (
-        f"there was no temp I/O in the {format_duration(part.elapsed_s)} that were recorded: "
-        f"the forecast is for the previous run, {former.path.name}"
-    )
-    answers = _forecasts(former, targets, replace(question, known=NO_HINTS))
-    warned = Warned("former-run", message)
-    return [
-        (replace(forecast, warnings=[*forecast.warnings, warned]), storage)
-        for forecast, storage in answers
     ]
 
 

@@ -41,6 +41,7 @@ def workload_of_counts(counts: Counts) -> Workload:
             f"{counts.path}: an elapsed time of 0 leaves nothing to forecast"
         )
     calibration, time = counts.calibration, counts.time_bounds
+    threads, io_s = round(counts.processes), counts.total_s / counts.processes
     quality = Quality(
         notes=counts.notes,
         timed_on=counts.timed_on,
@@ -56,7 +57,16 @@ def workload_of_counts(counts: Counts) -> Workload:
         kind="plan",
         loads=loads,
         recorded_loads=loads,
-        threads=_threads(counts, loads),
+        threads=Threads(
+            trace=counted_trace(loads, threads, max(counts.elapsed_s - io_s, 0.0)),
+            elapsed_s=counts.elapsed_s,
+            number=threads,
+            in_flight=counts.processes,
+            operations=operations(loads),
+            source=Cpus(None),
+            target=Cpus(None),
+            counted=True,
+        ),
         cpu=CpuTime(
             total_s=counts.cpu_s,
             between_s=cpu_between_s(
@@ -129,21 +139,6 @@ def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Cou
         processes=processes,
         processes_bounds=None,
         io_bounds=None,
-    )
-
-
-def _threads(counts: Counts, loads: Sequence[Load]) -> Threads:
-    cpus, threads = Cpus(None), round(counts.processes)
-    io_s = sum(load.total_s for load in loads) / counts.processes
-    return Threads(
-        trace=counted_trace(loads, threads, max(counts.elapsed_s - io_s, 0.0)),
-        elapsed_s=counts.elapsed_s,
-        number=threads,
-        in_flight=counts.processes,
-        operations=operations(loads),
-        source=cpus,
-        target=cpus,
-        counted=True,
     )
 
 

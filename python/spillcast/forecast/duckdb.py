@@ -174,11 +174,15 @@ class Compression:
 
     def _writes(self, mean_s: Sequence[float]) -> tuple[int, float, float]:
         """Blocks on a CPU, and what a write takes of a compressed one and of one as it is."""
-        blocks = sum(load.count for load in self.loads if load.op == "write")
-        compressed_s, plain_s = (
-            _mean_write_s(self.loads, mean_s, compressed=compressed) for compressed in (True, False)
-        )
-        return -(-blocks // self.cpus), compressed_s, plain_s
+        sums = {True: [0, 0.0], False: [0, 0.0]}
+        for load, write_s in zip(self.loads, mean_s, strict=True):
+            if load.op == "write":
+                its = sums[load.size_class_bytes < BLOCK_BYTES]
+                its[0] += load.count
+                its[1] += load.count * write_s
+        (small, small_s), (plain, plain_s) = sums[True], sums[False]
+        blocks = -(-round(small + plain) // self.cpus)
+        return blocks, small_s / max(small, 1), plain_s / max(plain, 1)
 
 
 def compression(recording: "Recording", loads: Sequence[Load]) -> Compression | None:
@@ -216,15 +220,6 @@ def compression(recording: "Recording", loads: Sequence[Load]) -> Compression | 
     threads = len(np.unique(waits["session"].values[block & writes]))
     cpus = min(CPUS_OF_A_THREAD * threads, recording.meta.machine.cpus or threads)
     return Compression(loads, share, write_ns / 1e9, read_ns / 1e9, cpus)
-
-
-def _mean_write_s(loads: Sequence[Load], mean_s: Sequence[float], *, compressed: bool) -> float:
-    which = [
-        (load.count, write_s)
-        for load, write_s in zip(loads, mean_s, strict=True)
-        if load.op == "write" and (load.size_class_bytes < BLOCK_BYTES) == compressed
-    ]
-    return sum(count * write_s for count, write_s in which) / max(sum(c for c, _ in which), 1)
 
 
 def _times(load: Load, factor: float) -> Load:

@@ -8,14 +8,14 @@ thread and less where several overlap; D is the CPU time that colder or warmer c
 docs/method.md derives it and says what breaks it.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import hypot, log, sqrt
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
-from spillcast.forecast.load import Latency, Load, operations
+from spillcast.forecast.load import operations
 from spillcast.forecast.projection import Baseline, Projection, projection
 from spillcast.forecast.result import Sampled
 from spillcast.forecast.workload import Workload
@@ -60,8 +60,8 @@ def elapsed_on(
     ``uncached_s`` is the elapsed time without the page cache that the target is taken to have, and
     ``measured`` the rehearsal in which the entire query ran there.
     """
-    workload, forecast_s = baseline.workload, float(projected.total_s)
-    speeds, sample = _direction(workload.loads, projected.latencies), None
+    workload, forecast_s, sample = baseline.workload, float(projected.total_s), None
+    loads = workload.loads
     if measured is None:
         sample = _sampled(baseline, storage, cached=cached)
         drawn_s = _drawn_s(baseline, storage, projected, uncached_s, sample)
@@ -71,6 +71,10 @@ def elapsed_on(
         again = np.exp(draws.normal(0, REPEATED_RUN, DRAWS))
         drawn_s = np.maximum(run_s(measured) + off_s, 0.0) * again
     rest_s = forecast_s - sum(projected.io_s)
+    count, pairs = operations(loads), zip(loads, projected.latencies, strict=True)
+    target_s = sum(load.count * latency.mean_s for load, latency in pairs)
+    recorded_s, moved = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
+    speeds = direction(recorded_s / count, target_s / count, moved / count)
     return Uncertainty.of(forecast_s, rest_s, drawn_s, workload.kind, speeds), sample
 
 
@@ -178,12 +182,3 @@ def _sampled(baseline: Baseline, storage: Storage, *, cached: bool) -> Sampled |
 def run_s(rehearsal: Rehearsal) -> float:
     """The elapsed time without the cost of recording of a query that ended in its rehearsal."""
     return max(rehearsal.elapsed_s - rehearsal.overhead_s, rehearsal.elapsed_s / 2)
-
-
-def _direction(loads: Sequence[Load], latencies: Sequence[Latency]) -> str:
-    """From today's storage to one of these latencies, such as ``slow to fast``."""
-    count = operations(loads)
-    pairs = zip(loads, latencies, strict=True)
-    target_s = sum(load.count * latency.mean_s for load, latency in pairs)
-    recorded_s, moved = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
-    return direction(recorded_s / count, target_s / count, moved / count)

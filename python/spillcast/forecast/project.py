@@ -4,7 +4,7 @@ If the workload has only bounds of a quantity, the forecast is for the middle of
 interval covers the forecasts at both bounds.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -234,7 +234,7 @@ def _unusable(baseline: Baseline) -> str | None:
             "the whole query with --elapsed"
         )
     share = workload.elapsed_s / total_s
-    if workload.remaining is None and share < SEEN_MIN and workload.kind == "unread":
+    if workload.kind == "unread" and share < SEEN_MIN:
         return (
             f"only {share:.1%} of the query was recorded, and hardly any temp data had been read "
             "back"
@@ -285,14 +285,18 @@ def _warm(baseline: Baseline, forecast_s: float | None) -> Warm | None:
 
 def _terms(baseline: Baseline, projected: Projection) -> list[Term]:
     """The terms that the elapsed time is the sum of, today and on the target."""
-    workload = baseline.workload
-    io_terms = [
-        Term(f"temp {load.op}", load.op, load.bytes, load.count, today_s, target_s)
-        for load, today_s, target_s in zip(
-            workload.loads, baseline.io_s, projected.io_s, strict=True
-        )
-    ]
-    terms = [*_with_drift(baseline.rest, projected.drift_s), *io_terms]
+    workload, drift_s, (cpu, *others) = baseline.workload, projected.drift_s, baseline.rest
+    cpu_drift_s = drift_s
+    if any(term.name == QUOTA for term in others):
+        # Less CPU time also shortens the wait for the quota.
+        cpu_drift_s = max(drift_s, -cpu.forecast_s / 2)
+    terms = [replace(cpu, forecast_s=cpu.forecast_s + cpu_drift_s)]
+    for term in others:
+        more_s = drift_s - cpu_drift_s if term.name == QUOTA else 0.0
+        terms.append(replace(term, forecast_s=term.forecast_s + more_s))
+    for load, today_s, target_s in zip(workload.loads, baseline.io_s, projected.io_s, strict=True):
+        name = f"temp {load.op}"
+        terms.append(Term(name, load.op, load.bytes, load.count, today_s, target_s))
     changes = list(zip(workload.changes, baseline.changes_s, projected.changes_s, strict=True))
     for name in (WRITEBACK, CHANGES):
         its = [each for each in changes if (each[0].event == WRITEBACK) == (name == WRITEBACK)]
@@ -301,21 +305,3 @@ def _terms(baseline: Baseline, projected: Projection) -> list[Term]:
             times_s = sum(today_s for _, today_s, _ in its), sum(target_s for *_, target_s in its)
             terms.append(Term(name, None, None, count, *times_s))
     return terms
-
-
-def _with_drift(rest: Sequence[Term], drift_s: float) -> list[Term]:
-    """The terms with the change of CPU time added to the first one.
-
-    Under a CPU quota less CPU time also shortens the wait for the quota.
-    """
-    cpu, *others = rest
-    moved_s = drift_s
-    if any(term.name == QUOTA for term in others):
-        moved_s = max(drift_s, -cpu.forecast_s / 2)
-        others = [
-            replace(term, forecast_s=term.forecast_s + drift_s - moved_s)
-            if term.name == QUOTA
-            else term
-            for term in others
-        ]
-    return [replace(cpu, forecast_s=cpu.forecast_s + moved_s), *others]

@@ -96,7 +96,7 @@ def _part(case: Case) -> Iterator[Warned]:
             "no temp read was recorded: the read latency here is a guess, and so is the elapsed "
             "time today; record a later part too",
         )
-    elif workload.remaining is None and workload.is_part and workload.kind == "unread":
+    elif workload.kind == "unread":
         unread = format_bytes(max(0, written - read))
         text = f"{unread} of temp files were written and not yet read: more reads will follow"
         yield Warned("unread", f"{text}; record a later part too")

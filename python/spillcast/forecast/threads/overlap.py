@@ -213,11 +213,11 @@ class Threads:
         self, simulated: Simulated, cpu_ns: Array, cpus: Cpus, replayed_s: float | None = None
     ) -> Overlap:
         trace, wait_ns = self.trace, simulated.wait_ns
-        lower_s = self._lower_s(trace.cpu_ns, cpus)
+        lower_s = self._lower_s(cpus)
         fixed_s = max(self._fixed_s(simulated), lower_s)
         moving_s = max(self._moving_s(simulated, trace.cpu_ns, cpus), lower_s)
         sum_s = max(float(wait_ns[trace.temp].sum()), 1.0) / 1e9
-        more_s = 0.0 if cpu_ns is trace.cpu_ns else float((cpu_ns - trace.cpu_ns).sum()) / 1e9
+        more_s = float((cpu_ns - trace.cpu_ns).sum()) / 1e9
         of_cpu = 1 / simulated.in_flight
         if abs(more_s) > abs(moving_s) / 1000:
             of_cpu = (self._moving_s(simulated, cpu_ns, cpus) - moving_s) / more_s
@@ -231,7 +231,7 @@ class Threads:
 
     def spinning_s(self, simulated: Simulated) -> float:
         """Time saved if long CPU bursts during others' temp I/O are waits; 0 if samples show it."""
-        if self.sampled or not self._several or not self.cpu_known or not self._bursts.any():
+        if self.sampled or not self._bursts.any():
             return 0.0
         cpu_ns = np.where(self._bursts, 0, self.trace.cpu_ns)
         longer, shorter = (
@@ -243,7 +243,7 @@ class Threads:
     def with_spinning(self, spun_s: float) -> "Threads | None":
         """The threads with ``spun_s`` of long CPU bursts as waits; None without such bursts."""
         trace, bursts = self.trace, self._bursts
-        if not self._several or not trace.cpu_known or not bursts.any():
+        if not bursts.any():
             return None
         share = min(spun_s * 1e9 / float(trace.cpu_ns[bursts].sum()), 1.0)
         cpu_ns = trace.cpu_ns.copy()
@@ -254,7 +254,7 @@ class Threads:
     def _bursts(self) -> NDArray[np.bool_]:
         """Rows after a long CPU burst, in at least a tenth of which other threads did temp I/O."""
         trace = self.trace
-        bursts = trace.cpu_ns > BURST_MIN_S * 1e9
+        bursts = (trace.cpu_ns > BURST_MIN_S * 1e9) & (self._several and self.cpu_known)
         begin_ns, end_ns = trace.start_ns[trace.temp], (trace.start_ns + trace.wait_ns)[trace.temp]
         for row in np.flatnonzero(bursts):
             last_ns, burst_ns = trace.start_ns[row], trace.cpu_ns[row]
@@ -342,7 +342,7 @@ class Threads:
         if cpus not in self._without_on_s:
             unwaited = self._unwaited(cpus)
             moving_s = self._moving_s(unwaited, self.trace.cpu_ns, cpus)
-            lower_s = self._lower_s(self.trace.cpu_ns, cpus)
+            lower_s = self._lower_s(cpus)
             self._without_on_s[cpus] = max(min(self._fixed_s(unwaited), moving_s), lower_s)
         return self._without_on_s[cpus]
 
@@ -375,12 +375,12 @@ class Threads:
         more_s = simulated.elapsed_ns / 1e9 - recorded_s
         return elapsed_s + more_s * min(elapsed_s / max(recorded_s, 1e-9), 1.0)
 
-    def _lower_s(self, cpu_ns: Array, cpus: Cpus) -> float:
+    def _lower_s(self, cpus: Cpus) -> float:
         """What the CPU time of all threads takes on all CPUs; 0 if it is not known."""
         if not self.cpu_known or None in (cpus.cores, self.source.cores):
             return 0.0
         source, target = (each.cpu_s_per_s(self.trace) for each in (self.source, cpus))
-        return min(float(cpu_ns.sum()) / 1e9, self.elapsed_s * source) / target
+        return min(float(self.trace.cpu_ns.sum()) / 1e9, self.elapsed_s * source) / target
 
     def _moving_s(self, simulated: Simulated, cpu_ns: Array, cpus: Cpus) -> float:
         """Elapsed time if each stretch keeps its active threads; one thread's work cannot move."""
@@ -400,8 +400,6 @@ class Threads:
 
     def _cpu_with_more_ns(self, more_s: Seconds) -> Array:
         """CPU times before all waits, with ``more_s`` after each temp operation."""
-        if not more_s.any():
-            return self.trace.cpu_ns
         more_ns = np.zeros(len(self.trace.cpu_ns))
         more_ns[self.trace.temp] = more_s * 1e9
         row, following = self._following
