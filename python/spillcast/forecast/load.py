@@ -87,12 +87,10 @@ def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Lat
         return [NO_LATENCY] * len(loads)
     model = Model(storage)
     latencies = [_latency(model, load, depth) for load in loads]
-    # Figures of a formula have no error of interpolation; the storage has a spread of its own.
-    return (
-        [replace(latency, error=0.0) for latency in latencies]
-        if storage.source.any_size
-        else latencies
-    )
+    if storage.source.any_size:
+        # Figures of a formula have no error of interpolation; the storage has a spread of its own.
+        return [replace(latency, error=0.0) for latency in latencies]
+    return latencies
 
 
 def rehearsed(
@@ -112,13 +110,9 @@ def rehearsed(
 
 def _latency(model: Model, load: Load, depth: float) -> Latency:
     """The latency of sequential and random operations in their recorded shares."""
-    shares = [(True, load.sequential), (False, 1 - load.sequential)]
     weighted = [
-        (
-            share,
-            model.latency(load.op, load.size_class_bytes, depth=depth, sequential=sequential),
-        )
-        for sequential, share in shares
+        (share, model.latency(*load.kind, depth=depth, sequential=sequential))
+        for sequential, share in ((True, load.sequential), (False, 1 - load.sequential))
         if share > 0
     ]
     mean_s = float(sum(share * estimate.mean_s for share, estimate in weighted))
@@ -128,6 +122,6 @@ def _latency(model: Model, load: Load, depth: float) -> Latency:
         mean_s,
         main.blocks * [1.0, mean_s / main.mean_s if main.mean_s else 1.0],
         float(error_s / mean_s) if mean_s else 0.0,
-        all(bool(estimate.measured) for _, estimate in weighted),
-        any(bool(estimate.extrapolated) for _, estimate in weighted),
+        all(estimate.measured for _, estimate in weighted),
+        any(estimate.extrapolated for _, estimate in weighted),
     )

@@ -402,15 +402,11 @@ class Threads:
         """CPU times before all waits, with ``more_s`` after each temp operation."""
         more_ns = np.zeros(len(self.trace.cpu_ns))
         more_ns[self.trace.temp] = more_s * 1e9
-        row, following = self._following
+        row, following = followed(self.trace.thread)
         cpu_ns = self.trace.cpu_ns.astype(float)
         cpu_ns[following] += more_ns[row]
         changed: Array = np.maximum(cpu_ns, 0).astype(np.int64)
         return changed
-
-    @cached_property
-    def _following(self) -> tuple[Array, Array]:
-        return followed(self.trace.thread)
 
     @cached_property
     def _call_ns(self) -> Array:
