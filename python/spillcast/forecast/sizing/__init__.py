@@ -88,7 +88,7 @@ def size(
         unpriced_row = unpriced.row(search)
     rows = [row for _, row in shown]
     targets = {row.target for row in rows}
-    products = [c.product.row.name for c in priced if c.product and c.name in targets]
+    sold = [c.product.row.name for c in priced if c.product is not None and c.name in targets]
     chosen = None if best is None else best.row(search)
     knobs, binding = list[Knob](), None
     if best is not None and chosen is not None and best.product is not None:
@@ -109,7 +109,7 @@ def size(
         binding=binding,
         unpriced=[] if unpriced_row is None else [unpriced_row],
         notes=(),
-        prices=prices.notes(products, date.today()),
+        prices=prices.notes(sold, date.today()),
         statements=len(statements),
         bounds_only=any(s.projector.workload.quality.time_unknown for s in statements),
         forecasts=search.forecasts,
