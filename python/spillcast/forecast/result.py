@@ -350,17 +350,18 @@ class Forecast(Tabular):
             f"{self.ceiling_words(beside)}."
         )
 
-    def ceiling_words(self, beside: Iterable["Forecast"] = ()) -> str:
-        """The time on zero-latency storage, and the limit that no storage can beat.
+    def ceiling_words(self, beside: Iterable["Forecast"] = (), of: str = "") -> str:
+        """The time on zero-latency storage, ``of`` today's, and the limit that no storage can beat.
 
         ``beside`` are forecasts of the same query that are shown with this one: the limit stated is
         not above any of theirs.
         """
-        words = f"{ZERO_LATENCY} would leave about {format_duration(self.ceiling_s)}"
-        if self.ceiling_interval_s is None:
+        words = f"{ZERO_LATENCY} would leave about {format_duration(self.ceiling_s)}{of}"
+        intervals_s = (forecast.ceiling_interval_s for forecast in (self, *beside))
+        floor_s = min((low_s for low_s, _ in filter(None, intervals_s)), default=0.0)
+        if self.ceiling_interval_s is None or not floor_s:
             return words
-        floor = floor_s((self, *beside))
-        return f"{words}, and none can bring it under {format_duration(floor)}" if floor else words
+        return f"{words}, and none can bring it under {format_duration(floor_s)}"
 
     def figures(self) -> dict[str, Any]:
         """The forecast as one row of a table: bounds have columns of their own."""
@@ -437,15 +438,6 @@ class Forecasts(list[Forecast], Tabular):
         return Display(verdict(self).text, _TARGET_COLUMNS, [today, *map(_target_cells, self)])
 
     __repr__ = Tabular.__repr__
-
-
-def floor_s(forecasts: Iterable[Forecast]) -> float:
-    """What no storage is likely to beat, by forecasts of one query, of which one knows it."""
-    return min(
-        forecast.ceiling_interval_s[0]
-        for forecast in forecasts
-        if forecast.ceiling_interval_s is not None
-    )
 
 
 _TERM_COLUMNS = (

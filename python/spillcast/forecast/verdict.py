@@ -15,7 +15,6 @@ from spillcast.forecast.result import (
     Forecast,
     Interval,
     Term,
-    floor_s,
 )
 from spillcast.recording.completeness import recorded_words
 from spillcast.recording.event_names import WRITEBACK
@@ -311,10 +310,8 @@ def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
         if query.ceiling_interval_s is not None and unknown_share(query) is not None:
             low, high = map(format_duration, query.ceiling_interval_s)
             return f"Zero-latency storage would leave {low} to {high} of {now}."
-        left = f"Zero-latency storage would leave about {format_duration(query.ceiling_s)} of {now}"
-        floor = floor_s([query])
-        under = f", and none can bring it under {format_duration(floor)}" if floor else ""
-        return f"{left}{under}."
+        words = query.ceiling_words(of=f" of {now}")
+        return f"{words[0].upper()}{words[1:]}."
     if not gaining:
         best = min(fixes, key=lambda fix: fix.rank)
         faster = "certainly faster" if best.rank[0] < query.baseline_s else "faster"
