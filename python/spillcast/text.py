@@ -38,8 +38,9 @@ def one_line(text: str, length_max: int) -> str:
 
 
 def capitalized(text: str) -> str:
-    """The text with a capital at its beginning."""
-    return f"{text[:1].upper()}{text[1:]}"
+    """The text with a capital at its beginning; a target such as ``latency:1ms`` stays."""
+    is_target = ":" in text.partition(" ")[0].rstrip(":")
+    return text if is_target else f"{text[:1].upper()}{text[1:]}"
 
 
 def sentence(message: str) -> str:

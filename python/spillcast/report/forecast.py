@@ -197,15 +197,18 @@ SHOWN_SPREAD = 0.005
 ROUNDED = 0.0005
 
 
-def details(forecasts: Sequence[Forecast], *, with_warnings: bool = True) -> list[Part]:
+def details(forecasts: Sequence[Forecast]) -> list[Part]:
     """Target by target, the best first; then warnings common to all."""
     shared = common_warnings(forecasts) if len(forecasts) > 1 else []
     parts: list[Part] = []
     for forecast in forecasts:
         warnings = [warning for warning in forecast.warnings if warning not in shared]
-        parts += _forecast_parts(forecast, forecasts, warnings if with_warnings else ())
-    if with_warnings:
-        parts.append(Words([line for warning in shared for line in _warned(warning)]))
+        parts += terms_parts(forecast, forecasts)
+        if forecast.speedup is not None and unknown_share(forecast) is None:
+            slower = ": the query gets slower" if forecast.speedup < 1 else ""
+            parts.append(Words([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]))
+        parts.append(Words(_remarks(forecast, warnings)))
+    parts.append(Words([line for warning in shared for line in _warned(warning)]))
     if forecasts[0].work_memory is not None:
         parts.append(Words(work_memory_text(forecasts[0])))
     return parts
@@ -224,11 +227,8 @@ def _warned(warning: Warned) -> list[str]:
     return lines if about is None else [*lines, f"    next: {about.next_step}"]
 
 
-def _forecast_parts(
-    forecast: Forecast, beside: Sequence[Forecast], warnings: Sequence[Warned]
-) -> list[Part]:
-    """Sentence, terms, and ``warnings``."""
-    parts: list[Part] = []
+def terms_parts(forecast: Forecast, beside: Sequence[Forecast]) -> list[Part]:
+    """The sentence, the terms, and the stages of an application."""
     if forecast.interval_s is not None and unknown_share(forecast) is not None:
         bounds, today = format_interval(forecast.interval_s), format_duration(forecast.baseline_s)
         title = (
@@ -236,16 +236,14 @@ def _forecast_parts(
             f"{today}. Its temp I/O, whose time was not measured:"
         )
         rows = [row[:3] for row in terms_table(forecast).rows if row[1] is not None]
-        parts = [Titled(title, Table(_TERMS[:3], rows), indent="")]
-    elif forecast.speedup is not None:
-        slower = ": the query gets slower" if forecast.speedup < 1 else ""
-        parts = [
-            Titled(forecast.sentence(beside), terms_table(forecast), indent=""),
-            *([stages_table(forecast)] if forecast.stages else []),
-            Words([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]),
-        ]
-    else:
-        parts = [Words([forecast.sentence(beside)], indent="")]
+        return [Titled(title, Table(_TERMS[:3], rows), indent="")]
+    if forecast.forecast_s is None:
+        return [Words([forecast.sentence(beside)], indent="")]
+    stages = [stages_table(forecast)] if forecast.stages else []
+    return [Titled(forecast.sentence(beside), terms_table(forecast), indent=""), *stages]
+
+
+def _remarks(forecast: Forecast, warnings: Sequence[Warned]) -> list[str]:
     lines = [line for warning in warnings for line in _warned(warning)]
     if (sample := forecast.sampled) is not None:
         lines.append(
@@ -264,7 +262,7 @@ def _forecast_parts(
         result = "the entire query, so its time is measured" if done.ended else part
         ran = format_duration(done.elapsed_s)
         lines.insert(0, f"  rehearsed on the target for {ran}: {result}")
-    return [*parts, Words(lines)]
+    return lines
 
 
 _TERMS = (

@@ -11,6 +11,7 @@ from spillcast.report import forecast as terminal
 from spillcast.report.html import charts
 from spillcast.report.html.page import Figure, Section, Weakness, between, seconds
 from spillcast.report.page import Words
+from spillcast.report.work_memory import work_memory_text
 from spillcast.tabular import Table
 from spillcast.text import capitalized, sentence
 from spillcast.units import (
@@ -58,7 +59,10 @@ def sections(forecasts: Sequence[Forecast], purchases: Sequence[str] = ()) -> li
         parts = [*terminal.compared_parts(order), Words(refused)]
         compared.append(Section.of("Storage compared", parts, bars, answer))
         if given:
-            parts = terminal.details(given[:_LISTED_MAX], with_warnings=False)
+            listed = given[:_LISTED_MAX]
+            parts = [part for of in listed for part in terminal.terms_parts(of, listed)]
+            if given[0].work_memory is not None:
+                parts.append(Words(work_memory_text(given[0])))
             made_of.append(Section.of("What the forecast is made of", parts, _stages(given)))
         steps += terminal.advice(order)
     to_do = [Section("What to do", steps)] if steps else []
