@@ -200,24 +200,19 @@ def _latency(glimpse: Glimpse, temp: Sequence[Mapping[str, Any]], width: int) ->
 
     second = int(glimpse.elapsed_s) - 1
     now = [tally.recent.get(second, (0, 0)) for tally in tallies.values()]
-    count, busy_s = sum(value for value, _ in now), sum(ns for _, ns in now) / 1e9
-    moved = sum(row["bytes"] for row in temp)
-    return (
-        f"{with_drawings(Table.of(_LATENCY, temp), width, draw)}\n"
-        f"  last second: {format_count(count, 'operation')}, {format_duration(busy_s)} in them; "
-        f"{format_bytes(moved)} in all"
-    )
+    count = format_count(sum(value for value, _ in now), "operation")
+    busy = format_duration(sum(ns for _, ns in now) / 1e9)
+    moved = format_bytes(sum(row["bytes"] for row in temp))
+    table = with_drawings(Table.of(_LATENCY, temp), width, draw)
+    return f"{table}\n  last second: {count}, {busy} in them; {moved} in all"
 
 
 def _cost(glimpse: Glimpse) -> str:
-    status, elapsed_s = glimpse.status, glimpse.elapsed_s
-    lost = status["lost"] + status["dropped"]
-    cores = glimpse.own_cpu_s / elapsed_s
-    capture = status["tracer_cpu_ns"] / 1e9 / elapsed_s
-    samples = f", {format_count(status['samples'], 'sample')}" if "samples" in status else ""
-    overhead_s = glimpse.overhead_s
+    status, elapsed_s, overhead_s = glimpse.status, glimpse.elapsed_s, glimpse.overhead_s
+    lost = f"{status['lost'] + status['dropped']:,} lost"
+    if "samples" in status:
+        lost += f", {format_count(status['samples'], 'sample')}"
     theirs = "" if overhead_s is None else f"{format_duration(overhead_s)} of the process; "
-    return (
-        f"{lost:,} lost{samples}; cost: {theirs}{cores:.1%} of a CPU, "
-        f"including {capture:.1%} to record"
-    )
+    cores = f"{glimpse.own_cpu_s / elapsed_s:.1%} of a CPU"
+    capture = f"{status['tracer_cpu_ns'] / 1e9 / elapsed_s:.1%} to record"
+    return f"{lost}; cost: {theirs}{cores}, including {capture}"

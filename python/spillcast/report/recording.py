@@ -24,27 +24,23 @@ WAITS_NAMED = 4
 
 def status_line(status: Mapping[str, Any]) -> str:
     """One line while recording: rate, share of time, latency, size, loss."""
-    elapsed_s = max(status["elapsed_ns"], 1) / 1e9
-    count = status["temp_reads"] + status["temp_writes"]
-    temp_s = status["temp_ns"] / 1e9
+    elapsed_s, temp_s = max(status["elapsed_ns"], 1) / 1e9, status["temp_ns"] / 1e9
+    ran, size = format_duration(elapsed_s), format_bytes(status["temp_bytes"])
     if status.get("waiting"):
-        return f"attached for {format_duration(elapsed_s)}, waiting for the query"
-    size = format_bytes(status["temp_bytes"])
+        return f"attached for {ran}, waiting for the query"
     if "active" in status:
-        active = format_count(status["active"], "session")
-        line = (
-            f"recording {format_duration(elapsed_s)}  {active} active, {status['spilling']} "
-            f"spilling  temp I/O {size}  {format_count(status['recordings'], 'recording')}"
-        )
-        return line + (f"  lost {status['lost']:,}" if status["lost"] else "")
-    latency = format_duration(temp_s / count) if count else "-"
-    line = (
-        f"recording {format_duration(elapsed_s)}  temp I/O {count / elapsed_s:,.0f}/s  "
-        f"{temp_s / elapsed_s:.0%} of the time  mean {latency}  {size}"
-    )
-    if "samples" in status:
-        line += f"  {format_count(status['samples'], 'sample')} of {status['processes']}"
-    return line + (f"  lost {status['lost']:,}" if status["lost"] else "")
+        sessions = f"{format_count(status['active'], 'session')} active"
+        recordings = format_count(status["recordings"], "recording")
+        text = f"{sessions}, {status['spilling']} spilling  temp I/O {size}  {recordings}"
+    else:
+        count = status["temp_reads"] + status["temp_writes"]
+        mean = format_duration(temp_s / count) if count else "-"
+        rate = f"{count / elapsed_s:,.0f}/s  {temp_s / elapsed_s:.0%} of the time"
+        text = f"temp I/O {rate}  mean {mean}  {size}"
+        if "samples" in status:
+            text += f"  {format_count(status['samples'], 'sample')} of {status['processes']}"
+    lost = f"  lost {status['lost']:,}" if status["lost"] else ""
+    return f"recording {ran}  {text}{lost}"
 
 
 #: A label and its text; rows without a label continue the one before.
@@ -67,9 +63,8 @@ def recording_text(recording: Recording) -> str:
         if unseen.causes and not unseen.notable:
             rows.append(("", unseen.text))
         rows.append(("overhead", overhead_words(capture)))
-    if capture.file_faults:
-        faults = format_count(capture.file_faults, "page fault")
-        rows.append(("faults", f"{faults} read from a file"))
+    if faults := capture.file_faults:
+        rows.append(("faults", f"{format_count(faults, 'page fault')} read from a file"))
     if meta.sampling is not None:
         rows += _sample_rows(recording.samples, meta.sampling)
     if meta.raw.slices_s is not None:
@@ -99,9 +94,8 @@ def calibration_wanted(meta: Meta) -> str | None:
         return None
     if calibration is None:
         return PROPOSAL
-    if is_old(calibration.measured_at_s):
-        return "the machine was calibrated over 30 days ago: run `spillcast calibrate` again"
-    return None
+    again = "the machine was calibrated over 30 days ago: run `spillcast calibrate` again"
+    return again if is_old(calibration.measured_at_s) else None
 
 
 def _temp(recording: Recording) -> str:
@@ -257,12 +251,10 @@ def _warnings(recording: "ServerRecording") -> list[Row]:
         f"nothing kept of process {query.pid}, {query.because}: {one_line(query.query, QUERY_MAX)}"
         for query in recording.unkept
     ]
-    if recording.unassigned:
-        operations = format_count(recording.unassigned, "temp operation")
-        texts.append(f"{operations} of no observed query")
-    if recording.lost:
-        reports = format_count(recording.lost, "report")
-        texts.append(f"{recording.method} lost {reports} of all sessions")
+    if count := recording.unassigned:
+        texts.append(f"{format_count(count, 'temp operation')} of no observed query")
+    if lost := recording.lost:
+        texts.append(f"{recording.method} lost {format_count(lost, 'report')} of all sessions")
     if recording.failure is not None:
         texts.append(recording.failure)
     return [("warning", text) for text in texts]

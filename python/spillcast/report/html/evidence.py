@@ -227,7 +227,7 @@ def _about_traces(paths: Sequence[Path], read: Traces) -> list[Fact]:
     lines = sum(file.get("lines", 0) for file in read.files)
     return _labelled(
         {
-            "evidence": f"{len(paths)} extended SQL trace{'s' * (len(paths) > 1)} (10046)",
+            "evidence": f"{format_count(len(paths), 'extended SQL trace')} (10046)",
             "files": ", ".join(map(str, paths[:8])) + (", ..." if len(paths) > 8 else ""),
             "sessions": f"{len(read.sessions()):,}",
             "lines": f"{lines:,}, {read.damaged_count():,} of them damaged" if lines else None,
