@@ -12,7 +12,7 @@ import io
 import re
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from itertools import zip_longest
 from textwrap import fill, wrap
 from typing import TYPE_CHECKING, Any
@@ -144,11 +144,20 @@ class Table:
         spares = range(max((self.columns[at].spare for at in shown), default=0), -1, -1)
         for text_min in (TEXT_ROOM, TEXT_MIN):
             for spare in spares:
-                kept = [at for at in shown if self.columns[at].spare <= spare]
-                layout = _Layout.of(self, kept, text_min)
-                if layout.min_width <= width:
-                    return layout.fitted(width).text()
-        return layout.stacked(width)
+                columns, cells = self.written(
+                    [at for at in shown if self.columns[at].spare <= spare]
+                )
+                names = [cell_width(column.name or "") for column in columns]
+                texts = [[cell_width(line[at]) for line in cells] for at in range(len(columns))]
+                widths = [max([name, *of]) for name, of in zip(names, texts, strict=True)]
+                floors = [
+                    min(width, max(column.min_width(text_min), name))
+                    for column, width, name in zip(columns, widths, names, strict=True)
+                ]
+                if _with_gaps(floors) <= width:
+                    fitted = _fitted(columns, widths, floors, width)
+                    return _lines(columns, cells, fitted, min(self.grouped, len(columns)))
+        return _stacked(columns, cells, width)
 
     @property
     def _shown(self) -> list[int]:
@@ -204,96 +213,68 @@ class Table:
         ]
 
 
-@dataclass(frozen=True)
-class _Layout:
-    """Cells as they are written, and how wide each column is."""
+def _with_gaps(widths: Sequence[int]) -> int:
+    return len(INDENT) + sum(widths) + len(GAP) * (len(widths) - 1)
 
-    columns: Sequence[Column]
-    cells: Sequence[Sequence[str]]
-    widths: Sequence[int]
-    grouped: int
-    #: Columns of the terminal that a name keeps.
-    text_min: int
 
-    @classmethod
-    def of(cls, table: Table, shown: Sequence[int], text_min: int) -> "_Layout":
-        columns, cells = table.written(shown)
-        widths = [
-            max([cell_width(column.name or ""), *(cell_width(line[at]) for line in cells)])
-            for at, column in enumerate(columns)
-        ]
-        return cls(columns, cells, widths, min(table.grouped, len(columns)), text_min)
+def _fitted(
+    columns: Sequence[Column], widths: Sequence[int], floors: Sequence[int], width: int
+) -> list[int]:
+    """Widths with the widest texts shortened, a column at a time, until they fit."""
+    widths = list(widths)
+    while (surplus := _with_gaps(widths) - width) > 0:
+        loose = [at for at, floor in enumerate(floors) if widths[at] > floor]
+        # Words lose nothing when they are broken.
+        loose = [at for at in loose if columns[at].unit == "words"] or loose
+        widest = max(loose, key=lambda at: widths[at])
+        others = [widths[at] for at in loose if widths[at] < widths[widest]]
+        floor = max([floors[widest], *others])
+        widths[widest] -= max(1, min(surplus, widths[widest] - floor))
+    return widths
 
-    @property
-    def _floors(self) -> list[int]:
-        """The minimum width of each column."""
-        return [
-            min(width, max(column.min_width(self.text_min), cell_width(column.name or "")))
-            for column, width in zip(self.columns, self.widths, strict=True)
-        ]
 
-    @property
-    def min_width(self) -> int:
-        """Columns of the terminal that it takes at least."""
-        return self._with_gaps(self._floors)
-
-    def _with_gaps(self, widths: Sequence[int]) -> int:
-        return len(INDENT) + sum(widths) + len(GAP) * (len(widths) - 1)
-
-    def fitted(self, width: int) -> "_Layout":
-        """With the widest texts shortened, a column at a time, until it fits."""
-        widths, floors = list(self.widths), self._floors
-        while (surplus := self._with_gaps(widths) - width) > 0:
-            loose = [at for at, floor in enumerate(floors) if widths[at] > floor]
-            # Words lose nothing when they are broken.
-            loose = [at for at in loose if self.columns[at].unit == "words"] or loose
-            widest = max(loose, key=lambda at: widths[at])
-            others = [widths[at] for at in loose if widths[at] < widths[widest]]
-            floor = max([floors[widest], *others])
-            widths[widest] -= max(1, min(surplus, widths[widest] - floor))
-        return replace(self, widths=widths)
-
-    def text(self) -> str:
-        rule = ["-" * width for width in self.widths]
-        header = [column.name or "" for column in self.columns]
-        lines: list[Sequence[str]] = [header, rule]
-        before: Sequence[str] = [""] * self.grouped
-        for line in self.cells:
-            group = line[: self.grouped]
-            cells = [""] * self.grouped if group == before else group
-            lines.append([*cells, *line[self.grouped :]])
-            before = group
-        return "\n".join(map(self._line, lines))
-
-    def _line(self, cells: Sequence[str]) -> str:
+def _lines(
+    columns: Sequence[Column], cells: Sequence[Sequence[str]], widths: Sequence[int], grouped: int
+) -> str:
+    """Rows below their headings; cells of ``grouped`` columns that repeat those above are blank."""
+    rows: list[Sequence[str]] = [
+        [column.name or "" for column in columns], ["-" * width for width in widths]
+    ]  # fmt: skip
+    before: Sequence[str] = [""] * grouped
+    for row in cells:
+        group = row[:grouped]
+        rows.append([*([""] * grouped if group == before else group), *row[grouped:]])
+        before = group
+    lines = []
+    for row in rows:
         parts = [
             column.lines(cell, width)
-            for cell, width, column in zip(cells, self.widths, self.columns, strict=True)
+            for cell, width, column in zip(row, widths, columns, strict=True)
         ]
-        lines = []
         for line in zip_longest(*parts, fillvalue=""):
             padded = []
-            for part, width, column in zip(line, self.widths, self.columns, strict=True):
+            for part, width, column in zip(line, widths, columns, strict=True):
                 room = " " * (width - cell_width(part))
                 padded.append(part + room if column.is_text else room + part)
             lines.append((INDENT + GAP.join(padded)).rstrip())
-        return "\n".join(lines)
+    return "\n".join(lines)
 
-    def stacked(self, width: int) -> str:
-        """A line for each value, where a line for each row would not fit."""
-        name_width = min(max(cell_width(c.name or "") for c in self.columns), width // 3)
-        room = width - len(INDENT) - name_width - len(GAP)
-        blocks = []
-        for line in self.cells:
-            block = []
-            for column, cell in zip(self.columns, line, strict=True):
-                name = shortened(column.name or "", name_width)
-                name += " " * (name_width - cell_width(name))
-                for part in column.lines(cell, room):
-                    block.append(f"{INDENT}{name}{GAP}{part}".rstrip())
-                    name = " " * name_width
-            blocks.append("\n".join(block))
-        return "\n\n".join(blocks)
+
+def _stacked(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> str:
+    """A line for each value, where a line for each row would not fit."""
+    name_width = min(max(cell_width(column.name or "") for column in columns), width // 3)
+    room = width - len(INDENT) - name_width - len(GAP)
+    blocks = []
+    for row in cells:
+        block = []
+        for column, cell in zip(columns, row, strict=True):
+            name = shortened(column.name or "", name_width)
+            name += " " * (name_width - cell_width(name))
+            for part in column.lines(cell, room):
+                block.append(f"{INDENT}{name}{GAP}{part}".rstrip())
+                name = " " * name_width
+        blocks.append("\n".join(block))
+    return "\n\n".join(blocks)
 
 
 def cell_width(text: str) -> int:

@@ -36,7 +36,7 @@ from spillcast.report.html.page import (
     table_in,
 )
 from spillcast.report.html.runs import histogram
-from spillcast.report.page import Part, Words
+from spillcast.report.page import Words
 from spillcast.report.profile import functions_page, profile_page
 from spillcast.storage.storage import Group, Storage
 from spillcast.tabular import Column, Table
@@ -157,7 +157,7 @@ def memory(sweep: MemorySweep) -> Section:
         chart = charts.lines_by_size(shown, "work memory", "elapsed time", logarithmic=False)
         title = f"Elapsed time by memory: {sweep.engine} {sweep.workload}"
         figures.append(Figure(title, caption, chart, sweeps.points_table(sweep)))
-    parts: list[Part] = [sweeps.spill_table(sweep), Words(sweeps.memory_sentences(sweep, None))]
+    _, *parts = sweeps.memory_page(sweep, None).parts
     return Section.of("How much memory", parts, figures, [_enough(sweep.points)])
 
 
@@ -167,18 +167,14 @@ def _enough(points: Sequence[Point]) -> str:
     enough = [point for point in points if point.elapsed_s <= 1.1 * fastest_s]
     smallest = min(enough, key=lambda point: point.memory_bytes)
     worst = max(points, key=lambda point: point.elapsed_s)
-    text = (
-        f"With {size(smallest.memory_bytes)} of memory on {smallest.storage} this query "
-        f"takes about {seconds(smallest.elapsed_s)}"
-    )
+    memory, elapsed = size(smallest.memory_bytes), seconds(smallest.elapsed_s)
+    text = f"With {memory} of memory on {smallest.storage} this query takes about {elapsed}"
     if any(point.memory_bytes > smallest.memory_bytes for point in points):
         text += ", and more memory hardly helps"
-    if worst in enough:
-        return f"{text}."
-    return (
-        f"{text}; with {size(worst.memory_bytes)} on {worst.storage} it takes "
-        f"{seconds(worst.elapsed_s)}."
-    )
+    if worst not in enough:
+        memory, elapsed = size(worst.memory_bytes), seconds(worst.elapsed_s)
+        text += f"; with {memory} on {worst.storage} it takes {elapsed}"
+    return f"{text}."
 
 
 def cache(result: CacheResult) -> Section:
@@ -247,10 +243,10 @@ def verification(verifications: Sequence[Verification]) -> Section:
     if not points:
         answer = f"No forecast in {format_count(len(rows), 'case')}."
         return Section(title, tables=[("", table)], answer=[answer])
+    forecasts, intervals = (format_count(len(points), of) for of in ("forecast", "interval"))
     answer = (
-        f"The median error of {format_count(len(points), 'forecast')} was "
-        f"{percent1(median(errors))} when the queries were then run on the target; the measured "
-        f"time was inside {inside} of {format_count(len(points), 'interval')}."
+        f"The median error of {forecasts} was {percent1(median(errors))} when the queries were "
+        f"then run on the target; the measured time was inside {inside} of {intervals}."
     )
     caption = "Each point is a case; on the line both agree, the dashed lines are 10 % off."
     figure = Figure("Forecast against measured time", caption, charts.scatter(points), table)
