@@ -61,15 +61,12 @@ def _record(engine: Engine, measured: Mapping[str, Any]) -> dict[str, Any]:
         "name": engine.name,
         "label": engine.label,
         "temp_names": list(engine.temp_names.values()),
-        "live": known.live,
-        "evidence": known.evidence,
-        "parallel": known.parallel,
+        **vars(known),
         "cure": known.cure or (engine.memory.name if engine.memory else ""),
         "move": f"move {engine.name}" if engine.move else "",
         "verified": f"verify --engine {engine.name}" if engine.lab else known.verified,
         "median_errors": measured.get("median_errors", {}),
         "cases": measured.get("cases", 0),
-        "since": known.since,
     }
 
 

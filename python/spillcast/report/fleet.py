@@ -45,13 +45,10 @@ _LISTED = 10
 
 def ingested_text(done: Ingested) -> str:
     """Counts, and the first damaged lines."""
-    lines = [
-        f"{done.dataset}: {format_count(done.files, 'file')}, "
-        f"{format_bytes(done.bytes)} of evidence"
-    ]
-    if done.seen_before:
-        skipped = format_count(done.seen_before, "file")
-        lines.append(f"  {skipped} skipped: the dataset has the content")
+    files = format_count(done.files, "file")
+    lines = [f"{done.dataset}: {files}, {format_bytes(done.bytes)} of evidence"]
+    if count := done.seen_before:
+        lines.append(f"  {format_count(count, 'file')} skipped: the dataset has the content")
     if done.set_aside:
         lines.append(f"  {len(done.set_aside):,} set aside")
     if done.unread:
@@ -65,10 +62,8 @@ def ingested_text(done: Ingested) -> str:
 
 def not_taken(done: Ingested) -> list[str]:
     """The first files that are set aside or could not be read, a line each, with the reason."""
-    lines = [f"{rejected['file']}: set aside: {rejected['what']}" for rejected in done.set_aside]
-    lines += [
-        f"{rejected['file']}: could not be read: {rejected['what']}" for rejected in done.unread
-    ]
+    lines = [f"{of['file']}: set aside: {of['what']}" for of in done.set_aside]
+    lines += [f"{of['file']}: could not be read: {of['what']}" for of in done.unread]
     return listed(lines, _LISTED)
 
 
@@ -111,10 +106,8 @@ def savings(fleet: Fleet) -> list[str]:
         return [f"{on} nothing."]
     interval = f"{interval_name(fleet.confidence)} {format_interval(fleet.saved_interval_s)}"
     lines = [f"{on} {format_duration(fleet.saved_s)} ({interval})."]
-    if 0 < fleet.statements_for_most < len(fleet.statements):
-        first = "statement brings"
-        if fleet.statements_for_most > 1:
-            first = f"{fleet.statements_for_most:,} statements bring"
+    if 0 < (count := fleet.statements_for_most) < len(fleet.statements):
+        first = f"{count:,} statements bring" if count > 1 else "statement brings"
         lines.append(f"The first {first} {100 * fleet.most:.0f} % of that.")
     if (cost := fleet.cost_per_saved_hour) is not None:
         lines.append(f"An hour saved costs {cost:.3g}.")

@@ -125,10 +125,8 @@ def _io_size_chart(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]], width: 
     as_good = {sweep.row_of(setting).io for setting in sweep.as_good}
     lines = ["Time of all waits"]
     for name, row in shown:
-        words = ""
-        if name != RECORDED:
-            same = "the same I/O" if row.io == best.io else ""
-            words = "best" if row is best else same or ("as good" if row.io in as_good else "")
+        words = "the same I/O" if row.io == best.io else "as good" if row.io in as_good else ""
+        words = "" if name == RECORDED else "best" if row is best else words
         drawn = bar(row.total_s / max_s, max(width - _BESIDE - label, 10))
         cells = f"  {name:>{label}}  {format_duration(row.total_s):>10} |{drawn}"
         lines.append(f"{cells} {words}".rstrip())
@@ -230,10 +228,9 @@ def _latency_table(sweep: MemorySweep) -> Table:
         if point.memory_bytes != sweep.sizes[0] or point.run is None:
             continue
         for op, done in point.run.ops.items():
-            low_s, high_s = (
-                quantile(done.latency_ns, done.latency_count, share) / 1e9 for share in (0.5, 0.99)
-            )
-            rows.append([point.storage, op, done.bytes / done.count, low_s, done.mean_s, high_s])
+            buckets = done.latency_ns, done.latency_count
+            p50_s, p99_s = (quantile(*buckets, share) / 1e9 for share in (0.5, 0.99))
+            rows.append([point.storage, op, done.bytes / done.count, p50_s, done.mean_s, p99_s])
     columns = [Column(f"{format_bytes(sweep.sizes[0])} on", None), Column("op", None)]
     columns += [Column("size", None, "bytes")]
     columns += [Column(name, None, "s") for name in ("p50", "mean", "p99")]
@@ -242,19 +239,16 @@ def _latency_table(sweep: MemorySweep) -> Table:
 
 def memory_sentences(sweep: MemorySweep, advice: Advice | None) -> list[str]:
     """Where it spills less, how good the forecasts were, and what is cheapest."""
-    lines = []
-    if not all(point.measured for point in sweep.points):
-        lines.append(f"{FORECAST} forecast from the sizes that were measured")
+    measured = all(point.measured for point in sweep.points)
+    lines = [] if measured else [f"{FORECAST} forecast from the sizes that were measured"]
     for turn in sweep.turns:
         lines.append(f"From {format_bytes(turn.memory_bytes)} on {_STATES[turn.after]}.")
     if sweep.median_error is not None:
-        errors = [abs(checked.error) for checked in sweep.errors]
-        covered = sum(checked.covered for checked in sweep.errors)
+        largest = max(abs(checked.error) for checked in sweep.errors)
+        count, covered = len(sweep.errors), sum(checked.covered for checked in sweep.errors)
         lines.append(
-            f"Measured afterwards: errors of {format_count(len(errors), 'forecast')} "
-            f"{sweep.median_error:.1%} (median) and {max(errors):.1%} (largest); {covered} of "
-            f"{len(errors)} intervals contain the measured time."
+            f"Measured afterwards: errors of {format_count(count, 'forecast')} "
+            f"{sweep.median_error:.1%} (median) and {largest:.1%} (largest); {covered} of {count} "
+            "intervals contain the measured time."
         )
-    if advice is not None:
-        lines.append(advice_text(advice))
-    return lines
+    return lines if advice is None else [*lines, advice_text(advice)]

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from html import escape
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any
 
 from spillcast.profile.functions import UNNAMED
@@ -162,14 +162,12 @@ def _side_by_side(runs: Sequence[Run]) -> Section:
         charts.bars(bars, {state: _COLOURS[state] for state in states}, shares=as_shares),
         texts(["run", "time", *states], rows),
     )
-    overlays = []
-    for run, other in pairwise(runs):
-        beside = {group.label: group for group in other.latencies}
-        overlays += [
-            histogram(group, beside[group.label], (run.name, other.name))
-            for group in run.latencies
-            if group.label in beside
-        ]
+    overlays = [
+        histogram(group, beside, (run.name, other.name))
+        for run, other in pairwise(runs)
+        for group, beside in product(run.latencies, other.latencies)
+        if group.label == beside.label
+    ]
     return Section("Runs side by side", figures=[figure, *overlays])
 
 
@@ -199,13 +197,9 @@ def histogram(group: Histogram, beside: Histogram | None, names: tuple[str, str]
         ]
         for at in sorted(set[int]().union(*(shares for _, shares, _ in parts)))
     ]
-    title, caption = group.label, "; ".join(captions)
-    return Figure(
-        capitalized(title),
-        sentence(caption) if names[0] == "this run" else f"{caption}.",
-        charts.latencies(parts),
-        texts(["latency", *(name for name, *_ in parts)], rows),
-    )
+    caption, table = "; ".join(captions), texts(["latency", *(name for name, *_ in parts)], rows)
+    caption = sentence(caption) if names[0] == "this run" else f"{caption}."
+    return Figure(capitalized(group.label), caption, charts.latencies(parts), table)
 
 
 def _over_time(run: Run, of: str) -> Section:
@@ -240,6 +234,7 @@ _ROW_PX, _NAMED_MIN = 18, 0.02
 _MODULES_MAX = 4
 #: Letters of a name that fit a frame as wide as a page.
 _NAME_MAX = 160
+_ARGUMENTS = re.compile(r"(?<=\w)<[^<>]*>")
 _NAMESPACES = re.compile(r"^(?:[a-z_]\w*::)+(?=[A-Z])")
 
 
@@ -265,12 +260,11 @@ def _graph(frames: Sequence[Mapping[str, Any]], drawn_s: float) -> Chart:
     cells = "".join(_frame(frame, drawn_s, colours) for frame in frames)
     entries = [(module, colour, "square") for module, colour in colours.items()]
     entries += [("others", "domain", "square")] if len(shares) > len(modules) else []
-    html = (
-        f'{legend_html(entries)}<div class="flame" style="height:{rows * _ROW_PX}px">{cells}</div>'
-    )
+    flame = f'<div class="flame" style="height:{rows * _ROW_PX}px">{cells}</div>'
     top = sorted(frames, key=lambda frame: (-frame["share"], frame["depth"]))[:5]
     label = "; ".join(f"{frame['function']} {frame['share']:.0%}" for frame in top)
-    return Chart(Markup(html), f"{len(frames)} frames, the widest: {label}")
+    html = Markup(f"{legend_html(entries)}{flame}")
+    return Chart(html, f"{len(frames)} frames, the widest: {label}")
 
 
 def _frame(frame: Mapping[str, Any], drawn_s: float, colours: Mapping[str, str]) -> str:
@@ -288,13 +282,7 @@ def _frame(frame: Mapping[str, Any], drawn_s: float, colours: Mapping[str, str])
 
 def _short(name: str) -> str:
     """A name without namespaces and the arguments of templates, which stand in its title."""
-    name = _NAMESPACES.sub("", name)
-    depth, letters = 0, []
-    for at, letter in enumerate(name):
-        if letter == "<" and at and (name[at - 1].isalnum() or name[at - 1] == "_"):
-            depth += 1
-        elif letter == ">" and depth:
-            depth -= 1
-        elif not depth:
-            letters.append(letter)
-    return name if depth else "".join(letters)
+    name, shorter = "", _NAMESPACES.sub("", name)
+    while shorter != name:
+        name, shorter = shorter, _ARGUMENTS.sub("", shorter)
+    return name
