@@ -11,7 +11,6 @@ import weakref
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from spillcast.errors import CaptureUnavailable, SpillcastError
@@ -63,15 +62,16 @@ class Run:
             text=True,
         )
         self._observer.wait()
-        self._hear()
+        assert self._observer.stdout is not None
+        try:
+            _check(self._observer.stdout.readline())
+        except SpillcastError:
+            with self._observer:
+                self._observer = None
+            raise
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        value: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         """End the recording, and wait until it is written."""
         observer, self._observer = self._observer, None
         assert observer is not None
@@ -84,18 +84,6 @@ class Run:
             text = observer.stdout.readline()
         if kind is None:
             _check(text)
-
-    def _hear(self) -> None:
-        """The first message of the recorder: that it has begun, or why it has not."""
-        observer = self._observer
-        assert observer is not None
-        assert observer.stdout is not None
-        try:
-            _check(observer.stdout.readline())
-        except SpillcastError:
-            with observer:
-                self._observer = None
-            raise
 
     def __repr__(self) -> str:
         """How long the block took, and its temp I/O."""

@@ -213,36 +213,23 @@ def read_source(source: Source, known: Set[str], database: str | None) -> Source
     row reports any damage."""
     with source.local() as path:
         content = content_hash(path)
-        return (
-            SourceRows(content, None)
-            if content in known
-            else _read(source, path, content, database)
-        )
-
-
-def _read(source: Source, path: Path, content: str, database: str | None) -> SourceRows:
-    row: dict[str, Any] = {
-        "source": content,
-        "name": visible(source.name),
-        "bytes": source.bytes,
-        "set_aside": None,
-        "damaged": 0,
-        "damage": [],
-    }
-    partitions: dict[Partition, list[dict[str, Any]]] = {}
-    try:
-        with reading(path):
-            by_partition = _partitions(path, content, database, row)
-            for (folder, _, _), rows in by_partition.items():
-                if folder == FACTS_FOLDER:
-                    check_facts(path, rows)
-            partitions = by_partition
-    except (InputError, Refusal) as error:
-        # The name is stored separately, and that of a downloaded copy is meaningless.
-        reason = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
-        hint = f"; {error.hint}" if error.hint else ""
-        row["set_aside"] = visible(reason + hint)
-    return SourceRows(content, row, partitions)
+        if content in known:
+            return SourceRows(content, None)
+        row: dict[str, Any] = {
+            "source": content,
+            "name": visible(source.name),
+            "bytes": source.bytes,
+        }
+        row |= {"set_aside": None, "damaged": 0, "damage": []}
+        try:
+            with reading(path):
+                return SourceRows(content, row, _partitions(path, content, database, row))
+        except (InputError, Refusal) as error:
+            # The name is stored separately, and that of a downloaded copy is meaningless.
+            reason = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
+            hint = f"; {error.hint}" if error.hint else ""
+            row["set_aside"] = visible(reason + hint)
+        return SourceRows(content, row)
 
 
 def _partitions(
@@ -258,7 +245,9 @@ def _partitions(
         row["damaged"] = read.damaged_count()
         lines = read.damaged()[:_DAMAGE_KEPT]
         row["damage"] = [{"line": line["line"], "what": line["what"]} for line in lines]
-        return {(FACTS_FOLDER, who.database, who.day): facts_of_trace(read, content, who)}
+        rows = facts_of_trace(read, content, who)
+        check_facts(path, rows)
+        return {(FACTS_FOLDER, who.database, who.day): rows}
     if kind == "ash":
         if path.stat().st_size > _ASH_BYTES_MAX and path.suffix.lower() == ".csv":
             raise FileTooLarge(
@@ -270,6 +259,7 @@ def _partitions(
         row["damaged"] = len(ash.damaged)
         row["damage"] = [{"line": d.line, "what": d.text} for d in ash.damaged[:_DAMAGE_KEPT]]
         by_day = facts_of_ash(ash, content, who)
+        check_facts(path, chain.from_iterable(by_day.values()))
         return {(FACTS_FOLDER, who.database, day): rows for day, rows in by_day.items()}
     if kind == "recordings":
         recording = Recording.open(path)
