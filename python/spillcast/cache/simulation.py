@@ -30,27 +30,20 @@ class Device:
     write_bytes_per_s: float
 
 
-@dataclass(frozen=True)
-class Traffic:
-    """Bytes that flash and disk read and write."""
+#: Flash and disk, which are read and written at the same time.
+Devices = tuple[Device, Device]
 
-    flash_read: float = 0.0
-    flash_write: float = 0.0
-    disk_read: float = 0.0
-    disk_write: float = 0.0
 
-    @property
-    def read(self) -> float:
-        """Bytes that are read from either."""
-        return self.flash_read + self.disk_read
+@dataclass(frozen=True, kw_only=True)
+class Moved:
+    """Bytes that flash and disk read and write, and the time that takes."""
 
-    def elapsed_s(self, flash: Device, disk: Device) -> float:
-        """The longer of the two: T = max(flash, disk), each its reads and then its writes."""
-        flash_s = (
-            self.flash_read / flash.read_bytes_per_s + self.flash_write / flash.write_bytes_per_s
-        )
-        disk_s = self.disk_read / disk.read_bytes_per_s + self.disk_write / disk.write_bytes_per_s
-        return max(flash_s, disk_s)
+    flash_read_bytes: int = key("read from flash", unit="bytes")
+    flash_write_bytes: int = key("written to flash", unit="bytes")
+    disk_read_bytes: int = key("read from the disk", unit="bytes")
+    disk_write_bytes: int = key("written to the disk", unit="bytes")
+    elapsed_s: float | None = key("null without `--flash` and `--disk`", unit="s")
+    read_bytes_per_s: float | None = key("bytes read over that time", unit="bytes/s")
 
 
 #: Share of the cache that temp data may take by the rules of ``keep``.
@@ -115,47 +108,57 @@ class Account:
         return None if self.is_write or not self.requests else self.hits / self.requests
 
 
-@dataclass(frozen=True)
-class Run:
-    """One pass through the requests."""
+@dataclass(frozen=True, kw_only=True)
+class CacheRun(Moved):
+    """One run of the same I/O."""
 
-    accounts: list[Account]
-    traffic: Traffic
-
-    @property
-    def hit_ratio(self) -> float:
-        """Share of the read requests that the cache serves."""
-        reads = [account for account in self.accounts if not account.is_write]
-        count = sum(account.requests for account in reads)
-        return sum(account.hits for account in reads) / count if count else 0.0
+    hit_ratio: float = key("share of its reads that the cache serves", example=0.75)
+    accounts: Sequence[Account] = key("by object and class")
 
 
 @dataclass(frozen=True)
-class Simulation:
-    """The result of a simulation, run by run."""
+class CachedObject:
+    """What the cache holds of an object at the end."""
 
-    options: CacheOptions
-    line_bytes: int
-    runs: list[Run]
-    #: All I/O from the disk.
-    without: Traffic
-    #: Bytes cached at the end, by object.
-    cached_bytes: dict[str, int]
+    object: str = key("its name, or number", example="115825")
+    bytes: int = key("cached at the end", unit="bytes")
+    bytes_per_cell: int = key("of it on each storage server", unit="bytes")
 
-    def elapsed_s(self, flash: Device, disk: Device) -> list[float]:
-        """Time of the I/O of each run."""
-        return [run.traffic.elapsed_s(flash, disk) for run in self.runs]
+
+@dataclass(frozen=True, kw_only=True)
+class Cache:
+    """The requested cache."""
+
+    size_bytes: int = key("its size", unit="bytes")
+    policy: str = key("as asked", example="keep")
+    keep: Sequence[str] = key("objects marked KEEP", example=["115825"])
+    temp_writes: bool = key("whether temp data is cached", example=False)
+    without: Moved = key("the same I/O without it")
+    runs: Sequence[CacheRun] = key("the first fills the cache")
+    cached: Sequence[CachedObject] = key("by object")
 
 
 def simulate(
-    requests: Requests, options: CacheOptions, on_progress: Callable[[int], None] | None = None
-) -> Simulation:
+    requests: Requests,
+    options: CacheOptions,
+    devices: Devices | None = None,
+    *,
+    cells: int = 1,
+    on_progress: Callable[[int], None] | None = None,
+) -> Cache:
     """Run the requests through an empty cache, then again. InputError for an impossible cache.
 
-    ``on_progress`` gets the number of requests done; their total is unknown.
+    ``cells`` servers share its contents. ``on_progress`` gets the number of requests done; their
+    total is unknown.
     """
     options.check()
-    lines = lines_of(options.size_bytes, requests.line_bytes)
+    lines = min(options.size_bytes // requests.line_bytes, _LINES_MAX)
+    if lines == 0:
+        raise OptionInvalid(
+            f"--size {format_bytes(options.size_bytes)} is less than a line of "
+            f"{format_bytes(requests.line_bytes)}",
+            "give a smaller --line, or a larger --size",
+        )
     kept = requests.numbers_of(options.keep)
     core = requests.core
     outcome = requests.run(
@@ -170,26 +173,30 @@ def simulate(
         ),
         on_progress,
     )
-    cached = {
-        requests.objects[number]: count * requests.line_bytes
-        for number, count in enumerate(outcome["cached_lines"])
-    }
-    runs = [_run(run, requests, options) for run in outcome["runs"]]
-    return Simulation(options, requests.line_bytes, runs, _without(runs[0]), cached)
+    runs = [_run(run, requests, options, devices) for run in outcome["runs"]]
+    accounts = runs[0].accounts
+    reads, writes = (
+        sum(a.bytes for a in accounts if a.is_write == write) for write in (False, True)
+    )
+    cached = zip(requests.objects, outcome["cached_lines"], strict=False)
+    return Cache(
+        size_bytes=options.size_bytes,
+        policy=options.policy,
+        keep=options.keep,
+        temp_writes=options.temp_writes,
+        without=Moved(**_moved((0, 0), (reads, writes), devices)),
+        runs=runs,
+        cached=[
+            CachedObject(name, size, size // cells)
+            for name, count in cached
+            if (size := count * requests.line_bytes)
+        ],
+    )
 
 
-def lines_of(size_bytes: int, line_bytes: int) -> int:
-    """The number of lines of a cache. InputError if it has none, or too many to simulate."""
-    lines = size_bytes // line_bytes
-    if lines == 0:
-        problem = (
-            f"--size {format_bytes(size_bytes)} is less than a line of {format_bytes(line_bytes)}"
-        )
-        raise OptionInvalid(problem, "give a smaller --line, or a larger --size")
-    return min(lines, _LINES_MAX)
-
-
-def _run(run: dict[str, Any], requests: Requests, options: CacheOptions) -> Run:
+def _run(
+    run: dict[str, Any], requests: Requests, options: CacheOptions, devices: Devices | None
+) -> CacheRun:
     accounts = []
     for account in run["accounts"]:
         alone = account.pop("alone_hits")
@@ -199,21 +206,37 @@ def _run(run: dict[str, Any], requests: Requests, options: CacheOptions) -> Run:
         named = {"object": requests.objects[account.pop("object")], "class_": account.pop("class")}
         accounts.append(Account(**named, **account, lost_hits=alone - account["hits"]))
     reads = [account for account in accounts if not account.is_write]
+    count = sum(account.requests for account in reads)
     from_flash = options.from_flash * sum(account.hit_bytes for account in reads)
+    from_disk = sum(account.bytes for account in reads) - from_flash
+    to_flash = sum(account.flash_write_bytes for account in accounts)
     back = run["lines_written_back"] * requests.line_bytes
-    traffic = Traffic(
-        from_flash,
-        sum(account.flash_write_bytes for account in accounts),
-        sum(account.bytes for account in reads) - from_flash,
-        sum(account.disk_write_bytes for account in accounts) + back,
+    to_disk = sum(account.disk_write_bytes for account in accounts) + back
+    return CacheRun(
+        hit_ratio=sum(account.hits for account in reads) / count if count else 0.0,
+        accounts=accounts,
+        **_moved((from_flash, to_flash), (from_disk, to_disk), devices),
     )
-    return Run(accounts, traffic)
 
 
-def _without(run: Run) -> Traffic:
-    writes = sum(account.bytes for account in run.accounts if account.is_write)
-    reads = sum(account.bytes for account in run.accounts if not account.is_write)
-    return Traffic(disk_read=reads, disk_write=writes)
+def _moved(
+    flash: tuple[float, float], disk: tuple[float, float], devices: Devices | None
+) -> dict[str, Any]:
+    """The fields of Moved, from bytes read and written: T = max(flash, disk), reads then writes."""
+    elapsed_s = None
+    if devices is not None:
+        elapsed_s = max(
+            read / device.read_bytes_per_s + write / device.write_bytes_per_s
+            for (read, write), device in zip((flash, disk), devices, strict=True)
+        )
+    return {
+        "flash_read_bytes": round(flash[0]),
+        "flash_write_bytes": round(flash[1]),
+        "disk_read_bytes": round(disk[0]),
+        "disk_write_bytes": round(disk[1]),
+        "elapsed_s": elapsed_s,
+        "read_bytes_per_s": (flash[0] + disk[0]) / elapsed_s if elapsed_s else None,
+    }
 
 
 #: A cache with this share of the hits of the largest cache is large enough.

@@ -12,7 +12,7 @@ from spillcast.errors import OptionInvalid, OptionMissing, PathMissing
 from spillcast.units import parse_bytes
 
 if TYPE_CHECKING:
-    from spillcast.cache.simulation import Device
+    from spillcast.cache.simulation import Devices
     from spillcast.storage.emulation import Mount
 
 
@@ -230,7 +230,9 @@ def cache(
         )
     devices = _devices(flash, disk, requests.line_bytes)
     with progress_bar("simulating the cache", "requests") as watch:
-        simulation = None if options is None else simulate(requests, options, on_progress=watch)
+        simulated = None
+        if options is not None:
+            simulated = simulate(requests, options, devices, cells=cells, on_progress=watch)
     with progress_bar("making the curve", "requests") as watch:
         miss_curve = curve(
             requests,
@@ -240,13 +242,11 @@ def cache(
             runs=runs,
             on_progress=watch,
         )
-    result = cache_result(simulation, miss_curve, devices, requests.notes, cells)
+    result = cache_result(simulated, miss_curve, requests.notes)
     return Answer(result.to_json, lambda: cache_page(result, miss_curve, cells=cells))
 
 
-def _devices(
-    flash: str | None, disk: str | None, operation_bytes: int
-) -> "tuple[Device, Device] | None":
+def _devices(flash: str | None, disk: str | None, operation_bytes: int) -> "Devices | None":
     from spillcast.storage.cached import device
 
     if flash is None and disk is None:

@@ -2,8 +2,8 @@
 
 from functools import partial
 
-from spillcast.cache.result import Cache, CacheResult
-from spillcast.cache.simulation import MOST, Curve
+from spillcast.cache.result import CacheResult
+from spillcast.cache.simulation import MOST, Cache, Curve
 from spillcast.document import written
 from spillcast.report.page import Drawn, Notes, Page, Part, Words, bar
 from spillcast.tabular import Column, Table, paragraph
