@@ -1,7 +1,8 @@
 """The states of sessions over time: on a CPU, in temp reads and writes, waiting."""
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -57,104 +58,80 @@ def of_recording(recording: Recording) -> Timeline:
     """
     if not recording.meta.captured:
         return of_samples(recording.samples, recording.elapsed_s)
+    # The recording may have gone on for longer than the run.
+    total_s = max(recording.elapsed_s, recording.meta.recorded_s)
     if not recording.meta.raw.whole:
-        return _of_seconds(recording)
-    total_s = _total_s(recording)
+        temp_states = {"read": READ, "write": WRITE}
+        names = ("second", "op", "temp", "total_ns")
+        columns = (recording.seconds[name].to_pylist() for name in names)
+        rows = [
+            (second, temp_states[op] if temp else OTHER_IO, total_ns / 1e9)
+            for second, op, temp, total_ns in zip(*columns, strict=True)
+            if op is not None
+        ]
+        return _of_rows(rows, total_s, _sessions(recording.waits))
     length_s = slice_s(total_s)
-    busy_ns, sessions = _waits_over_time(
-        recording, round(length_s * 1e9), _slices(total_s, length_s)
-    )
-    rows = [
-        (at, state, ns / 1e9)
-        for state, sums_ns in busy_ns.items()
-        for at, ns in enumerate(sums_ns.tolist())
-    ]
-    return _timeline(rows, length_s, total_s, sessions)
-
-
-def _total_s(recording: Recording) -> float:
-    """The recording may have gone on for longer than the run."""
-    return max(recording.elapsed_s, recording.meta.recorded_s)
-
-
-def _of_seconds(recording: Recording) -> Timeline:
-    """The I/O of the whole run: by the second in which it began."""
-    total_s = _total_s(recording)
-    length_s = slice_s(total_s, 1)
-    rows = [
-        (int(second // length_s), _state_of_io(op, temp), total_ns / 1e9)
-        for second, op, temp, total_ns in zip(
-            *(recording.seconds[name].to_pylist() for name in ("second", "op", "temp", "total_ns")),
-            strict=True,
-        )
-        if op is not None
-    ]
-    return _timeline(rows, length_s, total_s, _sessions(recording.waits))
+    slices = _slices(total_s, length_s)
+    busy_ns, sessions = _waits_over_time(recording, round(length_s * 1e9), slices)
+    busy_s = {state: (sums_ns / 1e9).tolist() for state, sums_ns in busy_ns.items()}
+    return _timeline(busy_s, length_s, total_s, sessions)
 
 
 def _sessions(rows: Table) -> int:
     return len(rows["session"].unique())
 
 
-def _state_of_io(op: str, temp: bool) -> str:
-    return {"read": READ, "write": WRITE}[op] if temp else OTHER_IO
-
-
 def of_samples(samples: Table, elapsed_s: float) -> Timeline:
     """Samples of sessions: each stands for its weight."""
-    length_s = slice_s(elapsed_s, 1)
-    names = ("time_ns", "event", "weight_us")
-    columns = [samples[name].to_pylist() for name in names]
-    begin_ns = min(columns[0], default=0)
-    rows = [
-        (int((time_ns - begin_ns) / 1e9 // length_s), state_of(event), weight_us / 1e6)
-        for time_ns, event, weight_us in zip(*columns, strict=True)
-    ]
-    return _timeline(rows, length_s, elapsed_s, _sessions(samples))
+    states = [state_of(event) for event in samples["event"].to_pylist()]
+    return _of_samples(samples, states, STATES, elapsed_s)
 
 
 def of_ash(paths: Sequence[Path], chosen: Chosen = ALL) -> tuple[Timeline, Timeline]:
     """The samples of ASH exports, or a selection of them, over the time that they cover.
 
-    By state, and by event.
+    By state, and by event: those that took longest, the rest as one.
     """
     samples = read_ash(paths, chosen).samples
     times = samples["time_ns"].to_numpy()
     covered_s = float(times.max() - times.min()) / 1e9 + 1 if len(times) else 0.0
-    return of_samples(samples, covered_s), events_of_samples(samples, covered_s)
+    events = [ON_CPU if event is None else event for event in samples["event"].to_pylist()]
+    total_us = Counter[str]()
+    for event, weight_us in zip(events, samples["weight_us"].to_pylist(), strict=True):
+        total_us[event] += weight_us
+    names = [event for event, _ in total_us.most_common()]
+    if len(names) > EVENTS_MAX + 1:
+        names = [*names[:EVENTS_MAX], OTHERS]
+        events = [event if event in names else OTHERS for event in events]
+    by_event = _of_samples(samples, events, names, covered_s)
+    return of_samples(samples, covered_s), by_event
 
 
-def events_of_samples(samples: Table, elapsed_s: float) -> Timeline:
-    """The same as ``of_samples`` by event: those that took longest, the rest as one."""
-    length_s = slice_s(elapsed_s, 1)
-    columns = [samples[name].to_pylist() for name in ("time_ns", "event", "weight_us")]
-    begin_ns, total_us = min(columns[0], default=0), dict[str, int]()
-    rows = []
-    for time_ns, event, weight_us in zip(*columns, strict=True):
-        name = ON_CPU if event is None else event
-        total_us[name] = total_us.get(name, 0) + weight_us
-        rows.append((int((time_ns - begin_ns) / 1e9 // length_s), name, weight_us / 1e6))
-    longest = sorted(total_us, key=total_us.__getitem__, reverse=True)
-    kept = longest if len(longest) <= EVENTS_MAX + 1 else longest[:EVENTS_MAX]
-    labelled = [(at, name if name in kept else OTHERS, s) for at, name, s in rows]
-    names = kept if len(kept) == len(longest) else [*kept, OTHERS]
-    return _timeline(labelled, length_s, elapsed_s, _sessions(samples), names)
+def _of_samples(
+    samples: Table, labels: Sequence[str], names: Sequence[str], elapsed_s: float
+) -> Timeline:
+    times_ns, weights_us = samples["time_ns"].to_pylist(), samples["weight_us"].to_pylist()
+    begin_ns = min(times_ns, default=0)
+    rows = (
+        ((time_ns - begin_ns) / 1e9, label, weight_us / 1e6)
+        for time_ns, label, weight_us in zip(times_ns, labels, weights_us, strict=True)
+    )
+    return _of_rows(rows, elapsed_s, _sessions(samples), names)
 
 
 def of_traces(read: "Traces", elapsed_s: float) -> Timeline:
     """Groups of traces by ``event`` and ``second``: by the second in which a wait ended."""
-    length_s = slice_s(elapsed_s, 1)
     first = read.first_second()
-    rows = [
+    rows = (
         (
-            int((group["second"] - first) // length_s),
+            group["second"] - first,
             CPU if group["event"] is None else state_of(group["event"], group["op"]),
             group["total_us"] / 1e6,
         )
         for group in read.groups
         if not group["idle"]
-    ]
-    return _timeline(rows, length_s, elapsed_s, len(read.sessions()))
+    )
+    return _of_rows(rows, elapsed_s, len(read.sessions()))
 
 
 def state_of(event: str | None, op: str | None = None) -> str:
@@ -173,19 +150,27 @@ def _slices(total_s: float, length_s: float) -> int:
     return max(math.ceil(total_s / length_s - 0.05), 1)
 
 
-def _timeline(
-    rows: Sequence[tuple[int, str, float]],
-    length_s: float,
+def _of_rows(
+    rows: Iterable[tuple[float, str, float]],
     total_s: float,
     sessions: int,
     names: Sequence[str] = STATES,
 ) -> Timeline:
+    """Of times (s), states and seconds in them, in slices of a second or more."""
+    length_s = slice_s(total_s, 1)
     count = _slices(total_s, length_s)
     busy_s = {name: [0.0] * count for name in names}
-    for at, state, seconds in rows:
-        busy_s[state][min(max(at, 0), count - 1)] += seconds
-    last_s = total_s - (count - 1) * length_s or length_s
-    lengths_s = [length_s] * (count - 1) + [last_s]
+    for at_s, state, seconds in rows:
+        busy_s[state][min(max(int(at_s // length_s), 0), count - 1)] += seconds
+    return _timeline(busy_s, length_s, total_s, sessions)
+
+
+def _timeline(
+    busy_s: Mapping[str, Sequence[float]], length_s: float, total_s: float, sessions: int
+) -> Timeline:
+    """Of the seconds in each state, slice by slice."""
+    count = _slices(total_s, length_s)
+    lengths_s = [length_s] * (count - 1) + [total_s - (count - 1) * length_s or length_s]
     states = {state: busy for state, busy in busy_s.items() if sum(busy)}
     return Timeline(
         length_s,
@@ -205,8 +190,10 @@ def _waits_over_time(
 
     Later waits count in the last slice. No rows are kept.
     """
-    with_temp_io = _with_temp_io(recording)
-    busy_ns = {state: np.zeros(count) for state in (READ, WRITE, OTHER_IO, WAITS, CPU)}
+    with_temp_io = set[int]()
+    for rows in recording.waits_unchecked("session", "temp"):
+        with_temp_io.update(rows["session"][rows["temp"].values].unique())
+    busy_ns = {state: np.zeros(count) for state in STATES}
     sessions = {*with_temp_io}
     for rows in recording.batches("waits"):
         begin_ns, session = rows["start_ns"].values, rows["session"].values
@@ -232,11 +219,3 @@ def _waits_over_time(
             table = Table({"begin_ns": from_ns, "end_ns": to_ns, "values": values})
             busy_ns[state] += np.array(_core.spread(table, float(slice_ns), count))
     return busy_ns, len(sessions)
-
-
-def _with_temp_io(recording: Recording) -> set[int]:
-    """The sessions that read, write or change temp files."""
-    with_temp = set[int]()
-    for rows in recording.waits_unchecked("session", "temp"):
-        with_temp.update(rows["session"][rows["temp"].values].unique())
-    return with_temp
