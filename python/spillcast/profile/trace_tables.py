@@ -4,7 +4,7 @@ import json
 import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -22,8 +22,10 @@ from spillcast.evidence.oracle.trace import (
     open_reader,
     profile_traces,
     read_once,
+    spool_traces,
 )
 from spillcast.interruptible import run_interruptibly
+from spillcast.text import rows_of
 
 
 def confine(
@@ -121,20 +123,17 @@ def ask_traces(
         if not connection.execute("show tables").fetchall():
             raise
         columns, scans = None, 2
-    if scans > 1:
-        from spillcast.evidence.oracle.trace import spool_traces
-
+    if scans != 1:
         read = spool_traces(
             paths, folder, columns=columns, lenient=lenient, on_progress=on_progress, window=window
         )
-        return _ask_files(connection, ask, query, folder), read
-    if scans == 0:
-        read = profile_traces(paths, [], lenient=lenient, on_progress=on_progress, window=window)
-    tables = {name: _Stream(table) for name, table in _no_rows().items()}
-    _register(connection, tables)
-    confine(connection, folder)
-    if scans == 0:
+        for name in TABLES:
+            connection.execute(f"create view {name} as from {rows_of(folder / f'{name}.parquet')}")
+        add_call_tree(connection)
+        confine(connection, folder)
         return ask(connection, query), read
+    tables = _register(connection)
+    confine(connection, folder)
     assert columns is not None
     table = columns[0][0]
     stream = tables[table]
@@ -147,7 +146,7 @@ def ask_traces(
             at = TABLES.index(table)
             return reader.rows(lambda *batch: take(batch[at]), columns=columns)
 
-        with failures_as_errors(), stream.of(fill, reader.cancel):
+        with failures_as_errors(), stream.filled(fill, reader.cancel):
             try:
                 answer = run_interruptibly(
                     lambda: ask(connection, query), connection.interrupt, watch
@@ -156,8 +155,10 @@ def ask_traces(
                 stream.check()
                 raise
         answers[:] = [answer]
-        # A query that needs no more rows ends the reading.
-        return [], stream.facts or {"files": _facts(kept, lenient, window)}
+        # A query that needs no more rows ends the reading; a single file is no copy of another.
+        if stream.facts is None and len(kept) > 1:
+            return [], {"files": profile_traces(kept, [], lenient=lenient, window=window).files}
+        return [], stream.facts or {"files": [{"sessions": []}]}
 
     read = read_once(paths, read_and_ask)
     return answers[0], read
@@ -165,35 +166,17 @@ def ask_traces(
 
 def ask_no_traces(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
     """The tables of traces, without rows."""
-    _register(connection, {name: _Stream(table) for name, table in _no_rows().items()})
+    _register(connection)
     confine(connection, folder)
 
 
-def _ask_files(connection: duckdb.DuckDBPyConnection, ask: Ask, query: str, folder: Path) -> Any:
-    """Answer the query from Parquet files of all rows."""
-    for name in TABLES:
-        path = str(folder / f"{name}.parquet").replace("'", "''")
-        connection.execute(f"create view {name} as from read_parquet('{path}')")
-    add_call_tree(connection)
-    confine(connection, folder)
-    return ask(connection, query)
-
-
-def _facts(paths: Sequence[Path], lenient: bool, window: Window) -> list[Any]:
-    """Track what was read of each file; a single file cannot be a copy, so it is skipped."""
-    if len(paths) == 1:
-        return [{"sessions": []}]
-    return profile_traces(paths, [], lenient=lenient, window=window).files
-
-
-def _no_rows() -> dict[str, _core.Table]:
-    return dict(zip(TABLES, _core.TraceReader.no_rows(), strict=True))
-
-
-def _register(connection: duckdb.DuckDBPyConnection, tables: "dict[str, _Stream]") -> None:
+def _register(connection: duckdb.DuckDBPyConnection) -> "dict[str, _Stream]":
+    """Create the tables of traces, which have no rows yet."""
+    tables = dict(zip(TABLES, map(_Stream, _core.TraceReader.no_rows()), strict=True))
     for name, table in tables.items():
         connection.register(name, table)
     add_call_tree(connection)
+    return tables
 
 
 def requested(query: str) -> tuple[list[Column] | None, int]:
@@ -201,9 +184,8 @@ def requested(query: str) -> tuple[list[Column] | None, int]:
 
     Raises DuckDB's error for an unknown name before anything is read.
     """
-    tables = {name: _Stream(table) for name, table in _no_rows().items()}
     with duckdb.connect() as connection:
-        _register(connection, tables)
+        tables = _register(connection)
         for table in tables.values():
             table.bound = False
         try:
@@ -244,9 +226,7 @@ class _Stream:
         self.bound = False
         self.facts: dict[str, Any] | None = None
         self._failure: BaseException | None = None
-        self._ended = threading.Event()
-        self._ahead: queue.Queue[_core.Table | None] = queue.Queue(_AHEAD)
-        self._thread: threading.Thread | None = None
+        self._ahead: queue.Queue[_core.Table | None] | None = None
 
     def __arrow_c_schema__(self) -> object:
         self.bound = True
@@ -255,53 +235,47 @@ class _Stream:
     def __arrow_c_stream__(self, requested_schema: object = None) -> object:
         return _core.Stream(self.empty, self._next).__arrow_c_stream__(requested_schema)
 
-    def of(self, fill: Callable[[Take], dict[str, Any]], cancel: Callable[[], None]) -> "_Stream":
-        """Yield what ``fill`` passes to its argument, until ``cancel`` or the end of the block."""
-        self.facts, self._failure, self._cancel = None, None, cancel
-        self._ended = threading.Event()
-        self._ahead = queue.Queue(_AHEAD)
+    @contextmanager
+    def filled(
+        self, fill: Callable[[Take], dict[str, Any]], cancel: Callable[[], None]
+    ) -> Iterator[None]:
+        """The rows are what ``fill`` passes to its argument, until ``cancel`` or the block ends."""
+        self.facts = self._failure = None
+        ahead = self._ahead = queue.Queue[_core.Table | None](_AHEAD)
+        ended = threading.Event()
 
-        def take(table: _core.Table) -> None:
-            if len(table):
-                self._put(table)
+        def put(table: _core.Table | None) -> None:
+            while not ended.is_set():
+                with suppress(queue.Full):
+                    ahead.put(table, timeout=0.1)
+                    break
 
         def read() -> None:
             try:
-                self.facts = fill(take)
+                self.facts = fill(lambda table: put(table) if len(table) else None)
             except BaseException as error:
-                self._failure = error
+                # A reader that was cancelled has not failed.
+                self._failure = None if ended.is_set() else error
             finally:
-                self._put(None)
+                put(None)
 
-        self._thread = threading.Thread(target=read, name="spillcast-read")
-        return self
-
-    def __enter__(self) -> None:
-        assert self._thread is not None
-        self._thread.start()
-
-    def __exit__(self, *_error: object) -> None:
-        assert self._thread is not None
-        self._ended.set()
-        self._cancel()
-        self._thread.join()
-        self._thread = None
+        thread = threading.Thread(target=read, name="spillcast-read")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            cancel()
+            thread.join()
+            self._ahead = None
 
     def check(self) -> None:
         """Raise the reader's original exception; DuckDB passes on its text only."""
-        if self._failure is not None and not self._ended.is_set():
+        if self._failure is not None:
             raise self._failure
 
-    def _put(self, table: _core.Table | None) -> None:
-        while not self._ended.is_set():
-            with suppress(queue.Full):
-                self._ahead.put(table, timeout=0.1)
-                break
-
     def _next(self) -> _core.Table | None:
-        if self._thread is None:
-            return None
-        table = self._ahead.get()
+        table = None if self._ahead is None else self._ahead.get()
         if table is None:
             self.check()
         return table
