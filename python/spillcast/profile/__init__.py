@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import OptionConflict, QueryInvalid, SelectionEmpty
 from spillcast.evidence.open import Evidence, find_evidence
-from spillcast.profile.result import CALL, FUNCTION, ROW_SOURCE, with_shares
+from spillcast.profile.result import CALL, COLUMNS, FUNCTION, ROW_SOURCE, with_shares
 from spillcast.profile.result import DIMENSIONS as DIMENSIONS
 from spillcast.profile.result import Profile as Profile
 from spillcast.recording.event_names import is_like
@@ -84,10 +84,21 @@ def profile(
         from spillcast.profile.other_rows import of_calls
 
         return of_calls(files.traces, by, where, lenient, on_progress, window)
+    elif where is None and all(name in DIMENSIONS or name in COLUMNS for name in by):
+        from spillcast.profile.traces import of_traces
+
+        result = of_traces(
+            files.traces, by, lenient=lenient, on_progress=on_progress, window=window
+        )
     else:
-        result = _of_traces(files, by, where, lenient, on_progress, window)
+        from spillcast.profile.rows import of_trace_rows
+
+        result = of_trace_rows(files.traces, by, where, lenient, on_progress, window)
     if block_bytes is not None and "size" in by:
-        result = _in_bytes(result, block_bytes)
+        blocks = [row["size"] for row in result.rows]
+        sizes = [None if count is None else count * block_bytes for count in blocks]
+        rows = [row | {"size": size} for row, size in zip(result.rows, sizes, strict=True)]
+        result = replace(result, rows=rows)
     return result if event is None else _only_event(result, event)
 
 
@@ -103,14 +114,6 @@ def _window(chosen: "Chosen | None", kind: str) -> "Window":
             "for other evidence use --where, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
         )
     return Window(chosen.since, chosen.until)
-
-
-def _in_bytes(result: Profile, block_bytes: int) -> Profile:
-    rows = [
-        row | {"size": None if row["size"] is None else row["size"] * block_bytes}
-        for row in result.rows
-    ]
-    return replace(result, rows=rows)
 
 
 def _by_function(
@@ -160,25 +163,6 @@ def _side_by_side(profiles: dict[str, Profile]) -> Profile:
         rows=with_shares(rows, elapsed_s),
         warnings=warnings,
     )
-
-
-def _of_traces(
-    evidence: Evidence,
-    by: Sequence[str],
-    where: str | None,
-    lenient: bool,
-    on_progress: "Progress | None",
-    window: "Window",
-) -> Profile:
-    from spillcast.profile.traces import counts_by, of_traces
-
-    if where is None and counts_by(by):
-        return of_traces(
-            evidence.traces, by, lenient=lenient, on_progress=on_progress, window=window
-        )
-    from spillcast.profile.rows import of_trace_rows
-
-    return of_trace_rows(evidence.traces, by, where, lenient, on_progress, window)
 
 
 def _only_event(result: Profile, pattern: str) -> Profile:

@@ -29,8 +29,10 @@ DIMENSIONS = {
     "second": "second",
     "minute": "minute",
 }
-
-
+#: What waits of a trace may be counted by besides: columns of theirs, as they are called there.
+COLUMNS = {
+    name: name for name in ("idle", "temp", "blocks", "bytes", "cursor", "p1", "p2", "p3")
+} | {"sql_id": "sql"}
 #: By which plan lines are counted, and calls of a trace: with other rows than waits.
 ROW_SOURCE, CALL = "row-source", "call"
 #: By which the CPU time of a recording is counted, from samples of stacks.

@@ -10,22 +10,13 @@ from typing import Any
 from spillcast import stats
 from spillcast.evidence.oracle.trace import ALWAYS, Progress, Traces, Window, profile_traces
 from spillcast.evidence.text import repeated_words
-from spillcast.profile.result import DIMENSIONS, QUANTILES, Profile, bare_row
+from spillcast.profile.result import COLUMNS, DIMENSIONS, QUANTILES, Profile, bare_row
 from spillcast.units import format_count, format_duration
 
 #: CPU time and waits use different clocks; old servers count CPU in ticks of 10 ms.
 OVERLAP_SHARE, TICK_US = 0.01, 10_000
 #: The value for calls, which have no such columns.
 WAITS_ALONE = "rows hold waits only: --by event also shows CPU time"
-#: What waits of a trace may be counted by besides: columns of theirs, as they are called there.
-COLUMNS = {
-    name: name for name in ("idle", "temp", "blocks", "bytes", "cursor", "p1", "p2", "p3")
-} | {"sql_id": "sql"}
-
-
-def counts_by(by: Sequence[str]) -> bool:
-    """Whether the core can count by all of these."""
-    return all(name in DIMENSIONS or name in COLUMNS for name in by)
 
 
 def of_traces(
