@@ -59,7 +59,7 @@ class Traced:
     def operations(self) -> tuple[Array, Array, Array]:
         """When each round trip ended, how long it took, and the time since the one before (us)."""
         found: list[pa.RecordBatch] = []
-        reader, _ = open_reader([self.path], False, None)
+        reader, _ = open_reader([self.path])
         reader.rows(lambda waits, *_: found.append(pa.record_batch(waits)))
         waits = pa.Table.from_batches(found)
         mine = np.array(waits["event"].to_pylist()) == EVENT

@@ -50,7 +50,7 @@ def generated(tmp_path_factory):
 
 def same(path, by):
     """Both ways: exactly the same, but for quantiles, which a histogram knows to within 1 %."""
-    slow = of_trace_rows([path], by, None, False, None)
+    slow = of_trace_rows([path], by, None)
     core = of_traces([path], by)
     keys = [name for name in (*by, "idle", "op") if name in core.rows[0]]
     order = lambda row: str([row[name] for name in keys])  # noqa: E731

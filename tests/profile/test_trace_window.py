@@ -8,7 +8,7 @@ from harness import spillcast
 from oracle_files import READ, blocks, write_trace
 from spillcast import profile
 from spillcast.errors import EvidenceIncomplete, SelectionEmpty
-from spillcast.evidence.oracle.ash import Chosen
+from spillcast.evidence.choice import Chosen
 
 #: Twenty waits of a second each: the first line of the trace is of 20:26:02.412, and tim 1 s.
 WAITS = [(READ, 1_000_000, blocks(n)) for n in range(1, 21)]

@@ -16,7 +16,7 @@ from spillcast.cli.options import (
     option,
 )
 from spillcast.cli.output import notify
-from spillcast.cli.usage import Answer, given_of, refuse
+from spillcast.cli.usage import Answer, refuse
 from spillcast.errors import EvidenceUnsuited, OptionConflict
 
 
@@ -76,6 +76,7 @@ def profile(
     Example: spillcast profile *.trc --sql "select event, count(*) from waits group by all"
     """
     from spillcast.cli.progress import reading_bar
+    from spillcast.evidence.choice import Chosen
     from spillcast.profile import profile as make
     from spillcast.profile.result import FUNCTION, split_by
     from spillcast.report.profile import folded_page, functions_page, profile_page
@@ -89,12 +90,9 @@ def profile(
         }  # fmt: skip
         refuse(others, "does not go with --sql", "write it as part of the query")
         return _query(sql, evidence, lenient=lenient)
+    chosen = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
     # Modules that only some evidence needs take long to import.
-    chosen = block_bytes = None
-    if given_of({"--sql-id": sql_id, "--exec-id": exec_id, "--since": since, "--until": until}):
-        from spillcast.evidence.oracle.ash import Chosen
-
-        chosen = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
+    block_bytes = None
     if block is not None:
         from spillcast.evidence.oracle.collected import parse_block
 

@@ -43,6 +43,24 @@ class Selection:
 ONLY = Selection()
 
 
+@dataclass(frozen=True, kw_only=True)
+class Chosen:
+    """What is asked of samples of ASH, or by time of traces; None leaves all.
+
+    ``since`` and ``until`` are times as the evidence has them, both included, times of its day or,
+    of a trace, how long after its first line.
+    """
+
+    sql_id: str | None = None
+    exec_id: int | None = None
+    since: str | None = None
+    until: str | None = None
+
+
+#: All of the evidence.
+ALL = Chosen()
+
+
 @dataclass(frozen=True)
 class Item(Generic[Run]):
     """A run of a file with what it is known by; ``plan`` is the hash value of its plan."""

@@ -91,7 +91,7 @@ _under_way: set[_core.TraceReader] = set()
 
 def read_trace(path: Path) -> Traces:
     """The groups that facts are made of. InputError if there are no trace lines."""
-    reader, _ = open_reader([path], lenient=False, on_progress=None)
+    reader, _ = open_reader([path])
     _under_way.add(reader)
     try:
         with failures_as_errors():

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import OptionConflict, OptionInvalid
-from spillcast.evidence.choice import Selection
+from spillcast.evidence.choice import Chosen, Selection
 from spillcast.evidence.open import WORDS, Evidence
 from spillcast.evidence.recognise import KINDS, is_word, recognise
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
@@ -18,7 +18,6 @@ from spillcast.storage.budget import Budget, parse_budget
 from spillcast.storage.rehearse import Rehearsal
 
 if TYPE_CHECKING:
-    from spillcast.evidence.oracle.ash import Chosen
     from spillcast.storage.probe import Progress
 
 CONFIDENCE = 0.9
@@ -111,10 +110,8 @@ class Question:
         )
 
     @property
-    def chosen(self) -> "Chosen":
+    def chosen(self) -> Chosen:
         """The samples to select from ASH."""
-        from spillcast.evidence.oracle.ash import Chosen
-
         return Chosen(sql_id=self.sql_id, exec_id=self.exec_id, since=self.since, until=self.until)
 
     def check(self, evidence: Evidence, *, of_plan: bool = False) -> None:

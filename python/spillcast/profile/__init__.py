@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import OptionConflict, QueryInvalid, SelectionEmpty
+from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import Evidence, find_evidence
 from spillcast.profile.result import CALL, COLUMNS, FUNCTION, ROW_SOURCE, with_shares
 from spillcast.profile.result import DIMENSIONS as DIMENSIONS
@@ -20,8 +21,7 @@ from spillcast.recording.event_names import is_like
 from spillcast.text import several
 
 if TYPE_CHECKING:
-    from spillcast.evidence.oracle.ash import Chosen
-    from spillcast.evidence.oracle.trace import Progress, Window
+    from spillcast.evidence.oracle.trace import Progress
 
 __all__ = ["DIMENSIONS", "Profile", "profile"]
 
@@ -33,7 +33,7 @@ def profile(
     where: str | None = None,
     temp_dirs: Sequence[str | Path] = (),
     lenient: bool = False,
-    chosen: "Chosen | None" = None,
+    chosen: Chosen = ALL,
     block_bytes: int | None = None,
     on_progress: "Progress | None" = None,
 ) -> Profile:
@@ -58,16 +58,23 @@ def profile(
         raise OptionConflict("--block is for traces")
     if lenient and not files.traces:
         raise OptionConflict("--lenient is for traces")
-    window = _window(chosen, kind)
+    of_statement = chosen.sql_id is not None or chosen.exec_id is not None
+    if chosen != ALL and kind != "ash" and (kind != "traces" or of_statement):
+        raise OptionConflict(
+            "--sql-id and --exec-id are for ASH exports, --since and --until for traces too",
+            "for other evidence use --where, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
+        )
+    from spillcast.evidence.oracle.trace import TraceOptions
+
+    options = TraceOptions(lenient=lenient, chosen=chosen, on_progress=on_progress)
     if ROW_SOURCE in by:
         from spillcast.profile.other_rows import by_row_source
 
-        return by_row_source(files, by, where, chosen, window, block_bytes, lenient, on_progress)
+        return by_row_source(files, by, where, block_bytes, options)
     if kind == "ash":
-        from spillcast.evidence.oracle.ash import ALL
         from spillcast.profile.other_rows import of_ash
 
-        result = of_ash(files.ash, by, where, chosen or ALL, on_progress)
+        result = of_ash(files.ash, by, where, chosen, on_progress)
         if files.traces:
             where_to = f"{files.collected[0]}/*.trc"
             text = f"how long single waits took tell its traces: spillcast profile {where_to}"
@@ -83,37 +90,21 @@ def profile(
     elif CALL in by:
         from spillcast.profile.other_rows import of_calls
 
-        return of_calls(files.traces, by, where, lenient, on_progress, window)
+        return of_calls(files.traces, by, where, options)
     elif where is None and all(name in DIMENSIONS or name in COLUMNS for name in by):
         from spillcast.profile.traces import of_traces
 
-        result = of_traces(
-            files.traces, by, lenient=lenient, on_progress=on_progress, window=window
-        )
+        result = of_traces(files.traces, by, options)
     else:
         from spillcast.profile.rows import of_trace_rows
 
-        result = of_trace_rows(files.traces, by, where, lenient, on_progress, window)
+        result = of_trace_rows(files.traces, by, where, options)
     if block_bytes is not None and "size" in by:
         blocks = [row["size"] for row in result.rows]
         sizes = [None if count is None else count * block_bytes for count in blocks]
         rows = [row | {"size": size} for row, size in zip(result.rows, sizes, strict=True)]
         result = replace(result, rows=rows)
     return result if event is None else _only_event(result, event)
-
-
-def _window(chosen: "Chosen | None", kind: str) -> "Window":
-    """The time window of traces."""
-    from spillcast.evidence.oracle.trace import ALWAYS, Window
-
-    if chosen is None or kind == "ash":
-        return ALWAYS
-    if kind != "traces" or chosen.sql_id is not None or chosen.exec_id is not None:
-        raise OptionConflict(
-            "--sql-id and --exec-id are for ASH exports, --since and --until for traces too",
-            "for other evidence use --where, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
-        )
-    return Window(chosen.since, chosen.until)
 
 
 def _by_function(

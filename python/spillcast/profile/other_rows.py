@@ -9,8 +9,9 @@ from typing import Any
 import duckdb
 
 from spillcast.errors import EvidenceUnsuited, OptionConflict
+from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import Evidence
-from spillcast.evidence.oracle.ash import ALL, Ash, Chosen, read_ash
+from spillcast.evidence.oracle.ash import Ash, read_ash
 from spillcast.evidence.oracle.ash_profile import ON_CPU, executions, hints, profile_ash
 from spillcast.evidence.oracle.collected import (
     BlockSize,
@@ -25,7 +26,7 @@ from spillcast.evidence.oracle.row_sources import (
     row_sources_of_trace,
     spilling,
 )
-from spillcast.evidence.oracle.trace import Progress, Window, spool_traces
+from spillcast.evidence.oracle.trace import Progress, TraceOptions, spool_traces
 from spillcast.profile.result import DIMENSIONS, QUANTILES, ROW_SOURCE, Profile, bare_row
 from spillcast.profile.rows import Grouping
 from spillcast.profile.trace_tables import add_call_tree, confine
@@ -172,18 +173,14 @@ def of_calls(
     paths: Sequence[Path],
     by: Sequence[str],
     where: str | None,
-    lenient: bool,
-    on_progress: Progress | None,
-    window: Window,
+    options: TraceOptions,
 ) -> Profile:
     """A row for each kind of call and further key; nothing counts twice.
 
     InputError for a wrong expression or condition, and for one that no call meets.
     """
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
-        read = spool_traces(
-            paths, Path(folder), lenient=lenient, on_progress=on_progress, window=window
-        )
+        read = spool_traces(paths, Path(folder), options)
         for name in ("calls", "statements"):
             table = rows_of(Path(folder) / f"{name}.parquet")
             connection.execute(f"create view {name} as from {table}")
@@ -208,11 +205,8 @@ def by_row_source(
     evidence: Evidence,
     by: Sequence[str],
     where: str | None,
-    chosen: Chosen | None,
-    window: Window,
     block_bytes: int | None,
-    lenient: bool,
-    on_progress: Progress | None,
+    options: TraceOptions,
 ) -> Profile:
     """A row for each line of each statement's plan, in the order of the plan.
 
@@ -227,9 +221,9 @@ def by_row_source(
     block = block or block_size(None, evidence.parameters, evidence.traces)
     kind = evidence.only_waits()
     if kind == "ash":
-        result, sources = _of_ash(evidence, chosen or ALL, block, on_progress)
+        result, sources = _of_ash(evidence, block, options)
     elif kind == "traces":
-        result, sources = _of_traces(evidence, window, block, lenient, on_progress)
+        result, sources = _of_traces(evidence, block, options)
     else:
         raise OptionConflict(f"--by {ROW_SOURCE} is for Oracle's traces and ASH exports")
     if evidence.work_areas:
@@ -244,9 +238,9 @@ def by_row_source(
 
 
 def _of_ash(
-    evidence: Evidence, chosen: Chosen, block: BlockSize, on_progress: Progress | None
+    evidence: Evidence, block: BlockSize, options: TraceOptions
 ) -> tuple[Profile, list[RowSource]]:
-    ash = read_ash(evidence.ash, chosen, on_progress=on_progress)
+    ash = read_ash(evidence.ash, options.chosen, on_progress=options.on_progress)
     sources = row_sources_of_samples(ash.samples, block.bytes)
     if not sources:
         raise EvidenceUnsuited(
@@ -258,16 +252,10 @@ def _of_ash(
 
 
 def _of_traces(
-    evidence: Evidence,
-    window: Window,
-    block: BlockSize,
-    lenient: bool,
-    on_progress: Progress | None,
+    evidence: Evidence, block: BlockSize, options: TraceOptions
 ) -> tuple[Profile, list[RowSource]]:
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
-        read = spool_traces(
-            evidence.traces, Path(folder), lenient=lenient, on_progress=on_progress, window=window
-        )
+        read = spool_traces(evidence.traces, Path(folder), options)
         sources = row_sources_of_trace(Path(folder), block.bytes)
     if not sources:
         raise EvidenceUnsuited(

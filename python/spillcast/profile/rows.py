@@ -14,7 +14,7 @@ import duckdb
 
 from spillcast import _core
 from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
-from spillcast.evidence.oracle.trace import ALWAYS, Progress, Window
+from spillcast.evidence.oracle.trace import WHOLE, TraceOptions
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
 from spillcast.profile.trace_tables import ask_no_traces, ask_traces, confine
 from spillcast.profile.traces import WAITS_ALONE, trace_warnings
@@ -145,9 +145,7 @@ def of_trace_rows(
     paths: Sequence[Path],
     by: Sequence[str],
     where: str | None,
-    lenient: bool,
-    on_progress: Progress | None,
-    window: Window = ALWAYS,
+    options: TraceOptions = WHOLE,
 ) -> Profile:
     """The waits of traces for which ``where`` holds, by names or expressions.
 
@@ -162,16 +160,9 @@ def of_trace_rows(
             grouping.check(connection, _WITH_STATEMENTS)
         with duckdb.connect() as connection, grouping.failures():
             rows, read = ask_traces(
-                connection,
-                query,
-                grouping.answer,
-                paths,
-                Path(folder),
-                lenient=lenient,
-                on_progress=on_progress,
-                window=window,
+                connection, query, grouping.answer, paths, Path(folder), options
             )
-    read.check(window)
+    read.check(options.chosen)
     grouping.check_some(rows, "wait")
     histograms = _take_histograms(rows)
     elapsed_us = sum(session["elapsed_us"] for session in read.sessions())

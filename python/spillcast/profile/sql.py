@@ -9,7 +9,7 @@ import duckdb
 
 from spillcast.errors import EvidenceMixed, OptionConflict, QueryInvalid, first_line
 from spillcast.evidence.open import Evidence, find_evidence
-from spillcast.evidence.oracle.trace import TABLES, Progress
+from spillcast.evidence.oracle.trace import TABLES, Progress, TraceOptions
 from spillcast.evidence.text import repeated_words
 from spillcast.interruptible import run_interruptibly
 from spillcast.profile.trace_tables import ask_no_traces, ask_traces, confine
@@ -43,14 +43,9 @@ def run_sql(
                 # In a thread, because a working DuckDB notices no signal but SIGINT, and that late.
                 return run_interruptibly(lambda: _answer(connection, query), connection.interrupt)
             answer: tuple[list[str], list[list[Any]]]
+            options = TraceOptions(lenient=lenient, on_progress=on_progress)
             answer, read = ask_traces(
-                connection,
-                query,
-                _answer,
-                resolved.traces,
-                Path(folder),
-                lenient=lenient,
-                on_progress=on_progress,
+                connection, query, _answer, resolved.traces, Path(folder), options
             )
             for words in repeated_words(read.repeated):
                 say(words)

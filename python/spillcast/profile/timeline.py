@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.evidence.oracle.ash import ALL, Chosen, read_ash
+from spillcast.evidence.choice import ALL, Chosen
+from spillcast.evidence.oracle.ash import read_ash
 from spillcast.recording import Recording
 from spillcast.recording.event_names import TEMP_EVENTS, is_like
 from spillcast.tables import Table

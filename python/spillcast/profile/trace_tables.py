@@ -12,12 +12,10 @@ import duckdb
 
 from spillcast import _core
 from spillcast.evidence.oracle.trace import (
-    ALWAYS,
     TABLES,
-    Progress,
     Read,
+    TraceOptions,
     Traces,
-    Window,
     failures_as_errors,
     open_reader,
     profile_traces,
@@ -110,10 +108,7 @@ def ask_traces(
     ask: Ask,
     paths: Sequence[Path],
     folder: Path,
-    *,
-    lenient: bool,
-    on_progress: Progress | None,
-    window: Window = ALWAYS,
+    options: TraceOptions,
 ) -> tuple[Any, Traces]:
     """The result of ``ask`` on a connection in which the traces are tables for this query."""
     try:
@@ -124,9 +119,7 @@ def ask_traces(
             raise
         columns, scans = None, 2
     if scans != 1:
-        read = spool_traces(
-            paths, folder, columns=columns, lenient=lenient, on_progress=on_progress, window=window
-        )
+        read = spool_traces(paths, folder, options, columns)
         for name in TABLES:
             connection.execute(f"create view {name} as from {rows_of(folder / f'{name}.parquet')}")
         add_call_tree(connection)
@@ -140,7 +133,7 @@ def ask_traces(
     answers: list[Any] = []
 
     def read_and_ask(kept: list[Path]) -> Read:
-        reader, watch = open_reader(kept, lenient, on_progress, window)
+        reader, watch = open_reader(kept, options)
 
         def fill(take: Take) -> dict[str, Any]:
             at = TABLES.index(table)
@@ -157,7 +150,7 @@ def ask_traces(
         answers[:] = [answer]
         # A query that needs no more rows ends the reading; a single file is no copy of another.
         if stream.facts is None and len(kept) > 1:
-            return [], {"files": profile_traces(kept, [], lenient=lenient, window=window).files}
+            return [], {"files": profile_traces(kept, [], options).files}
         return [], stream.facts or {"files": [{"sessions": []}]}
 
     read = read_once(paths, read_and_ask)

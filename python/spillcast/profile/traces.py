@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast import stats
-from spillcast.evidence.oracle.trace import ALWAYS, Progress, Traces, Window, profile_traces
+from spillcast.evidence.oracle.trace import WHOLE, TraceOptions, Traces, profile_traces
 from spillcast.evidence.text import repeated_words
 from spillcast.profile.result import COLUMNS, DIMENSIONS, QUANTILES, Profile, bare_row
 from spillcast.units import format_count, format_duration
@@ -22,10 +22,7 @@ WAITS_ALONE = "rows hold waits only: --by event also shows CPU time"
 def of_traces(
     paths: Sequence[Path],
     by: Sequence[str],
-    *,
-    lenient: bool = False,
-    on_progress: Progress | None = None,
-    window: Window = ALWAYS,
+    options: TraceOptions = WHOLE,
 ) -> Profile:
     """Waits and CPU by names of DIMENSIONS; waits alone if a column of theirs is among them."""
     waits_alone = not all(name in DIMENSIONS for name in by)
@@ -33,10 +30,8 @@ def of_traces(
     read = profile_traces(
         paths,
         sorted(set(dimensions.values())),
+        options,
         calls=not waits_alone,
-        lenient=lenient,
-        on_progress=on_progress,
-        window=window,
         quantiles=QUANTILES,
     )
     sessions = read.sessions()

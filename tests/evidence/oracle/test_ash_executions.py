@@ -5,7 +5,8 @@ import pytest
 from ash_files import EXEC_ID, SQL_ID, execution, without, write_ash
 from cases import cases
 from spillcast.errors import EvidenceAmbiguous, InputError
-from spillcast.evidence.oracle.ash import Chosen, read_ash
+from spillcast.evidence.choice import Chosen
+from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.ash_profile import check_single_execution, executions, hints
 
 HOUR_S = 3600

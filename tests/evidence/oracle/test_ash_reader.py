@@ -16,8 +16,9 @@ from spillcast.errors import (
     FileUnreadable,
     SelectionEmpty,
 )
+from spillcast.evidence.choice import Chosen
 from spillcast.evidence.open import find_evidence
-from spillcast.evidence.oracle.ash import Chosen, read_ash
+from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.spooled import parse_integer, parse_time_ns
 from spillcast.recording.schema import SAMPLES
 

@@ -18,6 +18,7 @@ from spillcast.errors import (
     OptionInvalid,
     SelectionEmpty,
 )
+from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.oracle.spooled import (
     Damage,
     has_clock,
@@ -102,50 +103,6 @@ class _Export:
     has_clock: bool
     month_first: bool
     exported: frozenset[str]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Chosen:
-    """What is asked of an export; None leaves all.
-
-    ``since`` and ``until`` are times as the export has them, both included, or times of its day.
-    """
-
-    sql_id: str | None = None
-    exec_id: int | None = None
-    since: str | None = None
-    until: str | None = None
-
-    def of(self, samples: Table, *, month_first: bool = False) -> Table:
-        """These rows, of which there is one; InputError names what there is.
-
-        ``time_ns`` counts from 1970 here. With ``month_first`` 10/04/2024 is in October.
-        """
-        for name, wanted in (("sql_id", self.sql_id), ("sql_exec_id", self.exec_id)):
-            if wanted is not None:
-                samples = _with(samples, name, str(wanted))
-        if self.since is None and self.until is None:
-            return samples
-        first_ns, last_ns = _ends_ns(samples)
-        low_ns, high_ns = first_ns, last_ns
-        if self.since is not None:
-            low_ns = _time_ns("since", self.since, samples, month_first=month_first)
-        if self.until is not None:
-            high_ns = _time_ns("until", self.until, samples, month_first=month_first)
-            # A whole second stands for all of it: listings show no fractions.
-            high_ns += (_SECOND_NS - 1) * (high_ns % _SECOND_NS == 0)
-        times = samples["time_ns"].values
-        kept = samples.filter((times >= low_ns) & (times <= high_ns))
-        if kept.num_rows == 0:
-            raise SelectionEmpty(
-                f"no sample lies between {clock(low_ns)} and {clock(high_ns)}",
-                f"the samples are of {clock(first_ns)} to {clock(last_ns)}",
-            )
-        return kept
-
-
-#: All of an export.
-ALL = Chosen()
 
 
 class Columns:
@@ -242,7 +199,7 @@ def read_ash(
     if samples.num_rows == 0:
         raise EvidenceIncomplete(f"{', '.join(map(str, files))}: no row could be read")
     month_first = any(export.month_first for export in exports)
-    samples = chosen.of(samples, month_first=month_first).sort_by("time_ns")
+    samples = _selected(samples, chosen, month_first=month_first).sort_by("time_ns")
     first_ns = samples["time_ns"][0]
     notes = repeated_words(repeated)
     if not all(export.has_clock for export in exports):
@@ -366,38 +323,60 @@ def clock(time_ns: int) -> str:
     return f"{datetime.fromtimestamp(time_ns // _SECOND_NS, UTC):%Y-%m-%d %H:%M:%S}"
 
 
-def _with(samples: Table, name: str, wanted: str) -> Table:
-    column = samples[name].cast(TEXT)
-    chosen = samples.filter(column.equals(wanted))
-    if chosen.num_rows == 0:
-        counts = Counter(column.drop_null().to_pylist())
-        ranked = sorted(counts, key=lambda value: (-counts[value], value))
-        top_values = ", ".join(ranked[:5]) or "none"
-        raise SelectionEmpty(f"no sample has {name.upper()} {wanted}", f"there are: {top_values}")
-    return chosen
+def _selected(samples: Table, chosen: Chosen, *, month_first: bool) -> Table:
+    """The rows that are chosen, of which there is one; InputError names what there is.
+
+    ``time_ns`` counts from 1970 here. With ``month_first`` 10/04/2024 is in October.
+    """
+    for name, wanted in (("sql_id", chosen.sql_id), ("sql_exec_id", chosen.exec_id)):
+        if wanted is None:
+            continue
+        column = samples[name].cast(TEXT)
+        samples = samples.filter(column.equals(str(wanted)))
+        if samples.num_rows == 0:
+            counts = Counter(column.drop_null().to_pylist())
+            ranked = sorted(counts, key=lambda value: (-counts[value], value))
+            raise SelectionEmpty(
+                f"no sample has {name.upper()} {wanted}",
+                f"there are: {', '.join(ranked[:5]) or 'none'}",
+            )
+    if chosen.since is None and chosen.until is None:
+        return samples
+    times = samples["time_ns"].values
+    ends_ns = first_ns, last_ns = int(times.min()), int(times.max())
+    low_ns, high_ns = ends_ns
+    if chosen.since is not None:
+        low_ns = _time_ns("since", chosen.since, ends_ns, month_first=month_first)
+    if chosen.until is not None:
+        high_ns = _time_ns("until", chosen.until, ends_ns, month_first=month_first)
+        # A whole second stands for all of it: listings show no fractions.
+        high_ns += (_SECOND_NS - 1) * (high_ns % _SECOND_NS == 0)
+    kept = samples.filter((times >= low_ns) & (times <= high_ns))
+    if kept.num_rows == 0:
+        raise SelectionEmpty(
+            f"no sample lies between {clock(low_ns)} and {clock(high_ns)}",
+            f"the samples are of {clock(first_ns)} to {clock(last_ns)}",
+        )
+    return kept
 
 
-def _ends_ns(samples: Table) -> tuple[int, int]:
-    return samples["time_ns"].min(), samples["time_ns"].max()
-
-
-def _time_ns(option: str, text: str, samples: Table, *, month_first: bool) -> int:
+def _time_ns(option: str, text: str, ends_ns: tuple[int, int], *, month_first: bool) -> int:
     """A time, or a time of the day that the samples are of."""
-    first_ns, last_ns = _ends_ns(samples)
-    day_ns = first_ns // _DAY_NS * _DAY_NS
     if (time_ns := parse_time_ns(text, month_first=month_first)) is not None:
         return time_ns
+    first_ns = ends_ns[0]
+    first_day, last_day = (end_ns // _DAY_NS for end_ns in ends_ns)
     time_ns = parse_time_ns(f"1970-01-01 {text}")
     if time_ns is None:
         raise OptionInvalid(
             f"--{option} '{text}' is not a time", f"write for example {clock(first_ns)}"
         )
-    if last_ns // _DAY_NS * _DAY_NS != day_ns:
+    if last_day != first_day:
         raise EvidenceMixed(
             f"--{option} {text}: the samples are of several days",
             f"write the day too, as in '{clock(first_ns)}'",
         )
-    return day_ns + time_ns
+    return first_day * _DAY_NS + time_ns
 
 
 def _by_text(column: Column, parsed: Sequence[int | None]) -> Column:

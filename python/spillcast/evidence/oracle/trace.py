@@ -15,6 +15,7 @@ from spillcast.errors import (
     OptionInvalid,
     SelectionEmpty,
 )
+from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.text import Repeated, distinct
 from spillcast.interruptible import run_interruptibly
 from spillcast.units import parse_duration_s
@@ -39,19 +40,20 @@ def failures_as_errors() -> Iterator[None]:
         raise EvidenceDamaged(f"{error.filename}: {error.strerror}") from error
 
 
-@dataclass(frozen=True)
-class Window:
-    """Selects the waits and calls that end in it.
+@dataclass(frozen=True, kw_only=True)
+class TraceOptions:
+    """How traces are read: with waits in running text if ``lenient``; of a time only, if chosen.
 
-    Each end is a time as the trace has it, a time of its day, or how long after its first line.
+    ``on_progress`` is told of the bytes read so far.
     """
 
-    since: str | None = None
-    until: str | None = None
+    lenient: bool = False
+    chosen: Chosen = ALL
+    on_progress: Progress | None = None
 
 
-#: All of a trace.
-ALWAYS = Window()
+#: All of the traces.
+WHOLE = TraceOptions()
 
 
 @dataclass(frozen=True)
@@ -75,12 +77,12 @@ class Traces:
         firsts = [session["first_tim_us"] for session in self.sessions()]
         return min((first for first in firsts if first is not None), default=0) // 1_000_000
 
-    def check(self, window: Window) -> None:
-        """InputError where nothing lies in the window that was asked for."""
-        if window == ALWAYS or any(file["waits"] + file["calls"] for file in self.files):
+    def check(self, chosen: Chosen) -> None:
+        """InputError where nothing ends in the time that was asked for."""
+        ends = [f"--since {chosen.since}"] * (chosen.since is not None)
+        ends += [f"--until {chosen.until}"] * (chosen.until is not None)
+        if not ends or any(file["waits"] + file["calls"] for file in self.files):
             return
-        ends = [f"--since {window.since}"] * (window.since is not None)
-        ends += [f"--until {window.until}"] * (window.until is not None)
         raise SelectionEmpty(
             f"no wait and no call of the traces ends there: {' '.join(ends)}",
             "without these, --by second shows when they are",
@@ -139,11 +141,9 @@ def _copies(paths: Sequence[Path], files: Sequence[Mapping[str, Any]]) -> list[R
 def profile_traces(
     paths: Sequence[Path],
     by: Sequence[str],
+    options: TraceOptions = WHOLE,
     *,
     calls: bool = True,
-    lenient: bool = False,
-    on_progress: Progress | None = None,
-    window: Window = ALWAYS,
     quantiles: Mapping[str, float] = MappingProxyType({}),
 ) -> Traces:
     """Count waits and CPU by the dimensions in ``by``; without ``calls`` waits alone.
@@ -154,7 +154,7 @@ def profile_traces(
     """
 
     def read(kept: list[Path]) -> Read:
-        reader, watch = open_reader(kept, lenient, on_progress, window)
+        reader, watch = open_reader(kept, options)
         with failures_as_errors():
             return run_interruptibly(
                 lambda: reader.profile(list(by), calls=calls, quantiles=list(quantiles.items())),
@@ -163,35 +163,34 @@ def profile_traces(
             )
 
     traces = read_once(paths, read)
-    traces.check(window)
+    traces.check(options.chosen)
     return traces
 
 
 def open_reader(
-    paths: Sequence[Path],
-    lenient: bool,
-    on_progress: Progress | None,
-    window: Window = ALWAYS,
+    paths: Sequence[Path], options: TraceOptions = WHOLE
 ) -> tuple[_core.TraceReader, Callable[[], None] | None]:
     """A reader of some traces, and what to call now and then while it works.
 
-    InputError where no line of them can lie in the window.
+    InputError where the ends of the chosen time are no times.
     """
-    windows = [] if window == ALWAYS else _windows_us(paths, lenient, window)
-    reader = _core.TraceReader([str(path) for path in paths], lenient=lenient, windows_us=windows)
+    timed = options.chosen.since is not None or options.chosen.until is not None
+    windows = _windows_us(paths, options) if timed else []
+    names, on_progress = [str(path) for path in paths], options.on_progress
+    reader = _core.TraceReader(names, lenient=options.lenient, windows_us=windows)
     if on_progress is None:
         return reader, None
     return reader, lambda: on_progress(reader.progress())
 
 
-def _windows_us(paths: Sequence[Path], lenient: bool, window: Window) -> list[tuple[int, int]]:
-    """The window on the clock of each file's ``tim``, for which the files are read once more.
+def _windows_us(paths: Sequence[Path], options: TraceOptions) -> list[tuple[int, int]]:
+    """The chosen time on the clock of each file's ``tim``, for which the files are read once more.
 
     InputError where its ends are no times.
     """
     if pipe := next(filter(Path.is_fifo, paths), None):
         raise OptionConflict(f"--since and --until: {pipe} cannot be read twice", "give a file")
-    reader = _core.TraceReader([str(path) for path in paths], lenient=lenient)
+    reader, _ = open_reader(paths, TraceOptions(lenient=options.lenient))
     with failures_as_errors():
         _, facts = run_interruptibly(lambda: reader.profile([]), reader.cancel)
     sessions = [session for file in facts["files"] for session in file["sessions"]]
@@ -200,7 +199,7 @@ def _windows_us(paths: Sequence[Path], lenient: bool, window: Window) -> list[tu
     windows = []
     for path, file in zip(paths, facts["files"], strict=True):
         more_us = file["local_less_tim_us"]
-        pair = (("since", window.since), ("until", window.until))
+        pair = (("since", options.chosen.since), ("until", options.chosen.until))
         low, high = (_tim_us(option, text, path, first_us, more_us) for option, text in pair)
         windows.append((_ENDS_US[0] if low is None else low, _ENDS_US[1] if high is None else high))
     return windows
@@ -211,9 +210,7 @@ def _tim_us(
 ) -> int | None:
     """One end; ``more_us`` is the time of the day less ``tim``."""
     # With Arrow, which a trace without a window does without.
-    from spillcast.evidence.oracle.spooled import (
-        parse_time_ns,
-    )
+    from spillcast.evidence.oracle.spooled import parse_time_ns
 
     if text is None:
         return None
@@ -239,7 +236,7 @@ def _tim_us(
 
 def read_rows(paths: Sequence[Path], take: Callable[..., None], *, lenient: bool = False) -> None:
     """Hand each batch of rows, a table for each of TABLES, to ``take``."""
-    reader, _ = open_reader(paths, lenient, None)
+    reader, _ = open_reader(paths, TraceOptions(lenient=lenient))
     with failures_as_errors():
         run_interruptibly(lambda: reader.rows(take), reader.cancel)
 
@@ -247,11 +244,8 @@ def read_rows(paths: Sequence[Path], take: Callable[..., None], *, lenient: bool
 def spool_traces(
     paths: Sequence[Path],
     folder: Path,
-    *,
+    options: TraceOptions = WHOLE,
     columns: Sequence[tuple[str, str]] | None = None,
-    lenient: bool = False,
-    on_progress: Progress | None = None,
-    window: Window = ALWAYS,
 ) -> Traces:
     """Write all rows to a Parquet file for each of TABLES, called as it.
 
@@ -259,7 +253,7 @@ def spool_traces(
     """
 
     def spool(kept: list[Path]) -> Read:
-        reader, watch = open_reader(kept, lenient, on_progress, window)
+        reader, watch = open_reader(kept, options)
         writers: dict[str, _core.ParquetWriter] = {}
 
         def take(*tables: _core.Table) -> None:
@@ -279,5 +273,5 @@ def spool_traces(
         return [], facts
 
     traces = read_once(paths, spool)
-    traces.check(window)
+    traces.check(options.chosen)
     return traces

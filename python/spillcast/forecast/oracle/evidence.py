@@ -12,8 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.errors import InputError, NoTempIo, SelectionEmpty
+from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import Evidence
-from spillcast.evidence.oracle.ash import ALL, Ash, Chosen, read_ash
+from spillcast.evidence.oracle.ash import Ash, read_ash
 from spillcast.evidence.oracle.ash_profile import (
     check_single_execution,
     hints,
@@ -40,6 +41,7 @@ from spillcast.evidence.oracle.row_sources import (
 )
 from spillcast.evidence.oracle.trace import (
     Progress,
+    TraceOptions,
     Traces,
     profile_traces,
     spool_traces,
@@ -226,7 +228,7 @@ def read_traces(
     where there are no trace lines, or none of that statement.
     """
     by = ["event", "blocks", "second"] + (["sql"] if sql_id is not None else [])
-    read = profile_traces(paths, by, lenient=lenient, on_progress=on_progress)
+    read = profile_traces(paths, by, TraceOptions(lenient=lenient, on_progress=on_progress))
     groups = read.groups
     if sql_id is not None:
         groups = _of_statement(groups, sql_id)
@@ -263,7 +265,7 @@ def statements_of(
 
     InputError where there are no trace lines.
     """
-    groups = profile_traces(paths, ["event", "sql"], lenient=lenient).groups
+    groups = profile_traces(paths, ["event", "sql"], TraceOptions(lenient=lenient)).groups
     waits = [group for group in groups if group["event"] is not None and group["sql"]]
     return frozenset(group["sql"] for group in waits if is_like(group["event"], temp_events))
 
@@ -393,7 +395,7 @@ def _of_traces(paths: Sequence[Path], lenient: bool) -> list[RowSource]:
     if len(files) < len(paths) or not 0 < size_bytes < _TRACES_BYTES_MAX:
         return []
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
-        spool_traces(files, Path(folder), lenient=lenient)
+        spool_traces(files, Path(folder), TraceOptions(lenient=lenient))
         # Shares do not depend on how large a block is.
         return row_sources_of_trace(Path(folder), 1)
 

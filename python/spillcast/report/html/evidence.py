@@ -7,9 +7,9 @@ from typing import Any
 
 from spillcast.engines.registry import known_as
 from spillcast.errors import OptionConflict
+from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import Evidence
-from spillcast.evidence.oracle.ash import ALL, Chosen
-from spillcast.evidence.oracle.trace import Traces, profile_traces, read_rows
+from spillcast.evidence.oracle.trace import TraceOptions, Traces, profile_traces, read_rows
 from spillcast.profile import Profile, profile, timeline
 from spillcast.profile.functions import by_function, cpu_words, drawn_frames, flame
 from spillcast.profile.timeline import READ, WRITE
@@ -120,7 +120,7 @@ def _events_of_samples(recording: Recording) -> Profile | None:
 
 def _of_traces(paths: Sequence[Path], lenient: bool) -> Run:
     by_event = profile(*paths, lenient=lenient)
-    read = profile_traces(paths, ["event", "second"], lenient=lenient)
+    read = profile_traces(paths, ["event", "second"], TraceOptions(lenient=lenient))
     line = timeline.of_traces(read, by_event.elapsed_s)
     return Run(
         name=_names(paths),
