@@ -8,7 +8,7 @@ use arrow_array::{
 };
 use arrow_schema::{ArrowError, DataType};
 use spillcast_core::oracle::{
-    Batch, Bind, Dictionary, Origin, StatLine, Statement, TimedCall, WaitRow,
+    Batch, Bind, Dictionary, Origin, StatLine, Statement, TimedCall, TimedWait,
 };
 
 /// The columns that are asked for; the others hold nulls. Names are codes where some are asked for.
@@ -84,17 +84,22 @@ fn of_origin<T>(names: &Dictionary, rows: &[(Origin, T)]) -> [(&'static str, Arr
 }
 
 /// The columns of every recording's waits, and those that only traces have.
-fn waits(names: &Dictionary, rows: &[WaitRow], wanted: &Wanted) -> Result<RecordBatch, ArrowError> {
+fn waits(
+    names: &Dictionary,
+    rows: &[(Origin, TimedWait)],
+    wanted: &Wanted,
+) -> Result<RecordBatch, ArrowError> {
+    type Row = (Origin, TimedWait);
     let none: ArrayRef = new_null_array(&DataType::Int64, rows.len());
-    let number = |name, of: fn(&WaitRow) -> Option<i64>| match wanted.column("waits", name) {
+    let number = |name, of: &dyn Fn(&Row) -> Option<i64>| match wanted.column("waits", name) {
         true => (name, int(rows, of), true),
         false => (name, none.clone(), true),
     };
-    let flags = |name, of: fn(&WaitRow) -> bool| match wanted.column("waits", name) {
+    let flags = |name, of: fn(&Row) -> bool| match wanted.column("waits", name) {
         true => (name, flag(rows, of), true),
         false => (name, new_null_array(&DataType::Boolean, rows.len()), true),
     };
-    let code = |name, of: fn(&WaitRow) -> Option<u32>, list: &[String]| {
+    let code = |name, of: fn(&Row) -> Option<u32>, list: &[String]| {
         if wanted.0.is_none() {
             return (name, text(rows, |row| of(row).map(|id| list[id as usize].as_str())), true);
         }
@@ -102,32 +107,32 @@ fn waits(names: &Dictionary, rows: &[WaitRow], wanted: &Wanted) -> Result<Record
         let codes = rows.iter().map(|row| of(row).filter(|_| wanted).map(|id| id as i32));
         (name, coded(if wanted { list } else { &[] }, codes), true)
     };
-    let ops = rows.iter().map(|r| r.wait.op);
-    let ops = spillcast_recording::ops(ops)?;
+    let ops = spillcast_recording::ops(rows.iter().map(|(_, wait)| wait.class.op))?;
     let files = match wanted.column("waits", "file") {
-        true => rows.iter().map(|r| r.file_number.map(|n| n.to_string())).collect::<StringArray>(),
+        true => rows.iter().map(|(_, w)| w.file.map(|n| n.to_string())).collect::<StringArray>(),
         false => StringArray::new_null(rows.len()),
     };
     RecordBatch::try_from_iter_with_nullable([
-        number("start_ns", |r| Some(r.wait.start_ns)),
-        number("elapsed_ns", |r| Some(r.wait.elapsed_ns)),
-        number("session", |r| Some(r.wait.session)),
-        code("event", |r| Some(r.wait.event), names.events.list()),
+        number("start_ns", &|(_, w)| Some(w.start_us * 1_000)),
+        number("elapsed_ns", &|(_, w)| Some(w.elapsed_us * 1_000)),
+        number("session", &|(o, _)| Some(names.sessions[o.session].number().unwrap_or(0))),
+        code("event", |(_, w)| Some(w.event), names.events.list()),
         ("op", ops, true),
-        flags("temp", |r| r.wait.temp),
+        flags("temp", |(_, w)| w.class.temp),
         ("file", Arc::new(files) as ArrayRef, true),
-        number("offset", |r| r.wait.offset),
-        number("bytes", |r| r.wait.bytes),
-        code("sql_id", |r| r.origin.sql, names.sql.list()),
-        number("object", |r| r.wait.object),
-        number("line", |r| r.wait.line),
-        number("blocks", |r| r.blocks),
-        number("p1", |r| Some(r.params[0])),
-        number("p2", |r| Some(r.params[1])),
-        number("p3", |r| Some(r.params[2])),
-        flags("idle", |r| r.idle),
-        number("cursor", |r| Some(r.cursor)),
-        number("source", |r| Some(r.origin.file as i64)),
+        // A trace does not give the size of a block, so it has no offset in bytes.
+        ("offset", none.clone(), true),
+        number("bytes", &|(_, w)| w.bytes),
+        code("sql_id", |(o, _)| o.sql, names.sql.list()),
+        number("object", &|(_, w)| w.object.map(i64::from)),
+        number("line", &|(o, _)| i64::try_from(o.line).ok()),
+        number("blocks", &|(_, w)| w.blocks),
+        number("p1", &|(_, w)| Some(w.params[0])),
+        number("p2", &|(_, w)| Some(w.params[1])),
+        number("p3", &|(_, w)| Some(w.params[2])),
+        flags("idle", |(_, w)| w.class.idle),
+        number("cursor", &|(_, w)| Some(w.cursor)),
+        number("source", &|(o, _)| Some(o.file as i64)),
     ])
 }
 

@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 
 use super::line::Fault;
+use super::reader::ReadError;
 use super::scan::LINE_BYTES_MAX;
 use crate::unpack::unpacked;
 
@@ -33,20 +34,13 @@ pub(super) struct Chunks<'a> {
     carry: Vec<u8>,
 }
 
-/// An input that cannot be read at all.
-#[derive(Debug)]
-pub(super) struct Unreadable {
-    pub path: PathBuf,
-    pub error: io::Error,
-}
-
 impl<'a> Chunks<'a> {
     pub fn new(inputs: &'a [PathBuf], chunk_bytes: usize) -> Self {
         Chunks { inputs, chunk_bytes: chunk_bytes.max(1), file: 0, source: None, carry: Vec::new() }
     }
 
     /// The next chunk, in the buffer `bytes`, or None behind the last file.
-    pub fn next(&mut self, bytes: Vec<u8>) -> Result<Option<Chunk>, Unreadable> {
+    pub fn next(&mut self, bytes: Vec<u8>) -> Result<Option<Chunk>, ReadError> {
         let Some(path) = self.inputs.get(self.file) else { return Ok(None) };
         let mut source = match self.source.take() {
             Some(source) => source,
@@ -89,8 +83,8 @@ impl<'a> Chunks<'a> {
         }
     }
 
-    fn unreadable(&self, error: io::Error) -> Unreadable {
-        Unreadable { path: self.inputs[self.file].clone(), error }
+    fn unreadable(&self, error: io::Error) -> ReadError {
+        ReadError::File { path: self.inputs[self.file].clone(), error }
     }
 }
 

@@ -8,8 +8,6 @@ pub const KEPT_PER_FILE: usize = 100;
 /// A line that could not be read as what it begins as, or not with the figures it has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Damage {
-    /// Position of the file in the list of inputs.
-    pub file: usize,
     /// From 1.
     pub line: u64,
     pub fault: Fault,

@@ -25,9 +25,9 @@ pub use damage::{Damage, Damages, KEPT_PER_FILE};
 pub use events::{EventClass, classify};
 pub use follow::FileSummary;
 pub use line::{CallKind, CallLine, ParsingLine, StatLine};
-pub use profile::{Dimension, Group, Key, Place, Profile};
+pub use profile::{Dimension, Group, Key, Profile};
 pub use reader::{Options, ReadError, Reading, Watch, Window, read};
-pub use rows::{Batch, Rows, Tables, WaitRow};
+pub use rows::{Batch, Rows, Tables};
 pub use session::{SessionId, SessionTimes};
 pub use sink::{
     Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement, TimedCall, TimedWait,

@@ -4,7 +4,7 @@ use rustc_hash::FxHashMap;
 
 use super::latencies::Latencies;
 use super::line::CallKind;
-use super::sink::{Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
+use super::sink::{Dictionary, Origin, Sink, TimedCall, TimedWait};
 use crate::wait::Op;
 
 /// The dimensions of groups. A row's value in each is a number, or None.
@@ -98,15 +98,6 @@ impl Key {
     }
 }
 
-/// A line of an input.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
-    /// Position of the file in the list of inputs.
-    pub file: usize,
-    /// From 1.
-    pub line: u64,
-}
-
 /// Rows counted together, in microseconds: how long waits lasted, or the CPU that calls took
 /// without the calls they made (whose sum, but not the least of which, is never below zero).
 #[derive(Clone, Debug)]
@@ -122,7 +113,7 @@ pub struct Group {
     pub min_us: i64,
     pub max_us: i64,
     /// Where the longest stands, the first of equals.
-    pub max_at: Place,
+    pub max_at: Origin,
     /// Blocks that waits moved, and how many waits tell it; where figures of waits are read.
     pub blocks: i64,
     pub blocks_count: i64,
@@ -130,7 +121,7 @@ pub struct Group {
 }
 
 impl Group {
-    fn new(op: Op, place: Place) -> Self {
+    fn new(op: Op, origin: Origin) -> Self {
         Group {
             count: 0,
             waits: 0,
@@ -139,7 +130,7 @@ impl Group {
             total_us: 0,
             min_us: i64::MAX,
             max_us: i64::MIN,
-            max_at: place,
+            max_at: origin,
             blocks: 0,
             blocks_count: 0,
             latencies: Latencies::Few(Vec::new()),
@@ -147,19 +138,19 @@ impl Group {
     }
 
     #[inline(always)]
-    fn add(&mut self, us: i64, place: Place) {
+    fn add(&mut self, us: i64, origin: Origin) {
         self.count += 1;
         self.total_us = self.total_us.saturating_add(us);
         self.min_us = self.min_us.min(us);
         if us > self.max_us {
             self.max_us = us;
-            self.max_at = place;
+            self.max_at = origin;
         }
         self.latencies.record(us.max(0) as u64 * 1_000);
     }
 
     #[inline(always)]
-    fn add_wait(&mut self, wait: &TimedWait, place: Place) {
+    fn add_wait(&mut self, wait: &TimedWait, origin: Origin) {
         self.waits += 1;
         if self.op != wait.class.op {
             self.op = Op::Null;
@@ -169,13 +160,13 @@ impl Group {
             self.blocks = self.blocks.saturating_add(blocks);
             self.blocks_count += 1;
         }
-        self.add(wait.elapsed_us, place);
+        self.add(wait.elapsed_us, origin);
     }
 
-    fn add_call(&mut self, call: &TimedCall, place: Place) {
+    fn add_call(&mut self, call: &TimedCall, origin: Origin) {
         self.op = Op::Null;
         self.idle = false;
-        self.add(call.self_c_us, place);
+        self.add(call.self_c_us, origin);
     }
 
     /// What of the distribution holds something: (middle of the bucket in ns, count), ascending, with
@@ -237,7 +228,7 @@ impl Profile {
         slot: usize,
         value: impl Fn(Dimension) -> Option<i64>,
         op: Op,
-        place: Place,
+        origin: Origin,
     ) -> &mut Group {
         let value = |dimension| value(dimension).unwrap_or(NONE);
         let position = match self.last.get(slot) {
@@ -249,7 +240,7 @@ impl Profile {
             {
                 *position
             }
-            _ => self.other_group(slot, value, op, place),
+            _ => self.other_group(slot, value, op, origin),
         };
         &mut self.groups[position].1
     }
@@ -260,14 +251,14 @@ impl Profile {
         slot: usize,
         value: impl Fn(Dimension) -> i64,
         op: Op,
-        place: Place,
+        origin: Origin,
     ) -> usize {
         let mut key = Key([NONE; DIMENSIONS]);
         for &dimension in &self.by {
             key.0[dimension as usize] = value(dimension);
         }
         let position = *self.position.entry(key).or_insert_with(|| {
-            self.groups.push((key, Group::new(op, place)));
+            self.groups.push((key, Group::new(op, origin)));
             self.groups.len() - 1
         });
         if slot >= self.last.len() {
@@ -301,9 +292,8 @@ impl Sink for Profile {
             Dimension::Sql => origin.sql.map(i64::from),
             Dimension::Session => names.sessions[origin.session].number(),
         };
-        let place = Place { file: origin.file, line: origin.line };
         let slot = CallKind::ALL.len() + wait.event as usize;
-        self.group(slot, value, class.op, place).add_wait(wait, place);
+        self.group(slot, value, class.op, origin).add_wait(wait, origin);
     }
 
     fn call(&mut self, names: &Dictionary, origin: Origin, call: &TimedCall) {
@@ -320,11 +310,8 @@ impl Sink for Profile {
             Dimension::Session => names.sessions[origin.session].number(),
             _ => None,
         };
-        let place = Place { file: origin.file, line: origin.line };
-        self.group(kind as usize, value, Op::Null, place).add_call(call, place);
+        self.group(kind as usize, value, Op::Null, origin).add_call(call, origin);
     }
-
-    fn statement(&mut self, _names: &Dictionary, _origin: Origin, _statement: Statement) {}
 
     fn needs_figures(&self) -> bool {
         self.by.iter().any(|dimension| dimension.is_figure())

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 
-use super::chunks::{Chunk, Chunks, Unreadable};
+use super::chunks::{Chunk, Chunks};
 use super::follow::{FileSummary, Follower, Output};
 use super::scan;
 use super::scanned::{Scanned, Wanted};
@@ -125,12 +125,6 @@ impl fmt::Display for ReadError {
 
 impl std::error::Error for ReadError {}
 
-impl From<Unreadable> for ReadError {
-    fn from(Unreadable { path, error }: Unreadable) -> Self {
-        ReadError::File { path, error }
-    }
-}
-
 /// Reads traces one after another, plain, gzip or zstd, `-` for standard input, into `sink`, on all
 /// processors.
 ///
@@ -178,7 +172,7 @@ fn work<S: Sink>(source: &Mutex<(u64, Chunks)>, turns: &Turns<S>, wanted: Wanted
         let chunk = match chunk {
             Ok(Some(chunk)) => chunk,
             Ok(None) => return,
-            Err(error) => return turns.end(error.into()),
+            Err(error) => return turns.end(error),
         };
         let scanned = scan::scan(&chunk.bytes, wanted);
         if !turns.take(turn, &chunk, scanned) {

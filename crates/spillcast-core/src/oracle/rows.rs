@@ -2,28 +2,11 @@
 
 use super::line::StatLine;
 use super::sink::{Bind, Dictionary, Origin, Sink, Statement, TimedCall, TimedWait};
-use crate::wait::Wait;
-
-/// A row of the table of waits: the columns that every recording has, and those only traces have.
-#[derive(Clone, Debug, PartialEq)]
-pub struct WaitRow {
-    /// `start_ns` is on the clock of `tim`; `event` and `sql_id` are positions in the dictionary's
-    /// `events` and `sql`; `session` is the session id, 0 where the trace does not tell; `bytes` is
-    /// None unless the trace gives bytes, for it does not give the size of a block; `file` is None,
-    /// for a trace gives numbers of files.
-    pub wait: Wait,
-    pub origin: Origin,
-    pub cursor: i64,
-    pub file_number: Option<i64>,
-    pub blocks: Option<i64>,
-    pub params: [i64; 3],
-    pub idle: bool,
-}
 
 /// Rows of all tables, each in the order of the trace.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Batch {
-    pub waits: Vec<WaitRow>,
+    pub waits: Vec<(Origin, TimedWait)>,
     pub calls: Vec<(Origin, TimedCall)>,
     pub statements: Vec<(Origin, Statement)>,
     pub row_sources: Vec<(Origin, StatLine)>,
@@ -81,30 +64,10 @@ impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Rows<F> {
 }
 
 impl<F: FnMut(&Dictionary, Batch) -> bool + Send> Sink for Rows<F> {
-    fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait) {
-        if !self.tables.waits {
-            return;
+    fn wait(&mut self, _names: &Dictionary, origin: Origin, wait: &TimedWait) {
+        if self.tables.waits {
+            self.batch.waits.push((origin, *wait));
         }
-        let session = names.sessions[origin.session].number().unwrap_or(0);
-        let span_ns = (wait.start_us * 1_000, wait.elapsed_us * 1_000);
-        let row = Wait {
-            temp: wait.class.temp,
-            bytes: wait.bytes,
-            sql_id: origin.sql,
-            object: wait.object.map(i64::from),
-            line: i64::try_from(origin.line).ok(),
-            ..Wait::new(session, wait.event, wait.class.op, span_ns)
-        };
-        row.check();
-        self.batch.waits.push(WaitRow {
-            wait: row,
-            origin,
-            cursor: wait.cursor,
-            file_number: wait.file,
-            blocks: wait.blocks,
-            params: wait.params,
-            idle: wait.class.idle,
-        });
     }
 
     fn call(&mut self, _names: &Dictionary, origin: Origin, call: &TimedCall) {

@@ -76,7 +76,7 @@ pub struct Bind {
 pub trait Sink: Send {
     fn wait(&mut self, names: &Dictionary, origin: Origin, wait: &TimedWait);
     fn call(&mut self, names: &Dictionary, origin: Origin, call: &TimedCall);
-    fn statement(&mut self, names: &Dictionary, origin: Origin, statement: Statement);
+    fn statement(&mut self, _names: &Dictionary, _origin: Origin, _statement: Statement) {}
     fn row_source(&mut self, _names: &Dictionary, _origin: Origin, _line: StatLine) {}
     fn bind(&mut self, _names: &Dictionary, _origin: Origin, _bind: Bind) {}
     /// Whether it looks at more of a wait than its event, its session and when it was. What is not

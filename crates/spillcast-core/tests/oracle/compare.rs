@@ -52,10 +52,10 @@ fn check_profile(path: &Path, options: &Options, reading: &Reading, batch: &Batc
     let profiled = read(&[path.to_path_buf()], options, &mut profile).unwrap();
     assert_eq!(profiled.files, reading.files);
     let mut totals = HashMap::<i64, (u64, i64)>::new();
-    for row in &batch.waits {
-        let (count, total_us) = totals.entry(row.wait.event.into()).or_default();
+    for (_, wait) in &batch.waits {
+        let (count, total_us) = totals.entry(wait.event.into()).or_default();
         *count += 1;
-        *total_us += row.wait.elapsed_ns / 1_000;
+        *total_us += wait.elapsed_us;
     }
     let groups = profile.groups().iter().filter_map(|(key, group)| {
         Some((key.get(Dimension::Event)?, (group.count, group.total_us)))
@@ -73,17 +73,17 @@ fn in_slow_form(reading: &Reading, batch: Batch) -> Slow {
     let names = &reading.dictionary;
     let sql = |origin: Origin| origin.sql.map(|sql| names.sql.list()[sql as usize].clone());
     let session = |origin: Origin| of_id(names.sessions[origin.session]);
-    let waits = batch.waits.iter().map(|row| SlowWait {
-        line: row.origin.line,
-        event: names.events.list()[row.wait.event as usize].clone(),
-        session: session(row.origin),
-        sql: sql(row.origin),
-        start_us: row.wait.start_ns / 1_000,
-        elapsed_us: row.wait.elapsed_ns / 1_000,
-        file: row.file_number,
-        blocks: row.blocks,
-        bytes: row.wait.bytes,
-        object: row.wait.object,
+    let waits = batch.waits.iter().map(|&(origin, wait)| SlowWait {
+        line: origin.line,
+        event: names.events.list()[wait.event as usize].clone(),
+        session: session(origin),
+        sql: sql(origin),
+        start_us: wait.start_us,
+        elapsed_us: wait.elapsed_us,
+        file: wait.file,
+        blocks: wait.blocks,
+        bytes: wait.bytes,
+        object: wait.object.map(i64::from),
     });
     let calls = batch.calls.iter().map(|&(origin, call)| SlowCall {
         line: origin.line,

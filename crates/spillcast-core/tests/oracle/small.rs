@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::compare::rows;
 use spillcast_core::oracle::{
-    Batch, Dimension, KEPT_PER_FILE, Options, Place, Profile, ReadError, Reading, Window, read,
+    Batch, Dimension, KEPT_PER_FILE, Options, Profile, ReadError, Reading, Window, read,
 };
 use spillcast_core::wait::Op;
 
@@ -32,14 +32,14 @@ fn a_wait_becomes_a_row() {
          WAIT #140691456823824: nam='direct path read temp' ela= 13700 file number=203 \
          first dba=2827236 block cnt=31 obj#=99574 tim=25786537823120\n",
     );
-    let [row] = &batch.waits[..] else { panic!("one wait") };
+    let [(origin, wait)] = &batch.waits[..] else { panic!("one wait") };
     assert_eq!(reading.dictionary.events.list(), ["direct path read temp"]);
-    assert_eq!(row.wait.start_ns, (25_786_537_823_120 - 13_700) * 1_000);
-    assert_eq!(row.wait.elapsed_ns, 13_700_000);
-    assert_eq!((row.wait.op, row.wait.temp, row.idle), (Op::Read, true, false));
-    assert_eq!((row.file_number, row.blocks, row.wait.bytes), (Some(203), Some(31), None));
-    assert_eq!((row.wait.session, row.wait.object, row.wait.line), (35, Some(99_574), Some(2)));
-    assert_eq!(row.params, [203, 2_827_236, 31]);
+    assert_eq!((wait.start_us, wait.elapsed_us), (25_786_537_823_120 - 13_700, 13_700));
+    assert_eq!((wait.class.op, wait.class.temp, wait.class.idle), (Op::Read, true, false));
+    assert_eq!((wait.file, wait.blocks, wait.bytes), (Some(203), Some(31), None));
+    let session = reading.dictionary.sessions[origin.session].number();
+    assert_eq!((session, wait.object, origin.line), (Some(35), Some(99_574), 2));
+    assert_eq!(wait.params, [203, 2_827_236, 31]);
 }
 
 #[test]
@@ -51,10 +51,9 @@ fn oracle_8i_writes_centiseconds_and_no_time_of_waits() {
          WAIT #1: nam='db file scattered read' ela= 1 p1=4 p2=93 p3=16\n"
     ));
     assert_eq!(batch.calls[0].1.line.e, 20_000);
-    assert_eq!(batch.waits[0].wait.elapsed_ns, 30_000_000);
-    assert_eq!(batch.waits[0].wait.start_ns, 5_000_000_000);
-    assert_eq!(batch.waits[1].wait.start_ns, 5_030_000_000);
-    assert_eq!((batch.waits[0].file_number, batch.waits[0].blocks), (Some(4), Some(16)));
+    let [(_, first), (_, second)] = &batch.waits[..] else { panic!("two waits") };
+    assert_eq!((first.start_us, first.elapsed_us, second.start_us), (5_000_000, 30_000, 5_030_000));
+    assert_eq!((first.file, first.blocks), (Some(4), Some(16)));
 }
 
 #[test]
@@ -64,7 +63,7 @@ fn the_clock_of_waits_in_11_1_0_7_is_corrected() {
          WAIT #1: nam='db file sequential read' ela= 24 file#=1 block#=2 blocks=1 obj#=3 tim=1000000\n\
          FETCH #1:c=0,e=9,p=0,cr=0,cu=0,mis=0,r=0,dep=0,og=4,tim=1024000\n"
     ));
-    assert_eq!(batch.waits[0].wait.start_ns, (1_024_000 - 24) * 1_000);
+    assert_eq!(batch.waits[0].1.start_us, 1_024_000 - 24);
     assert_eq!(batch.calls[0].1.line.tim, 1_024_000);
 }
 
@@ -82,7 +81,7 @@ fn sql_text_and_bind_values_are_opaque() {
     ));
     assert_eq!(reading.dictionary.events.list(), ["real"]);
     assert_eq!(reading.dictionary.sql.list(), ["0gjpt6cdt5vxb"]);
-    assert_eq!(batch.waits[0].wait.sql_id, Some(0));
+    assert_eq!(batch.waits[0].0.sql, Some(0));
     assert_eq!(batch.statements[0].1.text, sql.as_bytes());
     assert_eq!(reading.files[0].damages.count, 0);
 }
@@ -133,7 +132,7 @@ fn unclosed_text_does_not_swallow_the_rest() {
     assert_eq!(reading.dictionary.events.list(), ["a", "b", "c"]);
     let lines: Vec<u64> = damages(&reading).iter().map(|damage| damage.0).collect();
     assert_eq!(lines, [3, 6, 10]);
-    assert_eq!(batch.waits[2].wait.sql_id, None);
+    assert_eq!(batch.waits[2].0.sql, None);
 }
 
 #[test]
@@ -165,8 +164,8 @@ fn a_wait_of_no_known_length_is_in_no_time_of_its_session() {
          WAIT #1: nam='a' ela= 99999999999999 p1=1 p2=2 p3=3 obj#=-1 tim=300\n\
          WAIT #1: nam='a' ela= 30 p1=1 p2=2 p3=3 obj#=-1 tim=400\n",
     );
-    let lengths: Vec<i64> = batch.waits.iter().map(|row| row.wait.elapsed_ns).collect();
-    assert_eq!(lengths, [10_000, 30_000]);
+    let lengths: Vec<i64> = batch.waits.iter().map(|row| row.1.elapsed_us).collect();
+    assert_eq!(lengths, [10, 30]);
     assert_eq!((reading.files[0].waits, reading.files[0].waits_unmeasured), (2, 2));
     let (_, times) = &reading.files[0].sessions[0];
     assert_eq!((times.waits, times.wait_us, times.elapsed_us), (2, 40, 310));
@@ -251,7 +250,7 @@ fn sessions_of_a_merged_file_are_told_apart() {
         ]
         .concat(),
     );
-    let sql: Vec<_> = batch.waits.iter().map(|row| row.wait.sql_id).collect();
+    let sql: Vec<_> = batch.waits.iter().map(|row| row.0.sql).collect();
     assert_eq!(sql, [Some(0), Some(1), Some(0)]);
     let elapsed: Vec<_> = reading.files[0].sessions.iter().map(|s| s.1.elapsed_us).collect();
     assert_eq!(elapsed, [1_050, 150]);
@@ -300,7 +299,7 @@ fn the_profile_counts_by_what_is_asked_for() {
     );
     let (_, reads) = &profile.groups()[0];
     assert_eq!((reads.min_us, reads.max_us), (10, 30));
-    assert_eq!(reads.max_at, Place { file: 0, line: 2 });
+    assert_eq!((reads.max_at.file, reads.max_at.line), (0, 2));
     assert_eq!(reads.buckets().iter().map(|(_, count)| count).sum::<u64>(), 2);
     let (_, times) = &reading.files[0].sessions[0];
     assert_eq!((times.cpu_us, times.wait_us, times.idle_us), (9, 45, 100));
@@ -316,7 +315,8 @@ fn several_files_are_read_in_their_order() {
     let mut profile = Profile::new(vec![]);
     let reading = read(&paths, &Options::default(), &mut profile).unwrap();
     assert_eq!(reading.files.len(), 40);
-    assert_eq!(profile.groups()[0].1.max_at, Place { file: 39, line: 1 });
+    let longest = profile.groups()[0].1.max_at;
+    assert_eq!((longest.file, longest.line), (39, 1));
 }
 
 #[test]

@@ -262,6 +262,6 @@ impl Follower {
 
     #[cold]
     fn damage(&mut self, line: u64, fault: Fault) {
-        self.summary.damages.add(Damage { file: self.file, line, fault });
+        self.summary.damages.add(Damage { line, fault });
     }
 }
