@@ -13,7 +13,7 @@ from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
     EvidenceMixed,
-    FileUnreadable,
+    PathMissing,
     SelectionEmpty,
 )
 from spillcast.evidence.choice import Chosen
@@ -303,7 +303,7 @@ def test_an_empty_file_and_no_file_are_bad_input(tmp_path):
         read_ash(written("", tmp_path))
     with pytest.raises(EvidenceIncomplete):
         read_ash(written(",".join(HEADING) + "\n\nno rows selected\n", tmp_path))
-    with pytest.raises(FileUnreadable):
+    with pytest.raises(PathMissing):
         read_ash(tmp_path / "none.csv")
 
 

@@ -11,20 +11,19 @@ import numpy as np
 
 from spillcast.columns import NAME, TEXT, Column, Field, Integers
 from spillcast.errors import (
-    EvidenceDamaged,
     EvidenceIncomplete,
     EvidenceMixed,
-    FileUnreadable,
     OptionInvalid,
     SelectionEmpty,
 )
 from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.oracle.spooled import (
+    Columns,
     Damage,
+    by_text,
     has_clock,
     month_comes_first,
     normal_name,
-    parse_integer,
     parse_time_ns,
     read_spooled,
 )
@@ -105,65 +104,6 @@ class _Export:
     exported: frozenset[str]
 
 
-class Columns:
-    """The columns of one file, converted; what cannot be is damage of its line."""
-
-    def __init__(
-        self,
-        path: Path,
-        columns: dict[str, Column],
-        lines: list[int] | None,
-        damaged: list[Damage],
-    ) -> None:
-        self.path, self.columns, self.lines, self.damaged = path, columns, lines, damaged
-        self.rows = len(columns["sample_time"])
-        self.has_clock = True
-        #: Whether dates are such as 10/14/2024.
-        self.month_first = False
-
-    def times(self) -> Column:
-        """Nanoseconds since 1970; null and damage where there is none."""
-        column = self.columns["sample_time"]
-        if column.type == "timestamp":
-            return replace(column, type="int64")
-        column = column.cast(TEXT)
-        self.month_first = month_comes_first(column.names)
-        parsed = [parse_time_ns(text, month_first=self.month_first) for text in column.names]
-        times = _by_text(column, parsed)
-        self.has_clock = any(map(has_clock, column.names))
-        for row in np.flatnonzero(times.is_null()).tolist():
-            self._damage(row, f"SAMPLE_TIME is {column[row]!r}: the row is skipped")
-        return times
-
-    def numbers(self, name: str) -> Column:
-        """Whole numbers; null where empty, null and damage where there is something else."""
-        column = self.columns.get(name)
-        if column is None or column.type == "null":
-            return Column.nulls(self.rows, "int64")
-        if column.type == "decimal" or column.type.startswith("float"):
-            return replace(column, type="float64", values=np.round(column.filled(0))).cast("int64")
-        if column.type.startswith(("int", "uint")):
-            return column.cast("int64")
-        if not column.is_text:
-            raise EvidenceDamaged(f"{self.path}: column {name} holds {column.type}, not numbers")
-        numbers = _by_text(column, [parse_integer(text) for text in column.names])
-        for row in np.flatnonzero(numbers.is_null() & column.is_valid()).tolist():
-            self._damage(row, f"{name} is {column[row]!r}: treated as unknown")
-        return numbers
-
-    def texts(self, name: str) -> Column:
-        """Texts, null where empty."""
-        column = self.columns.get(name)
-        if column is None:
-            return Column.nulls(self.rows, TEXT)
-        column = column.cast(TEXT)
-        return replace(column, values=np.where(column.equals(""), -1, column.values))
-
-    def _damage(self, row: int, problem: str) -> None:
-        line = self.lines[row] if self.lines is not None else row + 1
-        self.damaged.append(Damage(str(self.path), line, problem))
-
-
 def read_ash(
     paths: str | Path | Sequence[str | Path],
     chosen: Chosen = ALL,
@@ -228,8 +168,17 @@ def read_ash(
 
 
 def _read_export(path: Path, on_progress: Callable[[int], None]) -> _Export:
-    if _is_parquet(path):
-        heading, columns, lines, damaged = *_parquet_columns(path), None, []
+    with path.open("rb") as file:
+        is_parquet = file.read(4) == b"PAR1"
+    columns: dict[str, Column] = {}
+    lines: Sequence[int]
+    if is_parquet:
+        # Columns of exports are of many types: what of them is used is converted, or told.
+        table = any_table_of(path, "export it again")
+        heading, lines, damaged = table.column_names, range(1, table.num_rows + 1), []
+        for title in heading:
+            if (name := _NAMES.get(normal_name(title))) is not None:
+                columns.setdefault(name, table[title])
     else:
         spooled = read_spooled(path, _NAMES, on_progress)
         heading, lines, damaged = spooled.heading, spooled.lines, list(spooled.damaged)
@@ -238,16 +187,31 @@ def _read_export(path: Path, on_progress: Callable[[int], None]) -> _Export:
         heading_words = ", ".join(heading[:20]) or "nothing"
         raise EvidenceIncomplete(f"{path}: an ASH export needs {_NEEDED}; found: {heading_words}")
     reader = Columns(path, columns, lines, damaged)
-    times = reader.times()
+    times, *clock = _times(reader)
     numbers = {name: reader.numbers(name) for name in _NUMBERS}
     samples, source = _samples(times, numbers, {name: reader.texts(name) for name in _TEXTS})
     extra = {name: numbers[name] for name in _EXTRA_NUMBERS if name in columns}
     extra |= {name: reader.texts(name) for name in _EXTRA_TEXTS if name in columns}
     samples = Table({**samples.columns, **extra}).filter(times.is_valid())
     damaged.sort(key=lambda damage: damage.line)
-    clock = reader.has_clock, reader.month_first
     samples = samples.cast([*SAMPLES, *map(_extra_field, extra)])
     return _Export(samples, source, damaged, *clock, frozenset(columns))
+
+
+def _times(reader: Columns) -> tuple[Column, bool, bool]:
+    """Nanoseconds since 1970, null and damage where there is none.
+
+    Also whether there are times of the day, and whether dates are such as 10/14/2024.
+    """
+    column = reader.columns["sample_time"]
+    if column.type == "timestamp":
+        return replace(column, type="int64"), True, False
+    column = column.cast(TEXT)
+    month_first = month_comes_first(column.names)
+    times = by_text(column, [parse_time_ns(text, month_first=month_first) for text in column.names])
+    for row in np.flatnonzero(times.is_null()).tolist():
+        reader.damage(row, f"SAMPLE_TIME is {column[row]!r}: the row is skipped")
+    return times, any(map(has_clock, column.names)), month_first
 
 
 def _samples(
@@ -289,24 +253,6 @@ def _seen_each_s(session: Integers, times: Column) -> float:
         return 0.0
     gaps.sort()
     return float(gaps[len(gaps) // 10]) / 1e9
-
-
-def _is_parquet(path: Path) -> bool:
-    try:
-        with path.open("rb") as file:
-            return file.read(4) == b"PAR1"
-    except OSError as error:
-        raise FileUnreadable(f"{path}: {error.strerror}") from error
-
-
-def _parquet_columns(path: Path) -> tuple[list[str], dict[str, Column]]:
-    # Columns of exports are of many types: what of them is used is converted, or told.
-    table = any_table_of(path, "export it again")
-    columns: dict[str, Column] = {}
-    for heading in table.column_names:
-        if (name := _NAMES.get(normal_name(heading))) is not None and name not in columns:
-            columns[name] = table[heading]
-    return table.column_names, columns
 
 
 def no_samples() -> Table:
@@ -377,9 +323,3 @@ def _time_ns(option: str, text: str, ends_ns: tuple[int, int], *, month_first: b
             f"write the day too, as in '{clock(first_ns)}'",
         )
     return first_day * _DAY_NS + time_ns
-
-
-def _by_text(column: Column, parsed: Sequence[int | None]) -> Column:
-    """What each row's text means, each of which was parsed once."""
-    of_row: Column = Column.of([*parsed, None], "int64")[column.values]
-    return of_row

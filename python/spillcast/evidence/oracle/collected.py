@@ -8,7 +8,7 @@ from pathlib import Path
 
 from spillcast.columns import TEXT, Column
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, InputError, OptionInvalid
-from spillcast.evidence.oracle.spooled import Damage, parse_integer, read_spooled
+from spillcast.evidence.oracle.spooled import Columns, Damage, parse_integer, read_spooled
 from spillcast.evidence.text import opened
 from spillcast.tables import Table
 from spillcast.units import format_bytes, parse_bytes
@@ -225,23 +225,22 @@ def _read(
     paths: Sequence[Path], names: dict[str, str], needed: Sequence[str], words: str
 ) -> tuple[list[Table], list[Damage]]:
     """A table for each file, with the columns that ``names`` gives, and the lines not read."""
-    types = {name: TEXT if name in _TEXTS else "int64" for name in names.values()}
     tables, damaged = [], list[Damage]()
     for path in paths:
         spooled = read_spooled(path, names)
         if lacking := [name for name in needed if name not in spooled.columns]:
             headings = ", ".join(spooled.heading[:20]) or "nothing"
             raise EvidenceIncomplete(f"{path}: {words} {', '.join(lacking)}; found: {headings}")
-        columns = {}
-        for name, type in types.items():
-            cells = spooled.columns.get(name, [None] * len(spooled.lines))
-            numbers = [None if cell is None else parse_integer(cell) for cell in cells]
-            columns[name] = Column.of(cells if type == TEXT else numbers, type)
-            for line, cell, number in zip(spooled.lines, cells, numbers, strict=True):
-                if type != TEXT and cell is not None and number is None:
-                    problem = f"{name} is {cell!r}: treated as unknown"
-                    damaged.append(Damage(str(path), line, problem))
-        tables.append(Table(columns))
+        cells = {name: Column.of(texts, TEXT) for name, texts in spooled.columns.items()}
+        columns = Columns(path, cells, spooled.lines, damaged)
+        tables.append(
+            Table(
+                {
+                    name: columns.texts(name) if name in _TEXTS else columns.numbers(name)
+                    for name in names.values()
+                }
+            )
+        )
         damaged += spooled.damaged
     return tables, damaged
 

@@ -4,12 +4,15 @@ import codecs
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from pathlib import Path
 from typing import TextIO
 
+import numpy as np
+
+from spillcast.columns import TEXT, Column
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
 from spillcast.evidence.page_tables import BLANKS
 from spillcast.evidence.text import text_of
@@ -54,7 +57,6 @@ class Damage:
 class Spooled:
     """The wanted columns of a file as text, null where empty; ``lines`` says where rows stood."""
 
-    path: Path
     heading: list[str]
     columns: dict[str, list[str | None]]
     lines: list[int]
@@ -83,9 +85,7 @@ def read_spooled(
     ``on_progress`` is told of the letters read so far.
     """
     with reading(path), _open(path) as file:
-        bounded = _bounded(file, path)
-        counted_lines = bounded if on_progress is None else _counting(bounded, on_progress)
-        return spooled_of(path, counted_lines, names)
+        return spooled_of(path, _bounded(file, path, on_progress), names)
 
 
 def spooled_of(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spooled:
@@ -123,22 +123,14 @@ def _unquoted(line: str) -> str:
     return _QUOTED.sub("", line, count=1) if line.startswith(">") else line
 
 
-def _bounded(file: TextIO, path: Path) -> Iterator[str]:
+def _bounded(file: TextIO, path: Path, on_progress: Callable[[int], None] | None) -> Iterator[str]:
     """The lines; InputError for one that is longer than any of an export."""
-    number = 0
+    number = count = 0
     while line := file.readline(_LINE_MAX):
-        number += 1
+        number, count = number + 1, count + len(line)
         if len(line) == _LINE_MAX:
             raise damaged(path, f"line {number:,} has more than {_LINE_MAX:,} characters")
-        yield line
-
-
-def _counting(file: Iterable[str], on_progress: Callable[[int], None]) -> Iterator[str]:
-    """The lines; how far they reach is told now and then."""
-    count = 0
-    for number, line in enumerate(file):
-        count += len(line)
-        if number % PROGRESS_LINES == PROGRESS_LINES - 1:
+        if on_progress is not None and number % PROGRESS_LINES == 0:
             on_progress(count)
         yield line
 
@@ -242,7 +234,54 @@ def _read_rows(
         for name, position in wanted.items():
             cell = cells[position]
             columns[name].append(None if cell.lower() in _NULLS else cell)
-    return Spooled(path, heading, columns, numbers, damaged)
+    return Spooled(heading, columns, numbers, damaged)
+
+
+class Columns:
+    """The columns of one file, converted; what cannot be is damage of its line."""
+
+    def __init__(
+        self,
+        path: Path,
+        columns: Mapping[str, Column],
+        lines: Sequence[int],
+        damaged: list[Damage],
+    ) -> None:
+        self.path, self.columns, self.lines, self.damaged = path, columns, lines, damaged
+
+    def numbers(self, name: str) -> Column:
+        """Whole numbers; null where empty, null and damage where there is something else."""
+        column = self.columns.get(name)
+        if column is None or column.type == "null":
+            return Column.nulls(len(self.lines), "int64")
+        if column.type == "decimal" or column.type.startswith("float"):
+            return replace(column, type="float64", values=np.round(column.filled(0))).cast("int64")
+        if column.type.startswith(("int", "uint")):
+            return column.cast("int64")
+        if not column.is_text:
+            raise EvidenceDamaged(f"{self.path}: column {name} holds {column.type}, not numbers")
+        numbers = by_text(column, [parse_integer(text) for text in column.names])
+        for row in np.flatnonzero(numbers.is_null() & column.is_valid()).tolist():
+            self.damage(row, f"{name} is {column[row]!r}: treated as unknown")
+        return numbers
+
+    def texts(self, name: str) -> Column:
+        """Texts, null where empty."""
+        column = self.columns.get(name)
+        if column is None:
+            return Column.nulls(len(self.lines), TEXT)
+        column = column.cast(TEXT)
+        return replace(column, values=np.where(column.equals(""), -1, column.values))
+
+    def damage(self, row: int, problem: str) -> None:
+        """Keep what is wrong with a row."""
+        self.damaged.append(Damage(str(self.path), self.lines[row], problem))
+
+
+def by_text(column: Column, parsed: Sequence[int | None]) -> Column:
+    """What each row's text means, each of which was parsed once."""
+    of_row: Column = Column.of([*parsed, None], "int64")[column.values]
+    return of_row
 
 
 _INT64_MAX = (1 << 63) - 1
