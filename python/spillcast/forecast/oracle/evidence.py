@@ -1,5 +1,6 @@
 """Oracle's evidence of one run: traces of it, ASH, a flash cache's statistics, what spilled."""
 
+import re
 import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -14,7 +15,7 @@ from numpy.typing import NDArray
 from spillcast.errors import InputError, NoTempIo, SelectionEmpty
 from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import Evidence
-from spillcast.evidence.oracle.ash import Ash, read_ash
+from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.ash_profile import (
     check_single_execution,
     hints,
@@ -340,7 +341,9 @@ def read_shares(
     ash = read_ash(list(paths), chosen, on_progress=on_progress)
     check_single_execution(ash)
     wall_clock = wall_clock_share(ash, temp_events)
-    share = {event: _share_of(ash, event) for event in wall_clock.events}
+    # Names may hold characters of patterns.
+    literals = {event: re.sub(r"([*?[])", r"[\1]", event) for event in wall_clock.events}
+    share = {event: wall_clock_share(ash, name).share for event, name in literals.items()}
     latency_s = {
         row["event"]: row["latency_us"] / 1e6
         for row in profile_ash(ash).to_pylist()
@@ -351,12 +354,6 @@ def read_shares(
     return AshEvidence(
         wall_clock.elapsed_s, wall_clock.instants, share, latency_s, notes, statements, ash.samples
     )
-
-
-def _share_of(ash: Ash, event: str) -> float:
-    """Share of one event, whose name may hold characters of patterns."""
-    literal = "".join(f"[{char}]" if char in "*?[" else char for char in event)
-    return wall_clock_share(ash, literal).share
 
 
 def matching(names: Sequence[str], temp_events: str) -> list[str]:

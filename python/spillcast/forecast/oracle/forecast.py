@@ -12,12 +12,14 @@ this did.
 
 import glob
 from collections.abc import Sequence, Set
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from spillcast.calibrated import calibrated
 from spillcast.errors import (
     InputError,
     OptionInvalid,
@@ -40,9 +42,9 @@ from spillcast.forecast.oracle.evidence import (
 from spillcast.forecast.oracle.parts import (
     Part,
     TargetRest,
-    latency_error,
     parts_of,
     target_rest,
+    window_error,
 )
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term, Warned
@@ -186,7 +188,8 @@ def _drawn_mean(seen: EventLatency, total: float, draws: np.random.Generator) ->
 
     Seconds of a trace tell how far it drifts, and nothing of what is rare and long or came later.
     """
-    off = draws.normal(0, latency_error(seen.count, total), DRAWS)
+    error = window_error(calibrated().oracle_latency_error, seen.count, total)
+    off = draws.normal(0, error, DRAWS)
     means: Array = resampled_means(seen.stretches, draws, DRAWS) * np.exp(off)
     return means
 
@@ -440,7 +443,12 @@ def traces_of_same_work(
             "below the directory it is unknown which are of the same statement",
             f"give its traces instead of the directory, or probe it: {probe}",
         )
-    same = [path for path in paths if statements & _statements_in(path, temp_events, lenient)]
+    same = []
+    for path in paths:
+        # Files that are no traces of waits are none of the query.
+        with suppress(InputError):
+            if statements & statements_of([path], temp_events, lenient=lenient):
+                same.append(path)
     if not same:
         named = sorted(statements)[:_NAMED]
         more = ", ..." if len(statements) > _NAMED else ""
@@ -450,11 +458,3 @@ def traces_of_same_work(
             f"trace the query for a minute with temp there, or probe the directory: {probe}",
         )
     return same
-
-
-def _statements_in(path: Path, temp_events: str, lenient: bool) -> Set[str]:
-    """None of them in a file that is no trace of waits."""
-    try:
-        return statements_of([path], temp_events, lenient=lenient)
-    except InputError:
-        return frozenset()

@@ -73,13 +73,10 @@ def parts_of(
     target: Target, evidence: OracleEvidence, question: Question, elapsed_s: float
 ) -> list[Part]:
     """The boosted events, the longest first. Refusal where no gain is known."""
-    events, method = (
-        _baseline(question.temp_events or TEMP_EVENTS, evidence, elapsed_s),
-        question.method,
-    )
-    parts = [
-        part for event in events if (part := _measured(target, event, evidence, method)) is not None
-    ]
+    method = question.method
+    events = _baseline(question.temp_events or TEMP_EVENTS, evidence, elapsed_s)
+    measured_parts = (_measured(target, event, evidence, method) for event in events)
+    parts = [part for part in measured_parts if part is not None]
     if not parts:
         missing = ", ".join(event.event for event in events)
         if target.storage is not None:
@@ -148,10 +145,8 @@ def _measured(
 def _described(storage: Storage, baseline: EventBaseline, evidence: OracleEvidence) -> Part | None:
     """The event with its gain by the figures of a storage, for operations one at a time.
 
-    Short bursts are used up.
-
-    They are in the order of the traces where these tell it, and random otherwise. None where the
-    trace does not tell their size, or the storage has no figures for them.
+    Short bursts are used up. Operations are in the order of the traces where these tell it, and
+    random otherwise. None where their size is unknown, or the storage has no figures for them.
     """
     seen, op, block_bytes = baseline.seen, baseline.op, evidence.block.bytes
     if (
@@ -240,11 +235,6 @@ def window_error(level: Sequence[float], count: float, total: float) -> float:
     return max(MIN_ERROR, hypot(level[0], level[1] / sqrt(count)) * sqrt(unseen))
 
 
-def latency_error(count: float, total: float) -> float:
-    """That of a mean latency, which is of few long waits and many short ones."""
-    return window_error(calibrated().oracle_latency_error, count, total)
-
-
 def target_rest(
     target: Target,
     evidence: OracleEvidence,
@@ -272,15 +262,15 @@ def target_rest(
     target_rest = _outside(target.traces, sizes)
     why = _why_not(target, source_rest, target_rest)
     if source_rest is None or target_rest is None or why is not None:
-        return TargetRest(near_s, 0.0, measured.oracle_rest_spread, -moves, why)
-    covers = evidence.ash is None and source_rest.count >= WHOLE * count
+        return replace(kept, kept=why)
     level = measured.oracle_rest_error
-    error = hypot(
-        MIN_ERROR
-        if covers
-        else hypot(window_error(level, source_rest.count, count), source_rest.scatter),
-        hypot(window_error(level, target_rest.count, count), target_rest.scatter),
+    source_error, target_error = (
+        hypot(window_error(level, rest.count, count), rest.scatter)
+        for rest in (source_rest, target_rest)
     )
+    if evidence.ash is None and source_rest.count >= WHOLE * count:
+        source_error = MIN_ERROR
+    error = hypot(source_error, target_error)
     # As sure as it is, beside what is likely without: that little changes.
     likely = hypot(measured.oracle_rest_spread, moves)
     weight = likely**2 / (likely**2 + error**2)
@@ -302,7 +292,10 @@ def _why_not(
         return "no trace of whole sessions on the current storage shows it per operation"
     if target_rest is None:
         return f"{target.name} does not show it per operation"
-    alike = _alike(source_rest.kinds, target_rest.kinds)
+    kinds = source_rest.kinds, target_rest.kinds
+    pairs = [tuple(shares.get(name, 0.0) for shares in kinds) for name in kinds[0] | kinds[1]]
+    # What both have in common, over all that either has.
+    alike = sum(map(min, pairs)) / sum(map(max, pairs))
     if alike < SAME_WORK:
         return (
             f"what is done per operation here and on {target.name} is {alike:.0%} alike: other "
@@ -332,19 +325,14 @@ def _outside(trace: TraceEvidence | None, sizes: dict[str, float]) -> _Outside |
     return _Outside(count, per_operation_s, log_smaller, _scatter(trace, sizes), kinds)
 
 
-def _alike(source_shares: dict[str, float], target_shares: dict[str, float]) -> float:
-    """What two have in common, over all that either has."""
-    names = source_shares.keys() | target_shares.keys()
-    pairs = [(source_shares.get(name, 0.0), target_shares.get(name, 0.0)) for name in names]
-    return sum(map(min, pairs)) / sum(map(max, pairs))
-
-
 def _scatter(trace: TraceEvidence, sizes: dict[str, float]) -> float:
     """Relative standard error of the time outside per operation, from blocks of seconds.
 
     Zero where it is not known: of several sessions or pieces, and of a trace of few seconds.
     """
-    first, last = _span(trace)
+    seconds = [seen.seconds for seen in trace.events.values() if len(seen.seconds)]
+    first = int(min((times[0] for times in seconds), default=0))
+    last = int(max((times[-1] for times in seconds), default=0))
     # The first and last second are there in part.
     length = (last - first - 1) // BLOCKS
     in_turn = last - first > 1.05 * trace.elapsed_s + 1
@@ -366,11 +354,3 @@ def _scatter(trace: TraceEvidence, sizes: dict[str, float]) -> float:
     # Of a ratio of sums: blocks with more operations weigh more.
     off = (outside_s - mean_s * count) / (mean_s * count.mean())
     return float(off.std(ddof=1) / BLOCKS**0.5)
-
-
-def _span(trace: TraceEvidence) -> tuple[int, int]:
-    """The first and last second that hold anything."""
-    seconds = [seen.seconds for seen in trace.events.values() if len(seen.seconds)]
-    if not seconds:
-        return 0, 0
-    return int(min(times[0] for times in seconds)), int(max(times[-1] for times in seconds))
