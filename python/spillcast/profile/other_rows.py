@@ -11,7 +11,7 @@ import duckdb
 from spillcast.errors import EvidenceUnsuited, OptionConflict
 from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import Evidence
-from spillcast.evidence.oracle.ash import Ash, read_ash
+from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.ash_profile import ON_CPU, executions, hints, profile_ash
 from spillcast.evidence.oracle.collected import (
     BlockSize,
@@ -23,7 +23,7 @@ from spillcast.evidence.oracle.collected import (
 from spillcast.evidence.oracle.row_sources import (
     RowSource,
     row_sources_of_samples,
-    row_sources_of_trace,
+    row_sources_of_traces,
     spilling,
 )
 from spillcast.evidence.oracle.trace import Progress, TraceOptions, spool_traces
@@ -102,12 +102,16 @@ def of_ash(
     chosen: Chosen = ALL,
     on_progress: Progress | None = None,
 ) -> Profile:
-    """By statement and event, or by ``by``. Lists the executions if there are several."""
+    """By statement and event, with latencies corrected for the bias of samples, or by ``by``.
+
+    Lists the executions if there are several.
+    """
     ash = read_ash(paths, chosen, on_progress=on_progress)
     if list(by) != ["event"] or where is not None:
         rows = grouped(ash.samples, by, where)
     else:
-        rows = _by_event(ash)
+        more = {"op": None, "idle": False, **dict.fromkeys(QUANTILES)}
+        rows = [row | more for row in profile_ash(ash).to_pylist()]
     total_s = ash.samples["weight_us"].sum() / 1e6
     damaged = [{"file": str(d.file), "line": d.line, "what": d.text} for d in ash.damaged]
     matching = executions(ash)
@@ -119,30 +123,6 @@ def of_ash(
         [*ash.notes, *hints(ash)],
         executions=[asdict(execution) for execution in matching] if len(matching) > 1 else [],
     )
-
-
-def _by_event(ash: Ash) -> list[dict[str, Any]]:
-    """Statement and event, with latencies corrected for the bias of samples."""
-    return [
-        {
-            "event": row["event"],
-            "sql": row["sql_id"],
-            "op": None,
-            "idle": False,
-            "count": row["count"],
-            "total_us": row["total_us"],
-            "share": row["share_of_all"],
-            "share_of_sql": row["share_of_sql"],
-            "min_us": row["min_wtime_us"],
-            "mean_us": row["avg_wtime_us"],
-            **dict.fromkeys(QUANTILES),
-            "max_us": row["max_wtime_us"],
-            "latency_us": row["latency_us"],
-            "latency_error_us": row["latency_error_us"],
-            "n_est": row["n_est"],
-        }
-        for row in profile_ash(ash).to_pylist()
-    ]
 
 
 _OF_CALLS = {
@@ -227,7 +207,7 @@ def by_row_source(
     else:
         raise OptionConflict(f"--by {ROW_SOURCE} is for Oracle's traces and ASH exports")
     if evidence.work_areas:
-        passes = passes_by_line(read_work_areas(evidence.work_areas))
+        passes = passes_by_line(read_work_areas(evidence.work_areas).to_pylist())
         sources = [
             replace(source, passes=passes.get((source.sql_id, source.plan_line), source.passes))
             for source in sources
@@ -254,9 +234,7 @@ def _of_ash(
 def _of_traces(
     evidence: Evidence, block: BlockSize, options: TraceOptions
 ) -> tuple[Profile, list[RowSource]]:
-    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
-        read = spool_traces(evidence.traces, Path(folder), options)
-        sources = row_sources_of_trace(Path(folder), block.bytes)
+    read, sources = row_sources_of_traces(evidence.traces, block.bytes, options)
     if not sources:
         raise EvidenceUnsuited(
             "the traces hold no STAT lines, which a cursor writes when it is closed",

@@ -44,16 +44,14 @@ def test_samples(example):
     ash = read_ash(example / "ash.csv")
     assert (ash.source, ash.damaged, ash.notes) == ("V$", [], [])
     rows = {row["event"]: row for row in profile_ash(ash).to_pylist()}
-    assert {
-        event: (row["count"], round(100 * row["share_of_all"], 2)) for event, row in rows.items()
-    } == {
+    assert {event: (row["count"], round(100 * row["share"], 2)) for event, row in rows.items()} == {
         "ASM IO for non-blocking poll": (5, 0.65),
         "direct path write temp": (12, 1.55),
         "(on CPU)": (338, 43.73),
         READ: (418, 54.08),
     }
     read, write = rows[READ], rows["direct path write temp"]
-    of = ("min_wtime_us", "max_wtime_us", "avg_wtime_us")
+    of = ("min_us", "max_us", "mean_us")
     assert [read[key] for key in of] == [2_595, 415_850, 19_305]
     assert [write[key] for key in of] == [187, 656, 446]
     # ASH's mean is twice the trace's; without its bias they agree within two errors.

@@ -42,9 +42,9 @@ def test_shares_of_the_first_estimate():
     rows = {row["event"]: row for row in profile_ash(ash(seed_rows())).to_pylist()}
     counts = {event: row["count"] for event, row in rows.items()}
     assert counts == {POLL: 5, WRITE: 12, "(on CPU)": 338, READ: 418}
-    percent = {event: round(100 * row["share_of_all"], 2) for event, row in rows.items()}
+    percent = {event: round(100 * row["share"], 2) for event, row in rows.items()}
     assert percent == {POLL: 0.65, WRITE: 1.55, "(on CPU)": 43.73, READ: 54.08}
-    assert rows[READ]["avg_wtime_us"] == rows[READ]["min_wtime_us"] == 19_305
+    assert rows[READ]["mean_us"] == rows[READ]["min_us"] == 19_305
     assert rows["(on CPU)"]["latency_us"] is None
     assert sum(row["total_us"] for row in rows.values()) == 773_000_000
 
@@ -53,7 +53,7 @@ def test_share_of_a_statement_and_share_of_all():
     other = {"sql_id": "other12345678"}
     rows = [(0, 1, READ, 10), (1, 1, None, 0), (2, 1, READ, 10, other), (3, 1, READ, 10, other)]
     profile = profile_ash(ash(rows)).to_pylist()
-    found = {(r["sql_id"], r["event"]): (r["share_of_sql"], r["share_of_all"]) for r in profile}
+    found = {(r["sql"], r["event"]): (r["share_of_sql"], r["share"]) for r in profile}
     assert found == {
         ("09bmj7j9q8a5z", READ): (0.5, 0.25),
         ("09bmj7j9q8a5z", "(on CPU)"): (0.5, 0.25),
@@ -111,7 +111,7 @@ def test_latency_of_a_simulated_session_is_the_true_one():
     row = read_row(rows)
     truth = waits.mean()
     expected_error = truth * np.sqrt((np.exp(sigma**2) - 1) / row["count"])
-    assert row["avg_wtime_us"] > 1.5 * truth
+    assert row["mean_us"] > 1.5 * truth
     assert abs(row["latency_us"] - truth) < 3 * expected_error
     assert row["latency_error_us"] == pytest.approx(expected_error, rel=0.15)
 

@@ -228,22 +228,22 @@ totals as (
     window same as (partition by sql_id, event)
 )
 select
-    sql_id,
+    sql_id as sql,
     event,
-    min(waited_us) as min_wtime_us,
-    max(waited_us) as max_wtime_us,
-    avg(waited_us) as avg_wtime_us,
+    min(waited_us) as min_us,
+    max(waited_us) as max_us,
+    avg(waited_us) as mean_us,
     count(*) as count,
     sum(weight_us)::bigint as total_us,
     (sum(weight_us) / sum(sum(weight_us)) over (partition by sql_id))::double as share_of_sql,
-    (sum(weight_us) / sum(sum(weight_us)) over ())::double as share_of_all,
+    (sum(weight_us) / sum(sum(weight_us)) over ())::double as share,
     any_value(n)::double as n_est,
     (any_value(total_us) / nullif(any_value(n), 0))::double as latency_us,
     (latency_us * sqrt(sum((weight_us / total_us - stands_for / nullif(n, 0)) ** 2)))::double
         as latency_error_us
 from totals
 group by sql_id, event
-order by share_of_all desc, sql_id, event
+order by share desc, sql, event
 """
 # At each instant an execution spends its time on what its active sessions do, in equal parts. RAC
 # instances sample at instants of their own, so theirs are put together by interval.
@@ -293,10 +293,9 @@ class WallClock:
 def profile_ash(ash: Ash) -> Table:
     """One row for each statement and event, the largest share first.
 
-    ``min_wtime_us``, ``max_wtime_us``, ``avg_wtime_us`` and ``count`` are those of the rows, as
-    a query on ASH gives them; the average is too long, as a sample hits long waits more often.
-    ``total_us`` is the time that the rows stand for; ``share_of_sql`` and ``share_of_all`` (0..1)
-    are shares of it.
+    ``min_us``, ``max_us``, ``mean_us`` and ``count`` are those of the rows, as a query on ASH gives
+    them; the mean is too long, as a sample hits long waits more often. ``total_us`` is the time
+    that the rows stand for; ``share_of_sql`` and ``share`` (0..1, of all) are shares of it.
 
     ``latency_us`` is the mean wait without that bias. A wait of length w is seen with probability
     w / interval if it is shorter than the interval between samples, so a row of it stands for

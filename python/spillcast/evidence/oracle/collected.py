@@ -1,10 +1,11 @@
 """Spooled by ``spillcast collect oracle``: block size, statistics, work areas, temp segments."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from spillcast.columns import TEXT, Column
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, InputError, OptionInvalid
@@ -245,10 +246,14 @@ def _read(
     return tables, damaged
 
 
-def passes_by_line(areas: Table) -> dict[tuple[str | None, int | None], int]:
+#: The SQL_ID and number of a line of a plan.
+LineKey = tuple[str | None, int | None]
+
+
+def passes_by_line(areas: Sequence[Mapping[str, Any]]) -> dict[LineKey, int]:
     """The most passes that a work area of each statement and plan line took; 0: it fits."""
-    passes: dict[tuple[str | None, int | None], int] = {}
-    for row in areas.to_pylist():
+    passes: dict[LineKey, int] = {}
+    for row in areas:
         key = row["sql_id"], row["plan_line"]
         passes[key] = max(passes.get(key, 0), row["passes"] or 0)
     return passes

@@ -1,6 +1,7 @@
 """Lines of a plan with their own work: of a trace's STAT lines, of ASH, or of a printed plan."""
 
 import re
+import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 from spillcast.errors import EvidenceDamaged
 from spillcast.evidence.numbers import Held, Number, hold
 from spillcast.evidence.oracle.ash_profile import WAITS
+from spillcast.evidence.oracle.trace import TraceOptions, Traces, spool_traces
 from spillcast.tables import Table
+from spillcast.text import rows_of
 
 if TYPE_CHECKING:
     import duckdb
@@ -101,13 +104,16 @@ class RowSource:
         return float((self.temp_bytes_read or 0) + (self.temp_bytes_written or 0))
 
 
-def row_sources_of_trace(folder: Path, block_bytes: int) -> list[RowSource]:
-    """Out of the STAT lines that were spooled to ``folder``; empty where there are none."""
+def row_sources_of_traces(
+    paths: Sequence[Path], block_bytes: int, options: TraceOptions
+) -> tuple[Traces, list[RowSource]]:
+    """Out of their STAT lines; empty where there are none."""
     import duckdb
 
-    with duckdb.connect() as connection:
-        path = str(folder / "row_sources.parquet").replace("'", "''")
-        connection.execute(f"create view row_sources as from read_parquet('{path}')")
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
+        read = spool_traces(paths, Path(folder), options)
+        rows = rows_of(Path(folder) / "row_sources.parquet")
+        connection.execute(f"create view row_sources as from {rows}")
         records = _records(connection.sql(_OF_TRACE))
     depths: dict[tuple[str | None, int], int] = {(row["sql_id"], 0): -1 for row in records}
     sources = []
@@ -115,7 +121,7 @@ def row_sources_of_trace(folder: Path, block_bytes: int) -> list[RowSource]:
         depth = depths.get((row["sql_id"], row["parent"]), -1) + 1
         depths[row["sql_id"], row["plan_line"]] = depth
         sources.append(_of_stat(row, depth, block_bytes))
-    return sources
+    return read, sources
 
 
 def _of_stat(row: dict[str, Any], depth: int, block_bytes: int) -> RowSource:

@@ -1,7 +1,6 @@
 """Oracle's evidence of one run: traces of it, ASH, a flash cache's statistics, what spilled."""
 
 import re
-import tempfile
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -26,9 +25,11 @@ from spillcast.evidence.oracle.collected import (
     ASSUMED_BLOCK,
     BLOCKS_MAX,
     BlockSize,
+    LineKey,
     TempOnFlash,
     block_size,
     bytes_of,
+    passes_by_line,
     read_parameters,
     read_statistics,
     read_work_areas,
@@ -37,7 +38,7 @@ from spillcast.evidence.oracle.collected import (
 from spillcast.evidence.oracle.row_sources import (
     RowSource,
     row_sources_of_samples,
-    row_sources_of_trace,
+    row_sources_of_traces,
     spilling,
 )
 from spillcast.evidence.oracle.trace import (
@@ -45,7 +46,6 @@ from spillcast.evidence.oracle.trace import (
     TraceOptions,
     Traces,
     profile_traces,
-    spool_traces,
 )
 from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.evidence.text import repeated_words
@@ -57,8 +57,6 @@ from spillcast.tables import Table
 
 #: STAT lines stand at the end of a trace, which is read once more for them; not of a larger one.
 _TRACES_BYTES_MAX = 64 << 20
-#: The SQL_ID and number of a line of a plan.
-_Key = tuple[str | None, int | None]
 
 
 @dataclass(frozen=True)
@@ -391,19 +389,16 @@ def _of_traces(paths: Sequence[Path], lenient: bool) -> list[RowSource]:
     size_bytes = sum(path.stat().st_size for path in files)
     if len(files) < len(paths) or not 0 < size_bytes < _TRACES_BYTES_MAX:
         return []
-    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
-        spool_traces(files, Path(folder), TraceOptions(lenient=lenient))
-        # Shares do not depend on how large a block is.
-        return row_sources_of_trace(Path(folder), 1)
+    # Shares do not depend on how large a block is.
+    return row_sources_of_traces(files, 1, TraceOptions(lenient=lenient))[1]
 
 
 def _lines(sources: Sequence[RowSource], areas: Sequence[dict[str, Any]]) -> list[SpillingLine]:
     """Of samples or STAT lines; else of the work areas, by their temp segments."""
-    passes, temp = Counter[_Key](), Counter[_Key]()
-    names: dict[_Key, str] = {}
+    passes, temp = passes_by_line(areas), Counter[LineKey]()
+    names: dict[LineKey, str] = {}
     for area in areas:
         key = area["sql_id"], area["plan_line"]
-        passes[key] = max(passes[key], area["passes"] or 0)
         names[key] = (area["operation"] or "").replace("-", " ")
         temp[key] += area["temp_bytes"] or 0
     shares: list[tuple[str | None, int | None, str, float, int | None]] = [
