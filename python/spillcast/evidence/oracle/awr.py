@@ -3,7 +3,7 @@
 import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited, NoTempIo
@@ -52,26 +52,11 @@ _SUMS_ONLY = (
 )
 
 
-@dataclass(frozen=True)
-class Subject:
-    """What the waits of a report are of, None for one run, and what the report does not tell."""
-
-    name: str | None
-    notes: Sequence[str]
-
-
-_INSTANCE = Subject(
-    "the DB time of all sessions",
-    (
-        _SUMS_ONLY,
-        "this is for the DB time of all sessions together; --sql-id takes a statement of the "
-        "report, whose part of the temp I/O has only bounds",
-    ),
+_OF_ALL_SESSIONS = (
+    "this is for the DB time of all sessions together; --sql-id takes a statement of the report, "
+    "whose part of the temp I/O has only bounds"
 )
-#: Waits without DB time: a profile of a trace has a row with the time in all.
-_PROFILE = Subject(
-    None, ("a list of waits has sums: nothing about phases, latency by size, or overlap",)
-)
+_OF_ONE_RUN = "a list of waits has sums: nothing about phases, latency by size, or overlap"
 _HINT = "SQL Monitor, ASH or a trace of the statement shows it"
 _MINUTES = re.compile(r"(Elapsed|DB\s+time)\s*:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
 #: A release, and a heading of Statspack.
@@ -86,12 +71,11 @@ _TOP = 10
 
 @dataclass(frozen=True)
 class Sql:
-    """Sums over the executions of one statement in the interval; None where they are not told."""
+    """Sums over the executions of one statement in the interval; all its waits if not of I/O."""
 
     executions: float
     elapsed_s: float
-    cpu_s: float | None
-    io_s: float | None
+    waited_s: float
 
 
 @dataclass(frozen=True)
@@ -99,16 +83,17 @@ class Report:
     """Seconds of DB time or of a profile, 0 if unknown, waits by op, and statements."""
 
     database_s: float
+    #: Whether that is of all sessions, and not of one run as in the profile of a trace.
+    of_all_sessions: bool
     cpu_s: float | None
     user_io_s: float | None
     waits: dict[str, Wait]
     #: Mean bytes of an I/O on temp files by op.
     sizes: dict[str, float]
     statements: dict[str, Sql]
-    subject: "Subject"
-    notes: list[str] = field(default_factory=list)
+    notes: list[str]
     #: Temp waits that a list of top events may have left out.
-    left_out: Number = ZERO
+    left_out: Number
 
 
 def read(paths: Sequence[Path], selection: Selection) -> Counts:
@@ -128,7 +113,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
 
 
 def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
-    notes = [*report.subject.notes, *report.notes]
+    about = [_SUMS_ONLY, _OF_ALL_SESSIONS] if report.of_all_sessions else [_OF_ONE_RUN]
     times = printed(*(report.waits[op].total if op in report.waits else None for op in OPS))
     if report.left_out.high:
         times = with_more(
@@ -141,21 +126,18 @@ def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
         elapsed_s=report.database_s,
         elapsed_unknown="it has no DB time in minutes, no percentages of it, and no row of totals",
         cpu_s=report.cpu_s,
-        subject=report.subject.name,
-        notes=notes,
+        subject="the DB time of all sessions" if report.of_all_sessions else None,
+        notes=[*about, *report.notes],
     )
 
 
 def _of_statement(path: Path, report: Report, sql: Sql, selection: Selection) -> Counts:
     """One execution: its part of the temp waits goes with its part of all waits for I/O."""
     temp_s = sum(wait.total.value for wait in report.waits.values())
-    waited_s = sql.io_s
-    if waited_s is None:
-        waited_s = max(sql.elapsed_s - (sql.cpu_s or 0.0), 0.0)
-    upper_s = min(waited_s, temp_s)
-    total_s = max(report.user_io_s or report.database_s, waited_s, temp_s)
-    lower_s = max(0.0, temp_s - (total_s - waited_s)) if report.user_io_s else 0.0
-    middle_s = min(max(temp_s * waited_s / total_s, lower_s), upper_s) if total_s else 0.0
+    upper_s = min(sql.waited_s, temp_s)
+    total_s = max(report.user_io_s or report.database_s, sql.waited_s, temp_s)
+    lower_s = max(0.0, temp_s - (total_s - sql.waited_s)) if report.user_io_s else 0.0
+    middle_s = min(max(temp_s * sql.waited_s / total_s, lower_s), upper_s) if total_s else 0.0
     if middle_s <= 0:
         raise NoTempIo(f"{path}: this statement did not wait for I/O", _HINT)
     runs = max(sql.executions, 1.0)
@@ -230,13 +212,11 @@ def _report(path: Path, text: str) -> Report:
     stated = model.get("DB time") or minutes.get("db")
     database_s, span_s = stated, minutes.get("el", ZERO).value
     totals = [its.elapsed for its in lists if its.elapsed is not None]
-    subject = _INSTANCE
     if database_s is None and totals:
-        database_s, subject = max(totals, key=lambda total: total.value), _PROFILE
-    elif database_s is None and (database_s := _from_shares(all_waits)) is not None:
+        database_s = max(totals, key=lambda total: total.value)
+    elif database_s is None and (by_share := _from_shares(all_waits)) is not None:
+        stated = database_s = by_share
         notes.append("the DB time follows from a wait's percentage of it")
-    elif database_s is None:
-        subject = _PROFILE
     sizes = _sizes(tables, span_s)
     if not sizes:
         notes.append(
@@ -252,12 +232,12 @@ def _report(path: Path, text: str) -> Report:
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
         database_s=value_of(database_s) or 0.0,
+        of_all_sessions=stated is not None,
         cpu_s=value_of(cpu),
         user_io_s=value_of(classes.get("User I/O")),
         waits=waits,
         sizes=sizes,
         statements=_statements(tables),
-        subject=subject,
         notes=notes,
         left_out=left_out,
     )
@@ -311,16 +291,14 @@ def _by_op(waits: Iterator[Wait]) -> dict[str, Wait]:
             if product.low <= wait.total.high and wait.total.low <= product.high:
                 wait = replace(wait, total=surer(wait.total, product))
         op = wait.event.lower().split()[2]
-        former = chosen.get(op)
-        if former is None or _fuller(wait.total, former.total):
+        total, former = wait.total, chosen[op].total if op in chosen else None
+        if former is not None and total.low <= former.high and former.low <= total.high:
+            fuller = surer(total, former) is total and total != former
+        else:
+            fuller = former is None or total.value > former.value
+        if fuller:
             chosen[op] = wait
     return chosen
-
-
-def _fuller(total: Number, former: Number) -> bool:
-    if total.low <= former.high and former.low <= total.high:
-        return surer(total, former) is total and total != former
-    return total.value > former.value
 
 
 def _from_shares(waits: Sequence[Wait]) -> Number | None:
@@ -365,19 +343,16 @@ def _statements(tables: Sequence[Table]) -> dict[str, Sql]:
             continue
         for row in table.rows:
             name, elapsed_s = row.get(key, ""), _value(row, elapsed)
-            if _SQL_ID.fullmatch(name) and name not in statements and elapsed_s is not None:
-                statements[name] = _sql(row, elapsed_s)
+            if not _SQL_ID.fullmatch(name) or name in statements or elapsed_s is None:
+                continue
+            cpu_s, io_percent = _value(row, "cputime(s)"), _value(row, "%io")
+            if cpu_s is None:
+                cpu_s = (_value(row, "%cpu") or 0.0) / 100 * elapsed_s
+            waited_s = max(elapsed_s - cpu_s, 0.0)
+            if io_percent is not None:
+                waited_s = io_percent / 100 * elapsed_s
+            statements[name] = Sql(_value(row, "executions") or 0.0, elapsed_s, waited_s)
     return statements
-
-
-def _sql(row: Row, elapsed_s: float) -> Sql:
-    def of_elapsed(name: str) -> float | None:
-        percent = _value(row, name)
-        return None if percent is None else percent / 100 * elapsed_s
-
-    cpu_s = _value(row, "cputime(s)")
-    cpu_s = of_elapsed("%cpu") if cpu_s is None else cpu_s
-    return Sql(_value(row, "executions") or 0.0, elapsed_s, cpu_s, of_elapsed("%io"))
 
 
 def _value(row: Row, name: str) -> float | None:
