@@ -3,7 +3,7 @@
 import base64
 import re
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
 from itertools import pairwise
@@ -32,6 +32,7 @@ from spillcast.evidence.oracle.sql_monitor import (
     Line,
     counts_of_execution,
     counts_of_selected,
+    io_of,
     total_io,
 )
 from spillcast.evidence.text import text_of
@@ -117,7 +118,7 @@ def _of_text(path: Path, lines: Sequence[str], tables: Sequence[Table]) -> Execu
         parts_s=sum(parts),
         cpu_s=seconds.get("cputime(s)", 0.0 if stats else None),
         io_s=seconds.get("iowaits(s)", 0.0),
-        io=_text_io(totals),
+        io=io_of(_rounded_in(totals), *_TEXT_COLUMNS),
         lines=plan_lines,
         servers=int(next(reversed(_SERVERS.findall(text)), 0)),
         running=facts.get("status", "").startswith("EXECUTING"),
@@ -135,7 +136,8 @@ def _text_lines(path: Path, plan: Table) -> list[Line]:
         if cells.get("id", "").strip("-> *"):
             temp_bytes = _rounded(cells[temp], 1024) if temp else None
             activity = value_of(number_of(cells.get("activity(%)", "")))
-            lines.append(Line(cells["operation"], _text_io(cells), temp_bytes, {}, activity))
+            io = io_of(_rounded_in(cells), *_TEXT_COLUMNS)
+            lines.append(Line(cells["operation"], io, temp_bytes, {}, activity))
         detail = cells.get("activitydetail(#samples)", "")
         match = _SAMPLES.fullmatch(detail)
         if detail and (match is None or not lines):
@@ -145,13 +147,11 @@ def _text_lines(path: Path, plan: Table) -> list[Line]:
     return lines
 
 
-def _text_io(cells: dict[str, str]) -> dict[str, OpCounts]:
-    return {
-        op: OpCounts(
-            _rounded(cells.get(f"{op}reqs", ""), 1000), _rounded(cells.get(f"{op}bytes", ""), 1024)
-        )
-        for op in OPS
-    }
+_TEXT_COLUMNS = "{}reqs", "{}bytes"
+
+
+def _rounded_in(cells: Mapping[str, str]) -> Callable[[str], int]:
+    return lambda name: _rounded(cells.get(name, ""), 1024 if name.endswith("bytes") else 1000)
 
 
 def _rounded(text: str, step: int) -> int:
@@ -170,6 +170,7 @@ HOW_XML = (
 _PACKED = re.compile(
     r"<report\b[^>]{,2000}\bencode=\"base64\"[^>]{,2000}\bcompress=\"zlib\"[^>]{,2000}>"
 )
+_XML_COLUMNS = "{}_reqs", "{}_bytes"
 _XML_BEGIN, _XML_END = "<sql_monitor_report", "</sql_monitor_report>"
 
 
@@ -216,7 +217,7 @@ def _of_xml(path: Path, report: "Element") -> Execution:
         database_s=totals.get("elapsed_time", 0) / 1e6,
         cpu_s=totals.get("cpu_time", 0) / 1e6,
         io_s=totals.get("user_io_wait_time", 0) / 1e6,
-        io=_xml_io(totals),
+        io=io_of(lambda name: totals.get(name, 0), *_XML_COLUMNS),
         lines=[_xml_line(element) for element in report.iterfind("plan_monitor/operation")],
         running=(target.findtext("status") or "").startswith("EXECUTING"),
     )
@@ -231,17 +232,14 @@ def _xml_line(operation: "Element") -> Line:
         samples[event] = samples.get(event, 0) + _integer(activity.text)
     name = f"{operation.get('name', '')} {operation.get('options', '')}".strip()
     temp_bytes = max(counts.get("temp", 0), counts.get("max_temp", 0))
-    return Line(name, _xml_io(counts), temp_bytes, samples)
+    io = io_of(lambda name: counts.get(name, 0), *_XML_COLUMNS)
+    return Line(name, io, temp_bytes, samples)
 
 
 def _xml_stats(stats: "Element") -> dict[str, int]:
     """Those that are numbers; others are times of day."""
     texts = {its.get("name", ""): (its.text or "").strip() for its in stats.iterfind("stat")}
     return {name: _integer(text) for name, text in texts.items() if re.fullmatch(r"\d+", text)}
-
-
-def _xml_io(counts: dict[str, int]) -> dict[str, OpCounts]:
-    return {op: OpCounts(counts.get(f"{op}_reqs", 0), counts.get(f"{op}_bytes", 0)) for op in OPS}
 
 
 def _integer(text: str | None) -> int:
@@ -335,12 +333,8 @@ def _elapsed_s(runs: Sequence[Row]) -> float:
 
 
 def _view_line(row: Row) -> Line:
-    io = {
-        op: OpCounts(
-            _integer(row.get(f"physical_{op}_requests")), _integer(row.get(f"physical_{op}_bytes"))
-        )
-        for op in OPS
-    }
+    columns = "physical_{}_requests", "physical_{}_bytes"
+    io = io_of(lambda name: _integer(row.get(name)), *columns)
     names = ("workarea_max_tempseg", "workarea_tempseg")
     temp = [_integer(row.get(name)) for name in names if name in row]
     return Line(row.get("plan_operation") or "", io, max(temp, default=None))

@@ -1,7 +1,7 @@
 """An execution as SQL Monitor reports it, in any form -> counts of its temp I/O."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from math import sqrt
@@ -59,13 +59,17 @@ class Line:
         return self.temp_bytes is None and writes > 0 and may_spill(self.operation.upper())
 
 
+def io_of(count: Callable[[str], int], requests: str, size: str) -> dict[str, OpCounts]:
+    """Requests and bytes by op, of columns in whose names the op stands."""
+    return {op: OpCounts(count(requests.format(op)), count(size.format(op))) for op in OPS}
+
+
 def total_io(lines: Sequence[Line]) -> dict[str, OpCounts]:
     """The I/O of some lines together, by op."""
+    counts = {op: [line.io[op] for line in lines] for op in OPS}
     return {
-        op: OpCounts(
-            sum(line.io[op].count for line in lines), sum(line.io[op].bytes for line in lines)
-        )
-        for op in OPS
+        op: OpCounts(sum(its.count for its in of_op), sum(its.bytes for its in of_op))
+        for op, of_op in counts.items()
     }
 
 
@@ -134,7 +138,13 @@ def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
     hold(path, _comparisons(execution, temp), _REPORT_HINT)
     if not spilling:
         raise NoTempIo(f"{path}: it does not spill: no line of its plan uses temp space")
-    elapsed_s, elapsed_unknown, remarks = _elapsed(execution)
+    elapsed_s, elapsed_unknown, remarks = execution.elapsed_s, "", _notes(execution)
+    if not elapsed_s and execution.parallel:
+        words = format_duration(execution.database_s)
+        elapsed_unknown = f"Duration is missing, and {words} is the sum over parallel servers"
+    elif not elapsed_s:
+        elapsed_s = execution.database_s
+        remarks.append("Duration is missing: the elapsed time is the DB time")
     if any(counts.count for counts in temp.values()):
         times, why = _times(execution, temp)
         unsized = [op for op, counts in temp.items() if counts.count and not counts.bytes]
@@ -155,18 +165,8 @@ def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
         cpu_s=execution.cpu_s,
         busy_s=execution.database_s,
         statement=Statement(execution.sql_id, execution.sql_text, 1, 1),
-        notes=[*_notes(execution), *remarks, *why],
+        notes=[*remarks, *why],
     )
-
-
-def _elapsed(execution: Execution) -> tuple[float, str, list[str]]:
-    """The elapsed time, why it is not known, and what it rests on."""
-    if execution.elapsed_s:
-        return execution.elapsed_s, "", []
-    if execution.parallel:
-        words = format_duration(execution.database_s)
-        return 0.0, f"Duration is missing, and {words} is the sum over parallel servers", []
-    return execution.database_s, "", ["Duration is missing: the elapsed time is the DB time"]
 
 
 def _comparisons(execution: Execution, temp: Mapping[str, OpCounts]) -> Iterator[Held]:
