@@ -1,7 +1,7 @@
 """The evidence as tables in DuckDB; each kind's readers are imported where they are needed."""
 
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +12,7 @@ from spillcast.evidence.open import Evidence, find_evidence
 from spillcast.evidence.oracle.trace import TABLES, Progress, TraceOptions
 from spillcast.evidence.text import repeated_words
 from spillcast.interruptible import run_interruptibly
-from spillcast.profile.trace_tables import ask_no_traces, ask_traces, confine
+from spillcast.profile.trace_tables import ask_traces, confine
 from spillcast.tabular import plain_rows
 from spillcast.text import exact_name, rows_of
 
@@ -37,8 +37,8 @@ def run_sql(
         raise OptionConflict("--lenient is for traces")
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
         try:
-            files = _register(connection, resolved, query, on_progress)
-            if not _asks_traces(resolved):
+            files = _register(connection, resolved, on_progress)
+            if not resolved.traces or not (resolved.collected or resolved.only_waits() == "traces"):
                 confine(connection, Path(folder), files)
                 # In a thread, because a working DuckDB notices no signal but SIGINT, and that late.
                 return run_interruptibly(lambda: _answer(connection, query), connection.interrupt)
@@ -65,20 +65,12 @@ def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str
     return result.columns, [list(row) for row in plain_rows(result)]
 
 
-def _asks_traces(evidence: Evidence) -> bool:
-    return bool(evidence.traces) and (bool(evidence.collected) or evidence.only_waits() == "traces")
-
-
 def _register(
     connection: duckdb.DuckDBPyConnection,
     evidence: Evidence,
-    query: str,
     on_progress: Progress | None,
 ) -> list[Path]:
-    """Create the tables except those of traces; returns the user's files that they read.
-
-    Raises DuckDB's error for an unknown name before it reads samples.
-    """
+    """Create the tables except those of traces; returns the user's files that they read."""
     kind = evidence.only_waits()
     # Files that were collected together form one set of tables.
     kinds = {kind} if not evidence.collected else {"ash", "statistics"}
@@ -88,12 +80,12 @@ def _register(
 
         tables["statistics"] = read_statistics(evidence.statistics).rows
     if evidence.work_areas or evidence.temp_usage:
-        from spillcast.evidence.oracle.collected import read_temp_usage, read_work_areas
+        from spillcast.evidence.oracle import collected
 
-    if evidence.work_areas:
-        tables["work_areas"] = read_work_areas(evidence.work_areas)
-    if evidence.temp_usage:
-        tables["temp_usage"] = read_temp_usage(evidence.temp_usage)
+        if evidence.work_areas:
+            tables["work_areas"] = collected.read_work_areas(evidence.work_areas)
+        if evidence.temp_usage:
+            tables["temp_usage"] = collected.read_temp_usage(evidence.temp_usage)
     files: list[Path] = []
     if kind == "recordings":
         from spillcast.recording import Recording
@@ -104,37 +96,12 @@ def _register(
         files = view_of_waits(connection, recording, "waits")
         tables |= {"seconds": recording.seconds, "samples": recording.samples}
     if "ash" in kinds and evidence.ash:
-        from spillcast.evidence.oracle.ash import no_samples, read_ash
+        from spillcast.evidence.oracle.ash import read_ash
 
-        tables["samples"] = no_samples()
-        _register_all(connection, tables)
-        _check_names(query, tables, with_traces=_asks_traces(evidence))
         tables["samples"] = read_ash(evidence.ash, on_progress=on_progress).samples
-    _register_all(connection, tables)
-    return files
-
-
-def _register_all(connection: duckdb.DuckDBPyConnection, tables: Mapping[str, Any]) -> None:
     for name, table in tables.items():
         connection.register(name, table)
-
-
-def _check_names(query: str, tables: Mapping[str, Any], *, with_traces: bool) -> None:
-    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
-        _register_all(connection, tables)
-        if with_traces:
-            ask_no_traces(connection, Path(folder))
-        else:
-            confine(connection, Path(folder))
-        statements = connection.extract_statements(query)
-        try:
-            if len(statements) == 1:
-                connection.execute(f"explain {query}")
-        except (duckdb.BinderException, duckdb.CatalogException):
-            raise
-        except duckdb.Error:
-            # EXPLAIN may reject a statement that DuckDB can answer.
-            return
+    return files
 
 
 def view_of_waits(

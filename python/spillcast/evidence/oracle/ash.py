@@ -193,8 +193,9 @@ def _read_export(path: Path, on_progress: Callable[[int], None]) -> _Export:
     extra = {name: numbers[name] for name in _EXTRA_NUMBERS if name in columns}
     extra |= {name: reader.texts(name) for name in _EXTRA_TEXTS if name in columns}
     samples = Table({**samples.columns, **extra}).filter(times.is_valid())
+    more = [Field(name, NAME if name in _EXTRA_TEXTS else "int64") for name in extra]
     damaged.sort(key=lambda damage: damage.line)
-    samples = samples.cast([*SAMPLES, *map(_extra_field, extra)])
+    samples = samples.cast([*SAMPLES, *more])
     return _Export(samples, source, damaged, *clock, frozenset(columns))
 
 
@@ -253,15 +254,6 @@ def _seen_each_s(session: Integers, times: Column) -> float:
         return 0.0
     gaps.sort()
     return float(gaps[len(gaps) // 10]) / 1e9
-
-
-def no_samples() -> Table:
-    """The most columns that samples of an export may have, without rows."""
-    return Table.empty([*SAMPLES, *map(_extra_field, (*_EXTRA_NUMBERS, *_EXTRA_TEXTS))])
-
-
-def _extra_field(name: str) -> Field:
-    return Field(name, NAME if name in _EXTRA_TEXTS else "int64")
 
 
 def clock(time_ns: int) -> str:
