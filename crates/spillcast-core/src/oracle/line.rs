@@ -7,14 +7,11 @@ pub type Fault = &'static str;
 
 /// One line, read without regard to the lines around it.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Line<'a> {
-    Wait {
-        event: &'a [u8],
-        wait: WaitLine,
-    },
+pub enum Line {
+    Wait(WaitLine),
     Call(CallLine),
     /// `PARSING IN CURSOR`: the statement's text follows, up to `END OF STMT`.
-    Parsing(ParsingLine),
+    Parsing(Box<ParsingLine>),
     /// `PARSE ERROR`: the statement's text follows, `len` bytes of it.
     ParseError {
         cursor: i64,
@@ -24,7 +21,7 @@ pub enum Line<'a> {
     EndOfStatement,
     Mark(Mark),
     /// A line of a plan that was executed.
-    Stat(StatLine),
+    Stat(Box<StatLine>),
     /// The values bound to a cursor follow.
     Binds {
         cursor: i64,
@@ -40,6 +37,8 @@ pub enum Line<'a> {
 /// `WAIT #cursor: nam='...' ela= N <three parameters> [obj#=N] [tim=N]`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WaitLine {
+    /// Position of the event's name in [`Scanned::events`](super::scanned::Scanned::events).
+    pub event: u32,
     pub cursor: i64,
     pub ela: i64,
     /// The event's three parameters; what they mean depends on the event.

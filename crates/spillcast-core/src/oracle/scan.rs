@@ -47,8 +47,8 @@ pub(super) fn resync(bytes: &[u8], entry: State, wanted: Wanted, mut guess: Scan
     let mut mended = scanner.finish();
     let events_before = mended.events.len() as u32;
     for record in &mut guess.records[next..] {
-        if let Record::Wait { event, .. } = &mut record.record {
-            *event += events_before;
+        if let Record::Line(Line::Wait(wait)) = &mut record.record {
+            wait.event += events_before;
         }
     }
     mended.records.extend(guess.records.drain(next..));
@@ -127,8 +127,8 @@ impl<'a> Scanner<'a> {
     #[inline(always)]
     fn normal_line(&mut self, line: &'a [u8]) {
         match grammar::parse(line, self.wanted.figures) {
-            Ok(Line::Text) => self.text_line(line),
-            Ok(parsed) => self.parsed_line(parsed),
+            Ok((Line::Text, _)) => self.text_line(line),
+            Ok((parsed, event)) => self.parsed_line(parsed, event),
             Err(fault) => {
                 self.state = State::Normal;
                 if line.starts_with(b"PARSING IN CURSOR #") {
@@ -141,27 +141,15 @@ impl<'a> Scanner<'a> {
     }
 
     #[inline(always)]
-    fn parsed_line(&mut self, line: Line<'a>) {
+    fn parsed_line(&mut self, mut line: Line, event: &'a [u8]) {
         self.state = State::Normal;
-        let record = match line {
-            Line::Wait { event, wait } => Record::Wait { event: self.event(event), wait },
-            Line::Call(call) => Record::Call(call),
-            Line::Other { tim } => Record::Other { tim },
-            Line::Mark(mark) => Record::Mark(mark),
-            Line::EndOfStatement => Record::EndOfStatement,
-            Line::Stat(stat) => Record::Stat(Box::new(stat)),
-            Line::Binds { cursor } => Record::Binds { cursor },
-            Line::Parsing(parsing) => {
-                self.open(Block::Statement, parsing.len.max(0));
-                Record::Parsing(Box::new(parsing))
-            }
-            Line::ParseError { cursor, len, tim } => {
-                self.open(Block::FailedStatement, len.max(0));
-                Record::ParseError { cursor, tim }
-            }
-            Line::Text => return,
-        };
-        self.push(record);
+        match &mut line {
+            Line::Wait(wait) => wait.event = self.event(event),
+            Line::Parsing(parsing) => self.open(Block::Statement, parsing.len.max(0)),
+            Line::ParseError { len, .. } => self.open(Block::FailedStatement, (*len).max(0)),
+            _ => {}
+        }
+        self.push(Record::Line(line));
     }
 
     fn open(&mut self, block: Block, left: i64) {
@@ -197,8 +185,8 @@ impl<'a> Scanner<'a> {
         } else {
             None
         };
-        if let Some(wait) = wait {
-            self.parsed_line(wait);
+        if let Some((wait, event)) = wait {
+            self.parsed_line(wait, event);
         }
     }
 
@@ -237,7 +225,7 @@ impl<'a> Scanner<'a> {
             self.end_statement_text(self.at);
             self.state = State::Normal;
             if block == Block::Statement {
-                self.push(Record::EndOfStatement);
+                self.push(Record::Line(Line::EndOfStatement));
             }
             return;
         }
@@ -316,14 +304,13 @@ fn bind_length(line: &[u8]) -> Option<i64> {
 /// A bind value ends with its quote. Beyond its length, waits and calls are still taken to be
 /// lines of it for a while: a length that is missing or wrong is as likely as a quote that is lost.
 fn goes_on(line: &[u8], block: Block, left: i64) -> bool {
-    match grammar::parse(line, false) {
-        Ok(Line::Mark(
-            Mark::Header | Mark::Session { .. } | Mark::Switch { .. } | Mark::SizeLimit,
-        )) => true,
-        Ok(Line::Text | Line::EndOfStatement | Line::Mark(_)) | Err(_) => false,
-        Ok(Line::Wait { .. } | Line::Call(_)) if block == Block::BindValue => {
-            left <= -VALUE_BYTES_MORE
+    let Ok((line, _)) = grammar::parse(line, false) else { return false };
+    match line {
+        Line::Mark(Mark::Header | Mark::Session { .. } | Mark::Switch { .. } | Mark::SizeLimit) => {
+            true
         }
-        Ok(_) => left <= 0,
+        Line::Text | Line::EndOfStatement | Line::Mark(_) => false,
+        Line::Wait(_) | Line::Call(_) if block == Block::BindValue => left <= -VALUE_BYTES_MORE,
+        _ => left <= 0,
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use super::line::{CallLine, Fault, Mark, ParsingLine, StatLine, WaitLine};
+use super::line::{Fault, Line};
 
 /// What the lines before have to tell the next one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -43,32 +43,13 @@ impl Block {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Record {
-    /// `event` is a position in [`Scanned::events`].
-    Wait {
-        event: u32,
-        wait: WaitLine,
-    },
-    Call(CallLine),
-    Parsing(Box<ParsingLine>),
-    ParseError {
-        cursor: i64,
-        tim: i64,
-    },
+    Line(Line),
     /// Bytes of the chunk that are text of the statement last parsed.
     StatementText {
         start: u32,
         end: u32,
     },
-    EndOfStatement,
-    Mark(Mark),
-    Stat(Box<StatLine>),
-    Binds {
-        cursor: i64,
-    },
     Bind(BindPart),
-    Other {
-        tim: i64,
-    },
     Damage(Fault),
 }
 
@@ -104,8 +85,7 @@ pub(super) struct Numbered {
 impl Numbered {
     /// Whether the record shows that its line was read outside of opaque text.
     pub fn is_of_its_line(&self) -> bool {
-        use Record::{Bind, Damage, EndOfStatement, StatementText};
-        !matches!(self.record, StatementText { .. } | Damage(_) | EndOfStatement | Bind(_))
+        matches!(&self.record, Record::Line(line) if *line != Line::EndOfStatement)
     }
 }
 

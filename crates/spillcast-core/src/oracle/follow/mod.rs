@@ -4,7 +4,7 @@
 
 use super::chunks::Chunk;
 use super::damage::{Damage, Damages};
-use super::line::{Fault, Mark, ParsingLine, StatLine};
+use super::line::{Fault, Line, Mark, ParsingLine, StatLine};
 use super::reader::{Options, Window};
 use super::scan;
 use super::scanned::{BindPart, Numbered, Record, Scanned, State, Wanted};
@@ -98,21 +98,21 @@ impl Follower {
                 self.end_bind(out);
             }
             match record {
-                Record::Wait { event, wait } => {
-                    let known = &mut events[event as usize];
+                Record::Line(Line::Wait(wait)) => {
+                    let known = &mut events[wait.event as usize];
                     let event = *known.get_or_insert_with(|| {
-                        let name = scanned.events[event as usize].clone();
+                        let name = scanned.events[wait.event as usize].clone();
                         out.dictionary.event(&chunk.bytes[name.start as usize..name.end as usize])
                     });
                     self.wait(line, event, &wait, out);
                 }
-                Record::Call(call) => self.call(line, call, out),
+                Record::Line(Line::Call(call)) => self.call(line, call, out),
+                Record::Line(other) => self.rare(line, other, out),
                 Record::StatementText { start, end } => {
                     self.statement_text(&chunk.bytes[start as usize..end as usize]);
                 }
                 Record::Damage(fault) => self.damage(line, fault),
                 Record::Bind(part) => self.bind_part(line, part, &chunk.bytes, out),
-                record => self.rare(line, record, out),
             }
         }
         self.scan_state = scanned.exit;
@@ -133,21 +133,21 @@ impl Follower {
         self.summary
     }
 
-    fn rare(&mut self, line: u64, record: Record, out: &mut Output<impl Sink>) {
-        self.is_trace |= !matches!(record, Record::Mark(Mark::Release(_) | Mark::Process { .. }));
-        match record {
-            Record::Parsing(parsing) => self.parsing(line, *parsing, out),
-            Record::ParseError { cursor, tim } => {
+    fn rare(&mut self, line: u64, content: Line, out: &mut Output<impl Sink>) {
+        self.is_trace |= !matches!(content, Line::Mark(Mark::Release(_) | Mark::Process { .. }));
+        match content {
+            Line::Parsing(parsing) => self.parsing(line, *parsing, out),
+            Line::ParseError { cursor, tim, .. } => {
                 self.at(line, tim, out).parsed(cursor, None);
             }
-            Record::Other { tim } => {
+            Line::Other { tim } => {
                 self.at(line, tim, out);
             }
-            Record::EndOfStatement => self.end_statement(out),
-            Record::Stat(stat) => self.row_source(line, *stat, out),
-            Record::Binds { cursor } => self.bound = cursor,
-            Record::Mark(mark) => self.mark(line, mark, out),
-            _ => unreachable!("waits, calls, text and damage are not rare"),
+            Line::EndOfStatement => self.end_statement(out),
+            Line::Stat(stat) => self.row_source(line, *stat, out),
+            Line::Binds { cursor } => self.bound = cursor,
+            Line::Mark(mark) => self.mark(line, mark, out),
+            Line::Wait(_) | Line::Call(_) | Line::Text => {}
         }
     }
 

@@ -10,24 +10,24 @@ use marks::{is_header, release, stars};
 pub use wait::wait_within;
 use wait::{Tail, wait};
 
-/// Reads one line, without its line end. Of waits only event, time and length are read but for
-/// `figures`: the others are checked, and 0.
+/// Reads one line, without its line end, and the name of a wait's event. Of waits only event, time
+/// and length are read but for `figures`: the others are checked, and 0.
 ///
 /// # Errors
 /// The fault of a line that begins like a trace line and continues otherwise.
 #[inline(always)]
-pub fn parse(line: &[u8], figures: bool) -> Result<Line<'_>, Fault> {
+pub fn parse(line: &[u8], figures: bool) -> Result<(Line, &[u8]), Fault> {
     use CallKind::*;
     let mut text = Text::new(line);
     let begins = |start: &[u8]| line.starts_with(start);
-    match line.first() {
-        Some(b'W') if text.eat(b"WAIT #") => wait(&mut text, Tail::Refused, figures),
+    let parsed = match line.first() {
+        Some(b'W') if text.eat(b"WAIT #") => return wait(&mut text, Tail::Refused, figures),
         Some(b'F') if text.eat(b"FETCH #") => call(Fetch, &mut text),
         Some(b'E') if text.eat(b"EXEC #") => call(Exec, &mut text),
         Some(b'E') if line == b"END OF STMT" => Ok(Line::EndOfStatement),
         Some(b'E') if text.eat(b"ERROR #") => error(&mut text),
         Some(b'P') if text.eat(b"PARSE #") => call(Parse, &mut text),
-        Some(b'P') if text.eat(b"PARSING IN CURSOR #") => parsing(&mut text).map(Line::Parsing),
+        Some(b'P') if text.eat(b"PARSING IN CURSOR #") => parsing(&mut text),
         Some(b'P') if text.eat(b"PARSE ERROR #") => parse_error(&mut text),
         Some(b'C') if text.eat(b"CLOSE #") => call(Close, &mut text),
         Some(b'U') if text.eat(b"UNMAP #") => call(Unmap, &mut text),
@@ -45,7 +45,8 @@ pub fn parse(line: &[u8], figures: bool) -> Result<Line<'_>, Fault> {
             Ok(text.int().map_or(Line::Text, |pid| Line::Mark(Mark::Process { pid })))
         }
         _ => Ok(Line::Text),
-    }
+    };
+    parsed.map(|line| (line, &b""[..]))
 }
 
 fn ended(text: &mut Text, fault: Fault) -> Result<(), Fault> {
@@ -53,7 +54,7 @@ fn ended(text: &mut Text, fault: Fault) -> Result<(), Fault> {
     if text.is_end() { Ok(()) } else { Err(fault) }
 }
 
-fn call<'a>(kind: CallKind, text: &mut Text) -> Result<Line<'a>, Fault> {
+fn call(kind: CallKind, text: &mut Text) -> Result<Line, Fault> {
     let cursor = text.int().ok_or("call without a cursor number")?;
     if !text.eat(b":") {
         return Err("call without figures behind its cursor number");
@@ -63,7 +64,7 @@ fn call<'a>(kind: CallKind, text: &mut Text) -> Result<Line<'a>, Fault> {
 
 /// `name=number` pairs with commas between; names that are not known are passed over.
 #[inline(never)]
-fn call_figures<'a>(kind: CallKind, cursor: i64, text: &mut Text) -> Result<Line<'a>, Fault> {
+fn call_figures(kind: CallKind, cursor: i64, text: &mut Text) -> Result<Line, Fault> {
     const C: u8 = 1;
     const E: u8 = 2;
     const TIM: u8 = 4;
@@ -103,7 +104,7 @@ fn call_figures<'a>(kind: CallKind, cursor: i64, text: &mut Text) -> Result<Line
 }
 
 /// `LOBREAD: type=TEMPORARY LOB,bytes=1,c=0,e=42,...`, `LOBTMPCREATE:c=0,...` and kin.
-fn lob<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
+fn lob(text: &mut Text) -> Result<Line, Fault> {
     let name = text.rest().iter().take_while(|byte| byte.is_ascii_uppercase()).count();
     let mut figures = Text::new(&text.rest()[name..]);
     if name == 3 || !figures.eat(b":") {
@@ -113,7 +114,7 @@ fn lob<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
     call_figures(CallKind::Lob, 0, &mut figures)
 }
 
-fn parsing(text: &mut Text) -> Result<ParsingLine, Fault> {
+fn parsing(text: &mut Text) -> Result<Line, Fault> {
     let cursor = text.int().ok_or("PARSING IN CURSOR without a cursor number")?;
     let mut line = ParsingLine { cursor, len: -1, ..ParsingLine::default() };
     text.skip_spaces();
@@ -145,10 +146,10 @@ fn parsing(text: &mut Text) -> Result<ParsingLine, Fault> {
     if line.len < 0 || line.ad.is_empty() {
         return Err("PARSING IN CURSOR without len= or ad=");
     }
-    Ok(line)
+    Ok(Line::Parsing(Box::new(line)))
 }
 
-fn parse_error<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
+fn parse_error(text: &mut Text) -> Result<Line, Fault> {
     let cursor = text.int().ok_or("PARSE ERROR without a cursor number")?;
     let (mut len, mut tim, mut err) = (None, 0, None);
     text.eat(b":");
@@ -170,7 +171,7 @@ fn parse_error<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
 }
 
 /// `ERROR #cursor:err=N tim=N`
-fn error<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
+fn error(text: &mut Text) -> Result<Line, Fault> {
     const FAULT: Fault = "ERROR that is not #cursor:err=number tim=number";
     text.int().filter(|_| text.eat(b":err=")).and_then(|_| text.int()).ok_or(FAULT)?;
     let tim = if text.eat(b" tim=") { text.int().ok_or(FAULT)? } else { 0 };
@@ -179,7 +180,7 @@ fn error<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
 }
 
 /// `XCTEND rlbk=0, rd_only=1[, tim=N]`
-fn xctend<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
+fn xctend(text: &mut Text) -> Result<Line, Fault> {
     const FAULT: Fault = "XCTEND that is not rlbk=number, rd_only=number";
     let mut number = |name: &[u8]| text.eat(name).then(|| text.int()).flatten();
     number(b"rlbk=").and_then(|_| number(b", rd_only=")).ok_or(FAULT)?;
@@ -189,7 +190,7 @@ fn xctend<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
 }
 
 /// `STAT #cursor id=N cnt=N pid=N pos=N obj=N op='...'`
-fn stat<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
+fn stat(text: &mut Text) -> Result<Line, Fault> {
     let mut line = StatLine {
         cursor: text.int().ok_or("STAT without a cursor number")?,
         ..StatLine::default()
@@ -224,7 +225,7 @@ fn stat<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
         }
     }
     line.op = String::from_utf8_lossy(op.trim_ascii()).into_owned();
-    Ok(Line::Stat(line))
+    Ok(Line::Stat(Box::new(line)))
 }
 
 /// `name=number` pairs with spaces between; anything else is skipped.
@@ -236,7 +237,7 @@ fn figures(bytes: &[u8]) -> impl Iterator<Item = (&[u8], i64)> {
     })
 }
 
-fn binds<'a>(text: &mut Text) -> Result<Line<'a>, Fault> {
+fn binds(text: &mut Text) -> Result<Line, Fault> {
     let cursor = text.int().filter(|_| text.eat(b":")).ok_or("BINDS without a cursor number")?;
     ended(text, "BINDS that goes on after its cursor number")?;
     Ok(Line::Binds { cursor })

@@ -12,14 +12,18 @@ pub(super) enum Tail {
 }
 
 /// A wait that starts somewhere within a line of running text.
-pub fn wait_within(line: &[u8], figures: bool) -> Option<Line<'_>> {
+pub fn wait_within(line: &[u8], figures: bool) -> Option<(Line, &[u8])> {
     let starts = memchr::memmem::find_iter(line, b"WAIT #");
     let read = |at| wait(&mut Text::new(&line[at + 6..]), Tail::Allowed, figures);
     starts.filter_map(|at| read(at).ok()).next()
 }
 
 #[inline(always)]
-pub(super) fn wait<'a>(text: &mut Text<'a>, tail: Tail, figures: bool) -> Result<Line<'a>, Fault> {
+pub(super) fn wait<'a>(
+    text: &mut Text<'a>,
+    tail: Tail,
+    figures: bool,
+) -> Result<(Line, &'a [u8]), Fault> {
     let cursor = text.int_if(figures).ok_or("WAIT without a cursor number")?;
     if !text.eat(b": nam=") {
         return Err("WAIT without nam=");
@@ -45,7 +49,8 @@ pub(super) fn wait<'a>(text: &mut Text<'a>, tail: Tail, figures: bool) -> Result
     if tail == Tail::Refused {
         ended(text, "WAIT that goes on after its last figure")?;
     }
-    Ok(Line::Wait { event, wait: WaitLine { cursor, ela, params, roles, object, tim } })
+    let wait = WaitLine { event: 0, cursor, ela, params, roles, object, tim };
+    Ok((Line::Wait(wait), event))
 }
 
 /// The quoted name and ` ela=` behind it. Where text may follow, quotes may be typographic too.
