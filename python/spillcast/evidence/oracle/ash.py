@@ -21,7 +21,7 @@ from spillcast.evidence.oracle.spooled import (
     Columns,
     Damage,
     by_text,
-    has_clock,
+    has_clock_in,
     month_comes_first,
     normal_name,
     parse_time_ns,
@@ -187,7 +187,7 @@ def _read_export(path: Path, on_progress: Callable[[int], None]) -> _Export:
         heading_words = ", ".join(heading[:20]) or "nothing"
         raise EvidenceIncomplete(f"{path}: an ASH export needs {_NEEDED}; found: {heading_words}")
     reader = Columns(path, columns, lines, damaged)
-    times, *clock = _times(reader)
+    times, has_clock, month_first = _times(reader)
     numbers = {name: reader.numbers(name) for name in _NUMBERS}
     samples, source = _samples(times, numbers, {name: reader.texts(name) for name in _TEXTS})
     extra = {name: numbers[name] for name in _EXTRA_NUMBERS if name in columns}
@@ -196,7 +196,7 @@ def _read_export(path: Path, on_progress: Callable[[int], None]) -> _Export:
     more = [Field(name, NAME if name in _EXTRA_TEXTS else "int64") for name in extra]
     damaged.sort(key=lambda damage: damage.line)
     samples = samples.cast([*SAMPLES, *more])
-    return _Export(samples, source, damaged, *clock, frozenset(columns))
+    return _Export(samples, source, damaged, has_clock, month_first, frozenset(columns))
 
 
 def _times(reader: Columns) -> tuple[Column, bool, bool]:
@@ -212,7 +212,7 @@ def _times(reader: Columns) -> tuple[Column, bool, bool]:
     times = by_text(column, [parse_time_ns(text, month_first=month_first) for text in column.names])
     for row in np.flatnonzero(times.is_null()).tolist():
         reader.damage(row, f"SAMPLE_TIME is {column[row]!r}: the row is skipped")
-    return times, any(map(has_clock, column.names)), month_first
+    return times, any(map(has_clock_in, column.names)), month_first
 
 
 def _samples(

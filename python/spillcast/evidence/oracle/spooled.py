@@ -365,7 +365,7 @@ def parse_time_ns(text: str, *, month_first: bool = False) -> int | None:
     return _within((since.days * 86_400 + since.seconds) * 1_000_000_000 + fraction_ns)
 
 
-def has_clock(text: str) -> bool:
+def has_clock_in(text: str) -> bool:
     """Whether a time of day stands behind the date."""
     match = _TIMESTAMP.fullmatch(text.strip())
     return match is not None and match["hour"] is not None
