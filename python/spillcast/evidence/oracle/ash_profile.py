@@ -1,7 +1,7 @@
 """What ASH samples show: executions, time by event, and mean waits without the bias of sampling."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
@@ -15,10 +15,9 @@ from spillcast.tables import Table
 from spillcast.tabular import aligned
 from spillcast.units import format_duration
 
-_KEYS = (
-    *("sql_id", "sql_exec_id", "exec_start", "instance", "session"),
-    *("coordinator", "coordinator_instance"),
-)
+#: What is alike of the samples of an execution, and what is of one session of it.
+_OF_EXECUTION = ("sql_id", "sql_exec_id", "exec_start")
+_KEYS = (*_OF_EXECUTION, "instance", "session", "coordinator", "coordinator_instance")
 #: Executions that an error lists.
 _LISTED = 10
 #: Where an export does not tell executions apart, no sample for so long may mean that there are
@@ -53,9 +52,9 @@ def executions(ash: Ash) -> list[Execution]:
     _add_rows_of_execution(rows, ash.exported)
     groups: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        key = (row["sql_id"], row["sql_exec_id"], row["exec_start"], row["owner"])
+        key = (*(row[name] for name in _OF_EXECUTION), row["owner"])
         groups.setdefault(key, []).append(row)
-    for missing in ("exec_start", "sql_exec_id", "sql_id"):
+    for missing in reversed(_OF_EXECUTION):
         _join(groups, missing)
     results = [_execution(ash, group) for group in groups.values()]
     return sorted(results, key=lambda execution: (execution.began, -execution.elapsed_s))
@@ -65,11 +64,15 @@ def check_single_execution(ash: Ash) -> None:
     """InputError that lists the executions where there are several."""
     candidates = executions(ash)
     if len(candidates) > 1:
+        telling = {
+            "--sql-id": {execution.sql_id for execution in candidates},
+            "--exec-id": {execution.exec_id for execution in candidates},
+        }
+        options = [option for option, values in telling.items() if len(values) > 1]
+        choices = ", ".join([*options, "--since and --until"])
         raise EvidenceAmbiguous(
             f"the samples are of {len(candidates):,} executions, and a forecast is for one",
-            "\n  ".join(
-                [f"choose it with {_options_that_choose(candidates)}:", *listing(candidates)]
-            ),
+            "\n  ".join([f"choose it with {choices}, or export it alone:", *listing(candidates)]),
         )
 
 
@@ -126,8 +129,7 @@ def _add_rows_of_execution(rows: Sequence[Row], exported: frozenset[str]) -> Non
     alone: dict[tuple[Any, ...], set[int | None]] = {}
     workers: dict[tuple[Any, ...], set[int | None]] = {}
     for row in rows:
-        serial = row["coordinator"] is None
-        known = alone if serial else workers
+        known = alone if row["coordinator"] is None else workers
         known.setdefault(_served(row), set()).add(row["instance"])
     for row in rows:
         row["owner"] = (None, None)
@@ -151,8 +153,7 @@ def _served(row: Row) -> tuple[Any, ...]:
 
 def _join(groups: dict[tuple[Any, ...], list[Row]], missing: str) -> None:
     """Samples that do not say which, as while a statement is parsed, belong to the only one."""
-    names = ("sql_id", "sql_exec_id", "exec_start", "owner")
-    at = names.index(missing)
+    at = _OF_EXECUTION.index(missing)
     for key in [key for key in groups if key[at] is None]:
         # What is less general is missing with it.
         others = [
@@ -160,13 +161,12 @@ def _join(groups: dict[tuple[Any, ...], list[Row]], missing: str) -> None:
             for other in groups
             if other[at] is not None and other[3] == key[3] and other[:at] == key[:at]
         ]
-        if len(others) == 1 and (missing != "sql_id" or _within(groups[key], groups[others[0]])):
+        if len(others) != 1:
+            continue
+        first, last = _ends(groups[others[0]])
+        begin, end = _ends(groups[key])
+        if missing != "sql_id" or (first <= begin and end <= last):
             groups[others[0]] += groups.pop(key)
-
-
-def _within(some: Iterable[Row], others: Sequence[Row]) -> bool:
-    first, last = _ends(others)
-    return all(first <= row["time_ns_min"] and row["time_ns_max"] <= last for row in some)
 
 
 def _ends(rows: Sequence[Row]) -> tuple[int, int]:
@@ -177,8 +177,10 @@ def _execution(ash: Ash, rows: Sequence[Row]) -> Execution:
     first, last = _ends(rows)
     head = next((row for row in rows if row["coordinator"] is None), rows[0])
     instance, session = head["owner"]
-    alone = len({(row["instance"], row["session"]) for row in rows}) == 1
-    result = Execution(
+    sessions = {(row["instance"], row["session"]) for row in rows}
+    if session is None and len(sessions) == 1:
+        [(instance, session)] = sessions
+    return Execution(
         sql_id=head["sql_id"],
         exec_id=head["sql_exec_id"],
         instance=instance,
@@ -186,22 +188,12 @@ def _execution(ash: Ash, rows: Sequence[Row]) -> Execution:
         began=_clock(ash, first),
         elapsed_s=(last - first) / 1e9 + ash.interval_us / 1e6,
         samples=sum(row["time_ns_count"] for row in rows),
-        sessions=len({(row["instance"], row["session"]) for row in rows}),
+        sessions=len(sessions),
     )
-    if session is None and alone:
-        return replace(result, instance=head["instance"], session=head["session"])
-    return result
 
 
 def _clock(ash: Ash, time_ns: int) -> str:
     return f"{ash.began + timedelta(microseconds=time_ns // 1000):%Y-%m-%d %H:%M:%S}"
-
-
-def _options_that_choose(executions: Sequence[Execution]) -> str:
-    """The options that tell these apart."""
-    names = {"--sql-id": "sql_id", "--exec-id": "exec_id"}
-    options = [o for o, name in names.items() if len({getattr(e, name) for e in executions}) > 1]
-    return ", ".join([*options, "--since and --until"]) + ", or export it alone"
 
 
 ON_CPU = "(on CPU)"

@@ -139,6 +139,11 @@ _TEMP_USAGE = {
     "extents": "extents",
     "blocks": "blocks",
 }
+#: Temp I/O that the flash cache served, by op.
+_ON_FLASH = {
+    "read": "cell flash cache read hits for temp IO",
+    "write": "cell writes to flash cache for temp IO",
+}
 _TEXTS = {"name", "sql_id", "operation", "policy", "tablespace", "user", "segment"}
 
 
@@ -156,14 +161,6 @@ class Statistics:
     def total(self, name: str) -> int:
         """Growth of one statistic over all intervals; 0 where it was not spooled."""
         return int(self.rows["value"].filled(0)[self.rows["name"].equals(name)].sum())
-
-
-@dataclass(frozen=True)
-class TempOnFlash:
-    """Shares (0..1) of temp requests that the cells' flash cache served; None: there were none."""
-
-    read: float | None
-    write: float | None
 
 
 def read_statistics(paths: str | Path | Sequence[str | Path]) -> Statistics:
@@ -186,26 +183,21 @@ def read_statistics(paths: str | Path | Sequence[str | Path]) -> Statistics:
     return Statistics(Table(columns), damaged)
 
 
-def temp_on_flash(statistics: Statistics) -> TempOnFlash:
-    """The share of temp reads and writes that the flash cache of Exadata's cells served.
+def temp_on_flash(statistics: Statistics) -> dict[str, float]:
+    """By op, the share (0..1) of temp requests that the flash cache of Exadata's cells served.
 
-    Cells count requests and the database counts temp I/O in blocks, so the requests that were
-    for temp are taken as the share of blocks that was. A write to flash counts once for each of
-    its mirrors, which is why a share is cut at 1.
+    It lacks ops without temp requests. Cells count requests and the database counts temp I/O in
+    blocks, so the requests that were for temp are taken as the share of blocks that was. A write
+    to flash counts once for each of its mirrors, which is why a share is cut at 1.
     """
-
-    def share(op: str, flash: str) -> float | None:
+    shares = {}
+    for op, flash in _ON_FLASH.items():
         blocks = statistics.total(f"physical {op}s")
         temp_blocks = statistics.total(f"physical {op}s direct temporary tablespace")
         temp_requests = statistics.total(f"physical {op} IO requests") * temp_blocks
-        if blocks <= 0 or temp_requests <= 0:
-            return None
-        return min(1.0, statistics.total(flash) * blocks / temp_requests)
-
-    return TempOnFlash(
-        share("read", "cell flash cache read hits for temp IO"),
-        share("write", "cell writes to flash cache for temp IO"),
-    )
+        if blocks > 0 and temp_requests > 0:
+            shares[op] = min(1.0, statistics.total(flash) * blocks / temp_requests)
+    return shares
 
 
 def read_work_areas(paths: Sequence[Path]) -> Table:

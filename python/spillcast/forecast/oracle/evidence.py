@@ -26,7 +26,6 @@ from spillcast.evidence.oracle.collected import (
     BLOCKS_MAX,
     BlockSize,
     LineKey,
-    TempOnFlash,
     block_size,
     bytes_of,
     passes_by_line,
@@ -133,7 +132,7 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class OracleEvidence:
-    """Traces, ASH or both; ``flash`` is what statistics say of temp I/O in a flash cache.
+    """Traces, ASH or both; ``flash`` is the share of temp I/O in a flash cache by op.
 
     ``statements`` are the SQL_IDs that it is of, ``block`` how large its blocks are, and ``paths``
     the files of ``traces``.
@@ -141,7 +140,7 @@ class OracleEvidence:
 
     traces: TraceEvidence | None = None
     ash: AshEvidence | None = None
-    flash: TempOnFlash | None = None
+    flash: Mapping[str, float] = field(default_factory=dict)
     statements: frozenset[str] = frozenset()
     block: BlockSize = ASSUMED_BLOCK
     paths: Sequence[Path] = ()
@@ -205,7 +204,7 @@ def read_evidence(
     return OracleEvidence(
         traces=traces,
         ash=ash,
-        flash=temp_on_flash(read_statistics(statistics)) if statistics else None,
+        flash=temp_on_flash(read_statistics(statistics)) if statistics else {},
         statements=statements,
         block=block,
         paths=evidence.traces,

@@ -28,7 +28,7 @@ from spillcast.errors import (
     TargetUnsuited,
 )
 from spillcast.evidence.open import find_evidence, traces_below
-from spillcast.evidence.oracle.collected import BlockSize, TempOnFlash
+from spillcast.evidence.oracle.collected import BlockSize
 from spillcast.forecast.interval import DRAWS, check_elapsed, too_wide
 from spillcast.forecast.oracle.evidence import (
     AshEvidence,
@@ -215,7 +215,14 @@ def warn(
 ) -> list[Warned]:
     """Everything a reader of the number should know."""
     traces, ash = evidence.traces, evidence.ash
-    warnings = _served_by_flash(evidence.flash)
+    warnings = [
+        Warned(
+            "flash-cache",
+            f"the flash cache serves {share:.0%} of temp {op}s already: moving temp gains little",
+        )
+        for op, share in evidence.flash.items()
+        if share > SERVED
+    ]
     warnings += [Warned("ash", note) for note in (ash.notes if ash is not None else [])]
     temp = [part.baseline for part in parts if part.baseline.event.endswith(" temp")]
     if temp and temp[0].latency_s < FLASH_S:
@@ -293,19 +300,6 @@ def _about_files(read: Sequence[TraceEvidence]) -> list[Warned]:
             text += f", {unmeasured:,} because of an impossible wait time (ela= below zero)"
         warnings.append(Warned("damaged", text))
     return warnings
-
-
-def _served_by_flash(flash: TempOnFlash | None) -> list[Warned]:
-    """Whether a flash cache serves temp I/O as it is: then moving temp to flash gains little."""
-    shares = {} if flash is None else {"reads": flash.read, "writes": flash.write}
-    return [
-        Warned(
-            "flash-cache",
-            f"the flash cache serves {share:.0%} of temp {event} already: moving temp gains little",
-        )
-        for event, share in shares.items()
-        if share is not None and share > SERVED
-    ]
 
 
 def _about_gain(part: Part, target: Target) -> list[Warned]:
