@@ -92,17 +92,9 @@ def _read(path: Path) -> Table:
             _CSV_HINT,
         )
     count = len(cells["object"])
-    defaults = {"time_s": ["0"], "class": ["read"], "query": [""]}
-    columns = {}
-    for name, type in _TYPES.items():
-        texts = cells.get(name)
-        if texts is None:
-            columns[name] = _column(path, name, type, defaults[name] * count)
-            continue
-        if type != TEXT and "" in texts:
-            raise EvidenceDamaged(f"{path}: {name} is empty in some row", _CSV_HINT)
-        columns[name] = _column(path, name, type, texts)
-    return Table(columns)
+    defaults = {"time_s": ["0"] * count, "class": ["read"] * count, "query": [""] * count}
+    texts = defaults | cells
+    return Table({name: _column(path, name, type, texts[name]) for name, type in _TYPES.items()})
 
 
 def _cells(path: Path) -> tuple[list[str], dict[str, list[str]]]:
@@ -129,6 +121,8 @@ def _column(path: Path, name: str, type: str, texts: Sequence[str]) -> Column:
     """InputError for what is no number, and for impossible ones."""
     if type == TEXT:
         return Column.of(texts, TEXT)
+    if "" in texts:
+        raise EvidenceDamaged(f"{path}: {name} is empty in some row", _CSV_HINT)
     with reading(path, _CSV_HINT):
         column = Column.of([*map(int if type == "int64" else float, texts)], type)
     if not len(column):

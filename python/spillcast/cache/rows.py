@@ -5,19 +5,16 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.columns import TEXT, Column, fields_of
+from spillcast.columns import TEXT, Column, Flags, Integers, fields_of
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnsuited
-from spillcast.evidence.oracle.trace import read_rows
-from spillcast.evidence.oracle.trace_recording import name_blocks
+from spillcast.evidence.oracle.trace_recording import name_blocks, waits_of
 from spillcast.evidence.text import distinct, repeated_words
 from spillcast.recording import Recording
 from spillcast.tables import Table
 from spillcast.units import format_count
 
-Integers = NDArray[np.int64]
 SCAN, READ, WRITE, TEMP_READ, TEMP_WRITE = range(5)
 TEMP_OBJECT = "temp"
 
@@ -38,7 +35,7 @@ class Rows:
     #: Notes for the user: skipped rows, assumptions.
     notes: Sequence[str] = field(default_factory=list)
 
-    def ends_query(self) -> NDArray[np.bool_]:
+    def ends_query(self) -> Flags:
         """Whether a row is the last temp I/O of its query."""
         temp = np.flatnonzero(self.cls >= TEMP_READ)
         _, last = np.unique(self.query[temp][::-1], return_index=True)
@@ -76,7 +73,7 @@ def coded(names: Column) -> tuple[Integers, Sequence[str]]:
     return place[number], [all_names[code] for code in used[order]]
 
 
-def is_sequential(file: Integers, offset: Integers, size: Integers) -> NDArray[np.bool_]:
+def is_sequential(file: Integers, offset: Integers, size: Integers) -> Flags:
     """Whether each row begins where the row before it on its file ended."""
     order = np.argsort(file, kind="stable")
     end, at = (offset + size)[order], file[order]
@@ -126,17 +123,18 @@ def of_recording(recording: Recording, *, only_temp: bool = False) -> Rows:
 def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False) -> Rows:
     """The I/O of traces with file and block. InputError if none has both."""
     paths, repeated = distinct(paths)
-    waits = _trace_waits(paths, lenient)
+    names = [*_TRACE_COLUMNS, "blocks", "p2"]
+    waits = waits_of(paths, names, lambda waits: waits["op"].is_valid(), lenient=lenient)
     known = waits.filter(name_blocks(waits)).sort_by("start_ns")
     _need_offsets(str(paths[0]), waits.num_rows, known.num_rows, "waits with file# and block#")
     temp = known["temp"].to_numpy()
     scans = known["event"].isin(SCAN_EVENTS)
     file, numbers = coded(known["file"])
-    names = [
+    objects_of = [
         f"file {numbers[at]}" if number is None or number <= 0 else str(number)
         for at, number in zip(file, known["object"].to_pylist(), strict=True)
     ]
-    object_, objects = _with_temp(*coded(Column.of(names, TEXT)), temp)
+    object_, objects = _with_temp(*coded(Column.of(objects_of, TEXT)), temp)
     # A trace shows no more of a query than the statement of a session.
     sql = coded(known["sql_id"])[0]
     _, query = np.unique(np.stack([known["session"].to_numpy(), sql]), axis=1, return_inverse=True)
@@ -153,31 +151,12 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
     )
 
 
-def _trace_waits(paths: Sequence[Path], lenient: bool) -> Table:
-    """Keep only reads and writes."""
-    batches: list[Table] = []
-    wanted = [*_TRACE_COLUMNS, "blocks", "p2"]
-
-    def take(waits: _core.Table, *_others: _core.Table) -> None:
-        batch = Table.from_arrow(waits).select(wanted)
-        batches.append(batch.filter(batch["op"].is_valid()))
-
-    read_rows(paths, take, lenient=lenient)
-    return Table.concat(batches)
-
-
-def _classes(
-    temp: "np.typing.NDArray[np.bool_]",
-    writes: "np.typing.NDArray[np.bool_]",
-    scans: "np.typing.NDArray[np.bool_]",
-) -> Integers:
+def _classes(temp: Flags, writes: Flags, scans: Flags) -> Integers:
     others = np.where(writes, WRITE, np.where(scans, SCAN, READ))
     return np.where(temp, np.where(writes, TEMP_WRITE, TEMP_READ), others).astype(np.int64)
 
 
-def _with_temp(
-    object_: Integers, names: Sequence[str], temp: "np.typing.NDArray[np.bool_]"
-) -> tuple[Integers, list[str]]:
+def _with_temp(object_: Integers, names: Sequence[str], temp: Flags) -> tuple[Integers, list[str]]:
     """The objects with all temp data as one more, and only those that are used."""
     numbers = np.where(temp, len(names), object_)
     used, numbers = np.unique(numbers, return_inverse=True)

@@ -1,6 +1,6 @@
 """Traces as a recording: their temp I/O in the rows of a recording in memory."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -64,17 +64,26 @@ def name_blocks(waits: Table) -> Flags:
     return np.asarray(waits["file"].is_valid() & possible)
 
 
-def _temp_waits(paths: Sequence[Path], block_bytes: int, lenient: bool) -> Table:
+def waits_of(
+    paths: Sequence[Path], names: Sequence[str], keep: Callable[[Table], Flags], *, lenient: bool
+) -> Table:
+    """The waits of traces for which ``keep`` holds, with these columns."""
     batches: list[Table] = []
 
     def take(waits: _core.Table, *_others: _core.Table) -> None:
-        batch = Table.from_arrow(waits).select([*_COLUMNS, "p2", "blocks"])
-        batches.append(
-            batch.filter(batch["temp"].values & batch["op"].is_valid() & name_blocks(batch))
-        )
+        batch = Table.from_arrow(waits).select(names)
+        batches.append(batch.filter(keep(batch)))
 
     read_rows(paths, take, lenient=lenient)
-    rows = Table.concat(batches).sort_by("start_ns")
+    return Table.concat(batches)
+
+
+def _temp_waits(paths: Sequence[Path], block_bytes: int, lenient: bool) -> Table:
+    def is_placed(waits: Table) -> Flags:
+        return np.asarray(waits["temp"].values & waits["op"].is_valid() & name_blocks(waits))
+
+    rows = waits_of(paths, [*_COLUMNS, "p2", "blocks"], is_placed, lenient=lenient)
+    rows = rows.sort_by("start_ns")
     columns = {
         **{name: rows[name] for name in _COLUMNS},
         "offset": rows["p2"].values * block_bytes,
