@@ -20,7 +20,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.open import Evidence, find_evidence
 from spillcast.evidence.pipes import repeatable
-from spillcast.gate import check_kind, damaged
+from spillcast.gate import check_kind, damaged, reading
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 
@@ -111,7 +111,9 @@ def _oracle_general(path: Path, line_bytes: int | None) -> Requests:
     if not path.is_file():
         raise PathMissing(f"{path}: there is no such file")
     if line_bytes is None:
-        first = _first_record(path)
+        with reading(path), path.open("rb") as file:
+            source = _core.ZstdReader(path) if path.suffix == ".zst" else file
+            first = source.read(_RECORD_BYTES)
         line_bytes = int.from_bytes(first[12:16], "little")
         if len(first) < _RECORD_BYTES or line_bytes == 0:
             raise EvidenceDamaged(
@@ -120,13 +122,3 @@ def _oracle_general(path: Path, line_bytes: int | None) -> Requests:
                 "records are time u32, id u64, size u32, next i64, little-endian",
             )
     return Requests(_core.CacheRequests.oracle_general(path), line_bytes, [path.name])
-
-
-def _first_record(path: Path) -> bytes:
-    if path.suffix != ".zst":
-        with path.open("rb") as file:
-            return file.read(_RECORD_BYTES)
-    try:
-        return _core.ZstdReader(path).read(_RECORD_BYTES)
-    except OSError as error:
-        raise EvidenceDamaged(f"{path}: not compressed by zstd, or cut") from error

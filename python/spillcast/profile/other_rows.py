@@ -212,7 +212,9 @@ def by_row_source(
             replace(source, passes=passes.get((source.sql_id, source.plan_line), source.passes))
             for source in sources
         ]
-    notes = [*result.warnings, *_block_note(block, sources)]
+    notes = [*result.warnings]
+    if block.known_from is None and any(source.spilled for source in sources):
+        notes.append(f"blocks are assumed to be {format_bytes(block.bytes)}: give --block")
     rows = _rows(sources, result.elapsed_s)
     return replace(result, rows=rows, warnings=notes, words=_sentences(sources))
 
@@ -281,9 +283,3 @@ def _sentences(sources: Sequence[RowSource]) -> list[str]:
     sizes = (format_bytes(size or 0) for size in (most.temp_bytes_written, most.temp_bytes_read))
     text += " spills {:.0%} of it: {} written, {} read.".format(share, *sizes)
     return [text]
-
-
-def _block_note(block: BlockSize, sources: Sequence[RowSource]) -> list[str]:
-    if block.known_from is not None or not any(source.spilled for source in sources):
-        return []
-    return [f"blocks are assumed to be {format_bytes(block.bytes)}: give --block"]

@@ -152,7 +152,9 @@ def of_trace_rows(
     The rows pass through DuckDB in batches.
     """
     grouping = Grouping(by, where, _COLUMNS)
-    query = _query_of_waits(grouping, _source(by, where), of_trace=True)
+    # Joined with the text of their statement if a name may need it.
+    source = _WITH_STATEMENTS if _words(by, where) & _OF_STATEMENTS else "waits"
+    query = _query_of_waits(grouping, source, of_trace=True)
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
         with duckdb.connect() as connection:
             ask_no_traces(connection, Path(folder))
@@ -180,11 +182,6 @@ def of_trace_rows(
     if where is None:
         warnings.append(WAITS_ALONE)
     return Profile(by, elapsed_us / 1e6, rows, read.damaged(), warnings, histograms=histograms)
-
-
-def _source(by: Sequence[str], where: str | None) -> str:
-    """The waits of a trace, joined with their statement's text if a name may need it."""
-    return _WITH_STATEMENTS if _words(by, where) & _OF_STATEMENTS else "waits"
 
 
 def _words(by: Sequence[str], where: str | None) -> set[str]:
@@ -267,13 +264,9 @@ def _take_histograms(rows: Sequence[dict[str, Any]]) -> list[LatencyCounts]:
     for row in rows:
         counts = dict(row.pop("histogram"))
         histograms.append((list(counts), list(counts.values())))
-        _add_quantiles(row, *histograms[-1])
+        cut_ns = quantiles(*histograms[-1], QUANTILES.values())
+        for name, ns in zip(QUANTILES, cut_ns, strict=True):
+            # In the middle of the durations that are cut to these three digits.
+            middle_us = (ns + (10 ** max(len(str(ns)) - 3, 0) - 1) / 2) / 1e3
+            row[name] = min(max(middle_us, row["min_us"]), row["max_us"])
     return histograms
-
-
-def _add_quantiles(row: dict[str, Any], cut_ns: Sequence[int], counts: Sequence[int]) -> None:
-    """Move durations that were cut to three digits to the middle of their range."""
-    values_by_row = quantiles(cut_ns, counts, QUANTILES.values())
-    for name, ns in zip(QUANTILES, values_by_row, strict=True):
-        middle_us = (ns + (10 ** max(len(str(ns)) - 3, 0) - 1) / 2) / 1e3
-        row[name] = min(max(middle_us, row["min_us"]), row["max_us"])

@@ -124,16 +124,15 @@ def trace_warnings(read: Traces) -> list[str]:
             warnings.append(
                 f"{path}: {format_count(file['waits_in_text'], 'wait')} within other text"
             )
-    over_us = sum(map(_over_us, read.sessions()))
+    over_us = 0
+    for session in read.sessions():
+        # Different clocks cause a little.
+        tolerated_us = max(OVERLAP_SHARE * session["elapsed_us"], TICK_US)
+        if -session["unaccounted_us"] > tolerated_us:
+            over_us -= session["unaccounted_us"]
     if over_us > 0:
         warnings.append(
             f"waits and CPU time are {format_duration(over_us / 1e6)} longer than their sessions: "
             "times are damaged, or lines are missing, and shares are too large"
         )
     return warnings
-
-
-def _over_us(session: Mapping[str, Any]) -> int:
-    """Waits and CPU of a session in excess of its elapsed time; different clocks cause a little."""
-    over_us: int = -session["unaccounted_us"]
-    return over_us if over_us > max(OVERLAP_SHARE * session["elapsed_us"], TICK_US) else 0

@@ -134,7 +134,10 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
                     at += 2
                 break
             if lines[at].strip():
-                table.cells.append(_cut_or_split(lines[at], ends))
+                cells = _GAP.split(lines[at].strip())
+                # A row that stands beside its columns has its cells between gaps.
+                beside = len(cells) == len(ends) and _splits_word(lines[at], ends)
+                table.cells.append(cells if beside else _cut(lines[at], ends))
             at += 1
         table.last = at
         if heading:
@@ -271,12 +274,6 @@ def _names_above(heading: Sequence[str], ends: Sequence[int]) -> list[str]:
 def _splits_word(line: str, ends: Sequence[int]) -> bool:
     """Whether a column ends within a word."""
     return any(end < len(line) and " " not in line[end - 1 : end + 1] for end in ends[:-1])
-
-
-def _cut_or_split(line: str, ends: Sequence[int]) -> list[str]:
-    """Cells of a row; of one that stands beside its columns, those between its gaps."""
-    cells = _GAP.split(line.strip())
-    return cells if len(cells) == len(ends) and _splits_word(line, ends) else _cut(line, ends)
 
 
 def _cut(line: str, ends: Sequence[int]) -> list[str]:

@@ -36,7 +36,7 @@ _FEEDBACK = re.compile(
     re.IGNORECASE,
 )
 _STATEMENT, _STATEMENT_LINES_MAX = re.compile(r"\s*(?:SQL> *)?(?:select|with)\s", re.IGNORECASE), 40
-_QUOTED = re.compile(r"(?:> ?)+")
+_QUOTED = re.compile(r"^(?:> ?)+")
 _NULLS = {"", "null", "(null)"}
 
 _Split = Callable[[str], list[str]]
@@ -91,7 +91,9 @@ def read_spooled(
 def spooled_of(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spooled:
     """The same of the lines of a file."""
     with reading(path):
-        lines = (_unquoted(line.rstrip("\r\n").replace("\f", "")) for line in text)
+        lines = (line.rstrip("\r\n").replace("\f", "") for line in text)
+        # Without the marks of a quoted mail.
+        lines = (_QUOTED.sub("", line, count=1) for line in lines)
         head = list(islice(lines, _HEADING_LINES_MAX))
         at, split = _find_heading(head, names)
         heading = split(head[at]) if head else []
@@ -116,11 +118,6 @@ def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str], hint:
     for damage in spooled.damaged:
         raise EvidenceDamaged(f"{path}: line {damage.line}: {damage.text}", hint)
     return list(spooled.rows)
-
-
-def _unquoted(line: str) -> str:
-    """A line without the marks of a quoted mail."""
-    return _QUOTED.sub("", line, count=1) if line.startswith(">") else line
 
 
 def _bounded(file: TextIO, path: Path, on_progress: Callable[[int], None] | None) -> Iterator[str]:
@@ -172,7 +169,7 @@ def _echoed(head: list[str]) -> set[int]:
 
 def _ways(below: str) -> list[_Split]:
     if not _UNDERLINE.fullmatch(below):
-        return [_by_separator(separator) for separator in _SEPARATORS] + [_by_gap]
+        return [*map(_by_separator, _SEPARATORS), lambda line: _GAP.split(line.strip())]
     separator = next((s for s in (*_SEPARATORS[:3], "\t") if s in below), None)
     return [_by_width(below, separator)]
 
@@ -186,10 +183,6 @@ def _by_separator(separator: str) -> _Split:
         return [cell.strip() for cell in cells]
 
     return split
-
-
-def _by_gap(line: str) -> list[str]:
-    return _GAP.split(line.strip())
 
 
 def _by_width(underline: str, separator: str | None) -> _Split:
