@@ -64,7 +64,7 @@ def check_single_execution(ash: Ash) -> None:
     """InputError that lists the executions where there are several."""
     candidates = executions(ash)
     if len(candidates) > 1:
-        telling = {
+        telling: dict[str, set[Any]] = {
             "--sql-id": {execution.sql_id for execution in candidates},
             "--exec-id": {execution.exec_id for execution in candidates},
         }
