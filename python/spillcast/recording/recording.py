@@ -304,13 +304,9 @@ class Recording(Displayed):
 
         Rows are read without being kept in memory.
         """
-        if not self.is_checked(table):
+        if table not in vars(self) and table not in self._whole_tables:
             for _ in self.batches(table):
                 pass
-
-    def is_checked(self, table: Literal["waits", "samples"]) -> bool:
-        """Whether all rows of a table have been checked."""
-        return table in vars(self) or table in self._whole_tables
 
     def check_waits(self, seen: Totals) -> None:
         """InputError if the waits are incomplete; their rows were checked elsewhere."""
