@@ -209,9 +209,7 @@ def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -
         files = view_of_waits(connection, recording, "recorded")
         confine(connection, Path(folder), files)
         connection.execute(_IDLE_SESSIONS)
-        [(some,)] = connection.execute("select count(*) > 0 from idle_sessions").fetchall()
-        # A query of an empty table takes as long as one of a full table.
-        columns = f"*, {_IDLE if some else 'false'} as idle, 0 as source"
+        columns = f"*, {_IDLE} as idle, 0 as source"
         source = _with_kinds(connection) if _KIND in _words(by, where) else "recorded"
         connection.execute(f"create view waits as select {columns} from {source}")
         grouping = Grouping(by, where, {**_COLUMNS, "size": "bytes"})
