@@ -3,14 +3,21 @@
 The core counts groups by any column while it reads lines, and skips figures that no group needs.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 from spillcast import stats
 from spillcast.evidence.oracle.trace import WHOLE, TraceOptions, Traces, profile_traces
 from spillcast.evidence.text import repeated_words
-from spillcast.profile.result import COLUMNS, DIMENSIONS, QUANTILES, Profile, bare_row
+from spillcast.profile.result import (
+    COLUMNS,
+    DIMENSIONS,
+    QUANTILES,
+    LatencyCounts,
+    Profile,
+    bare_row,
+)
 from spillcast.units import format_count, format_duration
 
 #: CPU time and waits use different clocks; old servers count CPU in ticks of 10 ms.
@@ -41,24 +48,36 @@ def of_traces(
     # Frees each group as its row is made; there may be one for each second.
     groups = read.groups[::-1]
     read.groups.clear()
-    rows = []
-    files = [str(path) for path in read.paths]
+    rows: list[dict[str, Any]] = []
+    histograms: list[LatencyCounts] = []
     while groups:
         group = groups.pop()
-        row = _trace_row(group, dimensions, files, elapsed_us, waits)
-        rows.append((row, (group["latency_ns"], group["latency_count"])))
+        count, total_us = group["count"], group["total_us"]
+        row = {name: group[dimension] for name, dimension in dimensions.items()} | {
+            "op": group["op"],
+            "idle": group["idle"],
+            "count": count,
+            "count_share": group["waits"] / waits if group["waits"] else None,
+            "total_us": total_us,
+            "share": total_us / elapsed_us if elapsed_us else None,
+            "min_us": group["min_us"],
+            "mean_us": total_us / count,
+            **{name: group[name] for name in QUANTILES},
+            "max_us": group["max_us"],
+            "longest_at": f"{read.paths[group['max_file']]}:{group['max_line']}",
+        }
+        rows.append(row)
+        histograms.append((group["latency_ns"], group["latency_count"]))
     unaccounted_us = sum(session["unaccounted_us"] for session in sessions)
+    warnings = trace_warnings(read)
     if waits_alone:
-        warnings = [*trace_warnings(read), WAITS_ALONE]
-    else:
-        warnings = trace_warnings(read)
-        if "event" in by and unaccounted_us > 0:
-            keys = dict.fromkeys(by) | {"event": "unaccounted-for"}
-            bare = bare_row(unaccounted_us, elapsed_us)
-            rows.append((keys | bare | {"count_share": None}, ([], [])))
-    ranked, histograms = [row for row, _ in rows], [histogram for _, histogram in rows]
+        warnings.append(WAITS_ALONE)
+    elif "event" in by and unaccounted_us > 0:
+        keys = dict.fromkeys(by) | {"event": "unaccounted-for"}
+        rows.append(keys | bare_row(unaccounted_us, elapsed_us) | {"count_share": None})
+        histograms.append(([], []))
     return Profile(
-        by, elapsed_us / 1e6, ranked, read.damaged(), warnings, histograms=histograms
+        by, elapsed_us / 1e6, rows, read.damaged(), warnings, histograms=histograms
     ).sorted()
 
 
@@ -75,30 +94,6 @@ def _name_groups(read: Traces) -> None:
             group["minute"] -= first_second // 60
         if group.get("file") is not None:
             group["file"] = str(group["file"])
-
-
-def _trace_row(
-    group: Mapping[str, Any],
-    dimensions: Mapping[str, str],
-    files: Sequence[str],
-    elapsed_us: int,
-    waits: int,
-) -> dict[str, Any]:
-    count, total_us = group["count"], group["total_us"]
-    return {
-        **{name: group[dimension] for name, dimension in dimensions.items()},
-        "op": group["op"],
-        "idle": group["idle"],
-        "count": count,
-        "count_share": group["waits"] / waits if group["waits"] else None,
-        "total_us": total_us,
-        "share": total_us / elapsed_us if elapsed_us else None,
-        "min_us": group["min_us"],
-        "mean_us": total_us / count,
-        **{name: group[name] for name in QUANTILES},
-        "max_us": group["max_us"],
-        "longest_at": f"{files[group['max_file']]}:{group['max_line']}",
-    }
 
 
 def quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float:
