@@ -102,8 +102,11 @@ def _cells(path: Path) -> tuple[list[str], dict[str, list[str]]]:
     with path.open(encoding="utf-8-sig", newline="") as file:
         heading = file.readline()
         delimiter = max(",;\t|", key=heading.count)
-        known = _names(heading, delimiter)
-        names = [known.get(name, name) for name in next(csv.reader([heading], delimiter=delimiter))]
+        titles = next(csv.reader([heading.strip("\r\n")], delimiter=delimiter), [])
+        exact = [title.strip().lower() for title in titles]
+        aliases = [_NAMES.get(name, name) for name in exact]
+        # An alias counts only if no column has the name itself.
+        names = [n if alias in exact else alias for n, alias in zip(exact, aliases, strict=True)]
         cells: dict[str, list[str]] = {name: [] for name in names if name in _TYPES}
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         rows = filter(None, reader)
@@ -132,20 +135,6 @@ def _column(path: Path, name: str, type: str, texts: Sequence[str]) -> Column:
         wrong = least if least < 0 else most
         raise EvidenceDamaged(f"{path}: {name} is {wrong:,} in some row", _CSV_HINT)
     return column
-
-
-def _names(heading: str, delimiter: str) -> dict[str, str]:
-    """The columns of a heading: the written name and ours.
-
-    An alias counts only if no column has the name itself.
-    """
-    written = next(csv.reader([heading.strip("\ufeff \r\n")], delimiter=delimiter), [])
-    exact = {name: name.strip().lower() for name in written}
-    present = set(exact.values())
-    return {
-        name: known if (known := _NAMES.get(lower, lower)) not in present else lower
-        for name, lower in exact.items()
-    }
 
 
 MIB = 1 << 20
