@@ -18,9 +18,6 @@ pub(super) const LINE_BYTES_MAX: usize = 1 << 20;
 /// A bind value may be longer than was said by so much, and hold lines that look like others.
 const VALUE_BYTES_MORE: i64 = 4_000;
 
-/// Of a chunk's events, whose names are found again without a search.
-const EVENT_SLOTS: usize = 32;
-
 /// Scans `bytes`, whole lines, as if nothing opaque were open.
 pub(super) fn scan(bytes: &[u8], wanted: Wanted) -> Scanned {
     let mut scanner = Scanner::new(bytes, State::Normal, wanted);
@@ -68,8 +65,6 @@ struct Scanner<'a> {
     records: Vec<Numbered>,
     events: Vec<Range<u32>>,
     event_position: FxHashMap<&'a [u8], u32>,
-    /// Events met before, each in the slot that its name tells; the last one of a slot.
-    near_events: [(&'a [u8], u32); EVENT_SLOTS],
 }
 
 impl<'a> Scanner<'a> {
@@ -84,7 +79,6 @@ impl<'a> Scanner<'a> {
             records: Vec::with_capacity(bytes.len() / 100),
             events: Vec::new(),
             event_position: FxHashMap::default(),
-            near_events: [(b"", u32::MAX); EVENT_SLOTS],
         }
     }
 
@@ -258,33 +252,12 @@ impl<'a> Scanner<'a> {
     /// The position of an event's name, which is added if it is new.
     #[inline(always)]
     fn event(&mut self, name: &'a [u8]) -> u32 {
-        let slot = (name.len() ^ usize::from(name.first().copied().unwrap_or(0))) % EVENT_SLOTS;
-        let (near, position) = self.near_events[slot];
-        if position != u32::MAX && is_same(near, name) {
-            return position;
-        }
-        let position = *self.event_position.entry(name).or_insert_with(|| {
+        *self.event_position.entry(name).or_insert_with(|| {
             let start = (name.as_ptr() as usize - self.bytes.as_ptr() as usize) as u32;
             self.events.push(start..start + name.len() as u32);
             self.events.len() as u32 - 1
-        });
-        self.near_events[slot] = (name, position);
-        position
+        })
     }
-}
-
-/// Whether two short texts are equal, without the call that a comparison of slices makes.
-#[inline(always)]
-fn is_same(left: &[u8], right: &[u8]) -> bool {
-    let last = |text: &[u8]| text.last_chunk::<8>().map(|word| u64::from_le_bytes(*word));
-    if left.len() != right.len() || last(left) != last(right) {
-        return false;
-    }
-    if left.len() < 8 {
-        return left.iter().eq(right);
-    }
-    let words = |text| <[u8]>::chunks_exact(text, 8).map(|word| word.first_chunk::<8>().copied());
-    words(left).eq(words(right))
 }
 
 /// Whether a bind value, or its last line, ends here. A value too long to be shown ends with dots.
