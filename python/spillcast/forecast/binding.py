@@ -132,14 +132,12 @@ def binding_of(storage: Storage, outcome_on: Callable[[Storage], Outcome]) -> Bi
             bound_by, best_s = pair, together_s
     if best_s < SAVING_MIN * elapsed_s:
         bound_by, best_s = [], max(best_s, 0.0)
-    rates = {cause: _rates(limits.get(cause)) for cause in causes_s}
     waits = [
         Wait(
             cause=cause,
             elapsed_s=waited_s,
-            operations_per_s=rates[cause][0],
-            bytes_per_s=rates[cause][1],
             saved_s=saved_s.get(cause, None if cause == MEMORY else 0.0),
+            **_rates(limits.get(cause)),
         )
         for cause, waited_s in causes_s.items()
     ]
@@ -184,12 +182,11 @@ def relieved(storage: Storage, causes: Sequence[str]) -> Storage:
     return replace(storage, limits=limits, servers=servers, groups=groups)
 
 
-def _rates(limit: Limit | None) -> tuple[float | None, float | None]:
-    """Operations and bytes per second of a limit; None for what it does not limit alone."""
+def _rates(limit: Limit | None) -> dict[str, float]:
+    """Operations or bytes per second of a limit, if it limits these alone."""
     if limit is None:
-        return None, None
+        return {}
     of_operations = limit.read_random_ns or limit.write_random_ns
-    per_byte = limit.write_ns_per_byte or limit.read_ns_per_byte
-    if per_byte:
-        return None, None if of_operations else 1e9 / per_byte
-    return 1e9 / limit.read_random_ns if limit.read_random_ns else None, None
+    if per_byte := limit.write_ns_per_byte or limit.read_ns_per_byte:
+        return {} if of_operations else {"bytes_per_s": 1e9 / per_byte}
+    return {"operations_per_s": 1e9 / limit.read_random_ns} if limit.read_random_ns else {}

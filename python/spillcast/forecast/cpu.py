@@ -93,10 +93,7 @@ def blended(loads: Sequence[Load], changes: Sequence[CpuChange | None]) -> CpuCh
 
 
 def machine_change(
-    cpu: CpuTime,
-    loads: Sequence[Load],
-    latencies: Sequence[Latency],
-    cores_per_thread: float = 1.0,
+    cpu: CpuTime, loads: Sequence[Load], latencies: Sequence[Latency], cores_per_thread: float = 1.0
 ) -> CpuChange:
     """The change of CPU time by the machine's calibration; 0 if nothing was measured.
 
@@ -218,10 +215,7 @@ def cpu_slope(bursts: Bursts) -> CpuSlope | None:
 
 
 def rehearsed_change(
-    cpu: CpuTime,
-    loads: Sequence[Load],
-    rehearsal: Rehearsal,
-    compressing_s: float = 0.0,
+    cpu: CpuTime, loads: Sequence[Load], rehearsal: Rehearsal, compressing_s: float = 0.0
 ) -> CpuChange | None:
     """CPU time that operations take more on the target, by the first of them; None if unknown.
 
@@ -292,7 +286,7 @@ def _later_error_s(
 
 
 def _prefix(recorded: TempOperations, target: int) -> tuple[TempOperations, bool]:
-    """The operations kept from the run's start, and True; all if fewer than ``target`` are."""
+    """The operations kept from the run's start, and True; all, and False, if those are too few."""
     slices = recorded.slices_s
     if slices is None:
         return recorded, True
@@ -343,10 +337,7 @@ def spinning_s(
 
 
 def former_change(
-    runs: Sequence[FormerRun],
-    cpu: CpuTime,
-    loads: Sequence[Load],
-    latencies: Sequence[Latency],
+    runs: Sequence[FormerRun], cpu: CpuTime, loads: Sequence[Load], latencies: Sequence[Latency]
 ) -> CpuChange | None:
     """CPU time that operations take more on the target, on the line through both runs.
 

@@ -13,12 +13,7 @@ from spillcast.forecast.work_memory import Spilled, WorkMemory
 from spillcast.recording.completeness import Part, recorded_words
 from spillcast.recording.server_meta import Statement
 from spillcast.tabular import Column, Display, Tabular
-from spillcast.units import (
-    format_bytes,
-    format_count,
-    format_duration,
-    interval_name,
-)
+from spillcast.units import format_bytes, format_count, format_duration, interval_name
 
 if TYPE_CHECKING:
     from spillcast.tables import Table
@@ -201,11 +196,9 @@ class Executors:
     @property
     def words(self) -> str:
         """``8 executors of 4 cores and 16 GiB``."""
-        executors, cores = (
-            format_count(self.executors, "executor"),
-            format_count(self.cores, "core"),
-        )
-        return f"{executors} of {cores} and {format_bytes(self.memory_bytes)}"
+        executors = format_count(self.executors, "executor")
+        cores, memory = format_count(self.cores, "core"), format_bytes(self.memory_bytes)
+        return f"{executors} of {cores} and {memory}"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -287,12 +280,7 @@ class Forecast(Tabular):
 
     @classmethod
     def refusal(
-        cls,
-        target: str,
-        elapsed_s: float,
-        confidence: float,
-        reason: str,
-        code: str | None = None,
+        cls, target: str, elapsed_s: float, confidence: float, reason: str, code: str | None = None
     ) -> "Forecast":
         """A refused forecast, for evidence of which only the elapsed time is known."""
         refused = {"refused": reason, "refused_code": code}
@@ -425,8 +413,7 @@ class Forecasts(list[Forecast], Tabular):
             *("ceiling_s", "ceiling_low_s", "ceiling_high_s", "speedup"),
         )
         types = {"target": TEXT, **dict.fromkeys(names, "float64"), "refused": TEXT}
-        rows = [{name: forecast.figures().get(name) for name in types} for forecast in self]
-        return Table.from_rows(rows, fields_of(types))
+        return Table.from_rows([forecast.figures() for forecast in self], fields_of(types))
 
     def display(self) -> Display:
         """The verdict, and a row for today and for each target."""

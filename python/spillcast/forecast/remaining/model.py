@@ -344,10 +344,7 @@ def _passed(
     rest_s = np.maximum(before_s - io_s, min_rest_s)
     if by_cpu_s is not None and progress.rest_before_s is not None:
         # Where the time of both ops is known, what is left of the time before counts too.
-        errors = (
-            REST_BEFORE_SPREAD * progress.rest_before_s,
-            IO_SPREAD * float(np.median(io_s)),
-        )
+        errors = (REST_BEFORE_SPREAD * progress.rest_before_s, IO_SPREAD * float(np.median(io_s)))
         weight = 0.0 if follows else _weight(*errors)
         rest_s = np.minimum(rest_s * weight + by_cpu_s * (1 - weight), before_s)
     return rest_s + progress.rest_s, each_s

@@ -17,14 +17,7 @@ from spillcast import _core
 from spillcast.errors import EvidenceContradictory, NoTempIo, Refusal, TargetUnknown
 from spillcast.evidence.spark import Application
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import (
-    Forecast,
-    Interval,
-    StageForecast,
-    Term,
-    Warned,
-    WithoutSpills,
-)
+from spillcast.forecast.result import Forecast, Interval, StageForecast, Term, Warned, WithoutSpills
 from spillcast.forecast.spark.simulated import Resources, Run, stage_forecasts
 from spillcast.recording.event_names import OPS
 from spillcast.storage.model import Model

@@ -109,10 +109,7 @@ class Advice:
 
 
 def cheapest(
-    cells: Sequence[Cell],
-    within_s: float,
-    costs: Mapping[str, float],
-    now_s: float | None = None,
+    cells: Sequence[Cell], within_s: float, costs: Mapping[str, float], now_s: float | None = None
 ) -> Advice:
     """The cheapest cell that takes no longer: by price of the storage where there are prices.
 

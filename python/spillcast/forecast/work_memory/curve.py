@@ -14,13 +14,7 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.forecast.interval import (
-    DRAWS,
-    Measured,
-    Uncertainty,
-    direction,
-    drawn_totals,
-)
+from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
 from spillcast.forecast.recorded_io import recorded_threads
 from spillcast.recording import Recording
 from spillcast.recording.event_names import OPS
