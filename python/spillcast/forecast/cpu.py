@@ -102,7 +102,11 @@ def machine_change(
     share ``cores_per_thread`` of a thread's waits leaves a core to other programs.
     """
     if (cost := cpu.wait_cost) is None:
-        each_s, error = _guessed(cpu, loads, latencies), GUESS_ERROR
+        # By the loop through memory.
+        recorded_s, error = _means_s(loads), GUESS_ERROR
+        warm_s = _warm_cpu_s(cpu.caches, recorded_s, counts(loads), cpu.between_s)
+        each_s = _guess_s(cpu.caches, _means_s(latencies), warm_s)
+        each_s = each_s - _guess_s(cpu.caches, recorded_s, warm_s)
     else:
         pairs = zip(loads, latencies, strict=True)
         each_s = np.array([_moved_s(cost, cpu, load, latency.mean_s) for load, latency in pairs])
@@ -122,13 +126,6 @@ def _moved_s(cost: WaitCost, cpu: CpuTime, load: Load, target_s: float) -> float
     if bursts is not None and (its := bursts.after(load.op)).any():
         return cost.moved_s(bursts.cpu_s[its], bursts.wait_s[its], target_s)
     return cost.moved_s(np.array([cpu.between_s]), np.array([load.mean_s]), target_s)
-
-
-def _guessed(cpu: CpuTime, loads: Sequence[Load], latencies: Sequence[Latency]) -> Array:
-    """Additional CPU time by load, by the loop through memory."""
-    recorded_s, target_s = _means_s(loads), _means_s(latencies)
-    warm_s = _warm_cpu_s(cpu.caches, recorded_s, counts(loads), cpu.between_s)
-    return _guess_s(cpu.caches, target_s, warm_s) - _guess_s(cpu.caches, recorded_s, warm_s)
 
 
 def _guess_s(caches: Sequence[CpuCache], wait_s: Array, warm_cpu_s: float) -> Array:

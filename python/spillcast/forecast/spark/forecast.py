@@ -151,36 +151,28 @@ def forecast_application(
     warnings = list(_warnings(scope, question))
     if question.origin is None and application.local_memory is not None:
         question = replace(question, origin="tmpfs")
+    names = [target.name if isinstance(target, Storage) else target for target in targets]
+    elapsed_s, confidence = scope.measured_s, question.confidence
+    unanswered = [Forecast.unanswered(name, elapsed_s, confidence) for name in names]
     try:
         origins = _assumptions(scope, question)
     except Refusal as refusal:
-        return [(_refused(scope, target, question, refusal), None) for target in targets]
+        return [(forecast.refused_by(refusal), None) for forecast in unanswered]
     if misfit := _misfit(scope, origins):
         warnings.append(misfit)
     without_spills = _without_spills(scope, origins, question)
     answers = list[tuple[Forecast, Storage | None]]()
-    for target in targets:
+    for target, forecast in zip(targets, unanswered, strict=True):
         try:
             storage = _storage(target, "--to")
             cases = [_on(scope, storage, origin) for origin in origins]
         except Refusal as refusal:
-            answers.append((_refused(scope, target, question, refusal), None))
+            answers.append((forecast.refused_by(refusal), None))
             continue
-        forecast = _forecast(scope, _name(target), cases, question)
-        forecast = replace(forecast, warnings=warnings, without_spills=without_spills)
-        answers.append((forecast, storage))
+        answer = _forecast(scope, forecast.target, cases, question)
+        answer = replace(answer, warnings=warnings, without_spills=without_spills)
+        answers.append((answer, storage))
     return answers
-
-
-def _name(target: str | Storage) -> str:
-    return target.name if isinstance(target, Storage) else target
-
-
-def _refused(
-    scope: _Scope, target: str | Storage, question: Question, refusal: Refusal
-) -> Forecast:
-    unanswered = Forecast.unanswered(_name(target), scope.measured_s, question.confidence)
-    return unanswered.refused_by(refusal)
 
 
 def _storage(text: str | Storage, option: str) -> Storage | None:
