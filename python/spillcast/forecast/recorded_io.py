@@ -41,16 +41,10 @@ def temp_load(recording: Recording) -> list[Load]:
     groups = seconds.group_by("op", "size_class_bytes")
     sums = {name: groups.sum(seconds[name].values) for name in ("count", "bytes", "total_ns")}
     shares = recording.work.sequential
+    rows = Table({**groups.keys.columns, **sums}).to_pylist()
     loads = [
-        Load(
-            row["op"],
-            row["size_class_bytes"],
-            row["count"],
-            row["bytes"],
-            row["total_ns"] / 1e9,
-            shares.get((row["op"], row["size_class_bytes"]), 1.0),
-        )
-        for row in Table({**groups.keys.columns, **sums}).to_pylist()
+        Load(op, size, count, moved, total_ns / 1e9, shares.get((op, size), 1.0))
+        for op, size, count, moved, total_ns in (row.values() for row in rows)
     ]
     return sorted(loads, key=lambda load: load.kind)
 
