@@ -104,11 +104,11 @@ def share(value: float | None, digits: int = 1) -> str:
 def demo_page(demo: Demo) -> Page:
     """Forecast and measured times of the demo."""
     case = demo.case
-    bounds = format_interval(case.forecast.interval_s or (0.0, 0.0))
+    forecast = case.forecast
     rows = [
-        ["measured on " + case.source, format_duration(case.measured_from_s)],
-        [f"forecast for {case.target}", format_duration(case.forecast.forecast_s or 0.0)],
-        [f"  {interval_name(case.forecast.confidence)}", bounds],
+        [f"measured on {case.source}", format_duration(case.measured_from_s)],
+        [f"forecast for {case.target}", format_duration(forecast.forecast_s or 0.0)],
+        [f"  {interval_name(forecast.confidence)}", format_interval(forecast.interval_s or (0, 0))],
         [f"measured on {case.target}", format_duration(case.measured_to_s)],
         ["error of the forecast", percent(case.error)],
         ["error of the blog post's formula", percent(case.seed_error)],
@@ -123,9 +123,7 @@ def demo_page(demo: Demo) -> Page:
         lines.append("  warning: other work kept the CPUs busy; run it again on a quiet machine")
     query = Column(f"{case.engine}, {case.workload}, one thread", None)
     table = Table([query, Column("elapsed", None, "raw")], rows)
-    return Page(
-        [Words([case.forecast.sentence()], indent=""), table, Words(lines)], cases_table([case])
-    )
+    return Page([Words([forecast.sentence()], indent=""), table, Words(lines)], cases_table([case]))
 
 
 _KEYS = (

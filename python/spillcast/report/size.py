@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from typing import Any
 
-from spillcast.forecast.result import Interval
 from spillcast.forecast.sizing import WORTH
 from spillcast.forecast.sizing.products import Knob, SizeRow, Sizing
 from spillcast.report.forecast import NO_LATENCY, NOW
@@ -55,10 +54,8 @@ def answer_text(sizing: Sizing) -> str:
     elapsed = format_estimate(chosen.elapsed_s, chosen.interval_s)
     if sizing.bounds_only:
         elapsed = format_interval(chosen.interval_s)
-    text = (
-        f"{lead}: {chosen.target}, {money(chosen.cost_per_month, sizing.currency)} a month: "
-        f"{elapsed} instead of {today}"
-    )
+    price = money(chosen.cost_per_month, sizing.currency)
+    text = f"{lead}: {chosen.target}, {price} a month: {elapsed} instead of {today}"
     if sizing.statements > 1:
         text += f", the mean of {sizing.statements} statements and the interval of the slowest"
     if chosen.saved_h_per_month is not None:
@@ -82,13 +79,11 @@ def frontier_table(sizing: Sizing) -> Table:
         Column("", None, "words", spare=3),
     ]
     rows = [_cells(row, sizing) for row in sizing.frontier]
-    limits: list[tuple[str, float, Interval | None]] = [(NOW, sizing.baseline_s, None)]
+    nothing = [None] * (len(_SETTINGS) + 1)
+    rows.append([NOW, *nothing, sizing.baseline_s, None, None, ""])
     if not sizing.bounds_only:
-        limits.append((NO_LATENCY, sizing.ceiling_s, sizing.ceiling_interval_s))
-    rows += [
-        [name, *[None] * len(_SETTINGS), None, elapsed_s, interval_s, None, ""]
-        for name, elapsed_s, interval_s in limits
-    ]
+        limit_s, bounds_s = sizing.ceiling_s, sizing.ceiling_interval_s
+        rows.append([NO_LATENCY, *nothing, limit_s, bounds_s, None, ""])
     return Table(columns, rows)
 
 
@@ -126,10 +121,8 @@ def remarks(sizing: Sizing) -> Sequence[str]:
     covered = {row.price_of for row in sizing.frontier}
     lines = [note for of, (_, note) in _PRICES.items() if of in covered]
     lines += sizing.prices
-    if sizing.unpriced:
-        names = ", ".join(
-            f"{row.target} ({format_duration(row.elapsed_s)})" for row in sizing.unpriced[-3:]
-        )
+    if faster := [f"{r.target} ({format_duration(r.elapsed_s)})" for r in sizing.unpriced[-3:]]:
+        names = ", ".join(faster)
         lines.append(f"faster, without a known price: {names}; give it with --prices")
     lines.append("a month of all hours; data transfer, snapshots and backups are not included")
     return lines

@@ -182,15 +182,11 @@ def _shown_group(storage: Storage, op: str, size_bytes: int | None) -> Group | N
     """
     groups = [g for g in _groups(storage, [op]) if size_bytes in (None, g.size_class_bytes)]
 
-    def order(group: Group) -> tuple[bool, bool, int, int, int]:
+    def order(group: Group) -> tuple[bool, bool, tuple[int, int], int]:
         recorded = group.pattern == "recorded"
-        return (
-            group.access != "buffered",
-            group.pattern == "sequential",
-            0 if recorded else group.size_class_bytes,
-            0 if recorded else group.depth,
-            -group.total_ns,
-        )
+        smallest = (0, 0) if recorded else (group.size_class_bytes, group.depth)
+        ways = group.access != "buffered", group.pattern == "sequential"
+        return (*ways, smallest, -group.total_ns)
 
     return min(groups, key=order, default=None)
 
@@ -375,9 +371,8 @@ def mount_status(result: Emulated, before: Emulated) -> str:
     elapsed_s = max(result.elapsed_s - before.elapsed_s, 1e-3)
     parts = []
     for now, then in zip(result.operations, before.operations, strict=True):
-        rate = (now["count"] - then["count"]) / elapsed_s
-        moved = format_bytes((now["bytes"] - then["bytes"]) / elapsed_s)
-        parts.append(f"{now['count']:,} {now['op']}s ({rate:,.0f}/s, {moved}/s)")
+        rate, moved = ((now[key] - then[key]) / elapsed_s for key in ("count", "bytes"))
+        parts.append(f"{now['count']:,} {now['op']}s ({rate:,.0f}/s, {format_bytes(moved)}/s)")
     return f"{result.mount.mountpoint}: {', '.join(parts)}"
 
 
@@ -416,13 +411,11 @@ def emulation_page(result: Emulated) -> Page:
 
 
 def _emulated_row(done: Mapping[str, Any]) -> list[Any]:
-    histogram, count = (done["latency_ns"], done["latency_count"]), done["count"]
-    times: list[Any] = [None, None, None]
-    if count:
-        quantiles_s = (quantile(*histogram, q) / 1e9 for q in (0.5, 0.99))
-        times = [done["total_ns"] / count / 1e9, *quantiles_s]
-    return [
-        *(done["op"], count, done["bytes"], done["total_ns"], *times),
-        *(done["sequential"] / count if count else None, done["sequential"]),
-        *(done["late"] / count if count else None, done["late"]),
-    ]
+    row = [done["op"], done["count"], done["bytes"], done["total_ns"]]
+    sequential, late = done["sequential"], done["late"]
+    if not (count := done["count"]):
+        return [*row, None, None, None, None, sequential, None, late]
+    buckets = done["latency_ns"], done["latency_count"]
+    quantiles_s = (quantile(*buckets, q) / 1e9 for q in (0.5, 0.99))
+    row += [done["total_ns"] / count / 1e9, *quantiles_s]
+    return [*row, sequential / count, sequential, late / count, late]

@@ -95,10 +95,8 @@ def _pga_sentences(more: MorePga) -> list[str]:
     several = more.work_areas > 1
     who = f"its {more.work_areas} work areas that spill" if several else "the work area that spills"
     by = "by Oracle's estimate" if more.estimated else "by what it held and spilled so far"
-    text = (
-        f"More PGA instead: {who} held {format_bytes(more.held_bytes)} and would need about "
-        f"{format_bytes(more.needed_bytes)}, {by}"
-    )
+    held, needed = format_bytes(more.held_bytes), format_bytes(more.needed_bytes)
+    text = f"More PGA instead: {who} held {held} and would need about {needed}, {by}"
     if more.forecast_s is not None and more.interval_s is not None:
         left = format_estimate(more.forecast_s, more.interval_s)
         text += f"; that would leave about {left}, if the plan stays as it is"
