@@ -97,15 +97,11 @@ def _accounts_table(cache: Cache) -> Table:
         Column("last hits" if several else "hits", None, "percent1"),
         Column("lost", None, "count", spare=2),
     ]
-    rows = [
-        [
-            *(account.object, account.class_, account.requests, account.bytes),
-            before.get((account.object, account.class_)) if several else None,
-            account.hit_ratio,
-            account.lost_hits or None,
-        ]
-        for account in sorted(last.accounts, key=lambda account: -account.bytes)[:_ACCOUNTS_MAX]
-    ]
+    rows = []
+    for account in sorted(last.accounts, key=lambda account: -account.bytes)[:_ACCOUNTS_MAX]:
+        key = account.object, account.class_
+        hits = before.get(key) if several else None, account.hit_ratio
+        rows.append([*key, account.requests, account.bytes, *hits, account.lost_hits or None])
     return Table(columns, rows)
 
 

@@ -89,7 +89,7 @@ def _sentence(comparison: Comparison, at: int) -> str:
     known = [verdict for verdict in verdicts if verdict.error <= ERROR_MAX]
     if not known:
         return f"{name} and {first} were measured at sizes too different to compare."
-    *clauses, last = [_verb(verdict) for verdict in known]
+    *clauses, last = map(_verb, known)
     text = f"{', '.join(clauses)} and {last}" if clauses else last
     return f"{name} {text} {'as' if text.endswith(' as fast') else 'than'} {first}."
 

@@ -169,14 +169,9 @@ def split_inputs(words: Sequence[str]) -> tuple[list[tuple[str, Document]], list
 
     ``-`` is standard input. InputError for JSON that is cut.
     """
-    documents, evidence = [], []
-    for word in words:
-        document = _document_of(word)
-        if document is None:
-            evidence.append(word)
-        else:
-            documents.append((word, document))
-    return documents, evidence
+    pairs = [(word, _document_of(word)) for word in words]
+    documents = [(word, document) for word, document in pairs if document is not None]
+    return documents, [word for word, document in pairs if document is None]
 
 
 def _document_of(word: str) -> Document | None:

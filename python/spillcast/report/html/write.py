@@ -52,10 +52,8 @@ def write_report(inputs: Inputs, path: Path, *, redact: bool = False) -> dict[st
         page = compose(redacted(inputs) if redact else inputs)
     content = _rendered(page, redact=redact).encode("utf-8", errors="replace")
     if len(content) > BYTES_MAX:
-        raise WriteFailed(
-            f"{path}: the page would have {len(content):,} bytes, more than {BYTES_MAX:,}",
-            "give fewer inputs or targets",
-        )
+        problem = f"{path}: the page would have {len(content):,} bytes, more than {BYTES_MAX:,}"
+        raise WriteFailed(problem, "give fewer inputs or targets")
     try:
         with whole_file(path) as partial:
             partial.write_bytes(content)
@@ -149,7 +147,7 @@ def _ordered(inputs: Inputs) -> list[tuple[str, str, Any]]:
 def _title(inputs: Inputs) -> str:
     names = [run.name for run in inputs.runs] or [name for _, name, _ in _ordered(inputs)]
     names = list(dict.fromkeys(names))
-    return "spillcast: " + ", ".join(names[:3]) + ("..." if len(names) > 3 else "")
+    return f"spillcast: {', '.join(names[:3])}{'...' * (len(names) > 3)}"
 
 
 def _target(
