@@ -8,10 +8,11 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Protocol
 
 from spillcast.errors import ExperimentFailed, first_line
 
@@ -35,7 +36,7 @@ class RunResult:
     peak_buffer_bytes: int | None = None
 
 
-class HeldQuery:
+class HeldQuery(AbstractContextManager["HeldQuery"]):
     """A query that waits at a gate until ``start`` is called; its process ends with its context.
 
     ``module`` is run as the process and answers by ``spillcast.engines.held``.
@@ -63,9 +64,6 @@ class HeldQuery:
         #: The process that starts its workers, and their title; None for threads.
         self.helpers: tuple[int, str] | None = None
         self._started_s = inf
-
-    def __enter__(self) -> Self:
-        return self
 
     def __exit__(self, *_error: object) -> None:
         self.close()

@@ -200,8 +200,12 @@ class _Run:
         self.states[size] = self._tell(size, recording, first)
         if not run.ops:
             return
+        needed = ROOM * self.held_bytes
         for place in others:
-            self._need_room(place)
+            if (free := free_bytes(place.directory)) < needed:
+                text = f"--on {place.name}: {format_bytes(free)} are free, and the query spills "
+                hint = "name a larger directory"
+                raise SpaceInsufficient(text + format_bytes(self.held_bytes), hint)
             self._measure(size, place)
 
     def _measure(self, size: int, place: Place) -> tuple[MemoryRun, Recording | None]:
@@ -297,12 +301,6 @@ class _Run:
 
     def _workload(self, size: int) -> Workload:
         return work_memory_of(self.plan.engine).given(self.plan.workload, size)
-
-    def _need_room(self, place: Place) -> None:
-        free, needed = free_bytes(place.directory), ROOM * self.held_bytes
-        if free < needed:
-            text = f"--on {place.name}: {format_bytes(free)} are free, and the query spills "
-            raise SpaceInsufficient(text + format_bytes(self.held_bytes), "name a larger directory")
 
     def _time_left(self, place: Place) -> str:
         """What the runs still to come may take, by those that were done; once there is one."""

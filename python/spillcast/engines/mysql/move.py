@@ -23,10 +23,8 @@ SETTINGS = (
 )
 #: Debian's packages; both servers read it.
 FILE = Path("/etc/mysql/conf.d/spillcast-temp.cnf")
-DATADIR = "/var/lib/mysql"
 #: What ProtectHome and ProtectSystem of the packages' systemd units hide or write-protect.
 PROTECTED = ("/home", "/root", "/run/user", "/usr", "/boot", "/etc")
-RELOCATED = "ibtmp1:12M:autoextend"
 
 
 def move(
@@ -64,8 +62,8 @@ def move(
     if dsn is None or "innodb_temp_tablespaces_dir" in present:
         lines.append(f"{'# MySQL 8: ' if dsn is None else ''}innodb_temp_tablespaces_dir = {path}")
     # It is relative to the data directory.
-    relative = os.path.relpath(path, present.get("datadir", DATADIR))
-    lines.append(f"innodb_temp_data_file_path = {relative}/{RELOCATED}")
+    relative = os.path.relpath(path, present.get("datadir", "/var/lib/mysql"))
+    lines.append(f"innodb_temp_data_file_path = {relative}/ibtmp1:12M:autoextend")
     text = "\n".join(["[mysqld]", *lines])
     checking = "SELECT @@tmpdir, @@innodb_tmpdir, @@innodb_temp_data_file_path"
     restart = Step(

@@ -71,7 +71,12 @@ def open_session(dsn: str, name: str) -> Connection:
         for key in SECRETS:
             secret = str(parts.get(key) or "")
             reason = reason.replace(secret, STRUCK) if secret else reason
-        raise ServerUnreachable(f"PostgreSQL: {reason}", _remedy(reason)) from None
+        hint = None
+        if re.search(r"password|fe_sendauth", reason):
+            hint = "give the password in PGPASSWORD or ~/.pgpass"
+        elif re.search(r"refused|No such file|translate host|timeout|timed out", reason):
+            hint = "is the server running, and do host and port of the DSN lead to it?"
+        raise ServerUnreachable(f"PostgreSQL: {reason}", hint) from None
     try:
         _check(connection)
         _read_any_text(connection)
@@ -203,14 +208,6 @@ def _parts(dsn: str) -> dict[str, Any]:
         hint = "in a password of such an address write @ as %40 and / as %2F"
         raise OptionInvalid("the DSN's host, port or database cannot be right", hint)
     return parts
-
-
-def _remedy(reason: str) -> str | None:
-    if re.search(r"password|fe_sendauth", reason):
-        return "give the password in PGPASSWORD or ~/.pgpass"
-    if re.search(r"refused|No such file|translate host|timeout|timed out", reason):
-        return "is the server running, and do host and port of the DSN lead to it?"
-    return None
 
 
 def literal(text: str) -> str:

@@ -165,35 +165,21 @@ class Sort:
         """Times that all data is written and read back."""
         return levels(self.data_bytes, self.memory_bytes, unit_bytes)
 
-    def operations(self, unit_bytes: int) -> int:
-        """About how many reads and writes it does."""
-        return 2 * self.levels(unit_bytes) * -(-self.data_bytes // unit_bytes)
-
     def steps(self, unit_bytes: int) -> Table:
         """What it reads and writes: sorted runs of the memory's size, merged level by level.
 
         Each level's runs lie one after the other in a file. Each level reads all of one file and
         writes all of another, but for the last, whose output leaves the sort.
         """
-        if self.operations(unit_bytes) > OPERATIONS_MAX:
-            unit = format_bytes(unit_bytes)
-            raise OptionInvalid(
-                f"I/Os of {unit} make {self.operations(unit_bytes):,} operations, too many",
-                "give larger sizes or less --data",
-            )
+        operations = 2 * self.levels(unit_bytes) * -(-self.data_bytes // unit_bytes)
+        if operations > OPERATIONS_MAX:
+            message = f"I/Os of {format_bytes(unit_bytes)} make {operations:,} operations, too many"
+            raise OptionInvalid(message, "give larger sizes or less --data")
         parts = list(self._parts(unit_bytes))
         write, file, offset, size = (np.concatenate(column) for column in zip(*parts, strict=True))
-        nothing = np.zeros(len(write))
-        return steps_of(
-            {
-                "thread": nothing,
-                "file": file,
-                "write": write.astype(bool),
-                "offset": offset,
-                "bytes": size,
-                "delay_ns": nothing,
-            }
-        )
+        thread = delay_ns = np.zeros(len(write))
+        columns = {"thread": thread, "file": file, "write": write.astype(bool)}
+        return steps_of({**columns, "offset": offset, "bytes": size, "delay_ns": delay_ns})
 
     def _parts(self, unit_bytes: int) -> Iterator[Operations]:
         whole, rest = divmod(self.data_bytes, self.memory_bytes)

@@ -78,7 +78,6 @@ _LIVE = (
 )
 #: Of the data directory, which copies of it have too; not every role may read it.
 _SERVER = "select system_identifier::text from pg_control_system()"
-_MAY_SEE = "select pg_has_role(current_user, 'pg_monitor', 'member')"
 
 
 def take_snapshot(
@@ -204,8 +203,8 @@ def _not_shown(
         )
     if version < 180_000 and settings.get(PER_GATHER) != "0" and rows:
         lines.append(PROCESSES_UNSEEN)
-    hidden = sum(record.get("queryid") is None for record in rows)
-    if hidden or not row(connection, _MAY_SEE)[0]:
+    (sees_all,) = row(connection, "select pg_has_role(current_user, 'pg_monitor', 'member')")
+    if not sees_all or any(record.get("queryid") is None for record in rows):
         lines.append("statements and sessions of others: grant pg_monitor to this role")
     return lines
 
@@ -304,23 +303,19 @@ class WorkersSeen:
 
 #: So much of its end is read, in pieces that no server notices.
 READ_MAX_BYTES, PIECE_BYTES = 32 << 20, 4 << 20
-#: Those with the statement beside its temp files come first.
-_FORMATS = ("csvlog", "jsonlog", "stderr")
-_NAME = "select pg_current_logfile(%s)"
-_SIZE = "select size from pg_stat_file(%s)"
-_PIECE = "select pg_read_binary_file(%s, %s, %s)"
 
 
 def server_log(connection: Connection) -> Logs | None:
     """Its temp files and plans; None if it is unreadable or has none."""
     import psycopg
 
-    for kind in _FORMATS:
+    # Those with the statement beside its temp files come first.
+    for kind in ("csvlog", "jsonlog", "stderr"):
         try:
-            name = connection.execute(_NAME, [kind]).fetchone()
-            if name is None or name[0] is None:
+            (name,) = row(connection, "select pg_current_logfile(%s)", kind)
+            if name is None:
                 continue
-            logs = logs_of(Path(str(name[0])), _end(connection, str(name[0])))
+            logs = logs_of(Path(name), _end(connection, name))
         except psycopg.Error:
             return None
         return logs if logs.temp or logs.plans or logs.exceeded else None
@@ -329,12 +324,12 @@ def server_log(connection: Connection) -> Logs | None:
 
 def _end(connection: Connection, name: str) -> str:
     """The last part of a file, from the beginning of a message on."""
-    (size,) = connection.execute(_SIZE, [name]).fetchone() or (0,)
-    begin = max(0, size - READ_MAX_BYTES)
-    pieces = []
-    for at in range(begin, size, PIECE_BYTES):
-        read = connection.execute(_PIECE, [name, at, min(PIECE_BYTES, size - at)]).fetchone()
-        pieces.append(read[0] if read else b"")
+    (size,) = row(connection, "select size from pg_stat_file(%s)", name)
+    begin, read = max(0, size - READ_MAX_BYTES), "select pg_read_binary_file(%s, %s, %s)"
+    pieces = [
+        row(connection, read, name, at, min(PIECE_BYTES, size - at))[0]
+        for at in range(begin, size, PIECE_BYTES)
+    ]
     text = text_of_server(b"".join(pieces))
     if begin == 0:
         return text
