@@ -66,15 +66,12 @@ def test_bursts_keep_samples_and_plan(newest, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("statement", "why"),
-    [
-        ("delete from t", "not a single statement that only reads"),
-        ("select 1; drop table t", "not a single statement that only reads"),
-        ("select max(f) from nothing_of_that_name", "does not exist"),
-    ],
+    "statement",
+    ["delete from t", "select 1; drop table t", "select max(f) from nothing_of_that_name"],
 )
-def test_what_cannot_be_explained_is_left(newest, statement, why):
-    assert why in estimate(newest.dsn, None, statement, {})
+def test_what_cannot_be_explained_is_left(newest, statement):
+    assert estimate(newest.dsn, None, statement, {}) == {}
+    assert estimate(newest.dsn, None, "select max(f) from t", {})
 
 
 def test_nothing_that_writes_is_run(newest):
@@ -85,7 +82,7 @@ def test_nothing_that_writes_is_run(newest):
             "create or replace function note() returns int immutable language plpgsql as "
             "$$ begin insert into seen values (1); return 1; end $$"
         )
-        assert "not allowed" in estimate(newest.dsn, None, "select note()", {})
+        assert estimate(newest.dsn, None, "select note()", {}) == {}
         assert connection.execute("select count(*) from seen").fetchone() == (0,)
         connection.execute("drop function note()")
         connection.execute("drop table seen")

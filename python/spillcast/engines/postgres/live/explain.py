@@ -197,8 +197,8 @@ UNKNOWN = (
 
 def estimate(
     dsn: str, database: str | None, statement: str, settings: Mapping[str, str]
-) -> dict[str, Any] | str:
-    """The plan without its conditions, or why there is none.
+) -> dict[str, Any]:
+    """The plan without its conditions; empty where the server makes none of the statement.
 
     In a read-only transaction of a session of its own, with the ``settings`` that the other
     session began with; what that has set itself does not show.
@@ -207,36 +207,26 @@ def estimate(
     from psycopg.conninfo import make_conninfo
 
     text = statement.strip().rstrip(";")
-    if not _READS.match(text) or ";" in text:
-        return "it is not a single statement that only reads"
-    if "\ufffd" in text:
-        return "its text is of another encoding than that of the database it was read in"
+    # Text of a database in another encoding is damaged.
+    if not _READS.match(text) or ";" in text or "\ufffd" in text:
+        return {}
     into = dsn if database is None else make_conninfo(dsn, dbname=database)
-    try:
-        session = open_session(into, EXPLAINER)
-    except InputError as error:
-        return error.message
-    with closing(session) as connection:
+    with suppress(InputError, psycopg.Error), closing(open_session(into, EXPLAINER)) as session:
         generic = _PARAMETER.search(text) is not None
-        if generic and connection.info.server_version < _GENERIC_SINCE:
-            return "it has parameters, which PostgreSQL explains from version 16 on"
+        if generic and session.info.server_version < _GENERIC_SINCE:
+            return {}
         options = "settings, format json" + (", generic_plan" if generic else "")
-        try:
-            with connection.transaction(force_rollback=True):
-                connection.execute("set transaction read only")
-                connection.execute(f"set local statement_timeout = {TIMEOUT_MS}")
-                for name in ("work_mem", "hash_mem_multiplier"):
-                    if name in settings:
-                        connection.execute(
-                            "select set_config(%s, %s, true)", (name, settings[name])
-                        )
-                # A statement of somebody's, explained as it stands.
-                record = connection.execute(f"explain ({options}) {text}".encode()).fetchone()
-        except psycopg.Error as error:
-            return " ".join(str(error).split())[:200]
-    assert record is not None
-    [document] = record[0]
-    return {"Plan": _kept(document["Plan"]), "Settings": document.get("Settings", {})}
+        with session.transaction(force_rollback=True):
+            session.execute("set transaction read only")
+            session.execute(f"set local statement_timeout = {TIMEOUT_MS}")
+            for name in {"work_mem", "hash_mem_multiplier"} & settings.keys():
+                session.execute("select set_config(%s, %s, true)", (name, settings[name]))
+            # A statement of somebody's, explained as it stands.
+            record = session.execute(f"explain ({options}) {text}".encode()).fetchone()
+        assert record is not None
+        [document] = record[0]
+        return {"Plan": _kept(document["Plan"]), "Settings": document.get("Settings", {})}
+    return {}
 
 
 def _kept(node: Mapping[str, Any]) -> dict[str, Any]:

@@ -145,8 +145,7 @@ class _WatchedSession(_PostgresSession):
         super().__init__(*session, runs=runs)
         self._dsn, self._database, self._say = dsn, database, say
         self._rolled_back = self._rollbacks()
-        #: As ``estimate`` returns it, once it was asked for.
-        self._plan: dict[str, Any] | str | None = None
+        self._plan: dict[str, Any] | None = None
         #: Its earlier calls, and when they had been counted (CLOCK_MONOTONIC).
         self._calls: list[dict[str, Any]] | None = None
         self._counted_ns = 0
@@ -179,8 +178,7 @@ class _WatchedSession(_PostgresSession):
         self.watch()
         if self._plan is None and self.query.text:
             self._plan = estimate(self._dsn, self._database, self.query.text, self.settings)
-        plan = self._plan if isinstance(self._plan, dict) else None
-        documents = {ESTIMATE_FILE: plan, FORMER_FILE: self._calls}
+        documents = {ESTIMATE_FILE: self._plan, FORMER_FILE: self._calls}
         return {name: document for name, document in documents.items() if document}
 
     def _rollbacks(self) -> int | None:
