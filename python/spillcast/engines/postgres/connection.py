@@ -71,12 +71,12 @@ def open_session(dsn: str, name: str) -> Connection:
         for key in SECRETS:
             secret = str(parts.get(key) or "")
             reason = reason.replace(secret, STRUCK) if secret else reason
-        hint = None
+        remedy = None
         if re.search(r"password|fe_sendauth", reason):
-            hint = "give the password in PGPASSWORD or ~/.pgpass"
+            remedy = "give the password in PGPASSWORD or ~/.pgpass"
         elif re.search(r"refused|No such file|translate host|timeout|timed out", reason):
-            hint = "is the server running, and do host and port of the DSN lead to it?"
-        raise ServerUnreachable(f"PostgreSQL: {reason}", hint) from None
+            remedy = "is the server running, and do host and port of the DSN lead to it?"
+        raise ServerUnreachable(f"PostgreSQL: {reason}", remedy) from None
     try:
         _check(connection)
         _read_any_text(connection)
