@@ -51,8 +51,8 @@ def record_all_of_postgres(
     dsn: str,
     output: Path,
     *,
-    options: RecordOptions | None = None,
-    say: Say = lambda _text: None,
+    options: RecordOptions,
+    say: Say,
     on_status: OnStatus = lambda _recorder, _status: None,
 ) -> ServerRecording:
     """Observe all processes of the server at once; a recording in ``output`` for each query.
@@ -65,7 +65,6 @@ def record_all_of_postgres(
     """
     folder = RecordingsFolder(output)
     folder.check()
-    options = options or RecordOptions()
     _core.check_attaches(options.capture, "a server", "leave it out: perf events are used")
     with sampler_connection(dsn) as connection, ExitStack() as stack:
         pid, reason = local_process(connection)

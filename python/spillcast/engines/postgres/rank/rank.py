@@ -293,14 +293,11 @@ def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
 
 def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
     """The statements that logs tell of: temp files by their sizes, plans by what they counted."""
-    sizes: dict[str, int] = {}
-    texts: dict[str, tuple[str | None, str | None]] = {}
     files: dict[str, list[TempFile]] = {}
     for file in logs.temp:
-        key = normal(file.query or "")
-        files.setdefault(key, []).append(file)
-        sizes[key] = sizes.get(key, 0) + file.bytes
-        texts.setdefault(key, (file.queryid, file.query))
+        files.setdefault(normal(file.query or ""), []).append(file)
+    sizes = {key: sum(file.bytes for file in of_it) for key, of_it in files.items()}
+    texts = {key: (of_it[0].queryid, of_it[0].query) for key, of_it in files.items()}
     all_plans = _all_plans(logs)
     for key, plans in all_plans.items():
         text = str(max(plans, key=_blocks).get("Query Text", ""))
