@@ -35,7 +35,6 @@ NAMES = (
     "check",
     "cold_caches",
     "compression",
-    "report",
     "large",
     "growth",
     "samples",

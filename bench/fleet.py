@@ -1,14 +1,12 @@
 """How fast a fleet of traces is ingested, and whether 1, 5 and 20 GB cost the same a gigabyte."""
 
 import os
-import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from pathlib import Path
 
 from bench.fleet_traces import make_fleet
-from bench.result import SPILLCAST, Result, wall_s
+from bench.result import SPILLCAST, Result, used, wall_s
 
 FILES, DATABASES, GIGABYTES = 5_000, 40, 20
 #: The first so many databases are 1, 5 and 20 GB.
@@ -56,12 +54,5 @@ def _ingest(folder: Path, databases: int) -> tuple[int, float, float]:
     """Bytes, wall time (s) and largest resident memory (MB) of an ingest."""
     sources = [folder / "in" / f"erp{number:02}" for number in range(databases)]
     size = sum(path.stat().st_size for source in sources for path in source.iterdir())
-    command = [*SPILLCAST, "ingest", *map(str, sources), "-o", str(folder / str(databases))]
-    start = time.perf_counter()
-    child = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    _, status, usage = os.wait4(child.pid, 0)
-    wall = time.perf_counter() - start
-    child.returncode = os.waitstatus_to_exitcode(status)
-    if child.returncode:
-        raise subprocess.CalledProcessError(child.returncode, command)
-    return size, wall, usage.ru_maxrss * 1024 / 1e6
+    took = used([*SPILLCAST, "ingest", *map(str, sources), "-o", str(folder / str(databases))])
+    return size, took.wall_s, took.mb

@@ -147,6 +147,14 @@ def judge(
     return Judged(said.forecast_s / took_s - 1, low_s / took_s, high_s / took_s)
 
 
+def summary(found: Sequence[Judged]) -> tuple[list[Judged], list[float], float]:
+    """The forecasts that were not refused, their errors, and half of their intervals' width."""
+    given = [one for one in found if one.error is not None]
+    errors = [abs(one.error) for one in given if one.error is not None] or [float("inf")]
+    half = median([(one.high - one.low) / 2 for one in given] or [float("inf")])
+    return given, errors, half
+
+
 def _former_off(made: Sequence[Whole]) -> float:
     """How far a previous run is from each, in time alone."""
     pairs = ((Recording.open(one.run), Recording.open(one.former)) for one in made)
@@ -155,11 +163,9 @@ def _former_off(made: Sequence[Whole]) -> float:
 
 def _result(name: str, kind: Kind, found: Sequence[Judged], peer: float) -> Result:
     refused_most, median_most, most, wide = kind.aims
-    given = [one for one in found if one.error is not None]
-    errors = [abs(one.error) for one in given if one.error is not None] or [float("inf")]
+    given, errors, half = summary(found)
     refused = 1 - len(given) / max(len(found), 1)
     middle, ninth = median(errors), float(np.quantile(errors, 0.9))
-    half = median([(one.high - one.low) / 2 for one in given] or [float("inf")])
     held = sum(one.held for one in given) / max(len(given), 1)
     told = f"refused {refused:.0%}, median {middle:.1%}, 90th {ninth:.1%}, held {held:.0%}"
     met = refused <= refused_most and middle <= median_most and ninth <= most and half <= wide

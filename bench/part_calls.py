@@ -17,7 +17,7 @@ from statistics import median
 from threading import Thread
 from typing import TYPE_CHECKING
 
-from bench.part import judge
+from bench.part import judge, summary
 from bench.result import Result
 from spillcast.engines.engine import SessionSelector, Workload
 from spillcast.engines.postgres.lab import HASH, SETTINGS, TABLE, verified
@@ -149,9 +149,7 @@ def _result(name: str, made: list[Called], known: RemainingWorkHints) -> Result:
         judge(Recording.open(one.part), observed(Recording.open(one.whole)), one.took_s, known)
         for one in made
     ]
-    given = [one for one in found if one.error is not None]
-    errors = [abs(one.error) for one in given if one.error is not None] or [float("inf")]
-    half = median([(one.high - one.low) / 2 for one in given] or [float("inf")])
+    given, errors, half = summary(found)
     off = median(abs(sum(one.earlier_s) / EARLIER / one.took_s - 1) for one in made)
     refused, middle = 1 - len(given) / len(made), median(errors)
     held = f"{sum(one.held for one in given)} of {len(given)} held"

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from spillcast.cli.engine_options import ALL, DEFAULT, NAMES
-from spillcast.cli.options import Work
+from spillcast.cli.options import Work, option
+from spillcast.cli.output import notify
 from spillcast.cli.usage import Answer
 
 if TYPE_CHECKING:
@@ -26,35 +27,33 @@ else:
 def verify(
     engine: Annotated[
         Choice,
-        typer.Option(help="Which engine's queries; all is without Spark, whose jobs are long."),
+        option("--engine", "Which engine's queries; all is without Spark, whose jobs are long."),
     ] = DEFAULT,
     minutes: Annotated[
-        float,
-        typer.Option(
-            metavar="MINUTES", min=0.1, help="Time limit; as many cases are drawn as fit."
-        ),
+        float, option("--minutes MINUTES", "Time limit; as many cases are drawn as fit.", min=0.1)
     ] = 5.0,
     workload: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="NAME", help='Only queries of this kind or suite: "tpch", "tpcds". Repeatable.'
+        option(
+            "--workload NAME", 'Only queries of this kind or suite: "tpch", "tpcds". Repeatable.'
         ),
     ] = None,
     threads: Annotated[
         list[int] | None,
-        typer.Option(help="Only with this number of threads or processes. Repeatable."),
+        option("--threads N", "Only with this number of threads or processes. Repeatable."),
     ] = None,
     storage: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only between these storages; two or more. Repeatable."),
+        option("--storage NAME", "Only between these storages; two or more. Repeatable."),
     ] = None,
     repeat: Annotated[
-        int, typer.Option(min=1, help="Measured runs of each; the median counts.")
+        int, option("--repeat N", "Measured runs of each; the median counts.", min=1)
     ] = 3,
     seed: Annotated[
         int,
-        typer.Option(
-            help="Seed for drawing cases and random storages; the same seed draws the same cases."
+        option(
+            "--seed N",
+            "Seed for drawing cases and random storages; the same seed draws the same cases.",
         ),
     ] = 0,
     parts: Annotated[
@@ -64,29 +63,20 @@ def verify(
         ),
     ] = True,
     output: Annotated[
-        Path | None,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="Write all cases as Parquet, as they come."
-        ),
+        Path | None, option("--output, -o FILE", "Write all cases as Parquet, as they come.")
     ] = None,
     resume: Annotated[
         bool,
-        typer.Option(
+        option(
             "--resume",
-            help="Continue the interrupted run in the file of -o; give the same other options.",
+            "Continue the interrupted run in the file of -o; give the same other options.",
         ),
     ] = False,
     from_: Annotated[
-        Path | None,
-        typer.Option(
-            "--from", metavar="FILE", help="Read the cases of an earlier run; run nothing."
-        ),
+        Path | None, option("--from FILE", "Read the cases of an earlier run; run nothing.")
     ] = None,
     page: Annotated[
-        Path | None,
-        typer.Option(
-            "--page", metavar="FILE", help="Also write a page with charts, like docs/accuracy.md."
-        ),
+        Path | None, option("--page FILE", "Also write a page with charts, like docs/accuracy.md.")
     ] = None,
     work: Work = None,
 ) -> Answer:
@@ -113,9 +103,9 @@ def verify(
     from spillcast_lab.accuracy import write_accuracy
     from spillcast_lab.verify_page import verify_page
 
-    for option, path in (("-o", output), ("--page", page)):
+    for name, path in (("-o", output), ("--page", page)):
         if path is not None:
-            check_output_file(path, option)
+            check_output_file(path, name)
     if page is not None and not page.suffix:
         raise OptionInvalid(
             f"--page {page}: name it with a suffix", f"its charts go to {page}/: {page}.md"
@@ -187,7 +177,6 @@ def _draw(
     parts: bool,
 ) -> "tuple[Drawn, Sequence[Storage]]":
     """The queries to measure, and all storages that they may be measured on."""
-    from spillcast.cli.output import notify
     from spillcast_lab.draw import OVERDRAWN, draw
     from spillcast_lab.matrix import (
         STORAGES,

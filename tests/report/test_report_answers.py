@@ -296,7 +296,7 @@ def test_a_time_line_is_the_sum_of_what_waits_say(tmp_path):
 
 
 def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
-    """A twentieth of the ten million of `python -m bench report`."""
+    """A twentieth of the ten million of `python -m bench large`."""
     waits = 500_000
     path = write_large_recording(tmp_path / "large.spill", waits)
     code = (

@@ -49,9 +49,9 @@ def emulate(
 ) -> Answer:
     """Mount a directory that is as slow as storage you do not own.
 
-    Reads and writes take as long as on that storage and bypass the page cache; opening, naming and
-    removing files takes no extra time. Without --backing the files are deleted at the end. It ends
-    with the command, whose exit status it returns, or with Ctrl-C.
+    Reads and writes take as long as on that storage and bypass the page cache. Without --backing
+    the files are deleted at the end. It ends with the command, whose exit status it returns, or
+    with Ctrl-C.
 
     Example: spillcast emulate /mnt/slow --read 9ms --write 4ms --servers 1
 

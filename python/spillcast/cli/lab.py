@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -11,9 +11,6 @@ from spillcast.cli.options import Elapsed, Item, Queryid, Work, option
 from spillcast.cli.output import notify
 from spillcast.cli.usage import Answer, refuse
 from spillcast.errors import CalibrationMissing
-
-if TYPE_CHECKING:
-    from spillcast.recording.calibration import Calibration
 
 
 def check(
@@ -119,48 +116,34 @@ def calibrate(
 ) -> Answer:
     """Measure the CPU time that waits cost on this machine.
 
-    Later forecasts have narrower intervals.
-
-    Takes three minutes: small queries spill to memory and to storage with two delays, on the DuckDB
-    of this Python, on the duckdb on the PATH if that is another version, and on PostgreSQL. It
-    keeps about two cores busy, so do not run it at peak time. With --postgres the queries run on a
-    private server of the same programs: the server is only asked for its version and process. The
-    result is stored for this user and in every new recording.
+    Later forecasts have narrower intervals. Takes three minutes, in which small queries of DuckDB
+    and PostgreSQL keep about two cores busy, so do not run it at peak time. With --postgres they
+    run on a private server of the same programs: the server is only asked for its version and
+    process. The result is stored for this user and in every new recording.
 
     Example: spillcast calibrate
 
     Example: spillcast calibrate --postgres 'host=/run/postgresql dbname=dw'
     """
+    from spillcast.cli.progress import TerminalStage
     from spillcast.document import written
+    from spillcast.recording.calibration import calibration_path, keep, kept_calibration
     from spillcast.report.checks import machine_page
 
     if show:
         refuse({"--postgres": postgres}, "does not go with --show, which runs nothing")
-    calibration = _kept() if show else _measured(work, repeat, queries, postgres)
-    return Answer(lambda: written(calibration), lambda: machine_page(calibration))
-
-
-def _kept() -> "Calibration":
-    from spillcast.recording.calibration import calibration_path, kept_calibration
-
-    calibration = kept_calibration()
-    if calibration is None:
-        message = f"{calibration_path()}: there is no calibration for this machine as it is now"
-        raise CalibrationMissing(message, "run `spillcast calibrate`, three minutes")
-    return calibration
-
-
-def _measured(work: Work, repeat: int, queries: int | None, postgres: str | None) -> "Calibration":
-    from spillcast.cli.progress import TerminalStage
+        if (kept := kept_calibration()) is None:
+            message = f"{calibration_path()}: there is no calibration for this machine as it is now"
+            raise CalibrationMissing(message, "run `spillcast calibrate`, three minutes")
+        return Answer(lambda: written(kept), lambda: machine_page(kept))
     from spillcast.lab.machine import measure_machine
-    from spillcast.recording.calibration import calibration_path, keep
 
     # Whether it can be kept is known before the work.
     calibration_path().parent.mkdir(parents=True, exist_ok=True)
     with TerminalStage() as stage:
         calibration = measure_machine(stage, work, repeat, queries, postgres)
     keep(calibration)
-    return calibration
+    return Answer(lambda: written(calibration), lambda: machine_page(calibration))
 
 
 def demo(engine: Engine = DEFAULT, work: Work = None) -> Answer:
@@ -182,8 +165,7 @@ def demo(engine: Engine = DEFAULT, work: Work = None) -> Answer:
 def doctor() -> Answer:
     """Check what works on this machine, and how to fix the rest.
 
-    It checks capture sources, emulation of storage, control groups and installed packages, and
-    changes nothing.
+    It checks capture sources, emulation of storage, control groups and installed packages.
 
     Example: spillcast doctor
     """

@@ -194,10 +194,9 @@ def mysql(
 ) -> Answer:
     """Rank the statements that spill on a MySQL or MariaDB server.
 
-    It shows temporary tables on disk, merge passes, and what other storage would save at most.
-
-    Reads statistics only: it needs performance_schema and the right to read it. Give a password
-    in MYSQL_PWD or ~/.my.cnf. Exits with 3 if there is no forecast for any statement.
+    It shows temporary tables on disk, merge passes, and what other storage would save at most. It
+    needs performance_schema and the right to read it. Give a password in MYSQL_PWD or ~/.my.cnf.
+    Exits with 3 if there is no forecast for any statement.
 
     Example: spillcast mysql mysql://root@localhost --to catalogue:aws-gp3
 
@@ -235,10 +234,9 @@ def clickhouse(
 ) -> Answer:
     """Rank the statements that spill on a ClickHouse server.
 
-    For each it shows what other storage would save, and the memory with which it does not spill.
-
-    Reads system.query_log over HTTP, and changes nothing; SELECT on it is enough. Give the password
-    in CLICKHOUSE_PASSWORD. Exits with 3 if there is no forecast for any statement.
+    For each it shows what other storage would save, and the memory with which it does not spill. It
+    reads system.query_log over HTTP; SELECT on it is enough. Give the password in
+    CLICKHOUSE_PASSWORD. Exits with 3 if there is no forecast for any statement.
 
     Example: spillcast clickhouse http://monitor@ch1:8123 --since 7d --to catalogue:aws-gp3
 

@@ -49,15 +49,11 @@ def report(
     *,
     question: "Question",
 ) -> None:
-    """Write one self-contained page of answers and charts.
-
-    It holds tables and raw figures, too. It loads nothing, and opens from a mail attachment.
+    """Write one self-contained page of answers, charts, tables and raw figures.
 
     Example: spillcast report run.spill --to nvme.json --to catalogue:aws-gp3 -o report.html
 
     Example: spillcast report ash.csv hdd.trc --to flash.trc --elapsed 773 -o report.html
-
-    Example: spillcast report --each hdd.trc flash.trc -o report.html
 
     Example: spillcast report sweep.json cache.json --redact -o report.html
     """
@@ -197,7 +193,11 @@ def export(
         pieces = _time_line(evidence, where)
     elif len(evidence) == 1 and is_dataset(evidence[0]):
         refuse({"--by": by, "--where": where}, "is for a profile, not for a folder of snapshots")
-        pieces = _servers_metrics(evidence[0])
+        from spillcast.engines.postgres.rank.history import rank_snapshots
+        from spillcast.engines.ranking import request_of
+        from spillcast.report.export import servers_metrics
+
+        pieces = servers_metrics(rank_snapshots(evidence[0], request_of([], None, 0.9)))
     else:
         pieces = _metrics(evidence, by or "event", where)
     if output is None:
@@ -236,11 +236,3 @@ def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
         rows = profile(*evidence, by=names, where=where, on_progress=show)
     recordings = find_evidence(evidence).recordings if where is None else []
     return openmetrics_text(rows, Recording.open(recordings[0]) if recordings else None)
-
-
-def _servers_metrics(address: str) -> Iterator[str]:
-    from spillcast.engines.postgres.rank.history import rank_snapshots
-    from spillcast.engines.ranking import request_of
-    from spillcast.report.export import servers_metrics
-
-    return servers_metrics(rank_snapshots(address, request_of([], None, 0.9)))

@@ -143,8 +143,7 @@ def io_size(
     """Issue a spill with I/Os of each size and find the best.
 
     On a directory it measures the sizes in turn and leaves nothing behind; on a storage.json it
-    computes them, with merge levels and a write cache that fills up. Without --like the spill is an
-    external sort.
+    computes them. Without --like the spill is an external sort.
 
     Example: spillcast sweep io-size /mnt/nvme --like run.spill
 
@@ -227,10 +226,8 @@ def memory(
 ) -> Answer:
     """Run a query with too little to enough memory.
 
-    Each size is tried on several storages.
-
-    A few sizes are measured; the others are forecast from them. Work memory is DuckDB's
-    memory_limit or PostgreSQL's work_mem.
+    A few sizes are measured on each storage; the others are forecast from them. Work memory is
+    DuckDB's memory_limit or PostgreSQL's work_mem.
 
     Example: spillcast sweep memory --engine postgres --on /mnt/nvme --on latency:1ms --within 2s
 

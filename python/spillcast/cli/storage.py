@@ -44,9 +44,8 @@ def probe(
 ) -> Answer:
     """Replay a recording's temp I/O on a directory and time it.
 
-    Without a recording, --grid measures the directory by size and depth.
-
-    Its files are unnamed, so that nothing is left behind, however the probe ends.
+    Without a recording, --grid measures the directory by size and depth. Nothing is left behind,
+    however the probe ends.
 
     Example: spillcast probe /mnt/nvme --like run.spill -o nvme.json
 
