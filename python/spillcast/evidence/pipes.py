@@ -15,7 +15,7 @@ from spillcast.evidence.recognise import recognise
 from spillcast.gate import TEXT_BYTES_MAX
 
 STDIN = Path("/dev/stdin")
-_DESCRIPTOR = re.compile(r"/(?:dev|proc/self)/fd/(\d+)")
+_DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
 _BUFFER_BYTES = 1 << 20
 #: Inodes of pipes that pass on what was kept.
 _PASSING_ON = set[int]()
@@ -29,9 +29,9 @@ def repeatable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
     is read once; others are refused with FileTooLarge.
     """
     path = STDIN if argument == "-" else Path(argument)
-    descriptor = _descriptor(path)
-    if descriptor is None:
+    if (match := _DESCRIPTOR.fullmatch(str(path))) is None:
         return path
+    descriptor = int(match[1] or 0)
     try:
         status = os.fstat(descriptor)
     except OSError as error:
@@ -39,13 +39,6 @@ def repeatable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
     if not stat.S_ISREG(status.st_mode) and status.st_ino not in _PASSING_ON:
         _keep(path, descriptor, bytes_max)
     return path
-
-
-def _descriptor(path: Path) -> int | None:
-    if path == STDIN:
-        return 0
-    match = _DESCRIPTOR.fullmatch(str(path))
-    return int(match[1]) if match is not None else None
 
 
 def _keep(path: Path, descriptor: int, bytes_max: int) -> None:

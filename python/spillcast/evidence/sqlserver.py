@@ -417,10 +417,9 @@ def _snapshot(path: Path) -> tuple[float, OpCounts, OpCounts]:
         return round(sum(_number(path, row, name, HOW_FILES) for row in rows))
 
     reads, writes = (
-        OpCounts.timed(total(f"num_of_{op}s"), total(f"num_of_bytes_{past}"), total(stall) / 1e3)
-        for op, past, stall in (
-            ("read", "read", "io_stall_read_ms"),
-            ("write", "written", "io_stall_write_ms"),
+        OpCounts.timed(
+            total(f"num_of_{op}s"), total(f"num_of_bytes_{past}"), total(f"io_stall_{op}_ms") / 1e3
         )
+        for op, past in (("read", "read"), ("write", "written"))
     )
     return _number(path, rows[0], "sample_ms", HOW_FILES) / 1e3, reads, writes

@@ -224,7 +224,7 @@ def _rows(heading: str, rule: str, body: list[str]) -> list[str]:
         names = [name.strip() for name in _at(heading, starts)]
     rows = _many(body, len(names), starts, framed, bars)
     if rule.lstrip().startswith("|") and "+" not in rule:
-        rows = (list(map(unescaped, row)) for row in rows)
+        rows = [list(map(unescaped, row)) for row in rows]
     return as_lines(names, rows)
 
 
@@ -282,8 +282,8 @@ def _split(line: str, framed: bool) -> list[str]:
 
 def _many(
     body: list[str], columns: int, starts: list[int], framed: bool, bars: bool
-) -> Iterator[list[str]]:
-    row: list[str] | None = None
+) -> list[list[str]]:
+    rows: list[list[str]] = []
     is_continued = False
     for line in body:
         # Below a table there may be words, which have no bars.
@@ -297,15 +297,13 @@ def _many(
         cells = [cell.rstrip() for cell in cells] + [""] * (len(cells) == columns - 1)
         continues = any(cell.endswith(_MORE) for cell in cells)
         cells = [_without_mark(cell).strip() for cell in cells]
-        if row is not None and is_continued:
-            row = [f"{old}\n{new}" if new else old for old, new in zip(row, cells, strict=False)]
+        if rows and is_continued:
+            pairs = zip(rows[-1], cells, strict=False)
+            rows[-1] = [f"{old}\n{new}" if new else old for old, new in pairs]
         else:
-            if row is not None:
-                yield row
-            row = cells
+            rows.append(cells)
         is_continued = continues
-    if row is not None:
-        yield row
+    return rows
 
 
 def headless(lines: list[str]) -> list[str] | None:
@@ -415,7 +413,7 @@ def _field(line: str, width: int) -> tuple[str, str, str]:
     return line, "", ""
 
 
-def as_lines(names: list[str], rows: "Iterator[list[str]] | list[list[str]]") -> list[str]:
+def as_lines(names: list[str], rows: list[list[str]]) -> list[str]:
     """The lines of the only column, or the rows as CSV."""
     if len(names) == 1:
         return [line for row in rows for cell in row for line in cell.split("\n")]

@@ -9,10 +9,10 @@ import lzma
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from os import stat_result
 from pathlib import Path
-from typing import IO, Any, cast
+from typing import IO, Any
 
 from spillcast import _core
 from spillcast.errors import EvidenceAmbiguous, FileTooLarge
@@ -111,16 +111,12 @@ def blocks_of(path: Path, hint: str | None = None) -> Iterator[bytes]:
 def opened(path: Path, hint: str | None = None) -> Iterator[IO[bytes]]:
     """The file, unpacked as it is read. InputError for an archive of several files."""
     with reading(path, hint), path.open("rb") as file:
-        if not file.seekable():
-            yield file
-            return
-        begin = file.read(6)
-        file.seek(0)
-        unpack = next((unpack for magic, unpack in _PACKED if begin.startswith(magic)), None)
-        if unpack is None:
-            yield file
-            return
-        with unpack(file) as unpacked:
+        begin = b""
+        if file.seekable():
+            begin = file.read(6)
+            file.seek(0)
+        unpacks = (unpack for magic, unpack in _PACKED if begin.startswith(magic))
+        with next(unpacks, nullcontext)(file) as unpacked:
             yield unpacked
 
 
@@ -148,9 +144,9 @@ def _zip(file: IO[bytes]) -> IO[bytes]:
     return archive.open(names[0])
 
 
-_PACKED: tuple[tuple[bytes, Callable[[Any], IO[bytes]]], ...] = (
-    (b"\x1f\x8b", lambda file: cast("IO[bytes]", gzip.GzipFile(fileobj=file))),
-    (b"BZh", lambda file: cast("IO[bytes]", bz2.BZ2File(file))),
+_PACKED: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
+    (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
+    (b"BZh", bz2.BZ2File),
     (b"\xfd7zXZ\0", lzma.LZMAFile),
     (b"\x28\xb5\x2f\xfd", lambda file: io.BufferedReader(_Zstd(file), _ZSTD_BUFFER_BYTES)),
     (b"PK\x03\x04", _zip),

@@ -25,10 +25,9 @@ SPILL, SHUFFLE = "spill", "shuffle"
 def observed(application: Application, recordings: Sequence[Recording]) -> Application:
     """The application with the waits of its tasks.
 
-    Recordings are of all executors or some, and may cover a part of the run.
-
-    Waits are divided among the tasks that ran at the same time in proportion to their bytes a
-    second. InputError if the recordings are of another run.
+    Recordings are of all executors or some, and may cover a part of the run. Waits are divided
+    among the tasks that ran at the same time in proportion to their bytes a second. InputError if
+    the recordings are of another run.
     """
     for recording in recordings:
         recording.need_io()
