@@ -1,7 +1,7 @@
 """Which run of a file is meant: by an option, or the only one."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -63,14 +63,20 @@ ALL = Chosen()
 
 @dataclass(frozen=True)
 class Item(Generic[Run]):
-    """A run of a file with what it is known by; ``plan`` is the hash value of its plan."""
+    """A run of a file with what it is known by; ``plan`` is the hash value of its plan.
+
+    ``size_bytes`` is that of its temp I/O, and ``text`` its statement.
+    """
 
     run: Run
-    elapsed_s: float
+    elapsed_s: float | None
     sql_id: str | None = None
     exec_id: str | None = None
     plan: str | None = None
     session: str | None = None
+    _: KW_ONLY
+    size_bytes: int = 0
+    text: str = ""
 
 
 #: Characters of a statement in a list.
@@ -84,8 +90,11 @@ _COLUMNS = {
 }
 
 
-def pick(path: Path, items: Sequence[Item[Run]], selection: Selection) -> Run:
-    """The selected run, or the only one. InputError lists several runs by time."""
+def pick(path: Path, items: Sequence[Item[Run]], selection: Selection, beside: str = "") -> Run:
+    """The selected run, or the only one. InputError lists several by temp I/O or by time.
+
+    ``beside`` is what else selects one, and follows a hint.
+    """
     left = list(enumerate(items, start=1))
     for name in ("sql_id", "exec_id"):
         wanted = getattr(selection, name)
@@ -106,7 +115,7 @@ def pick(path: Path, items: Sequence[Item[Run]], selection: Selection) -> Run:
             )
     if len(left) == 1:
         return left[0][1].run
-    raise _several(path, left)
+    raise _several(path, left, beside)
 
 
 def ambiguous(
@@ -118,54 +127,26 @@ def ambiguous(
     return EvidenceAmbiguous("\n    ".join([summary, *lines]), hint)
 
 
-def only_run(
-    path: Path,
-    runs: Sequence[Run],
-    item: int | None,
-    described: Callable[[Run], tuple[float | None, int, str]],
-    summary: str,
-    hint: str = "name one with --item",
-    names: tuple[str, str] = ("temp I/O", "statement"),
-) -> Run:
-    """The run with this number, or the only one. SelectionEmpty where there is none.
-
-    EvidenceAmbiguous lists several by what each is ``described`` as: elapsed time (s), bytes and
-    text, of which the last two have ``names``.
-    """
-    if item is None and len(runs) > 1:
-        numbered = enumerate(map(described, runs), 1)
-        rows = [
-            (
-                f"{at}",
-                "-" if elapsed_s is None else format_duration(elapsed_s),
-                format_bytes(size_bytes),
-                one_line(text, TEXT_MAX),
-            )
-            for at, (elapsed_s, size_bytes, text) in sorted(numbered, key=lambda row: -row[1][1])
-        ]
-        raise ambiguous(
-            f"{path}: {len(runs):,} {summary}", ("item", "elapsed", *names), rows, len(runs), hint
-        )
-    at = 1 if item is None else item
-    if not 1 <= at <= len(runs):
-        raise SelectionEmpty(f"{path}: there is no item {at}", f"there are {len(runs):,}")
-    return runs[at - 1]
-
-
-def _several(path: Path, left: Sequence[tuple[int, Item[Run]]]) -> InputError:
-    longest = sorted(left, key=lambda numbered: numbered[1].elapsed_s, reverse=True)[:LISTED]
+def _several(path: Path, left: Sequence[tuple[int, Item[Run]]], beside: str) -> InputError:
+    by_size = any(item.size_bytes for _, item in left)
+    largest = sorted(left, key=lambda its: (its[1].size_bytes, its[1].elapsed_s or 0.0))[::-1]
     names = [name for name in _COLUMNS if any(getattr(item, name) for _, item in left)]
     rows = [
-        (f"{at}", *(getattr(item, name) or "-" for name in names), format_duration(item.elapsed_s))
-        for at, item in longest
+        (
+            f"{at}",
+            *(getattr(item, name) or "-" for name in names),
+            "-" if item.elapsed_s is None else format_duration(item.elapsed_s),
+            *((format_bytes(item.size_bytes), one_line(item.text, TEXT_MAX)) if by_size else ()),
+        )
+        for at, item in largest[:LISTED]
     ]
-    options = ("sql_id", "exec_id")
     telling = [
         f"--{_COLUMNS[name]}"
         for name in names
-        if name in options and len({getattr(item, name) for _, item in left}) == len(left)
+        if name in ("sql_id", "exec_id") and len({getattr(i, name) for _, i in left}) == len(left)
     ]
-    summary = f"{path}: {len(left):,} runs, the longest first:"
-    columns = ("item", *(_COLUMNS[name] for name in names), "elapsed")
-    hint = f"name one with {telling[0] if telling else '--item'}"
-    return ambiguous(summary, columns, rows, len(left), hint)
+    order = "the most temp I/O" if by_size else "the longest"
+    columns = (*(_COLUMNS[name] for name in names), "elapsed", *("temp I/O", "statement") * by_size)
+    hint = f"name one with {telling[0] if telling else '--item'}{beside}"
+    summary = f"{path}: {len(left):,} runs, {order} first:"
+    return ambiguous(summary, ("item", *columns), rows, len(left), hint)

@@ -20,7 +20,7 @@ from spillcast.errors import (
     NoTempIo,
     SelectionEmpty,
 )
-from spillcast.evidence.choice import Selection, only_run
+from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import (
     THREADS_MAX,
     Bounds,
@@ -53,7 +53,6 @@ DETAILS = "SQL Server 2016 and later write the pages of a spill into an actual p
 LATENCY = "name the storage of tempdb with --from, or give sys.dm_io_virtual_file_stats"
 OPERATIONS = "two snapshots of sys.dm_io_virtual_file_stats, around the query, count operations"
 PLAN = "an actual plan of the query counts the threads that spilled"
-_SEVERAL = "statements spilled, those with most temp I/O first:"
 #: Waits for I/O on what a sort or a hash spilled, and waits that may have been for that.
 SPILL_WAIT = "IO_COMPLETION"
 POSSIBLE_WAITS = (
@@ -114,17 +113,16 @@ def read_plan(paths: Sequence[Path], selection: Selection) -> Counts:
     statements = [statement for root in roots for statement in _statements(root, path)]
     if not statements:
         raise NoTempIo(f"{path}: no sort, hash or exchange of this plan spilled to tempdb")
-    run = only_run(
-        path,
-        statements,
-        selection.item,
-        lambda its: (
+    items = [
+        Item(
+            its,
             its.elapsed_s or None,
-            (its.written_pages + its.read_pages) * PAGE_BYTES,
-            its.text,
-        ),
-        _SEVERAL,
-    )
+            size_bytes=(its.written_pages + its.read_pages) * PAGE_BYTES,
+            text=its.text,
+        )
+        for its in statements
+    ]
+    run = pick(path, items, selection)
     engine = ObservedEngine("sqlserver", roots[0].get("Build"))
     return _counts_of_plan(path, run, engine, selection)
 
@@ -337,18 +335,16 @@ def _selected_row(path: Path, selection: Selection) -> tuple[Row, dict[str, floa
         runs = [run for run in runs if (run[0].get("query_hash") or "").lower() == wanted.lower()]
         if not runs:
             raise SelectionEmpty(f"{path}: no row that spilled has query_hash {wanted}")
-    return only_run(
-        path,
-        runs,
-        selection.item,
-        lambda run: (
-            run[1]["total_elapsed_time"] / 1e6,
-            round(2 * run[1]["total_spills"]) * PAGE_BYTES,
-            run[0].get("query_hash") or _text(run[0]) or "",
-        ),
-        _SEVERAL,
-        "name one with --item, or its query_hash with --queryid",
-    )
+    items = [
+        Item(
+            (row, mean),
+            mean["total_elapsed_time"] / 1e6,
+            size_bytes=round(2 * mean["total_spills"]) * PAGE_BYTES,
+            text=row.get("query_hash") or _text(row) or "",
+        )
+        for row, mean in runs
+    ]
+    return pick(path, items, selection, ", or its query_hash with --queryid")
 
 
 def _means(path: Path, row: Row) -> dict[str, float]:

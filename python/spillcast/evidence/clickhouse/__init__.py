@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceIncomplete, NoTempIo, SelectionEmpty
-from spillcast.evidence.choice import Selection, only_run
+from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import (
     PROFILE,
     Bounds,
@@ -459,12 +459,8 @@ def _selected(path: Path, queries: Sequence[LoggedQuery], selection: Selection) 
     spilling = [query for query in queries if spilled_bytes(query)] or queries[:1]
     if selection.item is None and len(spilling) == 1:
         return spilling[0]
-    return only_run(
-        path,
-        queries,
-        selection.item,
-        lambda query: (query.elapsed_s, spilled_bytes(query), query.query or ""),
-        f"queries, of which {len(spilling):,} spill; those with the largest temp files:",
-        "name one with --item or --queryid, or rank them: spillcast clickhouse FILE",
-        ("temp files", "query"),
-    )
+    items = [
+        Item(query, query.elapsed_s, size_bytes=spilled_bytes(query), text=query.query or "")
+        for query in queries
+    ]
+    return pick(path, items, selection, " or --queryid, or rank them: spillcast clickhouse FILE")

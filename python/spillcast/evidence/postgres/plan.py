@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceIncomplete, NoTempIo, Refusal, TimesContradictory
-from spillcast.evidence.choice import ONLY, Selection, only_run
+from spillcast.evidence.choice import ONLY, Item, Selection, pick
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import Held, Number, hold
 from spillcast.evidence.postgres import BLOCK_BYTES
@@ -62,7 +62,7 @@ def read_plan(
     documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
         documents = [task for document in documents for task in _with_tasks(document)]
-        selected = picked(path, documents, selection.item)
+        selected = picked(path, documents, selection)
         spilling = sum(blocks_of(document["Plan"]) > 0 for document in documents)
     counts = counts_of_plan(
         selected, path=path, elapsed_s=selection.elapsed_s, timed=selection.timed, settings=settings
@@ -91,29 +91,25 @@ def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
     return [task for task in shown if blocks_of(task["Plan"])] or [document]
 
 
-def picked(
-    path: Path, documents: Sequence[dict[str, Any]], item: int | None = None
-) -> dict[str, Any]:
+def picked(path: Path, documents: Sequence[dict[str, Any]], selection: Selection) -> dict[str, Any]:
     """The plan that is meant: by its number, the only one, or the only one of a log that spills."""
     spilling = [document for document in documents if blocks_of(document["Plan"])]
     is_log = any("Query Text" in document for document in documents)
     alike = {
         (str(document.get("Query Text")), blocks_of(document["Plan"])) for document in spilling
     }
-    if item is None and is_log and len(alike) < 2:
+    if selection.item is None and is_log and len(alike) < 2:
         return (spilling or list(documents))[0]
-    return only_run(
-        path,
-        documents,
-        item,
-        lambda document: (
+    items = [
+        Item(
+            document,
             _elapsed_s(document),
-            blocks_of(document["Plan"]) * BLOCK_BYTES,
-            str(document.get("Query Text") or document["Plan"].get("Node Type", "?")),
-        ),
-        "plans, the most temp I/O first:",
-        names=("temp I/O", "plan"),
-    )
+            size_bytes=blocks_of(document["Plan"]) * BLOCK_BYTES,
+            text=str(document.get("Query Text") or document["Plan"].get("Node Type", "?")),
+        )
+        for document in documents
+    ]
+    return pick(path, items, selection)
 
 
 def _elapsed_s(document: Mapping[str, Any]) -> float | None:
@@ -357,7 +353,7 @@ def executed_plan(path: Path, selection: Selection) -> Executed:
             if str(candidate.get("Query Identifier", "")) == selection.queryid
         ]
         if selection.item is not None:
-            matching = [picked(path, documents, selection.item)]
+            matching = [picked(path, documents, selection)]
         document = max(
             matching or documents,
             key=lambda candidate: (blocks_of(candidate["Plan"]), elapsed_of(path, candidate)),

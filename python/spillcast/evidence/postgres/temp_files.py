@@ -10,7 +10,7 @@ from math import inf
 from pathlib import Path
 
 from spillcast.errors import EvidenceIncomplete
-from spillcast.evidence.choice import Selection, only_run
+from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import Bounds, Counts
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.postgres import BLOCK_BYTES
@@ -314,15 +314,16 @@ def counts_of_files(
         # A file of no known call is one by itself.
         by_call.setdefault(file.call or -1 - index, []).append(file)
     calls = list(by_call.values())
-    call = only_run(
-        path,
-        calls,
-        selection.item,
-        lambda its: (its[0].elapsed_s, sum(file.bytes for file in its), its[0].query or "?"),
-        "calls with temp files, the largest first:",
-        "name one with --item; spillcast postgres ranks all statements of a log",
-        ("temp files", "statement"),
-    )
+    items = [
+        Item(
+            its,
+            its[0].elapsed_s,
+            size_bytes=sum(file.bytes for file in its),
+            text=its[0].query or "?",
+        )
+        for its in calls
+    ]
+    call = pick(path, items, selection, "; spillcast postgres ranks all statements of a log")
     took_s = selection.elapsed_s or call[0].elapsed_s
     if took_s is None:
         raise EvidenceIncomplete(
