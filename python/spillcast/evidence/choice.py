@@ -129,7 +129,7 @@ def ambiguous(
 
 def _several(path: Path, left: Sequence[tuple[int, Item[Run]]], beside: str) -> InputError:
     by_size = any(item.size_bytes for _, item in left)
-    largest = sorted(left, key=lambda its: (its[1].size_bytes, its[1].elapsed_s or 0.0))[::-1]
+    largest = sorted(left, key=lambda its: (-its[1].size_bytes, -(its[1].elapsed_s or 0.0)))
     names = [name for name in _COLUMNS if any(getattr(item, name) for _, item in left)]
     rows = [
         (
