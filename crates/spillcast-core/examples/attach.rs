@@ -10,6 +10,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, WaitOptions, waitpid};
+use serde_json::{Map, Value, json};
 use spillcast_core::capture::{Batch, CallKind, Capture, HeldCommand, SOURCES, Source, TempRules};
 use spillcast_core::wait::Op;
 
@@ -59,14 +61,19 @@ fn observed(arguments: &[String]) -> Result<String, Failure> {
     }
     capture.stop();
     let status = capture.status();
-    Ok(format!(
-        "{{\"source\": \"{name}\", \"open_s\": {open_s:.6}, \"attach_s\": {attach_s:.6}, \
-         \"descriptors\": {descriptors}, \"lost\": {}, \"dropped\": {}, \"tracer_cpu_s\": {:.6}, {}}}",
-        status.lost,
-        status.dropped,
-        Duration::from_nanos(status.tracer_cpu_ns).as_secs_f64(),
-        seen(&capture.take(), dir),
-    ))
+    let (files, calls) = seen(&capture.take(), dir);
+    let document = json!({
+        "source": name,
+        "open_s": open_s,
+        "attach_s": attach_s,
+        "descriptors": descriptors,
+        "lost": status.observed.lost,
+        "dropped": status.dropped,
+        "tracer_cpu_s": Duration::from_nanos(status.tracer_cpu_ns).as_secs_f64(),
+        "files": files,
+        "calls": calls,
+    });
+    Ok(document.to_string())
 }
 
 impl Target {
@@ -92,16 +99,15 @@ fn hold(command: &[String], source: &dyn Source) -> Result<HeldCommand, Failure>
 }
 
 fn wait(pid: i32) -> Result<(), Failure> {
-    let mut status = 0;
-    // SAFETY: fills the number that it is given.
-    if unsafe { libc::waitpid(pid, &mut status, 0) } < 0 {
-        return Err(std::io::Error::last_os_error().into());
+    match waitpid(Pid::from_raw(pid), WaitOptions::empty())? {
+        Some((_, status)) if status.exit_status() == Some(0) => Ok(()),
+        status => Err(format!("the command ended with {status:?}").into()),
     }
-    if status == 0 { Ok(()) } else { Err(format!("the command ended with {status}").into()) }
 }
 
-/// Reads and writes by their names with the sums of their bytes and offsets, and how many files there were.
-fn seen(batch: &Batch, dir: &str) -> String {
+/// How many files there were, and reads and writes by their names with the sums of their bytes and
+/// offsets.
+fn seen(batch: &Batch, dir: &str) -> (usize, Map<String, Value>) {
     let mut calls = BTreeMap::<&str, [i64; 3]>::new();
     let mut files = BTreeSet::new();
     let names = batch.waits.names.lock().expect("no holder panics");
@@ -115,9 +121,9 @@ fn seen(batch: &Batch, dir: &str) -> String {
         let moved = [1, wait.bytes.unwrap_or(0), wait.offset.unwrap_or(0)];
         totals.iter_mut().zip(moved).for_each(|(total, number)| *total += number);
     }
-    let each = calls.iter().map(|(name, [count, bytes, offsets])| {
-        format!("\"{name}\": {{\"count\": {count}, \"bytes\": {bytes}, \"offsets\": {offsets}}}")
+    let calls = calls.iter().map(|(name, [count, bytes, offsets])| {
+        let call = json!({ "count": count, "bytes": bytes, "offsets": offsets });
+        ((*name).to_owned(), call)
     });
-    let each = each.collect::<Vec<_>>().join(", ");
-    format!("\"files\": {}, \"calls\": {{{each}}}", files.len())
+    (files.len(), calls.collect())
 }

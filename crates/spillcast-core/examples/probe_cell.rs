@@ -7,6 +7,7 @@ use std::fs::OpenOptions;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use serde_json::json;
 use spillcast_core::probe::grid::{Cell, measure_file};
 use spillcast_core::probe::{Access, Pattern};
 use spillcast_core::wait::Op;
@@ -41,12 +42,12 @@ fn measured(arguments: &[String]) -> Result<String, Box<dyn std::error::Error>> 
     let psync = rest.iter().any(|word| word == "psync");
     let (group, refusal) = measure_file(&file, cell, duration, psync)?;
     let elapsed_s = group.elapsed_ns.unwrap_or(0) as f64 / 1e9;
-    Ok(format!(
-        "{{\"count\": {}, \"iops\": {:.1}, \"p50_ns\": {}, \"p99_ns\": {}, \"io_uring\": {}}}",
-        group.count,
-        group.count as f64 / elapsed_s,
-        group.histogram.quantile_ns(0.5),
-        group.histogram.quantile_ns(0.99),
-        refusal.is_none(),
-    ))
+    let document = json!({
+        "count": group.count,
+        "iops": group.count as f64 / elapsed_s,
+        "p50_ns": group.histogram.quantile_ns(0.5),
+        "p99_ns": group.histogram.quantile_ns(0.99),
+        "io_uring": refusal.is_none(),
+    });
+    Ok(document.to_string())
 }

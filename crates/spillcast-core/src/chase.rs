@@ -19,7 +19,6 @@ const WAITS: [Duration; 3] =
     [Duration::from_micros(100), Duration::from_micros(500), Duration::from_millis(2)];
 const TIMES: usize = 15;
 
-/// How a thread waits.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Wait {
     Not,

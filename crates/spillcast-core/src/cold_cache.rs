@@ -8,6 +8,8 @@
 
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::chase::Ring;
 
 /// Assumed where the system does not tell.
@@ -26,22 +28,15 @@ const WAITS: [(Duration, usize, usize); 6] = [
 /// usual on servers.
 const SHARE: usize = 4;
 
-/// Extra CPU time of a thread after a wait.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Cost {
-    pub wait_ns: u64,
-    pub extra_ns: u64,
-}
-
-/// What waits cost a thread that works with so much memory.
-#[derive(Clone, Debug, PartialEq)]
+/// What waits cost a thread that works with so much memory, as meta.json has it.
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Cache {
     pub bytes: usize,
     /// CPU time to read all of it while warm. A thread that goes through less of it between
     /// two waits pays a part only.
     pub warm_ns: u64,
-    /// Shortest wait first.
-    pub after: Vec<Cost>,
+    /// By length of a wait, the shortest first, the additional CPU time after it.
+    pub cold_ns: Vec<(u64, u64)>,
 }
 
 /// Measures the cost of waits: of the core's own cache, and of all the cache it can get. What the
@@ -71,11 +66,8 @@ fn measure_working_set(bytes: usize, waits: [(Duration, usize); WAITS.len()]) ->
     });
     let warm_ns = passes_ns[0];
     let extra = rising(passes_ns.map(|pass_ns| pass_ns.saturating_sub(warm_ns)));
-    let cost = |(&(wait, _), extra_ns): (&(Duration, usize), u64)| Cost {
-        wait_ns: wait.as_nanos() as u64,
-        extra_ns,
-    };
-    Cache { bytes, warm_ns, after: waits.iter().zip(extra).skip(1).map(cost).collect() }
+    let waits_ns = waits.iter().map(|(wait, _)| wait.as_nanos() as u64);
+    Cache { bytes, warm_ns, cold_ns: waits_ns.zip(extra).skip(1).collect() }
 }
 
 /// The nearest values that do not fall: neighbours that do are replaced by their mean, as often as
@@ -126,9 +118,9 @@ mod tests {
     #[test]
     fn every_wait_is_measured() {
         let [private, shared] = &measure()[..] else { panic!("two caches") };
-        for Cache { warm_ns, after: costs, .. } in [private, shared] {
-            assert_eq!(costs.len(), WAITS.len() - 1);
-            assert!(costs.is_sorted_by_key(|cost| (cost.wait_ns, cost.extra_ns)), "{costs:?}");
+        for Cache { warm_ns, cold_ns, .. } in [private, shared] {
+            assert_eq!(cold_ns.len(), WAITS.len() - 1);
+            assert!(cold_ns.is_sorted(), "{cold_ns:?}");
             assert!(*warm_ns > 0);
         }
         assert_eq!(shared.bytes, SHARE * private.bytes);

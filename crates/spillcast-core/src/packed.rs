@@ -19,7 +19,6 @@ impl Packed {
         self.rows += 1;
     }
 
-    /// Rows.
     pub fn len(&self) -> usize {
         self.rows
     }
@@ -32,7 +31,6 @@ impl Packed {
         self.bytes.len()
     }
 
-    /// The rows in their order.
     pub fn iter(&self) -> impl Iterator<Item = Wait> + '_ {
         let mut rest = &self.bytes[..];
         std::iter::from_fn(move || {
@@ -49,7 +47,6 @@ impl<'a> FromIterator<&'a Wait> for Packed {
     }
 }
 
-/// Appends one row.
 pub fn pack(wait: &Wait, out: &mut Vec<u8>) {
     let name = |id: Option<NameId>| id.map(i64::from);
     let optional = [

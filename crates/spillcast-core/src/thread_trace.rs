@@ -101,7 +101,7 @@ pub struct Row {
 }
 
 /// Begin and end of each stretch of the run whose waits were kept; none where all were.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Slices<'a>(pub &'a [(i64, i64)]);
 
 impl Slices<'_> {

@@ -3,11 +3,12 @@
 use rustc_hash::FxHashMap;
 
 /// What an operation did to storage.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Op {
     Read,
     Write,
     /// Neither: a lock, a network round trip, a timer; or a call that changes a temp file.
+    #[default]
     Null,
 }
 
@@ -27,7 +28,7 @@ pub type NameId = u32;
 /// One timed operation of one session.
 ///
 /// `event`, `file` and `sql_id` are positions in the [`Names`] kept beside the rows.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Wait {
     /// Nanoseconds since the start of the recording.
     pub start_ns: i64,
@@ -57,23 +58,7 @@ pub struct Wait {
 impl Wait {
     /// An operation of which nothing else is known; its start and how long it took, in ns.
     pub fn new(session: i64, event: NameId, op: Op, (start_ns, elapsed_ns): (i64, i64)) -> Wait {
-        Wait {
-            start_ns,
-            elapsed_ns,
-            session,
-            event,
-            op,
-            temp: false,
-            file: None,
-            offset: None,
-            bytes: None,
-            blocked: None,
-            cpu_before_ns: None,
-            woken_by: None,
-            sql_id: None,
-            object: None,
-            line: None,
-        }
+        Wait { start_ns, elapsed_ns, session, event, op, ..Wait::default() }
     }
 
     /// Says in debug builds what holds for every row.

@@ -14,7 +14,7 @@ use crate::wait::{NameId, Op, RowNames, Wait, size_class_bytes};
 const STRETCHES: usize = 10;
 
 /// The run, and what memory takes, s and bytes a second.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct Run<'a> {
     pub elapsed_s: f64,
     pub slices: Slices<'a>,
@@ -23,6 +23,7 @@ pub struct Run<'a> {
 }
 
 /// Takes the waits of a run by start.
+#[derive(Default)]
 pub struct Work<'a> {
     run: Run<'a>,
     streams: FxHashMap<(Option<NameId>, Op), Stream>,
@@ -69,6 +70,7 @@ pub struct Changes {
 }
 
 /// The last temp operation of a thread, and its CPU time since.
+#[derive(Default)]
 struct Thread {
     last: Option<(Burst, usize)>,
     cpu_ns: i64,
@@ -98,7 +100,6 @@ pub struct DataReads {
     pub threads_at_once: f64,
 }
 
-/// The sums of all waits.
 pub struct Worked {
     /// By op and size class of temp operations with an offset.
     pub sequential: BTreeMap<(Op, u64), Sequential>,
@@ -121,28 +122,7 @@ pub struct Worked {
 
 impl<'a> Work<'a> {
     pub fn new(run: Run<'a>) -> Work<'a> {
-        Work {
-            run,
-            streams: FxHashMap::default(),
-            sequential: BTreeMap::new(),
-            temp_sessions: FxHashSet::default(),
-            temp_ns: 0,
-            temp_covered_ns: 0,
-            temp_reached_ns: i64::MIN,
-            blocked: 0,
-            blocked_known: 0,
-            changes: BTreeMap::new(),
-            woken: false,
-            owner: None,
-            files: FxHashSet::default(),
-            cpu_known: false,
-            threads: FxHashMap::default(),
-            bursts: Vec::new(),
-            reads: DataReads::default(),
-            active_ns: Vec::new(),
-            worked_ns: [0; STRETCHES],
-            waited_ns: [0; STRETCHES],
-        }
+        Work { run, temp_reached_ns: i64::MIN, ..Work::default() }
     }
 
     /// Takes the next wait, whose names are in `names`.
@@ -192,7 +172,7 @@ impl<'a> Work<'a> {
 
     fn burst(&mut self, wait: &Wait, slice: usize) {
         self.cpu_known |= wait.cpu_before_ns.is_some();
-        let thread = self.threads.entry(wait.session).or_insert(Thread { last: None, cpu_ns: 0 });
+        let thread = self.threads.entry(wait.session).or_default();
         thread.cpu_ns += wait.cpu_before_ns.unwrap_or(0);
         let Some(bytes @ 1..) = wait.bytes else { return };
         if !wait.temp || wait.op == Op::Null {

@@ -17,7 +17,7 @@ const ROOM_BYTES: u64 = 96 << 20;
 
 fn options(dir: &Path, budget_ms: u64) -> Options {
     let budget = Duration::from_millis(budget_ms);
-    Options { budget, budget_bytes: Some(ROOM_BYTES), ..Options::new(dir) }
+    Options { budget, budget_bytes: Some(ROOM_BYTES), dir: dir.to_owned(), psync: false }
 }
 
 fn run(options: Options) -> Outcome {

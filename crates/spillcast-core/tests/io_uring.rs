@@ -163,7 +163,7 @@ fn one_at_a_time(name: &str, registered: bool) {
     assert_eq!(status.counts.io_uring_depth, 1);
     // Nothing was done between submission and completion, which are in one call.
     assert_eq!(status.counts.io_uring_busy_ns, 0);
-    assert_eq!((status.lost, status.io_uring), (0, false));
+    assert_eq!((status.observed.lost, status.io_uring), (0, false));
 }
 
 #[test]
@@ -193,7 +193,7 @@ fn eight_at_once_are_rows_beside_the_threads_own_time() {
         // The kernel may end seven before it begins the eighth, which is then as a call.
         assert!(waits.iter().filter(alone).count() <= waits.len() / 10, "{waits:?}");
         assert_eq!(status.counts.io_uring_depth, 8);
-        assert_eq!(status.lost, 0);
+        assert_eq!(status.observed.lost, 0);
     }
 }
 

@@ -25,7 +25,8 @@ fn step(thread: u32, op: Op, file: u32, offset: u64, bytes: u32) -> Step {
 
 /// A budget that no test comes near.
 fn options(dir: &Path) -> Options {
-    Options { budget: Duration::from_secs(600), ..Options::new(dir) }
+    let dir = dir.to_owned();
+    Options { dir, budget: Duration::from_secs(600), budget_bytes: None, direct: false }
 }
 
 fn run(steps: &[Step], options: Options) -> Outcome {
@@ -243,7 +244,7 @@ fn endless(dir: &Path) -> Probe {
         (0..4).map(|i| step(i % 2, Op::Write, i % 2, u64::from(i) * 8192, 8192)).collect();
     steps[2..].iter_mut().for_each(|step| step.delay_ns = 3_600_000_000_000);
     let budget = Duration::from_secs(24 * 3600);
-    Probe::new(Plan { steps }, Options { budget, ..Options::new(dir) }).unwrap()
+    Probe::new(Plan { steps }, Options { budget, ..options(dir) }).unwrap()
 }
 
 fn wait_for_writes(probe: &Probe) {

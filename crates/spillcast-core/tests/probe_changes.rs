@@ -22,9 +22,13 @@ fn change(thread: u32, kind: CallKind, file: u32, offset: u64) -> Step {
     Step { change: Some(kind), ..step(thread, Op::Null, file, offset, 0) }
 }
 
+fn options(dir: &std::path::Path) -> Options {
+    let dir = dir.to_owned();
+    Options { dir, budget: Duration::from_secs(600), budget_bytes: None, direct: false }
+}
+
 fn run(steps: &[Step], dir: &std::path::Path) -> Outcome {
-    let options = Options { budget: Duration::from_secs(600), ..Options::new(dir) };
-    Probe::new(Plan { steps: steps.to_vec() }, options).unwrap().run().unwrap()
+    Probe::new(Plan { steps: steps.to_vec() }, options(dir)).unwrap().run().unwrap()
 }
 
 #[test]
@@ -101,7 +105,7 @@ fn what_is_no_call_on_a_file_is_refused() {
     let [dir, _] = directories();
     let refused = |bad: Step| {
         let steps = vec![step(0, Op::Write, 0, 0, 1), bad];
-        let error = Probe::new(Plan { steps }, Options::new(dir.path())).err().unwrap();
+        let error = Probe::new(Plan { steps }, options(dir.path())).err().unwrap();
         assert!(matches!(error, ProbeError::BadStep { step: 1, .. }), "{error}");
     };
     refused(change(0, CallKind::Close, 0, 0));

@@ -20,7 +20,8 @@ fn step(thread: u32, op: Op, file: u32, offset: u64, bytes: u32) -> Step {
 
 /// A budget that no test comes near.
 fn options(dir: &Path) -> Options {
-    Options { budget: Duration::from_secs(600), ..Options::new(dir) }
+    let dir = dir.to_owned();
+    Options { dir, budget: Duration::from_secs(600), budget_bytes: None, direct: false }
 }
 
 #[test]

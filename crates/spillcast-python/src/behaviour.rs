@@ -26,16 +26,17 @@ struct Point {
 }
 
 /// The fields of `spillcast.storage.Limit`.
-#[derive(FromPyObject)]
-struct Limit {
-    read_random_ns: f64,
-    read_sequential_ns: f64,
-    write_random_ns: f64,
-    write_sequential_ns: f64,
-    read_ns_per_byte: f64,
-    write_ns_per_byte: f64,
-    operation_bytes: Option<u64>,
-    burst_ns: f64,
+struct Limit(core::Limit);
+
+impl<'py> FromPyObject<'_, 'py> for Limit {
+    type Error = PyErr;
+
+    fn extract(limit: Borrowed<'_, 'py, PyAny>) -> PyResult<Limit> {
+        Ok(Limit(
+            extracted!(core::Limit, limit => read_random_ns read_sequential_ns write_random_ns
+            write_sequential_ns read_ns_per_byte write_ns_per_byte operation_bytes burst_ns),
+        ))
+    }
 }
 
 impl Behaviour {
@@ -45,7 +46,7 @@ impl Behaviour {
             read: self.latencies("read")?,
             write: self.latencies("write")?,
             servers: self.servers,
-            limits: self.limits.into_iter().map(Limit::into_core).collect(),
+            limits: self.limits.into_iter().map(|limit| limit.0).collect(),
         })
     }
 
@@ -71,20 +72,5 @@ impl Point {
             return Err(PyValueError::new_err("a point without latencies"));
         }
         Ok(Distribution::new(&buckets))
-    }
-}
-
-impl Limit {
-    fn into_core(self) -> core::Limit {
-        core::Limit {
-            read_random_ns: self.read_random_ns,
-            read_sequential_ns: self.read_sequential_ns,
-            write_random_ns: self.write_random_ns,
-            write_sequential_ns: self.write_sequential_ns,
-            read_ns_per_byte: self.read_ns_per_byte,
-            write_ns_per_byte: self.write_ns_per_byte,
-            operation_bytes: self.operation_bytes,
-            burst_ns: self.burst_ns,
-        }
     }
 }

@@ -26,22 +26,22 @@ pub struct CacheCurve(Curve);
 impl CacheCurve {
     #[getter]
     fn references(&self) -> u64 {
-        self.0.references()
+        self.0.references
     }
 
     #[getter]
     fn lines(&self) -> f64 {
-        self.0.lines()
+        self.0.lines
     }
 
     #[getter]
     fn error_max(&self) -> f64 {
-        self.0.error_max()
+        self.0.error_max
     }
 
     #[getter]
     fn lines_min(&self) -> f64 {
-        self.0.lines_min()
+        self.0.lines_min
     }
 
     /// Share of the requests that miss, by lines of the cache.

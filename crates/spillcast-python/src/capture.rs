@@ -27,9 +27,9 @@ pub fn status_dict(py: Python<'_>, status: core::Status) -> PyResult<Bound<'_, P
     dict.set_item("elapsed_ns", status.elapsed_ns)?;
     fields! { dict, status.counts => temp_reads temp_writes temp_bytes temp_ns other_io
     other_writes other_io_ns unknown_file temp_copies temp_copied_bytes io_uring_depth io_uring_busy_ns }
-    fields! { dict, status.observed => calls switches }
-    fields! { dict, status => lost dropped tracer_cpu_ns cpu_ns run_queue_delay_ns
-    run_queue_others_ns io_uring spun_ns file_faults file_fault_ns mapped running connected sampled }
+    fields! { dict, status.observed => lost calls switches file_faults file_fault_ns connected sampled }
+    fields! { dict, status => dropped tracer_cpu_ns cpu_ns run_queue_delay_ns
+    run_queue_others_ns io_uring spun_ns mapped running }
     Ok(dict)
 }
 

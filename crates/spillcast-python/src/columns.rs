@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow_array::builder::StringBuilder;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{
-    ArrowDictionaryKeyType, Date32Type, Date64Type, Decimal128Type, Int32Type,
+    ArrowDictionaryKeyType, Date32Type, Decimal128Type, Float64Type, Int32Type, Int64Type,
 };
 use arrow_array::{
     Array, ArrayRef, BooleanArray, DictionaryArray, LargeBinaryArray, ListArray, OffsetSizeTrait,
@@ -91,24 +91,20 @@ pub fn parts_of<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Parts<'py>>
             let rows = column.len();
             return Ok((kind, rows_only(rows), Some(rows_only(rows)), None));
         }
-        DataType::Timestamp(unit, _) => as_ns(column, unit),
-        DataType::Date32 => days_as_ns(column.as_primitive::<Date32Type>()),
-        DataType::Date64 => {
-            let scaled = |ms: i64| ms.saturating_mul(1_000_000);
-            Arc::new(
-                column
-                    .as_primitive::<Date64Type>()
-                    .unary::<_, arrow_array::types::Int64Type>(scaled),
-            )
+        DataType::Timestamp(TimeUnit::Second, _) => as_ns(column, 1_000_000_000),
+        DataType::Timestamp(TimeUnit::Millisecond, _) | DataType::Date64 => {
+            as_ns(column, 1_000_000)
+        }
+        DataType::Timestamp(TimeUnit::Microsecond, _) => as_ns(column, 1_000),
+        DataType::Timestamp(TimeUnit::Nanosecond, _) => as_ns(column, 1),
+        DataType::Date32 => {
+            let scaled = |day: i32| i64::from(day) * 86_400_000_000_000;
+            Arc::new(column.as_primitive::<Date32Type>().unary::<_, Int64Type>(scaled))
         }
         DataType::Decimal128(_, scale) => {
             let by = 10f64.powi(i32::from(*scale));
             let scaled = |value: i128| value as f64 / by;
-            Arc::new(
-                column
-                    .as_primitive::<Decimal128Type>()
-                    .unary::<_, arrow_array::types::Float64Type>(scaled),
-            )
+            Arc::new(column.as_primitive::<Decimal128Type>().unary::<_, Float64Type>(scaled))
         }
         _ => column.clone(),
     };
@@ -169,22 +165,12 @@ fn flags(bits: &BooleanBuffer) -> Memory {
     Memory(Buffer::from_vec(bits.iter().map(u8::from).collect::<Vec<u8>>()))
 }
 
-fn as_ns(column: &ArrayRef, unit: &TimeUnit) -> ArrayRef {
-    let by = match unit {
-        TimeUnit::Second => 1_000_000_000,
-        TimeUnit::Millisecond => 1_000_000,
-        TimeUnit::Microsecond => 1_000,
-        TimeUnit::Nanosecond => 1,
-    };
+/// Ticks of `by` ns each.
+fn as_ns(column: &ArrayRef, by: i64) -> ArrayRef {
     let data = column.to_data().into_builder().data_type(DataType::Int64).build();
     let ticks = make_array(data.expect("timestamps have 64 bits"));
-    let ticks = ticks.as_primitive::<arrow_array::types::Int64Type>();
-    Arc::new(ticks.unary::<_, arrow_array::types::Int64Type>(|value| value.saturating_mul(by)))
-}
-
-fn days_as_ns(days: &PrimitiveArray<Date32Type>) -> ArrayRef {
-    let scaled = |day: i32| i64::from(day) * 86_400_000_000_000;
-    Arc::new(days.unary::<_, arrow_array::types::Int64Type>(scaled))
+    let scaled = |ticks: i64| ticks.saturating_mul(by);
+    Arc::new(ticks.as_primitive::<Int64Type>().unary::<_, Int64Type>(scaled))
 }
 
 /// By row the position of its name, -1 for none, and the names.

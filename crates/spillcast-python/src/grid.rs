@@ -20,7 +20,7 @@ impl Grid {
     #[pyo3(signature = (dir, *, budget_s, budget_bytes=None, psync=false))]
     fn new(dir: PathBuf, budget_s: f64, budget_bytes: Option<u64>, psync: bool) -> PyResult<Grid> {
         let budget = probe::duration(budget_s)?;
-        let options = Options { budget, budget_bytes, psync, ..Options::new(&dir) };
+        let options = Options { dir, budget, budget_bytes, psync };
         Ok(Grid(core::Grid::new(options).map_err(probe::to_python)?))
     }
 

@@ -51,7 +51,7 @@ impl RecordingWriter {
 
     /// Take raw waits: of a capture, or columns of any other origin.
     fn add_waits(&mut self, py: Python<'_>, waits: &Bound<'_, PyAny>) -> PyResult<()> {
-        let writer = self.output()?.rows().ok_or_else(ended)?;
+        let writer = self.output()?.writer.as_mut().ok_or_else(ended)?;
         if let Ok(waits) = waits.cast::<Waits>() {
             let waits = &waits.get().0;
             py.detach(|| writer.add_waits(waits));
@@ -64,7 +64,7 @@ impl RecordingWriter {
 
     /// Take per-second rows: of a capture, or columns of any other origin.
     fn add_seconds(&mut self, py: Python<'_>, seconds: &Bound<'_, PyAny>) -> PyResult<()> {
-        let writer = self.output()?.rows().ok_or_else(ended)?;
+        let writer = self.output()?.writer.as_mut().ok_or_else(ended)?;
         if let Ok(seconds) = seconds.cast::<Seconds>() {
             let rows = &seconds.get().0;
             py.detach(|| writer.add_seconds(rows));
@@ -189,12 +189,6 @@ pub fn check_free(path: PathBuf) -> PyResult<()> {
 #[pyfunction]
 pub fn unused_name(path: PathBuf) -> PathBuf {
     folder::unused_name(&path)
-}
-
-/// The folders in which something called `path` is being written, or was.
-#[pyfunction]
-pub fn partial_folders(path: PathBuf) -> Vec<PathBuf> {
-    folder::partial_folders(&path)
 }
 
 /// Whether a folder of that name is one in which a recording is being written, or was.

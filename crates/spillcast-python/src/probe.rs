@@ -40,21 +40,8 @@ impl Probe {
         direct: bool,
     ) -> PyResult<Probe> {
         let steps = steps(plan)?;
-        let options =
-            Options { budget: duration(budget_s)?, budget_bytes, direct, ..Options::new(&dir) };
+        let options = Options { dir, budget: duration(budget_s)?, budget_bytes, direct };
         Ok(Probe(core::Probe::new(Plan { steps }, options).map_err(to_python)?))
-    }
-
-    /// Distinct bytes that the whole plan touches.
-    #[getter]
-    fn working_set_bytes(&self) -> u64 {
-        self.0.working_set_bytes()
-    }
-
-    /// Share of the working set that the byte budget has room for.
-    #[getter]
-    fn byte_share(&self) -> f64 {
-        self.0.byte_share()
     }
 
     /// Memory that a run takes for itself.

@@ -52,13 +52,7 @@ impl Target {
     /// A running process. InputError if there is none.
     #[staticmethod]
     fn process(pid: i64) -> PyResult<Target> {
-        let number = i32::try_from(pid).unwrap_or(0);
-        let process = target::Target::process(number).map_err(|mut failure| {
-            failure.message =
-                failure.message.replace(&format!("--pid {number}"), &format!("--pid {pid}"));
-            failed(failure)
-        });
-        Ok(Target(process?))
+        Ok(Target(target::Target::process(pid).map_err(failed)?))
     }
 
     #[getter]
@@ -111,17 +105,6 @@ impl Target {
     }
 }
 
-/// The options of a recording, as `RecordOptions` of spillcast has them.
-#[derive(FromPyObject)]
-struct RecordOptions {
-    temp_dirs: Vec<PathBuf>,
-    capture: String,
-    duration_s: Option<f64>,
-    slices: Option<usize>,
-    share: bool,
-    force: bool,
-}
-
 /// The cost of a capture, as `CaptureCost` of spillcast has it.
 #[derive(FromPyObject)]
 struct CaptureCost {
@@ -163,18 +146,12 @@ impl Recorder {
 
 #[pymethods]
 impl Recorder {
-    /// Without an `output` nothing is written. InputError where a directory cannot be used.
+    /// Without an `output` nothing is written; `options` are a RecordOptions. InputError where a
+    /// directory cannot be used.
     #[new]
     fn new(output: Option<PathBuf>, options: &Bound<'_, PyAny>) -> PyResult<Recorder> {
-        let given: RecordOptions = options.extract()?;
-        let options = Options {
-            temp_dirs: given.temp_dirs,
-            capture: given.capture,
-            duration_s: given.duration_s,
-            slices: given.slices,
-            share: given.share,
-            force: given.force,
-        };
+        let options =
+            extracted!(Options, options => temp_dirs capture duration_s slices share force);
         let recorder = spillcast_recording::Recorder::new(output, options, "spillcast");
         Ok(Recorder(Mutex::new(recorder.map_err(failed)?)))
     }
@@ -244,13 +221,13 @@ impl Recorder {
     /// CLOCK_MONOTONIC at the start of the recording.
     #[getter]
     fn origin_ns(&self, py: Python<'_>) -> u64 {
-        self.with(py, |r| r.origin_ns())
+        self.with(py, |r| r.origin_ns)
     }
 
     /// The folder in which it is written; None without one.
     #[getter]
     fn folder(&self, py: Python<'_>) -> Option<PathBuf> {
-        self.with(py, |r| r.output().map(|output| output.folder().to_owned()))
+        self.with(py, |r| r.sink.as_ref().map(|output| output.folder().to_owned()))
     }
 
     /// Observe one more running process; once is enough. OSError says why not.
@@ -338,7 +315,7 @@ impl Recorder {
     /// Write a JSON document beside the rows; do nothing without an output.
     fn add_document(&self, py: Python<'_>, name: &str, document: &str) -> PyResult<()> {
         let add = |r: &mut spillcast_recording::Recorder| {
-            r.output().map_or(Ok(()), |output| add_document(output, name, document))
+            r.sink.as_ref().map_or(Ok(()), |output| add_document(output, name, document))
         };
         self.with(py, add)
     }
@@ -360,7 +337,7 @@ impl Recorder {
     ) -> PyResult<Published<'py>> {
         let meta = object(meta)?;
         let (kept, published) = self.with(py, |r| {
-            let kept = r.output().map(|output| output.kept.clone()).unwrap_or_default();
+            let kept = r.sink.as_ref().map(|output| output.kept.clone()).unwrap_or_default();
             (kept, r.publish(meta, because))
         });
         let (path, meta) = published.map_err(failed)?;

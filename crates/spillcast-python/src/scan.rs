@@ -47,7 +47,7 @@ impl Scan {
 
     /// Rows, bytes, ns, and the end of the last one, ns.
     fn sums(&self) -> PyResult<(u64, i64, i64, i64)> {
-        let sums = self.0.as_ref().ok_or_else(ended)?.sums();
+        let sums = self.0.as_ref().ok_or_else(ended)?.sums;
         Ok((sums.rows, sums.bytes, sums.elapsed_ns, sums.end_ns))
     }
 

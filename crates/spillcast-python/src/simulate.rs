@@ -108,9 +108,9 @@ impl<'a> Columns<'a> {
 
     /// Whether no time, size or file is below 0, and rows wait for rows that there are.
     fn in_range(&self) -> bool {
-        let times =
-            [Some(self.cpu_ns), Some(self.wait_ns), Some(self.after_cpu_ns), Some(self.bytes)];
-        times.into_iter().chain([self.cached_ns, self.call_ns]).flatten().all(none_below_0)
+        let times = [self.cpu_ns, self.wait_ns, self.after_cpu_ns, self.bytes];
+        let optional = [self.cached_ns, self.call_ns].into_iter().flatten();
+        times.into_iter().chain(optional).flatten().all(|&value| value >= 0)
             && self.thread.iter().chain(self.file).all(|&number| number >= 0)
             && self.after.iter().all(|&row| row < self.thread.len() as i32)
     }
@@ -142,8 +142,4 @@ impl Rows for Columns<'_> {
         let call_ns = self.call_ns.map_or(0, |ns| ns[at] as u64);
         Row { thread: self.thread[at] as u32, cpu_ns: self.cpu_ns[at] as u64, wait, call_ns, temp }
     }
-}
-
-fn none_below_0(values: &[i64]) -> bool {
-    values.iter().all(|&value| value >= 0)
 }

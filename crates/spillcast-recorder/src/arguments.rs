@@ -108,7 +108,6 @@ fn unread(error: &lexopt::Error) -> Failure {
     Failure::usage(error.to_string(), help())
 }
 
-/// Where usage is described.
 pub fn help() -> &'static str {
     "see: spillcast-recorder --help"
 }

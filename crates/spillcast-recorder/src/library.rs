@@ -53,7 +53,6 @@ fn head_names_musl(head: &[u8]) -> bool {
     head.windows(8).any(|bytes| bytes == b"/ld-musl")
 }
 
-/// What runs a script.
 fn interpreter(head: &[u8]) -> Option<PathBuf> {
     let line = head.strip_prefix(b"#!")?.split(|&byte| byte == b'\n').next()?;
     let words = String::from_utf8_lossy(line);

@@ -24,8 +24,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(50);
 pub fn document(directory: &Path, like: &Path, budget: &Budget) -> Outcome<Value> {
     let recording = Recording::open(like)?;
     let from = recording.plan()?;
-    let options =
-        Options { budget: budget.time, budget_bytes: budget.bytes, ..Options::new(directory) };
+    let Budget { time, bytes } = *budget;
+    let dir = directory.to_owned();
+    let options = Options { dir, budget: time, budget_bytes: bytes, direct: false };
     let replay = Probe::new(from.plan, options).map_err(|error| failure_in(directory, error))?;
     let engine_bytes = recording.cache_bytes();
     let bound = bound_bytes(engine_bytes, &replay);

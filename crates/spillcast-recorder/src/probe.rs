@@ -80,12 +80,8 @@ pub fn failure_in(directory: &Path, error: ProbeError) -> Failure {
 
 /// Op by size, depth, pattern and access, without a recording.
 fn grid(directory: &Path, budget: &Budget, psync: bool) -> Outcome<Value> {
-    let options = Options {
-        budget: budget.time,
-        budget_bytes: budget.bytes,
-        psync,
-        ..Options::new(directory)
-    };
+    let dir = directory.to_owned();
+    let options = Options { dir, budget: budget.time, budget_bytes: budget.bytes, psync };
     let outcome = Grid::new(options).and_then(|grid| grid.run());
     let outcome = outcome.map_err(|error| failure_in(directory, error))?;
     let mut measured = Measured::from(&outcome);

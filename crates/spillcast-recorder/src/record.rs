@@ -26,7 +26,6 @@ const PROGRAM: &str = "spillcast-recorder";
 /// The verb of the child that measures what a capture costs.
 pub const COST_VERB: &str = "cost-child";
 
-/// What the command line asks for.
 struct Request {
     output: PathBuf,
     options: Options,
@@ -98,7 +97,7 @@ impl Request {
 fn begin(recorder: &mut Recorder, request: &Request) -> Outcome<(Target, Option<Library>)> {
     let how = Observed { was_running: request.pid.is_some(), ..Observed::default() };
     if let Some(pid) = request.pid {
-        let target = Target::process(pid)?;
+        let target = Target::process(pid.into())?;
         let none = Failure::usage("a running process loads no library", "");
         recorder.prepare(Some(pid), None, CallKind::ALL.to_vec(), Err(none))?;
         recorder.observe(pid, how)?;
@@ -181,7 +180,7 @@ fn finish(recorder: &mut Recorder, target: &Target, request: &Request) -> Outcom
         counts.temp_bytes,
         counts.temp_ns as f64 / 1e9,
         recorder.method(),
-        status.lost
+        status.observed.lost
     );
     Ok(())
 }

@@ -57,7 +57,6 @@ impl Recording {
         Ok(Recording { path: path.to_owned(), meta })
     }
 
-    /// The name of its folder.
     pub fn name(&self) -> String {
         let absolute = self.path.canonicalize().unwrap_or_default();
         let name = self.path.file_name().or(absolute.file_name()).unwrap_or_default();

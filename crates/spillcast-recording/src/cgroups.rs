@@ -41,12 +41,6 @@ pub fn text(path: impl AsRef<Path>) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-/// A number that a file of lines holds after a name.
-pub fn number_of(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.and_then(|value| value.trim().parse().ok())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

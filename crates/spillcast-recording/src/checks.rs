@@ -1,11 +1,8 @@
 //! What the values of a column of a file must be, whoever wrote it.
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    ArrowPrimitiveType, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    UInt8Type, UInt16Type, UInt32Type, UInt64Type,
-};
-use arrow_array::{Array, RecordBatch};
+use arrow_array::types::{ArrowPrimitiveType, Float32Type, Float64Type};
+use arrow_array::{Array, PrimitiveArray, RecordBatch, downcast_integer_array};
 use arrow_schema::DataType;
 
 /// Whether a column may hold nulls, and the least and greatest of its numbers.
@@ -42,17 +39,9 @@ impl Rule {
                     Rule { name, nullable: true, ..self.clone() }.check(member)
                 })
             }
-            DataType::Int8 => self.whole::<Int8Type>(column),
-            DataType::Int16 => self.whole::<Int16Type>(column),
-            DataType::Int32 => self.whole::<Int32Type>(column),
-            DataType::Int64 => self.whole::<Int64Type>(column),
-            DataType::UInt8 => self.whole::<UInt8Type>(column),
-            DataType::UInt16 => self.whole::<UInt16Type>(column),
-            DataType::UInt32 => self.whole::<UInt32Type>(column),
-            DataType::UInt64 => self.whole::<UInt64Type>(column),
             DataType::Float32 => self.fractions::<Float32Type>(column),
             DataType::Float64 => self.fractions::<Float64Type>(column),
-            _ => Ok(()),
+            _ => downcast_integer_array!(column => self.whole(column), _ => Ok(())),
         }
     }
 
@@ -60,11 +49,11 @@ impl Rule {
         Rule { nullable: false, ..self.clone() }
     }
 
-    fn whole<N: ArrowPrimitiveType>(&self, column: &dyn Array) -> Result<(), String>
+    fn whole<N: ArrowPrimitiveType>(&self, column: &PrimitiveArray<N>) -> Result<(), String>
     where
         N::Native: Into<i128>,
     {
-        let Some((lower, upper)) = ends::<N>(column) else { return Ok(()) };
+        let Some((lower, upper)) = ends(column) else { return Ok(()) };
         let (lower, upper) = (lower.into(), upper.into());
         let (least, greatest) = (i128::from(self.least), i128::from(self.greatest));
         if lower >= least && upper <= greatest {
@@ -101,18 +90,14 @@ impl Rule {
 }
 
 /// The least and the greatest number; None where all are null.
-fn ends<N: ArrowPrimitiveType>(column: &dyn Array) -> Option<(N::Native, N::Native)> {
-    let column = column.as_primitive::<N>();
+fn ends<N: ArrowPrimitiveType>(column: &PrimitiveArray<N>) -> Option<(N::Native, N::Native)> {
     let wider = |(lower, upper): (N::Native, N::Native), value: N::Native| {
         let lower = if value < lower { value } else { lower };
         (lower, if value > upper { value } else { upper })
     };
-    if column.null_count() == column.len() {
-        return None;
-    }
     if column.null_count() == 0 {
         // Without a look at each row's validity, which takes several times as long.
-        let first = column.value(0);
+        let first = *column.values().first()?;
         return Some(column.values().iter().copied().fold((first, first), wider));
     }
     let mut valid = column.iter().flatten();

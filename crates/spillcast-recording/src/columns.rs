@@ -29,7 +29,6 @@ impl Dictionaries {
     }
 }
 
-/// Waits, one in a row.
 pub fn wait_columns(rows: &[Wait], names: &Dictionaries) -> Result<RecordBatch, ArrowError> {
     RecordBatch::try_from_iter_with_nullable([
         ("start_ns", int64(rows, |w| Some(w.start_ns)), false),

@@ -13,7 +13,6 @@ const DELETED: &str = " (deleted)";
 /// What lies there is no file that holds data.
 const NO_DATA: [&str; 3] = ["/dev/", "/proc/", "/sys/"];
 
-/// A file and its size.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct SizedFile {
     pub file: String,

@@ -7,7 +7,6 @@ use serde::Serialize;
 use spillcast_core::capture::{TempName, temp_name_of};
 use spillcast_core::wait::{NameId, Op, RowNames, Wait};
 
-/// Bytes of one file.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FileSums {
     pub written_bytes: i64,
@@ -29,7 +28,6 @@ impl OtherFiles {
         }
     }
 
-    /// The files by their names.
     pub fn named(self, names: &RowNames) -> Vec<(String, FileSums)> {
         let name = |id: NameId| names.files.list()[id as usize].clone();
         self.0.into_iter().map(|(id, sums)| (name(id), sums)).collect()
@@ -64,7 +62,6 @@ impl TempSums {
     }
 }
 
-/// Reads and writes by temp file.
 #[derive(Default)]
 pub struct TempFiles(BTreeMap<NameId, TempSums>);
 

@@ -9,10 +9,10 @@ use rustix::process::{Pid, geteuid};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde::Serialize;
 use spillcast_core::capture::preload::is_connected;
-use spillcast_core::proc::{family, high_water_bytes, owner};
+use spillcast_core::proc::{family, high_water_bytes, number, owner};
 use spillcast_core::system::thread_cpu_ns;
 
-use crate::cgroups::{CGROUPS, folders, number_of, text};
+use crate::cgroups::{CGROUPS, folders, text};
 use crate::sockets::has_server_connection;
 
 /// A look at many processes takes 1 % of a core at the most.
@@ -185,8 +185,8 @@ pub fn memory_groups(pid: i32, cgroups: &Path) -> Vec<(u64, u64)> {
 fn held_bytes(folder: &Path) -> u64 {
     let used = either(folder, "memory.current", "memory.usage_in_bytes").parse().unwrap_or(0u64);
     let stat = text(folder.join("memory.stat"));
-    let of = |name: &str| number_of(&stat, name);
-    let files = ["active_file", "inactive_file"]
+    let of = |name: &str| number(&stat, name);
+    let files = ["active_file ", "inactive_file "]
         .map(|name| of(&format!("total_{name}")).or_else(|| of(name)).unwrap_or(0));
     used.saturating_sub(files.iter().sum())
 }
@@ -210,11 +210,11 @@ fn tightest_quota(pid: i32, cgroups: &Path) -> Option<Quota> {
 /// How long a group was held back since it was made, and in how many periods.
 fn throttled(folder: &Path) -> Option<(f64, u64)> {
     let stat = text(folder.join("cpu.stat"));
-    let seconds = match number_of(&stat, "throttled_usec") {
+    let seconds = match number(&stat, "throttled_usec ") {
         Some(us) => us as f64 / 1e6,
-        None => number_of(&stat, "throttled_time").unwrap_or(0) as f64 / 1e9,
+        None => number(&stat, "throttled_time ").unwrap_or(0) as f64 / 1e9,
     };
-    Some((seconds, number_of(&stat, "nr_throttled")?))
+    Some((seconds, number(&stat, "nr_throttled ")?))
 }
 
 fn either(folder: &Path, name: &str, other: &str) -> String {

@@ -7,8 +7,7 @@ use jiff::Timestamp;
 use rustix::system::uname;
 use serde::Serialize;
 use serde_json::Value;
-use spillcast_core::cold_cache;
-
+use spillcast_core::cold_cache::Cache;
 use spillcast_core::proc::status_bytes;
 
 #[derive(Clone, Serialize)]
@@ -20,19 +19,10 @@ pub struct Machine {
     pub memory_bytes: Option<u64>,
     pub memory_available_bytes: Option<u64>,
     pub swap_bytes: Option<u64>,
-    pub caches: Vec<CpuCache>,
+    /// A core's private cache, and all the cache that it usually gets.
+    pub caches: Vec<Cache>,
     /// Result of `spillcast calibrate`, which only spillcast reads.
     pub calibration: Value,
-}
-
-/// A core's private cache, or all the cache that it usually gets.
-#[derive(Clone, Serialize)]
-pub struct CpuCache {
-    bytes: usize,
-    /// CPU time of a pass through it while it is warm.
-    warm_ns: u64,
-    /// By length of a wait before, the additional time: (wait, extra).
-    cold_ns: Vec<(u64, u64)>,
 }
 
 impl Machine {
@@ -52,15 +42,6 @@ impl Machine {
             caches: Vec::new(),
             calibration: Value::Null,
         }
-    }
-
-    pub fn measure_caches(&mut self) {
-        let caches = cold_cache::measure().into_iter().map(|cache| CpuCache {
-            bytes: cache.bytes,
-            warm_ns: cache.warm_ns,
-            cold_ns: cache.after.iter().map(|cost| (cost.wait_ns, cost.extra_ns)).collect(),
-        });
-        self.caches = caches.collect();
     }
 }
 

@@ -1,9 +1,10 @@
 //! What a probe measured, as storage.json has it: groups, calls that change files, facts.
 
-use serde_json::{Value, json};
 use spillcast_core::histogram::Histogram;
 use spillcast_core::probe::grid::{Outcome as Cells, Sustained};
 use spillcast_core::probe::{Filesystem, Group, Outcome as Replayed};
+
+use crate::json::{Document, Value, json};
 
 /// The parts of storage.json that a probe measures.
 pub struct Measured {
@@ -21,24 +22,8 @@ impl Measured {
 
 impl From<&Replayed> for Measured {
     fn from(replayed: &Replayed) -> Measured {
-        let mut facts = json!({
-            "elapsed_ns": replayed.elapsed_ns,
-            "steps_replayed": replayed.steps_replayed,
-            "steps_skipped": replayed.steps_skipped,
-            "prefilled_bytes": replayed.prefilled_bytes,
-            "think_scale": replayed.think_scale,
-            "threads": replayed.threads,
-            "in_flight": replayed.in_flight,
-            "working_set_bytes": replayed.working_set_bytes,
-            "byte_share": replayed.byte_share,
-            "direct": replayed.direct,
-            "floor_ns": replayed.floor_ns,
-            "repeated": replayed.repeated,
-            "run_queue_io_ns": replayed.disturbance.run_queue_io_ns,
-            "run_queue_ns": replayed.disturbance.run_queue_ns,
-            "run_queue_others_ns": replayed.disturbance.run_queue_others_ns,
-            "others_cpu_share": replayed.disturbance.others_share(),
-        });
+        let others_share = replayed.disturbance.others_share();
+        let mut facts = json!(replayed).with("others_cpu_share", others_share);
         place(&mut facts, &replayed.filesystem);
         Measured {
             groups: replayed.groups.iter().map(group).collect(),
@@ -51,21 +36,10 @@ impl From<&Replayed> for Measured {
 impl From<&Cells> for Measured {
     fn from(cells: &Cells) -> Measured {
         let engine = if cells.io_uring_refusal.is_none() { "io_uring" } else { "psync" };
-        let mut facts = json!({
-            "buffered_engine": "psync",
-            "direct_engine": cells.direct_refusal.is_none().then_some(engine),
-            "direct_refusal": cells.direct_refusal,
-            "io_uring_refusal": cells.io_uring_refusal,
-            "registered_buffers": cells.registered_buffers,
-            "file_bytes": cells.file_bytes,
-            "rounds": cells.rounds,
-            "cells": cells.cells,
-            "cells_without_time": cells.cells_without_time,
-            "cells_without_room": cells.cells_without_room,
-            "elapsed_ns": cells.elapsed_ns,
-            "floor_ns": cells.floor_ns,
-            "sustained": cells.sustained.as_ref().map(sustained),
-        });
+        let mut facts = json!(cells)
+            .with("buffered_engine", "psync")
+            .with("direct_engine", cells.direct_refusal.is_none().then_some(engine))
+            .with("sustained", cells.sustained.as_ref().map(sustained));
         place(&mut facts, &cells.filesystem);
         Measured { groups: cells.groups.iter().map(group).collect(), changes: Vec::new(), facts }
     }

@@ -49,7 +49,6 @@ pub struct Meta {
     pub raw: KeptWaits,
 }
 
-/// What ended a recording.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum EndedBy {
@@ -88,7 +87,6 @@ pub struct OtherIo {
     pub total_s: f64,
 }
 
-/// The options of a recording.
 #[derive(Clone, Debug, Serialize)]
 pub struct Options {
     #[serde(serialize_with = "texts")]
@@ -188,7 +186,7 @@ impl SeenAccount {
         SeenAccount {
             method: method.to_owned(),
             absent_because: None,
-            lost: status.lost,
+            lost: observed.lost,
             dropped: status.dropped,
             unknown_file: counts.unknown_file,
             temp_copies: counts.temp_copies,
@@ -208,10 +206,10 @@ impl SeenAccount {
             io_uring_depth: counts.io_uring_depth,
             io_uring_busy_s: seconds(counts.io_uring_busy_ns),
             spun_s: status.spun_ns.map(seconds),
-            file_faults: status.file_faults,
-            file_fault_s: status.file_fault_ns.map(seconds),
+            file_faults: observed.file_faults,
+            file_fault_s: observed.file_fault_ns.map(seconds),
             mapped_temp_files: status.mapped.clone(),
-            threads_sampled: status.sampled,
+            threads_sampled: observed.sampled,
             unobserved_processes: tool.unobserved_processes,
         }
     }
@@ -244,8 +242,8 @@ pub fn spilled(method: &str, status: &Status) -> Option<bool> {
     let may_have_missed = method == PRELOAD
         || status.io_uring
         || !status.mapped.is_empty()
-        || status.lost + counts.unknown_file + counts.temp_copies > 0
-        || status.sampled.is_some();
+        || status.observed.lost + counts.unknown_file + counts.temp_copies > 0
+        || status.observed.sampled.is_some();
     (!may_have_missed).then_some(false)
 }
 

@@ -20,8 +20,8 @@ use crate::writer::{Kept, Writer};
 /// Writes one recording; removes everything if it is dropped before [`Output::publish`].
 pub struct Output {
     folder: RecordingFolder,
-    /// None once the rows are finished.
-    writer: Option<Writer>,
+    /// Writes its rows; None once they are finished.
+    pub writer: Option<Writer>,
     zero_ns: i64,
     pub kept: Kept,
 }
@@ -37,11 +37,6 @@ impl Output {
 
     pub fn folder(&self) -> &Path {
         self.folder.path()
-    }
-
-    /// The writer of its rows; None once they are finished.
-    pub fn rows(&mut self) -> Option<&mut Writer> {
-        self.writer.as_mut()
     }
 
     /// Writes a JSON document beside the rows.

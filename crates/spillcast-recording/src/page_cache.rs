@@ -21,8 +21,8 @@ pub fn bound_bytes(engine: Option<u64>, replay: &Probe) -> Option<u64> {
     }
     let machine = machine_cache_bytes();
     let cache = engine.unwrap_or(machine).min(machine);
-    let bound = (cache as f64 * replay.byte_share()) as u64;
-    (bound < machine && cache / 2 < replay.working_set_bytes()).then_some(bound)
+    let bound = (cache as f64 * replay.byte_share) as u64;
+    (bound < machine && cache / 2 < replay.working_set_bytes).then_some(bound)
 }
 
 /// The page cache that a process could use here and now.

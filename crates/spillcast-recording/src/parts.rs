@@ -53,7 +53,8 @@ pub struct Parts {
     rows: BTreeMap<i64, u64>,
     open: BTreeMap<i64, BufWriter<File>>,
     packed: Vec<u8>,
-    trouble: Option<io::Error>,
+    /// What first went wrong with a part.
+    pub trouble: Option<io::Error>,
 }
 
 impl Parts {
@@ -108,11 +109,6 @@ impl Parts {
         }
     }
 
-    /// What first went wrong with a part; None for nothing.
-    pub fn trouble(&self) -> Option<&io::Error> {
-        self.trouble.as_ref()
-    }
-
     /// Whether waits are, or may be, kept.
     pub fn keeps_any(&self) -> bool {
         self.stride.is_some()
@@ -148,12 +144,10 @@ impl Parts {
         Ok(())
     }
 
-    /// Start and end of a part.
     pub fn span_ns(&self, index: i64) -> (i64, i64) {
         (index * self.bounds.part_ns, (index + 1) * self.bounds.part_ns)
     }
 
-    /// Removes all of it.
     pub fn remove(&self) {
         // What cannot be removed does no harm, and goes with the folder.
         let _ = fs::remove_dir_all(&self.folder);

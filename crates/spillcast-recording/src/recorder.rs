@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use jiff::{SignedDuration, Timestamp};
 use serde_json::{Map, Value};
 use spillcast_core::capture::cost::Cost;
-use spillcast_core::capture::{Batch, CallKind, Capture, Joined, Status};
+use spillcast_core::capture::{self, Batch, CallKind, Capture, Joined, Status};
+use spillcast_core::cold_cache;
 use spillcast_core::proc::high_water_bytes;
 use spillcast_core::system::{now_ns, process_cpu_ns};
 
@@ -40,10 +41,11 @@ pub struct Recorder {
     /// Why there is no capture.
     absent_because: Option<String>,
     capture: Option<Capture>,
-    sink: Option<Output>,
+    pub sink: Option<Output>,
     observed: Observed,
     pid: i32,
-    origin_ns: u64,
+    /// CLOCK_MONOTONIC at the start of the recording.
+    pub origin_ns: u64,
     before: Option<DoneBefore>,
     temp_before: Vec<SizedFile>,
     machine: Option<Machine>,
@@ -58,7 +60,6 @@ pub struct Recorder {
     cpu_before_ns: u64,
 }
 
-/// How a process is observed.
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     /// Where the engine has its temp files, if the user names no directory.
@@ -67,7 +68,6 @@ pub struct Observed {
     pub only_calls: bool,
     /// Whether memory and sockets are not looked at, which is a look at each process.
     pub many_processes: bool,
-    /// Whether the process was already running.
     pub was_running: bool,
 }
 
@@ -149,7 +149,7 @@ impl Recorder {
             Begun::Capture(capture) => capture,
             Begun::StartAgain(environment) => return Ok(Some(environment)),
         };
-        self.origin_ns = capture.origin_ns();
+        self.origin_ns = capture.origin_ns;
         self.capture = Some(capture);
         self.machine = Some(Machine::describe());
         if how.was_running {
@@ -199,14 +199,6 @@ impl Recorder {
         self.choice.as_ref().and_then(Choice::notice)
     }
 
-    pub fn origin_ns(&self) -> u64 {
-        self.origin_ns
-    }
-
-    pub fn output(&mut self) -> Option<&mut Output> {
-        self.sink.as_mut()
-    }
-
     /// Observes one more running process; once is enough.
     pub fn attach(&self, pid: i32) -> io::Result<()> {
         self.capture.as_ref().map_or(Ok(()), |capture| capture.attach(pid))
@@ -222,13 +214,12 @@ impl Recorder {
         self.capture.as_ref().map(Capture::joined).unwrap_or_default()
     }
 
-    /// Counts and costs so far.
     pub fn status(&self) -> Status {
         match &self.capture {
             Some(capture) => capture.status(),
             None => Status {
                 elapsed_ns: now_ns() - self.origin_ns,
-                connected: true,
+                observed: capture::Observed { connected: true, ..Default::default() },
                 ..Status::default()
             },
         }
@@ -260,7 +251,7 @@ impl Recorder {
             sockets.look();
         }
         let batch = self.capture.as_ref().map(Capture::take).unwrap_or_default();
-        if let Some(rows) = self.sink.as_mut().and_then(Output::rows) {
+        if let Some(rows) = self.sink.as_mut().and_then(|output| output.writer.as_mut()) {
             rows.add_waits(&batch.waits);
             rows.add_seconds(&batch.seconds);
         }
@@ -291,7 +282,7 @@ impl Recorder {
 
     /// A failure if the source saw nothing of the run at all.
     pub fn check_connected(&self) -> Outcome<()> {
-        if self.status().connected {
+        if self.status().observed.connected {
             return Ok(());
         }
         Err(Failure::of(
@@ -314,7 +305,7 @@ impl Recorder {
     /// Measures the machine's caches, which takes 0.5 s and disturbs no process once the run has ended.
     pub fn measure_caches(&mut self) {
         if let Some(machine) = self.machine.as_mut().filter(|machine| machine.caches.is_empty()) {
-            machine.measure_caches();
+            machine.caches = cold_cache::measure();
         }
     }
 

@@ -4,11 +4,10 @@ use std::borrow::Cow;
 use std::sync::{Arc, Mutex};
 
 use arrow_array::cast::AsArray;
-use arrow_array::types::{
-    ArrowPrimitiveType, Int8Type, Int16Type, Int32Type, Int64Type, UInt8Type, UInt16Type,
-    UInt32Type,
+use arrow_array::types::{Int32Type, Int64Type};
+use arrow_array::{
+    Array, BooleanArray, Int32Array, Int64Array, ListArray, RecordBatch, downcast_integer_array,
 };
-use arrow_array::{Array, BooleanArray, Int32Array, Int64Array, ListArray, RecordBatch};
 use arrow_schema::{ArrowError, DataType};
 use spillcast_core::capture::{Second, Waits};
 use spillcast_core::packed::Packed;
@@ -238,21 +237,13 @@ fn boolean(column: Option<&BooleanArray>, at: usize) -> Option<bool> {
 
 /// Numbers of any width that 64 bits hold.
 fn numbers(column: &dyn Array) -> Option<Numbers<'_>> {
-    fn wider<N: ArrowPrimitiveType>(column: &dyn Array) -> Option<Numbers<'_>>
-    where
-        i64: From<N::Native>,
-    {
-        let narrow = column.as_primitive_opt::<N>()?;
-        Some(Cow::Owned(narrow.iter().map(|number| number.map(i64::from)).collect()))
-    }
     match column.data_type() {
-        DataType::Int8 => wider::<Int8Type>(column),
-        DataType::Int16 => wider::<Int16Type>(column),
-        DataType::Int32 => wider::<Int32Type>(column),
-        DataType::UInt8 => wider::<UInt8Type>(column),
-        DataType::UInt16 => wider::<UInt16Type>(column),
-        DataType::UInt32 => wider::<UInt32Type>(column),
-        _ => column.as_primitive_opt().map(Cow::Borrowed),
+        DataType::Int64 => Some(Cow::Borrowed(column.as_primitive())),
+        DataType::UInt64 => None,
+        _ => downcast_integer_array!(
+            column => Some(Cow::Owned(column.iter().map(|n| n.map(|n| n as i64)).collect())),
+            _ => None
+        ),
     }
 }
 

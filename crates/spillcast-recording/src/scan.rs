@@ -12,7 +12,6 @@ use spillcast_core::wait::{Op, RowNames};
 
 use crate::rows::{WaitColumns, name, number};
 
-/// Sums of waits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sums {
     pub rows: u64,
@@ -31,7 +30,7 @@ pub struct Scan {
     cached: Option<CachedReads>,
     names: RowNames,
     rows: Packed,
-    sums: Sums,
+    pub sums: Sums,
     /// By file the most that it held; the first is of rows without a name.
     held_bytes: Vec<u64>,
     unplaced: u64,
@@ -112,10 +111,6 @@ impl Scan {
         }
     }
 
-    pub fn sums(&self) -> Sums {
-        self.sums
-    }
-
     /// The most that the temp files held together: the sum of their ends, as if none was removed; and
     /// the number of operations whose offset is not known.
     pub fn held_bytes(&self) -> (u64, u64) {
@@ -175,7 +170,7 @@ mod tests {
         let scan = scanned(Scan::new(&[], Vec::new(), None), &writes);
         assert_eq!(scan.held_bytes(), (73728 + 100, 1));
         let sums = Sums { rows: 4, bytes: 16489, elapsed_ns: 40, end_ns: 40 };
-        assert_eq!(scan.sums(), sums);
+        assert_eq!(scan.sums, sums);
     }
 
     #[test]

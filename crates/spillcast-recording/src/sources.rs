@@ -6,10 +6,11 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::process::{Resource, geteuid, getrlimit};
 use spillcast_core::capture::{CallKind, Capture, Open, SOURCES, Source, TempRules};
+use spillcast_core::proc::owner;
 
 use crate::failure::Kind::{CaptureUnavailable, ChoiceUnknown, PermissionDenied, ProcessMissing};
 use crate::failure::{Failure, Kind, Outcome, reason};
@@ -75,11 +76,6 @@ fn known_refusal(source: &str, error: &io::Error) -> Option<(&'static str, &'sta
     })
 }
 
-/// Why a source refuses, in a few words.
-fn short_reason(source: &str, error: &io::Error) -> String {
-    known_refusal(source, error).map_or_else(|| reason(error), |(message, _)| message.to_owned())
-}
-
 /// The failure of an attempt to observe `text`, which may be process `pid`, by a source.
 pub fn refused(error: &io::Error, text: &str, pid: Option<i32>, source: &str) -> Failure {
     let code = error.raw_os_error();
@@ -113,7 +109,7 @@ pub fn refused(error: &io::Error, text: &str, pid: Option<i32>, source: &str) ->
             "as root: sysctl kernel.perf_event_paranoid=2, or give spillcast CAP_PERFMON".into(),
         );
     }
-    if ordinary && pid.is_some_and(belongs_to_another) {
+    if ordinary && pid.and_then(owner).is_some_and(|owner| owner != geteuid().as_raw()) {
         let hint = "run spillcast as that user, as root, or with CAP_PERFMON and CAP_SYS_PTRACE";
         return cannot(PermissionDenied, "it belongs to another user", hint.into());
     }
@@ -124,12 +120,6 @@ pub fn refused(error: &io::Error, text: &str, pid: Option<i32>, source: &str) ->
          that allows it, or start the command with --capture preload"
             .into(),
     )
-}
-
-fn belongs_to_another(pid: i32) -> bool {
-    use std::os::unix::fs::MetadataExt;
-    let owner = Path::new("/proc").join(pid.to_string()).metadata();
-    owner.is_ok_and(|owner| owner.uid() != geteuid().as_raw())
 }
 
 /// A source that was made ready, or the beginning of a capture by it.
@@ -275,11 +265,11 @@ impl Choice {
         if self.refusals.is_empty() {
             return Some(format!("the capture source is {title}, the best one"));
         }
-        let reasons: Vec<String> = self
-            .refusals
-            .iter()
-            .map(|(name, error)| format!("{} ({})", self::title(name), short_reason(name, error)))
-            .collect();
+        let refusals = self.refusals.iter().map(|(name, error)| {
+            let known = known_refusal(name, error).map(|(message, _)| message.to_owned());
+            format!("{} ({})", self::title(name), known.unwrap_or_else(|| reason(error)))
+        });
+        let reasons: Vec<String> = refusals.collect();
         Some(format!("cannot use {}: {title} instead", reasons.join(", ")))
     }
 }
@@ -304,9 +294,6 @@ mod tests {
         }
         fn wait(&self) {}
         fn drain(&mut self, _events: &mut Vec<Event>, _last: bool) {}
-        fn lost(&self) -> u64 {
-            0
-        }
         fn observed(&self) -> Observed {
             Observed::default()
         }

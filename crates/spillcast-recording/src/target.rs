@@ -20,7 +20,6 @@ use crate::failure::Kind::{ProcessMissing, ProgramMissing};
 use crate::failure::{Failure, Outcome, reason};
 use crate::sources::Environment;
 
-/// A process under observation.
 pub struct Target {
     pub pid: i32,
     /// Of a command that has ended: its status, negative for a signal.
@@ -37,26 +36,21 @@ impl Target {
         let path = words.first().map(|word| program(word)).transpose()?;
         let path = path.ok_or_else(|| Failure::of(ProgramMissing, "there is no command", ""))?;
         let arguments = [path.into_os_string()].into_iter().chain(words[1..].iter().cloned());
-        let failed = |error: &io::Error| cannot_run(error);
         let held = HeldCommand::start(&c_strings(arguments), &environment)
-            .map_err(|error| failed(&error))?;
+            .map_err(|error| cannot_run(&error))?;
         let pid = held.pid;
-        let end = open(pid).map_err(|error| failed(&error.into()))?;
+        let end = open(pid).map_err(|error| cannot_run(&error.into()))?;
         Ok(Target { pid, exit_status: None, ours: true, held: Some(held), end })
     }
 
     /// Errors: where there is no such process.
-    pub fn process(pid: i32) -> Outcome<Target> {
+    pub fn process(pid: i64) -> Outcome<Target> {
         let hint = "it may have ended; ps -e lists those that run";
         let gone =
             |_| Failure::of(ProcessMissing, format!("--pid {pid}: there is no such process"), hint);
-        Ok(Target {
-            pid,
-            exit_status: None,
-            ours: false,
-            held: None,
-            end: open(pid).map_err(gone)?,
-        })
+        let pid = i32::try_from(pid).unwrap_or(0);
+        let end = open(pid).map_err(gone)?;
+        Ok(Target { pid, exit_status: None, ours: false, held: None, end })
     }
 
     /// Lets a held command run.

@@ -65,7 +65,8 @@ pub fn temp_places(folders: &BTreeMap<String, i64>) -> Vec<TempPlace> {
         let Ok(Some(mount)) = mounted(Path::new(folder)) else { continue };
         match places.iter_mut().find(|place| place.0 == mount) {
             Some((_, directory, sum)) => {
-                *directory = common(directory, Path::new(folder));
+                let both = directory.components().zip(Path::new(folder).components());
+                *directory = both.take_while(|(a, b)| a == b).map(|(part, _)| part).collect();
                 *sum += bytes;
             }
             None => places.push((mount, folder.into(), bytes)),
@@ -98,12 +99,6 @@ pub fn without_secrets(options: &str) -> String {
 fn is_shown(name: &str, value: &str) -> bool {
     let is_number = value.bytes().all(|byte| byte.is_ascii_digit());
     SHOWN.contains(&name) || (is_number && !SECRET.iter().any(|secret| name.contains(secret)))
-}
-
-/// The folder that holds both.
-fn common(path: &Path, other: &Path) -> PathBuf {
-    let both = path.components().zip(other.components()).take_while(|(a, b)| a == b);
-    both.map(|(part, _)| part).collect()
 }
 
 /// Of a block device, such as `nvme0n1p2 (Samsung SSD 990 PRO)` for `259:2`; None for others.

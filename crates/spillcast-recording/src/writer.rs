@@ -78,7 +78,6 @@ impl Writer {
         })
     }
 
-    /// Takes raw waits.
     pub fn add_waits(&mut self, waits: &Waits) {
         let mut from = match self.from.take() {
             Some(from) if Arc::ptr_eq(&from.names, &waits.names) => from,
@@ -169,7 +168,7 @@ impl Writer {
             waits: written,
             waits_seen: self.waits_count - (rows - written),
             slices_ns: (!all).then(slices_ns),
-            because: self.parts.trouble().filter(|_| !all).map(because),
+            because: self.parts.trouble.as_ref().filter(|_| !all).map(because),
             written_bytes: (0, 0),
             sums,
             other_files: others.named(&self.names),

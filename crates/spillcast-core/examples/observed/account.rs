@@ -1,8 +1,10 @@
 //! What was done, counted by the program itself, in memory that forked children share.
 
 use std::io;
-use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::{Map, Value, json};
+use spillcast_calls::Mapping;
 
 /// Calls by the kernel's names, as recordings name them.
 #[derive(Clone, Copy)]
@@ -24,21 +26,9 @@ pub struct Account(&'static Totals);
 
 impl Account {
     pub fn shared() -> io::Result<Account> {
-        // SAFETY: a new mapping, zeroed, large enough and aligned to a page; it is never unmapped.
-        unsafe {
-            let memory = libc::mmap(
-                ptr::null_mut(),
-                size_of::<Totals>(),
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_SHARED | libc::MAP_ANONYMOUS,
-                -1,
-                0,
-            );
-            if memory == libc::MAP_FAILED {
-                return Err(io::Error::last_os_error());
-            }
-            Ok(Account(&*memory.cast()))
-        }
+        let memory = Box::leak(Box::new(Mapping::new(None, size_of::<Totals>())?));
+        // SAFETY: the mapping is zeroed, large enough and aligned to a page; it is never unmapped.
+        Ok(Account(unsafe { memory.start().cast().as_ref() }))
     }
 
     /// One call that moved all its bytes.
@@ -52,16 +42,14 @@ impl Account {
         }
     }
 
-    pub fn json(&self) -> String {
+    pub fn json(&self) -> Map<String, Value> {
         let each = NAMES.iter().zip(self.0).filter_map(|(name, totals)| {
             let [count, bytes, offsets] =
                 totals.each_ref().map(|total| total.load(Ordering::Relaxed));
-            let line = format!(
-                "\"{name}\": {{\"count\": {count}, \"bytes\": {bytes}, \"offsets\": {offsets}}}"
-            );
-            (count > 0).then_some(line)
+            let call = json!({ "count": count, "bytes": bytes, "offsets": offsets });
+            (count > 0).then(|| ((*name).to_owned(), call))
         });
-        format!("{{{}}}", each.collect::<Vec<_>>().join(", "))
+        each.collect()
     }
 }
 

@@ -4,6 +4,8 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
 
+use rustix::process::{Pid, WaitOptions, waitpid};
+
 use crate::Members;
 use crate::account::{Account, median_ns};
 use crate::io::{Pace, a_few, create};
@@ -39,8 +41,8 @@ pub fn threads(options: &Options, account: &Account) -> io::Result<Members> {
     })?;
     let start_max_ns = starts_ns.iter().max().copied().unwrap_or(0);
     Ok(vec![
-        ("start_median_ns", median_ns(&mut starts_ns).to_string()),
-        ("start_max_ns", start_max_ns.to_string()),
+        ("start_median_ns", median_ns(&mut starts_ns).into()),
+        ("start_max_ns", start_max_ns.into()),
     ])
 }
 
@@ -85,10 +87,8 @@ pub fn fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
 
 /// Waits for a child, which must have succeeded.
 pub fn wait(child: i32) -> io::Result<()> {
-    let mut status = 0;
-    // SAFETY: fills the number that it is given.
-    if unsafe { libc::waitpid(child, &mut status, 0) } < 0 {
-        return Err(io::Error::last_os_error());
+    match waitpid(Pid::from_raw(child), WaitOptions::empty())? {
+        Some((_, status)) if status.exit_status() == Some(0) => Ok(()),
+        _ => Err(io::Error::other("a child failed")),
     }
-    if status == 0 { Ok(()) } else { Err(io::Error::other("a child failed")) }
 }

@@ -27,8 +27,5 @@ pub fn files(options: &Options, account: &Account) -> io::Result<Members> {
         account.did(Call::Write, BYTES as u64, 0);
         fs::remove_file(&path)?;
     }
-    Ok(vec![
-        ("names", "\"file-%06d.tmp\"".to_owned()),
-        ("open_median_ns", median_ns(&mut open_ns).to_string()),
-    ])
+    Ok(vec![("names", "file-%06d.tmp".into()), ("open_median_ns", median_ns(&mut open_ns).into())])
 }

@@ -17,9 +17,10 @@ use std::time::Instant;
 
 use account::Account;
 use options::Options;
+use serde_json::{Value, json};
 
 /// What a kind says besides its account: members of the JSON document.
-type Members = Vec<(&'static str, String)>;
+type Members = Vec<(&'static str, Value)>;
 type Kind = fn(&Options, &Account) -> std::io::Result<Members>;
 
 const KINDS: &[(&str, Kind)] = &[
@@ -59,13 +60,11 @@ fn run() -> Result<String, Box<dyn std::error::Error>> {
     let begin = Instant::now();
     let reported = kind(&options, &account)?;
     let seconds = begin.elapsed().as_secs_f64();
-    let members: String =
-        reported.iter().map(|(key, value)| format!(", \"{key}\": {value}")).collect();
-    Ok(format!(
-        "{{\"kind\": \"{name}\", \"seconds\": {seconds:.9}, \"cpu_s\": {:.6}, \"calls\": {}{members}}}",
-        account::cpu_s(),
-        account.json(),
-    ))
+    let cpu_s = account::cpu_s();
+    let mut document =
+        json!({ "kind": name, "seconds": seconds, "cpu_s": cpu_s, "calls": account.json() });
+    reported.into_iter().for_each(|(key, value)| document[key] = value);
+    Ok(document.to_string())
 }
 
 /// Says that all is ready, and waits for a line or the end of stdin.

@@ -1,9 +1,11 @@
 //! Two threads on one CPU that hand a token over, which is a context switch each time.
 
 use std::io;
-use std::ptr;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Instant;
+
+use rustix::thread::futex::{self, Flags};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::Members;
 use crate::account::{self, Account};
@@ -26,43 +28,27 @@ pub fn switches(options: &Options, account: &Account) -> io::Result<Members> {
     });
     let loop_s = begin.elapsed().as_secs_f64();
     Ok(vec![
-        ("loop_s", format!("{loop_s:.9}")),
-        ("handed_over", (2 * count).to_string()),
-        ("switches", (account::switches() - before).to_string()),
+        ("loop_s", loop_s.into()),
+        ("handed_over", (2 * count).into()),
+        ("switches", (account::switches() - before).into()),
     ])
 }
 
 fn hand_over(token: &AtomicU32, turn: u32, count: u64) {
     for _ in 0..count {
         while token.load(Ordering::Acquire) != turn {
-            futex(token, libc::FUTEX_WAIT | libc::FUTEX_PRIVATE_FLAG, 1 - turn);
+            // One that ends early is begun anew.
+            let _ = futex::wait(token, Flags::PRIVATE, 1 - turn, None);
         }
         token.store(1 - turn, Ordering::Release);
-        futex(token, libc::FUTEX_WAKE | libc::FUTEX_PRIVATE_FLAG, 1);
+        let _ = futex::wake(token, Flags::PRIVATE, 1);
     }
-}
-
-fn futex(word: &AtomicU32, operation: i32, value: u32) {
-    let forever = ptr::null::<libc::timespec>();
-    // SAFETY: the word outlives both threads; a wait that ends early is begun anew.
-    unsafe { libc::syscall(libc::SYS_futex, word.as_ptr(), operation, value, forever) };
 }
 
 /// Threads that start from now on stay there as well.
 fn stay_on_one_cpu() -> io::Result<()> {
-    // SAFETY: a plain set of bits, filled and read by calls that know its size.
-    unsafe {
-        let mut allowed: libc::cpu_set_t = std::mem::zeroed();
-        if libc::sched_getaffinity(0, size_of::<libc::cpu_set_t>(), &mut allowed) != 0 {
-            return Err(io::Error::last_os_error());
-        }
-        let limit = libc::CPU_SETSIZE as usize;
-        let cpu = (0..limit).find(|&cpu| libc::CPU_ISSET(cpu, &allowed)).unwrap_or(0);
-        let mut cpus: libc::cpu_set_t = std::mem::zeroed();
-        libc::CPU_SET(cpu, &mut cpus);
-        match libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &cpus) {
-            0 => Ok(()),
-            _ => Err(io::Error::last_os_error()),
-        }
-    }
+    let allowed = sched_getaffinity(None)?;
+    let mut cpus = CpuSet::new();
+    cpus.set((0..CpuSet::MAX_CPU).find(|&cpu| allowed.is_set(cpu)).unwrap_or(0));
+    Ok(sched_setaffinity(None, &cpus)?)
 }

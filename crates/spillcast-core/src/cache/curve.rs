@@ -23,12 +23,17 @@ use crate::random;
 /// Requests by stack distance.
 pub struct Curve {
     rate: f64,
-    references: u64,
-    lines: f64,
+    /// The number of requests behind the ratios.
+    pub references: u64,
+    /// Distinct lines; an estimate where they are sampled.
+    pub lines: f64,
     /// Estimated requests with a distance below so many lines, in steps of 1 / `rate`.
     below: Vec<f64>,
-    error_max: f64,
-    lines_min: f64,
+    /// What the miss ratios are off by in the mean of all sizes, at most: always where distances are
+    /// rounded, in 19 of 20 traces where lines are sampled; 0 where the curve is exact.
+    pub error_max: f64,
+    /// The resolution of the curve: its smallest size, in lines.
+    pub lines_min: f64,
 }
 
 impl Curve {
@@ -41,32 +46,6 @@ impl Curve {
         }));
         let lines_min = if rate < 1.0 { 10.0 / rate } else { 1.0 };
         Curve { rate, references, lines, below, error_max: 0.0, lines_min }
-    }
-
-    /// The number of requests behind the ratios.
-    pub fn references(&self) -> u64 {
-        self.references
-    }
-
-    /// Distinct lines; an estimate where they are sampled.
-    pub fn lines(&self) -> f64 {
-        self.lines
-    }
-
-    /// What the miss ratios are off by in the mean of all sizes, at most: always where distances are
-    /// rounded, in 19 of 20 traces where lines are sampled; 0 where the curve is exact.
-    pub fn error_max(&self) -> f64 {
-        self.error_max
-    }
-
-    /// The resolution of the curve: its smallest size, in lines.
-    pub fn lines_min(&self) -> f64 {
-        self.lines_min
-    }
-
-    /// A curve from rounded distances.
-    pub(super) fn rounded(self, error_max: f64, lines_min: f64) -> Curve {
-        Curve { error_max, lines_min, ..self }
     }
 
     /// The miss ratio of a cache of so many lines; NaN without requests.

@@ -117,20 +117,21 @@ impl Rounded {
 
     pub fn finish(mut self) -> Curve {
         self.settle(1);
-        let lines = self.table.lines() as f64;
+        let lines = self.table.lines as f64;
         let step = self.distances.step as f64;
         let by_steps: Vec<f64> = self.distances.counts.iter().map(|count| *count as f64).collect();
         let off = self.off + by_steps.iter().sum::<f64>() * (step - 1.0) / 2.0;
         let error_max = off / (self.references as f64 * lines).max(1.0);
-        Curve::new(1.0 / step, self.references, lines, &by_steps)
-            .rounded(error_max, f64::from(2 * self.fill))
+        let lines_min = f64::from(2 * self.fill);
+        let curve = Curve::new(1.0 / step, self.references, lines, &by_steps);
+        Curve { error_max, lines_min, ..curve }
     }
 
     /// Begins a bucket.
     fn close(&mut self) {
         let newest = self.buckets.len() - 1;
         let since_all = (newest + 1 - self.recent) * self.fill as usize;
-        let all = since_all as f64 >= SINCE * self.error * self.table.lines() as f64
+        let all = since_all as f64 >= SINCE * self.error * self.table.lines as f64
             && since_all * SETTLED >= newest;
         self.settle(if all { 1 } else { self.recent });
         if all {
@@ -169,7 +170,7 @@ impl Rounded {
     fn merge(&mut self) {
         self.settle(1);
         // Of two neighbours more than so many are in one; so half of the buckets are left at least.
-        let most = (MERGED * self.error).max(4.0 / BUCKETS.1) * self.table.lines() as f64;
+        let most = (MERGED * self.error).max(4.0 / BUCKETS.1) * self.table.lines as f64;
         let mut merged: Vec<Bucket> = Vec::new();
         let mut numbers = vec![0u16; self.buckets.len()];
         for (at, bucket) in self.buckets.iter().enumerate().skip(1).rev() {
@@ -198,7 +199,7 @@ impl Rounded {
     /// How large buckets are, of the lines so far: what is added up, and how often all are numbered
     /// anew, is little for each use.
     fn plan(&mut self) {
-        let lines = self.table.lines() as f64;
+        let lines = self.table.lines as f64;
         let buckets = (6.0 * self.error * lines).max(4.0 / (MERGED * self.error));
         let buckets = buckets.clamp(BUCKETS.0, BUCKETS.1);
         self.buckets_max = buckets as usize;

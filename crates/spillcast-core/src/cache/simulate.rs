@@ -8,7 +8,6 @@ use super::request::{Class, Request, Source};
 /// Prefetch distance in requests, about the latency of memory.
 const AHEAD: usize = 8;
 
-/// The parameters of a simulation.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// One of [`super::NAMES`].
@@ -76,7 +75,7 @@ impl<S: Source + ?Sized> WithPolicy for Work<'_, S> {
         // The clock goes on from run to run.
         let mut later_s = 0;
         for _ in 0..self.options.runs {
-            let written_back = cache.store().written_back();
+            let written_back = cache.store().written_back;
             let mut run = Run::default();
             let (mut first_s, mut last_s) = (None, 0);
             self.source.each(&mut |requests| {
@@ -108,7 +107,7 @@ impl<S: Source + ?Sized> WithPolicy for Work<'_, S> {
                 super::request::Flow::Continue(())
             })?;
             later_s += last_s - first_s.unwrap_or(0);
-            run.lines_written_back = cache.store().written_back() - written_back;
+            run.lines_written_back = cache.store().written_back - written_back;
             outcome.runs.push(run);
         }
         cache.each_cached(&mut |slot| {

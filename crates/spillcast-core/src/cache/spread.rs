@@ -65,17 +65,17 @@ impl Spread {
             .map(|(of_hot, of_others)| {
                 let weights = (weight(of_hot, hot), weight(of_others, others));
                 let by_steps = added(of_hot, weights.0, of_others, weights.1);
-                Curve::new(self.rate, curve.references(), curve.lines(), &by_steps)
+                Curve::new(self.rate, curve.references, curve.lines, &by_steps)
             })
             .collect();
-        let again = 1.0 - curve.miss_ratio(curve.lines());
-        let counting = deviation / curve.references() as f64;
+        let again = 1.0 - curve.miss_ratio(curve.lines);
+        let counting = deviation / curve.references as f64;
         let error = |lines: f64| {
             let ratios: Vec<f64> = curves.iter().map(|curve| curve.miss_ratio(lines)).collect();
             let hits = if again > 0.0 { (1.0 - curve.miss_ratio(lines)) / again } else { 0.0 };
             (variance(&ratios) / GROUPS as f64 + (counting * hits).powi(2)).sqrt()
         };
-        let sizes = (1..=SIZES).map(|step| curve.lines() * step as f64 / SIZES as f64);
+        let sizes = (1..=SIZES).map(|step| curve.lines * step as f64 / SIZES as f64);
         (WIDENED * T95 * sizes.map(error).sum::<f64>() / SIZES as f64).min(1.0)
     }
 }

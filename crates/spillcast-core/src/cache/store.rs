@@ -37,7 +37,7 @@ pub struct Store {
     bits: u32,
     used: usize,
     /// Lines that left while only the cache held what was written to them.
-    written_back: u64,
+    pub written_back: u64,
     /// Lines that a policy took into the cache so far.
     pub admitted: u64,
 }
@@ -181,10 +181,6 @@ impl Store {
     /// Drops the dirty mark of a line whose content is no longer needed.
     pub fn forget_written(&mut self, slot: u32) {
         self.nodes[slot as usize].object &= !DIRTY;
-    }
-
-    pub fn written_back(&self) -> u64 {
-        self.written_back
     }
 
     #[inline]

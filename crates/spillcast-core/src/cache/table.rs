@@ -16,17 +16,13 @@ const PAGE: usize = 512;
 pub struct Table {
     slots: Vec<u64>,
     bits: u32,
-    lines: usize,
+    /// Distinct lines so far.
+    pub lines: usize,
 }
 
 impl Table {
     pub fn new() -> Table {
         Table { slots: vec![0; 1 << BITS_MIN], bits: BITS_MIN, lines: 0 }
-    }
-
-    /// Distinct lines so far.
-    pub fn lines(&self) -> usize {
-        self.lines
     }
 
     /// Makes room for so many more lines.

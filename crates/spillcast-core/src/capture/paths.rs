@@ -51,7 +51,6 @@ impl Paths {
         }
     }
 
-    /// A process has opened a folder.
     pub fn opened(&mut self, pid: i32, fd: i32, folder: &str) {
         self.begins.insert((pid, fd), folder.into());
     }

@@ -152,16 +152,9 @@ impl Source for PreloadSource {
         }
     }
 
-    fn lost(&self) -> u64 {
-        self.ring.lost()
-    }
-
     fn observed(&self) -> Observed {
-        Observed { calls: self.calls, switches: None }
-    }
-
-    fn connected(&self) -> bool {
-        self.ring.attached() > 0
+        let (lost, connected) = (self.ring.lost(), self.ring.attached() > 0);
+        Observed { lost, calls: self.calls, connected, ..Observed::default() }
     }
 
     fn environment(&self) -> Option<(&'static str, String)> {
@@ -236,7 +229,7 @@ mod tests {
     fn records_come_back_as_they_were_pushed_across_many_laps() {
         let mut source = PreloadSource::create(64 * 64).unwrap();
         let producer = Ring::attach(&source.memory).unwrap();
-        assert!(source.connected());
+        assert!(source.observed().connected);
         for round in 0..1_000u64 {
             let path = "/spill/é".repeat(round as usize % 40);
             let (record, identity) = file(&path);
@@ -251,7 +244,7 @@ mod tests {
             let named = Event::Named { call: named, inside: Inside::default(), path };
             assert_eq!(events, [file, call, named]);
         }
-        assert_eq!(source.lost(), 0);
+        assert_eq!(source.observed().lost, 0);
     }
 
     #[test]
@@ -261,7 +254,7 @@ mod tests {
         let mut events = Vec::new();
         source.drain(&mut events, false);
         assert_eq!(events.len(), 64);
-        assert_eq!(source.lost(), 36);
+        assert_eq!(source.observed().lost, 36);
     }
 
     #[test]
@@ -286,7 +279,7 @@ mod tests {
             }
         });
         source.drain(&mut events, true);
-        assert_eq!(events.len() as u64 + source.lost(), producers as u64 * each);
+        assert_eq!(events.len() as u64 + source.observed().lost, producers as u64 * each);
         for pid in 0..producers {
             let starts: Vec<u64> = events
                 .iter()
@@ -307,9 +300,9 @@ mod tests {
         producer.close();
         source.drain(&mut Vec::new(), false);
         assert!(!producer.is_closed());
-        assert_eq!(source.lost(), 1);
+        assert_eq!(source.observed().lost, 1);
         source.drain(&mut Vec::new(), false);
-        assert_eq!(source.lost(), 1);
+        assert_eq!(source.observed().lost, 1);
         drop(source);
         assert!(producer.is_closed());
     }
@@ -327,6 +320,6 @@ mod tests {
         std::thread::sleep(UNCOMMITTED_MAX);
         source.drain(&mut events, false);
         assert_eq!(events.len(), 2);
-        assert_eq!(source.lost(), 1);
+        assert_eq!(source.observed().lost, 1);
     }
 }

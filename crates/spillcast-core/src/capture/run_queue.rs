@@ -22,7 +22,8 @@ pub struct RunQueue {
     /// CPU time and delay of all threads since the first look.
     total: Scheduled,
     window: Window,
-    others_ns: u64,
+    /// Of the delay, the most that others can have been the cause of; as of the last whole window.
+    pub others_ns: u64,
 }
 
 /// CPU time of a thread, and its time runnable but not scheduled, since its start.
@@ -105,11 +106,6 @@ impl RunQueue {
     pub fn delay_ns(&self) -> u64 {
         self.total.delay_ns
     }
-
-    /// Of that, the most that others can have been the cause of; as of the last whole window.
-    pub fn others_ns(&self) -> u64 {
-        self.others_ns
-    }
 }
 
 /// Of what threads waited for a CPU, the most that others can have been the cause of, where the whole
@@ -169,7 +165,7 @@ mod tests {
         queue.close(S, Some(1003 * S), S);
         assert_eq!(queue.delay_ns(), S + S / 8);
         // Of 3 s of CPU time, others had half a second.
-        assert_eq!(queue.others_ns(), S / 2);
+        assert_eq!(queue.others_ns, S / 2);
     }
 
     #[test]
@@ -179,11 +175,11 @@ mod tests {
         queue.close(0, Some(0), 0);
         queue.add(1, Scheduled { cpu_ns: S, delay_ns: S }, S);
         queue.close(S, Some(2 * S), 2 * S);
-        assert_eq!(queue.others_ns(), 0);
+        assert_eq!(queue.others_ns, 0);
         // The source need not tell it at once.
         queue.add(1, Scheduled { cpu_ns: 2 * S, delay_ns: S }, S);
         queue.close(2 * S, Some(3 * S), 2 * S);
-        assert_eq!(queue.others_ns(), 0);
+        assert_eq!(queue.others_ns, 0);
     }
 
     #[test]

@@ -39,8 +39,6 @@ pub struct Batch {
 pub struct Status {
     pub elapsed_ns: u64,
     pub counts: Counts,
-    /// Reports the source had no room for.
-    pub lost: u64,
     pub observed: Observed,
     /// Raw waits dropped because they were not taken in time.
     pub dropped: u64,
@@ -54,15 +52,9 @@ pub struct Status {
     pub io_uring: bool,
     /// CPU time that threads spent asking for the I/O of others, which are rows; None without samples.
     pub spun_ns: Option<u64>,
-    pub file_faults: Option<u64>,
-    pub file_fault_ns: Option<u64>,
     pub mapped: Vec<String>,
     /// At the end, the observed processes that go on.
     pub running: Vec<i32>,
-    /// Whether the source has reached any process.
-    pub connected: bool,
-    /// How many threads are observed, of how many there were; None where all are.
-    pub sampled: Option<(u64, u64)>,
 }
 
 struct Shared {
@@ -80,7 +72,8 @@ struct Shared {
 
 /// A capture that runs until it is stopped.
 pub struct Capture {
-    origin_ns: u64,
+    /// CLOCK_MONOTONIC at the start of the recording.
+    pub origin_ns: u64,
     shared: Arc<Shared>,
     /// The reader first, then those that wait for children.
     threads: Vec<JoinHandle<()>>,
@@ -101,7 +94,8 @@ impl Capture {
         }
         let origin_ns = now_ns();
         let mut assembler = Assembler::new(origin_ns, rules);
-        if source.samples() {
+        let observed = source.observed();
+        if observed.samples {
             // The code of a held command is still that of this program.
             let running = given.iter().map(|&pid| process_of(pid)).filter(|&pid| !is_held(pid));
             running.for_each(|pid| assembler.stacks.read_files(pid));
@@ -109,9 +103,9 @@ impl Capture {
         let mut watch = Watch::default();
         for pid in pids {
             assembler.snapshot(process_of(pid));
-            watch.add(pid);
+            watch.pids.insert(pid);
         }
-        let status = Status { sampled: source.sampled(), ..Status::default() };
+        let status = Status { observed, ..Status::default() };
         let shared = Arc::new(Shared {
             assembler: Mutex::new(assembler),
             status: Mutex::new(status),
@@ -152,11 +146,6 @@ impl Capture {
     /// The processes that were attached while the capture ran.
     pub fn joined(&self) -> Vec<Joined> {
         self.shared.joined.lock().expect("no holder panics").clone()
-    }
-
-    /// CLOCK_MONOTONIC at the start of the recording.
-    pub fn origin_ns(&self) -> u64 {
-        self.origin_ns
     }
 
     /// Takes what was gathered since the last time.
@@ -215,7 +204,7 @@ impl Shared {
             if !joined.iter().any(|other| other.pid == pid) {
                 joined.push(Joined::look(pid, temp_files));
             }
-            self.watch.lock().expect("no holder panics").add(pid);
+            self.watch.lock().expect("no holder panics").pids.insert(pid);
         }
         Ok(())
     }
@@ -275,8 +264,12 @@ impl Reader {
             let mut watch = self.shared.watch.lock().expect("no holder panics");
             for event in events.iter() {
                 match *event {
-                    Event::Fork { child, .. } => watch.add(child),
-                    Event::ProcessExit { pid } => watch.remove(pid),
+                    Event::Fork { child, .. } => {
+                        watch.pids.insert(child);
+                    }
+                    Event::ProcessExit { pid } => {
+                        watch.pids.remove(&pid);
+                    }
                     _ => (),
                 }
             }
@@ -294,10 +287,11 @@ impl Reader {
     }
 
     fn look(&mut self, looks: &mut Looks, last: bool) {
-        let mut watch = self.shared.watch.lock().expect("no holder panics");
+        let watch = &mut *self.shared.watch.lock().expect("no holder panics");
         let due = looks.due(watch.run_queue.threads(), last);
         if due.delay {
-            watch.look_at_delay(self.source.cpu_ns().unwrap_or(0), last);
+            let known_cpu_ns = self.source.observed().cpu_ns.unwrap_or(0);
+            watch.run_queue.look(&watch.pids, known_cpu_ns, last);
         }
         if due.blind_spots {
             let mut assembler = self.shared.assembler.lock().expect("no holder panics");
@@ -310,19 +304,17 @@ impl Reader {
             let assembler = self.shared.assembler.lock().expect("no holder panics");
             (assembler.other_changes_cpu_ns, assembler.spinning.cpu_ns)
         };
-        status.spun_ns = self.source.samples().then_some(spun_ns);
-        let cpu_ns = self.source.cpu_ns();
+        let observed = self.source.observed();
+        status.spun_ns = observed.samples.then_some(spun_ns);
+        let cpu_ns = observed.cpu_ns;
         status.cpu_ns = cpu_ns.map(|ns| (ns + other_changes_ns).saturating_sub(spun_ns));
-        (status.lost, status.observed) = (self.source.lost(), self.source.observed());
-        (status.connected, status.sampled) = (self.source.connected(), self.source.sampled());
+        status.observed = observed;
         status.elapsed_ns = now_ns() - self.origin_ns;
         status.tracer_cpu_ns = thread_cpu_ns();
         let watch = self.shared.watch.lock().expect("no holder panics");
         status.run_queue_delay_ns = watch.run_queue.delay_ns();
-        status.run_queue_others_ns = watch.run_queue.others_ns();
-        status.io_uring = watch.io_uring && !self.source.sees_io_uring();
-        status.file_faults = self.source.file_faults();
-        status.file_fault_ns = self.source.file_fault_ns();
+        status.run_queue_others_ns = watch.run_queue.others_ns;
+        status.io_uring = watch.io_uring && !observed.sees_io_uring;
         status.mapped = watch.mapped.iter().cloned().collect();
         *self.shared.status.lock().expect("no holder panics") = status.clone();
     }

@@ -13,46 +13,8 @@ pub trait Source: Send + Sync {
     /// Appends what happened since the last drain, in the order of time; with `last` all that did.
     fn drain(&mut self, out: &mut Vec<Event>, last: bool);
 
-    /// How many reports found no room, or were damaged.
-    fn lost(&self) -> u64;
-
-    /// What it saw of the observed threads that costs them time.
+    /// What it saw so far.
     fn observed(&self) -> Observed;
-
-    /// CPU time of all observed threads outside their timed calls; None where it cannot be told.
-    fn cpu_ns(&self) -> Option<u64> {
-        None
-    }
-
-    /// Whether it reports all requests of io_uring.
-    fn sees_io_uring(&self) -> bool {
-        false
-    }
-
-    /// Whether it reports samples of where in their code the observed threads are.
-    fn samples(&self) -> bool {
-        false
-    }
-
-    /// Page faults of the observed threads that read a file; None where they are not seen.
-    fn file_faults(&self) -> Option<u64> {
-        None
-    }
-
-    /// How long they waited in these; None where it is not seen.
-    fn file_fault_ns(&self) -> Option<u64> {
-        None
-    }
-
-    /// Whether it has reached any process.
-    fn connected(&self) -> bool {
-        true
-    }
-
-    /// How many threads are observed, of how many there were; None where all are.
-    fn sampled(&self) -> Option<(u64, u64)> {
-        None
-    }
 
     /// The variable that a program must find in its environment: name and value.
     fn environment(&self) -> Option<(&'static str, String)> {
@@ -65,13 +27,29 @@ pub trait Source: Send + Sync {
     }
 }
 
-/// How often observed threads paid for being observed; the capture's cost is measured by it.
+/// What a source saw of the observed threads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Observed {
-    /// Calls that the source was told of, on whatever they were.
+    /// Reports that found no room, or were damaged.
+    pub lost: u64,
+    /// Calls that it was told of, on whatever they were; the cost of a capture is measured by these.
     pub calls: u64,
     /// How often a thread left the CPU; None where the source does nothing then.
     pub switches: Option<u64>,
+    /// CPU time outside timed calls; None where it cannot be told.
+    pub cpu_ns: Option<u64>,
+    /// Whether all requests of io_uring are reported.
+    pub sees_io_uring: bool,
+    /// Whether samples of where threads are in their code are reported.
+    pub samples: bool,
+    /// Page faults that read a file, and how long threads waited in them; None where they are not
+    /// seen.
+    pub file_faults: Option<u64>,
+    pub file_fault_ns: Option<u64>,
+    /// Whether any process was reached.
+    pub connected: bool,
+    /// How many threads are observed, of how many there were; None where all are.
+    pub sampled: Option<(u64, u64)>,
 }
 
 /// Attaches processes to a source, while another thread drains it.

@@ -12,7 +12,7 @@ use crate::proc::{descriptors, ended};
 /// Looks at the observed processes now and then.
 #[derive(Default)]
 pub struct Watch {
-    pids: BTreeSet<i32>,
+    pub pids: BTreeSet<i32>,
     pub run_queue: RunQueue,
     pub io_uring: bool,
     /// Temp files mapped shared and writable: their I/O makes no system call.
@@ -20,23 +20,9 @@ pub struct Watch {
 }
 
 impl Watch {
-    pub fn add(&mut self, pid: i32) {
-        self.pids.insert(pid);
-    }
-
-    pub fn remove(&mut self, pid: i32) {
-        self.pids.remove(&pid);
-    }
-
     /// The observed processes that have not ended.
     pub fn running(&self) -> Vec<i32> {
         self.pids.iter().copied().filter(|&pid| !ended(pid)).collect()
-    }
-
-    /// Reads the run-queue delay of every thread; with `last` for the last time. All of them have
-    /// had at least `cpu_ns` of the CPUs by now.
-    pub fn look_at_delay(&mut self, cpu_ns: u64, last: bool) {
-        self.run_queue.look(&self.pids, cpu_ns, last);
     }
 
     /// Looks for mapped temp files and io_uring.

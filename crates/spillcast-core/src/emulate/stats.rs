@@ -9,14 +9,12 @@ use crate::wait::Op;
 /// An operation that takes longer than this times what was asked is late.
 const LATE: f64 = 1.1;
 
-/// The operations on a mount.
 #[derive(Clone, Debug, Default)]
 pub struct Stats {
     pub read: OpStats,
     pub write: OpStats,
 }
 
-/// The operations of one op.
 #[derive(Clone, Debug, Default)]
 pub struct OpStats {
     pub bytes: u64,
@@ -28,7 +26,6 @@ pub struct OpStats {
     pub achieved: Histogram,
 }
 
-/// A finished operation.
 pub struct Done {
     pub operation: Operation,
     /// Both with what the mount itself adds.

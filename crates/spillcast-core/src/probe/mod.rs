@@ -31,7 +31,7 @@ mod turns;
 
 pub use scratch::prefix as scratch_prefix;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
@@ -67,18 +67,6 @@ pub struct Options {
     pub direct: bool,
 }
 
-impl Options {
-    /// One minute, all of the plan, through the page cache.
-    pub fn new(dir: &Path) -> Options {
-        Options {
-            dir: dir.to_owned(),
-            budget: Duration::from_secs(60),
-            budget_bytes: None,
-            direct: false,
-        }
-    }
-}
-
 /// A plan that may be replayed on a directory. One thread runs it; others may watch and cancel.
 pub struct Probe {
     /// Threads and files are numbered from 0 here.
@@ -86,8 +74,10 @@ pub struct Probe {
     threads: usize,
     /// Of each file, the end of what is read or written of it.
     extents_bytes: Vec<u64>,
-    working_set_bytes: u64,
-    byte_share: f64,
+    /// Distinct bytes that the whole plan touches.
+    pub working_set_bytes: u64,
+    /// Share of the working set that the byte budget has room for; 1 for all.
+    pub byte_share: f64,
     options: Options,
     place: Place,
     counters: Counters,
@@ -150,7 +140,6 @@ impl Probe {
         Ok(best)
     }
 
-    /// How far the run is.
     pub fn progress(&self) -> Progress {
         self.counters.read(self.operations())
     }
@@ -158,16 +147,6 @@ impl Probe {
     /// Ends the run before its next operation; a run that begins later ends at once.
     pub fn cancel(&self) {
         self.cancelled.store(true, Ordering::Relaxed);
-    }
-
-    /// Distinct bytes that the whole plan touches.
-    pub fn working_set_bytes(&self) -> u64 {
-        self.working_set_bytes
-    }
-
-    /// Share of the working set that the byte budget has room for; 1 for all.
-    pub fn byte_share(&self) -> f64 {
-        self.byte_share
     }
 
     /// The file system that holds the directory.

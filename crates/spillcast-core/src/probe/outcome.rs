@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use super::Step;
 use super::filesystem::Filesystem;
 use super::group::{Access, Group, Pattern, Running};
@@ -10,11 +12,14 @@ use super::schedule::Disturbance;
 use crate::histogram::Histogram;
 use crate::wait::{Op, size_class_bytes};
 
-#[derive(Clone, Debug)]
+/// It serialises as the facts of storage.json.
+#[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// Ascending by operation and size class.
+    #[serde(skip)]
     pub groups: Vec<Group>,
     /// Latencies of the calls that change files, by name.
+    #[serde(skip)]
     pub changes: BTreeMap<&'static str, Histogram>,
     /// From the first step to the last, without the preparation.
     pub elapsed_ns: u64,
@@ -33,15 +38,17 @@ pub struct Outcome {
     pub working_set_bytes: u64,
     /// Share of the working set that the byte budget had room for; 1 for all.
     pub byte_share: f64,
+    #[serde(skip)]
     pub filesystem: Filesystem,
     /// Whether it went past the page cache.
     pub direct: bool,
     /// What the replay reports for an operation that takes no time.
     pub floor_ns: u64,
-    /// What other work on the machine cost it.
-    pub disturbance: Disturbance,
     /// How often it was repeated because it was disturbed; of all, this one was disturbed least.
     pub repeated: u32,
+    /// What other work on the machine cost it.
+    #[serde(flatten)]
+    pub disturbance: Disturbance,
 }
 
 impl Outcome {
@@ -80,7 +87,6 @@ impl Tally {
         }
     }
 
-    /// Adds the samples of one segment.
     pub(super) fn add_segment(&mut self, steps: &[Step], samples: &[Sample]) {
         for sample in samples {
             let step = &steps[sample.step];
@@ -112,18 +118,7 @@ mod tests {
     use super::*;
 
     fn step(op: Op, bytes: u32) -> Step {
-        Step {
-            thread: 0,
-            op,
-            change: None,
-            file: 0,
-            offset: 0,
-            bytes,
-            delay_ns: 0,
-            cpu_ns: 0,
-            after: None,
-            after_cpu_ns: 0,
-        }
+        Step { op, bytes, ..Step::default() }
     }
 
     fn sample(step: usize, start_ns: u64, elapsed_ns: u64) -> Sample {

@@ -83,14 +83,10 @@ mod tests {
             .map(|i| Step {
                 thread: (i % 2) as u32,
                 op: Op::Write,
-                change: None,
-                file: 0,
-                offset: 0,
                 bytes: 1,
                 delay_ns: think_ns(i) / 2,
                 cpu_ns: think_ns(i) - think_ns(i) / 2,
-                after: None,
-                after_cpu_ns: 0,
+                ..Step::default()
             })
             .collect()
     }

@@ -14,7 +14,7 @@ const EXTENT_BYTES_MAX: u64 = 16 << 40;
 
 /// What a thread did up to the end of one operation: it burned CPU, waited for another thread to
 /// have come so far, paused, and read, wrote or changed a file.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Step {
     pub thread: u32,
     /// Null for a wait alone, or for a change. Neither moves bytes.
@@ -163,10 +163,8 @@ mod tests {
     use super::*;
 
     fn step(thread: u32, op: Op, offset: u64, after: Option<u32>) -> Step {
-        let (file, bytes, cpu_ns, after_cpu_ns, delay_ns) =
-            (0, u32::from(op != Op::Null), 0, 9 * u64::from(after.is_some()), 0);
-        let change = None;
-        Step { thread, op, change, file, offset, bytes, cpu_ns, after, after_cpu_ns, delay_ns }
+        let (bytes, after_cpu_ns) = (u32::from(op != Op::Null), 9 * u64::from(after.is_some()));
+        Step { thread, op, offset, bytes, after, after_cpu_ns, ..Step::default() }
     }
 
     #[test]

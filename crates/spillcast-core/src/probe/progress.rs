@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::clock;
 
-/// A snapshot of a replay's progress.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     /// Replayed or skipped.

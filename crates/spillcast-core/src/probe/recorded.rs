@@ -54,7 +54,8 @@ fn numbered(mut steps: Vec<Step>) -> Plan {
 fn closed_step(row: &Row, waits: &[Recorded], before_ns: i64, acts: &mut Acts) -> Step {
     let wait = waits.get(row.source as usize);
     let acting = wait.filter(|wait| wait.moves() || wait.changes());
-    let mut step = acting.map_or(idle(row.thread), |wait| acts.step(wait, row.thread));
+    let mut step = acting.map(|wait| acts.step(wait)).unwrap_or_default();
+    step.thread = row.thread;
     let wait_ns = row.end_ns - row.start_ns;
     let tied = row.after != NONE;
     let burned_ns = if row.on_core && acting.is_none() { wait_ns } else { 0 };
@@ -78,7 +79,7 @@ fn open_steps<'a>(
         let thread = threads.of_wait(wait);
         let before_ns = ends_ns[thread as usize].replace(wait.end_ns());
         let delay_ns = before_ns.map_or(0, |end_ns| positive(wait.start_ns - end_ns));
-        Step { delay_ns, ..acts.step(wait, thread) }
+        Step { thread, delay_ns, ..acts.step(wait) }
     };
     acting.map(step).collect()
 }
@@ -98,7 +99,7 @@ impl Acts {
         Acts { kinds, ends: FxHashMap::default() }
     }
 
-    fn step(&mut self, wait: &Recorded, thread: u32) -> Step {
+    fn step(&mut self, wait: &Recorded) -> Step {
         let offset = wait.offset().unwrap_or_else(|| {
             let end = self.ends.entry(wait.file).or_default();
             *end += u64::from(wait.bytes);
@@ -107,22 +108,8 @@ impl Acts {
         // A wait for writeback names no file: the storage that is probed has writeback of its own.
         let changes = wait.changes() && wait.file != NONE;
         let change = self.kinds[wait.event as usize].filter(|_| changes);
-        Step { op: wait.op, change, file: wait.file, offset, bytes: wait.bytes, ..idle(thread) }
-    }
-}
-
-fn idle(thread: u32) -> Step {
-    Step {
-        thread,
-        op: Op::Null,
-        change: None,
-        file: 0,
-        offset: 0,
-        bytes: 0,
-        cpu_ns: 0,
-        after: None,
-        after_cpu_ns: 0,
-        delay_ns: 0,
+        let &Recorded { op, file, bytes, .. } = wait;
+        Step { op, change, file, offset, bytes, ..Step::default() }
     }
 }
 

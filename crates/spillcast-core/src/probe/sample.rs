@@ -56,18 +56,7 @@ mod tests {
     use proptest::prelude::*;
 
     fn step(op: Op, file: u32, offset: u64, bytes: u32) -> Step {
-        Step {
-            thread: 0,
-            op,
-            change: None,
-            file,
-            offset,
-            bytes,
-            delay_ns: 0,
-            cpu_ns: 0,
-            after: None,
-            after_cpu_ns: 0,
-        }
+        Step { op, file, offset, bytes, ..Step::default() }
     }
 
     fn working_set_bytes(steps: &[Step]) -> u64 {

@@ -5,11 +5,13 @@ use std::os::unix::fs::FileExt;
 use std::thread::available_parallelism;
 use std::time::Duration;
 
+use serde::Serialize;
+
 use crate::capture::run_queue::{Scheduled, machine_cpu_ns, of_others_ns};
 use crate::system::now_ns;
 
 /// Of a replay, what it cost that the machine did other work.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Disturbance {
     /// Time its threads were ready without a CPU, within operations, whose latencies are without it,
     /// and elsewhere.
@@ -19,7 +21,9 @@ pub struct Disturbance {
     pub run_queue_others_ns: u64,
     /// CPU time that others had of the machine meanwhile; None where that is not told. And how much CPU
     /// time there was.
+    #[serde(skip)]
     pub others_cpu_ns: Option<u64>,
+    #[serde(skip)]
     pub all_cpu_ns: u64,
 }
 

@@ -103,12 +103,9 @@ impl Teller<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::wait::Op;
 
     fn step(thread: u32, cpu_ns: u64, after: Option<u32>, after_cpu_ns: u64) -> Step {
-        let op = Op::Null;
-        let (change, file, offset, bytes, delay_ns) = (None, 0, 0, 0, 0);
-        Step { thread, op, change, file, offset, bytes, delay_ns, cpu_ns, after, after_cpu_ns }
+        Step { thread, cpu_ns, after, after_cpu_ns, ..Step::default() }
     }
 
     #[test]

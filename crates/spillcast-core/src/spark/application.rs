@@ -128,7 +128,6 @@ impl Metrics {
         self.output_bytes += other.output_bytes;
     }
 
-    /// Bytes that it read from shuffles.
     pub fn shuffle_read_bytes(&self) -> i64 {
         self.shuffle_read_local_bytes + self.shuffle_read_remote_bytes
     }
@@ -156,7 +155,6 @@ impl Application {
         }
     }
 
-    /// Cores that each task takes.
     pub fn task_cpus(&self) -> u32 {
         let cpus = self.properties.get("spark.task.cpus").and_then(|cpus| cpus.parse().ok());
         cpus.unwrap_or(1).max(1)

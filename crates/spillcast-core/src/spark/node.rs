@@ -152,7 +152,6 @@ impl Node {
         }
     }
 
-    /// Begins a phase now.
     pub fn start(&mut self, phase: Phase) {
         self.running.push(phase);
     }

@@ -151,24 +151,6 @@ enum Event {
     Point(Point),
 }
 
-/// Seconds in order.
-#[derive(Clone, Copy, PartialEq)]
-struct Time(f64);
-
-impl Eq for Time {}
-
-impl PartialOrd for Time {
-    fn partial_cmp(&self, other: &Time) -> Option<std::cmp::Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Time {
-    fn cmp(&self, other: &Time) -> std::cmp::Ordering {
-        self.0.total_cmp(&other.0)
-    }
-}
-
 struct Cluster<'a> {
     application: &'a Application,
     work_s: &'a [f64],
@@ -189,7 +171,8 @@ struct Cluster<'a> {
     by_partition: Vec<bool>,
     /// By stage, how many times its shuffle is read.
     passes: Vec<f64>,
-    events: BinaryHeap<Reverse<(Time, Event)>>,
+    /// With their times in seconds as bits, which for numbers from 0 on are in the same order.
+    events: BinaryHeap<Reverse<(u64, Event)>>,
     outcome: Outcome,
 }
 
@@ -240,7 +223,8 @@ impl<'a> Cluster<'a> {
         self.schedule(0.0);
         let (mut last_s, mut events) = (0.0, 0);
         loop {
-            while let Some(Reverse((Time(now_s), event))) = self.events.pop() {
+            while let Some(Reverse((now, event))) = self.events.pop() {
+                let now_s = f64::from_bits(now);
                 events += 1;
                 if events % EVENTS_AT_ONCE == 0 && !go_on() {
                     return None;
@@ -278,7 +262,7 @@ impl<'a> Cluster<'a> {
     /// Puts what may begin now into the queue of events.
     fn schedule(&mut self, now_s: f64) {
         for (at_s, point) in self.order.take_ready() {
-            self.events.push(Reverse((Time(at_s.max(now_s)), Event::Point(point))));
+            self.events.push(Reverse((at_s.max(now_s).to_bits(), Event::Point(point))));
         }
     }
 
@@ -362,7 +346,7 @@ impl<'a> Cluster<'a> {
         let next_s = self.nodes[node].next_s();
         if next_s.is_finite() {
             let event = Event::Node { node, version: self.versions[node] };
-            self.events.push(Reverse((Time(next_s), event)));
+            self.events.push(Reverse((next_s.to_bits(), event)));
         }
     }
 

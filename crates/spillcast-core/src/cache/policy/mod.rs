@@ -13,7 +13,6 @@ use super::store::Store;
 
 pub use keep::{Keep, Rules};
 
-/// The names of all policies.
 pub const NAMES: [&str; 7] = ["keep", "bypass", "lru", "fifo", "sieve", "s3fifo", "arc"];
 
 /// A cache of a fixed number of lines.
@@ -37,7 +36,6 @@ pub trait Policy {
     /// Takes a known line out of its list and forgets it.
     fn take_out(&mut self, slot: u32);
 
-    /// The known lines and their states.
     fn store(&self) -> &Store;
 
     fn store_mut(&mut self) -> &mut Store;

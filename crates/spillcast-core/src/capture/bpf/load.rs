@@ -112,9 +112,11 @@ pub fn load(calls: &[CallKind]) -> io::Result<(Ebpf, Threads, Reports)> {
     let btf = Btf::parse(&described, Endianness::default()).map_err(refused)?;
     let (kinds, flags) = rules(calls);
     let cpus = online_cpus().map_or(1, |cpus| cpus.len() as u32);
+    // Room for what so many CPUs sample in 80 ms.
+    let stacks_bytes = 8 * cpus.min(256) * (STACK_BYTES as u32 + 64);
     let mut loaded = EbpfLoader::new()
         .btf(Some(&btf))
-        .map_max_entries("stacks", stacks_bytes(cpus))
+        .map_max_entries("stacks", stacks_bytes.next_power_of_two())
         .override_global("kind_of_call", &kinds[..], true)
         .override_global("flags_of_call", &flags[..], true)
         .load(OBJECT)
@@ -138,11 +140,6 @@ pub fn load(calls: &[CallKind]) -> io::Result<(Ebpf, Threads, Reports)> {
         samples,
     };
     Ok((loaded, threads, reports))
-}
-
-/// Room for the stacks that so many CPUs sample in 80 ms, as a power of two.
-fn stacks_bytes(cpus: u32) -> u32 {
-    (8 * cpus.min(256) * (STACK_BYTES as u32 + 64)).next_power_of_two()
 }
 
 fn attach(loaded: &mut Ebpf, programs: &[(&str, &str)]) -> io::Result<()> {

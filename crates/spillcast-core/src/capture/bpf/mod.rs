@@ -130,32 +130,20 @@ impl Source for BpfSource {
         }
     }
 
-    fn lost(&self) -> u64 {
-        self.damaged + self.counted(LOST)
-    }
-
     fn observed(&self) -> Observed {
-        Observed { calls: self.counted(CALLS), switches: Some(self.counted(SWITCHES)) }
-    }
-
-    fn sees_io_uring(&self) -> bool {
-        self.reports.requests && self.counted(UNSEEN) == 0
-    }
-
-    fn samples(&self) -> bool {
-        self.reports.samples
-    }
-
-    fn file_faults(&self) -> Option<u64> {
-        self.reports.file_faults.then(|| self.counted(FILE_FAULTS))
-    }
-
-    fn file_fault_ns(&self) -> Option<u64> {
-        self.reports.file_faults.then(|| self.counted(FILE_FAULT_NS))
-    }
-
-    fn cpu_ns(&self) -> Option<u64> {
-        Some(self.cpu_ns)
+        let Reports { requests, samples, file_faults, .. } = self.reports;
+        Observed {
+            lost: self.damaged + self.counted(LOST),
+            calls: self.counted(CALLS),
+            switches: Some(self.counted(SWITCHES)),
+            cpu_ns: Some(self.cpu_ns),
+            sees_io_uring: requests && self.counted(UNSEEN) == 0,
+            samples,
+            file_faults: file_faults.then(|| self.counted(FILE_FAULTS)),
+            file_fault_ns: file_faults.then(|| self.counted(FILE_FAULT_NS)),
+            connected: true,
+            sampled: None,
+        }
     }
 
     fn observer(&self) -> Option<Arc<dyn source::Observer>> {

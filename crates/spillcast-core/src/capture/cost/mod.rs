@@ -130,7 +130,8 @@ fn paired(stage: &mut Stage, source: &mut dyn Source, before: &Bursts) -> io::Re
     }
     source.drain(&mut reports, true);
     let made = (ours.calls_ns.len() * CALLS) as u64;
-    if source.observed().calls + source.lost() < made {
+    let observed = source.observed();
+    if observed.calls + observed.lost < made {
         return Err(io::Error::new(io::ErrorKind::NotFound, "the source saw no calls"));
     }
     let of = |kind: fn(&Bursts) -> &[f64], count| {

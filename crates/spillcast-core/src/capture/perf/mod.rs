@@ -118,26 +118,19 @@ impl Source for PerfSource {
         }
     }
 
-    fn lost(&self) -> u64 {
-        self.lost
-    }
-
     fn observed(&self) -> Observed {
-        Observed { calls: self.threads.calls, switches: Some(self.threads.switches) }
-    }
-
-    fn cpu_ns(&self) -> Option<u64> {
-        Some(self.threads.cpu_ns())
-    }
-
-    fn samples(&self) -> bool {
-        self.events.samples()
-    }
-
-    fn sampled(&self) -> Option<(u64, u64)> {
-        match &self.way {
-            Way::SystemWide(_) => None,
-            Way::ByThread(threads) => threads.sampled(),
+        Observed {
+            lost: self.lost,
+            calls: self.threads.calls,
+            switches: Some(self.threads.switches),
+            cpu_ns: Some(self.threads.cpu_ns()),
+            samples: self.events.samples(),
+            connected: true,
+            sampled: match &self.way {
+                Way::SystemWide(_) => None,
+                Way::ByThread(threads) => threads.sampled(),
+            },
+            ..Observed::default()
         }
     }
 

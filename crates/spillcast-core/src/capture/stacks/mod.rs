@@ -116,7 +116,6 @@ pub struct NamedStack {
 }
 
 impl Stacks {
-    /// Counts a sample of a thread.
     pub fn sample(&mut self, (pid, tid): (i32, i32), time_ns: u64, sample: &StackSample) {
         self.samples += 1;
         let thread = self.thread(pid, tid);

@@ -194,7 +194,6 @@ impl Code {
     }
 }
 
-/// Looks up the names of functions.
 pub struct FunctionNames<'a> {
     codes: &'a Codes,
     /// By the position of their runtime.

@@ -13,11 +13,12 @@ mod uring;
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use cell::{Cell, cells};
+use serde::Serialize;
 pub use single::measure_file;
 pub use sustained::Sustained;
 
@@ -56,17 +57,11 @@ pub struct Options {
     pub psync: bool,
 }
 
-impl Options {
-    /// One minute, all that is free, io_uring where it is to be had.
-    pub fn new(dir: &Path) -> Options {
-        let budget = Duration::from_secs(60);
-        Options { dir: dir.to_owned(), budget, budget_bytes: None, psync: false }
-    }
-}
-
-#[derive(Clone, Debug)]
+/// It serialises as the facts of storage.json.
+#[derive(Clone, Debug, Serialize)]
 pub struct Outcome {
     /// One for each measured cell, in arbitrary order.
+    #[serde(skip)]
     pub groups: Vec<Group>,
     /// Why direct I/O was not done by io_uring; None where it was.
     pub io_uring_refusal: Option<String>,
@@ -82,8 +77,10 @@ pub struct Outcome {
     pub rounds: u32,
     pub file_bytes: u64,
     /// None where there was no time or room for it.
+    #[serde(skip)]
     pub sustained: Option<Sustained>,
     pub elapsed_ns: u64,
+    #[serde(skip)]
     pub filesystem: Filesystem,
     /// The latency that an operation which takes no time would have.
     pub floor_ns: u64,
