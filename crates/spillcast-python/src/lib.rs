@@ -9,8 +9,8 @@ macro_rules! fields {
 
 /// A value of a type of the core whose fields are the attributes of a Python object.
 macro_rules! extracted {
-    ($type:path, $from:expr => $($field:ident)*) => {
-        $type { $($field: $from.getattr(pyo3::intern!($from.py(), stringify!($field)))?.extract()?,)* }
+    ($($type:ident)::+, $from:expr => $($field:ident)*) => {
+        $($type)::+ { $($field: $from.getattr(pyo3::intern!($from.py(), stringify!($field)))?.extract()?,)* }
     };
 }
 

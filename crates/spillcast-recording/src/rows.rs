@@ -236,6 +236,7 @@ fn boolean(column: Option<&BooleanArray>, at: usize) -> Option<bool> {
 }
 
 /// Numbers of any width that 64 bits hold.
+#[expect(clippy::unnecessary_cast, reason = "needless for one of the widths")]
 fn numbers(column: &dyn Array) -> Option<Numbers<'_>> {
     match column.data_type() {
         DataType::Int64 => Some(Cow::Borrowed(column.as_primitive())),

@@ -122,9 +122,9 @@ impl Rounded {
         let by_steps: Vec<f64> = self.distances.counts.iter().map(|count| *count as f64).collect();
         let off = self.off + by_steps.iter().sum::<f64>() * (step - 1.0) / 2.0;
         let error_max = off / (self.references as f64 * lines).max(1.0);
-        let lines_min = f64::from(2 * self.fill);
-        let curve = Curve::new(1.0 / step, self.references, lines, &by_steps);
-        Curve { error_max, lines_min, ..curve }
+        let mut curve = Curve::new(1.0 / step, self.references, lines, &by_steps);
+        (curve.error_max, curve.lines_min) = (error_max, f64::from(2 * self.fill));
+        curve
     }
 
     /// Begins a bucket.
