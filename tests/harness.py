@@ -26,6 +26,11 @@ def spillcast_command(*arguments):
     return [sys.executable, "-m", "spillcast", *map(str, arguments)]
 
 
+def partial_folders(path):
+    """The folders in which a recording called ``path`` is being written, or was."""
+    return sorted(path.parent.glob(f"{path.name}.????????.partial"))
+
+
 def spillcast(*arguments, under=(), anew=False, **options):
     """Run spillcast to its end; ``under`` is a command that runs it, such as ``refuse_perf()``.
 

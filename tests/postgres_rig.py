@@ -14,9 +14,8 @@ from pathlib import Path
 import psycopg
 
 from emulator import skip_without_fuse
-from harness import spillcast_command, until
+from harness import partial_folders, spillcast_command, until
 from leftovers import TEMPLATES
-from spillcast._core import partial_folders
 from spillcast.engines.postgres.server import (
     PrivateServer,
     embedded,

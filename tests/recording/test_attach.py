@@ -8,8 +8,16 @@ import time
 import duckdb
 import pyarrow.parquet as pq
 
-from harness import account_of, expected_rows, rows, spillcast, spillcast_command, target, until
-from spillcast._core import partial_folders
+from harness import (
+    account_of,
+    expected_rows,
+    partial_folders,
+    rows,
+    spillcast,
+    spillcast_command,
+    target,
+    until,
+)
 
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 

@@ -14,13 +14,13 @@ from harness import (
     available,
     only_line,
     ordinary_user,
+    partial_folders,
     refuse_bpf,
     spillcast,
     spillcast_command,
     target,
     until,
 )
-from spillcast._core import partial_folders
 from spillcast.report.recording import PROPOSAL
 
 BLOCKS = 50

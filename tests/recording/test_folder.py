@@ -9,8 +9,16 @@ import pytest
 
 from cases import cases
 from evidence import known
-from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
-from spillcast._core import check_output, partial_folders, unused_name
+from harness import (
+    only_line,
+    ordinary_user,
+    partial_folders,
+    spillcast,
+    spillcast_command,
+    target,
+    until,
+)
+from spillcast._core import check_output, unused_name
 from spillcast.errors import InUse, OutputExists, PathUnusable
 from spillcast.recording import Recording
 from spillcast.recording.meta import is_recording

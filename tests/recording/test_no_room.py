@@ -12,8 +12,7 @@ import pytest
 
 from cases import cases
 from evidence import known
-from harness import only_line, spillcast, spillcast_command, target
-from spillcast._core import partial_folders
+from harness import only_line, partial_folders, spillcast, spillcast_command, target
 from spillcast.recording import Recording, schema
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter

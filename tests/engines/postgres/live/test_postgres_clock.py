@@ -6,9 +6,8 @@ import time
 import numpy as np
 import pytest
 
-from harness import until
+from harness import partial_folders, until
 from postgres_rig import PARALLEL
-from spillcast._core import partial_folders
 from spillcast.engines.engine import SessionSelector
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.forecast import forecast
