@@ -26,6 +26,12 @@ use crate::behaviour::Behaviour;
 /// missing_bytes (int64) of 0 or more, the storage brings so many. `quota` is the CPU time, ns, that
 /// the threads may have of each period, and the length of one; call_ns (int64) of a wait off the core
 /// is of that, too.
+///
+/// Returns elapsed_ns; temp_ns, the sum of the temp waits; temp_busy_ns, in which at least one was
+/// under way; forced, waits that nothing would have ended; limited_ns, what operations waited for each
+/// limit, and served_ns, their own cost there; queued_ns, what they waited for a server; latency_ns;
+/// throttled_ns, in which threads waited for the next period. And, by row, the columns io_ns, what it
+/// took, and storage_ns, of that the storage's part.
 /// ValueError for columns of another kind.
 #[pyfunction]
 #[pyo3(signature = (rows, cores, behaviour=None, memory=(0.0, 0.0), page_cache=None, quota=None))]

@@ -207,20 +207,17 @@ fn facts<'py>(py: Python<'py>, reading: &Reading) -> PyResult<Bound<'py, PyDict>
     let files = PyList::empty(py);
     for file in &reading.files {
         let dict = PyDict::new(py);
-        fields! { dict, file => lines waits waits_unmeasured calls statements outside }
-        dict.set_item("local_less_tim_us", file.local_less_tim_us)?;
+        fields! { dict, file => lines waits waits_unmeasured calls statements outside
+        local_less_tim_us size_limit_line waits_in_text }
         dict.set_item("damaged", file.damages.count)?;
         let first: Vec<(u64, &str)> =
             file.damages.first.iter().map(|damage| (damage.line, damage.fault)).collect();
         dict.set_item("damage", first)?;
-        dict.set_item("size_limit_line", file.size_limit_line)?;
-        dict.set_item("waits_in_text", file.waits_in_text)?;
         let sessions = PyList::empty(py);
         for (session, times) in &file.sessions {
             let id = reading.dictionary.sessions[*session];
             let dict = PyDict::new(py);
-            dict.set_item("sid", id.sid)?;
-            dict.set_item("serial", id.serial)?;
+            fields! { dict, id => sid serial }
             fields! { dict, times => elapsed_us cpu_us wait_us idle_us open_us }
             dict.set_item("unaccounted_us", times.unaccounted_us())?;
             fields! { dict, times => first_tim_us last_tim_us steps_back }

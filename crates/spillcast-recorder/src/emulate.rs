@@ -26,10 +26,8 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     };
     let (read, write) = (arguments.time("--read")?, arguments.time("--write")?);
     if read.is_none() && write.is_none() {
-        return Err(Failure::usage(
-            "emulate needs --read or --write",
-            "for example --read 9ms --write 4ms",
-        ));
+        let hint = "for example --read 9ms --write 4ms";
+        return Err(Failure::usage("emulate needs --read or --write", hint));
     }
     let ns = |time: Option<Duration>| time.unwrap_or_default().as_nanos() as u64;
     let model =

@@ -79,12 +79,9 @@ impl Recorder {
         program: &'static str,
     ) -> Outcome<Recorder> {
         if !Path::new("/proc/self/fd").exists() {
+            let message = "there is no /proc, so no process can be observed";
             let hint = "mount it: mount -t proc proc /proc";
-            return Err(Failure::of(
-                CaptureUnavailable,
-                "there is no /proc, so no process can be observed",
-                hint,
-            ));
+            return Err(Failure::of(CaptureUnavailable, message, hint));
         }
         if let Some(path) = options.temp_dirs.iter().find(|path| !path.is_dir()) {
             let message = format!("--temp {}: there is no such directory", path.display());
@@ -285,11 +282,8 @@ impl Recorder {
         if self.status().observed.connected {
             return Ok(());
         }
-        Err(Failure::of(
-            CaptureUnavailable,
-            unconnected(self.method()),
-            "record it with --capture perf",
-        ))
+        let hint = "record it with --capture perf";
+        Err(Failure::of(CaptureUnavailable, unconnected(self.method()), hint))
     }
 
     /// Time from the beginning to now, or to the end of a target that has `ended`.

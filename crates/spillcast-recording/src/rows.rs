@@ -120,12 +120,11 @@ pub fn seconds_of(batch: &RecordBatch) -> Result<Vec<Second>, ArrowError> {
             second: second.value(at),
             op: name(&op, at).unwrap_or(Op::Null),
             temp: boolean(temp, at) == Some(true),
-            file: None,
             size_class_bytes: size_class_bytes.value(at),
             count: count.value(at),
             bytes: bytes.value(at),
             total_ns: total_ns.value(at),
-            by_latency_ns: Default::default(),
+            ..Second::default()
         };
         for (&ns, &count) in ns.values().iter().zip(counts.values()) {
             row.add_latency(ns, count);

@@ -91,11 +91,8 @@ pub fn refused(error: &io::Error, text: &str, pid: Option<i32>, source: &str) ->
     if code == Some(libc::EMFILE) {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
         let message = format!("too few file descriptors to observe {text}");
-        return Failure::of(
-            CaptureUnavailable,
-            message,
-            format!("raise ulimit -n, which is {limit}"),
-        );
+        let hint = format!("raise ulimit -n, which is {limit}");
+        return Failure::of(CaptureUnavailable, message, hint);
     }
     if !matches!(code, Some(libc::EACCES | libc::EPERM | libc::ENOSYS | libc::ENOENT)) {
         return cannot(CaptureUnavailable, &reason(error), String::new());
@@ -176,11 +173,8 @@ impl Choice {
         if named().next().is_none() {
             let names: Vec<&str> = known.iter().map(|(name, _)| *name).collect();
             let hint = format!("give one of {AUTO}, {}", names.join(", "));
-            return Err(Failure::of(
-                ChoiceUnknown,
-                format!("--capture {capture}: there is no such source"),
-                hint,
-            ));
+            let message = format!("--capture {capture}: there is no such source");
+            return Err(Failure::of(ChoiceUnknown, message, hint));
         }
         if pid.is_some() && !is_auto && !attaches(capture) {
             let hint = format!("start it under: {program} record --capture {capture} -- COMMAND");
@@ -238,12 +232,8 @@ impl Choice {
                 Err(error) => {
                     let gone = error.raw_os_error() == Some(libc::ESRCH);
                     if gone || self.left.is_empty() {
-                        return Err(refused(
-                            &error,
-                            &format!("process {pid}"),
-                            Some(pid),
-                            self.name,
-                        ));
+                        let text = format!("process {pid}");
+                        return Err(refused(&error, &text, Some(pid), self.name));
                     }
                     self.refusals.push((self.name, error));
                 }

@@ -34,36 +34,25 @@ impl Source for OracleGeneral {
     /// InvalidData where the last record is cut.
     fn each(&self, take: &mut dyn FnMut(&[Request]) -> Flow) -> io::Result<()> {
         let mut reader = self.open()?;
-        let mut buffer = vec![0u8; CHUNK * RECORD_BYTES];
+        let mut buffer = Vec::with_capacity(CHUNK * RECORD_BYTES);
         let mut requests = Vec::with_capacity(CHUNK);
         let mut records = 0u64;
         loop {
-            let filled = fill(&mut *reader, &mut buffer)?;
+            buffer.clear();
+            let mut chunk = reader.by_ref().take((CHUNK * RECORD_BYTES) as u64);
+            let filled = chunk.read_to_end(&mut buffer)?;
             requests.clear();
-            requests.extend(buffer[..filled].chunks_exact(RECORD_BYTES).map(request));
+            requests.extend(buffer.chunks_exact(RECORD_BYTES).map(request));
             records += requests.len() as u64;
             if filled % RECORD_BYTES != 0 {
                 let fault = format!("record {} is cut: each has 24 bytes", records + 1);
                 return Err(io::Error::new(io::ErrorKind::InvalidData, fault));
             }
-            if filled == 0 || take(&requests).is_break() || filled < buffer.len() {
+            if filled == 0 || take(&requests).is_break() || filled < CHUNK * RECORD_BYTES {
                 return Ok(());
             }
         }
     }
-}
-
-fn fill(reader: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
-    let mut filled = 0;
-    while filled < buffer.len() {
-        match reader.read(&mut buffer[filled..]) {
-            Ok(0) => break,
-            Ok(count) => filled += count,
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(filled)
 }
 
 fn request(record: &[u8]) -> Request {

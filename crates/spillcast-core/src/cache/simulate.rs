@@ -2,7 +2,7 @@
 
 use std::io;
 
-use super::policy::{Policy, Rules, WithPolicy, with_policy};
+use super::policy::{Arc, Keep, Policy, Queue, Rules, S3Fifo, Sieve};
 use super::request::{Class, Request, Source};
 
 /// Prefetch distance in requests, about the latency of memory.
@@ -56,107 +56,109 @@ pub struct Outcome {
 
 /// Simulates a cache. None for an unknown policy.
 pub fn simulate<S: Source + ?Sized>(source: &S, options: &Options) -> Option<io::Result<Outcome>> {
-    let work = Work { source, options };
-    with_policy(&options.policy, options.lines, &options.rules, work)
+    let lines = options.lines;
+    Some(match options.policy.as_str() {
+        "keep" => run(source, options, || Keep::new(lines, options.rules.clone())),
+        // What is cached at all is cached by LRU.
+        "bypass" | "lru" => run(source, options, || Queue::<true>::new(lines)),
+        "fifo" => run(source, options, || Queue::<false>::new(lines)),
+        "sieve" => run(source, options, || Sieve::new(lines)),
+        "s3fifo" => run(source, options, || S3Fifo::new(lines)),
+        "arc" => run(source, options, || Arc::new(lines)),
+        _ => return None,
+    })
 }
 
-struct Work<'a, S: ?Sized> {
-    source: &'a S,
-    options: &'a Options,
-}
-
-impl<S: Source + ?Sized> WithPolicy for Work<'_, S> {
-    type Output = io::Result<Outcome>;
-
-    fn run<P: Policy>(self, make: impl Fn() -> P) -> io::Result<Outcome> {
-        let mut cache = make();
-        let mut alone = Vec::new();
-        let mut outcome = Outcome::default();
-        // The clock goes on from run to run.
-        let mut later_s = 0;
-        for _ in 0..self.options.runs {
-            let written_back = cache.store().written_back;
-            let mut run = Run::default();
-            let (mut first_s, mut last_s) = (None, 0);
-            self.source.each(&mut |requests| {
-                for (at, request) in requests.iter().enumerate() {
-                    if let Some(later) = requests.get(at + 2 * AHEAD) {
-                        cache.store().expect(later.key);
-                    }
-                    if let Some(soon) = requests.get(at + AHEAD) {
-                        cache.store().expect_line(soon.key);
-                    }
-                    let request = &Request { time_s: request.time_s + later_s, ..*request };
-                    first_s.get_or_insert(request.time_s);
-                    last_s = request.time_s;
-                    let object = request.object as usize;
-                    if object >= run.accounts.len() {
-                        run.accounts.resize(object + 1, Default::default());
-                    }
-                    let account = &mut run.accounts[object][request.class as usize];
-                    self.step(&mut cache, request, account);
-                    if self.options.alone {
-                        while alone.len() <= object {
-                            alone.push(make());
-                        }
-                        let mut apart = Account::default();
-                        self.step(&mut alone[object], request, &mut apart);
-                        account.alone_hits += apart.hits;
-                    }
+fn run<S: Source + ?Sized, P: Policy>(
+    source: &S,
+    options: &Options,
+    make: impl Fn() -> P,
+) -> io::Result<Outcome> {
+    let mut cache = make();
+    let mut alone = Vec::new();
+    let mut outcome = Outcome::default();
+    // The clock goes on from run to run.
+    let mut later_s = 0;
+    for _ in 0..options.runs {
+        let written_back = cache.store().written_back;
+        let mut run = Run::default();
+        let (mut first_s, mut last_s) = (None, 0);
+        source.each(&mut |requests| {
+            for (at, request) in requests.iter().enumerate() {
+                if let Some(later) = requests.get(at + 2 * AHEAD) {
+                    cache.store().expect(later.key);
                 }
-                super::request::Flow::Continue(())
-            })?;
-            later_s += last_s - first_s.unwrap_or(0);
-            run.lines_written_back = cache.store().written_back - written_back;
-            outcome.runs.push(run);
-        }
-        cache.each_cached(&mut |slot| {
-            let object = cache.store().object(slot) as usize;
-            let length = outcome.cached_lines.len().max(object + 1);
-            outcome.cached_lines.resize(length, 0);
-            outcome.cached_lines[object] += 1;
-        });
-        Ok(outcome)
+                if let Some(soon) = requests.get(at + AHEAD) {
+                    cache.store().expect_line(soon.key);
+                }
+                let request = &Request { time_s: request.time_s + later_s, ..*request };
+                first_s.get_or_insert(request.time_s);
+                last_s = request.time_s;
+                let object = request.object as usize;
+                if object >= run.accounts.len() {
+                    run.accounts.resize(object + 1, Default::default());
+                }
+                let account = &mut run.accounts[object][request.class as usize];
+                step(options, &mut cache, request, account);
+                if options.alone {
+                    while alone.len() <= object {
+                        alone.push(make());
+                    }
+                    let mut apart = Account::default();
+                    step(options, &mut alone[object], request, &mut apart);
+                    account.alone_hits += apart.hits;
+                }
+            }
+            super::request::Flow::Continue(())
+        })?;
+        later_s += last_s - first_s.unwrap_or(0);
+        run.lines_written_back = cache.store().written_back - written_back;
+        outcome.runs.push(run);
+    }
+    cache.each_cached(&mut |slot| {
+        let object = cache.store().object(slot) as usize;
+        let length = outcome.cached_lines.len().max(object + 1);
+        outcome.cached_lines.resize(length, 0);
+        outcome.cached_lines[object] += 1;
+    });
+    Ok(outcome)
+}
+
+#[inline]
+fn step<P: Policy>(options: &Options, cache: &mut P, request: &Request, account: &mut Account) {
+    let bytes = u64::from(request.bytes);
+    account.requests += 1;
+    account.bytes += bytes;
+    if request.class.is_write() {
+        write(options, cache, request, account);
+        return;
+    }
+    let passes = options.policy == "bypass" && request.class != Class::Read;
+    let admitted = cache.store().admitted;
+    let hit = if passes { cache.holds(request.key) } else { cache.access(request) };
+    if hit {
+        account.hits += 1;
+        account.hit_bytes += bytes;
+    } else {
+        account.flash_write_bytes += (cache.store().admitted - admitted) * bytes;
     }
 }
 
-impl<S: ?Sized> Work<'_, S> {
-    #[inline]
-    fn step<P: Policy>(&self, cache: &mut P, request: &Request, account: &mut Account) {
-        let bytes = u64::from(request.bytes);
-        account.requests += 1;
-        account.bytes += bytes;
-        if request.class.is_write() {
-            self.write(cache, request, account);
+fn write<P: Policy>(options: &Options, cache: &mut P, request: &Request, account: &mut Account) {
+    let bytes = u64::from(request.bytes);
+    if request.class == Class::TempWrite {
+        let passes = !options.temp_writes || options.policy == "bypass";
+        if !passes && (cache.access(request) || cache.holds(request.key)) {
+            if let Some(slot) = cache.store().find(request.key) {
+                cache.store_mut().soil(slot);
+            }
+            account.flash_write_bytes += bytes;
             return;
         }
-        let passes = self.options.policy == "bypass" && request.class != Class::Read;
-        let admitted = cache.store().admitted;
-        let hit = if passes { cache.holds(request.key) } else { cache.access(request) };
-        if hit {
-            account.hits += 1;
-            account.hit_bytes += bytes;
-        } else {
-            account.flash_write_bytes += (cache.store().admitted - admitted) * bytes;
-        }
+        // What the cache holds of it is of temp files that are no more.
+        cache.discard(request.key);
+    } else if cache.holds(request.key) {
+        account.flash_write_bytes += bytes;
     }
-
-    fn write<P: Policy>(&self, cache: &mut P, request: &Request, account: &mut Account) {
-        let bytes = u64::from(request.bytes);
-        if request.class == Class::TempWrite {
-            let passes = !self.options.temp_writes || self.options.policy == "bypass";
-            if !passes && (cache.access(request) || cache.holds(request.key)) {
-                if let Some(slot) = cache.store().find(request.key) {
-                    cache.store_mut().soil(slot);
-                }
-                account.flash_write_bytes += bytes;
-                return;
-            }
-            // What the cache holds of it is of temp files that are no more.
-            cache.discard(request.key);
-        } else if cache.holds(request.key) {
-            account.flash_write_bytes += bytes;
-        }
-        account.disk_write_bytes += bytes;
-    }
+    account.disk_write_bytes += bytes;
 }

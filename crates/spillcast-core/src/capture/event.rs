@@ -29,7 +29,7 @@ pub struct Block {
 }
 
 /// What a descriptor stood for at the moment it was looked at.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileIdentity {
     /// Path as /proc/PID/fd shows it, without the ` (deleted)` mark.
     pub path: String,
@@ -47,8 +47,7 @@ pub struct FileIdentity {
 impl FileIdentity {
     /// A regular file of which no more is known than its path.
     pub fn named(path: String, unlinked: bool) -> FileIdentity {
-        let (dev, ino, born_ns, position) = (0, 0, None, None);
-        FileIdentity { path, dev, ino, born_ns, regular: true, unlinked, position }
+        FileIdentity { path, regular: true, unlinked, ..FileIdentity::default() }
     }
 
     /// A file of memfd_create has no name on any storage, nor any storage.

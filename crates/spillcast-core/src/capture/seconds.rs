@@ -13,7 +13,7 @@ const OPEN_MAX: usize = 100_000;
 /// The waits that began in one second, of one op and size class.
 ///
 /// A wait that ends long after its second adds another row with the same key; rows add up.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Second {
     /// Whole seconds since the start of the recording.
     pub second: i64,
@@ -66,10 +66,7 @@ impl Seconds {
             temp: wait.temp,
             file,
             size_class_bytes,
-            count: 0,
-            bytes: 0,
-            total_ns: 0,
-            by_latency_ns: FxHashMap::default(),
+            ..Second::default()
         });
         let elapsed_ns = wait.elapsed_ns.max(0);
         row.bytes += bytes;

@@ -29,12 +29,6 @@ pub struct Rules {
     pub unread_s: u32,
 }
 
-impl Default for Rules {
-    fn default() -> Rules {
-        Rules { kept: Vec::new(), temp_share: 1.0, unread_s: 24 * 3600 }
-    }
-}
-
 pub struct Keep {
     lines: usize,
     temp_max: usize,

@@ -11,7 +11,11 @@ mod sieve;
 use super::request::Request;
 use super::store::Store;
 
+pub use arc::Arc;
 pub use keep::{Keep, Rules};
+pub use queue::Queue;
+pub use s3fifo::S3Fifo;
+pub use sieve::Sieve;
 
 pub const NAMES: [&str; 7] = ["keep", "bypass", "lru", "fifo", "sieve", "s3fifo", "arc"];
 
@@ -42,29 +46,4 @@ pub trait Policy {
 
     /// Calls `each` with the slot of every line that is cached.
     fn each_cached(&self, each: &mut dyn FnMut(u32));
-}
-
-/// Work that runs with any policy.
-pub trait WithPolicy {
-    type Output;
-    fn run<P: Policy>(self, make: impl Fn() -> P) -> Self::Output;
-}
-
-/// Runs `work` with caches of `lines` lines of the policy called `name`; None for an unknown name.
-pub fn with_policy<W: WithPolicy>(
-    name: &str,
-    lines: usize,
-    rules: &Rules,
-    work: W,
-) -> Option<W::Output> {
-    Some(match name {
-        "keep" => work.run(|| Keep::new(lines, rules.clone())),
-        // What is cached at all is cached by LRU.
-        "bypass" | "lru" => work.run(|| queue::Queue::<true>::new(lines)),
-        "fifo" => work.run(|| queue::Queue::<false>::new(lines)),
-        "sieve" => work.run(|| sieve::Sieve::new(lines)),
-        "s3fifo" => work.run(|| s3fifo::S3Fifo::new(lines)),
-        "arc" => work.run(|| arc::Arc::new(lines)),
-        _ => return None,
-    })
 }

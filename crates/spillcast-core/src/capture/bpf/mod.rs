@@ -308,10 +308,9 @@ impl BpfSource {
             path,
             dev: device(&named.file),
             ino: named.file.ino,
-            born_ns: None,
             regular: is_regular(&named.file),
             unlinked: named.file.links == 0,
-            position: None,
+            ..FileIdentity::default()
         };
         Some(file)
     }

@@ -60,15 +60,8 @@ pub const EVERYONE: i32 = -1;
 /// And this very thread.
 pub const THIS_THREAD: i32 = 0;
 
-/// Whom an event observes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Scope {
-    ThisThread,
-    /// The thread, the threads it starts, and the processes it forks.
-    Descendants,
-}
-
-fn attributes(scope: Scope) -> sys::perf_event_attr {
+/// With `inherit` for what the thread starts as well.
+fn attributes(inherit: bool) -> sys::perf_event_attr {
     let mut attr = sys::perf_event_attr {
         size: size_of::<sys::perf_event_attr>() as u32,
         sample_type: SAMPLE_TYPE,
@@ -79,7 +72,7 @@ fn attributes(scope: Scope) -> sys::perf_event_attr {
     attr.set_sample_id_all(1);
     attr.set_exclude_kernel(1);
     attr.set_exclude_hv(1);
-    attr.set_inherit((scope == Scope::Descendants) as u64);
+    attr.set_inherit(inherit.into());
     attr
 }
 
@@ -101,7 +94,7 @@ pub fn kernel_tracepoint(id: u16, tid: i32, cpu: i32, also: Also) -> io::Result<
 }
 
 fn sampled(id: u16, tid: i32, also: Also) -> sys::perf_event_attr {
-    let mut attr = attributes(scope_of(tid));
+    let mut attr = attributes(tid > 0);
     attr.type_ = sys::PERF_TYPE_TRACEPOINT;
     attr.config = id as u64;
     attr.sample_period = 1;
@@ -117,14 +110,9 @@ fn sampled(id: u16, tid: i32, also: Also) -> sys::perf_event_attr {
     attr
 }
 
-/// What a thread starts is followed, but for our own, which tries things out.
-fn scope_of(tid: i32) -> Scope {
-    if tid > 0 { Scope::Descendants } else { Scope::ThisThread }
-}
-
 /// An event that counts nothing.
-fn software(scope: Scope) -> sys::perf_event_attr {
-    let mut attr = attributes(scope);
+fn software(inherit: bool) -> sys::perf_event_attr {
+    let mut attr = attributes(inherit);
     attr.type_ = sys::PERF_TYPE_SOFTWARE;
     attr.config = sys::PERF_COUNT_SW_DUMMY as u64;
     attr
@@ -132,7 +120,7 @@ fn software(scope: Scope) -> sys::perf_event_attr {
 
 /// Context switches, forks, exits and program starts.
 pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
-    let mut attr = software(scope_of(tid));
+    let mut attr = software(tid > 0);
     attr.set_context_switch(1);
     attr.set_task(1);
     attr.set_comm(1);
@@ -145,7 +133,7 @@ pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
 pub fn samples(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     let register =
         INSTRUCTION_POINTER.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSUP))?;
-    let mut attr = software(scope_of(tid));
+    let mut attr = software(tid > 0);
     attr.config = sys::PERF_COUNT_SW_CPU_CLOCK as u64;
     attr.set_freq(1);
     attr.sample_freq = SAMPLES_PER_S;
@@ -160,7 +148,7 @@ pub fn stacks(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     if UNWIND_REGISTERS.is_empty() {
         return Err(io::Error::from_raw_os_error(libc::ENOTSUP));
     }
-    let mut attr = software(scope_of(tid));
+    let mut attr = software(tid > 0);
     attr.config = sys::PERF_COUNT_SW_CPU_CLOCK as u64;
     attr.sample_period = 1_000_000_000 * SAMPLES_PER_STACK / SAMPLES_PER_S;
     attr.sample_type |= (sys::PERF_SAMPLE_REGS_USER | sys::PERF_SAMPLE_STACK_USER) as u64;
@@ -172,7 +160,7 @@ pub fn stacks(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
 
 /// Forks of a process alone, each of which wakes the reader at once.
 pub fn births(pid: i32) -> io::Result<OwnedFd> {
-    let mut attr = software(Scope::ThisThread);
+    let mut attr = software(false);
     attr.set_task(1);
     wake_at(&mut attr, 1);
     open(&mut attr, pid, -1)
@@ -180,7 +168,7 @@ pub fn births(pid: i32) -> io::Result<OwnedFd> {
 
 /// An event that never fires: it holds a ring others write to.
 pub fn dummy(cpu: i32) -> io::Result<OwnedFd> {
-    let mut attr = software(Scope::ThisThread);
+    let mut attr = software(false);
     // The ring takes its watermark from the event that maps it; the kernel caps it at half.
     wake_at(&mut attr, 128 << 10);
     open(&mut attr, THIS_THREAD, cpu)

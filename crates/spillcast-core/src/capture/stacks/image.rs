@@ -3,6 +3,7 @@
 use std::cmp::Reverse;
 use std::fmt::{self, Write};
 use std::fs::{File, OpenOptions};
+use std::ops::Range;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -50,19 +51,14 @@ pub struct Image {
     functions: Vec<Function>,
     /// The file with the names, and where its table of names begins.
     names: Option<(File, u64)>,
-    unwind: Unwind,
+    /// By which a stack is unwound.
+    pub sections: Sections,
 }
 
 struct Segment {
     offset: u64,
     size: u64,
     address: u64,
-}
-
-#[derive(Default)]
-struct Unwind {
-    eh_frame: Option<(u64, Arc<[u8]>)>,
-    eh_frame_hdr: Option<(u64, Arc<[u8]>)>,
 }
 
 impl Image {
@@ -75,7 +71,7 @@ impl Image {
             segments: Vec::new(),
             functions: Vec::new(),
             names: None,
-            unwind: Unwind::default(),
+            sections: Sections::default(),
         }
     }
 
@@ -86,7 +82,6 @@ impl Image {
 
     fn parse(name: &str, file: File, roots: &[PathBuf]) -> object::Result<Image> {
         let names_file = file.try_clone().ok();
-        let section = |elf: &Elf, name| elf.section(names_file.as_ref()?, name);
         let cache = ReadCache::new(file);
         let elf = Elf::parse(&cache)?;
         let build_id = elf.build_id();
@@ -96,12 +91,18 @@ impl Image {
             Some(table) => (Symbols::All, Some(table)),
             None => (Symbols::Exported, table_of(elf::SHT_DYNSYM)),
         };
-        let unwind = Unwind {
-            eh_frame: section(&elf, b".eh_frame"),
-            eh_frame_hdr: section(&elf, b".eh_frame_hdr"),
+        let section = |name| names_file.as_ref().and_then(|file| elf.section(file, name)).unzip();
+        let (eh_frame_svma, eh_frame) = section(b".eh_frame");
+        let (eh_frame_hdr_svma, eh_frame_hdr) = section(b".eh_frame_hdr");
+        let sections = Sections {
+            eh_frame_svma,
+            eh_frame,
+            eh_frame_hdr_svma,
+            eh_frame_hdr,
+            ..Sections::default()
         };
         let image = Self::unreadable(name.to_owned());
-        let image = Image { segments: elf.segments()?, unwind, build_id, ..image };
+        let image = Image { segments: elf.segments()?, sections, build_id, ..image };
         Ok(match table {
             Some(((functions, names_at), file)) => {
                 Image { symbols, functions, names: Some((file, names_at)), ..image }
@@ -139,20 +140,6 @@ impl Image {
         let name = bytes[..read].split(|&byte| byte == 0).next()?;
         (!name.is_empty()).then(|| demangled(&String::from_utf8_lossy(name)))
     }
-
-    /// The sections by which a stack is unwound.
-    pub fn sections(&self) -> Sections {
-        let range = |(address, bytes): &(u64, Arc<[u8]>)| *address..*address + bytes.len() as u64;
-        let data = |section: &Option<(u64, Arc<[u8]>)>| section.as_ref().map(|(_, b)| b.clone());
-        let Unwind { eh_frame, eh_frame_hdr } = &self.unwind;
-        Sections {
-            eh_frame_svma: eh_frame.as_ref().map(range),
-            eh_frame: data(eh_frame),
-            eh_frame_hdr_svma: eh_frame_hdr.as_ref().map(range),
-            eh_frame_hdr: data(eh_frame_hdr),
-            ..Sections::default()
-        }
-    }
 }
 
 /// The headers of an ELF file of 64 bits.
@@ -185,14 +172,15 @@ impl<'a> Elf<'a> {
         Ok(loaded.map(segment).collect())
     }
 
-    /// The address of a section and its bytes.
-    fn section(&self, file: &File, name: &[u8]) -> Option<(u64, Arc<[u8]>)> {
+    /// The addresses of a section and its bytes.
+    fn section(&self, file: &File, name: &[u8]) -> Option<(Range<u64>, Arc<[u8]>)> {
         let (_, section) = self.sections.section_by_name(self.endian, name)?;
         let (offset, size) = section.file_range(self.endian).filter(|r| r.1 <= TABLE_BYTES_MAX)?;
         // Into its place at once: tables may have some MB.
         let mut bytes: Arc<[u8]> = std::iter::repeat_n(0, size as usize).collect();
         file.read_exact_at(Arc::get_mut(&mut bytes)?, offset).ok()?;
-        Some((section.sh_addr(self.endian), bytes))
+        let address = section.sh_addr(self.endian);
+        Some((address..address + size, bytes))
     }
 
     fn build_id(&self) -> Option<String> {

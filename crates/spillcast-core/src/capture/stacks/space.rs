@@ -61,7 +61,7 @@ impl Space {
                 Code::Runtime(_) | Code::Unknown => 0,
             };
             if let Code::Image(image) = &codes.list[code as usize] {
-                let module = Module::new(String::new(), start..end, base, image.sections());
+                let module = Module::new(String::new(), start..end, base, image.sections.clone());
                 space.unwinder.add_module(module);
             }
             space.mappings.push(Mapping { start, end, base, code });

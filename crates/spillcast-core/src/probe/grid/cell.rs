@@ -130,10 +130,6 @@ impl SliceError {
         let op = cell.op.name().unwrap_or("wait");
         SliceError { doing: format!("{op} of {} bytes at offset {offset}", cell.bytes), source }
     }
-
-    pub(super) fn doing(doing: &str, source: io::Error) -> SliceError {
-        SliceError { doing: doing.to_owned(), source }
-    }
 }
 
 #[cfg(test)]

@@ -38,7 +38,8 @@ pub(super) fn run(
                 Ok(thread) => threads.push(thread),
                 Err(error) => {
                     next.store(ENDED, Ordering::Relaxed);
-                    outcome = Err(SliceError::doing("starting a thread", error));
+                    let doing = "starting a thread".to_owned();
+                    outcome = Err(SliceError { doing, source: error });
                     break;
                 }
             }
