@@ -105,26 +105,11 @@ impl Target {
     }
 }
 
-/// The cost of a capture, as `CaptureCost` of spillcast has it.
-#[derive(FromPyObject)]
-struct CaptureCost {
-    call_s: f64,
-    call_low_s: f64,
-    call_high_s: f64,
-    switch_s: Option<f64>,
-    switch_low_s: Option<f64>,
-    switch_high_s: Option<f64>,
-}
-
-impl From<CaptureCost> for Cost {
-    fn from(cost: CaptureCost) -> Cost {
-        let spread = |low_s, median_s, high_s| Spread { low_s, median_s, high_s };
-        let switch = cost.switch_low_s.zip(cost.switch_high_s);
-        Cost {
-            call: spread(cost.call_low_s, cost.call_s, cost.call_high_s),
-            switch: cost.switch_s.zip(switch).map(|(about, (low, high))| spread(low, about, high)),
-        }
-    }
+/// From `CaptureCost` of spillcast, what observed threads lose by `kind`; None where it has none.
+fn spread(cost: &Bound<'_, PyAny>, kind: &str) -> PyResult<Option<Spread>> {
+    let of = |part: &str| cost.getattr(format!("{kind}{part}_s"))?.extract::<Option<f64>>();
+    let times = of("_low")?.zip(of("")?).zip(of("_high")?);
+    Ok(times.map(|((low_s, median_s), high_s)| Spread { low_s, median_s, high_s }))
 }
 
 /// One recording under way: `prepare`, `observe`, `tick` until done, `account`, `publish`.
@@ -306,7 +291,11 @@ impl Recorder {
         command: Option<Vec<String>>,
         exit_status: Option<i32>,
     ) -> PyResult<String> {
-        let cost = cost.map(|cost| cost.extract::<CaptureCost>()).transpose()?.map(Cost::from);
+        let (call, switch) = match cost {
+            Some(cost) => (spread(cost, "call")?, spread(cost, "switch")?),
+            None => (None, None),
+        };
+        let cost = call.map(|call| Cost { call, switch });
         let process = (command, exit_status);
         let meta = self.with(py, |r| r.account(elapsed_s, started_ns, cost, process));
         serde_json::to_string(&meta).map_err(|error| PyValueError::new_err(error.to_string()))

@@ -241,12 +241,8 @@ impl Recorder {
             memory.add(joined.iter().map(|process| process.pid));
             memory.look();
         }
-        if let Some(cpu) = &mut self.cpu {
-            cpu.look();
-        }
-        if let Some(sockets) = &mut self.sockets {
-            sockets.look();
-        }
+        self.cpu.iter_mut().for_each(CpuWatch::look);
+        self.sockets.iter_mut().for_each(SocketWatch::look);
         let batch = self.capture.as_ref().map(Capture::take).unwrap_or_default();
         if let Some(rows) = self.sink.as_mut().and_then(|output| output.writer.as_mut()) {
             rows.add_waits(&batch.waits);

@@ -4,6 +4,7 @@ use std::io;
 
 use super::policy::{Arc, Keep, Policy, Queue, Rules, S3Fifo, Sieve};
 use super::request::{Class, Request, Source};
+use super::store::Store;
 
 /// Prefetch distance in requests, about the latency of memory.
 const AHEAD: usize = 8;
@@ -69,27 +70,33 @@ pub fn simulate<S: Source + ?Sized>(source: &S, options: &Options) -> Option<io:
     })
 }
 
+struct Cache<P> {
+    policy: P,
+    store: Store,
+}
+
 fn run<S: Source + ?Sized, P: Policy>(
     source: &S,
     options: &Options,
     make: impl Fn() -> P,
 ) -> io::Result<Outcome> {
+    let make = || Cache { policy: make(), store: Store::default() };
     let mut cache = make();
     let mut alone = Vec::new();
     let mut outcome = Outcome::default();
     // The clock goes on from run to run.
     let mut later_s = 0;
     for _ in 0..options.runs {
-        let written_back = cache.store().written_back;
+        let written_back = cache.store.written_back;
         let mut run = Run::default();
         let (mut first_s, mut last_s) = (None, 0);
         source.each(&mut |requests| {
             for (at, request) in requests.iter().enumerate() {
                 if let Some(later) = requests.get(at + 2 * AHEAD) {
-                    cache.store().expect(later.key);
+                    cache.store.expect(later.key);
                 }
                 if let Some(soon) = requests.get(at + AHEAD) {
-                    cache.store().expect_line(soon.key);
+                    cache.store.expect_line(soon.key);
                 }
                 let request = &Request { time_s: request.time_s + later_s, ..*request };
                 first_s.get_or_insert(request.time_s);
@@ -112,11 +119,11 @@ fn run<S: Source + ?Sized, P: Policy>(
             super::request::Flow::Continue(())
         })?;
         later_s += last_s - first_s.unwrap_or(0);
-        run.lines_written_back = cache.store().written_back - written_back;
+        run.lines_written_back = cache.store.written_back - written_back;
         outcome.runs.push(run);
     }
-    cache.each_cached(&mut |slot| {
-        let object = cache.store().object(slot) as usize;
+    cache.policy.each_cached(&cache.store, &mut |slot| {
+        let object = cache.store.object(slot) as usize;
         let length = outcome.cached_lines.len().max(object + 1);
         outcome.cached_lines.resize(length, 0);
         outcome.cached_lines[object] += 1;
@@ -125,7 +132,13 @@ fn run<S: Source + ?Sized, P: Policy>(
 }
 
 #[inline]
-fn step<P: Policy>(options: &Options, cache: &mut P, request: &Request, account: &mut Account) {
+fn step<P: Policy>(
+    options: &Options,
+    cache: &mut Cache<P>,
+    request: &Request,
+    account: &mut Account,
+) {
+    let Cache { policy, store } = cache;
     let bytes = u64::from(request.bytes);
     account.requests += 1;
     account.bytes += bytes;
@@ -134,30 +147,36 @@ fn step<P: Policy>(options: &Options, cache: &mut P, request: &Request, account:
         return;
     }
     let passes = options.policy == "bypass" && request.class != Class::Read;
-    let admitted = cache.store().admitted;
-    let hit = if passes { cache.holds(request.key) } else { cache.access(request) };
+    let admitted = store.admitted;
+    let hit = if passes { policy.holds(store, request.key) } else { policy.access(store, request) };
     if hit {
         account.hits += 1;
         account.hit_bytes += bytes;
     } else {
-        account.flash_write_bytes += (cache.store().admitted - admitted) * bytes;
+        account.flash_write_bytes += (store.admitted - admitted) * bytes;
     }
 }
 
-fn write<P: Policy>(options: &Options, cache: &mut P, request: &Request, account: &mut Account) {
+fn write<P: Policy>(
+    options: &Options,
+    cache: &mut Cache<P>,
+    request: &Request,
+    account: &mut Account,
+) {
+    let Cache { policy, store } = cache;
     let bytes = u64::from(request.bytes);
     if request.class == Class::TempWrite {
         let passes = !options.temp_writes || options.policy == "bypass";
-        if !passes && (cache.access(request) || cache.holds(request.key)) {
-            if let Some(slot) = cache.store().find(request.key) {
-                cache.store_mut().soil(slot);
+        if !passes && (policy.access(store, request) || policy.holds(store, request.key)) {
+            if let Some(slot) = store.find(request.key) {
+                store.soil(slot);
             }
             account.flash_write_bytes += bytes;
             return;
         }
         // What the cache holds of it is of temp files that are no more.
-        cache.discard(request.key);
-    } else if cache.holds(request.key) {
+        policy.discard(store, request.key);
+    } else if policy.holds(store, request.key) {
         account.flash_write_bytes += bytes;
     }
     account.disk_write_bytes += bytes;

@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 
 use super::floor::{Floor, SLEEP_NS};
 use super::sleep::Sleep;
-use super::stats::{Counters, Done, Stats};
+use super::stats::{Counters, Stats};
 use crate::storage::{Model, Operation, Schedule};
 use crate::system::now_ns;
 
@@ -35,7 +35,7 @@ impl Pace {
         let added_ns = floor.added_ns(operation.op, operation.bytes);
         self.sleep.until(arrival_ns.saturating_add((asked_ns - added_ns).max(0.0) as u64));
         let achieved_ns = (now_ns() - arrival_ns) as f64 + added_ns;
-        self.counters.count(&Done { operation, asked_ns, achieved_ns });
+        self.counters.count(operation, asked_ns, achieved_ns);
     }
 
     pub fn floor(&self) -> Floor {

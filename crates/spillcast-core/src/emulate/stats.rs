@@ -26,13 +26,6 @@ pub struct OpStats {
     pub achieved: Histogram,
 }
 
-pub struct Done {
-    pub operation: Operation,
-    /// Both with what the mount itself adds.
-    pub asked_ns: f64,
-    pub achieved_ns: f64,
-}
-
 #[derive(Default)]
 pub struct Counters {
     read: Mutex<OpStats>,
@@ -40,14 +33,15 @@ pub struct Counters {
 }
 
 impl Counters {
-    pub fn count(&self, done: &Done) {
-        let Operation { op, sequential, bytes } = done.operation;
+    /// Counts an operation; both times are with what the mount itself adds.
+    pub fn count(&self, operation: Operation, asked_ns: f64, achieved_ns: f64) {
+        let Operation { op, sequential, bytes } = operation;
         let mut stats = lock(if op == Op::Write { &self.write } else { &self.read });
         stats.bytes += bytes;
         stats.sequential += u64::from(sequential);
         // Where nothing is asked for, nothing is late.
-        stats.late += u64::from(done.asked_ns > 0.0 && done.achieved_ns > LATE * done.asked_ns);
-        stats.achieved.record(done.achieved_ns as u64);
+        stats.late += u64::from(asked_ns > 0.0 && achieved_ns > LATE * asked_ns);
+        stats.achieved.record(achieved_ns as u64);
     }
 
     pub fn stats(&self) -> Stats {

@@ -13,7 +13,6 @@ const LEFT_AGAIN: usize = 3;
 
 pub struct Arc {
     lines: usize,
-    store: Store,
     lists: [List; 4],
     /// Lines that are to be those used once: p of the paper.
     once_target: f64,
@@ -21,57 +20,56 @@ pub struct Arc {
 
 impl Arc {
     pub fn new(lines: usize) -> Arc {
-        let (store, lists) = (Store::default(), Default::default());
-        Arc { lines, store, lists, once_target: 0.0 }
+        Arc { lines, lists: Default::default(), once_target: 0.0 }
     }
 
     fn len(&self, list: usize) -> usize {
         self.lists[list].len()
     }
 
-    fn shift(&mut self, slot: u32, to: usize) {
-        let from = self.store.state(slot) as usize;
-        self.lists[from].take(&mut self.store, slot);
-        self.store.set_state(slot, to as u32);
-        self.lists[to].push(&mut self.store, slot);
+    fn shift(&mut self, store: &mut Store, slot: u32, to: usize) {
+        let from = store.state(slot) as usize;
+        self.lists[from].take(store, slot);
+        store.set_state(slot, to as u32);
+        self.lists[to].push(store, slot);
     }
 
-    fn forget_oldest(&mut self, list: usize) {
-        if let Some(slot) = self.lists[list].pop(&mut self.store) {
-            self.store.remove(slot);
+    fn forget_oldest(&mut self, store: &mut Store, list: usize) {
+        if let Some(slot) = self.lists[list].pop(store) {
+            store.remove(slot);
         }
     }
 
     /// REPLACE of the paper: one line leaves, its key stays.
-    fn replace(&mut self, had_left_again: bool) {
+    fn replace(&mut self, store: &mut Store, had_left_again: bool) {
         let once = self.len(ONCE);
         let over = once as f64 - self.once_target;
         let many = over > 0.0 || (over == 0.0 && had_left_again);
         let from = if once > 0 && (many || self.len(AGAIN) == 0) { ONCE } else { AGAIN };
         if let Some(slot) = self.lists[from].tail() {
-            self.store.clean(slot);
-            self.shift(slot, from + LEFT_ONCE);
+            store.clean(slot);
+            self.shift(store, slot, from + LEFT_ONCE);
         }
     }
 
     /// Makes room for a line that nothing is known of: case IV of the paper.
-    fn make_room(&mut self) {
+    fn make_room(&mut self, store: &mut Store) {
         let once = self.len(ONCE) + self.len(LEFT_ONCE);
         let known = once + self.len(AGAIN) + self.len(LEFT_AGAIN);
         if once == self.lines {
             if self.len(ONCE) < self.lines {
-                self.forget_oldest(LEFT_ONCE);
-                self.replace(false);
+                self.forget_oldest(store, LEFT_ONCE);
+                self.replace(store, false);
             } else {
-                self.forget_oldest(ONCE);
+                self.forget_oldest(store, ONCE);
             }
         } else if known >= self.lines {
             if known == 2 * self.lines {
-                self.forget_oldest(LEFT_AGAIN);
+                self.forget_oldest(store, LEFT_AGAIN);
             }
             // A line that was discarded may have left room.
             if self.len(ONCE) + self.len(AGAIN) >= self.lines {
-                self.replace(false);
+                self.replace(store, false);
             }
         }
     }
@@ -79,17 +77,17 @@ impl Arc {
 
 impl Policy for Arc {
     #[inline]
-    fn access(&mut self, request: &Request) -> bool {
-        let Some(slot) = self.store.find(request.key) else {
-            self.make_room();
-            let slot = self.store.insert(request.key, request.object, ONCE as u32);
-            self.lists[ONCE].push(&mut self.store, slot);
-            self.store.admitted += 1;
+    fn access(&mut self, store: &mut Store, request: &Request) -> bool {
+        let Some(slot) = store.find(request.key) else {
+            self.make_room(store);
+            let slot = store.insert(request.key, request.object, ONCE as u32);
+            self.lists[ONCE].push(store, slot);
+            store.admitted += 1;
             return false;
         };
-        let list = self.store.state(slot) as usize;
+        let list = store.state(slot) as usize;
         if list == ONCE || list == AGAIN {
-            self.shift(slot, AGAIN);
+            self.shift(store, slot, AGAIN);
             return true;
         }
         let (left_once, left_again) = (self.len(LEFT_ONCE) as f64, self.len(LEFT_AGAIN) as f64);
@@ -99,32 +97,24 @@ impl Policy for Arc {
             (self.once_target - (left_once / left_again).max(1.0)).max(0.0)
         };
         if self.len(ONCE) + self.len(AGAIN) >= self.lines {
-            self.replace(list == LEFT_AGAIN);
+            self.replace(store, list == LEFT_AGAIN);
         }
-        self.shift(slot, AGAIN);
-        self.store.admitted += 1;
+        self.shift(store, slot, AGAIN);
+        store.admitted += 1;
         false
     }
 
-    fn holds(&self, key: u64) -> bool {
-        self.store.find(key).is_some_and(|slot| (self.store.state(slot) as usize) < LEFT_ONCE)
+    fn holds(&self, store: &Store, key: u64) -> bool {
+        store.find(key).is_some_and(|slot| (store.state(slot) as usize) < LEFT_ONCE)
     }
 
-    fn take_out(&mut self, slot: u32) {
-        self.lists[self.store.state(slot) as usize].take(&mut self.store, slot);
-        self.store.remove(slot);
+    fn take_out(&mut self, store: &mut Store, slot: u32) {
+        self.lists[store.state(slot) as usize].take(store, slot);
+        store.remove(slot);
     }
 
-    fn store(&self) -> &Store {
-        &self.store
-    }
-
-    fn store_mut(&mut self) -> &mut Store {
-        &mut self.store
-    }
-
-    fn each_cached(&self, each: &mut dyn FnMut(u32)) {
-        self.lists[ONCE].each(&self.store, &mut *each);
-        self.lists[AGAIN].each(&self.store, each);
+    fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32)) {
+        self.lists[ONCE].each(store, &mut *each);
+        self.lists[AGAIN].each(store, each);
     }
 }

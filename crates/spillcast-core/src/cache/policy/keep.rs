@@ -33,7 +33,6 @@ pub struct Keep {
     lines: usize,
     temp_max: usize,
     rules: Rules,
-    store: Store,
     lists: [List; 3],
     /// When the line of each slot was last read.
     read_s: Vec<u32>,
@@ -47,7 +46,6 @@ impl Keep {
             lines,
             temp_max: (lines as f64 * rules.temp_share) as usize,
             rules,
-            store: Store::default(),
             lists: Default::default(),
             read_s: Vec::new(),
             temp_of: FxHashMap::default(),
@@ -58,18 +56,18 @@ impl Keep {
         self.lists.iter().map(List::len).sum()
     }
 
-    fn evict(&mut self, list: usize) {
-        if let Some(slot) = self.lists[list].pop(&mut self.store) {
-            self.store.remove(slot);
+    fn evict(&mut self, store: &mut Store, list: usize) {
+        if let Some(slot) = self.lists[list].pop(store) {
+            store.remove(slot);
         }
     }
 
-    fn age(&mut self, now_s: u32) {
+    fn age(&mut self, store: &mut Store, now_s: u32) {
         while let Some(slot) = self.lists[KEPT].tail() {
             if now_s.saturating_sub(self.read_s[slot as usize]) <= self.rules.unread_s {
                 return;
             }
-            self.evict(KEPT);
+            self.evict(store, KEPT);
         }
     }
 
@@ -85,7 +83,7 @@ impl Keep {
     }
 
     /// Whether there is room for one more line in a list, which lines that come after it make.
-    fn make_room(&mut self, list: usize) -> bool {
+    fn make_room(&mut self, store: &mut Store, list: usize) -> bool {
         if list == TEMP && self.lists[TEMP].len() >= self.temp_max {
             return false;
         }
@@ -99,22 +97,22 @@ impl Keep {
         };
         match order.iter().find(|&&from| self.lists[from].len() > 0) {
             Some(&from) => {
-                self.evict(from);
+                self.evict(store, from);
                 true
             }
             None => false,
         }
     }
 
-    fn admit(&mut self, request: &Request, list: usize) {
-        if !self.make_room(list) {
+    fn admit(&mut self, store: &mut Store, request: &Request, list: usize) {
+        if !self.make_room(store, list) {
             return;
         }
-        let slot = self.store.insert(request.key, request.object, list as u32);
-        self.lists[list].push(&mut self.store, slot);
+        let slot = store.insert(request.key, request.object, list as u32);
+        self.lists[list].push(store, slot);
         self.read_s.resize(self.read_s.len().max(slot as usize + 1), 0);
         self.read_s[slot as usize] = request.time_s;
-        self.store.admitted += 1;
+        store.admitted += 1;
         if list == TEMP {
             self.temp_of.entry(request.query).or_default().push(request.key);
         }
@@ -122,45 +120,37 @@ impl Keep {
 }
 
 impl Policy for Keep {
-    fn access(&mut self, request: &Request) -> bool {
-        self.age(request.time_s);
-        let slot = self.store.find(request.key);
+    fn access(&mut self, store: &mut Store, request: &Request) -> bool {
+        self.age(store, request.time_s);
+        let slot = store.find(request.key);
         match slot {
             Some(slot) => {
-                let list = self.store.state(slot) as usize;
-                self.lists[list].renew(&mut self.store, slot);
+                let list = store.state(slot) as usize;
+                self.lists[list].renew(store, slot);
                 self.read_s[slot as usize] = request.time_s;
             }
             None => {
                 if let Some(list) = self.list_of(request) {
-                    self.admit(request, list);
+                    self.admit(store, request, list);
                 }
             }
         }
         if request.ends_query {
             for key in self.temp_of.remove(&request.query).unwrap_or_default() {
-                self.discard(key);
+                self.discard(store, key);
             }
         }
         slot.is_some()
     }
 
-    fn take_out(&mut self, slot: u32) {
-        self.lists[self.store.state(slot) as usize].take(&mut self.store, slot);
-        self.store.remove(slot);
+    fn take_out(&mut self, store: &mut Store, slot: u32) {
+        self.lists[store.state(slot) as usize].take(store, slot);
+        store.remove(slot);
     }
 
-    fn store(&self) -> &Store {
-        &self.store
-    }
-
-    fn store_mut(&mut self) -> &mut Store {
-        &mut self.store
-    }
-
-    fn each_cached(&self, each: &mut dyn FnMut(u32)) {
+    fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32)) {
         for list in &self.lists {
-            list.each(&self.store, &mut *each);
+            list.each(store, &mut *each);
         }
     }
 }

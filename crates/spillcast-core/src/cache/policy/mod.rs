@@ -19,31 +19,27 @@ pub use sieve::Sieve;
 
 pub const NAMES: [&str; 7] = ["keep", "bypass", "lru", "fifo", "sieve", "s3fifo", "arc"];
 
-/// A cache of a fixed number of lines.
+/// A cache of a fixed number of lines, which a store knows.
 pub trait Policy {
     /// Uses a line; returns whether it was cached. A miss inserts it, unless the policy declines.
-    fn access(&mut self, request: &Request) -> bool;
+    fn access(&mut self, store: &mut Store, request: &Request) -> bool;
 
     /// Whether a line is cached, without using it.
-    fn holds(&self, key: u64) -> bool {
-        self.store().find(key).is_some()
+    fn holds(&self, store: &Store, key: u64) -> bool {
+        store.find(key).is_some()
     }
 
     /// Removes a line whose content is stale or no longer needed.
-    fn discard(&mut self, key: u64) {
-        if let Some(slot) = self.store().find(key) {
-            self.store_mut().forget_written(slot);
-            self.take_out(slot);
+    fn discard(&mut self, store: &mut Store, key: u64) {
+        if let Some(slot) = store.find(key) {
+            store.forget_written(slot);
+            self.take_out(store, slot);
         }
     }
 
     /// Takes a known line out of its list and forgets it.
-    fn take_out(&mut self, slot: u32);
-
-    fn store(&self) -> &Store;
-
-    fn store_mut(&mut self) -> &mut Store;
+    fn take_out(&mut self, store: &mut Store, slot: u32);
 
     /// Calls `each` with the slot of every line that is cached.
-    fn each_cached(&self, each: &mut dyn FnMut(u32));
+    fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32));
 }

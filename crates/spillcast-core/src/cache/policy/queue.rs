@@ -7,50 +7,41 @@ use crate::cache::store::{List, Store};
 /// LRU with `MOVES`, FIFO without.
 pub struct Queue<const MOVES: bool> {
     lines: usize,
-    store: Store,
     list: List,
 }
 
 impl<const MOVES: bool> Queue<MOVES> {
     pub fn new(lines: usize) -> Self {
-        Queue { lines, store: Store::default(), list: List::default() }
+        Queue { lines, list: List::default() }
     }
 }
 
 impl<const MOVES: bool> Policy for Queue<MOVES> {
     #[inline]
-    fn access(&mut self, request: &Request) -> bool {
-        if let Some(slot) = self.store.find(request.key) {
+    fn access(&mut self, store: &mut Store, request: &Request) -> bool {
+        if let Some(slot) = store.find(request.key) {
             if MOVES {
-                self.list.renew(&mut self.store, slot);
+                self.list.renew(store, slot);
             }
             return true;
         }
         if self.list.len() >= self.lines
-            && let Some(slot) = self.list.pop(&mut self.store)
+            && let Some(slot) = self.list.pop(store)
         {
-            self.store.remove(slot);
+            store.remove(slot);
         }
-        let slot = self.store.insert(request.key, request.object, 0);
-        self.list.push(&mut self.store, slot);
-        self.store.admitted += 1;
+        let slot = store.insert(request.key, request.object, 0);
+        self.list.push(store, slot);
+        store.admitted += 1;
         false
     }
 
-    fn take_out(&mut self, slot: u32) {
-        self.list.take(&mut self.store, slot);
-        self.store.remove(slot);
+    fn take_out(&mut self, store: &mut Store, slot: u32) {
+        self.list.take(store, slot);
+        store.remove(slot);
     }
 
-    fn store(&self) -> &Store {
-        &self.store
-    }
-
-    fn store_mut(&mut self) -> &mut Store {
-        &mut self.store
-    }
-
-    fn each_cached(&self, each: &mut dyn FnMut(u32)) {
-        self.list.each(&self.store, each);
+    fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32)) {
+        self.list.each(store, each);
     }
 }

@@ -21,7 +21,6 @@ pub struct S3Fifo {
     lines: usize,
     small_max: usize,
     ghost_max: usize,
-    store: Store,
     small: List,
     main: List,
     ghost: List,
@@ -34,7 +33,6 @@ impl S3Fifo {
             lines,
             small_max: (lines / 10).max(1),
             ghost_max: lines * 9 / 10,
-            store: Store::default(),
             small: List::default(),
             main: List::default(),
             ghost: List::default(),
@@ -42,104 +40,96 @@ impl S3Fifo {
         }
     }
 
-    fn evict(&mut self) {
+    fn evict(&mut self, store: &mut Store) {
         self.full_once = true;
         let main_max = self.lines - self.small_max;
         if self.main.len() > main_max || self.small.len() == 0 {
-            self.evict_main();
+            self.evict_main(store);
         } else {
-            self.evict_small();
+            self.evict_small(store);
         }
     }
 
-    fn evict_small(&mut self) {
-        while let Some(slot) = self.small.pop(&mut self.store) {
-            if self.store.state(slot) >= SMALL + USES_TO_STAY {
-                self.store.set_state(slot, MAIN);
-                self.main.push(&mut self.store, slot);
+    fn evict_small(&mut self, store: &mut Store) {
+        while let Some(slot) = self.small.pop(store) {
+            if store.state(slot) >= SMALL + USES_TO_STAY {
+                store.set_state(slot, MAIN);
+                self.main.push(store, slot);
                 continue;
             }
-            self.store.clean(slot);
-            self.store.set_state(slot, GHOST);
-            self.ghost.push(&mut self.store, slot);
+            store.clean(slot);
+            store.set_state(slot, GHOST);
+            self.ghost.push(store, slot);
             if self.ghost.len() > self.ghost_max
-                && let Some(oldest) = self.ghost.pop(&mut self.store)
+                && let Some(oldest) = self.ghost.pop(store)
             {
-                self.store.remove(oldest);
+                store.remove(oldest);
             }
             return;
         }
     }
 
-    fn evict_main(&mut self) {
-        while let Some(slot) = self.main.pop(&mut self.store) {
-            let state = self.store.state(slot);
+    fn evict_main(&mut self, store: &mut Store) {
+        while let Some(slot) = self.main.pop(store) {
+            let state = store.state(slot);
             if state == MAIN {
-                self.store.remove(slot);
+                store.remove(slot);
                 return;
             }
-            self.store.set_state(slot, state - 1);
-            self.main.push(&mut self.store, slot);
+            store.set_state(slot, state - 1);
+            self.main.push(store, slot);
         }
     }
 }
 
 impl Policy for S3Fifo {
     #[inline]
-    fn access(&mut self, request: &Request) -> bool {
-        let known = self.store.find(request.key);
+    fn access(&mut self, store: &mut Store, request: &Request) -> bool {
+        let known = store.find(request.key);
         let mut queue = SMALL;
         if let Some(slot) = known {
-            let state = self.store.state(slot);
+            let state = store.state(slot);
             if state & QUEUE != GHOST {
                 if state & !QUEUE < USES_MAX {
-                    self.store.set_state(slot, state + 1);
+                    store.set_state(slot, state + 1);
                 }
                 return true;
             }
-            self.ghost.take(&mut self.store, slot);
-            self.store.remove(slot);
+            self.ghost.take(store, slot);
+            store.remove(slot);
             queue = MAIN;
         }
         while self.small.len() + self.main.len() >= self.lines {
-            self.evict();
+            self.evict(store);
         }
         if !self.full_once && self.small.len() >= self.small_max {
             queue = MAIN;
         }
-        let slot = self.store.insert(request.key, request.object, queue);
+        let slot = store.insert(request.key, request.object, queue);
         match queue {
-            MAIN => self.main.push(&mut self.store, slot),
-            _ => self.small.push(&mut self.store, slot),
+            MAIN => self.main.push(store, slot),
+            _ => self.small.push(store, slot),
         }
-        self.store.admitted += 1;
+        store.admitted += 1;
         false
     }
 
-    fn holds(&self, key: u64) -> bool {
-        self.store.find(key).is_some_and(|slot| self.store.state(slot) & QUEUE != GHOST)
+    fn holds(&self, store: &Store, key: u64) -> bool {
+        store.find(key).is_some_and(|slot| store.state(slot) & QUEUE != GHOST)
     }
 
-    fn take_out(&mut self, slot: u32) {
-        let list = match self.store.state(slot) & QUEUE {
+    fn take_out(&mut self, store: &mut Store, slot: u32) {
+        let list = match store.state(slot) & QUEUE {
             SMALL => &mut self.small,
             MAIN => &mut self.main,
             _ => &mut self.ghost,
         };
-        list.take(&mut self.store, slot);
-        self.store.remove(slot);
+        list.take(store, slot);
+        store.remove(slot);
     }
 
-    fn store(&self) -> &Store {
-        &self.store
-    }
-
-    fn store_mut(&mut self) -> &mut Store {
-        &mut self.store
-    }
-
-    fn each_cached(&self, each: &mut dyn FnMut(u32)) {
-        self.small.each(&self.store, &mut *each);
-        self.main.each(&self.store, each);
+    fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32)) {
+        self.small.each(store, &mut *each);
+        self.main.each(store, each);
     }
 }

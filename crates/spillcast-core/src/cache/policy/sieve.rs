@@ -10,70 +10,60 @@ const VISITED: u32 = 1;
 
 pub struct Sieve {
     lines: usize,
-    store: Store,
     list: List,
     hand: Option<u32>,
 }
 
 impl Sieve {
     pub fn new(lines: usize) -> Sieve {
-        let (store, list) = (Store::default(), List::default());
-        Sieve { lines, store, list, hand: None }
+        Sieve { lines, list: List::default(), hand: None }
     }
 
-    fn evict(&mut self) {
+    fn evict(&mut self, store: &mut Store) {
         let mut at = self.hand.or(self.list.tail());
         while let Some(slot) = at {
-            if self.store.state(slot) != VISITED {
-                self.take(slot);
+            if store.state(slot) != VISITED {
+                self.take(store, slot);
                 return;
             }
-            self.store.set_state(slot, 0);
-            at = self.list.newer(&self.store, slot).or(self.list.tail());
+            store.set_state(slot, 0);
+            at = self.list.newer(store, slot).or(self.list.tail());
         }
     }
 
     /// Takes a line out; the hand goes on where it stood there or comes from there.
-    fn take(&mut self, slot: u32) {
-        self.hand = self.list.newer(&self.store, slot);
-        self.list.take(&mut self.store, slot);
-        self.store.remove(slot);
+    fn take(&mut self, store: &mut Store, slot: u32) {
+        self.hand = self.list.newer(store, slot);
+        self.list.take(store, slot);
+        store.remove(slot);
     }
 }
 
 impl Policy for Sieve {
     #[inline]
-    fn access(&mut self, request: &Request) -> bool {
-        if let Some(slot) = self.store.find(request.key) {
-            self.store.set_state(slot, VISITED);
+    fn access(&mut self, store: &mut Store, request: &Request) -> bool {
+        if let Some(slot) = store.find(request.key) {
+            store.set_state(slot, VISITED);
             return true;
         }
         if self.list.len() >= self.lines {
-            self.evict();
+            self.evict(store);
         }
-        let slot = self.store.insert(request.key, request.object, 0);
-        self.list.push(&mut self.store, slot);
-        self.store.admitted += 1;
+        let slot = store.insert(request.key, request.object, 0);
+        self.list.push(store, slot);
+        store.admitted += 1;
         false
     }
 
-    fn take_out(&mut self, slot: u32) {
+    fn take_out(&mut self, store: &mut Store, slot: u32) {
         let hand = self.hand;
-        self.take(slot);
+        self.take(store, slot);
         if hand != Some(slot) {
             self.hand = hand;
         }
     }
 
-    fn store(&self) -> &Store {
-        &self.store
-    }
-
-    fn store_mut(&mut self) -> &mut Store {
-        &mut self.store
-    }
-
-    fn each_cached(&self, each: &mut dyn FnMut(u32)) {
-        self.list.each(&self.store, each);
+    fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32)) {
+        self.list.each(store, each);
     }
 }
