@@ -171,7 +171,7 @@ def of_calls(
         with grouping.failures():
             rows = grouping.answer(connection, grouping.query("call_tree", _SUMS_OF_CALLS))
     grouping.check_some(rows, "call")
-    elapsed_us = sum(session["elapsed_us"] for session in read.sessions())
+    elapsed_us = read.elapsed_us()
     for row in rows:
         source, line = row["longest_at"]
         row["longest_at"] = f"{read.paths[source]}:{line}"
@@ -179,6 +179,13 @@ def of_calls(
         more = {"op": None, "idle": False, "share": share, **dict.fromkeys(QUANTILES)}
         row |= {name: value for name, value in more.items() if name not in by}
     return Profile(by, elapsed_us / 1e6, rows, read.damaged(), trace_warnings(read))
+
+
+#: Keys of a row that have the names of RowSource.
+_OF_ROW_SOURCE = (
+    *("depth", "count", "rows", "starts"),
+    *("temp_read_bytes", "temp_written_bytes", "temp_us", "passes"),
+)
 
 
 def by_row_source(
@@ -201,72 +208,48 @@ def by_row_source(
     block = block or block_size(None, evidence.parameters, evidence.traces)
     kind = evidence.only_waits()
     if kind == "ash":
-        result, sources = _of_ash(evidence, block, options)
+        ash = read_ash(evidence.ash, options.chosen, on_progress=options.on_progress)
+        sources = row_sources_of_samples(ash.samples, block.bytes)
+        elapsed_s = sum(source.elapsed_us for source in sources) / 1e6
+        damaged = [{"file": str(d.file), "line": d.line, "what": d.text} for d in ash.damaged]
+        warnings = [*ash.notes, *hints(ash)]
+        lacking = "the samples contain no plan lines"
+        remedy = "export SQL_PLAN_LINE_ID, as collect oracle does"
     elif kind == "traces":
-        result, sources = _of_traces(evidence, block, options)
+        read, sources = row_sources_of_traces(evidence.traces, block.bytes, options)
+        elapsed_s = read.elapsed_us() / 1e6
+        damaged, warnings = read.damaged(), trace_warnings(read)
+        lacking = "the traces hold no STAT lines, which a cursor writes when it is closed"
+        remedy = "trace until the query has ended, or give an ASH export with SQL_PLAN_LINE_ID"
     else:
         raise OptionConflict(f"--by {ROW_SOURCE} is for Oracle's traces and ASH exports")
+    if not sources:
+        raise EvidenceUnsuited(lacking, remedy)
     if evidence.work_areas:
         passes = passes_by_line(read_work_areas(evidence.work_areas).to_pylist())
         sources = [
             replace(source, passes=passes.get((source.sql_id, source.plan_line), source.passes))
             for source in sources
         ]
-    notes = [*result.warnings]
     if block.known_from is None and any(source.spilled for source in sources):
-        notes.append(f"blocks are assumed to be {format_bytes(block.bytes)}: give --block")
-    rows = _rows(sources, result.elapsed_s)
-    return replace(result, rows=rows, warnings=notes, words=_sentences(sources))
-
-
-def _of_ash(
-    evidence: Evidence, block: BlockSize, options: TraceOptions
-) -> tuple[Profile, list[RowSource]]:
-    ash = read_ash(evidence.ash, options.chosen, on_progress=options.on_progress)
-    sources = row_sources_of_samples(ash.samples, block.bytes)
-    if not sources:
-        raise EvidenceUnsuited(
-            "the samples contain no plan lines", "export SQL_PLAN_LINE_ID, as collect oracle does"
-        )
-    whole_s = sum(source.elapsed_us for source in sources) / 1e6
-    damaged = [{"file": str(d.file), "line": d.line, "what": d.text} for d in ash.damaged]
-    return Profile([ROW_SOURCE], whole_s, [], damaged, [*ash.notes, *hints(ash)]), sources
-
-
-def _of_traces(
-    evidence: Evidence, block: BlockSize, options: TraceOptions
-) -> tuple[Profile, list[RowSource]]:
-    read, sources = row_sources_of_traces(evidence.traces, block.bytes, options)
-    if not sources:
-        raise EvidenceUnsuited(
-            "the traces hold no STAT lines, which a cursor writes when it is closed",
-            "trace until the query has ended, or give an ASH export with SQL_PLAN_LINE_ID",
-        )
-    elapsed_s = sum(session["elapsed_us"] for session in read.sessions()) / 1e6
-    warnings = trace_warnings(read)
-    return Profile([ROW_SOURCE], elapsed_s, [], read.damaged(), warnings), sources
+        warnings.append(f"blocks are assumed to be {format_bytes(block.bytes)}: give --block")
+    rows, words = _rows(sources, elapsed_s), _sentences(sources)
+    return Profile([ROW_SOURCE], elapsed_s, rows, damaged, warnings, words=words)
 
 
 def _rows(sources: Sequence[RowSource], elapsed_s: float) -> list[dict[str, Any]]:
     shares = {id(source): share for source, share in spilling(sources)}
-    rows = []
-    for row_source in sources:
-        row = bare_row(row_source.elapsed_us, elapsed_s * 1e6) | {
-            ROW_SOURCE: row_source.plan_line,
-            "operation": row_source.operation or None,
-            "depth": row_source.depth,
-            "sql": row_source.sql_id,
-            "count": row_source.count,
-            "rows": row_source.rows,
-            "starts": row_source.starts,
-            "temp_read_bytes": row_source.temp_bytes_read,
-            "temp_written_bytes": row_source.temp_bytes_written,
-            "temp_us": row_source.temp_us,
-            "temp_share": shares.get(id(row_source), 0.0),
-            "passes": row_source.passes,
+    return [
+        bare_row(source.elapsed_us, elapsed_s * 1e6)
+        | {name: getattr(source, name) for name in _OF_ROW_SOURCE}
+        | {
+            ROW_SOURCE: source.plan_line,
+            "operation": source.operation or None,
+            "sql": source.sql_id,
+            "temp_share": shares.get(id(source), 0.0),
         }
-        rows.append(row)
-    return rows
+        for source in sources
+    ]
 
 
 def _sentences(sources: Sequence[RowSource]) -> list[str]:
@@ -280,6 +263,6 @@ def _sentences(sources: Sequence[RowSource]) -> list[str]:
     text = plan_line_words(most.operation, most.plan_line)
     if most.temp_us is not None:
         return [f"{text} takes {share:.0%} of the time in temp I/O."]
-    sizes = (format_bytes(size or 0) for size in (most.temp_bytes_written, most.temp_bytes_read))
+    sizes = (format_bytes(size or 0) for size in (most.temp_written_bytes, most.temp_read_bytes))
     text += " spills {:.0%} of it: {} written, {} read.".format(share, *sizes)
     return [text]

@@ -167,7 +167,7 @@ def of_trace_rows(
     read.check(options.chosen)
     grouping.check_some(rows, "wait")
     histograms = _take_histograms(rows)
-    elapsed_us = sum(session["elapsed_us"] for session in read.sessions())
+    elapsed_us = read.elapsed_us()
     first_second = read.first_second()
     for row in rows:
         source, line = row["longest_at"]

@@ -42,7 +42,7 @@ def of_traces(
         quantiles=QUANTILES,
     )
     sessions = read.sessions()
-    elapsed_us = sum(session["elapsed_us"] for session in sessions)
+    elapsed_us = read.elapsed_us()
     _name_groups(read)
     waits = read.waits()
     # Frees each group as its row is made; there may be one for each second.

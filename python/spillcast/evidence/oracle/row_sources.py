@@ -76,7 +76,7 @@ order by sql_id, plan_line
 class RowSource:
     """One line of the plan of one statement, by itself, over all its executions.
 
-    ``temp_bytes_read`` and ``temp_bytes_written`` are 0 for what cannot spill, and None where
+    ``temp_read_bytes`` and ``temp_written_bytes`` are 0 for what cannot spill, and None where
     nothing tells. ``passes`` is how often what was written was read; None where nothing was.
     """
 
@@ -92,8 +92,8 @@ class RowSource:
     elapsed_us: int
     #: Time in waits for temp, where samples tell it.
     temp_us: int | None = None
-    temp_bytes_read: int | None = None
-    temp_bytes_written: int | None = None
+    temp_read_bytes: int | None = None
+    temp_written_bytes: int | None = None
     passes: int | None = None
 
     @property
@@ -101,7 +101,7 @@ class RowSource:
         """What its part of the spill is measured by: time where that is known, or bytes."""
         if self.temp_us is not None:
             return float(self.temp_us)
-        return float((self.temp_bytes_read or 0) + (self.temp_bytes_written or 0))
+        return float((self.temp_read_bytes or 0) + (self.temp_written_bytes or 0))
 
 
 def row_sources_of_traces(
@@ -137,8 +137,8 @@ def _of_stat(row: dict[str, Any], depth: int, block_bytes: int) -> RowSource:
         rows=row["rows"],
         starts=row["starts"],
         elapsed_us=row["elapsed_us"] or 0,
-        temp_bytes_read=None if read is None else read * block_bytes,
-        temp_bytes_written=None if written is None else written * block_bytes,
+        temp_read_bytes=None if read is None else read * block_bytes,
+        temp_written_bytes=None if written is None else written * block_bytes,
         passes=max(1, round(read / written)) if read and written else None,
     )
 
@@ -165,8 +165,8 @@ def row_sources_of_samples(samples: Table, block_bytes: int) -> list[RowSource]:
             count=row["samples"],
             elapsed_us=row["elapsed_us"],
             temp_us=row["temp_us"],
-            temp_bytes_read=row["blocks_read"] * block_bytes if blocks == "p3" else None,
-            temp_bytes_written=row["blocks_written"] * block_bytes if blocks == "p3" else None,
+            temp_read_bytes=row["blocks_read"] * block_bytes if blocks == "p3" else None,
+            temp_written_bytes=row["blocks_written"] * block_bytes if blocks == "p3" else None,
         )
         for row in records
     ]

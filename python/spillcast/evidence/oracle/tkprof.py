@@ -77,6 +77,9 @@ class Section:
     sums_executions: bool = True
     #: Whether waits for temp files have no names of their own.
     before_10g: bool = False
+    spilled: Spilled = field(default_factory=Spilled)
+    sql_id: str | None = None
+    plan: str | None = None
 
     @property
     def temp(self) -> dict[str, tuple[int, Number, Number]]:
@@ -142,11 +145,10 @@ def read(paths: list[Path], selection: Selection) -> Counts:
     sections = list(_sections(path, lines))
     before_10g = any(map(_BEFORE_10G.search, lines))
     for section in sections:
-        section.before_10g = before_10g
-    known = ((section, spilled(path, section.lines, HOW)) for section in sections)
-    spilling = [
-        (section, blocks) for section, blocks in known if section.temp or blocks.written_blocks
-    ]
+        section.before_10g, section.spilled = before_10g, spilled(path, section.lines, HOW)
+        if name := _SQL_ID.search("\n".join(section.head)):
+            section.sql_id, section.plan = name.groups()
+    spilling = [its for its in sections if its.temp or its.spilled.written_blocks]
     if not spilling:
         if not any(section.has_waits or section.lines for section in sections):
             raise EvidenceIncomplete(f"{path}: it has neither waits nor row sources", HOW)
@@ -156,27 +158,15 @@ def read(paths: list[Path], selection: Selection) -> Counts:
                 "merge the traces with trcsess, or give a report of SQL Monitor",
             )
         raise NoTempIo(f"{path}: no statement waited for temp files: it does not spill", HOW)
-    items = []
-    for section, blocks in spilling:
-        name = _SQL_ID.search("\n".join(section.head))
-        sql_id, plan = (name[1], name[2]) if name else (None, None)
-        elapsed_s = section.elapsed.value
-        items.append(Item((section, blocks, sql_id), elapsed_s, sql_id, plan=plan))
-    section, blocks, sql_id = pick(path, items, selection)
-    _check(path, section, blocks)
+    items = [Item(its, its.elapsed.value, its.sql_id, plan=its.plan) for its in spilling]
+    section = pick(path, items, selection)
+    _check(path, section)
     matches = (_SESSIONS.match(line) for line in reversed(lines[-20:]))
     sessions = next((int(match[1]) for match in matches if match), None)
-    return _figures(path, section, blocks, sql_id, sessions, selection)
+    return _figures(path, section, sessions, selection)
 
 
-def _figures(
-    path: Path,
-    section: Section,
-    blocks: Spilled,
-    sql_id: str | None,
-    sessions: int | None,
-    selection: Selection,
-) -> Counts:
+def _figures(path: Path, section: Section, sessions: int | None, selection: Selection) -> Counts:
     notes = [
         "tkprof counts waits, not requests: I/O that overlapped other work is not among them",
         "the client's time between calls is not a part of the elapsed time here",
@@ -186,8 +176,8 @@ def _figures(
     if section.before_10g and section.temp:
         notes.append("up to release 9.2 waits for temp files are among all direct path I/O")
     elapsed = section.elapsed
-    blocks_of_run = {"read": blocks.read_blocks, "write": blocks.written_blocks}
-    moved = {op: count * section.runs for op, count in blocks_of_run.items()}
+    blocks = {"read": section.spilled.read_blocks, "write": section.spilled.written_blocks}
+    moved = {op: count * section.runs for op, count in blocks.items()}
     counts = {
         op: section.temp[op][0] if op in section.temp else -(-moved[op] // OPERATION_BLOCKS)
         for op in OPS
@@ -223,7 +213,7 @@ def _figures(
         elapsed_unknown=unknown,
         cpu_s=section.calls["total"][1].value if "total" in section.calls else None,
         busy_s=busy_s,
-        statement=Statement(sql_id, struck_text(_statement(section.head)), 1, 1),
+        statement=Statement(section.sql_id, struck_text(_statement(section.head)), 1, 1),
         notes=notes,
     )
 
@@ -264,11 +254,11 @@ def _of_coordinator(section: Section) -> tuple[float, float]:
     return 0.0, total.value
 
 
-def _check(path: Path, section: Section, blocks: Spilled) -> None:
+def _check(path: Path, section: Section) -> None:
     """InputError for figures that contradict each other."""
     comparisons = []
     if (disk := section.disk) is not None:
-        read = blocks.read_blocks * section.runs
+        read = section.spilled.read_blocks * section.runs
         words, total = f"{read:,} temp blocks read by row sources", Number.exact(disk)
         disk_words = f"{disk:,} blocks in the column disk"
         comparisons.append(Held("sources-of-disk", Number.exact(read), words, total, disk_words))

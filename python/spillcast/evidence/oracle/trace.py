@@ -72,6 +72,10 @@ class Traces:
         """Where the time of each session of each file went, in microseconds."""
         return [session for file in self.files for session in file["sessions"]]
 
+    def elapsed_us(self) -> int:
+        """The time of all sessions added up."""
+        return sum(session["elapsed_us"] for session in self.sessions())
+
     def first_second(self) -> int:
         """Second of the database's clock in which the first session began."""
         firsts = [session["first_tim_us"] for session in self.sessions()]

@@ -232,7 +232,7 @@ def read_traces(
         groups = _of_statement(groups, sql_id)
         elapsed_s = wall_s = sum(g["total_us"] for g in groups if not g["idle"]) / 1e6
     else:
-        elapsed_s = sum(session["elapsed_us"] for session in read.sessions()) / 1e6
+        elapsed_s = read.elapsed_us() / 1e6
         wall_s = _wall_s(read)
     by_event: dict[str, list[dict[str, Any]]] = {}
     calls = Counter[str]()

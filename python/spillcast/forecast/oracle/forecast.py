@@ -109,17 +109,14 @@ def forecast_events(
         parts = parts_of(target, evidence, question, elapsed_s)
     except Refusal as refused:
         return unanswered.refused_by(refused)
-    boosted_s = sum(part.baseline.time_s for part in parts)
-    rest_s = max(elapsed_s - boosted_s, 0.0)
+    rest_s = max(elapsed_s - sum(part.time_s for part in parts), 0.0)
     with_rest = method != "seed" and "rest" not in question.without
     moved = target_rest(target, evidence, parts, elapsed_s, enabled=with_rest)
     terms = [Term("CPU and other waits", None, None, None, rest_s, rest_s + moved.change_s)]
-    for part in parts:
-        event = part.baseline
-        count = round(event.time_s / event.latency_s)
-        terms.append(
-            Term(event.event, event.op, None, count, event.time_s, event.time_s / part.gain)
-        )
+    terms += [
+        Term(part.event, part.op, None, round(part.count), part.time_s, part.target_s)
+        for part in parts
+    ]
     total_s = sum(term.forecast_s for term in terms)
     # A latency or a factor is an assumption of the user, without an error.
     noise = 0.0 if target.storage is None else target.storage.source.noise
@@ -169,11 +166,10 @@ def _intervals(
     noise = np.maximum(1 + draws.normal(0, noise_level, DRAWS), 0.0)
     for part, time_s in zip(parts, times, strict=True):
         change = np.ones(DRAWS)
-        count = part.baseline.time_s / part.baseline.latency_s
         if part.target is not None:
-            change = change * _drawn_mean(part.target, count, draws)
-        if part.baseline.share is not None and part.baseline.seen is not None:
-            change = change / _drawn_mean(part.baseline.seen, count, draws)
+            change = change * _drawn_mean(part.target, part.count, draws)
+        if part.share is not None and part.seen is not None:
+            change = change / _drawn_mean(part.seen, part.count, draws)
         if part.size_ratio != 1.0:
             change = change * part.size_ratio ** (exponent - 1)
         total = total + time_s / part.gain * change * noise
@@ -199,8 +195,8 @@ def _drawn_times(
 ) -> Array:
     """Time of each event in each draw: multinomial where it comes from samples."""
     if ash is None:
-        return np.array([[part.baseline.time_s] * DRAWS for part in parts])
-    shares = [part.baseline.share or 0.0 for part in parts]
+        return np.array([[part.time_s] * DRAWS for part in parts])
+    shares = [part.share or 0.0 for part in parts]
     rest = max(0.0, 1.0 - sum(shares))
     hits = draws.multinomial(ash.instants, [*shares, rest], DRAWS)
     return np.asarray(hits[:, :-1].T / ash.instants * elapsed_s)
@@ -224,7 +220,7 @@ def warn(
         if share > SERVED
     ]
     warnings += [Warned("ash", note) for note in (ash.notes if ash is not None else [])]
-    temp = [part.baseline for part in parts if part.baseline.event.endswith(" temp")]
+    temp = [part for part in parts if part.event.endswith(" temp")]
     if temp and temp[0].latency_s < FLASH_S:
         text = (
             f"{temp[0].event} takes {format_duration(temp[0].latency_s)} today: already flash, or "
@@ -303,7 +299,7 @@ def _about_files(read: Sequence[TraceEvidence]) -> list[Warned]:
 
 
 def _about_gain(part: Part, target: Target) -> list[Warned]:
-    event, seen, measured = part.baseline.event, part.baseline.seen, part.target
+    event, seen, measured = part.event, part.seen, part.target
     warnings = []
     if part.borrowed:
         text = f"{event} was not seen on {target.name}: it is assumed to speed up like the others"

@@ -41,14 +41,21 @@ BLOCKS = 8
 
 
 @dataclass(frozen=True)
-class EventBaseline:
-    """One boosted event on the baseline; ``share`` is its share of elapsed time in ASH."""
+class Part:
+    """One boosted event: its time today, its gain on the target and what that rests on.
+
+    ``share`` is its share of elapsed time in ASH.
+    """
 
     event: str
     time_s: float
     share: float | None
     seen: EventLatency | None
     latency_s: float
+    target: EventLatency | None = None
+    gain: float = 1.0
+    size_ratio: float = 1.0
+    borrowed: bool = False
 
     @property
     def op(self) -> str | None:
@@ -57,16 +64,15 @@ class EventBaseline:
             return self.seen.op
         return next((op for op in OPS if op in self.event.split()), None)
 
+    @property
+    def count(self) -> float:
+        """Operations of the run."""
+        return self.time_s / self.latency_s
 
-@dataclass(frozen=True)
-class Part:
-    """One boosted event, its gain on the target and what that rests on."""
-
-    baseline: EventBaseline
-    target: EventLatency | None
-    gain: float
-    size_ratio: float = 1.0
-    borrowed: bool = False
+    @property
+    def target_s(self) -> float:
+        """Its time on the target."""
+        return self.time_s / self.gain
 
 
 def parts_of(
@@ -88,15 +94,16 @@ def parts_of(
             f"{target.name} contains no {missing}: trace the query there while it spills"
         )
     if method == "seed":
-        return [replace(parts[0], baseline=event) for event in events]
-    pooled = sum(part.baseline.time_s for part in parts) / sum(
-        p.baseline.time_s / p.gain for p in parts
-    )
-    measured = {part.baseline.event: part for part in parts}
-    return [measured.get(event.event, Part(event, None, pooled, borrowed=True)) for event in events]
+        return [replace(event, target=parts[0].target, gain=parts[0].gain) for event in events]
+    pooled = sum(part.time_s for part in parts) / sum(part.target_s for part in parts)
+    measured = {part.event: part for part in parts}
+    return [
+        measured.get(event.event, replace(event, gain=pooled, borrowed=True)) for event in events
+    ]
 
 
-def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> list[EventBaseline]:
+def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> list[Part]:
+    """The boosted events today, the longest first."""
     traces, ash = evidence.traces, evidence.ash
     seen = traces.events if traces is not None else {}
     baselines = []
@@ -104,11 +111,8 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
         latency = seen.get(name)
         if ash is not None:
             latency_s = latency.mean_s if latency is not None else ash.latency_s.get(name, 0.0)
-            baselines.append(
-                EventBaseline(
-                    name, elapsed_s * ash.share[name], ash.share[name], latency, latency_s
-                )
-            )
+            share = ash.share[name]
+            baselines.append(Part(name, elapsed_s * share, share, latency, latency_s))
         elif traces is not None and latency is not None:
             if traces.sessions_s <= 0:
                 raise EvidenceIncomplete(
@@ -116,39 +120,38 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
                     "the time by event must come from an ASH export",
                 )
             time_s = latency.total_s / traces.sessions_s * elapsed_s
-            baselines.append(EventBaseline(name, time_s, None, latency, latency.mean_s))
+            baselines.append(Part(name, time_s, None, latency, latency.mean_s))
     baselines = [event for event in baselines if event.time_s > 0 and event.latency_s > 0]
     if not baselines:
         raise NotSpilled("the evidence shows no time in the boosted events")
     return sorted(baselines, key=lambda event: -event.time_s)
 
 
-def _measured(
-    target: Target, baseline: EventBaseline, evidence: OracleEvidence, method: str
-) -> Part | None:
+def _measured(target: Target, part: Part, evidence: OracleEvidence, method: str) -> Part | None:
     """The event with its gain; None where the target did not see it."""
     if target.factor is not None:
-        return Part(baseline, None, target.factor)
+        return replace(part, gain=target.factor)
     if target.latency_s is not None:
-        return Part(baseline, None, baseline.latency_s / target.latency_s)
+        return replace(part, gain=part.latency_s / target.latency_s)
     if target.storage is not None:
-        return _described(target.storage, baseline, evidence)
-    measured = target.traces.events.get(baseline.event) if target.traces is not None else None
+        return _described(target.storage, part, evidence)
+    measured = target.traces.events.get(part.event) if target.traces is not None else None
     if measured is None or measured.total_s <= 0:
         return None
     ratio = 1.0
-    if method != "seed" and baseline.seen is not None and baseline.seen.blocks and measured.blocks:
-        ratio = baseline.seen.blocks / measured.blocks
-    return Part(baseline, measured, baseline.latency_s / (measured.mean_s * ratio), ratio)
+    if method != "seed" and part.seen is not None and part.seen.blocks and measured.blocks:
+        ratio = part.seen.blocks / measured.blocks
+    gain = part.latency_s / (measured.mean_s * ratio)
+    return replace(part, target=measured, gain=gain, size_ratio=ratio)
 
 
-def _described(storage: Storage, baseline: EventBaseline, evidence: OracleEvidence) -> Part | None:
+def _described(storage: Storage, part: Part, evidence: OracleEvidence) -> Part | None:
     """The event with its gain by the figures of a storage, for operations one at a time.
 
     Short bursts are used up. Operations are in the order of the traces where these tell it, and
     random otherwise. None where their size is unknown, or the storage has no figures for them.
     """
-    seen, op, block_bytes = baseline.seen, baseline.op, evidence.block.bytes
+    seen, op, block_bytes = part.seen, part.op, evidence.block.bytes
     if (
         op is None
         or seen is None
@@ -174,7 +177,7 @@ def _described(storage: Storage, baseline: EventBaseline, evidence: OracleEviden
     target_s = sum(count * mean_s(round(blocks * block_bytes)) for blocks, count in sizes.items())
     # A stated latency may be 0.
     mean_target_s = max(target_s / sum(sizes.values()), 1e-9)
-    return Part(baseline, None, float(baseline.latency_s / mean_target_s))
+    return replace(part, gain=float(part.latency_s / mean_target_s))
 
 
 @dataclass(frozen=True)
@@ -245,11 +248,11 @@ def target_rest(
 ) -> TargetRest:
     """The change by traces on both storages; without these, or disabled, none, with a spread."""
     measured = calibrated()
-    boosted_s = sum(part.baseline.time_s for part in parts)
+    boosted_s = sum(part.time_s for part in parts)
     rest_s = max(elapsed_s - boosted_s, 0.0)
-    count = sum(part.baseline.time_s / part.baseline.latency_s for part in parts)
-    gain = boosted_s / sum(part.baseline.time_s / part.gain for part in parts)
-    source_rest = _outside(evidence.traces, {part.baseline.event: 1.0 for part in parts})
+    count = sum(part.count for part in parts)
+    gain = boosted_s / sum(part.target_s for part in parts)
+    source_rest = _outside(evidence.traces, {part.event: 1.0 for part in parts})
     per_operation_s = (
         source_rest.per_operation_s if source_rest is not None else measured.oracle_rest_s
     )
@@ -258,7 +261,7 @@ def target_rest(
     kept = TargetRest(near_s, 0.0, measured.oracle_rest_spread, -moves)
     if target.traces is None or not enabled:
         return kept
-    sizes = {part.baseline.event: part.size_ratio for part in parts}
+    sizes = {part.event: part.size_ratio for part in parts}
     target_rest = _outside(target.traces, sizes)
     why = _why_not(target, source_rest, target_rest)
     if source_rest is None or target_rest is None or why is not None:
