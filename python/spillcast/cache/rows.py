@@ -35,16 +35,13 @@ class Rows:
     #: Notes for the user: skipped rows, assumptions.
     notes: Sequence[str] = field(default_factory=list)
 
-    def ends_query(self) -> Flags:
-        """Whether a row is the last temp I/O of its query."""
-        temp = np.flatnonzero(self.cls >= TEMP_READ)
-        _, last = np.unique(self.query[temp][::-1], return_index=True)
-        ends = np.zeros(len(self.cls), dtype=bool)
-        ends[temp[::-1][last]] = True
-        return ends
-
     def requests(self, line_bytes: int) -> _core.CacheRequests:
         """The rows as requests for lines. InputError for offsets out of bounds."""
+        # The last temp I/O of each query.
+        temp = np.flatnonzero(self.cls >= TEMP_READ)[::-1]
+        _, last = np.unique(self.query[temp], return_index=True)
+        ends_query = np.zeros(len(self.cls), dtype=np.int64)
+        ends_query[temp[last]] = 1
         columns = {
             "time_s": self.time_s - min(self.time_s, default=0),
             "file": self.file,
@@ -53,7 +50,7 @@ class Rows:
             "object": self.object,
             "query": self.query,
             "class": self.cls,
-            "ends_query": self.ends_query().astype(np.int64),
+            "ends_query": ends_query,
         }
         types = dict.fromkeys(columns, "int64")
         try:

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 PROFILE_SCHEMA = "spillcast.profile/1"
 #: Shares of the operations below which the quantile columns lie.
 QUANTILES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}
+_LATENCIES = ("mean_us", *QUANTILES, "max_us")
 #: Rows that sum to so much more than the elapsed time are of sessions side by side.
 _SIDE_BY_SIDE = 0.01
 #: What rows may be counted by, and what it is called in a trace.
@@ -116,25 +117,19 @@ class Profile(Tabular):
     def display(self) -> Display:
         """The rows of a profile as a table, statistics as they are."""
         if any("value" in row for row in self.rows):
-            names = list(self.rows[0])
-            return self._displayed(None, [Column(name, name, "raw") for name in names])
-        names = ["mean_us", *QUANTILES, "max_us", "latency_us"]
-        titles = {"latency_us": "unbiased"}
-        columns = [Column(name, name, "size" if name == "size" else "text") for name in self.by]
-        columns += [
-            Column("total", "total_us", "us"),
-            Column("share", "share", "percent1"),
-            Column("count", "count", "count"),
-            *(Column(titles.get(name, name.removesuffix("_us")), name, "us") for name in names),
-        ]
-        warnings = [f"Warning: {text}" for text in self.warnings]
-        return self._displayed(self.elapsed_words(), columns, warnings)
-
-    def _displayed(
-        self, headline: str | None, columns: Sequence[Column], remarks: Sequence[str] = ()
-    ) -> Display:
+            headline, columns = None, [Column(name, name, "raw") for name in self.rows[0]]
+        else:
+            headline = self.elapsed_words()
+            columns = [Column(name, name, "size" if name == "size" else "text") for name in self.by]
+            columns += [
+                Column("total", "total_us", "us"),
+                Column("share", "share", "percent1"),
+                Column("count", "count", "count"),
+                *(Column(name.removesuffix("_us"), name, "us") for name in _LATENCIES),
+                Column("unbiased", "latency_us", "us"),
+            ]
         rows = [[row.get(column.key or "") for column in columns] for row in self.rows]
-        return Display(headline, columns, rows, remarks)
+        return Display(headline, columns, rows, [f"Warning: {text}" for text in self.warnings])
 
 
 def elapsed_words(elapsed_s: float, rows: Sequence[Mapping[str, Any]]) -> str:

@@ -42,22 +42,8 @@ def confine(
 _ALIKE = (("'(?:[^']|'')*'", ":s"), (r"\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b", ":n"), (r"\s+", " "))
 
 
-def add_statement_texts(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the view ``statement_texts`` of the ``statements`` of a trace, by ``sql_id``."""
-    statement = "lower(trim(any_value(text)))"
-    for pattern, replacement in _ALIKE:
-        escaped = pattern.replace("'", "''")
-        statement = f"regexp_replace({statement}, '{escaped}', '{replacement}', 'g')"
-    # Before Oracle 11g the hash value identifies a statement.
-    connection.execute(
-        "create view statement_texts as select "
-        f"coalesce(nullif(sql_id, ''), hv::varchar) as sql_id, {statement} as statement "
-        "from statements group by 1"
-    )
-
-
 def add_call_tree(connection: duckdb.DuckDBPyConnection) -> None:
-    """Create the view ``call_tree``: calls, their callers and their own work.
+    """Create the views ``call_tree``, calls with callers and own work, and ``statement_texts``.
 
     A trace writes a line when its call ends. The caller is the next call of the session that is
     less deep, unless its apparent callees took longer than itself: then the caller is unknown.
@@ -75,7 +61,16 @@ def add_call_tree(connection: duckdb.DuckDBPyConnection) -> None:
         "and coalesce(c.session, 0) = coalesce(p.session, 0) and c.line < p.line"
         for n in range(1, deepest + 1)
     ]
-    add_statement_texts(connection)
+    statement = "lower(trim(any_value(text)))"
+    for pattern, replacement in _ALIKE:
+        escaped = pattern.replace("'", "''")
+        statement = f"regexp_replace({statement}, '{escaped}', '{replacement}', 'g')"
+    # Before Oracle 11g the hash value identifies a statement.
+    connection.execute(
+        "create view statement_texts as select "
+        f"coalesce(nullif(sql_id, ''), hv::varchar) as sql_id, {statement} as statement "
+        "from statements group by 1"
+    )
     connection.execute(
         f"create view call_tree as with told as ({' union all '.join(parts)}), "
         "seemed as (select source, parent_line as line, sum(p) as p, sum(cr) as cr, "
