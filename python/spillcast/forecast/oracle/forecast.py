@@ -353,10 +353,7 @@ def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: 
         return Target(text, storage=_probed(text, evidence, question))
     if not place:
         return resolve_target(text, lenient=question.lenient)
-    temp_events = question.temp_events or TEMP_EVENTS
-    paths = traces_of_same_work(
-        Path(target), evidence.statements, temp_events, lenient=question.lenient
-    )
+    paths = _traces_of_same_work(Path(target), evidence.statements, question)
     traces = read_traces(paths, lenient=question.lenient)
     return Target(f"{target} ({traces.name})", traces=traces)
 
@@ -410,23 +407,15 @@ def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
         return resolve(text, recording, budget=question.probe_budget, on_progress=show)
 
 
-def traces_of_same_work(
-    folder: Path, statements: Set[str], temp_events: str, *, lenient: bool = False
-) -> list[Path]:
-    """Those in which one of ``statements`` waits for events like ``temp_events``.
+def _traces_of_same_work(folder: Path, statements: Set[str], question: Question) -> list[Path]:
+    """The traces below it in which one of ``statements`` waits for temp events.
 
     A directory of traces holds those of everybody. InputError where none is of the same work, or
     where the baseline does not say which statement it is of.
     """
     target = f"--to {folder}"
     probe = f"spillcast probe {shell_word(folder)} --grid -o there.json, then --to there.json"
-    paths = traces_below(folder)
-    if not paths:
-        raise TargetUnsuited(
-            f"{target}: traces and ASH are not replayed on a directory, and this one holds no "
-            "trace of the query",
-            f"probe it: {probe}",
-        )
+    paths, temp_events = traces_below(folder), question.temp_events or TEMP_EVENTS
     if not statements:
         raise TargetUnsuited(
             f"{target}: the baseline does not name its statement, and of {len(paths):,} traces "
@@ -437,7 +426,7 @@ def traces_of_same_work(
     for path in paths:
         # Files that are no traces of waits are none of the query.
         with suppress(InputError):
-            if statements & statements_of([path], temp_events, lenient=lenient):
+            if statements & statements_of([path], temp_events, lenient=question.lenient):
                 same.append(path)
     if not same:
         named = sorted(statements)[:_NAMED]
