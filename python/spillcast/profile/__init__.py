@@ -166,9 +166,8 @@ def _only_event(result: Profile, pattern: str) -> Profile:
             f"--event: no event is like '{pattern}'", f"there are {', '.join(names)}"
         )
     rows = [row for row, kept in zip(result.rows, keep, strict=True) if kept]
-    histograms = result.histograms
-    if histograms:
-        histograms = [h for h, kept in zip(histograms, keep, strict=True) if kept]
+    # Not all evidence has histograms.
+    histograms = [h for h, kept in zip(result.histograms, keep, strict=False) if kept]
     return replace(result, rows=rows, histograms=histograms)
 
 

@@ -84,12 +84,12 @@ def of_statistics(paths: Sequence[Path], by: Sequence[str], where: str | None) -
             'for more use: spillcast profile FILE --sql "select ... from statistics"',
         )
     read = read_statistics(paths)
-    rows: dict[str, dict[str, object]] = {}
+    rows: dict[str, dict[str, Any]] = {}
     for row in read.rows.to_pylist():
         name = row["name"]
         seen = rows.setdefault(name, {"event": name, "value": 0, "per_second_max": 0})
-        seen["value"] = int(str(seen["value"])) + (row["value"] or 0)
-        seen["per_second_max"] = max(int(str(seen["per_second_max"])), row["per_second"] or 0)
+        seen["value"] += row["value"] or 0
+        seen["per_second_max"] = max(seen["per_second_max"], row["per_second"] or 0)
         seen["accumulated"] = row["accumulated"]
     damaged = [{"file": str(d.file), "line": d.line, "what": d.text} for d in read.damaged]
     return Profile(["event"], 0.0, list(rows.values()), damaged)
