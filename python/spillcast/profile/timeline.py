@@ -89,13 +89,15 @@ def of_samples(samples: Table, elapsed_s: float) -> Timeline:
 
 
 def of_ash(paths: Sequence[Path], chosen: Chosen = ALL) -> tuple[Timeline, Timeline]:
-    """The samples of ASH exports, or a selection of them, over the time that they cover.
-
-    By state, and by event: those that took longest, the rest as one.
-    """
+    """The samples of ASH exports, or of a selection, over the time they cover: by state, by event."""
     samples = read_ash(paths, chosen).samples
     times = samples["time_ns"].to_numpy()
     covered_s = float(times.max() - times.min()) / 1e9 + 1 if len(times) else 0.0
+    return of_samples(samples, covered_s), events_of_samples(samples, covered_s)
+
+
+def events_of_samples(samples: Table, elapsed_s: float) -> Timeline:
+    """The same as ``of_samples`` by event: those that took longest, the rest as one."""
     events = [ON_CPU if event is None else event for event in samples["event"].to_pylist()]
     total_us = Counter[str]()
     for event, weight_us in zip(events, samples["weight_us"].to_pylist(), strict=True):
@@ -104,8 +106,7 @@ def of_ash(paths: Sequence[Path], chosen: Chosen = ALL) -> tuple[Timeline, Timel
     if len(names) > EVENTS_MAX + 1:
         names = [*names[:EVENTS_MAX], OTHERS]
         events = [event if event in names else OTHERS for event in events]
-    by_event = _of_samples(samples, events, names, covered_s)
-    return of_samples(samples, covered_s), by_event
+    return _of_samples(samples, events, names, elapsed_s)
 
 
 def _of_samples(
