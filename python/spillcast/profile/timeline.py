@@ -89,7 +89,7 @@ def of_samples(samples: Table, elapsed_s: float) -> Timeline:
 
 
 def of_ash(paths: Sequence[Path], chosen: Chosen = ALL) -> tuple[Timeline, Timeline]:
-    """The samples of ASH exports, or of a selection, over the time they cover: by state, by event."""
+    """The samples of ASH exports, or a selection, over the time they cover: by state, by event."""
     samples = read_ash(paths, chosen).samples
     times = samples["time_ns"].to_numpy()
     covered_s = float(times.max() - times.min()) / 1e9 + 1 if len(times) else 0.0
