@@ -180,7 +180,12 @@ class Projector:
 
     def _forecast(self, target: str, confidence: float, **known: Any) -> Forecast:
         """A forecast of what is ``known`` for a target, beside what holds for any target."""
-        workload, baseline = self.workload, self.baseline
+        workload, baseline, warm = self.workload, self.baseline, None
+        if (cold := baseline.cold_data) is not None:
+            target_s = known.get("forecast_s")
+            warm_s = None if target_s is None else max(target_s - cold.forecast_s, 0.0)
+            # The same run with cached data files.
+            warm = Warm(workload.total_s - cold.baseline_s, warm_s)
         ceiling_s, ceiling_interval_s = baseline.remainder_s, None
         if self._unusable is None:
             ceiling_s = self.zero_latency.forecast_s
@@ -197,7 +202,7 @@ class Projector:
             subject=workload.subject,
             to_come=workload.to_come,
             statement=workload.statement,
-            warm=_warm(baseline, known.get("forecast_s")),
+            warm=warm,
             spill_spread=workload.spill_spread,
             work_memory=self.work_memory(confidence),
         )
@@ -273,14 +278,6 @@ def _rehearsed(baseline: Baseline, storage: Storage) -> Rehearsed | None:
     total_operations = workload.io_scale * operations(workload.loads)
     share = 1.0 if ended else min(rehearsal.operations / total_operations, 1.0)
     return Rehearsed(rehearsal.elapsed_s, rehearsal.operations, share, ended)
-
-
-def _warm(baseline: Baseline, forecast_s: float | None) -> Warm | None:
-    """The same run with cached data files; ``forecast_s`` is its time on the target without."""
-    if (cold := baseline.cold_data) is None:
-        return None
-    target_s = None if forecast_s is None else max(forecast_s - cold.forecast_s, 0.0)
-    return Warm(baseline.workload.total_s - cold.baseline_s, target_s)
 
 
 def _terms(baseline: Baseline, projected: Projection) -> list[Term]:

@@ -168,9 +168,7 @@ def _candidates(
 def free_memory_bytes(statements: Sequence[Sized]) -> int | None:
     """Memory that temp files may take on a tmpfs, where all statements ran on this machine."""
     hosts = {statement.projector.workload.host for statement in statements}
-    if hosts != {platform.node()}:
-        return None
-    return machine_cache_bytes() // 2
+    return machine_cache_bytes() // 2 if hosts == {platform.node()} else None
 
 
 def _products(search: Search, names: Collection[str] | None) -> list[Product]:

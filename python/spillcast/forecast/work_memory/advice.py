@@ -149,29 +149,22 @@ def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Ce
     sizes: Sequence[int | None] = [None]
     if first.work_memory is not None:
         sizes = memory_sizes(first.work_memory)
-    storages: list[tuple[str, float, Interval | None]] = [(NOW, first.baseline_s, None)]
-    storages += [(word, f.forecast_s or 0.0, f.interval_s) for word, f in known]
+    today = Cell(NOW, None, first.baseline_s)
+    targets = [Cell(word, None, f.forecast_s or 0.0, f.interval_s) for word, f in known]
     return [
-        _cell(storage, size, first.work_memory, total_s, bounds_s)
-        for storage, total_s, bounds_s in storages
-        for size in sizes
+        _with_memory(cell, size, first.work_memory) for cell in (today, *targets) for size in sizes
     ]
 
 
-def _cell(
-    storage: str,
-    size: int | None,
-    memory: WorkMemory | None,
-    total_s: float,
-    bounds_s: Interval | None,
-) -> Cell:
-    """With so much memory on a storage that takes ``total_s`` with what it was.
+def _with_memory(cell: Cell, size: int | None, memory: WorkMemory | None) -> Cell:
+    """The cell with so much memory in place of what it was.
 
     Its bounds lie between those with and without the spill. With less memory than it was, those
     with it are moved apart as the spill grows. None is told of what was recorded itself.
     """
     if memory is None or size is None or (share := memory.io_share(size)) == 1:
-        return Cell(storage, size, total_s, bounds_s)
+        return replace(cell, memory_bytes=size)
+    total_s, bounds_s = cell.elapsed_s, cell.interval_s
     rest_s = memory.enough.forecast_s
     elapsed_s = rest_s + share * (total_s - rest_s)
     low_s, high_s = bounds_s or (total_s, total_s)
@@ -182,15 +175,12 @@ def _cell(
         grown, off = elapsed_s / total_s, (max_s - rest_s) / rest_s if rest_s else 0.0
         off_s = off * (elapsed_s - total_s)
         bounds_s = max(grown * low_s - off_s, 0.0), grown * high_s + off_s
-    return Cell(storage, size, elapsed_s, bounds_s)
+    return Cell(cell.storage, size, elapsed_s, bounds_s)
 
 
 def memory_document(cells: Sequence[Cell], advice: Advice | None) -> dict[str, Any]:
     """The entry of docs/schema.md."""
-    return {
-        "cells": [asdict(cell) for cell in cells],
-        "advice": None if advice is None else advice.to_json(),
-    }
+    return {"cells": [asdict(cell) for cell in cells], "advice": advice and advice.to_json()}
 
 
 def memory_sizes(memory: WorkMemory) -> list[int]:
