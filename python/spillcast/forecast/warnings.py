@@ -156,12 +156,8 @@ def _cpu_limits(case: Case) -> Iterator[Warned]:
     if source.quota_ns is not None:
         how_long = f"throttled {format_duration(throttled_s)}" if was else "hardly throttled"
         text = f"{source.quota_words} was in force, {how_long}"
-    if target == source:
-        text += "; the forecast keeps it"
-    elif target.quota_ns is None:
-        text += "; the forecast is without one"
-    else:
-        text += f"; the forecast is for {target.quota_words}"
+    other = "is without one" if target.quota_ns is None else f"is for {target.quota_words}"
+    text += f"; the forecast {'keeps it' if target == source else other}"
     if would and not was:
         text += ", which throttles the query there"
     yield Warned("quota", text)
