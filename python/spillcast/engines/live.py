@@ -4,7 +4,7 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from threading import Event
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 from spillcast import _core
 from spillcast.engines.activity import Activity
@@ -23,16 +23,8 @@ TICK_S = 0.25
 LISTED, LINE_MAX = 8, 76
 
 Result = TypeVar("Result")
-
-
-class Described(Protocol):
-    """A session as a line of a list."""
-
-    def describe(self) -> str:
-        """Return one line."""
-
-
-Listed = TypeVar("Listed", bound=Described)
+#: A session as a server lists it.
+Listed = TypeVar("Listed")
 
 
 def session_line(number: int, user: str, running_s: float, query: str) -> str:
@@ -41,10 +33,12 @@ def session_line(number: int, user: str, running_s: float, query: str) -> str:
     return f"{number}  {user}  {format_duration(running_s)}  {text}"[:LINE_MAX]
 
 
-def only_session(matching: Sequence[Listed], hint: str) -> Listed | None:
+def only_session(
+    matching: Sequence[Listed], describe: Callable[[Listed], str], hint: str
+) -> Listed | None:
     """The session that matches; None if there is none. SessionAmbiguous lists several."""
     if len(matching) > 1:
-        lines = [f"{len(matching)} sessions match:", *(s.describe() for s in matching[:LISTED])]
+        lines = [f"{len(matching)} sessions match:", *map(describe, matching[:LISTED])]
         lines += [f"and {len(matching) - LISTED} more"] * (len(matching) > LISTED)
         raise SessionAmbiguous("\n    ".join(lines), hint)
     return matching[0] if matching else None

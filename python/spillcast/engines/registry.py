@@ -2,11 +2,8 @@
 
 An engine is a package with an ``ENGINE`` that declares its features, and a line in ``PACKAGES``;
 engines of which one declaration says all share ``small.py``. A feature that an engine lacks is None
-and is refused by name. Modules are imported when they are used. The choices of ``--engine`` and the
-commands of ``move`` and ``collect`` come from here; a command's own options stand with the engine.
-
-``tests/test_tidy.py`` finds code outside of this package that chooses an engine by name.
-``tests/paper_engine.py`` is an engine in one file.
+and is refused by name. Modules are imported when they are used. ``tests/paper_engine.py`` is an
+engine in one file.
 """
 
 from importlib import import_module
@@ -15,8 +12,6 @@ from typing import Any
 from spillcast.engines.engine import Engine, Lab, WorkMemory
 from spillcast.errors import ChoiceUnknown, EngineUnsupported
 
-#: The package of each engine, which is imported when the engine is asked for; its ``ENGINE`` says
-#: what it offers.
 PACKAGES = {
     "oracle": "spillcast.engines.oracle",
     "duckdb": "spillcast.engines.duckdb",

@@ -89,7 +89,9 @@ def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> Ser
     ]
     with connected(dsn) as connection:
         server = server_of(connection)
-        status = _status(connection)
+        names = ", ".join(f"'{name}'" for name in _STATUS)
+        answer = rows(connection, f"show global status where variable_name in ({names})")
+        status = {row["variable_name"].lower(): int(row["value"]) for row in answer}
         if not server.instrumented:
             raise ServerUnsuited(
                 "MySQL: performance_schema is off, so no statement is counted; since its start "
@@ -144,12 +146,6 @@ def _pattern(digest: str) -> str:
     runs = re.findall(r"[A-Za-z_]\w*(?: (?:[A-Za-z_]\w*))*", digest.replace("`", ""))
     words = max(runs, key=len, default="").split()
     return r"\W+".join(words[:PATTERN_WORDS])
-
-
-def _status(connection: Connection) -> dict[str, int]:
-    names = ", ".join(f"'{name}'" for name in _STATUS)
-    answer = rows(connection, f"show global status where variable_name in ({names})")
-    return {row["variable_name"].lower(): int(row["value"]) for row in answer}
 
 
 def _temp_files(connection: Connection) -> TempFiles:

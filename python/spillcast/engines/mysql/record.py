@@ -158,7 +158,7 @@ def chosen(sessions: Sequence[Session], wanted: SessionSelector) -> Session | No
             )
     idle_too = wanted.backend is not None and wanted.query is None
     matching = [s for s in sessions if idle_too or (s.runs and pattern.search(s.query or ""))]
-    return only_session(matching, "name one with --session ID")
+    return only_session(matching, Session.describe, "name one with --session ID")
 
 
 class MySqlActivity:

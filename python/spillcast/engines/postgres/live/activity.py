@@ -255,7 +255,7 @@ def _choose(
     ]
     if not matching and wanted.backend is None and any(session.hidden for session in sessions):
         raise no_right(connection, "sessions of other roles")
-    return only_session(matching, "name one with --backend PID")
+    return only_session(matching, Session.describe, "name one with --backend PID")
 
 
 def temp_files(connection: Connection) -> list[TempHeld]:
