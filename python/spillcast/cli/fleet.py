@@ -13,12 +13,10 @@ from spillcast.errors import EvidenceUnsuited
 
 def fleet(
     dataset: Annotated[
-        str,
-        typer.Argument(help="A dataset made by spillcast ingest, or a folder of evidence."),
+        str, typer.Argument(help="A dataset made by spillcast ingest, or a folder of evidence.")
     ],
     to: Annotated[
-        str,
-        option("--to STORAGE", "storage.json, catalogue:NAME, recording, trace, latency:150us."),
+        str, option("--to STORAGE", "storage.json, catalogue:NAME, recording, latency:150us.")
     ],
     temp_events: TempEvents = None,
     origin: Origin = None,

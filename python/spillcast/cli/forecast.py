@@ -47,11 +47,7 @@ def forecast(
         ),
     ] = None,
     cost: Annotated[
-        list[str] | None,
-        option(
-            "--cost TARGET=PRICE",
-            "Price of a target, as TARGET=96: marks the best value. Repeatable.",
-        ),
+        list[str] | None, option("--cost TARGET=PRICE", "Price of a target. Repeatable.")
     ] = None,
     within_s: Annotated[
         float | None,
@@ -62,34 +58,23 @@ def forecast(
         ),
     ] = None,
     details: Annotated[
-        bool,
-        option("--details", "Also show what each number is made of, and what each warning means."),
+        bool, option("--details", "Also show what numbers are made of, and what warnings mean.")
     ] = False,
     *,
     question: "Question",
     exact: Annotated[
-        bool,
-        option("--exact", "For a large recording: use all waits instead of a sample.", RECORDING),
+        bool, option("--exact", "Of a large recording use all waits, not a sample.", RECORDING)
     ] = False,
     method: Annotated[
         Literal["counts", "seed"],
-        option(
-            "--method",
-            "counts: latency by I/O size; seed: the blog post's single speed-up.",
-            ORACLE,
-        ),
+        option("--method", "counts: latency by I/O size; seed: one speed-up.", ORACLE),
     ] = "counts",
     cpus: Annotated[
         int | None,
-        option("--cpus N", "CPUs on the target machine (default: as recorded).", TARGET, min=1),
+        option("--cpus N", "CPUs of the target machine (default: as today).", TARGET, min=1),
     ] = None,
     cpu_quota: Annotated[
-        float | None,
-        option(
-            "--cpu-quota CPUS",
-            "CPU quota on the target machine, such as 0.4 (default: as recorded).",
-            TARGET,
-        ),
+        float | None, option("--cpu-quota CPUS", "CPU quota there, such as 0.4.", TARGET)
     ] = None,
     rehearse_s: Annotated[
         float | None,
@@ -104,13 +89,12 @@ def forecast(
         str | None,
         option(
             "--command COMMAND",
-            "Command or statement to rehearse, if the recorded one is cut off or may write.",
+            "Rehearse this, if the recorded one is cut off or may write.",
             REHEARSAL,
         ),
     ] = None,
     server: Annotated[
-        str | None,
-        option("--postgres DSN", "PostgreSQL server whose query to rehearse.", REHEARSAL),
+        str | None, option("--postgres DSN", "PostgreSQL server to rehearse a query on.", REHEARSAL)
     ] = None,
 ) -> Answer:
     """Forecast a run with its temp files on other storage.

@@ -22,10 +22,7 @@ def emulate(
         list[str] | None, typer.Argument(help="Command to run while it is mounted, after --.")
     ] = None,
     storage: Annotated[
-        str | None,
-        option(
-            "--storage STORAGE", "Storage to imitate: a storage.json, a recording, catalogue:NAME."
-        ),
+        str | None, option("--storage STORAGE", "A storage.json, a recording, catalogue:NAME.")
     ] = None,
     read: Annotated[
         str | None, option("--read TIME", "Latency of every read, such as 9ms.")
@@ -43,8 +40,7 @@ def emulate(
         bool, option("--page-cache", "Use the page cache, as a disk does.")
     ] = False,
     backing: Annotated[
-        Path | None,
-        option("--backing DIR", "Directory that stores the files; they remain after the unmount."),
+        Path | None, option("--backing DIR", "Stores the files, which then stay after the unmount.")
     ] = None,
 ) -> Answer:
     """Mount a directory that is as slow as storage you do not own.
@@ -136,19 +132,16 @@ def cache(
         ),
     ] = None,
     policy: Annotated[
-        str,
-        option("--policy NAME", "keep (Exadata's rules), bypass, lru, fifo, sieve, s3fifo or arc."),
+        str, option("--policy NAME", "keep (Exadata's), bypass, lru, fifo, sieve, s3fifo or arc.")
     ] = "lru",
     keep: Annotated[
         list[str] | None,
-        option("--keep OBJECT", "Object marked KEEP, with --policy keep. Repeatable."),
+        option("--keep OBJECT", "Object that is KEEP, with --policy keep. Repeatable."),
     ] = None,
     temp_writes: Annotated[bool, option("--temp-writes", "Also cache temp data.")] = False,
     temp_share: Annotated[
         float,
-        option(
-            "--temp-share SHARE", "Share that temp data may take, with --policy keep.", min=0, max=1
-        ),
+        option("--temp-share SHARE", "Share for temp data, with --policy keep.", min=0, max=1),
     ] = 0.5,
     line_bytes: Annotated[
         int | None,
@@ -159,23 +152,13 @@ def cache(
         ),
     ] = None,
     flash: Annotated[
-        str | None,
-        option(
-            "--flash RATE",
-            "9G/s, or 9G/s,3.4G/s for reads and writes, a storage.json, catalogue:NAME.",
-        ),
+        str | None, option("--flash RATE", "9G/s, or 9G/s,3.4G/s to read and write, or a storage.")
     ] = None,
     disk: Annotated[
         str | None, option("--disk RATE", "The same for the disk behind the cache.")
     ] = None,
     from_flash: Annotated[
-        float,
-        option(
-            "--from-flash SHARE",
-            "Share of the hits served by flash; the disk serves the others.",
-            min=0,
-            max=1,
-        ),
+        float, option("--from-flash SHARE", "Share of hits that flash serves.", min=0, max=1)
     ] = 1.0,
     runs: Annotated[
         int, option("--runs N", "How often the same I/O is repeated.", min=1, max=100)
@@ -185,7 +168,7 @@ def cache(
     ] = 1,
     sample: Annotated[
         float | None,
-        option("--sample SHARE", "Share of the cache lines sampled for the curve (default: all)."),
+        option("--sample SHARE", "Share of lines sampled for the curve (default: all)."),
     ] = None,
     error: Annotated[
         float | None,

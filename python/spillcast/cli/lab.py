@@ -25,15 +25,13 @@ def check(
         ),
     ],
     target: Annotated[
-        str | None,
-        option("--target TARGET", "Which of the forecast's targets temp files are on now."),
+        str | None, option("--target TARGET", "The forecast's target that temp files are on now.")
     ] = None,
     elapsed_s: Elapsed = None,
     queryid: Queryid = None,
     item: Item = None,
     query: Annotated[
-        str | None,
-        option("--query PATTERN", "With a DSN: the statement whose text matches this pattern."),
+        str | None, option("--query PATTERN", "With a DSN: the statement that matches this regex.")
     ] = None,
     since: Annotated[
         str | None,
@@ -43,12 +41,10 @@ def check(
         ),
     ] = None,
     backend: Annotated[
-        int | None,
-        option("--backend PID", "With a DSN: the query that this session runs, or runs next."),
+        int | None, option("--backend PID", "With a DSN: the query of this session, or its next.")
     ] = None,
     log: Annotated[
-        Path | None,
-        option("--log FILE", "Add it to this file of cases (.parquet), for verify --from."),
+        Path | None, option("--log FILE", "Add it to this file (.parquet), for verify --from.")
     ] = None,
 ) -> Answer:
     """Compare a forecast with the query after the move.
@@ -109,8 +105,7 @@ def calibrate(
     ] = None,
     repeat: Annotated[int, option("--repeat N", "Runs of each query on each storage.", min=1)] = 2,
     postgres: Annotated[
-        str | None,
-        option("--postgres DSN", "Measure the PostgreSQL of this server, on this machine."),
+        str | None, option("--postgres DSN", "Measure the PostgreSQL of this local server.")
     ] = None,
     work: Work = None,
 ) -> Answer:

@@ -60,7 +60,7 @@ Work = Annotated[
 Top = Annotated[int, option("--top N", "Number of statements in the table.", min=1)]
 RecordedTemp = Annotated[
     list[Path] | None,
-    option("--temp DIR", "Only files under this directory are temp files. Repeatable.", RECORDING),
+    option("--temp DIR", "Only files below are temp files. Repeatable.", RECORDING),
 ]
 Elapsed = Annotated[
     float | None,
@@ -82,10 +82,7 @@ History = Annotated[
     ),
 ]
 Written = Annotated[
-    str | None,
-    option(
-        "--written SIZE", "Bytes that the entire query writes to temp files, such as 40G.", IN_PART
-    ),
+    str | None, option("--written SIZE", "What the entire query spills, such as 40G.", IN_PART)
 ]
 TempEvents = Annotated[
     str | None,
@@ -96,15 +93,13 @@ TempEvents = Annotated[
     ),
 ]
 SqlId = Annotated[
-    str | None,
-    option("--sql-id SQL_ID", "Only this statement of an ASH export, or of traces.", ORACLE),
+    str | None, option("--sql-id SQL_ID", "Only this statement of ASH or of traces.", ORACLE)
 ]
 Queryid = Annotated[
     str | None, option("--queryid QUERYID", "Only this statement of pg_stat_statements.", POSTGRES)
 ]
 Origin = Annotated[
-    str | None,
-    option("--from STORAGE", "Present storage of temp files, if the evidence has no I/O times."),
+    str | None, option("--from STORAGE", "Present storage, if the evidence has no I/O times.")
 ]
 PageCache = Annotated[
     int | None,
@@ -116,18 +111,16 @@ PageCache = Annotated[
     ),
 ]
 ExecId = Annotated[
-    int | None,
-    option("--exec-id N", "Only this execution of an ASH export or a report.", ORACLE),
+    int | None, option("--exec-id N", "Only this execution of ASH or of a report.", ORACLE)
 ]
 Item = Annotated[
     int | None, option("--item N", "Number of the run in a file of several, as listed.", min=1)
 ]
 Since = Annotated[
-    str | None,
-    option("--since TIME", "Only samples of an ASH export from this time on: 20:30.", ORACLE),
+    str | None, option("--since TIME", "Only samples of ASH from this time on: 20:30.", ORACLE)
 ]
 Until = Annotated[
-    str | None, option("--until TIME", "Only samples of an ASH export up to this time.", ORACLE)
+    str | None, option("--until TIME", "Only samples of ASH up to this time.", ORACLE)
 ]
 Block = Annotated[
     str | None, option("--block SIZE", "Block size of the database, such as 16K.", ORACLE)
@@ -151,11 +144,7 @@ class QuestionOptions(NamedTuple):
     history: History = None
     progress: Annotated[
         str | None,
-        option(
-            "--progress SHARE",
-            "Share of the query that was done when the recording ended, such as 20%.",
-            IN_PART,
-        ),
+        option("--progress SHARE", "Share of the query that was done at its end: 20%.", IN_PART),
     ] = None
     written: Written = None
     queryid: Queryid = None
@@ -175,11 +164,10 @@ class QuestionOptions(NamedTuple):
     )
     page_cache_bytes: PageCache = None
     executors: Annotated[
-        int | None, option("--executors N", "Forecast for this number of executors.", SPARK, min=1)
+        int | None, option("--executors N", "Forecast for so many executors.", SPARK, min=1)
     ] = None
     cores: Annotated[
-        int | None,
-        option("--cores N", "Forecast for this number of cores per executor.", SPARK, min=1),
+        int | None, option("--cores N", "Forecast for so many cores per executor.", SPARK, min=1)
     ] = None
     memory_bytes: Annotated[
         int | None,

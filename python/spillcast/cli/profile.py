@@ -43,10 +43,7 @@ def profile(
         bool, option("--histogram", "Show the distribution of latencies.")
     ] = False,
     folded: Annotated[
-        bool,
-        option(
-            "--folded", "With --by function: print folded stacks, for flamegraph.pl or speedscope."
-        ),
+        bool, option("--folded", "With --by function: folded stacks, for flamegraph.pl.")
     ] = False,
     sql: Annotated[
         str | None,

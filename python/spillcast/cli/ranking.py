@@ -79,8 +79,7 @@ def postgres(
         ),
     ] = None,
     log: Annotated[
-        str | None,
-        option("--log PATH", "The server's log or a folder of logs; its plans show work_mem."),
+        str | None, option("--log PATH", "The server's log or a folder; its plans show work_mem.")
     ] = None,
     origin: Origin = None,
     top: Top = 10,

@@ -48,12 +48,10 @@ def record(
         str | None, option("--postgres DSN", "PostgreSQL server whose query to record.", POSTGRES)
     ] = None,
     backend: Annotated[
-        int | None,
-        option("--backend PID", "The server's session, as in pg_stat_activity.", POSTGRES),
+        int | None, option("--backend PID", "Its session, as in pg_stat_activity.", POSTGRES)
     ] = None,
     query: Annotated[
-        str | None,
-        option("--query PATTERN", "The session whose query matches this pattern.", POSTGRES),
+        str | None, option("--query PATTERN", "Session whose query matches this regex.", POSTGRES)
     ] = None,
     wait_for_spill: Annotated[
         bool, option("--wait-for-spill", "Wait for the first session that spills.", POSTGRES)
@@ -62,8 +60,7 @@ def record(
         bool, option("--all", "Record every query that spills, of all sessions.", POSTGRES)
     ] = False,
     explain: Annotated[
-        str | None,
-        option("--explain SQL", "Run this statement under EXPLAIN, then roll back.", POSTGRES),
+        str | None, option("--explain SQL", "Run this under EXPLAIN, then roll back.", POSTGRES)
     ] = None,
     set_: Annotated[
         list[str] | None, option("--set NAME=VALUE", "Setting for --explain. Repeatable.", POSTGRES)
@@ -94,9 +91,7 @@ def record(
     ] = False,
     temp: Annotated[
         list[Path] | None,
-        option(
-            "--temp DIR", "Only files under this directory are temp files. Repeatable.", CAPTURE
-        ),
+        option("--temp DIR", "Only files below are temp files. Repeatable.", CAPTURE),
     ] = None,
     duration_s: Annotated[
         float | None,
@@ -108,16 +103,10 @@ def record(
         ),
     ] = None,
     slices: Annotated[
-        int | None,
-        option("--slices N", "Keep single waits only in this many slices of the run.", KEPT, min=1),
+        int | None, option("--slices N", "Keep single waits only in so many slices.", KEPT, min=1)
     ] = None,
     minute: Annotated[
-        bool,
-        option(
-            "--minute",
-            "Record 60 s in bursts within --duration (default: 15m), detached in between.",
-            CAPTURE,
-        ),
+        bool, option("--minute", "Record 60 s in bursts within --duration (default: 15m).", CAPTURE)
     ] = False,
     capture: Annotated[
         CaptureName,
@@ -139,30 +128,15 @@ def record(
         bool, option("--share", "Let all users read the recording, not only you.", KEPT)
     ] = False,
     live: Annotated[
-        bool,
-        option(
-            "--live", "Show the profile so far every second; with --json as a line of JSON.", LIVE
-        ),
+        bool, option("--live", "Show the profile every second; with --json as a line.", LIVE)
     ] = False,
     to: Annotated[
-        str | None,
-        option(
-            "--to STORAGE",
-            "Also show a forecast for this storage, as catalogue:NAME or latency:150us.",
-            LIVE,
-        ),
+        str | None, option("--to STORAGE", "Also show a forecast for it: latency:150us.", LIVE)
     ] = None,
     history: History = None,
     written: Written = None,
     confidence: Annotated[
-        float,
-        option(
-            "--confidence NUMBER",
-            "Level of the forecast's interval, 0.5 to 0.999.",
-            LIVE,
-            min=0.5,
-            max=0.999,
-        ),
+        float, option("--confidence NUMBER", "Level of the interval.", LIVE, min=0.5, max=0.999)
     ] = 0.9,
     discard: Annotated[
         bool, option("--discard", "Only show it: write no recording.", LIVE)

@@ -33,11 +33,7 @@ def report(
     ],
     output: Annotated[Path, option("--output, -o FILE", "The page.")],
     to: Annotated[
-        list[str] | None,
-        option(
-            "--to STORAGE",
-            "Forecast the run for this target, as the verb forecast does. Repeatable.",
-        ),
+        list[str] | None, option("--to STORAGE", "Forecast the run for this target. Repeatable.")
     ] = None,
     redact: Annotated[
         bool, option("--redact", "Replace SQL text, bind values, paths and names by placeholders.")
@@ -156,12 +152,10 @@ def export(
         ),
     ],
     format_: Annotated[
-        Literal["perfetto", "openmetrics"],
-        option("--format", "A time line for ui.perfetto.dev, or metrics as text."),
+        Literal["perfetto", "openmetrics"], option("--format", "A time line, or metrics as text.")
     ],
     by: Annotated[
-        str | None,
-        option("--by COLUMNS", "Labels of metrics, as in profile --by (default: event)."),
+        str | None, option("--by COLUMNS", "Labels of metrics, as of profile (default: event).")
     ] = None,
     where: Where = None,
     output: Annotated[

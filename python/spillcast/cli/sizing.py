@@ -40,11 +40,10 @@ def size(
     ] = "aws,gcp,azure",
     region: Annotated[
         str | None,
-        option("--region REGION", "Of the prices (default: us-east-1, us-central1, eastus)."),
+        option("--region REGION", "Of prices (default: us-east-1, us-central1, eastus)."),
     ] = None,
     runs: Annotated[
-        str | None,
-        option("--runs RATE", "Runs of each statement, or of all of an export, such as 40/day."),
+        str | None, option("--runs RATE", "Runs of each statement or of an export, as 40/day.")
     ] = None,
     prices: Annotated[
         Path | None,
@@ -118,8 +117,7 @@ def io_size(
         str, typer.Argument(help="Directory to measure, a storage.json, or catalogue:NAME.")
     ],
     like: Annotated[
-        Path | None,
-        option("--like RECORDING", "Recording whose temp I/O is replayed in each size."),
+        Path | None, option("--like RECORDING", "Recording that is replayed in each size.")
     ] = None,
     min_sizes: Annotated[
         str, option("--min SIZES", "Minimum I/O sizes: a range, in powers of two, or 48K,240K.")
@@ -131,12 +129,10 @@ def io_size(
         str, option("--block SIZE", "Block size, of which all sizes are multiples.")
     ] = "8K",
     data: Annotated[
-        str | None,
-        option("--data SIZE", f"Data of a synthetic sort, without --like (default: {DATA})."),
+        str | None, option("--data SIZE", f"Data of a sort, without --like (default: {DATA}).")
     ] = None,
     memory: Annotated[
-        str | None,
-        option("--memory SIZE", f"Work memory: with --like the query's, without it {MEMORY}."),
+        str | None, option("--memory SIZE", f"Work memory (default without --like: {MEMORY}).")
     ] = None,
     budget: Budget = "60s",
 ) -> Answer:
@@ -173,10 +169,7 @@ def io_size(
 def memory(
     engine: Engine = DEFAULT,
     workload: Annotated[
-        str,
-        option(
-            "--workload NAME", "A built-in query: 'hash join', sort, 'group by', window and more."
-        ),
+        str, option("--workload NAME", "A built-in query: 'hash join', sort, 'group by', window.")
     ] = "sort",
     sql: Annotated[
         Path | None, option("--sql FILE", "A file with your own query instead; DuckDB only.")
@@ -208,8 +201,7 @@ def memory(
         ),
     ] = None,
     cost: Annotated[
-        list[str] | None,
-        option("--cost STORAGE=PRICE", "Price of a storage, as NAME=96. Repeatable."),
+        list[str] | None, option("--cost STORAGE=PRICE", "Price of a storage. Repeatable.")
     ] = None,
     check: Annotated[
         bool, option("--check", "Also measure what was forecast, and show the errors.")

@@ -22,8 +22,7 @@ def probe(
         Path | None, typer.Argument(help="Directory on the storage to measure.")
     ] = None,
     like: Annotated[
-        Path | None,
-        option("--like FILE", "Recording, plan or Oracle trace whose temp I/O is replayed."),
+        Path | None, option("--like FILE", "Recording, plan or Oracle trace to replay.")
     ] = None,
     grid: Annotated[
         bool, option("--grid", "Measure op by size, depth, pattern and page cache.")
