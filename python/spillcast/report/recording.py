@@ -229,7 +229,7 @@ def server_recording_text(recording: "ServerRecording", width: int) -> str:
     if not recording.recordings:
         return "\n".join([f"no query did temp I/O in {elapsed}", *_lines(rows)])
     recordings = format_count(len(recording.recordings), "recording")
-    table = Table(_QUERIES, [_cells(query) for query in recording.recordings])
+    table = Table(_QUERIES, list(map(_cells, recording.recordings)))
     largest = max(recording.recordings, key=lambda query: query.temp_s)
     rows.append(("next", f"spillcast forecast {shell_word(largest.path)} --to DIRECTORY"))
     head = f"{recording.path}: {recordings} of queries that spilled, in {elapsed}"
@@ -238,12 +238,10 @@ def server_recording_text(recording: "ServerRecording", width: int) -> str:
 
 def _cells(recording: "QueryRecording") -> list[Any]:
     is_known = recording.user or recording.database
-    return [
-        recording.path.name,
-        f"{recording.user}@{recording.database}" if is_known else None,
-        *(one_line(recording.query, QUERY_MAX), recording.elapsed_s, recording.read_bytes),
-        *(recording.written_bytes, recording.temp_share),
-    ]
+    whose = f"{recording.user}@{recording.database}" if is_known else None
+    texts = recording.path.name, whose, one_line(recording.query, QUERY_MAX)
+    moved = recording.read_bytes, recording.written_bytes
+    return [*texts, recording.elapsed_s, *moved, recording.temp_share]
 
 
 def _warnings(recording: "ServerRecording") -> list[Row]:

@@ -59,8 +59,7 @@ def comparison_page(comparison: Comparison) -> Page:
 
 def _line(row: ComparedRow, at: int, patterns: bool) -> list[Any]:
     key = [row.op, row.size_class_bytes, *([row.pattern] if patterns else [])]
-    latency = row.storages[at]
-    if latency is None:
+    if (latency := row.storages[at]) is None:
         return [*key, ascii_uppercase[at], None, None, None, None]
     mark = "" if latency.measured else " ?" if latency.extrapolated else " ~"
     times_s = latency.p50_s, latency.mean_s, latency.p99_s
