@@ -159,13 +159,11 @@ def with_decimal_points(text: str) -> str:
     if comma <= point:
         return text
 
-    def swapped(match: "re.Match[str]") -> str:
-        token = match[0]
-        if _COMMA_FORM.fullmatch(token) is None:
-            return token
-        return token.translate(str.maketrans(".,", ",."))
-
-    return _TOKEN.sub(swapped, text)
+    swapped = str.maketrans(".,", ",.")
+    return _TOKEN.sub(
+        lambda match: match[0].translate(swapped) if _COMMA_FORM.fullmatch(match[0]) else match[0],
+        text,
+    )
 
 
 def hold(path: Path, comparisons: Iterable[Held], hint: str) -> None:

@@ -190,12 +190,6 @@ def _query_log(sample: Sample) -> float:
     return 6.5 * is_query_log(sample.raw[:_HEADING_LENGTH])
 
 
-def _waits(text: str) -> bool:
-    """Whether it has rows of a view of waits."""
-    times = "time_waited time_waited_micro wait_time_milli wait_time_micro"
-    return _has_heading(text, "event", "total_waits wait_count", times)
-
-
 def _has_heading(text: str, *groups: str) -> bool:
     """Whether a line has a name of each group, also below an echoed statement, or in a mail."""
     wanted = [set(group.split()) for group in groups]
@@ -280,7 +274,10 @@ KINDS: Sequence[Kind] = (
     _report(5.0, "rows of V$SQL_MONITOR", "oracle.monitor_reports.read_views",
             _headed("physical_read_requests sql_exec_id"), "item sql_id exec_id", joins=True),
     _report(4.75, "rows of a view of waits", "oracle.waits.read_views",
-            _waits, "item block"),
+            lambda text: _has_heading(
+                text, "event", "total_waits wait_count",
+                "time_waited time_waited_micro wait_time_milli wait_time_micro"),
+            "item block"),
     _report(4.5, "a report of tkprof", "oracle.tkprof.read", _tkprof, "item sql_id block"),
     _report(4.25, "a plan of DBMS_XPLAN", "oracle.xplan.read",
             _matching(r"\|\s*Id\s*\|\s*Operation\s*\|"), "item sql_id block"),

@@ -116,17 +116,16 @@ def _number(value: str, where: str) -> float:
     return number.value
 
 
-def _count(value: str, where: str) -> float:
-    return round(_number(value, where))
-
-
 #: By name: the key of a file that holds a figure, also below reads or writes, and what parses it.
 _PLACES: Mapping[str, tuple[tuple[str, ...], Callable[[str, str], float]]] = {
     **{name: ((f"{name}_s",), parse_duration_s) for name in ("elapsed", "io", "cpu")},
     "threads": (("threads",), _number),
     "spilled": (("spilled_bytes",), parse_bytes),
     "size": (("operation_bytes",), parse_bytes),
-    **{f"{op}s": ((f"{op}s", "count"), _count) for op in OPS},
+    **{
+        f"{op}s": ((f"{op}s", "count"), lambda value, where: round(_number(value, where)))
+        for op in OPS
+    },
     **{f"{op}-bytes": ((f"{op}s", "bytes"), parse_bytes) for op in OPS},
     **{f"{op}-time": ((f"{op}s", "time_s"), parse_duration_s) for op in OPS},
 }

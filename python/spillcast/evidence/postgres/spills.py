@@ -149,11 +149,6 @@ def aggregate_bytes(groups: float, width: float, input_width: float, *, older: b
     return ceil(groups * group) + power_of_two(groups / _TABLE_FILL) * entry
 
 
-def store_bytes(rows: float, row_bytes: int) -> int:
-    """Memory of rows kept to be read again: a pointer, whose array may be twice as long, each."""
-    return ceil(rows * (2 * POINTER_BYTES + row_bytes))
-
-
 def _input(node: Node) -> Node:
     """The node whose rows a node works on."""
     return node.children[0] if node.children else node
@@ -285,7 +280,9 @@ def _store(node: Node, older: bool) -> Spill:
     else:
         row_bytes = node.temp.written * BLOCK_BYTES / max(below.rows_in_all, node.rows_in_all, 1.0)
         header_bytes = _CHUNK_BYTES if older else _FREED_BYTES
-        needed = store_bytes(rows, tuple_bytes(row_bytes, header_bytes, powers=older))
+        # Rows kept to be read again: a pointer, whose array may be twice as long, each.
+        row_memory_bytes = tuple_bytes(row_bytes, header_bytes, powers=older)
+        needed = ceil(rows * (2 * POINTER_BYTES + row_memory_bytes))
     return Spill(kind="store", processes=node.processes, needed_bytes=needed)
 
 

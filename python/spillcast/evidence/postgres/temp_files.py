@@ -142,9 +142,11 @@ class TempFiles:
                 above.query = struck_text(entry.message)
         elif entry.level not in _BESIDE:
             self._unnamed.pop(writer, None)
-        if entry.level in _LEVELS and (limit := _limit_of(entry.message)) is not None:
-            self._unnamed[writer] = exceeded = Exceeded(limit, entry.query or None)
-            self.exceeded.append(exceeded)
+        for pattern, words in _LIMITS if entry.level in _LEVELS else ():
+            if (limit := pattern.search(entry.message)) is not None:
+                exceeded = Exceeded(words.format(*limit.groups()), entry.query or None)
+                self._unnamed[writer] = exceeded
+                self.exceeded.append(exceeded)
         if (match := _TEMP.search(entry.message)) is not None:
             return self._add(writer, entry, match, is_named=is_named)
         if (duration := _DURATION.match(entry.message)) is not None:
@@ -228,11 +230,6 @@ def _group(removals: Sequence[_Removal]) -> None:
         for call in _calls_of(list(stretch)):
             for its in call if len(call) > 1 else ():
                 its.file.call = call[0].place
-
-
-def _limit_of(message: str) -> str | None:
-    matches = ((pattern.search(message), words) for pattern, words in _LIMITS)
-    return next((words.format(*match.groups()) for match, words in matches if match), None)
 
 
 def _calls_of(removals: Sequence[_Removal]) -> Iterator[list[_Removal]]:
