@@ -7,20 +7,18 @@ from pathlib import Path
 
 from spillcast.errors import OutputUnwritable
 from spillcast.lab.case import Case, Truth
-from spillcast.report.checks import percent, share
+from spillcast.report.checks import percent
 from spillcast.tabular import markdown_table, paragraph
 from spillcast.units import format_bytes, format_count, format_duration
 from spillcast_lab.accuracy_figures import (
-    Aim,
     aims,
-    by_direction,
+    aims_table,
     by_means,
     estimates,
     figures_table,
     headline,
     noise,
     readme_table,
-    slow_to_fast,
 )
 from spillcast_lab.calibrate import calibration
 from spillcast_lab.summary import of_evidence, refusals, worst
@@ -29,12 +27,37 @@ from spillcast_lab.verify_page import EVIDENCE, breakdown, query_of
 
 #: Written by people, shown below the worst cases: in the page's folder.
 REASONS = "worst.md"
-HEADINGS = {
-    "engine": "By engine",
-    "threads": "By threads",
-    "workload": "By workload",
-    "evidence": "By evidence",
-}
+NO_REASONS = f"Their reasons appear here after they have been written to `docs/accuracy/{REASONS}`."
+READING = (
+    "*cases*: *28 of 29* means that one forecast was refused. *median* and *90th*: median and "
+    "90th percentile of the absolute error, relative to the measured time. *bias*: median of "
+    "the signed errors, above 0 where forecasts are too long. *signs*: p-value of a sign test: "
+    "the probability of so many errors of one sign without a bias. *held*: share of "
+    "the intervals that contain the measured time. *width*: half-width of the interval over "
+    "the forecast (median). *formula*: median error of the blog post's formula on the same "
+    "recordings. *ratio*: that error over the forecast's. A storage is slow if every operation "
+    "takes 0.1 ms or more, and fast if memory answers: tmpfs, and the disk, whose page cache holds "
+    "the spill. All tables but the one by evidence are for whole recordings."
+)
+SLOWED = (
+    "Storage is slowed by a file system that delays its answers, which takes CPU time on the "
+    "same cores, or by the kernel, which delays requests to the disk."
+)
+ESTIMATES = (
+    "The same recordings and probes, forecast without one of the estimates; *differ* is the "
+    "number of forecasts that change. *rehearsed*: the start of the query is run on the "
+    f"target, until its first temp I/O and then for {REHEARSED_SHARE:.0%} of its recorded "
+    f"time, at most {format_duration(REHEARSED_S)} in all, so that it is a part of the run. "
+    "Queries that ended in this time, or did no temp I/O, do not count. *with previous runs on "
+    "other storage*: the recordings on the query's other storages are given as `--history`. "
+    "The next row has the same cases without that."
+)
+COST = (
+    "First, the difference between each run that counts and the median of the other runs of "
+    "the same query on the same storage. Then the time of a recorded run relative to the "
+    "median of the bare runs there, and the absolute difference of the two. A forecast from "
+    "one recording cannot be expected to be more accurate than runs repeat."
+)
 
 
 def write_accuracy(truth: Truth, page: Path) -> None:
@@ -42,9 +65,19 @@ def write_accuracy(truth: Truth, page: Path) -> None:
 
     InputError where they cannot be written.
     """
+    from spillcast_lab.charts import draw_charts
+    from spillcast_lab.spark.page import is_of_spark, spark_markdown
+
     folder = page.with_suffix("")
     try:
-        _write(truth, page, folder)
+        if is_of_spark(truth):
+            page.write_text(spark_markdown(truth))
+        else:
+            folder.mkdir(exist_ok=True)
+            charts = [f"{folder.name}/{name}" for name in draw_charts(truth.cases, folder)]
+            reasons = folder / REASONS
+            written = reasons.read_text().strip() if reasons.exists() else ""
+            page.write_text(accuracy_markdown(truth, charts, written))
     except OSError as error:
         hint = "name another with --page"
         raise OutputUnwritable(
@@ -52,44 +85,24 @@ def write_accuracy(truth: Truth, page: Path) -> None:
         ) from error
 
 
-def _write(truth: Truth, page: Path, folder: Path) -> None:
-    from spillcast_lab.charts import draw_charts
-    from spillcast_lab.spark.page import is_of_spark, spark_markdown
-
-    if is_of_spark(truth):
-        page.write_text(spark_markdown(truth))
-        return
-    folder.mkdir(exist_ok=True)
-    charts = draw_charts(truth.cases, folder)
-    reasons = folder / REASONS
-    reasons_text = reasons.read_text().strip() if reasons.exists() else ""
-    page.write_text(
-        accuracy_markdown(truth, {name: f"{folder.name}/{name}" for name in charts}, reasons_text)
-    )
-
-
-def accuracy_markdown(truth: Truth, charts: dict[str, str], reasons: str) -> str:
-    """The page; ``charts`` are addresses by file name, ``reasons`` explain the worst cases."""
+def accuracy_markdown(truth: Truth, charts: Sequence[str], reasons: str) -> str:
+    """The page; ``charts`` are addresses of pictures, ``reasons`` explain the worst cases."""
     cases = truth.cases
-    whole = of_evidence(cases)
-    parts = ["# Accuracy"]
+    whole, groups = of_evidence(cases), breakdown(cases)
+    parts = ["# Accuracy", *([headline(whole)] if cases else []), _introduction(truth)]
     if cases:
-        parts += [headline(whole), _introduction(truth)]
-        parts += ["## Aims", _aims(aims(cases))]
-        parts += ["## Slow to fast", _reading(), slow_to_fast(whole)]
-        parts += [f"![{name.split('.')[0]}]({address})" for name, address in charts.items()]
-        parts += ["## By direction", by_direction(whole)]
-        parts += ["## By cause of slowness", _slowed(), by_means(whole)]
-        parts += ["## Effect of each estimate", _brings(), estimates(whole)]
-        parts += ["## Cost of recording, and repeatability of runs", _repeats(), noise(whole)]
-        groups = breakdown(cases)
-        for by, heading in HEADINGS.items():
-            parts += [f"## {heading}", figures_table(by, groups[by])]
+        parts += ["## Aims", aims_table(aims(cases))]
+        parts += ["## By direction", *(f"![{Path(chart).stem}]({chart})" for chart in charts)]
+        parts += [paragraph(READING)]
+        parts += [figures_table("direction", groups["direction"])]
+        parts += ["## By cause of slowness", paragraph(SLOWED), by_means(whole)]
+        parts += ["## Effect of each estimate", paragraph(ESTIMATES), estimates(whole)]
+        parts += ["## Cost of recording, and repeatability of runs", paragraph(COST), noise(whole)]
+        for by in ("workload", "evidence"):
+            parts += [f"## By {by}", figures_table(by, groups[by])]
         parts += ["## Calibration", calibration(cases)]
-        parts += ["## The ten largest errors", _worst(worst(whole)), reasons or _no_reasons()]
+        parts += ["## The ten largest errors", _worst(worst(whole)), reasons or NO_REASONS]
         parts += ["## Refused", _refused(refusals(cases))]
-    else:
-        parts.append(_introduction(truth))
     parts += ["## Which cases were verified", _drawn(truth)]
     return "\n\n".join(parts) + "\n"
 
@@ -137,88 +150,6 @@ def readme_section(truth: Truth) -> str:
     return f"{paragraph(text)}\n\n{readme_table(truth.cases)}"
 
 
-def _aims(aims: Sequence[Aim]) -> str:
-    words = {True: "met", False: "**missed**", None: "no cases"}
-    rows = [
-        [
-            aim.of,
-            aim.criterion,
-            _criterion_text(aim),
-            _figure(aim, aim.figure),
-            _count(aim),
-            words[aim.met],
-        ]
-        for aim in aims
-    ]
-    return markdown_table(("cases of", "figure", "aim", "measured", "cases", ""), rows)
-
-
-def _count(aim: Aim) -> str:
-    return f"{aim.cases - aim.refused} of {aim.cases}" if aim.refused else f"{aim.cases}"
-
-
-def _criterion_text(aim: Aim) -> str:
-    least, most = (_figure(aim, bound) for bound in (aim.least, aim.most))
-    if aim.least is None:
-        return f"at most {most}"
-    return f"at least {least}" if aim.most is None else f"{least} to {most}"
-
-
-def _figure(aim: Aim, value: float | None) -> str:
-    if value is None:
-        return "-"
-    if aim.unit == "share":
-        return share(value)
-    if aim.unit == "times":
-        return f"{value:.1f} times the forecast's"
-    return f"{value:.1f} {aim.unit}"
-
-
-def _reading() -> str:
-    return paragraph(
-        "*cases*: *28 of 29* means that one forecast was refused. *median* and *90th*: median and "
-        "90th percentile of the absolute error, relative to the measured time. *bias*: median of "
-        "the signed errors, above 0 where forecasts are too long. *signs*: p-value of a sign test: "
-        "the probability of so many errors of one sign without a bias. *held*: share of "
-        "the intervals that contain the measured time. *width*: half-width of the interval over "
-        "the forecast (median). *below*: share of cases measured below the interval of the "
-        "ceiling, the forecast for storage without latency. *repeat*: difference between a run on "
-        "the target and the other runs of the query there (median). *formula*: median error of the "
-        "blog post's formula on the same recordings. *ratio*: that error over the forecast's. A "
-        "storage is slow if every operation takes 0.1 ms or more, and fast if memory answers: "
-        "tmpfs, and the disk, whose page cache holds the spill. All tables but the one by evidence "
-        "are for whole recordings."
-    )
-
-
-def _slowed() -> str:
-    return paragraph(
-        "Storage is slowed by a file system that delays its answers, which takes CPU time on the "
-        "same cores, or by the kernel, which delays requests to the disk."
-    )
-
-
-def _brings() -> str:
-    return paragraph(
-        "The same recordings and probes, forecast without one of the estimates; *differ* is the "
-        "number of forecasts that change. *rehearsed*: the start of the query is run on the "
-        f"target, until its first temp I/O and then for {REHEARSED_SHARE:.0%} of its recorded "
-        f"time, at most {format_duration(REHEARSED_S)} in all, so that it is a part of the run. "
-        "Queries that ended in this time, or did no temp I/O, do not count. *with previous runs on "
-        "other storage*: the recordings on the query's other storages are given as `--history`. "
-        "The next row has the same cases without that."
-    )
-
-
-def _repeats() -> str:
-    return paragraph(
-        "First, the difference between each run that counts and the median of the other runs of "
-        "the same query on the same storage. Then the time of a recorded run relative to the "
-        "median of the bare runs there, and the absolute difference of the two. A forecast from "
-        "one recording cannot be expected to be more accurate than runs repeat."
-    )
-
-
 def _worst(cases: Sequence[Case]) -> str:
     rows = [
         [
@@ -259,10 +190,6 @@ def _terms(case: Case) -> dict[str, tuple[float, float]]:
     return terms
 
 
-def _no_reasons() -> str:
-    return f"Their reasons appear here after they have been written to `docs/accuracy/{REASONS}`."
-
-
 def _refused(by_reason: Mapping[str, Sequence[Case]]) -> str:
     if not by_reason:
         return "No forecast was refused."
@@ -280,33 +207,24 @@ def _refused(by_reason: Mapping[str, Sequence[Case]]) -> str:
     )
 
 
-def _storage_text(storage: Mapping[str, str]) -> str:
-    """What a storage is, and why it was not drawn where it cannot be made."""
-    why = storage.get("why")
-    return storage["what"] if why is None else f"{storage['what']}; not drawn: {why}"
-
-
 def _drawn(truth: Truth) -> str:
     about = truth.about
     storages = about.get("storages", [])
     count = len(storages)
-    names = [[storage["name"], _storage_text(storage)] for storage in storages]
+    names = [
+        [s["name"], s["what"] + (f"; not drawn: {s['why']}" if "why" in s else "")]
+        for s in storages
+    ]
     left_out, drawn = about.get("left_out", []), about.get("drawn", [])
     # An engine of several versions has a query several times, each with storages of its own.
-    whys = {
-        (*_cell(storage), *storage["storages"]): storage["why"]
-        for storage in left_out
-        if storage["storages"]
-    }
-    rows, directed = [], []
-    for storage in sorted(drawn, key=_cell):
-        why = whys.get((*_cell(storage), *storage["storages"]), "")
-        rows.append([*_cell(storage), ", ".join(storage["storages"]), why])
+    whys = {(*_cell(cell), *cell["storages"]): cell["why"] for cell in left_out if cell["storages"]}
+    rows, directed = list[list[str]](), list[tuple[str, ...]]()
+    for cell in sorted(drawn, key=_cell):
+        why = whys.get((*_cell(cell), *cell["storages"]), "")
+        rows.append([*_cell(cell), ", ".join(cell["storages"]), why])
         if not why:
-            directed += [
-                tuple(p) for p in storage.get("pairs") or permutations(storage["storages"], 2)
-            ]
-    undrawn = Counter(str(storage["why"]) for storage in left_out if not storage["storages"])
+            directed += map(tuple, cell.get("pairs") or permutations(cell["storages"], 2))
+    undrawn = Counter(str(cell["why"]) for cell in left_out if not cell["storages"])
     cells = len(drawn) + undrawn.total()
     text = (
         f"{len(set(directed))} of {count * (count - 1)} directions between two storages were "

@@ -1,18 +1,16 @@
-"""What forecasts are to reach, each aim beside the figure that cases give."""
+"""What forecasts are to reach, each aim beside the figure that cases give; tables of figures."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from operator import attrgetter
 from statistics import median
 
 import numpy as np
 
-from spillcast.lab.case import DIRECTIONS, FALLING, SUITES, Case
+from spillcast.lab.case import FALLING, SUITES, Case
 from spillcast.report.checks import percent, share
 from spillcast.tabular import markdown_table, paragraph
 from spillcast.units import format_count
 from spillcast_lab.summary import (
-    Summary,
     forecast_with,
     grouped,
     of_evidence,
@@ -30,58 +28,61 @@ from spillcast_lab.verify_page import (
     threads_of,
 )
 
-MEDIAN, P90 = "median error", "90th percentile of the error"
-HELD, WIDTH = "intervals that hold", "median half-width"
-SEED, BELOW = "median error of the blog post's formula", "measured below the ceiling"
-BIAS, SIGNS = "median signed error", "p-value of the errors' signs"
-REFUSED = "share refused"
-#: What each criterion is taken from.
-_OF_SUMMARY: Mapping[str, Callable[[Summary], float | None]] = {
-    MEDIAN: attrgetter("median"),
-    P90: attrgetter("p90"),
-    HELD: attrgetter("coverage"),
-    WIDTH: attrgetter("half_width"),
-    SEED: attrgetter("ratio"),
-    BELOW: attrgetter("below_ceiling"),
-    BIAS: attrgetter("bias"),
-    SIGNS: attrgetter("sign_test"),
-    REFUSED: lambda summary: summary.refused / summary.cases if summary.cases else None,
+#: The least and the most of each figure of a ``Summary``; None where there is no bound.
+Bounds = Mapping[str, tuple[float | None, float | None]]
+CRITERIA = {
+    "median": "median error",
+    "p90": "90th percentile of the error",
+    "coverage": "intervals that hold",
+    "half_width": "median half-width",
+    "ratio": "median error of the blog post's formula",
+    "below_ceiling": "measured below the ceiling",
+    "bias": "median signed error",
+    "sign_test": "p-value of the errors' signs",
+    "refused_share": "share refused",
 }
-#: The least and the most of a criterion; None where there is no bound.
-Bounds = tuple[float | None, float | None]
 #: Errors of one sign are a cause that the forecast leaves out, however small they are.
-_NO_BIAS: dict[str, Bounds] = {BIAS: (-0.03, 0.03), SIGNS: (0.05, None)}
-_BESIDE_SEED: dict[str, Bounds] = {SEED: (1.0, None)}
-_BELOW: dict[str, Bounds] = {BELOW: (None, 0.05)}
+_NO_BIAS: Bounds = {"bias": (-0.03, 0.03), "sign_test": (0.05, None)}
+_BESIDE_SEED: Bounds = {"ratio": (1.0, None)}
+_BELOW: Bounds = {"below_ceiling": (None, 0.05)}
+_FEW_REFUSED: Bounds = {"refused_share": (None, 0.15)}
 #: The suites that the public has.
 PUBLIC = " and ".join(SUITES.values())
+OTHER_WAYS = "other directions"
+SLICES = "ten slices of 0.3 s"
 #: Nobody attaches for less: parts as long as this have aims of their own.
 ATTACHED_S = 1.0
 
 
-def _errors(middle: float, p90: float) -> dict[str, Bounds]:
-    return {MEDIAN: (None, middle), P90: (None, p90)}
+def errors_within(middle: float, p90: float) -> Bounds:
+    """Bounds of the median error and of its 90th percentile."""
+    return {"median": (None, middle), "p90": (None, p90)}
 
 
-def _intervals(width: float) -> dict[str, Bounds]:
-    return {HELD: (0.85, 0.95), WIDTH: (None, width)}
+def _intervals(width: float) -> Bounds:
+    return {"coverage": (0.85, 0.95), "half_width": (None, width)}
 
 
-_FEW_REFUSED: dict[str, Bounds] = {REFUSED: (None, 0.15)}
-#: Parts of runs whose whole time is not told: evidence, in words, and what is to be kept.
-_PARTS: tuple[tuple[str, str, dict[str, Bounds]], ...] = (
-    ("minute", "a minute, or a tenth", _FEW_REFUSED | _errors(0.12, 0.30) | _intervals(0.30)),
-    (
-        "minute_former",
+_BY_THREADS = {
+    1: errors_within(0.06, 0.15),
+    2: errors_within(0.08, 0.20),
+    4: errors_within(0.12, 0.30),
+}
+#: Parts of runs whose whole time is not told, by evidence: it in words, and what is to be kept.
+_PARTS: Mapping[str, tuple[str, Bounds]] = {
+    "minute": (
+        "a minute, or a tenth",
+        {**_FEW_REFUSED, **errors_within(0.12, 0.30), **_intervals(0.30)},
+    ),
+    "minute_former": (
         "the same, with a previous run",
-        _FEW_REFUSED | _errors(0.07, 0.18) | _intervals(0.30),
+        {**_FEW_REFUSED, **errors_within(0.07, 0.18), **_intervals(0.30)},
     ),
-    (
-        "first_fifth_alone",
+    "first_fifth_alone": (
         "first fifth, elapsed time unknown",
-        _FEW_REFUSED | {MEDIAN: (None, 0.15)},
+        {**_FEW_REFUSED, "median": (None, 0.15)},
     ),
-)
+}
 
 
 @dataclass(frozen=True)
@@ -93,7 +94,7 @@ class Aim:
     figure: float | None
     least: float | None
     most: float | None
-    #: ``share``, ``times``, ``points`` (of a hundred) or ``s``.
+    #: ``share``, ``points`` (of a hundred), ``s``, or ``times the forecast's``.
     unit: str
     cases: int
     #: Of the cases, those without a number.
@@ -107,135 +108,107 @@ class Aim:
         above = self.least is None or self.figure >= self.least
         return above and (self.most is None or self.figure <= self.most)
 
+    @property
+    def bounds_text(self) -> str:
+        """The bounds, as ``at most 6.0 %``."""
+        least, most = self.text(self.least), self.text(self.most)
+        if self.least is None:
+            return f"at most {most}"
+        return f"at least {least}" if self.most is None else f"{least} to {most}"
+
+    def text(self, value: float | None) -> str:
+        """A figure in its unit."""
+        if value is None or self.unit == "share":
+            return share(value)
+        return f"{value:.1f} {self.unit}"
+
+
+def aims_table(aims: Iterable[Aim]) -> str:
+    """A row for each aim."""
+    words = {True: "met", False: "**missed**", None: "no cases"}
+    rows = []
+    for aim in aims:
+        count = f"{aim.cases - aim.refused} of {aim.cases}" if aim.refused else f"{aim.cases}"
+        figure = aim.text(aim.figure)
+        rows.append([aim.of, aim.criterion, aim.bounds_text, figure, count, words[aim.met]])
+    return markdown_table(("cases of", "figure", "aim", "measured", "cases", ""), rows)
+
 
 def aims(cases: Sequence[Case]) -> list[Aim]:
     """All of them, from the cases of a verification."""
     whole = of_evidence(cases)
-    engines = sorted({case.engine_name for case in whole})
-    of_whole = [
-        *(aim for engine in engines for aim in _falling(engine, whole)),
-        *(aim for engine in engines for aim in _other_ways(engine, whole)),
-        *_aims("all", whole, {WIDTH: (None, 0.12), **_BELOW}),
-    ]
+    results = list[Aim]()
+    for engine, its in grouped(whole, lambda case: case.engine_name).items():
+        results += _of_engine(engine, its)
+    results += aims_of("all", whole, {"half_width": (None, 0.12), **_BELOW})
     if len(whole) == len(cases):
-        return of_whole
-    return [
-        *of_whole,
-        _slices(cases),
-        _time(of_evidence(cases, "slices")),
-        *(
-            aim
-            for name, of, bounds in _PARTS
-            for aim in _parts(of, of_evidence(cases, name), bounds)
-        ),
-    ]
+        return results
+    results += _of_slices(cases)
+    for name, (of, bounds) in _PARTS.items():
+        parts = of_evidence(cases, name)
+        results += aims_of(of, parts, bounds)
+        if long := [case for case in parts if case.evidence.covers_s >= ATTACHED_S]:
+            results += aims_of(f"{of}, of {ATTACHED_S:.0f} s or more", long, bounds)
+    return results
 
 
-def _falling(engine: str, whole: Sequence[Case]) -> list[Aim]:
-    """Of one engine's queries of TPC-H and TPC-DS, from slow storage to fast."""
-    its = [
-        case
-        for case in whole
-        if case.engine_name == engine and case.direction == FALLING and case.is_public
-    ]
+def _of_engine(engine: str, cases: Sequence[Case]) -> list[Aim]:
+    """From slow storage to fast those of queries of TPC-H and TPC-DS, and all other directions."""
+    public = [case for case in cases if case.direction == FALLING and case.is_public]
+    others = [case for case in cases if case.direction != FALLING]
+    rehearsed = forecast_with([case for case in public if case.threads in (1, 2)], REHEARSED)
     of = f"{engine}, {FALLING}, {PUBLIC}"
-    by_threads = {n: [case for case in its if case.threads == n] for n in (1, 2, 4)}
-    few = forecast_with([*by_threads[1], *by_threads[2]], REHEARSED)
-    return [
-        *_aims(f"{of}, 1 thread", by_threads[1], _errors(0.06, 0.15)),
-        *_aims(f"{of}, 2 threads", by_threads[2], _errors(0.08, 0.20)),
-        *_aims(f"{of}, 4 threads", by_threads[4], _errors(0.12, 0.30)),
-        *_aims(f"{of}, rehearsed", few, _errors(0.04, 0.10)),
-        *_aims(of, its, _NO_BIAS | _intervals(0.12)),
-        *_aims(f"{of}, rehearsed", few, _intervals(0.10)),
-        *_aims(of, its, _BESIDE_SEED | _BELOW),
-    ]
+    results = list[Aim]()
+    for threads, bounds in _BY_THREADS.items():
+        its = [case for case in public if case.threads == threads]
+        results += aims_of(f"{of}, {format_count(threads, 'thread')}", its, bounds)
+    results += aims_of(of, public, {**_NO_BIAS, **_intervals(0.12), **_BESIDE_SEED, **_BELOW})
+    rehearsed_bounds = {**errors_within(0.04, 0.10), **_intervals(0.10)}
+    results += aims_of(f"{of}, rehearsed", rehearsed, rehearsed_bounds)
+    other_bounds = {**errors_within(0.03, 0.10), **_NO_BIAS, **_BESIDE_SEED}
+    return results + aims_of(f"{engine}, {OTHER_WAYS}", others, other_bounds)
 
 
-def _other_ways(engine: str, whole: Sequence[Case]) -> list[Aim]:
-    its = [case for case in whole if case.engine_name == engine and case.direction != FALLING]
-    of = f"{engine}, other directions"
-    return _aims(of, its, _errors(0.03, 0.10) | _NO_BIAS | _BESIDE_SEED)
-
-
-def _parts(of: str, cases: Sequence[Case], bounds: Mapping[str, Bounds]) -> list[Aim]:
-    """Of all parts, and of those that are as long as somebody attaches for."""
-    long = [case for case in cases if case.evidence.covers_s >= ATTACHED_S]
-    of_long = f"{of}, of {ATTACHED_S:.0f} s or more"
-    return [*_aims(of, cases, bounds), *(_aims(of_long, long, bounds) if long else [])]
-
-
-def _aims(of: str, cases: Sequence[Case], bounds: Mapping[str, Bounds]) -> list[Aim]:
-    """An aim for each criterion."""
+def aims_of(of: str, cases: Sequence[Case], bounds: Bounds) -> list[Aim]:
+    """An aim for each figure that has bounds."""
     summary = summarise(cases)
     return [
         Aim(
             of,
-            criterion,
-            _OF_SUMMARY[criterion](summary),
-            least,
-            most,
-            "times" if criterion == SEED else "share",
+            CRITERIA[name],
+            getattr(summary, name),
+            *ends,
+            "times the forecast's" if name == "ratio" else "share",
             summary.cases,
             summary.refused,
         )
-        for criterion, (least, most) in bounds.items()
+        for name, ends in bounds.items()
     ]
 
 
-def _slices(cases: Sequence[Case]) -> Aim:
-    """Against whole recordings, between the same storages of the same queries."""
-    by_slices = {_where(case): case for case in of_evidence(cases, "slices")}
-    by_whole = [case for case in of_evidence(cases) if _where(case) in by_slices]
-    sliced, whole = summarise(list(by_slices.values())).median, summarise(by_whole).median
-    more = None if sliced is None or whole is None else 100 * (sliced - whole)
+def _of_slices(cases: Sequence[Case]) -> list[Aim]:
+    """Against whole recordings, between the same storages of the same queries; and their time."""
+
+    def pair(case: Case) -> tuple[object, ...]:
+        return case.engine, case.workload, case.threads, case.source, case.target
+
+    slices = {pair(case): case for case in of_evidence(cases, "slices")}
+    whole = [case for case in of_evidence(cases) if pair(case) in slices]
+    sliced, entire = summarise(list(slices.values())).median, summarise(whole).median
+    more = None if sliced is None or entire is None else 100 * (sliced - entire)
+    times_s = [case.evidence.covers_s + case.evidence.probe_s for case in slices.values()]
+    longest_s, count = max(times_s, default=None), len(slices)
     criterion = "median error above that of whole recordings"
-    return Aim("ten slices of 0.3 s", criterion, more, None, 3.0, "points", len(by_slices))
-
-
-def _time(cases: Sequence[Case]) -> Aim:
-    taken = [case.evidence.covers_s + case.evidence.probe_s for case in cases]
-    criterion = "longest time of recording and probe"
-    return Aim(
-        "ten slices of 0.3 s", criterion, max(taken, default=None), None, 60.0, "s", len(taken)
-    )
-
-
-def _where(case: Case) -> tuple[object, ...]:
-    return case.engine, case.workload, case.threads, case.source, case.target
-
-
-FIGURES = (
-    "cases",
-    "median",
-    "90th",
-    "bias",
-    "signs",
-    "held",
-    "width",
-    "below",
-    "repeat",
-    "formula",
-    "ratio",
-)
-MEANS = {
-    "fuse": "a FUSE file system",
-    "preload": "a library that delays the engine's calls",
-    "kernel": "the kernel",
-    "none": "nothing",
-}
-
-
-def figures(name: str, cases: Sequence[Case]) -> list[str]:
-    """One row a group, under FIGURES."""
-    summary = summarise(cases)
-    row = summary_row(name, summary)
-    return [*row[:8], share(summary.below_ceiling, 0), share(summary.run_apart), *row[8:]]
+    return [
+        Aim(SLICES, criterion, more, None, 3.0, "points", count),
+        Aim(SLICES, "longest time of recording and probe", longest_s, None, 60.0, "s", count),
+    ]
 
 
 def figures_table(of: str, groups: Mapping[str, Sequence[Case]]) -> str:
     """A table of groups."""
-    return markdown_table((of, *FIGURES), [figures(name, its) for name, its in groups.items()])
+    rows = [summary_row(name, summarise(its)) for name, its in groups.items()]
+    return markdown_table((of, *SUMMARY_HEADER[1:]), rows)
 
 
 def headline(cases: Sequence[Case]) -> str:
@@ -265,44 +238,21 @@ def headline(cases: Sequence[Case]) -> str:
     )
 
 
-def slow_to_fast(cases: Sequence[Case]) -> str:
-    """By suite, engine and threads, and rehearsed."""
-    groups: dict[str, list[Case]] = {}
-    falling = [case for case in cases if case.direction == FALLING]
-    for (suite, engine), its in _by_suite(falling).items():
-        of = f"{suite}, {engine}"
-        groups[of] = its
-        groups |= {f"{of}, {name}": some for name, some in grouped(its, threads_of).items()}
-        if few := forecast_with(its, REHEARSED):
-            groups[f"{of}, rehearsed"] = few
-    return figures_table("slow to fast", groups)
-
-
-def _by_suite(cases: Sequence[Case]) -> dict[tuple[str, str], list[Case]]:
-    """TPC-H and TPC-DS first: nothing was tuned on them."""
-    suites: dict[tuple[str, str], list[Case]] = {}
-    for case in sorted(cases, key=lambda case: (not case.is_public, case.suite, case.engine_name)):
-        suites.setdefault((case.suite, case.engine_name), []).append(case)
-    return suites
-
-
-def by_direction(cases: Sequence[Case]) -> str:
-    """By direction, engine and threads."""
-    return figures_table("direction", by_way_and_threads(cases))
-
-
 def readme_table(cases: Sequence[Case]) -> str:
     """The table of the README: by direction and engine, from slow to fast also by threads."""
-    rows = []
-    for way, its in by_way(of_evidence(cases)).items():
-        for engine, some in grouped(its, lambda case: case.engine_name).items():
-            rows.append(summary_row(f"{way}, {engine}", summarise(some))[:-1])
-            if way == FALLING:
-                rows += [
-                    summary_row(f"{way}, {engine}, {threads}", summarise(few))[:-1]
-                    for threads, few in grouped(some, threads_of).items()
-                ]
+    rows = [
+        summary_row(", ".join(names), summarise(its))[:-1]
+        for names, its in by_way_and_threads(of_evidence(cases)).items()
+        if len(names) == 2 or (len(names) == 3 and names[0] == FALLING)
+    ]
     return markdown_table(("forecasts", *SUMMARY_HEADER[1:-1]), rows)
+
+
+_MEANS = {
+    "fuse": "a FUSE file system",
+    "preload": "a library that delays the engine's calls",
+    "kernel": "the kernel",
+}
 
 
 def by_means(cases: Sequence[Case]) -> str:
@@ -310,77 +260,67 @@ def by_means(cases: Sequence[Case]) -> str:
     known = [case for case in cases if case.source_means and case.target_means]
     if not known:
         return "The file of these cases does not contain what made storage slow."
-    groups = grouped(known, lambda case: f"{case.direction}, {_means(case)}")
-    ordered = sorted(groups.items(), key=lambda group: DIRECTIONS.index(group[1][0].direction))
-    return figures_table("slowed by", dict(ordered))
 
+    def means_of(case: Case) -> str:
+        ends = zip(
+            case.direction.split(" to "), (case.source_means, case.target_means), strict=True
+        )
+        means = [_MEANS.get(str(means), str(means)) for speed, means in ends if speed == "slow"]
+        return " to ".join(dict.fromkeys(means)) or "nothing"
 
-def _means(case: Case) -> str:
-    """Of its slow ends."""
-    ends = zip(case.direction.split(" to "), (case.source_means, case.target_means), strict=True)
-    means = [MEANS.get(str(means), str(means)) for speed, means in ends if speed == "slow"]
-    return " to ".join(dict.fromkeys(means)) or MEANS["none"]
-
-
-ESTIMATES_HEADER = ("of", "forecast", "differ", *FIGURES[:7])
+    groups = {
+        f"{way}, {means}": its
+        for way, of_way in by_way(known).items()
+        for means, its in grouped(of_way, means_of).items()
+    }
+    return figures_table("slowed by", groups)
 
 
 def estimates(cases: Sequence[Case]) -> str:
     """The matrix without each estimate, and with a rehearsal beside the same without one."""
     if not any(case.variants for case in cases):
         return "The file of these cases contains no forecasts without an estimate."
-    rows = []
-    for of, its in _falling_or_not(cases).items():
-        rows.append([of, "today", "", *figures("", its)[1:8]])
-        for name, words in LEFT_OUT.items():
-            differ = sum(without(name) in case.variants for case in its)
-            if differ:
-                figured = figures("", without_estimate(its, name))[1:8]
-                rows.append([of, f"without {words}", f"{differ}", *figured])
-        for name, words in ADDED.items():
-            if few := forecast_with(its, name):
-                same = [case for case in its if name in case.variants]
-                rows.append([of, words, f"{len(few)}", *figures("", few)[1:8]])
-                rows.append([of, "the same without that", "", *figures("", same)[1:8]])
-    return markdown_table(ESTIMATES_HEADER, rows)
+    rows = list[list[str]]()
 
+    def add(of: str, words: str, differ: int | None, its: Sequence[Case]) -> None:
+        figures = summary_row("", summarise(its))[1:8]
+        rows.append([of, words, "" if differ is None else f"{differ}", *figures])
 
-def _falling_or_not(cases: Sequence[Case]) -> dict[str, list[Case]]:
-    def of(case: Case) -> str:
-        way = FALLING if case.direction == FALLING else "other directions"
-        return f"{way}, {case.engine_name}"
-
-    ways = grouped(cases, of)
-    return dict(sorted(ways.items(), key=lambda group: not group[0].startswith(FALLING)))
+    for way in (FALLING, OTHER_WAYS):
+        of_way = [case for case in cases if (case.direction == FALLING) == (way == FALLING)]
+        for engine, its in grouped(of_way, lambda case: case.engine_name).items():
+            of = f"{way}, {engine}"
+            add(of, "today", None, its)
+            for name, words in LEFT_OUT.items():
+                if differ := sum(without(name) in case.variants for case in its):
+                    add(of, f"without {words}", differ, without_estimate(its, name))
+            for name, words in ADDED.items():
+                if few := forecast_with(its, name):
+                    add(of, words, len(few), few)
+                    same = [case for case in its if name in case.variants]
+                    add(of, "the same without that", None, same)
+    return markdown_table(("of", "forecast", "differ", *SUMMARY_HEADER[1:8]), rows)
 
 
 def noise(cases: Sequence[Case]) -> str:
     """What a repeated run differs by, and what recording costs, by engine and threads."""
     groups = grouped(cases, lambda case: f"{case.engine_name}, {threads_of(case)}")
     rows = []
-    for name, members in (*groups.items(), ("all", cases)):
-        apart = repeated(members)
+    for name, its in (*groups.items(), ("all", cases)):
+        apart = repeated(its)
         # A recording is the baseline of several cases.
-        recorded = {
-            (case.engine, case.workload, case.threads, case.source): case for case in members
-        }
+        recorded = {(case.engine, case.workload, case.threads, case.source): case for case in its}
         longer = [recording_cost(case) for case in recorded.values()]
-        rows.append(
-            [
-                name,
-                f"{len(apart)}",
-                *_median_and_p90(apart),
-                f"{len(longer)}",
-                percent(median(longer)),
-                *_median_and_p90([abs(each) for each in longer]),
-            ]
-        )
+        of_runs, of_recordings = _median_and_p90(apart), _median_and_p90(map(abs, longer))
+        counts = f"{len(apart)}", f"{len(longer)}"
+        longer_by = percent(median(longer))
+        rows.append([name, counts[0], *of_runs, counts[1], longer_by, *of_recordings])
     header = ("", "runs", "difference, median", "90th", "recordings", "longer by, median",
               "difference, median", "90th")  # fmt: skip
     return markdown_table(header, rows)
 
 
-def _median_and_p90(values: Sequence[float]) -> tuple[str, str]:
-    if not values:
+def _median_and_p90(values: Iterable[float]) -> tuple[str, str]:
+    if not (known := list(values)):
         return "-", "-"
-    return share(median(values)), share(float(np.quantile(values, 0.9)))
+    return share(median(known)), share(float(np.quantile(known, 0.9)))

@@ -14,17 +14,15 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import ceil, exp, log, pi
 from statistics import NormalDist, fmean, median
+from typing import NamedTuple
 
 import numpy as np
 
 from spillcast.calibrated import (
     ANY,
     Category,
-    Constant,
     Residuals,
     calibrated,
-    constants,
-    residuals_about,
 )
 from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.workload import KINDS
@@ -176,11 +174,10 @@ def conformal_quantile(scores: Sequence[float], level: float) -> float | None:
     return sorted(scores)[rank - 1] if len(scores) >= CASES_MIN and rank < len(scores) else None
 
 
-@dataclass(frozen=True)
-class Judged:
-    """A case in an interval that other cases made."""
+class Judged(NamedTuple):
+    """A case: what its interval follows from, whether that holds, and half of its width."""
 
-    residual: Residual
+    uncertainty: Uncertainty
     held: bool
     half_width: float
 
@@ -193,35 +190,14 @@ def judge(all_residuals: Sequence[Residual], confidence: float) -> list[Judged]:
         for residual in (residual for residual in all_residuals if residual.query == query):
             low_s, high_s = residual.uncertainty.bounds_s(confidence, residuals)
             width = (high_s - low_s) / 2 / residual.uncertainty.forecast_s
-            judged.append(Judged(residual, residual.held(residuals, confidence), width))
+            held = residual.held(residuals, confidence)
+            judged.append(Judged(residual.uncertainty, held, width))
     return judged
 
 
-#: A case: what its interval follows from, whether it holds, half of its width.
-Row = tuple[Uncertainty, bool, float]
-
-
 def calibration(cases: Sequence[Case]) -> str:
-    """The constants of forecasts, what they rest on, and how well intervals hold other cases."""
-    about, made = residuals_about(), calibrated().residuals
-    rows = [
-        [
-            constant.name,
-            _value(constant),
-            constant.rests_on,
-            constant.date,
-            constant.machine,
-            f"`{constant.command}`",
-        ]
-        for constant in constants()
-    ]
-    spreads = (("rest_spread", made.rest_spread), ("io_spread", made.io_spread))
-    rows += [
-        [name, share(value), about["rests_on"], about["date"], about["machine"],
-         f"`{about['command']}`"]
-        for name, value in spreads
-    ]  # fmt: skip
-    measured = markdown_table(("constant", "value", "from", "date", "machine", "command"), rows)
+    """The quantiles of intervals, and how well these hold other cases."""
+    made = calibrated().residuals
     quantiles = markdown_table(
         ("evidence", "direction", "cases", "factor", *(f"{level:.1%}" for level in made.levels)),
         [
@@ -234,13 +210,13 @@ def calibration(cases: Sequence[Case]) -> str:
     lines = [
         paragraph(
             "`make constants` measures the constants and writes "
-            "`python/spillcast/calibrated.toml`. The half-width of an interval is its spread times "
+            "[calibrated.toml](../python/spillcast/calibrated.toml), which tells what each rests "
+            "on. The half-width of an interval is its spread times "
             "a quantile: that of the errors, in spreads, of verified forecasts of the same kind of "
             "evidence and direction ([method](method.md#the-interval)). *factor* is the error of "
             "a kind of evidence relative to whole recordings. Quantiles with an asterisk also use "
             "other categories, because there are too few cases."
         ),
-        measured,
         quantiles,
         *judged(cases, cases[0].forecast.confidence),
     ]
@@ -253,39 +229,31 @@ def calibration(cases: Sequence[Case]) -> str:
     return "\n\n".join(lines)
 
 
-def _value(constant: Constant) -> str:
-    return f"{_figures_text(constant.value)} {constant.unit}"
-
-
-def _figures_text(value: object) -> str:
-    """A figure, or a list of figures; rows of a table are separated by semicolons."""
-    if not isinstance(value, list):
-        return f"{value:g}" if isinstance(value, float | int) else str(value)
-    separator = "; " if any(isinstance(row, list) for row in value) else ", "
-    return separator.join(map(_figures_text, value))
-
-
 def judged(cases: Sequence[Case], confidence: float) -> list[str]:
     """The cases in intervals that the other queries make; nothing where there are none."""
     residuals = residuals_of(cases)
     if len({residual.query for residual in residuals}) < 2:
         return []
-    made = [
-        (residual.residual.uncertainty, residual.held, residual.half_width)
-        for residual in judge(residuals, confidence)
-    ]
+    made = judge(residuals, confidence)
     given = [
-        (case.forecast.uncertainty, case.covered, case.half_width)
+        Judged(case.forecast.uncertainty, case.covered, case.half_width)
         for case in cases
         if case.forecast.uncertainty and case.half_width is not None
     ]
     groups = {
-        (uncertainty.kind, way) for uncertainty, *_ in made for way in (uncertainty.direction, ANY)
+        (row.uncertainty.kind, way) for row in made for way in (row.uncertainty.direction, ANY)
     }
     rows = []
-    for group in sorted(groups):
-        others, stated = _of(group, made), _of(group, given)
-        rows.append([*group, f"{len(others)}", *_figures(others), *_figures(stated)])
+    for kind, way in sorted(groups):
+        others, stated = (
+            [
+                row
+                for row in judgements
+                if row.uncertainty.kind == kind and way in (ANY, row.uncertainty.direction)
+            ]
+            for judgements in (made, given)
+        )
+        rows.append([kind, way, f"{len(others)}", *_figures(others), *_figures(stated)])
     text = (
         f"Each case is tested with a {confidence:.0%} interval made from all other queries, "
         "including cases that were refused because their interval was too wide. The last columns "
@@ -295,13 +263,8 @@ def judged(cases: Sequence[Case], confidence: float) -> list[str]:
     return [paragraph(text), markdown_table(header, rows)]
 
 
-def _of(group: tuple[str, str], rows: Sequence[Row]) -> list[Row]:
-    kind, way = group
-    return [row for row in rows if row[0].kind == kind and way in (ANY, row[0].direction)]
-
-
-def _figures(rows: Sequence[Row]) -> list[str]:
+def _figures(rows: Sequence[Judged]) -> list[str]:
     if not rows:
         return ["-", "-"]
-    held, width = fmean(row[1] for row in rows), median(row[2] for row in rows)
+    held, width = fmean(row.held for row in rows), median(row.half_width for row in rows)
     return [share(held, 0), share(width)]

@@ -1,7 +1,7 @@
 """One query between some storages: recorded on each, forecast for the others, then measured."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -13,7 +13,7 @@ from spillcast.evidence.counts import Counts
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
-from spillcast.lab.case import FALLING, Case, Evidence, Runs, Variant, evidence_of, seed_formula_s
+from spillcast.lab.case import FALLING, Case, Runs, Variant, evidence_of, seed_formula_s
 from spillcast.lab.run import Series, Stage, run, run_recorded, take_turns
 from spillcast.lab.storages import Place, direction
 from spillcast.recording import Recording
@@ -39,18 +39,6 @@ from spillcast_lab.variants import rehearsed_s, variants
 AHEAD_S = 1.0
 
 
-@dataclass(frozen=True)
-class _Answer:
-    """A forecast, not yet beside what was measured."""
-
-    source: str
-    target: str
-    evidence: Evidence
-    forecast: Forecast
-    seed_formula_s: float | None
-    variants: Mapping[str, Variant] = field(default_factory=dict)
-
-
 class CellRun:
     """A cell while it is verified."""
 
@@ -67,6 +55,8 @@ class CellRun:
         self._former = dict[str, Path]()
         #: By storage, the recording that is evidence.
         self._recorded_on = dict[str, Path]()
+        #: By storage, its bare runs.
+        self._runs = dict[str, Runs]()
 
     def verify(self, room: Path, repeat: int, parts: bool) -> list[Case]:
         """Its cases, with ``parts`` also from parts of runs and from plans.
@@ -76,29 +66,7 @@ class CellRun:
         """
         with workspace(room) as recordings:
             self._warm_up()
-            repeats = {name: repeat if name in self._targets else 1 for name in self._places}
-            bare, evidence = self._run(recordings, repeats, repeat, parts)
-            answers = list(self._forecasts(evidence))
-        runs = {name: Runs(made, repeats[name]) for name, made in bare.items()}
-        return [
-            Case(
-                engine=self._engine.label,
-                workload=self._workload.name,
-                threads=self._workload.threads,
-                source=answer.source,
-                target=answer.target,
-                direction=direction(self._places[answer.source], self._places[answer.target]),
-                on_source=runs[answer.source],
-                on_target=runs[answer.target],
-                forecast=answer.forecast,
-                seed_formula_s=answer.seed_formula_s,
-                evidence=answer.evidence,
-                source_means=self._places[answer.source].means,
-                target_means=self._places[answer.target].means,
-                variants=answer.variants,
-            )
-            for answer in answers
-        ]
+            return list(self._forecasts(self._run(recordings, repeat, parts)))
 
     def _step(self, activity: str) -> None:
         self._stage.step(f"{self._title}: {activity}")
@@ -115,11 +83,10 @@ class CellRun:
                 with place.groups.unbounded(self._engine.memory_spread):
                     run(self._engine, self._workload, place, self._stage.tick)
 
-    def _run(
-        self, folder: Path, repeats: Mapping[str, int], repeat: int, parts: bool
-    ) -> tuple[dict[str, list[RunResult]], dict[str, dict[str, TempEvidence]]]:
-        """By storage: its bare runs, and the evidence by name."""
+    def _run(self, folder: Path, repeat: int, parts: bool) -> dict[str, dict[str, TempEvidence]]:
+        """Run and record it on each storage; returns the evidence of each by name."""
         wanted, sources = recordings(repeat, parts), self._sources
+        repeats = {name: repeat if name in self._targets else 1 for name in self._places}
         bare = {name: Series(name, repeats[name], self._bare(name)) for name in self._places}
         recorded = {name: Series(name, wanted, self._recorded(name, folder)) for name in sources}
         explained = list(self._explained(sources[0], wanted)) if parts else []
@@ -137,7 +104,8 @@ class CellRun:
                 evidence[name] |= self._parts(name, recording, former, plan)
         if plan is not None:
             evidence[sources[0]]["plan"] = plan
-        return {name: series.runs for name, series in bare.items()}, evidence
+        self._runs = {name: Runs(series.runs, repeats[name]) for name, series in bare.items()}
+        return evidence
 
     def _parts(
         self, name: str, whole: Recording, former: Sequence[Recording], plan: Counts | None
@@ -185,7 +153,7 @@ class CellRun:
             # EXPLAIN takes CPU time of its own, so these are compared with each other.
             yield Series(f"{name}, explained", wanted, attempt)
 
-    def _forecasts(self, evidence: Mapping[str, Mapping[str, TempEvidence]]) -> Iterator[_Answer]:
+    def _forecasts(self, evidence: Mapping[str, Mapping[str, TempEvidence]]) -> Iterator[Case]:
         """Of the pairs that were drawn: from whole recordings all, from the rest the first each."""
         first = {source: target for source, target in reversed(self._pairs)}
         for source, target in self._pairs:
@@ -193,11 +161,11 @@ class CellRun:
             for name, recording in evidence[source].items():
                 if name == "recording" or target == first[source]:
                     self._step(f"{source} to {target}, {name} replayed")
-                    yield self._say(name, source, target, recording, elapsed_s)
+                    yield self._case(name, source, target, recording, elapsed_s)
 
-    def _say(
+    def _case(
         self, name: str, source: str, target: str, evidence: TempEvidence, elapsed_s: float
-    ) -> _Answer:
+    ) -> Case:
         """A forecast; one that cannot be made is refused with the reason."""
         of_part = name in ("slices", "first_fifth")
         part = of_part or name in PARTS
@@ -207,12 +175,13 @@ class CellRun:
             like = read_back(evidence) if name in PARTS else evidence
             like = known.instead_of(evidence) or like
         budget = replace(OWNED, time_s=PART_PROBE_S if part else PROBE_S)
-        directory, storage, seed_s = self._places[target].directory, None, None
+        origin, goal = self._places[source], self._places[target]
+        storage, seed_s = None, None
         others: Mapping[str, Variant] = {}
         try:
-            with self._places[target].limited():
+            with goal.limited():
                 progress = self._stage.progress
-                storage = probe(directory, like, budget=budget, on_progress=progress)
+                storage = probe(goal.directory, like, budget=budget, on_progress=progress)
             storage = replace(storage, name=target)
             whole_s = elapsed_s if of_part else None
             answer = forecast(evidence, storage, elapsed_s=whole_s, known=known)
@@ -229,7 +198,22 @@ class CellRun:
             reason = str(error).removeprefix(f"{evidence.path}: ")
             whole_s = elapsed_s if part else evidence.elapsed_s
             answer = Forecast.refusal(target, whole_s, CONFIDENCE, reason, error.code)
-        return _Answer(source, target, evidence_of(name, evidence, storage), answer, seed_s, others)
+        return Case(
+            engine=self._engine.label,
+            workload=self._workload.name,
+            threads=self._workload.threads,
+            source=source,
+            target=target,
+            direction=direction(origin, goal),
+            on_source=self._runs[source],
+            on_target=self._runs[target],
+            forecast=answer,
+            seed_formula_s=seed_s,
+            evidence=evidence_of(name, evidence, storage),
+            source_means=origin.means,
+            target_means=goal.means,
+            variants=others,
+        )
 
     def _rehearsed(self, source: str, recording: Recording, storage: Storage) -> Storage | None:
         """The target with what the first seconds of the query tell there; None without such.

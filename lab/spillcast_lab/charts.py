@@ -9,7 +9,7 @@ from spillcast.report.html.axes import log_scale, percent_ticks, scatter_ticks
 from spillcast.report.html.charts import DIRECTIONS
 from spillcast.stats import NORMAL_95
 from spillcast_lab.summary import of_evidence, summarise
-from spillcast_lab.verify_page import breakdown
+from spillcast_lab.verify_page import breakdown, by_way
 
 AIM = (0.85, 0.95)
 #: As style.css has them in its light scheme.
@@ -18,23 +18,20 @@ _COLOURS = {
     "band": "#dfeee3", "series-1": "#1d5a8e", "series-2": "#d97f2f", "series-3": "#2e7d5b",
     "series-4": "#8a4a85",
 }  # fmt: skip
-_OUTLINES = {
-    "circle": "M-4 0a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", "square": "M-3.5 -3.5h7v7h-7z",
-    "triangle": "M0 -4.5L4.5 3.5H-4.5z", "diamond": "M0 -5L5 0L0 5L-5 0z",
-}  # fmt: skip
-#: The side of a plot, the width of bars, a row's height, a line's height, and margins, px.
-_SIDE_PX, _BARS_PX, _ROW_PX, _LINE_PX, _MARGIN_PX = 440, 380, 18, 20, 60
-_NAMES_PX = 250
+_MARKS = {"circle": "○", "square": "□", "triangle": "△", "diamond": "◇"}
+#: The side of a plot, the width of bars and of their names, the height of a row of them, px.
+_SIDE, _BARS, _NAMES, _ROW = 440, 380, 250, 18
 
 
 def draw_charts(cases: Sequence[Case], folder: Path) -> list[str]:
     """Draw what there is to draw; names of the files."""
-    answered = [case for case in of_evidence(cases) if case.forecast.forecast_s is not None]
-    if not answered:
-        return []
     points = [
-        (case.measured_to_s, case.forecast.forecast_s or 1.0, case.direction) for case in answered
+        (case.measured_to_s, case.forecast.forecast_s, case.direction)
+        for case in of_evidence(cases)
+        if case.forecast.forecast_s is not None
     ]
+    if not points:
+        return []
     (folder / "forecast.svg").write_text(scatter_svg(points))
     (folder / "coverage.svg").write_text(coverage_svg(cases))
     return ["forecast.svg", "coverage.svg"]
@@ -45,62 +42,56 @@ def scatter_svg(points: Sequence[tuple[float, float, str]]) -> str:
     ends = [s for point in points for s in point[:2]]
     low, high = min(ends) / 1.3, max(ends) * 1.3
     scale = log_scale(low, high)
-    counts = {way: sum(point[2] == way for point in points) for way in DIRECTIONS}
-    legend = [(f"{way} ({n})", *DIRECTIONS[way]) for way, n in counts.items() if n]
-    top = _LINE_PX * (len(legend) + 2)
-    parts = [_text(_MARGIN_PX, 14, "Forecast against measured time; dashed: 10 % off")]
-    for number, (name, colour, outline) in enumerate(legend):
-        y = 14.0 + _LINE_PX * (number + 1)
-        parts += [_mark(_MARGIN_PX + 6, y - 5, outline, colour, filled=False)]
-        parts += [_text(_MARGIN_PX + 18, y, name)]
-    parts.append(f'<g transform="translate({_MARGIN_PX} {top})">')
+    parts = [_text(0, -20, "Forecast against measured time; dashed: 10 % off")]
     for value, label in scatter_ticks(low, high):
-        at = _SIDE_PX * scale(value)
-        y = _SIDE_PX - at
-        parts += [_line(0, y, _SIDE_PX, y, "grid"), _text(-8, y + 4, label, "end", "muted")]
-        parts.append(_text(at, _SIDE_PX + 18, label, "middle", "muted"))
-    parts.append(_line(0, _SIDE_PX, _SIDE_PX, _SIDE_PX, "domain"))
+        at = _SIDE * scale(value)
+        parts += [_line((0, _SIDE - at), (_SIDE, _SIDE - at), "grid")]
+        parts += [_text(-8, _SIDE - at + 4, label, "end"), _text(at, _SIDE + 18, label, "middle")]
     for factor, dash in ((0.9, "2 3"), (1.0, ""), (1.1, "2 3")):
-        first, last = max(low, low / factor), min(high, high / factor)
-        ends_px = [(_SIDE_PX * scale(s), _SIDE_PX * (1 - scale(s * factor))) for s in (first, last)]
-        parts.append(_line(*ends_px[0], *ends_px[1], "domain", dash))
+        begin, end = [
+            (_SIDE * scale(s), _SIDE * (1 - scale(s * factor)))
+            for s in (max(low, low / factor), min(high, high / factor))
+        ]
+        parts.append(_line(begin, end, "domain", dash))
     for measured_s, forecast_s, way in points:
-        colour, outline = DIRECTIONS[way]
-        place = _SIDE_PX * scale(measured_s), _SIDE_PX * (1 - scale(forecast_s))
-        parts.append(_mark(*place, outline, colour, filled=False))
-    parts.append(_text(_SIDE_PX / 2, _SIDE_PX + 38, "measured elapsed time", "middle", "muted"))
-    parts += [_text(0, -8, "forecast", "start", "muted"), "</g>"]
-    return _file(parts, _SIDE_PX + _MARGIN_PX + 30, top + _SIDE_PX + 48)
+        colour, shape = DIRECTIONS[way]
+        x, y = _SIDE * scale(measured_s), _SIDE * (1 - scale(forecast_s))
+        parts.append(_text(x, y + 5, _MARKS[shape], "middle", colour))
+    for row, (way, (colour, shape)) in enumerate(DIRECTIONS.items()):
+        if count := sum(point[2] == way for point in points):
+            parts.append(_text(8, 18 + _ROW * row, f"{_MARKS[shape]} {way} ({count})", "", colour))
+    parts.append(_text(_SIDE / 2, _SIDE + 38, "measured elapsed time", "middle"))
+    return _file([*parts, _text(0, -4, "forecast")], 60, _SIDE + 90, _SIDE + 84)
 
 
 def coverage_svg(cases: Sequence[Case]) -> str:
     """The share of intervals that contain the truth by group, with its interval by chance."""
     rows: list[tuple[str, Sequence[Case]]] = []
-    for groups in breakdown(cases).values():
+    for groups in {**breakdown(cases), "direction": by_way(of_evidence(cases))}.values():
         rows += [*groups.items(), ("", [])]
-    height, confidence = _ROW_PX * (len(rows) - 1), cases[0].forecast.confidence
-    title = f"Share of {confidence:.0%} intervals that hold the measured time"
-    low, high = (_BARS_PX * share for share in AIM)
-    parts = [_text(0, 14, title), f'<g transform="translate({_NAMES_PX} 28)">']
-    parts.append(
-        f'<rect x="{low:.1f}" width="{high - low:.1f}" height="{height}" '
-        f'fill="{_COLOURS["band"]}"/>'
+    height, confidence = _ROW * (len(rows) - 1), cases[0].forecast.confidence
+    low, high = (_BARS * share for share in AIM)
+    band, title = (
+        _COLOURS["band"],
+        f"Share of {confidence:.0%} intervals that hold the measured time",
     )
+    parts = [
+        _text(-_NAMES, -20, title),
+        f'<rect x="{low:.1f}" width="{high - low:.1f}" height="{height}" fill="{band}"/>',
+        _line((_BARS * confidence, 0), (_BARS * confidence, height), "domain"),
+    ]
     for share, label in percent_ticks():
-        x = _BARS_PX * share
-        parts += [_line(x, 0, x, height, "grid"), _text(x, height + 18, label, "middle", "muted")]
-    parts.append(_line(_BARS_PX * confidence, 0, _BARS_PX * confidence, height, "domain"))
+        parts += [_line((_BARS * share, 0), (_BARS * share, height), "grid")]
+        parts += [_text(_BARS * share, height + 18, label, "middle")]
     for number, (name, of) in enumerate(rows[:-1]):
-        y, summary = _ROW_PX * (number + 0.5), summarise(of) if of else None
-        if summary is None:
-            continue
+        y, summary = _ROW * (number + 0.5), summarise(of)
         given = sum(case.forecast.interval_s is not None for case in of)
-        parts.append(_text(-8, y + 4, f"{name} ({given})", "end"))
+        parts.append(_text(-8, y + 4, f"{name} ({given})" if of else "", "end", "text"))
         if summary.coverage is not None:
             bounds = _chance(summary.coverage, summary.cases - summary.refused)
-            parts.append(_line(_BARS_PX * bounds[0], y, _BARS_PX * bounds[1], y, "series-1"))
-            parts.append(_mark(_BARS_PX * summary.coverage, y, "circle", "series-1"))
-    return _file([*parts, "</g>"], _NAMES_PX + _BARS_PX + 30, height + 56)
+            parts.append(_line((_BARS * bounds[0], y), (_BARS * bounds[1], y), "series-1"))
+            parts.append(_text(_BARS * summary.coverage, y + 4, "●", "middle", "series-1"))
+    return _file(parts, _NAMES, _NAMES + _BARS + 30, height + 64)
 
 
 def _chance(coverage: float, cases: int) -> tuple[float, float]:
@@ -112,29 +103,22 @@ def _chance(coverage: float, cases: int) -> tuple[float, float]:
     return middle - half, middle + half
 
 
-def _line(x1: float, y1: float, x2: float, y2: float, colour: str, dash: str = "") -> str:
-    dashed = f' stroke-dasharray="{dash}"' if dash else ""
-    return f'<path d="M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}" stroke="{_COLOURS[colour]}"{dashed}/>'
+def _line(begin: tuple[float, float], end: tuple[float, float], colour: str, dash: str = "") -> str:
+    (x1, y1), (x2, y2) = begin, end
+    path = f"M{x1:.1f} {y1:.1f}L{x2:.1f} {y2:.1f}"
+    return f'<path d="{path}" stroke="{_COLOURS[colour]}" stroke-dasharray="{dash}"/>'
 
 
-def _mark(x: float, y: float, shape: str, colour: str, *, filled: bool = True) -> str:
-    fill = _COLOURS[colour] if filled else "#fff"
-    return (
-        f'<path d="{_OUTLINES[shape]}" transform="translate({x:.1f} {y:.1f})" fill="{fill}" '
-        f'stroke="{_COLOURS[colour]}" stroke-width="1.4"/>'
-    )
+def _text(x: float, y: float, text: str, anchor: str = "", colour: str = "muted") -> str:
+    place = f'x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor or "start"}"'
+    return f'<text {place} fill="{_COLOURS[colour]}">{escape(text)}</text>'
 
 
-def _text(x: float, y: float, text: str, anchor: str = "start", colour: str = "text") -> str:
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" text-anchor="{anchor}" fill="{_COLOURS[colour]}">'
-        f"{escape(text)}</text>"
-    )
-
-
-def _file(parts: Sequence[str], width: int, height: int) -> str:
+def _file(parts: Sequence[str], left: int, width: int, height: int) -> str:
+    """A picture whose origin is so far from its left, and 40 px from its top."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
-        f'viewBox="0 0 {width} {height}" font-family="sans-serif" font-size="13">'
-        f'<rect width="{width}" height="{height}" fill="#fff"/>{"".join(parts)}</svg>\n'
+        f'viewBox="{-left} -40 {width} {height}" font-family="sans-serif" font-size="13">'
+        f'<rect x="{-left}" y="-40" width="100%" height="100%" fill="#fff"/>'
+        f"{''.join(parts)}</svg>\n"
     )

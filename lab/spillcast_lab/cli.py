@@ -1,6 +1,7 @@
 """``spillcast verify``: forecasts against measured runs on this machine."""
 
-from collections.abc import Sequence
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -13,8 +14,6 @@ from spillcast.cli.usage import Answer
 
 if TYPE_CHECKING:
     from spillcast.lab.case import Truth
-    from spillcast_lab.draw import Drawn
-    from spillcast_lab.matrix import Storage
 
 #: Its jobs are applications, not queries: their event logs are forecast, not recordings.
 SPARK = "spark"
@@ -101,6 +100,14 @@ def verify(
     from spillcast.lab.truth_file import read_truth, write_truth
     from spillcast.workspace import check_output_file
     from spillcast_lab.accuracy import write_accuracy
+    from spillcast_lab.matrix import (
+        STORAGES,
+        THREADS,
+        all_cells,
+        choose_storages,
+        random_storages,
+    )
+    from spillcast_lab.tpc.suite import INSTALL, generator
     from spillcast_lab.verify_page import verify_page
 
     for name, path in (("-o", output), ("--page", page)):
@@ -123,83 +130,42 @@ def verify(
     budget_s = 60 * minutes
     if from_ is not None:
         truth = read_truth(from_)
-    elif engine == SPARK:
-        from spillcast_lab.matrix import choose_storages
-        from spillcast_lab.spark.verify import jobs_of, verify_spark
-        from spillcast_lab.spark.volumes import VOLUMES
+    else:
+        run: Callable[..., Truth]
+        if engine == SPARK:
+            from spillcast_lab.spark.verify import jobs_of, verify_spark
+            from spillcast_lab.spark.volumes import VOLUMES
 
-        jobs, volumes = jobs_of(seed, workload), choose_storages(storage, VOLUMES)
-        with TerminalStage(budget_s=budget_s) as stage:
-            truth = verify_spark(
-                stage,
-                jobs,
-                volumes,
-                work,
+            jobs, volumes = jobs_of(seed, workload), choose_storages(storage, VOLUMES)
+            run = partial(verify_spark, jobs=jobs, volumes=volumes, seed=seed)
+        else:
+            from spillcast_lab.draw import OVERDRAWN, draw
+            from spillcast_lab.verify import verify as verify_queries
+
+            storages = choose_storages(storage, [*STORAGES, *random_storages(seed)])
+            cells = all_cells(NAMES if engine == ALL else [engine], threads or THREADS, workload)
+            if workload is None and generator() is None:
+                notify(
+                    f"tpcgen-cli is not installed: without queries of TPC-H and TPC-DS ({INSTALL})"
+                )
+                cells = [cell for cell in cells if not cell.workload.suite]
+            drawn = draw(
+                cells,
+                storages,
+                budget_s=budget_s,
                 repeat=repeat,
                 seed=seed,
-                budget_s=budget_s,
-                former=former,
-                on_truth=keep,
-            )
-    else:
-        from spillcast_lab.verify import verify as verify_queries
-
-        engines = NAMES if engine == ALL else [engine]
-        drawn, storages = _draw(engines, threads, workload, storage, budget_s, repeat, seed, parts)
-        if not drawn.cells:
-            hint = "allow more, or run less with --repeat 1"
-            raise OptionInvalid(f"--minutes {minutes:g}: there is no time for one query", hint)
-        with TerminalStage(budget_s=budget_s) as stage:
-            truth = verify_queries(
-                stage,
-                drawn,
-                storages,
-                work,
-                repeat=repeat,
                 parts=parts,
-                budget_s=budget_s,
-                former=former,
-                on_truth=keep,
+                overdrawn=OVERDRAWN,
+            )
+            if not drawn.cells:
+                hint = "allow more, or run less with --repeat 1"
+                raise OptionInvalid(f"--minutes {minutes:g}: there is no time for one query", hint)
+            run = partial(verify_queries, drawn=drawn, storages=storages, parts=parts)
+        with TerminalStage(budget_s=budget_s) as stage:
+            truth = run(
+                stage, work=work, repeat=repeat, budget_s=budget_s, former=former, on_truth=keep
             )
     if page is not None:
         write_accuracy(truth, page)
     return Answer(lambda: document(truth.cases, truth.about), lambda: verify_page(truth))
-
-
-def _draw(
-    engines: Sequence[str],
-    threads: Sequence[int] | None,
-    workloads: Sequence[str] | None,
-    names: Sequence[str] | None,
-    budget_s: float,
-    repeat: int,
-    seed: int,
-    parts: bool,
-) -> "tuple[Drawn, Sequence[Storage]]":
-    """The queries to measure, and all storages that they may be measured on."""
-    from spillcast_lab.draw import OVERDRAWN, draw
-    from spillcast_lab.matrix import (
-        STORAGES,
-        THREADS,
-        all_cells,
-        choose_storages,
-        random_storages,
-    )
-    from spillcast_lab.tpc.suite import INSTALL, generator
-
-    storages = choose_storages(names, [*STORAGES, *random_storages(seed)])
-    cells = all_cells(engines, threads or THREADS, workloads)
-    if workloads is None and generator() is None:
-        text = f"tpcgen-cli is not installed: without queries of TPC-H and TPC-DS ({INSTALL})"
-        notify(text)
-        cells = [cell for cell in cells if not cell.workload.suite]
-    drawn = draw(
-        cells,
-        storages,
-        budget_s=budget_s,
-        repeat=repeat,
-        seed=seed,
-        parts=parts,
-        overdrawn=OVERDRAWN,
-    )
-    return drawn, storages

@@ -189,12 +189,6 @@ def _suits(storage: Storage, cell: Cell, storages: Mapping[str, Storage]) -> boo
     return not (bounded and (cell.workload.cold or cached))
 
 
-def _comparable(pair: Pair, storages: Mapping[str, Storage]) -> bool:
-    """Whether memory is the same on both sides, as far as the target's latency depends on it."""
-    source, target = (isinstance(storages[name], KernelSlowed) for name in pair)
-    return source or not target
-
-
 def _half_to_fast(
     names: Sequence[str], storages: Mapping[str, Storage], used: Counter[Pair], chance: Random
 ) -> tuple[Pair, ...]:
@@ -203,7 +197,9 @@ def _half_to_fast(
     Those that were ``used`` least. All pairs where there is nothing fast, or nothing else.
     """
     fast = {name for name in names if isinstance(storages[name], Plain)}
-    pairs = [pair for pair in permutations(names, 2) if _comparable(pair, storages)]
+    bounded = {name for name in names if isinstance(storages[name], KernelSlowed)}
+    # Memory is the same on both sides, as far as the target's latency depends on it.
+    pairs = [(a, b) for a, b in permutations(names, 2) if a in bounded or b not in bounded]
     chance.shuffle(pairs)
     pairs.sort(key=used.__getitem__)
     to_fast = [(a, b) for a, b in pairs if a not in fast and b in fast]

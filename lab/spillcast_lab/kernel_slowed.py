@@ -156,7 +156,8 @@ def kernel_slowed(storage: KernelSlowed, room: Path, below: Path) -> Iterator[Pl
     mountpoint, image = (room / f"mnt-{folder}").resolve(), (below / f"{folder}.img").resolve()
     mountpoint.mkdir()
     with ExitStack() as stack:
-        blkio = _own_blkio_group() / f"spillcast-{os.getpid()}-{folder}"
+        parent = BLKIO / _own_cgroup("blkio").lstrip("/")
+        blkio = parent / f"spillcast-{os.getpid()}-{folder}"
         stack.enter_context(undone_by(_GUARD, "spillcast-guard", mountpoint, blkio, image))
         try:
             memory = stack.enter_context(memory_group(meminfo_bytes()["MemTotal"]))
@@ -201,11 +202,6 @@ def missing(programs: Sequence[str]) -> str | None:
     if not (BLKIO / "blkio.throttle.read_iops_device").exists():
         return "the kernel has no blkio limits of cgroups version 1"
     return None
-
-
-def _own_blkio_group() -> Path:
-    """The blkio cgroup of this process."""
-    return BLKIO / _own_cgroup("blkio").lstrip("/")
 
 
 def _own_cgroup(controller: str) -> str:

@@ -58,22 +58,20 @@ def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
     size = rows["bytes"].filled(0)
     moved = {op: int(size[rows["op"].equals(op)].sum()) for op in OPS}
     cpu_s = rows["cpu_before_ns"].sum() / 1e9
-    query = RecordedQuery(0, None, end_s, begin_s, "duration", None, [], 0, [])
+    engine = known_as(recording.meta.engine.name)
+    query = None
+    if engine is not None and engine.server:
+        # It would be of a session.
+        query = RecordedQuery(0, None, end_s, begin_s, "duration", None, [], 0, [])
     attached_part.meta = replace(
         attached_part.meta,
         ended_by="duration",
         raw=KeptWaits(attached_part.waits.num_rows, attached_part.waits.num_rows, None),
         temp_before=_files_at(rows),
         before=DoneBefore(begin_s, cpu_s, sum(moved.values()), moved["read"], moved["write"]),
-        server=query if _of_server(attached_part.meta) else None,
+        server=query,
     )
     return attached_part
-
-
-def _of_server(meta: Meta) -> bool:
-    """Whether a recording of it would be of a server's session."""
-    engine = known_as(meta.engine.name)
-    return engine is not None and engine.server
 
 
 def _files_at(rows: Table) -> list[SizedFile]:
@@ -105,7 +103,9 @@ def cut(recording: Recording, windows: Windows, name: str) -> Recording:
     parts, edges_ns = [], [0]
     for window in windows:
         begin_ns, end_ns = (round(edge_s * 1e9) for edge_s in window)
-        for part in (_began(operations, begin_ns, end_ns), within(blocked, begin_ns, end_ns)):
+        start = operations["start_ns"].values
+        began = operations.filter((start >= begin_ns) & (start < end_ns))
+        for part in (began, within(blocked, begin_ns, end_ns)):
             start_ns = part["start_ns"].values + (edges_ns[-1] - begin_ns)
             parts.append(part.with_column("start_ns", start_ns))
         edges_ns.append(edges_ns[-1] + end_ns - begin_ns)
@@ -116,11 +116,6 @@ def cut(recording: Recording, windows: Windows, name: str) -> Recording:
     left.seconds = seconds_of(waits.filter(waits["op"].is_valid()))
     left.samples = recording.samples.slice(0, 0)
     return left
-
-
-def _began(waits: Table, begin_ns: int, end_ns: int) -> Table:
-    start = waits["start_ns"].values
-    return waits.filter((start >= begin_ns) & (start < end_ns))
 
 
 def _meta(recording: Recording, waits: Table, edges_ns: Sequence[int]) -> Meta:
@@ -189,6 +184,4 @@ def rehearse(
                 f"{workload.name}: no temp I/O in {duration_s:g} s on {place.name}"
             )
         extra = {"engine": engine.describe(workload)}
-        return Rehearsal.of(
-            recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns, extra=extra)
-        )
+        return Rehearsal(recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns, extra=extra))

@@ -39,6 +39,11 @@ class Summary:
     seed_median: float | None
     ratio: float | None
 
+    @property
+    def refused_share(self) -> float | None:
+        """Share of the cases without a number."""
+        return self.refused / self.cases if self.cases else None
+
 
 def summarise(cases: Sequence[Case]) -> Summary:
     """The figures of some cases."""

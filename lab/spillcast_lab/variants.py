@@ -13,7 +13,6 @@ from spillcast.forecast.projection import SPINNING as SPINNING_ESTIMATE
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.lab.case import Variant
 from spillcast.recording import Recording
-from spillcast.recording.meta import Meta
 from spillcast.storage import Storage
 
 #: What a forecast can be made without, and what each is.
@@ -85,15 +84,13 @@ def with_spinning_as_work(recording: Recording) -> Recording:
     same = session[rows] == session[next_rows]
     cpu_ns = waits["cpu_before_ns"].filled(0).copy()
     np.add.at(cpu_ns, next_rows[same], elapsed_ns[rows[same]])
-    work = Recording(recording.path, _unsampled(recording.meta))
+    meta, capture = recording.meta, recording.meta.capture
+    cpu_s = None if meta.cpu_s is None else meta.cpu_s + (capture.spun_s or 0.0)
+    meta = replace(meta, cpu_s=cpu_s, capture=replace(capture, spun_s=None))
+    work = Recording(recording.path, meta)
     work.waits = waits.with_column("cpu_before_ns", cpu_ns).filter(~spun)
     work.seconds, work.samples = recording.seconds, recording.samples
     return work
-
-
-def _unsampled(meta: Meta) -> Meta:
-    cpu_s = None if meta.cpu_s is None else meta.cpu_s + (meta.capture.spun_s or 0.0)
-    return replace(meta, cpu_s=cpu_s, capture=replace(meta.capture, spun_s=None))
 
 
 def _variant(

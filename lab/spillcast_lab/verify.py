@@ -6,8 +6,8 @@ slices or to its first fifth comes from the whole one, so both are compared on t
 """
 
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
@@ -58,7 +58,7 @@ def verify(
         raise SpaceInsufficient(
             "verify needs 4 GiB of space in /dev/shm", "run demo for a smaller check"
         )
-    with workspace(memory) as fast, workspace(work) as room:
+    with workspace(memory) as fast, workspace(work) as room, ExitStack() as stack:
         truth = begun(_about(drawn, storages, repeat, parts, budget_s), former)
         about = truth.about
         labs: dict[type[Lab], Lab | SpillcastError] = {}
@@ -70,26 +70,27 @@ def verify(
                 labs[cell.lab] = _made_ready(cell.lab, room, alone=alone)
         used = {name for cell in left for name in cell.storages}
         stage.step(f"{format_count(len(used), 'storage')} made ready")
-        with _places([storage for storage in storages if storage.name in used], room, fast) as made:
-            clock = _Clock(budget_s, about["spent_s"], storages, repeat, parts)
+        by_name = {storage.name: storage for storage in storages}
+        made = {s.name: _place(s, room, fast, stack) for s in storages if s.name in used}
+        clock, loaded = Clock(budget_s, about["spent_s"]), set[type[Lab]]()
 
-            def verified(cell: Cell, title: str) -> list[Case]:
-                if not clock.has_time_for(cell):
-                    raise ExperimentFailed("no time was left")
-                lab = labs[cell.lab]
-                if isinstance(lab, SpillcastError):
-                    raise lab
-                places = [made[name] for name in cell.storages]
-                cases = CellRun(stage, title, lab, cell, places).verify(room, repeat, parts)
-                clock.count(cell)
-                return cases
+        def verified(cell: Cell, title: str) -> list[Case]:
+            expected_s = cell_s(cell, by_name, repeat, parts=parts)
+            expected_s += 0.0 if cell.lab in loaded else cell.workload.load_s
+            clock.check(expected_s)
+            lab = labs[cell.lab]
+            if isinstance(lab, SpillcastError):
+                raise lab
+            places = [made[name] for name in cell.storages]
+            cases = CellRun(stage, title, lab, cell, places).verify(room, repeat, parts)
+            clock.count(expected_s)
+            loaded.add(cell.lab)
+            return cases
 
-            for cell in left:
-                title = f"{about['handled'] + 1}/{len(drawn.cells)} {cell.words}"
-                handle(
-                    stage, truth, title, _named(cell), partial(verified, cell, title), clock.spent_s
-                )
-                on_truth(truth)
+        for cell in left:
+            title = f"{about['handled'] + 1}/{len(drawn.cells)} {cell.words}"
+            handle(stage, truth, title, _named(cell), partial(verified, cell, title), clock.spent_s)
+            on_truth(truth)
     return truth
 
 
@@ -139,61 +140,39 @@ def _made_ready(lab: type[Lab], room: Path, *, alone: bool) -> Lab | SpillcastEr
         return error
 
 
-class _Clock:
-    """Tells whether there is time for a cell, by how long those before took."""
+class Clock:
+    """The time of a verification, which was spent in part by an interrupted one."""
 
-    def __init__(
-        self,
-        budget_s: float | None,
-        spent_s: float,
-        storages: Sequence[Storage],
-        repeat: int,
-        parts: bool,
-    ) -> None:
-        """``spent_s`` of the budget were spent before."""
+    def __init__(self, budget_s: float | None, spent_s: float) -> None:
         self._budget_s, self._before_s = budget_s, spent_s
-        self._storages = {storage.name: storage for storage in storages}
-        self._repeat, self._parts = repeat, parts
-        self._begun = time.monotonic()
+        self._begun_s = time.monotonic()
         self._expected_s = 0.0
-        self._loaded = set[type[Lab]]()
-
-    def has_time_for(self, cell: Cell) -> bool:
-        """Whether it ends before the budget does."""
-        if self._budget_s is None:
-            return True
-        elapsed_s = time.monotonic() - self._begun
-        pace = elapsed_s / self._expected_s if self._expected_s else 1.0
-        return self._before_s + elapsed_s + pace * self._cell_s(cell) <= self._budget_s
-
-    def count(self, cell: Cell) -> None:
-        """Compare the time so far with that of cells that were verified."""
-        self._expected_s += self._cell_s(cell)
-        self._loaded.add(cell.lab)
 
     def spent_s(self) -> float:
         """Time spent of the budget."""
-        return self._before_s + time.monotonic() - self._begun
+        return self._before_s + time.monotonic() - self._begun_s
 
-    def _cell_s(self, cell: Cell) -> float:
-        load_s = 0.0 if cell.lab in self._loaded else cell.workload.load_s
-        return load_s + cell_s(cell, self._storages, self._repeat, parts=self._parts)
+    def check(self, expected_s: float) -> None:
+        """ExperimentFailed if the budget ends first, at the pace of what was done before."""
+        elapsed_s = time.monotonic() - self._begun_s
+        pace = elapsed_s / self._expected_s if self._expected_s else 1.0
+        end_s = self._before_s + elapsed_s + pace * expected_s
+        if self._budget_s is not None and end_s > self._budget_s:
+            raise ExperimentFailed("no time was left")
+
+    def count(self, expected_s: float) -> None:
+        """Note that something is done that was expected to take so long."""
+        self._expected_s += expected_s
 
 
-@contextmanager
-def _places(storages: Sequence[Storage], room: Path, fast: Path) -> Iterator[dict[str, Place]]:
-    """Storages by name, each with an empty directory of its own."""
-    with ExitStack() as stack:
-        places = {}
-        for storage in storages:
-            if isinstance(storage, Plain):
-                parent = fast if storage.in_memory else room
-                places[storage.name] = plain(storage.name, parent / storage.name)
-            elif isinstance(storage, KernelSlowed):
-                places[storage.name] = stack.enter_context(kernel_slowed(storage, room, fast))
-            else:
-                places[storage.name] = stack.enter_context(emulated(storage, room, fast))
-        yield places
+def _place(storage: Storage, room: Path, fast: Path, stack: ExitStack) -> Place:
+    """A storage with an empty directory of its own, for as long as the stack."""
+    if isinstance(storage, Plain):
+        parent = fast if storage.in_memory else room
+        return plain(storage.name, parent / storage.name)
+    if isinstance(storage, KernelSlowed):
+        return stack.enter_context(kernel_slowed(storage, room, fast))
+    return stack.enter_context(emulated(storage, room, fast))
 
 
 def _named(cell: Cell, why: str | None = None) -> dict[str, Any]:
@@ -208,13 +187,6 @@ def _named(cell: Cell, why: str | None = None) -> dict[str, Any]:
     }
 
 
-def _document_of(storage: Storage) -> dict[str, Any]:
-    """A storage in what is to be known; ``why`` nothing was drawn on it where it cannot be made."""
-    why = unavailable(storage)
-    document = {"name": storage.name, "what": storage.words}
-    return document if why is None else {**document, "why": why}
-
-
 def _about(
     drawn: Drawn, storages: Sequence[Storage], repeat: int, parts: bool, budget_s: float | None
 ) -> dict[str, Any]:
@@ -223,7 +195,12 @@ def _about(
         seed=drawn.seed,
         repeat=repeat,
         parts=parts,
-        storages=[_document_of(storage) for storage in storages],
+        # ``why`` nothing was drawn on one that cannot be made.
+        storages=[
+            {"name": storage.name, "what": storage.words, **({"why": why} if why else {})}
+            for storage in storages
+            for why in [unavailable(storage)]
+        ],
         drawn=[_named(cell) for cell in drawn.cells],
         left_out=[_named(cell, "the budget has no time for it") for cell in drawn.without_time],
     )

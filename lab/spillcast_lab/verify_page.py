@@ -96,15 +96,15 @@ def by_way(cases: Sequence[Case]) -> dict[str, list[Case]]:
     return {way: ways[way] for way in DIRECTIONS if way in ways}
 
 
-def by_way_and_threads(cases: Sequence[Case]) -> dict[str, list[Case]]:
+def by_way_and_threads(cases: Sequence[Case]) -> dict[tuple[str, ...], list[Case]]:
     """Cases by direction, of each by engine, and of each by threads."""
-    groups: dict[str, list[Case]] = {}
+    groups: dict[tuple[str, ...], list[Case]] = {}
     for way, its in by_way(cases).items():
-        groups[way] = its
+        groups[way,] = its
         for engine, some in grouped(its, lambda case: case.engine_name).items():
-            groups[f"{way}, {engine}"] = some
+            groups[way, engine] = some
             for threads, few in grouped(some, threads_of).items():
-                groups[f"{way}, {engine}, {threads}"] = few
+                groups[way, engine, threads] = few
     return groups
 
 
@@ -114,7 +114,7 @@ def breakdown(cases: Sequence[Case]) -> dict[str, dict[str, list[Case]]]:
     by_evidence = grouped(cases, lambda case: case.evidence.name)
     named = {EVIDENCE[name]: by_evidence[name] for name in EVIDENCE if name in by_evidence}
     return {
-        "direction": by_way(whole),
+        "direction": {", ".join(k): its for k, its in by_way_and_threads(whole).items()},
         "engine": grouped(whole, lambda case: case.engine),
         "threads": grouped(whole, threads_of),
         "workload": grouped(whole, lambda case: case.workload),
@@ -132,8 +132,7 @@ def verify_page(truth: Truth) -> Page:
         listed, heading = grouped(cases, _heading), ""
     else:
         rows = [summary_row("all", summarise(cases))]
-        whole = of_evidence(cases)
-        for groups in {**breakdown(cases), "direction": by_way_and_threads(whole)}.values():
+        for groups in breakdown(cases).values():
             rows += [summary_row(name, summarise(refused)) for name, refused in groups.items()]
         parts.append(Table(_SUMMARY, rows))
         listed, heading = grouped(worst(of_evidence(cases)), _heading), "the worst: "

@@ -15,20 +15,6 @@ ANY = "any"
 
 
 @dataclass(frozen=True)
-class Constant:
-    """A measured figure, and what it rests on."""
-
-    name: str
-    value: Any
-    unit: str
-    #: When and on which machine it was measured, and by which command.
-    date: str
-    machine: str
-    command: str
-    rests_on: str
-
-
-@dataclass(frozen=True)
 class Category:
     """How far verified forecasts of one kind of evidence and direction were off."""
 
@@ -92,18 +78,8 @@ class Calibrated:
 @cache
 def calibrated() -> Calibrated:
     """What the file holds; it is read when it is first needed."""
-    values = {constant.name: constant.value for constant in constants()}
+    values = {name: entry["value"] for name, entry in document().items() if name != "residuals"}
     return Calibrated(**values, residuals=residuals_of(document()["residuals"]))
-
-
-def constants() -> list[Constant]:
-    """Single constants, in the order of the file."""
-    return [Constant(name, **entry) for name, entry in document().items() if name != "residuals"]
-
-
-def residuals_about() -> Mapping[str, str]:
-    """Date, machine and command of the residuals, and what they rest on."""
-    return {key: document()["residuals"][key] for key in ("date", "machine", "command", "rests_on")}
 
 
 def residuals_of(entry: Mapping[str, Any]) -> Residuals:
@@ -118,5 +94,8 @@ def residuals_of(entry: Mapping[str, Any]) -> Residuals:
 
 @cache
 def document() -> dict[str, Any]:
-    """The file's tables by name; all but ``residuals`` hold a constant each."""
+    """The file's tables by name; all but ``residuals`` hold a constant each.
+
+    With it are its unit, when, where and by which command it was measured, and what it rests on.
+    """
     return tomllib.loads(CALIBRATED.read_text())

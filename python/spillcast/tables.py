@@ -122,10 +122,6 @@ class Table:
         column = Column.of(values, None if before is None else before.type)
         return Table({**self.columns, name: column}, self.num_rows)
 
-    def drop(self, *names: str) -> "Table":
-        """All columns but these."""
-        return self.select([name for name in self.columns if name not in names])
-
     def cast(self, fields: Iterable[Field]) -> "Table":
         """The columns of ``fields``, of their types; one that lacks is null."""
         columns = {}

@@ -7,7 +7,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 
 from spillcast.errors import OutputUnwritable, PathMissing, PathUnusable
@@ -32,13 +32,8 @@ def workspace(parent: Path | None = None) -> Iterator[Path]:
     """
     path = Path(tempfile.mkdtemp(prefix="spillcast-", dir=parent))
     path.chmod(0o711)
-    with gone_when_killed(path):
+    with undone_by(_JANITOR, "spillcast-janitor", path.absolute()):
         yield path
-
-
-def gone_when_killed(path: Path) -> AbstractContextManager[None]:
-    """A directory is removed after the block, also when this process is killed meanwhile."""
-    return undone_by(_JANITOR, "spillcast-janitor", path.absolute())
 
 
 @contextmanager

@@ -88,8 +88,8 @@ def test_the_whole_command(open_places, slow, tmp_path):
     said = []
     done = rehearse(recording, slow, tmp_path, 60.0, say=said.append)
     assert done.ended
-    assert done.operations == WRITES + READS == recording.meta.temp.operations
-    assert done.elapsed_s > (WRITES + READS) * OPERATION_S
+    assert done.recording.meta.temp.operations == WRITES + READS == recording.meta.temp.operations
+    assert done.recording.elapsed_s > (WRITES + READS) * OPERATION_S
     assert all(group.mean_s >= OPERATION_S for group in done.groups.values())
     # What is said before it begins: the command, where its temp files go, how long it may take.
     assert len(said) == 1
@@ -130,9 +130,9 @@ def test_the_first_seconds(open_places, slow, tmp_path):
     again = spilling(open_places, "--pause", 0.5)
     done = rehearse(recording, slow, tmp_path, 2.0, command=again)
     assert not done.ended
-    assert 1 <= done.operations <= 5
+    assert 1 <= done.recording.meta.temp.operations <= 5
     assert {op for op, _ in done.groups} == {"write"}
-    here = recording.temp_waits["bytes"].to_pylist()[: done.operations]
+    here = recording.temp_waits["bytes"].to_pylist()[: done.recording.meta.temp.operations]
     assert done.recording.temp_waits["bytes"].to_pylist() == here
     assert left_over(open_places) == set()
     assert running("0.5") == []
@@ -144,7 +144,7 @@ def test_what_left_its_session_ends_as_well(open_places, slow, tmp_path):
     program = " ".join(spilling(open_places))
     again = ["sh", "-c", f"trap '' TERM; setsid sleep {seconds} & {program}; wait; sleep 9"]
     done = rehearse(recording, slow, tmp_path, 5.0, command=again)
-    assert done.operations > 0
+    assert done.recording.meta.temp.operations > 0
     assert running(seconds) == []
 
 

@@ -27,42 +27,17 @@ SUITE_JOBS: Mapping[str, tuple[str, ...]] = {
 }
 
 
-def _sorted(rows: "DataFrame") -> "DataFrame":
-    return rows.orderBy("v", "t")
-
-
-def _grouped(rows: "DataFrame") -> "DataFrame":
-    from pyspark.sql import functions
-
-    return rows.groupBy("k", "t").agg(functions.sum("v").alias("s"))
-
-
-def _joined(rows: "DataFrame") -> "DataFrame":
-    return rows.join(rows.selectExpr("id * 3 as id", "t as u").hint("merge"), "id")
-
-
-def _windowed(rows: "DataFrame") -> "DataFrame":
-    from pyspark.sql import Window, functions
-
-    window = Window.partitionBy(rows.k % 1000).orderBy("v")
-    return rows.withColumn("r", functions.row_number().over(window))
-
-
-def _distinct(rows: "DataFrame") -> "DataFrame":
-    return rows.select("t", "v").distinct()
-
-
-def _repartitioned(rows: "DataFrame") -> "DataFrame":
-    return rows.repartition(16, "k")
-
-
 OWN_JOBS: Mapping[str, "Callable[[DataFrame], DataFrame]"] = {
-    "sort": _sorted,
-    "group by": _grouped,
-    "sort-merge join": _joined,
-    "window": _windowed,
-    "distinct": _distinct,
-    "repartition": _repartitioned,
+    "sort": lambda rows: rows.orderBy("v", "t"),
+    "group by": lambda rows: rows.groupBy("k", "t").agg({"v": "sum"}),
+    "sort-merge join": lambda rows: rows.join(
+        rows.selectExpr("id * 3 as id", "t as u").hint("merge"), "id"
+    ),
+    "window": lambda rows: rows.selectExpr(
+        "*", "row_number() over (partition by k % 1000 order by v) as r"
+    ),
+    "distinct": lambda rows: rows.select("t", "v").distinct(),
+    "repartition": lambda rows: rows.repartition(16, "k"),
 }
 
 

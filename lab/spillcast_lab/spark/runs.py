@@ -17,7 +17,7 @@ from spillcast.lab.case import SUITES
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import held_command, meminfo_bytes
-from spillcast.recording.record import Recorder, StartAgain
+from spillcast.recording.record import Recorder
 from spillcast.storage.probe import memory_group
 from spillcast_lab.kernel_slowed import watched
 from spillcast_lab.spark.volumes import clear
@@ -132,13 +132,14 @@ def _recorded(
         target = held_command(command, {**os.environ, **environment})
         try:
             (group / "cgroup.procs").write_text(str(target.pid))
-            recorder.observe(target, command)
-            break
-        except BaseException as error:
+            again = recorder.observe(target, command)
+        except BaseException:
             target.abandon()
-            if not isinstance(error, StartAgain):
-                raise
-            environment = error.environment
+            raise
+        if again is None:
+            break
+        target.abandon()
+        environment = again
     try:
         target.release()
         ends_s = time.monotonic() + TIMEOUT_S

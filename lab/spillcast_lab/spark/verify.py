@@ -8,7 +8,6 @@ bandwidths, ``sparklens`` does so task by task and puts the tasks into slots aga
 """
 
 import json
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -22,7 +21,6 @@ from typing import Any
 from spillcast.engines.held import RunResult
 from spillcast.errors import (
     ChoiceUnknown,
-    ExperimentFailed,
     ProgramMissing,
     SpaceInsufficient,
 )
@@ -52,7 +50,7 @@ from spillcast_lab.spark.runs import (
 )
 from spillcast_lab.spark.volumes import Volume, mounted
 from spillcast_lab.tpc.suite import TPCDS, TPCH
-from spillcast_lab.verify import about_run, begun, handle
+from spillcast_lab.verify import Clock, about_run, begun, handle
 
 LOG, LOG_AND_RECORDING = "event_log", "event_log+recording"
 NAIVE, SPARKLENS = "naive", "sparklens"
@@ -122,11 +120,6 @@ def verify_spark(
         need = format_bytes(NEED_BYTES)
         raise SpaceInsufficient(f"verify --engine spark needs {need} of space in /dev/shm")
     truth = begun(_about(jobs, volumes, repeat, seed, budget_s), former)
-    begun_s, before_s = time.monotonic(), truth.about["spent_s"]
-
-    def spent_s() -> float:
-        return float(before_s + time.monotonic() - begun_s)
-
     with workspace(memory) as fast, workspace(work) as room, ExitStack() as stack:
         made = []
         for volume in volumes:
@@ -138,19 +131,16 @@ def verify_spark(
                 storage.save(document)
             made.append(_Made(volume, directory, storage, str(document) if storage else "tmpfs"))
         runs = _Runs(stage, made, room, repeat)
-        job_s = EXPECTED_S * repeat * len(volumes)
+        clock, expected_s = Clock(budget_s, truth.about["spent_s"]), EXPECTED_S * repeat * len(made)
 
         def verified(job: Job) -> list[Case]:
-            nonlocal job_s
-            job_begun_s = spent_s()
-            if budget_s is not None and job_begun_s + job_s > budget_s:
-                raise ExperimentFailed("no time was left")
+            clock.check(expected_s)
             cases = _cases(engine, job, made, runs.of(job))
-            job_s = spent_s() - job_begun_s
+            clock.count(expected_s)
             return cases
 
         for job in jobs[truth.about["handled"] :]:
-            handle(stage, truth, job.words, _named(job), partial(verified, job), spent_s)
+            handle(stage, truth, job.words, _named(job), partial(verified, job), clock.spent_s)
             on_truth(truth)
     return truth
 

@@ -51,6 +51,8 @@ class PostgresTpch(SuiteLab, PostgresLab):
 
     spilling = TPCH_SPILLING
     load_s = 45.0
+    #: Whether the server's own memory holds the tables before a query.
+    prewarmed: ClassVar[bool] = True
 
     def __init__(self, room: Path) -> None:
         installation = self._installation()
@@ -84,20 +86,19 @@ class PostgresTpch(SuiteLab, PostgresLab):
         folder = self.suite.generate(self._room, rows)
         with serve(self._cluster, self.settings) as server, server.connect() as connection:
             load(connection, self.suite, folder)
-            self._enable(connection)
+            if self.prewarmed:
+                connection.execute("create extension if not exists pg_prewarm")
         self._rows = rows
 
     def before(self, workload: Workload) -> Sequence[str]:
         """Statements that bring the tables into the server's memory, where they are to be warm."""
-        return [] if workload.cold else [PREWARM.format(",".join(self.suite.tables))]
+        if workload.cold or not self.prewarmed:
+            return []
+        return [PREWARM.format(",".join(self.suite.tables))]
 
     @staticmethod
     def _installation() -> Installation:
         return embedded()
-
-    def _enable(self, connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
-        """Make the statements before a query possible."""
-        connection.execute("create extension if not exists pg_prewarm")
 
     def _files(self, rows: int) -> list[Path]:  # noqa: ARG002
         # The server's own memory holds none of them yet: it has just started.
@@ -132,9 +133,10 @@ def load(connection: "psycopg.Connection[tuple[Any, ...]]", suite: Suite, folder
 class DebianTpch(PostgresTpch):
     """The server of Debian's packages with the buffers it has by default: tables do not fit in.
 
-    SpillcastError where there is none.
+    It relies on the page cache alone. SpillcastError where there is none.
     """
 
+    prewarmed = False
     settings: ClassVar[Mapping[str, object]] = {
         name: value for name, value in SETTINGS.items() if name != "shared_buffers"
     }
@@ -143,16 +145,9 @@ class DebianTpch(PostgresTpch):
         super().__init__(room)
         self.label += " of Debian, default buffers"
 
-    def before(self, workload: Workload) -> Sequence[str]:  # noqa: ARG002
-        """No statements: this server relies on the page cache alone."""
-        return []
-
     @staticmethod
     def _installation() -> Installation:
         installation = of_system()
         if installation is None:
             raise ExperimentFailed(f"no PostgreSQL of Debian's packages is in {DEBIAN}")
         return installation
-
-    def _enable(self, connection: "psycopg.Connection[tuple[Any, ...]]") -> None:
-        """Nothing: pg_prewarm is not used."""

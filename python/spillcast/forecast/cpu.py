@@ -222,7 +222,7 @@ def rehearsed_change(
     if cpu.operations is None:
         return None
     source, target = cpu.operations, rehearsal.temp_operations
-    if None in (cpu.total_s, rehearsal.cpu_s):
+    if None in (cpu.total_s, rehearsal.recording.meta.cpu_s):
         if max(source.threads, target.threads) > 1:
             return None
         # All time between two calls may be CPU time.

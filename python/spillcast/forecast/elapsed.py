@@ -181,4 +181,5 @@ def _sampled(baseline: Baseline, storage: Storage, *, cached: bool) -> Sampled |
 
 def run_s(rehearsal: Rehearsal) -> float:
     """The elapsed time without the cost of recording of a query that ended in its rehearsal."""
-    return max(rehearsal.elapsed_s - rehearsal.overhead_s, rehearsal.elapsed_s / 2)
+    elapsed_s = rehearsal.recording.elapsed_s
+    return max(elapsed_s - rehearsal.overhead_s, elapsed_s / 2)

@@ -276,8 +276,9 @@ def _rehearsed(baseline: Baseline, storage: Storage) -> Rehearsed | None:
     # A recording of an unknown part of a query is forecast as that part.
     ended = rehearsal.ended and workload.part is None
     total_operations = workload.io_scale * operations(workload.loads)
-    share = 1.0 if ended else min(rehearsal.operations / total_operations, 1.0)
-    return Rehearsed(rehearsal.elapsed_s, rehearsal.operations, share, ended)
+    done = rehearsal.recording.meta.temp.operations
+    share = 1.0 if ended else min(done / total_operations, 1.0)
+    return Rehearsed(rehearsal.recording.elapsed_s, done, share, ended)
 
 
 def _terms(baseline: Baseline, projected: Projection) -> list[Term]:

@@ -16,7 +16,7 @@ from spillcast.errors import ExperimentFailed
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
 from spillcast.recording.capture import AUTO, PRELOAD, RecordOptions
-from spillcast.recording.record import Recorder, StartAgain
+from spillcast.recording.record import Recorder
 
 Status = dict[str, Any]
 #: What a verified query allocates, roughly.
@@ -186,10 +186,8 @@ def observed(
     environment = recorder.prepare()
     while True:
         with _held(engine, workload, place, {**environment, **place.environment}) as held:
-            try:
-                recorder.observe(held)
-            except StartAgain as again:
-                environment = again.environment
+            if (again := recorder.observe(held)) is not None:
+                environment = again
                 continue
             try:
                 if held.helpers is not None and recorder.attaches:

@@ -220,10 +220,14 @@ class Calibration:
 def keep(calibration: Calibration) -> Path:
     """Write it whole or not at all, in place of an older one; where it is. OSError says why not."""
     path = calibration_path()
+    _write(path, calibration)
+    return path
+
+
+def _write(path: Path, document: object) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     with whole_file(path) as partial:
-        partial.write_text(json.dumps(written(calibration), indent=1) + "\n")
-    return path
+        partial.write_text(json.dumps(written(document), indent=1) + "\n")
 
 
 def kept_calibration() -> Calibration | None:
@@ -318,9 +322,7 @@ def cost_of(source: str, calls: Sequence[str] | None = None) -> CaptureCost | No
         kept_file = KeptCost(COST_SCHEMA, time.time(), _setting(source, calls), cost)
         # A folder that cannot be written keeps nothing.
         with suppress(OSError, PathUnusable):
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with whole_file(path) as partial:
-                partial.write_text(json.dumps(written(kept_file), indent=1))
+            _write(path, kept_file)
     return cost
 
 

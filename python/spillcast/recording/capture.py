@@ -1,9 +1,9 @@
 """Captures: the sources, the options of a recording, and the account in meta.json."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from spillcast import _core
 from spillcast.document import key
@@ -11,6 +11,7 @@ from spillcast.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from spillcast.recording.meta import Meta
+    from spillcast.recording.server_meta import Sampling
 
 #: Asks for the best source that works.
 AUTO = "auto"
@@ -249,6 +250,7 @@ _SHARED = (
     *("run_queue_others_s", "spun_s", "file_fault_s"),
 )
 _ADDS_UP = (*_SHARED, "io_uring_busy_s", "file_faults")
+Account = TypeVar("Account", "CaptureAccount", "Sampling")
 
 
 def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
@@ -262,13 +264,13 @@ def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
     return replace(capture, **shares)
 
 
-def together(captures: Sequence[CaptureAccount]) -> CaptureAccount:
-    """The account of several recordings of one run: sums, where all of them tell."""
+def summed(parts: Sequence[Account], names: Iterable[str] = _ADDS_UP) -> Account:
+    """The last of some accounts with sums of all, where each of them tells."""
     sums: dict[str, Any] = {}
-    for name in _ADDS_UP:
-        values = [getattr(capture, name) for capture in captures]
+    for name in names:
+        values = [getattr(part, name) for part in parts]
         sums[name] = None if None in values else sum(values)
-    return replace(captures[-1], **sums)
+    return replace(parts[-1], **sums)
 
 
 #: Kind of the files of MySQL's temporary tables on disk, whose pages InnoDB's threads write.

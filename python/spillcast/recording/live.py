@@ -1,6 +1,7 @@
 """A recording in progress, in memory: totals by event, latencies, and the input of a forecast."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -55,13 +56,13 @@ class Tally:
         at = (np.log10(np.maximum(elapsed_ns, 1)) * BINS).astype(np.int64)
         self.bins += np.bincount(np.minimum(at, len(self.bins) - 1), minlength=len(self.bins))
         seconds, which = np.unique(start_ns // 1_000_000_000, return_inverse=True)
-        counts, sums = np.bincount(which), np.bincount(which, weights=elapsed_ns)
-        for second, count, sum_ns in zip(seconds.tolist(), counts, sums, strict=True):
-            before, before_ns = self.recent.get(second, (0, 0))
-            self.recent[second] = before + int(count), before_ns + int(sum_ns)
-        self._forget()
+        counts, sums_ns = np.bincount(which), np.bincount(which, weights=elapsed_ns).astype(int)
+        self._add_recent(zip(seconds.tolist(), counts.tolist(), sums_ns.tolist(), strict=True))
 
-    def _forget(self) -> None:
+    def _add_recent(self, rows: Iterable[tuple[int, int, int]]) -> None:
+        for second, count, sum_ns in rows:
+            before, before_ns = self.recent.get(second, (0, 0))
+            self.recent[second] = before + count, before_ns + sum_ns
         for second in sorted(self.recent)[:-RECENT]:
             del self.recent[second]
 
@@ -71,10 +72,7 @@ class Tally:
         self.total_ns += other.total_ns
         self.bytes += other.bytes
         self.bins = self.bins + other.bins
-        for second, (count, sum_ns) in other.recent.items():
-            before, before_ns = self.recent.get(second, (0, 0))
-            self.recent[second] = before + count, before_ns + sum_ns
-        self._forget()
+        self._add_recent((second, *sums) for second, sums in other.recent.items())
 
     @property
     def mean_ns(self) -> float:
@@ -127,14 +125,14 @@ class Running:
         for part in np.unique(part_of).tolist():
             if part % self._stride == 0:
                 self._parts.setdefault(part, []).append(batch.filter(part_of == part))
-        while len(self._parts) > 1 and self._rows_kept() > ROWS_MAX:
+        while (
+            len(self._parts) > 1
+            and sum(rows.num_rows for kept in self._parts.values() for rows in kept) > ROWS_MAX
+        ):
             self._stride *= 2
             self._parts = {
                 part: rows for part, rows in self._parts.items() if part % self._stride == 0
             }
-
-    def _rows_kept(self) -> int:
-        return sum(rows.num_rows for kept in self._parts.values() for rows in kept)
 
     def _count(self, batch: Table) -> None:
         event, op = batch["event"], batch["op"]

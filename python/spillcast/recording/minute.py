@@ -10,7 +10,7 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 from spillcast.errors import SpillcastError
-from spillcast.recording.capture import together
+from spillcast.recording.capture import summed
 from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Meta, OtherIO, Temp
 from spillcast.recording.recording import Recording
@@ -114,18 +114,18 @@ def _later(rows: Table, column: str, by: int) -> Table:
 def _meta(parts: Sequence[Recording], edges_s: Sequence[float]) -> Meta:
     last, earlier_s = parts[-1].meta, edges_s[-2]
     metas = [part.meta for part in parts]
-    cpu_s = [part.meta.cpu_s for part in parts]
+    cpu_s = [meta.cpu_s for meta in metas]
     meta = replace(
         last,
-        started_at=parts[0].meta.started_at,
+        started_at=metas[0].started_at,
         elapsed_s=edges_s[-1],
-        recorded_s=sum(part.meta.recorded_s for part in parts),
+        recorded_s=sum(meta.recorded_s for meta in metas),
         cpu_s=None if None in cpu_s else sum(cpu or 0.0 for cpu in cpu_s),
         temp=sum((meta.temp for meta in metas), Temp()),
         other_io=sum((meta.other_io for meta in metas), OtherIO()),
-        capture=together([part.meta.capture for part in parts]),
+        capture=summed([meta.capture for meta in metas]),
         raw=_kept(metas, edges_s),
-        sampling=_looked([part.meta.sampling for part in parts]),
+        sampling=_looked([meta.sampling for meta in metas]),
     )
     if meta.server is not None:
         meta = replace(meta, server=_query(meta.server, metas, edges_s))
@@ -137,16 +137,14 @@ def _kept(metas: Sequence[Meta], edges_s: Sequence[float]) -> KeptWaits:
     slices_s = [
         (begin_s + start_s, begin_s + end_s)
         for meta, (begin_s, until_s) in zip(metas, pairwise(edges_s), strict=True)
-        for start_s, end_s in _slices_s(meta.raw, until_s - begin_s)
+        for start_s, end_s in (
+            [(0.0, until_s - begin_s)] if meta.raw.slices_s is None else meta.raw.slices_s
+        )
     ]
     raw = [meta.raw for meta in metas]
     because = next((waits.because for waits in raw if waits.because is not None), None)
     rows, rows_seen = sum(waits.rows for waits in raw), sum(waits.rows_seen for waits in raw)
     return KeptWaits(rows, rows_seen, slices_s, because)
-
-
-def _slices_s(raw: KeptWaits, elapsed_s: float) -> Sequence[tuple[float, float]]:
-    return [(0.0, elapsed_s)] if raw.slices_s is None else raw.slices_s
 
 
 def _query(last: RecordedQuery, metas: Sequence[Meta], edges_s: Sequence[float]) -> RecordedQuery:
@@ -171,18 +169,8 @@ def _query(last: RecordedQuery, metas: Sequence[Meta], edges_s: Sequence[float])
 def _looked(looks: Sequence[Sampling | None]) -> Sampling | None:
     """How a session was looked at in all bursts."""
     known = [look for look in looks if look is not None]
-    if not known:
-        return None
-    server_cpu_s = [look.server_cpu_s for look in known]
-    return replace(
-        known[-1],
-        samples=sum(look.samples for look in known),
-        ticks=sum(look.ticks for look in known),
-        discarded=sum(look.discarded for look in known),
-        gap_s=sum(look.gap_s for look in known),
-        client_cpu_s=sum(look.client_cpu_s for look in known),
-        server_cpu_s=None if None in server_cpu_s else sum(look or 0.0 for look in server_cpu_s),
-    )
+    names = ("samples", "ticks", "discarded", "gap_s", "client_cpu_s", "server_cpu_s")
+    return summed(known, names) if known else None
 
 
 def _less(meta: Meta, earlier: Sequence[Recording], earlier_s: float) -> Meta:

@@ -39,14 +39,6 @@ if TYPE_CHECKING:
 TICK_S = 0.25
 
 
-class StartAgain(Exception):
-    """Raised if a held command must be restarted with ``environment`` for the next source."""
-
-    def __init__(self, environment: dict[str, str]) -> None:
-        super().__init__("the command needs another environment")
-        self.environment = environment
-
-
 @dataclass(frozen=True)
 class RunSoFar:
     """A run under way, by who knows it better than its recorder: its start (CLOCK_MONOTONIC) and
@@ -157,13 +149,16 @@ class Recorder:
         temp_dirs: Sequence[Path] = (),
         only_calls: bool = False,
         watch_memory: bool = True,
-    ) -> None:
+    ) -> dict[str, str] | None:
         """Begin. Nothing of the target's work before this call is in the recording.
+
+        None, or nothing has begun: a held command has to be started again with the environment
+        that is returned, for the next source.
 
         ``temp_dirs`` is where the engine has its temp files; the user's own word goes before.
         ``only_calls`` is of an engine that may use io_uring, but never for temp files. Without
         ``watch_memory`` the memory of the processes is not read, which costs a look at each.
-        InputError says what is refused; StartAgain that the command has to be started again.
+        InputError says what is refused.
         """
         again = self._core.observe(
             target.pid,
@@ -173,7 +168,7 @@ class Recorder:
             was_running=is_running_process(target),
         )
         if again is not None:
-            raise StartAgain(again)
+            return again
         try:
             self.cost = kept_cost(self.method, self._calls)
             given = command_of(target.pid) if command is None else struck_arguments(command)
@@ -182,6 +177,7 @@ class Recorder:
         except BaseException:
             self.abandon()
             raise
+        return None
 
     def observe_from_afar(self, target: Target, because: str) -> None:
         """Begin without a capture for the given reason: the recording holds samples alone."""
@@ -398,20 +394,20 @@ def record_command(
     while True:
         command = held_command(arguments, dict(os.environ) | environment)
         try:
-            recorder.observe(command, arguments)
-        except StartAgain as again:
-            command.abandon()
-            environment = again.environment
-            continue
+            again = recorder.observe(command, arguments)
         except BaseException:
             command.abandon()
             raise
-        try:
-            command.release()
-        except BaseException:
-            recorder.abandon()
-            raise
-        return recorder, command
+        if again is None:
+            break
+        command.abandon()
+        environment = again
+    try:
+        command.release()
+    except BaseException:
+        recorder.abandon()
+        raise
+    return recorder, command
 
 
 def record_pid(

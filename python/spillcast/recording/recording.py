@@ -62,14 +62,6 @@ class FileSums(NamedTuple):
     written_bytes: int = 0
     read_bytes: int = 0
 
-    def plus(self, op: str | None, size: int) -> "FileSums":
-        """The sums with more bytes read or written."""
-        if op == "write":
-            return self._replace(written_bytes=self.written_bytes + size)
-        if op == "read":
-            return self._replace(read_bytes=self.read_bytes + size)
-        return self
-
 
 class Totals(NamedTuple):
     """Sums up single waits: their number, bytes and time, and the end of the last."""
@@ -253,15 +245,15 @@ class Recording(Displayed):
     @cached_property
     def other_files(self) -> dict[str, FileSums]:
         """The sums of files that are not temp files, by name."""
-        by_file: dict[str, FileSums] = {}
+        by_file: dict[str, dict[str | None, int]] = {}
         for waits in self.whole.batches("waits"):
             others = waits.filter(waits["file"].is_valid() & ~waits["temp"].values)
             groups = others.group_by("file", "op")
             sizes = groups.sum(others["bytes"].filled(0)).tolist()
             for row, size in zip(groups.keys.to_pylist(), sizes, strict=True):
-                before = by_file.get(row["file"], FileSums())
-                by_file[row["file"]] = before.plus(row["op"], size)
-        return by_file
+                sums = by_file.setdefault(row["file"], {"write": 0, "read": 0, None: 0})
+                sums[row["op"]] += size
+        return {file: FileSums(sums["write"], sums["read"]) for file, sums in by_file.items()}
 
     def to_arrow(self, table: TableName = "waits") -> "Table":
         """One of its tables; docs/schema.md lists the columns."""

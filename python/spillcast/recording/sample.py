@@ -112,7 +112,12 @@ def _slices_ns(recording: Recording, rows: int) -> tuple[Array, list[int]]:
     it: what comes again at equal times is met as often as not. Where slices alone were kept, a
     window ends with its slice.
     """
-    start_ns = _some_starts_ns(recording)
+    starts = [
+        # A copy: a view would keep the whole batch in memory.
+        rows["start_ns"].values[::STEP].copy()
+        for rows in recording.waits_unchecked("start_ns")
+    ]
+    start_ns = np.sort(np.concatenate(starts))
     share = min(rows / max(recording.meta.raw.rows, 1), 1.0)
     anywhere = np.random.default_rng(0).uniform(0, 1 - share, WINDOWS)
     at = (np.arange(WINDOWS) + anywhere)[:, None] + [0.0, share]
@@ -129,13 +134,3 @@ def _slices_ns(recording: Recording, rows: int) -> tuple[Array, list[int]]:
         ]
     pieces = [piece for piece in pieces if piece[0] < piece[1]]
     return np.array([piece[:2] for piece in pieces]).reshape(-1, 2), [p[2] for p in pieces]
-
-
-def _some_starts_ns(recording: Recording) -> Array:
-    """The start of every STEP-th wait, ascending."""
-    starts = [
-        # A copy: a view would keep the whole batch in memory.
-        rows["start_ns"].values[::STEP].copy()
-        for rows in recording.waits_unchecked("start_ns")
-    ]
-    return np.sort(np.concatenate(starts))

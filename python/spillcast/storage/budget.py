@@ -32,14 +32,13 @@ class Budget:
 
     def limits(self, directory: Path) -> Limits:
         """The same for one directory."""
-        return {"budget_s": self.time_s, "budget_bytes": self._bytes_in(directory)}
-
-    def _bytes_in(self, directory: Path) -> int | None:
-        if self.bytes is not None or self.free_share >= 1:
-            return self.bytes
-        stats = os.statvfs(directory)
-        # A file system without limits says that it has no blocks.
-        return int(stats.f_bavail * stats.f_frsize * self.free_share) if stats.f_blocks else None
+        count = self.bytes
+        if count is None and self.free_share < 1:
+            stats = os.statvfs(directory)
+            # A file system without limits says that it has no blocks.
+            if stats.f_blocks:
+                count = int(stats.f_bavail * stats.f_frsize * self.free_share)
+        return {"budget_s": self.time_s, "budget_bytes": count}
 
 
 def all_that_is_free(budget: Budget | None) -> Budget:
@@ -67,17 +66,12 @@ def parse_budget(text: str) -> Budget:
         else:
             if time_s is not None:
                 raise OptionInvalid(f"--budget {text}: the time is given twice", _HINT)
-            time_s = _time_s(text, part)
+            try:
+                time_s = parse_duration_s(part)
+            except InputError as error:
+                message = f"--budget {text}: '{part}' is neither time nor bytes"
+                raise OptionInvalid(message, _HINT) from error
     return Budget(bytes=count) if time_s is None else Budget(time_s, count)
-
-
-def _time_s(text: str, part: str) -> float:
-    try:
-        return parse_duration_s(part)
-    except InputError as error:
-        raise OptionInvalid(
-            f"--budget {text}: '{part}' is neither time nor bytes", _HINT
-        ) from error
 
 
 #: Numbers of Linux: the call that takes an open directory (5.14), its command, kinds of quota.

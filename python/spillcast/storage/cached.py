@@ -44,7 +44,7 @@ def cached(
     groups = [_group(group, flash, disk, shares, baseline) for group in recorded]
     elsewhere = {key: 1 - share for key, share in shares.items()}
     limits = [*_limits(flash, groups, shares), *_limits(disk, groups, elsewhere)]
-    served = sum(g.bytes * shares[g.op, g.size_class_bytes] for g in groups if g.op == "read")
+    served = sum(g.bytes * shares[g.kind] for g in groups if g.op == "read")
     reads = sum(g.bytes for g in groups if g.op == "read")
     share = served / reads if reads else 1.0
     advice = (
@@ -84,7 +84,7 @@ def _shares(groups: Sequence[Group], baseline: TempEvidence, options: CacheOptio
     """By op and size class, share of the bytes that flash serves."""
     held_bytes = baseline.held_bytes if isinstance(baseline, Counts) else spill_bytes(baseline)
     if held_bytes <= options.size_bytes and options.policy != "bypass":
-        return {(g.op, g.size_class_bytes): 1.0 for g in groups}
+        return {g.kind: 1.0 for g in groups}
     if (
         isinstance(baseline, Counts)
         or not baseline.meta.raw.whole
@@ -109,42 +109,34 @@ def _shares(groups: Sequence[Group], baseline: TempEvidence, options: CacheOptio
         sums[0] += served
         sums[1] += account.bytes
     shares = {key: served / whole for key, (served, whole) in moved.items()}
-    return {(g.op, g.size_class_bytes): shares.get((g.op, g.size_class_bytes), 0.0) for g in groups}
+    return {g.kind: shares.get(g.kind, 0.0) for g in groups}
 
 
 def _group(
     group: Group, flash: Storage, disk: Storage, shares: Shares, baseline: TempEvidence
 ) -> Group:
     """What the operations of a group would take: those of flash, and those of the disk."""
-    key = group.op, group.size_class_bytes
+    share_of_flash = shares[group.kind]
     parts = [
         (share, _latency(storage, group, baseline))
-        for storage, share in ((flash, shares[key]), (disk, 1 - shares[key]))
+        for storage, share in ((flash, share_of_flash), (disk, 1 - share_of_flash))
         if share > 0
     ]
     latency_ns, latency_count = _mixed(parts, group.count)
     mean_ns = round(1e9 * sum(share * latency.mean_s for share, latency in parts))
-    return replace(
-        group,
-        total_ns=mean_ns * group.count,
-        latency_ns=latency_ns,
-        latency_count=latency_count,
-        block_count=[group.count],
-        block_mean_ns=[mean_ns],
-        elapsed_ns=None,
-    )
+    mixed = group.taking(mean_ns)
+    return replace(mixed, latency_ns=latency_ns, latency_count=latency_count)
 
 
 def _latency(storage: Storage, group: Group, baseline: TempEvidence) -> Estimate:
     """What the operations of a group take on one part, were they all there."""
-    key = group.op, group.size_class_bytes
     sequential, threads = True, 1
     if isinstance(baseline, Recording):
-        sequential = baseline.work.sequential.get(key, 1.0) > 0.5
+        sequential = baseline.work.sequential.get(group.kind, 1.0) > 0.5
         threads = baseline.work.threads or 1
     # Limits are stated of the whole, so they must not count here.
     model = Model(replace(storage, limits=()))
-    return model.latency(*key, depth=float(threads), sequential=sequential)
+    return model.latency(*group.kind, depth=float(threads), sequential=sequential)
 
 
 def _distance(
@@ -156,7 +148,7 @@ def _distance(
     """
     if storage.source.any_size:
         return {}
-    counts = np.array([g.count * shares[g.op, g.size_class_bytes] for g in groups])
+    counts = np.array([g.count * shares[g.kind] for g in groups])
     served = [group for group, count in zip(groups, counts, strict=True) if count > 0]
     if not served:
         return {}
@@ -194,7 +186,7 @@ def _limits(storage: Storage, groups: list[Group], shares: Shares) -> list[Limit
         costs: dict[str, Any] = {}
         for op in OPS:
             mine = [g for g in groups if g.op == op]
-            served = sum(g.bytes * shares[op, g.size_class_bytes] for g in mine)
+            served = sum(g.bytes * shares[g.kind] for g in mine)
             share = served / max(sum(g.bytes for g in mine), 1)
             names = [f.name for f in fields(limit) if f.name.startswith(f"{op}_")]
             costs |= {name: share * getattr(limit, name) for name in names}

@@ -226,7 +226,7 @@ class Shape:
 def ability(storage: Storage, op: str) -> Ability:
     """The limits of ``op``. Refusal if the storage has no figures for it."""
     model = Model(storage)
-    errors = [] if storage.source.stated else model.prediction_errors(op)
+    errors = [] if storage.source.stated else model.cells(op, None)[0].prediction_errors()
     return Ability(
         model.servers(op),
         model.operations_per_s(op),

@@ -195,13 +195,29 @@ def run_command(command: Sequence[str], on_tick: Callable[[], None]) -> int:
 
     Signals that would end this process are the command's to obey: its end is the end.
     """
-    with _Signals() as signals:
-        process = signals.start(command)
+    process: subprocess.Popen[bytes] | None = None
+    early = list[int]()
+
+    def forward(number: int, _frame: FrameType | None) -> None:
+        if process is None:
+            early.append(number)
+        # Ctrl-C at a terminal reaches the command by itself.
+        elif number != signal.SIGINT or not _in_foreground():
+            process.send_signal(number)
+
+    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        process = subprocess.Popen(command)
+        for number in early:
+            process.send_signal(number)
         while process.poll() is None:
             try:
                 process.wait(TICK_S)
             except subprocess.TimeoutExpired:
                 on_tick()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
@@ -213,36 +229,6 @@ def stay(mount: Mount, on_tick: Callable[[], None]) -> None:
             time.sleep(TICK_S)
     except KeyboardInterrupt:
         return
-
-
-class _Signals:
-    """Passes SIGINT and SIGTERM on to a command, from before it starts to its end."""
-
-    def __init__(self) -> None:
-        self._process: subprocess.Popen[bytes] | None = None
-        self._early: list[int] = []
-
-    def start(self, command: Sequence[str]) -> subprocess.Popen[bytes]:
-        self._process = subprocess.Popen(command)
-        for number in self._early:
-            self._process.send_signal(number)
-        return self._process
-
-    def _forward(self, number: int, _frame: FrameType | None) -> None:
-        if self._process is None:
-            self._early.append(number)
-        # Ctrl-C at a terminal reaches the command by itself.
-        elif number != signal.SIGINT or not _in_foreground():
-            self._process.send_signal(number)
-
-    def __enter__(self) -> "_Signals":
-        numbers = (signal.SIGINT, signal.SIGTERM)
-        self._before = {number: signal.signal(number, self._forward) for number in numbers}
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
 
 
 def _in_foreground() -> bool:

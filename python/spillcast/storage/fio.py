@@ -170,7 +170,10 @@ def write_iolog(recording: Recording, path: Path) -> Iolog:
         log.write("fio version 3 iolog\n")
         log.writelines(f"0 {name} {action}\n" for action in ("add", "open") for name in names)
         rows = zip(start_us, file, write, offset, size, strict=True)
-        log.writelines(_lines(rows, names))
+        log.writelines(
+            f"{start} {names[number]} {'write' if is_write else 'read'} {begin} {length}\n"
+            for start, number, is_write, begin, length in rows
+        )
         log.writelines(f"{start_us[-1]} {name} close\n" for name in names)
     return Iolog(
         str(path),
@@ -191,9 +194,3 @@ def _reads_beyond(write: NDArray[np.bool_], ends: NDArray[np.uint64]) -> bool:
     """Whether one file's operations read beyond what they have written so far."""
     written = np.maximum.accumulate(np.where(write, ends, 0))
     return bool(np.any(~write & (ends > written)))
-
-
-def _lines(rows: Iterator[Any], names: list[str]) -> Iterator[str]:
-    for start_us, file, write, offset, size in rows:
-        op = "write" if write else "read"
-        yield f"{start_us} {names[file]} {op} {offset} {size}\n"

@@ -2,7 +2,7 @@
 
 import os
 import sys
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 from spillcast.errors import SpillTooLarge
@@ -78,19 +78,6 @@ HEADROOM = 1.25
 _STEP_BYTES = 256 << 20
 
 
-@dataclass(frozen=True)
-class Room:
-    """The memory available for temp files, in bytes."""
-
-    #: MemAvailable less what the query wants for itself and does not hold now.
-    free_bytes: int
-    swap_free_bytes: int
-    #: Lowest room that a memory cgroup leaves; None without a limit.
-    group_bytes: int | None
-    #: The largest memory of the query itself.
-    query_bytes: int
-
-
 def check_memory(baseline: Recording | Counts, directory: Path | None = None) -> list[str]:
     """Instructions to put the temp files of ``baseline`` into memory.
 
@@ -98,26 +85,35 @@ def check_memory(baseline: Recording | Counts, directory: Path | None = None) ->
     does not fit: it would swap, run out of memory, or fill the mount.
     """
     if isinstance(baseline, Counts):
-        spill, room = baseline.held_bytes, memory_room(None)
+        spill, memory, held_now = baseline.held_bytes, Memory(), 0
     else:
-        spill, room = spill_bytes(baseline), memory_room(baseline)
-    _check_room(spill, room)
-    size = mount_size_bytes(spill)
+        spill, memory = spill_bytes(baseline), baseline.meta.memory
+        held_now = _held_now_bytes(baseline)
+    query = memory.peak_rss_bytes or 0
+    groups = _rooms()
+    if memory.limit_bytes is not None:
+        groups.append(memory.limit_bytes - query)
+    meminfo = meminfo_bytes()
+    # The query wants for itself what it does not hold now.
+    free = meminfo["MemAvailable"] - max(0, query - held_now)
+    _check_room(spill, free, meminfo.get("SwapFree", 0), groups)
+    # The spill and a quarter, in steps of 256 MiB.
+    size = -(-round(spill * HEADROOM) // _STEP_BYTES) * _STEP_BYTES
     where, remedy = "DIR", f"mount -t tmpfs -o size={mount_word(size)} tmpfs DIR"
     if directory is not None:
         word = shell_word(directory)
         where, remedy = str(directory), f"mount -o remount,size={mount_word(size)} {word}"
         stat = os.statvfs(directory)
         if stat.f_blocks and stat.f_bavail * stat.f_frsize < spill:
-            free = format_bytes(stat.f_bavail * stat.f_frsize)
+            room = format_bytes(stat.f_bavail * stat.f_frsize)
             raise SpillTooLarge(
-                f"the spill holds up to {format_bytes(spill)} and {directory} has {free} free: "
+                f"the spill holds up to {format_bytes(spill)} and {directory} has {room} free: "
                 f"first {remedy}"
             )
-    held = f", which held {format_bytes(room.query_bytes)}" if room.query_bytes else ""
+    held = f", which held {format_bytes(query)}" if query else ""
     return [
         f"{remedy}: the spill holds up to {format_bytes(spill)}, and "
-        f"{format_bytes(_lower_bytes(room))} of memory are free beside the query{held}; "
+        f"{format_bytes(min([free, *groups]))} of memory are free beside the query{held}; "
         f"what is in {where} is charged to the memory of whoever writes it"
     ]
 
@@ -128,50 +124,23 @@ def is_tmpfs(directory: Path) -> bool:
     return mount is not None and mount.filesystem == "tmpfs"
 
 
-def memory_room(baseline: Recording | None) -> Room:
-    """The memory of this machine for the temp files of a run, beside what it took if recorded."""
-    memory = Memory() if baseline is None else baseline.meta.memory
-    query = memory.peak_rss_bytes or 0
-    lacking = 0 if baseline is None else max(0, query - _held_now_bytes(baseline))
-    groups = _rooms()
-    if memory.limit_bytes is not None:
-        groups.append(memory.limit_bytes - query)
-    meminfo = meminfo_bytes()
-    return Room(
-        free_bytes=meminfo["MemAvailable"] - lacking,
-        swap_free_bytes=meminfo.get("SwapFree", 0),
-        group_bytes=min(groups, default=None),
-        query_bytes=query,
-    )
-
-
-def mount_size_bytes(spill: int) -> int:
-    """The size to mount with: the spill and a quarter, in steps of 256 MiB."""
-    return -(-round(spill * HEADROOM) // _STEP_BYTES) * _STEP_BYTES
-
-
-def _check_room(spill: int, room: Room) -> None:
+def _check_room(spill: int, free: int, swap: int, groups: Sequence[int]) -> None:
+    """Refusal where bytes do not fit into free memory, or into the room of a memory cgroup."""
     holds = f"the spill holds up to {format_bytes(spill)}"
-    group = room.group_bytes
-    if group is not None and group < spill:
+    if groups and min(groups) < spill:
         raise SpillTooLarge(
-            f"{holds}, and the memory cgroup leaves {format_bytes(max(group, 0))} beside the "
+            f"{holds}, and the memory cgroup leaves {format_bytes(max(min(groups), 0))} beside the "
             "query: it would run out of memory"
         )
-    if spill <= room.free_bytes:
+    if spill <= free:
         return
-    beside = f"{format_bytes(max(room.free_bytes, 0))} of memory are free beside the query"
-    if spill <= room.free_bytes + room.swap_free_bytes:
-        swap = format_bytes(room.swap_free_bytes)
-        raise SpillTooLarge(f"{holds}, and {beside}: the rest would go to swap ({swap} free)")
+    beside = f"{format_bytes(max(free, 0))} of memory are free beside the query"
+    if spill <= free + swap:
+        rest = f"the rest would go to swap ({format_bytes(swap)} free)"
+        raise SpillTooLarge(f"{holds}, and {beside}: {rest}")
     raise SpillTooLarge(
-        f"{holds}, and {beside}, with {format_bytes(room.swap_free_bytes)} of swap: "
-        "it would run out of memory"
+        f"{holds}, and {beside}, with {format_bytes(swap)} of swap: it would run out of memory"
     )
-
-
-def _lower_bytes(room: Room) -> int:
-    return room.free_bytes if room.group_bytes is None else min(room.free_bytes, room.group_bytes)
 
 
 def mount_word(size: int) -> str:

@@ -14,42 +14,27 @@ from spillcast.storage.interpolation import Cell, Cells
 from spillcast.storage.storage import Group, Limit, Storage
 from spillcast.units import format_duration
 
+Array = NDArray[np.float64]
 #: Throughput no longer grows if twice the depth or size multiplies it by less than this.
 GROWTH_MIN = 1.1
 #: A bucket that holds more than this is credit for a burst, not a rate.
 CREDIT_S = 60.0
 
 
-def measured_operations(cells: Cells) -> float | None:
-    """Operations per second of the smallest size where depth stops to raise them."""
-    return _plateau(cells, cells.sizes[0])
-
-
-def measured_servers(cells: Cells) -> float | None:
-    """Operations per second at depth over those at depth 1, of the smallest size.
-
-    It need not be a whole number: operations may share a part of their way.
-    """
-    most = _plateau(cells, cells.sizes[0])
-    depths, mean_s = cells.row(cells.sizes[0])
-    return None if most is None or depths[0] != 1 else max(1.0, most * float(mean_s[0]))
-
-
-def measured_bandwidth(cells: Cells) -> float | None:
+def _bandwidth(cells: Cells) -> float | None:
     """Bytes per second of the largest size, where neither depth nor size raises them any more."""
     if len(cells.sizes) < 2:
         return None
     smaller, largest = cells.sizes[-2:]
-    rates = [_plateau(cells, size) for size in (smaller, largest)]
+    rates = [_plateau(*cells.row(size)) for size in (smaller, largest)]
     if rates[0] is None or rates[1] is None:
         return None
     before, last = rates[0] * smaller, rates[1] * largest
     return last if _is_flat(smaller, largest, before, last) else None
 
 
-def _plateau(cells: Cells, size_bytes: int) -> float | None:
+def _plateau(depths: Array, mean_s: Array) -> float | None:
     """Operations per second of a size at its largest depths, where these do not differ."""
-    depths, mean_s = cells.row(size_bytes)
     if len(depths) < 2 or depths[0] == 0 or not np.all(mean_s > 0):
         return None
     per_s = depths / mean_s
@@ -93,21 +78,6 @@ def queued_s(
     return max(before_s + idle_s, served_s, depth * cost_s)
 
 
-def stated_operations(storage: Storage, op: str, size_bytes: int, idle_s: float) -> float | None:
-    """Operations of a size per second that servers and limits allow; None if unlimited."""
-    costs_s = [limit.cost_ns(op, size_bytes, sequential=False) / 1e9 for limit in storage.limits]
-    if storage.servers:
-        costs_s.append(idle_s / storage.servers)
-    slowest_s = max(costs_s, default=0.0)
-    return 1 / slowest_s if slowest_s else None
-
-
-def stated_bandwidth(storage: Storage, op: str) -> float | None:
-    """Bytes per second that limits allow to large operations; None if unlimited."""
-    slowest_ns = max((_ns_per_byte(limit, op) for limit in storage.limits), default=0.0)
-    return 1e9 / slowest_ns if slowest_ns else None
-
-
 def _ns_per_byte(limit: Limit, op: str) -> float:
     """Device time for a byte of an operation that is as large as can be."""
     per_byte: float = getattr(limit, f"{op}_ns_per_byte")
@@ -115,9 +85,6 @@ def _ns_per_byte(limit: Limit, op: str) -> float:
         base_ns: float = getattr(limit, f"{op}_sequential_ns")
         per_byte += base_ns / limit.operation_bytes
     return per_byte
-
-
-Array = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -193,34 +160,40 @@ class Model:
         return _scaled(nearest, mean_s, estimate.error, measured, estimate.extrapolated or not fits)
 
     def servers(self, op: str) -> float | None:
-        """The number of operations that the storage serves at once; None if unknown."""
-        shown = measured_servers(self.cells(op, False)[0])
-        return shown if shown is not None else self.storage.servers
+        """The number of operations that the storage serves at once; None if unknown.
+
+        Of a measured one it is the rate of the smallest size at depth over that at depth 1, and
+        need not be a whole number: operations may share a part of their way.
+        """
+        cells = self.cells(op, False)[0]
+        depths, mean_s = cells.row(cells.sizes[0])
+        most = _plateau(depths, mean_s)
+        if most is None or depths[0] != 1:
+            return self.storage.servers
+        return max(1.0, most * float(mean_s[0]))
 
     def bandwidth_bytes_per_s(self, op: str) -> float | None:
         """Bytes per second that larger sizes and depths do not raise; None where none is shown."""
         cells = self.cells(op, True)[0]
-        shown = measured_bandwidth(cells)
-        if shown is None and self._stated(cells):
-            return stated_bandwidth(self.storage, op)
-        return shown
+        shown = _bandwidth(cells)
+        if shown is not None or not self._stated(cells):
+            return shown
+        slowest_ns = max((_ns_per_byte(limit, op) for limit in self.storage.limits), default=0.0)
+        return 1e9 / slowest_ns if slowest_ns else None
 
     def operations_per_s(self, op: str) -> float | None:
         """Small operations per second that depth does not raise; None where none is shown."""
-        cells = self.cells(op, False)[0]
-        shown = measured_operations(cells)
-        if shown is None and self._stated(cells):
-            size = cells.sizes[0]
-            idle_s = float(cells.row(size)[1][0])
-            return stated_operations(self.storage, op, size, idle_s)
-        return shown
-
-    def prediction_errors(self, op: str) -> list[float]:
-        """The errors of interpolation, as ratios less 1: each inner cell predicted from the others.
-
-        Of random operations where they were measured apart; empty where there is no inner cell.
-        """
-        return self.cells(op, None)[0].prediction_errors()
+        cells, storage = self.cells(op, False)[0], self.storage
+        size = cells.sizes[0]
+        depths, mean_s = cells.row(size)
+        shown = _plateau(depths, mean_s)
+        if shown is not None or not self._stated(cells):
+            return shown
+        costs_s = [limit.cost_ns(op, size, sequential=False) / 1e9 for limit in storage.limits]
+        if storage.servers:
+            costs_s.append(float(mean_s[0]) / storage.servers)
+        slowest_s = max(costs_s, default=0.0)
+        return 1 / slowest_s if slowest_s else None
 
     def cells(self, op: str, sequential: bool | None) -> tuple[Cells, bool]:
         """The cells to use for an op and pattern, and whether they have that pattern."""

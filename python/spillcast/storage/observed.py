@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from itertools import groupby
+from operator import itemgetter
 from typing import Any
 
 from spillcast import _core
@@ -37,46 +38,31 @@ def observed(evidence: TempEvidence) -> Storage:
 
 
 def _counted_group(op: str, counts: OpCounts) -> Group:
+    size = _core.size_class_bytes(counts.bytes // counts.count)
     mean_ns = counts.total_ns // counts.count
-    return Group(
-        op=op,
-        size_class_bytes=_core.size_class_bytes(counts.bytes // counts.count),
-        depth=1,
-        count=counts.count,
-        bytes=counts.bytes,
-        total_ns=counts.total_ns,
-        latency_ns=[mean_ns],
-        latency_count=[counts.count],
-        block_count=[counts.count],
-        block_mean_ns=[mean_ns],
-    )
+    group = Group(op, size, 1, counts.count, counts.bytes, 0, (), (), (), ()).taking(mean_ns)
+    return replace(group, total_ns=counts.total_ns)
 
 
 def _observed_in(recording: Recording) -> Storage:
-    """From the whole run's per-second histograms."""
-
-    def key(row: dict[str, Any]) -> tuple[str, int]:
-        return row["op"], row["size_class_bytes"]
-
+    """From the whole run's per-second histograms, and single waits that change temp files."""
     # Rows come by second and stay so within a group, for the sort is stable.
+    key = itemgetter("op", "size_class_bytes")
     counted = [row for row in recording.temp_seconds.to_pylist() if row["count"]]
     rows = groupby(sorted(counted, key=key), key)
     groups = [_group(op, size, list(group)) for (op, size), group in rows if size]
+    waits = recording.temp_changes.select(["event", "elapsed_ns"])
+    event, elapsed_ns = waits["event"], waits["elapsed_ns"].values
     changes = [
-        Changes(event, len(ns), sum(ns), *rounded(ns)) for event, ns in _changes_ns(recording)
+        Changes(name, len(ns), sum(ns), *rounded(ns))
+        for name in sorted(event.unique())
+        for ns in [elapsed_ns[event.equals(name)].tolist()]
     ]
     facts = {"like": recording.path.name}
     return Storage(
         recording.path.stem, RECORDING, groups, facts, changes=changes,
         provenance=of_recording(recording.meta),
     )  # fmt: skip
-
-
-def _changes_ns(recording: Recording) -> list[tuple[str, list[int]]]:
-    """The calls that change temp files, writeback, and their latencies, from single waits."""
-    waits = recording.temp_changes.select(["event", "elapsed_ns"])
-    event, elapsed_ns = waits["event"], waits["elapsed_ns"].values
-    return [(name, elapsed_ns[event.equals(name)].tolist()) for name in sorted(event.unique())]
 
 
 def _group(op: str, size_class_bytes: int, rows: list[dict[str, Any]]) -> Group:
@@ -98,19 +84,7 @@ def _group(op: str, size_class_bytes: int, rows: list[dict[str, Any]]) -> Group:
 def assumed_latency(like: Storage, latency_s: float, name: str) -> Storage:
     """A storage on which every operation takes ``latency_s``."""
     ns = round(latency_s * 1e9)
-    groups = [
-        replace(
-            g,
-            total_ns=ns * g.count,
-            latency_ns=[ns],
-            latency_count=[g.count],
-            block_count=[g.count],
-            block_mean_ns=[ns],
-            elapsed_ns=None,
-        )
-        for g in like.groups
-    ]
-    return Storage(name, ASSUMED, groups)
+    return Storage(name, ASSUMED, [g.taking(ns) for g in like.groups])
 
 
 _EXAMPLE = "for example limits:iops=12000,throughput=500MiB/s,latency=0.5ms"

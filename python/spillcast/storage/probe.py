@@ -9,11 +9,9 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from dataclasses import dataclass
-from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import IO, Any
+from typing import Any
 
 from spillcast import _core
 from spillcast.errors import OptionInvalid, PathMissing, PathUnusable, SpaceExhausted, SystemFailed
@@ -167,14 +165,6 @@ def bounded_run(
     return measured
 
 
-@dataclass
-class _Replies:
-    """What the process of a replay sent last, and how it ended."""
-
-    progress: tuple[int, int, int] = (0, 0, 0)
-    result: Measured | Exception | None = None
-
-
 _RUN = "from spillcast.storage.probe import run_bounded_replay; run_bounded_replay()"
 
 
@@ -189,41 +179,43 @@ def _in_a_process(
         stdout=subprocess.PIPE,
         start_new_session=True,
     )
-    assert process.stdin is not None
-    assert process.stdout is not None
-    replies = _Replies()
-    watch = None if on_progress is None else lambda: on_progress(*replies.progress)
+    plan, sent = process.stdin, process.stdout
+    assert plan is not None
+    assert sent is not None
+    progress = (0, 0, 0)
+    results = list[Measured | Exception]()
+
+    def hear() -> None:
+        """Hand over the plan and listen. Its pipe stays open: the end of it ends the process."""
+        nonlocal progress
+        with suppress(BrokenPipeError):
+            pickle.dump((steps, options), plan)
+            plan.flush()
+        with suppress(EOFError, pickle.UnpicklingError):
+            while not results:
+                reply = pickle.load(sent)
+                if isinstance(reply, tuple):
+                    progress = reply
+                else:
+                    results.append(reply)
+
+    watch = None if on_progress is None else lambda: on_progress(*progress)
     try:
-        hear = partial(_read_replies, process.stdin, process.stdout, (steps, options), replies)
         run_interruptibly(hear, process.kill, watch)
     finally:
         process.kill()
         status = process.wait()
-        process.stdout.close()
+        sent.close()
         with suppress(BrokenPipeError):
-            process.stdin.close()
-    if replies.result is None:
+            plan.close()
+    if not results:
         raise SystemFailed(
             f"the replay's process ended with status {status}: perhaps for lack of memory",
             "a smaller --budget takes less",
         )
-    if isinstance(replies.result, Exception):
-        raise replies.result
-    return replies.result
-
-
-def _read_replies(plan: IO[bytes], sent: IO[bytes], question: object, replies: _Replies) -> None:
-    """Hand over the plan and listen. The pipe of the plan stays open: its end ends the process."""
-    with suppress(BrokenPipeError):
-        pickle.dump(question, plan)
-        plan.flush()
-    with suppress(EOFError, pickle.UnpicklingError):
-        while replies.result is None:
-            reply = pickle.load(sent)
-            if isinstance(reply, tuple):
-                replies.progress = reply
-            else:
-                replies.result = reply
+    if isinstance(results[0], Exception):
+        raise results[0]
+    return results[0]
 
 
 def run_bounded_replay() -> None:

@@ -189,6 +189,23 @@ class Group:
         later=True,
     )
 
+    def taking(self, mean_ns: int) -> "Group":
+        """The same operations, each of which takes ``mean_ns``."""
+        return replace(
+            self,
+            total_ns=mean_ns * self.count,
+            latency_ns=[mean_ns],
+            latency_count=[self.count],
+            block_count=[self.count],
+            block_mean_ns=[mean_ns],
+            elapsed_ns=None,
+        )
+
+    @property
+    def kind(self) -> tuple[str, int]:
+        """Op and size class."""
+        return self.op, self.size_class_bytes
+
     @property
     def mean_s(self) -> float:
         """Mean latency."""
@@ -206,25 +223,14 @@ SIZES_BYTES = tuple(4096 << doubling for doubling in range(9))
 
 def stated_groups(base_ns: Mapping[tuple[str, str], float], ns_per_byte: float) -> list[Group]:
     """An operation of each op, pattern and size, by latencies of no bytes and of a byte."""
-
-    def group(op: str, pattern: str, size: int) -> Group:
-        ns = round(base_ns[op, pattern] + size * ns_per_byte)
-        return Group(
-            op=op,
-            size_class_bytes=size,
-            depth=1,
-            count=1,
-            bytes=size,
-            total_ns=ns,
-            latency_ns=[ns],
-            latency_count=[1],
-            block_count=[1],
-            block_mean_ns=[ns],
-            pattern=pattern,
-            access="direct",
+    return [
+        Group(op, size, 1, 1, size, 0, (), (), (), (), pattern, "direct").taking(
+            round(base_ns[op, pattern] + size * ns_per_byte)
         )
-
-    return [group(op, each, size) for op in OPS for each in PATTERNS for size in SIZES_BYTES]
+        for op in OPS
+        for pattern in PATTERNS
+        for size in SIZES_BYTES
+    ]
 
 
 @dataclass(frozen=True)

@@ -60,29 +60,18 @@ def resolve(
         flash, disk, options = parse_cache(text, value)
         part = {name: resolve_storage(name, f"--to {text}: {name}") for name in (flash, disk)}
         return cached(text, part[flash], part[disk], options, complete)
-    path = Path(text)
-    if is_place(path):
-        advice = []
-        if is_tmpfs(path):
-            advice = check_memory(baseline, path)
-            budget = all_that_is_free(budget)
-        storage = _probed(path, complete, budget, on_progress)
-        return replace(storage, facts={**storage.facts, "advice": advice})
-    if text == "tmpfs":
-        advice = check_memory(baseline)
-        shared = SHARED_MEMORY
-        budget = all_that_is_free(budget)
-        storage = _probed(shared, complete, budget, on_progress)
-        return replace(storage, name="tmpfs", facts={**storage.facts, "advice": advice})
-    return resolve_storage(text, f"--to {text}", FORMS)
-
-
-def _probed(
-    directory: Path, baseline: TempEvidence, budget: Budget | None, on_progress: "Progress | None"
-) -> Storage:
+    exists = is_place(Path(text))
+    if not exists and text != "tmpfs":
+        return resolve_storage(text, f"--to {text}", FORMS)
     from spillcast.storage.probe import probe
 
-    return probe(directory, baseline, budget=budget, on_progress=on_progress)
+    directory, advice = Path(text) if exists else SHARED_MEMORY, list[str]()
+    if not exists or is_tmpfs(directory):
+        advice = check_memory(baseline, directory if exists else None)
+        budget = all_that_is_free(budget)
+    storage = probe(directory, complete, budget=budget, on_progress=on_progress)
+    facts = {**storage.facts, "advice": advice}
+    return replace(storage, name=storage.name if exists else text, facts=facts)
 
 
 def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> Storage:
@@ -123,7 +112,10 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         hint = f"probe it first: spillcast probe {word} --like run.spill -o storage.json"
         raise TargetUnknown(f"{role or text} is a directory, and was not measured", hint)
     if path.exists():
-        raise TargetUnknown(f"{role or text} is not a file or directory", _mounted(path, forms))
+        hint = f"name {forms}"
+        if path.is_block_device():
+            hint = "a probe needs a directory on it: give the one where it is mounted (findmnt)"
+        raise TargetUnknown(f"{role or text} is not a file or directory", hint)
     similar = suggestion(text, forms)
     hint = f"name {forms}" if similar is None else f"do you mean {similar}?"
     raise TargetUnknown(f"{role or text}: there is no such file or directory", hint)
@@ -140,13 +132,6 @@ def _measured(path: Path, forms: str) -> Storage:
     if not content.lstrip().startswith("{"):
         raise TargetUnknown(f"{path} is not a storage: it holds no JSON object", f"name {forms}")
     return Storage.from_json(json_of(content, path, "probe again"), str(path))
-
-
-def _mounted(path: Path, forms: str) -> str:
-    """The mount point to name in place of a device."""
-    if path.is_block_device():
-        return "a probe needs a directory on it: give the one where it is mounted (findmnt)"
-    return f"name {forms}"
 
 
 def depends_on_recording(text: str) -> bool:

@@ -136,9 +136,9 @@ def volume_limits(figures: Figures, values: Values) -> list[Limit]:
     base = _base(figures, values)
     burst = _burst(figures, values, base)
     if burst is None:
-        return _buckets(figures, base, None)
+        return _buckets(figures, base)
     credit_s = _credit_s(figures, values, base, burst)
-    return [*_buckets(figures, burst, None), *_buckets(figures, base, credit_s, " credits")]
+    return [*_buckets(figures, burst), *_buckets(figures, base, credit_s, " credits")]
 
 
 @dataclass(frozen=True)
@@ -149,12 +149,8 @@ class _Rates:
     bytes_per_s: Mapping[str, float]
 
 
-@dataclass(frozen=True)
-class _CreditSeconds:
-    """How long the sustained rate takes to fill the credits; None if there are none."""
-
-    operations: float | None
-    bytes: float | None
+#: How long the sustained rate takes to fill the credits of operations and of bytes; None without.
+_CreditSeconds = tuple[float | None, float | None]
 
 
 def _base(figures: Figures, values: Values) -> _Rates:
@@ -203,37 +199,36 @@ def _credit_s(figures: Figures, values: Values, base: _Rates, burst: _Rates) -> 
     base_iops, burst_iops = base.iops["read"], burst.iops["read"]
     base_bytes, burst_bytes = base.bytes_per_s["read"], burst.bytes_per_s["read"]
     if "burst_operations" in figures:
-        return _CreditSeconds(figures["burst_operations"] / (base_iops or 1.0), None)
+        return figures["burst_operations"] / (base_iops or 1.0), None
     if "burst_minutes" in figures and base_iops and burst_iops:
         burst_s = figures["burst_minutes"] * 60
-        return _CreditSeconds(
-            (burst_iops - base_iops) * burst_s / base_iops,
-            (burst_bytes - base_bytes) * burst_s / base_bytes,
-        )
-    return _CreditSeconds(None, values["size"] / base_bytes)
+        iops_s = (burst_iops - base_iops) * burst_s / base_iops
+        return iops_s, (burst_bytes - base_bytes) * burst_s / base_bytes
+    return None, values["size"] / base_bytes
 
 
 def _buckets(
-    figures: Figures, rates: _Rates, credit_s: _CreditSeconds | None, suffix: str = ""
+    figures: Figures, rates: _Rates, credit_s: _CreditSeconds | None = None, suffix: str = ""
 ) -> list[Limit]:
     """A bucket of operations if they are limited, and one of bytes."""
     if credit_s is None:
         # At least one operation of 1 MiB.
         at_once_s = max(_BURST_S, MIB / rates.bytes_per_s["write"])
-        credit_s = _CreditSeconds(at_once_s, at_once_s)
+        credit_s = at_once_s, at_once_s
+    operations_s, bytes_s = credit_s
     operation_kib = figures.get("operation_kib")
     operation_bytes = None if operation_kib is None else round(operation_kib) * 1024
     limits = []
     read_iops, write_iops = rates.iops["read"], rates.iops["write"]
-    if read_iops is not None and write_iops is not None and credit_s.operations is not None:
+    if read_iops is not None and write_iops is not None and operations_s is not None:
         read_ns, write_ns = 1e9 / read_iops, 1e9 / write_iops
         limits.append(
             Limit(
                 f"iops{suffix}", read_ns, read_ns, write_ns, write_ns,
-                operation_bytes=operation_bytes, burst_ns=credit_s.operations * 1e9,
+                operation_bytes=operation_bytes, burst_ns=operations_s * 1e9,
             )
         )  # fmt: skip
-    if credit_s.bytes is None:
+    if bytes_s is None:
         return limits
     if "merged" in figures and operation_bytes is not None:
         # Random operations count whole; sequential ones are merged and count by their bytes, in the
@@ -242,7 +237,7 @@ def _buckets(
         limits.append(
             Limit(
                 f"random operations{suffix}", read_random_ns=whole_ns, write_random_ns=whole_ns,
-                operation_bytes=operation_bytes, burst_ns=credit_s.bytes * 1e9,
+                operation_bytes=operation_bytes, burst_ns=bytes_s * 1e9,
             )
         )  # fmt: skip
     limits.append(
@@ -250,7 +245,7 @@ def _buckets(
             f"throughput{suffix}",
             read_ns_per_byte=1e9 / rates.bytes_per_s["read"],
             write_ns_per_byte=1e9 / rates.bytes_per_s["write"],
-            burst_ns=credit_s.bytes * 1e9,
+            burst_ns=bytes_s * 1e9,
         )
     )
     return limits

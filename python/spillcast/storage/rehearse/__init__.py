@@ -27,33 +27,16 @@ class Rehearsal:
     """A recorded run of a query, for a while, with its temp files on a storage."""
 
     recording: Recording
-    #: Whether the query ended on the storage.
-    ended: bool
 
-    @classmethod
-    def of(cls, recording: Recording) -> "Rehearsal":
-        """What a recording that ended after a duration, or with its query, is of it."""
-        return cls(recording, recording.meta.ended_by == "end")
+    @property
+    def ended(self) -> bool:
+        """Whether the query ended on the storage."""
+        return self.recording.meta.ended_by == "end"
 
     def read(self) -> "Rehearsal":
         """Read now what is else read when it is first used: its operations and latencies."""
         _ = self.temp_operations, self.groups
         return self
-
-    @property
-    def elapsed_s(self) -> float:
-        """Its elapsed time on the storage."""
-        return self.recording.elapsed_s
-
-    @property
-    def operations(self) -> int:
-        """The number of its reads and writes of temp files."""
-        return self.recording.meta.temp.operations
-
-    @property
-    def cpu_s(self) -> float | None:
-        """CPU time of all its threads outside I/O calls; None if unknown."""
-        return self.recording.meta.cpu_s
 
     @property
     def overhead_s(self) -> float:
@@ -70,7 +53,7 @@ class Rehearsal:
     def groups(self) -> dict[tuple[str, int], Group]:
         """Its temp operations and their latencies, by op and size class."""
         groups = observed(self.recording).groups
-        return {(group.op, group.size_class_bytes): group for group in groups}
+        return {group.kind: group for group in groups}
 
 
 def check_room(recording: Recording, directory: Path) -> None:
@@ -100,7 +83,7 @@ def keep_rehearsal(like: Recording, rehearsal: Rehearsal, directory: Path) -> Pa
 def kept_rehearsal(like: Recording, directory: Path) -> Rehearsal | None:
     """The kept rehearsal of a directory; None if missing. InputError if it is damaged."""
     path = _kept_path(like, directory)
-    return Rehearsal.of(Recording.open(path)) if path.is_dir() else None
+    return Rehearsal(Recording.open(path)) if path.is_dir() else None
 
 
 def _kept_path(like: Recording, directory: Path) -> Path:

@@ -18,7 +18,7 @@ from spillcast.errors import OptionInvalid, ProgramMissing, RehearsalFailed, Reh
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import describe_exit, held_command
-from spillcast.recording.record import Recorder, StartAgain
+from spillcast.recording.record import Recorder
 from spillcast.redaction import STRUCK
 from spillcast.storage.rehearse import LONGER, Rehearsal
 from spillcast.units import format_duration
@@ -271,10 +271,8 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
     try:
         while True:
             with _Held(arguments, environment, places) as held:
-                try:
-                    recorder.observe(held.command, arguments)
-                except StartAgain as again:
-                    environment = again.environment
+                if (again := recorder.observe(held.command, arguments)) is not None:
+                    environment = again
                     continue
                 started_ns = held.release()
                 while not recorder.poll():
@@ -290,7 +288,7 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
             raise RehearsalFailed(
                 f"no temp I/O was done in {format_duration(elapsed_s)} of rehearsal", LONGER
             )
-        return Rehearsal.of(recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns))
+        return Rehearsal(recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns))
     except BaseException:
         recorder.abandon()
         raise

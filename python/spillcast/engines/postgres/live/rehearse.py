@@ -82,7 +82,7 @@ def rehearse_postgres(
         raise RehearsalFailed(
             f"no temp I/O was done in {format_duration(made.elapsed_s)} of rehearsal", LONGER
         )
-    return Rehearsal.of(made)
+    return Rehearsal(made)
 
 
 def _text(connection: Connection, recording: Recording, given: str | None) -> str:
