@@ -118,7 +118,7 @@ def test_bad_options(rows, arguments, words):
         ),
         ("cut.oracleGeneral", "x" * 30, "record 2 is cut"),
         ("short.oracleGeneral", "x", "not an oracleGeneral trace"),
-        ("bad.oracleGeneral.zst", "x" * 48, "zstd"),
+        ("bad.oracleGeneral.zst", "x" * 48, "cut or damaged"),
     ],
 )
 def test_bad_files(tmp_path, name, text, words):
