@@ -51,11 +51,7 @@ def forecast(
     ] = None,
     within_s: Annotated[
         float | None,
-        option(
-            "--within TIME",
-            "Time limit: names the cheapest work memory and storage that meet it.",
-            parse=parse_duration_s,
-        ),
+        option("--within TIME", "Limit: name the cheapest that meets it.", parse=parse_duration_s),
     ] = None,
     details: Annotated[
         bool, option("--details", "Also show what numbers are made of, and what warnings mean.")
@@ -80,7 +76,7 @@ def forecast(
         float | None,
         option(
             "--rehearse TIME",
-            "Run the query for this long on each directory, such as 10s.",
+            "Run it on each directory, such as 10s.",
             REHEARSAL,
             parse=parse_duration_s,
         ),

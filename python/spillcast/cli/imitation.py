@@ -126,9 +126,7 @@ def cache(
     size_bytes: Annotated[
         int | None,
         option(
-            "--size SIZE",
-            "Size of the cache, such as 10G; without it only the miss curve is shown.",
-            parse=parse_bytes,
+            "--size SIZE", "Size of the cache (default: the miss curve alone).", parse=parse_bytes
         ),
     ] = None,
     policy: Annotated[

@@ -103,12 +103,7 @@ Origin = Annotated[
 ]
 PageCache = Annotated[
     int | None,
-    option(
-        "--page-cache SIZE",
-        "Memory of each node that temp files may occupy, such as 16G.",
-        SPARK,
-        parse=parse_bytes,
-    ),
+    option("--page-cache SIZE", "Memory of a node for temp files.", SPARK, parse=parse_bytes),
 ]
 ExecId = Annotated[
     int | None, option("--exec-id N", "Only this execution of ASH or of a report.", ORACLE)
@@ -171,12 +166,7 @@ class QuestionOptions(NamedTuple):
     ] = None
     memory_bytes: Annotated[
         int | None,
-        option(
-            "--memory SIZE",
-            "Forecast for this heap of each executor, such as 16g, taken from the page cache.",
-            SPARK,
-            parse=parse_bytes,
-        ),
+        option("--memory SIZE", "Forecast for this heap of an executor.", SPARK, parse=parse_bytes),
     ] = None
 
     def question(self) -> "Question":

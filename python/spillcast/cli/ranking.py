@@ -218,11 +218,7 @@ def clickhouse(
     to: Targets = None,
     since_s: Annotated[
         float | None,
-        option(
-            "--since TIME",
-            "Rank queries of this time up to now, such as 7d (default: 1d).",
-            parse=parse_duration_s,
-        ),
+        option("--since TIME", "Queries of this time (default: 1d).", parse=parse_duration_s),
     ] = None,
     cluster: Annotated[
         str | None, option("--cluster NAME", "Read the logs of all replicas of this cluster.")

@@ -96,10 +96,7 @@ def record(
     duration_s: Annotated[
         float | None,
         option(
-            "--duration TIME",
-            "Stop after this time, such as 5m, also if no query has begun.",
-            CAPTURE,
-            parse=parse_duration_s,
+            "--duration TIME", "Stop after this time, such as 5m.", CAPTURE, parse=parse_duration_s
         ),
     ] = None,
     slices: Annotated[

@@ -29,11 +29,7 @@ def size(
     ],
     within_s: Annotated[
         float | None,
-        option(
-            "--within TIME",
-            "Time that no statement may exceed, such as 60s.",
-            parse=parse_duration_s,
-        ),
+        option("--within TIME", "Limit of each statement, such as 60s.", parse=parse_duration_s),
     ] = None,
     provider: Annotated[
         str, option("--provider NAMES", "aws, gcp, azure, or several with commas.")
@@ -196,9 +192,7 @@ def memory(
     ] = None,
     within_s: Annotated[
         float | None,
-        option(
-            "--within TIME", "Time limit: name the cheapest way to meet it.", parse=parse_duration_s
-        ),
+        option("--within TIME", "Limit: name the cheapest way to meet it.", parse=parse_duration_s),
     ] = None,
     cost: Annotated[
         list[str] | None, option("--cost STORAGE=PRICE", "Price of a storage. Repeatable.")
