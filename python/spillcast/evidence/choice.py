@@ -10,9 +10,16 @@ from spillcast.tabular import aligned
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_duration, parse_bytes
 
+#: Bare figures on the command line begin so.
+WORD = "figures:"
 BLOCK_BYTES = 8192
 LISTED = 8
 Run = TypeVar("Run")
+
+
+def is_word(text: str) -> bool:
+    """Whether an argument is bare figures and no file."""
+    return text.startswith(WORD)
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -14,10 +14,9 @@ from spillcast.errors import (
     EvidenceUnsuited,
     PathMissing,
 )
-from spillcast.evidence.choice import ONLY, Selection
+from spillcast.evidence.choice import ONLY, Selection, is_word
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.pipes import repeatable
-from spillcast.evidence.recognise import is_word, recognise
 from spillcast.evidence.spark import is_address, is_log_folder
 from spillcast.evidence.text import head_of
 from spillcast.gate import check_kind, reading
@@ -207,14 +206,17 @@ def _kind_of(path: Path) -> str:
     if (document := _DOCUMENT.match(head)) is not None:
         hint = _MEANT.get(document[1], f"give {KNOWN}")
         raise EvidenceUnknown(f"{path} is a spillcast {document[1]}, not evidence", hint)
-    if (kind := recognise(path)) is not None:
-        return kind.name
+    if (kind := kind_of(path, score_min=0.0)) is not None:
+        return kind
     raise EvidenceUnknown(f"{path} is not evidence of a known kind", f"give {KNOWN}")
 
 
-def kind_of(path: Path) -> str | None:
+def kind_of(path: Path, score_min: float = 1.0) -> str | None:
     """The kind of a file, as a field of ``Evidence``; None for documents of ours and the unsure."""
-    kind = recognise(path, score_min=1.0)
+    # Recordings need none of the readers of text.
+    from spillcast.evidence.recognise import recognise
+
+    kind = recognise(path, score_min)
     return None if kind is None else kind.name
 
 
@@ -291,6 +293,8 @@ def read_figures(given: Sequence[str | Path], selection: Selection = ONLY) -> Co
         from spillcast.evidence.stated import counts_of_word
 
         return counts_of_word(str(given[0]), selection)
+    from spillcast.evidence.recognise import recognise
+
     paths = [Path(path) for path in given]
     kinds = set(map(recognise, paths))
     kind = kinds.pop()

@@ -11,7 +11,6 @@ from threading import Thread
 from typing import IO
 
 from spillcast.errors import EvidenceMissing, FileTooLarge
-from spillcast.evidence.recognise import recognise
 from spillcast.gate import TEXT_BYTES_MAX
 
 STDIN = Path("/dev/stdin")
@@ -54,6 +53,8 @@ def _keep(path: Path, descriptor: int, bytes_max: int) -> None:
         os.dup2(kept.fileno(), descriptor)
         if not block:
             return
+        from spillcast.evidence.recognise import recognise
+
         kind = recognise(path)
         if kind is not None and kind.name != "traces":
             raise FileTooLarge(f"{path}: more than {bytes_max >> 20} MiB", "give a file")

@@ -20,8 +20,6 @@ if TYPE_CHECKING:
     from spillcast.evidence.choice import Selection
     from spillcast.evidence.counts import Counts
 
-#: Bare figures on the command line begin so.
-WORD = "figures:"
 #: What a person pastes is shorter.
 _UNWRAPPED_LENGTH = 1 << 17
 #: A table says in its first lines what its columns are.
@@ -81,11 +79,6 @@ class Kind:
         module, _, function = f"spillcast.evidence.{self.reader}".rpartition(".")
         counts: Counts = getattr(import_module(module), function)(paths, selection)
         return counts
-
-
-def is_word(text: str) -> bool:
-    """Whether an argument is bare figures and no file."""
-    return text.startswith(WORD)
 
 
 def recognise(path: Path, score_min: float = 0.0) -> Kind | None:

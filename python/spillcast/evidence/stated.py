@@ -16,10 +16,10 @@ from spillcast.errors import (
     EvidenceUnsuited,
     NoTempIo,
 )
-from spillcast.evidence.choice import Selection
+from spillcast.evidence.choice import WORD, Selection
 from spillcast.evidence.counts import FIGURES, Counts, OpCounts, TempCounts, counts_of_figures
 from spillcast.evidence.numbers import number_of
-from spillcast.evidence.recognise import FOREIGN, WORD
+from spillcast.evidence.recognise import FOREIGN
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import object_of, reading

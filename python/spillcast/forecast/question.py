@@ -9,15 +9,15 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import OptionConflict, OptionInvalid
-from spillcast.evidence.choice import Chosen, Selection
+from spillcast.evidence.choice import Chosen, Selection, is_word
 from spillcast.evidence.open import WORDS, Evidence
-from spillcast.evidence.recognise import KINDS, is_word, recognise
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget, parse_budget
 from spillcast.storage.rehearse import Rehearsal
 
 if TYPE_CHECKING:
+    from spillcast.evidence.recognise import Kind
     from spillcast.storage.probe import Progress
 
 CONFIDENCE = 0.9
@@ -121,13 +121,14 @@ class Question:
         kinds = ["spark"] if evidence.spark else evidence.kinds
         if of_plan:
             kinds = ["plans of recordings"]
-        files = (Path(path) for path in evidence.figures if not is_word(str(path)))
-        figures = [kind for path in files if (kind := recognise(path)) is not None]
+        figures = _kinds_of(evidence.figures)
         usable = set(_GENERAL).union(*(_USED_BY.get(kind, _ORACLE) for kind in kinds or ["counts"]))
         usable.update(*(kind.selects for kind in figures))
         for field in fields(self):
             if field.name in usable or getattr(self, field.name) in (field.default, []):
                 continue
+            from spillcast.evidence.recognise import KINDS
+
             option = f"--{_OPTIONS.get(field.name, field.name.replace('_', '-'))}"
             words = [WORDS.get(kind, kind) for kind in kinds if kind != "figures" or not figures]
             words += dict.fromkeys(kind.words for kind in figures)
@@ -161,3 +162,12 @@ _USED_BY: Mapping[str, Set[str]] = {
     "traces": _ORACLE,
     "ash": {*_ORACLE, "since", "until", "exec_id"},
 }  # fmt: skip
+
+
+def _kinds_of(figures: Sequence[Path | str]) -> "list[Kind]":
+    files = [Path(path) for path in figures if not is_word(str(path))]
+    if not files:
+        return []
+    from spillcast.evidence.recognise import recognise
+
+    return [kind for path in files if (kind := recognise(path)) is not None]

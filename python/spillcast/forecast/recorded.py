@@ -43,7 +43,6 @@ from spillcast.recording.completeness import (
     went_on,
     whole_s,
 )
-from spillcast.recording.derived import read_back
 from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import named_temp_places
 from spillcast.recording.sample import PageCacheRoom, parts_of, sampled
@@ -72,7 +71,11 @@ def read_workload(
     sample = recording if exact else sample_of(recording, max_rows)
     workload = workload_of_recording(sample, question)
     # What remains of a part is reads of what it wrote, where it has none itself.
-    return workload, sample if workload.remaining is None else read_back(recording)
+    if workload.remaining is None:
+        return workload, sample
+    from spillcast.recording.derived import read_back
+
+    return workload, read_back(recording)
 
 
 def workload_of_recording(recording: Recording, question: Question | None = None) -> Workload:

@@ -12,7 +12,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.evidence.counts import Unknown
-from spillcast.evidence.postgres.work_memory import PlanSpills
 from spillcast.forecast.load import Load
 from spillcast.forecast.result import Remaining, SpillSpread
 from spillcast.forecast.threads.overlap import Threads
@@ -25,6 +24,7 @@ from spillcast.recording.server_meta import Statement
 from spillcast.recording.thread_trace import Bursts, TempOperations
 
 if TYPE_CHECKING:
+    from spillcast.evidence.postgres.work_memory import PlanSpills
     from spillcast.forecast.cpu import FormerRun
     from spillcast.forecast.duckdb import Compression
     from spillcast.forecast.remaining.model import RemainingWork
@@ -189,7 +189,7 @@ class Workload:
     statement: Statement | None = None
     #: What the workload is, within a sentence, where that is not one query.
     subject: str | None = None
-    plan: PlanSpills | None = None
+    plan: "PlanSpills | None" = None
     #: The workload at each bound of ``quality.unknown``.
     at_bounds: "Sequence[Workload]" = ()
     sample: WaitSample | None = None

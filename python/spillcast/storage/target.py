@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast.errors import InputError, TargetUnknown
+from spillcast.evidence.choice import is_word
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import kind_of
-from spillcast.evidence.recognise import is_word
 from spillcast.evidence.text import text_of
 from spillcast.gate import json_of
 from spillcast.recording import Recording
