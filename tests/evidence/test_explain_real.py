@@ -202,7 +202,7 @@ def test_a_log_of_auto_explain(server, tmp_path, form):
     assert counts.elapsed_s == pytest.approx(max(map(float, times_ms)) / 1e3)
     # Several that spill are listed, and one is chosen by its number.
     path.write_text(logged(server, form, DISTINCT, SORT, "select 1"))
-    with pytest.raises(EvidenceAmbiguous, match=r"3 plans(?s:.)*select count\(distinct"):
+    with pytest.raises(EvidenceAmbiguous, match=r"3 runs(?s:.)*select count\(distinct"):
         read_plan(path)
     chosen = read_plan(path, Selection(item=2)).statement
     assert (chosen.query, chosen.most_of) == (SORT, 2)
