@@ -97,10 +97,17 @@ _COLUMNS = {
 }
 
 
-def pick(path: Path, items: Sequence[Item[Run]], selection: Selection, beside: str = "") -> Run:
+def pick(
+    path: Path,
+    items: Sequence[Item[Run]],
+    selection: Selection,
+    beside: str = "",
+    *,
+    title: str = "statement",
+) -> Run:
     """The selected run, or the only one. InputError lists several by temp I/O or by time.
 
-    ``beside`` is what else selects one, and follows a hint.
+    ``beside`` is what else selects one, and follows a hint. ``title`` heads the column of texts.
     """
     left = list(enumerate(items, start=1))
     for name in ("sql_id", "exec_id"):
@@ -122,7 +129,7 @@ def pick(path: Path, items: Sequence[Item[Run]], selection: Selection, beside: s
             )
     if len(left) == 1:
         return left[0][1].run
-    raise _several(path, left, beside)
+    raise _several(path, left, beside, title)
 
 
 def ambiguous(
@@ -134,7 +141,9 @@ def ambiguous(
     return EvidenceAmbiguous("\n    ".join([summary, *lines]), hint)
 
 
-def _several(path: Path, left: Sequence[tuple[int, Item[Run]]], beside: str) -> InputError:
+def _several(
+    path: Path, left: Sequence[tuple[int, Item[Run]]], beside: str, title: str
+) -> InputError:
     by_size = any(item.size_bytes for _, item in left)
     largest = sorted(left, key=lambda its: (-its[1].size_bytes, -(its[1].elapsed_s or 0.0)))
     names = [name for name in _COLUMNS if any(getattr(item, name) for _, item in left)]
@@ -153,7 +162,7 @@ def _several(path: Path, left: Sequence[tuple[int, Item[Run]]], beside: str) -> 
         if name in ("sql_id", "exec_id") and len({getattr(i, name) for _, i in left}) == len(left)
     ]
     order = "the most temp I/O" if by_size else "the longest"
-    columns = (*(_COLUMNS[name] for name in names), "elapsed", *("temp I/O", "statement") * by_size)
+    columns = (*(_COLUMNS[name] for name in names), "elapsed", *("temp I/O", title) * by_size)
     hint = f"name one with {telling[0] if telling else '--item'}{beside}"
     summary = f"{path}: {len(left):,} runs, {order} first:"
     return ambiguous(summary, ("item", *columns), rows, len(left), hint)

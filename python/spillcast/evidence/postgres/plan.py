@@ -109,7 +109,7 @@ def picked(path: Path, documents: Sequence[dict[str, Any]], selection: Selection
         )
         for document in documents
     ]
-    return pick(path, items, selection)
+    return pick(path, items, selection, title="plan")
 
 
 def _elapsed_s(document: Mapping[str, Any]) -> float | None:
