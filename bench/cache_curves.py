@@ -22,12 +22,12 @@ def run() -> Iterator[Result]:
     """Each kind with ``--error 0.2``; then 24 traces of 1 % of the lines and with --error."""
     with tempfile.TemporaryDirectory(prefix="spillcast-bench-", dir="/dev/shm") as folder:
         for kind in KINDS:
-            yield _asked(write(Path(folder) / "t.oracleGeneral", kind, REQUESTS, seed=100), kind)
+            yield _curve(write(Path(folder) / "t.oracleGeneral", kind, REQUESTS, seed=100), kind)
         for share in (SAMPLE, None):
             yield _held(Path(folder) / "t.oracleGeneral", share)
 
 
-def _asked(path: Path, kind: str) -> Result:
+def _curve(path: Path, kind: str) -> Result:
     exact, exact_s = _timed(path)
     rounded, rounded_s = _timed(path, error_points=ERROR_POINTS)
     off = 100 * _off(exact, rounded)
@@ -47,10 +47,10 @@ def _held(path: Path, share: float | None) -> Result:
     for kind, seed in traces:
         write(path, kind, SMALL_REQUESTS, seed)
         exact, _ = _timed(path)
-        asked = {"rate": share} if share else {"error_points": ERROR_POINTS}
-        found, _ = _timed(path, **asked)
-        off.append(100 * _off(exact, found))
-        held += off[-1] <= 100 * found.error_max
+        requested = {"rate": share} if share else {"error_points": ERROR_POINTS}
+        result, _ = _timed(path, **requested)
+        off.append(100 * _off(exact, result))
+        held += off[-1] <= 100 * result.error_max
     how = f"{share:.0%} of the lines" if share else f"--error {ERROR_POINTS}"
     return Result(
         f"cache curve: bound of {len(traces)} traces of {SMALL_REQUESTS // 10**6} million, {how}",
@@ -62,14 +62,14 @@ def _held(path: Path, share: float | None) -> Result:
     )
 
 
-def _timed(path: Path, **asked: float) -> tuple[Curve, float]:
+def _timed(path: Path, **requested: float) -> tuple[Curve, float]:
     requests = read_requests([str(path)])
     start = time.process_time()
-    found = curve(requests, **asked)
-    return found, time.process_time() - start
+    result = curve(requests, **requested)
+    return result, time.process_time() - start
 
 
-def _off(exact: Curve, found: Curve) -> float:
+def _off(exact: Curve, result: Curve) -> float:
     """The mean of all sizes, of so many that a step that moved shows by how much."""
     sizes = np.linspace(exact.data_bytes / SIZES, exact.data_bytes, SIZES).tolist()
-    return float(np.abs(np.subtract(exact.miss_ratios(sizes), found.miss_ratios(sizes))).mean())
+    return float(np.abs(np.subtract(exact.miss_ratios(sizes), result.miss_ratios(sizes))).mean())

@@ -63,8 +63,8 @@ def oracle() -> dict[str, dict[str, Any]]:
         "machine": "the traces' own, Oracle 19.12",
         "rests_on": f"{len(runs)} traces of one job, 0.2 to 12 ms of network latency",
     }
-    found = oracle_traces.fitted(runs)
-    return {name: {"value": found[name], "unit": unit, **about} for name, unit in units.items()}
+    result = oracle_traces.fitted(runs)
+    return {name: {"value": result[name], "unit": unit, **about} for name, unit in units.items()}
 
 
 def spill() -> dict[str, dict[str, Any]]:
@@ -84,16 +84,16 @@ def residuals() -> dict[str, dict[str, Any]]:
     """Seconds; where and when is that of the verification. Prints how well others are held."""
     truth = read_truth(CASES)
     parts = residuals_of(read_truth(PARTS).cases)
-    found = [*residuals_of(truth.cases), *parts]
-    queries = len({one.query for one in found})
+    matches = [*residuals_of(truth.cases), *parts]
+    queries = len({item.query for item in matches})
     print(*judged(truth.cases, CONFIDENCE), sep="\n\n")
     return {
         "residuals": {
             "date": truth.about.get("started_at", "")[:10],
             "machine": _machine(truth.about.get("machine", {})),
-            "rests_on": f"{len(found)} cases of {queries} queries in docs/accuracy/{CASES.name} "
+            "rests_on": f"{len(matches)} cases of {queries} queries in docs/accuracy/{CASES.name} "
             f"and {PARTS.name}",
-            **asdict(calibrate(found)),
+            **asdict(calibrate(matches)),
         }
     }
 
@@ -135,7 +135,7 @@ def toml(entries: Mapping[str, Mapping[str, Any]]) -> str:
     for name, entry in sorted(entries.items(), key=lambda item: item[0] == "residuals"):
         categories = entry.get("categories", ())
         parts.append(_table(f"[{name}]", {k: v for k, v in entry.items() if k != "categories"}))
-        parts += [_table(f"[[{name}.categories]]", one) for one in categories]
+        parts += [_table(f"[[{name}.categories]]", single) for single in categories]
     return "\n\n".join(parts) + "\n"
 
 

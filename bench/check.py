@@ -31,7 +31,7 @@ def run() -> Iterator[Result | str]:
     chance = Random(f"check {SEED}")
     checks: list[dict[str, Any]] = []
     with workspace(None) as room, ExitStack() as stack:
-        places = [stack.enter_context(emulated(one, room, room)) for one in STORAGES]
+        places = [stack.enter_context(emulated(item, room, room)) for item in STORAGES]
         for engine in ENGINES:
             (room / engine).mkdir()
             lab = lab_of(engine)(room / engine)
@@ -43,8 +43,8 @@ def run() -> Iterator[Result | str]:
                 folder.mkdir()
                 checks.append(_checked(lab, query, (before, after), folder))
                 yield _line(f"{engine}, {query.name}", before.name, after.name, checks[-1])
-        found = _json("verify", "--from", room / "checks.parquet")
-    yield from _results(checks, len(found["cases"]))
+        result = _json("verify", "--from", room / "checks.parquet")
+    yield from _results(checks, len(result["cases"]))
 
 
 def _checked(
@@ -55,26 +55,26 @@ def _checked(
     for place, name in zip(places, ("before", "after"), strict=True):
         run_recorded(lab, query, place, folder / f"{name}.spill")
     target = places[1].directory
-    said = _json("forecast", folder / "before.spill", "--to", target, "--budget", "20s")
-    (folder / "forecast.json").write_text(json.dumps(said))
+    answer = _json("forecast", folder / "before.spill", "--to", target, "--budget", "20s")
+    (folder / "forecast.json").write_text(json.dumps(answer))
     log = ("--log", folder.parent / "checks.parquet")
     return _json("check", folder / "forecast.json", folder / "after.spill", *log)
 
 
 def _json(*arguments: object) -> dict[str, Any]:
     command = [*SPILLCAST, *map(str, arguments), "--json"]
-    said = subprocess.run(command, capture_output=True, text=True)
+    reply = subprocess.run(command, capture_output=True, text=True)
     # Where an interval does not hold, the exit status is 1, and that is an answer.
-    if said.returncode not in (0, 1) or not said.stdout:
-        raise RuntimeError(f"{' '.join(command)}: {said.stderr}")
-    found: dict[str, Any] = json.loads(said.stdout)
-    return found
+    if reply.returncode not in (0, 1) or not reply.stdout:
+        raise RuntimeError(f"{' '.join(command)}: {reply.stderr}")
+    result: dict[str, Any] = json.loads(reply.stdout)
+    return result
 
 
-def _line(what: str, before: str, after: str, check: dict[str, Any]) -> str:
+def _line(subject: str, before: str, after: str, check: dict[str, Any]) -> str:
     low_s, high_s = check["interval_s"]
     return (
-        f"    {what:<34} {before:>9} -> {after:<9} was {check['baseline_s']:5.2f} s, "
+        f"    {subject:<34} {before:>9} -> {after:<9} was {check['baseline_s']:5.2f} s, "
         f"{check['forecast_s']:5.2f} s ({low_s:.2f} to {high_s:.2f}) forecast, "
         f"{check['measured_s']:5.2f} s came, {check['error']:+6.1%}, "
         f"{'holds' if check['inside'] else 'MISSED'}, work {check['work']:.2f}"
@@ -82,9 +82,9 @@ def _line(what: str, before: str, after: str, check: dict[str, Any]) -> str:
 
 
 def _results(checks: list[dict[str, Any]], logged: int) -> Iterator[Result]:
-    held = sum(one["inside"] for one in checks) / len(checks)
-    error = median(abs(one["error"]) for one in checks)
-    stay = median(abs(one["baseline_s"] / one["measured_s"] - 1) for one in checks)
+    held = sum(item["inside"] for item in checks) / len(checks)
+    error = median(abs(item["error"]) for item in checks)
+    stay = median(abs(item["baseline_s"] / item["measured_s"] - 1) for item in checks)
     yield Result(
         f"check: {len(checks)} cases, {logged} in the log",
         f"{held:.0%} held, median error {error:.1%}",

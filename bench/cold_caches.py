@@ -73,9 +73,9 @@ def _moves(engine: Lab, query: Workload, places: list[Place], room: Path) -> Mov
             for name, its in runs.items()
         }
         pairs = [
-            (_likely_s(baseline, target), cpu_s[there] - cpu_s[here])
-            for here, there in permutations(runs, 2)
-            for baseline, target in zip(runs[here], runs[there], strict=True)
+            (_likely_s(baseline, target), cpu_s[destination] - cpu_s[source])
+            for source, destination in permutations(runs, 2)
+            for baseline, target in zip(runs[source], runs[destination], strict=True)
         ]
     likely_s, seen_s = zip(*pairs, strict=True)
     return Moves(f"{engine.label}, {query.name}", np.array(seen_s), np.array(likely_s))

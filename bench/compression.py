@@ -37,7 +37,7 @@ def run() -> Iterator[Result]:
         for query in QUERIES["duckdb"]:
             with recordings(engine, query, places, room, 1) as made:
                 seen = [(run, compression(run, temp_load(run))) for [run] in made.values()]
-                yield _result(query.name, [(run, found) for run, found in seen if found])
+                yield _result(query.name, [(run, result) for run, result in seen if result])
 
 
 def levels() -> list[float]:
@@ -64,15 +64,15 @@ def _result(name: str, seen: list[tuple[Recording, Compression]]) -> Result:
     if len(seen) < 2:
         return Result(f"compression: {name}", "hardly any block compressed", "-", 0.0, "-", True)
     shares, cpu_s = list[tuple[float, float]](), list[tuple[float, float]]()
-    for (_, here), (there, adapted) in permutations(seen, 2):
-        found = here.on_target(latencies(observed(there), here.loads, 1.0))
-        shares.append((abs(found.share - adapted.share), abs(here.share - adapted.share)))
-        moved_s = here.cpu_of_s(adapted.share, adapted.write_cpu_s) - here.cpu_of_s(
-            here.share, here.write_cpu_s
+    for (_, source), (target, adapted) in permutations(seen, 2):
+        result = source.on_target(latencies(observed(target), source.loads, 1.0))
+        shares.append((abs(result.share - adapted.share), abs(source.share - adapted.share)))
+        moved_s = source.cpu_of_s(adapted.share, adapted.write_cpu_s) - source.cpu_of_s(
+            source.share, source.write_cpu_s
         )
-        cpu_s.append((abs(found.cpu_s - moved_s), abs(moved_s)))
+        cpu_s.append((abs(result.cpu_s - moved_s), abs(moved_s)))
     (share_off, share_left), (off_s, left_s) = (
-        tuple(median(one) for one in zip(*pairs, strict=True)) for pairs in (shares, cpu_s)
+        tuple(median(item) for item in zip(*pairs, strict=True)) for pairs in (shares, cpu_s)
     )
     return Result(
         f"compression: {name}",

@@ -39,7 +39,7 @@ def cpu_group(cpus: float | None, shares: int | None = None) -> Iterator[Path]:
 @contextmanager
 def inside(folder: Path) -> Iterator[None]:
     """This process in a group, and back; what it starts meanwhile stays there."""
-    before = _own(folder.parent)
+    before = _own_group(folder.parent)
     (folder / "cgroup.procs").write_text(str(os.getpid()))
     try:
         yield
@@ -57,9 +57,9 @@ def limit(folder: Path, cpus: float | None) -> None:
         (folder / "cpu.cfs_quota_us").write_text(str(quota_us or -1))
 
 
-def _own(parent: Path) -> Path:
+def _own_group(parent: Path) -> Path:
     """The group of this process at or below a folder."""
-    return next(own for own in group_folders("cpu") if own.is_relative_to(parent))
+    return next(private for private in group_folders("cpu") if private.is_relative_to(parent))
 
 
 def _made(cpus: float | None) -> Path:

@@ -34,17 +34,19 @@ def run() -> Iterator[Result]:
         def place(storage: Emulated) -> Place:
             return stack.enter_context(emulated(storage, room, memory))
 
-        here = place(OLD_STORAGE)
-        run_bare(engine, DEMO, here)
-        ran, recording = run_recorded(engine, DEMO, here, room / "here.spill")
-        there = [place(storage) for storage in ELSEWHERE]
-        said = [forecast(recording, probe(one.directory, recording, budget=OWNED)) for one in there]
-        for one, about in zip(there, said, strict=True):
-            measured_s = run_bare(engine, DEMO, one).elapsed_s
+        source = place(OLD_STORAGE)
+        run_bare(engine, DEMO, source)
+        ran, recording = run_recorded(engine, DEMO, source, room / "here.spill")
+        target = [place(storage) for storage in ELSEWHERE]
+        matches = [
+            forecast(recording, probe(item.directory, recording, budget=OWNED)) for item in target
+        ]
+        for item, about in zip(target, matches, strict=True):
+            measured_s = run_bare(engine, DEMO, item).elapsed_s
             ratio = about.forecast_s / measured_s
             low, high = about.interval_s
             yield Result(
-                f"the demo's join on {one.name}, from {ran.elapsed_s:.2f} s on {OLD_STORAGE.name}",
+                f"the demo's join on {item.name}, from {ran.elapsed_s:.2f} s on {OLD_STORAGE.name}",
                 f"{about.forecast_s:.2f} s forecast, {low:.2f} to {high:.2f} s",
                 f"{measured_s:.2f} s measured",
                 ratio,

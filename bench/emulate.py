@@ -71,14 +71,14 @@ def run() -> Iterator[Result]:
     for name in ("lognormal around 300 us and a spike at 600-1000 us", "that, as it was seen"):
         with mounted(behaviour_of(storage)) as mount:
             seen, _ = undisturbed_ns(mount, "read", LATENCIES_S[0])
-        (asked,) = storage.of("read")
-        apart = distance(seen, asked)
+        (requested,) = storage.of("read")
+        apart = distance(seen, requested)
         p50, p99 = (f"{format_duration(np.quantile(seen, q) / 1e9)}" for q in (0.5, 0.99))
         yield Result(
             f"emulate: {name}, two-sample test",
             f"p50 {p50}, p99 {p99}",
-            f"p50 {format_duration(asked.quantile_s(0.5))}, "
-            f"p99 {format_duration(asked.quantile_s(0.99))}, the storage",
+            f"p50 {format_duration(requested.quantile_s(0.5))}, "
+            f"p99 {format_duration(requested.quantile_s(0.99))}, the storage",
             apart,
             f"Kolmogorov-Smirnov distance below {DISTANCE_AIM}",
             apart < DISTANCE_AIM,
@@ -123,9 +123,9 @@ def group_of(times_ns: NDArray[np.float64]) -> Group:
     )  # fmt: skip
 
 
-def distance(times_ns: NDArray[np.int64], asked: Group) -> float:
+def distance(times_ns: NDArray[np.int64], requested: Group) -> float:
     """Two-sample Kolmogorov-Smirnov; every bucket of the group holds one operation."""
-    ours, theirs = np.sort(times_ns), np.array(asked.latency_ns)
+    ours, theirs = np.sort(times_ns), np.array(requested.latency_ns)
     at = np.union1d(ours, theirs)
     below = (np.searchsorted(x, at, side="right") / len(x) for x in (ours, theirs))
     return float(np.abs(next(below) - next(below)).max())

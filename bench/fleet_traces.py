@@ -64,7 +64,7 @@ def _statements(draw: random.Random, database: int) -> list[bytes]:
     """Three of the twenty statements of a database; the first ones are met more often."""
     picked = [min(int(draw.expovariate(0.25)), 19) for _ in MARKS]
     ids = [random.Random(database * 100 + number) for number in picked]
-    return ["".join(one.choice(_ALPHABET) for _ in range(13)).encode() for one in ids]
+    return ["".join(item.choice(_ALPHABET) for _ in range(13)).encode() for item in ids]
 
 
 def _body(draw: random.Random, size: int) -> bytes:
@@ -122,12 +122,16 @@ def main() -> None:
     parser.add_argument("--files", type=int, default=250)
     parser.add_argument("--databases", type=int, default=40)
     parser.add_argument("--seed", type=int, default=1)
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     made = make_fleet(
-        asked.folder, asked.files, int(asked.gigabytes * 1e9), asked.databases, asked.seed
+        requested.folder,
+        requested.files,
+        int(requested.gigabytes * 1e9),
+        requested.databases,
+        requested.seed,
     )
     total = sum(path.stat().st_size for path in made)
-    print(f"{asked.files} traces, {total / 1e9:.2f} GB")
+    print(f"{requested.files} traces, {total / 1e9:.2f} GB")
 
 
 if __name__ == "__main__":

@@ -59,6 +59,6 @@ def run() -> Iterator[Result]:
 def _forecast(name: str, count: int, of_threads: int, aim: tuple[float, int]) -> Result:
     with tempfile.TemporaryDirectory(prefix="spillcast-bench-") as folder:
         recording = made_up_recording(Path(folder) / "run.spill", count, of_threads)
-        found = row(name, ["forecast", str(recording), *TO], recording, aim)
+        result = row(name, ["forecast", str(recording), *TO], recording, aim)
         shutil.rmtree(recording)
-        return found
+        return result

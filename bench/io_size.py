@@ -45,7 +45,7 @@ print(sweep_io_size(Path(directory), spill, settings, budget=budget).best.settin
 
 def run() -> Iterator[Result]:
     """Ten storages, each with memory of its own."""
-    found = []
+    matches = []
     for seed in range(STORAGES):
         of = random.Random(seed)
         memory_bytes = of.choice((768 * K, M, 3 * M // 2))
@@ -53,10 +53,10 @@ def run() -> Iterator[Result]:
             mountpoint = room / "mountpoint"
             mountpoint.mkdir()
             with emulate(behaviour_of(drawn(of)), mountpoint, backing) as mount:
-                found.append(tried(mount, memory_bytes))
-    right = sum(best_s <= NEAR * min(times) for best_s, times in found)
-    over = [best_s / min(times) for best_s, times in found]
-    worst = [max(times) / min(times) for _, times in found]
+                matches.append(tried(mount, memory_bytes))
+    right = sum(best_s <= NEAR * min(times) for best_s, times in matches)
+    over = [best_s / min(times) for best_s, times in matches]
+    worst = [max(times) / min(times) for _, times in matches]
     yield Result(
         "io_size: the best of six units on ten emulated storages",
         f"{right} of {STORAGES} found by the sweep, at most {max(over) - 1:.0%} above the least",

@@ -30,21 +30,21 @@ def run() -> Iterator[Result]:
     for engine, names, sizes, storages in CASES:
         for name in names:
             sweep = _sweep(engine, name, sizes, storages)
-            own = [abs(forecast.error) for forecast in sweep.errors]
+            private = [abs(forecast.error) for forecast in sweep.errors]
             theirs = [
                 abs(_nearest_s(sweep, forecast) / forecast.measured_s - 1)
                 for forecast in sweep.errors
             ]
             held = sum(forecast.covered for forecast in sweep.errors)
-            about = f"{len(own)} cells, {held} held"
-            yield _result(f"memory: {sweep.engine}, {name}, {about}", own, theirs)
-            checked += own
+            about = f"{len(private)} cells, {held} held"
+            yield _result(f"memory: {sweep.engine}, {name}, {about}", private, theirs)
+            checked += private
             peers += theirs
     yield _result(f"memory: all, {len(checked)} cells", checked, peers)
 
 
 def _sweep(engine: str, name: str, sizes: str, storages: tuple[str, ...]) -> Sweep:
-    workload = next(one for one in lab_of(engine).verified(1) if one.name == name)
+    workload = next(item for item in lab_of(engine).verified(1) if item.name == name)
     plan = Plan(
         engine,
         workload,
@@ -72,11 +72,11 @@ def _nearest_s(sweep: Sweep, point: CheckedForecast) -> float:
     return nearest.elapsed_s
 
 
-def _result(name: str, own: list[float], theirs: list[float]) -> Result:
-    error, peer = median(own), median(theirs)
+def _result(name: str, private: list[float], theirs: list[float]) -> Result:
+    error, peer = median(private), median(theirs)
     return Result(
         name,
-        f"median error {error:.1%}, most {max(own):.1%}",
+        f"median error {error:.1%}, most {max(private):.1%}",
         f"{peer:.1%}, most {max(theirs):.1%}, the nearest measured size",
         error / peer if peer else float("inf"),
         f"median error at most {AIM:.0%}",

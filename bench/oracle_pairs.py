@@ -52,12 +52,12 @@ def run() -> Iterator[Result]:
     if not runs:
         print("oracle_pairs: the traces are absent, skipped", file=sys.stderr)
         return
-    found = cases(runs)
-    print(table(found))
+    result = cases(runs)
+    print(table(result))
     for evidence in (FIRST, RANDOM):
-        high = [one for one in found if one.evidence == evidence and one.gain > GAINS[-2]]
+        high = [item for item in result if item.evidence == evidence and item.gain > GAINS[-2]]
         ours, plain = (np.median(np.abs([getattr(c, n) for c in high])) for n in ("error", "plain"))
-        held = float(np.mean([one.held for one in high]))
+        held = float(np.mean([item.held for item in high]))
         yield Result(
             f"oracle_pairs: gains above ten-fold from the {evidence} of the target's trace",
             f"{ours:.1%} off in the median, {held:.0%} of {len(high)} held",
@@ -70,38 +70,38 @@ def run() -> Iterator[Result]:
 
 def cases(runs: Sequence[Traced]) -> list[Case]:
     """Every ordered pair with every kind of evidence."""
-    found = []
+    matches = []
     random = Random(SEED)
-    begins = {one.path: [0.9 * random.random() for _ in range(DRAWN)] for one in runs}
+    begins = {item.path: [0.9 * random.random() for _ in range(DRAWN)] for item in runs}
     with TemporaryDirectory(prefix="spillcast-bench-") as folder:
         cut = Path(folder) / "cut.trc"
-        for rows in sorted({one.rows for one in runs}):
-            others = [one for one in runs if one.rows != rows]
+        for rows in sorted({item.rows for item in runs}):
+            others = [item for item in runs if item.rows != rows]
             known = replace(calibrated(), **fitted(others))
             with patch("spillcast.forecast.oracle.parts.calibrated", lambda known=known: known):
-                for here, there in pairs([one for one in runs if one.rows == rows]):
-                    name = there.path.name
-                    wished = Target(name, latency_s=there.mean_s)
-                    found.append(_case(here, there, wished, LATENCY))
-                    for begin in (0.0, *begins[there.path]):
-                        evidence = read_traces([there.cut(cut, begin)], lenient=True)
+                for source, target in pairs([item for item in runs if item.rows == rows]):
+                    name = target.path.name
+                    wished = Target(name, latency_s=target.mean_s)
+                    matches.append(_case(source, target, wished, LATENCY))
+                    for begin in (0.0, *begins[target.path]):
+                        evidence = read_traces([target.cut(cut, begin)], lenient=True)
                         kind = RANDOM if begin else FIRST
-                        found.append(_case(here, there, Target(name, traces=evidence), kind))
-    return found
+                        matches.append(_case(source, target, Target(name, traces=evidence), kind))
+    return matches
 
 
-def _case(here: Traced, there: Traced, target: Target, evidence: str) -> Case:
-    seen = OracleEvidence(traces=here.evidence)
+def _case(source: Traced, destination: Traced, target: Target, evidence: str) -> Case:
+    seen = OracleEvidence(traces=source.evidence)
     ours = forecast_events(target, seen, Question(temp_events=EVENT))
     plain = forecast_events(target, seen, Question(temp_events=EVENT, without=("rest",)))
-    truth_s = there.evidence.elapsed_s
+    truth_s = destination.evidence.elapsed_s
     ours_s, plain_s = ours.forecast_s, plain.forecast_s
     if ours_s is None or plain_s is None or ours.interval_s is None:
-        raise ValueError(f"{here.path.name} to {there.path.name}: refused")
+        raise ValueError(f"{source.path.name} to {destination.path.name}: refused")
     low, high = ours.interval_s
     return Case(
         evidence,
-        here.mean_s / there.mean_s,
+        source.mean_s / destination.mean_s,
         ours_s / truth_s - 1,
         plain_s / truth_s - 1,
         low <= truth_s <= high,
@@ -109,12 +109,12 @@ def _case(here: Traced, there: Traced, target: Target, evidence: str) -> Case:
     )
 
 
-def table(found: Sequence[Case]) -> str:
+def table(result: Sequence[Case]) -> str:
     """A row for each kind of evidence and range of gains."""
     lines = ["evidence        gain        cases  plain sum         ours   held  half-width"]
     for evidence in (FIRST, RANDOM, LATENCY):
         for low, high in pairwise(GAINS):
-            some = [c for c in found if c.evidence == evidence and low < c.gain <= high]
+            some = [c for c in result if c.evidence == evidence and low < c.gain <= high]
             if not some:
                 continue
             plain = [c.plain for c in some]

@@ -58,10 +58,10 @@ class Traced:
     @cached_property
     def operations(self) -> tuple[Array, Array, Array]:
         """When each round trip ended, how long it took, and the time since the one before (us)."""
-        found: list[pa.RecordBatch] = []
+        result: list[pa.RecordBatch] = []
         reader, _ = open_reader([self.path])
-        reader.rows(lambda waits, *_: found.append(pa.record_batch(waits)))
-        waits = pa.Table.from_batches(found)
+        reader.rows(lambda waits, *_: result.append(pa.record_batch(waits)))
+        waits = pa.Table.from_batches(result)
         mine = np.array(waits["event"].to_pylist()) == EVENT
         elapsed = waits["elapsed_ns"].to_numpy()[mine] / 1e3
         end = waits["start_ns"].to_numpy()[mine] / 1e3 + elapsed
@@ -71,7 +71,7 @@ class Traced:
         """Write the tenth of the run that begins at this share of its time; the path of it."""
         lines = self.path.read_text(errors="replace").splitlines(keepends=True)
         tims = [
-            (at, int(found[1])) for at, line in enumerate(lines) if (found := _TIM.search(line))
+            (at, int(result[1])) for at, line in enumerate(lines) if (result := _TIM.search(line))
         ]
         first, span = tims[0][1], tims[-1][1] - tims[0][1]
         low, high = first + begin * span, first + (begin + 0.1) * span
@@ -82,36 +82,36 @@ class Traced:
 
 def traced() -> list[Traced]:
     """All runs; none where the traces are absent."""
-    found = []
+    matches = []
     for path in sorted((FOLDER / "pairs").glob("*ms_array*.trc")):
         latency, rows = path.stem.split("ms_array")
-        found.append(Traced(path, int(rows), float(latency)))
+        matches.append(Traced(path, int(rows), float(latency)))
     others = [Traced(FOLDER / name, *about) for name, about in OTHERS.items()]
-    return found + [one for one in others if one.path.exists()]
+    return matches + [item for item in others if item.path.exists()]
 
 
 def pairs(runs: Sequence[Traced]) -> Iterator[tuple[Traced, Traced]]:
     """Two runs that fetched as many rows at once, in either order."""
-    for here in runs:
-        for there in runs:
-            if here.rows == there.rows and here is not there:
-                yield here, there
+    for source in runs:
+        for target in runs:
+            if source.rows == target.rows and source is not target:
+                yield source, target
 
 
 def fitted(runs: Sequence[Traced]) -> Mapping[str, Any]:
     """What the runs say of parts of traces, and of the time outside the waits per operation."""
-    outside_s = {one.path: float(one.operations[2].mean() / 1e6) for one in runs}
+    outside_s = {item.path: float(item.operations[2].mean() / 1e6) for item in runs}
     moves, alike = [0.0], [0.0]
-    for here, there in pairs(runs):
-        gain = here.mean_s / there.mean_s
-        off = abs(log(outside_s[there.path] / outside_s[here.path]))
+    for source, target in pairs(runs):
+        gain = source.mean_s / target.mean_s
+        off = abs(log(outside_s[target.path] / outside_s[source.path]))
         if gain >= MOVES_FROM:
             moves.append(off / log(gain))
         elif 1 <= gain <= ALIKE_UP_TO:
             alike.append(off)
     return {
-        "oracle_latency_error": _error_of_a_part([one.operations[1] for one in runs], runs),
-        "oracle_rest_error": _error_of_a_part([one.operations[2] for one in runs], runs),
+        "oracle_latency_error": _error_of_a_part([item.operations[1] for item in runs], runs),
+        "oracle_rest_error": _error_of_a_part([item.operations[2] for item in runs], runs),
         "oracle_rest_spread": float(np.quantile(alike, 0.9) / NORMAL_95),
         "oracle_rest_moves": float(np.quantile(moves, 0.9) / NORMAL_95),
         "oracle_rest_s": max(outside_s.values()),

@@ -115,16 +115,16 @@ def _compare(lab: Lab, workload: Workload, place: Place, output: Path) -> Result
                 ran = run_bare(lab, workload, place)
             elapsed_s[which] = ran.elapsed_s
         rounds.append(elapsed_s)
-    ratios = sorted(2 * one[RECORDED] / (one[BARE] + one[AGAIN]) for one in rounds)
-    bare = sorted(one[AGAIN] / one[BARE] for one in rounds)
-    longer_s = median(one[RECORDED] - (one[BARE] + one[AGAIN]) / 2 for one in rounds)
+    ratios = sorted(2 * item[RECORDED] / (item[BARE] + item[AGAIN]) for item in rounds)
+    bare = sorted(item[AGAIN] / item[BARE] for item in rounds)
+    longer_s = median(item[RECORDED] - (item[BARE] + item[AGAIN]) / 2 for item in rounds)
     return Result(
         f"overhead: {lab.label}, {workload.name}, {workload.threads} at work, {place.name}, by "
         f"{method}, {ROUNDS} rounds in {time.monotonic() - begin:.0f} s",
-        f"{median(one[RECORDED] for one in rounds):.3f} s recorded, "
+        f"{median(item[RECORDED] for item in rounds):.3f} s recorded, "
         f"{ratios[0]:.3f} to {ratios[-1]:.3f} times as long; {longer_s:.3f} s longer, "
         f"{median(said_s):.3f} s by its own word",
-        f"{median(one[BARE] for one in rounds):.3f} s bare, "
+        f"{median(item[BARE] for item in rounds):.3f} s bare, "
         f"bare against bare {bare[0]:.3f} to {bare[-1]:.3f}, median {median(bare):.3f}",
         median(ratios),
         f"median at most {AIM_MEDIAN}, none above {AIM_LARGEST}",

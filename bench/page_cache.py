@@ -41,23 +41,25 @@ IMAGE_BYTES = 4 << 30
 LEAST = 1.15
 NEAR = Emulated("near", 1e-4, 1e-4, 2e-9)
 FAR = Emulated("far", 1e-3, 1e-3, 1e-8)
-ASKED = (("duckdb", 0), ("duckdb", 1), ("postgres", 1))
+CHOSEN = (("duckdb", 0), ("duckdb", 1), ("postgres", 1))
 
 
 def run() -> Iterator[Result]:
     """Each query with each share of its spill in memory."""
     cases = []
-    for engine_name, number in ASKED:
+    for engine_name, number in CHOSEN:
         with workspace() as room:
             engine = lab_of(engine_name)(room)
             query = QUERIES[engine_name][number]
-            for share, said, without_s, measured_s in of_query(engine, query, room):
-                assert said.forecast_s is not None
-                assert said.interval_s is not None
-                held = said.interval_s[0] <= measured_s <= said.interval_s[1]
-                cases.append((abs(said.forecast_s / measured_s - 1), without_s / measured_s, held))
+            for share, answer, without_s, measured_s in of_query(engine, query, room):
+                assert answer.forecast_s is not None
+                assert answer.interval_s is not None
+                held = answer.interval_s[0] <= measured_s <= answer.interval_s[1]
+                cases.append(
+                    (abs(answer.forecast_s / measured_s - 1), without_s / measured_s, held)
+                )
                 print(
-                    f"{engine_name} {query.name}, {share:.0%}: {said.forecast_s:.2f} s, without "
+                    f"{engine_name} {query.name}, {share:.0%}: {answer.forecast_s:.2f} s, without "
                     f"{without_s:.2f} s, measured {measured_s:.2f} s, "
                     f"{'held' if held else 'missed'}",
                     flush=True,
@@ -105,12 +107,12 @@ class Held:
 
     def __init__(self, group: Path) -> None:
         self._group = group
-        [own] = [
+        [private] = [
             line.split(":")[2].strip().lstrip("/")
             for line in Path("/proc/self/cgroup").read_text().splitlines()
             if line.split(":")[1] == "memory"
         ]
-        self._before = Path("/sys/fs/cgroup/memory") / own
+        self._before = Path("/sys/fs/cgroup/memory") / private
 
     @contextmanager
     def inside(self) -> Iterator[None]:

@@ -101,7 +101,7 @@ def judged(
     made: Sequence[Whole], kind: Kind, seed: int, without: Sequence[str] = ()
 ) -> list[Judged]:
     """The parts in which there was any temp I/O."""
-    found = []
+    matches = []
     for whole in made:
         recording = Recording.open(whole.run)
         target, took_s = _truth(recording, kind)
@@ -116,16 +116,16 @@ def judged(
             part = attached(recording, begin * whole_s, (begin + share) * whole_s)
             if part.temp_waits.num_rows:
                 given_s = whole_s if kind.timed else None
-                found.append(judge(part, target, took_s, known, given_s))
-    return found
+                matches.append(judge(part, target, took_s, known, given_s))
+    return matches
 
 
 def _truth(recording: Recording, kind: Kind) -> tuple[Storage, float | None]:
     """The target, and how long the query takes there."""
-    own = observed(recording)
+    private = observed(recording)
     if kind.fast_s is None:
-        return own, recording.elapsed_s
-    fast = assumed_latency(own, kind.fast_s, kind.name)
+        return private, recording.elapsed_s
+    fast = assumed_latency(private, kind.fast_s, kind.name)
     return fast, forecast(recording, fast).forecast_s
 
 
@@ -138,40 +138,40 @@ def judge(
 ) -> Judged:
     """The forecast of the whole from a part, over what that took."""
     try:
-        said: Forecast = forecast(part, target, known=known, elapsed_s=elapsed_s)
+        answer: Forecast = forecast(part, target, known=known, elapsed_s=elapsed_s)
     except SpillcastError:
         return Judged(None)
-    if said.forecast_s is None or said.interval_s is None or said.part is not None:
+    if answer.forecast_s is None or answer.interval_s is None or answer.part is not None:
         return Judged(None)
-    low_s, high_s = said.interval_s
-    return Judged(said.forecast_s / took_s - 1, low_s / took_s, high_s / took_s)
+    low_s, high_s = answer.interval_s
+    return Judged(answer.forecast_s / took_s - 1, low_s / took_s, high_s / took_s)
 
 
-def summary(found: Sequence[Judged]) -> tuple[list[Judged], list[float], float]:
+def summary(result: Sequence[Judged]) -> tuple[list[Judged], list[float], float]:
     """The forecasts that were not refused, their errors, and half of their intervals' width."""
-    given = [one for one in found if one.error is not None]
-    errors = [abs(one.error) for one in given if one.error is not None] or [float("inf")]
-    half = median([(one.high - one.low) / 2 for one in given] or [float("inf")])
+    given = [item for item in result if item.error is not None]
+    errors = [abs(item.error) for item in given if item.error is not None] or [float("inf")]
+    half = median([(item.high - item.low) / 2 for item in given] or [float("inf")])
     return given, errors, half
 
 
 def _former_off(made: Sequence[Whole]) -> float:
     """How far a previous run is from each, in time alone."""
-    pairs = ((Recording.open(one.run), Recording.open(one.former)) for one in made)
+    pairs = ((Recording.open(item.run), Recording.open(item.former)) for item in made)
     return median(abs(former.elapsed_s / run.elapsed_s - 1) for run, former in pairs)
 
 
-def _result(name: str, kind: Kind, found: Sequence[Judged], peer: float) -> Result:
+def _result(name: str, kind: Kind, result: Sequence[Judged], peer: float) -> Result:
     refused_most, median_most, most, wide = kind.aims
-    given, errors, half = summary(found)
-    refused = 1 - len(given) / max(len(found), 1)
+    given, errors, half = summary(result)
+    refused = 1 - len(given) / max(len(result), 1)
     middle, ninth = median(errors), float(np.quantile(errors, 0.9))
-    held = sum(one.held for one in given) / max(len(given), 1)
-    told = f"refused {refused:.0%}, median {middle:.1%}, 90th {ninth:.1%}, held {held:.0%}"
+    held = sum(item.held for item in given) / max(len(given), 1)
+    reported = f"refused {refused:.0%}, median {middle:.1%}, 90th {ninth:.1%}, held {held:.0%}"
     met = refused <= refused_most and middle <= median_most and ninth <= most and half <= wide
     return Result(
-        f"part: {name}, {len(found)} parts",
-        f"{told}, half-width {half:.0%}",
+        f"part: {name}, {len(result)} parts",
+        f"{reported}, half-width {half:.0%}",
         f"median {peer:.1%}, the time that a previous run on the same storage took",
         middle / peer if peer else float("inf"),
         f"refused {refused_most:.0%}, median {median_most:.0%}, 90th {most:.0%}, half {wide:.0%}",

@@ -93,10 +93,10 @@ def _called(
     another: Callable[[], str],
 ) -> Called:
     """A statement's calls, each of ``another`` text; the last one is recorded in part."""
-    own = {"work_mem": workload.memory, "temp_tablespaces": "slow", **workload.settings}
+    private = {"work_mem": workload.memory, "temp_tablespaces": "slow", **workload.settings}
     part, whole = (room / f"{workload.name.replace(' ', '-')}-{n}.spill" for n in ("part", "whole"))
     with server.connect() as connection:
-        _set(connection, own)
+        _set(connection, private)
         took_s = [_took_s(connection, another()) for _ in range(EARLIER - 1)]
         took_s.append(_recorded(server, connection, another(), whole))
         begin_s = chance.uniform(0, LATEST) * min(took_s)
@@ -125,8 +125,10 @@ def _recorded(
     return took_s[0]
 
 
-def _set(connection: "psycopg.Connection[tuple[object, ...]]", own: Mapping[str, object]) -> None:
-    for name, value in own.items():
+def _set(
+    connection: "psycopg.Connection[tuple[object, ...]]", private: Mapping[str, object]
+) -> None:
+    for name, value in private.items():
         connection.execute("select set_config(%s, %s, false)", [name, str(value)])
 
 
@@ -141,18 +143,18 @@ def _other(workload: Workload, apart: float, chance: Random) -> str:
     """The statement with other constants: more or fewer of the table's rows."""
     times = chance.uniform(1 - apart, 1 + apart)
     kept = re.compile(r"(id < )(\d+)")
-    return kept.sub(lambda found: f"{found[1]}{round(int(found[2]) * times)}", workload.sql)
+    return kept.sub(lambda result: f"{result[1]}{round(int(result[2]) * times)}", workload.sql)
 
 
 def _result(name: str, made: list[Called], known: RemainingWorkHints) -> Result:
-    found = [
-        judge(Recording.open(one.part), observed(Recording.open(one.whole)), one.took_s, known)
-        for one in made
+    matches = [
+        judge(Recording.open(item.part), observed(Recording.open(item.whole)), item.took_s, known)
+        for item in made
     ]
-    given, errors, half = summary(found)
-    off = median(abs(sum(one.earlier_s) / EARLIER / one.took_s - 1) for one in made)
+    given, errors, half = summary(matches)
+    off = median(abs(sum(item.earlier_s) / EARLIER / item.took_s - 1) for item in made)
     refused, middle = 1 - len(given) / len(made), median(errors)
-    held = f"{sum(one.held for one in given)} of {len(given)} held"
+    held = f"{sum(item.held for item in given)} of {len(given)} held"
     return Result(
         f"part: a tenth of a call of {len(made)}, {name}",
         f"refused {refused:.0%}, median error {middle:.1%}, {held}, half-width {half:.0%}",

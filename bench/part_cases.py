@@ -41,7 +41,7 @@ def wholes(room: Path, seed: int, *, queries: int | None = None) -> Iterator[Who
         # Those of one server: the other has the same queries.
         tpch, *_ = tpch_labs_of(engine)
         lab = tpch(room)
-        every = [one for one in lab.verified(1) if not one.cold]
+        every = [item for item in lab.verified(1) if not item.cold]
         yield from of_lab(lab, every, engine, room, chance, queries)
 
 
@@ -55,8 +55,8 @@ def of_lab(
 ) -> Iterator[Whole]:
     """On storages of its own: a server takes no directory in which another has its temp files."""
     with ExitStack() as stack:
-        own = stack.enter_context(workspace(room))
-        places = [stack.enter_context(emulated(one, own, own)) for one in STORAGES]
+        private = stack.enter_context(workspace(room))
+        places = [stack.enter_context(emulated(item, private, private)) for item in STORAGES]
         for query in chance.sample(every, min(queries or len(every), len(every))):
             yield _made(lab, query, chance.choice(places), room / f"{engine} {query.name}")
 

@@ -114,19 +114,19 @@ QUERIES: dict[str, tuple[Workload, ...]] = {
 
 def made(room: Path) -> Iterator[tuple[str, Whole]]:
     """The engine and a run, each recorded unless it is in the room already."""
-    for engine, own in QUERIES.items():
+    for engine, private in QUERIES.items():
         chance = Random(f"train {SEED} {engine}")
         with workspace(room) as data:
             lab = lab_of(engine)(data)
             for turn in range(1, TURNS + 1):
-                for query in (*lab.verified(1), *own):
+                for query in (*lab.verified(1), *private):
                     named = replace(query, name=f"{query.name} r{turn}")
-                    there = _there(room / f"{engine} {named.name}")
+                    target = _recorded(room / f"{engine} {named.name}")
                     made = of_lab(lab, [named], engine, room, chance, 1)
-                    yield engine, next(made) if there is None else there
+                    yield engine, next(made) if target is None else target
 
 
-def _there(path: Path) -> Whole | None:
+def _recorded(path: Path) -> Whole | None:
     """A run that was recorded already."""
     run, former, plan = (path.with_suffix(end) for end in (".spill", ".former.spill", ".plan.json"))
     return Whole(run, former, plan if plan.exists() else None) if former.exists() else None
@@ -151,21 +151,23 @@ def cases(engine: str, whole: Whole) -> Iterator[Case]:
     for name, begin, share in (*windows, (FIFTH, 0.0, 2 * SHARE)):
         part = attached(recording, begin * took_s, (begin + share) * took_s)
         for target, there_s, told_s in questions:
-            said = _said(part, target, known, told_s)
-            if said is None or said.uncertainty is None:
+            answer = _forecast_of(part, target, known, told_s)
+            if answer is None or answer.uncertainty is None:
                 continue
             cpu_s = recording.meta.cpu_s or 0.0
-            here, there = (Runs([RunResult(s, "", 0.0, cpu_s)], 1) for s in (took_s, there_s))
+            origin, destination = (
+                Runs([RunResult(s, "", 0.0, cpu_s)], 1) for s in (took_s, there_s)
+            )
             yield Case(
                 engine=engine_of(engine).label,
                 workload=workload,
                 threads=1,
                 source="emulated",
                 target="emulated",
-                direction=said.uncertainty.direction,
-                on_source=here,
-                on_target=there,
-                forecast=said,
+                direction=answer.uncertainty.direction,
+                on_source=origin,
+                on_target=destination,
+                forecast=answer,
                 seed_formula_s=None,
                 evidence=evidence_of(name, part, storage),
                 source_means="fuse",
@@ -173,28 +175,28 @@ def cases(engine: str, whole: Whole) -> Iterator[Case]:
             )
 
 
-def _said(
+def _forecast_of(
     part: Recording, target: Storage, known: RemainingWorkHints, elapsed_s: float | None
 ) -> Forecast | None:
     """None where there is no forecast of the whole."""
     try:
-        said = forecast(part, target, known=known, elapsed_s=elapsed_s)
+        answer = forecast(part, target, known=known, elapsed_s=elapsed_s)
     except SpillcastError:
         return None
-    return None if said.part is not None else said
+    return None if answer.part is not None else answer
 
 
 def main(room: Path) -> None:
     """Write the cases."""
-    found = [case for engine, whole in made(room) for case in cases(engine, whole)]
+    matches = [case for engine, whole in made(room) for case in cases(engine, whole)]
     machine = describe_machine()
     about = {
         "started_at": datetime.now(UTC).isoformat(timespec="seconds"),
         "machine": {key: getattr(machine, key) for key in ("cpus", "memory_bytes", "kernel")},
         "seed": SEED,
     }
-    write_truth(PARTS, Truth(found, about))
-    print(f"{len(found)} cases: {PARTS}")
+    write_truth(PARTS, Truth(matches, about))
+    print(f"{len(matches)} cases: {PARTS}")
 
 
 if __name__ == "__main__":

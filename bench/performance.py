@@ -105,13 +105,15 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("parts", nargs="*", metavar="PART", help=", ".join(PARTS))
     parser.add_argument("--quick", action="store_true", help="only what takes few minutes")
     parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the page")
-    asked = parser.parse_args(words)
-    if unknown := [name for name in asked.parts if name not in PARTS]:
+    requested = parser.parse_args(words)
+    if unknown := [name for name in requested.parts if name not in PARTS]:
         parser.error(f"no part {unknown[0]}; there are {', '.join(PARTS)}")
-    names = asked.parts or [name for name, part in PARTS.items() if part.quick or not asked.quick]
+    names = requested.parts or [
+        name for name, part in PARTS.items() if part.quick or not requested.quick
+    ]
     ended = [_measure(name) for name in names]
-    if asked.markdown:
-        asked.markdown.write_text(page())
+    if requested.markdown:
+        requested.markdown.write_text(page())
     return 0 if all(ended) else 1
 
 
@@ -132,7 +134,7 @@ def _measure(name: str) -> bool:
     if not ended:
         print(f"{name}: it failed, or did not end within {part.most_s} s", file=sys.stderr)
     KEPT.mkdir(parents=True, exist_ok=True)
-    found = {
+    result = {
         "rows": rows,
         "ended": ended,
         "at": f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC",
@@ -140,7 +142,7 @@ def _measure(name: str) -> bool:
         "took_s": time.monotonic() - begin,
         "machine": machine(),
     }
-    (KEPT / f"{name}.json").write_text(json.dumps(found))
+    (KEPT / f"{name}.json").write_text(json.dumps(result))
     return ended
 
 
@@ -151,25 +153,25 @@ def page() -> str:
     sections = []
     for name, part in PARTS.items():
         if (path := KEPT / f"{name}.json").exists():
-            found = json.loads(path.read_text())
-            machines[found["machine"]] = None
-            sections.append(_section(part, found))
-    text += [f"Machine: {one}.\n" for one in machines]
+            document = json.loads(path.read_text())
+            machines[document["machine"]] = None
+            sections.append(_section(part, document))
+    text += [f"Machine: {item}.\n" for item in machines]
     return "\n".join([*text, *sections])
 
 
-def _section(part: Part, found: dict[str, Any]) -> str:
-    before, after = found["load"]
-    rows = [Result(**row) for row in found["rows"]]
+def _section(part: Part, result: dict[str, Any]) -> str:
+    before, after = result["load"]
+    rows = [Result(**row) for row in result["rows"]]
     lines = [
         f"## {part.title}\n",
-        f"{part.about}\n\nMeasured on {found['at']} in {found['took_s']:.0f} s; load {before:.1f} "
-        f"before and {after:.1f} after, the measurement's own included.\n",
+        f"{part.about}\n\nMeasured on {result['at']} in {result['took_s']:.0f} s; load "
+        f"{before:.1f} before and {after:.1f} after, the measurement's own included.\n",
         "| | spillcast | peer | ratio | aim |",
         "| --- | --- | --- | --- | --- |",
         *map(_line, rows),
     ]
-    if not found["ended"]:
+    if not result["ended"]:
         lines.append(f"\nNot all of it: it failed, or did not end within {part.most_s} s.")
     missed = [row.name for row in rows if not row.met]
     why = [text for begin, text in REASONS.items() if any(n.startswith(begin) for n in missed)]

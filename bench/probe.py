@@ -39,8 +39,8 @@ def _compared(ours: Path, path: Path, size: int, depth: int) -> Iterator[Result]
     for turn in range(TURNS):
         # By turns, and each goes first as often, so that what drifts drifts for both.
         order = (_ours, _fio) if turn % 2 else (_fio, _ours)
-        found = {one: one(ours, path, size, depth) for one in order}
-        pairs.append((found[_ours], found[_fio]))
+        result = {item: item(ours, path, size, depth) for item in order}
+        pairs.append((result[_ours], result[_fio]))
     name = f"probe: direct random reads of {size >> 10} KiB, {depth} at once"
     rates = [a[0] / b[0] for a, b in pairs]
     rate, error = median(rates), 1.25 * stdev(rates) / sqrt(len(rates))
@@ -65,8 +65,8 @@ def _compared(ours: Path, path: Path, size: int, depth: int) -> Iterator[Result]
 
 def _ours(program: Path, path: Path, size: int, depth: int) -> Figures:
     cell = ["read", str(size), str(depth), "random", "direct", str(RUN_S)]
-    said = subprocess.run([str(program), str(path), *cell], check=True, capture_output=True)
-    figures = json.loads(said.stdout)
+    answer = subprocess.run([str(program), str(path), *cell], check=True, capture_output=True)
+    figures = json.loads(answer.stdout)
     if not figures["io_uring"]:
         raise SystemExit("probe: io_uring is refused here")
     return figures["iops"], figures["p50_ns"]
@@ -77,8 +77,8 @@ def _fio(_program: Path, path: Path, size: int, depth: int) -> Figures:
                f"--iodepth={depth}", "--ioengine=io_uring", "--direct=1", f"--runtime={RUN_S}",
                "--time_based", "--registerfiles", "--fixedbufs", "--lat_percentiles=1",
                "--output-format=json"]  # fmt: skip
-    said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
-    read = json.loads(said[said.index("{") :])["jobs"][0]["read"]
+    stdout = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    read = json.loads(stdout[stdout.index("{") :])["jobs"][0]["read"]
     return read["iops"], read["lat_ns"]["percentile"]["50.000000"]
 
 
@@ -91,8 +91,8 @@ def _build() -> Path:
 def _disk() -> Path | None:
     """The temp directory where it is on a disk, for a file in memory has no queue."""
     kind = ["stat", "-f", "-c", "%T", tempfile.gettempdir()]
-    found = subprocess.run(kind, capture_output=True, text=True).stdout.strip()
-    return ROOT if found == "tmpfs" else None
+    output = subprocess.run(kind, capture_output=True, text=True).stdout.strip()
+    return ROOT if output == "tmpfs" else None
 
 
 def _lay(path: Path) -> None:

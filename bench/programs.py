@@ -50,7 +50,7 @@ def recording(room: Path, method: str) -> list[str]:
     ]
 
 
-def told(stdout: str) -> dict[str, Any]:
+def summary_of(stdout: str) -> dict[str, Any]:
     """What the observed program says it did, whatever else was printed."""
     line = next(line for line in stdout.splitlines() if line.startswith('{"kind"'))
     document: dict[str, Any] = json.loads(line)
@@ -62,7 +62,7 @@ def run(command: Sequence[str]) -> dict[str, Any]:
     done = subprocess.run(command, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{' '.join(command)}: {done.stderr.strip()}")
-    return told(done.stdout)
+    return summary_of(done.stdout)
 
 
 def attached(source: str, room: Path, pid: int) -> dict[str, Any]:

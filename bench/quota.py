@@ -28,7 +28,7 @@ from spillcast.workspace import workspace
 QUOTAS = (0.4, 1.0, 1.5)
 THREADS = (1, 4)
 #: Of the queries of a verification.
-ASKED = ("hash join", "sort", "count distinct")
+CHOSEN = ("hash join", "sort", "count distinct")
 AIM, RUNS = 0.12, 3
 SLOW = Emulated("slow", 4e-3, 4e-3, 4e-9)
 FAST = Emulated("fast", 3e-4, 3e-4, 1e-9)
@@ -45,22 +45,22 @@ def run() -> Iterator[Result]:
         limited = stack.enter_context(cpu_group(None, FIRST))
         stack.enter_context(inside(unlimited))
         engine = lab_of("duckdb")(room)
-        for query in (one for n in THREADS for one in engine.verified(n) if one.name in ASKED):
-            for quota, said, without, measured_s in of_query(engine, query, limited, room):
-                what = f"{query.name}, threads {query.threads}, quota {quota}"
+        for query in (item for n in THREADS for item in engine.verified(n) if item.name in CHOSEN):
+            for quota, answer, without, measured_s in of_query(engine, query, limited, room):
+                subject = f"{query.name}, threads {query.threads}, quota {quota}"
                 if without.forecast_s is not None:
                     peers.append(abs(without.forecast_s / measured_s - 1))
-                if said.forecast_s is None or said.interval_s is None:
+                if answer.forecast_s is None or answer.interval_s is None:
                     refused += 1
-                    print(f"{what}: measured {measured_s:.2f} s, {said.refused}", flush=True)
+                    print(f"{subject}: measured {measured_s:.2f} s, {answer.refused}", flush=True)
                     continue
-                errors.append(abs(said.forecast_s / measured_s - 1))
-                ok = said.interval_s[0] <= measured_s <= said.interval_s[1]
+                errors.append(abs(answer.forecast_s / measured_s - 1))
+                ok = answer.interval_s[0] <= measured_s <= answer.interval_s[1]
                 held += ok
                 peer = "refused" if without.forecast_s is None else f"{without.forecast_s:.2f} s"
                 print(
-                    f"{what}: {said.forecast_s:.2f} s, as if without {peer}, measured "
-                    f"{measured_s:.2f} s from {said.baseline_s:.2f} s, {errors[-1]:.1%} off, "
+                    f"{subject}: {answer.forecast_s:.2f} s, as if without {peer}, measured "
+                    f"{measured_s:.2f} s from {answer.baseline_s:.2f} s, {errors[-1]:.1%} off, "
                     f"{'held' if ok else 'missed'}",
                     flush=True,
                 )
@@ -84,8 +84,8 @@ def of_query(
         below = stack.enter_context(workspace(SHARED_MEMORY))
         above = stack.enter_context(workspace())
         slow, fast = (
-            replace(stack.enter_context(emulated(one, above, below)), groups=Held(group))
-            for one in (SLOW, FAST)
+            replace(stack.enter_context(emulated(item, above, below)), groups=Held(group))
+            for item in (SLOW, FAST)
         )
         for quota in QUOTAS:
             limit(group, quota)
@@ -93,9 +93,9 @@ def of_query(
             _, recording = run_recorded(engine, query, slow, output)
             measured_s = median(run_bare(engine, query, fast).elapsed_s for _ in range(RUNS))
             limit(group, None)
-            said = forecast(recording, storage_of(FAST))
+            answer = forecast(recording, storage_of(FAST))
             recording.meta = replace(recording.meta, cpu_limits=CpuLimits())
-            yield quota, said, forecast(recording, storage_of(FAST)), measured_s
+            yield quota, answer, forecast(recording, storage_of(FAST)), measured_s
 
 
 class Held:

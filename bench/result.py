@@ -79,7 +79,7 @@ def used(command: list[str], environment: Mapping[str, str] = ENVIRONMENT) -> Us
 def by_turns(ours: list[str], peer: list[str], times: int) -> tuple[Used, Used]:
     """The least that each took, ours and the peer one after the other."""
     runs = [(used(ours), used(peer)) for _ in range(times)]
-    return least([one for one, _ in runs]), least([other for _, other in runs])
+    return least([item for item, _ in runs]), least([other for _, other in runs])
 
 
 def made_up_recording(path: Path, waits: int, threads: int, *, page_cached: bool = False) -> Path:

@@ -90,12 +90,12 @@ def _forecasts(path: Path, seed: int, cached: bool) -> Iterator[tuple[float, flo
         meta["machine"]["memory_available_bytes"] = int(room)
         (path / "meta.json").write_text(json.dumps(meta))
     ours, exact = ask([path], targets), ask([path], targets, Question(exact=True))
-    for (said, _), (known, _) in zip(ours, exact, strict=True):
+    for (answer, _), (known, _) in zip(ours, exact, strict=True):
         # The evidence of some does not tell enough, whichever way.
-        if said.forecast_s is None or known.forecast_s is None:
+        if answer.forecast_s is None or known.forecast_s is None:
             continue
-        error = None if said.sampled is None else said.sampled.error
-        yield said.forecast_s, error, known.forecast_s
+        error = None if answer.sampled is None else answer.sampled.error
+        yield answer.forecast_s, error, known.forecast_s
     for file in path.iterdir():
         file.unlink()
 

@@ -61,7 +61,7 @@ class Judged:
     blocks: int
     slow_s: float
     fast_s: float
-    said: dict[str, Any] | None
+    ranked: dict[str, Any] | None
 
     @property
     def saved_s(self) -> float:
@@ -71,14 +71,14 @@ class Judged:
     @property
     def gain(self) -> tuple[float, float, float] | None:
         """What all calls were forecast to save, and its interval; None where nothing was."""
-        gains = (self.said or {}).get("gains") or {}
-        if self.said is None or not gains:
+        gains = (self.ranked or {}).get("gains") or {}
+        if self.ranked is None or not gains:
             return None
         # Calls that ended after the second look are not in it.
-        times = self.calls / self.said["calls"]
-        found = next(iter(gains.values()))
-        low_s, high_s = found["interval_s"]
-        return times * found["saved_s"], times * low_s, times * high_s
+        times = self.calls / self.ranked["calls"]
+        result = next(iter(gains.values()))
+        low_s, high_s = result["interval_s"]
+        return times * result["saved_s"], times * low_s, times * high_s
 
     @property
     def held(self) -> bool | None:
@@ -89,13 +89,15 @@ class Judged:
         return bool(low_s <= self.saved_s <= high_s)
 
     def __str__(self) -> str:
-        told = "not ranked" if self.said is None else "no number"
+        reported = "not ranked" if self.ranked is None else "no number"
         if self.gain is not None:
             saved, low, high = (format_duration(max(s, 0.0)) for s in self.gain)
             sure = "holds" if self.held else "MISSED"
-            told = f"{saved:>8}  {low} to {high}, {sure}"
+            reported = f"{saved:>8}  {low} to {high}, {sure}"
         times = (format_duration(s) for s in (self.slow_s, self.fast_s, max(self.saved_s, 0.0)))
-        return f"    {self.name:<20} {self.calls:>4} {'{:>9} {:>9} {:>9}'.format(*times)}  {told}"
+        return (
+            f"    {self.name:<20} {self.calls:>4} {'{:>9} {:>9} {:>9}'.format(*times)}  {reported}"
+        )
 
 
 def run() -> Iterator[Result | str]:
@@ -114,22 +116,25 @@ def run() -> Iterator[Result | str]:
         with serve(cluster, SETTINGS) as server:
             server.give(backing)
             server.give(fast)
-            with emulate(fixed_behaviour(READ_S, WRITE_S), slow, backing), server.connect() as own:
-                _prepare(own, folder, {"slow": slow, "fast": fast})
-                names, expected_s = _run_once(server, own, "slow")
+            with (
+                emulate(fixed_behaviour(READ_S, WRITE_S), slow, backing),
+                server.connect() as private,
+            ):
+                _prepare(private, folder, {"slow": slow, "fast": fast})
+                names, expected_s = _run_once(server, private, "slow")
                 watching = _started(server, candidate, WATCHED * expected_s)
-                _run_all(server, own, names, "slow")
-                before = _counts(own)
+                _run_all(server, private, names, "slow")
+                before = _counts(private)
                 watched = json.loads(watching.communicate()[0])
-                found, took_s = _ranked(server, candidate)
-                _run_once(server, own, "fast")
-                _run_all(server, own, names, "fast")
-                after = _counts(own)
-    for how, said in (("--since", watched), ("afterwards", found)):
-        yield from _results(how, _judged(names, before, after, said), said)
+                result, took_s = _ranked(server, candidate)
+                _run_once(server, private, "fast")
+                _run_all(server, private, names, "fast")
+                after = _counts(private)
+    for how, answer in (("--since", watched), ("afterwards", result)):
+        yield from _results(how, _judged(names, before, after, answer), answer)
     yield Result(
         "server: time of the command",
-        f"{took_s:.2f} s, {found['looked_s'] * 1e3:.0f} ms of them the server was asked for; with "
+        f"{took_s:.2f} s, {result['looked_s'] * 1e3:.0f} ms of them the server was asked for; with "
         f"--since {watched['looked_s'] * 1e3:.0f} ms of {watched['window_s']:.0f} s",
         f"{ANSWER_AIM_S:g} s",
         took_s / ANSWER_AIM_S,
@@ -147,17 +152,17 @@ def _probed(memory: Path, room: Path) -> Path:
 
 
 def _prepare(
-    own: "psycopg.Connection[tuple[Any, ...]]", folder: Path, spaces: dict[str, Path]
+    private: "psycopg.Connection[tuple[Any, ...]]", folder: Path, spaces: dict[str, Path]
 ) -> None:
-    own.execute("create extension pg_stat_statements")
+    private.execute("create extension pg_stat_statements")
     for name, place in spaces.items():
-        own.execute(f"create tablespace {name} location '{place}'".encode())
-    load(own, TPCH, folder)
-    make_shop(own)
+        private.execute(f"create tablespace {name} location '{place}'".encode())
+    load(private, TPCH, folder)
+    make_shop(private)
 
 
 def _run_once(
-    server: PrivateServer, own: "psycopg.Connection[tuple[Any, ...]]", space: str
+    server: PrivateServer, private: "psycopg.Connection[tuple[Any, ...]]", space: str
 ) -> tuple[dict[str, Statement], float]:
     """Each once, which reads the tables into the server's memory: by their identifiers.
 
@@ -169,24 +174,24 @@ def _run_once(
         with server.connect() as session:
             for name, value in {**statement.settings, "temp_tablespaces": space}.items():
                 session.execute("select set_config(%s, %s, false)", [name, value])
-            own.execute("select pg_stat_statements_reset()")
+            private.execute("select pg_stat_statements_reset()")
             began = time.monotonic()
             session.execute(statement.sql.encode())
             expected_s += statement.calls * (time.monotonic() - began)
-            for (queryid,) in own.execute(IDENTIFY.encode()).fetchall():
+            for (queryid,) in private.execute(IDENTIFY.encode()).fetchall():
                 names[queryid] = statement
-    own.execute("select pg_stat_statements_reset()")
+    private.execute("select pg_stat_statements_reset()")
     return names, expected_s
 
 
 def _run_all(
     server: PrivateServer,
-    own: "psycopg.Connection[tuple[Any, ...]]",
+    private: "psycopg.Connection[tuple[Any, ...]]",
     names: dict[str, Statement],
     space: str,
 ) -> None:
     """All calls of each, in a session of its own, counted from 0."""
-    own.execute("select pg_stat_statements_reset()")
+    private.execute("select pg_stat_statements_reset()")
     for statement in names.values():
         with server.connect() as session:
             for name, value in {**statement.settings, "temp_tablespaces": space}.items():
@@ -208,12 +213,12 @@ def _ranked(server: PrivateServer, candidate: Path) -> tuple[dict[str, Any], flo
     """The verb's own document, and the time until it was there."""
     command = [*SPILLCAST, "postgres", server.dsn, "--to", str(candidate), "--json"]
     began = time.monotonic()
-    said = subprocess.run(command, check=True, capture_output=True, text=True)
-    return json.loads(said.stdout), time.monotonic() - began
+    answer = subprocess.run(command, check=True, capture_output=True, text=True)
+    return json.loads(answer.stdout), time.monotonic() - began
 
 
-def _counts(own: "psycopg.Connection[tuple[Any, ...]]") -> dict[str, tuple[int, float, int]]:
-    rows = own.execute(COUNTS.encode()).fetchall()
+def _counts(private: "psycopg.Connection[tuple[Any, ...]]") -> dict[str, tuple[int, float, int]]:
+    rows = private.execute(COUNTS.encode()).fetchall()
     return {queryid: (calls, float(s), int(blocks)) for queryid, calls, s, blocks in rows}
 
 
@@ -221,28 +226,33 @@ def _judged(
     names: dict[str, Statement],
     before: dict[str, tuple[int, float, int]],
     after: dict[str, tuple[int, float, int]],
-    found: dict[str, Any],
+    result: dict[str, Any],
 ) -> list[Judged]:
     """What saved most comes first."""
-    said = {one["queryid"]: one for one in found["statements"]}
+    answer = {item["queryid"]: item for item in result["statements"]}
     judged = [
         Judged(
-            one.name, before[key][0], before[key][2], before[key][1], after[key][1], said.get(key)
+            item.name,
+            before[key][0],
+            before[key][2],
+            before[key][1],
+            after[key][1],
+            answer.get(key),
         )
-        for key, one in names.items()
+        for key, item in names.items()
     ]
-    return sorted(judged, key=lambda one: one.saved_s, reverse=True)
+    return sorted(judged, key=lambda item: item.saved_s, reverse=True)
 
 
-def _results(how: str, judged: list[Judged], found: dict[str, Any]) -> Iterator[Result | str]:
+def _results(how: str, judged: list[Judged], result: dict[str, Any]) -> Iterator[Result | str]:
     yield f"    {how:<20} calls  slow      fast     saved     forecast (90 % interval)"
-    yield from (str(one) for one in judged if one.blocks or one.said)
-    quiet = sum(not (one.blocks or one.said) for one in judged)
+    yield from (str(item) for item in judged if item.blocks or item.ranked)
+    quiet = sum(not (item.blocks or item.ranked) for item in judged)
     yield f"    and {quiet} that do not spill and are not ranked"
-    truth = [one.name for one in judged][:FIRST]
-    by_id = {one.said["queryid"]: one.name for one in judged if one.said is not None}
-    ours = [by_id.get(one["queryid"], "?") for one in found["statements"]][:FIRST]
-    blocks = [one.name for one in sorted(judged, key=lambda one: -one.blocks)][:FIRST]
+    truth = [item.name for item in judged][:FIRST]
+    by_id = {item.ranked["queryid"]: item.name for item in judged if item.ranked is not None}
+    ours = [by_id.get(item["queryid"], "?") for item in result["statements"]][:FIRST]
+    blocks = [item.name for item in sorted(judged, key=lambda item: -item.blocks)][:FIRST]
     right, theirs = (
         sum(a == b for a, b in zip(order, truth, strict=True)) for order in (ours, blocks)
     )
@@ -254,12 +264,12 @@ def _results(how: str, judged: list[Judged], found: dict[str, Any]) -> Iterator[
         "all",
         right == FIRST,
     )
-    given = [one for one in judged if one.held is not None]
-    held = sum(bool(one.held) for one in given)
+    given = [item for item in judged if item.held is not None]
+    held = sum(bool(item.held) for item in given)
     yield Result(
         f"server, {how}: what the candidate saves of {len(given)} statements",
         f"{held} intervals hold",
-        f"{found['confidence']:.0%} is said",
+        f"{result['confidence']:.0%} is said",
         held / len(given),
         f"at least {HELD_AIM:.0%}",
         held >= HELD_AIM * len(given),

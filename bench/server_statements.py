@@ -42,17 +42,17 @@ def statements() -> list[Statement]:
 
 
 def _reports() -> list[Statement]:
-    found = []
+    matches = []
     for (number, memory_kb), calls in zip(REPORTS_KB.items(), REPORT_CALLS, strict=True):
         parallel = number in PARALLEL_REPORTS
         workers: dict[str, Any] = {**PARALLEL, "max_parallel_workers_per_gather": 1}
-        own = {"work_mem": f"{memory_kb}kB", **FORCED, **(workers if parallel else _ALONE)}
+        private = {"work_mem": f"{memory_kb}kB", **FORCED, **(workers if parallel else _ALONE)}
         name = f"Q{number}, two processes" if parallel else f"Q{number}"
-        found.append(Statement(name, TPCH.text(f"Q{number}"), calls, _words(own)))
+        matches.append(Statement(name, TPCH.text(f"Q{number}"), calls, _words(private)))
     for number in CACHED_REPORTS:
-        own = {"work_mem": "256MB", **FORCED, **_ALONE}
-        found.append(Statement(f"Q{number}, cached", TPCH.text(f"Q{number}"), 2, _words(own)))
-    return found
+        private = {"work_mem": "256MB", **FORCED, **_ALONE}
+        matches.append(Statement(f"Q{number}, cached", TPCH.text(f"Q{number}"), 2, _words(private)))
+    return matches
 
 
 def _shop() -> list[Statement]:

@@ -76,12 +76,12 @@ def _record(output: Path) -> Result:
         for name, way in ways.items():
             took[name].append(used(way))
         shutil.rmtree(output)
-    found = {name: least(runs) for name, runs in took.items()}
-    added_s = {name: one.wall_s - found["bare"].wall_s for name, one in found.items()}
+    result = {name: least(runs) for name, runs in took.items()}
+    added_s = {name: item.wall_s - result["bare"].wall_s for name, item in result.items()}
     peer_s = added_s.get("strace", float("nan"))
     return Result(
-        f"start: record around a command of {found['bare'].wall_s:.1f} s",
-        f"{added_s['record']:.2f} s added, {found['record']}",
+        f"start: record around a command of {result['bare'].wall_s:.1f} s",
+        f"{added_s['record']:.2f} s added, {result['record']}",
         f"{peer_s:.2f} s added, strace -f -T",
         added_s["record"] / peer_s,
         f"at most {RECORD_AIM_S:g} s",

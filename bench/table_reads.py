@@ -180,27 +180,27 @@ def _results(name: str, rounds: dict[str, list[Spent]]) -> Iterator[Result]:
 
     def added(way: str) -> str:
         pairs = zip(rounds[way], bare_s, strict=way not in PEERS)
-        us = sorted((one.cpu_s - bare) / calls * 1e6 for one, bare in pairs)
+        us = sorted((item.cpu_s - bare) / calls * 1e6 for item, bare in pairs)
         quarter = len(us) // 4
         return f"{median(us):.2f} us a read ({us[quarter]:.2f} to {us[-1 - quarter]:.2f})"
 
     def times(way: str) -> list[float]:
-        return sorted(one.cpu_s / bare for one, bare in zip(rounds[way], bare_s, strict=True))
+        return sorted(item.cpu_s / bare for item, bare in zip(rounds[way], bare_s, strict=True))
 
     beside = times(AGAIN)
     peers = [f"{added(peer)} {peer}" for peer in PEERS if peer in rounds]
     peers.append(f"bare beside bare {beside[0]:.3f} to {beside[-1]:.3f}")
     for source in SOURCES:
         ours, twice = times(source), _twice(source)
-        said = measured_cost(source)
+        answer = measured_cost(source)
         words = [
             f"{median(ours):.3f} times the CPU time ({ours[0]:.3f} to {ours[-1]:.3f}), "
             f"{added(source)}"
         ]
         if twice in rounds:
             words.append(f"{added(twice)} observed twice")
-        if said is not None:
-            words.append(f"{said.call_s * 1e6:.2f} us a call by its own measurement")
+        if answer is not None:
+            words.append(f"{answer.call_s * 1e6:.2f} us a call by its own measurement")
         yield Result(
             f"table reads: {name}, {calls:,} reads in {median(bare_s):.2f} s of CPU, by "
             f"{source}, {ROUNDS} rounds",

@@ -18,7 +18,7 @@ _MARKED = re.compile(r"(<!-- accuracy -->\n).*?(<!-- end of accuracy -->)", re.D
 
 def with_table(text: str, section: str) -> str:
     """The README with this section between its markers."""
-    return _MARKED.sub(lambda found: f"{found[1]}\n{section}\n\n{found[2]}", text)
+    return _MARKED.sub(lambda result: f"{result[1]}\n{section}\n\n{result[2]}", text)
 
 
 if __name__ == "__main__":

@@ -64,7 +64,7 @@ def folder_in(room: Path) -> Path:
     return room
 
 
-def said(typed: str, folder: Path, under: Sequence[str] = ()) -> list[str]:
+def answer(typed: str, folder: Path, under: Sequence[str] = ()) -> list[str]:
     """What is printed; the exit status must be 2, and nothing goes to stdout."""
     ran = _ran(typed.split(), folder, under)
     if ran.returncode != 2 or ran.stdout:
@@ -80,15 +80,17 @@ def said_to_others(typed: str, refused: Sequence[str]) -> list[str]:
         under += [sys.executable, str(TARGETS / "refuse.py"), *refused]
     with tempfile.TemporaryDirectory() as room:
         os.chmod(room, 0o777)
-        return said(typed, Path(room), under)
+        return answer(typed, Path(room), under)
 
 
 def page(folder: Path) -> str:
     """All of them, each with what was said."""
-    found = [(title, typed, said(typed, folder)) for title, typed in MISTAKES]
-    found += [(title, typed, said_to_others(typed, refused)) for title, typed, refused in ORDINARY]
+    matches = [(title, typed, answer(typed, folder)) for title, typed in MISTAKES]
+    matches += [
+        (title, typed, said_to_others(typed, refused)) for title, typed, refused in ORDINARY
+    ]
     parts = [HEAD]
-    for title, typed, lines in found:
+    for title, typed, lines in matches:
         text = "\n".join([f"$ spillcast {typed}", *lines])
         parts.append(f"{title[0].upper()}{title[1:]}:\n\n```text\n{text}\n```\n")
     return "\n".join(parts)

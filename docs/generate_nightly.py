@@ -40,6 +40,6 @@ def page(results: Path, commit: str) -> str:
 
 
 if __name__ == "__main__":
-    asked = ["git", "rev-parse", "--short", "HEAD"]
-    commit = subprocess.run(asked, check=True, capture_output=True, text=True).stdout.strip()
+    requested = ["git", "rev-parse", "--short", "HEAD"]
+    commit = subprocess.run(requested, check=True, capture_output=True, text=True).stdout.strip()
     PAGE.write_text(page(RESULTS, commit))

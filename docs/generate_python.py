@@ -49,23 +49,25 @@ def page() -> str:
     """All of it: calls, options of a forecast, and results in this order."""
     parts = [HEAD, "## Calls\n"]
     for name, call in CALLS.items():
-        parts += [f"### {name}\n", *(code(one) for one in signatures(name, call)), said(call)]
+        parts += [f"### {name}\n", *(code(item) for item in signatures(name, call)), answer(call)]
         if name == "forecast":
             parts += ["Its options:\n", code("\n".join(options()))]
     parts.append("## Results and errors\n")
     for kind in RESULTS:
-        parts += [f"### {kind.__name__}\n", said(kind), *members(kind)]
+        parts += [f"### {kind.__name__}\n", answer(kind), *members(kind)]
     return "\n".join(parts)
 
 
 def signatures(name: str, call: Any) -> list[str]:
     """As the stub has them; of what the stub imports, its own."""
-    found = [
+    matches = [
         f"{name}({ast.unparse(node.args)}) -> {ast.unparse(node.returns or ast.Constant(None))}"
         for node in ast.parse(STUB.read_text()).body
         if isinstance(node, ast.FunctionDef) and node.name == name
     ]
-    return [re.sub(r": Unpack\[\w+\]", "", one) for one in found] or [f"{name}{signature(call)}"]
+    return [re.sub(r": Unpack\[\w+\]", "", item) for item in matches] or [
+        f"{name}{signature(call)}"
+    ]
 
 
 def options() -> list[str]:
@@ -88,23 +90,23 @@ def options() -> list[str]:
 def members(kind: type) -> Iterator[str]:
     """Its fields, and what it says of its public properties and methods."""
     if dataclasses.is_dataclass(kind):
-        fields = [f"{one.name}: {typed(one.type)}" for one in dataclasses.fields(kind)]
+        fields = [f"{item.name}: {typed(item.type)}" for item in dataclasses.fields(kind)]
         yield code("\n".join(fields))
     for name, value in public(kind):
         if isinstance(value, classmethod):
             value = value.__func__
         if callable(value):
             yield code(f"{kind.__name__}.{name}{signature(value, bound=True)}")
-            yield said(value)
+            yield answer(value)
         else:
-            yield f"`{kind.__name__}.{name}`: {said(value)}"
+            yield f"`{kind.__name__}.{name}`: {answer(value)}"
 
 
 def public(kind: type) -> Iterator[tuple[str, Any]]:
     """Methods and properties of a class and of those of ours above it, each once."""
     seen: set[str] = set()
-    for one in kind.__mro__:
-        for name, value in vars(one).items() if one.__module__.startswith("spillcast") else ():
+    for item in kind.__mro__:
+        for name, value in vars(item).items() if item.__module__.startswith("spillcast") else ():
             is_one = inspect.isroutine(value) or inspect.isdatadescriptor(value)
             if not is_one and not hasattr(value, "func"):
                 continue
@@ -115,10 +117,10 @@ def public(kind: type) -> Iterator[tuple[str, Any]]:
 
 def signature(call: Any, *, bound: bool = False) -> str:
     """As it is written, without quotes around types and without ``self``."""
-    found = inspect.signature(call)
+    result = inspect.signature(call)
     if bound:
-        found = found.replace(parameters=list(found.parameters.values())[1:])
-    return bare(str(found))
+        result = result.replace(parameters=list(result.parameters.values())[1:])
+    return bare(str(result))
 
 
 def default(value: Any) -> str:
@@ -136,7 +138,7 @@ def bare(text: str) -> str:
     return re.sub(r"\b(?:\w+\.)+(?=\w)", "", text.replace("'", "").replace('"', ""))
 
 
-def said(thing: Any) -> str:
+def answer(thing: Any) -> str:
     """Its docstring as Markdown."""
     return textwrap.dedent(inspect.getdoc(thing) or "").strip() + "\n"
 

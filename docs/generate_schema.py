@@ -126,7 +126,9 @@ def tables() -> dict[str, list[str]]:
 def with_tables(text: str) -> str:
     """The page with the tables as they should be."""
     known = tables()
-    return _MARKED.sub(lambda found: "\n".join([found[1], *known[found[2]], "", found[3]]), text)
+    return _MARKED.sub(
+        lambda result: "\n".join([result[1], *known[result[2]], "", result[3]]), text
+    )
 
 
 def schemas() -> dict[str, str]:

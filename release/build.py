@@ -24,19 +24,19 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def cargo(
-    one: Platform, profile: str, package: str, extra: Mapping[str, str], *, strip: bool = False
+    item: Platform, profile: str, package: str, extra: Mapping[str, str], *, strip: bool = False
 ) -> Path:
     """Builds a package; the folder of what was built."""
     command = ["cargo", "zigbuild", "--quiet", "--locked", "--profile", profile]
-    command += ["--package", package, "--target", one.zig_target]
+    command += ["--package", package, "--target", item.zig_target]
     command += ["--config", f"profile.{profile}.strip='symbols'"] if strip else []
     subprocess.run(command, cwd=TREE, env=environment(**extra), check=True)
-    return target_folder() / one.target / profile
+    return target_folder() / item.target / profile
 
 
-def preload_library(one: Platform, profile: str) -> Path:
+def preload_library(item: Platform, profile: str) -> Path:
     """The library that commands load, for a platform's C library."""
     # Rust links musl statically by default, and then builds no libraries.
-    name = f"CARGO_TARGET_{one.target.upper().replace('-', '_')}_RUSTFLAGS"
-    flags = {name: "-Ctarget-feature=-crt-static"} if one.musl else {}
-    return cargo(one, profile, "spillcast-preload", flags, strip=True) / "libspillcast_preload.so"
+    name = f"CARGO_TARGET_{item.target.upper().replace('-', '_')}_RUSTFLAGS"
+    flags = {name: "-Ctarget-feature=-crt-static"} if item.musl else {}
+    return cargo(item, profile, "spillcast-preload", flags, strip=True) / "libspillcast_preload.so"

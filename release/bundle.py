@@ -8,7 +8,7 @@ import tempfile
 from pathlib import Path
 
 from release.build import TOOLS
-from release.platforms import Platform, asked
+from release.platforms import Platform, requested
 from release.tree import ROOT
 from release.wheel import DIST, wheel_of
 
@@ -20,17 +20,17 @@ _PLATFORMS = {
 }
 
 
-def build(one: Platform, pythons: list[str], extras: str) -> Path:
+def build(item: Platform, pythons: list[str], extras: str) -> Path:
     """The bundle of a platform. SystemExit where its wheel or its recorder was not built."""
-    wheel, recorder = wheel_of(one), DIST / f"spillcast-recorder-{one.machine}"
+    wheel, recorder = wheel_of(item), DIST / f"spillcast-recorder-{item.machine}"
     if wheel is None or not recorder.exists():
-        raise SystemExit(f"{one.name}: run make wheel recorder first")
-    name = f"spillcast-{wheel.name.split('-')[1]}-{one.name}"
+        raise SystemExit(f"{item.name}: run make wheel recorder first")
+    name = f"spillcast-{wheel.name.split('-')[1]}-{item.name}"
     with tempfile.TemporaryDirectory(prefix="spillcast-bundle-") as folder:
         root = Path(folder) / name
         (root / "wheels").mkdir(parents=True)
         for python in pythons:
-            _download(wheel, extras, python, one, root / "wheels")
+            _download(wheel, extras, python, item, root / "wheels")
         shutil.copy2(wheel, root / "wheels")
         shutil.copy2(recorder, root)
         shutil.copy2(ROOT / "release" / "install.sh", root)
@@ -41,14 +41,14 @@ def build(one: Platform, pythons: list[str], extras: str) -> Path:
     return path
 
 
-def _download(wheel: Path, extras: str, python: str, one: Platform, to: Path) -> None:
+def _download(wheel: Path, extras: str, python: str, item: Platform, to: Path) -> None:
     """The wheels that it depends on, for one version of Python."""
-    platforms = [f"{name}_{one.machine}" for name in _PLATFORMS[one.musl]]
+    platforms = [f"{name}_{item.machine}" for name in _PLATFORMS[item.musl]]
     command = [TOOLS / "python", "-m", "pip", "download", "--quiet", "--dest", to]
     command += ["--only-binary", ":all:", "--python-version", python]
     command += [word for name in platforms for word in ("--platform", name)]
-    what = f"{wheel}[{extras}]" if extras else str(wheel)
-    subprocess.run([*map(str, command), what], check=True)
+    subject = f"{wheel}[{extras}]" if extras else str(wheel)
+    subprocess.run([*map(str, command), subject], check=True)
 
 
 def main() -> None:
@@ -58,11 +58,11 @@ def main() -> None:
     parser.add_argument("--python", nargs="*", default=list(PYTHONS))
     parser.add_argument("--extras", default="", help="such as sql,report")
     options = parser.parse_args()
-    for one in asked(options.platform):
-        if wheel_of(one) is None:
-            print(f"skipped {one.name}: there is no wheel of it in {DIST}")
+    for item in requested(options.platform):
+        if wheel_of(item) is None:
+            print(f"skipped {item.name}: there is no wheel of it in {DIST}")
             continue
-        path = build(one, options.python, options.extras)
+        path = build(item, options.python, options.extras)
         print(f"{path.relative_to(ROOT)}  {path.stat().st_size / 1e6:.0f} MB", flush=True)
 
 

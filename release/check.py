@@ -21,25 +21,27 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--quick", action="store_true")
     options = parser.parse_args()
-    found = {one: wheel for one in PLATFORMS if (wheel := wheel_of(one)) is not None}
-    if not found:
+    result = {item: wheel for item in PLATFORMS if (wheel := wheel_of(item)) is not None}
+    if not result:
         raise SystemExit(f"no wheel in {DIST}: run make wheel")
     passed, skipped = 0, 0
-    for one in PLATFORMS:
-        if one not in found:
-            skipped += _skip(f"wheel {one.name}", "not built")
+    for item in PLATFORMS:
+        if item not in result:
+            skipped += _skip(f"wheel {item.name}", "not built")
             continue
-        print(f"{one.name}: {inspect.check(found[one], one)}", flush=True)
+        print(f"{item.name}: {inspect.check(result[item], item)}", flush=True)
         passed += 1
-        if one.machine != native().machine:
-            skipped += _skip(f"loop {one.name}", "another processor: there is no Python of it here")
-        elif one != native():
-            skipped += _skip(f"loop {one.name}", "another C library than that of Python here")
-    if native() in found:
-        there = pythons()
-        for python in there[:1] if options.quick else there:
+        if item.machine != native().machine:
+            skipped += _skip(
+                f"loop {item.name}", "another processor: there is no Python of it here"
+            )
+        elif item != native():
+            skipped += _skip(f"loop {item.name}", "another C library than that of Python here")
+    if native() in result:
+        target = pythons()
+        for python in target[:1] if options.quick else target:
             more = check_loops(
-                found[native()], python, charts=python == there[0] and not options.quick
+                result[native()], python, charts=python == target[0] and not options.quick
             )
             passed += more
     for recorder in sorted(DIST.glob("spillcast-recorder-*")):
@@ -84,8 +86,8 @@ def check_loops(wheel: Path, python: Path, *, charts: bool) -> int:
     return count
 
 
-def _skip(what: str, reason: str) -> int:
-    print(f"skipped {what}: {reason}", file=sys.stderr)
+def _skip(subject: str, reason: str) -> int:
+    print(f"skipped {subject}: {reason}", file=sys.stderr)
     return 1
 
 

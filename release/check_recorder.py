@@ -14,8 +14,10 @@ def check(recorder: Path) -> str:
     """What was found, in a line. AssertionError names what is not as promised."""
     size = recorder.stat().st_size
     assert size <= SIZE_MAX_BYTES, f"{recorder.name}: {size:,} bytes"
-    said = subprocess.run(["readelf", "-lW", recorder], capture_output=True, text=True, check=True)
-    assert "INTERP" not in said.stdout, f"{recorder.name}: wants a loader"
+    answer = subprocess.run(
+        ["readelf", "-lW", recorder], capture_output=True, text=True, check=True
+    )
+    assert "INTERP" not in answer.stdout, f"{recorder.name}: wants a loader"
     return f"{recorder.name}: static, {size / 1e6:.1f} MB"
 
 
@@ -28,26 +30,26 @@ def check_runs(recorder: Path) -> str:
         return "runs in an empty root: skipped, this is not root"
     with tempfile.TemporaryDirectory() as root:
         shutil.copy2(recorder, Path(root, "r"))
-        said = subprocess.run(["chroot", root, "/r", "--version"], capture_output=True, text=True)
-        assert said.returncode == 0, said.stderr
+        answer = subprocess.run(["chroot", root, "/r", "--version"], capture_output=True, text=True)
+        assert answer.returncode == 0, answer.stderr
         bare = ["chroot", root, "/r", "record", "--", "/r"]
         refused = subprocess.run(bare, capture_output=True, text=True)
         assert refused.returncode == 2, refused.stderr
         assert "mount -t proc" in refused.stderr, refused.stderr
-    return f"runs in an empty root: {said.stdout.strip()}; without /proc it says what mends that"
+    return f"runs in an empty root: {answer.stdout.strip()}; without /proc it says what mends that"
 
 
 def check_emulated(recorder: Path, emulator: str) -> str:
     """As ``check``, of one of another processor, which QEMU stands in for."""
     with tempfile.TemporaryDirectory() as folder:
-        version = _said([emulator, recorder, "--version"]).strip()
-        probe = _said([emulator, recorder, "probe", folder, "--budget", "2s"])
+        version = _output([emulator, recorder, "--version"]).strip()
+        probe = _output([emulator, recorder, "probe", folder, "--budget", "2s"])
     groups = json.loads(probe)["groups"]
-    assert {one["op"] for one in groups} == {"read", "write"}, probe
+    assert {item["op"] for item in groups} == {"read", "write"}, probe
     return f"runs by {emulator}: {version}; its probe measured {len(groups)} groups"
 
 
-def _said(command: list[str | Path]) -> str:
+def _output(command: list[str | Path]) -> str:
     done = subprocess.run(command, capture_output=True, text=True)
     assert done.returncode == 0, f"{command}: {done.stderr}"
     return done.stdout

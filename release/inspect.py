@@ -11,34 +11,34 @@ from release.platforms import GLIBC_MAX, Platform
 from release.wheel import check_whole
 
 
-def check(wheel: Path, one: Platform) -> str:
+def check(wheel: Path, item: Platform) -> str:
     """What was found, in a line. AssertionError names what is not as promised."""
     check_whole(wheel)
     tag = _audited_tag(wheel)
-    assert tag == f"{one.tag}_{one.machine}", f"{wheel.name}: auditwheel says {tag}"
+    assert tag == f"{item.tag}_{item.machine}", f"{wheel.name}: auditwheel says {tag}"
     with tempfile.TemporaryDirectory() as folder:
         zipfile.ZipFile(wheel).extractall(folder)
         libraries = sorted(Path(folder).rglob("*.so*"))
         newest = max((glibc_asked(library) for library in libraries), default=(0, 0))
         size = sum(path.stat().st_size for path in Path(folder).rglob("*") if path.is_file())
-    assert newest <= (GLIBC_MAX if not one.musl else (0, 0)), f"{wheel.name}: GLIBC_{newest}"
-    asks = "no glibc" if one.musl else f"GLIBC_{newest[0]}.{newest[1]}"
+    assert newest <= (GLIBC_MAX if not item.musl else (0, 0)), f"{wheel.name}: GLIBC_{newest}"
+    asks = "no glibc" if item.musl else f"GLIBC_{newest[0]}.{newest[1]}"
     packed = wheel.stat().st_size / 1e6
     return f"{tag}, newest symbol of {asks}, {packed:.1f} MB, {size / 1e6:.1f} MB installed"
 
 
 def glibc_asked(library: Path) -> tuple[int, ...]:
     """The newest version of glibc's symbols that a library asks for; (0, 0) for none."""
-    said = subprocess.run(["readelf", "-VW", library], capture_output=True, text=True, check=True)
-    found = re.findall(r"\bGLIBC_(\d+(?:\.\d+)+)", said.stdout)
-    return max((tuple(map(int, one.split("."))) for one in found), default=(0, 0))
+    answer = subprocess.run(["readelf", "-VW", library], capture_output=True, text=True, check=True)
+    output = re.findall(r"\bGLIBC_(\d+(?:\.\d+)+)", answer.stdout)
+    return max((tuple(map(int, item.split("."))) for item in output), default=(0, 0))
 
 
 def _audited_tag(wheel: Path) -> str:
     """The widest platform that auditwheel finds a wheel fit for."""
     command = [TOOLS / "auditwheel", "show", wheel]
-    said = subprocess.run(command, capture_output=True, text=True, check=True)
-    words = " ".join(said.stdout.split())
-    found = re.search(r'following platform tag: "([^"]+)"', words)
-    assert found, f"{wheel.name}: {words or said.stderr}"
-    return found[1]
+    answer = subprocess.run(command, capture_output=True, text=True, check=True)
+    words = " ".join(answer.stdout.split())
+    result = re.search(r'following platform tag: "([^"]+)"', words)
+    assert result, f"{wheel.name}: {words or answer.stderr}"
+    return result[1]

@@ -26,12 +26,12 @@ class Installed:
         for name in PROGRAMS:
             (self._programs / name).symlink_to(shutil.which(name) or f"/bin/{name}")
 
-    def install(self, what: str, *options: str) -> float:
+    def install(self, subject: str, *options: str) -> float:
         """Install by pip, wheels alone; the seconds that it took."""
         began = time.monotonic()
-        command = ["pip", "install", "--quiet", "--only-binary", ":all:", *options, what]
+        command = ["pip", "install", "--quiet", "--only-binary", ":all:", *options, subject]
         done = self.run(*command)
-        assert done.returncode == 0, f"pip install {what}: {done.stderr}"
+        assert done.returncode == 0, f"pip install {subject}: {done.stderr}"
         return time.monotonic() - began
 
     def run(self, *words: object, under: Sequence[str] = ()) -> subprocess.CompletedProcess[str]:
@@ -61,26 +61,26 @@ class Installed:
         pip = ("pip", "setuptools", "pkg_resources", "_distutils")
         return sum(
             path.stat().st_blocks * 512
-            for one in Path(done.stdout.strip()).iterdir()
-            if not one.name.startswith(pip)
-            for path in (one.rglob("*") if one.is_dir() else [one])
+            for item in Path(done.stdout.strip()).iterdir()
+            if not item.name.startswith(pip)
+            for path in (item.rglob("*") if item.is_dir() else [item])
             if path.is_file()
         ) / 1e6  # fmt: skip
 
 
 def pythons() -> list[Path]:
     """The newest of each version of Python, 3.11 or later, on PATH or kept by pyenv."""
-    found: dict[str, Path] = {}
+    result: dict[str, Path] = {}
     for minor in range(11, NEWEST_TRIED + 1):
         name = f"python3.{minor}"
         kept = sorted((Path.home() / ".pyenv" / "versions").glob(f"3.{minor}.*/bin/python"))
         on_path = [Path(path)] if (path := shutil.which(name)) else []
         for python in [*kept[-1:], *on_path]:
-            if name not in found and _runs(python):
-                found[name] = python
+            if name not in result and _runs(python):
+                result[name] = python
     if sys.prefix == sys.base_prefix:
-        found.setdefault(f"python3.{sys.version_info.minor}", Path(sys.executable))
-    return list(found.values())
+        result.setdefault(f"python3.{sys.version_info.minor}", Path(sys.executable))
+    return list(result.values())
 
 
 def _runs(python: Path) -> bool:

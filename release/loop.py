@@ -46,17 +46,17 @@ def run(installed: Installed, under: Sequence[str], captures: set[str], *, chart
         "--base",
         base,
     ]
-    told = spillcast("record", "-o", run, "--", *program, "--threads", "2", "--sequential")
-    operations = json.loads(told.splitlines()[0])["account"]
+    result = spillcast("record", "-o", run, "--", *program, "--threads", "2", "--sequential")
+    operations = json.loads(result.splitlines()[0])["account"]
     meta = json.loads((run / "meta.json").read_text())
-    temp = [one for one in operations if one[5] != str(base)]
+    temp = [item for item in operations if item[5] != str(base)]
     seen = meta["temp"]["reads"] + meta["temp"]["writes"]
     assert seen == len(temp), f"{seen} operations were recorded of {len(temp)}"
     assert meta["capture"]["method"] in captures, meta["capture"]["method"]
     spillcast("probe", work / "there", "--like", run, "-o", storage, "--budget", "5s")
     # So short a run may be refused for its interval on a machine that builds beside it.
-    told = spillcast("forecast", run, "--to", storage, "--json", refusable=True)
-    forecast = json.loads(told)
+    result = spillcast("forecast", run, "--to", storage, "--json", refusable=True)
+    forecast = json.loads(result)
     assert forecast["refused"] or forecast["forecast_s"] > 0
     if charts:
         spillcast("report", run, "--to", storage, "-o", page, refusable=True)

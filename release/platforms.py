@@ -43,21 +43,21 @@ def native() -> Platform:
     return Platform(platform.machine(), platform.libc_ver()[0] != "glibc")
 
 
-def asked(names: list[str]) -> list[Platform]:
+def requested(names: list[str]) -> list[Platform]:
     """The platforms by name; ``native`` is this one, none at all means all."""
-    known = {one.name: one for one in PLATFORMS} | {"native": native()}
+    known = {item.name: item for item in PLATFORMS} | {"native": native()}
     unknown = [name for name in names if name not in known]
     if unknown:
         raise SystemExit(f"{unknown[0]}: no such platform; there are {', '.join(known)}")
     return [known[name] for name in names] or PLATFORMS
 
 
-def missing_toolchain(one: Platform) -> str | None:
+def missing_toolchain(item: Platform) -> str | None:
     """Why nothing can be built for a platform here, in a line; None where it can."""
     installed = _rustup("list", "--installed")
-    lacking = installed is not None and one.target not in installed.split()
-    if lacking and _rustup("add", one.target) is None:
-        return f"Rust's library for {one.target} cannot be had: rustup target add {one.target}"
+    lacking = installed is not None and item.target not in installed.split()
+    if lacking and _rustup("add", item.target) is None:
+        return f"Rust's library for {item.target} cannot be had: rustup target add {item.target}"
     return None
 
 

@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from release.build import cargo, preload_library
-from release.platforms import Platform, asked, missing_toolchain
+from release.platforms import Platform, missing_toolchain, requested
 from release.tree import ROOT, TREE, copied
 from release.wheel import DIST
 
@@ -17,15 +17,15 @@ def build(machine: str, profile: str) -> Path:
     """The recorder of a processor. SystemExit where one of a release is too large."""
     copied()
     libraries = {}
-    for one in (Platform(machine, False), Platform(machine, True)):
-        kept = TREE.parent / f"preload-{one.name}.so"
-        shutil.copy2(preload_library(one, profile), kept)
-        libraries[f"SPILLCAST_PRELOAD_{'MUSL' if one.musl else 'GNU'}"] = str(kept)
+    for item in (Platform(machine, False), Platform(machine, True)):
+        kept = TREE.parent / f"preload-{item.name}.so"
+        shutil.copy2(preload_library(item, profile), kept)
+        libraries[f"SPILLCAST_PRELOAD_{'MUSL' if item.musl else 'GNU'}"] = str(kept)
     # A release is built for size.
     profile = "recorder" if profile == "release" else profile
-    there = cargo(Platform(machine, True), profile, "spillcast-recorder", libraries, strip=True)
+    target = cargo(Platform(machine, True), profile, "spillcast-recorder", libraries, strip=True)
     path = DIST / f"spillcast-recorder-{machine}"
-    shutil.copy2(there / "spillcast-recorder", path)
+    shutil.copy2(target / "spillcast-recorder", path)
     if profile == "recorder" and path.stat().st_size > SIZE_MAX_BYTES:
         raise SystemExit(f"{path.name}: {path.stat().st_size:,} bytes, 8 MB at the most")
     return path
@@ -38,7 +38,7 @@ def main() -> None:
     parser.add_argument("--platform", nargs="*", default=[])
     options = parser.parse_args()
     DIST.mkdir(exist_ok=True)
-    for machine in dict.fromkeys(one.machine for one in asked(options.platform)):
+    for machine in dict.fromkeys(item.machine for item in requested(options.platform)):
         both = (missing_toolchain(Platform(machine, musl)) for musl in (False, True))
         if reason := next(filter(None, both), None):
             print(f"skipped recorder {machine}: {reason}", file=sys.stderr)

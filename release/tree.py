@@ -28,10 +28,10 @@ def copied() -> Path:
     """The copy, brought up to date; files that did not change keep their time, for cargo."""
     wanted = {path.relative_to(ROOT) for name in _SOURCES for path in _files(ROOT / name)}
     for path in wanted:
-        there = TREE / path
-        if not _same(ROOT / path, there):
-            there.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / path, there)
+        target = TREE / path
+        if not _same(ROOT / path, target):
+            target.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / path, target)
     for path in [path for path in TREE.rglob("*") if path.is_file()]:
         if path.relative_to(TREE) not in wanted:
             path.unlink()
@@ -43,11 +43,11 @@ def commit() -> str:
     """The commit that is built, with a + where files differ; nothing where none is known."""
     git = ["git", "-C", str(ROOT)]
     try:
-        found = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True)
+        result = subprocess.run([*git, "rev-parse", "--short=10", "HEAD"], capture_output=True)
         changed = subprocess.run([*git, "status", "--porcelain", "-uno"], capture_output=True)
     except FileNotFoundError:
         return ""
-    return found.stdout.decode().strip() + "+" * bool(changed.stdout.strip())
+    return result.stdout.decode().strip() + "+" * bool(changed.stdout.strip())
 
 
 def target_folder() -> Path:
@@ -59,11 +59,11 @@ def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
     skipped = {".so", ".pyc"}
-    return [one for one in path.rglob("*") if one.is_file() and one.suffix not in skipped]
+    return [item for item in path.rglob("*") if item.is_file() and item.suffix not in skipped]
 
 
-def _same(one: Path, other: Path) -> bool:
+def _same(item: Path, other: Path) -> bool:
     if not other.exists():
         return False
-    a, b = one.stat(), other.stat()
+    a, b = item.stat(), other.stat()
     return (a.st_size, a.st_mtime_ns) == (b.st_size, b.st_mtime_ns)

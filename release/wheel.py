@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 from release.build import TOOLS, environment, preload_library
-from release.platforms import Platform, asked, missing_toolchain
+from release.platforms import Platform, missing_toolchain, requested
 from release.tree import ROOT, TREE, copied
 
 DIST = ROOT / "dist"
@@ -16,16 +16,16 @@ DIST = ROOT / "dist"
 LIBRARIES = ("spillcast/_core.abi3.so", "spillcast/_preload.so")
 
 
-def build(one: Platform, profile: str) -> Path:
+def build(item: Platform, profile: str) -> Path:
     """The wheel of a platform."""
     copied()
-    library = preload_library(one, profile)
+    library = preload_library(item, profile)
     shutil.copy2(library, TREE / "python" / "spillcast" / "_preload.so")
     command = [TOOLS / "maturin", "build", "--quiet", "--locked", "--zig", "--profile", profile]
-    command += ["--target", one.target, "--compatibility", one.tag, "--out", DIST]
+    command += ["--target", item.target, "--compatibility", item.tag, "--out", DIST]
     subprocess.run(list(map(str, command)), cwd=TREE, env=environment(), check=True)
-    wheel = wheel_of(one)
-    assert wheel is not None, f"maturin made no wheel for {one.name}"
+    wheel = wheel_of(item)
+    assert wheel is not None, f"maturin made no wheel for {item.name}"
     check_whole(wheel)
     return wheel
 
@@ -37,9 +37,9 @@ def build_lab() -> Path:
     return next(DIST.glob("spillcast_lab-*.whl"))
 
 
-def wheel_of(one: Platform) -> Path | None:
+def wheel_of(item: Platform) -> Path | None:
     """The wheel of a platform; None where it was not built."""
-    return next(iter(DIST.glob(f"spillcast-*{one.tag}_{one.machine}*.whl")), None)
+    return next(iter(DIST.glob(f"spillcast-*{item.tag}_{item.machine}*.whl")), None)
 
 
 def check_whole(wheel: Path) -> None:
@@ -60,11 +60,11 @@ def main() -> None:
     DIST.mkdir(exist_ok=True)
     for old in DIST.glob("spillcast[-_]*.whl"):
         old.unlink()
-    for one in asked(options.platform):
-        if (reason := missing_toolchain(one)) is not None:
-            print(f"skipped {one.name}: {reason}", file=sys.stderr)
+    for item in requested(options.platform):
+        if (reason := missing_toolchain(item)) is not None:
+            print(f"skipped {item.name}: {reason}", file=sys.stderr)
             continue
-        wheel = build(one, options.profile)
+        wheel = build(item, options.profile)
         print(f"{wheel.relative_to(ROOT)}  {wheel.stat().st_size / 1e6:.1f} MB", flush=True)
     print(build_lab().relative_to(ROOT))
 

@@ -37,7 +37,7 @@ def execution(seconds, *, after_s=0, every_s=1, **columns):
 
 def write_ash(path, *executions, columns=COLUMNS):
     """One export of them all, in the order of time; columns not named are left out."""
-    rows = sorted((row for one in executions for row in one), key=lambda row: row["SAMPLE_TIME"])
+    rows = sorted((row for item in executions for row in item), key=lambda row: row["SAMPLE_TIME"])
     lines = [",".join(str(row.get(name, "")) for name in columns) for row in rows]
     path.write_text("\n".join([",".join(columns), *lines]) + "\n")
     return path

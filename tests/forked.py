@@ -54,12 +54,12 @@ class Forks:
 
     def _run(self, words, message, timeout_s):
         readers = [Reader(), Reader()]
-        socket.send_fds(self._channel, [message], [one.given for one in readers])
+        socket.send_fds(self._channel, [message], [item.given for item in readers])
         end = time.monotonic() + timeout_s
-        for one in readers:
-            one.begin()
+        for item in readers:
+            item.begin()
         child = int(self._channel.recv(MESSAGE_BYTES))
-        texts = [one.text(end - time.monotonic()) for one in readers]
+        texts = [item.text(end - time.monotonic()) for item in readers]
         if None in texts:
             os.kill(child, signal.SIGKILL)
         status = int(self._channel.recv(MESSAGE_BYTES))

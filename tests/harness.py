@@ -36,8 +36,8 @@ def spillcast(*arguments, under=(), anew=False, **options):
 
     ``anew`` starts a process of its own for it in any case.
     """
-    found = None if under or anew else forked.run(arguments, options, TIMEOUT_S)
-    return found or subprocess.run(
+    result = None if under or anew else forked.run(arguments, options, TIMEOUT_S)
+    return result or subprocess.run(
         [*under, *spillcast_command(*arguments)],
         capture_output=True,
         text=True,
@@ -109,11 +109,11 @@ def environment(**changes):
     return os.environ | {name: str(value) for name, value in changes.items()}
 
 
-def until(condition, what):
+def until(condition, subject):
     """Wait until a condition holds."""
     deadline = time.monotonic() + TIMEOUT_S
     while not condition():
-        assert time.monotonic() < deadline, f"waited too long for {what}"
+        assert time.monotonic() < deadline, f"waited too long for {subject}"
         time.sleep(0.01)
 
 

@@ -52,15 +52,15 @@ def check_nothing_left(root):
 
 def processes_of(root):
     """Command lines of processes that name a directory, of which none should be left."""
-    found = []
+    matches = []
     for process in Path("/proc").glob("[0-9]*"):
         try:
             words = (process / "cmdline").read_bytes()
         except OSError:
             continue
         if os.fsencode(root) in words and int(process.name) != os.getpid():
-            found.append(words)
-    return found
+            matches.append(words)
+    return matches
 
 
 def check_recording(output):

@@ -93,9 +93,9 @@ def left(folders):
 def left_at_last(folders):
     """What is still left after a while."""
     deadline = time.monotonic() + PATIENCE_S
-    while (found := list(left(folders))) and time.monotonic() < deadline:
+    while (result := list(left(folders))) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return found
+    return result
 
 
 @pytest.hookimpl(optionalhook=True)

@@ -56,7 +56,7 @@ def case(
     on_target = on_target or runs(measured_s)
     on_source = runs(20.0, 20.0, 20.0, wanted=on_target.wanted)
     warned = [Warned("threads", "several threads do temp I/O")]
-    said = forecast(
+    answer = forecast(
         target=target,
         forecast_s=forecast_s,
         interval_s=interval_s,
@@ -67,7 +67,7 @@ def case(
         ceiling_interval_s=ceiling_interval_s,
     )
     return Case(
-        engine, workload, threads, source, target, direction, on_source, on_target, said, seed_s,
+        engine, workload, threads, source, target, direction, on_source, on_target, answer, seed_s,
         Evidence(evidence, covers_s, 0.1, probe_s, 0.001, 0.00001), *means, variants or {},
     )  # fmt: skip
 

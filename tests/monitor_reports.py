@@ -98,7 +98,7 @@ def text(lines=LINES, *, elapsed_s=773, database_s=773, status="DONE (ALL ROWS)"
             [f"{at}", name, "1", _count(reads), _bytes(reads * IO_BYTES), _count(writes),
              _bytes(writes * IO_BYTES), _bytes(temp), detail[0]]
         )  # fmt: skip
-        rows += [["", "", "", "", "", "", "", "", one] for one in detail[1:]]
+        rows += [["", "", "", "", "", "", "", "", item] for item in detail[1:]]
     plan = _table(
         [("Id", ""), ("Operation", ""), ("Execs", ""), ("Read", "Reqs"), ("Read", "Bytes"),
          ("Write", "Reqs"), ("Write", "Bytes"), ("Temp", "(Max)"),

@@ -79,8 +79,8 @@ def private_server(room, settings=None, installation=None):
 
 def of_debian():
     """The servers that Debian's packages have installed, newest first."""
-    found = [installed(path.parent) for path in Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")]
-    return sorted(found, key=lambda one: float(one.version), reverse=True)
+    matches = [installed(path.parent) for path in Path("/usr/lib/postgresql").glob("*/bin/pg_ctl")]
+    return sorted(matches, key=lambda item: float(item.version), reverse=True)
 
 
 @dataclass

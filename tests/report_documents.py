@@ -63,7 +63,7 @@ def memory_sweep(storages=("tmpfs", "1 ms", "5 ms")):
     }  # fmt: skip
 
 
-def cache(asked=64 * MIB):
+def cache(requested=64 * MIB):
     """A miss-ratio curve that falls to a tenth, and a cache of a size that was asked for."""
     sizes = [MIB << power for power in range(11)]
     traffic = {
@@ -77,7 +77,7 @@ def cache(asked=64 * MIB):
     return {
         "schema": "spillcast.cache/1", "line_bytes": 65536,
         "cache": {
-            "size_bytes": asked, "policy": "keep", "keep": ["orders"], "temp_writes": True,
+            "size_bytes": requested, "policy": "keep", "keep": ["orders"], "temp_writes": True,
             "without": traffic, "runs": [{"hit_ratio": 0.75, **traffic, "accounts": [account]}],
             "cached": [{"object": "orders", "bytes": 1 << 20, "bytes_per_cell": 1 << 20}],
         },

@@ -13,28 +13,28 @@ from spillcast.forecast.workload import KINDS
 
 def test_every_constant_says_what_it_rests_on():
     assert document().keys() == {field.name for field in fields(Calibrated)}
-    for name, one in document().items():
-        assert name == "residuals" or one["unit"]
-        date.fromisoformat(one["date"])
-        assert one["machine"]
-        assert one["rests_on"]
-        command, _, group = one["command"].rpartition(" ")
+    for name, item in document().items():
+        assert name == "residuals" or item["unit"]
+        date.fromisoformat(item["date"])
+        assert item["machine"]
+        assert item["rests_on"]
+        command, _, group = item["command"].rpartition(" ")
         assert command == "python -m bench calibrate"
         assert group in GROUPS
 
 
 def test_every_kind_of_evidence_has_an_interval():
     for kind in KINDS:
-        found = calibrated().residuals.category(kind, "from nowhere to nowhere")
-        assert (found.kind, found.direction) == (kind, ANY)
+        result = calibrated().residuals.category(kind, "from nowhere to nowhere")
+        assert (result.kind, result.direction) == (kind, ANY)
 
 
 def test_quantiles_grow_with_their_levels():
     residuals = calibrated().residuals
     assert list(residuals.levels) == sorted(residuals.levels)
-    for one in residuals.categories:
-        assert list(one.quantiles) == sorted(one.quantiles)
-        assert len(one.quantiles) == len(residuals.levels)
+    for item in residuals.categories:
+        assert list(item.quantiles) == sorted(item.quantiles)
+        assert len(item.quantiles) == len(residuals.levels)
 
 
 def test_what_calibration_writes_is_what_is_read():

@@ -18,8 +18,8 @@ COLUMNS = {
 @cases("values", COLUMNS.values())
 def test_distinct_values_are_those_that_sorting_finds(values):
     expected, which = np.unique(values, return_inverse=True)
-    found, number = distinct(values)
-    assert found.tolist() == expected.tolist()
+    result, number = distinct(values)
+    assert result.tolist() == expected.tolist()
     assert number.tolist() == which.tolist()
 
 

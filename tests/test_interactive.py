@@ -45,13 +45,13 @@ def test_what_a_block_does_is_recorded_and_forecast(tmp_path):
     run.__exit__(None, None, None)
     meta = run.recording.meta
     assert (meta.temp.reads, meta.temp.writes) == (WRITES, WRITES)
-    said = run.forecast("latency:5ms")
-    assert said.part is None
-    assert said.to_come is None
-    assert said.forecast_s > 2 * WRITES * 0.005
+    answer = run.forecast("latency:5ms")
+    assert answer.part is None
+    assert answer.to_come is None
+    assert answer.forecast_s > 2 * WRITES * 0.005
     assert repr(run).endswith(f", {2 * WRITES} temp operations>")
-    assert said.baseline_s == pytest.approx(run.recording.elapsed_s)
-    assert str(said) == said.sentence()
+    assert answer.baseline_s == pytest.approx(run.recording.elapsed_s)
+    assert str(answer) == answer.sentence()
     page = run.report(tmp_path / "report.html", ["latency:5ms"])
     assert "latency:5ms" in page.read_text()
 
@@ -103,7 +103,7 @@ def test_a_text_alone_is_one_directory_and_not_its_letters(tmp_path):
     for temp in (str(tmp_path), tmp_path):
         with pytest.raises(NoTempIo, match="none of the recorded I/O was under"):
             spillcast.profile(run.output, temp_dirs=str(Path(temp) / "other"))
-        answers = [run.forecast("latency:1ms", temp_dirs=one) for one in (temp, [temp])]
+        answers = [run.forecast("latency:1ms", temp_dirs=item) for item in (temp, [temp])]
         assert answers[0].forecast_s == answers[1].forecast_s
     assert spillcast.profile(run.output, by="op").by == ["op"]
 
@@ -111,16 +111,16 @@ def test_a_text_alone_is_one_directory_and_not_its_letters(tmp_path):
 def test_a_sweep_is_that_of_the_command_line(tmp_path):
     made = recording(tmp_path / "run.spill", written_and_read(4 << 20, size=64 << 10))
     sizes = ("--min", "32K,64K", "--max", "64K,256K", "--memory", "1M")
-    asked = ("sweep", "io-size", "catalogue:linux-hdd", "--like", made.path, *sizes, "--json")
-    found = spillcast.interactive.Run(made.path).sweep(
+    requested = ("sweep", "io-size", "catalogue:linux-hdd", "--like", made.path, *sizes, "--json")
+    result = spillcast.interactive.Run(made.path).sweep(
         "catalogue:linux-hdd", min_sizes="32K,64K", max_sizes="64K,256K", memory="1M"
     )
-    assert json.dumps(found.to_json()) == json.dumps(json.loads(run_spillcast(*asked).stdout))
-    rows = found.to_arrow().to_pylist()
+    assert json.dumps(result.to_json()) == json.dumps(json.loads(run_spillcast(*requested).stdout))
+    rows = result.to_arrow().to_pylist()
     assert [(r["min_bytes"], r["max_bytes"], r["total_s"]) for r in rows] == [
-        (r["min_bytes"], r["max_bytes"], r["total_s"]) for r in found.to_json()["rows"]
+        (r["min_bytes"], r["max_bytes"], r["total_s"]) for r in result.to_json()["rows"]
     ]
-    assert "64K/32K" in found._repr_html_()
+    assert "64K/32K" in result._repr_html_()
 
 
 def test_a_cell_is_recorded_by_its_magic(tmp_path, monkeypatch):
@@ -174,13 +174,13 @@ def test_cells_of_a_real_notebook_show_the_table_or_a_line(tmp_path):
     )
     nbclient.NotebookClient(book, allow_errors=True, timeout=120, kernel_name="python3").execute()
     *_, forecast, misspelt, idle = [cell.outputs for cell in book.cells]
-    [shown] = [one for one in forecast if "text/html" in one.get("data", {})]
+    [shown] = [item for item in forecast if "text/html" in item.get("data", {})]
     assert "latency:5ms" in shown["data"]["text/html"]
     for outputs, words in ((misspelt, "takes storages, not --too"), (idle, "spill")):
-        said = "".join(one.get("text", "") + one.get("evalue", "") for one in outputs)
-        assert words in said
-        assert "Traceback" not in said
-        assert "ran" not in said.splitlines()
+        answer = "".join(item.get("text", "") + item.get("evalue", "") for item in outputs)
+        assert words in answer
+        assert "Traceback" not in answer
+        assert "ran" not in answer.splitlines()
 
 
 def test_a_refusal_is_said_and_not_hung(tmp_path, monkeypatch):

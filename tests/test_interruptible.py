@@ -16,11 +16,11 @@ def interrupt():
 
 
 def test_it_is_told_and_interrupts_nothing():
-    with interrupts_reported() as told:
-        assert not told.is_set()
+    with interrupts_reported() as reported:
+        assert not reported.is_set()
         interrupt()
         interrupt()
-        assert told.is_set()
+        assert reported.is_set()
     with pytest.raises(KeyboardInterrupt):
         interrupt()
 

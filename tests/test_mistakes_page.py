@@ -14,8 +14,8 @@ def test_the_page_is_what_is_said(monkeypatch, tmp_path):
         return spillcast(*words, under=under, cwd=folder)
 
     monkeypatch.setattr(generate, "_ran", run)
-    found = generate.page(generate.folder_in(tmp_path))
-    assert generate.PAGE.read_text() == found, "write it with: python docs/generate_mistakes.py"
+    result = generate.page(generate.folder_in(tmp_path))
+    assert generate.PAGE.read_text() == result, "write it with: python docs/generate_mistakes.py"
 
 
 def test_each_is_named_in_a_line_and_mended_in_another():

@@ -37,8 +37,8 @@ def table(path, **changes):
     return path
 
 
-def columns_of(found):
-    return {name: column.to_pylist() for name, column in found.columns.items()}
+def columns_of(result):
+    return {name: column.to_pylist() for name, column in result.columns.items()}
 
 
 def test_a_table_that_is_as_it_should_be(tmp_path):
@@ -46,8 +46,8 @@ def test_a_table_that_is_as_it_should_be(tmp_path):
 
 
 def test_columns_that_may_be_null_may_lack_and_others_are_left_out(tmp_path):
-    found = parquet.table_of(table(tmp_path / "t.parquet", name=None, later=[1, 2]), FIELDS)
-    assert columns_of(found) == ROWS | {"name": [None, None]}
+    result = parquet.table_of(table(tmp_path / "t.parquet", name=None, later=[1, 2]), FIELDS)
+    assert columns_of(result) == ROWS | {"name": [None, None]}
 
 
 @cases(
@@ -112,8 +112,8 @@ def test_files_of_others_are_read_however_they_are_compressed(compression, tmp_p
     pq.write_table(rows, path, compression=compression, row_group_size=300)
     assert parquet.table_of(path, FIELDS).to_pylist() == rows.to_pylist()
     assert [len(part) for part in parquet.batches_of(path, FIELDS, rows=250)] == [250] * 4
-    found = parquet.table_of("elsewhere", FIELDS, content=path.read_bytes())
-    assert found.to_pylist() == rows.to_pylist()
+    result = parquet.table_of("elsewhere", FIELDS, content=path.read_bytes())
+    assert result.to_pylist() == rows.to_pylist()
 
 
 def test_others_read_what_is_written(tmp_path):

@@ -62,11 +62,11 @@ def used():
     for name, method in re.findall(r"\b(\w+)\.(\w+)\b", "\n".join(texts)):
         if method in METHODS:
             methods.setdefault(name, set()).add(method)
-    found = {}
+    result = {}
     for module in modules():
         for name, value in vars(module).items():
             for pattern in patterns_of(value):
-                found.setdefault(pattern, set()).update(methods.get(name, {"search"}))
+                result.setdefault(pattern, set()).update(methods.get(name, {"search"}))
     for text in texts:
         for node in ast.walk(ast.parse(text)):
             if (
@@ -77,30 +77,30 @@ def used():
                 and node.func.attr in METHODS
                 and (written := constant(node.args[0])) is not None
             ):
-                found.setdefault(re.compile(written), set()).add(node.func.attr)
-    return found
+                result.setdefault(re.compile(written), set()).add(node.func.attr)
+    return result
 
 
 def sample(tree):
     """A text that a part of a pattern matches, or nearly."""
-    found = ""
+    result = ""
     for op, given in tree:
         name = str(op)
         if name in ("LITERAL", "NOT_LITERAL"):
-            found += chr(given) if name == "LITERAL" else ("a" if given != ord("a") else "b")
+            result += chr(given) if name == "LITERAL" else ("a" if given != ord("a") else "b")
         elif name == "ANY":
-            found += "a"
+            result += "a"
         elif name == "IN":
-            found += in_class(given)
+            result += in_class(given)
         elif name in ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT"):
-            found += sample(given[2]) * given[0]
+            result += sample(given[2]) * given[0]
         elif name == "SUBPATTERN":
-            found += sample(given[3])
+            result += sample(given[3])
         elif name == "ATOMIC_GROUP":
-            found += sample(given)
+            result += sample(given)
         elif name == "BRANCH":
-            found += sample(given[1][0])
-    return found
+            result += sample(given[1][0])
+    return result
 
 
 def in_class(items):
@@ -121,9 +121,9 @@ def in_class(items):
         for op, value in items
         if str(op) != "NEGATE"
     )
-    one = re.compile(f"[{'^' * negated}{written}]")
+    item = re.compile(f"[{'^' * negated}{written}]")
     return next(
-        (char for char in "a 0-." + "".join(map(chr, range(9, 127))) if one.match(char)), ""
+        (char for char in "a 0-." + "".join(map(chr, range(9, 127))) if item.match(char)), ""
     )
 
 
@@ -174,9 +174,9 @@ def slow_text(pattern, methods):
 
 @pytest.mark.nightly
 def test_no_text_takes_a_pattern_more_than_linear_time():
-    found = used()
-    assert len(found) > 100
-    slow = {pattern.pattern: slow_text(pattern, methods) for pattern, methods in found.items()}
+    result = used()
+    assert len(result) > 100
+    slow = {pattern.pattern: slow_text(pattern, methods) for pattern, methods in result.items()}
     assert {pattern: text for pattern, text in slow.items() if text is not None} == {}
 
 

@@ -34,10 +34,10 @@ def test_the_guide(place, monkeypatch):
     monkeypatch.chdir(place)
     blocks = re.findall(r"^```pycon\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
     test = doctest.DocTestParser().get_doctest("\n".join(blocks), {}, GUIDE.name, str(GUIDE), 0)
-    said = []
+    matches = []
     runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS)
-    runner.run(test, out=said.append)
-    assert not said, "".join(said)
+    runner.run(test, out=matches.append)
+    assert not matches, "".join(matches)
     assert runner.tries > 10
 
 
@@ -126,10 +126,10 @@ def test_a_column_has_one_type_whatever_its_first_row(place):
 
 def test_forecast_takes_what_the_command_line_takes(place):
     recording = spillcast.Recording.open(place / "run.spill")
-    said = [
+    matches = [
         spillcast.forecast(baseline, "latency:1ms").to_json()["ceiling_s"]
         for baseline in (recording, str(recording.path), Path(recording.path), [recording.path])
     ]
-    assert len(set(said)) == 1
+    assert len(set(matches)) == 1
     storage = spillcast.storage(str(recording.path))
     assert spillcast.forecast(recording, storage).target == storage.name

@@ -42,18 +42,18 @@ def test_whatever_is_public_says_what_it_is(kind):
 
 def test_the_stub_has_the_options_of_a_forecast():
     options = next(n for n in STUB.body if isinstance(n, ast.ClassDef) and n.name == "_Options")
-    told = {line.target.id: ast.unparse(line.annotation) for line in options.body}
-    real = {one.name: generate.typed(one.type) for one in dataclasses.fields(Question)}
-    assert told == {name: kind for name, kind in real.items() if name not in generate.INTERNAL}
+    reported = {line.target.id: ast.unparse(line.annotation) for line in options.body}
+    real = {item.name: generate.typed(item.type) for item in dataclasses.fields(Question)}
+    assert reported == {name: kind for name, kind in real.items() if name not in generate.INTERNAL}
 
 
 def test_the_stub_has_the_parameters_of_each_call():
-    names = [one.arg for one in stub_function("profile").args.kwonlyargs]
+    names = [item.arg for item in stub_function("profile").args.kwonlyargs]
     real = [name for name in inspect.signature(profile).parameters if name != "evidence"]
     # The last of them are for the command line.
     assert names == [name for name in real if name not in ("chosen", "on_progress")]
     word = inspect.signature(type(spillcast.storage).__call__).parameters
-    assert [one.arg for one in stub_function("storage").args.args] == list(word)[1:]
+    assert [item.arg for item in stub_function("storage").args.args] == list(word)[1:]
 
 
 CODE = """
@@ -78,14 +78,14 @@ def test_a_type_checker_sees_results_and_mistakes(tmp_path):
          "--follow-imports", "silent", "--no-site-packages", "--ignore-missing-imports", path],
         capture_output=True, text=True, cwd=tmp_path, env={"MYPYPATH": str(ROOT / "python")},
     )  # fmt: skip
-    said = checked.stdout.replace("builtins.", "")
-    revealed = [line.split('"')[1] for line in said.splitlines() if "Revealed" in line]
+    output = checked.stdout.replace("builtins.", "")
+    revealed = [line.split('"')[1] for line in output.splitlines() if "Revealed" in line]
     assert revealed == [
         "spillcast.forecast.result.Forecast",
         "spillcast.forecast.result.Forecasts",
         "float",
         "float",
     ]
-    wrong = {line.split(":")[1] for line in said.splitlines() if " error: " in line}
+    wrong = {line.split(":")[1] for line in output.splitlines() if " error: " in line}
     mistakes = [at for at, line in enumerate(CODE.splitlines(), 1) if "confidance" in line]
-    assert wrong == {str(at) for at in (*mistakes, mistakes[0] + 1)}, said
+    assert wrong == {str(at) for at in (*mistakes, mistakes[0] + 1)}, output

@@ -37,32 +37,32 @@ def formula(data, memory, unit):
 )  # fmt: skip
 def test_the_sort_does_the_ios_of_the_formula(tmp_path, memory, unit, levels):
     assert formula(DATA, memory, unit)[1] == levels
-    found = external_sort(tmp_path, data_bytes=DATA, memory_bytes=memory, unit_bytes=unit)
-    assert found.levels == levels
-    assert (found.reads, found.writes) == (levels * DATA // unit, levels * DATA // unit)
-    assert (found.read_bytes, found.write_bytes) == (levels * DATA, levels * DATA)
+    result = external_sort(tmp_path, data_bytes=DATA, memory_bytes=memory, unit_bytes=unit)
+    assert result.levels == levels
+    assert (result.reads, result.writes) == (levels * DATA // unit, levels * DATA // unit)
+    assert (result.read_bytes, result.write_bytes) == (levels * DATA, levels * DATA)
     assert os.listdir(tmp_path) == []
 
 
 def test_a_unit_that_does_not_divide_leaves_a_rest_of_each_run(tmp_path):
-    found = external_sort(tmp_path, data_bytes=DATA, memory_bytes=512 * K, unit_bytes=48 * K)
+    result = external_sort(tmp_path, data_bytes=DATA, memory_bytes=512 * K, unit_bytes=48 * K)
     assert formula(DATA, 512 * K, 48 * K) == (9, 1)
-    assert found.reads == found.writes == 8 * math.ceil(512 / 48)
+    assert result.reads == result.writes == 8 * math.ceil(512 / 48)
 
 
 @cases(("memory", "unit", "levels"), [(512 * K, 8 * K, 1), (256 * K, 48 * K, 2)])
 def test_the_join_does_the_ios_of_the_formula(tmp_path, memory, unit, levels):
     at_once, expected = formula(2 * M, memory, unit)
     assert expected == levels
-    found, matches = hash_join(
+    result, matches = hash_join(
         tmp_path, build_bytes=2 * M, probe_bytes=M, memory_bytes=memory, unit_bytes=unit
     )
-    assert found.levels == levels
+    assert result.levels == levels
     moved = levels * 3 * M
-    assert (found.read_bytes, found.write_bytes) == (moved, moved)
+    assert (result.read_bytes, result.write_bytes) == (moved, moved)
     # Each part of each side ends with a rest.
     rests = 2 * sum(at_once**level for level in range(1, levels + 1))
-    assert moved / unit <= found.writes == found.reads <= moved / unit + rests
+    assert moved / unit <= result.writes == result.reads <= moved / unit + rests
     # Two keys are equal with the chance of one in as many as the build side has.
     assert matches == pytest.approx(M / 8, rel=0.05)
     assert os.listdir(tmp_path) == []
@@ -83,8 +83,8 @@ def recorded(tmp_path_factory):
     room = tmp_path_factory.mktemp("pattern")
     temp, output = room / "temp", room / "run.spill"
     temp.mkdir()
-    asked = ("--data", "4M", "--memory", "512K", "--unit", "64K")
-    command = [sys.executable, "-m", "bench.spilling", "sort", temp, *asked]
+    requested = ("--data", "4M", "--memory", "512K", "--unit", "64K")
+    command = [sys.executable, "-m", "bench.spilling", "sort", temp, *requested]
     result = spillcast(
         "record", "--temp", temp, "-o", output, "--", *command, env=environment(), cwd=ROOT
     )
@@ -93,10 +93,10 @@ def recorded(tmp_path_factory):
 
 
 def test_a_recording_of_it_holds_these_ios(recorded):
-    recording, said = recorded
-    assert said["levels"] == 2
+    recording, answer = recorded
+    assert answer["levels"] == 2
     counts = recording.meta.temp
-    assert (counts.reads, counts.writes) == (said["reads"], said["writes"]) == (128, 128)
+    assert (counts.reads, counts.writes) == (answer["reads"], answer["writes"]) == (128, 128)
 
 
 def test_the_made_up_sort_is_what_the_real_one_does(recorded):
@@ -108,13 +108,13 @@ def test_the_made_up_sort_is_what_the_real_one_does(recorded):
 
 def by_file(steps):
     """Of each op and file, in the order in which they are written: what is moved where."""
-    found = {}
+    result = {}
     rows = steps.to_pylist()
     names = list(dict.fromkeys(row["file"] for row in rows if row["write"]))
     for row in rows:
         key = row["write"], names.index(row["file"])
-        found.setdefault(key, []).append((row["offset"], row["bytes"]))
-    return {key: of if key[0] else sorted(of) for key, of in found.items()}
+        result.setdefault(key, []).append((row["offset"], row["bytes"]))
+    return {key: of if key[0] else sorted(of) for key, of in result.items()}
 
 
 def test_as_a_program_it_says_what_is_wrong(tmp_path):

@@ -80,13 +80,13 @@ def test_rows_are_chosen_sorted_and_added_up_as_pyarrow_does():
     expected = arrow.group_by(["op", "size"], use_threads=False).aggregate(
         [("ns", "sum"), ("ns", "max"), ("ns", "count")]
     )
-    found = {
+    result = {
         **groups.keys.columns,
         "ns_sum": groups.sum(rows["ns"].values),
         "ns_max": groups.max(rows["ns"].values),
         "ns_count": groups.count(),
     }
-    in_order = [sorted(rows.to_pylist(), key=str) for rows in (Table(found), expected)]
+    in_order = [sorted(rows.to_pylist(), key=str) for rows in (Table(result), expected)]
     assert in_order[0] == in_order[1]
     first_rows = list(
         dict.fromkeys(zip(*(arrow[name].to_pylist() for name in ("op", "size")), strict=True))

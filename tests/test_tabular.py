@@ -128,12 +128,12 @@ def test_markdown_of_a_page_says_all_its_parts():
     page = Page(
         [Words(["One."]), table, Drawn(lambda width: "#" * width), Words(["  b", "  c"])], table
     )
-    one, lines, drawn, said = page.markdown().split("\n\n")
-    assert one == "One."
+    item, lines, drawn, answer = page.markdown().split("\n\n")
+    assert item == "One."
     assert lines.splitlines()[0] == "| a\\|b | n |"
     assert lines.splitlines()[2] == "| x\\|y &lt;script> | 1,234 |"
     assert drawn == "```text\n" + "#" * 80 + "\n```"
-    assert said == "- b\n- c"
+    assert answer == "- b\n- c"
 
 
 def test_a_sentence_is_not_broken_between_a_number_and_its_unit():

@@ -47,11 +47,11 @@ def test_a_projection_reads_no_file():
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in getattr(node, "names", []) if hasattr(alias, "name")]
             module = getattr(node, "module", None) or ""
-            for found in (module, *(f"{module}.{name}".strip(".") for name in names)):
+            for result in (module, *(f"{module}.{name}".strip(".") for name in names)):
                 if re.match(
-                    r"pyarrow|pathlib|spillcast\.(gate|engines|recording\.Recording)", found
+                    r"pyarrow|pathlib|spillcast\.(gate|engines|recording\.Recording)", result
                 ):
-                    yield found
+                    yield result
 
     paths = [PACKAGE / "forecast" / f"{module}.py" for module in PROJECTING]
     assert offenders(paths, reading) == []
@@ -73,19 +73,23 @@ def engines_chosen_by_name(code, *, imported=False):
     chooses nothing. Texts that hold one are no names.
     """
     tree = ast.parse(code)
-    told = {id(value) for node in ast.walk(tree) if isinstance(node, ast.Dict)
+    reported = {id(value) for node in ast.walk(tree) if isinstance(node, ast.Dict)
             for value in node.values}  # fmt: skip
-    told |= {id(node.args[0]) for node in ast.walk(tree) if isinstance(node, ast.Call)
+    reported |= {id(node.args[0]) for node in ast.walk(tree) if isinstance(node, ast.Call)
              and node.args and getattr(node.func, "id", "") == "ObservedEngine"}  # fmt: skip
-    told |= {id(part) for node in ast.walk(tree)
+    reported |= {id(part) for node in ast.walk(tree)
              if isinstance(node, ast.keyword) and node.arg == "example"
              for part in ast.walk(node.value)}  # fmt: skip
     # A verb may be called as an engine is.
-    told |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.Assign)
+    reported |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.Assign)
              and getattr(node.targets[0], "id", "") == "VERBS"
              for part in ast.walk(node.value)}  # fmt: skip
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and node.value in ENGINE_NAMES and id(node) not in told:
+        if (
+            isinstance(node, ast.Constant)
+            and node.value in ENGINE_NAMES
+            and id(node) not in reported
+        ):
             yield node.lineno
         if isinstance(node, ast.ImportFrom) and node.module and not imported:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
@@ -225,11 +229,11 @@ def test_no_index_address_is_committed():
     ]
     command = ["git", "-C", str(ROOT), "grep", "--name-only", "--fixed-strings"]
     for word in words:
-        found = subprocess.run([*command, word], capture_output=True, text=True)
-        if found.returncode > 1:
-            pytest.skip(f"git cannot search here: {found.stderr.strip()}")
+        result = subprocess.run([*command, word], capture_output=True, text=True)
+        if result.returncode > 1:
+            pytest.skip(f"git cannot search here: {result.stderr.strip()}")
         allowed = {"Makefile", "Cargo.lock"}
-        assert set(found.stdout.splitlines()) <= allowed, word
+        assert set(result.stdout.splitlines()) <= allowed, word
 
 
 #: Words that say nothing of what they name.
@@ -289,7 +293,8 @@ def test_identifiers_name_what_they_hold():
         code = path.read_text()
         return sorted(set(empty_names(code)) - set(fields(code)))
 
-    assert offenders(python_files("python", "lab/spillcast_lab"), violations) == []
+    folders = "python", "lab/spillcast_lab", "tests", "bench", "docs", "release"
+    assert offenders(python_files(*folders), violations) == []
     assert offenders(sorted((ROOT / "crates").rglob("*.rs")), empty_rust_names) == []
 
 

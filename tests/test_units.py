@@ -55,8 +55,8 @@ def test_every_duration_that_is_printed_is_read(seconds):
 
 
 @given(st.floats(1e-9, 1e7), st.floats(1e-9, 1e7))
-def test_what_is_printed_keeps_the_order(one, other):
-    low, high = sorted((one, other))
+def test_what_is_printed_keeps_the_order(item, other):
+    low, high = sorted((item, other))
     printed = [parse_duration_s(format_duration(seconds)) for seconds in (low, high)]
     assert printed[0] <= printed[1] * (1 + 1e-12)
 

@@ -18,11 +18,11 @@ SOURCES = (PROBE, GRID, RECORDING, ASSUMED, catalogue(2.0, "a brochure"))
 
 
 def test_every_code_in_the_program_is_explained_and_no_other():
-    found = {code for source in SOURCES for code, _ in source.warnings}
+    result = {code for source in SOURCES for code, _ in source.warnings}
     for path in (ROOT / "python" / "spillcast").rglob("*.py"):
-        found.update(CODE.findall(path.read_text()))
-    assert len(found) > 50
-    assert found == set(explained())
+        result.update(CODE.findall(path.read_text()))
+    assert len(result) > 50
+    assert result == set(explained())
 
 
 def test_the_page_is_as_it_is_generated():

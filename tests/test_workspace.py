@@ -62,19 +62,19 @@ def test_a_device_stays_a_device(tmp_path, trace):
 @pytest.mark.parametrize("name", [".", "/", "folder/"])
 def test_a_folder_is_not_written_over(tmp_path, trace, name):
     (tmp_path / "folder").mkdir()
-    said = spillcast("report", trace, "-o", name, cwd=tmp_path)
-    assert "is a directory" in only_line(said, 2)
+    result = spillcast("report", trace, "-o", name, cwd=tmp_path)
+    assert "is a directory" in only_line(result, 2)
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
 def test_where_a_page_goes_is_checked_before_a_probe(tmp_path, trace):
     """And not after it, when minutes are lost."""
     (tmp_path / "flash").mkdir()
-    said = spillcast("report", trace, "--to", "flash", "-o", "none/page.html", cwd=tmp_path)
-    assert "-o none/page.html: there is no directory" in only_line(said, 2)
+    result = spillcast("report", trace, "--to", "flash", "-o", "none/page.html", cwd=tmp_path)
+    assert "-o none/page.html: there is no directory" in only_line(result, 2)
     for out in (["-o", "flash"], ["-o", "none/x"], ["--iolog", "flash"]):
-        said = spillcast("probe", "flash", "--like", trace, *out, cwd=tmp_path)
-        assert " ".join(out) in only_line(said, 2)
+        result = spillcast("probe", "flash", "--like", trace, *out, cwd=tmp_path)
+        assert " ".join(out) in only_line(result, 2)
 
 
 @pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
@@ -100,8 +100,8 @@ def test_no_link_of_another_user_is_followed(tmp_path, trace):
             pass
         with pytest.raises(PathUnusable):
             check_output(output)
-        said = spillcast("collect", "oracle", "--sql-id", "a", "-o", output)
-        assert "another user" in only_line(said, 2)
+        result = spillcast("collect", "oracle", "--sql-id", "a", "-o", output)
+        assert "another user" in only_line(result, 2)
     assert kept.read_text() == "kept"
     assert not list((tmp_path / "folder").iterdir())
     # Our own is followed.

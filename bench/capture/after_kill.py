@@ -11,7 +11,7 @@ from pathlib import Path
 from statistics import median
 
 from bench.capture.sources import usable, workroom
-from bench.programs import OUTPUT, observed, recording, told
+from bench.programs import OUTPUT, observed, recording, summary_of
 from bench.result import SPILLCAST, Result
 from spillcast._core import partial_folders
 
@@ -68,7 +68,7 @@ def _cpu_s(program: Sequence[str], method: str | None, room: Path, attached: boo
         started.stdin.write("go\n")
         started.stdin.flush()
         # The end of the output says that the program has ended, whoever its parent is by now.
-        return float(told(started.stdout.read())["cpu_s"])
+        return float(summary_of(started.stdout.read())["cpu_s"])
 
 
 def _attached(method: str, room: Path, pid: int) -> "subprocess.Popen[bytes]":

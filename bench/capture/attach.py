@@ -25,8 +25,8 @@ def run() -> Iterator[Result]:
         for source in usable(attaching=True):
             for threads in THREADS:
                 with idle(room, threads) as pid:
-                    told = attached(source.name, room, pid)
-                    yield _result(source.name, threads, cpus, told, _peer(room, pid))
+                    reported = attached(source.name, room, pid)
+                    yield _result(source.name, threads, cpus, reported, _peer(room, pid))
 
 
 @contextmanager
@@ -56,19 +56,19 @@ def _peer(room: Path, pid: int) -> str:
     return f"{took_s:.3f} s, perf record of one event" if done.returncode == 0 else "perf failed"
 
 
-def _result(source: str, threads: int, cpus: int, told: dict[str, float], peer: str) -> Result:
+def _result(source: str, threads: int, cpus: int, reported: dict[str, float], peer: str) -> Result:
     name = f"capture: {source} attaches to {threads:,} threads on {cpus} CPUs"
     aim = f"under {AIM_DESCRIPTORS} descriptors a CPU"
     if threads <= AIM_THREADS:
         aim = f"under {AIM_S} s, {aim}"
-    if "refused" in told:
-        return Result(name, f"refused: {told['refused']}", peer, float("nan"), aim, False)
-    took_s = told["open_s"] + told["attach_s"]
-    a_cpu = told["descriptors"] / cpus
+    if "refused" in reported:
+        return Result(name, f"refused: {reported['refused']}", peer, float("nan"), aim, False)
+    took_s = reported["open_s"] + reported["attach_s"]
+    a_cpu = reported["descriptors"] / cpus
     return Result(
         name,
-        f"{took_s:.3f} s, of which {told['open_s']:.3f} s to open the source; "
-        f"{told['descriptors']:,.0f} descriptors, {a_cpu:,.1f} a CPU",
+        f"{took_s:.3f} s, of which {reported['open_s']:.3f} s to open the source; "
+        f"{reported['descriptors']:,.0f} descriptors, {a_cpu:,.1f} a CPU",
         peer,
         a_cpu / AIM_DESCRIPTORS,
         aim,

@@ -22,13 +22,13 @@ def run() -> Iterator[Result]:
     for kind, count in (("reads", CALLS), ("switches", SWITCHES)):
         with workroom() as room:
             theirs = {peer.name: added_ns(peer, kind, room) for peer in peers(kind)}
-            words = ", ".join(f"{name} {_told(ns)}" for name, ns in theirs.items())
+            words = ", ".join(f"{name} {_spread_text(ns)}" for name, ns in theirs.items())
             for source in usable():
                 ours = added_ns(recorder(source, count), kind, room)
                 best = min((median(ns) for ns in theirs.values()), default=float("nan"))
                 yield Result(
                     f"capture: {source.name}, added to {TITLES[kind]}, {PAIRS} pairs",
-                    _told(ours),
+                    _spread_text(ours),
                     words or "none is installed",
                     median(ours) / best if best > 0 else float("nan"),
                     f"at most {AIM_NS[kind]:,} ns",
@@ -48,12 +48,12 @@ def added_ns(observer: Observer, kind: str, room: Path) -> list[float]:
     return differences
 
 
-def _each_ns(told: dict[str, Any]) -> float:
+def _each_ns(reported: dict[str, Any]) -> float:
     """What one took, of the hand-overs or calls that the program counted itself."""
-    number = told.get("handed_over") or told["calls"]["pread64"]["count"]
-    return float(told["loop_s"]) * 1e9 / number
+    number = reported.get("handed_over") or reported["calls"]["pread64"]["count"]
+    return float(reported["loop_s"]) * 1e9 / number
 
 
-def _told(differences_ns: list[float]) -> str:
+def _spread_text(differences_ns: list[float]) -> str:
     low, high = min(differences_ns), max(differences_ns)
     return f"{median(differences_ns):,.0f} ns ({low:,.0f} to {high:,.0f})"

@@ -28,16 +28,16 @@ CASES: tuple[tuple[str, str, int, dict[str, int]], ...] = (
 def run() -> Iterator[Result]:
     """Each source against the program's own account, which is the peer."""
     for source in usable():
-        for what, kind, count, options in CASES:
+        for subject, kind, count, options in CASES:
             with workroom() as room:
                 program = observed(kind, room, count, **options)
                 account = run_program(recorder(source, count).command(program, room))
                 output = room.with_name(OUTPUT)
                 seen, names = recorded(output, room)
                 capture = json.loads((output / "meta.json").read_text())["capture"]
-            yield _compared(f"capture: {source.name}, {what}", account, seen, capture)
+            yield _compared(f"capture: {source.name}, {subject}", account, seen, capture)
             if "names" in account:
-                yield _named(f"capture: {source.name}, {what}: names", account, names)
+                yield _named(f"capture: {source.name}, {subject}: names", account, names)
 
 
 def recorded(output: Path, room: Path) -> tuple[Totals, set[str]]:
@@ -52,16 +52,16 @@ def recorded(output: Path, room: Path) -> tuple[Totals, set[str]]:
         names.add(Path(row["file"]).name)
         if row["op"] is None:
             continue
-        one = totals.setdefault(row["event"], {"count": 0, "bytes": 0, "offsets": 0})
-        one["count"] += 1
-        one["bytes"] += row["bytes"] or 0
-        one["offsets"] += row["offset"] or 0
+        item = totals.setdefault(row["event"], {"count": 0, "bytes": 0, "offsets": 0})
+        item["count"] += 1
+        item["bytes"] += row["bytes"] or 0
+        item["offsets"] += row["offset"] or 0
     return totals, names
 
 
 def _compared(name: str, account: dict[str, Any], seen: Totals, capture: dict[str, Any]) -> Result:
     done: Totals = account["calls"]
-    calls, found = (sum(one["count"] for one in each.values()) for each in (done, seen))
+    calls, result = (sum(item["count"] for item in each.values()) for each in (done, seen))
     wrong = [
         f"{key} of {call}"
         for call, totals in done.items()
@@ -71,10 +71,10 @@ def _compared(name: str, account: dict[str, Any], seen: Totals, capture: dict[st
     same = "bytes and offsets the same" if not wrong else f"not the same: {', '.join(wrong)}"
     return Result(
         name,
-        f"{found:,} calls, {same}; {capture['lost']:,} lost, {capture['unknown_file']:,} on "
+        f"{result:,} calls, {same}; {capture['lost']:,} lost, {capture['unknown_file']:,} on "
         "unknown files",
         f"{calls:,} calls, by the program's own account",
-        found / calls,
+        result / calls,
         "counts, bytes and offsets of every call the same",
         seen == done,
     )

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from bench.capture.sources import usable, workroom
-from bench.programs import OUTPUT, observed, recording, told
+from bench.programs import OUTPUT, observed, recording, summary_of
 from bench.programs import run as run_program
 from bench.result import SPILLCAST, Result
 
@@ -39,7 +39,7 @@ def run() -> Iterator[Result]:
                 # Killed before the command was let go, nothing has run at all.
                 if stdout or of_pid:
                     ran += 1
-                    wrong += not stdout or told(stdout)["calls"] != expected
+                    wrong += not stdout or summary_of(stdout)["calls"] != expected
                 shutil.rmtree(room.with_name(OUTPUT), ignore_errors=True)
             left = [*_left_in_kernel(before), *_processes_of(room), *_files_beside(room)]
         yield Result(
@@ -93,13 +93,13 @@ def _kill_of_process(method: str, room: Path, after_s: float) -> tuple[bool, str
 
 def bpf_objects() -> dict[tuple[str, int], str]:
     """Programs and maps in the kernel, by kind and number; empty where bpftool is not installed."""
-    found = {}
+    result = {}
     if shutil.which("bpftool"):
         for kind in ("prog", "map"):
             done = subprocess.run(["bpftool", "-j", kind, "list"], capture_output=True, text=True)
             listed: list[dict[str, Any]] = json.loads(done.stdout or "[]")
-            found |= {(kind, one["id"]): one.get("name", one["type"]) for one in listed}
-    return found
+            result |= {(kind, item["id"]): item.get("name", item["type"]) for item in listed}
+    return result
 
 
 def _left_in_kernel(before: dict[tuple[str, int], str]) -> list[str]:

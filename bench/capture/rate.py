@@ -45,5 +45,5 @@ def run() -> Iterator[Result]:
 def _per_s(observer: Observer | None, room: Path, calls: int, **options: int) -> float:
     """Calls a second of all processes together, by the program's own clock."""
     program = observed("reads", room, calls, processes=PROCESSES, **options)
-    told = run_program(observer.command(program, room) if observer else program)
-    return told["calls"]["pread64"]["count"] / told["loop_s"]
+    reported = run_program(observer.command(program, room) if observer else program)
+    return reported["calls"]["pread64"]["count"] / reported["loop_s"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench.capture.sources import PEERS, Observer, recorder, usable, workroom
-from bench.programs import OUTPUT, observed, told
+from bench.programs import OUTPUT, observed, summary_of
 from bench.result import Result
 
 CALLS_PER_S = 20_000
@@ -67,7 +67,7 @@ def taken(observer: Observer, room: Path) -> Taken:
     before_s = _cpu_s(process.pid)
     process.stdin.write("go\n")
     process.stdin.flush()
-    seconds = told(process.stdout.readline())["seconds"]
+    seconds = summary_of(process.stdout.readline())["seconds"]
     share = (_cpu_s(process.pid) - before_s) / seconds
     peak_mb = 0.0
     while process.poll() is None:

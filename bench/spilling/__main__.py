@@ -22,16 +22,16 @@ def main() -> None:
     parser.add_argument("--probe", type=parse_bytes, help="of a join (default: as the build side)")
     parser.add_argument("--memory", type=parse_bytes, default="1M")
     parser.add_argument("--unit", type=parse_bytes, default="48K", help="bytes of one I/O")
-    asked = parser.parse_args()
+    requested = parser.parse_args()
     began = time.monotonic()
-    sizes = {"memory_bytes": asked.memory, "unit_bytes": asked.unit}
+    sizes = {"memory_bytes": requested.memory, "unit_bytes": requested.unit}
     try:
-        if asked.kind == "sort":
-            counts = external_sort(asked.directory, data_bytes=asked.data, **sizes)
+        if requested.kind == "sort":
+            counts = external_sort(requested.directory, data_bytes=requested.data, **sizes)
         else:
-            probe = asked.probe or asked.data
+            probe = requested.probe or requested.data
             counts, _ = hash_join(
-                asked.directory, build_bytes=asked.data, probe_bytes=probe, **sizes
+                requested.directory, build_bytes=requested.data, probe_bytes=probe, **sizes
             )
     except (SpillcastError, OSError) as error:
         print(f"spilling: {error}", file=sys.stderr)

@@ -107,8 +107,8 @@ def _part(keys: Keys, level: int, parts: int) -> Keys:
 
 
 def _all(pieces: Iterator[Keys]) -> Keys:
-    found = list(pieces)
-    return np.concatenate(found) if found else np.empty(0, dtype=np.uint64)
+    result = list(pieces)
+    return np.concatenate(result) if result else np.empty(0, dtype=np.uint64)
 
 
 def _matches(build: Keys, probe: Iterator[Keys]) -> int:

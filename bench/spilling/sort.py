@@ -149,9 +149,9 @@ def _lengths(data_bytes: int, memory_bytes: int) -> list[int]:
 
 def _check(output: Iterator[Keys], count: int, total: int) -> None:
     """The output is sorted and has as many keys, of the same sum, as were put in."""
-    last, found, added = np.uint64(0), 0, 0
+    last, result, added = np.uint64(0), 0, 0
     for keys in output:
         assert keys[0] >= last, "the output is not sorted"
         assert np.all(keys[1:] >= keys[:-1]), "the output is not sorted"
-        last, found, added = keys[-1], found + len(keys), added + int(keys.sum())
-    assert (found, added) == (count, total), "the output is not what was put in"
+        last, result, added = keys[-1], result + len(keys), added + int(keys.sum())
+    assert (result, added) == (count, total), "the output is not what was put in"

@@ -43,13 +43,13 @@ def main() -> int:
 def boot(vmlinuz: Path, initrd: Path, cpus: int, sources: list[str]) -> str:
     """Run the guest to its end or its deadline; what it printed."""
     # The kernel hands what it does not know to the first process, as its environment.
-    told = f"SOURCES={','.join(sources)} THREADS={','.join(map(str, THREADS))} "
-    told += f"STARTS={STARTS} STARTS_PER_S={STARTS_PER_S} LIMIT_S={LIMIT_S}"
+    reported = f"SOURCES={','.join(sources)} THREADS={','.join(map(str, THREADS))} "
+    reported += f"STARTS={STARTS} STARTS_PER_S={STARTS_PER_S} LIMIT_S={LIMIT_S}"
     quiet = "rdinit=/init console=ttyS0 quiet panic=-1 mitigations=off nowatchdog"
     command = [
         "qemu-system-x86_64", "-accel", "tcg,thread=multi", "-cpu", "max",
         "-smp", str(cpus), "-m", MEMORY, "-kernel", str(vmlinuz), "-initrd", str(initrd),
-        "-append", f"{quiet} {told}", "-nographic", "-no-reboot",
+        "-append", f"{quiet} {reported}", "-nographic", "-no-reboot",
     ]  # fmt: skip
     log = BUILT / "console.log"
     with log.open("w") as out:

@@ -31,10 +31,10 @@ def kernel() -> Path:
     if not list(BUILT.glob("boot/vmlinuz-*")):
         BUILT.mkdir(parents=True, exist_ok=True)
         about = _output("apt-cache", "depends", KERNEL_PACKAGE)
-        found = re.search(r"Depends: (linux-image-\S+)", about)
-        if found is None:
+        result = re.search(r"Depends: (linux-image-\S+)", about)
+        if result is None:
             raise SystemExit(f"{KERNEL_PACKAGE} is not known here: apt-get update")
-        subprocess.run(["apt-get", "-qq", "download", found[1]], cwd=BUILT, check=True)
+        subprocess.run(["apt-get", "-qq", "download", result[1]], cwd=BUILT, check=True)
         for package in BUILT.glob("linux-image-*.deb"):
             subprocess.run(["dpkg-deb", "-x", package, BUILT], check=True)
     return max(BUILT.glob("boot/vmlinuz-*"))

@@ -20,9 +20,11 @@ def rows_of(console: str) -> Rows:
     for line in console.replace("\r", "").splitlines():
         if not line.startswith("row "):
             continue
-        _, source, what, told = line.split(" ", 3)
-        value = json.loads(told) if told.startswith("{") else told.removeprefix("attach: ")
-        rows.setdefault((source, what), []).append(value)
+        _, source, subject, reported = line.split(" ", 3)
+        value = (
+            json.loads(reported) if reported.startswith("{") else reported.removeprefix("attach: ")
+        )
+        rows.setdefault((source, subject), []).append(value)
     return rows
 
 
@@ -34,7 +36,7 @@ def table(console: str, sources: Sequence[str], threads: Sequence[int]) -> str:
     [about] = rows["guest", "about"]
     starts = rows.get(("bare", "start"), [])
     # Before and after each source, for the guest is not always equally fast.
-    bare_ns = median([one["start_median_ns"] for one in starts if isinstance(one, dict)] or [0])
+    bare_ns = median([item["start_median_ns"] for item in starts if isinstance(item, dict)] or [0])
     lines = [["", *sources, "aim"]]
     for count in threads:
         each = [_attached(rows, source, count) for source in sources]
@@ -50,20 +52,20 @@ def table(console: str, sources: Sequence[str], threads: Sequence[int]) -> str:
         "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
         for line in lines
     ]
-    told = f"{bare_ns / 1e3:,.0f} us" if bare_ns else NOTHING
+    reported = f"{bare_ns / 1e3:,.0f} us" if bare_ns else NOTHING
     head = (
         f"Linux {about['kernel']}, {about['cpus']} emulated CPUs, BTF {about['btf']}, "
-        f"a thread starts in {told} unobserved"
+        f"a thread starts in {reported} unobserved"
     )
     return "\n".join([head, *laid_out])
 
 
 def _attached(rows: Rows, source: str, threads: int) -> str:
-    [told, *_] = rows.get((source, f"attach-{threads}"), [NOTHING])
-    if isinstance(told, str):
-        return told
-    took_s = told["open_s"] + told["attach_s"]
-    return _judged(f"{took_s:.2f} s ({told['open_s']:.2f} to open)", took_s < AIM_ATTACH_S)
+    [reported, *_] = rows.get((source, f"attach-{threads}"), [NOTHING])
+    if isinstance(reported, str):
+        return reported
+    took_s = reported["open_s"] + reported["attach_s"]
+    return _judged(f"{took_s:.2f} s ({reported['open_s']:.2f} to open)", took_s < AIM_ATTACH_S)
 
 
 def _descriptors(rows: Rows, source: str, threads: int, cpus: int) -> str:
@@ -75,11 +77,11 @@ def _descriptors(rows: Rows, source: str, threads: int, cpus: int) -> str:
 
 def _exact(rows: Rows, source: str) -> str:
     """The program's own account against what the source saw of it."""
-    told = rows.get((source, "counts"), [])
-    accounts = [one for one in told if isinstance(one, dict)]
+    reported = rows.get((source, "counts"), [])
+    accounts = [item for item in reported if isinstance(item, dict)]
     if len(accounts) < 2:
-        return " ".join(one for one in told if isinstance(one, str)) or NOTHING
-    done, seen = sorted(accounts, key=lambda one: "kind" not in one)
+        return " ".join(item for item in reported if isinstance(item, str)) or NOTHING
+    done, seen = sorted(accounts, key=lambda item: "kind" not in item)
     exact = done["calls"] == seen["calls"]
     return _judged("exact" if exact else f"not the same, {seen['lost']:,} lost", exact)
 
@@ -94,8 +96,8 @@ def _start(rows: Rows, source: str, bare_ns: float) -> str:
 
 def _of(rows: Rows, key: tuple[str, str], name: str) -> float | None:
     """A number of the first document that has it."""
-    found = [one[name] for one in rows.get(key, []) if isinstance(one, dict) and name in one]
-    return found[0] if found else None
+    matches = [item[name] for item in rows.get(key, []) if isinstance(item, dict) and name in item]
+    return matches[0] if matches else None
 
 
 def _judged(figure: str, met: bool) -> str:

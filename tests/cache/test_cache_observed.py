@@ -96,5 +96,5 @@ def test_what_has_no_growth_is_refused(write):
         with pytest.raises(EvidenceIncomplete):
             read_requests([str(write(text))])
     huge = STATS.format(0, 0) + STATS.format("9" * 40, 1)
-    told = only_line(spillcast("cache", write(huge)), 2)
-    assert "is not a count" in told
+    message = only_line(spillcast("cache", write(huge)), 2)
+    assert "is not a count" in message

@@ -69,8 +69,8 @@ def test_keep_does_what_exadata_says(rows, lines, temp_share):
         counted = hit and row.cls != "temp write"
         key = row.object, row.cls
         expected[key] = expected.get(key, 0) + counted
-    asked = {"kept": [1], "temp_share": temp_share, "unread_s": 90, "temp_writes": True}
-    assert hits(requests(rows).simulate("keep", lines, **asked)) == expected
+    requested = {"kept": [1], "temp_share": temp_share, "unread_s": 90, "temp_writes": True}
+    assert hits(requests(rows).simulate("keep", lines, **requested)) == expected
 
 
 @given(KEYS)

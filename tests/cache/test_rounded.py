@@ -14,10 +14,10 @@ from spillcast.cache.simulation import curve
 from spillcast.errors import OptionConflict
 
 
-def off(exact, found):
+def off(exact, result):
     """Mean of all sizes, by many of them."""
     sizes = np.linspace(exact.lines / 20_000, exact.lines, 20_000)
-    return np.abs(np.subtract(exact.miss_ratios(sizes), found.miss_ratios(sizes))).mean()
+    return np.abs(np.subtract(exact.miss_ratios(sizes), result.miss_ratios(sizes))).mean()
 
 
 def slow_miss_ratios(keys, counts, runs):
@@ -50,13 +50,13 @@ def test_against_a_list(seed, error):
     made = requests(
         [access(k, cls="temp write" if t else "read") for k, t in zip(keys, temp, strict=True)]
     )
-    found = made.curve(error=error, temp_writes=True, runs=2)
+    result = made.curve(error=error, temp_writes=True, runs=2)
     expected = slow_miss_ratios(keys, ~temp, runs=2)
-    got = found.miss_ratios(range(1, len(expected) + 1))
-    assert found.lines == len(expected) == len(set(keys))
-    assert found.references == (~temp).sum()
-    assert np.abs(expected - got).mean() <= found.error_max + 1e-9
-    assert found.error_max <= error
+    got = result.miss_ratios(range(1, len(expected) + 1))
+    assert result.lines == len(expected) == len(set(keys))
+    assert result.references == (~temp).sum()
+    assert np.abs(expected - got).mean() <= result.error_max + 1e-9
+    assert result.error_max <= error
 
 
 @cases("kind", KINDS)
@@ -66,13 +66,13 @@ def test_the_bound_of_every_trace_holds(tmp_path, kind):
         made = _core.CacheRequests.oracle_general(path)
         exact = made.curve()
         for error in (0.01, 0.002, 0.0005):
-            found = made.curve(error=error)
-            assert (found.references, found.lines) == (exact.references, exact.lines)
+            result = made.curve(error=error)
+            assert (result.references, result.lines) == (exact.references, exact.lines)
             # The slack is the half line that a curve's straight pieces round by.
-            assert off(exact, found) <= found.error_max + 0.5 / exact.lines
-            assert found.error_max <= error
+            assert off(exact, result) <= result.error_max + 0.5 / exact.lines
+            assert result.error_max <= error
             # What never uses a line again has the same end as the exact curve.
-            assert found.miss_ratios([exact.lines]) == pytest.approx(
+            assert result.miss_ratios([exact.lines]) == pytest.approx(
                 exact.miss_ratios([exact.lines])
             )
 
@@ -86,18 +86,18 @@ def test_small_sizes_are_told(tmp_path):
     path = oracle_general(tmp_path / "t.oracleGeneral", ids)
     made = _core.CacheRequests.oracle_general(path)
     sizes = [500, 1000, 2000, 4000]
-    exact, found = made.curve(), made.curve(error=0.002)
-    assert found.error_max > 0
-    assert found.miss_ratios(sizes) == pytest.approx(exact.miss_ratios(sizes), abs=0.03)
+    exact, result = made.curve(), made.curve(error=0.002)
+    assert result.error_max > 0
+    assert result.miss_ratios(sizes) == pytest.approx(exact.miss_ratios(sizes), abs=0.03)
 
 
 def test_an_error_that_rounding_cannot_keep_is_none(tmp_path):
-    found = curve(
+    result = curve(
         read_requests([str(write(tmp_path / "t.oracleGeneral", "mixed", 20_000, seed=1))]),
         error_points=0.001,
     )
-    assert found.error_max == 0
-    assert found.rate == 1
+    assert result.error_max == 0
+    assert result.rate == 1
 
 
 def test_a_share_and_an_error_are_two_questions(tmp_path):

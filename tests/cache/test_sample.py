@@ -61,15 +61,15 @@ def test_hot_lines_of_a_pattern_are_found(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "asked", [pytest.param("rate=0.01", marks=pytest.mark.nightly), "error=0.002"]
+    "requested", [pytest.param("rate=0.01", marks=pytest.mark.nightly), "error=0.002"]
 )
-def test_a_hundred_million_requests_take_little_memory(tmp_path, asked):
+def test_a_hundred_million_requests_take_little_memory(tmp_path, requested):
     """Ten million lines, each used ten times."""
     code = f"""
 from pathlib import Path
 from spillcast import _core
 requests = _core.CacheRequests.oracle_general({str(tmp_path / "t.oracleGeneral")!r})
-curve = requests.curve({asked}, runs=10)
+curve = requests.curve({requested}, runs=10)
 assert requests.requests() == 100_000_000, requests.requests()
 status = Path('/proc/self/status').read_text()
 print(int(status.split('VmHWM:')[1].split()[0]) * 1024)

@@ -27,8 +27,19 @@ def scan(tmp_path_factory):
 
 
 def simulated(scan, *arguments):
-    asked = ("--size", "1T", "--line", "1M", "--policy", "keep", "--disk", DISK, "--flash", FLASH)
-    result = spillcast("cache", scan, *asked, "--json", *arguments)
+    requested = (
+        "--size",
+        "1T",
+        "--line",
+        "1M",
+        "--policy",
+        "keep",
+        "--disk",
+        DISK,
+        "--flash",
+        FLASH,
+    )
+    result = spillcast("cache", scan, *requested, "--json", *arguments)
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)["cache"]
 

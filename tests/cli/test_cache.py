@@ -51,8 +51,8 @@ def test_a_trace_of_scans_and_spills(tmp_path):
     result = spillcast("cache", path, "--size", "1M", "--temp-writes", "--runs", 1, "--json")
     assert result.returncode == 0, result.stderr
     accounts = json.loads(result.stdout)["cache"]["runs"][0]["accounts"]
-    found = {(a["object"], a["class"]): (a["bytes"], a["hits"]) for a in accounts}
-    assert found == {
+    actual = {(a["object"], a["class"]): (a["bytes"], a["hits"]) for a in accounts}
+    assert actual == {
         ("42", "scan"): (2 * 65536, 1),
         ("temp", "temp write"): (65536, 0),
         ("temp", "temp read"): (65536, 1),
@@ -144,8 +144,8 @@ def test_an_oracle_general_file(tmp_path):
 
 def test_a_curve_tells_its_bound(tmp_path):
     path = oracle_general(tmp_path / "t.oracleGeneral", [*range(1, 50_000)] * 2)
-    found = spillcast("cache", path, "--runs", 1, "--sample", 0.3)
-    assert "points in the mean of all sizes (95 % interval)" in " ".join(found.stdout.split())
+    result = spillcast("cache", path, "--runs", 1, "--sample", 0.3)
+    assert "points in the mean of all sizes (95 % interval)" in " ".join(result.stdout.split())
     rounded = ("cache", path, "--runs", 1, "--error", 5)
     assert "Distances are rounded: off by at most" in spillcast(*rounded).stdout
     curve = json.loads(spillcast(*rounded, "--json").stdout)["curve"]

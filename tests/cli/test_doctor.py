@@ -18,32 +18,32 @@ def findings(under=()):
     document = json.loads(result.stdout)
     assert set(document) == {field.name for field in fields(Diagnosis)}
     assert all(
-        set(one) == {field.name for field in fields(Finding)} for one in document["findings"]
+        set(item) == {field.name for field in fields(Finding)} for item in document["findings"]
     )
-    return {one["name"]: one for one in document["findings"]}
+    return {item["name"]: item for item in document["findings"]}
 
 
 def test_where_the_kernel_refuses_the_preload_library_is_left():
     bpf_is_built()
-    found = findings(refuse_tracing())
-    assert found["preload"]["works"]
+    result = findings(refuse_tracing())
+    assert result["preload"]["works"]
     for name in ("bpf", "perf"):
-        assert not found[name]["works"]
-        assert "--security-opt seccomp" in found[name]["fix"]
+        assert not result[name]["works"]
+        assert "--security-opt seccomp" in result[name]["fix"]
 
 
 def test_an_ordinary_user_is_told_what_wants_root():
     bpf_is_built()
-    found = findings(ordinary_user())
-    assert not found["bpf"]["works"]
-    assert found["bpf"]["fix"].startswith("sudo ")
+    result = findings(ordinary_user())
+    assert not result["bpf"]["works"]
+    assert result["bpf"]["fix"].startswith("sudo ")
 
 
 def test_all_that_does_not_work_is_listed_with_its_mend():
     text = spillcast("doctor", under=refuse_tracing()).stdout
-    for name, one in findings(refuse_tracing()).items():
+    for name, item in findings(refuse_tracing()).items():
         assert name in text
-        assert one["works"] or one["fix"] is None or one["fix"] in text
+        assert item["works"] or item["fix"] is None or item["fix"] in text
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root mounts without a helper")
@@ -58,11 +58,11 @@ def test_a_mount_whose_process_has_ended_is_named(tmp_path):
         pytest.skip(f"no FUSE file system here: {os.strerror(ctypes.get_errno())}")
     os.close(server)
     try:
-        dead = [one for one in diagnose().findings if one.name == "FUSE mount"]
-        assert not any(one.works for one in dead)
-        (mend,) = [one.fix for one in dead if str(point) in one.detail]
-        subprocess.run(mend, shell=True, check=True)
+        dead = [item for item in diagnose().findings if item.name == "FUSE mount"]
+        assert not any(item.works for item in dead)
+        (fix,) = [item.fix for item in dead if str(point) in item.detail]
+        subprocess.run(fix, shell=True, check=True)
         assert not point.is_mount()
     finally:
         libc.umount2(os.fsencode(point), 2)
-    assert str(point) not in "".join(one.detail for one in diagnose().findings)
+    assert str(point) not in "".join(item.detail for item in diagnose().findings)

@@ -151,12 +151,12 @@ def test_forecast(spilled, tmp_path, to):
     to = to.format(spilled=spilled.path, directory=tmp_path)
     # A probe on a busy machine may be too uncertain for an answer.
     statuses = {0, 3} if to == str(tmp_path) else {0}
-    said = printed("forecast", spilled.path, "--to", to, statuses=statuses)
-    assert valid(FORECAST, said)
-    if said["refused"]:
+    reply = printed("forecast", spilled.path, "--to", to, statuses=statuses)
+    assert valid(FORECAST, reply)
+    if reply["refused"]:
         return
-    assert sum(t["forecast_s"] for t in said["terms"]) == pytest.approx(said["forecast_s"])
-    assert said["confidence"] == 0.9
+    assert sum(t["forecast_s"] for t in reply["terms"]) == pytest.approx(reply["forecast_s"])
+    assert reply["confidence"] == 0.9
     assert list(tmp_path.iterdir()) == []
 
 
@@ -175,26 +175,26 @@ def test_forecast_refused(spilled, tmp_path):
             }
         )
     )  # fmt: skip
-    said = printed("forecast", spilled.path, "--to", path, status=3)
-    assert valid(FORECAST, said)
-    assert "no figures for writes" in said["refused"]
+    answer = printed("forecast", spilled.path, "--to", path, status=3)
+    assert valid(FORECAST, answer)
+    assert "no figures for writes" in answer["refused"]
 
 
 def test_forecast_of_several_targets(spilled):
     to = ("--to", "factor:10", "--to", "latency:150us")
-    said = printed("forecast", spilled.path, *to, "--confidence", "0.8")
-    assert said["schema"] == "spillcast.forecast/1"
-    assert [valid(FORECAST, one) for one in said["targets"]] == [True, True]
-    assert [one["target"] for one in said["targets"]] == ["factor:10", "latency:150us"]
-    assert {one["confidence"] for one in said["targets"]} == {0.8}
-    assert [one["cost"] for one in said["targets"]] == [None, None]
+    answer = printed("forecast", spilled.path, *to, "--confidence", "0.8")
+    assert answer["schema"] == "spillcast.forecast/1"
+    assert [valid(FORECAST, item) for item in answer["targets"]] == [True, True]
+    assert [item["target"] for item in answer["targets"]] == ["factor:10", "latency:150us"]
+    assert {item["confidence"] for item in answer["targets"]} == {0.8}
+    assert [item["cost"] for item in answer["targets"]] == [None, None]
 
 
 def test_forecast_with_prices(spilled):
     to = ("--to", "factor:10", "--to", "factor:1", "--cost", "factor:10=5")
-    said = printed("forecast", spilled.path, *to)
-    assert [one["cost"] for one in said["targets"]] == [5, None]
-    assert [one["best_value"] for one in said["targets"]] == [True, False]
+    answer = printed("forecast", spilled.path, *to)
+    assert [item["cost"] for item in answer["targets"]] == [5, None]
+    assert [item["best_value"] for item in answer["targets"]] == [True, False]
 
 
 def test_probe(spilled, tmp_path):
@@ -202,30 +202,30 @@ def test_probe(spilled, tmp_path):
 
 
 def test_probe_with_a_grid(tmp_path):
-    said = printed("probe", tmp_path, "--grid", "--budget", "2s,32M")
-    assert valid(STORAGE, said)
-    assert valid(GRID_FACTS, said["facts"])
-    assert said["source"] == "grid"
+    answer = printed("probe", tmp_path, "--grid", "--budget", "2s,32M")
+    assert valid(STORAGE, answer)
+    assert valid(GRID_FACTS, answer["facts"])
+    assert answer["source"] == "grid"
 
 
 def test_an_exported_log(spilled, tmp_path):
-    said = printed("probe", "--like", spilled.path, "--iolog", tmp_path / "spill.log")
-    assert valid(IOLOG, said)
+    answer = printed("probe", "--like", spilled.path, "--iolog", tmp_path / "spill.log")
+    assert valid(IOLOG, answer)
 
 
 def test_storage_show(spilled):
-    said = printed("storage", "show", spilled.path)
-    assert valid(SHOWN, said)
-    assert len(said["model"]["peaks"]) == len(said["groups"])
+    answer = printed("storage", "show", spilled.path)
+    assert valid(SHOWN, answer)
+    assert len(answer["model"]["peaks"]) == len(answer["groups"])
     assert valid(SHOWN, printed("storage", "show", "catalogue:aws-gp3"))
 
 
 def test_storage_compare(spilled):
     others = ("catalogue:aws-gp3", "catalogue:linux-hdd")
-    said = printed("storage", "compare", spilled.path, *others)
-    assert valid(COMPARISON, said)
-    assert [storage["name"] for storage in said["storages"]][1:] == list(others)
-    assert all(len(row["storages"]) == 3 for row in said["rows"])
+    answer = printed("storage", "compare", spilled.path, *others)
+    assert valid(COMPARISON, answer)
+    assert [storage["name"] for storage in answer["storages"]][1:] == list(others)
+    assert all(len(row["storages"]) == 3 for row in answer["rows"])
 
 
 def test_emulate(tmp_path):
@@ -280,9 +280,9 @@ CATALOGUE = document(
 
 def test_cache(spilled):
     rates = ("--flash", "9G/s", "--disk", "1G/s")
-    said = printed("cache", spilled.path, "--size", "1M", *rates)
-    assert valid(CACHE, said)
-    assert said["curve"]["miss_ratio"] == sorted(said["curve"]["miss_ratio"], reverse=True)
+    answer = printed("cache", spilled.path, "--size", "1M", *rates)
+    assert valid(CACHE, answer)
+    assert answer["curve"]["miss_ratio"] == sorted(answer["curve"]["miss_ratio"], reverse=True)
 
 
 def test_storage_list():
@@ -307,7 +307,7 @@ MOVE = document(
 @cases("engine", ["postgres", "oracle", "duckdb", "tmpfs"])
 def test_move(engine):
     size = () if engine == "postgres" else ("--size", "64M")
-    said = printed("move", engine, "--to", "/mnt/nvme/temp", *size)
-    assert valid(MOVE, said)
-    assert said["engine"] == engine
-    assert not any(step["done"] for step in said["steps"])
+    answer = printed("move", engine, "--to", "/mnt/nvme/temp", *size)
+    assert valid(MOVE, answer)
+    assert answer["engine"] == engine
+    assert not any(step["done"] for step in answer["steps"])

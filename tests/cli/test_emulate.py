@@ -169,7 +169,7 @@ def test_the_document(tmp_path):
     mountpoint = tmp_path / "mountpoint"
     mountpoint.mkdir()
     script = 'head -c 1000000 /dev/zero | dd of="$0/f" bs=10k iflag=fullblock status=none'
-    asked = (
+    requested = (
         "--read",
         "9ms",
         "--write",
@@ -180,7 +180,7 @@ def test_the_document(tmp_path):
         "2",
         "--json",
     )
-    result = spillcast("emulate", mountpoint, *asked, "--", "sh", "-c", script, mountpoint)
+    result = spillcast("emulate", mountpoint, *requested, "--", "sh", "-c", script, mountpoint)
     assert result.returncode == 0, result.stderr
     document = json.loads(result.stdout)
     assert document["schema"] == "spillcast.emulation/1"

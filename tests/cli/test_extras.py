@@ -25,9 +25,9 @@ def without(packages, *arguments):
 def test_a_verb_that_wants_an_extra_names_it(spilled, words):
     result = without("duckdb", *words, str(spilled.path))
     assert result.returncode == 2, result.stderr
-    message, mend = result.stderr.splitlines()
+    message, fix = result.stderr.splitlines()
     assert "duckdb" in message
-    assert mend.strip() == "pip install 'spillcast[sql]'"
+    assert fix.strip() == "pip install 'spillcast[sql]'"
 
 
 def test_the_base_forecasts_a_recording_to_stdout(spilled):

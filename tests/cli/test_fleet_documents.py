@@ -15,9 +15,9 @@ FLEET = documented("fleet")
 
 
 def test_a_fleet(spilled, tmp_path):
-    said = printed("ingest", spilled.path, "-o", tmp_path / "fleet")
-    assert valid(INGESTED, said)
-    assert said["files"] == 1
-    said = printed("fleet", tmp_path / "fleet", "--to", "factor:10")
-    assert valid(FLEET, said)
-    assert len(said["statements"]) == 1
+    answer = printed("ingest", spilled.path, "-o", tmp_path / "fleet")
+    assert valid(INGESTED, answer)
+    assert answer["files"] == 1
+    answer = printed("fleet", tmp_path / "fleet", "--to", "factor:10")
+    assert valid(FLEET, answer)
+    assert len(answer["statements"]) == 1

@@ -98,28 +98,30 @@ def test_markdown_tables_are_well_formed(made, name):
 
 #: By name, the rows of the JSON document that stand in CSV.
 RECORDS = {
-    "profile": lambda said: said["rows"],
-    "profile by much": lambda said: said["rows"],
-    "forecast": lambda said: [said],
-    "forecasts": lambda said: said["targets"],
-    "storage list": lambda said: said["storages"],
-    "storage show": lambda said: said["groups"],
-    "storage show of a grid": lambda said: said["groups"],
-    "storage show of a catalogue": lambda said: said["groups"],
-    "storage compare": lambda said: [
-        {**row, **(found or {})} for row in said["rows"] for found in row["storages"]
+    "profile": lambda answer: answer["rows"],
+    "profile by much": lambda answer: answer["rows"],
+    "forecast": lambda answer: [answer],
+    "forecasts": lambda answer: answer["targets"],
+    "storage list": lambda answer: answer["storages"],
+    "storage show": lambda answer: answer["groups"],
+    "storage show of a grid": lambda answer: answer["groups"],
+    "storage show of a catalogue": lambda answer: answer["groups"],
+    "storage compare": lambda answer: [
+        {**row, **(actual or {})} for row in answer["rows"] for actual in row["storages"]
     ],
-    "cache": lambda said: [one for run in said["cache"]["runs"] for one in run["accounts"]],
-    "cache curve": lambda said: [
-        {"size_bytes": size, "miss_ratio": miss}
-        for size, miss in zip(said["curve"]["size_bytes"], said["curve"]["miss_ratio"], strict=True)
+    "cache": lambda answer: [item for run in answer["cache"]["runs"] for item in run["accounts"]],
+    "cache curve": lambda answer: [
+        dict(zip(("size_bytes", "miss_ratio"), pair, strict=True))
+        for pair in zip(*map(answer["curve"].get, ("size_bytes", "miss_ratio")), strict=True)
     ],
-    "sql": lambda said: [dict(zip(said["columns"], row, strict=True)) for row in said["rows"]],
-    "sql of two columns": lambda said: [
-        dict(zip(said["columns"], row, strict=True)) for row in said["rows"]
+    "sql": lambda answer: [
+        dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]
     ],
-    "fleet": lambda said: said["statements"],
-    "verify": lambda said: [{**case, **case["forecast"]} for case in said["cases"]],
+    "sql of two columns": lambda answer: [
+        dict(zip(answer["columns"], row, strict=True)) for row in answer["rows"]
+    ],
+    "fleet": lambda answer: answer["statements"],
+    "verify": lambda answer: [{**case, **case["forecast"]} for case in answer["cases"]],
 }  # fmt: skip
 
 
@@ -134,8 +136,8 @@ def test_csv_holds_the_numbers_of_the_document(made, name):
     shared = [at for at, key in enumerate(header) if key in records[0]]
     assert len(shared) >= 2
     expected = [[_csv(record[header[at]]) for at in shared] for record in records]
-    found = [[_read(row[at]) for at in shared] for row in written]
-    assert sorted(map(repr, found)) == sorted(map(repr, expected))
+    matches = [[_read(row[at]) for at in shared] for row in written]
+    assert sorted(map(repr, matches)) == sorted(map(repr, expected))
 
 
 def _csv(value):
@@ -155,9 +157,9 @@ def _read(cell):
 
 
 def test_low_and_high_are_the_interval(made):
-    said = json.loads(printed(made, "forecast", "--json"))
+    document = json.loads(printed(made, "forecast", "--json"))
     (row,) = csv.DictReader(io.StringIO(printed(made, "forecast", "--csv")))
-    assert [float(row["low_s"]), float(row["high_s"])] == said["interval_s"]
+    assert [float(row["low_s"]), float(row["high_s"])] == document["interval_s"]
 
 
 FORMS = ["--json", "--csv", "--markdown"]

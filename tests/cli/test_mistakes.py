@@ -158,12 +158,12 @@ def test_a_mistake_is_named_and_mended(folder, mistake):
     assert named in first
     assert mended in second
     assert more == []
-    assert sorted(one.name for one in folder.iterdir()) == ["flash.json", "nvme", "run.spill"]
+    assert sorted(item.name for item in folder.iterdir()) == ["flash.json", "nvme", "run.spill"]
 
 
 @pytest.mark.parametrize("elapsed", ["12:53", "12m53s", "12 min 53 s", "00:12:53", "773"])
 def test_a_time_as_other_tools_print_it_is_read(folder, elapsed):
-    asked = ("forecast", "run.spill", "--to", "factor:2", "--elapsed", elapsed)
-    result = spillcast(*asked, cwd=folder, env=environment())
+    requested = ("forecast", "run.spill", "--to", "factor:2", "--elapsed", elapsed)
+    result = spillcast(*requested, cwd=folder, env=environment())
     assert result.returncode == 0, result.stderr
     assert " of 12 min 53 s." in " ".join(result.stdout.split())

@@ -39,9 +39,9 @@ def test_a_closed_stream_leads_nowhere(tmp_path, closed):
         "time.sleep(0.5)"
     )
     command = [sys.executable, "-S", "-c", written]
-    asked = spillcast_command("record", "--temp", ".", "-o", "run.spill", "--", *command)
+    requested = spillcast_command("record", "--temp", ".", "-o", "run.spill", "--", *command)
     ran = subprocess.run(
-        ["sh", "-c", f'exec "$@" {closed}', "sh", *asked],
+        ["sh", "-c", f'exec "$@" {closed}', "sh", *requested],
         cwd=tmp_path,
         capture_output=True,
         text=True,
@@ -63,6 +63,6 @@ def test_a_refused_forecast_is_one_document(tmp_path):
     rows = export(tmp_path / "statements.csv", 16, row())
     result = spillcast("forecast", rows, "--to", target, "--json")
     assert result.returncode == 3
-    said = json.loads(result.stdout)
-    assert (said["schema"], said["forecast_s"]) == ("spillcast.forecast/1", None)
-    assert "writes" in said["refused"]
+    parsed = json.loads(result.stdout)
+    assert (parsed["schema"], parsed["forecast_s"]) == ("spillcast.forecast/1", None)
+    assert "writes" in parsed["refused"]

@@ -44,16 +44,16 @@ def test_a_trace_is_profiled_without_what_is_large(tmp_path, by):
 
 
 def test_help_is_had_in_each_way_that_people_try():
-    said = spillcast("forecast", "--help").stdout
-    assert "--details" in said
+    output = spillcast("forecast", "--help").stdout
+    assert "--details" in output
     for words in (("forecast", "-h"), ("help", "forecast")):
         result = spillcast(*words)
-        assert (result.returncode, result.stdout) == (0, said)
+        assert (result.returncode, result.stdout) == (0, output)
 
 
 def test_the_first_page_lists_the_version_and_verbs_in_the_order_of_the_work():
-    said = spillcast("-h").stdout
-    assert said == spillcast("help").stdout == spillcast("--help").stdout
-    assert "--version" in said
-    listed = re.findall(r"^  (\S+)", said.partition("Commands:")[2], re.M)
+    output = spillcast("-h").stdout
+    assert output == spillcast("help").stdout == spillcast("--help").stdout
+    assert "--version" in output
+    listed = re.findall(r"^  (\S+)", output.partition("Commands:")[2], re.M)
     assert listed == list(VERBS)

@@ -71,9 +71,9 @@ def document(*arguments):
 def test_the_spike_of_a_flash_temp_tablespace_is_seen(flash, columns):
     text = printed("show", flash, "--op", "read", columns=columns)
     assert max(map(len, text.splitlines())) <= columns
-    said = " ".join(text.split())
-    assert "94 % around 150 us, 6 % between 600 us and 1 ms" in said
-    assert "may be a stall, such as a flash device's garbage collection" in said
+    answer = " ".join(text.split())
+    assert "94 % around 150 us, 6 % between 600 us and 1 ms" in answer
+    assert "may be a stall, such as a flash device's garbage collection" in answer
     bars = [line for line in text.splitlines() if re.search(r"\|[▏▎▍▌▋▊▉█]", line)]
     assert sum(line.rstrip().endswith(("  A", "  B")) for line in bars) == 2
     counts = [int(re.search(r"([\d,]+) +(?:<? ?[\d.]+) %", b)[1].replace(",", "")) for b in bars]
@@ -133,21 +133,21 @@ def test_servers_and_ceilings_of_a_grid(tmp_path):
         for idle_s in [100e-6 + size / 1e9]
     ]  # fmt: skip
     path = saved(tmp_path / "grid.json", *groups, source="grid")
-    said = " ".join(printed("show", path).split())
-    assert "about 4 served at once" in said
-    assert "at most 38,400 small operations/s" in said
-    assert "at most 381 MiB/s" in said
-    found = document("show", path)["model"]["read"]
-    assert found["servers"] == pytest.approx(4, rel=0.01)
-    assert found["operations_per_s"] == pytest.approx(4 / (100e-6 + 4096 / 1e9), rel=0.01)
-    assert found["bandwidth_bytes_per_s"] == pytest.approx(400e6, rel=0.01)
-    assert 0 <= found["error_median"] <= found["error_max"]
+    answer = " ".join(printed("show", path).split())
+    assert "about 4 served at once" in answer
+    assert "at most 38,400 small operations/s" in answer
+    assert "at most 381 MiB/s" in answer
+    result = document("show", path)["model"]["read"]
+    assert result["servers"] == pytest.approx(4, rel=0.01)
+    assert result["operations_per_s"] == pytest.approx(4 / (100e-6 + 4096 / 1e9), rel=0.01)
+    assert result["bandwidth_bytes_per_s"] == pytest.approx(400e6, rel=0.01)
+    assert 0 <= result["error_median"] <= result["error_max"]
 
 
 def test_the_document_is_a_storage_with_its_peaks(flash, tmp_path):
-    found = document("show", flash)
-    model = found.pop("model")
-    assert found == json.loads(flash.read_text())
+    result = document("show", flash)
+    model = result.pop("model")
+    assert result == json.loads(flash.read_text())
     read, write = model["peaks"]
     assert [peak["share"] for peak in read["peaks"]] == [0.94, 0.06]
     assert read["words"] == "94 % around 150 us, 6 % between 600 us and 1 ms"
@@ -157,7 +157,7 @@ def test_the_document_is_a_storage_with_its_peaks(flash, tmp_path):
     assert model["read"]["servers"] is None
     again = tmp_path / "again.json"
     again.write_text(json.dumps(document("show", flash)))
-    assert Storage.load(again).to_json() == found
+    assert Storage.load(again).to_json() == result
 
 
 def test_a_size_that_was_not_measured_is_marked(tmp_path):
@@ -177,11 +177,11 @@ def test_the_verdict_of_a_comparison(disk, flash):
     # 9 ms to a mean of 0.2 ms; 1 ms to 2 ms.
     text = printed("compare", disk, flash)
     ratios = re.search(r"flash reads ([\d.]+) times faster and writes (\S+) times\s+slower", text)
-    found = document("compare", disk, flash)
-    reads, writes = found["verdicts"]
+    result = document("compare", disk, flash)
+    reads, writes = result["verdicts"]
     assert float(ratios[1]) == pytest.approx(reads["speedup"], rel=0.01)
     assert float(ratios[2]) == pytest.approx(1 / writes["speedup"], rel=0.01)
-    rows = {row["op"]: row["storages"] for row in found["rows"]}
+    rows = {row["op"]: row["storages"] for row in result["rows"]}
     mean_s = json.loads(flash.read_text())["groups"][0]["total_ns"] / 1000 / 1e9
     assert reads["speedup"] == pytest.approx(9e-3 / mean_s)
     assert rows["read"][0] == {
@@ -193,21 +193,21 @@ def test_the_verdict_of_a_comparison(disk, flash):
 
 def test_time_that_was_measured_is_the_weight_of_a_verdict(tmp_path):
     # 900 ms of small and 100 ms of large reads become 90 ms and 200 ms.
-    here = saved(
+    source = saved(
         tmp_path / "here.json",
         group("read", 4096, [1e-3] * 900), group("read", 65536, [1e-3] * 100),
     )  # fmt: skip
-    there = saved(
+    target = saved(
         tmp_path / "there.json",
         group("read", 4096, [0.1e-3] * 50), group("read", 65536, [2e-3] * 50),
     )  # fmt: skip
-    (verdict,) = document("compare", here, there)["verdicts"]
+    (verdict,) = document("compare", source, target)["verdicts"]
     assert verdict["speedup"] == pytest.approx(1000 / 290)
     assert (verdict["speedup_min"], verdict["speedup_max"]) == (
         pytest.approx(0.5),
         pytest.approx(10),
     )
-    assert "reads 3.45 times faster (0.50x to 10x by size)" in printed("compare", here, there)
+    assert "reads 3.45 times faster (0.50x to 10x by size)" in printed("compare", source, target)
 
 
 def test_sizes_of_one_are_taken_from_the_other_and_marked(tmp_path):
@@ -222,7 +222,7 @@ def test_sizes_of_one_are_taken_from_the_other_and_marked(tmp_path):
     assert "more reads as fast as some." in text
     row = document("compare", some, more)["rows"][1]
     assert row["size_class_bytes"] == 65536
-    assert [found["measured"] for found in row["storages"]] == [False, True]
+    assert [result["measured"] for result in row["storages"]] == [False, True]
     assert row["storages"][0]["mean_s"] == pytest.approx(100e-6 + 65536 / 1e9, rel=1e-3)
 
 

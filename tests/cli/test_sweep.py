@@ -67,11 +67,11 @@ def test_a_recorded_spill_is_issued_in_each_size(spill, tmp_path):
 
 def test_work_memory_adds_the_levels_of_a_recorded_spill(spill):
     """4 MiB in 1 MiB are 4 runs: a merge of 15 of them in units of 64 KiB, of 3 in 256 KiB."""
-    asked = ("catalogue:linux-hdd", "--min", "64K,256K", "--max", "256K", "--like", spill)
-    alone = swept(*asked)
+    requested = ("catalogue:linux-hdd", "--min", "64K,256K", "--max", "256K", "--like", spill)
+    alone = swept(*requested)
     assert {row["levels"] for row in alone["rows"]} == {None}
     assert [w["code"] for w in alone["warnings"]] == ["fan_in"]
-    rows, before = by_setting(swept(*asked, "--memory", "1M")), by_setting(alone)
+    rows, before = by_setting(swept(*requested, "--memory", "1M")), by_setting(alone)
     assert {of: row["levels"] for of, row in rows.items()} == {(256, 64): 1, (256, 256): 2}
     assert rows[256, 64] == before[256, 64] | {"levels": 1}
     assert rows[256, 256]["total_s"] == pytest.approx(2 * before[256, 256]["total_s"])
@@ -119,8 +119,8 @@ def test_settings_without_three_buffers_are_left_out():
     ],
 )
 def test_bad_input_is_one_clear_line(tmp_path, arguments, words):
-    said = only_line(spillcast("sweep", "io-size", tmp_path, *arguments), 2)
-    assert words in said
+    message = only_line(spillcast("sweep", "io-size", tmp_path, *arguments), 2)
+    assert words in message
     assert list(tmp_path.iterdir()) == []
 
 
@@ -130,13 +130,15 @@ def test_the_seed_s_sizes_need_no_power_of_two():
 
 
 def test_data_is_not_for_a_recording(spill, tmp_path):
-    said = only_line(spillcast("sweep", "io-size", tmp_path, "--like", spill, "--data", "1G"), 2)
-    assert "--data is for a synthetic sort" in said
+    message = only_line(spillcast("sweep", "io-size", tmp_path, "--like", spill, "--data", "1G"), 2)
+    assert "--data is for a synthetic sort" in message
 
 
 def test_a_memory_that_explains_nothing_is_refused(spill, tmp_path):
-    said = only_line(spillcast("sweep", "io-size", tmp_path, "--like", spill, "--memory", "1G"), 2)
-    assert "does not explain" in said
+    message = only_line(
+        spillcast("sweep", "io-size", tmp_path, "--like", spill, "--memory", "1G"), 2
+    )
+    assert "does not explain" in message
 
 
 def test_a_directory_too_small(tmp_path):

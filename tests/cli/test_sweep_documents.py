@@ -18,16 +18,16 @@ def test_sweep_memory(tmp_path):
         "sweep", "memory", "--sql", tmp_path / "q.sql", *sizes, "--on", "tmpfs", "--json"
     )
     assert result.returncode == 0, result.stderr
-    said = json.loads(result.stdout)
-    assert valid(SWEEP, said)
-    assert said["advice"]["cell"] is None
-    assert len(said["points"]) == 5
-    assert len(said["errors"]) == sum(not point["measured"] for point in said["points"]) > 0
+    document = json.loads(result.stdout)
+    assert valid(SWEEP, document)
+    assert document["advice"]["cell"] is None
+    assert len(document["points"]) == 5
+    assert len(document["errors"]) == sum(not point["measured"] for point in document["points"]) > 0
 
 
 def test_forecast_tells_of_memory(spilled):
-    said = printed("forecast", spilled.path, "--to", "factor:10", "--within", "1h")
-    assert valid(FORECAST, said)
-    assert said["memory"]["advice"]["within_s"] == 3600
+    answer = printed("forecast", spilled.path, "--to", "factor:10", "--within", "1h")
+    assert valid(FORECAST, answer)
+    assert answer["memory"]["advice"]["within_s"] == 3600
     # Nothing is known of its memory.
-    assert [cell["memory_bytes"] for cell in said["memory"]["cells"]] == [None, None]
+    assert [cell["memory_bytes"] for cell in answer["memory"]["cells"]] == [None, None]

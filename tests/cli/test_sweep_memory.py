@@ -47,11 +47,11 @@ def test_bad_input(directory, case):
     before = sorted(directory.iterdir())
     result = spillcast("sweep", "memory", *arguments, cwd=directory, env=environment())
     status = 1 if case == "a query that is none" else 2
-    said = [line for line in result.stderr.splitlines() if line.startswith("spillcast: ")]
+    matches = [line for line in result.stderr.splitlines() if line.startswith("spillcast: ")]
     assert result.returncode == status, result.stderr
     assert result.stdout == ""
-    assert len(said) == 1
-    assert words in said[0]
+    assert len(matches) == 1
+    assert words in matches[0]
     assert "Traceback" not in result.stderr
     assert sorted(directory.iterdir()) == before
 

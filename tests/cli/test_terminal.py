@@ -104,13 +104,13 @@ def is_harmless(text):
     return OBEYED.search(text.replace("\r\n", "\n")) is None
 
 
-@cases("what", LINES)
-def test_no_verb_passes_control_characters_on(evil, what):
-    done = spillcast(*words(LINES[what], evil))
-    said = done.stdout + done.stderr
-    assert "PWN" in said or what in QUIET
-    assert is_harmless(said), repr(said)
-    assert "Traceback" not in said
+@cases("subject", LINES)
+def test_no_verb_passes_control_characters_on(evil, subject):
+    done = spillcast(*words(LINES[subject], evil))
+    message = done.stdout + done.stderr
+    assert "PWN" in message or subject in QUIET
+    assert is_harmless(message), repr(message)
+    assert "Traceback" not in message
 
 
 def test_what_was_said_while_evidence_was_made(evil):

@@ -235,8 +235,8 @@ def test_a_missing_argument_is_explained_with_an_example():
 
 
 def test_a_time_that_is_none_is_told_before_a_server_is_asked():
-    said = spillcast("postgres", "host=/nowhere", "--since", "yesterday")
-    assert (said.returncode, said.stderr.splitlines()[0]) == (
+    result = spillcast("postgres", "host=/nowhere", "--since", "yesterday")
+    assert (result.returncode, result.stderr.splitlines()[0]) == (
         2,
         "spillcast: --since: 'yesterday' is not a duration",
     )

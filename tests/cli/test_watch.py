@@ -34,8 +34,8 @@ def view(terminal):
 
 def test_the_view_and_the_forecast_of_a_process(places, spilling, monkeypatch):
     monkeypatch.chdir(places.data)
-    asked = ("--temp", places.temp, "--to", "latency:2ms")
-    with at_terminal(*WATCH, "--pid", spilling.pid, *asked) as terminal:
+    requested = ("--temp", places.temp, "--to", "latency:2ms")
+    with at_terminal(*WATCH, "--pid", spilling.pid, *requested) as terminal:
         # The verdict on what was seen so far; "temp read" and the like stand elsewhere.
         terminal.until("emp I/O")
         terminal.until("pread64 (temp)")

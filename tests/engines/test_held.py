@@ -34,7 +34,7 @@ def servers():
         yield functools.cache(serve)
 
 
-@pytest.fixture(params=INSTALLATIONS, ids=lambda one: one.version)
+@pytest.fixture(params=INSTALLATIONS, ids=lambda item: item.version)
 def server(request, servers):
     return servers(request.param)
 

@@ -62,17 +62,21 @@ def runs(seconds, number=7, query_id=2, state="sorting"):
 def recorded(tmp_path, wanted, *looks, duration_s=None, capture="auto"):
     options = RecordOptions(duration_s=duration_s, capture=capture)
     recorder = Recorder(tmp_path / "run.spill", options)
-    said, look = [], script(*looks)
-    absent_because = prepare(recorder, None, "it runs on paper", said.append)
+    answer, look = [], script(*looks)
+    absent_because = prepare(recorder, None, "it runs on paper", answer.append)
     selected = wait_for_session(
-        lambda: chosen(look(), wanted), wanted, said.append, within_s=duration_s, look_s=1 / RATE_HZ
+        lambda: chosen(look(), wanted),
+        wanted,
+        answer.append,
+        within_s=duration_s,
+        look_s=1 / RATE_HZ,
     )
     activity = MySqlActivity(look, selected.id, tells_end=True)
     runs = selected.runs and wanted.backend is None
     session = PaperSession(recorder, activity, selected.id, 0, runs=runs)
-    session.begin(absent_because, said.append)
+    session.begin(absent_because, answer.append)
     recording = session.until_the_end(lambda *_: None)
-    assert any("it runs on paper" in text for text in said)
+    assert any("it runs on paper" in text for text in answer)
     return recording
 
 

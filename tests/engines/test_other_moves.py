@@ -34,15 +34,15 @@ def statements(steps):
 @pytest.mark.parametrize("to", ["/u02/temp", "+FLASH"])
 @pytest.mark.filterwarnings("ignore")
 def test_oracles_statements_parse(to, user):
-    said = document("oracle", "--to", to, *user, "--size", "200g")
-    for text in statements(said["steps"] + said["revert"]):
+    answer = document("oracle", "--to", to, *user, "--size", "200g")
+    for text in statements(answer["steps"] + answer["revert"]):
         assert text.endswith(";")
         (tree,) = filter(None, sqlglot.parse(text, read="oracle"))
         assert isinstance(tree, exp.Select | exp.Create | exp.Alter | exp.Drop | exp.Command)
-    create = next(text for text in statements(said["steps"]) if text.startswith("CREATE"))
+    create = next(text for text in statements(answer["steps"]) if text.startswith("CREATE"))
     file = "+FLASH" if to[0] == "+" else "/u02/temp/temp_spillcast.dbf"
     assert f"TEMPFILE '{file}' SIZE 200G" in create
-    assert not any(step["done"] for step in said["steps"])
+    assert not any(step["done"] for step in answer["steps"])
 
 
 @cases(
@@ -80,7 +80,7 @@ def test_exadata_says_its_price():
 
 
 def test_exadata_goes_and_comes_back_in_order():
-    said = document(*EXADATA, "--cell-cache", "1T")
+    answer = document(*EXADATA, "--cell-cache", "1T")
 
     def order(steps, *words):
         text = "\n".join(step.get("sql") or step["command"] for step in steps)
@@ -88,13 +88,13 @@ def test_exadata_goes_and_comes_back_in_order():
         assert places == sorted(places)
 
     order(
-        said["steps"], "flashcache all flush", "flushstatus", "drop flashcache",
+        answer["steps"], "flashcache all flush", "flushstatus", "drop flashcache",
         "create flashcache all size=1024g", "create griddisk all flashdisk prefix=flashd",
         "CREATE DISKGROUP FLASH_DG NORMAL REDUNDANCY", "CREATE BIGFILE TEMPORARY TABLESPACE",
         "ALTER USER ETL TEMPORARY TABLESPACE TEMP_SPILLCAST",
     )  # fmt: skip
     order(
-        said["revert"], "ALTER USER ETL TEMPORARY TABLESPACE TEMP;", "DROP TABLESPACE",
+        answer["revert"], "ALTER USER ETL TEMPORARY TABLESPACE TEMP;", "DROP TABLESPACE",
         "DROP DISKGROUP FLASH_DG;", "drop griddisk", "drop flashcache", "create flashcache all",
     )  # fmt: skip
 
@@ -134,21 +134,21 @@ def test_bad_input(arguments, words):
 
 
 def test_a_quote_in_a_path_stays_in_its_string():
-    said = document("oracle", "--to", "/u02/it's")
-    assert "'/u02/it''s/temp_spillcast.dbf'" in statements(said["steps"])[1]
+    answer = document("oracle", "--to", "/u02/it's")
+    assert "'/u02/it''s/temp_spillcast.dbf'" in statements(answer["steps"])[1]
 
 
 def test_duckdb_spills_where_it_is_told_to(tmp_path):
     to = tmp_path / "it's fast"
-    said = document("duckdb", "--to", to, "--size", "3G")
-    *settings, files = statements(said["steps"])
+    answer = document("duckdb", "--to", to, "--size", "3G")
+    *settings, files = statements(answer["steps"])
     with duckdb.connect(str(tmp_path / "x.db")) as connection:
         before = connection.execute(
             "select current_setting('temp_directory'), current_setting('max_temp_directory_size')"
         ).fetchone()
         for statement in settings:
             connection.execute(statement)
-        for statement in statements(said["revert"]):
+        for statement in statements(answer["revert"]):
             connection.execute(statement)
         back = connection.execute("select current_setting('temp_directory')").fetchone()
         assert back == before[:1]
@@ -160,22 +160,22 @@ def test_duckdb_spills_where_it_is_told_to(tmp_path):
         query = "select md5(i::varchar) as m from range(3000000) t(i) order by m"
         reader = connection.execute(query)
         reader.fetchone()
-        found = connection.cursor().execute(files).fetchall()
-        assert found
-        assert all(path.startswith(str(to)) for path, _ in found)
+        result = connection.cursor().execute(files).fetchall()
+        assert result
+        assert all(path.startswith(str(to)) for path, _ in result)
 
 
 def test_duckdbs_advice_for_python_works(tmp_path):
     (note,) = document("duckdb", "--to", tmp_path / "fast", "--size", "3G")["warnings"]
     config = re.search(r"config=(\{.*\})", note)[1]
     with duckdb.connect(str(tmp_path / "x.db"), config=eval(config)) as connection:
-        said = connection.execute("select current_setting('temp_directory')").fetchone()
-        assert said == (str(tmp_path / "fast"),)
+        answer = connection.execute("select current_setting('temp_directory')").fetchone()
+        assert answer == (str(tmp_path / "fast"),)
 
 
 def test_more_than_the_memory_there_is_is_refused():
-    said = only_line(spillcast("move", "tmpfs", "--to", "/mnt/temp", "--size", "900T"), 3)
-    assert "do not fit" in said
+    message = only_line(spillcast("move", "tmpfs", "--to", "/mnt/temp", "--size", "900T"), 3)
+    assert "do not fit" in message
 
 
 def test_tmpfs_is_mounted_and_unmounted(tmp_path):
@@ -183,14 +183,14 @@ def test_tmpfs_is_mounted_and_unmounted(tmp_path):
     if os.geteuid() or subprocess.run([*own_mounts, "true"], capture_output=True).returncode:
         pytest.skip("mounts are refused here")
     to = tmp_path / "in memory"
-    said = document("tmpfs", "--to", to, "--size", "64M", "--owner", "nobody")
+    answer = document("tmpfs", "--to", to, "--size", "64M", "--owner", "nobody")
     fstab = tmp_path / "fstab"
     fstab.write_text("# mine\n")
-    there, back = (
-        "\n".join(step["command"].replace("/etc/fstab", str(fstab)) for step in said[key])
+    target, back = (
+        "\n".join(step["command"].replace("/etc/fstab", str(fstab)) for step in answer[key])
         for key in ("steps", "revert")
     )
-    script = f"set -e\n{there}\nstat -f -c '%T %S %b' '{to}'; stat -c '%U %a' '{to}'\n"
+    script = f"set -e\n{target}\nstat -f -c '%T %S %b' '{to}'; stat -c '%U %a' '{to}'\n"
     script += f"cat {fstab}; findmnt --verify --tab-file {fstab} >&2\n{back}\ncat {fstab}; ls {to}*"
     ran = subprocess.run(
         [*own_mounts, "bash", "-c", script], capture_output=True, text=True, cwd=tmp_path

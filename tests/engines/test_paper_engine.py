@@ -58,16 +58,18 @@ def test_its_query_is_recorded(recorded):
 
 
 def test_its_recording_is_forecast(recorded):
-    said = json.loads(spillcast("forecast", recorded, "--to", "latency:5ms", "--json"))
-    [forecast] = said.get("forecasts", [said])
+    document = json.loads(spillcast("forecast", recorded, "--to", "latency:5ms", "--json"))
+    [forecast] = document.get("forecasts", [document])
     assert forecast["forecast_s"] > 0.005 * 800
 
 
 def test_it_is_verified(tmp_path):
     options = ("--storage", "1 ms", "--storage", "5 ms", "--threads", 1, "--repeat", 1)
-    said = json.loads(spillcast("verify", "--engine", "paper", "--minutes", 2, *options, "--json"))
-    assert {case["engine"] for case in said["cases"]} == {"Paper 1.0"}
-    assert {(case["from"], case["to"]) for case in said["cases"]} == {
+    document = json.loads(
+        spillcast("verify", "--engine", "paper", "--minutes", 2, *options, "--json")
+    )
+    assert {case["engine"] for case in document["cases"]} == {"Paper 1.0"}
+    assert {(case["from"], case["to"]) for case in document["cases"]} == {
         ("1 ms", "5 ms"), ("5 ms", "1 ms"),
     }  # fmt: skip
 

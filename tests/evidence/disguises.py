@@ -257,7 +257,7 @@ FRAMES = {
         "QUERY PLAN".ljust(150) + "|", "-" * 150 + "+", *(line.ljust(150) + "|" for line in lines)
     ],
     "markdown": lambda lines: ["| QUERY PLAN |", "| :--- |", *(f"| {line} |" for line in lines)],
-    "json rows": lambda lines: json.dumps([{"QUERY PLAN": one} for one in lines]).split("\n"),
+    "json rows": lambda lines: json.dumps([{"QUERY PLAN": item} for item in lines]).split("\n"),
     "mail": mail,
     "terminal": hard_wrapped,
     "list": lambda lines: [repr([(line,) for line in lines])],
@@ -339,16 +339,16 @@ def log_lines(of, statement="select * from orders o order by id"):
 def record_lines(of, form):
     """The same where each message is a record of CSV or JSON."""
     begin, message, _ = log_lines(of)
-    told = "\n".join(message)
+    reported = "\n".join(message)
     if form == "csvlog":
         row = [""] * 26
-        row[0], row[3], row[11], row[13] = "2026-11-23 10:00:01.100 UTC", "42", "LOG", told
+        row[0], row[3], row[11], row[13] = "2026-11-23 10:00:01.100 UTC", "42", "LOG", reported
         out = io.StringIO()
         csv.writer(out, lineterminator="\n").writerow(row)
         return out.getvalue().rstrip("\n").split("\n")
     record = {"timestamp": "2026-11-23 10:00:01.100 UTC", "pid": 42, "error_severity": "LOG",
-              "message": told}  # fmt: skip
-    line = begin + told.replace("\n", "\n\t")
+              "message": reported}  # fmt: skip
+    line = begin + reported.replace("\n", "\n\t")
     wrapped = {
         "jsonlog": record,
         "cnpg": {"level": "info", "msg": "record", "record": record},

@@ -17,8 +17,8 @@ REFUSED_MAX = 0.03
 
 
 def read(path):
-    found = find_evidence([path])
-    kind = found.only_kind()
+    result = find_evidence([path])
+    kind = result.only_kind()
     return read_plan(path) if kind == "plans" else read_statements(path)
 
 
@@ -35,19 +35,19 @@ def judged(folder, seeds):
     """The draws that are read wrong, and those that are refused though they can be read."""
     wrong, refused = [], []
     for seed in seeds:
-        one = draw(seed)
-        path = folder / f"{seed}-{one.name}"
-        path.write_bytes(one.content)
+        item = draw(seed)
+        path = folder / f"{seed}-{item.name}"
+        path.write_bytes(item.content)
         try:
             counts = read(path)
         except (InputError, Refusal) as error:
-            refused.append((seed, one.kind, one.how, str(error)[-200:]))
+            refused.append((seed, item.kind, item.how, str(error)[-200:]))
             continue
-        fair = right(counts, one.truth)
-        if one.kind != "statements":
-            fair = fair and counts.processes == pytest.approx(one.truth.processes)
+        fair = right(counts, item.truth)
+        if item.kind != "statements":
+            fair = fair and counts.processes == pytest.approx(item.truth.processes)
         if not fair:
-            wrong.append((seed, one.kind, one.how))
+            wrong.append((seed, item.kind, item.how))
     return wrong, refused
 
 
@@ -69,9 +69,9 @@ def test_a_plan_of_a_query_on_statements_is_a_plan(tmp_path, above):
 def test_cut_evidence_is_refused_or_read_as_far_as_it_is_right(tmp_path):
     """A part of a file never tells of more temp I/O than the whole."""
     for seed in range(40):
-        one = draw(seed)
-        path = tmp_path / f"{seed}-{one.name}"
+        item = draw(seed)
+        path = tmp_path / f"{seed}-{item.name}"
         for part in (0.3, 0.6, 0.9):
-            path.write_bytes(one.content[: int(part * len(one.content))])
+            path.write_bytes(item.content[: int(part * len(item.content))])
             with suppress(InputError, Refusal):
-                assert read(path).operations <= one.truth.read + one.truth.written
+                assert read(path).operations <= item.truth.read + item.truth.written

@@ -240,8 +240,8 @@ def test_kinds_are_told_apart_by_what_they_hold(tmp_path):
         written(tmp_path, "LOG:  duration: 2.5 ms  plan:\n\tSort\n", "c.log"),
     ]
     statements = written(tmp_path, STATEMENTS, "d.csv")
-    found = find_evidence([*plans, statements])
-    assert (found.plans, found.statements) == (plans, [statements])
+    result = find_evidence([*plans, statements])
+    assert (result.plans, result.statements) == (plans, [statements])
 
 
 BLOCKS = {"Temp Read Blocks": 5, "Temp Written Blocks": 5}
@@ -300,8 +300,10 @@ def test_without_times_it_is_refused_or_said_where_it_stood(tmp_path):
     assert 0 < within.lower < 0.1
     assert within.upper == pytest.approx(2.5 * 15 / 8)
     # 6,100 blocks of 0.3 ms, of which the leader did 8/15, were 0.976 s of 2.5 s.
-    said = spillcast("forecast", path, "--from", "latency:300us", "--to", "latency:30us", "--json")
-    document = json.loads(said.stdout)
+    result = spillcast(
+        "forecast", path, "--from", "latency:300us", "--to", "latency:30us", "--json"
+    )
+    document = json.loads(result.stdout)
     assert document["forecast_s"] == pytest.approx(2.5 - 0.9 * 0.976)
     assert "assumed" in {warning["code"] for warning in document["warnings"]}
     slow = spillcast("forecast", path, "--from", "latency:9ms", "--to", "latency:30us", "--details")

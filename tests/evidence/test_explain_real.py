@@ -56,7 +56,7 @@ def server(request):
         yield connection
 
 
-def said(counts):
+def answer(counts):
     return {op: (its.count, its.bytes) for op, its in counts.by_op}
 
 
@@ -85,10 +85,10 @@ def test_text_and_json_agree(server, name):
     as_json, as_text = explained_alike(server, *QUERIES[name])
     keys = KEYS if name.startswith("parallel") else KEYS + ALONE
     pairs = zip(nodes(as_json["Plan"]), nodes(as_text["Plan"]), strict=True)
-    for one, other in pairs:
-        told = {key: other[key] for key in keys if key in other}
-        assert told == {key: one.get(key) for key in told}
-        missing = {key for key in keys if key in one} - set(told)
+    for item, other in pairs:
+        reported = {key: other[key] for key in keys if key in other}
+        assert reported == {key: item.get(key) for key in reported}
+        missing = {key for key in keys if key in item} - set(reported)
         assert missing <= {"Parallel Aware"}
     assert as_text["Settings"] == as_json["Settings"]
     # How much each process did differs from run to run, if there are several.
@@ -118,7 +118,7 @@ def test_counts_and_times_are_those_of_pg_stat_statements(server, tmp_path):
         export(server, path)
         counted = read_statements(path)
         planned = counts_of_plan(explain(server, query, "format json", before=before))
-        assert said(counted) == said(planned)
+        assert answer(counted) == answer(planned)
         assert counted.statement.calls == 2
         assert 0 < counted.total_s < counted.elapsed_s
 
@@ -135,16 +135,16 @@ def test_json_rows_of_pg_stat_statements(server, tmp_path):
     server.execute("reset all")
     server.execute(SORT)
     server.execute(HASH)
-    asked = "select queryid, query, row_to_json(s)::text from pg_stat_statements s"
-    rows = {query: (str(queryid), row) for queryid, query, row in server.execute(asked)}
+    requested = "select queryid, query, row_to_json(s)::text from pg_stat_statements s"
+    rows = {query: (str(queryid), row) for queryid, query, row in server.execute(requested)}
     for query in (SORT, HASH):
         queryid, _ = rows[query]
         path = tmp_path / "lines.json"
         path.write_text("\n".join(row for _, row in rows.values()))
-        one = read_statements(path, Selection(queryid=queryid))
+        item = read_statements(path, Selection(queryid=queryid))
         path.write_text(json.dumps([json.loads(row) for _, row in rows.values()]))
-        assert said(read_statements(path, Selection(queryid=queryid))) == said(one)
-        assert said(one) == said(counts_of_plan(explain(server, query, "format json")))
+        assert answer(read_statements(path, Selection(queryid=queryid))) == answer(item)
+        assert answer(item) == answer(counts_of_plan(explain(server, query, "format json")))
 
 
 @pytest.mark.parametrize("form", ["xml", "yaml"])
@@ -155,10 +155,10 @@ def test_other_formats_have_the_nodes_of_json(server, tmp_path, form, name):
     path.write_text("\n".join(explain(server, query, f"format {form}", before=before)))
     [document] = read_documents(path)
     as_json = explain(server, query, "format json", before=before)
-    kinds = [[node["Node Type"] for node in nodes(one["Plan"])] for one in (document, as_json)]
+    kinds = [[node["Node Type"] for node in nodes(item["Plan"])] for item in (document, as_json)]
     assert kinds[0] == kinds[1]
     assert document["Settings"] == as_json["Settings"]
-    blocks = [one["Plan"]["Temp Written Blocks"] for one in (document, as_json)]
+    blocks = [item["Plan"]["Temp Written Blocks"] for item in (document, as_json)]
     # Of several processes, those that got fewer rows may spill none of them.
     assert min(blocks) > 0
     assert name.startswith("parallel") or blocks[0] == pytest.approx(blocks[1], rel=0.2)
@@ -172,7 +172,7 @@ def quoted(text):
 def test_whatever_psql_or_a_client_puts_around_it(server, tmp_path):
     document = explain(server, SORT, "format json")
     lines = explain(server, SORT)
-    expected = said(counts_of_plan(document))
+    expected = answer(counts_of_plan(document))
     forms = {
         "plain.json": json.dumps([document]),
         "bare.json": json.dumps(document),
@@ -186,17 +186,17 @@ def test_whatever_psql_or_a_client_puts_around_it(server, tmp_path):
     for name, text in forms.items():
         path = tmp_path / name
         path.write_bytes(text.encode())
-        assert said(read_plan(path)) == expected, name
+        assert answer(read_plan(path)) == expected, name
 
 
 @pytest.mark.parametrize("form", ["text", "json"])
 def test_a_log_of_auto_explain(server, tmp_path, form):
-    expected = said(counts_of_plan(explain(server, SORT, "format json")))
+    expected = answer(counts_of_plan(explain(server, SORT, "format json")))
     path = tmp_path / "postgresql.log"
     path.write_text(logged(server, form, SORT, "select 1"))
     counts = read_plan(path)
     assert (counts.statement.query, counts.statement.most_of) == (SORT, 1)
-    assert said(counts) == expected
+    assert answer(counts) == expected
     times_ms = re.findall(r"duration: ([\d.]+) ms", path.read_text())
     assert len(times_ms) >= 2
     assert counts.elapsed_s == pytest.approx(max(map(float, times_ms)) / 1e3)

@@ -35,7 +35,7 @@ def node(kind, written, *below, loops=1, ms=None, **values):
 
 
 def gather(*below):
-    written = sum(one["Temp Written Blocks"] for one in below)
+    written = sum(item["Temp Written Blocks"] for item in below)
     return node("Gather", written, *below, **{"Workers Launched": 2})
 
 
@@ -67,8 +67,8 @@ def test_the_statement_is_that_of_auto_explain(tmp_path):
         return read_plan(path).statement
 
     text = "select 1 order by 1"
-    found = statement(**{"Query Text": text, "Query Identifier": -42})
-    assert (found.queryid, found.query) == ("-42", text)
+    result = statement(**{"Query Text": text, "Query Identifier": -42})
+    assert (result.queryid, result.query) == ("-42", text)
     assert statement(**{"Query Text": text}).queryid is None
     assert statement() is None
 
@@ -164,7 +164,7 @@ NESTED = """\
 def test_nested_statements_count_once(tmp_path):
     path = tmp_path / "a.log"
     path.write_text(NESTED)
-    assert [one["Plan"]["Temp Written Blocks"] for one in read_logs(path).plans] == [100, 0]
+    assert [item["Plan"]["Temp Written Blocks"] for item in read_logs(path).plans] == [100, 0]
     assert read_plan(path).statement.query == "select id from orders order by id"
 
 
@@ -352,8 +352,8 @@ def test_rows_of_a_data_frame(tmp_path, aligned):
     lines = OLD_SORT.rstrip().split("\n")
     rows = [f"{at:<2}  {aligned(line, 99)}".rstrip() for at, line in enumerate(lines)]
     (tmp_path / "plan.txt").write_text("\n".join(["QUERY PLAN".rjust(103), *rows]))
-    found = read_plan(tmp_path / "plan.txt")
-    assert (found.reads.count, found.processes) == (900, 3)
+    result = read_plan(tmp_path / "plan.txt")
+    assert (result.reads.count, result.processes) == (900, 3)
 
 
 def test_segments_that_spill_are_named(tmp_path):

@@ -16,13 +16,13 @@ def outcome(path, truth, item=None):
     """``right``, ``refused`` or what is wrong."""
     elapsed_s = truth.elapsed_s if truth.asks_elapsed else None
     try:
-        found = read_figures([path], Selection(elapsed_s=elapsed_s, item=item))
+        result = read_figures([path], Selection(elapsed_s=elapsed_s, item=item))
     except (InputError, Refusal) as error:
         return f"refused: {error}"
-    temp = found
+    temp = result
     wrong = []
-    if abs(found.elapsed_s / truth.elapsed_s - 1) > 0.025:
-        wrong.append(f"elapsed {found.elapsed_s}")
+    if abs(result.elapsed_s / truth.elapsed_s - 1) > 0.025:
+        wrong.append(f"elapsed {result.elapsed_s}")
     counts, true = (temp.reads.count, temp.writes.count), (truth.reads, truth.writes)
     # What a list of top events leaves out has bounds of its time.
     left_out = temp.time_bounds is not None and 0 in counts
@@ -83,8 +83,8 @@ def test_what_is_cut_is_right_or_refused(tmp_path):
     for at in range(DRAWS):
         name = rng.choice([name for name in PLAIN if name != "session-event"])
         path.write_text(rng.choice([cut, narrow])(PLAIN[name].text, rng))
-        found = outcome(path, PLAIN[name])
-        assert found == "right" or found.startswith("refused"), (at, name, found)
+        result = outcome(path, PLAIN[name])
+        assert result == "right" or result.startswith("refused"), (at, name, result)
 
 
 def test_two_in_one_are_never_mixed(tmp_path):

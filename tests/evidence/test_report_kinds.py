@@ -135,10 +135,10 @@ def test_release_11_1_writes_of_tables_are_none(figures):
 def test_row_sources_are_sums_before_they_are_means(figures, rows, captured, times):
     calls = (("Execute", 3, 0.0, 0.0, 0), ("Fetch", 9, 0.6, 1.4, 2000 * times))
     lines = source(0, "SORT ORDER BY", 2000, 2050) + source(1, "TABLE ACCESS FULL T", 0, 0)
-    found = figures(tkprof(calls=calls, sources=lines, rows=rows, captured=captured,
+    result = figures(tkprof(calls=calls, sources=lines, rows=rows, captured=captured,
                            waits=[("direct path write temp", 70, 0.1, 0.3),
                                   ("direct path read temp", 68, 0.1, 0.2)]))  # fmt: skip
-    assert found.bytes == times * 4050 * BLOCK
+    assert result.bytes == times * 4050 * BLOCK
 
 
 def test_parallel_servers_are_one_query_of_the_coordinators_time(figures):
@@ -162,10 +162,10 @@ def test_parallel_servers_are_one_query_of_the_coordinators_time(figures):
         rows="Rows (1st) Rows (avg) Rows (max)  Row Source Operation",
         captured="Number of plan statistics captured: 5",
     )
-    found = figures(section + "\n       5  sessions in tracefile.\n")
-    assert found.elapsed_s == 209.1
-    assert found.processes == pytest.approx(820 / 209.1, rel=0.01)
-    assert found.bytes == 5 * 2 * 302_000 * BLOCK
+    result = figures(section + "\n       5  sessions in tracefile.\n")
+    assert result.elapsed_s == 209.1
+    assert result.processes == pytest.approx(820 / 209.1, rel=0.01)
+    assert result.bytes == 5 * 2 * 302_000 * BLOCK
     # Without its wait nothing tells which call was the coordinator's.
     alone = tkprof(calls=calls, sources=lines, waits=waits, captured="")
     with pytest.raises(EvidenceIncomplete, match=r"no elapsed time.* sum over 5 sessions"):
@@ -175,8 +175,8 @@ def test_parallel_servers_are_one_query_of_the_coordinators_time(figures):
 def test_sections_follow_each_other_without_a_rule(figures):
     first = tkprof(sources=JOIN, head="select 1 from a")
     second = tkprof(calls=(("Fetch", 1, 0.4, 0.5, 0),), waits=(), head="select 2 from b")
-    found = figures(f"{first}\n-- New query\n{second}")
-    assert (found.elapsed_s, found.statement.query) == (31.6, "select 1 from a")
+    result = figures(f"{first}\n-- New query\n{second}")
+    assert (result.elapsed_s, result.statement.query) == (31.6, "select 1 from a")
 
 
 def test_times_that_are_rounded_to_nothing_have_bounds(figures):
@@ -199,13 +199,13 @@ def test_a_section_without_its_calls_takes_the_elapsed_time(figures):
         text = whole[whole.index(heading) :]
         with pytest.raises(EvidenceIncomplete, match="no elapsed time"):
             figures(text)
-        found = figures(text, elapsed_s=31.6)
-        assert (found.reads.count, found.total_s) == (1000, pytest.approx(17.0))
+        result = figures(text, elapsed_s=31.6)
+        assert (result.reads.count, result.total_s) == (1000, pytest.approx(17.0))
 
 
 def test_names_of_columns_beside_the_title(figures):
     """Up to 11.1 a list of top events has its percentage there."""
-    found = figures(
+    result = figures(
         "Top 5 Timed Events                                         Avg %Total\n"
         "~~~~~~~~~~~~~~~~~~                                        wait   Call\n"
         "Event                                 Waits    Time (s)   (ms)   Time Wait Class\n"
@@ -215,7 +215,7 @@ def test_names_of_columns_beside_the_title(figures):
         "direct path write temp            1,824,906      18,514     10   26.4   User I/O\n"
         "          -------------------------------------------------------------\n"
     )
-    assert found.elapsed_s == pytest.approx(70_250, rel=1e-3)
+    assert result.elapsed_s == pytest.approx(70_250, rel=1e-3)
 
 
 @pytest.mark.parametrize("operation", ["SQL MODEL ORDERED", "MATCH RECOGNIZE SORT"])
@@ -226,8 +226,8 @@ def test_all_operations_with_work_areas_spill(figures, operation):
 
 def test_a_serial_plan_has_one_process_whatever_a_line_took(figures):
     text = report_disguises.xplan().replace("00:00:28.91", "01:28:30.86")
-    found = figures(text)
-    assert (found.processes, found.time_bounds.upper) == (1, 29.2)
+    result = figures(text)
+    assert (result.processes, result.time_bounds.upper) == (1, 29.2)
 
 
 def test_temp_space_of_an_operation_that_is_not_known_is_no_run_without_spill(figures):
@@ -238,24 +238,24 @@ def test_temp_space_of_an_operation_that_is_not_known_is_no_run_without_spill(fi
 
 def test_monitor_without_counts_is_bounded_by_its_samples(figures):
     lines = [(name, 0, 0, temp, samples) for name, _, _, temp, samples in monitor_reports.LINES]
-    found = figures(monitor_reports.text(lines))
-    assert (found.io_bounds.lower.reads.count, found.io_bounds.lower.writes.count) == (418, 12)
-    assert found.total_s == pytest.approx(430)
+    result = figures(monitor_reports.text(lines))
+    assert (result.io_bounds.lower.reads.count, result.io_bounds.lower.writes.count) == (418, 12)
+    assert result.total_s == pytest.approx(430)
 
 
 def test_monitor_without_global_stats_counts_samples_of_a_second(figures):
     text = monitor_reports.text()
     start, end = text.index("Global Stats"), text.index("SQL Plan Monitoring")
-    found = figures(text[:start] + text[end:])
-    assert (found.elapsed_s, found.reads.count) == (773, monitor_reports.READS)
-    assert found.total_s == pytest.approx(430, rel=0.05)
+    result = figures(text[:start] + text[end:])
+    assert (result.elapsed_s, result.reads.count) == (773, monitor_reports.READS)
+    assert result.total_s == pytest.approx(430, rel=0.05)
 
 
 def test_monitor_with_temp_io_alone_has_its_time(figures):
     lines = [line for line in monitor_reports.LINES if not line[0].startswith("TABLE")]
-    found = figures(monitor_reports.xml(lines))
-    assert found.total_s == pytest.approx(monitor_reports.IO_S)
-    assert found.time_bounds is None
+    result = figures(monitor_reports.xml(lines))
+    assert result.total_s == pytest.approx(monitor_reports.IO_S)
+    assert result.time_bounds is None
 
 
 def test_the_share_of_temp_io_is_that_of_its_bounds(figures):
@@ -281,16 +281,16 @@ def test_monitor_does_not_take_db_time_for_elapsed_time(figures):
     servers = "Parallel Execution Details (DOP=4 , Servers Allocated=8)\nSQL Plan Monitoring"
     with pytest.raises(EvidenceIncomplete, match=r"no elapsed time.* parallel servers"):
         figures(text.replace("SQL Plan Monitoring", servers))
-    found = figures(text.replace("SQL Plan Monitoring", servers), elapsed_s=773)
-    assert found.processes == pytest.approx(4)
+    result = figures(text.replace("SQL Plan Monitoring", servers), elapsed_s=773)
+    assert result.processes == pytest.approx(4)
 
 
 def test_monitor_chooses_by_its_options(figures):
-    one = monitor_reports.text()
+    item = monitor_reports.text()
     other = monitor_reports.text(elapsed_s=900, database_s=900).replace(
         monitor_reports.SQL_ID, "8xk2m0q7hznc4"
     )
-    for both in (f"{one}\n{other}", f"{other}\n{one}"):
+    for both in (f"{item}\n{other}", f"{other}\n{item}"):
         with pytest.raises(EvidenceAmbiguous, match="2 runs"):
             figures(both)
         assert figures(both, sql_id="8xk2m0q7hznc4").elapsed_s == 900
@@ -320,9 +320,9 @@ db file sequential read        14,101      124           8.79        1.4%
 
 
 def test_a_title_above_the_heading_and_signs_of_percent_are_read(figures):
-    found = figures(TITLED)
-    assert (found.reads.count, found.writes.count) == (88912, 79122)
-    assert found.elapsed_s == pytest.approx(6120 / 0.674, rel=1e-3)
+    result = figures(TITLED)
+    assert (result.reads.count, result.writes.count) == (88912, 79122)
+    assert result.elapsed_s == pytest.approx(6120 / 0.674, rel=1e-3)
 
 
 def published(form):
@@ -346,9 +346,9 @@ def published(form):
 
 @pytest.mark.parametrize("form", ["markdown", "html2text", "page", "spans"])
 def test_top_events_of_published_tables(figures, form):
-    found = figures(published(form))
-    assert (found.reads.count, found.writes.count) == (88912, 79122)
-    assert found.elapsed_s == pytest.approx(6120 / 0.674, rel=1e-3)
+    result = figures(published(form))
+    assert (result.reads.count, result.writes.count) == (88912, 79122)
+    assert result.elapsed_s == pytest.approx(6120 / 0.674, rel=1e-3)
 
 
 TRANSLATED = """\
@@ -380,15 +380,15 @@ def test_waits_under_headings_that_are_not_known(figures, text):
     """Columns follow from their product, counts from a time and its mean."""
     with pytest.raises(EvidenceIncomplete, match="no elapsed time"):
         figures(text)
-    found = figures(text, elapsed_s=20_000)
-    assert (found.reads.count, found.writes.count) == pytest.approx((15_894, 22_910), rel=1e-3)
-    assert found.total_s == pytest.approx(1722.8 + 195.5, rel=1e-3)
+    result = figures(text, elapsed_s=20_000)
+    assert (result.reads.count, result.writes.count) == pytest.approx((15_894, 22_910), rel=1e-3)
+    assert result.total_s == pytest.approx(1722.8 + 195.5, rel=1e-3)
 
 
 def test_calls_under_the_headings_of_orange(figures):
     text = tkprof(sources=JOIN).replace("      cpu    elapsed", " CPU Time Elapsed Time")
-    found = figures(text.replace("call ", "Call ").replace("total ", "Total "))
-    assert (found.elapsed_s, found.total_s) == (31.6, 17.0)
+    result = figures(text.replace("call ", "Call ").replace("total ", "Total "))
+    assert (result.elapsed_s, result.total_s) == (31.6, 17.0)
 
 
 def test_an_echoed_statement_is_no_heading(figures):
@@ -401,8 +401,8 @@ def test_an_echoed_statement_is_no_heading(figures):
 
 
 def test_operations_of_unknown_size_read_no_more_than_the_column_disk(figures):
-    found = figures(tkprof(calls=(("Fetch", 9, 0.6, 20.0, 3000),)))
-    assert (found.reads.count, found.reads.bytes) == (1000, 3000 * BLOCK)
+    result = figures(tkprof(calls=(("Fetch", 9, 0.6, 20.0, 3000),)))
+    assert (result.reads.count, result.reads.bytes) == (1000, 3000 * BLOCK)
 
 
 def test_shares_of_samples_have_no_counts(figures):
@@ -414,10 +414,10 @@ def test_shares_of_samples_have_no_counts(figures):
       338      .4     44% ON CPU                    2024-10-14 20:26:02
        12      .0      2% direct path write temp    2024-10-14 20:26:30
 """
-    found = figures(text)
-    assert found.elapsed_s == pytest.approx(774, abs=1)
-    assert found.total_s == pytest.approx(0.56 * 774, rel=1e-2)
-    assert found.io_bounds.upper.reads.count > 100 * found.io_bounds.lower.reads.count
+    result = figures(text)
+    assert result.elapsed_s == pytest.approx(774, abs=1)
+    assert result.total_s == pytest.approx(0.56 * 774, rel=1e-2)
+    assert result.io_bounds.upper.reads.count > 100 * result.io_bounds.lower.reads.count
     # Without seconds, active sessions over the time of the report are those of the database.
     report = """\
 ASH Report For DW/dw1
@@ -431,9 +431,9 @@ direct path read temp     User I/O             54.00
 CPU + Wait for CPU        CPU                  44.00
 direct path write temp    User I/O              2.00
 """
-    found = figures(report)
-    assert found.elapsed_s == pytest.approx(2 * 60 * 6.45)
-    assert found.total_s == pytest.approx(0.56 * 774, rel=1e-2)
+    result = figures(report)
+    assert result.elapsed_s == pytest.approx(2 * 60 * 6.45)
+    assert result.total_s == pytest.approx(0.56 * 774, rel=1e-2)
 
 
 ASH_REPORT = """\
@@ -451,9 +451,9 @@ direct path read temp               User I/O             30.10       1.39
 
 
 def test_active_sessions_of_an_event_tell_those_of_all(figures):
-    found = figures(ASH_REPORT)
-    assert found.elapsed_s == pytest.approx(3600 * 2.10 / 0.453)
-    assert found.total_s == pytest.approx(3600 * 1.39, rel=0.01)
+    result = figures(ASH_REPORT)
+    assert result.elapsed_s == pytest.approx(3600 * 2.10 / 0.453)
+    assert result.total_s == pytest.approx(3600 * 1.39, rel=0.01)
 
 
 DB_TIME = "DB Time: 1,210.67 (mins)\nTop 10"

@@ -44,12 +44,12 @@ def test_a_trace_given_twice_counts_once(way, trace, tmp_path):
     again = again_by(way, trace, tmp_path)
     once, twice = profile(trace), profile(trace, again)
     assert (twice.rows, twice.elapsed_s) == (once.rows, once.elapsed_s)
-    [said] = twice.warnings
-    assert str(again) in said
-    assert "counts once" in said
+    [answer] = twice.warnings
+    assert str(again) in answer
+    assert "counts once" in answer
     words = []
-    asked = "select count(*) from waits"
-    assert run_sql(asked, [str(trace), str(again)], say=words.append)[1] == [[40]]
+    requested = "select count(*) from waits"
+    assert run_sql(requested, [str(trace), str(again)], say=words.append)[1] == [[40]]
     assert len(words) == 1
     assert profile(trace, again, where="true").rows[0]["count"] == 40
 
@@ -67,9 +67,9 @@ def test_a_forecast_says_it_too(trace, tmp_path):
 def test_what_differs_counts_each(trace, tmp_path):
     other = write_trace(tmp_path / "other.trc", [(READ, 2_999, blocks(31)), *WAITS[1:]])
     assert other.stat().st_size == trace.stat().st_size
-    found = profile(trace, other)
-    assert found.rows[0]["count"] == 80
-    assert found.warnings == []
+    result = profile(trace, other)
+    assert result.rows[0]["count"] == 80
+    assert result.warnings == []
 
 
 def test_an_export_given_twice_counts_once(tmp_path):

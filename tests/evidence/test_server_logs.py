@@ -27,13 +27,13 @@ TEXT = """\
 
 def test_a_statement_stands_below_its_temp_file(tmp_path):
     (tmp_path / "a.log").write_text(TEXT)
-    found = read_logs(tmp_path)
-    assert [(one.bytes, one.query and one.query.split("\n")[0]) for one in found.temp] == [
+    result = read_logs(tmp_path)
+    assert [(item.bytes, item.query and item.query.split("\n")[0]) for item in result.temp] == [
         (8192, "select *"),
         (1024, None),
         (5, "select 2"),
     ]
-    assert found.window_s == pytest.approx(1799.9)
+    assert result.window_s == pytest.approx(1799.9)
 
 
 @cases(
@@ -243,7 +243,7 @@ def test_the_statement_of_a_function_that_spills_is_below_its_context(tmp_path):
 2026-11-23 10:00:01.100 UTC [42] STATEMENT:  select f()
 """
     )
-    assert [(one.bytes, one.query) for one in read_logs(tmp_path).temp] == [(8192, "select f()")]
+    assert [(item.bytes, item.query) for item in read_logs(tmp_path).temp] == [(8192, "select f()")]
 
 
 @cases("fraction", ["", ".100"])
@@ -259,11 +259,11 @@ def test_temp_files_that_end_with_a_portal_are_of_the_call_before(tmp_path, frac
         f"{later}duration: 700.5 ms  execute <unnamed>: select 2\n"
         f'{later}temporary file: path "b/pgsql_tmp42.2", size 819200\n'
     )
-    found = read_logs(tmp_path / "a.log").temp
-    assert [(one.query, one.elapsed_s) for one in found] == [
+    result = read_logs(tmp_path / "a.log").temp
+    assert [(item.query, item.elapsed_s) for item in result] == [
         ("select 1", 9.0005), ("select 1", 9.0005), ("select 2", 0.7005)
     ]  # fmt: skip
-    assert found[0].call == found[1].call != found[2].call
+    assert result[0].call == result[1].call != result[2].call
 
 
 def test_a_call_cannot_have_spilled_more_than_memory_could_take(tmp_path):
@@ -300,14 +300,14 @@ def test_csvlog_with_a_heading(tmp_path):
         '"temporary file: path ""b/pgsql_tmp411.0"", size 819200",select 1,\n'
         "2024-03-01 10:00:05.010 UTC,411,LOG,duration: 800.5 ms,,\n"
     )
-    [found] = read_logs(tmp_path / "a.csv").temp
-    assert (found.bytes, found.query, found.elapsed_s) == (819200, "select 1", 0.8005)
+    [result] = read_logs(tmp_path / "a.csv").temp
+    assert (result.bytes, result.query, result.elapsed_s) == (819200, "select 1", 0.8005)
 
 
 def test_a_prefix_that_looks_like_an_object(tmp_path):
     lines = [line.replace("2026", '{"t":"2026', 1) for line in TEXT.splitlines()]
     (tmp_path / "a.log").write_text("\n".join(lines) + "\n")
-    assert [one.bytes for one in read_logs(tmp_path / "a.log").temp] == [8192, 1024, 5]
+    assert [item.bytes for item in read_logs(tmp_path / "a.log").temp] == [8192, 1024, 5]
 
 
 @cases("rotated", ["", ".1", "-20261125", "-2026-11-25.3.gz"])
@@ -316,11 +316,11 @@ def test_what_a_server_logs_in_several_formats_counts_once(tmp_path, rotated):
     row = [""] * 26
     row[0], row[13], row[19] = "2026-11-23 10:00:01.100 UTC", f'"{message}"', "select 1"
     plain = message.replace('""', '"')
-    told = {"timestamp": row[0], "message": plain, "statement": row[19]}
+    reported = {"timestamp": row[0], "message": plain, "statement": row[19]}
     texts = {
         "": f"{row[0]} [42] LOG:  {plain}\n{row[0]} [42] STATEMENT:  select 1\n",
         ".csv": ",".join(row) + "\n",
-        ".json": json.dumps(told) + "\n",
+        ".json": json.dumps(reported) + "\n",
     }
     packed = gzip.compress if rotated.endswith(".gz") else bytes
     for format, text in texts.items():
@@ -328,8 +328,8 @@ def test_what_a_server_logs_in_several_formats_counts_once(tmp_path, rotated):
         alone.mkdir(exist_ok=True)
         for folder in (tmp_path, alone):
             (folder / f"pg{format}{rotated}").write_bytes(packed(text.encode()))
-        found = read_logs(alone / f"pg{format}{rotated}")
-        assert [(one.bytes, one.query) for one in found.temp] == [(8192, "select 1")]
+        result = read_logs(alone / f"pg{format}{rotated}")
+        assert [(item.bytes, item.query) for item in result.temp] == [(8192, "select 1")]
     assert len(read_logs(tmp_path).temp) == 1
 
 
@@ -355,10 +355,12 @@ def test_what_two_looks_have_between_them():
             row(queryid=9, calls=1),
         ],
     )
-    found = between(before, after)
-    assert found.since_s == 1000.0
-    told = {one["queryid"]: (one["calls"], one.get("temp_blks_read")) for one in found.rows}
-    assert told == {7: (2, 40), 8: (2, 4), 9: (1, None)}
+    result = between(before, after)
+    assert result.since_s == 1000.0
+    reported = {
+        item["queryid"]: (item["calls"], item.get("temp_blks_read")) for item in result.rows
+    }
+    assert reported == {7: (2, 40), 8: (2, 4), 9: (1, None)}
     assert between(before, Snapshot(1600.0, 1500.0, [row(calls=7)])).since_s == 1500.0
 
 
@@ -378,25 +380,25 @@ PLANNED = """\
 
 def test_statements_of_several_lines_are_told_apart_by_all_of_them(tmp_path):
     (tmp_path / "a.log").write_text(PLANNED.format(table="big") + PLANNED.format(table="small"))
-    found = read_logs(tmp_path)
-    assert [one["Query Text"].split() for one in found.plans] == [
+    result = read_logs(tmp_path)
+    assert [item["Query Text"].split() for item in result.plans] == [
         ["select", "count(*)", "from", table, "order", "by", "f"] for table in ("big", "small")
     ]
-    assert [one["Plan"]["Temp Read Blocks"] for one in found.plans] == [100, 100]
+    assert [item["Plan"]["Temp Read Blocks"] for item in result.plans] == [100, 100]
     (tmp_path / "a.log").write_text(
         PLANNED.format(table="big").replace("\tSort  (", "\tQuery Parameters: $1 = '5'\n\tSort  (")
     )
-    [one] = read_logs(tmp_path).plans
-    assert one["Query Text"].endswith("order by f")
-    assert one["Plan"]["Node Type"] == "Sort"
+    [item] = read_logs(tmp_path).plans
+    assert item["Query Text"].endswith("order by f")
+    assert item["Plan"]["Node Type"] == "Sort"
 
 
 def test_a_time_that_is_none_is_passed_over(tmp_path):
     lines = TEXT.replace("2026-11-23 10:00:00.100", "2026-13-45 10:00:00.100")
     (tmp_path / "a.log").write_text(lines)
-    found = read_logs(tmp_path)
-    assert len(found.temp) == 3
-    assert found.window_s is None
+    result = read_logs(tmp_path)
+    assert len(result.temp) == 3
+    assert result.window_s is None
 
 
 def test_messages_in_another_language_are_not_taken_for_a_missing_setting(tmp_path):

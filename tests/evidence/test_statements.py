@@ -126,11 +126,11 @@ def test_queries_whose_own_plan_tells(exported, query):
 
 
 def test_settings_that_are_exported(exported):
-    one = {"temp_ms": 1000.0, "max_parallel_workers_per_gather": 4}
-    path = exported(15, row(**one))
+    item = {"temp_ms": 1000.0, "max_parallel_workers_per_gather": 4}
+    path = exported(15, row(**item))
     assert bounds(path) == (1, 5)
     assert "is 4, as exported" in read_statements(path).processes_bounds.reason
-    none = one | {"max_parallel_workers_per_gather": 0}
+    none = item | {"max_parallel_workers_per_gather": 0}
     assert bounds(exported(15, row(**none))) == 1
     # An index is made by workers of another setting.
     assert bounds(exported(15, row(query="create index on big (k)", **none))) == (1, 3)
@@ -142,10 +142,10 @@ def test_settings_that_are_exported(exported):
 
 def test_more_io_than_its_processes_can_do(exported):
     path = exported(16, row(temp_ms=7000.0))
-    told = only_line(spillcast("forecast", path, "--to", "latency:1ms"), 3)
-    assert "more than 3 processes can do" in told
-    assert DEFAULT in told
-    assert "export the setting" in told
+    message = only_line(spillcast("forecast", path, "--to", "latency:1ms"), 3)
+    assert "more than 3 processes can do" in message
+    assert DEFAULT in message
+    assert "export the setting" in message
     assert bounds(exported(16, row(temp_ms=7000.0, max_parallel_workers_per_gather=8))) == (3.5, 9)
     # So it is where the user knows a call to take less.
     with pytest.raises(TimesContradictory, match="the query 900 ms"):
@@ -170,9 +170,9 @@ def test_buckets_of_pg_stat_monitor_add_up(tmp_path):
 def test_without_timing_it_says_what_turns_it_on(exported):
     path = exported(17, row(temp_ms=0.0))
     result = spillcast("forecast", path, "--to", "latency:1ms", "--details")
-    told = " ".join(result.stdout.split())
-    assert "track_io_timing = on" in told
-    assert "pg_stat_statements_reset()" in told
+    output = " ".join(result.stdout.split())
+    assert "track_io_timing = on" in output
+    assert "pg_stat_statements_reset()" in output
 
 
 def test_the_only_statement_that_spills_is_named(exported):
@@ -181,8 +181,8 @@ def test_the_only_statement_that_spills_is_named(exported):
     assert json.loads(result.stdout)["statement"] == {
         "queryid": "-2", "query": "ALTER TABLE t ADD b int, ADD c int", "calls": 4, "most_of": 1,
     }  # fmt: skip
-    told = spillcast("forecast", path, "--to", "latency:1ms").stdout
-    assert "Statement -2, the mean of 4 calls: ALTER TABLE t ADD b int" in told
+    output = spillcast("forecast", path, "--to", "latency:1ms").stdout
+    assert "Statement -2, the mean of 4 calls: ALTER TABLE t ADD b int" in output
     several = spillcast("forecast", path, "--to", "latency:1ms", "--to", "latency:2ms").stdout
     assert "\nStatement -2" in several
 
@@ -210,28 +210,28 @@ def test_several_that_spill_are_ranked(exported):
 
 def test_without_times_they_are_ranked_by_size(exported):
     path = exported(13, row(1, blocks=300), row(2, blocks=900))
-    with pytest.raises(EvidenceAmbiguous) as told:
+    with pytest.raises(EvidenceAmbiguous) as reported:
         read_statements(path, Selection(timed=False))
-    _, _, first, second = str(told.value).splitlines()
+    _, _, first, second = str(reported.value).splitlines()
     assert first.split()[:6] == ["2", "4", "2", "s", "28.1", "MiB"]
     assert second.split()[0] == "1"
 
 
 def test_no_more_than_a_few_are_listed(exported):
     path = exported(15, *(row(number, blocks=3 * number) for number in range(1, 12)))
-    with pytest.raises(EvidenceAmbiguous, match="11 statements spill") as told:
+    with pytest.raises(EvidenceAmbiguous, match="11 statements spill") as reported:
         read_statements(path)
-    assert "and 3 more" in str(told.value)
+    assert "and 3 more" in str(reported.value)
 
 
 def test_what_may_not_be_seen_is_said(exported):
     hidden = row(None, "<insufficient privilege>")
     alone = read_statements(exported(15, hidden)).statement
     assert (alone.queryid, alone.query) == (None, "<insufficient privilege>")
-    with pytest.raises(EvidenceAmbiguous) as told:
+    with pytest.raises(EvidenceAmbiguous) as reported:
         read_statements(exported(15, hidden, hidden))
-    assert "2 statements spill" in told.value.message
-    assert "pg_read_all_stats" in told.value.hint
+    assert "2 statements spill" in reported.value.message
+    assert "pg_read_all_stats" in reported.value.hint
 
 
 def test_a_statement_of_several_users_is_one(exported):
@@ -247,9 +247,9 @@ def test_a_statement_of_several_users_is_one(exported):
 
 def test_a_secret_in_a_statement_is_not_told(exported):
     path = exported(15, row(query="alter role u password 'Sesame-4711'"))
-    told = spillcast("forecast", path, "--to", "latency:1ms").stdout
-    assert "alter role u password" in told
-    assert "Sesame" not in told
+    output = spillcast("forecast", path, "--to", "latency:1ms").stdout
+    assert "alter role u password" in output
+    assert "Sesame" not in output
 
 
 @cases("value", ["-4", "inf", "nan", "many", ""])

@@ -31,7 +31,7 @@ RUNS = {
 }
 
 
-@pytest.fixture(scope="module", params=INSTALLATIONS, ids=lambda one: one.version)
+@pytest.fixture(scope="module", params=INSTALLATIONS, ids=lambda item: item.version)
 def server(request):
     """A connection to a server with two tables, and two tablespaces of known latency."""
     skip_without_fuse()
@@ -55,8 +55,8 @@ def server(request):
 
 def exported(server, path, *columns):
     """What the documentation tells to run."""
-    asked = ", ".join((*columns, "*"))
-    copy = f"copy (select {asked} from pg_stat_statements) to stdout csv header"
+    requested = ", ".join((*columns, "*"))
+    copy = f"copy (select {requested} from pg_stat_statements) to stdout csv header"
     with server.cursor().copy(copy) as rows:
         path.write_bytes(b"".join(bytes(row) for row in rows))
     return path
@@ -85,11 +85,11 @@ def forecast_and_run(server, tmp_path, query, before):
     disturbed differently.
     """
     slow = counted(server, tmp_path / "slow.csv", query, before, "slow")
-    there = tmp_path / "fast.json"
+    target = tmp_path / "fast.json"
     settings = (*before, "set temp_tablespaces = fast")
     plan = explain(server, query, "format json", before=settings)
-    there.write_text(json.dumps([plan]))
-    result = spillcast("forecast", slow, "--to", there, "--json")
+    target.write_text(json.dumps([plan]))
+    result = spillcast("forecast", slow, "--to", target, "--json")
     return result, plan["Execution Time"] / 1e3
 
 

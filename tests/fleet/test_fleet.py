@@ -24,7 +24,7 @@ def made(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def found(made):
+def actual(made):
     return fleet(str(made / "fleet"), "latency:150us")
 
 
@@ -37,14 +37,14 @@ PLAN = {
 }  # fmt: skip
 
 
-def said(*arguments):
+def answer(*arguments):
     result = spillcast(*arguments, "--json")
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 
 
 def only_row(*arguments):
-    rows = said("fleet", *arguments)["statements"]
+    rows = answer("fleet", *arguments)["statements"]
     assert len(rows) == 1
     return rows[0]
 
@@ -64,16 +64,16 @@ def test_a_statement_of_traces_is_forecast_as_by_forecast(made, tmp_path, to):
         [("x", READ, 31, 120), ("x", WRITE, 15, 90), ("x", READ, 15, 80)] * 9,
     )
     to = to.format(traced=traced)
-    rows = said("fleet", made / "fleet", "--to", to)["statements"]
+    rows = answer("fleet", made / "fleet", "--to", to)["statements"]
     for row in (rows[0], rows[-1]):
         evidence = made / "traces" / row["database"]
-        same(row, said("forecast", evidence, "--sql-id", row["sql"], "--to", to))
+        same(row, answer("forecast", evidence, "--sql-id", row["sql"], "--to", to))
 
 
 def test_a_recording_is_forecast_as_by_forecast(spilled, tmp_path):
     ingest([str(spilled.path)], str(tmp_path / "fleet"))
     row = only_row(tmp_path / "fleet", "--to", "catalogue:aws-gp3")
-    same(row, said("forecast", spilled.path, "--to", "catalogue:aws-gp3"))
+    same(row, answer("forecast", spilled.path, "--to", "catalogue:aws-gp3"))
     assert row["evidence"] == "recording"
 
 
@@ -82,7 +82,7 @@ def test_a_plan_is_forecast_as_by_forecast(tmp_path):
     plan.write_text(json.dumps([{"Plan": PLAN, "Planning Time": 0.1, "Execution Time": 910.0}]))
     ingest([str(plan)], str(tmp_path / "fleet"), database="sales")
     row = only_row(tmp_path / "fleet", "--to", "latency:20us")
-    same(row, said("forecast", plan, "--to", "latency:20us"))
+    same(row, answer("forecast", plan, "--to", "latency:20us"))
     assert row["database"] == "sales"
 
 
@@ -118,37 +118,37 @@ def test_ash_is_forecast_as_by_forecast(tmp_path):
     done = ingest([str(tmp_path / "ash.csv")], str(tmp_path / "fleet"), database="dwh")
     assert done.set_aside == []
     to = ("--to", tmp_path / "flash.trc")
-    for row in said("fleet", tmp_path / "fleet", *to)["statements"]:
+    for row in answer("fleet", tmp_path / "fleet", *to)["statements"]:
         elapsed = ("--sql-id", row["sql"], "--elapsed", f"{row['elapsed_s']:.6f}")
-        alone = said("forecast", tmp_path / "ash.csv", *elapsed, *to)
+        alone = answer("forecast", tmp_path / "ash.csv", *elapsed, *to)
         # Sums of microseconds and of millionths of waits, rounded once for each event.
         for key in ("forecast_s", "interval_s"):
             assert row[key] == pytest.approx(alone[key], rel=1e-6)
 
 
-def test_sums_are_those_of_the_waits(found):
+def test_sums_are_those_of_the_waits(actual):
     temp_us, idle_us = 0, 0
     for number in range(24):
         for _, event, _, us in waits(number):
             temp_us += us * (event in {READ, WRITE})
             idle_us += us * (event == IDLE)
-    assert sum(row.temp_s for row in found.statements) == pytest.approx(temp_us / 1e6, abs=1e-9)
-    assert sum(row.temp_s for row in found.databases) == pytest.approx(temp_us / 1e6, abs=1e-9)
-    assert sum(row.temp_s for row in found.days) == pytest.approx(temp_us / 1e6, abs=1e-9)
-    assert sum(row.saved_s for row in found.days) == pytest.approx(found.saved_s)
-    assert sum(row.share for row in found.statements) == pytest.approx(1)
-    assert found.statements[-1].cumulative_share == pytest.approx(1)
-    saved = [row.saved_s for row in found.statements]
+    assert sum(row.temp_s for row in actual.statements) == pytest.approx(temp_us / 1e6, abs=1e-9)
+    assert sum(row.temp_s for row in actual.databases) == pytest.approx(temp_us / 1e6, abs=1e-9)
+    assert sum(row.temp_s for row in actual.days) == pytest.approx(temp_us / 1e6, abs=1e-9)
+    assert sum(row.saved_s for row in actual.days) == pytest.approx(actual.saved_s)
+    assert sum(row.share for row in actual.statements) == pytest.approx(1)
+    assert actual.statements[-1].cumulative_share == pytest.approx(1)
+    saved = [row.saved_s for row in actual.statements]
     assert saved == sorted(saved, reverse=True)
     # 150 us for each wait for temp, and nothing else changes.
     count = sum(e in {READ, WRITE} for n in range(24) for _, e, _, _ in waits(n))
-    assert found.saved_s == pytest.approx(temp_us / 1e6 - count * 150e-6)
-    low, high = found.saved_interval_s
-    assert low < found.saved_s < high
+    assert actual.saved_s == pytest.approx(temp_us / 1e6 - count * 150e-6)
+    low, high = actual.saved_interval_s
+    assert low < actual.saved_s < high
 
 
-def test_quantiles_are_of_all_waits_together(found):
-    row = found.statements[0]
+def test_quantiles_are_of_all_waits_together(actual):
+    row = actual.statements[0]
     number = int(row.database.removeprefix("erp"))
     us = sorted(
         us
@@ -175,20 +175,20 @@ def test_how_many_statements_bring_most(shares, count):
     assert statements_for_most(rows) == count
 
 
-def test_an_hour_saved_has_its_price(made, found):
+def test_an_hour_saved_has_its_price(made, actual):
     priced = fleet(str(made / "fleet"), "latency:150us", cost=90)
     # Four days of thirty.
-    assert priced.cost_per_saved_hour == pytest.approx(90 * 4 / 30 / (found.saved_s / 3600))
-    assert found.cost_per_saved_hour is None
+    assert priced.cost_per_saved_hour == pytest.approx(90 * 4 / 30 / (actual.saved_s / 3600))
+    assert actual.cost_per_saved_hour is None
 
 
 def test_two_databases_of_one_name_are_told_apart(tmp_path):
     for host in ("east", "west"):
         write_trace(tmp_path / f"{host}.trc", waits(1), host=host)
     ingest([str(tmp_path)], str(tmp_path / "fleet"))
-    found = fleet(str(tmp_path / "fleet"), "factor:2")
-    assert [row.database for row in found.databases] == ["erp@east", "erp@west"]
-    assert found.warnings[0].startswith("databases on host east and host west have the same")
+    result = fleet(str(tmp_path / "fleet"), "factor:2")
+    assert [row.database for row in result.databases] == ["erp@east", "erp@west"]
+    assert result.warnings[0].startswith("databases on host east and host west have the same")
 
 
 def test_instances_of_a_cluster_are_one_database():

@@ -44,11 +44,11 @@ def test_every_wait_is_counted_once(tmp_path):
         row[0] += 1
         row[1] += us
         row[2] += blocks or 0
-    found = facts(
+    result = facts(
         tmp_path / "fleet",
         "select sql_id, event, count, total_us, blocks from facts where measure = 'wait'",
     )
-    assert {(sql, event): list(sums) for sql, event, *sums in found} == expected
+    assert {(sql, event): list(sums) for sql, event, *sums in result} == expected
     idle = facts(tmp_path / "fleet", "select distinct event from facts where idle")
     assert idle == [(IDLE,)]
     cpu = facts(tmp_path / "fleet", "select sum(total_us) from facts where measure = 'cpu'")
@@ -195,9 +195,9 @@ def test_one_bad_file_of_each_kind_ends_no_ingest(tmp_path):
     assert done["files"] == 2
     names = {row["file"].rpartition("/")[2] for row in done["set_aside"]}
     assert names == {*bad, "cut.spill"}
-    told = [line for line in result.stderr.splitlines() if ": set aside: " in line]
-    assert len(told) == len(names)
-    assert all(any(f"/{name}: " in line for line in told) for name in names)
+    matches = [line for line in result.stderr.splitlines() if ": set aside: " in line]
+    assert len(matches) == len(names)
+    assert all(any(f"/{name}: " in line for line in matches) for name in names)
     assert "it holds 4 waits, and meta.json counts 9" in result.stderr
 
 
@@ -257,9 +257,9 @@ def test_bad_input_is_one_line(tmp_path):
     other.mkdir()
     (other / "dataset.json").write_text('{"schema": "spillcast.dataset/9"}')
     for verb in (("ingest", tmp_path / "in", "-o", other), ("fleet", other, "--to", "factor:2")):
-        said = only_line(spillcast(*verb), 2)
-        assert "'spillcast.dataset/9'" in said
-        assert "'spillcast.dataset/1'" in said
+        message = only_line(spillcast(*verb), 2)
+        assert "'spillcast.dataset/9'" in message
+        assert "'spillcast.dataset/1'" in message
     # A folder with something else in it is no place for a dataset.
     assert "no dataset" in only_line(spillcast("ingest", tmp_path / "in", "-o", tmp_path / "in"), 2)
     empty = tmp_path / "empty"
@@ -283,9 +283,9 @@ def test_a_full_disk_leaves_nothing_half_written_and_the_ingest_goes_on(tmp_path
         command = [sys.executable, "-c", IN_SMALL_BATCHES, "ingest", str(traces), "-o"]
         full = subprocess.run([*command, small / "fleet"], capture_output=True, text=True)
         assert "No space left" in only_line(full, 1)
-        there = Dataset.open(str(small / "fleet"))
-        assert 0 < there.sources.num_rows < 60
-        assert all((small / "fleet" / part).exists() for part in there.parts("facts"))
+        target = Dataset.open(str(small / "fleet"))
+        assert 0 < target.sources.num_rows < 60
+        assert all((small / "fleet" / part).exists() for part in target.parts("facts"))
         assert not list(small.rglob("*.partial"))
         assert sum(n for (n,) in facts(small / "fleet", "select count from facts where op is null"))
         subprocess.run(["mount", "-o", "remount,size=64m", str(small)], check=True)
@@ -307,11 +307,11 @@ def test_an_ash_export_needs_a_database(tmp_path):
     refused = ingest([str(export)], str(tmp_path / "x"))
     assert "--database NAME" in refused.set_aside[0]["what"]
     ingest([str(export)], str(tmp_path / "fleet"), database="erp")
-    found = facts(
+    result = facts(
         tmp_path / "fleet",
         "select measure, event, count, total_us from facts order by all",
     )
     # 20 s of the first day, and 10 s of the next, on which there is nothing but CPU.
-    assert ("active", "", 20, 20_000_000) in found
-    assert ("active", "", 10, 10_000_000) in found
-    assert ("wait", READ, 20, 20_000_000) in found
+    assert ("active", "", 20, 20_000_000) in result
+    assert ("active", "", 10, 10_000_000) in result
+    assert ("wait", READ, 20, 20_000_000) in result

@@ -42,19 +42,19 @@ def test_share_of_the_ceiling_is_time_saved_over_time_that_could_be():
 
 def test_the_best_value_saves_most_for_its_price_and_is_never_a_slower_one():
     # 70 s for 100, 40 s for 50, and 50 s lost for nothing.
-    found = priced(WORDS, FOUR, {"b.json": 100, "a.json": 50, "c.json": 0, "tmpfs": 1})
-    assert [c.cost for c in found] == [50, 1, 100, 0]
-    assert [c.target for c in found if c.best_value] == ["/mnt/a"]
+    result = priced(WORDS, FOUR, {"b.json": 100, "a.json": 50, "c.json": 0, "tmpfs": 1})
+    assert [c.cost for c in result] == [50, 1, 100, 0]
+    assert [c.target for c in result if c.best_value] == ["/mnt/a"]
 
 
 def test_what_costs_nothing_and_saves_is_the_best_value():
-    found = priced(WORDS, FOUR, {"a.json": 0, "b.json": 1})
-    assert [c.target for c in found if c.best_value] == ["/mnt/a"]
+    result = priced(WORDS, FOUR, {"a.json": 0, "b.json": 1})
+    assert [c.target for c in result if c.best_value] == ["/mnt/a"]
 
 
 def test_of_what_costs_nothing_the_one_that_saves_more_is_the_best_value():
-    found = priced(WORDS, FOUR, {"a.json": 0, "b.json": 0})
-    assert [c.target for c in found if c.best_value] == ["/mnt/b"]
+    result = priced(WORDS, FOUR, {"a.json": 0, "b.json": 0})
+    assert [c.target for c in result if c.best_value] == ["/mnt/b"]
 
 
 def test_without_prices_nothing_is_the_best_value():

@@ -30,13 +30,13 @@ def forecast(target, seconds, *warnings, **more):
 
 @pytest.fixture(scope="module")
 def text():
-    found = [
+    matches = [
         forecast("wish", 36.0, BUSY, WISH),
         forecast("disk", 150.0, BUSY),
         forecast("tmpfs", None, refused="it would swap"),
         forecast("nvme", 28.0, BUSY, advice=["mount it"]),
     ]
-    return forecast_page(priced("abcd", found, {"b": 10, "d": 20})).text(120).splitlines()
+    return forecast_page(priced("abcd", matches, {"b": 10, "d": 20})).text(120).splitlines()
 
 
 def row(text, target):
@@ -59,8 +59,8 @@ def test_the_fastest_stands_first_with_its_share_of_what_storage_can_save(text):
 
 def test_the_verdict_names_the_best_value_first():
     """Of 100 s storage without latency leaves 20."""
-    found = [forecast("dear", 28.0), forecast("cheap", 36.0)]
-    page = forecast_page(priced("ab", found, {"a": 200, "b": 20})).text(120)
+    matches = [forecast("dear", 28.0), forecast("cheap", 36.0)]
+    page = forecast_page(priced("ab", matches, {"a": 200, "b": 20})).text(120)
     assert " ".join(page.split()).startswith(
         "Temp I/O is 100 % of this query: storage is the problem. Best value: cheap at 20, 36 s "
         "(35 s to 37 s) instead of 1 min 40 s; then dear at 200, 28 s (27 s to 29 s). "
@@ -69,9 +69,9 @@ def test_the_verdict_names_the_best_value_first():
 
 @cases(("confidence", "level"), [(0.9, "90"), (0.999, "99.9"), (0.905, "90.5")])
 def test_nothing_is_said_to_be_surer_than_it_is(confidence, level):
-    found = replace(forecast("nvme", 28.0), confidence=confidence)
-    assert f", {level} % interval " in found.sentence()
-    assert f" {level} % interval " in forecast_page([found]).text(120)
+    result = replace(forecast("nvme", 28.0), confidence=confidence)
+    assert f", {level} % interval " in result.sentence()
+    assert f" {level} % interval " in forecast_page([result]).text(120)
 
 
 def test_a_warning_has_one_line_and_names_those_it_is_of(text):
@@ -86,8 +86,11 @@ def test_slower_and_refused_targets_are_marked(text):
 
 
 def test_details_tell_each_case_and_what_to_do():
-    found = [forecast("wish", 36.0, BUSY, WISH), forecast("nvme", 28.0, BUSY, advice=["mount it"])]
-    text = forecast_page(found, in_full=True).text(120)
+    matches = [
+        forecast("wish", 36.0, BUSY, WISH),
+        forecast("nvme", 28.0, BUSY, advice=["mount it"]),
+    ]
+    text = forecast_page(matches, in_full=True).text(120)
     assert "  warning: a busy machine (run-queue)\n    next: Record it again" in text
     assert text.count("a busy machine") == 1
     assert "  warning: nothing was measured (not-measured)" in text

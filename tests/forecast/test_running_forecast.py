@@ -92,8 +92,8 @@ def test_what_memory_keeps_of_single_waits_tells_as_much(tmp_path, monkeypatch):
         for begin in range(0, len(made), 100):
             held.add_waits(waits.slice(begin, 100))
         held.add_seconds(seconds_of(waits))
-        found = held.recording(meta)
-        return progress_of(found, recorded_threads(found))
+        result = held.recording(meta)
+        return progress_of(result, recorded_threads(result))
 
     seen, fewer = seen_with(10**6), seen_with(1500)
     assert seen.bytes == {"read": 1000 * 8192, "write": 4000 * 8192}

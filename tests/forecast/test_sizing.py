@@ -43,8 +43,8 @@ def forecasters(tmp_path_factory):
     ],
 )
 def test_a_limit_and_its_next_step_are_named(wait, words, step):
-    found = Wait(elapsed_s=1.0, **wait)
-    assert (found.words, found.step) == (words, step)
+    result = Wait(elapsed_s=1.0, **wait)
+    assert (result.words, result.step) == (words, step)
 
 
 def test_the_limit_that_binds_saves_most_when_it_is_doubled(forecasters):
@@ -102,8 +102,8 @@ def test_one_storage_for_several_statements_meets_the_limit_of_each(forecasters)
         assert both.chosen.cost_per_month >= max(prices) - 1e-9
     assert both.statements == 2
     # The storage of today is enough for one that takes no more than the limit.
-    today = [replace(one, within_s=one.baseline_s) for one in (alone[0], both)]
-    assert [one.suffices for one in today] == [True, False]
+    today = [replace(item, within_s=item.baseline_s) for item in (alone[0], both)]
+    assert [item.suffices for item in today] == [True, False]
     assert not replace(alone[0], within_s=alone[0].baseline_s * 0.99).suffices
 
 

@@ -15,7 +15,7 @@ from collections import Counter
 from multiprocessing import get_context
 from pathlib import Path
 
-from fuzz.inputs import Damaged, Known, keep, told
+from fuzz.inputs import Damaged, Known, keep, sentence_of
 from fuzz.trial import FINE, warm_up
 
 
@@ -33,33 +33,33 @@ def main():
     parser.add_argument("--brief", action="store_true", help="of --known, each file once")
     parser.add_argument("--only", type=int, nargs="*", help="these inputs alone, with their words")
     parser.add_argument("--keep", type=Path, help="keep the first input of each failure here")
-    said = parser.parse_args()
+    answer = parser.parse_args()
     warm_up()
     with tempfile.TemporaryDirectory(prefix="spillcast-fuzz-") as name:
         os.environ |= {"XDG_CACHE_HOME": f"{name}/cache", "XDG_STATE_HOME": f"{name}/state"}
         root = Path(name)
-        if said.known:
-            inputs = Known(root, said.shape, said.brief)
-            return _run(inputs, range(len(inputs)), said, None)
-        inputs = Damaged(root, said.seed, said.shape)
-        numbers = range(said.count or 1 << 40) if said.only is None else said.only
-        ends = None if said.count or said.only else time.monotonic() + 60 * said.minutes
-        return _run(inputs, numbers, said, ends)
+        if answer.known:
+            inputs = Known(root, answer.shape, answer.brief)
+            return _run(inputs, range(len(inputs)), answer, None)
+        inputs = Damaged(root, answer.seed, answer.shape)
+        numbers = range(answer.count or 1 << 40) if answer.only is None else answer.only
+        ends = None if answer.count or answer.only else time.monotonic() + 60 * answer.minutes
+        return _run(inputs, numbers, answer, ends)
 
 
-def _run(inputs, numbers, said, ends):
+def _run(inputs, numbers, answer, ends):
     outcomes, sites = Counter(), {}
-    pool = get_context("fork").Pool(said.processes)
+    pool = get_context("fork").Pool(answer.processes)
     try:
         for number, outcome in pool.imap_unordered(inputs.attempt, numbers):
-            outcomes[outcome.what] += 1
-            if said.only:
+            outcomes[outcome.kind] += 1
+            if answer.only:
                 print(outcome.words)
-            if outcome.what not in FINE:
-                first = sites.setdefault((outcome.what, outcome.site), [0, number])
+            if outcome.kind not in FINE:
+                first = sites.setdefault((outcome.kind, outcome.site), [0, number])
                 first[0] += 1
-                if first[0] == 1 and said.keep:
-                    keep(inputs[number], number, said.keep)
+                if first[0] == 1 and answer.keep:
+                    keep(inputs[number], number, answer.keep)
             done = sum(outcomes.values())
             if done % 500 == 0:
                 print(f"{done:,}: {_counted(outcomes)}", file=sys.stderr, flush=True)
@@ -67,14 +67,16 @@ def _run(inputs, numbers, said, ends):
                 break
     finally:
         pool.terminate()
-    for (what, site), (times, number) in sorted(sites.items(), key=lambda one: -one[1][0]):
-        print(f"{times:5} {what}: {site} (input {number}: {told(inputs[number])})")
-    print(f"{sum(outcomes.values()):,} inputs, seed {said.seed}: {_counted(outcomes)}", flush=True)
+    for (subject, site), (times, number) in sorted(sites.items(), key=lambda item: -item[1][0]):
+        print(f"{times:5} {subject}: {site} (input {number}: {sentence_of(inputs[number])})")
+    print(
+        f"{sum(outcomes.values()):,} inputs, seed {answer.seed}: {_counted(outcomes)}", flush=True
+    )
     return int(bool(sites))
 
 
 def _counted(outcomes):
-    return ", ".join(f"{count:,} {what}" for what, count in outcomes.most_common())
+    return ", ".join(f"{count:,} {subject}" for subject, count in outcomes.most_common())
 
 
 if __name__ == "__main__":

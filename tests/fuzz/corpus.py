@@ -83,11 +83,11 @@ def _oracle(shape):
         "cache {} --size 1M --json",
         "ingest {} -o out --json",
     )
-    shape("trace", *(one.format("x.trc") for one in reads),
+    shape("trace", *(item.format("x.trc") for item in reads),
           ("profile", "x.trc", "--sql", "from waits", "--json"), "profile --lenient x.trc",
           "report x.trc -o page.html --json", write=trace("x.trc"))  # fmt: skip
     for name, pack in (("x.trc.gz", gzip.compress), ("x.trc.zst", zstd)):
-        shape(f"trace-{name[6:]}", *(one.format(name) for one in reads), write=trace(name, pack))
+        shape(f"trace-{name[6:]}", *(item.format(name) for item in reads), write=trace(name, pack))
 
     def ash(place):
         together = {"qc_session_id": 35, "qc_instance_id": 1}
@@ -189,11 +189,11 @@ def _recordings(shape):
     loads = [("write", 262_144, 12, 900_000), ("read", 65_536, 40, 300_000)]
 
     def single(place):
-        _told(recording(place / "run.spill", loads, elapsed_s=1.2, cpu_s=0.9))
+        _with_machine(recording(place / "run.spill", loads, elapsed_s=1.2, cpu_s=0.9))
 
     def threads(place):
         made = recording(place / "run.spill", loads, elapsed_s=1.2, cpu_s=0.9, sessions=2)
-        _told(made)
+        _with_machine(made)
         path = made.path / "waits.parquet"
         table = made.waits
         count = table.num_rows
@@ -206,7 +206,7 @@ def _recordings(shape):
         write_parquet(path, table)
 
     def sampled(place):
-        _told(recording(place / "run.spill", loads, elapsed_s=3.0, cpu_s=0.9))
+        _with_machine(recording(place / "run.spill", loads, elapsed_s=3.0, cpu_s=0.9))
         table = Table.from_rows(SAMPLES, schema.SAMPLES)
         write_parquet(place / "run.spill" / "samples.parquet", table)
         shutil.copy(ROOT / "examples" / "work-memory" / "plan.json", place / "run.spill")
@@ -236,7 +236,7 @@ def _recordings(shape):
         shape(name, *commands, write=write)
 
 
-def _told(made):
+def _with_machine(made):
     """A recording's meta.json with all that a real one tells."""
     path = made.path / "meta.json"
     document = json.loads(path.read_text())
@@ -312,7 +312,7 @@ def _fleets(shape):
     def dataset(place):
         fleet_files.write_fleet(place / "traces", files=4, databases=2, count=20)
         sources = [place / "traces", place.parent / "recording", place.parent / "plan-json"]
-        _said(["ingest", *sources, "-o", "fleet", "--database", "erp"], place)
+        _printed(["ingest", *sources, "-o", "fleet", "--database", "erp"], place)
         shutil.rmtree(place / "traces")
 
     shape(
@@ -345,7 +345,7 @@ def _documents(shape):
 
     def printed(command):
         def write(place):
-            (place / "x.json").write_text(_said(_words(command, place.parent), place))
+            (place / "x.json").write_text(_printed(_words(command, place.parent), place))
 
         return write
 
@@ -380,14 +380,14 @@ def _cases(place):
     cases = [case(), case(9.0, threads=2), case(refused="lost waits"), case(seed_s=14.0)]
     about = {"seed": 0, "minutes": 1.0}
     write_truth(place / "cases.parquet", Truth(cases, about))
-    printed = _said(["verify", "--from", "cases.parquet", "--json"], place)
+    printed = _printed(["verify", "--from", "cases.parquet", "--json"], place)
     (place / "x.json").write_text(printed)
 
 
-def _said(command, place):
+def _printed(command, place):
     """What a verb prints about whole files."""
     outcome = attempt(command, place)
-    assert outcome.what == "answered", outcome.words
+    assert outcome.kind == "answered", outcome.words
     printed = (place / "stdout").read_text()
     for name in ("stdout", "stderr"):
         (place / name).unlink()

@@ -84,13 +84,13 @@ def main():
             lines = [verb.format(path).split() for verb in VERBS]
             lines += [["profile", path, "--sql", query] for query in SQL]
             for line in lines:
-                found = attempt(line, place)
-                outcomes[found.what] += 1
-                if found.what not in FINE:
-                    words.append(f"{found.what}: {file}, {line[0]}: {found.words.strip()[-300:]}")
-                print(file, line[0], found.what, file=sys.stderr, flush=True)
+                result = attempt(line, place)
+                outcomes[result.kind] += 1
+                if result.kind not in FINE:
+                    words.append(f"{result.kind}: {file}, {line[0]}: {result.words.strip()[-300:]}")
+                print(file, line[0], result.kind, file=sys.stderr, flush=True)
     print("\n".join(words))
-    print(", ".join(f"{count} {what}" for what, count in outcomes.most_common()), flush=True)
+    print(", ".join(f"{count} {subject}" for subject, count in outcomes.most_common()), flush=True)
     return int(bool(words))
 
 

@@ -26,7 +26,7 @@ class Damaged:
 
     def __init__(self, root, seed, only=""):
         self._root, self._seed = root, seed
-        self._shapes = [one for one in shapes(root / "shapes") if one.name.startswith(only)]
+        self._shapes = [item for item in shapes(root / "shapes") if item.name.startswith(only)]
 
     def attempt(self, number):
         """Run one; its number and outcome."""
@@ -72,11 +72,11 @@ class Known:
 
     def attempt(self, number):
         """Run one; its number and outcome."""
-        one = self[number]
-        found = run(self._root / f"input-{number}", one)
-        if one.file is None and found.what == "refused":
-            found = Outcome("refused although whole", one.shape.name, found.words)
-        return number, found
+        item = self[number]
+        result = run(self._root / f"input-{number}", item)
+        if item.file is None and result.kind == "refused":
+            result = Outcome("refused although whole", item.shape.name, result.words)
+        return number, result
 
 
 def _cut(shape):
@@ -98,28 +98,28 @@ def _broken(shape):
             yield [Input(shape, name, content, command) for command in shape.commands]
 
 
-def run(folder, one):
+def run(folder, item):
     """The outcome of an input, whose files are gone then."""
-    shutil.copytree(one.shape.folder, folder)
+    shutil.copytree(item.shape.folder, folder)
     try:
-        if one.file is not None:
-            (folder / one.file).unlink(missing_ok=True)
-        if one.content is not None:
-            (folder / one.file).parent.mkdir(parents=True, exist_ok=True)
-            (folder / one.file).write_bytes(one.content)
-        return attempt(one.command, folder)
+        if item.file is not None:
+            (folder / item.file).unlink(missing_ok=True)
+        if item.content is not None:
+            (folder / item.file).parent.mkdir(parents=True, exist_ok=True)
+            (folder / item.file).write_bytes(item.content)
+        return attempt(item.command, folder)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def told(one):
+def sentence_of(item):
     """What an input is, in words."""
-    return f"{one.shape.name}/{one.file or '*'}, {' '.join(map(str, one.command))[:90]}"
+    return f"{item.shape.name}/{item.file or '*'}, {' '.join(map(str, item.command))[:90]}"
 
 
-def keep(one, number, where):
+def keep(item, number, where):
     """Write what is damaged, as ``where``/SHAPE/NUMBER/FILE."""
-    if one.content is not None:
-        target = where / one.shape.name / str(number) / one.file
+    if item.content is not None:
+        target = where / item.shape.name / str(number) / item.file
         target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_bytes(one.content)
+        target.write_bytes(item.content)

@@ -50,11 +50,11 @@ def _span(content, draw):
 
 
 def _flip(content, draw):
-    found = bytearray(content)
+    result = bytearray(content)
     for _ in range(draw.choice((1, 1, 2, 8))):
-        if found:
-            found[draw.randrange(len(found))] ^= 1 << draw.randrange(8)
-    return bytes(found)
+        if result:
+            result[draw.randrange(len(result))] ^= 1 << draw.randrange(8)
+    return bytes(result)
 
 
 def _overwrite(content, draw):
@@ -87,19 +87,19 @@ def _insert(content, draw):
 
 def _number(content, draw):
     """A number in a text, in place of which stands another word."""
-    found = list(_NUMBER.finditer(content[: 1 << 20]))
-    if not found:
+    result = list(_NUMBER.finditer(content[: 1 << 20]))
+    if not result:
         return _flip(content, draw)
-    match = draw.choice(found)
+    match = draw.choice(result)
     return content[: match.start()] + draw.choice(WORDS).encode() + content[match.end() :]
 
 
 def _word(content, draw):
     """A word in place of another one of the same text."""
-    found = list(re.finditer(rb"[A-Za-z_#]+", content[: 1 << 20]))
-    if not found:
+    result = list(re.finditer(rb"[A-Za-z_#]+", content[: 1 << 20]))
+    if not result:
         return _flip(content, draw)
-    match, other = draw.choice(found), draw.choice(found)
+    match, other = draw.choice(result), draw.choice(result)
     return content[: match.start()] + other[0] + content[match.end() :]
 
 

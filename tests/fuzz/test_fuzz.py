@@ -22,13 +22,13 @@ def fuzz(*arguments):
 
 
 def test_drawn_inputs_are_answered_or_refused():
-    found = fuzz("--count", 30, "--seed", 0)
-    assert found.returncode == 0, found.stdout
+    result = fuzz("--count", 30, "--seed", 0)
+    assert result.returncode == 0, result.stdout
 
 
 def test_complete_inputs_are_answered_and_what_once_broke_breaks_no_more():
-    found = fuzz("--known", "--brief")
-    assert found.returncode == 0, found.stdout
+    result = fuzz("--known", "--brief")
+    assert result.returncode == 0, result.stdout
 
 
 def test_a_traceback_is_seen(tmp_path):
@@ -40,13 +40,13 @@ def test_a_traceback_is_seen(tmp_path):
         "gate.damaged = damaged\n"
     )
     path = ":".join((str(tmp_path), str(TESTS), *(entry for entry in sys.path if entry)))
-    found = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-m", "fuzz", "--count", "10", "--shape", "plan-json"],
         env=environment(PYTHONPATH=path),
         capture_output=True,
         text=True,
         timeout=600,
     )
-    assert found.returncode == 1
-    assert "traceback: " in found.stdout
-    assert "RuntimeError" in found.stdout
+    assert result.returncode == 1
+    assert "traceback: " in result.stdout
+    assert "RuntimeError" in result.stdout

@@ -17,9 +17,9 @@ MEMORY_BYTES = 1 << 30
 _TRACEBACK = 70
 _FRAME = re.compile(r'File ".*?/spillcast/(.+?)", line (\d+), in (\S+)')
 
-#: ``what`` is answered, refused, failed, traceback, no JSON, hang, memory or killed; ``site`` says
+#: ``kind`` is answered, refused, failed, traceback, no JSON, hang, memory or killed; ``site`` says
 #: where, of those that must not be.
-Outcome = namedtuple("Outcome", "what site words")
+Outcome = namedtuple("Outcome", "kind site words")
 FINE = ("answered", "refused")
 
 
@@ -45,13 +45,13 @@ def warm_up():
 
 def attempt(arguments, folder):
     """Run the command line with these arguments in ``folder``; what it prints is kept there."""
-    said, printed = folder / "stderr", folder / "stdout"
+    answer, printed = folder / "stderr", folder / "stdout"
     # There, too, where the child is killed before it has done anything.
-    said.touch()
+    answer.touch()
     began = time.monotonic()
     child = os.fork()
     if child == 0:
-        _run([str(argument) for argument in arguments], folder, said, printed)
+        _run([str(argument) for argument in arguments], folder, answer, printed)
     while True:
         ended, status, used = os.wait4(child, os.WNOHANG)
         if ended:
@@ -62,7 +62,7 @@ def attempt(arguments, folder):
             _, status, used = os.wait4(child, 0)
             break
         time.sleep(0.005)
-    words = said.read_text(errors="replace")
+    words = answer.read_text(errors="replace")
     if used.ru_maxrss << 10 > MEMORY_BYTES or "MemoryError" in words:
         return Outcome("memory", _site(words) or arguments[0], words)
     if used.ru_utime + used.ru_stime > CPU_S or time.monotonic() - began > WALL_S:
@@ -81,11 +81,11 @@ def attempt(arguments, folder):
     return Outcome("answered", "", words)
 
 
-def _run(arguments, folder, said, printed):
+def _run(arguments, folder, answer, printed):
     status = _TRACEBACK
     try:
         os.chdir(folder)
-        for path, number in ((os.devnull, 0), (printed, 1), (said, 2)):
+        for path, number in ((os.devnull, 0), (printed, 1), (answer, 2)):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
             os.dup2(descriptor, number)
         resource.setrlimit(resource.RLIMIT_CPU, (CPU_S + 2, CPU_S + 2))

@@ -21,18 +21,18 @@ SLOW, FAST = "slow to slow", "slow to fast"
 
 def off_by(random, count, *, kind="recording", direction=SLOW, times=1.0, outliers=False):
     """Forecasts whose rest is off by REST, whose temp I/O by IO, with as much known as KNOWN."""
-    found = []
+    matches = []
     for number in range(count):
         share = random.uniform(0, 1)
         drawn = random.standard_t(3) / 3**0.5 if outliers else random.normal()
         spread = np.hypot(times * np.hypot(REST * share, IO * (1 - share)), KNOWN)
-        said = Uncertainty(10.0, kind, direction, share, KNOWN, KNOWN)
-        found.append(Residual(f"query {number % 12}", said, float(spread * drawn)))
-    return found
+        answer = Uncertainty(10.0, kind, direction, share, KNOWN, KNOWN)
+        matches.append(Residual(f"query {number % 12}", answer, float(spread * drawn)))
+    return matches
 
 
-def held(found, residuals, confidence):
-    return np.mean([one.held(residuals, confidence) for one in found])
+def held(result, residuals, confidence):
+    return np.mean([item.held(residuals, confidence) for item in result])
 
 
 @pytest.mark.parametrize("outliers", [False, True])
@@ -75,8 +75,8 @@ def test_a_direction_that_is_further_off_is_judged_by_its_own():
 
     def far(count):
         return [
-            Residual(one.query, one.uncertainty, 3 * one.off)
-            for one in off_by(random, count, direction=FAST)
+            Residual(item.query, item.uncertainty, 3 * item.off)
+            for item in off_by(random, count, direction=FAST)
         ]
 
     residuals = calibrate(off_by(random, 400) + far(200))
@@ -105,16 +105,16 @@ def test_the_quantile_is_a_rank_that_a_further_case_keeps():
 def test_between_and_beyond_levels_quantiles_go_like_normal_ones():
     normal = [0.674, 1.645, 2.576]
     for level, expected in ((0.5, 0.674), (0.8, 1.282), (0.9, 1.645), (0.95, 1.96), (0.999, 3.291)):
-        found = Category("plan", "any", 9, 1.0, 0.9, normal).quantile(level, [0.5, 0.9, 0.99])
-        assert found == pytest.approx(expected, abs=0.002)
+        result = Category("plan", "any", 9, 1.0, 0.9, normal).quantile(level, [0.5, 0.9, 0.99])
+        assert result == pytest.approx(expected, abs=0.002)
 
 
 def test_bounds_are_so_many_spreads_either_way():
     """ln 1.1 below and ln 1.2 above, of what is known alone; twice that at the level."""
     category = Category("recording", "any", 100, 1.0, 0.9, [2.0])
     residuals = Residuals(0.0, 0.0, [0.9], [category])
-    said = Uncertainty(10.0, "recording", FAST, 0.5, np.log(1.1), np.log(1.2))
-    assert said.bounds_s(0.9, residuals) == pytest.approx((10 / 1.21, 14.4))
+    answer = Uncertainty(10.0, "recording", FAST, 0.5, np.log(1.1), np.log(1.2))
+    assert answer.bounds_s(0.9, residuals) == pytest.approx((10 / 1.21, 14.4))
 
 
 def test_a_query_is_judged_by_the_others_alone():
@@ -122,17 +122,19 @@ def test_a_query_is_judged_by_the_others_alone():
     random = np.random.default_rng(7)
     of_odd = Uncertainty(10.0, "recording", SLOW, 0.5, 0.01, 0.01)
     judged = judge(off_by(random, 200) + [Residual("odd", of_odd, 0.5)] * 10, 0.9)
-    assert [one.held for one in judged if one.uncertainty == of_odd] == [False] * 10
-    others = [one.held for one in judged if one.uncertainty != of_odd]
+    assert [item.held for item in judged if item.uncertainty == of_odd] == [False] * 10
+    others = [item.held for item in judged if item.uncertainty != of_odd]
     assert len(others) == 200
     assert np.mean(others) > 0.85
 
 
 def test_residuals_also_come_from_forecasts_that_were_withheld():
-    said = Uncertainty(10.0, "unread", SLOW, 0.5, 1.0, 1.0)
-    withheld = case(refused="too wide", measured_s=20.0, engine="PostgreSQL 18.6", uncertainty=said)
-    [one] = residuals_of([withheld, case(), case(refused="reports were lost")])
-    assert (one.query, one.off) == ("PostgreSQL sort", pytest.approx(np.log(2)))
+    answer = Uncertainty(10.0, "unread", SLOW, 0.5, 1.0, 1.0)
+    withheld = case(
+        refused="too wide", measured_s=20.0, engine="PostgreSQL 18.6", uncertainty=answer
+    )
+    [item] = residuals_of([withheld, case(), case(refused="reports were lost")])
+    assert (item.query, item.off) == ("PostgreSQL sort", pytest.approx(np.log(2)))
 
 
 def test_confidence_only_widens():

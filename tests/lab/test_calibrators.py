@@ -90,9 +90,9 @@ def test_the_programs_of_a_running_server_are_found():
     from spillcast.engines.postgres.server import embedded
 
     with workspace() as room, private_server(room) as server:
-        found = of_server(server.dsn)
-        assert found.version == embedded().version
-        assert (found.programs / "initdb").exists()
+        result = of_server(server.dsn)
+        assert result.version == embedded().version
+        assert (result.programs / "initdb").exists()
 
 
 def test_a_server_that_does_not_answer_is_an_error(tmp_path):

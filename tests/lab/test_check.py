@@ -41,12 +41,12 @@ def checked(*arguments, status=0):
 
 def test_what_came_as_it_was_forecast_is_true(forecast, tmp_path):
     after = run(tmp_path, "after.spill", 100, 1.15)
-    found = checked(forecast, after, "--target", "latency:100us")
-    assert found["inside"]
-    assert found["measured_s"] == pytest.approx(1.15)
-    assert found["error"] == pytest.approx(found["forecast_s"] / 1.15 - 1)
-    assert found["work"] == 1.0
-    terms = {term["name"]: term for term in found["terms"]}
+    result = checked(forecast, after, "--target", "latency:100us")
+    assert result["inside"]
+    assert result["measured_s"] == pytest.approx(1.15)
+    assert result["error"] == pytest.approx(result["forecast_s"] / 1.15 - 1)
+    assert result["work"] == 1.0
+    terms = {term["name"]: term for term in result["terms"]}
     assert terms["temp read"]["baseline_s"] == pytest.approx(1.0, rel=0.02)
     assert terms["temp read"]["measured_s"] == pytest.approx(0.1, rel=0.02)
     words = spillcast("check", forecast, after, "--target", "latency:100us").stdout
@@ -72,14 +72,14 @@ def test_what_came_otherwise_is_not(forecast, tmp_path):
 
 def test_other_work_is_told(forecast, tmp_path):
     after = run(tmp_path, "after.spill", 100, 1.35, reads=3 * READS)
-    found = checked(forecast, after, "--target", "latency:100us", status=3)
-    assert found["work"] == pytest.approx(7 / 3)
-    assert "work" in found["objection"]
+    result = checked(forecast, after, "--target", "latency:100us", status=3)
+    assert result["work"] == pytest.approx(7 / 3)
+    assert "work" in result["objection"]
 
 
 def test_the_run_before_the_move_is_no_check(forecast, tmp_path):
-    found = checked(forecast, tmp_path / "before.spill", "--target", "factor:3", status=3)
-    assert "storage" in found["objection"]
+    result = checked(forecast, tmp_path / "before.spill", "--target", "factor:3", status=3)
+    assert "storage" in result["objection"]
 
 
 @pytest.mark.parametrize(("filesystem", "status"), [("tmpfs", 0), ("ext4", 3)])
@@ -91,17 +91,17 @@ def test_a_run_on_other_storage_is_no_check(forecast, tmp_path, filesystem, stat
     meta = json.loads((after / "meta.json").read_text())
     meta["temp_places"][0]["filesystem"] = filesystem
     (after / "meta.json").write_text(json.dumps(meta))
-    found = checked(forecast, after, "--target", "tmpfs", status=status)
-    assert (found["objection"] is None) == (status == 0)
+    result = checked(forecast, after, "--target", "tmpfs", status=status)
+    assert (result["objection"] is None) == (status == 0)
 
 
 def test_a_log_is_read_as_cases(forecast, tmp_path):
     after, kept = run(tmp_path, "after.spill", 100, 1.15), tmp_path / "checks.parquet"
     for target in ("latency:100us", "factor:3"):
         spillcast("check", forecast, after, "--target", target, "--log", kept)
-    found = json.loads(spillcast("verify", "--from", kept, "--json").stdout)
-    assert [case["to"] for case in found["cases"]] == ["latency:100us", "factor:3"]
-    assert [case["measured_to_s"] for case in found["cases"]] == [1.15, 1.15]
+    document = json.loads(spillcast("verify", "--from", kept, "--json").stdout)
+    assert [case["to"] for case in document["cases"]] == ["latency:100us", "factor:3"]
+    assert [case["measured_to_s"] for case in document["cases"]] == [1.15, 1.15]
 
 
 def test_it_is_asked_which_target_is_meant(forecast, tmp_path):
@@ -146,6 +146,6 @@ def test_the_middle_of_bounds_is_no_error(tmp_path):
     (tmp_path / "a.log").write_text(LOGGED)
     words = ("--to", "latency:10us", "--item", "2", "--json")
     (tmp_path / "f.json").write_text(spillcast("forecast", tmp_path / "a.log", *words).stdout)
-    found = checked(tmp_path / "f.json", tmp_path / "a.log", "--item", "1")
-    assert found["inside"]
-    assert found["error"] == 0
+    result = checked(tmp_path / "f.json", tmp_path / "a.log", "--item", "1")
+    assert result["inside"]
+    assert result["error"] == 0

@@ -86,8 +86,8 @@ def test_the_first_fifth_sees_the_first_phase_alone(recording):
 
 def test_a_forecast_from_slices_and_history_is_that_of_the_whole(recording):
     """By hand: 2,000 operations of 0.1 ms in place of 4 s leave 16 s and 0.2 s."""
-    said = forecast(ten_slices(recording), TARGET, elapsed_s=20.0)
-    assert said.forecast_s == pytest.approx(16.2, rel=1e-3)
+    answer = forecast(ten_slices(recording), TARGET, elapsed_s=20.0)
+    assert answer.forecast_s == pytest.approx(16.2, rel=1e-3)
 
 
 def test_the_recording_itself_is_left_as_it_was(recording):

@@ -90,17 +90,17 @@ def run_loop(work, engine, memory, under=()):
 def check(document):
     Draft202012Validator(VERIFY).validate(document)
     [case] = document["cases"]
-    said = case["forecast"]
-    assert said["refused"] is None
-    low, high = said["interval_s"]
-    assert low <= said["forecast_s"] <= high < case["measured_from_s"]
-    assert said["ceiling_s"] < said["forecast_s"]
+    answer = case["forecast"]
+    assert answer["refused"] is None
+    low, high = answer["interval_s"]
+    assert low <= answer["forecast_s"] <= high < case["measured_from_s"]
+    assert answer["ceiling_s"] < answer["forecast_s"]
     terms = {"now": "baseline_s", "there": "forecast_s"}
-    sums = {at: sum(term[key] for term in said["terms"]) for at, key in terms.items()}
-    assert sums["now"] == pytest.approx(said["baseline_s"])
-    assert sums["there"] == pytest.approx(said["forecast_s"])
+    sums = {at: sum(term[key] for term in answer["terms"]) for at, key in terms.items()}
+    assert sums["now"] == pytest.approx(answer["baseline_s"])
+    assert sums["there"] == pytest.approx(answer["forecast_s"])
     # The emulated storage takes 1 ms for each of them, or nearly; a replay on memory far less.
-    for term in said["terms"]:
+    for term in answer["terms"]:
         # A single operation may stall anywhere.
         if term["op"] and term["count"] > 20:
             assert term["baseline_s"] > 0.0009 * term["count"] > term["forecast_s"]

@@ -18,7 +18,7 @@ from spillcast_lab.matrix import (
     run_s,
 )
 
-KERNEL = {one.name for one in EVERYWHERE if isinstance(one, KernelSlowed)}
+KERNEL = {item.name for item in EVERYWHERE if isinstance(item, KernelSlowed)}
 
 
 @pytest.fixture(autouse=True)
@@ -33,33 +33,33 @@ def drawn(minutes, repeat=3, seed=0, storages=STORAGES, cells=ALL):
 def test_a_draw_keeps_to_its_time_and_its_seed():
     cost = {storage.name: storage for storage in STORAGES}
     for minutes in (1, 5, 20, 40, 120):
-        found = drawn(minutes)
-        spent_s = sum(cell_s(cell, cost, 3) for cell in found.cells)
-        loads_s = {cell.lab: cell.workload.load_s for cell in found.cells}
-        assert found.expected_s == pytest.approx(spent_s + sum(loads_s.values()))
-        assert found.expected_s <= 60 * minutes
-        assert len(found.cells) + len(found.without_time) == len(ALL)
-        assert found == drawn(minutes)
+        result = drawn(minutes)
+        spent_s = sum(cell_s(cell, cost, 3) for cell in result.cells)
+        loads_s = {cell.lab: cell.workload.load_s for cell in result.cells}
+        assert result.expected_s == pytest.approx(spent_s + sum(loads_s.values()))
+        assert result.expected_s <= 60 * minutes
+        assert len(result.cells) + len(result.without_time) == len(ALL)
+        assert result == drawn(minutes)
     assert drawn(40) != drawn(40, seed=1)
 
 
 def test_fifty_two_minutes_draw_of_everything():
-    found = drawn(52)
-    assert {cell.engine for cell in found.cells} == set(ENGINES)
-    assert {cell.workload.threads for cell in found.cells} == set(THREADS)
-    assert {cell.workload.suite for cell in found.cells} == {"", "tpch", "tpcds"}
-    used = Counter(name for cell in found.cells for name in cell.storages)
+    result = drawn(52)
+    assert {cell.engine for cell in result.cells} == set(ENGINES)
+    assert {cell.workload.threads for cell in result.cells} == set(THREADS)
+    assert {cell.workload.suite for cell in result.cells} == {"", "tpch", "tpcds"}
+    used = Counter(name for cell in result.cells for name in cell.storages)
     assert set(used) == {storage.name for storage in STORAGES}
 
 
 def test_a_hundred_minutes_draw_every_query_and_every_storage_about_as_often():
-    found = drawn(100, storages=EVERYWHERE, cells=MADE_UP)
-    assert len(found.cells) == 36
-    slow = Counter(name for cell in found.cells for name in cell.storages if name not in FAST)
+    result = drawn(100, storages=EVERYWHERE, cells=MADE_UP)
+    assert len(result.cells) == 36
+    slow = Counter(name for cell in result.cells for name in cell.storages if name not in FAST)
     # One is so slow that each run would take half a minute.
     assert len(slow) == len(EVERYWHERE) - len(FAST) - 1
     assert max(slow.values()) <= 2 * min(slow.values())
-    fast = Counter(name for cell in found.cells for name in cell.storages if name in FAST)
+    fast = Counter(name for cell in result.cells for name in cell.storages if name in FAST)
     # Storage that the kernel slows goes with memory alone.
     assert max(fast.values()) <= 3 * min(fast.values())
 
@@ -68,10 +68,10 @@ def test_half_an_hour_draws_enough_cases_of_each_engine_and_thread_count():
     """At least 24 from slow to fast storage an engine, six of each thread count."""
     for seed in range(3):
         storages = [*STORAGES, *random_storages(seed)]
-        found = draw([*TPCDS, *TPCH], storages, budget_s=1800, repeat=2, seed=seed, parts=False)
+        result = draw([*TPCDS, *TPCH], storages, budget_s=1800, repeat=2, seed=seed, parts=False)
         counts = Counter(
             (cell.engine, cell.workload.threads)
-            for cell in found.cells
+            for cell in result.cells
             for pair in cell.pairs
             if kind(pair) == ("slow", "fast")
         )
@@ -118,7 +118,7 @@ def test_pairs_are_of_the_cells_storages_and_each_is_a_source():
 
 
 def test_without_a_fast_storage_all_pairs_are_drawn():
-    slow = [one for one in STORAGES if one.name not in FAST]
+    slow = [item for item in STORAGES if item.name not in FAST]
     for cell in drawn(30, storages=slow).cells:
         assert set(cell.pairs) == set(permutations(cell.storages, 2))
 
@@ -130,14 +130,14 @@ def test_what_cannot_be_made_here_is_not_drawn(monkeypatch):
         for cell in drawn(100, storages=EVERYWHERE, cells=MADE_UP).cells
         for name in cell.storages
     }
-    assert names == {one.name for one in EVERYWHERE if not isinstance(one, KernelSlowed)}
+    assert names == {item.name for item in EVERYWHERE if not isinstance(item, KernelSlowed)}
 
 
 def test_five_minutes_draw_something_of_both_engines():
-    found = drawn(5, repeat=1)
-    assert {cell.engine for cell in found.cells} == set(ENGINES)
-    assert len({cell.workload.suite for cell in found.cells}) > 1
-    assert len({cell.workload.threads for cell in found.cells}) > 1
+    result = drawn(5, repeat=1)
+    assert {cell.engine for cell in result.cells} == set(ENGINES)
+    assert len({cell.workload.suite for cell in result.cells}) > 1
+    assert len({cell.workload.threads for cell in result.cells}) > 1
 
 
 def test_memory_is_the_same_where_it_bears_on_latency():
@@ -151,14 +151,14 @@ def test_memory_is_the_same_where_it_bears_on_latency():
 
 def test_long_runs_are_drawn_where_all_are_long():
     """15,000 operations of 5 ms take over a minute."""
-    storages = [one for one in STORAGES if one.name in ("5 ms", "tmpfs")]
+    storages = [item for item in STORAGES if item.name in ("5 ms", "tmpfs")]
     long = [cell for cell in TPCDS if cell.workload.operations > 15_000][:1]
     [cell] = drawn(30, repeat=1, storages=storages, cells=long).cells
     assert {*cell.storages} == {"5 ms", "tmpfs"}
 
 
 def test_a_cell_that_has_nothing_to_be_forecast_between_gets_no_storages():
-    some = [one for one in EVERYWHERE if one.name in ("kernel 1", "tmpfs")]
+    some = [item for item in EVERYWHERE if item.name in ("kernel 1", "tmpfs")]
     chosen = drawn(10_000, storages=some, cells=TPCH)
     assert not any(cell.workload.cold for cell in chosen.cells)
     assert all(cell.workload.cold for cell in chosen.without_time)

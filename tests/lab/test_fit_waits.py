@@ -34,10 +34,10 @@ def made(query, seed, *, scale=1.0):
 @pytest.mark.parametrize("wait_s", WAITS_S)
 def test_what_was_put_in_is_found(work_us, wait_s):
     kinds = [kind for seed in range(4) for kind in made(f"query {seed}", seed)]
-    found, work_s = fit("any", kinds, WAITS_S), np.array([work_us / 1e6])
-    assert found.extra_s(work_s, wait_s) == pytest.approx(TRUE.extra_s(work_s, wait_s), rel=0.1)
-    assert found.queries == 4
-    assert found.spread == SPREAD_MIN
+    result, work_s = fit("any", kinds, WAITS_S), np.array([work_us / 1e6])
+    assert result.extra_s(work_s, wait_s) == pytest.approx(TRUE.extra_s(work_s, wait_s), rel=0.1)
+    assert result.queries == 4
+    assert result.spread == SPREAD_MIN
 
 
 def test_queries_that_differ_make_a_spread():
@@ -47,9 +47,9 @@ def test_queries_that_differ_make_a_spread():
     runs = [[bursts(warm_s, wait_s)] for wait_s in (0.0, *WAITS_S)]
     for place in runs[1:]:
         place[0].cpu_s[:] = warm_s + (place[0].cpu_s - warm_s) * 2
-    found = fit("any", [*kinds, *kinds_of("odd", runs, [READ])], WAITS_S)
+    result = fit("any", [*kinds, *kinds_of("odd", runs, [READ])], WAITS_S)
     # It is off by once what the others say, they by less than half of what they say with it.
-    assert 0.5 < found.spread < 0.75
+    assert 0.5 < result.spread < 0.75
 
 
 def test_what_runs_of_the_same_differ_by_is_no_spread_of_queries():
@@ -59,8 +59,8 @@ def test_what_runs_of_the_same_differ_by_is_no_spread_of_queries():
         warm_s = np.exp(chance.uniform(np.log(1e-5), np.log(3e-3), 2000))
         runs = [[bursts(warm_s, wait_s) for _ in range(2)] for wait_s in (0.0, *WAITS_S)]
         for place in runs:
-            for one in place:
-                one.cpu_s[:] *= chance.uniform(0.85, 1.15)
+            for item in place:
+                item.cpu_s[:] *= chance.uniform(0.85, 1.15)
         kinds += kinds_of(f"query {query}", runs, [READ])
     with_noise = fit("any", [replace(kind, noise=0.0) for kind in kinds], WAITS_S)
     assert fit("any", kinds, WAITS_S).spread < 0.75 * with_noise.spread
@@ -70,8 +70,8 @@ def test_a_longer_wait_costs_no_less():
     """Neighbours made the runs on the shorter delay longer than those on the longer."""
     warm_s = np.geomspace(1e-5, 1e-3, 500)
     runs = [[bursts(warm_s, wait_s)] for wait_s in (0.0, WAITS_S[1], WAITS_S[0])]
-    found = fit("any", kinds_of("query", runs, [READ]), WAITS_S)
-    assert (np.diff(found.shares, axis=0) >= 0).all()
+    result = fit("any", kinds_of("query", runs, [READ]), WAITS_S)
+    assert (np.diff(result.shares, axis=0) >= 0).all()
 
 
 def test_only_what_is_before_the_right_operation_counts():
@@ -89,8 +89,8 @@ def test_each_engine_and_version_has_its_own_and_others_that_of_all():
         ("postgres", "18.6"): made("a", 3),
         ("none", "1"): [],
     }
-    found = pooled(kinds, WAITS_S)
-    assert [(one.engine, one.version, one.queries) for one in found] == [
+    result = pooled(kinds, WAITS_S)
+    assert [(item.engine, item.version, item.queries) for item in result] == [
         ("duckdb", "2.0.0", 2), ("duckdb", "1.5.6", 1), ("postgres", "18.6", 1), ("any", "", 3),
     ]  # fmt: skip
 

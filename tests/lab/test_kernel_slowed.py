@@ -75,9 +75,9 @@ def python(within, code, *arguments):
     with within:
         program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     with program:
-        said = program.stdout.read()
+        output = program.stdout.read()
     assert program.returncode == 0
-    return said
+    return output
 
 
 def left_behind(room):
@@ -98,8 +98,8 @@ def test_direct_operations_take_what_the_rate_says_inside_and_not_outside(tmp_pa
         probed = python(place.limited(), DIRECT_IO, place.directory / "probe")
         outside = python(nullcontext(), DIRECT_IO, place.directory / "out")
     # What was not used in the tenths before is credit; without limits it takes hundredths.
-    for said in (inside, probed):
-        write_s, read_s = map(float, said.split())
+    for answer in (inside, probed):
+        write_s, read_s = map(float, answer.split())
         assert write_s >= COUNT * 0.002 / 2
         assert read_s >= COUNT * 0.004 / 2
     assert float(outside.split()[1]) < float(inside.split()[1])

@@ -38,27 +38,27 @@ def test_a_query_of_each_engine_is_measured_and_kept(tmp_path, state):
         env=environment(**state),
     )
     assert done.returncode == 0, done.stderr
-    found = json.loads(done.stdout)
-    runs = [(one["engine"].split()[0], one["storage"]) for one in found["points"]]
-    measured = ["DuckDB"] + ["PostgreSQL"] * (not found["skipped"])
+    document = json.loads(done.stdout)
+    runs = [(item["engine"].split()[0], item["storage"]) for item in document["points"]]
+    measured = ["DuckDB"] + ["PostgreSQL"] * (not document["skipped"])
     assert runs == [(engine, storage) for engine in measured for storage in machine.STORAGES]
-    for fast, near, far in zip(*[iter(found["points"])] * 3, strict=True):
+    for fast, near, far in zip(*[iter(document["points"])] * 3, strict=True):
         assert near["latency_s"] >= 0.25e-3
         assert far["latency_s"] >= 1.5e-3
-        for one in (fast, near, far):
-            assert one["operations"] > 100
-            assert one["cpu_per_operation_s"] * one["operations"] == pytest.approx(one["cpu_s"])
-            assert one["cpu_s"] <= one["elapsed_s"]
-    costs = {one["engine"]: one for one in found["costs"]}
-    assert list(costs) == [NAMES[one] for one in measured] + ["any"]
+        for item in (fast, near, far):
+            assert item["operations"] > 100
+            assert item["cpu_per_operation_s"] * item["operations"] == pytest.approx(item["cpu_s"])
+            assert item["cpu_s"] <= item["elapsed_s"]
+    costs = {item["engine"]: item for item in document["costs"]}
+    assert list(costs) == [NAMES[item] for item in measured] + ["any"]
     assert costs["duckdb"]["queries"] == 1
     assert costs["any"]["queries"] == len(measured)
-    assert len(found["chases"]) == 42
+    assert len(document["chases"]) == 42
     assert list(work.iterdir()) == []
     shown = spillcast("calibrate", "--show", "--json", env=environment(**state))
-    assert json.loads(shown.stdout) == found
-    assert [one.shares for one in kept_calibration().costs] == [
-        one["shares"] for one in found["costs"]
+    assert json.loads(shown.stdout) == document
+    assert [item.shares for item in kept_calibration().costs] == [
+        item["shares"] for item in document["costs"]
     ]
 
 
@@ -82,7 +82,7 @@ def test_ctrl_c_leaves_nothing(tmp_path, state):
 def test_queries_of_a_calibration_are_not_those_of_a_verification():
     labs = [lab_of(engine.name) for engine in engines("lab")]
     for lab in (lab for lab in labs if hasattr(lab, "calibrating")):
-        verified = {" ".join(one.sql.split()) for one in lab.verified(1)}
-        names = [one.name for one in lab.calibrating()]
-        assert verified.isdisjoint(" ".join(one.sql.split()) for one in lab.calibrating())
+        verified = {" ".join(item.sql.split()) for item in lab.verified(1)}
+        names = [item.name for item in lab.calibrating()]
+        assert verified.isdisjoint(" ".join(item.sql.split()) for item in lab.calibrating())
         assert len(set(names)) == len(names) >= 3

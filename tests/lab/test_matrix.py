@@ -37,7 +37,7 @@ def test_the_matrix_is_what_the_issue_names():
 
 
 def test_a_latency_by_size_is_a_straight_line():
-    model = next(one for one in STORAGES if one.name == "10 us/KiB").model
+    model = next(item for item in STORAGES if item.name == "10 us/KiB").model
     for point in model.points:
         kib = point.size_bytes / 1024
         assert point.latency_ns == [pytest.approx(100_000 + 10_000 * kib)]
@@ -67,21 +67,21 @@ def test_half_of_each_beginning_is_tpcds_and_a_quarter_tpch(count):
 def test_each_beginning_of_tpch_is_balanced(engine):
     start = [cell for cell in TPCH if cell.engine == engine][:20]
     assert set(Counter(cell.workload.kind for cell in start).values()) == {2}
-    for what in ("cold", "threads"):
-        counts = Counter(getattr(cell.workload, what) for cell in start).values()
+    for subject in ("cold", "threads"):
+        counts = Counter(getattr(cell.workload, subject) for cell in start).values()
         assert max(counts) - min(counts) <= 2
     labs = Counter(cell.lab for cell in start).values()
     assert max(labs) - min(labs) <= 2
 
 
 def test_queries_are_asked_for_by_suite_by_kind_and_by_name():
-    def asked(name):
+    def requested(name):
         return {cell.workload.name for cell in all_cells(ENGINES, workloads=[name])}
 
-    assert len(asked("tpch")) == len({cell.workload.name for cell in TPCH})
-    assert asked("tpch Q13") == {"tpch Q13", "tpch Q13 cold"}
-    assert asked("tpch Q13 cold") == {"tpch Q13 cold"}
-    assert asked("sort") == {"sort"}
+    assert len(requested("tpch")) == len({cell.workload.name for cell in TPCH})
+    assert requested("tpch Q13") == {"tpch Q13", "tpch Q13 cold"}
+    assert requested("tpch Q13 cold") == {"tpch Q13 cold"}
+    assert requested("sort") == {"sort"}
 
 
 def test_a_query_with_more_operations_takes_longer_and_tables_are_made_once():
@@ -93,9 +93,9 @@ def test_a_query_with_more_operations_takes_longer_and_tables_are_made_once():
     assert run_s(slow, more) - run_s(slow, query) == pytest.approx(5)
     cells = [replace(cell, other_lab=TPCH[0].lab) for cell in (TPCH[0], TPCH[0])]
     two = choose_storages(["1 ms", "tmpfs"])
-    found = draw(cells, two, budget_s=10_000, repeat=1, seed=0)
-    spent_s = sum(cell_s(cell, {one.name: one for one in two}, 1) for cell in found.cells)
-    assert found.expected_s == pytest.approx(spent_s + query.load_s)
+    result = draw(cells, two, budget_s=10_000, repeat=1, seed=0)
+    spent_s = sum(cell_s(cell, {item.name: item for item in two}, 1) for cell in result.cells)
+    assert result.expected_s == pytest.approx(spent_s + query.load_s)
 
 
 @cases("count", [12, 24, 36])

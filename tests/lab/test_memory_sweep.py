@@ -48,38 +48,40 @@ def duckdb():
 
 
 @pytest.fixture(params=["postgres", "duckdb"])
-def found(request):
+def result(request):
     return request.getfixturevalue(request.param)
 
 
-def test_every_pair_has_a_time(found):
-    pairs = [(point.storage, point.memory_bytes) for point in found.points]
-    assert pairs == [(name, size) for name in STORAGES for size in found.sizes]
-    assert all(point.elapsed_s > 0 for point in found.points)
-    assert {found.sizes[0], found.sizes[-1]} <= {p.memory_bytes for p in found.points if p.measured}
+def test_every_pair_has_a_time(result):
+    pairs = [(point.storage, point.memory_bytes) for point in result.points]
+    assert pairs == [(name, size) for name in STORAGES for size in result.sizes]
+    assert all(point.elapsed_s > 0 for point in result.points)
+    assert {result.sizes[0], result.sizes[-1]} <= {
+        p.memory_bytes for p in result.points if p.measured
+    }
 
 
-def test_forecasts_were_measured_afterwards(found):
-    forecasts = [point for point in found.points if not point.measured]
-    assert [(error.storage, error.memory_bytes) for error in found.errors] == [
+def test_forecasts_were_measured_afterwards(result):
+    forecasts = [point for point in result.points if not point.measured]
+    assert [(error.storage, error.memory_bytes) for error in result.errors] == [
         (point.storage, point.memory_bytes) for point in forecasts
     ]
     assert all(point.interval_s[0] <= point.elapsed_s <= point.interval_s[1] for point in forecasts)
     errors = [abs(point.elapsed_s / point.run.elapsed_s - 1) for point in forecasts]
-    assert found.median_error == pytest.approx(median(errors))
+    assert result.median_error == pytest.approx(median(errors))
 
 
-def test_less_is_spilled_with_more_memory(found):
+def test_less_is_spilled_with_more_memory(result):
     for storage in STORAGES:
-        written = [p.spilled_bytes for p in found.points if p.storage == storage]
+        written = [p.spilled_bytes for p in result.points if p.storage == storage]
         assert written[0] > 0
         assert written[-1] == 0
-        assert found.turns[-1].after == "none"
+        assert result.turns[-1].after == "none"
 
 
-def test_a_run_that_fits_is_measured_once_and_holds_for_all(found):
-    [most] = [p for p in found.points if p.memory_bytes == found.sizes[-1] and p.measured]
-    other = next(p for p in found.points if p.memory_bytes == found.sizes[-1] and not p.measured)
+def test_a_run_that_fits_is_measured_once_and_holds_for_all(result):
+    [most] = [p for p in result.points if p.memory_bytes == result.sizes[-1] and p.measured]
+    other = next(p for p in result.points if p.memory_bytes == result.sizes[-1] and not p.measured)
     assert most.storage == STORAGES[0]
     assert not most.run.ops
     assert other.reads == other.writes == 0
@@ -104,8 +106,8 @@ def test_postgres_turns_are_those_of_its_passes(postgres):
     assert passes[0] > 1
 
 
-def test_slow_storage_takes_what_its_operations_take(found):
-    for point in found.points:
+def test_slow_storage_takes_what_its_operations_take(result):
+    for point in result.points:
         if point.storage == "latency:1ms":
             operations = point.reads + point.writes
             assert point.elapsed_s > 0.001 * operations
@@ -117,8 +119,8 @@ def test_the_least_memory_may_be_refused():
 
 
 def test_a_budget_leaves_the_ends_measured_and_says_so():
-    found = swept("duckdb", DUCKDB_SORT, "16M..256M", measure=5, budget_s=0.1)
-    assert [p.memory_bytes for p in found.points if p.storage == "tmpfs" and p.measured] == [
+    result = swept("duckdb", DUCKDB_SORT, "16M..256M", measure=5, budget_s=0.1)
+    assert [p.memory_bytes for p in result.points if p.storage == "tmpfs" and p.measured] == [
         16 * M, 256 * M,
     ]  # fmt: skip
-    assert "budget" in [warning["code"] for warning in found.warnings]
+    assert "budget" in [warning["code"] for warning in result.warnings]

@@ -23,13 +23,13 @@ def whole(tmp_path):
 
 
 def test_a_tenth_begins_anywhere_in_the_first_four_fifths(whole):
-    found = [parts(whole, Random(seed), None)[MINUTE] for seed in range(40)]
-    begun_s = [part.meta.before.ran_s for part in found]
+    matches = [parts(whole, Random(seed), None)[MINUTE] for seed in range(40)]
+    begun_s = [part.meta.before.ran_s for part in matches]
     assert 0 <= min(begun_s) < 3
     assert 13 < max(begun_s) <= 16
-    assert {round(part.elapsed_s, 6) for part in found} == {2.0}
+    assert {round(part.elapsed_s, 6) for part in matches} == {2.0}
     # How long the whole took is nowhere in it.
-    assert all(went_on(part.meta) and part.meta.recorded_s == 2.0 for part in found)
+    assert all(went_on(part.meta) and part.meta.recorded_s == 2.0 for part in matches)
     assert parts(whole, Random(1), None)[FIFTH].elapsed_s == 4.0
 
 
@@ -43,11 +43,11 @@ def test_of_a_plan_the_estimates_go_with_it(whole):
 
 def test_each_kind_has_aims_of_its_own():
     """Off by 10 and 20 %, and one refused."""
-    cases = [case(11.0), *(case(one, evidence="minute") for one in (11.0, 12.0))]
+    cases = [case(11.0), *(case(item, evidence="minute") for item in (11.0, 12.0))]
     cases.append(case(refused="nothing tells the whole", evidence="minute"))
-    found = {(aim.of, aim.criterion): aim for aim in aims(cases)}
+    result = {(aim.of, aim.criterion): aim for aim in aims(cases)}
     of = "a minute, or a tenth"
-    assert found[of, "share refused"].figure == pytest.approx(1 / 3)
-    assert not found[of, "share refused"].met
-    assert found[of, "median error"].figure == pytest.approx(0.15)
-    assert found["the same, with a previous run", "median error"].met is None
+    assert result[of, "share refused"].figure == pytest.approx(1 / 3)
+    assert not result[of, "share refused"].met
+    assert result[of, "median error"].figure == pytest.approx(0.15)
+    assert result["the same, with a previous run", "median error"].met is None

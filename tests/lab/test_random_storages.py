@@ -16,27 +16,27 @@ def test_a_seed_draws_the_same_and_another_seed_others():
 
 
 def test_a_third_of_the_slow_storages_is_slowed_by_the_kernel():
-    slow = [one for one in (*STORAGES, *random_storages(0)) if not isinstance(one, Plain)]
-    assert 3 * sum(isinstance(one, KernelSlowed) for one in slow) == len(slow)
-    assert len({one.name for one in slow}) == len(slow)
+    slow = [item for item in (*STORAGES, *random_storages(0)) if not isinstance(item, Plain)]
+    assert 3 * sum(isinstance(item, KernelSlowed) for item in slow) == len(slow)
+    assert len({item.name for item in slow}) == len(slow)
 
 
 def test_parameters_are_within_the_bounds_that_were_asked_for():
-    drawn = [one for seed in SEEDS for one in random_storages(seed)]
-    for one in drawn:
-        assert 0.0001 <= one.read_s <= 0.003
-        assert 0.0001 <= one.write_s <= 0.003
-        assert not one.s_per_byte or 0.5e-6 <= one.s_per_byte * 1024 <= 10e-6
-    emulated = [one for one in drawn if isinstance(one, Emulated)]
-    assert {one.servers for one in emulated} == {None, *range(1, 9)}
-    assert all(0 <= one.sigma <= 0.8 for one in emulated)
+    drawn = [item for seed in SEEDS for item in random_storages(seed)]
+    for item in drawn:
+        assert 0.0001 <= item.read_s <= 0.003
+        assert 0.0001 <= item.write_s <= 0.003
+        assert not item.s_per_byte or 0.5e-6 <= item.s_per_byte * 1024 <= 10e-6
+    emulated = [item for item in drawn if isinstance(item, Emulated)]
+    assert {item.servers for item in emulated} == {None, *range(1, 9)}
+    assert all(0 <= item.sigma <= 0.8 for item in emulated)
     for has in (lambda o: o.s_per_byte > 0, lambda o: o.sigma > 0, lambda o: o.servers is not None):
-        assert 0.3 < np.mean([has(one) for one in emulated]) < 0.8
+        assert 0.3 < np.mean([has(item) for item in emulated]) < 0.8
 
 
 def test_latencies_are_log_uniform_and_those_of_reads_and_writes_independent():
-    drawn = [one for seed in SEEDS for one in random_storages(seed)]
-    logs = np.log([[one.read_s, one.write_s] for one in drawn])
+    drawn = [item for seed in SEEDS for item in random_storages(seed)]
+    logs = np.log([[item.read_s, item.write_s] for item in drawn])
     middle = (np.log(0.0001) + np.log(0.003)) / 2
     # Standard error of a mean of 2,200: 0.02.
     assert logs.mean(axis=0) == pytest.approx([middle, middle], abs=0.1)
@@ -45,12 +45,12 @@ def test_latencies_are_log_uniform_and_those_of_reads_and_writes_independent():
 
 def test_several_servers_and_costs_a_byte_come_together_for_every_seed():
     for seed in SEEDS:
-        assert any((one.servers or 0) > 1 and one.s_per_byte for one in random_storages(seed))
+        assert any((item.servers or 0) > 1 and item.s_per_byte for item in random_storages(seed))
 
 
 def test_a_spread_keeps_the_mean_and_has_the_deviation():
-    one = Emulated("spread", 0.001, 0.002, sigma=0.5)
-    for point in one.model.points:
+    item = Emulated("spread", 0.001, 0.002, sigma=0.5)
+    for point in item.model.points:
         assert sum(point.latency_count) == len(point.latency_ns)
         mean_ns = {"read": 1e6, "write": 2e6}[point.op]
         assert np.mean(point.latency_ns) == pytest.approx(mean_ns, rel=1e-6)

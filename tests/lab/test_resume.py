@@ -50,7 +50,7 @@ def test_an_error_of_the_program_skips_one_query(tmp_path, begun):
     errors[CELLS[1].workload.name] = ZeroDivisionError("by nothing")
     truth = verify_cells(tmp_path / "cases.parquet")
     assert names == [cell.workload.name for cell in CELLS]
-    assert [one.workload for one in truth.cases] == [names[0], names[2]]
+    assert [item.workload for item in truth.cases] == [names[0], names[2]]
     [left] = truth.about["left_out"]
     assert left["workload"] == names[1]
     assert "by nothing" in left["why"]
@@ -69,7 +69,7 @@ def test_an_interrupted_run_is_continued(tmp_path, begun):
     # What failed is not tried again, and the one that was interrupted is.
     assert names == [cell.workload.name for cell in CELLS[1:]]
     kept = read_truth(path)
-    assert [one.workload for one in kept.cases] == names
+    assert [item.workload for item in kept.cases] == names
     assert kept.about == truth.about
     assert kept.about["handled"] == len(CELLS)
     assert len(kept.about["left_out"]) == 1

@@ -25,17 +25,17 @@ def pair():
             emulated(DISK, room, room) as disk,
             emulated(FLASH, room, room) as flash,
         ):
-            here, recording = run_recorded(engine, QUERY, disk, room / "disk.spill")
-            said = forecast(recording, probe(flash.directory, recording))
-            there = run(engine, QUERY, flash)
-        yield said, here.elapsed_s, there.elapsed_s
+            source, recording = run_recorded(engine, QUERY, disk, room / "disk.spill")
+            answer = forecast(recording, probe(flash.directory, recording))
+            target = run(engine, QUERY, flash)
+        yield answer, source.elapsed_s, target.elapsed_s
 
 
 def test_the_forecast_says_slower(pair):
-    said, _, _ = pair
-    assert said.speedup < 1
+    answer, _, _ = pair
+    assert answer.speedup < 1
     reads, writes = (
-        [term for term in said.terms if term.op == op] for op in ("read", "write")
+        [term for term in answer.terms if term.op == op] for op in ("read", "write")
     )  # fmt: skip
     assert sum(t.forecast_s for t in reads) < sum(t.baseline_s for t in reads)
     assert sum(t.forecast_s for t in writes) > sum(t.baseline_s for t in writes)

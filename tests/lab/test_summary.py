@@ -19,26 +19,26 @@ from spillcast_lab.summary import (
 
 
 def test_errors_are_absolute_and_relative_to_the_measured_time():
-    found = summarise([case(9.0), case(10.4), case(12.0), case(10.1), case(10.2)])
+    result = summarise([case(9.0), case(10.4), case(12.0), case(10.1), case(10.2)])
     # 10, 4, 20, 1, 2 %: sorted 1 2 4 10 20, of which nine tenths is 0.6 of the way from 10 to 20.
-    assert found.median == pytest.approx(0.04)
-    assert found.p90 == pytest.approx(0.16)
-    assert found.worst == pytest.approx(0.20)
+    assert result.median == pytest.approx(0.04)
+    assert result.p90 == pytest.approx(0.16)
+    assert result.worst == pytest.approx(0.20)
 
 
 def test_intervals_hold_or_miss_and_have_a_width():
-    found = summarise([case(10.0, 10.9), case(10.0, 11.1), case(10.0, 8.9), case(10.0, 9.1)])
-    assert found.coverage == 0.5
-    assert found.half_width == pytest.approx(0.1)
+    result = summarise([case(10.0, 10.9), case(10.0, 11.1), case(10.0, 8.9), case(10.0, 9.1)])
+    assert result.coverage == 0.5
+    assert result.half_width == pytest.approx(0.1)
     lopsided = case(10.0, interval_s=(9.9, 13.9))
     assert lopsided.half_width == pytest.approx(0.2)
 
 
 def test_a_refusal_counts_and_has_no_error():
     cases = [case(11.0), case(refused="reports were lost")]
-    found = summarise(cases)
-    assert (found.cases, found.refused, found.coverage) == (2, 1, 1.0)
-    assert found.median == pytest.approx(0.1)
+    result = summarise(cases)
+    assert (result.cases, result.refused, result.coverage) == (2, 1, 1.0)
+    assert result.median == pytest.approx(0.1)
     assert refusals(cases) == {"reports were lost": cases[1:]}
     assert worst(cases) == cases[:1]
 
@@ -59,9 +59,9 @@ def test_the_seed_is_compared_on_the_cases_that_both_answer():
         case(90.0, seed_s=None),
         case(refused="no", seed_s=500.0),
     ]
-    found = summarise(cases)
-    assert found.seed_median == pytest.approx(0.3)
-    assert found.ratio == pytest.approx(6.0)
+    result = summarise(cases)
+    assert result.seed_median == pytest.approx(0.3)
+    assert result.ratio == pytest.approx(6.0)
 
 
 def test_nothing_has_no_figures():
@@ -69,20 +69,20 @@ def test_nothing_has_no_figures():
 
 
 def test_of_more_runs_than_wanted_the_least_delayed_count():
-    there = runs(10.0, 30.0, 11.0, 12.0, delays_s=[0.0, 9.0, 0.1, 0.2], wanted=3)
-    assert case(on_target=there).measured_to_s == 11.0
-    assert there.delay_share == 0.0
+    target = runs(10.0, 30.0, 11.0, 12.0, delays_s=[0.0, 9.0, 0.1, 0.2], wanted=3)
+    assert case(on_target=target).measured_to_s == 11.0
+    assert target.delay_share == 0.0
 
 
 def test_single_runs_are_held_or_not_each_by_itself():
-    there = runs(10.0, 10.5, 12.0, 9.5)
-    assert case(10.0, half_width=0.1, on_target=there).runs_covered == [True, True, False, True]
+    target = runs(10.0, 10.5, 12.0, 9.5)
+    assert case(10.0, half_width=0.1, on_target=target).runs_covered == [True, True, False, True]
     assert case(refused="too little").runs_covered == []
 
 
 def test_of_more_runs_than_wanted_those_whose_cpu_was_not_slow_count():
-    there = runs(10.0, 14.0, 10.4, 13.0, cpu_s=[2.0, 6.0, 2.4, 5.0], wanted=2)
-    assert case(on_target=there).measured_to_s == pytest.approx(10.2)
+    target = runs(10.0, 14.0, 10.4, 13.0, cpu_s=[2.0, 6.0, 2.4, 5.0], wanted=2)
+    assert case(on_target=target).measured_to_s == pytest.approx(10.2)
 
 
 def test_worst_comes_first_whichever_way_it_is_off():
@@ -90,8 +90,8 @@ def test_worst_comes_first_whichever_way_it_is_off():
     assert worst(cases, 2) == [cases[1], cases[2]]
 
 
-def met(found):
-    return {(aim.of, aim.criterion): (aim.figure, aim.met) for aim in found}
+def met(result):
+    return {(aim.of, aim.criterion): (aim.figure, aim.met) for aim in result}
 
 
 def test_aims_are_judged_by_their_own_cases():
@@ -106,17 +106,17 @@ def test_aims_are_judged_by_their_own_cases():
         case(99.0, workload="tpch Q13"),
         case(99.0, evidence="first_fifth", **q13),
     ]
-    found = met(aims(cases))
+    result = met(aims(cases))
     of = "PostgreSQL, slow to fast, TPC-H and TPC-DS"
-    assert found[f"{of}, 1 thread", "median error"] == (pytest.approx(0.05), True)
-    assert found[f"{of}, 2 threads", "median error"] == (pytest.approx(0.30), False)
-    assert found[f"{of}, rehearsed", "median error"] == (pytest.approx(0.06), False)
+    assert result[f"{of}, 1 thread", "median error"] == (pytest.approx(0.05), True)
+    assert result[f"{of}, 2 threads", "median error"] == (pytest.approx(0.30), False)
+    assert result[f"{of}, rehearsed", "median error"] == (pytest.approx(0.06), False)
     # The seed is 20 % off twice; the forecasts of these 5 and 30 %.
     seed = "median error of the blog post's formula"
-    assert found[of, seed] == (pytest.approx(0.2 / 0.175), True)
+    assert result[of, seed] == (pytest.approx(0.2 / 0.175), True)
     other = "PostgreSQL, other directions"
-    assert found[other, "median error"] == (pytest.approx(0.02), True)
-    assert found["DuckDB, slow to fast, TPC-H and TPC-DS, 1 thread", "median error"][
+    assert result[other, "median error"] == (pytest.approx(0.02), True)
+    assert result["DuckDB, slow to fast, TPC-H and TPC-DS, 1 thread", "median error"][
         0
     ] == pytest.approx(8.9)
     counted = next(aim for aim in aims(cases) if aim.of == f"{of}, 2 threads")
@@ -148,10 +148,10 @@ def test_slices_are_compared_with_whole_recordings_of_the_same():
         case(10.4, evidence="slices", covers_s=3.0, probe_s=1.5),
         case(17.0, workload="window"),
     ]
-    found, slices = met(aims(cases)), "ten slices of 0.3 s"
-    figure, kept = found[slices, "median error above that of whole recordings"]
+    result, slices = met(aims(cases)), "ten slices of 0.3 s"
+    figure, kept = result[slices, "median error above that of whole recordings"]
     assert (figure, kept) == (pytest.approx(1.0), True)
-    assert found[slices, "longest time of recording and probe"] == (4.5, True)
+    assert result[slices, "longest time of recording and probe"] == (4.5, True)
 
 
 def test_intervals_that_hold_too_often_miss_the_aim():
@@ -175,10 +175,10 @@ def test_a_run_is_below_the_ceiling_where_it_is_below_its_lower_end():
 
 def test_a_repeated_run_differs_from_the_median_of_the_others():
     """10 from 11.5, 11 from 11, 12 from 10.5; the disturbed one does not count."""
-    there = runs(10.0, 11.0, 12.0, 50.0, delays_s=[0.0, 0.0, 0.0, 30.0], wanted=3)
-    assert there.deviations == pytest.approx([1.5 / 11.5, 0.0, 1.5 / 10.5])
+    target = runs(10.0, 11.0, 12.0, 50.0, delays_s=[0.0, 0.0, 0.0, 30.0], wanted=3)
+    assert target.deviations == pytest.approx([1.5 / 11.5, 0.0, 1.5 / 10.5])
     # Two cases to the same storage share the runs there.
-    cases = [case(on_target=there), case(on_target=there, source="5 ms")]
+    cases = [case(on_target=target), case(on_target=target, source="5 ms")]
     assert len(repeated(cases)) == 3
     assert summarise(cases).run_apart == pytest.approx(1.5 / 11.5)
     assert runs(10.0).deviations == []
@@ -191,9 +191,9 @@ def test_what_an_estimate_brings_is_told_by_the_cases_without_it():
         case(10.2),
         case(10.4, variants={"without machine": otherwise(None)}),
     ]
-    found = summarise(without_estimate(cases, "machine"))
-    assert (found.cases, found.refused) == (3, 1)
-    assert found.median == pytest.approx(0.21)
+    result = summarise(without_estimate(cases, "machine"))
+    assert (result.cases, result.refused) == (3, 1)
+    assert result.median == pytest.approx(0.21)
     assert summarise(cases).median == pytest.approx(0.02)
     assert without_estimate(cases, "cost") == cases
 
@@ -203,9 +203,9 @@ def test_rehearsed_are_the_cases_that_were():
         case(13.0, variants={"rehearsed": otherwise(10.4, half_width=0.05)}),
         case(13.0),
     ]
-    [one] = forecast_with(cases, "rehearsed")
-    assert one.error == pytest.approx(0.04)
-    assert one.half_width == pytest.approx(0.05)
+    [item] = forecast_with(cases, "rehearsed")
+    assert item.error == pytest.approx(0.04)
+    assert item.half_width == pytest.approx(0.05)
 
 
 def test_what_recording_costs_is_told_from_bare_runs():

@@ -14,13 +14,13 @@ class Machine:
     """Runs of one second, each with the delay and the CPU time given; calm when none is left."""
 
     def __init__(self):
-        self.asked = []
+        self.requested = []
 
     def series(self, place, wanted, delays_s=(), cpu_s=(), way="bare"):
         delays_s, cpu_s = iter(delays_s), iter(cpu_s)
 
         def attempt(number):
-            self.asked.append((place, way, number))
+            self.requested.append((place, way, number))
             return RunResult(1.0, "", next(delays_s, 0.0), next(cpu_s, CPU_S)), number
 
         return Series(place, wanted, attempt)
@@ -36,13 +36,13 @@ def query(threads):
 
 
 def counts(*series):
-    return [len(one.runs) for one in series]
+    return [len(item.runs) for item in series]
 
 
 def test_runs_take_turns(machine):
     both = [machine.series(place, 3) for place in "ab"]
     take_turns(query(1), both)
-    assert machine.asked == [(place, "bare", number) for number in range(3) for place in "ab"]
+    assert machine.requested == [(place, "bare", number) for number in range(3) for place in "ab"]
 
 
 def test_who_wants_fewer_is_done_sooner(machine):
@@ -93,13 +93,13 @@ def test_runs_are_ranked_by_what_was_taken_from_them(machine):
 def test_the_least_disturbed_of_what_was_run(machine, cpu_s, attempts, chosen):
     attempt = machine.series("a", 1, cpu_s=cpu_s).attempt
     ran, number = least_disturbed(query(1), attempt)
-    assert (len(machine.asked), number, ran.cpu_s) == (attempts, chosen, cpu_s[chosen])
+    assert (len(machine.requested), number, ran.cpu_s) == (attempts, chosen, cpu_s[chosen])
 
 
 def test_waiting_for_a_cpu_shows_in_one_run_alone(machine):
     attempt = machine.series("a", 1, delays_s=[3 * BUSY, 2 * BUSY, 4 * BUSY]).attempt
     assert least_disturbed(query(1), attempt)[1] == 1
-    assert len(machine.asked) == 1 + RETRIES
+    assert len(machine.requested) == 1 + RETRIES
 
 
 def test_on_a_machine_that_never_rests_it_ends(machine):

@@ -45,17 +45,17 @@ def test_a_rehearsal_goes_on_for_a_tenth_after_the_first_temp_io(starts_s, elaps
 
 def test_a_variant_stands_for_the_numbers_and_nothing_else():
     whole = case(12.0, seed_s=15.0, variants={"rehearsed": otherwise(10.5, ceiling_low_s=3.5)})
-    one = whole.otherwise("rehearsed")
-    assert (one.error, one.covered, one.seed_error) == (pytest.approx(0.05), True, 0.5)
-    assert one.forecast.ceiling_interval_s[0] == 3.5
-    assert one.forecast.terms == ()
+    item = whole.otherwise("rehearsed")
+    assert (item.error, item.covered, item.seed_error) == (pytest.approx(0.05), True, 0.5)
+    assert item.forecast.ceiling_interval_s[0] == 3.5
+    assert item.forecast.terms == ()
     assert whole.otherwise("without cost") is None
 
 
 def test_a_variant_without_a_number_is_refused():
-    one = case(12.0, variants={"without machine": otherwise()}).otherwise("without machine")
-    assert one.error is None
-    assert one.forecast.refused
+    item = case(12.0, variants={"without machine": otherwise()}).otherwise("without machine")
+    assert item.error is None
+    assert item.forecast.refused
 
 
 def test_spinning_as_work_is_cpu_time_before_the_next_operation(tmp_path):

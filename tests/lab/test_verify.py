@@ -40,9 +40,9 @@ CELLS = [
 
 def answer(case):
     """What a report takes from a case."""
-    said = case.forecast
-    terms = list(said.warnings), list(said.terms)
-    return keys([case], case.evidence.name), case.error, said.interval_s, terms
+    reply = case.forecast
+    terms = list(reply.warnings), list(reply.terms)
+    return keys([case], case.evidence.name), case.error, reply.interval_s, terms
 
 
 def verified(cells, **options):
@@ -52,7 +52,7 @@ def verified(cells, **options):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def result(tmp_path_factory):
     """The truth and every state of its file on the way, as counts of cases."""
     pytest.importorskip("psycopg")
     path, states = tmp_path_factory.mktemp("truth") / "cases.parquet", []
@@ -76,29 +76,29 @@ def keys(cases, evidence):
     }
 
 
-def test_every_pair_is_forecast_from_its_recording(found):
+def test_every_pair_is_forecast_from_its_recording(result):
     expected = {
-        (engine, cell.workload.threads, here, there)
+        (engine, cell.workload.threads, source, target)
         for cell in CELLS
         for engine in [{"duckdb": "DuckDB", "postgres": "PostgreSQL"}[cell.engine]]
-        for here in cell.storages
-        for there in cell.storages
-        if here != there
+        for source in cell.storages
+        for target in cell.storages
+        if source != target
     }
-    assert keys(found[0].cases, "recording") == expected
+    assert keys(result[0].cases, "recording") == expected
 
 
-def test_parts_and_plans_are_forecast_for_one_target_each(found):
-    parts = keys(found[0].cases, "first_fifth")
+def test_parts_and_plans_are_forecast_for_one_target_each(result):
+    parts = keys(result[0].cases, "first_fifth")
     assert len(parts) == len({key[:3] for key in parts}) == sum(len(c.storages) for c in CELLS)
-    assert keys(found[0].cases, "first_fifth_alone") == keys(found[0].cases, "minute") == parts
-    assert keys(found[0].cases, "plan") == {
+    assert keys(result[0].cases, "first_fifth_alone") == keys(result[0].cases, "minute") == parts
+    assert keys(result[0].cases, "plan") == {
         ("PostgreSQL", threads, "disk", "1 ms") for threads in (1, 3)
     }
 
 
-def test_runs_are_kept_one_by_one(found):
-    for case in found[0].cases:
+def test_runs_are_kept_one_by_one(result):
+    for case in result[0].cases:
         assert case.on_target.made
         assert min(case.on_target.elapsed_s) <= case.measured_to_s <= max(case.on_target.elapsed_s)
 
@@ -115,9 +115,9 @@ def counts_on_disk(cases):
     }
 
 
-def test_counts_of_a_recording_are_those_of_the_plan(found):
+def test_counts_of_a_recording_are_those_of_the_plan(result):
     """PostgreSQL's own counters are the peer, of another run: three processes share it anew."""
-    counts = counts_on_disk(found[0].cases)
+    counts = counts_on_disk(result[0].cases)
     assert counts[1, "recording"] == counts[1, "plan"]
     for _ in range(ATTEMPTS):
         if counts[3, "recording"] == pytest.approx(counts[3, "plan"], rel=0.25):
@@ -126,34 +126,34 @@ def test_counts_of_a_recording_are_those_of_the_plan(found):
     pytest.fail(f"reads and writes: {counts}")
 
 
-def test_a_slow_storage_takes_what_its_operations_take(found):
-    for case in found[0].cases:
+def test_a_slow_storage_takes_what_its_operations_take(result):
+    for case in result[0].cases:
         if case.target == "1 ms" and case.evidence.name == "recording":
             operations = sum(term.count for term in case.forecast.terms if term.op)
             assert case.measured_to_s > 0.001 * operations / case.threads
             assert case.forecast.forecast_s > 0.001 * operations / case.threads
 
 
-def test_directions_are_told_by_what_answers(found):
-    told = {(case.source, case.target): case.direction for case in found[0].cases}
-    assert told["disk", "1 ms"] == "fast to slow"
-    assert told["1 ms", "disk"] == "slow to fast"
-    assert told["1 ms", "10 us/KiB"] == "slow to slow"
+def test_directions_are_told_by_what_answers(result):
+    reported = {(case.source, case.target): case.direction for case in result[0].cases}
+    assert reported["disk", "1 ms"] == "fast to slow"
+    assert reported["1 ms", "disk"] == "slow to fast"
+    assert reported["1 ms", "10 us/KiB"] == "slow to slow"
 
 
-def test_the_file_is_whole_after_each_query(found):
-    truth, states = found
+def test_the_file_is_whole_after_each_query(result):
+    truth, states = result
     assert len(states) == len(CELLS)
     assert states == sorted(set(states))
     assert states[-1] == len(truth.cases)
 
 
-def test_the_document_holds_all(found):
-    truth, _ = found
-    told = json.loads(json.dumps(document(truth.cases, truth.about)))
-    assert len(told["cases"]) == len(truth.cases)
-    assert [one["storages"] for one in told["drawn"]] == [list(cell.storages) for cell in CELLS]
-    assert told["left_out"] == []
+def test_the_document_holds_all(result):
+    truth, _ = result
+    parsed = json.loads(json.dumps(document(truth.cases, truth.about)))
+    assert len(parsed["cases"]) == len(truth.cases)
+    assert [item["storages"] for item in parsed["drawn"]] == [list(cell.storages) for cell in CELLS]
+    assert parsed["left_out"] == []
 
 
 def test_a_query_that_fails_is_left_out_with_its_words():

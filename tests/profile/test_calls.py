@@ -40,8 +40,8 @@ def nested(tmp_path):
 
 
 def test_each_call_counts_without_those_it_made(nested):
-    found = profile(nested, by=["call", "depth"])
-    by = {(row["call"], row["depth"]): row for row in found.rows}
+    result = profile(nested, by=["call", "depth"])
+    by = {(row["call"], row["depth"]): row for row in result.rows}
     figures = ("total_us", "cpu_us", "rows", "reads", "consistent_gets", "current_gets")
     assert {key: tuple(row[name] for name in figures) for key, row in by.items()} == {
         ("EXEC", 0): (200 - 34, 100 - 30, 0, 10 - 4, 20 - 6, 30 - 8),
@@ -89,9 +89,9 @@ def test_the_tree_of_a_real_trace(name):
     path = real(name)
     waiting, parents, calls = [], {}, {}
     for number, text in enumerate(path.read_text(errors="replace").splitlines(), 1):
-        if not (found := CALL.match(text)):
+        if not (result := CALL.match(text)):
             continue
-        figures = {k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", found[3])}
+        figures = {k: int(v) for k, v in re.findall(r"(\w+)=(\d+)", result[3])}
         calls[number] = figures
         while waiting and calls[waiting[-1]]["dep"] > figures["dep"]:
             parents[waiting.pop()] = number

@@ -67,13 +67,13 @@ def test_an_interrupted_query_is_an_interruption():
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_query_without_end_is_ended(spilled, number):
     query = "select count(*) from range(100000000000000)"
-    asked = spillcast_command("profile", spilled.path, "--sql", query)
-    with subprocess.Popen(asked, stderr=subprocess.PIPE, text=True) as process:
+    requested = spillcast_command("profile", spilled.path, "--sql", query)
+    with subprocess.Popen(requested, stderr=subprocess.PIPE, text=True) as process:
         until(lambda: cpu_s(process.pid) > 1, "the query")
         process.send_signal(number)
-        _, said = process.communicate(timeout=30)
+        _, answer = process.communicate(timeout=30)
     assert process.returncode == 128 + number
-    assert said.strip() == "spillcast: interrupted"
+    assert answer.strip() == "spillcast: interrupted"
 
 
 def cpu_s(pid):
@@ -83,9 +83,9 @@ def cpu_s(pid):
 
 
 def test_what_is_no_number_is_null_in_json(example):
-    asked = "select 'nan'::double, -'inf'::double, 1.5::double"
-    said = spillcast("profile", example / "flash.trc", "--sql", asked, "--json").stdout
-    assert json.loads(said, parse_constant=pytest.fail)["rows"] == [[None, None, 1.5]]
+    requested = "select 'nan'::double, -'inf'::double, 1.5::double"
+    output = spillcast("profile", example / "flash.trc", "--sql", requested, "--json").stdout
+    assert json.loads(output, parse_constant=pytest.fail)["rows"] == [[None, None, 1.5]]
 
 
 def test_a_time_with_a_zone_needs_no_package(example):

@@ -29,8 +29,8 @@ def trace(tmp_path):
 
 def rows(path, *by, **options):
     """Count, total, least, mean and most (us) by what is asked for."""
-    found = profile(path, by=by, **options).rows
-    return {tuple(row[name] for name in by): tuple(row[c] for c in COLUMNS) for row in found}
+    result = profile(path, by=by, **options).rows
+    return {tuple(row[name] for name in by): tuple(row[c] for c in COLUMNS) for row in result}
 
 
 def without_places(result):
@@ -77,8 +77,8 @@ def test_time_without_waits_or_calls_is_unaccounted_for(tmp_path):
     first, last = path.read_text().rstrip("\n").rsplit("\n", 1)
     path.write_text(f"{first}\n{last.replace('tim=1011700', 'tim=1015000')}\n")
     for by in (["event"], ["event", "file"]):
-        found = [row for row in profile(path, by=by).rows if row["event"] == "unaccounted-for"]
-        assert [row["total_us"] for row in found] == [3_300]
+        matches = [row for row in profile(path, by=by).rows if row["event"] == "unaccounted-for"]
+        assert [row["total_us"] for row in matches] == [3_300]
     assert sum(row["share"] for row in profile(path).rows) == pytest.approx(1)
 
 
@@ -102,10 +102,10 @@ def test_a_condition_that_holds_for_all_changes_nothing(trace):
 
 def test_a_condition_is_the_same_in_sql(trace):
     condition = "blocks > 15 and elapsed_ns >= 1000000"
-    asked = "select event, count(*), sum(elapsed_ns) // 1000 from waits"
-    columns, found = run_sql(f"{asked} where {condition} group by event", [str(trace)])
+    requested = "select event, count(*), sum(elapsed_ns) // 1000 from waits"
+    columns, result = run_sql(f"{requested} where {condition} group by event", [str(trace)])
     assert len(columns) == 3
-    assert found == [[READ, 2, 4_000]]
+    assert result == [[READ, 2, 4_000]]
     assert rows(trace, "event", where=condition) == {(READ,): (2, 4_000, 1_000, 2_000, 3_000)}
 
 
@@ -190,8 +190,8 @@ def test_standard_input_gives_the_same(trace):
             timeout=TIMEOUT_S,
         )
     assert result.returncode == 0, result.stderr
-    found = json.loads(result.stdout)["rows"]
-    assert [{k: v for k, v in row.items() if k != "longest_at"} for row in found] == (
+    document = json.loads(result.stdout)["rows"]
+    assert [{k: v for k, v in row.items() if k != "longest_at"} for row in document] == (
         without_places(profile(trace))
     )
 

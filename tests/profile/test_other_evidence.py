@@ -42,8 +42,8 @@ def test_ash_has_the_columns_of_the_usual_query(example):
 
 
 def test_ash_in_sql(example):
-    asked = "select event, count(*) from samples group by event order by 2 desc limit 1"
-    assert run_sql(asked, [str(example / "ash.csv")])[1] == [[READ, 418]]
+    requested = "select event, count(*) from samples group by event order by 2 desc limit 1"
+    assert run_sql(requested, [str(example / "ash.csv")])[1] == [[READ, 418]]
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_what_a_thread_without_temp_io_waits_for_is_idle(tmp_path):
     writer = RecordingWriter(tmp_path / "run.spill")
     writer.add_waits(table(rows, WAITS))
     path = writer.finish(known(5e-5, 1, 0)).path
-    found = [(row["event"], row["idle"], row["total_us"]) for row in profile(path).rows]
-    assert found == [("blocked", True, 99), ("blocked", False, 30), ("pread64", False, 10)]
+    matches = [(row["event"], row["idle"], row["total_us"]) for row in profile(path).rows]
+    assert matches == [("blocked", True, 99), ("blocked", False, 30), ("pread64", False, 10)]
     shown = spillcast("profile", path).stdout
     assert "30 us" in shown
     assert "99 us" not in shown
@@ -119,8 +119,8 @@ def test_python_has_the_verbs_also_after_the_rooms_were_imported(example, spille
 
     assert package.profile(example / "hdd.trc").rows[0]["event"] == READ
     assert callable(package.forecast)
-    there = package.Storage("none", ASSUMED, [])
-    assert isinstance(there, package.Storage)
+    target = package.Storage("none", ASSUMED, [])
+    assert isinstance(target, package.Storage)
     assert package.Recording.open(spilled.path).elapsed_s > 0
 
 
@@ -135,7 +135,7 @@ def folder(example, tmp_path):
     return tmp_path
 
 
-@cases(("arguments", "said"), [
+@cases(("arguments", "answer"), [
         (["profile", "hdd.trc", ""], "an argument is empty, and names no evidence"),
         (["profile", "empty"], "empty: the folder holds no traces"),
         (["profile", "full"], "full/plan.txt"),
@@ -163,8 +163,8 @@ def folder(example, tmp_path):
         (["profile", "hdd.trc", "--sql", "from nowhere"], "Table with name nowhere does not exist"),
         (["profile", "hdd.trc", "--sql", ""], "the query asks for nothing"),
     ])  # fmt: skip
-def test_bad_input(folder, arguments, said):
-    assert said in only_line(spillcast(*arguments, cwd=folder), 2)
+def test_bad_input(folder, arguments, answer):
+    assert answer in only_line(spillcast(*arguments, cwd=folder), 2)
 
 
 @pytest.mark.parametrize("name", ["run[1].spill", "ru*.spill", "~x.spill", "q'\"\n.spill"])

@@ -75,12 +75,12 @@ def test_recursive_cpu_is_counted_once():
     )
     twice = sum(int(cpu) for cpu, _ in calls)
     once = sum(int(cpu) for cpu, depth in calls if depth == "0")
-    found = sum(
+    result = sum(
         row["total_us"] for event, row in by_event(path).items() if event.startswith("CPU: ")
     )
     # A child's clock may tick where its parent's did not: by less than 1 % in all.
-    assert found == pytest.approx(once, rel=0.01)
-    assert found < 0.6 * twice
+    assert result == pytest.approx(once, rel=0.01)
+    assert result < 0.6 * twice
 
 
 def test_no_trace_at_all():

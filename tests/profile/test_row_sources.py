@@ -26,8 +26,8 @@ PLAN = [
 def stat_lines(plan, figures=FIGURES):
     text = ""
     for line, above, op, obj, rows, pr, pw, us in plan:
-        told = figures.format(pr=pr, pw=pw, time=us)
-        text += STAT.format(id=line, pid=above, op=op, obj=obj, cnt=rows, figures=told)
+        reported = figures.format(pr=pr, pw=pw, time=us)
+        text += STAT.format(id=line, pid=above, op=op, obj=obj, cnt=rows, figures=reported)
     return text
 
 
@@ -63,9 +63,9 @@ def test_each_line_by_itself(trace):
 
 
 def test_the_sentence_names_what_spills(trace):
-    said = spillcast("profile", trace, "--by", "row-source", "--block", "8K").stdout
+    output = spillcast("profile", trace, "--by", "row-source", "--block", "8K").stdout
     words = "The hash join of line 3 spills 96% of it: 71.9 MiB written, 71.9 MiB read."
-    assert words in " ".join(said.split())
+    assert words in " ".join(output.split())
     document = json.loads(spillcast("profile", trace, "--by", "row-source", "--json").stdout)
     assert document["words"][0].startswith("The hash join of line 3 spills 96% of it")
     assert any("blocks are assumed" in text for text in document["warnings"])

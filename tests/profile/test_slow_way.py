@@ -54,10 +54,10 @@ def same(path, by):
     core = of_traces([path], by)
     keys = [name for name in (*by, "idle", "op") if name in core.rows[0]]
     order = lambda row: str([row[name] for name in keys])  # noqa: E731
-    found, expected = sorted(core.rows, key=order), sorted(slow.rows, key=order)
+    result, expected = sorted(core.rows, key=order), sorted(slow.rows, key=order)
     assert core.warnings == slow.warnings
     assert (core.elapsed_s, core.damaged) == (slow.elapsed_s, slow.damaged)
-    for row, twin in zip(found, expected, strict=True):
+    for row, twin in zip(result, expected, strict=True):
         assert set(row) == set(twin)
         near = {"mean_us", "share", *QUANTILES}
         assert {k: v for k, v in row.items() if k not in near} == {
@@ -65,7 +65,7 @@ def same(path, by):
         }
         for name in near:
             assert row[name] == pytest.approx(twin[name], rel=0.011 if name in QUANTILES else 1e-9)
-    return found
+    return result
 
 
 @pytest.mark.parametrize("by", BY, ids="-".join)

@@ -36,8 +36,8 @@ def test_a_trace_by_the_second(tmp_path):
     path = write_trace(tmp_path / "t.trc", waits)
     read = profile_traces([path], ["event", "second"])
     line = timeline.of_traces(read, 3.5)
-    found = {name: pytest.approx(seconds) for name, seconds in line.totals_s.items()}
-    assert found == {timeline.READ: 2.0, timeline.WRITE: 1.0, timeline.WAITS: 0.5}
+    result = {name: pytest.approx(seconds) for name, seconds in line.totals_s.items()}
+    assert result == {timeline.READ: 2.0, timeline.WRITE: 1.0, timeline.WAITS: 0.5}
     assert len(line.busy[timeline.READ]) == 4
 
 

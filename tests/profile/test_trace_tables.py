@@ -87,8 +87,8 @@ def held(path, query):
     batches = []
     _core.TraceReader([str(path)]).rows(lambda *tables: batches.append(tables))
     connection = duckdb.connect()
-    for name, found in zip(TABLES, zip(*batches, strict=True), strict=True):
-        table = pa.Table.from_batches([pa.record_batch(one) for one in found])
+    for name, result in zip(TABLES, zip(*batches, strict=True), strict=True):
+        table = pa.Table.from_batches([pa.record_batch(item) for item in result])
         connection.register(name, table)
     return connection.execute(query)
 
@@ -128,10 +128,10 @@ def test_a_query_that_has_enough_ends_the_reading(trace):
 def test_a_compressed_copy_counts_once(trace, tmp_path):
     copy = tmp_path / "copy.trc.gz"
     copy.write_bytes(gzip.compress(trace.read_bytes()))
-    said = []
+    matches = []
     paths = [str(trace), str(copy)]
-    assert run_sql("select count(*) from waits", paths, say=said.append)[1] == [[len(WAITS)]]
-    assert len(said) == 1
+    assert run_sql("select count(*) from waits", paths, say=matches.append)[1] == [[len(WAITS)]]
+    assert len(matches) == 1
 
 
 def test_what_is_wrong_with_a_file_is_told(tmp_path):

@@ -36,11 +36,11 @@ def of(path, since=None, until=None, by=("event",)):
     ],
 )
 def test_waits_count_that_end_in_it(trace, since, until, waits):
-    found = of(trace, since, until)
-    (row,) = [row for row in found.rows if row["event"] == READ]
+    result = of(trace, since, until)
+    (row,) = [row for row in result.rows if row["event"] == READ]
     assert row["count"] == waits
     # A wait that began before counts whole, as it does in the sum.
-    assert found.elapsed_s == pytest.approx(waits)
+    assert result.elapsed_s == pytest.approx(waits)
     sizes = of(trace, since, until, by=["blocks + 0"])
     assert sum(row["count"] for row in sizes.rows) == waits
 
@@ -70,11 +70,11 @@ def test_a_trace_without_times_of_the_day(tmp_path):
 
 
 def test_the_command(trace):
-    said = spillcast("profile", trace, "--since", "5s", "--until", "9s", "--json")
-    assert json.loads(said.stdout)["rows"][0]["count"] == 5
-    said = spillcast("profile", trace, "--since", "never")
-    assert said.returncode == 2
-    assert "never" in said.stderr
-    said = spillcast("profile", trace, "--sql-id", "4q7zf0d2m8kcx")
-    assert said.returncode == 2
-    assert "--where" in said.stderr
+    result = spillcast("profile", trace, "--since", "5s", "--until", "9s", "--json")
+    assert json.loads(result.stdout)["rows"][0]["count"] == 5
+    result = spillcast("profile", trace, "--since", "never")
+    assert result.returncode == 2
+    assert "never" in result.stderr
+    result = spillcast("profile", trace, "--sql-id", "4q7zf0d2m8kcx")
+    assert result.returncode == 2
+    assert "--where" in result.stderr

@@ -60,7 +60,7 @@ def test_every_operation_is_recorded_as_it_was_done(places, capture):
     meta = Recording.open(output).meta
     assert meta.capture.method == capture
     assert meta.capture.lost == 0
-    temp = [one for one in account["account"] if one[5] != str(places.base)]
+    temp = [item for item in account["account"] if item[5] != str(places.base)]
     assert meta.temp.operations == len(temp)
 
 
@@ -125,7 +125,7 @@ def test_an_old_recording_is_replaced_and_nothing_else(places):
 
 
 @cases(
-    ("words", "said"),
+    ("words", "answer"),
     [
         (["record"], "--pid PID or -- COMMAND"),
         (["record", "--", "no-such-program"], "no such command"),
@@ -139,10 +139,10 @@ def test_an_old_recording_is_replaced_and_nothing_else(places):
         (["paper"], "no such verb"),
     ],
 )
-def test_what_is_wrong_is_told_in_a_line(words, said, tmp_path):
+def test_what_is_wrong_is_told_in_a_line(words, answer, tmp_path):
     result = recorder(*words, cwd=tmp_path)
     assert result.returncode == 2, result.stderr
-    assert said in result.stderr
+    assert answer in result.stderr
     first, *hints = result.stderr.splitlines()
     assert first.startswith("spillcast-recorder: ")
     assert len(hints) <= 1
@@ -157,8 +157,8 @@ def test_a_command_that_does_not_spill_ends_with_its_own_status(tmp_path):
     # The names are new each time.
     assert made.keys() == {"run.spill", "run-2.spill"}
     for meta in made.values():
-        told = json.loads((tmp_path / "run.spill" / "meta.json").read_text())
-        assert meta.spilled == told["spilled"]
+        document = json.loads((tmp_path / "run.spill" / "meta.json").read_text())
+        assert meta.spilled == document["spilled"]
         assert not meta.spilled
 
 
@@ -173,8 +173,8 @@ def test_the_status_of_a_command_is_passed_on(places):
 def test_a_trace_is_profiled_as_by_spillcast(tmp_path):
     waits = [("direct path read temp", us, blocks(31)) for us in (900, 1100, 4000)]
     trace = write_trace(tmp_path / "small.trc", waits)
-    found = json.loads(recorder("profile", trace, "--by", "event,file").stdout)["rows"]
-    temp = next(row for row in found if row["event"] == "direct path read temp")
+    document = json.loads(recorder("profile", trace, "--by", "event,file").stdout)["rows"]
+    temp = next(row for row in document if row["event"] == "direct path read temp")
     assert (temp["count"], temp["total_us"], temp["max_us"]) == (3, 6000, 4000)
 
 

@@ -26,26 +26,26 @@ def probed(places, run, *, by):
 def test_the_document_is_that_of_spillcast(places, spilled):
     paths = [probed(places, spilled.path, by=by) for by in (recorder, spillcast)]
     assert Storage.load(paths[0]).source is PROBE
-    own, wanted = documents = [json.loads(path.read_text()) for path in paths]
-    assert set(keys(own)) == set(keys(wanted))
-    assert set(own["groups"][0]) == set(wanted["groups"][0])
+    private, wanted = documents = [json.loads(path.read_text()) for path in paths]
+    assert set(keys(private)) == set(keys(wanted))
+    assert set(private["groups"][0]) == set(wanted["groups"][0])
     counts = [
         [
             (g["op"], g["size_class_bytes"], g["depth"], g["count"], g["bytes"])
-            for g in one["groups"]
+            for g in item["groups"]
         ]
-        for one in documents
+        for item in documents
     ]
     assert counts[0] == counts[1]
-    assert [(one["event"], one["count"]) for one in own["changes"]] == [
-        (one["event"], one["count"]) for one in wanted["changes"]
+    assert [(item["event"], item["count"]) for item in private["changes"]] == [
+        (item["event"], item["count"]) for item in wanted["changes"]
     ]
     for name in ("working_set_bytes", "threads", "like", "closed_loop", "budget_s", "direct"):
-        assert own["facts"][name] == wanted["facts"][name], name
+        assert private["facts"][name] == wanted["facts"][name], name
 
 
 @pytest.mark.parametrize(
-    ("break_it", "said"),
+    ("break_it", "answer"),
     [
         (lambda path: (path / "meta.json").unlink(), "it has no meta.json"),
         (lambda path: (path / "meta.json").write_text("{"), "meta.json is not JSON"),
@@ -56,13 +56,13 @@ def test_the_document_is_that_of_spillcast(places, spilled):
         (shutil.rmtree, "no such recording"),
     ],
 )
-def test_a_recording_that_is_not_whole_is_refused_in_a_line(places, spilled, break_it, said):
+def test_a_recording_that_is_not_whole_is_refused_in_a_line(places, spilled, break_it, answer):
     run = places.root / "broken.spill"
     shutil.copytree(spilled.path, run)
     break_it(run)
     result = recorder("probe", places.temp, "--like", run)
     assert result.returncode == 2, result.stderr
     first, *hints = result.stderr.splitlines()
-    assert said in first
+    assert answer in first
     assert len(hints) == 1
     assert result.stdout == ""

@@ -25,14 +25,16 @@ PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
 class Gated:
     """The spill program behind its gate, and spillcast attached to it."""
 
-    def __init__(self, places, *options, asked=()):
+    def __init__(self, places, *options, requested=()):
         self.output = places.root / "run.spill"
         self.base = places.base
         plan = ("--file", places.temp / "spill", "--base", places.base, "--gate")
         self.program = subprocess.Popen(target("spill", *plan, *options), env=places.env, **PIPES)
         assert self.program.stdout.readline() == "ready\n"
-        asked = ("record", "--pid", self.program.pid, "-o", self.output, *asked)
-        self.recorder = subprocess.Popen(spillcast_command(*asked), stderr=subprocess.PIPE, **PIPES)
+        requested = ("record", "--pid", self.program.pid, "-o", self.output, *requested)
+        self.recorder = subprocess.Popen(
+            spillcast_command(*requested), stderr=subprocess.PIPE, **PIPES
+        )
         until(
             lambda: partial_folders(self.output) or self.recorder.poll() is not None,
             "the attachment",
@@ -85,7 +87,7 @@ def test_interrupt_keeps_the_recording_and_leaves_the_program(places):
 
 
 def test_duration_ends_a_recording(places):
-    with Gated(places, "--pause", 0.02, asked=("--duration", "0.5s")) as gated:
+    with Gated(places, "--pause", 0.02, requested=("--duration", "0.5s")) as gated:
         _, stderr = gated.recorder.communicate()
         assert gated.recorder.returncode == 0, stderr
         assert gated.meta()["elapsed_s"] >= 0.5
@@ -101,16 +103,16 @@ def test_a_forecast_of_a_program_attached_late_is_for_what_was_seen(places):
         until(lambda: temp.exists() and temp.stat().st_size > 2 << 20, "a good part of the spill")
         program.send_signal(signal.SIGSTOP)
         ran_s = time.monotonic() - started_s
-        asked = spillcast_command("record", "--pid", program.pid, "-o", output)
-        with subprocess.Popen(asked, stderr=subprocess.PIPE, **PIPES) as recorder:
+        requested = spillcast_command("record", "--pid", program.pid, "-o", output)
+        with subprocess.Popen(requested, stderr=subprocess.PIPE, **PIPES) as recorder:
             until(lambda: partial_folders(output) or recorder.poll() is not None, "the attachment")
             program.send_signal(signal.SIGCONT)
             program.communicate()
             _, stderr = recorder.communicate()
             assert recorder.returncode == 0, stderr
-    said = spillcast("forecast", output, "--to", "latency:1ms")
-    assert said.returncode == 0, said.stderr
-    assert "were recorded of a process that had already run for " in said.stdout
+    result = spillcast("forecast", output, "--to", "latency:1ms")
+    assert result.returncode == 0, result.stderr
+    assert "were recorded of a process that had already run for " in result.stdout
     document = json.loads(spillcast("forecast", output, "--to", "latency:1ms", "--json").stdout)
     assert document["part"]["what"] == "process"
     # Starts of processes are known to within a tick.
@@ -119,7 +121,7 @@ def test_a_forecast_of_a_program_attached_late_is_for_what_was_seen(places):
 
 
 def test_slices_keep_few_waits_and_whole_seconds(places):
-    with Gated(places, "--pause", 0.03, asked=("--slices", 3)) as gated:
+    with Gated(places, "--pause", 0.03, requested=("--slices", 3)) as gated:
         stdout, _ = gated.program.communicate()
         _, stderr = gated.recorder.communicate()
         assert gated.recorder.returncode == 0, stderr

@@ -35,20 +35,20 @@ def check_forecast(output):
 
 
 def test_mapped_temp_files(tmp_path):
-    output, said, capture = record(tmp_path, target("blind", "mmap", tmp_path))
+    output, answer, capture = record(tmp_path, target("blind", "mmap", tmp_path))
     assert capture["mapped_temp_files"] == [str(tmp_path / "duckdb_temp_blind")]
     assert not capture["io_uring"]
-    assert "memory-mapped" in said
+    assert "memory-mapped" in answer
     check_refused(output, "mapped")
 
 
 def test_io_uring_that_cannot_be_seen(tmp_path):
     command = target("blind", "io_uring", tmp_path)
-    output, said, capture = record(tmp_path, command, "--capture", "perf")
+    output, answer, capture = record(tmp_path, command, "--capture", "perf")
     assert capture["io_uring"]
     assert capture["mapped_temp_files"] == []
     assert capture["file_faults"] is None
-    assert "the process uses io_uring" in said
+    assert "the process uses io_uring" in answer
     check_refused(output, "io_uring")
 
 
@@ -71,9 +71,9 @@ def test_a_process_of_another_user_under_the_preload_library(tmp_path):
 
 def test_io_uring_without_temp_files_forbids_nothing(tmp_path):
     command = target("blind", "io_uring", tmp_path)
-    output, said, capture = record(tmp_path, command, "--capture", "bpf")
+    output, answer, capture = record(tmp_path, command, "--capture", "bpf")
     assert (capture["io_uring"], capture["io_uring_depth"]) == (False, 0)
-    assert "warning" not in said
+    assert "warning" not in answer
     check_forecast(output)
 
 
@@ -83,9 +83,9 @@ def fio(tmp_path, name, depth):
         pytest.skip("fio is not installed")
     job = ["--ioengine=io_uring", f"--iodepth={depth}", "--bs=16k", "--size=4M", "--thread"]
     job.append(f"--filename={tmp_path / name}")
-    said = tmp_path / "fio.json"
-    command = ["fio", "--output-format=json", f"--output={said}", "--name=w", "--rw=randwrite"]
-    return [*command, *job, "--name=r", "--stonewall", "--rw=randread", *job], said
+    answer = tmp_path / "fio.json"
+    command = ["fio", "--output-format=json", f"--output={answer}", "--name=w", "--rw=randwrite"]
+    return [*command, *job, "--name=r", "--stonewall", "--rw=randread", *job], answer
 
 
 def waits_of(output):
@@ -96,17 +96,17 @@ def waits_of(output):
 
 @cases("depth", [1, 8])
 def test_requests_are_those_that_fio_made(tmp_path, depth):
-    command, said = fio(tmp_path, "duckdb_temp_fio", depth)
+    command, answer = fio(tmp_path, "duckdb_temp_fio", depth)
     output, words, capture = record(tmp_path, command, "--capture", "bpf")
     requests = waits_of(output)
     whole = [(n << 14, 1 << 14) for n in range(256)]
-    write, read = json.loads(said.read_text())["jobs"]
+    write, read = json.loads(answer.read_text())["jobs"]
     assert write["write"]["total_ios"] == read["read"]["total_ios"] == len(whole)
     for op in ("write", "read"):
-        found = [row for row in requests if row["op"] == op]
-        assert sorted((row["offset"], row["bytes"]) for row in found) == whole
-        assert {(row["event"], row["temp"]) for row in found} == {(f"io_uring_{op}", True)}
-        assert {row["file"] for row in found} == {str(tmp_path / "duckdb_temp_fio")}
+        matches = [row for row in requests if row["op"] == op]
+        assert sorted((row["offset"], row["bytes"]) for row in matches) == whole
+        assert {(row["event"], row["temp"]) for row in matches} == {(f"io_uring_{op}", True)}
+        assert {row["file"] for row in matches} == {str(tmp_path / "duckdb_temp_fio")}
     assert (capture["io_uring"], capture["io_uring_depth"]) == (False, depth)
     if depth == 1:
         check_forecast(output)
@@ -124,8 +124,8 @@ def test_temp_files_that_are_told_later_overlap_as_well(tmp_path):
 def test_page_faults_that_read_a_file(tmp_path):
     # A file system in memory has no page to read.
     command = target("fault", tmp_path / "mapped.parquet", 40)
-    output, said, capture = record(tmp_path, command, "--capture", "bpf")
-    read, major = map(int, said.splitlines()[0].split())
+    output, answer, capture = record(tmp_path, command, "--capture", "bpf")
+    read, major = map(int, answer.splitlines()[0].split())
     if read < 40:
         pytest.skip(f"{tmp_path} stays in memory")
     assert read == 40
@@ -137,7 +137,7 @@ def test_page_faults_that_read_a_file(tmp_path):
     waits = pq.read_table(output / "waits.parquet").to_pylist()
     waited_s = sum(row["elapsed_ns"] for row in waits if row["event"] == "other I/O") / 1e9
     assert waited_s >= 0.9 * capture["file_fault_s"]
-    assert f"{capture['file_faults']} page fault" in said
+    assert f"{capture['file_faults']} page fault" in answer
 
 
 #: Copies 40 KiB twice between files, with ``socket`` more often to where no file is.
@@ -180,7 +180,7 @@ def test_copies_between_files_read_one_and_write_the_other(tmp_path, capture):
 @pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
 def test_copies_to_a_socket_are_counted(tmp_path, capture):
     command = [sys.executable, "-c", COPIES, tmp_path / "spill", "socket"]
-    output, said, account = record(tmp_path, command, "--capture", capture, "--temp", tmp_path)
+    output, answer, account = record(tmp_path, command, "--capture", capture, "--temp", tmp_path)
     assert (account["temp_copies"], account["temp_copied_bytes"]) == (10, 81920)
-    assert "sendfile" in said
+    assert "sendfile" in answer
     check_refused(output, "sendfile")

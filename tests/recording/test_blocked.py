@@ -36,19 +36,19 @@ def record(places, relay, way, *options, under=(), rounds=ROUNDS, work_us=WORK_U
     """Record the program; returns what it said, its rows by thread, and the recording."""
     output = places.root / "run.spill"
     command = [relay, way, places.temp / "spill", rounds, work_us]
-    asked = ("record", "--temp", places.temp, *options, "-o", output, "--", *command)
-    result = spillcast(*asked, under=under, env=places.env)
+    requested = ("record", "--temp", places.temp, *options, "-o", output, "--", *command)
+    result = spillcast(*requested, under=under, env=places.env)
     assert result.returncode == 0, result.stderr
-    said = json.loads(result.stdout.splitlines()[0])
+    document = json.loads(result.stdout.splitlines()[0])
     rows = pq.read_table(output / "waits.parquet").sort_by("start_ns").to_pylist()
     by_thread = {}
     for row in rows:
         by_thread.setdefault(row["session"], []).append(row)
     return SimpleNamespace(
-        main=said["main"],
-        elapsed_ns=said["elapsed_ns"],
+        main=document["main"],
+        elapsed_ns=document["elapsed_ns"],
         workers=[SimpleNamespace(**worker, rows=by_thread[worker["tid"]])
-                 for worker in said["workers"]],
+                 for worker in document["workers"]],
         by_thread=by_thread,
         rows=rows,
         output=output,
@@ -57,11 +57,11 @@ def record(places, relay, way, *options, under=(), rounds=ROUNDS, work_us=WORK_U
 
 def blocked(rows):
     """The rows of a thread that had left the CPU by itself outside of its I/O."""
-    found = [row for row in rows if row["event"] == "blocked"]
-    for row in found:
+    matches = [row for row in rows if row["event"] == "blocked"]
+    for row in matches:
         assert row.items() >= BLOCKED.items()
         assert row["elapsed_ns"] >= 0
-    return found
+    return matches
 
 
 def end_ns(row):
@@ -141,10 +141,10 @@ def test_the_seconds_hold_them_and_the_counts_of_io_do_not(places, relay):
     seen = record(places, relay, "spill")
     rows = blocked(seen.rows)
     seconds = pq.read_table(seen.output / "seconds.parquet").to_pylist()
-    there = [row for row in seconds if row["op"] is None and not row["temp"]]
-    assert sum(row["count"] for row in there) == len(rows)
-    assert sum(row["total_ns"] for row in there) == sum(row["elapsed_ns"] for row in rows)
-    assert all(row["bytes"] == 0 for row in there)
+    target = [row for row in seconds if row["op"] is None and not row["temp"]]
+    assert sum(row["count"] for row in target) == len(rows)
+    assert sum(row["total_ns"] for row in target) == sum(row["elapsed_ns"] for row in rows)
+    assert all(row["bytes"] == 0 for row in target)
     meta = json.loads((seen.output / "meta.json").read_text())
     other = [row for row in seen.rows if row["op"] and not row["temp"]]
     assert meta["other_io"]["count"] == len(other)

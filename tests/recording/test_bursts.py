@@ -39,18 +39,18 @@ def test_all_that_a_thread_does_between_counts(tmp_path):
             row(20, "read", cpu_ms=7),
         ],
     )
-    found = run.work.bursts
-    assert found.cpu_s.tolist() == pytest.approx([1.75e-3, 7e-3])
-    assert found.wait_s.tolist() == pytest.approx([2e-3, 2e-3])
-    assert found.op.tolist() == [WRITE, READ]
-    assert found.next_op.tolist() == [READ, READ]
-    assert found.end_s.tolist() == pytest.approx([2e-3, 14e-3])
+    result = run.work.bursts
+    assert result.cpu_s.tolist() == pytest.approx([1.75e-3, 7e-3])
+    assert result.wait_s.tolist() == pytest.approx([2e-3, 2e-3])
+    assert result.op.tolist() == [WRITE, READ]
+    assert result.next_op.tolist() == [READ, READ]
+    assert result.end_s.tolist() == pytest.approx([2e-3, 14e-3])
 
 
 def test_threads_are_apart(tmp_path):
     rows = [row(n, "read", session=n % 2, cpu_ms=1 + n % 2) for n in range(6)]
-    found = recorded(tmp_path / "run.spill", rows).work.bursts
-    assert sorted(zip(found.session.tolist(), found.cpu_s.tolist(), strict=True)) == [
+    kept = recorded(tmp_path / "run.spill", rows).work.bursts
+    assert sorted(zip(kept.session.tolist(), kept.cpu_s.tolist(), strict=True)) == [
         (0, 1e-3), (0, 1e-3), (1, 2e-3), (1, 2e-3),
     ]  # fmt: skip
 

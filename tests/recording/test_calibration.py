@@ -35,10 +35,10 @@ def path(tmp_path, monkeypatch):
 
 
 def calibration(costs=COSTS):
-    here = CalibratedOn.this_machine()
+    source = CalibratedOn.this_machine()
     slow = Point(**{**vars(POINT), "storage": "latency:1ms", "latency_s": 1e-3})
     return Calibration(
-        CALIBRATION_SCHEMA, time.time(), 99.5, here, costs, [POINT, slow], [CHASE], ["X: lacks"]
+        CALIBRATION_SCHEMA, time.time(), 99.5, source, costs, [POINT, slow], [CHASE], ["X: lacks"]
     )
 
 
@@ -47,14 +47,14 @@ def test_what_is_kept_is_found_again(path):
     made = calibration()
     assert keep(made) == path == calibration_path()
     assert kept_calibration() == made
-    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    assert [item.name for item in path.parent.iterdir()] == [path.name]
 
 
 def test_a_recording_is_told_the_fit_alone():
     made = calibration()
-    told = made.for_recordings
-    assert (told.costs, told.measured_at_s) == (COSTS, made.measured_at_s)
-    assert [told.cost_of(engine, None).engine for engine in ("paper", "process")] == [
+    reported = made.for_recordings
+    assert (reported.costs, reported.measured_at_s) == (COSTS, made.measured_at_s)
+    assert [reported.cost_of(engine, None).engine for engine in ("paper", "process")] == [
         "paper",
         "any",
     ]
@@ -96,7 +96,7 @@ def test_what_cannot_be_written_leaves_the_older_one(path, monkeypatch):
     with pytest.raises(TypeError):
         keep(calibration())
     assert kept_calibration() == first
-    assert [one.name for one in path.parent.iterdir()] == [path.name]
+    assert [item.name for item in path.parent.iterdir()] == [path.name]
 
 
 def test_a_user_without_a_home_is_told(monkeypatch):

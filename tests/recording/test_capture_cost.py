@@ -49,9 +49,9 @@ def children():
 
 def test_a_call_and_a_switch_cost_some_time(source, cache):
     before = children()
-    found = cost_of(source)
-    assert 0 < found.call_low_s <= found.call_s <= found.call_high_s < 1e-3
-    switch = (found.switch_low_s, found.switch_s, found.switch_high_s)
+    result = cost_of(source)
+    assert 0 < result.call_low_s <= result.call_s <= result.call_high_s < 1e-3
+    switch = (result.switch_low_s, result.switch_s, result.switch_high_s)
     if source == "preload":
         assert switch == (None, None, None)
     else:
@@ -62,11 +62,11 @@ def test_a_call_and_a_switch_cost_some_time(source, cache):
 
 def test_it_is_measured_once_in_some_minutes(source, cache, monkeypatch):
     assert kept_cost(source) is None
-    found = cost_of(source)
+    result = cost_of(source)
     monkeypatch.setattr(
         "spillcast.recording.calibration.measured_cost", lambda *_: pytest.fail("measured")
     )
-    assert cost_of(source) == kept_cost(source) == found
+    assert cost_of(source) == kept_cost(source) == result
     (path,) = cache.iterdir()
     kept = json.loads(path.read_text())
     for changed in (
@@ -80,7 +80,7 @@ def test_it_is_measured_once_in_some_minutes(source, cache, monkeypatch):
         path.write_text(json.dumps(kept | changed))
         assert kept_cost(source) is None
     path.write_text(json.dumps(kept))
-    assert kept_cost(source) == found
+    assert kept_cost(source) == result
 
 
 def test_what_is_some_minutes_old_is_measured_again(cache, monkeypatch):
@@ -106,9 +106,9 @@ def test_a_damaged_file_is_measured_anew(cache, damage):
     path = cache / "capture-cost-preload.json"
     path.write_bytes(damage)
     assert kept_cost(source) is None
-    found = cost_of(source)
-    assert found is not None
-    assert kept_cost(source) == found
+    result = cost_of(source)
+    assert result is not None
+    assert kept_cost(source) == result
     assert list(cache.iterdir()) == [path]
 
 

@@ -34,24 +34,24 @@ def changes(tmp_path_factory):
 def record(places, program, *options, temp=None, under=()):
     """What the program says (count and ns by call), and the recording."""
     output = places.root / "run.spill"
-    asked = ("record", "--temp", temp or places.temp, *options, "-o", output)
+    requested = ("record", "--temp", temp or places.temp, *options, "-o", output)
     env = places.env | {"HOME": str(places.root)}
-    result = spillcast(*asked, "--", program, places.temp, COUNT, under=under, env=env)
+    result = spillcast(*requested, "--", program, places.temp, COUNT, under=under, env=env)
     assert result.returncode == 0, result.stderr
-    said = next(line for line in result.stdout.splitlines() if line.startswith('{"openat"'))
-    return json.loads(said), output
+    stdout = next(line for line in result.stdout.splitlines() if line.startswith('{"openat"'))
+    return json.loads(stdout), output
 
 
-def check(said, output, blind=frozenset()):
+def check(answer, output, blind=frozenset()):
     waits = pq.read_table(output / "waits.parquet").to_pylist()
     on_temp = [row for row in waits if row["temp"] and row["op"] is None]
-    for call, (count, total_ns) in said.items():
+    for call, (count, total_ns) in answer.items():
         rows = [row for row in on_temp if row["event"] == call]
         assert len(rows) == (0 if call in blind else count), call
         assert sum(row["elapsed_ns"] for row in rows) <= total_ns
         first = [row["offset"] for row in rows if row["file"].endswith("/file0")]
         assert first in ([], [OFFSETS.get(call)])
-    assert {row["event"] for row in on_temp} <= set(said)
+    assert {row["event"] for row in on_temp} <= set(answer)
     assert all(row["elapsed_ns"] > 0 and row["bytes"] is None for row in on_temp)
     meta = json.loads((output / "meta.json").read_text())
     assert (meta["temp"]["reads"], meta["temp"]["writes"]) == (0, COUNT)
@@ -64,27 +64,27 @@ def check(said, output, blind=frozenset()):
 
 @pytest.mark.parametrize("capture", ["bpf", "preload"])
 def test_all_are_told(places, changes, capture):
-    said, output = record(places, changes, "--capture", capture)
-    rows = check(said, output)
+    answer, output = record(places, changes, "--capture", capture)
+    rows = check(answer, output)
     assert {row["file"] for row in rows} == {f"{places.temp}/file{i}" for i in range(COUNT)}
 
 
 def test_perf_events_tell_those_on_descriptors(places, changes):
-    said, output = record(places, changes, "--capture", "perf")
+    answer, output = record(places, changes, "--capture", "perf")
     # Of a file that is opened and closed at once, perf may miss what it was.
     waits = pq.read_table(output / "waits.parquet").to_pylist()
     seen = {row["file"] for row in waits if row["temp"] and row["event"] == "pwrite64"}
     assert len(seen) == COUNT
-    check(said, output, blind=BY_PATH)
+    check(answer, output, blind=BY_PATH)
 
 
 def test_an_ordinary_user_sees_truncating(open_places, changes):
     open_places.root.chmod(0o777)
     program = shutil.copy(changes, open_places.root)
-    said, output = record(open_places, program, "--capture", "perf", under=ordinary_user())
+    answer, output = record(open_places, program, "--capture", "perf", under=ordinary_user())
     events = pq.read_table(output / "waits.parquet")["event"].to_pylist()
-    assert events.count("ftruncate") == said["ftruncate"][0]
-    assert events.count("openat") == said["openat"][0]
+    assert events.count("ftruncate") == answer["ftruncate"][0]
+    assert events.count("openat") == answer["openat"][0]
 
 
 @pytest.mark.parametrize("capture", ["bpf", "perf", "preload"])
@@ -112,8 +112,8 @@ def test_paths_lead_to_the_same_file(places, changes, capture):
     link = places.root / "link"
     link.symlink_to(places.temp)
     output = places.root / "linked.spill"
-    asked = ("record", "--capture", capture, "--temp", places.temp, "-o", output)
-    result = spillcast(*asked, "--", changes, link, 3, env=places.env)
+    requested = ("record", "--capture", capture, "--temp", places.temp, "-o", output)
+    result = spillcast(*requested, "--", changes, link, 3, env=places.env)
     assert result.returncode == 0, result.stderr
     waits = Recording.open(output).temp_changes.to_pylist()
     of_file = [row["event"] for row in waits if row["file"] == f"{places.temp}/file1"]

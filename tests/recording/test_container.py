@@ -34,7 +34,7 @@ def _may():
 
 
 def capabilities(*names):
-    kept = ",".join(["-all", *(f"+{name}" for one in names for name in one.split())])
+    kept = ",".join(["-all", *(f"+{name}" for item in names for name in item.split())])
     return ["setpriv", "--bounding-set", kept, "--inh-caps", kept]
 
 
@@ -59,17 +59,17 @@ def record(places, under):
 
 
 def test_a_plain_container_records_a_command(places):
-    method, said = record(places, plain())
+    method, answer = record(places, plain())
     assert method == "preload"
-    assert "process ids are those of a container" in said
+    assert "process ids are those of a container" in answer
 
 
 def test_ebpf_wants_the_process_ids_of_the_host(places):
     available("bpf")
     given = capabilities(CAPABILITIES, ADDED)
-    method, said = record(places, [*OWN_IDS, *given])
+    method, answer = record(places, [*OWN_IDS, *given])
     assert method == "perf"
-    assert "process ids are those of a container" in said
+    assert "process ids are those of a container" in answer
     assert record(places, given)[0] == "bpf"
 
 
@@ -81,9 +81,9 @@ def test_emulate_says_what_a_container_lacks(places):
 
 
 def test_doctor_says_what_a_container_lacks():
-    found = json.loads(spillcast("doctor", "--json", under=plain()).stdout)["findings"]
-    works = {one["name"]: one["works"] for one in found}
-    mends = {one["name"]: one["fix"] for one in found}
+    document = json.loads(spillcast("doctor", "--json", under=plain()).stdout)["findings"]
+    works = {item["name"]: item["works"] for item in document}
+    mends = {item["name"]: item["fix"] for item in document}
     assert works["preload"]
     assert not works["bpf"]
     assert not works["perf"]

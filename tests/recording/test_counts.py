@@ -78,6 +78,6 @@ def test_names_that_are_no_text_are_recorded_and_read(tmp_path, capture):
         *("--", sys.executable, "-c", program, odd / "spilled"),
     )
     assert result.returncode == 0, result.stderr
-    found = Recording.open(tmp_path / "odd.spill").meta
-    assert found.temp.writes == 1
-    assert found.engine.command[-1] == str(tmp_path / "odd \ufffd" / "spilled")
+    meta = Recording.open(tmp_path / "odd.spill").meta
+    assert meta.temp.writes == 1
+    assert meta.engine.command[-1] == str(tmp_path / "odd \ufffd" / "spilled")

@@ -75,29 +75,29 @@ def test_a_process_bound_to_a_cpu_may_run_on_one():
 
 
 def test_limits_of_version_1_are_found(tmp_path):
-    here = own_group(tmp_path, "cpu")
+    source = own_group(tmp_path, "cpu")
     period, quota = "cpu.cfs_period_us", "cpu.cfs_quota_us"
     stat = "nr_periods 9\nnr_throttled {}\nthrottled_time {}"
-    group(here, {quota: 50_000, period: 100_000, "cpu.stat": stat.format(3, 2_000_000_000)})
+    group(source, {quota: 50_000, period: 100_000, "cpu.stat": stat.format(3, 2_000_000_000)})
     watch = _core.CpuWatch(os.getpid(), tmp_path)
     assert limits(watch).quota_cpus == 0.5
-    group(here, {"cpu.stat": stat.format(8, 3_500_000_000)})
+    group(source, {"cpu.stat": stat.format(8, 3_500_000_000)})
     watch.look()
     assert (limits(watch).throttled_s, limits(watch).throttled_periods) == (1.5, 5)
-    group(here, {quota: -1})
+    group(source, {quota: -1})
     assert limits(_core.CpuWatch(os.getpid(), tmp_path)).quota_cpus is None
 
 
 def test_limits_of_version_2_are_found(tmp_path):
-    here = own_group(tmp_path, "")
+    source = own_group(tmp_path, "")
     stat = "usage_usec 7\nnr_throttled {}\nthrottled_usec {}"
-    group(here, {"cpu.max": "150000 100000", "cpu.stat": stat.format(2, 500_000)})
+    group(source, {"cpu.max": "150000 100000", "cpu.stat": stat.format(2, 500_000)})
     watch = _core.CpuWatch(os.getpid(), tmp_path)
     assert limits(watch) == CpuLimits(len(os.sched_getaffinity(0)), 1.5, 0.1, 0.0, 0)
-    group(here, {"cpu.stat": stat.format(4, 750_000)})
+    group(source, {"cpu.stat": stat.format(4, 750_000)})
     watch.look()
     assert (limits(watch).throttled_s, limits(watch).throttled_periods) == (0.25, 2)
-    group(here, {"cpu.max": "max 100000"})
+    group(source, {"cpu.max": "max 100000"})
     assert limits(_core.CpuWatch(os.getpid(), tmp_path)).quota_cpus is None
 
 

@@ -56,19 +56,19 @@ class Crowd:
         self.program.stdin.flush()
 
     @contextmanager
-    def recorded(self, under=(), asked=()):
+    def recorded(self, under=(), requested=()):
         """Attached; to its end."""
-        asked = spillcast_command(
-            "record", "--force", "--pid", self.pids[0], *asked, "-o", self.output
+        requested = spillcast_command(
+            "record", "--force", "--pid", self.pids[0], *requested, "-o", self.output
         )
-        recorder = subprocess.Popen([*under, *asked], text=True, env=self.env, **PIPES)
+        recorder = subprocess.Popen([*under, *requested], text=True, env=self.env, **PIPES)
         until(lambda: partial_folders(self.output) or recorder.poll() is not None, "the attachment")
         try:
             yield recorder
             until(lambda: all(self.written(pid) for pid in self.pids), "the spill")
             self.program.stdin.close()
-            _, self.said = recorder.communicate()
-            assert recorder.returncode == 0, self.said
+            _, self.stderr = recorder.communicate()
+            assert recorder.returncode == 0, self.stderr
         finally:
             recorder.kill()
             recorder.communicate()
@@ -115,7 +115,7 @@ def test_descriptors_do_not_grow_with_threads(places, capture, kind, most):
     def descriptors(threads, settled):
         """How many it holds once all have spilled and that is ``settled``."""
         crowd, counts = Crowd(places, "--threads", threads, "--children", 1), []
-        with crowd.recorded(asked=("--capture", capture)) as recorder:
+        with crowd.recorded(requested=("--capture", capture)) as recorder:
             crowd.tell()
             until(lambda: all(crowd.written(pid) for pid in crowd.pids), "the spill")
 
@@ -135,10 +135,10 @@ def test_descriptors_do_not_grow_with_threads(places, capture, kind, most):
 @pytest.mark.parametrize("name", ["another name", 'a"quoted" one'])
 def test_a_thread_that_takes_another_name_is_still_observed(places, name):
     crowd = Crowd(places, "--name", name)
-    with crowd.recorded(asked=("--capture", "perf")):
+    with crowd.recorded(requested=("--capture", "perf")):
         crowd.tell()
         task = Path(f"/proc/{crowd.pids[0]}/task")
-        until(lambda: name + "\n" in {(one / "comm").read_text() for one in task.iterdir()}, name)
+        until(lambda: name + "\n" in {(item / "comm").read_text() for item in task.iterdir()}, name)
         # Longer than it takes to open what lets the name pass.
         subprocess.run(["sleep", "1"], check=True)
         crowd.tell()
@@ -154,23 +154,23 @@ def test_a_sample_of_the_threads_where_descriptors_are_few(open_places):
     seen, of = crowd.capture()["threads_sampled"]
     assert of == 3 * 40 + 1
     assert 2 < seen < of
-    [line] = [line for line in crowd.said.splitlines() if "threads" in line]
-    said = rf"spillcast: {seen} of {of} threads observed: .*ulimit -n 2,500.*root"
-    assert re.fullmatch(said, line)
+    [line] = [line for line in crowd.stderr.splitlines() if "threads" in line]
+    answer = rf"spillcast: {seen} of {of} threads observed: .*ulimit -n 2,500.*root"
+    assert re.fullmatch(answer, line)
     assert set(crowd.writes().values()) <= {0, BLOCKS}
-    said = spillcast("forecast", crowd.output, "--to", "latency:1ms", "--json")
-    assert said.returncode == 3
-    assert "threads" in json.loads(said.stdout)["refused"]
+    answer = spillcast("forecast", crowd.output, "--to", "latency:1ms", "--json")
+    assert answer.returncode == 3
+    assert "threads" in json.loads(answer.stdout)["refused"]
 
 
 def test_too_few_descriptors_for_any_thread(places):
     few = limited(64)
     with subprocess.Popen(["sleep", "60"]) as process:
         try:
-            asked = ("record", "--pid", process.pid, "-o", places.root / "x.spill")
+            requested = ("record", "--pid", process.pid, "-o", places.root / "x.spill")
             refused = [
-                spillcast(*asked, under=[*few, *refuse_bpf()]),
-                spillcast(*asked, "--capture", "perf", under=few),
+                spillcast(*requested, under=[*few, *refuse_bpf()]),
+                spillcast(*requested, "--capture", "perf", under=few),
             ]
         finally:
             process.kill()
@@ -182,9 +182,9 @@ def test_a_command_gets_the_next_source_where_the_first_cannot_begin(places):
     available("bpf")
     output, few = places.root / "run.spill", [*limited(64), *refuse_bpf()]
     command = target("spill", "--file", places.temp / "spill", "--base", places.base)
-    asked = ("record", "-o", output, "--", *command)
+    requested = ("record", "-o", output, "--", *command)
     state = {"XDG_STATE_HOME": str(places.root / "state")}
-    result = spillcast(*asked, under=few, env=places.env | state)
+    result = spillcast(*requested, under=few, env=places.env | state)
     assert result.returncode == 0, result.stderr
     assert json.loads((output / "meta.json").read_text())["capture"]["method"] == "preload"
     assert result.stderr.splitlines() == [
@@ -193,6 +193,6 @@ def test_a_command_gets_the_next_source_where_the_first_cannot_begin(places):
         f"spillcast: {PROPOSAL}",
     ]
     refused = spillcast(
-        "record", "--force", "--capture", "perf", *asked[1:], under=few, env=places.env
+        "record", "--force", "--capture", "perf", *requested[1:], under=few, env=places.env
     )
     assert "raise ulimit -n, which is 64" in only_line(refused, 2)

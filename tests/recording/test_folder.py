@@ -68,7 +68,7 @@ def test_an_old_recording_is_replaced_only_if_that_is_asked_for(tmp_path):
     with pytest.raises(OutputExists, match="exists"):
         RecordingWriter(path)
     assert Recording.open(path).elapsed_s == 2
-    assert [one.name for one in tmp_path.iterdir()] == ["run.spill"]
+    assert [item.name for item in tmp_path.iterdir()] == ["run.spill"]
 
 
 def test_names_by_default_are_new_and_of_nobody_else(tmp_path):
@@ -184,9 +184,9 @@ def test_what_was_left_nevertheless_goes_with_the_next(tmp_path):
 
 def test_others_may_read_it_only_where_it_is_shared(places):
     plan = ("--file", places.temp / "spill", "--base", places.base)
-    for asked, expected in (((), (0o700, {0o600})), (("--share",), (0o755, {0o644}))):
+    for requested, expected in (((), (0o700, {0o600})), (("--share",), (0o755, {0o644}))):
         output = places.root / "run.spill"
-        words = ("record", "--force", *asked, "-o", output, "--", *target("spill", *plan))
+        words = ("record", "--force", *requested, "-o", output, "--", *target("spill", *plan))
         result = spillcast(*words, env=places.env)
         assert result.returncode == 0, result.stderr
         assert modes(output) == expected
@@ -200,9 +200,9 @@ def test_another_user_is_told_how_it_can_be_read(open_places):
         ("forecast", path, "--to", "latency:1ms"),
         ("profile", path, "--sql", "x"),
     ):
-        said = spillcast(*words, under=ordinary_user(), env=open_places.env)
-        assert "record with --share" in said.stderr
-        assert said.returncode == 2
+        result = spillcast(*words, under=ordinary_user(), env=open_places.env)
+        assert "record with --share" in result.stderr
+        assert result.returncode == 2
 
 
 def test_nobody_may_read_it_while_it_is_written(tmp_path):

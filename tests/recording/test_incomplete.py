@@ -57,10 +57,10 @@ def test_a_whole_one_is_read(run):
 @pytest.mark.parametrize("kept", [0, 50])
 def test_waits_that_lack(run, verb, kept):
     rewrite(run / "waits.parquet", lambda rows: rows.slice(0, kept))
-    said = only_line(spillcast(verb[0], run, *verb[1:]), 2)
+    message = only_line(spillcast(verb[0], run, *verb[1:]), 2)
     words = f"cut or damaged: it holds {kept} waits, and meta.json counts 100"
-    assert f"run.spill/waits.parquet: {words}" in said
-    assert "  copy the whole folder again from where it was recorded, or record again" in said
+    assert f"run.spill/waits.parquet: {words}" in message
+    assert "  copy the whole folder again from where it was recorded, or record again" in message
 
 
 @pytest.mark.parametrize("verb", [("forecast", *LATENCY), ("profile", "--sql", "from seconds")])
@@ -76,8 +76,8 @@ def test_seconds_that_lack(request, made, verb, words):
     rewrite(run / "seconds.parquet", lambda rows: rows.slice(0, 1))
     name, *more = verb
     arguments = (name, run, *more)
-    said = only_line(spillcast(*arguments), 2)
-    assert f"run.spill/seconds.parquet: cut or damaged: {words}" in said
+    message = only_line(spillcast(*arguments), 2)
+    assert f"run.spill/seconds.parquet: cut or damaged: {words}" in message
 
 
 @pytest.mark.parametrize(
@@ -105,8 +105,8 @@ def test_rows_after_the_end(run):
         run / "waits.parquet",
         lambda rows: with_values(rows, "start_ns", [t + 10**10 for t in range(len(rows))]),
     )
-    said = only_line(spillcast("forecast", run, *LATENCY), 2)
-    assert "waits.parquet: cut or damaged: a row at 10.0 s of a recording of 1.0 s" in said
+    message = only_line(spillcast("forecast", run, *LATENCY), 2)
+    assert "waits.parquet: cut or damaged: a row at 10.0 s of a recording of 1.0 s" in message
 
 
 @pytest.mark.parametrize(

@@ -42,20 +42,20 @@ def test_nothing_is_known_of_a_process_that_is_gone():
 
 
 def test_limits_of_version_1_are_found_and_file_pages_are_not_held(tmp_path):
-    here = own_group(tmp_path, "memory")
+    source = own_group(tmp_path, "memory")
     stat = "cache 900\ntotal_active_file 100\ntotal_inactive_file 200\n"
     limit = "memory.limit_in_bytes"
-    group(here, {limit: 5000, "memory.usage_in_bytes": 1000, "memory.stat": stat})
+    group(source, {limit: 5000, "memory.usage_in_bytes": 1000, "memory.stat": stat})
     group(tmp_path / "memory", {limit: 9223372036854771712})
     assert memory_groups(cgroups=tmp_path) == [MemoryGroup(5000, 700)]
 
 
 def test_limits_of_version_2_are_found(tmp_path):
-    here = own_group(tmp_path, "")
+    source = own_group(tmp_path, "")
     stat = "inactive_file 400\n"
-    group(here, {"memory.max": 7000, "memory.current": 1000, "memory.stat": stat})
+    group(source, {"memory.max": 7000, "memory.current": 1000, "memory.stat": stat})
     assert memory_groups(cgroups=tmp_path) == [MemoryGroup(7000, 600)]
-    group(here, {"memory.max": "max"})
+    group(source, {"memory.max": "max"})
     assert memory_groups(cgroups=tmp_path) == []
 
 

@@ -127,9 +127,9 @@ def refused(path, document, arguments, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", ["spillcast", *map(str, arguments)])
     with pytest.raises(SystemExit) as exited:
         main()
-    said = capsys.readouterr()
-    assert (exited.value.code, said.out) == (2, "")
-    first, *hints = said.err.splitlines()
+    answer = capsys.readouterr()
+    assert (exited.value.code, answer.out) == (2, "")
+    first, *hints = answer.err.splitlines()
     assert first.startswith(f"spillcast: {path / 'meta.json'}: ")
     assert len(hints) == 1
     return first
@@ -183,8 +183,8 @@ def test_optional_parts_may_lack_and_later_keys_are_passed_over(run):
             write(path, changed(document, way))
             assert Recording.open(path).elapsed_s == document["elapsed_s"]
     write(path, document | {"weather": {"rain": True}})
-    said = Recording.open(path).meta.to_json()
-    assert said == document | {"weather": {"rain": True}}
+    recording = Recording.open(path).meta.to_json()
+    assert recording == document | {"weather": {"rain": True}}
     later = json.loads(json.dumps(document))
     later["capture"]["new_count"] = 5
     write(path, later)

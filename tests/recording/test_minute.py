@@ -47,21 +47,21 @@ def test_bursts_fit_into_a_time_that_is_short():
     assert minute.BURSTS * minute.burst_s(30) == pytest.approx(30)
 
 
-def bursts(path, told, pauses, said=None):
+def bursts(path, reported, pauses, answer=None):
     """What comes of bursts that end so, or fail so."""
     made = recording(path, [("write", 8192, 5, MS)], elapsed_s=5.0)
-    left = iter(told)
+    left = iter(reported)
 
     def burst(_duration_s):
-        one = next(left)
-        if isinstance(one, BaseException):
-            raise one
-        found = Recording(path, replace(made.meta, **one))
-        found.waits, found.seconds, found.samples = made.waits, made.seconds, made.samples
-        return found
+        item = next(left)
+        if isinstance(item, BaseException):
+            raise item
+        result = Recording(path, replace(made.meta, **item))
+        result.waits, result.seconds, result.samples = made.waits, made.seconds, made.samples
+        return result
 
     return minute.record_bursts(
-        burst, pauses.append, None, [].append if said is None else said.append
+        burst, pauses.append, None, [].append if answer is None else answer.append
     )
 
 
@@ -71,7 +71,7 @@ def on(query_started_at="1", ended_by="duration"):
 
 
 @cases(
-    ("told", "kept"),
+    ("reported", "kept"),
     [
         ([on()] * 12, 12),
         ([on(), on(ended_by="end")], 2),
@@ -80,10 +80,10 @@ def on(query_started_at="1", ended_by="duration"):
         ([on(), on(), on(query_started_at="2")], 2),
     ],
 )
-def test_they_end_with_the_run(tmp_path, told, kept):
+def test_they_end_with_the_run(tmp_path, reported, kept):
     pauses = []
-    assert len(bursts(tmp_path / "run.spill", told, pauses)) == kept
-    assert pauses[: len(told) - 1] == [*minute.gaps_s(None)][: len(told) - 1]
+    assert len(bursts(tmp_path / "run.spill", reported, pauses)) == kept
+    assert pauses[: len(reported) - 1] == [*minute.gaps_s(None)][: len(reported) - 1]
 
 
 @cases(
@@ -95,10 +95,10 @@ def test_they_end_with_the_run(tmp_path, told, kept):
     ],
 )
 def test_what_ends_them_early_is_said(tmp_path, last, words):
-    said = []
-    assert len(bursts(tmp_path / "run.spill", [on(), last], [], said)) == 1
-    assert all(one in " ".join(said) for one in words)
-    assert bool(said) == bool(words)
+    matches = []
+    assert len(bursts(tmp_path / "run.spill", [on(), last], [], matches)) == 1
+    assert all(item in " ".join(matches) for item in words)
+    assert bool(matches) == bool(words)
 
 
 def test_a_session_was_looked_at_in_all_bursts(tmp_path):
@@ -106,8 +106,8 @@ def test_a_session_was_looked_at_in_all_bursts(tmp_path):
         Sampling(50, 3, 4, 1, 0.5, 0.1, 0.25, 0.5),
         Sampling(50, 10, 20, 0, 0.0, 0.1, 0.5, 1.5),
     ]
-    told = [{**on(), "sampling": looks[0]}, {**on(ended_by="end"), "sampling": looks[1]}]
-    kept = minute.keep(bursts(tmp_path / "run.spill", told, []), tmp_path / "part.spill")
+    matches = [{**on(), "sampling": looks[0]}, {**on(ended_by="end"), "sampling": looks[1]}]
+    kept = minute.keep(bursts(tmp_path / "run.spill", matches, []), tmp_path / "part.spill")
     assert kept.meta.sampling == Sampling(50, 13, 24, 1, 0.5, 0.1, 0.75, 2.0)
 
 
@@ -115,12 +115,12 @@ def test_the_workers_of_all_bursts_are_kept(tmp_path):
     """One was there in both bursts of 5 s, one in each alone; times count from the first burst."""
     both, again = Worker(1, -0.5, 0.0, None), Worker(1, -9.0, 0.0, Missed(3, 0, 99))
     gone, new = Worker(2, 1.0, 1.1, None), Worker(3, None, 2.0, None)
-    told = []
+    matches = []
     for workers, unattached in (((both, gone), 1), ((again, new), 2)):
         query = replace(on()["server"], workers=list(workers), workers_not_attached=unattached)
-        told.append({"ended_by": "duration", "server": query})
-    told[-1]["ended_by"] = "end"
-    kept = minute.keep(bursts(tmp_path / "run.spill", told, []), tmp_path / "part.spill")
+        matches.append({"ended_by": "duration", "server": query})
+    matches[-1]["ended_by"] = "end"
+    kept = minute.keep(bursts(tmp_path / "run.spill", matches, []), tmp_path / "part.spill")
     query = kept.meta.server
     assert query.workers == [both, gone, Worker(3, None, 7.0, None)]
     assert query.workers_not_attached == 2
@@ -130,17 +130,17 @@ def test_of_a_burst_whose_waits_were_thinned_out_that_is_said(tmp_path):
     """3 of 5 waits of the second are kept, those of its first two seconds."""
     few = KeptWaits(3, 5, [(0.0, 2.0)], "the disk is full")
     temp = Temp(reads=1, writes=4, bytes=5 * 8192, total_s=0.005)
-    told = [
+    matches = [
         {**on(), "raw": KeptWaits(5, 5, None), "temp": temp},
         {**on(ended_by="end"), "raw": few, "temp": temp},
     ]
-    first, second = bursts(tmp_path / "run.spill", told, [])
+    first, second = bursts(tmp_path / "run.spill", matches, [])
     second.waits = second.waits.slice(0, 3)
     kept = minute.keep([first, second], tmp_path / "part.spill")
-    found = Recording.open(tmp_path / "part.spill").meta
-    assert found.raw == kept.meta.raw
-    assert found.raw == KeptWaits(8, 10, [(0.0, 5.0), (5.0, 7.0)], "the disk is full")
-    assert found.temp == Temp(reads=2, writes=8, bytes=10 * 8192, total_s=0.01)
+    meta = Recording.open(tmp_path / "part.spill").meta
+    assert meta.raw == kept.meta.raw
+    assert meta.raw == KeptWaits(8, 10, [(0.0, 5.0), (5.0, 7.0)], "the disk is full")
+    assert meta.temp == Temp(reads=2, writes=8, bytes=10 * 8192, total_s=0.01)
 
 
 def test_what_was_done_between_bursts_counts_as_done_before(tmp_path, monkeypatch):
@@ -156,11 +156,11 @@ def test_what_was_done_between_bursts_counts_as_done_before(tmp_path, monkeypatc
         finally:
             program.kill()
     kept = minute.keep(parts, tmp_path / "part.spill")
-    found = Recording.open(tmp_path / "part.spill")
-    assert found.waits.num_rows == kept.waits.num_rows
-    assert len(found.meta.raw.slices_s) == 3
-    assert found.elapsed_s == pytest.approx(sum(part.elapsed_s for part in parts))
-    seen = progress_of(found, recorded_threads(found))
+    recorded = Recording.open(tmp_path / "part.spill")
+    assert recorded.waits.num_rows == kept.waits.num_rows
+    assert len(recorded.meta.raw.slices_s) == 3
+    assert recorded.elapsed_s == pytest.approx(sum(part.elapsed_s for part in parts))
+    seen = progress_of(recorded, recorded_threads(recorded))
     last = parts[-1].meta
     # All that the program wrote is there by the kernel's count, seen or not.
     assert seen.done("write") == pytest.approx(

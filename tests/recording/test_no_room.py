@@ -113,9 +113,9 @@ def test_no_waits_where_the_disk_is_full(tmp_path, when):
         writer = RecordingWriter(place / "run.spill")
         raw = check_whole(written(writer, lambda second: second >= when and fill(place)))
         assert raw.because == "the disk was full"
-        told = spillcast("forecast", place / "run.spill", "--to", "latency:1ms", "--json")
-        assert told.returncode in (0, 3), told.stderr
-        assert "Traceback" not in told.stderr
+        result = spillcast("forecast", place / "run.spill", "--to", "latency:1ms", "--json")
+        assert result.returncode in (0, 3), result.stderr
+        assert "Traceback" not in result.stderr
 
 
 @pytest.mark.parametrize("when", [0, 1, 30, SECONDS - 1])
@@ -149,11 +149,11 @@ def test_a_command_runs_to_its_end_where_its_recording_cannot_be_kept(places):
             stdout, stderr = recorder.communicate("go\n")
         assert recorder.returncode == 0, stderr
         assert "not all single waits could be kept: the disk was full" in stderr
-        account, said = stdout.split("\n", 1)
+        account, answer = stdout.split("\n", 1)
         assert json.loads(account)["result"] is not None
-        told = json.loads(said)
-        assert told["temp"]["writes"] > 0
-        assert told["raw"]["because"] == "the disk was full"
+        document = json.loads(answer)
+        assert document["temp"]["writes"] > 0
+        assert document["raw"]["because"] == "the disk was full"
 
 
 def test_no_room_is_said_before_the_command_starts(places):

@@ -33,9 +33,9 @@ class Preloaded:
     def __init__(self, places):
         words = [sys.executable, "-c", READS, str(places.temp / "spill")]
         output = places.root / "run.spill"
-        asked = spillcast_command("record", "--capture", "preload", "-o", output, "--", *words)
+        requested = spillcast_command("record", "--capture", "preload", "-o", output, "--", *words)
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        self.recorder = subprocess.Popen(asked, text=True, env=places.env, **pipes)
+        self.recorder = subprocess.Popen(requested, text=True, env=places.env, **pipes)
         self.pid = int(self.recorder.stdout.readline())
         maps = Path(f"/proc/{self.pid}/maps").read_text().splitlines()
         [ring] = [line for line in maps if "/memfd:spillcast-ring" in line]
@@ -82,8 +82,8 @@ def test_all_is_reported_to_a_recorder_that_rests(places):
         assert program.reports_of(1000) >= 1000
         program.recorder.send_signal(signal.SIGCONT)
         program.recorder.stdin.close()
-        _, said = program.recorder.stdout.read(), program.recorder.stderr.read()
-        assert program.recorder.wait() == 0, said
+        _, answer = program.recorder.stdout.read(), program.recorder.stderr.read()
+        assert program.recorder.wait() == 0, answer
 
 
 def test_what_the_c_library_writes_by_itself_is_named(tmp_path):

@@ -15,12 +15,12 @@ RECOGNISED = {
 }
 
 
-def record(places, capture, file, *options, asked=()):
+def record(places, capture, file, *options, requested=()):
     file.parent.mkdir(parents=True, exist_ok=True)
     output = places.root / "run.spill"
     command = target("spill", "--file", file, "--base", places.base, *options)
     result = spillcast(
-        "record", "--capture", capture, *asked, "-o", output, "--", *command, env=places.env
+        "record", "--capture", capture, *requested, "-o", output, "--", *command, env=places.env
     )
     return result, output
 
@@ -51,8 +51,8 @@ def test_a_table_elsewhere_is_no_temp_file(places, capture):
 
 @pytest.mark.parametrize("capture", CAPTURES)
 def test_a_named_directory_is_the_only_one(places, capture):
-    asked = ("--temp", places.data)
-    result, output = record(places, capture, places.data / "spill", asked=asked)
+    requested = ("--temp", places.data)
+    result, output = record(places, capture, places.data / "spill", requested=requested)
     assert result.returncode == 0, result.stderr
     account = account_of(result.stdout)
     files = {operation[5] for operation in account["account"]}
@@ -65,7 +65,7 @@ def test_a_named_directory_is_the_only_one(places, capture):
 def test_no_temp_io_under_the_named_directory(places):
     elsewhere = places.root / "elsewhere"
     elsewhere.mkdir()
-    result, output = record(places, "auto", places.temp / "spill", asked=("--temp", elsewhere))
+    result, output = record(places, "auto", places.temp / "spill", requested=("--temp", elsewhere))
     assert result.returncode == 0, result.stderr
     assert f"under {elsewhere}" in result.stdout
     assert output.exists()
@@ -82,11 +82,11 @@ def test_a_command_that_does_not_spill_ends_with_its_own_status(places, capture)
     # Neither preload nor perf sees all that a short program writes.
     assert meta["spilled"] in {"bpf": [False], "perf": [False, None], "preload": [None]}[capture]
     if meta["spilled"] is False:
-        said = spillcast("forecast", places.root / "run.spill", "--to", "latency:1ms")
-        assert "spill" in only_line(said, 3)
+        completed = spillcast("forecast", places.root / "run.spill", "--to", "latency:1ms")
+        assert "spill" in only_line(completed, 3)
 
 
 def test_a_named_directory_must_exist(places):
     missing = places.root / "missing"
-    result, _ = record(places, "auto", places.temp / "spill", asked=("--temp", missing))
+    result, _ = record(places, "auto", places.temp / "spill", requested=("--temp", missing))
     assert f"--temp {missing}: there is no such directory" in only_line(result, 2)

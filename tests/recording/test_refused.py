@@ -106,8 +106,8 @@ def test_the_source_is_named_once_for_each_reason(places):
 
     outputs = (places.root / f"{number}.spill" for number in range(9))
 
-    def recorded(*asked, under=()):
-        words = ("record", *asked, "-o", next(outputs), "--", *command)
+    def recorded(*requested, under=()):
+        words = ("record", *requested, "-o", next(outputs), "--", *command)
         result = spillcast(*words, under=under, env=env)
         assert result.returncode == 0, result.stderr
         return [title for title in ("eBPF", "perf events") if title in result.stderr]

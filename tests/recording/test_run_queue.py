@@ -67,9 +67,9 @@ def others(count):
     try:
         yield
     finally:
-        for one in busy:
-            one.kill()
-            one.wait()
+        for item in busy:
+            item.kill()
+            item.wait()
 
 
 def test_one_that_waits_for_others_says_so(places):

@@ -37,24 +37,26 @@ def test_totals_are_those_of_the_recording(recording, rows):
     )
     expected, waited = {}, {}
     for row in sums.to_pylist():
-        told = row["elapsed_ns_count"], row["elapsed_ns_sum"], row["bytes_sum"] or 0
+        reported = row["elapsed_ns_count"], row["elapsed_ns_sum"], row["bytes_sum"] or 0
         if row["op"] is not None:
-            expected[tuple(row[key] for key in keys)] = told
+            expected[tuple(row[key] for key in keys)] = reported
         else:
             # Its one session does temp I/O.
             before = waited.get(row["event"], (0, 0, 0))
-            waited[row["event"]] = tuple(map(sum, zip(before, told, strict=True)))
-    found = fed(recording, rows)
-    assert {key: (t.count, t.total_ns, t.bytes) for key, t in found.tallies.items()} == expected
-    assert {key: (t.count, t.total_ns) for key, t in found.waits().items()} == {
-        event: told[:2] for event, told in waited.items()
+            waited[row["event"]] = tuple(map(sum, zip(before, reported, strict=True)))
+    result = fed(recording, rows)
+    assert {key: (t.count, t.total_ns, t.bytes) for key, t in result.tallies.items()} == expected
+    assert {key: (t.count, t.total_ns) for key, t in result.waits().items()} == {
+        event: reported[:2] for event, reported in waited.items()
     }
 
 
 def test_its_forecast_is_that_of_the_recording(recording):
     so_far = fed(recording, 100).recording(recording.meta)
-    said = [forecast(one, resolve("latency:2ms", one)).to_json() for one in (recording, so_far)]
-    assert said[0] == said[1]
+    matches = [
+        forecast(item, resolve("latency:2ms", item)).to_json() for item in (recording, so_far)
+    ]
+    assert matches[0] == matches[1]
 
 
 def test_only_what_began_before_is_in_it(recording):
@@ -100,12 +102,12 @@ def test_sums_by_second_of_a_long_run_take_no_more_memory(recording, monkeypatch
         whole.append(rows.with_column("second", [second] * rows.num_rows))
         many.add_seconds(whole[-1])
         assert many._seconds_rows <= 200
-    found, expected = many.recording(recording.meta).seconds, Table.concat(whole)
-    assert found.num_rows <= 200
-    assert set(found["second"].to_pylist()) < set(range(500))
+    result, expected = many.recording(recording.meta).seconds, Table.concat(whole)
+    assert result.num_rows <= 200
+    assert set(result["second"].to_pylist()) < set(range(500))
     for name in ("count", "bytes", "total_ns"):
-        assert found[name].sum() == expected[name].sum()
-    assert histogram(found) == histogram(expected)
+        assert result[name].sum() == expected[name].sum()
+    assert histogram(result) == histogram(expected)
 
 
 def histogram(seconds):

@@ -74,9 +74,9 @@ def test_time_outside_of_windows_is_nobodys(path):
     sample = sampled(Recording.open(path), ROWS)
     trace, whole = sample.work.trace, Recording.open(path).work.trace
     known_ns = sum(high - low for low, high in sample.slices_s) * 1e9
-    told = trace.cpu_ns + trace.ready_ns + trace.wait_ns
+    reported = trace.cpu_ns + trace.ready_ns + trace.wait_ns
     for thread in range(trace.threads):
-        assert told[trace.thread == thread].sum() == pytest.approx(known_ns, rel=0.02)
+        assert reported[trace.thread == thread].sum() == pytest.approx(known_ns, rel=0.02)
     share = len(sample.waits) / WAITS
     for name in ("cpu_ns", "ready_ns"):
         of_all = getattr(whole, name).sum() * share

@@ -34,7 +34,7 @@ def bytes_of(folder):
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
-def told(run, folder):
+def reported(run, folder):
     """All that can be seen of a recording: its bytes, and what verbs say of it."""
     page = folder / "page.html"
     shown = [bytes_of(run)]
@@ -57,7 +57,7 @@ def test_a_command(tmp_path, way):
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     assert SECRET not in done.stdout + done.stderr
-    seen = told(run, tmp_path)
+    seen = reported(run, tmp_path)
     assert SECRET.encode() not in seen
     assert b"***" in seen
 
@@ -74,10 +74,10 @@ def test_a_process_that_runs_already(tmp_path):
     recorder = subprocess.Popen(line, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     until(lambda: recorder.poll() is not None or any(tmp_path.glob("*run.spill*")), "the recorder")
     process.communicate("")
-    said = recorder.communicate()
-    assert recorder.returncode == 0, said
-    assert SECRET not in "".join(said)
-    assert SECRET.encode() not in told(run, tmp_path)
+    answer = recorder.communicate()
+    assert recorder.returncode == 0, answer
+    assert SECRET not in "".join(answer)
+    assert SECRET.encode() not in reported(run, tmp_path)
 
 
 def test_a_command_that_is_rehearsed_without_its_secret_is_refused(tmp_path):
@@ -88,6 +88,6 @@ def test_a_command_that_is_rehearsed_without_its_secret_is_refused(tmp_path):
     done = spillcast("record", "-o", run, "--", "env", f"DB_PASSWORD={SECRET}", *command)
     assert done.returncode == 0, done.stderr
     refused = spillcast("forecast", run, "--to", tmp_path, "--rehearse", "1s")
-    said = " ".join((refused.stdout + refused.stderr).split())
-    assert "secrets" in said
-    assert "--command" in said
+    message = " ".join((refused.stdout + refused.stderr).split())
+    assert "secrets" in message
+    assert "--command" in message

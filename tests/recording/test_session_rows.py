@@ -57,10 +57,10 @@ def test_a_window_of_some_sessions_counts_from_its_begin(rows):
 
 
 def test_a_wait_that_reaches_over_an_edge_is_cut_there(rows):
-    (late,) = [one for one in rows.waits([1], 2000 * MS, 2500 * MS) if one.num_rows]
+    (late,) = [item for item in rows.waits([1], 2000 * MS, 2500 * MS) if item.num_rows]
     assert late["start_ns"].to_pylist() == [0]
     assert late["elapsed_ns"].to_pylist() == [10 * MS]
-    (early,) = [one for one in rows.waits([1], 1000 * MS, 2000 * MS) if one.num_rows]
+    (early,) = [item for item in rows.waits([1], 1000 * MS, 2000 * MS) if item.num_rows]
     assert early["elapsed_ns"].to_pylist() == [10 * MS]
 
 
@@ -86,8 +86,10 @@ def test_samples_are_split_alike(rows):
         for time, session in ((100, 1), (1200, 1), (1200, 2), (1300, 1))
     ]
     rows.add_samples(Table.from_rows(samples, SAMPLES))
-    found = [one for part in rows.samples([1], 1000 * MS, 1250 * MS) for one in part.to_pylist()]
-    assert [one["time_ns"] for one in found] == [200 * MS]
+    matches = [
+        item for part in rows.samples([1], 1000 * MS, 1250 * MS) for item in part.to_pylist()
+    ]
+    assert [item["time_ns"] for item in matches] == [200 * MS]
 
 
 def test_too_many_rows_make_the_oldest_go_and_say_so(tmp_path, monkeypatch):

@@ -84,9 +84,9 @@ def test_a_recording_that_cannot_begin_leaves_nothing_running(monkeypatch, tmp_p
     before = children()
 
     monkeypatch.setattr("spillcast.recording.record.kept_cost", fail)
-    begin, what = (record_command, ["true"]) if of_command else (record_pid, os.getpid())
+    begin, subject = (record_command, ["true"]) if of_command else (record_pid, os.getpid())
     with pytest.raises(PermissionError):
-        begin(what, tmp_path / "run.spill")
+        begin(subject, tmp_path / "run.spill")
     [(folders, during)] = started
     assert len(folders) == 1
     # The command, and the shell that removes the folder of a recorder that is killed.

@@ -225,23 +225,23 @@ def test_temp_is_told_by_use(tmp_path, capture):
     assert result.returncode == 0, result.stderr
     assert "failed" not in result.stdout, result.stdout
     waits = pq.read_table(output / "waits.parquet", columns=["file", "op", "temp"]).to_pylist()
-    found = defaultdict(set)
+    actual = defaultdict(set)
     for row in waits:
         for place in ("data", "tmp"):
             prefix = f"{tmp_path}/{place}/"
             if row["op"] and (row["file"] or "").startswith(prefix):
                 name, _, file = row["file"].removeprefix(prefix).partition("/")
-                found[name].add((file, row["temp"]))
+                actual[name].add((file, row["temp"]))
     wrong, unseen = [], []
     for name in cases:
         case = CASES[name]
-        for file, temp in sorted(found[name]):
+        for file, temp in sorted(actual[name]):
             expected = case.temp is not None and fnmatch(file, case.temp)
             # Of a file that is soon gone, perf events may miss calls: it is no temp file then.
             if temp != expected and (temp or capture != "perf"):
                 wrong.append((name, file, temp))
         for pattern in filter(None, (case.temp, case.other)):
-            if not any(fnmatch(file, pattern) for file, _ in found[name]):
+            if not any(fnmatch(file, pattern) for file, _ in actual[name]):
                 unseen.append((name, pattern))
     assert wrong == []
     assert capture != COMPLETE or unseen == []

@@ -21,7 +21,7 @@ from spillcast.recording.writer import RecordingWriter
 SHARED = Path("/dev/shm")
 SIZE = 8192
 LATENCY_NS = 1_000_000
-THERE = storage({("read", SIZE): LATENCY_NS, ("write", SIZE): LATENCY_NS})
+TARGET = storage({("read", SIZE): LATENCY_NS, ("write", SIZE): LATENCY_NS})
 MNT_DETACH = 2
 
 
@@ -47,8 +47,8 @@ def recorded(path, files):
     return writer.finish(known(10.0, 0, len(rows)))
 
 
-def warned(said):
-    return {warning.code: warning.message for warning in said.warnings}
+def warned(answer):
+    return {warning.code: warning.message for warning in answer.warnings}
 
 
 def test_a_recording_tells_where_its_temp_files_lay(spilled):
@@ -59,7 +59,7 @@ def test_a_recording_tells_where_its_temp_files_lay(spilled):
     assert place.bytes == meta.temp.bytes
     assert place.network is False
     assert not {"source-network", "devices"} & set(
-        warned(forecast(Recording.open(spilled.path), THERE))
+        warned(forecast(Recording.open(spilled.path), TARGET))
     )
 
 
@@ -74,14 +74,14 @@ def test_temp_files_on_two_devices_are_said(tmp_path):
         (str(near), 180 * SIZE),
         (str(far), 60 * SIZE),
     ]
-    text = warned(forecast(run, THERE))["devices"]
+    text = warned(forecast(run, TARGET))["devices"]
     assert f"75% in {near} (tmpfs), 25% in {far}" in text
     assert text.endswith(f"use --temp {near} or --temp {far}")
     # As is said there.
     for folder, count in ((near, 180), (far, 60)):
-        [(said, _)] = ask(run, [THERE], Question(temp_dirs=[folder]))
-        assert sum(term.count or 0 for term in said.terms if term.op) == count
-        assert "devices" not in warned(said)
+        [(answer, _)] = ask(run, [TARGET], Question(temp_dirs=[folder]))
+        assert sum(term.count or 0 for term in answer.terms if term.op) == count
+        assert "devices" not in warned(answer)
 
 
 def test_a_relative_directory_is_that_of_who_recorded(tmp_path):
@@ -92,8 +92,10 @@ def test_a_relative_directory_is_that_of_who_recorded(tmp_path):
     recording = Recording.open(tmp_path / "run.spill")
     assert [Path(path) for path in recording.meta.asked.temp_dirs] == [tmp_path / "temp"]
     # As earlier versions wrote it.
-    told = replace(recording.meta, asked=replace(recording.meta.asked, temp_dirs=[Path("temp")]))
-    assert [place.directory for place in named_temp_places(told)] == [str(tmp_path / "temp")]
+    reported = replace(
+        recording.meta, asked=replace(recording.meta.asked, temp_dirs=[Path("temp")])
+    )
+    assert [place.directory for place in named_temp_places(reported)] == [str(tmp_path / "temp")]
     done = spillcast("forecast", tmp_path / "run.spill", "--to", "factor:1")
     assert done.returncode == 0, done.stderr
 
@@ -103,7 +105,7 @@ def test_a_few_blocks_elsewhere_are_no_second_device(tmp_path):
         pytest.skip("only one device is here")
     run = recorded(tmp_path / "run.spill", {SHARED / "a": 200, tmp_path / "b": 2})
     assert len(run.meta.temp_places) == 2
-    assert "devices" not in warned(forecast(run, THERE))
+    assert "devices" not in warned(forecast(run, TARGET))
 
 
 @contextmanager
@@ -134,7 +136,7 @@ def test_a_network_is_known_by_its_type_and_is_not_asked(tmp_path):
         run = recorded(tmp_path / "run.spill", {point / "tmp" / "a": 100, plain / "b": 1})
         assert _core.mounted(str(point / "tmp"))[1:3] == ("fuse.sshfs", True)
         assert _core.mounted(str(plain))[1:3] != ("fuse.sshfs", True)
-    text = warned(forecast(run, THERE))["source-network"]
+    text = warned(forecast(run, TARGET))["source-network"]
     assert f"{point / 'tmp'} (fuse.sshfs)" in text
     assert text.endswith("record again when it is quiet")
 
@@ -142,6 +144,6 @@ def test_a_network_is_known_by_its_type_and_is_not_asked(tmp_path):
 def test_what_an_earlier_version_recorded_says_nothing_of_it(tmp_path):
     run = recorded(tmp_path / "run.spill", {tmp_path / "a": 10})
     change(run, temp_places=())
-    assert not {"source-network", "devices"} & set(warned(forecast(run, THERE)))
+    assert not {"source-network", "devices"} & set(warned(forecast(run, TARGET)))
     change(run, temp_places=[TempPlace("/mnt", "0:52", "nfs4", True, 100)])
-    assert "source-network" in warned(forecast(run, THERE))
+    assert "source-network" in warned(forecast(run, TARGET))

@@ -47,8 +47,8 @@ def sorted_elsewhere(tmp_path_factory):
     command = (*SORT, "-T", root / "scratch", "-o", root / "sorted", root / "lines")
     env = environment(TMPDIR=root / "tmpdir", LC_ALL="C")
     directories = {"plain": (), "named": (root / "scratch",), "unknown": (root / "tmpdir",)}
-    for name, asked in directories.items():
-        option = [word for directory in asked for word in ("--temp", directory)]
+    for name, requested in directories.items():
+        option = [word for directory in requested for word in ("--temp", directory)]
         words = ("record", *option, "-o", root / f"{name}.spill", "--", *command)
         result = spillcast(*words, env=env)
         assert result.returncode == 0, result.stderr
@@ -70,11 +70,11 @@ def test_one_that_is_not_is_kept(sorted_elsewhere):
     root = sorted_elsewhere
     unknown = Recording.open(root / "unknown.spill")
     assert unknown.meta.temp.operations == 0
-    for said in (
+    for answer in (
         (root / "unknown.txt").read_text(),
         only_line(spillcast("forecast", unknown.path, "--to", "latency:1ms"), 3),
     ):
-        assert "--temp" in said
+        assert "--temp" in answer
 
 
 def test_a_forecast_is_that_of_a_named_directory(sorted_elsewhere):
@@ -86,16 +86,18 @@ def test_a_forecast_is_that_of_a_named_directory(sorted_elsewhere):
         assert again.meta.other_io == same.meta.other_io
         assert again.waits["temp"].to_pylist() == same.waits["temp"].to_pylist()
 
-    def asked(*words):
+    def requested(*words):
         result = spillcast("forecast", *words, "--to", "latency:1ms", "--json")
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)
 
-    plain = asked(named.path)
-    assert asked(named.path, "--temp", root / "scratch") == plain
+    plain = requested(named.path)
+    assert requested(named.path, "--temp", root / "scratch") == plain
     # Two threads of sort cut the lines a little otherwise each time.
-    other = asked(root / "unknown.spill", "--temp", root / "scratch")
-    there_s = [sum(t["forecast_s"] for t in said["terms"] if t["op"]) for said in (plain, other)]
+    other = requested(root / "unknown.spill", "--temp", root / "scratch")
+    there_s = [
+        sum(t["forecast_s"] for t in answer["terms"] if t["op"]) for answer in (plain, other)
+    ]
     assert there_s[1] == pytest.approx(there_s[0], rel=0.01)
 
 
@@ -138,8 +140,8 @@ def test_an_unknown_engine(places, capture):
 def test_where_nothing_lies(sorted_elsewhere, tmp_path):
     root = sorted_elsewhere
     words = ("forecast", root / "unknown.spill", "--temp", tmp_path, "--to", "latency:1ms")
-    said = only_line(spillcast(*words), 2)
-    assert f"none of the recorded I/O was under {tmp_path}" in said
+    message = only_line(spillcast(*words), 2)
+    assert f"none of the recorded I/O was under {tmp_path}" in message
 
 
 def test_slices_cannot_be_told_apart(sorted_elsewhere):
@@ -194,42 +196,42 @@ def spilling(count, folder=SCRATCH, size=1 << 20):
 
 
 def warned(recording):
-    said = forecast(recording, resolve("latency:1ms", recording))
-    return {warning.code: warning.message for warning in said.warnings}
+    answer = forecast(recording, resolve("latency:1ms", recording))
+    return {warning.code: warning.message for warning in answer.warnings}
 
 
 def test_a_stray_write_is_not_all_temp_io(tmp_path):
     count = 100
     recording = made_up(tmp_path / "run.spill", spilling(count))
-    found = warned(recording)
-    assert "little-io" not in found
-    assert f"spillcast forecast {recording.path} --temp DIR --to TARGET" in found["other-io"]
-    told = with_temp(recording, [SCRATCH])
-    assert told.meta.temp == Temp(count, count, count << 21, pytest.approx(count * 0.02))
-    assert told.meta.other_io.count == 1
-    assert "other-io" not in warned(told)
-    assert forecast(told, resolve("latency:1ms", told)).forecast_s == pytest.approx(
+    result = warned(recording)
+    assert "little-io" not in result
+    assert f"spillcast forecast {recording.path} --temp DIR --to TARGET" in result["other-io"]
+    reported = with_temp(recording, [SCRATCH])
+    assert reported.meta.temp == Temp(count, count, count << 21, pytest.approx(count * 0.02))
+    assert reported.meta.other_io.count == 1
+    assert "other-io" not in warned(reported)
+    assert forecast(reported, resolve("latency:1ms", reported)).forecast_s == pytest.approx(
         10 - count * 0.02 + count * 0.002
     )
 
 
 def test_large_other_io_that_is_no_spill(tmp_path):
     reads = [("read", "/nowhere/table", 1 << 20)] * 100
-    found = warned(made_up(tmp_path / "run.spill", reads))
-    assert "little-io" not in found
-    assert "I/O on other files took 1 s: the forecast keeps that unchanged" in found["other-io"]
+    result = warned(made_up(tmp_path / "run.spill", reads))
+    assert "little-io" not in result
+    assert "I/O on other files took 1 s: the forecast keeps that unchanged" in result["other-io"]
 
 
 def test_little_io_of_any_kind(tmp_path):
-    found = warned(made_up(tmp_path / "run.spill", [("read", "/nowhere/table", 100)]))
-    assert "no storage for temp files can help much" in found["little-io"]
-    assert "other-io" not in found
+    result = warned(made_up(tmp_path / "run.spill", [("read", "/nowhere/table", 100)]))
+    assert "no storage for temp files can help much" in result["little-io"]
+    assert "other-io" not in result
 
 
 def test_what_the_user_said_is_believed(tmp_path):
-    asked = RecordOptions(temp_dirs=[Path("/nowhere")])
-    found = warned(made_up(tmp_path / "run.spill", spilling(2), asked=asked))
-    assert "other-io" not in found
+    requested = RecordOptions(temp_dirs=[Path("/nowhere")])
+    result = warned(made_up(tmp_path / "run.spill", spilling(2), asked=requested))
+    assert "other-io" not in result
 
 
 ENGINES = {

@@ -80,7 +80,7 @@ def sequential_shares(rows, slices_s):
 
 
 def bursts(rows, slices_s):
-    found = []
+    matches = []
     for session in sorted({row["session"] for row in rows}):
         its = [row for row in rows if row["session"] == session]
         at = [n for n, row in enumerate(its) if row["temp"] and row["op"] and row["bytes"]]
@@ -88,8 +88,8 @@ def bursts(rows, slices_s):
             if slice_of(its[first], slices_s) == slice_of(its[second], slices_s):
                 between = its[first + 1 : second + 1]
                 cpu_ns = sum(row["cpu_before_ns"] or 0 for row in between)
-                found.append((session, its[first], its[second], cpu_ns / 1e9))
-    return found
+                matches.append((session, its[first], its[second], cpu_ns / 1e9))
+    return matches
 
 
 def data_reads(rows):
@@ -145,25 +145,28 @@ def test_each_sum_is_that_of_its_definition(tmp_path, seed, slices_s):
 @pytest.mark.parametrize("slices_s", [None, SLICES_S])
 def test_bursts_are_those_of_each_thread(tmp_path, slices_s):
     rows = drawn_rows(5, slices_s)
-    found, expected = work_of(tmp_path / "run.spill", rows, slices_s).bursts, bursts(rows, slices_s)
-    assert found.session.tolist() == [session for session, *_ in expected]
-    assert found.cpu_s.tolist() == pytest.approx([cpu_s for *_, cpu_s in expected])
+    result, expected = (
+        work_of(tmp_path / "run.spill", rows, slices_s).bursts,
+        bursts(rows, slices_s),
+    )
+    assert result.session.tolist() == [session for session, *_ in expected]
+    assert result.cpu_s.tolist() == pytest.approx([cpu_s for *_, cpu_s in expected])
     first, second = [burst[1] for burst in expected], [burst[2] for burst in expected]
     numbers = {"read": READ, "write": WRITE}
-    assert found.op.tolist() == [numbers[row["op"]] for row in first]
-    assert found.next_op.tolist() == [numbers[row["op"]] for row in second]
-    assert found.bytes.tolist() == [row["bytes"] for row in first]
+    assert result.op.tolist() == [numbers[row["op"]] for row in first]
+    assert result.next_op.tolist() == [numbers[row["op"]] for row in second]
+    assert result.bytes.tolist() == [row["bytes"] for row in first]
     end_s = [(row["start_ns"] + row["elapsed_ns"]) / 1e9 for row in first]
-    assert found.end_s.tolist() == pytest.approx(end_s)
+    assert result.end_s.tolist() == pytest.approx(end_s)
 
 
 def test_reads_of_data_share_the_time_with_threads_that_are_active(tmp_path):
     rows = drawn_rows(6, None)
-    found = work_of(tmp_path / "run.spill", rows, None).data_reads
+    result = work_of(tmp_path / "run.spill", rows, None).data_reads
     count, size, elapsed_s, threads = data_reads(rows)
-    assert (found.cold, found.cold_bytes) == (count, size)
-    assert found.cold_elapsed_s == pytest.approx(elapsed_s)
-    assert found.threads_at_once == pytest.approx(threads)
+    assert (result.cold, result.cold_bytes) == (count, size)
+    assert result.cold_elapsed_s == pytest.approx(elapsed_s)
+    assert result.threads_at_once == pytest.approx(threads)
 
 
 def test_no_rows_are_no_work(tmp_path):

@@ -53,19 +53,19 @@ def test_a_page_fault_that_waits_for_writeback_is_temp_io(tmp_path, slow_disk):
     output = tmp_path / "run.spill"
     with memory_group(LIMIT_BYTES) as group:
         command = [sys.executable, "-c", PROGRAM, group, slow_disk / "duckdb_temp_block"]
-        asked = ("--capture", "bpf", "--temp", slow_disk, "-o", output)
-        result = spillcast("record", *asked, "--", *command)
+        requested = ("--capture", "bpf", "--temp", slow_disk, "-o", output)
+        result = spillcast("record", *requested, "--", *command)
     assert result.returncode == 0, result.stderr
     touched_s = float(result.stdout.split()[0])
     waits = pq.read_table(output / "waits.parquet").to_pylist()
-    found = [wait for wait in waits if wait["event"] == WRITEBACK]
-    assert {(wait["op"], wait["temp"], wait["file"]) for wait in found} == {(None, True, None)}
+    matches = [wait for wait in waits if wait["event"] == WRITEBACK]
+    assert {(wait["op"], wait["temp"], wait["file"]) for wait in matches} == {(None, True, None)}
     # The disk's rate is the reason, and the program's clock the upper bound.
     room_bytes = LIMIT_BYTES - DIRTY_BYTES
-    waited_s = sum(wait["elapsed_ns"] for wait in found) / 1e9
+    waited_s = sum(wait["elapsed_ns"] for wait in matches) / 1e9
     assert (MEMORY_BYTES - room_bytes) / BYTES_PER_S / 2 <= waited_s <= touched_s
     # They are work of the storage, and no time in which the thread waits for another.
     trace = Recording.open(output).work.trace
-    assert trace.change.sum() == len(found) + sum(
+    assert trace.change.sum() == len(matches) + sum(
         wait["temp"] and wait["op"] is None and wait["file"] is not None for wait in waits
     )

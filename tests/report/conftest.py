@@ -30,9 +30,9 @@ def browser():
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as playwright:
-        found = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield found
-        found.close()
+        result = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield result
+        result.close()
 
 
 def made(*arguments):
@@ -56,23 +56,23 @@ def a_part(path):
 def pages(tmp_path_factory):
     """A real run of DuckDB with forecasts, the shipped Oracle example, and sweeps, as pages."""
     folder = tmp_path_factory.mktemp("pages")
-    temp, there = folder / "temp", folder / "there"
+    temp, target = folder / "temp", folder / "there"
     temp.mkdir()
-    there.mkdir()
+    target.mkdir()
     run = folder / "duckdb.spill"
     command = [sys.executable, "-c", QUERY, str(temp)]
     done = spillcast("record", "-o", run, "--", *command, env=environment(TMPDIR=temp))
     assert done.returncode == 0, done.stderr
-    found = {name: folder / f"{name}.html" for name in ("demo", "oracle", "sweeps", "part")}
-    targets = ("--to", there, "--to", "latency:5ms", "--to", "catalogue:aws-gp3")
-    made(run, *targets, "--budget", "5s,256M", "-o", found["demo"])
+    result = {name: folder / f"{name}.html" for name in ("demo", "oracle", "sweeps", "part")}
+    targets = ("--to", target, "--to", "latency:5ms", "--to", "catalogue:aws-gp3")
+    made(run, *targets, "--budget", "5s,256M", "-o", result["demo"])
     known = ("--to", "latency:200us", "--written", "8M")
-    made(a_part(folder / "part.spill"), *known, "-o", found["part"])
+    made(a_part(folder / "part.spill"), *known, "-o", result["part"])
     example = make_example(folder / "oracle")
     to = ("--to", example / "flash.trc", "--elapsed", "773")
-    made(example / "ash.csv", example / "hdd.trc", *to, "-o", found["oracle"])
+    made(example / "ash.csv", example / "hdd.trc", *to, "-o", result["oracle"])
     documents = {"io.json": io_size_sweep(), "memory.json": memory_sweep(), "cache.json": cache()}
     documents["fleet.json"] = fleet()
     files = [save(folder / name, document) for name, document in documents.items()]
-    made(*files, "-o", found["sweeps"])
-    return found
+    made(*files, "-o", result["sweeps"])
+    return result

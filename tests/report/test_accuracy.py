@@ -114,13 +114,13 @@ def test_a_file_may_lack_what_older_ones_do(file):
     pq.write_table(pq.read_table(file).drop_columns(sorted(NOT_NEEDED)), file)
     older = [
         replace(
-            one,
-            forecast=replace(one.forecast, ceiling_interval_s=None),
+            item,
+            forecast=replace(item.forecast, ceiling_interval_s=None),
             source_means=None,
             target_means=None,
             variants={},
         )
-        for one in made_up_truth().cases
+        for item in made_up_truth().cases
     ]
     assert read_truth(file) == Truth(older, ABOUT)
 
@@ -134,8 +134,8 @@ def test_a_page_of_an_older_file_says_what_it_lacks(file):
 
 
 def test_what_an_interval_follows_from_is_kept(tmp_path):
-    said = Uncertainty(10.0, "recording", "slow to fast", 0.4, 0.1, 0.2)
-    truth = Truth([case(uncertainty=said), case(refused="too wide", uncertainty=said)], ABOUT)
+    answer = Uncertainty(10.0, "recording", "slow to fast", 0.4, 0.1, 0.2)
+    truth = Truth([case(uncertainty=answer), case(refused="too wide", uncertainty=answer)], ABOUT)
     write_truth(tmp_path / "cases.parquet", truth)
     assert read_truth(tmp_path / "cases.parquet") == truth
 
@@ -146,9 +146,9 @@ def test_any_reader_of_parquet_has_the_cases(file):
         f"select workload, forecast_s / measured_to_s - 1, runs_to_s, warnings[1].code, refused "
         f"from '{file}'"
     ).fetchall()
-    for row, one in zip(rows, made_up_truth().cases, strict=True):
+    for row, item in zip(rows, made_up_truth().cases, strict=True):
         assert row == (
-            one.workload, one.error, one.on_target.elapsed_s, "threads", one.forecast.refused
+            item.workload, item.error, item.on_target.elapsed_s, "threads", item.forecast.refused
         )  # fmt: skip
 
 
@@ -236,8 +236,8 @@ def test_the_table_of_the_readme_stands_between_its_markers():
     assert written.startswith(before)
     assert written.endswith(after.partition("<!-- end of accuracy -->")[2])
     [row] = [line for line in written.splitlines() if line.startswith("| slow to fast, DuckDB |")]
-    whole = [one for one in made_up_truth().cases if one.evidence.name == "recording"]
-    count = sum(one.direction == "slow to fast" and one.engine_name == "DuckDB" for one in whole)
+    whole = [item for item in made_up_truth().cases if item.evidence.name == "recording"]
+    count = sum(item.direction == "slow to fast" and item.engine_name == "DuckDB" for item in whole)
     assert row.split(" | ")[1].split(" of ")[-1] == str(count)
 
 

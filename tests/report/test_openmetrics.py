@@ -65,10 +65,10 @@ def test_counters(metrics):
 
 def test_labels_are_escaped():
     rows = [{"event": 'a "b"\\\nc', **bare_row(5, 10)}]
-    found = families(
+    result = families(
         "".join(openmetrics_text(Profile(["event"], 1e-5, rows, histograms=[([], [])])))
     )
-    assert samples(found["spillcast_time_seconds"], "_total", event='a "b"\\\nc') == {None: 5e-6}
+    assert samples(result["spillcast_time_seconds"], "_total", event='a "b"\\\nc') == {None: 5e-6}
 
 
 @cases("evidence", ["ash.csv", "hdd.trc"])
@@ -76,19 +76,19 @@ def test_the_oracle_example(tmp_path, evidence):
     make_example(tmp_path)
     result = spillcast("export", evidence, "--format", "openmetrics", cwd=tmp_path)
     assert result.returncode == 0, result.stderr
-    found = families(result.stdout)
+    output = families(result.stdout)
     label = {"event": "direct path read temp"}
     count = 418 if evidence == "ash.csv" else 797
     name, suffix = ("samples", "_total") if evidence == "ash.csv" else ("wait_seconds", "_count")
-    assert samples(found[f"spillcast_{name}"], suffix, **label) == {None: count}
+    assert samples(output[f"spillcast_{name}"], suffix, **label) == {None: count}
 
 
 def test_labels_are_what_by_asks_for(tmp_path):
     write_trace(tmp_path / "a.trc", [("db file sequential read", 40, "file#=3 block#=1 blocks=1")])
     arguments = ("--format", "openmetrics", "--by", "event,file", "-o", "metrics.txt", "--json")
     assert spillcast("export", "a.trc", *arguments, cwd=tmp_path).returncode == 0
-    found = families((tmp_path / "metrics.txt").read_text())
-    waits = found["spillcast_wait_seconds"]
+    result = families((tmp_path / "metrics.txt").read_text())
+    waits = result["spillcast_wait_seconds"]
     assert samples(waits, "_count", event="db file sequential read", file="3") == {None: 1}
 
 
@@ -100,8 +100,8 @@ def test_statistics_are_no_metrics(tmp_path):
 def test_labels_of_expressions_are_names(tmp_path):
     trace = write_trace(tmp_path / "a.trc", [("read", 100, blocks(3)), ("", 7, blocks(1))])
     by = ["p1 // 7", "p1 % 7", "1", "event || ''"]
-    found = families("".join(openmetrics_text(profile(trace, by=by))))
-    labels = [one.labels for one in found["spillcast_time_seconds"].samples]
+    result = families("".join(openmetrics_text(profile(trace, by=by))))
+    labels = [item.labels for item in result["spillcast_time_seconds"].samples]
     assert labels == [
         {"p1_7": "28", "p1_7_2": "5", "by_1": "1", "event": event, "idle": "false"}
         for event in ("read", "")

@@ -172,8 +172,8 @@ def test_a_real_recording(spilled):
 def test_to_a_file(spilled, tmp_path):
     output = tmp_path / "run.json"
     arguments = ("export", spilled.path, "--format", "perfetto", "-o", output)
-    said = json.loads(spillcast(*arguments, "--json").stdout)
-    assert said == {
+    document = json.loads(spillcast(*arguments, "--json").stdout)
+    assert document == {
         "schema": "spillcast.export/1", "format": "perfetto", "path": str(output),
         "bytes": output.stat().st_size,
     }  # fmt: skip

@@ -27,7 +27,7 @@ from spillcast.report.html.inputs import Fact, Inputs, Run, StatementText
 from spillcast.report.html.page import Cells
 from spillcast.report.html.write import compose
 
-SAID = {
+ANSWER = {
     "type": "object",
     "required": ["schema", "path", "bytes", "redacted", "answer", "sections", "charts"],
     "properties": {
@@ -60,8 +60,8 @@ def test_a_forecast_in_two_sentences():
 
 def test_of_many_statements_it_says_which():
     which = {"queryid": "-33", "query": "select much\nfrom big", "calls": 4, "most_of": 1}
-    said = answer_of(forecast(statement=which))
-    assert said.endswith("Statement -33, the mean of 4 calls: select much from big.")
+    answer = answer_of(forecast(statement=which))
+    assert answer.endswith("Statement -33, the mean of 4 calls: select much from big.")
 
 
 def test_its_text_is_left_out_of_a_redacted_page(tmp_path):
@@ -85,8 +85,8 @@ def test_of_several_the_fastest_is_told():
 
 def test_two_queries_have_two_verdicts():
     other = forecast(baseline_s=400.0, ceiling_s=390.0, forecast_s=395.0, interval_s=[392, 398])
-    said = answer_of(forecast(), other)
-    assert said.count("this query") == 2
+    answer = answer_of(forecast(), other)
+    assert answer.count("this query") == 2
 
 
 def test_what_to_do_only_where_storage_helps():
@@ -124,9 +124,9 @@ def test_a_page_begins_with_what_was_measured():
 def ranking():
     query = "select l_orderkey from lineitem order by 1"
     gains = {"catalogue:aws-gp3": Gain(-7.7, (-9.0, -6.0))}
-    one = Ranked("-33", query, 14, 190.0, 9 << 30, (40.0, 60.0), gains, Gain(50.0, (40.0, 60.0)))
+    item = Ranked("-33", query, 14, 190.0, 9 << 30, (40.0, 60.0), gains, Gain(50.0, (40.0, 60.0)))
     return ServerRanking(
-        "host=db7 dbname=acme", 3600.0, [one], ["catalogue:aws-gp3"], 0.9, 120, 400.0,
+        "host=db7 dbname=acme", 3600.0, [item], ["catalogue:aws-gp3"], 0.9, 120, 400.0,
         [DatabaseSpill("acme", 10, 9 << 30, 1.7e9, 400.0)],
         record=f"spillcast record --postgres 'host=db7 dbname=acme' --query '{query}'",
     )  # fmt: skip
@@ -179,7 +179,7 @@ def test_bounds_are_ordered_by_the_lower_then_the_upper_and_named_without_a_midd
         bounded("c", 400.0, 800.0),
     ]
     read_back = [read(Forecast, document, "x", "") for document in documents]
-    assert [one.target for one in ranked(read_back)] == ["c", "b", "a"]
+    assert [item.target for item in ranked(read_back)] == ["c", "b", "a"]
     answer = verdict(read_back)
     assert [(fix.target, fix.forecast_s) for fix in answer.cures] == [("a", None)]
     assert answer.temp_share is None
@@ -199,8 +199,8 @@ def test_a_refusal_is_said_as_plainly():
 def test_more_work_memory_is_told_of():
     enough = {"work_mem_bytes": 64 << 20, "forecast_s": 341.0, "interval_s": [250.0, 450.0]}
     memory = {"enough": enough, "most_bytes": 1 << 27}
-    told = answer_of(forecast(work_memory=memory))
-    assert "Cheapest fix: work_mem 64MB, 5 min 41 s (4 min 10 s to 7 min 30 s) instead" in told
+    reported = answer_of(forecast(work_memory=memory))
+    assert "Cheapest fix: work_mem 64MB, 5 min 41 s (4 min 10 s to 7 min 30 s) instead" in reported
     enough["interval_s"] = [250.0, 773.5]
     assert "work_mem" not in answer_of(forecast(work_memory=memory))
 
@@ -265,13 +265,13 @@ def test_ticks_are_round_few_and_reach_far(most_s):
 def slow_timeline(path, length_ns):
     """State and stretch -> ns, wait by wait."""
     rows = pq.read_table(path / "waits.parquet").to_pylist()
-    found = {}
+    result = {}
 
     def add(state, low, high):
         while low < high:
             stretch = low // length_ns
             until = min(high, (stretch + 1) * length_ns)
-            found[state, stretch] = found.get((state, stretch), 0) + until - low
+            result[state, stretch] = result.get((state, stretch), 0) + until - low
             low = until
 
     for row in rows:
@@ -279,7 +279,7 @@ def slow_timeline(path, length_ns):
         name = {"read": timeline.READ, "write": timeline.WRITE, None: timeline.WAITS}[row["op"]]
         add(name, begin, begin + row["elapsed_ns"])
         add(timeline.CPU, max(begin - row["cpu_before_ns"], 0), begin)
-    return found
+    return result
 
 
 def test_a_time_line_is_the_sum_of_what_waits_say(tmp_path):
@@ -290,8 +290,8 @@ def test_a_time_line_is_the_sum_of_what_waits_say(tmp_path):
     expected = slow_timeline(recording.path, length_ns)
     for state, busy in line.busy.items():
         for stretch, mean in enumerate(busy[:-1]):
-            asked = expected.get((state, stretch), 0) / length_ns
-            assert mean == pytest.approx(asked, rel=1e-6)
+            requested = expected.get((state, stretch), 0) / length_ns
+            assert mean == pytest.approx(requested, rel=1e-6)
     assert set(line.busy) == {timeline.CPU, timeline.READ, timeline.WRITE, timeline.WAITS}
 
 
@@ -315,18 +315,18 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
         [sys.executable, "-c", code, str(path), str(output)],
         capture_output=True, text=True, timeout=300, check=True,
     )  # fmt: skip
-    said = json.loads(done.stdout)
-    Draft202012Validator(SAID).validate(said)
-    assert said["bytes"] == output.stat().st_size < 3_000_000
+    document = json.loads(done.stdout)
+    Draft202012Validator(ANSWER).validate(document)
+    assert document["bytes"] == output.stat().st_size < 3_000_000
     assert int(done.stderr.split()[-1]) < 500_000
-    assert len(said["charts"]) == 4
+    assert len(document["charts"]) == 4
     meta = json.loads((path / "meta.json").read_text())
     assert waits / 2 * SPACE_NS == 60e9
     # Both sessions' time, and temp I/O that covers a known share of it.
     share = meta["temp"]["total_s"] / (meta["temp"]["total_s"] + meta["cpu_s"])
-    told = int(re.search(r"(\d+) % of the", said["answer"][0])[1]) / 100
-    assert told == pytest.approx(share, abs=0.06)
-    assert "took 60 s," in said["answer"][0]
+    reported = int(re.search(r"(\d+) % of the", document["answer"][0])[1]) / 100
+    assert reported == pytest.approx(share, abs=0.06)
+    assert "took 60 s," in document["answer"][0]
 
 
 @cases(

@@ -101,9 +101,9 @@ def test_axe_finds_nothing_serious(opened, name, width, scheme):
 
     page = opened(name, width, scheme)
     page.evaluate("for (const one of document.querySelectorAll('details')) one.open = true")
-    found = Axe().run(page).response["violations"]
-    grave = [(one["id"], one["nodes"][0]["html"]) for one in found
-             if one["impact"] in ("serious", "critical")]  # fmt: skip
+    result = Axe().run(page).response["violations"]
+    grave = [(item["id"], item["nodes"][0]["html"]) for item in result
+             if item["impact"] in ("serious", "critical")]  # fmt: skip
     assert grave == []
 
 

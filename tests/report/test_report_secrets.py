@@ -83,14 +83,14 @@ def inputs(tmp_path_factory):
         {"code": "network", "message": f"{HOST}:/srv/acme lies behind a network at 10.20.30.40"},
         {"code": "statement", "message": f"{SECRET_HOST} said of {SQL}: cancelled"},
     ]
-    said = forecast("/mnt/acme-nvme", warnings=warned, advice=["mount /mnt/acme-nvme/t"])
+    answer = forecast("/mnt/acme-nvme", warnings=warned, advice=["mount /mnt/acme-nvme/t"])
     swept = io_size_sweep("/mnt/acme-nvme", "nightly-load.spill")
     cached = json.loads(json.dumps(cache()).replace("orders", "orders_2026"))
     return {
         "recording": recording.path,
         "here": trace_of(folder / "hdd-night.trc", SQL),
         "there": trace_of(folder / "flash-night.trc", SQL.replace("iban", "bic")),
-        "forecast": save(folder / "acme.json", said),
+        "forecast": save(folder / "acme.json", answer),
         "sweep": save(folder / "sweep.json", swept),
         "cache": save(folder / "cache.json", cached),
         "fleet": save(folder / "fleet.json", fleet("s3://acme-evidence/fleet")),
@@ -254,9 +254,9 @@ def test_a_storage_of_any_source_has_a_redacted_page(tmp_path, source):
 
 
 def ranking():
-    one = Ranked("-3", "select iban", 4, 9.0, 9 << 30, (4.0, 6.0), {}, Gain(5.0, (4.0, 6.0)))
+    item = Ranked("-3", "select iban", 4, 9.0, 9 << 30, (4.0, 6.0), {}, Gain(5.0, (4.0, 6.0)))
     databases = [DatabaseSpill("acme", 10, 9 << 30, 1.7e9, 400.0)]
-    made = ServerRanking("acme", 9.0, [one], [], 0.9, 1, 4.0, databases, record="x").to_json()
+    made = ServerRanking("acme", 9.0, [item], [], 0.9, 1, 4.0, databases, record="x").to_json()
     return json.loads(json.dumps(made))
 
 
@@ -333,7 +333,7 @@ def recorded(tmp_path_factory):
         spillcast("probe", folder, "--like", run, "-o", storage, "--budget", "1s"),
         spillcast("forecast", run, "--to", storage, "--json"),
     ]
-    assert [one.returncode for one in done] == [0, 0, 0], [one.stderr for one in done]
+    assert [item.returncode for item in done] == [0, 0, 0], [item.stderr for item in done]
     (folder / "acme.json").write_text(done[-1].stdout)
     return folder
 

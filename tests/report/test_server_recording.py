@@ -9,8 +9,8 @@ from spillcast.report.recording import server_recording_text, status_line
 FOLDER = Path("/a/rather/long/way/to/where/the/recordings/of/this/server/are/kept/server.spills")
 
 
-def one(pid, temp_s, **changes):
-    told = {
+def item(pid, temp_s, **changes):
+    reported = {
         "path": FOLDER / f"{pid}-1.spill",
         "pid": pid,
         "user": "etl",
@@ -29,12 +29,12 @@ def one(pid, temp_s, **changes):
         "temp_s": temp_s,
         "temp_share": temp_s / 10.0,
     }
-    return QueryRecording(**{**told, **changes})
+    return QueryRecording(**{**reported, **changes})
 
 
 def recorded(*recordings, **changes):
     server = Server("/run/postgresql", 5432, "dw", "postgres")
-    told = {
+    reported = {
         "path": FOLDER,
         "server": server,
         "recorded_s": 60.0,
@@ -46,11 +46,11 @@ def recorded(*recordings, **changes):
         "unkept": [],
         "unassigned": 0,
     }
-    return ServerRecording(**{**told, **changes})
+    return ServerRecording(**{**reported, **changes})
 
 
 def test_a_line_a_query_and_the_largest_is_what_to_ask_next():
-    text = server_recording_text(recorded(one(11, 2.0), one(12, 5.0, user="", database="")), 120)
+    text = server_recording_text(recorded(item(11, 2.0), item(12, 5.0, user="", database="")), 120)
     head, _, _, _, first, second, _, after = text.splitlines()
     assert head == f"{FOLDER}: 2 recordings of queries that spilled, in 60 s"
     query = "select count(*) from (select * from sale..."
@@ -61,7 +61,7 @@ def test_a_line_a_query_and_the_largest_is_what_to_ask_next():
 
 
 def test_a_narrow_terminal_gets_no_longer_lines_in_the_table():
-    text = server_recording_text(recorded(one(11, 2.0)), 60)
+    text = server_recording_text(recorded(item(11, 2.0)), 60)
     assert all(len(line) <= 60 for line in text.splitlines() if str(FOLDER) not in line)
 
 
@@ -71,8 +71,10 @@ def test_nothing_spilled():
 
 def test_what_weakens_them_is_told():
     unkept = [UnkeptQuery(13, "select 1", "it was too much")]
-    found = recorded(one(11, 2.0), unkept=unkept, unassigned=7, lost=3, failure="no connection")
-    text = server_recording_text(found, 120)
+    recording = recorded(
+        item(11, 2.0), unkept=unkept, unassigned=7, lost=3, failure="no connection"
+    )
+    text = server_recording_text(recording, 120)
     assert "nothing kept of process 13, it was too much: select 1" in text
     assert "7 temp operations of no observed query" in text
     assert "perf lost 3 reports" in text

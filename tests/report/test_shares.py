@@ -102,8 +102,8 @@ def test_few_waits_of_many_are_of_as_many_threads(tmp_path):
     assert sum(line.totals_s.values()) == pytest.approx(33.0)
 
 
-@cases(("spent_s", "said"), [(33.0, True), (11.0, False)])
-def test_the_live_view_says_what_its_shares_are_of(spent_s, said):
+@cases(("spent_s", "answer"), [(33.0, True), (11.0, False)])
+def test_the_live_view_says_what_its_shares_are_of(spent_s, answer):
     running = Running()
     tally = Tally(count=3000, total_ns=round(spent_s * 1e9), bytes=1 << 20)
     tally.recent[5] = 3000, tally.total_ns
@@ -115,7 +115,7 @@ def test_the_live_view_says_what_its_shares_are_of(spent_s, said):
     text = live_text(Glimpse("process 7", running, status, None, 0.1), 80)
     assert "pread64 (temp)" in text
     words = "shares are of the 33 s that all sessions together spent in 11.8 s"
-    assert (words in text) is said
+    assert (words in text) is answer
 
 
 def test_temp_is_told_from_other_files_and_idle_threads_are_left_out(tmp_path):
@@ -138,9 +138,9 @@ def test_temp_is_told_from_other_files_and_idle_threads_are_left_out(tmp_path):
         "calls": 100, "switches": 0,
     }  # fmt: skip
     rows = Glimpse("process 7", running, status, None, 0.1).rows()
-    told = {(row["event"], row["temp"]): row["total_us"] for row in rows}
+    reported = {(row["event"], row["temp"]): row["total_us"] for row in rows}
     name = values["event"]
-    assert told == {("blocked", None): 200_000, (name, True): 100_000, (name, False): 50_000}
+    assert reported == {("blocked", None): 200_000, (name, True): 100_000, (name, False): 50_000}
     assert sum(row["share"] for row in rows) == pytest.approx(0.35)
 
 

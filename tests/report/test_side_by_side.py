@@ -37,11 +37,13 @@ def test_a_single_run_has_nothing_beside_it():
 
 
 def test_bars_add_up_to_each_run():
-    one = run("disk", {"CPU": 4.0, "temp reads": 5.0}, latencies=[histogram("temp reads", 9000, 7)])
+    item = run(
+        "disk", {"CPU": 4.0, "temp reads": 5.0}, latencies=[histogram("temp reads", 9000, 7)]
+    )
     reads, writes = histogram("temp reads", 150, 7), histogram("temp writes", 9, 1)
     totals_s = {"CPU": 4.0, "temp reads": 1.0}
     other = run("flash", totals_s, time_s=5.0, latencies=[reads, writes])
-    section, *_ = runs.sections([one, other], None)
+    section, *_ = runs.sections([item, other], None)
     bars, overlay = section.figures
     table = Cells.of(bars.table)
     assert table.header == ["run", "time", "CPU", "temp reads", "idle, or not accounted for"]
@@ -67,8 +69,8 @@ def test_each_input_is_a_run(example, tmp_path):
     text = " ".join(re.sub(r"<[^<>]*>", " ", page.read_text()).split()).replace("\u00a0", " ")
     assert "Runs side by side" in text
     assert "hdd.trc: 797 operations, mean 9.00 ms; flash.trc: 738 operations, mean 150 us" in text
-    told = only_line(spillcast("report", "--each", *files, "--to", "factor:2", "-o", page), 2)
-    assert "--each compares runs" in told
+    message = only_line(spillcast("report", "--each", *files, "--to", "factor:2", "-o", page), 2)
+    assert "--each compares runs" in message
 
 
 def test_wait_events_over_time(example, tmp_path):

@@ -74,20 +74,20 @@ def probed(latency, work, draws, *, sizes=None, depths=(1,), pattern="recorded")
     return Storage("target", PROBE, groups)
 
 
-def asked(work, there, draws):
+def requested(work, target, draws):
     """A target of one of the forms in which people name one, and its latencies."""
     if draws.random() < 0.3:
-        latency_ns = round(there.read_ns)
+        latency_ns = round(target.read_ns)
         return f"latency:{latency_ns}ns", Latency(latency_ns, latency_ns)
-    return probed(there, work, draws), there
+    return probed(target, work, draws), target
 
 
 def _recording(folder, draws, name, work):
-    here, there = some_latency(draws), some_latency(draws)
-    elapsed_ns, rows = work.run(here, draws)
+    source, destination = some_latency(draws), some_latency(draws)
+    elapsed_ns, rows = work.run(source, draws)
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=work.cpus)
-    target, there = asked(work, there, draws)
-    truth_ns, _ = work.another_time(draws).run(there, draws)
+    target, destination = requested(work, destination, draws)
+    truth_ns, _ = work.another_time(draws).run(destination, draws)
     return Situation(name, run, target, truth_ns / 1e9)
 
 
@@ -107,22 +107,22 @@ def threads_in_turn(folder, draws):
 
 def a_storage_that_serves_one_at_a_time(folder, draws):
     """Threads that overlapped wait for each other there, as a probe of both depths shows."""
-    threads, (here, there) = draws.choice((2, 4)), (some_latency(draws) for _ in range(2))
-    work, there = some_work(draws, threads=threads), replace(there, servers=1)
-    elapsed_ns, rows = work.run(here, draws)
+    threads, (source, destination) = draws.choice((2, 4)), (some_latency(draws) for _ in range(2))
+    work, destination = some_work(draws, threads=threads), replace(destination, servers=1)
+    elapsed_ns, rows = work.run(source, draws)
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=work.cpus)
     if draws.random() < 0.5:
-        target = replace(probed(there, work, draws), servers=1)
+        target = replace(probed(destination, work, draws), servers=1)
     else:
-        target = probed(there, work, draws, depths=(1, 2, 4), pattern="random")
-    truth_ns, _ = work.another_time(draws).run(there, draws)
+        target = probed(destination, work, draws, depths=(1, 2, 4), pattern="random")
+    truth_ns, _ = work.another_time(draws).run(destination, draws)
     return Situation("one server", run, target, truth_ns / 1e9)
 
 
 def a_factor(folder, draws):
     """A storage so many times as fast, on which every operation takes a part of what it took."""
-    work, here, factor = some_work(draws), some_latency(draws), draws.choice((0.5, 2, 10))
-    elapsed_ns, rows = work.run(here, draws)
+    work, source, factor = some_work(draws), some_latency(draws), draws.choice((0.5, 2, 10))
+    elapsed_ns, rows = work.run(source, draws)
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=work.cpus)
     saved_ns = sum(row["elapsed_ns"] for row in rows) * (1 - 1 / factor)
     return Situation("a factor", run, f"factor:{factor}", (elapsed_ns - saved_ns) / 1e9)
@@ -130,21 +130,21 @@ def a_factor(folder, draws):
 
 def a_part_of_known_length(folder, draws):
     """The first part of a run whose whole time is given, and that goes on alike."""
-    here, there = some_latency(draws), some_latency(draws)
+    source, destination = some_latency(draws), some_latency(draws)
     works = [some_work(draws)]
     size, cpu_ns = works[0].threads[0][0].bytes, works[0].threads[0][0].cpu_ns
     works = [
         Work([spill(draws, operations=300, size=size, cpu_ns=cpu_ns)], works[0].cpus)
         for _ in range(draws.choice((3, 6)))
     ]
-    runs = [work.run(here, draws) for work in works]
+    runs = [work.run(source, draws) for work in works]
     run = recorded(
         folder / "run.spill", runs[0][1], runs[0][0], cpus=works[0].cpus,
         parts={"ended_by": "duration"},
     )  # fmt: skip
-    truth_ns = sum(work.another_time(draws).run(there, draws)[0] for work in works)
+    truth_ns = sum(work.another_time(draws).run(destination, draws)[0] for work in works)
     question = Question(elapsed_s=sum(ns for ns, _ in runs) / 1e9)
-    target = probed(there, works[0], draws)
+    target = probed(destination, works[0], draws)
     return Situation("a part, with --elapsed", run, target, truth_ns / 1e9, question=question)
 
 
@@ -208,11 +208,11 @@ def a_trace(folder, draws):
     """A whole trace; the target is a stated latency, or a trace of the beginning over there."""
     count, here_us, there_us = 3000, log_uniform(draws, 200, 9000), log_uniform(draws, 100, 9000)
     gaps = drawn_us(draws, log_uniform(draws, 50, 2000), 0.5, count)
-    here, there = (drawn_us(draws, us, 0.4, count) for us in (here_us, there_us))
-    path = trace(folder / "here.trc", here, gaps)
+    source, destination = (drawn_us(draws, us, 0.4, count) for us in (here_us, there_us))
+    path = trace(folder / "here.trc", source, gaps)
     if draws.random() < 0.5:
-        target = trace(folder / "there.trc", there[:1500], gaps[:1500])
-        return Situation("two traces", [path], str(target), sum(there + gaps) / 1e6)
+        target = trace(folder / "there.trc", destination[:1500], gaps[:1500])
+        return Situation("two traces", [path], str(target), sum(destination + gaps) / 1e6)
     truth_s = (sum(gaps) + count * round(there_us)) / 1e6
     return Situation("a trace", [path], f"latency:{round(there_us)}us", truth_s)
 
@@ -222,8 +222,8 @@ def samples(draws, *, seconds, here_us, gap_us, exec_id=16_777_216, after_s=0):
     whole_us, at_us, count, sampled = seconds * 1_000_000, 0, 0, execution(
         seconds, after_s=after_s, sql_exec_id=exec_id
     )  # fmt: skip
-    for one in sampled:
-        one |= {"SESSION_STATE": "ON CPU", "EVENT": "", "TIME_WAITED": 0}
+    for item in sampled:
+        item |= {"SESSION_STATE": "ON CPU", "EVENT": "", "TIME_WAITED": 0}
     while at_us < whole_us:
         took_us = round(here_us * draws.lognormvariate(-0.045, 0.3))
         begin_us = at_us + round(gap_us * draws.lognormvariate(-0.125, 0.5))

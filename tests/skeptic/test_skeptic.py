@@ -26,29 +26,29 @@ MISSED_MAX = 0.2
 def outcome(situation):
     """right, refused, warned, missed (by less than two half-widths) or wrong; and why."""
     try:
-        [(said, _)] = ask(situation.evidence, [situation.target], situation.question)
+        [(answer, _)] = ask(situation.evidence, [situation.target], situation.question)
     except (InputError, Refusal) as error:
         return _refused(situation, f"{error} {getattr(error, 'hint', '')}")
-    if said.forecast_s is None:
-        return _refused(situation, said.refused)
-    codes = {warning.code for warning in said.warnings}
-    low_s, high_s = said.interval_s
-    told = (
-        f"{said.forecast_s:.3f} s ({low_s:.3f} to {high_s:.3f}), in truth {situation.truth_s}, "
-        f"warnings {sorted(codes)}, instead of {said.baseline_s:.3f}"
+    if answer.forecast_s is None:
+        return _refused(situation, answer.refused)
+    codes = {warning.code for warning in answer.warnings}
+    low_s, high_s = answer.interval_s
+    reported = (
+        f"{answer.forecast_s:.3f} s ({low_s:.3f} to {high_s:.3f}), in truth {situation.truth_s}, "
+        f"warnings {sorted(codes)}, instead of {answer.baseline_s:.3f}"
     )
     if situation.truth_s is not None:
         if low_s <= situation.truth_s <= high_s:
-            return "right", told
-        floor_s = said.ceiling_interval_s and said.ceiling_interval_s[0]
+            return "right", reported
+        floor_s = answer.ceiling_interval_s and answer.ceiling_interval_s[0]
         if floor_s and not situation.troubled and situation.truth_s < floor_s:
-            return "wrong", f"below what no storage can beat, {floor_s}: {told}"
+            return "wrong", f"below what no storage can beat, {floor_s}: {reported}"
     if codes & situation.causes:
-        return "warned", told
+        return "warned", reported
     if situation.truth_s is None:
-        return "wrong", told
-    missed = abs(situation.truth_s - said.forecast_s) / ((high_s - low_s) / 2)
-    return ("missed" if missed <= 2 and not situation.troubled else "wrong"), told
+        return "wrong", reported
+    missed = abs(situation.truth_s - answer.forecast_s) / ((high_s - low_s) / 2)
+    return ("missed" if missed <= 2 and not situation.troubled else "wrong"), reported
 
 
 def _refused(situation, text):
@@ -57,31 +57,31 @@ def _refused(situation, text):
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory):
+def result(tmp_path_factory):
     """By troubled or not: (what was asked, outcome, why)."""
     draws, all_found = random.Random(SEED), defaultdict(list)
     for number in range(COUNT):
         kinds = UNTROUBLED if number % 2 else TROUBLED
         kind = kinds[number // 2 % len(kinds)]
-        own = random.Random(draws.getrandbits(64))
-        situation = kind(tmp_path_factory.mktemp("asked"), own)
+        private = random.Random(draws.getrandbits(64))
+        situation = kind(tmp_path_factory.mktemp("asked"), private)
         all_found[situation.troubled].append((situation.name, *outcome(situation)))
     return all_found
 
 
-def _wrong(found):
-    return "\n".join(f"{name}: {why}" for name, what, why in found if what == "wrong")
+def _wrong(result):
+    return "\n".join(f"{name}: {why}" for name, subject, why in result if subject == "wrong")
 
 
-def test_nothing_is_wrong_without_a_word(found):
-    for troubled, answers in sorted(found.items()):
-        counts = Counter(what for _, what, _ in answers)
+def test_nothing_is_wrong_without_a_word(result):
+    for troubled, answers in sorted(result.items()):
+        counts = Counter(subject for _, subject, _ in answers)
         print("with something planted:" if troubled else "undisturbed:", dict(counts))
-    assert not _wrong([*found[False], *found[True]])
+    assert not _wrong([*result[False], *result[True]])
 
 
-def test_what_is_undisturbed_is_answered_and_held(found):
-    counts = Counter(what for _, what, _ in found[False])
+def test_what_is_undisturbed_is_answered_and_held(result):
+    counts = Counter(subject for _, subject, _ in result[False])
     whole = sum(counts.values())
     assert counts["right"] >= whole / 2
     assert counts["missed"] <= MISSED_MAX * whole

@@ -35,85 +35,85 @@ def _both(draws, **some):
 
 def threads_not_seen_to_wait(folder, draws):
     """Threads in turn, of which it was not seen who waked whom."""
-    work, here, there = _both(draws, threads=2, turns=True)
-    elapsed_ns, rows = work.run(here, draws)
+    work, source, destination = _both(draws, threads=2, turns=True)
+    elapsed_ns, rows = work.run(source, draws)
     rows = [row for row in rows if "woken_by" not in row]
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=work.cpus)
-    truth_s = work.run(there, draws)[0] / 1e9
-    target = probed(there, work, draws)
+    truth_s = work.run(destination, draws)[0] / 1e9
+    target = probed(destination, work, draws)
     return Situation("wakings not seen", run, target, truth_s, frozenset({"threads"}))
 
 
 def a_part_of_unknown_length(folder, draws):
     """The first half: who asks means all of it."""
-    work, here, there = _both(draws)
-    _elapsed_ns, rows = work.run(here, draws)
+    work, source, destination = _both(draws)
+    _elapsed_ns, rows = work.run(source, draws)
     half = rows[: len(rows) // 2]
     end_ns = half[-1]["start_ns"] + half[-1]["elapsed_ns"]
     because = draws.choice(("duration", "interrupt"))
     run = recorded(folder / "run.spill", half, end_ns, cpus=2, parts={"ended_by": because})
-    truth_s = work.run(there, draws)[0] / 1e9
-    target = probed(there, work, draws)
+    truth_s = work.run(destination, draws)[0] / 1e9
+    target = probed(destination, work, draws)
     return Situation("a part alone", run, target, truth_s, frozenset({"part-only"}))
 
 
 def a_part_before_it_changes(folder, draws):
     """The part that writes, with the time of a whole that reads all of it as well."""
-    work, here, there = _both(draws)
-    elapsed_ns, rows = work.run(here, draws)
+    work, source, destination = _both(draws)
+    elapsed_ns, rows = work.run(source, draws)
     part = rows[: round(len(rows) * draws.uniform(0.1, 0.45))]
     end_ns = part[-1]["start_ns"] + part[-1]["elapsed_ns"]
     run = recorded(folder / "run.spill", part, end_ns, cpus=2, parts={"ended_by": "duration"})
-    truth_s = work.run(there, draws)[0] / 1e9
+    truth_s = work.run(destination, draws)[0] / 1e9
     question = Question(elapsed_s=elapsed_ns / 1e9)
     causes, says = frozenset({"part", "unread"}), "hardly any temp data"
-    target = probed(there, work, draws)
+    target = probed(destination, work, draws)
     return Situation("a part unlike the rest", run, target, truth_s, causes, says, question)
 
 
 def lost_reports(folder, draws):
-    work, here, there = _both(draws)
-    elapsed_ns, rows = work.run(here, draws)
+    work, source, destination = _both(draws)
+    elapsed_ns, rows = work.run(source, draws)
     seen = [row for row in rows if draws.random() < draws.choice((0.5, 0.9, 0.99))]
     lost = 2 * (len(rows) - len(seen))
     run = recorded(folder / "run.spill", seen, elapsed_ns, cpus=2, lost=lost)
-    truth_s = work.run(there, draws)[0] / 1e9
-    target = probed(there, work, draws)
+    truth_s = work.run(destination, draws)[0] / 1e9
+    target = probed(destination, work, draws)
     says = "capture events lost"
     return Situation("lost reports", run, target, truth_s, frozenset({"unseen"}), says)
 
 
 def a_busy_machine(folder, draws):
     """Others had the CPUs for a while, which they will not when it runs again."""
-    work, here, there = _both(draws)
-    elapsed_ns, rows = work.run(here, draws)
+    work, source, destination = _both(draws)
+    elapsed_ns, rows = work.run(source, draws)
     stolen_ns = round(elapsed_ns * draws.uniform(0.1, 0.5))
     run = recorded(
         folder / "run.spill", later(rows, stolen_ns), elapsed_ns + stolen_ns, cpus=1,
         run_queue_delay_s=stolen_ns / 1e9, run_queue_others_s=stolen_ns / 1e9,
     )  # fmt: skip
-    truth_s = work.run(there, draws)[0] / 1e9
-    target = probed(there, work, draws)
+    truth_s = work.run(destination, draws)[0] / 1e9
+    target = probed(destination, work, draws)
     return Situation("a busy machine", run, target, truth_s, frozenset({"run-queue"}))
 
 
 def cold_data(folder, draws):
     """Data came from storage, and the next run finds it in memory."""
-    work, here, there = _both(draws)
-    elapsed_ns, rows = work.run(here, draws)
+    work, source, destination = _both(draws)
+    elapsed_ns, rows = work.run(source, draws)
     count = round(elapsed_ns * draws.uniform(0.2, 1.5) / (4 * MS))
     cold, cold_ns = cold_reads(count, 8 * KIB, 4 * MS)
     run = recorded(
         folder / "run.spill", [*cold, *later(rows, cold_ns)], elapsed_ns + cold_ns, cpus=2
     )
-    truth_s = work.run(there, draws)[0] / 1e9
-    target = probed(there, work, draws)
+    truth_s = work.run(destination, draws)[0] / 1e9
+    target = probed(destination, work, draws)
     return Situation("cold data", run, target, truth_s, frozenset({"cold-data"}))
 
 
 def no_room(folder, draws):
-    work, here, there = _both(draws)
-    elapsed_ns, rows = work.run(here, draws)
+    work, source, destination = _both(draws)
+    elapsed_ns, rows = work.run(source, draws)
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=2)
     held = sum(row["bytes"] for row in rows if row["op"] == "write")
     free = round(held * draws.uniform(0, 0.99))
@@ -121,54 +121,54 @@ def no_room(folder, draws):
     if draws.random() < 0.5:
         facts = {"directory": "/mnt", "free_bytes": 1 << 50, "quota_free_bytes": free,
                  "quota_of": "the user"}  # fmt: skip
-    target = replace(probed(there, work, draws), facts=facts)
+    target = replace(probed(destination, work, draws), facts=facts)
     return Situation("no room", run, target, None, frozenset({"no-room"}))
 
 
 def behind_a_network(folder, draws):
     """When the query runs, others use the storage more than while it was measured."""
-    work, here, there = _both(draws)
-    elapsed_ns, rows = work.run(here, draws)
+    work, source, destination = _both(draws)
+    elapsed_ns, rows = work.run(source, draws)
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=2)
     facts = {"directory": "/mnt", "filesystem": "nfs4", "network": True}
-    truth_s = work.run(Latency(4 * there.read_ns, 4 * there.write_ns), draws)[0] / 1e9
-    target = replace(probed(there, work, draws), facts=facts)
+    truth_s = work.run(Latency(4 * destination.read_ns, 4 * destination.write_ns), draws)[0] / 1e9
+    target = replace(probed(destination, work, draws), facts=facts)
     return Situation("a network", run, target, truth_s, frozenset({"network"}))
 
 
 def recorded_behind_a_network(folder, draws):
     """Waits were long for what others did; what a factor makes of them is not the storage's."""
-    work, here, _ = _both(draws)
-    busy_ns, rows = work.run(Latency(4 * here.read_ns, 4 * here.write_ns), draws)
+    work, origin, _ = _both(draws)
+    busy_ns, rows = work.run(Latency(4 * origin.read_ns, 4 * origin.write_ns), draws)
     run = recorded(folder / "run.spill", rows, busy_ns, cpus=2)
     change(run, temp_places=[TempPlace("/t", "0:50", "nfs4", True, 1 << 30)])
-    truth_s = work.run(Latency(here.read_ns / 2, here.write_ns / 2), draws)[0] / 1e9
+    truth_s = work.run(Latency(origin.read_ns / 2, origin.write_ns / 2), draws)[0] / 1e9
     causes = frozenset({"source-network"})
     return Situation("recorded on network storage", run, "factor:2", truth_s, causes)
 
 
 def two_devices(folder, draws):
     """One of two devices with temp files is replaced, and the target is taken for both."""
-    work, here, there = _both(draws)
-    elapsed_ns, rows = work.run(here, draws)
+    work, source, destination = _both(draws)
+    elapsed_ns, rows = work.run(source, draws)
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=2)
     places = [TempPlace(f"/t/{name}", f"8:{name}", "ext4", False, 1 << 30) for name in (1, 2)]
     change(run, temp_places=places)
-    there_ns = work.run(there, draws)[0]
+    there_ns = work.run(destination, draws)[0]
     truth_s = (elapsed_ns + there_ns) / 2e9
-    target = probed(there, work, draws)
+    target = probed(destination, work, draws)
     return Situation("two devices", run, target, truth_s, frozenset({"devices"}))
 
 
 def sizes_never_measured(folder, draws):
     """A storage whose cost grows with size in steps, measured at small sizes alone."""
-    work, here, there = _both(draws)
-    elapsed_ns, rows = work.run(here, draws)
+    work, source, destination = _both(draws)
+    elapsed_ns, rows = work.run(source, draws)
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=2)
     size = work.threads[0][0].bytes
-    target = probed(there, work, draws, sizes=(size // 16, size // 8))
+    target = probed(destination, work, draws, sizes=(size // 16, size // 8))
     factor = draws.uniform(1, 8)
-    dear = Latency(factor * there.read_ns, factor * there.write_ns)
+    dear = Latency(factor * destination.read_ns, factor * destination.write_ns)
     causes = frozenset({"extrapolated"})
     truth_s = work.run(dear, draws)[0] / 1e9
     return Situation("sizes never measured", run, target, truth_s, causes)
@@ -176,15 +176,15 @@ def sizes_never_measured(folder, draws):
 
 def a_page_cache(folder, draws):
     """A spill that memory holds: it takes as long on storage that was only looked up."""
-    work, _, there = _both(draws)
-    there = Latency(*(max(ns, 100 * US) for ns in (there.read_ns, there.write_ns)))
+    work, _, target = _both(draws)
+    target = Latency(*(max(ns, 100 * US) for ns in (target.read_ns, target.write_ns)))
     elapsed_ns, rows = work.run(Latency(6 * US, 8 * US, 0.1), draws)
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=2)
     change(run, machine=Machine(cpus=2, memory_available_bytes=20 << 30), memory=Memory())
     sizes = [4 * KIB << power for power in range(8)]
     groups = [
         Group(op, size, 1, 1, size, round(ns), [round(ns)], [1], [1], [round(ns)])
-        for op, ns in (("read", there.read_ns), ("write", there.write_ns))
+        for op, ns in (("read", target.read_ns), ("write", target.write_ns))
         for size in sizes
     ]
     disk, causes = Storage("disk", GRID, groups), frozenset({"page-cache-answers"})
@@ -244,18 +244,18 @@ def a_block_of_another_size(folder, draws):
               [1], [ns])
         for kib in (8, 31 * 8, 31 * 16)
     ]  # fmt: skip
-    there = folder / "there.json"
-    Storage("there", GRID, groups).save(there)
+    target = folder / "there.json"
+    Storage("there", GRID, groups).save(target)
     truth_s = count * us_per_kib * 31 * 16 / 1e6
     causes = frozenset({"block-assumed"})
-    return Situation("an unknown block size", [path], str(there), truth_s, causes)
+    return Situation("an unknown block size", [path], str(target), truth_s, causes)
 
 
 def a_damaged_trace(folder, draws):
     """Some lines of it are cut."""
     count = 2000
-    here = drawn_us(draws, 3000, 0.3, count)
-    path = trace(folder / "here.trc", here, [500] * count)
+    source = drawn_us(draws, 3000, 0.3, count)
+    path = trace(folder / "here.trc", source, [500] * count)
     lines = path.read_text().splitlines()
     for at in draws.sample(range(10, len(lines)), 300):
         lines[at] = lines[at][: draws.randrange(10, 40)]

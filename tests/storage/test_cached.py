@@ -27,8 +27,8 @@ def run(tmp_path, monkeypatch):
 
 def test_a_cache_that_holds_all_is_flash(run):
     target = resolve("cache:flash.json+disk.json?size=2T", run)
-    said = forecast(run, target)
-    assert said.forecast_s == pytest.approx(REST_S + 400 * (0.0001 + 0.0002), rel=0.001)
+    answer = forecast(run, target)
+    assert answer.forecast_s == pytest.approx(REST_S + 400 * (0.0001 + 0.0002), rel=0.001)
     assert target.facts["read_share_from_flash"] == 1.0
 
 
@@ -36,8 +36,8 @@ def test_a_cache_that_holds_all_is_flash(run):
 def test_what_was_not_written_before_is_read_from_the_disk(run, tmp_path, policy):
     target = resolve(f"cache:flash.json+disk.json?size=128M{policy}", run)
     assert target.facts["read_share_from_flash"] == 0.0
-    said = forecast(run, target)
-    reads = [term for term in said.terms if term.op == "read"]
+    answer = forecast(run, target)
+    reads = [term for term in answer.terms if term.op == "read"]
     assert sum(t.forecast_s for t in reads) == pytest.approx(400 * 0.009, rel=0.001)
 
 

@@ -233,8 +233,8 @@ def test_azure_p20_bursts_for_half_an_hour():
 
 @each_row
 def test_a_single_operation_on_a_rented_volume_does_not_wait_for_its_bucket(row):
-    asked = {parameter.key: str(parameter.low) for parameter in row.parameters}
-    for limit in row.storage(asked).limits:
+    requested = {parameter.key: str(parameter.low) for parameter in row.parameters}
+    for limit in row.storage(requested).limits:
         for op in ("read", "write"):
             cost_ns = limit.cost_ns(op, MIB, sequential=True)
             assert limit.burst_ns == 0 or cost_ns <= limit.burst_ns * 1.001
@@ -310,9 +310,13 @@ def test_the_list_shows_every_storage_within_100_columns():
     lines = text.splitlines()
     assert max(map(len, lines)) <= 100
     assert [line.split()[0] for line in lines[2 : 2 + len(ROWS)]] == [row.name for row in ROWS]
-    one = subprocess.run([*command, "linux-hdd"], capture_output=True, text=True, check=True).stdout
-    assert "2.74 ms" in one
-    assert "1.48 ms" in one
-    said = subprocess.run([*command, "linux-hdd", "--json"], capture_output=True, check=True).stdout
-    (entry,) = json.loads(said)["storages"]
+    item = subprocess.run(
+        [*command, "linux-hdd"], capture_output=True, text=True, check=True
+    ).stdout
+    assert "2.74 ms" in item
+    assert "1.48 ms" in item
+    output = subprocess.run(
+        [*command, "linux-hdd", "--json"], capture_output=True, check=True
+    ).stdout
+    (entry,) = json.loads(output)["storages"]
     assert entry["read_8k_s"] == pytest.approx(2.74e-3, rel=0.01)

@@ -42,8 +42,8 @@ def storages(tmp_path_factory):
         latency = f"{LATENCY_MS * times}ms"
         both.append(Emulator(room, "--read", latency, "--write", latency))
     try:
-        here, there = (emulator.ready().mountpoint for emulator in both)
-        yield SimpleNamespace(program=program, here=here, there=there)
+        origin, destination = (emulator.ready().mountpoint for emulator in both)
+        yield SimpleNamespace(program=program, source=origin, target=destination)
     finally:
         for emulator in both:
             emulator.end(signal.SIGTERM)
@@ -52,9 +52,9 @@ def storages(tmp_path_factory):
 
 def recorded(storages, way, output):
     """Record the program on the first storage; returns the recording and its elapsed time."""
-    command = [storages.program, way, storages.here / "spill", ROUNDS, WORK_US]
-    asked = ("record", "--temp", storages.here, "-o", output, "--", *command)
-    result = spillcast(*asked)
+    command = [storages.program, way, storages.source / "spill", ROUNDS, WORK_US]
+    requested = ("record", "--temp", storages.source, "-o", output, "--", *command)
+    result = spillcast(*requested)
     assert result.returncode == 0, result.stderr
     return Recording.open(output), json.loads(result.stdout.splitlines()[0])["elapsed_ns"] / 1e9
 
@@ -81,9 +81,9 @@ def test_a_replay_takes_as_long_as_the_program_here_and_on_slower_storage(storag
     least = [float("inf")] * 4
     for attempt in range(ATTEMPTS):
         recording, here_s = recorded(storages, way, tmp_path / f"{attempt}.spill")
-        there_s = measured_s(storages, way, storages.there)
-        seen = (here_s, replayed_s(recording, storages.here),
-                there_s, replayed_s(recording, storages.there))  # fmt: skip
+        there_s = measured_s(storages, way, storages.target)
+        seen = (here_s, replayed_s(recording, storages.source),
+                there_s, replayed_s(recording, storages.target))  # fmt: skip
         # Other programs only ever make a run longer.
         least = [min(pair) for pair in zip(least, seen, strict=True)]
         # What no load on the machine can break: who takes turns cannot be faster.
@@ -102,7 +102,7 @@ def test_without_turns_both_go_on_at_once(storages, tmp_path):
     for attempt in range(ATTEMPTS):
         for at, way in enumerate(("spill", "apart")):
             recording, _ = recorded(storages, way, tmp_path / f"{attempt}-{way}.spill")
-            least[at] = min(least[at], replayed_s(recording, storages.here))
+            least[at] = min(least[at], replayed_s(recording, storages.source))
         if 1.85 < least[0] / least[1] < 2.15:
             return
     assert 1.4 < least[0] / least[1] < 2.8
@@ -130,8 +130,8 @@ def test_the_plan_is_the_program(storages, tmp_path):
 
 def test_what_there_is_no_time_for_holds_nobody_up(storages, tmp_path):
     recording, _ = recorded(storages, "spill", tmp_path / "run.spill")
-    facts = probe(storages.there, recording, budget=Budget(time_s=0.5)).facts
+    facts = probe(storages.target, recording, budget=Budget(time_s=0.5)).facts
     assert facts["steps_skipped"] > 0
     assert facts["elapsed_ns"] / 1e9 < 5
-    thinned = probe(storages.here, recording, budget=Budget(bytes=ROUNDS * 8192)).facts
+    thinned = probe(storages.source, recording, budget=Budget(bytes=ROUNDS * 8192)).facts
     assert thinned["byte_share"] <= 0.5

@@ -130,13 +130,13 @@ def read_times_ns(emulator, number, asked_s=0.0):
     return np.array([line.split() for line in done.stdout.splitlines()], dtype=np.int64).T
 
 
-@pytest.mark.parametrize("asked", ["300us", "1ms", "5ms", "9ms"])
-def test_a_latency_is_what_was_asked_for(mounted, asked):
-    asked_ns = {"300us": 300_000, "1ms": 1_000_000, "5ms": 5_000_000, "9ms": 9_000_000}[asked]
+@pytest.mark.parametrize("requested", ["300us", "1ms", "5ms", "9ms"])
+def test_a_latency_is_what_was_asked_for(mounted, requested):
+    asked_ns = {"300us": 300_000, "1ms": 1_000_000, "5ms": 5_000_000, "9ms": 9_000_000}[requested]
     number = min(400, 1_500_000_000 // asked_ns)
     seen = []
     for _ in range(ATTEMPTS):
-        with mounted("--read", asked) as emulator:
+        with mounted("--read", requested) as emulator:
             reads, sleeps = read_times_ns(emulator.ready(), number, asked_ns / 1e9)
         # A machine that wakes sleepers late cannot do better here.
         late_ns = median(sleeps) - asked_ns
@@ -185,14 +185,14 @@ def test_an_emulation_passes_a_two_sample_test_against_its_storage(mounted, tmp_
     storage = two_peaked("two peaks")
     path = tmp_path / "storage.json"
     storage.save(path)
-    (asked,) = storage.of("read")
+    (requested,) = storage.of("read")
     seen, late_ns = [], []
     for _ in range(ATTEMPTS):
         with mounted("--storage", path) as emulator:
             reads, sleeps = read_times_ns(emulator.ready(), 800, 0.001)
         late_ns.append(median(sleeps) - 1e6)
         ones = [1] * len(reads)
-        seen.append(distance(reads, ones, asked.latency_ns, asked.latency_count))
+        seen.append(distance(reads, ones, requested.latency_ns, requested.latency_count))
         if seen[-1] < 0.1:
             return
     skip_if_late(late_ns)
@@ -205,8 +205,8 @@ def test_an_emulation_of_what_was_probed_looks_like_that_to_a_probe(mounted, tmp
     ).path
     two_peaked("slow").save(tmp_path / "slow.json")
 
-    def probed(asked, output):
-        with mounted("--storage", tmp_path / asked) as emulator:
+    def probed(requested, output):
+        with mounted("--storage", tmp_path / requested) as emulator:
             mountpoint = emulator.ready().mountpoint
             result = spillcast("probe", mountpoint, "--like", like, "-o", tmp_path / output)
             assert result.returncode == 0, result.stderr
@@ -216,8 +216,8 @@ def test_an_emulation_of_what_was_probed_looks_like_that_to_a_probe(mounted, tmp
 
     seen = []
     for _ in range(ATTEMPTS):
-        there = probed("slow.json", "probed.json")
-        seen.append(distance(*there, *probed("probed.json", "again.json")))
+        target = probed("slow.json", "probed.json")
+        seen.append(distance(*target, *probed("probed.json", "again.json")))
         if seen[-1] < 0.1:
             return
     pytest.fail(f"distances {seen}")

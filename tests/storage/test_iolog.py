@@ -32,12 +32,12 @@ def test_fio_does_what_was_recorded(tmp_path):
     log = tmp_path / "spill.log"
     result = spillcast("probe", "--like", tmp_path / "run.spill", "--iolog", log, "--json")
     assert result.returncode == 0, result.stderr
-    said = json.loads(result.stdout)
-    assert said["files"] == {f"spill-{number}": 4 * MIB for number in range(3)}
-    assert said["laid_before"] == []
+    document = json.loads(result.stdout)
+    assert document["files"] == {f"spill-{number}": 4 * MIB for number in range(3)}
+    assert document["laid_before"] == []
     done, elapsed_s = replayed(log, tmp_path / "fio")
-    assert done["read"] == (said["reads"], said["read_bytes"]) == (384, 24 * MIB)
-    assert done["write"] == (said["writes"], said["write_bytes"]) == (192, 12 * MIB)
+    assert done["read"] == (document["reads"], document["read_bytes"]) == (384, 24 * MIB)
+    assert done["write"] == (document["writes"], document["write_bytes"]) == (192, 12 * MIB)
     # 576 operations begin 2.05 ms apart.
     assert elapsed_s > 0.95 * 576 * 0.00205
 
@@ -46,11 +46,11 @@ def test_fio_does_what_was_recorded(tmp_path):
 def test_fio_replays_a_recording_of_threads(spilled, tmp_path):
     log = tmp_path / "spill.log"
     result = spillcast("probe", "--like", spilled.path, "--iolog", log, "--json")
-    said = json.loads(result.stdout)
-    assert said["laid_before"] == []
+    document = json.loads(result.stdout)
+    assert document["laid_before"] == []
     done, _ = replayed(log, tmp_path / "fio")
-    assert done["read"] == (said["reads"], said["read_bytes"])
-    assert done["write"] == (said["writes"], said["write_bytes"])
+    assert done["read"] == (document["reads"], document["read_bytes"])
+    assert done["write"] == (document["writes"], document["write_bytes"])
 
 
 def test_the_log_is_in_order_and_says_what_must_be_there_before(tmp_path):

@@ -24,28 +24,28 @@ def test_a_measured_cell_is_itself():
     model = Model(grid(law))
     for size in SIZES:
         for depth in DEPTHS:
-            found = model.latency("read", size, depth=depth)
-            assert found.mean_s == pytest.approx(law(size, depth), abs=1e-9)
-            assert (found.error, found.measured, found.extrapolated) == (0.0, True, False)
+            result = model.latency("read", size, depth=depth)
+            assert result.mean_s == pytest.approx(law(size, depth), abs=1e-9)
+            assert (result.error, result.measured, result.extrapolated) == (0.0, True, False)
 
 
 @cases("size", [5000, 30_000, 300_000, 700_000])
 def test_size_is_a_base_and_a_bandwidth(size):
     law = Law(80e-6, 500e6)
-    found = Model(grid(law, sizes=[4096, 65536, 1 << 20])).latency("read", size, depth=1)
-    assert found.mean_s == pytest.approx(law(size, 1), rel=1e-4)
-    assert not found.measured
-    assert not found.extrapolated
-    assert found.error < 0.001
+    result = Model(grid(law, sizes=[4096, 65536, 1 << 20])).latency("read", size, depth=1)
+    assert result.mean_s == pytest.approx(law(size, 1), rel=1e-4)
+    assert not result.measured
+    assert not result.extrapolated
+    assert result.error < 0.001
 
 
 @cases("size", [1024, 4 << 20])
 def test_beyond_the_measured_sizes_the_nearest_slope_goes_on(size):
     law = Law(80e-6, 500e6)
-    found = Model(grid(law, depths=[1])).latency("read", size)
-    assert found.extrapolated
-    assert found.mean_s == pytest.approx(law(size, 1), rel=0.01)
-    assert found.error > 0.001
+    result = Model(grid(law, depths=[1])).latency("read", size)
+    assert result.extrapolated
+    assert result.mean_s == pytest.approx(law(size, 1), rel=0.01)
+    assert result.error > 0.001
 
 
 @cases("depth", [1.5, 3, 6, 12, 31])
@@ -53,16 +53,16 @@ def test_depth_is_a_power_from_depth_to_depth(depth):
     # With one server latency is proportional to depth, with as many as one likes it does not grow.
     for servers, power in ((1, 1), (math.inf, 0)):
         law = Law(100e-6, 1e9, servers=servers)
-        found = Model(grid(law)).latency("read", 16384, depth=depth)
-        assert found.mean_s == pytest.approx(law(16384, 1) * depth**power, rel=1e-4)
-        assert found.error < 0.001
+        result = Model(grid(law)).latency("read", 16384, depth=depth)
+        assert result.mean_s == pytest.approx(law(16384, 1) * depth**power, rel=1e-4)
+        assert result.error < 0.001
 
 
 def test_deeper_than_measured_the_last_slope_goes_on():
     law = Law(100e-6, 1e9, servers=4)
-    found = Model(grid(law, depths=[1, 4, 8, 16])).latency("read", 4096, depth=64)
-    assert found.extrapolated
-    assert found.mean_s == pytest.approx(law(4096, 64), rel=1e-4)
+    result = Model(grid(law, depths=[1, 4, 8, 16])).latency("read", 4096, depth=64)
+    assert result.extrapolated
+    assert result.mean_s == pytest.approx(law(4096, 64), rel=1e-4)
 
 
 def held_out(seed, noise):
@@ -88,15 +88,15 @@ def held_out(seed, noise):
 
 @cases("noise", [0.0, 0.01, 0.03])
 def test_the_stated_error_covers_the_true_one(noise):
-    found = [pair for seed in range(300) for pair in held_out(seed, noise)]
-    assert not any(estimate.measured for _, estimate in found)
+    matches = [pair for seed in range(300) for pair in held_out(seed, noise)]
+    assert not any(estimate.measured for _, estimate in matches)
     covered = [
         abs(math.log(estimate.mean_s / true_s)) <= IN_90_PERCENT * estimate.error + 1e-5
-        for true_s, estimate in found
+        for true_s, estimate in matches
     ]
     assert np.mean(covered) >= 0.9
     # And it says something: most of what lies between is known to within a few percent.
-    between = [estimate.error for _, estimate in found if not estimate.extrapolated]
+    between = [estimate.error for _, estimate in matches if not estimate.extrapolated]
     assert np.median(between) < 0.1
 
 
@@ -174,10 +174,10 @@ def test_what_was_recorded_serves_any_pattern_and_depth():
     model = Model(Storage("run", RECORDING, groups))
     wanted = model.latency("write", 8192)
     for sequential in (None, True, False):
-        found = model.latency("write", 8192, depth=16, sequential=sequential)
-        assert found.mean_s == wanted.mean_s == pytest.approx(8192 / 1e9, abs=1e-9)
-        assert found.measured
-        assert not found.extrapolated
+        result = model.latency("write", 8192, depth=16, sequential=sequential)
+        assert result.mean_s == wanted.mean_s == pytest.approx(8192 / 1e9, abs=1e-9)
+        assert result.measured
+        assert not result.extrapolated
     assert model.servers("write") is None
 
 
@@ -205,12 +205,12 @@ def test_blocks_and_quantiles_are_scaled_to_the_estimate():
         spread("read", size, base_s * rng.lognormal(0, 0.5, 400))
         for size, base_s in ((4096, 100e-6), (65536, 300e-6))
     ]
-    found = Model(Storage("two sizes", GRID, groups)).latency("read", 50_000)
-    count, mean_s = found.blocks.T
-    assert (count * mean_s).sum() / count.sum() == pytest.approx(found.mean_s, rel=1e-4)
-    whole = (found.latency_s * found.latency_count).sum() / found.latency_count.sum()
-    assert whole == pytest.approx(found.mean_s, rel=1e-4)
-    assert found.quantile_s(0.0) < found.quantile_s(0.5) < found.quantile_s(1.0)
+    result = Model(Storage("two sizes", GRID, groups)).latency("read", 50_000)
+    count, mean_s = result.blocks.T
+    assert (count * mean_s).sum() / count.sum() == pytest.approx(result.mean_s, rel=1e-4)
+    whole = (result.latency_s * result.latency_count).sum() / result.latency_count.sum()
+    assert whole == pytest.approx(result.mean_s, rel=1e-4)
+    assert result.quantile_s(0.0) < result.quantile_s(0.5) < result.quantile_s(1.0)
 
 
 def test_few_operations_do_not_stand_by_themselves():
@@ -219,18 +219,18 @@ def test_few_operations_do_not_stand_by_themselves():
         group("read", 8192, 1, 9e-3, pattern="recorded", count=7, blocks=1),
         group("read", 16384, 1, 100e-6, pattern="recorded"),
     ]
-    found = Model(Storage("run", PROBE, groups)).latency("read", 8192)
-    assert found.mean_s == pytest.approx(100e-6)
-    assert not found.measured
+    result = Model(Storage("run", PROBE, groups)).latency("read", 8192)
+    assert result.mean_s == pytest.approx(100e-6)
+    assert not result.measured
     # Nothing else reaches as far: they are used, and not believed.
     groups[2] = group("read", 16384, 1, 5e-3, pattern="recorded", count=4, blocks=1)
-    found = Model(Storage("run", PROBE, groups)).latency("read", 16384)
-    assert found.mean_s == pytest.approx(5e-3)
-    assert not found.measured
-    assert found.error == pytest.approx(0.5)
+    result = Model(Storage("run", PROBE, groups)).latency("read", 16384)
+    assert result.mean_s == pytest.approx(5e-3)
+    assert not result.measured
+    assert result.error == pytest.approx(0.5)
     # All there is.
-    found = Model(Storage("run", PROBE, [groups[2]])).latency("read", 16384)
-    assert found.measured
+    result = Model(Storage("run", PROBE, [groups[2]])).latency("read", 16384)
+    assert result.measured
 
 
 def test_an_op_without_figures_is_refused():
@@ -251,7 +251,7 @@ def test_a_size_of_one_depth_grows_as_its_neighbour():
     law = Law(100e-6, 1e9, servers=2)
     groups: list[Group] = [group("read", 4096, q, law(4096, q)) for q in DEPTHS]
     groups.append(group("read", 65536, 1, law(65536, 1)))
-    found = Model(Storage("part", GRID, groups)).latency("read", 65536, depth=16)
-    assert found.mean_s == pytest.approx(law(65536, 16), rel=1e-3)
-    assert not found.measured
-    assert found.error > 0.1
+    result = Model(Storage("part", GRID, groups)).latency("read", 65536, depth=16)
+    assert result.mean_s == pytest.approx(law(65536, 16), rel=1e-3)
+    assert not result.measured
+    assert result.error > 0.1

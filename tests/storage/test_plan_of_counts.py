@@ -32,40 +32,40 @@ def steps(plan):
 
 
 def test_a_file_is_written_and_read_back():
-    found = steps(plan_of_counts(counted(4, 4)))
-    assert found == [(0, write, 0, block * B) for write in (True, False) for block in range(4)]
+    result = steps(plan_of_counts(counted(4, 4)))
+    assert result == [(0, write, 0, block * B) for write in (True, False) for block in range(4)]
 
 
 def test_a_sort_of_two_passes_does_it_twice():
-    found = steps(plan_of_counts(counted(8, 8, disk_kb=32)))
+    result = steps(plan_of_counts(counted(8, 8, disk_kb=32)))
     once = [(0, write, 0, block * B) for write in (True, False) for block in range(4)]
-    assert found == once * 2
+    assert result == once * 2
 
 
 def test_batches_of_a_hash_are_written_by_turns_and_read_one_by_one():
-    found = steps(plan_of_counts(counted(6, 6, batches=4)))
+    result = steps(plan_of_counts(counted(6, 6, batches=4)))
     written = [(file, block * B) for block in range(2) for file in range(3)]
-    assert [step[2:] for step in found if step[1]] == written
-    assert [step[2:] for step in found if not step[1]] == sorted(written)
+    assert [step[2:] for step in result if step[1]] == written
+    assert [step[2:] for step in result if not step[1]] == sorted(written)
 
 
 def test_processes_do_it_side_by_side_on_files_of_their_own():
     plan = plan_of_counts(counted(300, 600, workers=2))
-    found = steps(plan)
-    assert Counter(thread for thread, *_ in found) == {0: 300, 1: 300, 2: 300}
-    assert [thread for thread, *_ in found[:6]] == [0, 1, 2, 0, 1, 2]
-    assert len({(thread, file) for thread, _, file, _ in found}) == 3
+    result = steps(plan)
+    assert Counter(thread for thread, *_ in result) == {0: 300, 1: 300, 2: 300}
+    assert [thread for thread, *_ in result[:6]] == [0, 1, 2, 0, 1, 2]
+    assert len({(thread, file) for thread, _, file, _ in result}) == 3
     # 1 s less a third of the 0.2 s of I/O, between 300 steps of each.
     assert plan["delay_ns"][0] == pytest.approx((1 - 0.2 / 3) * 1e9 / 300, rel=0.01)
 
 
 @cases(("reads", "writes"), [(900, 300), (300, 900), (500, 0), (0, 500), (1, 1)])
 def test_as_many_as_counted(reads, writes):
-    found = steps(plan_of_counts(counted(reads, writes)))
-    assert Counter(write for _, write, *_ in found) == Counter({True: writes, False: reads})
+    result = steps(plan_of_counts(counted(reads, writes)))
+    assert Counter(write for _, write, *_ in result) == Counter({True: writes, False: reads})
     if writes:
-        held = {step[2:] for step in found if step[1]}
-        assert {step[2:] for step in found if not step[1]} <= held
+        held = {step[2:] for step in result if step[1]}
+        assert {step[2:] for step in result if not step[1]} <= held
 
 
 def test_too_many_are_thinned_out_in_proportion():

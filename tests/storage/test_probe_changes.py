@@ -26,8 +26,8 @@ def recorded(tmp_path_factory):
     subprocess.run(["cc", "-O1", "-o", root / "changes", TARGETS / "changes.c"], check=True)
     temp, output = root / "temp", root / "run.spill"
     temp.mkdir()
-    asked = ("record", "--capture", "preload", "--temp", temp, "-o", output)
-    result = spillcast(*asked, "--", root / "changes", temp, COUNT)
+    requested = ("record", "--capture", "preload", "--temp", temp, "-o", output)
+    result = spillcast(*requested, "--", root / "changes", temp, COUNT)
     assert result.returncode == 0, result.stderr
     return Recording.open(output)
 
@@ -37,8 +37,8 @@ def observed_probe(recorded, tmp_path, capture):
     place, itself, measured = tmp_path / "place", tmp_path / "probe.spill", tmp_path / "s.json"
     place.mkdir()
     command = spillcast_command("probe", place, "--like", recorded.path, "-o", measured)
-    asked = ("record", "--capture", capture, "--temp", place, "-o", itself)
-    result = spillcast(*asked, "--", *command)
+    requested = ("record", "--capture", capture, "--temp", place, "-o", itself)
+    result = spillcast(*requested, "--", *command)
     assert result.returncode == 0, result.stderr
     assert os.listdir(place) == []
     issued = Counter(Recording.open(itself).temp_changes["event"].to_pylist())
@@ -49,8 +49,8 @@ def test_each_call_is_made_on_the_directory(recorded, tmp_path):
     storage, issued = observed_probe(recorded, tmp_path, "perf")
     made = Counter(recorded.temp_changes["event"].to_pylist())
     assert sum(made.values()) == 8 * COUNT
-    assert {one.event: one.count for one in storage.changes} == made
-    assert all(sum(one.latency_count) == one.count for one in storage.changes)
+    assert {item.event: item.count for item in storage.changes} == made
+    assert all(sum(item.latency_count) == item.count for item in storage.changes)
     assert {name: issued[name] for name in SAME} == {name: made[name] for name in SAME}
     assert issued["ftruncate"] == made["ftruncate"] + made["truncate"]
 

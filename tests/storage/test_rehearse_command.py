@@ -65,15 +65,15 @@ def left_over(places):
 
 def running(word):
     """Processes that have a word among their arguments."""
-    found = []
+    matches = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
                 arguments = (entry / "cmdline").read_bytes().split(b"\0")
             except OSError:
                 continue
-            found += [int(entry.name)] if str(word).encode() in arguments else []
-    return found
+            matches += [int(entry.name)] if str(word).encode() in arguments else []
+    return matches
 
 
 def rehearse(recording, slow, tmp_path, duration_s, **options):
@@ -85,15 +85,15 @@ def rehearse(recording, slow, tmp_path, duration_s, **options):
 def test_the_whole_command(open_places, slow, tmp_path):
     recording = recorded(open_places, *spilling(open_places))
     before = (open_places.temp / "spill").read_bytes()
-    said = []
-    done = rehearse(recording, slow, tmp_path, 60.0, say=said.append)
+    matches = []
+    done = rehearse(recording, slow, tmp_path, 60.0, say=matches.append)
     assert done.ended
     assert done.recording.meta.temp.operations == WRITES + READS == recording.meta.temp.operations
     assert done.recording.elapsed_s > (WRITES + READS) * OPERATION_S
     assert all(group.mean_s >= OPERATION_S for group in done.groups.values())
     # What is said before it begins: the command, where its temp files go, how long it may take.
-    assert len(said) == 1
-    assert all(text in said[0] for text in ("--writes 150", str(slow), "60"))
+    assert len(matches) == 1
+    assert all(text in matches[0] for text in ("--writes 150", str(slow), "60"))
     assert (open_places.temp / "spill").read_bytes() == before
     assert left_over(open_places) == set()
 
@@ -106,8 +106,8 @@ def test_record_keeps_a_rehearsal_that_forecast_uses(open_places, slow):
     assert done.returncode == 0, done.stderr
     assert str(slow) in done.stderr
     assert len(list((output / "rehearsals").iterdir())) == 1
-    said = spillcast("forecast", output, "--to", slow, "--json")
-    assert json.loads(said.stdout)["rehearsed"]["operations"] == WRITES + READS
+    result = spillcast("forecast", output, "--to", slow, "--json")
+    assert json.loads(result.stdout)["rehearsed"]["operations"] == WRITES + READS
     elsewhere = spillcast("forecast", output, "--to", "latency:1ms", "--json")
     assert json.loads(elsewhere.stdout)["rehearsed"] is None
     assert left_over(open_places) == set()
@@ -132,8 +132,8 @@ def test_the_first_seconds(open_places, slow, tmp_path):
     assert not done.ended
     assert 1 <= done.recording.meta.temp.operations <= 5
     assert {op for op, _ in done.groups} == {"write"}
-    here = recording.temp_waits["bytes"].to_pylist()[: done.recording.meta.temp.operations]
-    assert done.recording.temp_waits["bytes"].to_pylist() == here
+    source = recording.temp_waits["bytes"].to_pylist()[: done.recording.meta.temp.operations]
+    assert done.recording.temp_waits["bytes"].to_pylist() == source
     assert left_over(open_places) == set()
     assert running("0.5") == []
 
@@ -153,9 +153,9 @@ def test_killed_in_the_middle(open_places, slow, how):
     recording = recorded(open_places, *spilling(open_places))
     pause = f"0.5{random.Random(os.getpid() + how).randrange(1 << 30)}"
     again = " ".join(spilling(open_places, "--pause", pause))
-    asked = ("--to", slow, "--rehearse", "100s", "--command", again)
+    requested = ("--to", slow, "--rehearse", "100s", "--command", again)
     forecaster = subprocess.Popen(
-        spillcast_command("forecast", recording.path, *asked),
+        spillcast_command("forecast", recording.path, *requested),
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=open_places.env,
     )  # fmt: skip
     until(lambda: list((open_places.root / "backing").glob("*/0/spill")), "the rehearsal")
@@ -169,14 +169,16 @@ def test_killed_in_the_middle(open_places, slow, how):
 def test_a_forecast_says_that_it_was_rehearsed(open_places, slow):
     recording = recorded(open_places, *spilling(open_places))
     again = ("--command", shlex.join(map(str, spilling(open_places))))
-    asked = ("--to", slow, "--rehearse", "60s", "--json")
-    result = spillcast("forecast", recording.path, *asked, *again)
+    requested = ("--to", slow, "--rehearse", "60s", "--json")
+    result = spillcast("forecast", recording.path, *requested, *again)
     assert result.returncode == 0, result.stderr
-    said = json.loads(result.stdout)
-    assert said["rehearsed"]["ended"]
-    assert said["rehearsed"]["operations"] == WRITES + READS
-    assert said["forecast_s"] == pytest.approx(said["rehearsed"]["elapsed_s"], rel=0.02)
-    assert sum(term["forecast_s"] for term in said["terms"]) == pytest.approx(said["forecast_s"])
+    document = json.loads(result.stdout)
+    assert document["rehearsed"]["ended"]
+    assert document["rehearsed"]["operations"] == WRITES + READS
+    assert document["forecast_s"] == pytest.approx(document["rehearsed"]["elapsed_s"], rel=0.02)
+    assert sum(term["forecast_s"] for term in document["terms"]) == pytest.approx(
+        document["forecast_s"]
+    )
     assert "--writes 150" in result.stderr
 
 
@@ -195,15 +197,15 @@ def test_an_ordinary_user(open_places, slow, tmp_path):
     fast.mkdir()
     fast.chmod(0o777)
     again = shlex.join(map(str, spilling(open_places)))
-    asked = ("--to", fast, "--rehearse", "60s", "--json", "--command", again)
+    requested = ("--to", fast, "--rehearse", "60s", "--json", "--command", again)
     result = spillcast(
-        "forecast", recording.path, *asked, under=ordinary_user(), env=open_places.env
+        "forecast", recording.path, *requested, under=ordinary_user(), env=open_places.env
     )
-    said = json.loads(result.stdout)
-    if said["refused"]:
-        assert "user namespaces" in said["refused"]
+    document = json.loads(result.stdout)
+    if document["refused"]:
+        assert "user namespaces" in document["refused"]
     else:
-        assert 0 < said["rehearsed"]["operations"] <= WRITES + READS
+        assert 0 < document["rehearsed"]["operations"] <= WRITES + READS
     assert list(fast.iterdir()) == []
 
 
@@ -255,8 +257,8 @@ def test_commands_that_are_known_to_read_alone(tmp_path, monkeypatch, command, r
 
 
 def test_a_recorded_command_that_may_write_is_not_run_again(spilled, tmp_path):
-    asked = ("--to", tmp_path, "--rehearse", "1s", "--json")
-    refused = spillcast("forecast", spilled.path, *asked)
+    requested = ("--to", tmp_path, "--rehearse", "1s", "--json")
+    refused = spillcast("forecast", spilled.path, *requested)
     assert refused.returncode == 3
     assert "--command" in json.loads(refused.stdout)["refused"]
     assert not list(tmp_path.glob("spillcast-*"))
@@ -307,5 +309,5 @@ def test_what_could_fill_the_target_is_not_rehearsed(spilled, tmp_path):
 
 def test_a_command_with_an_open_quote(spilled, tmp_path):
     options = ["--rehearse", "1s", "--command", "sh -c 'true"]
-    said = only_line(spillcast("forecast", spilled.path, "--to", tmp_path, *options), 2)
-    assert "no closing quotation" in said
+    message = only_line(spillcast("forecast", spilled.path, "--to", tmp_path, *options), 2)
+    assert "no closing quotation" in message

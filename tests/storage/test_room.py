@@ -24,9 +24,9 @@ from spills import MIB, recording, written_and_read
 K = 1 << 10
 
 
-def warned(said):
+def warned(answer):
     """By code, the texts of a forecast."""
-    return {warning.code: warning.message for warning in said.warnings}
+    return {warning.code: warning.message for warning in answer.warnings}
 
 
 @pytest.fixture(scope="module")
@@ -68,10 +68,10 @@ def nearly_full(room, free_bytes):
 )
 def test_a_file_system_that_fills_up_is_said(spill, tmp_path, free_mib, code, words):
     with nearly_full(tmp_path, free_mib * MIB) as point:
-        there = probe(point, spill, budget=Budget(bytes=16 * MIB))
-        texts = warned(forecast(spill, there))
+        target = probe(point, spill, budget=Budget(bytes=16 * MIB))
+        texts = warned(forecast(spill, target))
         assert os.listdir(point) == ["lost+found", "filler"] or "filler" in os.listdir(point)
-    free = there.facts["free_bytes"]
+    free = target.facts["free_bytes"]
     assert (free_mib - 2) * MIB < free <= (free_mib + 1) * MIB
     assert {"no-room", "little-room"} & set(texts) == ({code} if code else set())
     if code:
@@ -107,9 +107,9 @@ class TestQuota:
     def test_what_it_leaves_is_the_room(self, spill, owned, left):
         left["user", 1234] = 150 * MIB
         left["group", 1234] = 900 * MIB
-        there = probe(owned, spill, budget=Budget(bytes=16 * MIB))
-        assert there.facts["quota_free_bytes"] == 150 * MIB
-        text = warned(forecast(spill, there))["no-room"]
+        target = probe(owned, spill, budget=Budget(bytes=16 * MIB))
+        assert target.facts["quota_free_bytes"] == 150 * MIB
+        text = warned(forecast(spill, target))["no-room"]
         assert "had 150 MiB free by the quota of user 1234" in text
         with pytest.raises(Refusal, match="150 MiB free by the quota of user 1234"):
             check_room(spill, owned)
@@ -118,8 +118,8 @@ class TestQuota:
 
     def test_enough_is_not_worth_a_word(self, spill, owned, left):
         left["user", 1234] = 900 * MIB
-        there = probe(owned, spill, budget=Budget(bytes=16 * MIB))
-        assert not {"no-room", "little-room"} & set(warned(forecast(spill, there)))
+        target = probe(owned, spill, budget=Budget(bytes=16 * MIB))
+        assert not {"no-room", "little-room"} & set(warned(forecast(spill, target)))
 
     def test_nobody_binds_root(self, tmp_path, left):
         left["user", 0] = left["group", 0] = 1
@@ -144,12 +144,12 @@ def test_the_kernels_answer_is_read_as_it_lays_it_out(monkeypatch, tmp_path):
         def __init__(self, *_, **__):
             self.syscall = self.answer
 
-        def answer(self, call, descriptor, command, number, found):
+        def answer(self, call, descriptor, command, number, result):
             assert (call, number) == (443, 1234)
             assert command == 0x80000700 + 1
             assert os.fstat(descriptor).st_ino == tmp_path.stat().st_ino
             # Limits in KiB, use in bytes.
-            found._obj.hard, found._obj.soft, found._obj.used = 2048, 1024, 1 << 20
+            result._obj.hard, result._obj.soft, result._obj.used = 2048, 1024, 1 << 20
             return 0
 
     monkeypatch.setattr(budget.ctypes, "CDLL", Kernel)
@@ -178,9 +178,9 @@ class TestCache:
         return made_up(tmp_path / "run.spill", loads, elapsed_s=25.0, cpu_s=5.0)
 
     def save(self, run, name, latencies, **facts):
-        there = replace(storage(latencies, name=name), facts=facts)
-        there.save(run.path.with_name(f"{name}.json"))
-        return there
+        target = replace(storage(latencies, name=name), facts=facts)
+        target.save(run.path.with_name(f"{name}.json"))
+        return target
 
     def test_a_network_behind_it_is_said(self, run):
         latencies = {("write", 256 * K): 400_000, ("read", 256 * K): 300_000}
@@ -199,9 +199,9 @@ class TestCache:
         assert "extrapolated" in warned(alone)
         assert warned(inside)["extrapolated"].startswith("small: 100% of its I/O has sizes outside")
 
-        def width(said):
-            low_s, high_s = said.interval_s
-            return (high_s - low_s) / said.forecast_s
+        def width(answer):
+            low_s, high_s = answer.interval_s
+            return (high_s - low_s) / answer.forecast_s
 
         assert width(inside) == pytest.approx(width(alone), rel=0.35)
 

@@ -35,8 +35,8 @@ def test_fio_has_latencies_by_size_and_depth(tmp_path):
         ("write", "1M", 1, "write", 500, 900_000.0, {}),
         before="fio: this platform has no CPU clock\n",
     )
-    found = resolve_storage(str(path))
-    groups = {(g.op, g.depth): g for g in found.groups}
+    result = resolve_storage(str(path))
+    groups = {(g.op, g.depth): g for g in result.groups}
     read = groups["read", 1]
     assert (read.size_class_bytes, read.bytes, read.mean_s) == (8192, 8192 * 1000, 96e-6)
     assert dict(zip(read.latency_ns, read.latency_count, strict=True)) == {
@@ -44,7 +44,7 @@ def test_fio_has_latencies_by_size_and_depth(tmp_path):
     }  # fmt: skip
     assert (read.pattern, read.access) == ("random", "direct")
     assert groups["write", 1].size_class_bytes == 1 << 20
-    model = Model(found)
+    model = Model(result)
     assert model.latency("read", 8192, depth=1.0, sequential=False).mean_s == pytest.approx(96e-6)
 
 
@@ -80,8 +80,8 @@ def test_what_fio_does_not_write_is_refused(tmp_path, jobs):
 
 
 def test_limits_are_a_storage():
-    found = resolve_storage("limits:iops=12k,throughput=500MiB/s,latency=0.5ms")
-    model = Model(found)
+    result = resolve_storage("limits:iops=12k,throughput=500MiB/s,latency=0.5ms")
+    model = Model(result)
     assert model.latency("read", 4096, depth=1.0, sequential=False).mean_s == pytest.approx(500e-6)
     # Sixty-four at once: as many a second as the limit lets pass.
     many = model.latency("read", 4096, depth=64.0, sequential=False, lasting=True)
@@ -91,7 +91,7 @@ def test_limits_are_a_storage():
 
 
 @cases(
-    ("word", "what"),
+    ("word", "subject"),
     [
         ("limits:iops=12000", "latency of one operation is missing"),
         ("limits:speed=1,latency=1ms", "no limit"),
@@ -100,8 +100,8 @@ def test_limits_are_a_storage():
         ("limits:throughput=500,latency=1ms", "not a rate of bytes"),
     ],
 )
-def test_limits_that_cannot_be(word, what):
-    with pytest.raises(InputError, match=what):
+def test_limits_that_cannot_be(word, subject):
+    with pytest.raises(InputError, match=subject):
         resolve_storage(word)
 
 
@@ -113,5 +113,5 @@ def test_rates_as_people_write_them():
         "500MiB/s": 500 << 20, "1000MB/s": 1e9, "1 GB/s": 1e9, "4Gbit/s": 5e8, "1G": 1 << 30,
     }  # fmt: skip
     assert {text: parse_bytes_per_s(text) for text in rates} == rates
-    asked = lookup("aws-gp3?iops=16k&throughput=1000MiB/s").facts["parameters"]
-    assert (asked["iops"], asked["throughput"]) == (16_000, 1000)
+    requested = lookup("aws-gp3?iops=16k&throughput=1000MiB/s").facts["parameters"]
+    assert (requested["iops"], requested["throughput"]) == (16_000, 1000)

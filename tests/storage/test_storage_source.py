@@ -33,9 +33,11 @@ def test_a_cache_of_a_volume_is_no_surer_than_the_volume(run):
     assert inside.interval_s == pytest.approx(alone.interval_s, rel=0.01)
     low_s, high_s = alone.interval_s
     assert low_s < 0.7 * alone.forecast_s < 1.3 * alone.forecast_s < high_s
-    told = [[w for w in said.warnings if w.code == "not-measured"] for said in (alone, inside)]
-    assert told[0] == told[1]
-    assert len(told[0]) == 1
+    matches = [
+        [w for w in answer.warnings if w.code == "not-measured"] for answer in (alone, inside)
+    ]
+    assert matches[0] == matches[1]
+    assert len(matches[0]) == 1
     # As sure as what was measured alone.
     storage(LATENCIES).save(run.path.with_name("flash.json"))
     measured = forecast(run, resolve("cache:flash.json+flash.json?size=2T", run))
@@ -43,8 +45,8 @@ def test_a_cache_of_a_volume_is_no_surer_than_the_volume(run):
     mixed = forecast(run, resolve(f"cache:flash.json+{volume}?size=2T", run))
     assert "not-measured" in {warning.code for warning in mixed.warnings}
 
-    def width(said):
-        return (said.interval_s[1] - said.interval_s[0]) / said.forecast_s
+    def width(answer):
+        return (answer.interval_s[1] - answer.interval_s[0]) / answer.forecast_s
 
     assert width(mixed) > 1.3 * width(measured)
 
@@ -63,7 +65,7 @@ def test_nine_in_ten_lie_within_the_spread_of_a_row():
     assert BROCHURE.noise == pytest.approx(0.4214, abs=1e-4)
 
 
-@pytest.mark.parametrize("source", [PROBE, GRID, RECORDING, ASSUMED], ids=lambda one: one.word)
+@pytest.mark.parametrize("source", [PROBE, GRID, RECORDING, ASSUMED], ids=lambda item: item.word)
 def test_a_source_is_the_same_after_it_was_written_and_read(source, tmp_path):
     path = tmp_path / "storage.json"
     Storage("x", source, []).save(path)
@@ -83,7 +85,7 @@ def test_a_cache_is_the_same_after_it_was_written_and_read(run, tmp_path):
 
 
 @cases(
-    ("word", "facts", "said"),
+    ("word", "facts", "answer"),
     [
         ("crystal ball", {}, "source is 'crystal ball', not one of probe, grid"),
         ("catalogue", {}, "spread"),
@@ -94,11 +96,11 @@ def test_a_cache_is_the_same_after_it_was_written_and_read(run, tmp_path):
         ("cache", {"parts": 5}, "damaged"),
     ],
 )
-def test_what_is_no_source_is_told_in_a_line(run, word, facts, said):
-    there = storage(LATENCIES)
-    document = there.to_json() | {"source": word, "facts": facts}
+def test_what_is_no_source_is_told_in_a_line(run, word, facts, answer):
+    target = storage(LATENCIES)
+    document = target.to_json() | {"source": word, "facts": facts}
     run.path.with_name("there.json").write_text(json.dumps(document))
     line = only_line(spillcast("forecast", run.path, "--to", "there.json"), 2)
     assert "there.json: " in line
     assert "damaged: " in line
-    assert said in line
+    assert answer in line

@@ -59,9 +59,9 @@ def main():
             member(read, options)
         pids.append(pid)
         gates.append(write)
-    own, write = os.pipe()
+    private, write = os.pipe()
     gates.append(write)
-    main_thread = threading.Thread(target=member, args=[own, options])
+    main_thread = threading.Thread(target=member, args=[private, options])
     main_thread.start()
     print(os.getpid(), *pids, flush=True)
     for _ in sys.stdin:

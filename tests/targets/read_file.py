@@ -16,27 +16,27 @@ parser.add_argument("--pages", type=int, required=True)
 parser.add_argument("--pattern", choices=["scan", "zipf", "spill"], required=True)
 parser.add_argument("--times", type=int, default=2)
 parser.add_argument("--page-bytes", type=int, default=4096)
-asked = parser.parse_args()
+requested = parser.parse_args()
 
-if asked.pattern == "zipf":
+if requested.pattern == "zipf":
     draw = random.Random(1)
-    weights = [1 / (rank + 1) for rank in range(asked.pages)]
-    pages = list(range(asked.pages))
+    weights = [1 / (rank + 1) for rank in range(requested.pages)]
+    pages = list(range(requested.pages))
     draw.shuffle(pages)
-    order = draw.choices(pages, weights, k=asked.times * asked.pages)
+    order = draw.choices(pages, weights, k=requested.times * requested.pages)
 else:
-    order = list(range(asked.pages)) * asked.times
-offsets = [page * asked.page_bytes for page in order]
-if asked.group:
-    Path(asked.group, "cgroup.procs").write_text(str(os.getpid()))
-fd = os.open(asked.file, os.O_RDWR | os.O_CREAT)
+    order = list(range(requested.pages)) * requested.times
+offsets = [page * requested.page_bytes for page in order]
+if requested.group:
+    Path(requested.group, "cgroup.procs").write_text(str(os.getpid()))
+fd = os.open(requested.file, os.O_RDWR | os.O_CREAT)
 # No reading ahead: what is not asked for is not read.
 os.posix_fadvise(fd, 0, 0, os.POSIX_FADV_RANDOM)
-if asked.pattern == "spill":
-    block = bytes(asked.page_bytes)
-    for page in range(asked.pages):
-        os.pwrite(fd, block, page * asked.page_bytes)
+if requested.pattern == "spill":
+    block = bytes(requested.page_bytes)
+    for page in range(requested.pages):
+        os.pwrite(fd, block, page * requested.page_bytes)
     os.fdatasync(fd)
 for offset in offsets:
-    os.pread(fd, asked.page_bytes, offset)
+    os.pread(fd, requested.page_bytes, offset)
 os.close(fd)

@@ -141,10 +141,10 @@ def test_a_right_that_only_adds_to_a_recording_is_named(rig, tmp_path, granted):
         cursor.execute("select connection_id()")
         [[number]] = cursor.fetchall()
         thread = threading.Thread(target=cursor.execute, args=[SORT])
-        said = []
+        matches = []
 
         def begin(*words):
-            said.extend(word for word in words if isinstance(word, str))
+            matches.extend(word for word in words if isinstance(word, str))
             if thread.ident is None:
                 thread.start()
 
@@ -160,7 +160,7 @@ def test_a_right_that_only_adds_to_a_recording_is_named(rig, tmp_path, granted):
     assert recording.meta.temp.writes > 0
     if rig.lab.engine == "mysql":
         missing = "process on *.*" if granted.endswith("*") else "select on performance_schema.*"
-        assert any(f"grant {missing} to 'watcher'@'localhost'" in text for text in said)
+        assert any(f"grant {missing} to 'watcher'@'localhost'" in text for text in matches)
 
 
 def test_a_session_that_does_not_exist_ends_or_cannot_be_searched_for(rig):

@@ -56,7 +56,7 @@ VIEWS = {
 
 def statements(script):
     """The SELECTs of a script, those in PL/SQL too; any line that is none of it fails."""
-    found, lines = [], iter(script.splitlines())
+    result, lines = [], iter(script.splitlines())
     for line in lines:
         if not line or COMMANDS.match(line):
             continue
@@ -64,13 +64,13 @@ def statements(script):
         if line == "declare":
             while (line := next(lines)) != "/":
                 text += "\n" + line
-            found += re.findall(r"for r in \((.*?)\n    \) loop", text, re.DOTALL)
+            result += re.findall(r"for r in \((.*?)\n    \) loop", text, re.DOTALL)
             continue
         assert line.startswith("select "), line
         while not text.endswith(";"):
             text += "\n" + next(lines)
-        found.append(text[:-1])
-    return found
+        result.append(text[:-1])
+    return result
 
 
 def parsed(script):
@@ -117,11 +117,11 @@ def rows_of(oracle, tree, variables):
         if column.name in variables and column.table in ("", "r"):
             column.replace(exp.convert(variables[column.name]))
     tree = tree.transform(_joined)
-    found = oracle.execute(
+    result = oracle.execute(
         tree.sql("duckdb", identify=True, unsupported_level=sqlglot.ErrorLevel.IGNORE)
     )
-    names = [description[0] for description in found.description]
-    return [dict(zip(names, row, strict=True)) for row in found.fetchall()]
+    names = [description[0] for description in result.description]
+    return [dict(zip(names, row, strict=True)) for row in result.fetchall()]
 
 
 def _joined(node):
@@ -155,8 +155,8 @@ def run_script(oracle, script, folder, look: Callable[[int], None] = lambda _num
             while not text.endswith(";"):
                 text += "\n" + next(lines)
             if spool is not None:
-                found = rows_of(oracle, sqlglot.parse_one(text[:-1], read="oracle"), {})
-                spool.write_text(as_csv(found))
+                result = rows_of(oracle, sqlglot.parse_one(text[:-1], read="oracle"), {})
+                spool.write_text(as_csv(result))
 
 
 def as_csv(rows):
@@ -182,7 +182,7 @@ def run_block(oracle, block, look):
     texts = query, *(f"select {put} as line from dual" for put in puts)
     query, headings, line = (sqlglot.parse_one(text, read="oracle") for text in texts)
     first, last = re.search(r"for i in (\d+) \.\. ([\d* ]+) loop", block).groups()
-    found = [row["line"] for row in rows_of(oracle, headings, {})]
+    matches = [row["line"] for row in rows_of(oracle, headings, {})]
     known = {"v_before": None, "v_seconds": 3, "v_weight_us": 1_000_000}
     look(-1)
     for turn in range(prod(map(int, last.split("*"))) - int(first) + 1):
@@ -190,8 +190,8 @@ def run_block(oracle, block, look):
         now = ""
         for row in rows_of(oracle, query.copy(), known):
             if row.get("value", 0) is not None:
-                found += [said["line"] for said in rows_of(oracle, line.copy(), known | row)]
+                matches += [answer["line"] for answer in rows_of(oracle, line.copy(), known | row)]
             if "accumulated" in row:
                 now += f",{row['statistic#']}={row['accumulated']}"
         known["v_before"] = now or None
-    return "\n".join(found) + "\n"
+    return "\n".join(matches) + "\n"

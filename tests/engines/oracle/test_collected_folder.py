@@ -71,24 +71,24 @@ def look(oracle):
 @pytest.fixture
 def folder(oracle, tmp_path):
     """What the script leaves, and the trace that somebody put beside it."""
-    there = tmp_path / "collected"
-    there.mkdir()
+    target = tmp_path / "collected"
+    target.mkdir()
     script = collect(sql_id=SQL_ID, sid=SESSION, interval=20)
-    run_script(oracle, script.replace("&licensed", "yes"), there, look(oracle))
+    run_script(oracle, script.replace("&licensed", "yes"), target, look(oracle))
     write_trace(
-        there / "orcl_ora_1.trc", [(READ, 9_000, blocks(31)), (WRITE, 300, blocks(31))] * 50
+        target / "orcl_ora_1.trc", [(READ, 9_000, blocks(31)), (WRITE, 300, blocks(31))] * 50
     )
-    return there
+    return target
 
 
 def test_every_spool_has_a_reader(folder):
-    found = find_evidence([folder])
-    assert found.collected == [folder]
+    result = find_evidence([folder])
+    assert result.collected == [folder]
     spooled = {path.name for path in folder.glob("*.csv")}
     assert spooled == set(SPOOLS) - {"spillcast_sessions.csv"}
     for name in spooled:
-        assert [path.name for path in getattr(found, SPOOLS[name])] == [name]
-    assert [path.name for path in found.traces] == ["orcl_ora_1.trc"]
+        assert [path.name for path in getattr(result, SPOOLS[name])] == [name]
+    assert [path.name for path in result.traces] == ["orcl_ora_1.trc"]
     # Each is known by what stands in it as well, wherever it was put.
     for name in spooled:
         other = folder.parent / f"other_{name}"
@@ -97,9 +97,9 @@ def test_every_spool_has_a_reader(folder):
 
 
 def test_the_folder_is_forecast(folder, tmp_path):
-    there = write_trace(tmp_path / "there.trc", [(READ, 900, blocks(31))] * 50)
-    said = spillcast("forecast", folder, "--to", there, "--json")
-    document = json.loads(said.stdout)
+    target = write_trace(tmp_path / "there.trc", [(READ, 900, blocks(31))] * 50)
+    result = spillcast("forecast", folder, "--to", target, "--json")
+    document = json.loads(result.stdout)
     # 60 of 100 samples wait for reads, which take a tenth there.
     assert document["baseline_s"] == pytest.approx(100, abs=0.1)
     assert document["forecast_s"] == pytest.approx(40 + 6, abs=0.2)
@@ -116,8 +116,8 @@ def test_the_folder_is_forecast(folder, tmp_path):
 
 def test_what_spills_and_the_other_cure(folder, tmp_path):
     """The figures of the fixture: a join of 1 GiB that Oracle thinks would need 12."""
-    there = write_trace(tmp_path / "there.trc", [(READ, 900, blocks(31))] * 50)
-    document = json.loads(spillcast("forecast", folder, "--to", there, "--json").stdout)
+    target = write_trace(tmp_path / "there.trc", [(READ, 900, blocks(31))] * 50)
+    document = json.loads(spillcast("forecast", folder, "--to", target, "--json").stdout)
     (line,) = document["spilled"]["lines"]
     assert line == {
         "sql_id": SQL_ID,
@@ -132,9 +132,11 @@ def test_what_spills_and_the_other_cure(folder, tmp_path):
     assert more["pga_target_bytes"] == 8 << 30
     assert more["forecast_s"] == pytest.approx(40, abs=0.1)
     assert more["interval_s"][0] <= 40 <= more["interval_s"][1]
-    said = " ".join(spillcast("forecast", folder, "--to", there).stdout.split())
-    assert re.search(r"hash join of line 3 \w+ 100 ?% of .*, in one pass", said)
-    assert "More PGA instead: the work area that spills held 1 GiB and would need about 12" in said
+    output = " ".join(spillcast("forecast", folder, "--to", target).stdout.split())
+    assert re.search(r"hash join of line 3 \w+ 100 ?% of .*, in one pass", output)
+    assert (
+        "More PGA instead: the work area that spills held 1 GiB and would need about 12" in output
+    )
 
 
 def test_plan_lines_of_the_folder(folder):
@@ -172,9 +174,9 @@ def test_a_statement_that_does_not_run_leaves_empty_spools(oracle, tmp_path):
         oracle.execute(f'delete from "{view}"')
     run_script(oracle, collect(sql_id=SQL_ID).replace("&licensed", "yes"), tmp_path)
     assert (tmp_path / "spillcast_workareas.csv").read_text() == ""
-    found = find_evidence([tmp_path])
-    assert (found.work_areas, found.temp_usage) == ([], [])
-    assert len(read_ash(found.ash).samples) == 100
+    result = find_evidence([tmp_path])
+    assert (result.work_areas, result.temp_usage) == ([], [])
+    assert len(read_ash(result.ash).samples) == 100
 
 
 def test_without_the_pack_sessions_are_sampled(oracle, tmp_path):
@@ -200,13 +202,13 @@ def test_without_the_pack_sessions_are_sampled(oracle, tmp_path):
         insert(oracle, "gv$session", running | on_cpu | {"status": "ACTIVE", "audsid": 4711})
 
     run_script(oracle, script, tmp_path, at)
-    found = find_evidence([tmp_path])
-    assert [path.name for path in found.ash] == ["spillcast_sessions.csv"]
-    ash = read_ash(found.ash)
+    result = find_evidence([tmp_path])
+    assert [path.name for path in result.ash] == ["spillcast_sessions.csv"]
+    ash = read_ash(result.ash)
     assert ash.damaged == []
     assert ash.samples["event"].to_pylist() == [READ] * 4 + [None] * 4
     assert ash.samples["coordinator"].to_pylist() == [35] * 8
     assert ash.samples["p3"].to_pylist() == [31] * 4 + [None] * 4
-    assert [one.exec_id for one in executions(ash)] == [7]
-    said = spillcast("profile", tmp_path)
-    assert "samples of V$SESSION, not of ASH" in " ".join(said.stdout.split())
+    assert [item.exec_id for item in executions(ash)] == [7]
+    completed = spillcast("profile", tmp_path)
+    assert "samples of V$SESSION, not of ASH" in " ".join(completed.stdout.split())

@@ -63,10 +63,10 @@ def test_nothing_is_changed_but_the_trace_of_the_session(session):
 def test_the_licence_is_asked_about_before_ash_is_read():
     for history in (False, True):
         script = collect(history=history)
-        asked = script.index("accept licensed")
-        assert "Diagnostics Pack" in script[:asked]
-        assert "active_sess" not in script[:asked]
-        assert "whenever sqlerror exit" in script[asked:]
+        requested = script.index("accept licensed")
+        assert "Diagnostics Pack" in script[:requested]
+        assert "active_sess" not in script[:requested]
+        assert "whenever sqlerror exit" in script[requested:]
 
 
 def test_licence_answers(oracle):
@@ -129,7 +129,7 @@ def test_ash_of_a_session_and_its_workers(oracle, tmp_path, view, source, more):
     assert ash.samples["p3"].to_pylist() == [31, 31]
     assert set(ash.samples["exec_start"].to_pylist()) == {"2024-10-14 12:59:20"}
     # The worker and its session are one execution.
-    assert [one.session for one in executions(ash)] == [33]
+    assert [item.session for item in executions(ash)] == [33]
 
 
 def test_the_first_sample_in_memory_is_shown(oracle):
@@ -163,8 +163,8 @@ def test_statistics_are_growth_rate_and_sum(oracle, tmp_path):
                 lines.append(",".join([str(NOW), f'"{row["name"]}"', *map(str, numbers)]))
     path = tmp_path / "spillcast_statistics.csv"
     path.write_text("\n".join(lines) + "\n")
-    found = [tuple(row.values()) for row in read_statistics(path).rows.to_pylist()]
-    assert found == [
+    matches = [tuple(row.values()) for row in read_statistics(path).rows.to_pylist()]
+    assert matches == [
         (0, "physical reads", 105_899, 35_300, 106_899),
         (0, "physical writes", 0, 0, 50),
         (1, "physical reads", 10, 3, 106_909),
@@ -212,13 +212,13 @@ def test_values_out_of_range(wrong):
 
 
 def test_the_verb_prints_writes_and_answers_in_json(tmp_path):
-    asked = ["collect", "oracle", "--sql-id", SQL_ID, "--sid", "33,4711", "--interval", "5"]
+    requested = ["collect", "oracle", "--sql-id", SQL_ID, "--sid", "33,4711", "--interval", "5"]
     expected = collect(sql_id=SQL_ID, sid=SESSION, interval=5)
-    assert spillcast(*asked).stdout == expected
-    document = json.loads(spillcast(*asked, "--json").stdout)
+    assert spillcast(*requested).stdout == expected
+    document = json.loads(spillcast(*requested, "--json").stdout)
     assert document == {"schema": "spillcast.collect/1", "script": expected}
     path = tmp_path / "collect.sql"
-    assert spillcast(*asked, "-o", path).stdout == ""
+    assert spillcast(*requested, "-o", path).stdout == ""
     assert path.read_text() == expected
 
 

@@ -56,8 +56,8 @@ def test_the_guide_tells_of_the_whole_way():
 def test_every_command_of_the_guide_works(place):
     directory, variables, fast, psql = place
     for command in commands():
-        here = command.replace("/mnt/nvme", str(fast)).replace("--duration 20s", "--duration 2s")
-        program, *arguments = shlex.split(here)
+        source = command.replace("/mnt/nvme", str(fast)).replace("--duration 20s", "--duration 2s")
+        program, *arguments = shlex.split(source)
         if program == "spillcast":
             done = spillcast(*arguments, cwd=directory, env=environment() | variables)
             assert done.returncode == 0, f"{command}\n{done.stderr}"

@@ -66,15 +66,17 @@ def test_a_name_is_only_a_name(server, room, tmp_path, kind):
     recording = Recording.open(output)
     assert recording.meta.temp.operations > 0
     assert recording.meta.engine.query == query
-    assert [one.tablespace for one in recording.meta.server.temp_files] in ([], [name])
+    assert [item.tablespace for item in recording.meta.server.temp_files] in ([], [name])
     page = spillcast("forecast", output, "--to", "latency:1ms")
     # What a parallel worker did before it was attached may be too much for a number.
     assert page.returncode in (0, 3), page.stderr
     assert not any(letter in page.stdout for letter in "\r\x1b\u202e")
 
-    found = spillcast("postgres", server.dsn, "--to", "latency:1ms", "--json")
-    assert found.returncode == 0, found.stderr
-    assert any("generate_series" in one["query"] for one in json.loads(found.stdout)["statements"])
+    result = spillcast("postgres", server.dsn, "--to", "latency:1ms", "--json")
+    assert result.returncode == 0, result.stderr
+    assert any(
+        "generate_series" in item["query"] for item in json.loads(result.stdout)["statements"]
+    )
     shown = spillcast("postgres", server.dsn, "--to", "latency:1ms")
     assert shown.returncode == 0, shown.stderr
     assert not any(letter in shown.stdout for letter in "\r\x1b\u202e")

@@ -73,8 +73,8 @@ def checked(*arguments):
 
 def counted(connection, query, column="mean_exec_time"):
     """What the server itself says of a statement."""
-    asked = f"select {column} from pg_stat_statements where query like %s"
-    [[value]] = connection.execute(asked, [query.split("where")[0] + "%"]).fetchall()
+    requested = f"select {column} from pg_stat_statements where query like %s"
+    [[value]] = connection.execute(requested, [query.split("where")[0] + "%"]).fetchall()
     return value
 
 
@@ -100,15 +100,15 @@ def test_a_plan_tells_what_came_whether_it_spills_or_is_timed(
     else:
         path.write_text("\n".join(line for (line,) in rows))
         elapsed_ms = float(rows[-1][0].split()[-2])
-    found = checked(kept, path)
-    assert found["measured_s"] == pytest.approx(elapsed_ms / 1e3)
+    result = checked(kept, path)
+    assert result["measured_s"] == pytest.approx(elapsed_ms / 1e3)
     if form == "without buffers":
-        assert found["work"] is None
+        assert result["work"] is None
     else:
-        assert found["work"] == (0 if before == ENOUGH else 1)
-    terms = {term["name"]: term["measured_s"] for term in found["terms"]}
+        assert result["work"] == (0 if before == ENOUGH else 1)
+    terms = {term["name"]: term["measured_s"] for term in result["terms"]}
     if form != "without buffers" and not before:
-        assert sum(terms.values()) == pytest.approx(found["measured_s"])
+        assert sum(terms.values()) == pytest.approx(result["measured_s"])
     else:
         assert set(terms.values()) == {None}
 
@@ -133,18 +133,18 @@ def test_an_export_and_the_server_say_the_same(server, connection, tmp_path):
     [[rows]] = connection.execute("select json_agg(s) from pg_stat_statements s").fetchall()
     (tmp_path / "after.json").write_text(json.dumps(rows))
     for after in (server.dsn, tmp_path / "after.json"):
-        found = checked(kept, after)
-        assert found["measured_s"] == pytest.approx(counted(connection, QUERY) / 1e3)
-        assert found["work"] == 0
+        result = checked(kept, after)
+        assert result["measured_s"] == pytest.approx(counted(connection, QUERY) / 1e3)
+        assert result["work"] == 0
 
 
 def test_the_statement_is_found_by_the_text_of_the_forecast(kept, server, connection):
     for query in (QUERY.replace("<> 7", "<> 8"), QUERY.replace(" ", "\n  "), OTHER):
         connection.execute(query)
     assert counted(connection, QUERY, "calls") == 2
-    found = checked(kept, server.dsn)
-    assert found["measured_s"] == pytest.approx(counted(connection, QUERY) / 1e3)
-    terms = {term["name"]: term["measured_s"] for term in found["terms"]}
+    result = checked(kept, server.dsn)
+    assert result["measured_s"] == pytest.approx(counted(connection, QUERY) / 1e3)
+    terms = {term["name"]: term["measured_s"] for term in result["terms"]}
     assert terms["temp read"] == pytest.approx(
         counted(connection, QUERY, "temp_blk_read_time / calls") / 1e3, rel=0.01
     )
@@ -157,11 +157,11 @@ def test_the_statement_is_found_by_a_pattern(server, connection, tmp_path):
     connection.execute(OTHER)
     result = spillcast("check", kept, server.dsn)
     assert "names no statement that a server counts" in only_line(result, 2)
-    found = checked(kept, server.dsn, "--query", r"select id\s+from t")
-    assert found["measured_s"] == pytest.approx(counted(connection, OTHER) / 1e3)
+    actual = checked(kept, server.dsn, "--query", r"select id\s+from t")
+    assert actual["measured_s"] == pytest.approx(counted(connection, OTHER) / 1e3)
     queryid = counted(connection, QUERY, "queryid::text")
-    found = checked(kept, server.dsn, "--queryid", queryid)
-    assert found["measured_s"] == pytest.approx(counted(connection, QUERY) / 1e3)
+    actual = checked(kept, server.dsn, "--queryid", queryid)
+    assert actual["measured_s"] == pytest.approx(counted(connection, QUERY) / 1e3)
     several = spillcast("check", kept, server.dsn, "--query", "from t")
     assert several.returncode == 2
     assert "2 statements are like 'from t'" in several.stderr
@@ -189,8 +189,8 @@ def test_a_recorded_session_s_statement_is_found_by_itself(
         until_attached(tmp_path / "run.spill", process)
         client.run(query)
         client.result()
-        _, said = process.communicate(timeout=60)
-    assert process.returncode == 0, said
+        _, answer = process.communicate(timeout=60)
+    assert process.returncode == 0, answer
     engine = meta_of(tmp_path / "run.spill")["engine"]
     if known_by == "text":
         assert "queryid" not in engine
@@ -225,10 +225,10 @@ def test_calls_before_a_look_do_not_count(kept, server, connection, tmp_path):
     connection.execute("select pg_sleep(0.2)")
     connection.execute(ENOUGH)
     connection.execute(QUERY)
-    found = checked(kept, server.dsn, "--since", look)
+    result = checked(kept, server.dsn, "--since", look)
     after_ms = counted(connection, QUERY, "total_exec_time") - before_ms
-    assert found["measured_s"] == pytest.approx(after_ms / 1e3)
-    assert found["work"] == 0
+    assert result["measured_s"] == pytest.approx(after_ms / 1e3)
+    assert result["work"] == 0
 
 
 def test_a_session_s_query_is_told_when_it_ends(kept, server, connection):
@@ -239,18 +239,18 @@ def test_a_session_s_query_is_told_when_it_ends(kept, server, connection):
     with subprocess.Popen(command, **pipes) as waiting:
         assert f"waiting for the query of session {pid} to end" in waiting.stderr.readline()
         connection.execute(slow)
-        found = json.loads(waiting.communicate(timeout=60)[0])
+        document = json.loads(waiting.communicate(timeout=60)[0])
     elapsed_s = counted(connection, slow, "total_exec_time") / 1e3
-    assert found["measured_s"] == pytest.approx(elapsed_s, rel=0.2)
+    assert document["measured_s"] == pytest.approx(elapsed_s, rel=0.2)
     blocks = counted(connection, slow, "temp_blks_read + temp_blks_written")
-    told = sum(term["count"] for term in json.loads(kept.read_text())["terms"] if term["op"])
-    assert found["work"] == pytest.approx(blocks / told)
+    reported = sum(term["count"] for term in json.loads(kept.read_text())["terms"] if term["op"])
+    assert document["work"] == pytest.approx(blocks / reported)
 
 
 def test_what_is_for_a_server_goes_with_a_server(kept, tmp_path):
     (tmp_path / "after.json").write_text("{}")
-    told = only_line(spillcast("check", kept, tmp_path / "after.json", "--since", "10m"), 2)
-    assert "--since is for a server" in told
+    message = only_line(spillcast("check", kept, tmp_path / "after.json", "--since", "10m"), 2)
+    assert "--since is for a server" in message
 
 
 def test_a_server_s_dsn_may_be_longer_than_a_file_s_name(kept, server):

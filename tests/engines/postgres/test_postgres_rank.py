@@ -74,12 +74,12 @@ def ranked(*arguments):
     return json.loads(result.stdout)
 
 
-def texts(found):
-    return [" ".join(one["query"].split())[:24] for one in found["statements"]]
+def texts(result):
+    return [" ".join(item["query"].split())[:24] for item in result["statements"]]
 
 
-def in_order(found):
-    return [text for text in texts(found) if "create" not in text]
+def in_order(result):
+    return [text for text in texts(result) if "create" not in text]
 
 
 def explained(connection, query):
@@ -90,22 +90,24 @@ def explained(connection, query):
 
 
 def test_those_that_spill_most_stand_first_with_what_cures_bring(server, dsn):
-    found = ranked(dsn, *TARGETS)
-    assert in_order(found) == [query[:24] for query, _ in RUNS[:3]]
+    ranking = ranked(dsn, *TARGETS)
+    assert in_order(ranking) == [query[:24] for query, _ in RUNS[:3]]
     with server[0].connect() as connection:
         connection.execute("load 'auto_explain'")
         connection.execute("set auto_explain.log_min_duration = -1")
         blocks = [times * explained(connection, query) for query, times in RUNS[:3]]
-    assert [one["temp_bytes"] for one in found["statements"]] == [8192 * one for one in blocks]
-    for one, (_, times) in zip(found["statements"], RUNS, strict=False):
-        low_s, high_s = one["temp_s"]
-        assert one["calls"] == times
-        assert 0 < low_s <= high_s <= one["elapsed_s"]
-        saved = {name: gain["saved_s"] for name, gain in one["gains"].items()}
-        assert 0 < saved["factor:10"] <= one["no_spill"]["saved_s"]
+    assert [item["temp_bytes"] for item in ranking["statements"]] == [
+        8192 * item for item in blocks
+    ]
+    for item, (_, times) in zip(ranking["statements"], RUNS, strict=False):
+        low_s, high_s = item["temp_s"]
+        assert item["calls"] == times
+        assert 0 < low_s <= high_s <= item["elapsed_s"]
+        saved = {name: gain["saved_s"] for name, gain in item["gains"].items()}
+        assert 0 < saved["factor:10"] <= item["no_spill"]["saved_s"]
         # A disk of 5 ms is no cure.
         assert saved.get("latency:5ms", -1.0) < 0
-    assert found["statements_seen"] > 3
+    assert ranking["statements_seen"] > 3
 
 
 def test_a_person_reads_it_on_one_screen(dsn):
@@ -123,9 +125,9 @@ def test_between_two_looks_only_what_came_between_counts(server, dsn, tmp_path):
     ranked(dsn, "--save", look)
     with server[0].connect() as connection:
         connection.execute(MIDDLE)
-    found = ranked(dsn, "--since", look)
-    assert in_order(found) == [MIDDLE[:24]]
-    assert found["statements"][0]["calls"] == 1
+    ranking = ranked(dsn, "--since", look)
+    assert in_order(ranking) == [MIDDLE[:24]]
+    assert ranking["statements"][0]["calls"] == 1
     with server[0].connect() as connection:
         connection.execute("select pg_stat_statements_reset()")
         for query, times in RUNS:
@@ -146,8 +148,8 @@ def test_looks_in_a_folder_have_only_what_came_between(server, dsn, tmp_path):
             connection.execute(SMALL)
     assert spillcast("postgres", looks).returncode == 0
     ranked(dsn, "--save", looks)
-    [found] = ranked(looks)["servers"]
-    assert [statement["calls"] for statement in found["statements"]] == [2]
+    [result] = ranked(looks)["servers"]
+    assert [statement["calls"] for statement in result["statements"]] == [2]
     # Another program's folder is not written to.
     assert spillcast("postgres", dsn, "--save", tmp_path).returncode == 2
 
@@ -159,13 +161,13 @@ def test_who_may_see_nothing_is_told_so(server):
 
 
 def test_plans_in_the_log_tell_work_memory(server, dsn):
-    found = ranked(dsn, "--log", server[1])
-    sizes = [one["work_mem_bytes"] for one in found["statements"][:3]]
+    ranking = ranked(dsn, "--log", server[1])
+    sizes = [item["work_mem_bytes"] for item in ranking["statements"][:3]]
     assert None not in sizes
     # 60,000 rows of 40 letters are more than 4 MB, and a fifth of them without is less.
     assert sizes[0] > 4 << 20 > sizes[2]
     # The nodes of the plan of one call did all of its temp I/O.
-    for statement in found["statements"][:3]:
+    for statement in ranking["statements"][:3]:
         assert (
             sum(node["temp_bytes"] for node in statement["nodes"])
             == statement["temp_bytes"] // statement["calls"]
@@ -176,12 +178,12 @@ def test_plans_in_the_log_tell_work_memory(server, dsn):
 def test_logs_alone_tell_the_same(server, tmp_path, ending):
     [file] = server[1].glob(f"*.{ending}")
     (tmp_path / f"server.{ending}.gz").write_bytes(gzip.compress(file.read_bytes()))
-    found = ranked(tmp_path, *TARGETS)
-    assert [one for one in in_order(found) if one in {q[:24] for q, _ in RUNS}][:2] == [
+    ranking = ranked(tmp_path, *TARGETS)
+    assert [item for item in in_order(ranking) if item in {q[:24] for q, _ in RUNS}][:2] == [
         LARGE[:24],
         MIDDLE[:24],
     ]
-    assert all(one["work_mem_bytes"] for one in found["statements"][:2])
+    assert all(item["work_mem_bytes"] for item in ranking["statements"][:2])
 
 
 def test_logs_without_spills_say_what_to_set(tmp_path):
@@ -190,8 +192,8 @@ def test_logs_without_spills_say_what_to_set(tmp_path):
 
 
 def test_a_directory_is_not_probed(dsn, tmp_path):
-    told = only_line(spillcast("postgres", dsn, "--to", tmp_path), 2)
-    assert "a probe would disturb" in told
+    message = only_line(spillcast("postgres", dsn, "--to", tmp_path), 2)
+    assert "a probe would disturb" in message
 
 
 def test_a_snapshot_taken_in_another_time_zone_counts_as_well(dsn, tmp_path):
@@ -206,8 +208,8 @@ def test_a_snapshot_of_another_server_is_refused(dsn, tmp_path):
     with workspace() as room, serve(make_cluster(room)) as other:
         spillcast("postgres", other.dsn, "--save", kept)
         assert kept.is_file()
-    told = only_line(spillcast("postgres", dsn, "--since", kept), 2)
-    assert "is of another server" in told
+    message = only_line(spillcast("postgres", dsn, "--since", kept), 2)
+    assert "is of another server" in message
 
 
 @cases(

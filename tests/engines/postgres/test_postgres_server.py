@@ -31,8 +31,8 @@ def test_it_answers_with_its_version_and_the_settings_asked_for(installation, tm
     with workspace() as room:
         with private_server(room, {"work_mem": "1MB"}, installation) as server:
             with server.connect() as connection:
-                said = connection.execute("select version(), current_setting('work_mem')")
-                version, work_mem = said.fetchone()
+                answer = connection.execute("select version(), current_setting('work_mem')")
+                version, work_mem = answer.fetchone()
             assert version.startswith(f"PostgreSQL {installation.version}")
             assert work_mem == "1MB"
             assert Path(f"/proc/{server.pid}/comm").read_text() == "postgres\n"

@@ -25,7 +25,7 @@ ALONE = "select count(*) from (select id, f from t order by f, id offset 0) s"
 @pytest.fixture(scope="module")
 def old():
     """A server that counts no workers: the oldest that is installed."""
-    installations = [one for one in of_debian() if float(one.version) < 18]
+    installations = [item for item in of_debian() if float(item.version) < 18]
     if not installations:
         pytest.skip("no PostgreSQL before 18 is installed")
     with workspace() as room, private_server(room, SETTINGS, installations[-1]) as made:
@@ -40,30 +40,30 @@ def old():
 
 
 def test_statements_are_told_by_the_workers_that_were_seen(old):
-    asked = ("postgres", old.dsn, "--to", "factor:1000", "--since", "8s", "--json")
+    requested = ("postgres", old.dsn, "--to", "factor:1000", "--since", "8s", "--json")
     with old.connect() as alone, old.connect() as parallel:
         for name, value in PARALLEL.items():
             parallel.execute("select set_config(%s, %s, false)", [name, str(value)])
-        command = subprocess.Popen(spillcast_command(*asked), stdout=subprocess.PIPE, text=True)
+        command = subprocess.Popen(spillcast_command(*requested), stdout=subprocess.PIPE, text=True)
         began = time.monotonic()
         while command.poll() is None and time.monotonic() - began < 60:
             parallel.execute(SHARED)
             alone.execute(ALONE)
-        said, _ = command.communicate()
+        answer, _ = command.communicate()
     assert command.returncode == 0
-    found = json.loads(said)
-    by_text = {one["query"][:10]: one for one in found["statements"]}
+    document = json.loads(answer)
+    by_text = {item["query"][:10]: item for item in document["statements"]}
     # One process: its temp I/O took that time. Of several none is known but what they add up to.
     low_s, high_s = by_text[ALONE[:10]]["temp_s"]
     assert low_s == high_s
     low_s, high_s = by_text[SHARED[:10]]["temp_s"]
     assert low_s < high_s
-    assert not any(text.startswith("processes") for text in found["unseen"])
+    assert not any(text.startswith("processes") for text in document["unseen"])
 
 
 def test_a_session_that_the_server_ends_is_told_in_a_line(old):
-    asked = spillcast_command("postgres", old.dsn, "--since", "60s")
-    command = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    requested = spillcast_command("postgres", old.dsn, "--since", "60s")
+    command = subprocess.Popen(requested, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     end = "select pg_terminate_backend(pid) from pg_stat_activity where application_name = %s"
     with old.connect() as connection:
         # Its looks come after its first counts.

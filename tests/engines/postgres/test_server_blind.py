@@ -46,27 +46,27 @@ def test_databases_tell_what_statements_do_not(cluster):
             until(lambda: connection.execute(counts).fetchall(), "the counts of the session")
             until(lambda: "temporary" in connection.execute(log).fetchone()[0], "the log")
             [(files, size)] = connection.execute(counts).fetchall()
-        said = spillcast("postgres", server.dsn, "--to", "catalogue:aws-gp3", "--json")
-        assert said.returncode == 3, said.stderr
-        found = json.loads(said.stdout)
-        [database] = found["databases"]
+        result = spillcast("postgres", server.dsn, "--to", "catalogue:aws-gp3", "--json")
+        assert result.returncode == 3, result.stderr
+        document = json.loads(result.stdout)
+        [database] = document["databases"]
         assert (database["temp_files"], database["temp_bytes"]) == (files, size)
         assert 0 < database["active_s"] < 60
         assert database["since_s"] < server_time(server)
         # A gibibyte a second is more, and 100 a second of blocks less than any such volume has.
         assert 2 * size / 2**30 < database["spill_s"]["catalogue:aws-gp3"] < 2 * size / 8192 / 100
         # The log is read by a superuser.
-        assert [one["query"] for one in found["statements"]] == [SPILLING]
-        assert found["statements"][0]["temp_bytes"] == size
+        assert [item["query"] for item in document["statements"]] == [SPILLING]
+        assert document["statements"][0]["temp_bytes"] == size
         with server.connect() as connection:
-            for statement in statements_of(found["enable"][:-1]):
+            for statement in statements_of(document["enable"][:-1]):
                 connection.execute(statement)
     with serve(cluster) as server, server.connect() as connection:
-        [create] = statements_of(found["enable"][-1:])
+        [create] = statements_of(document["enable"][-1:])
         connection.execute(create)
         spill(connection)
         again = rank_postgres(server.dsn, ["factor:2"])
-        assert SPILLING[:20] in [one.query[:20] for one in again.statements]
+        assert SPILLING[:20] in [item.query[:20] for item in again.statements]
         assert not again.enable
 
 
@@ -78,8 +78,8 @@ def server_time(server):
 def statements_of(lines):
     """What the commands have psql run."""
     words = [shlex.split(line, comments=True) for line in lines]
-    found = [line[3::2] for line in words if line[:1] == ["psql"]]
-    return [statement for line in found for statement in line]
+    matches = [line[3::2] for line in words if line[:1] == ["psql"]]
+    return [statement for line in matches for statement in line]
 
 
 def test_statements_of_spillcast_do_not_count(cluster):
@@ -90,8 +90,8 @@ def test_statements_of_spillcast_do_not_count(cluster):
             spill(ours, f"explain (analyze) {SPILLING};")
         assert rank_postgres(server.dsn, ["factor:2"]).statements == []
         spill(connection)
-        [one] = rank_postgres(server.dsn, ["factor:2"]).statements
-        assert one.calls == 1
+        [item] = rank_postgres(server.dsn, ["factor:2"]).statements
+        assert item.calls == 1
 
 
 @pytest.mark.parametrize(

@@ -28,17 +28,17 @@ PLAN = {
 def gain(target, logs=None, **seen):
     row = {name: value for name, value in ROW.items() if name != "parallel_workers_launched"}
     row |= seen
-    [one] = of_rows(rows_of(Snapshot(0.0, None, [row])), logs, RankRequest([target], None, 0.9))
-    assert one.refused is None
-    return one.gains[target]
+    [item] = of_rows(rows_of(Snapshot(0.0, None, [row])), logs, RankRequest([target], None, 0.9))
+    assert item.refused is None
+    return item.gains[target]
 
 
 @cases("factor", [2, 1000])
 def test_bounds_of_what_is_saved_are_told_where_those_of_the_time_left_tell_nothing(factor):
-    found = gain(f"factor:{factor}")
+    result = gain(f"factor:{factor}")
     least, most = (CALLS * TEMP_S * (1 - 1 / factor) / processes for processes in (3, 1))
-    assert found.saved_s == pytest.approx((least + most) / 2, rel=0.01)
-    low_s, high_s = found.interval_s
+    assert result.saved_s == pytest.approx((least + most) / 2, rel=0.01)
+    low_s, high_s = result.interval_s
     assert low_s < least
     assert high_s >= most
 
@@ -55,7 +55,7 @@ def test_looks_at_its_sessions_tell_the_processes():
 
 
 def test_a_plan_in_the_log_tells_the_processes():
-    found = gain("factor:1000", Logs(plans=[PLAN]))
-    assert found.saved_s == pytest.approx(CALLS * TEMP_S, rel=0.01)
-    low_s, high_s = found.interval_s
-    assert CALLS * TEMP_S * 0.9 < low_s < found.saved_s < high_s <= CALLS * 2.0
+    result = gain("factor:1000", Logs(plans=[PLAN]))
+    assert result.saved_s == pytest.approx(CALLS * TEMP_S, rel=0.01)
+    low_s, high_s = result.interval_s
+    assert CALLS * TEMP_S * 0.9 < low_s < result.saved_s < high_s <= CALLS * 2.0

@@ -91,22 +91,22 @@ def test_each_engine_has_queries_that_are_asked_for_by_one_word(threads):
 
     for lab in (DuckDbTpch, DuckDbTpcds, PostgresTpch, PostgresTpcds, DebianTpch):
         queries = lab.verified(threads)
-        assert {one.suite for one in queries} == {lab.suite.name}
-        assert sum(one.cold for one in queries) == len(queries) / 2 == 10
-        assert len({one.kind for one in queries}) == 10
+        assert {item.suite for item in queries} == {lab.suite.name}
+        assert sum(item.cold for item in queries) == len(queries) / 2 == 10
+        assert len({item.kind for item in queries}) == 10
 
 
 def cached_pages(path):
     """How many pages of a file the page cache holds, as the kernel says."""
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as mapped:
         pages = -(-len(mapped) // mmap.PAGESIZE)
-        told = (ctypes.c_ubyte * pages)()
+        reported = (ctypes.c_ubyte * pages)()
         start = ctypes.c_char.from_buffer(mapped)
         address = ctypes.c_void_p(ctypes.addressof(start))
         libc = ctypes.CDLL(None, use_errno=True)
-        assert libc.mincore(address, ctypes.c_size_t(len(mapped)), told) == 0
+        assert libc.mincore(address, ctypes.c_size_t(len(mapped)), reported) == 0
         del start
-        return sum(page & 1 for page in told), pages
+        return sum(page & 1 for page in reported), pages
 
 
 def on_disk(path):
@@ -139,9 +139,9 @@ def test_what_was_just_written_is_dropped_too(tmp_path):
 
 def test_a_missing_generator_is_named(monkeypatch, tmp_path):
     monkeypatch.setattr(suite, "generator", lambda: None)
-    with pytest.raises(ProgramMissing) as told:
+    with pytest.raises(ProgramMissing) as reported:
         TPCH.generate(tmp_path, ROWS)
-    assert told.value.hint == "pip install 'spillcast[lab]'"
+    assert reported.value.hint == "pip install 'spillcast[lab]'"
 
 
 def test_without_space_nothing_is_made(room):

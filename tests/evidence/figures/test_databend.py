@@ -106,13 +106,13 @@ def counts(tmp_path):
     ],
 )
 def test_calls_and_bytes_are_those_of_a_recording(counts, text, reads, writes, mib, busy_s):
-    found = counts(text, elapsed_s=16.0)
-    most = found.io_bounds.upper
+    result = counts(text, elapsed_s=16.0)
+    most = result.io_bounds.upper
     assert (most.reads.count, most.writes.count) == (reads, writes)
-    assert found.io_bounds.lower.writes.count in (210, 14)
-    for moved in (found.reads, found.writes):
+    assert result.io_bounds.lower.writes.count in (210, 14)
+    for moved in (result.reads, result.writes):
         assert moved.bytes == pytest.approx(mib * MIB, abs=1)
-    assert found.processes == pytest.approx(max(1.0, busy_s / 16.0), rel=1e-3)
+    assert result.processes == pytest.approx(max(1.0, busy_s / 16.0), rel=1e-3)
 
 
 def test_times_have_bounds_that_hold_those_of_a_recording(counts):

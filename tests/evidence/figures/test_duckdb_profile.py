@@ -62,22 +62,22 @@ def document_in(folder, **changes):
 
 def test_its_bounds_hold_what_a_recording_saw(observed):
     path, recorded = observed
-    found = read_figures([path], Selection(timed=False))
-    assert found.engine.name == "duckdb"
-    assert found.elapsed_s == json.loads(path.read_text())["query"]["total_time"]
-    least, most = found.io_bounds.lower, found.io_bounds.upper
+    result = read_figures([path], Selection(timed=False))
+    assert result.engine.name == "duckdb"
+    assert result.elapsed_s == json.loads(path.read_text())["query"]["total_time"]
+    least, most = result.io_bounds.lower, result.io_bounds.upper
     seen = recorded.meta.temp
     assert least.writes.count <= seen.writes <= most.writes.count
     assert least.bytes / 2 <= seen.bytes <= most.bytes
-    assert found.statement.query.startswith("select ")
+    assert result.statement.query.startswith("select ")
 
 
 def test_without_a_storage_its_time_is_within_the_run(observed):
     path, recorded = observed
-    found = read_figures([path])
-    for bound in (found.io_bounds.lower, found.io_bounds.upper):
+    result = read_figures([path])
+    for bound in (result.io_bounds.lower, result.io_bounds.upper):
         assert bound.time_bounds.lower <= recorded.meta.temp.total_s
-        assert bound.time_bounds.upper == found.elapsed_s
+        assert bound.time_bounds.upper == result.elapsed_s
 
 
 @cases(
@@ -89,36 +89,36 @@ def test_without_a_storage_its_time_is_within_the_run(observed):
 )
 def test_all_that_was_spilled_is_taken_as_it_is(tmp_path, form):
     (tmp_path / "profile.json").write_text(json.dumps(form))
-    found = read_figures([tmp_path / "profile.json"], Selection(timed=False))
-    assert found.io_bounds.lower.bytes == found.io_bounds.upper.bytes == 6 << 30
+    result = read_figures([tmp_path / "profile.json"], Selection(timed=False))
+    assert result.io_bounds.lower.bytes == result.io_bounds.upper.bytes == 6 << 30
 
 
 def test_the_interval_holds_the_forecast_of_the_recording(observed, tmp_path):
     """Of the query's time, on the storage as it was: by its own latencies."""
     path, recorded = observed
     elapsed_s = read_figures([path], Selection(timed=False)).elapsed_s
-    own = recorded.meta.temp
-    changed_s = (own.reads + own.writes) * 20e-6 - own.total_s
-    asked = ("forecast", path, "--from", recorded.path, "--to", "latency:20us", "--json")
-    result = spillcast(*asked)
+    private = recorded.meta.temp
+    changed_s = (private.reads + private.writes) * 20e-6 - private.total_s
+    requested = ("forecast", path, "--from", recorded.path, "--to", "latency:20us", "--json")
+    result = spillcast(*requested)
     assert result.returncode in (0, 3), result.stderr
-    said = json.loads(result.stdout)
-    if said["refused"] is not None:
-        assert "a profile of DuckDB contains no reads and writes" in said["refused"]
+    document = json.loads(result.stdout)
+    if document["refused"] is not None:
+        assert "a profile of DuckDB contains no reads and writes" in document["refused"]
         return
-    low_s, high_s = said["interval_s"]
+    low_s, high_s = document["interval_s"]
     # By one thread or by two.
     assert low_s <= elapsed_s + changed_s / 2 <= high_s
-    assert {"io-unknown", "assumed", "counts-only"} <= {w["code"] for w in said["warnings"]}
+    assert {"io-unknown", "assumed", "counts-only"} <= {w["code"] for w in document["warnings"]}
 
 
 def test_the_bounds_of_an_older_form_by_hand(tmp_path):
-    found = read_figures([document_in(tmp_path)], Selection(timed=False))
-    assert found.elapsed_s == OLD["latency"]
+    result = read_figures([document_in(tmp_path)], Selection(timed=False))
+    assert result.elapsed_s == OLD["latency"]
     held = OLD["system_peak_temp_dir_size"]
     ends = {"lower": (held, 262144), "upper": (3 * held, 32768)}
     for name, (written, block) in ends.items():
-        temp = getattr(found.io_bounds, name)
+        temp = getattr(result.io_bounds, name)
         assert (temp.reads.count, temp.writes.count) == (round(written / block),) * 2
         assert temp.bytes == 2 * written
         assert (temp.processes_bounds.lower, temp.processes_bounds.upper) == (1, 64)
@@ -129,7 +129,7 @@ def test_the_interval_goes_over_all_corners(tmp_path):
     held = 32 << 20
     path = document_in(tmp_path, system_peak_temp_dir_size=held, latency=100.0)
     targets = ("--to", "latency:50us", "--json")
-    said = json.loads(spillcast("forecast", path, "--from", "latency:1ms", *targets).stdout)
+    document = json.loads(spillcast("forecast", path, "--from", "latency:1ms", *targets).stdout)
     bounds = []
     for written, block in ((held, 262144), (3 * held, 32768)):
         count = written // block
@@ -137,10 +137,10 @@ def test_the_interval_goes_over_all_corners(tmp_path):
             word = f"figures:elapsed=100s,threads={threads}"
             for op in ("read", "write"):
                 word += f",{op}s={count},{op}-bytes={written},{op}-time={count}ms"
-            found = spillcast("forecast", word, *targets)
-            bounds.append(json.loads(found.stdout)["interval_s"])
-    assert said["interval_s"][0] == pytest.approx(min(low for low, _ in bounds), rel=1e-3)
-    assert said["interval_s"][1] == pytest.approx(max(high for _, high in bounds), rel=1e-3)
+            result = spillcast("forecast", word, *targets)
+            bounds.append(json.loads(result.stdout)["interval_s"])
+    assert document["interval_s"][0] == pytest.approx(min(low for low, _ in bounds), rel=1e-3)
+    assert document["interval_s"][1] == pytest.approx(max(high for _, high in bounds), rel=1e-3)
 
 
 def test_where_nothing_spilled(tmp_path):
@@ -154,11 +154,11 @@ def test_a_check_takes_its_elapsed_time(tmp_path):
         "elapsed_s = 9\nio_s = 6\n[reads]\ncount = 900\nbytes = 9e8\n[writes]\ncount = 900\n"
         "bytes = 9e8\n"
     )
-    told = spillcast("forecast", tmp_path / "run.toml", "--to", "factor:10", "--json")
-    (tmp_path / "forecast.json").write_text(told.stdout)
+    completed = spillcast("forecast", tmp_path / "run.toml", "--to", "factor:10", "--json")
+    (tmp_path / "forecast.json").write_text(completed.stdout)
     result = spillcast("check", tmp_path / "forecast.json", document_in(tmp_path), "--json")
-    found = json.loads(result.stdout)
-    assert (found["measured_s"], found["work"]) == (OLD["latency"], None)
+    document = json.loads(result.stdout)
+    assert (document["measured_s"], document["work"]) == (OLD["latency"], None)
 
 
 @cases(

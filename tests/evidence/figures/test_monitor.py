@@ -34,8 +34,8 @@ def written(request, tmp_path):
 
 
 def test_the_published_case_in_each_form(written):
-    found = read_figures([written()])
-    temp = found
+    result = read_figures([written()])
+    temp = result
     assert (temp.reads.count, temp.writes.count) == (READS, WRITES)
     # Text has whole gigabytes.
     assert temp.bytes == pytest.approx((READS + WRITES) * IO_BYTES, rel=0.05)
@@ -46,28 +46,28 @@ def test_the_published_case_in_each_form(written):
     assert temp.time_bounds.lower == pytest.approx((share - error) * 773, rel=1e-3)
     # No more than all waits for I/O, of which the report has 435 s to the second.
     assert temp.time_bounds.upper == pytest.approx(min((share + error) * 773, 435.5), rel=1e-3)
-    there = storage({("read", IO_BYTES): 310_000, ("write", IO_BYTES): 310_000})
-    said = forecast(found, there)
+    target = storage({("read", IO_BYTES): 310_000, ("write", IO_BYTES): 310_000})
+    answer = forecast(result, target)
     # The seed's sum with sizes matched, as both reads and writes take 310 us there.
-    assert said.forecast_s == pytest.approx(773 - 430 + (READS + WRITES) * 310e-6, rel=1e-3)
+    assert answer.forecast_s == pytest.approx(773 - 430 + (READS + WRITES) * 310e-6, rel=1e-3)
     # What was measured in the published case.
-    assert said.interval_s[0] <= 348.83 <= said.interval_s[1]
-    assert {"untold", "counts-only"} <= {one.code for one in said.warnings}
+    assert answer.interval_s[0] <= 348.83 <= answer.interval_s[1]
+    assert {"untold", "counts-only"} <= {item.code for item in answer.warnings}
 
 
 def test_parallel_servers_share_it(written):
-    found = read_figures([written(elapsed_s=200, database_s=773)])
-    assert found.processes == pytest.approx(773 / 200)
-    said = forecast(found, storage({("read", IO_BYTES): 0, ("write", IO_BYTES): 0}))
-    assert said.ceiling_s == pytest.approx(200 * (1 - 430 / 773), rel=1e-3)
+    result = read_figures([written(elapsed_s=200, database_s=773)])
+    assert result.processes == pytest.approx(773 / 200)
+    answer = forecast(result, storage({("read", IO_BYTES): 0, ("write", IO_BYTES): 0}))
+    assert answer.ceiling_s == pytest.approx(200 * (1 - 430 / 773), rel=1e-3)
 
 
 def test_without_samples_requests_divide_the_waits(written):
     lines = [(*line[:4], {}) for line in LINES]
-    found = read_figures([written(lines=lines)])
+    result = read_figures([written(lines=lines)])
     temp, others = READS + WRITES, 28_000
-    assert found.total_s == pytest.approx(IO_S * temp / (temp + others), rel=1e-3)
-    within = found.time_bounds
+    assert result.total_s == pytest.approx(IO_S * temp / (temp + others), rel=1e-3)
+    within = result.time_bounds
     assert within.lower == pytest.approx(IO_S * (temp / 3) / (temp / 3 + others), rel=1e-3)
     assert within.upper == pytest.approx(IO_S * (temp * 3) / (temp * 3 + others), rel=1e-3)
 
@@ -76,8 +76,8 @@ def test_what_does_not_spill_and_what_still_runs(written):
     lines = [(*line[:3], 0, {"Cpu": 9}) for line in LINES if line[0] != "HASH JOIN"]
     with pytest.raises(NoTempIo):
         read_figures([written(lines=lines)])
-    found = read_figures([written(status="EXECUTING")])
-    assert any("still running" in one for one in found.notes)
+    result = read_figures([written(status="EXECUTING")])
+    assert any("still running" in item for item in result.notes)
 
 
 def test_a_blank_line_in_a_heading_is_none_of_its_lines(tmp_path):
@@ -94,8 +94,11 @@ def test_options_and_a_target(tmp_path):
     path = tmp_path / "run.xml"
     path.write_text(monitor_reports.xml())
     result = spillcast("forecast", path, "--to", "latency:150us", "--elapsed", "800s", "--json")
-    said = json.loads(result.stdout)
-    assert (said["baseline_s"], said["statement"]["queryid"]) == (800, monitor_reports.SQL_ID)
+    document = json.loads(result.stdout)
+    assert (document["baseline_s"], document["statement"]["queryid"]) == (
+        800,
+        monitor_reports.SQL_ID,
+    )
     fast = tmp_path / "fast.xml"
     fast.write_text(monitor_reports.xml(elapsed_s=400, database_s=400))
     result = spillcast("forecast", path, "--to", fast, "--json")

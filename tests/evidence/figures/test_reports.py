@@ -21,7 +21,7 @@ from spillcast.evidence.open import read_figures
 from spillcast.forecast import forecast
 
 IO_BYTES = 31 * 8192
-THERE = {("read", IO_BYTES): 310_000, ("write", IO_BYTES): 310_000}
+TARGET = {("read", IO_BYTES): 310_000, ("write", IO_BYTES): 310_000}
 
 
 def write(path, text):
@@ -30,16 +30,16 @@ def write(path, text):
 
 
 def test_tkprof_has_waits_and_row_sources(tmp_path):
-    found = read_figures([write(tmp_path / "run.txt", oracle_reports.tkprof())])
-    temp = found
+    result = read_figures([write(tmp_path / "run.txt", oracle_reports.tkprof())])
+    temp = result
     assert (temp.reads.count, temp.writes.count, temp.total_s) == (READS, WRITES, READ_S + WRITE_S)
     assert temp.bytes == (READS + WRITES) * IO_BYTES
-    said = forecast(found, storage(THERE))
-    assert said.forecast_s == pytest.approx(773 - 430 + (READS + WRITES) * 310e-6)
-    assert said.interval_s[0] <= 348.83 <= said.interval_s[1]
-    assert {term.name: term.baseline_s for term in said.terms}["CPU"] == pytest.approx(338)
-    assert said.statement.queryid == SQL_ID
-    assert not any("executions" in one for one in found.notes)
+    answer = forecast(result, storage(TARGET))
+    assert answer.forecast_s == pytest.approx(773 - 430 + (READS + WRITES) * 310e-6)
+    assert answer.interval_s[0] <= 348.83 <= answer.interval_s[1]
+    assert {term.name: term.baseline_s for term in answer.terms}["CPU"] == pytest.approx(338)
+    assert answer.statement.queryid == SQL_ID
+    assert not any("executions" in item for item in result.notes)
 
 
 def test_tkprof_without_row_sources_and_of_several_executions(tmp_path):
@@ -49,7 +49,7 @@ def test_tkprof_without_row_sources_and_of_several_executions(tmp_path):
     path = write(tmp_path / "more.txt", oracle_reports.tkprof(executions=2))
     temp = read_figures([path])
     assert temp.bytes == pytest.approx((READS + WRITES) * IO_BYTES, rel=1e-4)
-    assert any("all 2 executions" in one for one in temp.notes)
+    assert any("all 2 executions" in item for item in temp.notes)
 
 
 def test_tkprof_of_several_statements_asks_for_one(tmp_path):
@@ -109,25 +109,25 @@ def report(request, tmp_path):
 
 
 def test_an_instance_has_all_its_temp_waits(report):
-    found = read_figures([report])
-    temp = found
-    assert (found.elapsed_s, temp.reads.count, temp.writes.count) == (DB_TIME_S, READS, WRITES)
+    result = read_figures([report])
+    temp = result
+    assert (result.elapsed_s, temp.reads.count, temp.writes.count) == (DB_TIME_S, READS, WRITES)
     assert temp.total_s == pytest.approx(READ_S + WRITE_S, rel=1e-3)
     assert temp.time_bounds is None
     # 11 GiB in 12.9 requests a second of an hour; Statspack does not tell, and 31 blocks are taken.
     assert temp.bytes / temp.operations == pytest.approx(IO_BYTES, rel=0.02)
-    said = forecast(found, storage(THERE))
+    answer = forecast(result, storage(TARGET))
     expected_s = DB_TIME_S - 430 + (READS + WRITES) * 310e-6
-    assert said.forecast_s == pytest.approx(expected_s, rel=5e-3)
+    assert answer.forecast_s == pytest.approx(expected_s, rel=5e-3)
 
 
 def test_a_statement_has_bounds(report):
     hashed = report.name == "statspack.txt"
-    found = read_figures([report], Selection(sql_id="987654321" if hashed else SQL_ID))
+    result = read_figures([report], Selection(sql_id="987654321" if hashed else SQL_ID))
     runs, elapsed_s, _, io = STATEMENTS[SQL_ID]
-    temp, within = found, found.time_bounds
-    assert found.elapsed_s == elapsed_s / runs
-    assert any(f"{runs} executions" in one for one in found.notes)
+    temp, within = result, result.time_bounds
+    assert result.elapsed_s == elapsed_s / runs
+    assert any(f"{runs} executions" in item for item in result.notes)
     waited_s = elapsed_s - 676 if hashed else elapsed_s * io / 100
     assert within.upper == pytest.approx(min(430, waited_s) / runs, rel=1e-3)
     # Others waited 105 s for I/O, so that as much of the 430 s at the most is theirs.
@@ -136,10 +136,10 @@ def test_a_statement_has_bounds(report):
     assert within.lower < temp.total_s < within.upper
     # The mean latency is that of the instance.
     assert temp.total_s / temp.operations == pytest.approx(430 / (READS + WRITES), rel=1e-2)
-    said = forecast(found, storage({("read", IO_BYTES): 0, ("write", IO_BYTES): 0}))
-    low_s, high_s = said.interval_s or (0, found.elapsed_s)
-    assert low_s < found.elapsed_s - within.upper
-    assert high_s > found.elapsed_s - within.lower
+    answer = forecast(result, storage({("read", IO_BYTES): 0, ("write", IO_BYTES): 0}))
+    low_s, high_s = answer.interval_s or (0, result.elapsed_s)
+    assert low_s < result.elapsed_s - within.upper
+    assert high_s > result.elapsed_s - within.lower
 
 
 def test_what_is_not_there_is_named(tmp_path, report):

@@ -42,23 +42,23 @@ def local(tmp_path):
     )
 
 
-def said(*words):
+def reply(*words):
     result = spillcast("forecast", *words, "--json")
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 
 
 def test_the_published_case_of_databend(remote, local):
-    one = said(remote, "--to", local)
-    assert sum(term["baseline_s"] for term in one["terms"] if term["op"]) == pytest.approx(
+    item = reply(remote, "--to", local)
+    assert sum(term["baseline_s"] for term in item["terms"] if term["op"]) == pytest.approx(
         39.2, abs=0.05
     )
-    low_s, high_s = one["interval_s"]
+    low_s, high_s = item["interval_s"]
     assert low_s <= LOCAL_S <= high_s
-    assert one["forecast_s"] == pytest.approx(LOCAL_S, rel=0.1)
+    assert item["forecast_s"] == pytest.approx(LOCAL_S, rel=0.1)
     # As many threads wait for either, so the gain of all spill I/O says about the same.
     gain = (131.925 + 212.578) / (16.454 + 37.682)
-    low_s, high_s = said(remote, "--to", f"factor:{gain}")["interval_s"]
+    low_s, high_s = reply(remote, "--to", f"factor:{gain}")["interval_s"]
     assert low_s <= LOCAL_S <= high_s
 
 
@@ -71,12 +71,12 @@ def test_a_word_a_document_and_a_file_say_the_same(tmp_path):
         "figures:elapsed=1m40s,cpu=30s,io=60s,"
         "reads=1000,read-bytes=8000K,writes=500,write-bytes=4000K"
     )
-    there = storage({("read", 8192): 1_000_000, ("write", 8192): 2_000_000})
-    for one in (path, word):
-        found = forecast(read_figures([one]), there)
+    target = storage({("read", 8192): 1_000_000, ("write", 8192): 2_000_000})
+    for item in (path, word):
+        answer = forecast(read_figures([item]), target)
         # 60 s are 40 s of reads and 20 s of writes by the byte; 1,000 * 1 ms and 500 * 2 ms there.
-        assert found.forecast_s == pytest.approx(40 + 1 + 1)
-        terms = {term.name: term.baseline_s for term in found.terms}
+        assert answer.forecast_s == pytest.approx(40 + 1 + 1)
+        terms = {term.name: term.baseline_s for term in answer.terms}
         assert terms["temp read"] == pytest.approx(40)
         assert (terms["CPU"], terms["other waits"]) == (30, pytest.approx(10))
 
@@ -85,13 +85,13 @@ def test_figures_are_a_target_and_directories_are_probed_with_their_sizes(tmp_pa
     room = tmp_path / "room"
     room.mkdir()
     small = "figures:elapsed=9s,io=3s,reads=64,read-bytes=4M,writes=16,write-bytes=4M"
-    answer = said(small, "--to", room, "--budget", "1s")
+    answer = reply(small, "--to", room, "--budget", "1s")
     assert 6 <= answer["forecast_s"] < 9
     sizes = {term["op"]: term["bytes"] / term["count"] for term in answer["terms"] if term["op"]}
     assert sizes == {"read": 65536, "write": 262144}
     assert list(room.iterdir()) == []
     slower = small.replace("io=3s", "io=6s")
-    assert said(small, "--to", slower)["forecast_s"] == pytest.approx(12)
+    assert reply(small, "--to", slower)["forecast_s"] == pytest.approx(12)
 
 
 def test_a_probe_like_a_file_of_figures(tmp_path):
@@ -103,7 +103,7 @@ def test_a_probe_like_a_file_of_figures(tmp_path):
     )
     result = spillcast("probe", room, "--like", path, "--budget", "60s", "-o", out)
     assert result.returncode == 0, result.stderr
-    groups = {one["op"]: one for one in json.loads(out.read_text())["groups"]}
+    groups = {item["op"]: item for item in json.loads(out.read_text())["groups"]}
     assert (groups["read"]["count"], groups["write"]["count"]) == (64, 16)
     assert groups["read"]["bytes"] == groups["write"]["bytes"] == 4 << 20
 
@@ -112,9 +112,9 @@ def test_no_times_want_the_storage_they_were_had_on(tmp_path):
     word = "figures:elapsed=9s,reads=1000,read-bytes=8M,writes=1000,write-bytes=8M"
     with pytest.raises(TimesUnknown, match="--from"):
         read_figures([word])
-    one = said(word, "--from", "catalogue:linux-hdd", "--to", "latency:1us")
-    assert one["forecast_s"] < 9
-    assert "assumed" in {warning["code"] for warning in one["warnings"]}
+    item = reply(word, "--from", "catalogue:linux-hdd", "--to", "latency:1us")
+    assert item["forecast_s"] < 9
+    assert "assumed" in {warning["code"] for warning in item["warnings"]}
 
 
 def test_bytes_alone_with_the_size_of_an_operation(tmp_path):
@@ -133,7 +133,7 @@ def test_bytes_alone_with_the_size_of_an_operation(tmp_path):
 
 
 @cases(
-    ("word", "what"),
+    ("word", "subject"),
     [
         ("figures:elapsed=9s", "no reads and writes"),
         ("figures:io=3s,reads=1,read-bytes=8K", "elapsed_s"),
@@ -150,8 +150,8 @@ def test_bytes_alone_with_the_size_of_an_operation(tmp_path):
         ("figures:elapsed=0s,io=1s,reads=1,read-bytes=8K", "no elapsed time"),
     ],
 )
-def test_what_cannot_be(word, what):
-    with pytest.raises(InputError, match=what):
+def test_what_cannot_be(word, subject):
+    with pytest.raises(InputError, match=subject):
         read_figures([word])
 
 

@@ -29,8 +29,8 @@ def example(tmp_path_factory):
 
 def waits(path):
     """Every wait as (event, us, parameters)."""
-    found = re.findall(r"^WAIT #\d+: nam='(.*?)' ela= (\d+) (.*)$", path.read_text(), re.MULTILINE)
-    return [(event, int(us), parameters) for event, us, parameters in found]
+    result = re.findall(r"^WAIT #\d+: nam='(.*?)' ela= (\d+) (.*)$", path.read_text(), re.MULTILINE)
+    return [(event, int(us), parameters) for event, us, parameters in result]
 
 
 def test_it_is_the_same_each_time(example, tmp_path):
@@ -77,10 +77,10 @@ def test_traces(example, name, mean_us, blocks):
 )
 def test_events_have_their_part_of_the_time(example, name, percent):
     """To a fifth of a percent of the whole, as rare events are rounded to one wait."""
-    found = waits(example / f"{name}.trc")
-    total = sum(us for _, us, _ in found)
+    result = waits(example / f"{name}.trc")
+    total = sum(us for _, us, _ in result)
     for event, share in percent.items():
-        part = 100 * sum(us for wait, us, _ in found if wait == event) / total
+        part = 100 * sum(us for wait, us, _ in result if wait == event) / total
         assert part == pytest.approx(share, abs=0.2)
 
 

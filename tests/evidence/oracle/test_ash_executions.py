@@ -13,12 +13,12 @@ HOUR_S = 3600
 NEXT = EXEC_ID + 1
 
 
-def told(path, chosen=None):
+def reported(path, chosen=None):
     """Statement, number, instance, session, samples and elapsed seconds of each execution."""
     ash = read_ash(path) if chosen is None else read_ash(path, chosen)
     return [
-        (one.sql_id, one.exec_id, one.instance, one.session, one.samples, one.elapsed_s)
-        for one in executions(ash)
+        (item.sql_id, item.exec_id, item.instance, item.session, item.samples, item.elapsed_s)
+        for item in executions(ash)
     ]
 
 
@@ -40,11 +40,11 @@ def test_two_are_told_apart(other, expected, tmp_path):
     """An hour apart they are not one run of 1 h 03 min; nor are they at the same time."""
     second = execution(163, after_s=HOUR_S, **other)
     path = write_ash(tmp_path / "ash.csv", execution(773), second)
-    assert told(path) == [FIRST, (*expected, 163, 163)]
+    assert reported(path) == [FIRST, (*expected, 163, 163)]
     if other:
         beside = execution(163, after_s=300, **other)
         path = write_ash(tmp_path / "beside.csv", execution(773), beside)
-        assert told(path) == [FIRST, (*expected, 163, 163)]
+        assert reported(path) == [FIRST, (*expected, 163, 163)]
 
 
 def test_several_are_listed_and_no_forecast_is_of_them(tmp_path):
@@ -88,8 +88,8 @@ def test_of_many_the_longest_are_listed(tmp_path):
 def test_what_chooses_one(chosen, elapsed_s, tmp_path):
     second = execution(163, after_s=HOUR_S, sql_exec_id=NEXT)
     path = write_ash(tmp_path / "ash.csv", execution(773), second)
-    [one] = told(path, chosen)
-    assert one[-1] == elapsed_s
+    [item] = reported(path, chosen)
+    assert item[-1] == elapsed_s
     check_single_execution(read_ash(path, chosen))
 
 
@@ -124,19 +124,19 @@ def test_a_session_and_its_workers_are_one(known, tmp_path):
         execution(60, after_s=n, session_id=50 + n, inst_id=1 + n % 2, **served) for n in range(4)
     ]
     path = write_ash(tmp_path / "ash.csv", execution(70), *workers)
-    [one] = executions(read_ash(path))
-    assert (one.instance, one.session, one.sessions, one.samples) == (1, 35, 5, 310)
+    [item] = executions(read_ash(path))
+    assert (item.instance, item.session, item.sessions, item.samples) == (1, 35, 5, 310)
     # Of another coordinator they are another execution.
     others = [execution(60, session_id=70 + n, qc_session_id=36, sql_exec_id=NEXT) for n in (1, 2)]
     both = write_ash(tmp_path / "both.csv", execution(70), *workers, *others)
-    assert [one.sessions for one in executions(read_ash(both))] == [5, 2]
+    assert [item.sessions for item in executions(read_ash(both))] == [5, 2]
 
 
 def test_samples_without_a_number_belong_to_the_only_execution(tmp_path):
     """A statement has no number while it is parsed."""
     parsed = execution(2, sql_exec_id="", sql_exec_start="")
     path = write_ash(tmp_path / "ash.csv", parsed, execution(70, after_s=2))
-    assert told(path) == [(SQL_ID, EXEC_ID, 1, 35, 72, 72)]
+    assert reported(path) == [(SQL_ID, EXEC_ID, 1, 35, 72, 72)]
 
 
 def test_samples_without_a_statement_belong_to_what_they_lie_within(tmp_path):
@@ -144,10 +144,10 @@ def test_samples_without_a_statement_belong_to_what_they_lie_within(tmp_path):
     inside = execution(1, after_s=100, **nothing)
     run = [row for row in execution(200) if row["SAMPLE_TIME"] != inside[0]["SAMPLE_TIME"]]
     path = write_ash(tmp_path / "ash.csv", run, inside)
-    assert told(path) == [(SQL_ID, EXEC_ID, 1, 35, 200, 200)]
+    assert reported(path) == [(SQL_ID, EXEC_ID, 1, 35, 200, 200)]
     outside = execution(1, after_s=500, **nothing)
     path = write_ash(tmp_path / "more.csv", run, outside)
-    assert [one[0] for one in told(path)] == [SQL_ID, None]
+    assert [item[0] for item in reported(path)] == [SQL_ID, None]
 
 
 FEW = without("SQL_EXEC_ID", "SQL_EXEC_START", "QC_SESSION_ID", "QC_INSTANCE_ID")
@@ -157,17 +157,17 @@ def test_exports_that_do_not_tell_stay_one_and_say_where_they_have_a_gap(tmp_pat
     second = execution(163, after_s=HOUR_S, session_id=99)
     ash = read_ash(write_ash(tmp_path / "ash.csv", execution(773), second, columns=FEW))
     check_single_execution(ash)
-    assert [one.elapsed_s for one in executions(ash)] == [HOUR_S + 163]
+    assert [item.elapsed_s for item in executions(ash)] == [HOUR_S + 163]
     [hint] = hints(ash)
     assert hint.startswith("no sample between 2024-09-03 20:38:54 and 2024-09-03 21:26:02 (47 min")
     assert "--until and --since" in hint
 
 
-@cases(("gap_s", "said"), [(59, False), (61, True)])
-def test_a_gap_of_a_minute_is_said(gap_s, said, tmp_path):
+@cases(("gap_s", "answer"), [(59, False), (61, True)])
+def test_a_gap_of_a_minute_is_said(gap_s, answer, tmp_path):
     later = execution(20, after_s=19 + gap_s)
     ash = read_ash(write_ash(tmp_path / "ash.csv", execution(20), later, columns=FEW))
-    assert bool(hints(ash)) == said
+    assert bool(hints(ash)) == answer
 
 
 def test_without_a_gap_or_where_all_is_known_nothing_is_said(tmp_path):
@@ -183,8 +183,8 @@ def test_without_a_gap_or_where_all_is_known_nothing_is_said(tmp_path):
 def test_statements_are_told_apart_without_numbers_too(tmp_path):
     other = execution(163, sql_id="other")
     path = write_ash(tmp_path / "ash.csv", execution(773), other, columns=FEW)
-    assert [one[0] for one in told(path)] == [SQL_ID, "other"]
-    assert [one[0] for one in told(path, Chosen(sql_id="other"))] == ["other"]
+    assert [item[0] for item in reported(path)] == [SQL_ID, "other"]
+    assert [item[0] for item in reported(path, Chosen(sql_id="other"))] == ["other"]
 
 
 def test_until_a_second_includes_its_samples(tmp_path):

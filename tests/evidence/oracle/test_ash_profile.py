@@ -53,8 +53,8 @@ def test_share_of_a_statement_and_share_of_all():
     other = {"sql_id": "other12345678"}
     rows = [(0, 1, READ, 10), (1, 1, None, 0), (2, 1, READ, 10, other), (3, 1, READ, 10, other)]
     profile = profile_ash(ash(rows)).to_pylist()
-    found = {(r["sql"], r["event"]): (r["share_of_sql"], r["share"]) for r in profile}
-    assert found == {
+    result = {(r["sql"], r["event"]): (r["share_of_sql"], r["share"]) for r in profile}
+    assert result == {
         ("09bmj7j9q8a5z", READ): (0.5, 0.25),
         ("09bmj7j9q8a5z", "(on CPU)"): (0.5, 0.25),
         ("other12345678", READ): (1.0, 0.5),

@@ -283,18 +283,20 @@ def test_a_lost_quote_costs_its_own_line_only(tmp_path):
 
 
 @cases(
-    ("heading", "found"),
+    ("heading", "result"),
     [
         (["SAMPLE_TIME", "SESSION_ID"], "SAMPLE_TIME, SESSION_ID"),
         (["EVENT", "TIME_WAITED"], "EVENT, TIME_WAITED"),
         (["a", "b"], "a, b"),
     ],
 )
-def test_missing_columns_are_named_with_those_found(heading, found, tmp_path):
+def test_missing_columns_are_named_with_those_found(heading, result, tmp_path):
     path = written(joined(",", [heading, ["1", "2"]]), tmp_path)
     with pytest.raises(EvidenceIncomplete) as caught:
         read_ash(path)
-    message = f"{path}: an ASH export needs SAMPLE_TIME, and EVENT or SESSION_STATE; found: {found}"
+    message = (
+        f"{path}: an ASH export needs SAMPLE_TIME, and EVENT or SESSION_STATE; found: {result}"
+    )
     assert caught.value.message == message
 
 
@@ -365,8 +367,8 @@ def test_one_statement_and_one_execution(tmp_path):
         0,
         10**9,
     ]
-    one = read_ash(path, Chosen(sql_id="bbbbbbbbbbbbb", exec_id=16777217))
-    assert one.samples.num_rows == 1
+    item = read_ash(path, Chosen(sql_id="bbbbbbbbbbbbb", exec_id=16777217))
+    assert item.samples.num_rows == 1
     with pytest.raises(SelectionEmpty) as caught:
         read_ash(path, Chosen(sql_id="ccc"))
     assert caught.value.hint == "there are: bbbbbbbbbbbbb, aaaaaaaaaaaaa"

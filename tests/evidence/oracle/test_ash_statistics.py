@@ -47,24 +47,24 @@ def test_intervals_and_numbers(tmp_path):
 def test_a_probe_phase_that_flash_serves(tmp_path):
     """1,796 requests, all of them for temp and all of them hits; nothing is written."""
     probe = {FLASH_READS: 1_796, READ_REQUESTS: 1_796, READS: 55_676, TEMP_READS: 55_676}
-    found = temp_on_flash(read_statistics(spooled(tmp_path, probe | {WRITES: 0})))
-    assert found == {"read": 1.0}
+    result = temp_on_flash(read_statistics(spooled(tmp_path, probe | {WRITES: 0})))
+    assert result == {"read": 1.0}
 
 
 def test_a_build_phase_that_flash_serves(tmp_path):
     """Each write stands on two mirrors, so there are twice as many; table reads are no temp I/O."""
     build = {FLASH_WRITES: 2_522, WRITE_REQUESTS: 1_261, WRITES: 39_091, TEMP_WRITES: 39_091}
     build |= {READS: 105_899, TEMP_READS: 0, READ_REQUESTS: 983, FLASH_READS: 0}
-    found = temp_on_flash(read_statistics(spooled(tmp_path, build)))
-    assert found == {"write": 1.0}
+    result = temp_on_flash(read_statistics(spooled(tmp_path, build)))
+    assert result == {"write": 1.0}
 
 
 def test_temp_on_disk_and_half_on_flash(tmp_path):
     """Of 1,000 requests temp has half the blocks, so 500 are for temp; 250 of them are hits."""
     values = {READ_REQUESTS: 1_000, READS: 31_000, TEMP_READS: 15_500, FLASH_READS: 250}
     values |= {WRITE_REQUESTS: 10, WRITES: 310, TEMP_WRITES: 310, FLASH_WRITES: 0}
-    found = temp_on_flash(read_statistics(spooled(tmp_path, values)))
-    assert found == {"read": 0.5, "write": 0.0}
+    result = temp_on_flash(read_statistics(spooled(tmp_path, values)))
+    assert result == {"read": 0.5, "write": 0.0}
 
 
 def test_damage_is_named(tmp_path):

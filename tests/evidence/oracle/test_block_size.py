@@ -49,8 +49,8 @@ def test_the_surest_word_counts(tmp_path):
     silent = trace(tmp_path / "b.trc")
     assert block_size("4K", [spooled], [header]) == BlockSize(4_096, "--block")
     assert block_size(None, [spooled], [header]) == BlockSize(16_384, spooled.name)
-    told = block_size(None, [], [silent, header])
-    assert told == BlockSize(32_768, "the header of a.trc")
+    reported = block_size(None, [], [silent, header])
+    assert reported == BlockSize(32_768, "the header of a.trc")
     assert block_size(None, [], [silent]) == BlockSize(8_192, None)
 
 
@@ -72,7 +72,7 @@ def test_two_databases_are_refused_and_nonsense_counts_for_nothing(tmp_path):
 def test_parameters_are_known_by_what_they_hold_and_are_no_evidence_alone(tmp_path):
     spooled = parameters(tmp_path / "p.csv", 8192)
     beside = trace(tmp_path / "a.trc")
-    found = find_evidence([spooled, beside])
-    assert (found.parameters, found.traces, found.only_kind()) == ([spooled], [beside], "traces")
+    result = find_evidence([spooled, beside])
+    assert (result.parameters, result.traces, result.only_kind()) == ([spooled], [beside], "traces")
     with pytest.raises(EvidenceMissing):
         find_evidence([spooled]).only_kind()

@@ -21,8 +21,8 @@ PLAN = """\
 def test_a_plan_without_its_rules_is_that_with_them(tmp_path):
     path = tmp_path / "plan.md"
     path.write_text(f"The plan:\n\n{PLAN}\nIt is slow.\n")
-    found = read_figures([path])
-    assert (found.elapsed_s, found.reads.bytes) == (34.46, 6000 * BLOCK)
+    result = read_figures([path])
+    assert (result.elapsed_s, result.reads.bytes) == (34.46, 6000 * BLOCK)
     path.write_text(PLAN[: PLAN.index("|   2 |")])
     with pytest.raises(EvidenceDamaged):
         read_figures([path])
@@ -35,6 +35,6 @@ def test_views_without_bytes_have_requests_of_an_assumed_size(tmp_path):
         rows = [row for row in csv.reader(io.StringIO(text)) if row]
         kept = [at for at, name in enumerate(rows[0]) if not name.endswith("_BYTES")]
         path.write_text("".join(",".join(row[at] for at in kept) + "\n" for row in rows))
-    found = read_figures(paths)
-    assert found.reads.bytes == found.reads.count * 31 * BLOCK
-    assert found.reads.count == oracle_reports.READS
+    result = read_figures(paths)
+    assert result.reads.bytes == result.reads.count * 31 * BLOCK
+    assert result.reads.count == oracle_reports.READS

@@ -54,10 +54,10 @@ Total                          40.000  100.000
 
 @cases("text", [CALLS, COMPONENTS])
 def test_a_profile_of_a_trace_has_the_time_of_its_run(figures, text):
-    found = figures(text)
-    assert (found.elapsed_s, found.total_s) == (40, pytest.approx(26, rel=1e-3))
-    assert (found.reads.count, found.writes.count) == (10_000, 3_000)
-    assert found.subject is None
+    result = figures(text)
+    assert (result.elapsed_s, result.total_s) == (40, pytest.approx(26, rel=1e-3))
+    assert (result.reads.count, result.writes.count) == (10_000, 3_000)
+    assert result.subject is None
 
 
 def test_without_its_totals_a_profile_has_no_elapsed_time(figures):
@@ -91,9 +91,9 @@ direct path write temp            2,000   37,000.00       18.50
     ],
 )
 def test_a_view_under_renamed_headings_beside_their_columns(figures, rule):
-    found = figures(SESSION.format(rule=rule), elapsed_s=600)
-    assert (found.reads.count, found.writes.count) == (463_035, 2_000)
-    assert found.total_s == pytest.approx(550.8, rel=0.01)
+    result = figures(SESSION.format(rule=rule), elapsed_s=600)
+    assert (result.reads.count, result.writes.count) == (463_035, 2_000)
+    assert result.total_s == pytest.approx(550.8, rel=0.01)
 
 
 def test_a_number_that_a_column_cuts_in_two_is_no_number(figures):
@@ -110,8 +110,8 @@ def test_a_column_of_one_value_is_no_number_of_lines(figures):
         ("37", "direct path write temp", "20", "37", "370000"),
         ("37", "log file sync", "20", "962", "9620000"),
     ]
-    found = figures("".join("\t".join(row) + "\n" for row in rows), elapsed_s=600)
-    assert (found.reads.count, found.total_s) == (463_035, pytest.approx(514.18))
+    result = figures("".join("\t".join(row) + "\n" for row in rows), elapsed_s=600)
+    assert (result.reads.count, result.total_s) == (463_035, pytest.approx(514.18))
 
 
 REPORT = """\
@@ -129,9 +129,9 @@ direct path read temp               User I/O              2.59       0.12
 
 
 def test_a_report_of_ash_whose_heading_stands_beside_its_columns(figures):
-    found = figures(REPORT)
-    assert found.elapsed_s == pytest.approx(45 * 60 * 1.66 / 0.3536)
-    assert found.total_s == pytest.approx(45 * 60 * 0.12, rel=0.05)
+    result = figures(REPORT)
+    assert result.elapsed_s == pytest.approx(45 * 60 * 1.66 / 0.3536)
+    assert result.total_s == pytest.approx(45 * 60 * 0.12, rel=0.05)
 
 
 def test_a_chain_of_waits_begins_with_that_of_the_session(figures):
@@ -143,8 +143,8 @@ def test_a_chain_of_waits_begins_with_that_of_the_session(figures):
   14%          49         .8 -> direct path write temp
    2%           7         .1 -> log file sync  -> direct path write temp
 """
-    found = figures(text)
-    assert (found.elapsed_s, found.total_s) == (350, pytest.approx(133))
+    result = figures(text)
+    assert (result.elapsed_s, result.total_s) == (350, pytest.approx(133))
 
 
 #: A trace of release 9.2: figures of row sources are called r and w.
@@ -171,9 +171,9 @@ Rows     Row Source Operation
 
 
 def test_up_to_release_9_waits_for_temp_files_have_no_names_of_their_own(figures):
-    found = figures(CALLS_OF_9I)
-    assert found.total_s == pytest.approx(80.3)
-    assert (found.reads.bytes, found.writes.bytes) == (15_000 * BLOCK, 15_000 * BLOCK)
+    result = figures(CALLS_OF_9I)
+    assert result.total_s == pytest.approx(80.3)
+    assert (result.reads.bytes, result.writes.bytes) == (15_000 * BLOCK, 15_000 * BLOCK)
     # Since then they are not for temp files, which took what is left.
     later = figures(CALLS_OF_9I.replace(" r=", " pr=").replace(" w=", " pw="))
     assert later.time_bounds.upper < 1
@@ -190,7 +190,7 @@ total        4      0.42     209.53          0          0          0           1
 
 Rows (1st) Rows (avg) Rows (max)  Row Source Operation
 ---------- ---------- ----------  ---------------------------------------------------
-         4          4          4  PX COORDINATOR  (cr=5 pr={own} pw={own} time=209000000 us)
+         4          4          4  PX COORDINATOR  (cr=5 pr={io} pw={io} time=209000000 us)
          0          0          0   PX SEND QC (RANDOM) :TQ10002 (cr=0 pr=0 pw=0 time=0 us)
          0          0          0    HASH JOIN  (cr=0 pr=0 pw=0 time=0 us)
 
@@ -202,11 +202,11 @@ Rows (1st) Rows (avg) Rows (max)  Row Source Operation
 
 def test_a_coordinator_alone_does_not_tell_whether_its_servers_spilled(figures):
     with pytest.raises(EvidenceIncomplete):
-        figures(COORDINATOR.format(own=0, waited=208.9))
+        figures(COORDINATOR.format(io=0, waited=208.9))
 
 
 def test_the_time_of_a_coordinator_alone_is_that_of_one_session(figures):
-    text = COORDINATOR.format(own=90, waited=0.1)
+    text = COORDINATOR.format(io=90, waited=0.1)
     text += "  direct path write temp                         90        0.05          1.60\n"
     text += "  direct path read temp                          90        0.05          0.60\n"
     assert figures(text).elapsed_s == 209.53
@@ -256,9 +256,9 @@ Total                             40.0s  100.0%
 
 @cases("text", [PAGE, TWO_IN_ONE])
 def test_of_columns_that_fit_those_that_fit_best_are_meant(figures, text):
-    found = figures(text)
-    assert (found.elapsed_s, found.total_s, found.subject) == (40, pytest.approx(26), None)
-    assert (found.reads.count, found.writes.count) == (10_000, 3_000)
+    result = figures(text)
+    assert (result.elapsed_s, result.total_s, result.subject) == (40, pytest.approx(26), None)
+    assert (result.reads.count, result.writes.count) == (10_000, 3_000)
 
 
 SEPARATED = """\
@@ -270,8 +270,8 @@ SNAP_ID;EVENT_NAME;WAITS;TIME_S;AVG_MS
 
 
 def test_waits_between_separators_are_those_of_one_run(figures):
-    found = figures(SEPARATED, elapsed_s=8000)
-    assert (found.reads.count, found.total_s) == (10_000, pytest.approx(5360.3, rel=1e-3))
+    result = figures(SEPARATED, elapsed_s=8000)
+    assert (result.reads.count, result.total_s) == (10_000, pytest.approx(5360.3, rel=1e-3))
     with pytest.raises(EvidenceMixed):
         figures(SEPARATED + "121;direct path read temp;10;0,1;10,0\n", elapsed_s=8000)
 

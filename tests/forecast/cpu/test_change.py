@@ -9,30 +9,30 @@ from spillcast.forecast.load import Load
 from spillcast.forecast.projection import ESTIMATORS, estimators_without
 
 
-def said(total_s, error_s):
+def answer(total_s, error_s):
     """All of it in the first of two loads."""
     return CpuChange(np.array([total_s / 100, 0.0]), total_s, error_s)
 
 
 def test_one_is_what_it_says():
-    one = said(-2.0, 0.5)
-    assert blended([], [one]) is one
+    item = answer(-2.0, 0.5)
+    assert blended([], [item]) is item
 
 
 def test_the_surer_counts_for_more():
     """Weights of 1/1 and 1/4: four fifths of -2 and a fifth of -3; errors add as 1/e squared."""
-    found = blended([], [said(-2.0, 1.0), said(-3.0, 2.0)])
-    assert found.total_s == pytest.approx(-2.2)
-    assert found.error_s == pytest.approx(0.8**0.5)
+    result = blended([], [answer(-2.0, 1.0), answer(-3.0, 2.0)])
+    assert result.total_s == pytest.approx(-2.2)
+    assert result.error_s == pytest.approx(0.8**0.5)
 
 
 def test_where_they_contradict_each_other_the_error_grows():
     """10 apart with errors of 1 each: (5^2 + 5^2) / 1 = 50 times the variance of 1/2."""
-    assert blended([], [said(-10.0, 1.0), said(0.0, 1.0)]).error_s == pytest.approx(5.0)
+    assert blended([], [answer(-10.0, 1.0), answer(0.0, 1.0)]).error_s == pytest.approx(5.0)
 
 
 def test_a_wild_guess_does_not_matter():
-    sure, wild = said(-1.0, 0.1), said(-50.0, 60.0)
+    sure, wild = answer(-1.0, 0.1), answer(-50.0, 60.0)
     assert blended([], [sure, wild]).total_s == pytest.approx(-1.0, abs=0.001)
     assert blended([], [sure, wild]).error_s == pytest.approx(0.1, rel=0.01)
 

@@ -22,7 +22,7 @@ from spillcast.storage.model import fixed_behaviour
 
 US, MS = 1_000, 1_000_000
 PAGE = 8192
-THERE = storage({("read", PAGE): 100 * US, ("write", PAGE): 100 * US})
+TARGET = storage({("read", PAGE): 100 * US, ("write", PAGE): 100 * US})
 
 
 def call(start_ns, elapsed_ns, *, temp=False, op="read", blocked=True, session=1, cpu_ns=0):
@@ -48,8 +48,8 @@ def made(path, rows, *, elapsed_s, cpu_s=None, **parts):
     run = writer.finish(known(elapsed_s, 0, 0, cpu_s=cpu_s))
     run.seconds = seconds_of(run.waits)
     temp, other_io = totals(run.waits)
-    asked = RecordOptions(temp_dirs=(Path("/t"),))
-    run.meta = replace(run.meta, temp=temp, other_io=other_io, asked=asked, **parts)
+    requested = RecordOptions(temp_dirs=(Path("/t"),))
+    run.meta = replace(run.meta, temp=temp, other_io=other_io, asked=requested, **parts)
     return run
 
 
@@ -62,28 +62,28 @@ def cold_scan(path):
 
 
 def test_they_are_a_term_of_their_own_and_a_warning(tmp_path):
-    said = forecast(cold_scan(tmp_path / "run.spill"), THERE)
-    terms = {term.name: term for term in said.terms}
+    answer = forecast(cold_scan(tmp_path / "run.spill"), TARGET)
+    terms = {term.name: term for term in answer.terms}
     assert terms["data reads"].baseline_s == terms["data reads"].forecast_s == pytest.approx(2.7)
     assert (terms["data reads"].count, terms["data reads"].bytes) == (300, 300 * PAGE)
     assert terms["other waits"].baseline_s == pytest.approx(4.6 - 1.0 - 2.7 - 0.895)
-    assert sum(term.baseline_s for term in said.terms) == pytest.approx(said.baseline_s)
-    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
-    [told] = [one.message for one in said.warnings if one.code == "cold-data"]
-    assert told.startswith("2.70 s of the 4.60 s were reads of data files")
-    assert "takes about 1.90 s today" in told
+    assert sum(term.baseline_s for term in answer.terms) == pytest.approx(answer.baseline_s)
+    assert sum(term.forecast_s for term in answer.terms) == pytest.approx(answer.forecast_s)
+    [reported] = [item.message for item in answer.warnings if item.code == "cold-data"]
+    assert reported.startswith("2.70 s of the 4.60 s were reads of data files")
+    assert "takes about 1.90 s today" in reported
 
 
 def test_what_a_run_with_warm_data_takes_is_told(tmp_path):
-    said = forecast(cold_scan(tmp_path / "run.spill"), THERE)
-    assert said.warm.baseline_s == pytest.approx(1.9)
+    answer = forecast(cold_scan(tmp_path / "run.spill"), TARGET)
+    assert answer.warm.baseline_s == pytest.approx(1.9)
     # The temp I/O takes a tenth.
-    assert said.warm.forecast_s == pytest.approx(1.0)
-    assert said.to_json()["warm"] == {
-        "baseline_s": said.warm.baseline_s,
-        "forecast_s": said.warm.forecast_s,
+    assert answer.warm.forecast_s == pytest.approx(1.0)
+    assert answer.to_json()["warm"] == {
+        "baseline_s": answer.warm.baseline_s,
+        "forecast_s": answer.warm.forecast_s,
     }
-    page = forecast_page([said], in_full=True).text(200)
+    page = forecast_page([answer], in_full=True).text(200)
     assert re.search(r"data in memory: 1\.90 s \w+, 1(\.00)? s ", page)
     # Of 4.6 s, 2.7 s were cold reads and 1 s temp I/O.
     assert " ".join(page.split()).startswith(
@@ -93,8 +93,8 @@ def test_what_a_run_with_warm_data_takes_is_told(tmp_path):
 
 
 def test_reads_of_a_whole_query_of_which_a_part_was_recorded(tmp_path):
-    said = forecast(cold_scan(tmp_path / "run.spill"), THERE, elapsed_s=46.0)
-    [term] = [term for term in said.terms if term.name == "data reads"]
+    answer = forecast(cold_scan(tmp_path / "run.spill"), TARGET, elapsed_s=46.0)
+    [term] = [term for term in answer.terms if term.name == "data reads"]
     assert (term.baseline_s, term.count) == (pytest.approx(27.0), 3000)
 
 
@@ -105,10 +105,10 @@ def test_memory_answers_or_somebody_else_had_the_cpu(tmp_path):
     slow, _ = in_order(100, 5 * MS, begin_ns=end_ns, blocked=False)
     run = made(tmp_path / "run.spill", [*spill, *quick, *slow], elapsed_s=2.0)
     assert data_reads(run) is None
-    said = forecast(run, THERE)
-    assert said.warm is None
-    assert said.to_json()["warm"] is None
-    assert "cold-data" not in {one.code for one in said.warnings}
+    answer = forecast(run, TARGET)
+    assert answer.warm is None
+    assert answer.to_json()["warm"] is None
+    assert "cold-data" not in {item.code for item in answer.warnings}
 
 
 def test_a_capture_that_does_not_see_blocking_goes_by_time(tmp_path):
@@ -140,9 +140,9 @@ def test_single_waits_of_a_part_stand_for_all(tmp_path):
     run = cold_scan(tmp_path / "run.spill")
     half = run.waits.take(slice(None, None, 2))
     run.waits = half
-    found = data_reads(run)
-    assert found.elapsed_s == pytest.approx(2.7, rel=0.01)
-    assert found.count == pytest.approx(300, rel=0.01)
+    result = data_reads(run)
+    assert result.elapsed_s == pytest.approx(2.7, rel=0.01)
+    assert result.count == pytest.approx(300, rel=0.01)
 
 
 def test_what_other_processes_read_for_a_session_is_sampled(tmp_path):
@@ -157,18 +157,18 @@ def test_what_other_processes_read_for_a_session_is_sampled(tmp_path):
         for number in range(40)
     ]  # fmt: skip
     run.samples = table(rows, SAMPLES)
-    found = data_reads(run)
-    assert (found.elapsed_s, found.count) == (pytest.approx(1.0), None)
-    assert "cold-data" in {one.code for one in forecast(run, THERE).warnings}
+    result = data_reads(run)
+    assert (result.elapsed_s, result.count) == (pytest.approx(1.0), None)
+    assert "cold-data" in {item.code for item in forecast(run, TARGET).warnings}
 
 
 def test_page_faults_that_waited_for_a_file_are_data_reads(tmp_path):
     spill, _ = in_order(100, MS, temp=True)
     capture = replace(CAPTURE, file_faults=50, file_fault_s=0.5)
     run = made(tmp_path / "run.spill", spill, elapsed_s=1.0, capture=capture)
-    said = forecast(run, THERE)
+    answer = forecast(run, TARGET)
     assert data_reads(run).elapsed_s == pytest.approx(0.5)
-    codes = {one.code for one in said.warnings}
+    codes = {item.code for item in answer.warnings}
     assert "cold-data" in codes
     assert "file-faults" not in codes
 
@@ -188,12 +188,12 @@ def test_a_program_whose_data_comes_from_slow_storage(places):
         command = target("scan", "--data", mountpoint / "table", "--file", places.temp / "spill")
         result = spillcast("record", "-o", output, "--", *command, env=places.env)
     assert result.returncode == 0, result.stderr
-    asked = spillcast("forecast", output, "--to", "latency:1us", "--json")
-    assert asked.returncode == 0, asked.stderr
-    said = json.loads(asked.stdout)
-    [term] = [term for term in said["terms"] if term["name"] == "data reads"]
+    requested = spillcast("forecast", output, "--to", "latency:1us", "--json")
+    assert requested.returncode == 0, requested.stderr
+    document = json.loads(requested.stdout)
+    [term] = [term for term in document["terms"] if term["name"] == "data reads"]
     assert term["count"] >= READS
     assert term["baseline_s"] >= READS * READ_S
-    assert said["warm"]["baseline_s"] <= said["baseline_s"] - READS * READ_S
-    assert said["warm"]["forecast_s"] <= said["forecast_s"] - READS * READ_S
-    assert "cold-data" in {warning["code"] for warning in said["warnings"]}
+    assert document["warm"]["baseline_s"] <= document["baseline_s"] - READS * READ_S
+    assert document["warm"]["forecast_s"] <= document["forecast_s"] - READS * READ_S
+    assert "cold-data" in {warning["code"] for warning in document["warnings"]}

@@ -68,9 +68,9 @@ def test_a_recording_is_forecast_with_what_a_former_one_tells(tmp_path):
     )
     memory = storage({("read", 4096): 10 * US})
     known = RemainingWorkHints(history=[fast.path])
-    said, alone = forecast(slow, memory, known=known), forecast(slow, memory)
-    assert said.forecast_s == pytest.approx(0.203, abs=0.02)
-    assert alone.forecast_s > said.forecast_s + 0.05
+    answer, alone = forecast(slow, memory, known=known), forecast(slow, memory)
+    assert answer.forecast_s == pytest.approx(0.203, abs=0.02)
+    assert alone.forecast_s > answer.forecast_s + 0.05
     only = forecast(slow, memory, known=known, without=["history"])
     assert only.forecast_s == pytest.approx(alone.forecast_s)
 
@@ -80,5 +80,5 @@ def test_a_former_run_as_long_or_of_other_work_tells_nothing_of_cpu_time(tmp_pat
     slow, other = run_of(tmp_path / "a.spill", 2 * MS, 0.3), tmp_path / "b.spill"
     run_of(other, read_ns, 0.2, turns)
     memory = storage({("read", 4096): 10 * US})
-    said = forecast(slow, memory, known=RemainingWorkHints(history=[other]))
-    assert said.forecast_s == forecast(slow, memory).forecast_s
+    answer = forecast(slow, memory, known=RemainingWorkHints(history=[other]))
+    assert answer.forecast_s == forecast(slow, memory).forecast_s

@@ -22,7 +22,7 @@ US, MS = 1_000, 1_000_000
 CACHE = CpuCache(8 << 20, 100 * US, [(1 * MS, 100 * US), (5 * MS, 200 * US)])
 MACHINE = Machine(caches=[CACHE])
 #: A smaller one, all of which any wait makes cold.
-OWN = CpuCache(1 << 20, 10 * US, [(100 * US, 20 * US), (5 * MS, 20 * US)])
+PRIVATE_CACHE = CpuCache(1 << 20, 10 * US, [(100 * US, 20 * US), (5 * MS, 20 * US)])
 #: A part of memory read through in 1 us, which a wait of 1 ms makes 100 us longer.
 COST = WaitCost("any", 9, 0.3, [1e-6], [1e-3, 3e-3], [[100.0], [150.0]])
 CALIBRATED = Machine(caches=[CACHE], calibration=MachineCalibration(1.8e9, [COST]))
@@ -39,8 +39,8 @@ def moved(tmp_path, here_ns, there_ns, *, cpu_s, machine):
         tmp_path / "run.spill", [("read", 8192, COUNT, here_ns)], elapsed_s=60.0, cpu_s=cpu_s
     )
     change(run, machine=machine)
-    there = Latency(there_ns / 1e9, np.zeros((0, 2)), 0.0, True, False)
-    return machine_change(cpu_of(run), temp_load(run), [there])
+    target = Latency(there_ns / 1e9, np.zeros((0, 2)), 0.0, True, False)
+    return machine_change(cpu_of(run), temp_load(run), [target])
 
 
 def drift_s(tmp_path, here_ns, there_ns, *, passes, machine=MACHINE):
@@ -51,24 +51,24 @@ def drift_s(tmp_path, here_ns, there_ns, *, passes, machine=MACHINE):
 
 @cases(("there_ns", "extra_us"), [(0, 0), (MS, 100), (3 * MS, 150)])
 def test_what_was_calibrated_is_added(tmp_path, there_ns, extra_us):
-    found = moved(tmp_path, 0, there_ns, cpu_s=COUNT * 400e-6, machine=CALIBRATED)
-    assert found.total_s == pytest.approx(COUNT * extra_us * 1e-6, rel=0.01)
-    assert found.error_s == pytest.approx(0.3 * found.total_s)
+    result = moved(tmp_path, 0, there_ns, cpu_s=COUNT * 400e-6, machine=CALIBRATED)
+    assert result.total_s == pytest.approx(COUNT * extra_us * 1e-6, rel=0.01)
+    assert result.error_s == pytest.approx(0.3 * result.total_s)
 
 
 def test_what_was_added_here_is_taken_off_first(tmp_path):
     """Of 400 us of work, and what a wait of 1 ms added to it, that is left without one."""
-    found = moved(tmp_path, MS, 0, cpu_s=COUNT * 500e-6, machine=CALIBRATED)
-    assert found.total_s == pytest.approx(-COUNT * 100e-6, rel=0.01)
+    result = moved(tmp_path, MS, 0, cpu_s=COUNT * 500e-6, machine=CALIBRATED)
+    assert result.total_s == pytest.approx(-COUNT * 100e-6, rel=0.01)
 
 
 def test_threads_without_a_core_each_find_their_caches_cold_anyway(tmp_path):
     """Of four on two cores, half of the waits leave a core to another of them."""
     run = recording(tmp_path / "run.spill", [("read", 8192, COUNT, MS)], elapsed_s=9.0, cpu_s=0.5)
     change(run, machine=CALIBRATED)
-    there = [Latency(0.0, np.zeros((0, 2)), 0.0, True, False)]
+    target = [Latency(0.0, np.zeros((0, 2)), 0.0, True, False)]
     alone, shared = (
-        machine_change(cpu_of(run), temp_load(run), there, each) for each in (1.0, 0.5)
+        machine_change(cpu_of(run), temp_load(run), target, each) for each in (1.0, 0.5)
     )
     assert shared.total_s == pytest.approx(alone.total_s / 2)
     assert shared.error_s == pytest.approx(alone.error_s / 2)
@@ -88,14 +88,14 @@ def test_bursts_count_one_by_one(tmp_path):
     run = writer.finish(known(60.0, COUNT, 0, cpu_s=1.0))
     change(run, machine=CALIBRATED)
     load = Load("read", 8192, COUNT, COUNT * 8192, COUNT * 10e-9)
-    there = Latency(1e-3, np.zeros((0, 2)), 0.0, True, False)
-    found = machine_change(cpu_of(run), [load], [there])
-    assert found.total_s == pytest.approx(COUNT / 2 * 100e-6 * (1 + 1 - exp(-0.1)), rel=0.02)
+    target = Latency(1e-3, np.zeros((0, 2)), 0.0, True, False)
+    result = machine_change(cpu_of(run), [load], [target])
+    assert result.total_s == pytest.approx(COUNT / 2 * 100e-6 * (1 + 1 - exp(-0.1)), rel=0.02)
 
 
 def test_a_guess_may_be_far_off(tmp_path):
-    found = moved(tmp_path, 0, MS, cpu_s=60.0, machine=MACHINE)
-    assert found.error_s == pytest.approx(GUESS_ERROR * found.total_s)
+    result = moved(tmp_path, 0, MS, cpu_s=60.0, machine=MACHINE)
+    assert result.error_s == pytest.approx(GUESS_ERROR * result.total_s)
     assert GUESS_ERROR > 0.5
 
 
@@ -104,13 +104,13 @@ def test_a_guess_may_be_far_off(tmp_path):
     [(0, MS, 100), (MS, 5 * MS, 100), (5 * MS, 0, -200), (MS, 3 * MS, 50), (0, 20 * MS, 200)],
 )
 def test_a_thread_that_works_long_meets_all_of_it_cold(tmp_path, here_ns, there_ns, extra_us):
-    found = drift_s(tmp_path, here_ns, there_ns, passes=10)
-    assert found == pytest.approx(COUNT * extra_us * 1e-6)
+    result = drift_s(tmp_path, here_ns, there_ns, passes=10)
+    assert result == pytest.approx(COUNT * extra_us * 1e-6)
 
 
 def test_a_thread_that_works_shortly_meets_a_part(tmp_path):
-    found = drift_s(tmp_path, 0, MS, passes=0.2)
-    assert found == pytest.approx(COUNT * 0.2 * 100e-6)
+    result = drift_s(tmp_path, 0, MS, passes=0.2)
+    assert result == pytest.approx(COUNT * 0.2 * 100e-6)
 
 
 @pytest.mark.parametrize("passes", [0.05, 0.3, 1.0])
@@ -126,12 +126,12 @@ def test_there_and_back_again(tmp_path, passes, machine):
 
 def test_what_several_caches_cost_adds_up(tmp_path):
     """A fifth of the larger is gone through, and all of the smaller, which has a tenth of it."""
-    found = drift_s(tmp_path, 0, MS, passes=0.2, machine=Machine(caches=[OWN, CACHE]))
-    assert found == pytest.approx(COUNT * (0.2 * 100e-6 + 20e-6))
+    result = drift_s(tmp_path, 0, MS, passes=0.2, machine=Machine(caches=[PRIVATE_CACHE, CACHE]))
+    assert result == pytest.approx(COUNT * (0.2 * 100e-6 + 20e-6))
 
 
 def test_back_from_slow_storage_what_several_cost_is_gone(tmp_path):
-    both = Machine(caches=[OWN, CACHE])
+    both = Machine(caches=[PRIVATE_CACHE, CACHE])
     added_s = drift_s(tmp_path, 0, MS, passes=0.2, machine=both)
     # As long as 20 us of reading take the query, and what was added.
     passes = 0.2 + added_s * TOUCHED / (COUNT * 100e-6)
@@ -142,7 +142,7 @@ def test_nothing_measured_nothing_said(tmp_path):
     assert drift_s(tmp_path, 0, MS, passes=1, machine=Machine()) == 0.0
 
 
-def said(tmp_path, machine, there_ns):
+def answer(tmp_path, machine, there_ns):
     run = recording(
         tmp_path / "run.spill", [("read", 8192, COUNT, 5 * MS)], elapsed_s=7.0, cpu_s=2.0
     )
@@ -152,11 +152,11 @@ def said(tmp_path, machine, there_ns):
 
 def test_a_forecast_says_that_the_machine_was_never_calibrated(tmp_path):
     """The loop says that 200 us of 2 ms an operation go, which is a tenth of the forecast."""
-    guessed, known = (said(tmp_path, machine, 10 * US) for machine in (MACHINE, CALIBRATED))
-    (warning,) = [one.message for one in guessed.warnings if one.code == "uncalibrated"]
+    guessed, known = (answer(tmp_path, machine, 10 * US) for machine in (MACHINE, CALIBRATED))
+    (warning,) = [item.message for item in guessed.warnings if item.code == "uncalibrated"]
     assert "spillcast calibrate" in warning
-    assert "uncalibrated" not in [one.code for one in known.warnings]
+    assert "uncalibrated" not in [item.code for item in known.warnings]
 
 
 def test_where_waits_stay_as_they_are_nothing_is_said(tmp_path):
-    assert "uncalibrated" not in [one.code for one in said(tmp_path, MACHINE, 5 * MS).warnings]
+    assert "uncalibrated" not in [item.code for item in answer(tmp_path, MACHINE, 5 * MS).warnings]

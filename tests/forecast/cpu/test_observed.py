@@ -12,7 +12,7 @@ from spillcast.forecast.result import RECORDING
 
 #: 1.9 s of temp I/O in a run of 10 s: 700 of the 1,700 calls that were observed.
 LOADS = [("read", 8192, 500, 2_000_000), ("write", 8192, 200, 4_500_000)]
-THERE = {("read", 8192): 100_000, ("write", 8192): 500_000}
+TARGET = {("read", 8192): 100_000, ("write", 8192): 500_000}
 #: 500 * 0.1 ms + 200 * 0.5 ms
 THERE_S = 0.05 + 0.1
 #: 1 ms a call and 2 ms a switch: 1.7 s and 0.2 s.
@@ -30,32 +30,32 @@ def run(tmp_path):
 
 
 def test_it_is_no_part_of_the_forecast(run):
-    said = forecast(run, storage(THERE))
-    assert said.baseline_s == 10.0
-    assert said.forecast_s == pytest.approx(8.1 - OUTSIDE_S + THERE_S)
-    assert said.ceiling_s == pytest.approx(8.1 - OUTSIDE_S)
+    answer = forecast(run, storage(TARGET))
+    assert answer.baseline_s == 10.0
+    assert answer.forecast_s == pytest.approx(8.1 - OUTSIDE_S + THERE_S)
+    assert answer.ceiling_s == pytest.approx(8.1 - OUTSIDE_S)
 
 
 def test_the_terms_tell_it_and_add_up(run):
-    said = forecast(run, storage(THERE))
-    by = {term.name: term for term in said.terms}
+    answer = forecast(run, storage(TARGET))
+    by = {term.name: term for term in answer.terms}
     assert (by[RECORDING].baseline_s, by[RECORDING].forecast_s) == (pytest.approx(1.9), 0.0)
     assert by["CPU"].baseline_s == by["CPU"].forecast_s == pytest.approx(7.0 - OUTSIDE_S)
     assert by["other waits"].forecast_s == pytest.approx(1.1)
     assert by["temp read"].baseline_s == pytest.approx(1.0 - 500 * 0.5e-3)
-    assert sum(term.baseline_s for term in said.terms) == pytest.approx(10.0)
-    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
+    assert sum(term.baseline_s for term in answer.terms) == pytest.approx(10.0)
+    assert sum(term.forecast_s for term in answer.terms) == pytest.approx(answer.forecast_s)
 
 
 def test_without_it_nothing_is_taken_off(run):
-    said = forecast(run, storage(THERE), without=["cost"])
-    assert said.forecast_s == pytest.approx(8.1 + THERE_S)
-    assert RECORDING not in {term.name for term in said.terms}
+    answer = forecast(run, storage(TARGET), without=["cost"])
+    assert answer.forecast_s == pytest.approx(8.1 + THERE_S)
+    assert RECORDING not in {term.name for term in answer.terms}
 
 
 def test_of_a_part_it_is_scaled_to_the_whole(run):
-    said = forecast(run, storage(THERE), elapsed_s=30.0)
-    assert said.forecast_s == pytest.approx(3 * (8.1 - OUTSIDE_S + THERE_S))
+    answer = forecast(run, storage(TARGET), elapsed_s=30.0)
+    assert answer.forecast_s == pytest.approx(3 * (8.1 - OUTSIDE_S + THERE_S))
 
 
 def test_a_switch_within_a_temp_call_is_within_it(run):
@@ -81,10 +81,10 @@ def test_its_error_is_in_the_interval(run, tmp_path):
     """0.8 s in 6.7 s is a tenth: wider than without, and the more, the more it cost."""
     bare = recording(tmp_path / "bare.spill", LOADS, elapsed_s=10.0, cpu_s=7.0)
     widths = []
-    for one in (bare, run):
-        said = forecast(one, storage(THERE))
-        low_s, high_s = said.interval_s
-        widths.append((high_s - low_s) / said.forecast_s)
+    for item in (bare, run):
+        answer = forecast(item, storage(TARGET))
+        low_s, high_s = answer.interval_s
+        widths.append((high_s - low_s) / answer.forecast_s)
     assert widths[1] > widths[0] + 0.1
 
 
@@ -94,24 +94,24 @@ def test_two_threads_share_it(tmp_path):
     run = recording(
         tmp_path / "two.spill", LOADS, elapsed_s=10.0, cpu_s=12.0, sessions=2, **COST | twice
     )
-    said = forecast(run, storage(THERE))
-    assert said.ceiling_s == pytest.approx(8.1 - OUTSIDE_S, rel=0.01)
+    answer = forecast(run, storage(TARGET))
+    assert answer.ceiling_s == pytest.approx(8.1 - OUTSIDE_S, rel=0.01)
 
 
 def test_it_is_never_most_of_the_time(tmp_path):
     """Half of the 8.1 s outside, and no more of an operation than it took."""
     much = COST | {"call_cost_s": 1.0, "overhead_s": 1700.0}
-    said = forecast(
-        recording(tmp_path / "much.spill", LOADS, elapsed_s=10.0, **much), storage(THERE)
+    answer = forecast(
+        recording(tmp_path / "much.spill", LOADS, elapsed_s=10.0, **much), storage(TARGET)
     )
-    assert said.ceiling_s == pytest.approx(8.1 / 2)
-    assert all(term.baseline_s >= 0 for term in said.terms)
-    assert sum(term.baseline_s for term in said.terms) == pytest.approx(10.0)
+    assert answer.ceiling_s == pytest.approx(8.1 / 2)
+    assert all(term.baseline_s >= 0 for term in answer.terms)
+    assert sum(term.baseline_s for term in answer.terms) == pytest.approx(10.0)
 
 
 @cases("missing", ["call_cost_s", "calls", "overhead_s"])
 def test_what_was_not_measured_is_not_taken_off(tmp_path, missing):
     """As in recordings of earlier versions, and where the measurement failed."""
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=10.0, **COST | {missing: None})
-    said = forecast(run, storage(THERE))
-    assert said.forecast_s == pytest.approx(8.1 + THERE_S)
+    answer = forecast(run, storage(TARGET))
+    assert answer.forecast_s == pytest.approx(8.1 + THERE_S)

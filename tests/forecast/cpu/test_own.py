@@ -33,11 +33,11 @@ def ran(path, waits_s, work_s, *, slope_s=SLOPE_S):
     return writer.finish(known(now_ns / 1e9, len(rows), 0))
 
 
-def asked(run, there_s, waits_s):
+def requested(run, there_s, waits_s):
     load = Load("read", 8192, COUNT, COUNT * 8192, float(np.sum(waits_s)))
     slope = cpu_slope(run.work.bursts)
-    there = Latency(there_s, np.zeros((0, 2)), 0.0, True, False)
-    return None if slope is None else slope.change([load], [there])
+    target = Latency(there_s, np.zeros((0, 2)), 0.0, True, False)
+    return None if slope is None else slope.change([load], [target])
 
 
 @pytest.fixture
@@ -50,12 +50,12 @@ def test_what_waits_cost_is_found_in_the_run(tmp_path, chance, there_s, most):
     """Half of the reads are served by a cache; work of 0.1 ms varies by a tenth."""
     waits_s = np.where(chance.random(COUNT) < 0.5, 5e-6, 1e-3)
     run = ran(tmp_path / "run.spill", waits_s, chance.normal(100e-6, 10e-6, COUNT))
-    found = asked(run, there_s, waits_s)
+    result = requested(run, there_s, waits_s)
     weights = np.log1p(waits_s / SHORT_S)
     right_s = SLOPE_S * COUNT * (log(1 + there_s / SHORT_S) - weights.mean())
-    assert found.total_s == pytest.approx(right_s, rel=0.03)
+    assert result.total_s == pytest.approx(right_s, rel=0.03)
     # 5 ms is longer than any wait of the run: less than half of the way there was not seen.
-    assert 0.3 * abs(right_s) <= found.error_s < most * abs(right_s)
+    assert 0.3 * abs(right_s) <= result.error_s < most * abs(right_s)
 
 
 def test_other_work_in_another_phase_is_no_cost_of_waits(tmp_path, chance):
@@ -63,31 +63,31 @@ def test_other_work_in_another_phase_is_no_cost_of_waits(tmp_path, chance):
     late = np.arange(COUNT) >= COUNT / 2
     waits_s = np.where(late, 2e-3, 0.5e-3) * chance.uniform(0.8, 1.2, COUNT)
     work_s = np.where(late, 400e-6, 100e-6) + chance.normal(0, 5e-6, COUNT)
-    found = asked(ran(tmp_path / "run.spill", waits_s, work_s, slope_s=0.0), 0.0, waits_s)
+    result = requested(ran(tmp_path / "run.spill", waits_s, work_s, slope_s=0.0), 0.0, waits_s)
     # To believe it would be 0.3 ms a read.
-    assert abs(found.total_s) < 0.1 * 300e-6 * COUNT
-    assert abs(found.total_s) < 3 * found.error_s
+    assert abs(result.total_s) < 0.1 * 300e-6 * COUNT
+    assert abs(result.total_s) < 3 * result.error_s
 
 
 def test_waits_that_are_alike_tell_nothing_much(tmp_path, chance):
     waits_s = np.full(COUNT, 1e-3)
-    assert asked(ran(tmp_path / "a.spill", waits_s, np.full(COUNT, 1e-4)), 0.0, waits_s) is None
+    assert requested(ran(tmp_path / "a.spill", waits_s, np.full(COUNT, 1e-4)), 0.0, waits_s) is None
     waits_s *= chance.normal(1, 0.01, COUNT)
-    found = asked(
+    result = requested(
         ran(tmp_path / "b.spill", waits_s, chance.normal(1e-4, 3e-5, COUNT)), 0.0, waits_s
     )
-    assert found.error_s > SLOPE_S * COUNT * log(51)
+    assert result.error_s > SLOPE_S * COUNT * log(51)
 
 
 def test_too_few_tell_nothing(tmp_path):
-    assert asked(ran(tmp_path / "run.spill", [1e-3] * 100, [1e-4] * 100), 0.0, [1e-3]) is None
+    assert requested(ran(tmp_path / "run.spill", [1e-3] * 100, [1e-4] * 100), 0.0, [1e-3]) is None
 
 
 def test_waits_as_none_of_the_run_was_are_not_told_surely(tmp_path, chance):
     """What goes cold in 0.2 ms costs no more in 0.4: the run's own slope is none, the truth is."""
     waits_s = chance.uniform(0.2e-3, 0.4e-3, COUNT)
     work_s = 100e-6 + np.where(waits_s > 0, 30e-6, 0) + chance.normal(0, 1e-6, COUNT)
-    found = asked(ran(tmp_path / "run.spill", waits_s, work_s, slope_s=0.0), 0.0, waits_s)
+    result = requested(ran(tmp_path / "run.spill", waits_s, work_s, slope_s=0.0), 0.0, waits_s)
     right_s = -30e-6 * COUNT
-    assert abs(found.total_s) < 0.1 * abs(right_s)
-    assert found.error_s > 0.5 * abs(right_s)
+    assert abs(result.total_s) < 0.1 * abs(right_s)
+    assert result.error_s > 0.5 * abs(right_s)

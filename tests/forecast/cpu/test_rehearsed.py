@@ -51,15 +51,15 @@ def cpu_of(recording):
 def test_each_kind_by_itself(tmp_path):
     """Reads take 30 us more there and writes 10 us; 10,000 reads and 1,000 writes."""
     loads = [("write", 1000, 100), ("read", 10_000, 100)]
-    here = run(tmp_path / "a", loads, {"write": 50, "read": 70})
-    there = run(
+    source = run(tmp_path / "a", loads, {"write": 50, "read": 70})
+    target = run(
         tmp_path / "b", [("write", 1000, 900), ("read", 500, 900)], {"write": 60, "read": 100}
     )
-    found = rehearsed_change(cpu_of(here), temp_load(here), Rehearsal(there))
-    by_op = dict(zip((load.op for load in temp_load(here)), found.each_s, strict=True))
+    result = rehearsed_change(cpu_of(source), temp_load(source), Rehearsal(target))
+    by_op = dict(zip((load.op for load in temp_load(source)), result.each_s, strict=True))
     assert by_op["read"] == pytest.approx(30e-6, rel=0.01)
     assert by_op["write"] == pytest.approx(10e-6, rel=0.01)
-    assert found.total_s == pytest.approx(10_000 * 30e-6 + 1000 * 10e-6, rel=0.01)
+    assert result.total_s == pytest.approx(10_000 * 30e-6 + 1000 * 10e-6, rel=0.01)
 
 
 def test_only_the_same_prefix_is_compared(tmp_path):
@@ -72,72 +72,74 @@ def test_only_the_same_prefix_is_compared(tmp_path):
     writer = RecordingWriter(tmp_path / "c")
     writer.add_waits(table([*rows, *later], WAITS))
     writer.add_seconds(seconds([("write", SIZE, 800, 100 * US)], 1))
-    here = writer.finish(known(10.0, 0, 800, cpu_s=9.0))
-    there = run(tmp_path / "b", [("write", 400, 900)], {"write": 60})
-    found = rehearsed_change(cpu_of(here), temp_load(here), Rehearsal(there))
-    assert found.each_s == pytest.approx([10e-6], rel=0.15)
+    source = writer.finish(known(10.0, 0, 800, cpu_s=9.0))
+    target = run(tmp_path / "b", [("write", 400, 900)], {"write": 60})
+    result = rehearsed_change(cpu_of(source), temp_load(source), Rehearsal(target))
+    assert result.each_s == pytest.approx([10e-6], rel=0.15)
 
 
 @cases("threads", [1, 3])
 def test_what_was_before_the_first_operation_is_no_ones(tmp_path, threads):
     """A table read for a second or for two seconds before: nothing that temp I/O does."""
     loads = [("write", 300, 100)]
-    here = run(tmp_path / "a", loads, {"write": 50}, threads=threads, first_us=10**6)
-    there = run(tmp_path / "b", loads, {"write": 80}, threads=threads, first_us=2 * 10**6)
-    found = rehearsed_change(cpu_of(here), temp_load(here), Rehearsal(there))
-    assert found.each_s == pytest.approx([30e-6], rel=0.02)
+    source = run(tmp_path / "a", loads, {"write": 50}, threads=threads, first_us=10**6)
+    target = run(tmp_path / "b", loads, {"write": 80}, threads=threads, first_us=2 * 10**6)
+    result = rehearsed_change(cpu_of(source), temp_load(source), Rehearsal(target))
+    assert result.each_s == pytest.approx([30e-6], rel=0.02)
 
 
 def test_the_less_was_rehearsed_the_less_is_sure(tmp_path):
     errors = []
-    here = run(tmp_path / "a", [("write", 4000, 100), ("read", 4000, 100)],
+    source = run(tmp_path / "a", [("write", 4000, 100), ("read", 4000, 100)],
                {"write": 50, "read": 50})  # fmt: skip
     for number, done in enumerate(
         ([("write", 200, 9)], [("write", 4000, 9)], [("write", 4000, 9), ("read", 4000, 9)])
     ):
-        there = run(tmp_path / f"{number}", done, {"write": 20, "read": 20})
-        errors.append(rehearsed_change(cpu_of(here), temp_load(here), Rehearsal(there)).error_s)
+        target = run(tmp_path / f"{number}", done, {"write": 20, "read": 20})
+        errors.append(
+            rehearsed_change(cpu_of(source), temp_load(source), Rehearsal(target)).error_s
+        )
     # 8,000 operations take 30 us less.
     assert 8000 * 30e-6 > errors[0] > errors[1] > errors[2] > 0
 
 
 def test_few_operations_tell_nothing(tmp_path):
-    here = run(tmp_path / "a", [("write", 400, 100)], {"write": 50})
-    there = run(tmp_path / "b", [("write", 99, 100)], {"write": 50})
-    assert rehearsed_change(cpu_of(here), temp_load(here), Rehearsal(there)) is None
+    source = run(tmp_path / "a", [("write", 400, 100)], {"write": 50})
+    target = run(tmp_path / "b", [("write", 99, 100)], {"write": 50})
+    assert rehearsed_change(cpu_of(source), temp_load(source), Rehearsal(target)) is None
 
 
 def test_a_recording_cut_into_slices_is_compared_as_far_as_its_first(tmp_path):
     """Its first slice holds 300 operations of 150 us each, whatever the rehearsal came to."""
-    here = run(tmp_path / "a", [("write", 2000, 100)], {"write": 50}, slices=[(0.0, 0.045)])
-    there = run(tmp_path / "b", [("write", 1000, 100)], {"write": 75})
-    found = rehearsed_change(cpu_of(here), temp_load(here), Rehearsal(there))
-    assert found.total_s == pytest.approx(2000 * 25e-6, rel=0.02)
+    source = run(tmp_path / "a", [("write", 2000, 100)], {"write": 50}, slices=[(0.0, 0.045)])
+    target = run(tmp_path / "b", [("write", 1000, 100)], {"write": 75})
+    result = rehearsed_change(cpu_of(source), temp_load(source), Rehearsal(target))
+    assert result.total_s == pytest.approx(2000 * 25e-6, rel=0.02)
 
 
 def test_without_cpu_times_gaps_of_one_thread_tell(tmp_path):
     loads = [("write", 300, 100)]
-    here = run(tmp_path / "a", loads, {"write": 50}, cpu_s=None)
-    there = run(tmp_path / "b", loads, {"write": 80})
-    found = rehearsed_change(cpu_of(here), temp_load(here), Rehearsal(there))
-    assert found.each_s == pytest.approx([30e-6], rel=0.02)
-    here = run(tmp_path / "c", loads, {"write": 50}, cpu_s=None, threads=2)
-    assert rehearsed_change(cpu_of(here), temp_load(here), Rehearsal(there)) is None
+    source = run(tmp_path / "a", loads, {"write": 50}, cpu_s=None)
+    target = run(tmp_path / "b", loads, {"write": 80})
+    result = rehearsed_change(cpu_of(source), temp_load(source), Rehearsal(target))
+    assert result.each_s == pytest.approx([30e-6], rel=0.02)
+    source = run(tmp_path / "c", loads, {"write": 50}, cpu_s=None, threads=2)
+    assert rehearsed_change(cpu_of(source), temp_load(source), Rehearsal(target)) is None
 
 
 def test_what_compressing_adds_is_not_counted_twice(tmp_path):
     loads = [("write", 300, 100)]
-    here = run(tmp_path / "a", loads, {"write": 50})
-    there = run(tmp_path / "b", loads, {"write": 80})
-    found = rehearsed_change(cpu_of(here), temp_load(here), Rehearsal(there), 0.006)
-    assert found.total_s + 0.006 == pytest.approx(300 * 30e-6, rel=0.02)
+    source = run(tmp_path / "a", loads, {"write": 50})
+    target = run(tmp_path / "b", loads, {"write": 80})
+    result = rehearsed_change(cpu_of(source), temp_load(source), Rehearsal(target), 0.006)
+    assert result.total_s + 0.006 == pytest.approx(300 * 30e-6, rel=0.02)
 
 
 @cases(("done", "expected_us"), [(99, 100), (200, 120), (1000, 200)])
 def test_latencies_weigh_by_what_was_rehearsed(tmp_path, done, expected_us):
     """1,000 writes, probed at 100 us; those rehearsed took 200 us."""
-    here = run(tmp_path / "a", [("write", 1000, 50)], {"write": 50})
-    there = run(tmp_path / "b", [("write", done, 200)], {"write": 50})
+    source = run(tmp_path / "a", [("write", 1000, 50)], {"write": 50})
+    target = run(tmp_path / "b", [("write", done, 200)], {"write": 50})
     probed = Latency(100e-6, np.array([[1000.0, 100e-6]]), 0.0, True, False)
-    [found] = rehearsed([probed], temp_load(here), Rehearsal(there))
-    assert found.mean_s == pytest.approx(expected_us * 1e-6)
+    [result] = rehearsed([probed], temp_load(source), Rehearsal(target))
+    assert result.mean_s == pytest.approx(expected_us * 1e-6)

@@ -71,20 +71,20 @@ def test_pauses_of_the_reader_are_no_cost_of_compression(tmp_path):
     writer.add_waits(table(rows, WAITS))
     writer.add_seconds(run.seconds)
     paused = writer.finish(known(run.elapsed_s, BLOCKS, BLOCKS, cpu_s=run.meta.cpu_s))
-    found = compression(paused, temp_load(paused))
-    assert found.read_cpu_s == pytest.approx((READ_SMALL_NS - READ_NS) / 1e9, rel=0.05)
+    result = compression(paused, temp_load(paused))
+    assert result.read_cpu_s == pytest.approx((READ_SMALL_NS - READ_NS) / 1e9, rel=0.05)
 
 
-def there(latency_ns):
+def target(latency_ns):
     return storage({(op, size): latency_ns for op in ("write", "read") for size in (SMALL, WHOLE)})
 
 
 def test_what_compressing_costs_is_read_off_the_recording(tmp_path):
     run = spill(tmp_path / "run.spill", 0.5, 80 * US)
-    found = compression(run, temp_load(run))
-    assert found.share == 0.5
-    assert found.write_cpu_s == pytest.approx((WRITE_SMALL_NS - WRITE_NS) / 1e9)
-    assert found.read_cpu_s == pytest.approx((READ_SMALL_NS - READ_NS) / 1e9, rel=0.01)
+    result = compression(run, temp_load(run))
+    assert result.share == 0.5
+    assert result.write_cpu_s == pytest.approx((WRITE_SMALL_NS - WRITE_NS) / 1e9)
+    assert result.read_cpu_s == pytest.approx((READ_SMALL_NS - READ_NS) / 1e9, rel=0.01)
 
 
 @cases(
@@ -99,9 +99,9 @@ def test_what_compressing_costs_is_read_off_the_recording(tmp_path):
     ],
 )
 def test_where_the_rule_ends(small_ns, whole_ns, share, levels):
-    found = adapt(400e-6, 1_000_000, small_ns / 1e9, whole_ns / 1e9)
-    assert found.share == pytest.approx(share, abs=0.01)
-    assert found.cpu_s == pytest.approx(400e-6 * mean(levels), rel=0.01)
+    result = adapt(400e-6, 1_000_000, small_ns / 1e9, whole_ns / 1e9)
+    assert result.share == pytest.approx(share, abs=0.01)
+    assert result.cpu_s == pytest.approx(400e-6 * mean(levels), rel=0.01)
 
 
 def test_at_first_every_level_is_tried():
@@ -125,33 +125,33 @@ def test_slower_writes_compress_more_at_more_cpu_time(tmp_path, here_ns, there_n
     run = spill(tmp_path / "run.spill", 0.55, here_ns)
     loads = temp_load(run)
     adapts = compression(run, loads)
-    found = adapts.on_target(latencies(there(there_ns), loads, 1.0))
-    assert (found.share > adapts.share) == (there_ns > here_ns)
-    assert (found.cpu_s > 0) == (there_ns > here_ns)
-    counts = {(load.op, load.size_class_bytes): load.count for load in found.loads}
+    result = adapts.on_target(latencies(target(there_ns), loads, 1.0))
+    assert (result.share > adapts.share) == (there_ns > here_ns)
+    assert (result.cpu_s > 0) == (there_ns > here_ns)
+    counts = {(load.op, load.size_class_bytes): load.count for load in result.loads}
     for op in ("write", "read"):
-        assert counts[op, SMALL] == pytest.approx(BLOCKS * found.share, abs=2)
+        assert counts[op, SMALL] == pytest.approx(BLOCKS * result.share, abs=2)
         assert counts[op, SMALL] + counts[op, WHOLE] == pytest.approx(BLOCKS, abs=2)
 
 
 def test_where_writes_are_as_fast_nothing_changes(tmp_path):
     run = spill(tmp_path / "run.spill", 0.55, 300 * US)
     loads = temp_load(run)
-    found = compression(run, loads).on_target(latencies(there(300 * US), loads, 1.0))
-    assert found.share == pytest.approx(0.55)
-    assert found.cpu_s == pytest.approx(0, abs=1e-9)
+    result = compression(run, loads).on_target(latencies(target(300 * US), loads, 1.0))
+    assert result.share == pytest.approx(0.55)
+    assert result.cpu_s == pytest.approx(0, abs=1e-9)
 
 
 def test_the_forecast_holds_fewer_and_says_so(tmp_path):
     run = spill(tmp_path / "run.spill", 0.7, 2 * MS)
     loads = temp_load(run)
-    found = compression(run, loads).on_target(latencies(there(80 * US), loads, 1.0))
-    said = forecast(run, there(80 * US))
-    by_hand_s = run.meta.cpu_s + found.cpu_s + 2 * BLOCKS * 80e-6
-    assert said.forecast_s == pytest.approx(by_hand_s, rel=0.01)
-    (words,) = (w.message for w in said.warnings if w.code == "compression")
+    result = compression(run, loads).on_target(latencies(target(80 * US), loads, 1.0))
+    answer = forecast(run, target(80 * US))
+    by_hand_s = run.meta.cpu_s + result.cpu_s + 2 * BLOCKS * 80e-6
+    assert answer.forecast_s == pytest.approx(by_hand_s, rel=0.01)
+    (words,) = (w.message for w in answer.warnings if w.code == "compression")
     assert "compress less" in words
-    assert f"{found.share:.0%} of its blocks instead of 70%" in words
+    assert f"{result.share:.0%} of its blocks instead of 70%" in words
 
 
 def test_what_is_not_duckdb_or_shows_one_kind_is_left_alone(tmp_path):
@@ -179,11 +179,11 @@ def recorded(places, directory):
     return Recording.open(output)
 
 
-def shares(here, there):
+def shares(source, target):
     """Of the blocks compressed: here, there by what here shows, and there as it was."""
-    loads, found = temp_load(here), temp_load(there)
-    adapts, adapted = compression(here, loads), compression(there, found)
-    likely = adapts.on_target(latencies(observed(there), loads, 1.0))
+    loads, result = temp_load(source), temp_load(target)
+    adapts, adapted = compression(source, loads), compression(target, result)
+    likely = adapts.on_target(latencies(observed(target), loads, 1.0))
     return adapts.share, likely.share, adapted.share
 
 

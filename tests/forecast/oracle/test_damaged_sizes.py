@@ -16,16 +16,16 @@ IMPOSSIBLE = [(1 << 63) - 1, 1 << 33, -1]
 def test_a_forecast_goes_by_the_other_lines(tmp_path, count, target):
     (tmp_path / "there").mkdir()
     trace = write_trace(tmp_path / "a.trc", [*GOOD, (READ, 900, blocks(count))])
-    said = spillcast("forecast", trace, "--to", target, "--block", "8K", cwd=tmp_path)
-    assert said.returncode == 0, said.stderr
-    assert "of this query" in said.stdout
+    result = spillcast("forecast", trace, "--to", target, "--block", "8K", cwd=tmp_path)
+    assert result.returncode == 0, result.stderr
+    assert "of this query" in result.stdout
 
 
 @cases("count", IMPOSSIBLE)
 def test_a_cache_and_a_probe_leave_them_out(tmp_path, count):
     trace = write_trace(tmp_path / "a.trc", [*GOOD, (READ, 900, blocks(count))])
-    said = spillcast("cache", trace, "--size", "1G")
-    assert said.returncode == 0, said.stderr
-    assert "1 operation without file and offset" in said.stdout
-    said = spillcast("probe", tmp_path, "--like", trace)
-    assert said.returncode == 0, said.stderr
+    result = spillcast("cache", trace, "--size", "1G")
+    assert result.returncode == 0, result.stderr
+    assert "1 operation without file and offset" in result.stdout
+    result = spillcast("probe", tmp_path, "--like", trace)
+    assert result.returncode == 0, result.stderr

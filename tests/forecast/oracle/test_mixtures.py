@@ -27,8 +27,8 @@ def two(tmp_path):
 
 
 def forecast(baseline, to, **options):
-    [(said, _)] = ask([str(baseline)], [str(to)], Question(**options))
-    return said
+    [(answer, _)] = ask([str(baseline)], [str(to)], Question(**options))
+    return answer
 
 
 def test_two_executions_are_no_run_of_an_hour(two):
@@ -51,10 +51,10 @@ def test_two_executions_are_no_run_of_an_hour(two):
     ids=str,
 )
 def test_the_one_that_is_chosen(two, options, whole_s):
-    said = forecast(two, "factor:2", **options)
-    assert said.baseline_s == whole_s
+    answer = forecast(two, "factor:2", **options)
+    assert answer.baseline_s == whole_s
     # Every second sample is a read: 387 of 773, 82 of 163.
-    assert said.forecast_s == pytest.approx(whole_s - (whole_s + 1) // 2 / 2)
+    assert answer.forecast_s == pytest.approx(whole_s - (whole_s + 1) // 2 / 2)
 
 
 def test_options_of_the_command(two):
@@ -67,24 +67,24 @@ def test_options_of_the_command(two):
 
 def test_a_profile_lists_them(two):
     document = json.loads(spillcast("profile", two, "--json").stdout)
-    assert [(one["exec_id"], one["elapsed_s"]) for one in document["executions"]] == [
+    assert [(item["exec_id"], item["elapsed_s"]) for item in document["executions"]] == [
         (EXEC_ID, 773),
         (NEXT, 163),
     ]
     shown = spillcast("profile", two).stdout
     assert "2 executions; a forecast is for one" in shown
     assert str(NEXT) in shown
-    one = spillcast("profile", two, "--exec-id", NEXT).stdout
-    assert "executions" not in one
+    item = spillcast("profile", two, "--exec-id", NEXT).stdout
+    assert "executions" not in item
 
 
 def test_the_gap_of_an_export_without_these_columns_is_a_warning(tmp_path):
     columns = ("SAMPLE_TIME", "SESSION_ID", "SESSION_STATE", "EVENT", "TIME_WAITED")
     second = execution(163, after_s=3600)
     path = write_ash(tmp_path / "ash.csv", execution(773), second, columns=columns)
-    said = forecast(path, "factor:2")
-    assert said.baseline_s == 3763
-    assert any(w.code == "ash" and "perhaps two executions" in w.message for w in said.warnings)
+    answer = forecast(path, "factor:2")
+    assert answer.baseline_s == 3763
+    assert any(w.code == "ash" and "perhaps two executions" in w.message for w in answer.warnings)
 
 
 @cases("options", [{"exec_id": 1}, {"since": "20:00"}, {"until": "20:00"}])
@@ -106,44 +106,44 @@ def folder(tmp_path):
 
 def test_unrelated_traces_below_a_directory_are_no_target(folder, tmp_path):
     """A forecast by them would be 25 h 53 min, 90 % interval 4.41 s to 75 h 49 min."""
-    here = write_trace(tmp_path / "here.trc", SLOW)
+    source = write_trace(tmp_path / "here.trc", SLOW)
     with pytest.raises(TargetUnsuited, match="of 2 traces below it none has waits") as caught:
-        forecast(here, folder)
+        forecast(source, folder)
     assert f"spillcast probe {folder} --grid" in caught.value.hint
-    result = spillcast("forecast", here, "--to", folder)
+    result = spillcast("forecast", source, "--to", folder)
     assert (result.returncode, result.stdout) == (2, "")
 
 
 def test_only_traces_of_the_same_statement_are_taken(folder, tmp_path):
-    here = write_trace(tmp_path / "here.trc", SLOW)
-    there = write_trace(folder / "trace" / "fast.trc", FAST)
-    found, by_name = forecast(here, folder), forecast(here, there)
-    assert found.forecast_s == by_name.forecast_s
-    assert found.target == f"{folder} (fast.trc)"
+    source = write_trace(tmp_path / "here.trc", SLOW)
+    target = write_trace(folder / "trace" / "fast.trc", FAST)
+    result, by_name = forecast(source, folder), forecast(source, target)
+    assert result.forecast_s == by_name.forecast_s
+    assert result.target == f"{folder} (fast.trc)"
     # The statement of ASH counts, too.
     ash = write_ash(tmp_path / "ash.csv", execution(100))
-    assert forecast(ash, folder).forecast_s == forecast(ash, there).forecast_s
+    assert forecast(ash, folder).forecast_s == forecast(ash, target).forecast_s
 
 
 def test_a_directory_needs_a_baseline_that_names_its_statement(folder, tmp_path):
     nameless = HEADER.split("=====================")[0]
-    here = write_trace(tmp_path / "here.trc", SLOW, header=nameless)
+    source = write_trace(tmp_path / "here.trc", SLOW, header=nameless)
     with pytest.raises(TargetUnsuited):
-        forecast(here, folder)
+        forecast(source, folder)
 
 
 @pytest.mark.parametrize("with_ash", [False, True], ids=["trace", "ASH"])
 def test_an_interval_of_more_than_ten_fold_is_no_answer(with_ash, tmp_path):
     """Two waits there, of 5 s each: a mean of two says nothing of the many here."""
-    here = write_trace(tmp_path / "here.trc", [(READ, 9_000, blocks(31))] * 200 + [REST])
-    there = write_trace(tmp_path / "there.trc", [(READ, 5_000_000, blocks(31))] * 2)
-    evidence = [str(here)]
+    source = write_trace(tmp_path / "here.trc", [(READ, 9_000, blocks(31))] * 200 + [REST])
+    target = write_trace(tmp_path / "there.trc", [(READ, 5_000_000, blocks(31))] * 2)
+    evidence = [str(source)]
     if with_ash:
         evidence.append(str(write_ash(tmp_path / "ash.csv", execution(100))))
-    [(said, _)] = ask(evidence, [str(there)], Question())
-    assert said.forecast_s is None
-    assert "shows only that it takes between" in said.refused
-    result = spillcast("forecast", *evidence, "--to", there)
+    [(answer, _)] = ask(evidence, [str(target)], Question())
+    assert answer.forecast_s is None
+    assert "shows only that it takes between" in answer.refused
+    result = spillcast("forecast", *evidence, "--to", target)
     assert result.returncode == 3
 
 
@@ -164,30 +164,30 @@ def storage_of(path):
 
 def test_the_size_of_a_block_decides_how_long_figures_say(tmp_path):
     """40 reads of 32 blocks: 256 KiB of 8 KiB blocks, 512 KiB of blocks twice as large."""
-    here = write_trace(tmp_path / "here.trc", [(READ, 9_000, blocks(32))] * 40 + [REST])
-    there = storage_of(tmp_path / "there.json")
-    assumed, asked = forecast(here, there), forecast(here, there, block="16K")
+    source = write_trace(tmp_path / "here.trc", [(READ, 9_000, blocks(32))] * 40 + [REST])
+    target = storage_of(tmp_path / "there.json")
+    assumed, requested = forecast(source, target), forecast(source, target, block="16K")
     assert assumed.forecast_s == pytest.approx(0.01 + 40 * 1e-3)
-    assert asked.forecast_s == pytest.approx(0.01 + 40 * 2.5e-3)
-    told = {w.code: w.message for w in assumed.warnings}
-    assert "assumed to be 8 KiB" in told["block-assumed"]
-    told = {w.code: w.message for w in asked.warnings}
-    assert "block-assumed" not in told
-    assert "16 KiB, by --block" in told["not-replayed"]
+    assert requested.forecast_s == pytest.approx(0.01 + 40 * 2.5e-3)
+    messages = {w.code: w.message for w in assumed.warnings}
+    assert "assumed to be 8 KiB" in messages["block-assumed"]
+    messages = {w.code: w.message for w in requested.warnings}
+    assert "block-assumed" not in messages
+    assert "16 KiB, by --block" in messages["not-replayed"]
     spooled = tmp_path / "spillcast_parameters.csv"
     spooled.write_text('"NAME","VALUE"\n"db_block_size","16384"\n')
-    [(found, _)] = ask([str(here), str(spooled)], [str(there)], Question())
-    assert found.forecast_s == asked.forecast_s
-    here.write_text("db_block_size = 16384\n" + here.read_text())
-    assert forecast(here, there).forecast_s == asked.forecast_s
+    [(result, _)] = ask([str(source), str(spooled)], [str(target)], Question())
+    assert result.forecast_s == requested.forecast_s
+    source.write_text("db_block_size = 16384\n" + source.read_text())
+    assert forecast(source, target).forecast_s == requested.forecast_s
 
 
 def test_a_profile_in_bytes(tmp_path):
-    here = write_trace(tmp_path / "here.trc", [(READ, 9_000, blocks(31)), (WRITE, 5, blocks(15))])
-    result = spillcast("profile", here, "--by", "op,size", "--block", "16K")
+    source = write_trace(tmp_path / "here.trc", [(READ, 9_000, blocks(31)), (WRITE, 5, blocks(15))])
+    result = spillcast("profile", source, "--by", "op,size", "--block", "16K")
     assert "496 KiB" in result.stdout
     assert "240 KiB" in result.stdout
-    plain = spillcast("profile", here, "--by", "op,size", "--json")
+    plain = spillcast("profile", source, "--by", "op,size", "--json")
     assert sorted(row["size"] for row in json.loads(plain.stdout)["rows"]) == [15, 31]
 
 
@@ -195,15 +195,15 @@ def test_a_wait_whose_length_is_below_zero_is_counted_apart(tmp_path):
     path = write_trace(tmp_path / "a.trc", SLOW)
     line = f"WAIT #7: nam='{READ}' ela= -5000 {blocks(31)} obj#=5 tim=99000000\n"
     path.write_text(path.read_text() + line)
-    found = json.loads(spillcast("profile", path, "--json").stdout)
-    [row] = [row for row in found["rows"] if row["event"] == READ]
+    document = json.loads(spillcast("profile", path, "--json").stdout)
+    [row] = [row for row in document["rows"] if row["event"] == READ]
     assert (row["count"], row["mean_us"], row["min_us"]) == (100, 9_000, 9_000)
-    assert [damage["what"] for damage in found["damaged"]] == [
+    assert [damage["what"] for damage in document["damaged"]] == [
         "ela= below zero: the wait is counted apart"
     ]
-    assert any("counted apart, in no row" in text for text in found["warnings"])
-    told = {w.code: w.message for w in forecast(path, "factor:2").warnings}
-    assert told["damaged"].startswith("1 damaged line skipped, 1 because of an impossible wait")
+    assert any("counted apart, in no row" in text for text in document["warnings"])
+    messages = {w.code: w.message for w in forecast(path, "factor:2").warnings}
+    assert messages["damaged"].startswith("1 damaged line skipped, 1 because of an impossible wait")
 
 
 def test_shares_of_a_trace_that_begins_with_a_wait_add_up(tmp_path):
@@ -213,8 +213,8 @@ def test_shares_of_a_trace_that_begins_with_a_wait_add_up(tmp_path):
     path.write_text("*** SESSION ID:(35.65385) 2024-09-03T20:26:02.412000+02:00\n" + "".join(
         f"WAIT #7: nam='{READ}' ela= {ela} {blocks(31)} obj#=5 tim={tim}\n" for ela, tim in waits
     ))  # fmt: skip
-    found = json.loads(spillcast("profile", path, "--json").stdout)
-    assert found["elapsed_s"] == pytest.approx(10.1)
-    assert sum(row["share"] for row in found["rows"]) == pytest.approx(1)
-    assert max(row["share"] for row in found["rows"]) == pytest.approx(10.06 / 10.1)
+    document = json.loads(spillcast("profile", path, "--json").stdout)
+    assert document["elapsed_s"] == pytest.approx(10.1)
+    assert sum(row["share"] for row in document["rows"]) == pytest.approx(1)
+    assert max(row["share"] for row in document["rows"]) == pytest.approx(10.06 / 10.1)
     assert forecast(path, "factor:2").baseline_s == pytest.approx(10.1)

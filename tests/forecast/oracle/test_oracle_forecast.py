@@ -33,11 +33,11 @@ def case(example, *more, to=("flash.trc",)):
     return json.loads(result.stdout)
 
 
-def estimate(here, there, *, temp_events=TEMP, **options):
+def estimate(source, target, *, temp_events=TEMP, **options):
     """From traces alone; ``there`` is a trace or a word such as ``factor:2``."""
-    evidence = OracleEvidence(traces=read_traces([here]), paths=[here])
+    evidence = OracleEvidence(traces=read_traces([source]), paths=[source])
     return forecast_events(
-        resolve_target(str(there)), evidence, Question(temp_events=temp_events, **options)
+        resolve_target(str(target)), evidence, Question(temp_events=temp_events, **options)
     )
 
 
@@ -55,21 +55,23 @@ def spelled(forecast):
 
 def test_the_published_formula(example):
     """773 s - 430 s + 430 s / (8,999 us / 150 us)."""
-    said = case(example, "--method", "seed")
-    assert said["baseline_s"] == 773
-    assert said["forecast_s"] == pytest.approx(773 - 430 + 430 * 150 / 8_999)
-    assert said["forecast_s"] == pytest.approx(350.2, abs=0.05)
-    assert said["ceiling_s"] == pytest.approx(343)
-    assert said["method"] == "seed"
+    answer = case(example, "--method", "seed")
+    assert answer["baseline_s"] == 773
+    assert answer["forecast_s"] == pytest.approx(773 - 430 + 430 * 150 / 8_999)
+    assert answer["forecast_s"] == pytest.approx(350.2, abs=0.05)
+    assert answer["ceiling_s"] == pytest.approx(343)
+    assert answer["method"] == "seed"
 
 
 def test_sizes_are_matched_by_default(example):
     """An I/O of 15 blocks in 150 us is one of 31 blocks in 310 us."""
-    said = case(example)
-    assert said["forecast_s"] == pytest.approx(773 - 430 + 430 * 150 * 31 / 15 / 8_999)
-    assert said["forecast_s"] == pytest.approx(357.8, abs=0.05)
-    assert said["method"] == "counts"
-    assert "31 blocks now and 15 on the target" in " ".join(w["message"] for w in said["warnings"])
+    answer = case(example)
+    assert answer["forecast_s"] == pytest.approx(773 - 430 + 430 * 150 * 31 / 15 / 8_999)
+    assert answer["forecast_s"] == pytest.approx(357.8, abs=0.05)
+    assert answer["method"] == "counts"
+    assert "31 blocks now and 15 on the target" in " ".join(
+        w["message"] for w in answer["warnings"]
+    )
 
 
 @pytest.mark.parametrize("method", ["counts", "seed"])
@@ -79,29 +81,29 @@ def test_the_measured_time_is_inside_the_interval(example, method):
 
 
 def test_terms_add_up(example):
-    said = case(example)
+    answer = case(example)
     for key in ("baseline_s", "forecast_s"):
-        assert sum(term[key] for term in said["terms"]) == pytest.approx(said[key])
-    reads = next(term for term in said["terms"] if term["name"] == READ)
+        assert sum(term[key] for term in answer["terms"]) == pytest.approx(answer[key])
+    reads = next(term for term in answer["terms"] if term["name"] == READ)
     assert reads["count"] == round(418 / 8_999e-6)
     assert reads["op"] == "read"
 
 
 def test_an_event_of_the_new_side_only_is_named(example):
-    said = {w["code"]: w["message"] for w in case(example)["warnings"]}
-    assert said["new-event"].startswith("local write wait is 42.7% of the waits on flash.trc")
-    assert said["gain-borrowed"].startswith(f"{WRITE} was not seen on flash.trc")
+    messages = {w["code"]: w["message"] for w in case(example)["warnings"]}
+    assert messages["new-event"].startswith("local write wait is 42.7% of the waits on flash.trc")
+    assert messages["gain-borrowed"].startswith(f"{WRITE} was not seen on flash.trc")
 
 
 def test_several_targets_are_one_table(example):
     to = ("flash.trc", "latency:150us", "factor:60")
-    said = case(example, to=to)["targets"]
-    assert [target["target"] for target in said] == list(to)
-    latency, factor = said[1]["forecast_s"], said[2]["forecast_s"]
+    answer = case(example, to=to)["targets"]
+    assert [target["target"] for target in answer] == list(to)
+    latency, factor = answer[1]["forecast_s"], answer[2]["forecast_s"]
     # ASH says 418 s in reads of 8,999 us and 12 s in writes of 276 us (52,992 us in 192 waits).
     assert latency == pytest.approx(343 + 418 * 150 / 8_999 + 12 * 150 / 276)
     assert factor == pytest.approx(343 + 430 / 60)
-    assert {w["code"] for w in said[2]["warnings"]} == {"not-measured"}
+    assert {w["code"] for w in answer[2]["warnings"]} == {"not-measured"}
     shown = spillcast(
         "forecast", "ash.csv", "hdd.trc", *(w for t in to for w in ("--to", t)), cwd=example
     )
@@ -112,15 +114,15 @@ def test_several_targets_are_one_table(example):
 
 def test_a_real_holdout():
     """One job at 12 ms and at 1 ms of network latency; the second run took 16.144 s."""
-    here, there = (
+    source, target = (
         real(f"jks_ot_cdb1_{name}_010.trc") for name in ("3802_12ms", "30547_1ms")
     )  # fmt: skip
-    said = estimate(here, there, temp_events=CLIENT, without=("rest",))
-    assert said.baseline_s == pytest.approx(129.35, abs=0.01)
+    answer = estimate(source, target, temp_events=CLIENT, without=("rest",))
+    assert answer.baseline_s == pytest.approx(129.35, abs=0.01)
     # 1.38 s and 10,027 round trips at the other side's mean, which are 15,606,345 us.
-    assert said.forecast_s == pytest.approx(129.346 - 127.966 + 15.606, abs=0.01)
-    assert abs(said.forecast_s / 16.144 - 1) < 0.06
-    assert said.interval_s[0] < 16.144 < said.interval_s[1]
+    assert answer.forecast_s == pytest.approx(129.346 - 127.966 + 15.606, abs=0.01)
+    assert abs(answer.forecast_s / 16.144 - 1) < 0.06
+    assert answer.interval_s[0] < 16.144 < answer.interval_s[1]
 
 
 def test_reads_and_writes_are_kept_apart(tmp_path):
@@ -128,11 +130,11 @@ def test_reads_and_writes_are_kept_apart(tmp_path):
     write_trace(tmp_path / "a.trc", [(READ, 10_000, blocks(31)), (WRITE, 4_000, blocks(31))] * 10
                 + [REST] * 2)  # fmt: skip
     write_trace(tmp_path / "b.trc", [(READ, 1_000, blocks(31)), (WRITE, 8_000, blocks(31))] * 10)
-    said = estimate(tmp_path / "a.trc", tmp_path / "b.trc")
-    assert spelled(said)[READ] == (100, 10)
-    assert spelled(said)[WRITE] == (40, 80)
-    assert said.forecast_s - said.baseline_s == pytest.approx(-0.090 + 0.040)
-    assert {term.name: term.op for term in said.terms}[WRITE] == "write"
+    answer = estimate(tmp_path / "a.trc", tmp_path / "b.trc")
+    assert spelled(answer)[READ] == (100, 10)
+    assert spelled(answer)[WRITE] == (40, 80)
+    assert answer.forecast_s - answer.baseline_s == pytest.approx(-0.090 + 0.040)
+    assert {term.name: term.op for term in answer.terms}[WRITE] == "write"
     one_gain = estimate(tmp_path / "a.trc", tmp_path / "b.trc", method="seed")
     assert spelled(one_gain)[WRITE] == (40, 4)
 
@@ -168,46 +170,46 @@ def test_the_wrong_way_round_gets_slower(example):
     result = spillcast("forecast", "flash.trc", "--to", "hdd.trc", cwd=example)
     assert result.returncode == 0
     assert "hdd.trc makes it slower: " in " ".join(result.stdout.split())
-    said = estimate(example / "flash.trc", example / "hdd.trc")
-    assert said.forecast_s > said.baseline_s
-    assert said.speedup < 1
+    answer = estimate(example / "flash.trc", example / "hdd.trc")
+    assert answer.forecast_s > answer.baseline_s
+    assert answer.speedup < 1
 
 
 def test_a_trace_of_a_part_is_warned_about(example):
-    said = estimate(example / "hdd.trc", example / "flash.trc", elapsed_s=773)
-    assert "part" in codes(said)
-    assert said.baseline_s == 773
+    answer = estimate(example / "hdd.trc", example / "flash.trc", elapsed_s=773)
+    assert "part" in codes(answer)
+    assert answer.baseline_s == 773
     assert "part" not in codes(estimate(example / "hdd.trc", example / "flash.trc"))
 
 
 def test_ash_alone_does_not_know_sizes(example):
     ash = read_shares([example / "ash.csv"], TEMP)
     target = resolve_target(str(example / "flash.trc"))
-    said = forecast_events(target, OracleEvidence(ash=ash), Question(temp_events=TEMP))
-    assert "sizes-unknown" in codes(said)
+    answer = forecast_events(target, OracleEvidence(ash=ash), Question(temp_events=TEMP))
+    assert "sizes-unknown" in codes(answer)
 
 
 def test_sessions_share_their_time_whether_side_by_side_or_in_turn(tmp_path):
     """Each reads for half of its time, so half of the elapsed time is boosted."""
     half = [REST, (READ, 10_000, blocks(31))] * 20
-    one = write_trace(tmp_path / "one.trc", half)
+    item = write_trace(tmp_path / "one.trc", half)
     beside = tmp_path / "beside.trc"
-    beside.write_text(one.read_text().replace("(35.", "(36."))
+    beside.write_text(item.read_text().replace("(35.", "(36."))
     after = tmp_path / "after.trc"
     after.write_text(beside.read_text().replace("tim=1", "tim=9"))
     for other, wall_s in ((beside, 0.4), (after, 0.8)):
-        evidence = read_traces([one, other])
+        evidence = read_traces([item, other])
         assert evidence.elapsed_s == pytest.approx(wall_s)
-        said = forecast_events(
+        answer = forecast_events(
             resolve_target("factor:2"), OracleEvidence(traces=evidence), Question(temp_events=TEMP)
         )
-        assert said.forecast_s == pytest.approx(wall_s * 0.75)
-        assert ("threads" in codes(said)) == (other is beside)
+        assert answer.forecast_s == pytest.approx(wall_s * 0.75)
+        assert ("threads" in codes(answer)) == (other is beside)
 
 
 def test_refused_where_the_target_saw_nothing(example, tmp_path):
-    there = write_trace(tmp_path / "there.trc", [REST] * 3)
-    result = spillcast("forecast", example / "hdd.trc", "--to", there)
+    target = write_trace(tmp_path / "there.trc", [REST] * 3)
+    result = spillcast("forecast", example / "hdd.trc", "--to", target)
     assert result.returncode == 3
     assert "trace the query there while it spills" in " ".join(result.stdout.split())
 
@@ -220,20 +222,20 @@ def test_the_former_name_of_temp_events_still_works(example):
     assert former.returncode == 0
     assert "--temp-events" in former.stderr
     with pytest.warns(DeprecationWarning, match="temp_events"):
-        said = spillcast_forecast(trace, "factor:2", boost=READ)
-    assert said.forecast_s == json.loads(now.stdout)["forecast_s"]
+        answer = spillcast_forecast(trace, "factor:2", boost=READ)
+    assert answer.forecast_s == json.loads(now.stdout)["forecast_s"]
 
 
 def test_waits_in_running_text_only_where_asked():
     text = real("mvelikikh_direct_path_temp_excerpt_19c.txt")
     assert "--lenient" in only_line(spillcast("forecast", text, "--to", "factor:2"), 2)
-    said = spillcast("forecast", text, "--to", "factor:2", "--lenient", "--json")
-    terms = {term["name"]: term["count"] for term in json.loads(said.stdout)["terms"]}
+    result = spillcast("forecast", text, "--to", "factor:2", "--lenient", "--json")
+    terms = {term["name"]: term["count"] for term in json.loads(result.stdout)["terms"]}
     assert (terms[WRITE], terms[READ]) == (52, 4)
 
 
 @cases(
-    ("arguments", "said"),
+    ("arguments", "answer"),
     [
         (
             ["hdd.trc", "--to", "flash.trc", "--temp-events", "nope"],
@@ -253,8 +255,8 @@ def test_waits_in_running_text_only_where_asked():
         ),
     ],
 )
-def test_bad_input(example, arguments, said):
-    assert said in only_line(spillcast("forecast", *arguments, cwd=example), 2)
+def test_bad_input(example, arguments, answer):
+    assert answer in only_line(spillcast("forecast", *arguments, cwd=example), 2)
 
 
 def test_a_trace_without_times_needs_ash(tmp_path):
@@ -289,15 +291,15 @@ def storage_of(path, *, random_ns=None, **mean_ns):
 
 
 def test_a_storage_of_known_figures(tmp_path):
-    here = write_trace(
+    source = write_trace(
         tmp_path / "here.trc",
         [(READ, 9_000, blocks(31))] * 40 + [(WRITE, 4_000, blocks(31))] * 10 + [REST],
     )
-    there = storage_of(tmp_path / "there.json", read=1_000_000, write=500_000)
-    found = estimate(here, there)
-    assert found.forecast_s == pytest.approx(0.01 + 40 * 1e-3 + 10 * 0.5e-3)
+    target = storage_of(tmp_path / "there.json", read=1_000_000, write=500_000)
+    answer = estimate(source, target)
+    assert answer.forecast_s == pytest.approx(0.01 + 40 * 1e-3 + 10 * 0.5e-3)
     # Writes take the gain of reads where there are no figures for them.
-    only_reads = estimate(here, storage_of(tmp_path / "reads.json", read=1_000_000))
+    only_reads = estimate(source, storage_of(tmp_path / "reads.json", read=1_000_000))
     assert only_reads.forecast_s == pytest.approx(0.01 + (40 * 9e-3 + 10 * 4e-3) / 9)
     assert "gain-borrowed" in {warning.code for warning in only_reads.warnings}
 
@@ -307,9 +309,9 @@ def test_operations_in_order_take_what_these_take(tmp_path):
     places = [128 + 31 * n for n in range(20)] + [100_000 + 500 * n for n in range(10)]
     places += [places[-1] + 31 * n for n in range(1, 11)]
     reads = [f"file number=201 first dba={place} block cnt=31" for place in places]
-    here = write_trace(tmp_path / "here.trc", [*((READ, 9_000, read) for read in reads), REST])
-    there = storage_of(tmp_path / "there.json", read=1_000_000, random_ns=5_000_000)
-    assert estimate(here, there).forecast_s == pytest.approx(0.01 + 30 * 1e-3 + 10 * 5e-3)
+    source = write_trace(tmp_path / "here.trc", [*((READ, 9_000, read) for read in reads), REST])
+    target = storage_of(tmp_path / "there.json", read=1_000_000, random_ns=5_000_000)
+    assert estimate(source, target).forecast_s == pytest.approx(0.01 + 30 * 1e-3 + 10 * 5e-3)
 
 
 def test_one_statement_of_a_trace(tmp_path):
@@ -334,5 +336,5 @@ def test_stated_limits_are_a_target(tmp_path):
     """Reads of 10 ms, one at a time: 4 s of 8 s, at a latency, at a rate, and in no time."""
     trace = write_trace(tmp_path / "a.trc", [(READ, 10_000, blocks(31)), REST] * 400)
     for limits, milliseconds in (("latency=1ms", 1), ("latency=1ms,iops=200", 5), ("latency=0", 0)):
-        said = estimate(trace, f"limits:{limits}", without=["rest"])
-        assert spelled(said)[READ] == (4000.0, 400.0 * milliseconds), limits
+        answer = estimate(trace, f"limits:{limits}", without=["rest"])
+        assert spelled(answer)[READ] == (4000.0, 400.0 * milliseconds), limits

@@ -18,9 +18,9 @@ KIB, US = 1 << 10, 1_000
 BLOCK = 8 * KIB
 #: Files of several sizes of operations, written in order and read back.
 OPERATIONS = [
-    one
+    item
     for size in (8 * KIB, 64 * KIB, 128 * KIB)
-    for one in written_and_read(60 * size, size=size, files=1)
+    for item in written_and_read(60 * size, size=size, files=1)
 ]
 LATENCY_NS, GAP_NS = 2_000 * US, 500 * US
 #: Of a read and of a write, in seconds.
@@ -52,15 +52,15 @@ def test_it_is_that_of_a_recording_of_the_same(tmp_path, read_s, write_s):
     loads = [(op, size, 1, LATENCY_NS) for op, _, _, size in OPERATIONS]
     run = recording(tmp_path / "run.spill", loads, elapsed_s=whole_s)
     trace = trace_of(tmp_path / "here.trc", OPERATIONS)
-    backing, there = tmp_path / "backing", tmp_path / "there"
-    for folder in (backing, there):
+    backing, target = tmp_path / "backing", tmp_path / "there"
+    for folder in (backing, target):
         folder.mkdir()
     measured = tmp_path / "there.json"
-    with emulate(fixed_behaviour(read_s, write_s), there, backing):
-        result = spillcast("probe", there, "--like", trace, "-o", measured)
+    with emulate(fixed_behaviour(read_s, write_s), target, backing):
+        result = spillcast("probe", target, "--like", trace, "-o", measured)
     assert result.returncode == 0, result.stderr
     by_trace, by_recording = (
-        answer(one, measured, "--elapsed", f"{whole_s}s") for one in (trace, run.path)
+        answer(item, measured, "--elapsed", f"{whole_s}s") for item in (trace, run.path)
     )
     assert by_trace["forecast_s"] == pytest.approx(by_recording["forecast_s"], rel=0.03)
     groups = json.loads(measured.read_text())["groups"]
@@ -98,52 +98,52 @@ def test_sessions_are_replayed_side_by_side(tmp_path):
         trace_of(tmp_path / "a.trc", OPERATIONS[:half]),
         trace_of(tmp_path / "b.trc", OPERATIONS[half:], header=others),
     ]
-    there = tmp_path / "there"
-    there.mkdir()
-    result = spillcast("probe", there, "--like", tmp_path, "--block", "8K", "--json")
+    target = tmp_path / "there"
+    target.mkdir()
+    result = spillcast("probe", target, "--like", tmp_path, "--block", "8K", "--json")
     assert result.returncode == 0, result.stderr
-    said = json.loads(result.stdout)
-    assert said["facts"]["threads"] == len(traces)
-    counts = {(one["op"], one["size_class_bytes"]): one["count"] for one in said["groups"]}
+    document = json.loads(result.stdout)
+    assert document["facts"]["threads"] == len(traces)
+    counts = {(item["op"], item["size_class_bytes"]): item["count"] for item in document["groups"]}
     assert sum(counts.values()) == len(OPERATIONS)
-    assert list(there.iterdir()) == []
+    assert list(target.iterdir()) == []
 
 
 def test_it_goes_past_the_page_cache_where_that_can_be(tmp_path):
     trace = trace_of(tmp_path / "here.trc", OPERATIONS)
     result = spillcast("probe", tmp_path, "--like", trace, "--json")
-    said = json.loads(result.stdout)
-    if not said["facts"]["direct"]:
-        pytest.skip(f"{said['facts']['filesystem']} takes no direct I/O")
-    assert {one["access"] for one in said["groups"]} == {"direct"}
+    document = json.loads(result.stdout)
+    if not document["facts"]["direct"]:
+        pytest.skip(f"{document['facts']['filesystem']} takes no direct I/O")
+    assert {item["access"] for item in document["groups"]} == {"direct"}
 
 
 def test_a_directory_is_probed_with_it(tmp_path):
-    there = tmp_path / "there"
-    there.mkdir()
-    said = answer(trace_of(tmp_path / "here.trc", OPERATIONS), there)
-    assert said["forecast_s"] < said["baseline_s"]
-    assert "not-replayed" not in {warning["code"] for warning in said["warnings"]}
-    assert list(there.iterdir()) == []
+    target = tmp_path / "there"
+    target.mkdir()
+    reply = answer(trace_of(tmp_path / "here.trc", OPERATIONS), target)
+    assert reply["forecast_s"] < reply["baseline_s"]
+    assert "not-replayed" not in {warning["code"] for warning in reply["warnings"]}
+    assert list(target.iterdir()) == []
 
 
 def test_to_tmpfs(tmp_path):
-    said = answer(trace_of(tmp_path / "here.trc", OPERATIONS), "tmpfs")
-    assert said["forecast_s"] < said["baseline_s"] / 2
-    assert any("mount -t tmpfs" in advice for advice in said["advice"])
+    reply = answer(trace_of(tmp_path / "here.trc", OPERATIONS), "tmpfs")
+    assert reply["forecast_s"] < reply["baseline_s"] / 2
+    assert any("mount -t tmpfs" in advice for advice in reply["advice"])
 
 
 def test_samples_alone_are_no_io(tmp_path):
     ash = write_ash(tmp_path / "ash.csv", execution(100))
-    told = only_line(spillcast("forecast", ash, "--to", "tmpfs"), 2)
-    assert "ASH samples cannot be replayed" in told
-    assert "add a trace" in told
+    message = only_line(spillcast("forecast", ash, "--to", "tmpfs"), 2)
+    assert "ASH samples cannot be replayed" in message
+    assert "add a trace" in message
 
 
 def test_waits_that_name_no_place(tmp_path):
     trace = write_trace(tmp_path / "here.trc", [(READ, 900, "p1=0 p2=0 p3=0")] * 9)
-    told = only_line(spillcast("probe", tmp_path, "--like", trace), 2)
-    assert "its waits name no temp file, block and count" in told
+    message = only_line(spillcast("probe", tmp_path, "--like", trace), 2)
+    assert "its waits name no temp file, block and count" in message
 
 
 def test_a_block_size_is_for_traces(tmp_path):

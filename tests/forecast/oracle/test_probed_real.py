@@ -64,8 +64,8 @@ def of_postgres(room):
         client.run(f"{JOIN} where x.id % 8 = 0")
         client.result()
         client.connection.close()
-        _, said = process.communicate(timeout=60)
-        assert process.returncode == 0, said
+        _, answer = process.communicate(timeout=60)
+        assert process.returncode == 0, answer
     return output, 8192
 
 
@@ -122,11 +122,11 @@ def test_a_probe_from_the_trace_does_what_one_from_the_recording_does(spill):
 
 @pytest.mark.parametrize(("read_s", "write_s"), EMULATED)
 def test_what_a_probe_from_the_trace_measured_forecasts_the_same(spill, tmp_path, read_s, write_s):
-    backing, there, measured = (tmp_path / name for name in ("backing", "there", "there.json"))
-    for folder in (backing, there):
+    backing, target, measured = (tmp_path / name for name in ("backing", "there", "there.json"))
+    for folder in (backing, target):
         folder.mkdir()
-    with emulate(fixed_behaviour(read_s, write_s), there, backing):
-        result = spillcast("probe", there, "--like", spill.traces, *spill.block, "-o", measured)
+    with emulate(fixed_behaviour(read_s, write_s), target, backing):
+        result = spillcast("probe", target, "--like", spill.traces, *spill.block, "-o", measured)
     assert result.returncode == 0, result.stderr
     assert within_points(spill, *both(spill, measured))
 

@@ -32,9 +32,9 @@ def trace(path, wait_us, work_us, *, count=COUNT, size=31, event=READ, fetches=1
     return path
 
 
-def estimate(here, there, **options):
-    evidence = OracleEvidence(traces=read_traces([here]))
-    return forecast_events(resolve_target(str(there)), evidence, Question(**options))
+def estimate(source, target, **options):
+    evidence = OracleEvidence(traces=read_traces([source]))
+    return forecast_events(resolve_target(str(target)), evidence, Question(**options))
 
 
 def rest_of(forecast):
@@ -61,38 +61,38 @@ def test_waits_that_no_call_ends_after_are_of_a_part(tmp_path, dropped, open_s):
 
 def test_the_rest_is_what_the_target_takes(tmp_path):
     """4,000 reads of 10 ms with 200 us of work each; on the target 0.2 ms and 80 us."""
-    here = trace(tmp_path / "here.trc", 10_000, 200)
-    there = trace(tmp_path / "there.trc", 200, 80)
-    said = estimate(here, there)
+    source = trace(tmp_path / "here.trc", 10_000, 200)
+    target = trace(tmp_path / "there.trc", 200, 80)
+    answer = estimate(source, target)
     # The trace is of the whole run on either side: each is off by the least error, and what is
     # likely without is a spread that grows with the logarithm of a gain of 50.
     spread, moves = calibrated().oracle_rest_spread, calibrated().oracle_rest_moves * log(50)
     likely, error = spread**2 + moves**2, 2 * MIN_ERROR**2
     there_us = 200 * (80 / 200) ** (likely / (likely + error))
-    assert rest_of(said).baseline_s == pytest.approx(COUNT * 200e-6)
-    assert rest_of(said).forecast_s == pytest.approx(COUNT * there_us * 1e-6)
-    assert rest_of(said).forecast_s == pytest.approx(COUNT * 80e-6, rel=0.05)
-    assert said.interval_s[0] < COUNT * 280e-6 < said.interval_s[1]
-    assert said.ceiling_s == rest_of(said).forecast_s
-    assert "rest-kept" not in codes(said)
+    assert rest_of(answer).baseline_s == pytest.approx(COUNT * 200e-6)
+    assert rest_of(answer).forecast_s == pytest.approx(COUNT * there_us * 1e-6)
+    assert rest_of(answer).forecast_s == pytest.approx(COUNT * 80e-6, rel=0.05)
+    assert answer.interval_s[0] < COUNT * 280e-6 < answer.interval_s[1]
+    assert answer.ceiling_s == rest_of(answer).forecast_s
+    assert "rest-kept" not in codes(answer)
 
 
 def test_it_is_kept_where_nobody_asks(tmp_path):
-    here = trace(tmp_path / "here.trc", 10_000, 200)
-    there = trace(tmp_path / "there.trc", 200, 80)
+    source = trace(tmp_path / "here.trc", 10_000, 200)
+    target = trace(tmp_path / "there.trc", 200, 80)
     for options in ({"without": ("rest",)}, {"method": "seed"}):
-        said = estimate(here, there, **options)
-        assert said.forecast_s == pytest.approx(COUNT * 400e-6)
-        assert said.interval_s[0] < COUNT * 280e-6
-        assert said.interval_s[1] < COUNT * 600e-6
+        answer = estimate(source, target, **options)
+        assert answer.forecast_s == pytest.approx(COUNT * 400e-6)
+        assert answer.interval_s[0] < COUNT * 280e-6
+        assert answer.interval_s[1] < COUNT * 600e-6
 
 
 def test_a_part_of_a_run_moves_all_its_operations(tmp_path):
     """A tenth of the operations on either side; the run took ten times as long as its trace."""
-    here = trace(tmp_path / "here.trc", 10_000, 200, count=COUNT // 10)
-    there = trace(tmp_path / "there.trc", 200, 80, count=COUNT // 10)
-    said = estimate(here, there, elapsed_s=COUNT * 10_200e-6)
-    kept, moved = rest_of(said).baseline_s, rest_of(said).forecast_s
+    source = trace(tmp_path / "here.trc", 10_000, 200, count=COUNT // 10)
+    target = trace(tmp_path / "there.trc", 200, 80, count=COUNT // 10)
+    answer = estimate(source, target, elapsed_s=COUNT * 10_200e-6)
+    kept, moved = rest_of(answer).baseline_s, rest_of(answer).forecast_s
     assert kept == pytest.approx(COUNT * 200e-6)
     # Less sure than of the whole, and so nearer to what it is here.
     assert COUNT * 80e-6 * 1.01 < moved < COUNT * 100e-6
@@ -100,55 +100,55 @@ def test_a_part_of_a_run_moves_all_its_operations(tmp_path):
 
 def test_sizes_are_matched(tmp_path):
     """An operation of 30 blocks is two of 15: 200 us of work are 100 us for each half."""
-    here = trace(tmp_path / "here.trc", 10_000, 200, size=30, fetches=2)
-    there = trace(tmp_path / "there.trc", 100, 100, size=15)
-    said = estimate(here, there)
-    assert rest_of(said).forecast_s == pytest.approx(COUNT * 200e-6, rel=1e-3)
-    assert "rest-kept" not in codes(said)
+    source = trace(tmp_path / "here.trc", 10_000, 200, size=30, fetches=2)
+    target = trace(tmp_path / "there.trc", 100, 100, size=15)
+    answer = estimate(source, target)
+    assert rest_of(answer).forecast_s == pytest.approx(COUNT * 200e-6, rel=1e-3)
+    assert "rest-kept" not in codes(answer)
 
 
 def test_as_much_beside_smaller_operations_is_not_more_work(tmp_path):
     """400 us beside 31 blocks and beside 15: as much in all, or by operation twice as much."""
-    here = trace(tmp_path / "here.trc", 10_000, 400, size=31, fetches=2)
-    there = trace(tmp_path / "there.trc", 150, 400, size=15)
-    said = estimate(here, there)
+    source = trace(tmp_path / "here.trc", 10_000, 400, size=31, fetches=2)
+    target = trace(tmp_path / "there.trc", 150, 400, size=15)
+    answer = estimate(source, target)
     waits_s = COUNT * 150e-6 * 31 / 15
-    assert rest_of(said).forecast_s == pytest.approx(COUNT * 400e-6, rel=1e-3)
-    assert said.interval_s[0] < waits_s + COUNT * 400e-6
-    assert said.interval_s[1] > waits_s + 0.85 * COUNT * 400e-6 * 31 / 15
+    assert rest_of(answer).forecast_s == pytest.approx(COUNT * 400e-6, rel=1e-3)
+    assert answer.interval_s[0] < waits_s + COUNT * 400e-6
+    assert answer.interval_s[1] > waits_s + 0.85 * COUNT * 400e-6 * 31 / 15
 
 
 def test_the_published_case_holds_with_as_much_time_between_waits(tmp_path):
     """The seed's counts, sizes and latencies, and 400 us after each wait on either side."""
     make_example(tmp_path)
-    here = trace(tmp_path / "here.trc", 8_999, 400, count=12_764, size=31, fetches=0)
-    there = trace(tmp_path / "there.trc", 150, 400, count=23_647, size=15, fetches=0)
+    source = trace(tmp_path / "here.trc", 8_999, 400, count=12_764, size=31, fetches=0)
+    target = trace(tmp_path / "there.trc", 150, 400, count=23_647, size=15, fetches=0)
     evidence = OracleEvidence(
-        traces=read_traces([here]), ash=read_shares([tmp_path / "ash.csv"], TEMP_EVENTS)
+        traces=read_traces([source]), ash=read_shares([tmp_path / "ash.csv"], TEMP_EVENTS)
     )
-    said = forecast_events(resolve_target(str(there)), evidence, Question(elapsed_s=773.0))
-    assert said.interval_s[0] <= 348.83 <= said.interval_s[1]
+    answer = forecast_events(resolve_target(str(target)), evidence, Question(elapsed_s=773.0))
+    assert answer.interval_s[0] <= 348.83 <= answer.interval_s[1]
 
 
 @pytest.mark.parametrize("other", [{"fetches": 3}, {"event": WRITE}], ids=["calls", "writes"])
 def test_other_work_on_the_target_tells_nothing(tmp_path, other):
-    here = trace(tmp_path / "reads.trc", 10_000, 200)
+    source = trace(tmp_path / "reads.trc", 10_000, 200)
     both = tmp_path / "here.trc"
     both.write_text(
-        here.read_text() + here.read_text().replace(READ, WRITE).replace("tim=", "tim=9")
+        source.read_text() + source.read_text().replace(READ, WRITE).replace("tim=", "tim=9")
     )
-    there = trace(tmp_path / "there.trc", 200, 80, **other)
-    said = estimate(both if "event" in other else here, there)
-    assert rest_of(said).forecast_s == rest_of(said).baseline_s
-    assert "rest-kept" in codes(said)
+    target = trace(tmp_path / "there.trc", 200, 80, **other)
+    answer = estimate(both if "event" in other else source, target)
+    assert rest_of(answer).forecast_s == rest_of(answer).baseline_s
+    assert "rest-kept" in codes(answer)
 
 
 def test_the_published_case_keeps_it(tmp_path):
     """The window on flash is of another phase than the one on disk."""
     make_example(tmp_path)
-    said = estimate(tmp_path / "hdd.trc", tmp_path / "flash.trc")
-    assert rest_of(said).forecast_s == rest_of(said).baseline_s
-    assert "rest-kept" in codes(said)
+    answer = estimate(tmp_path / "hdd.trc", tmp_path / "flash.trc")
+    assert rest_of(answer).forecast_s == rest_of(answer).baseline_s
+    assert "rest-kept" in codes(answer)
 
 
 def test_a_wait_that_the_trace_begins_with_lies_within_its_time(tmp_path):
@@ -166,9 +166,9 @@ def test_a_latency_alone_leaves_a_spread_that_grows_with_the_gain(tmp_path):
     rest_s = COUNT * 200e-6
     low_s = {}
     for gain in (2, 100):
-        said = estimate(path, f"factor:{gain}")
-        assert said.forecast_s == pytest.approx(COUNT * 10e-3 / gain + rest_s)
-        low_s[gain] = said.interval_s[0] - COUNT * 10e-3 / gain
+        answer = estimate(path, f"factor:{gain}")
+        assert answer.forecast_s == pytest.approx(COUNT * 10e-3 / gain + rest_s)
+        low_s[gain] = answer.interval_s[0] - COUNT * 10e-3 / gain
     assert 0 < low_s[100] < low_s[2] < rest_s
 
 
@@ -184,15 +184,15 @@ def test_real_traces_above_ten_fold():
     real("pairs/0.2ms_array020.trc")
     if not (runs := oracle_traces.traced()):
         pytest.skip("the pairs of traces do not lie beside the project")
-    found = oracle_pairs.cases(runs)
-    high = [one for one in found if one.gain > 10]
-    plain = [one.plain for one in high if one.evidence == oracle_pairs.LATENCY]
+    result = oracle_pairs.cases(runs)
+    high = [item for item in result if item.gain > 10]
+    plain = [item.plain for item in high if item.evidence == oracle_pairs.LATENCY]
     # What is known of keeping it: 12 to 62 % too long.
     assert (min(plain), max(plain)) == (
         pytest.approx(0.115, abs=0.01),
         pytest.approx(0.625, abs=0.01),
     )
-    drawn = [one for one in high if one.evidence == oracle_pairs.RANDOM]
-    errors = sorted(abs(one.error) for one in drawn)
+    drawn = [item for item in high if item.evidence == oracle_pairs.RANDOM]
+    errors = sorted(abs(item.error) for item in drawn)
     assert errors[len(errors) // 2] <= 0.12
-    assert sum(one.held for one in drawn) >= 0.85 * len(drawn)
+    assert sum(item.held for item in drawn) >= 0.85 * len(drawn)

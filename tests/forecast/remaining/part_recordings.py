@@ -31,7 +31,7 @@ def recorded(path, operations, threads=1, **parts):
         for at, (op, file, block, *size) in enumerate(operations)
     ]  # fmt: skip
     waits = table(rows, WAITS)
-    reads, writes = (sum(one[0] == op and one[1] != DATA for one in operations)
+    reads, writes = (sum(item[0] == op and item[1] != DATA for item in operations)
                      for op in ("read", "write"))  # fmt: skip
     writer = RecordingWriter(path)
     writer.add_waits(waits)

@@ -42,18 +42,18 @@ def test_that_nothing_is_written_is_refused_where_only_reads_were_seen(tmp_path)
 
 
 def test_without_any_source_the_sentence_names_the_part(written):
-    said = forecast(written, SAME)
-    assert said.sentence().startswith("1.60 s were recorded of a run that went on")
+    answer = forecast(written, SAME)
+    assert answer.sentence().startswith("1.60 s were recorded of a run that went on")
     # 400 blocks of 8 KiB.
-    assert "at least 3.12 MiB in temp files remain to be read" in said.warnings[1].message
+    assert "at least 3.12 MiB in temp files remain to be read" in answer.warnings[1].message
 
 
 @cases(("low", "centre", "high"), [(50.0, 100.0, 150.0), (99.0, 100.0, 400.0), (0.0, 0.0, 7.0)])
 def test_nine_draws_in_ten_lie_between_the_bounds(low, centre, high):
     normal = np.random.default_rng(0).standard_normal(50_000)
     draws = Estimate("written", low, centre, high, "").drawn(normal)
-    found = np.quantile(draws, [0.05, 0.5, 0.95])
-    assert found == pytest.approx([low, centre, high], rel=0.02)
+    result = np.quantile(draws, [0.05, 0.5, 0.95])
+    assert result == pytest.approx([low, centre, high], rel=0.02)
 
 
 def spread_out(kinds):
@@ -116,8 +116,8 @@ def test_time_beside_temp_io_that_grows_goes_on_to_grow(tmp_path):
         seen = progress_of(part, recorded_threads(part))
     # From 2 to 4 ms around a mean of 3 ms.
     assert seen.rates["write"].growth[0] == pytest.approx(2 / 3, rel=0.1)
-    own = [0.5, 0.6]
-    above = [share - of for (share, _), of in zip(shares, own, strict=True)]
+    private = [0.5, 0.6]
+    above = [share - of for (share, _), of in zip(shares, private, strict=True)]
     assert above[1] > above[0] + 0.02
     assert shares[1][1] > shares[0][1]
 
@@ -158,15 +158,15 @@ def test_what_a_scan_feeds_comes_as_fast_as_it_did(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("told", "whole"),
+    ("reported", "whole"),
     [({"progress": 0.25}, 1600), ({"written_bytes": 800.0 * BLOCK}, 1600)],
 )
-def test_what_the_user_knows(written, told, whole):
+def test_what_the_user_knows(written, reported, whole):
     """All that is written is read once, and a read takes as long as a write on this storage."""
-    said = forecast(written, SAME, known=RemainingWorkHints(**told))
-    assert said.forecast_s == pytest.approx(whole * STEP_S, rel=0.15)
-    assert said.interval_s[0] < whole * STEP_S < said.interval_s[1]
-    assert "unread" in {warning.code for warning in said.warnings}
+    answer = forecast(written, SAME, known=RemainingWorkHints(**reported))
+    assert answer.forecast_s == pytest.approx(whole * STEP_S, rel=0.15)
+    assert answer.interval_s[0] < whole * STEP_S < answer.interval_s[1]
+    assert "unread" in {warning.code for warning in answer.warnings}
 
 
 def test_reads_to_come_of_two_threads_overlap_as_their_writes_did(tmp_path):
@@ -176,8 +176,8 @@ def test_reads_to_come_of_two_threads_overlap_as_their_writes_did(tmp_path):
     fast = storage({("read", BLOCK): 1000, ("write", BLOCK): 1000})
     for target, steps in ((SAME, 1600), (fast, 800)):
         # Also where its interval is too wide for an answer.
-        said = forecast(part, target, known=whole).uncertainty
-        assert said.forecast_s == pytest.approx(steps * STEP_S, rel=0.1)
+        estimated = forecast(part, target, known=whole).uncertainty
+        assert estimated.forecast_s == pytest.approx(steps * STEP_S, rel=0.1)
 
 
 def test_a_former_run_of_two_threads_tells_what_passes_beside_their_temp_io(tmp_path):
@@ -186,9 +186,9 @@ def test_a_former_run_of_two_threads_tells_what_passes_beside_their_temp_io(tmp_
     reads = [("read", FILE, n) for n in range(800)]
     former = recorded(tmp_path / "former.spill", operations + reads, threads=2, ended_by="end")
     fast = storage({("read", BLOCK): 1000, ("write", BLOCK): 1000})
-    said = forecast(part, fast, known=RemainingWorkHints(history=[former.path]))
-    assert said.baseline_s == pytest.approx(800 * STEP_S, rel=0.05)
-    assert said.forecast_s == pytest.approx(400 * STEP_S, rel=0.05)
+    answer = forecast(part, fast, known=RemainingWorkHints(history=[former.path]))
+    assert answer.baseline_s == pytest.approx(800 * STEP_S, rel=0.05)
+    assert answer.forecast_s == pytest.approx(400 * STEP_S, rel=0.05)
 
 
 @cases("timed", [False, True])
@@ -197,24 +197,24 @@ def test_terms_add_up_where_threads_overlap_unevenly(tmp_path, timed):
     run = Recording.open(write_varied_recording(tmp_path / "run.spill", 2500, 12))
     part = attached(run, 0.44 * run.elapsed_s, 0.69 * run.elapsed_s)
     known = RemainingWorkHints(history=[] if timed else [run.path])
-    there = observed(part)
-    said = forecast(part, there, elapsed_s=run.elapsed_s if timed else None, known=known)
-    assert sum(one.baseline_s for one in said.terms) == pytest.approx(said.baseline_s)
+    target = observed(part)
+    answer = forecast(part, target, elapsed_s=run.elapsed_s if timed else None, known=known)
+    assert sum(item.baseline_s for item in answer.terms) == pytest.approx(answer.baseline_s)
 
 
 def test_of_a_part_without_temp_io_a_former_run_of_the_same_text_is_forecast(tmp_path):
     operations = [("read", DATA, n) for n in range(100)]
-    own = ObservedEngine("postgres", query="select 1")
-    part = recorded(tmp_path / "part.spill", operations, engine=own)
+    private = ObservedEngine("postgres", query="select 1")
+    part = recorded(tmp_path / "part.spill", operations, engine=private)
     runs = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
-    same = recorded(tmp_path / "former.spill", runs, engine=own, ended_by="end")
+    same = recorded(tmp_path / "former.spill", runs, engine=private, ended_by="end")
     unknown = recorded(tmp_path / "unknown.spill", runs, ended_by="end")
     for known_besides in (RemainingWorkHints(), RemainingWorkHints(history=[unknown.path])):
         with pytest.raises(NotSpilled):
             forecast(part, SAME, known=known_besides)
-    said = forecast(part, SAME, known=RemainingWorkHints(history=[same.path]))
-    assert said.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)
-    [warned] = [one.message for one in said.warnings if one.code == "former-run"]
+    answer = forecast(part, SAME, known=RemainingWorkHints(history=[same.path]))
+    assert answer.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)
+    [warned] = [item.message for item in answer.warnings if item.code == "former-run"]
     assert warned.startswith("there was no temp I/O in the 400 ms that were recorded")
     assert warned.endswith("former.spill")
 
@@ -225,9 +225,9 @@ def test_a_former_run_tells_counts_and_work(tmp_path, written):
         [(op, FILE, n) for op in ("write", "read") for n in range(600)],
         ended_by="end",
     )
-    said = forecast(written, SAME, known=RemainingWorkHints(history=[former.path]))
-    assert blocks(said.to_come.reads_bytes)[1] == pytest.approx(600, rel=0.05)
-    assert said.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)
+    answer = forecast(written, SAME, known=RemainingWorkHints(history=[former.path]))
+    assert blocks(answer.to_come.reads_bytes)[1] == pytest.approx(600, rel=0.05)
+    assert answer.forecast_s == pytest.approx(1200 * STEP_S, rel=0.05)
 
 
 @cases(
@@ -239,8 +239,10 @@ def test_a_former_run_tells_counts_and_work(tmp_path, written):
 )
 def test_a_run_of_something_else_is_said_and_not_used(tmp_path, text, memory, why):
     engine = ObservedEngine("postgres", query=text, settings={"work_mem": memory})
-    own = ObservedEngine("postgres", query="select 1;", settings={"work_mem": "4MB"})
-    part = recorded(tmp_path / "part.spill", [("write", FILE, n) for n in range(400)], engine=own)
+    private = ObservedEngine("postgres", query="select 1;", settings={"work_mem": "4MB"})
+    part = recorded(
+        tmp_path / "part.spill", [("write", FILE, n) for n in range(400)], engine=private
+    )
     former = recorded(
         tmp_path / "former.spill",
         [(op, FILE, n) for op in ("write", "read") for n in range(600)],
@@ -248,12 +250,12 @@ def test_a_run_of_something_else_is_said_and_not_used(tmp_path, text, memory, wh
         ended_by="end",
     )
     history = RemainingWorkHints(progress=0.5, history=[former.path])
-    said = forecast(part, SAME, known=history)
-    [unused] = [one.message for one in said.warnings if one.code == "not-used"]
+    answer = forecast(part, SAME, known=history)
+    [unused] = [item.message for item in answer.warnings if item.code == "not-used"]
     assert unused.startswith("not used: former.spill: ")
     assert why in unused
     # What a read took is not known: half of the time may be reads, or all else.
-    assert said.forecast_s == pytest.approx(800 * STEP_S, rel=0.3)
+    assert answer.forecast_s == pytest.approx(800 * STEP_S, rel=0.3)
 
 
 def test_a_run_of_another_engine_is_said_and_not_used(tmp_path):
@@ -262,18 +264,18 @@ def test_a_run_of_another_engine_is_said_and_not_used(tmp_path):
     former = recorded(
         tmp_path / "former.spill", run, engine=ObservedEngine("postgresql"), ended_by="end"
     )
-    said = forecast(part, SAME, known=RemainingWorkHints(history=[former.path]))
-    messages = [one.message for one in said.warnings]
+    answer = forecast(part, SAME, known=RemainingWorkHints(history=[former.path]))
+    messages = [item.message for item in answer.warnings]
     assert "not used: former.spill: it is of postgresql, this one of duckdb" in messages
-    assert said.to_come.open_ended
+    assert answer.to_come.open_ended
 
 
 def test_a_run_that_did_less_beside_its_temp_io_than_was_seen_is_not_used(tmp_path, written):
     """While 400 blocks were written 800 ms passed beside; with 600 of each op only 200 ms."""
     run = [(op, FILE, n) for op in ("write", "read") for n in range(600)]
     former = recorded(tmp_path / "former.spill", run, ended_by="end", elapsed_s=2.6)
-    said = forecast(written, SAME, known=RemainingWorkHints(history=[former.path]))
-    [unused] = [one.message for one in said.warnings if one.code == "not-used"]
+    answer = forecast(written, SAME, known=RemainingWorkHints(history=[former.path]))
+    [unused] = [item.message for item in answer.warnings if item.code == "not-used"]
     assert unused.endswith(
         "it took 200 ms outside temp I/O in all, this one 800 ms while it was recorded"
     )
@@ -289,11 +291,11 @@ def plan(rows, width=90):
 def test_a_plan_that_was_not_run_tells_what_its_nodes_write(tmp_path, written):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan(800 * BLOCK // 100)))
-    said = forecast(written, SAME, known=RemainingWorkHints(history=[path]))
-    low, centre, high = blocks(said.to_come.writes_bytes)
+    answer = forecast(written, SAME, known=RemainingWorkHints(history=[path]))
+    low, centre, high = blocks(answer.to_come.writes_bytes)
     assert low < 400 < high
     assert centre == pytest.approx(400, rel=0.1)
-    assert said.to_come.writes_bytes.source == "the plan, which was not run"
+    assert answer.to_come.writes_bytes.source == "the plan, which was not run"
 
 
 def test_a_hash_aggregate_writes_a_block_twice_and_reads_it_once(tmp_path, written):
@@ -331,7 +333,7 @@ def test_what_a_process_has_written_is_surer_than_its_plan(tmp_path):
     )
     question = Question(known=RemainingWorkHints(history=[path]))
     coming = workload_of_recording(part, question).remaining
-    low, high = (float(one) for one in np.quantile(coming.bytes["write"], (0.05, 0.95)) / BLOCK)
+    low, high = (float(item) for item in np.quantile(coming.bytes["write"], (0.05, 0.95)) / BLOCK)
     assert low == pytest.approx(1000, rel=0.1)
     assert high > 1400
 
@@ -339,9 +341,9 @@ def test_what_a_process_has_written_is_surer_than_its_plan(tmp_path):
 def test_a_plan_of_less_than_was_seen_is_not_used(tmp_path, written):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan(60_000, width=20)))
-    said = forecast(written, SAME, known=RemainingWorkHints(history=[path]))
-    assert said.part is not None
-    assert "not-used" in {warning.code for warning in said.warnings}
+    answer = forecast(written, SAME, known=RemainingWorkHints(history=[path]))
+    assert answer.part is not None
+    assert "not-used" in {warning.code for warning in answer.warnings}
 
 
 def test_a_session_that_writes_more_than_its_plan_has_set_less_work_memory(written):
@@ -363,8 +365,8 @@ def test_of_a_process_what_it_had_written_is_known(tmp_path):
         temp_before=[SizedFile(FILE, 600 * BLOCK)],
         before=DoneBefore(2.4, 2.4, 600 * BLOCK, 0, 600 * BLOCK),
     )
-    said = forecast(part, SAME, known=RemainingWorkHints(written_bytes=1000.0 * BLOCK))
-    assert said.baseline_s == pytest.approx(2000 * STEP_S, rel=0.1)
+    answer = forecast(part, SAME, known=RemainingWorkHints(written_bytes=1000.0 * BLOCK))
+    assert answer.baseline_s == pytest.approx(2000 * STEP_S, rel=0.1)
 
 
 def test_a_directory_is_probed_with_reads_of_what_was_written(tmp_path, written):
@@ -374,11 +376,11 @@ def test_a_directory_is_probed_with_reads_of_what_was_written(tmp_path, written)
         "--confidence", "0.5",
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
+    document = json.loads(done.stdout)
     # No reads were recorded: their latency there is the probe's.
-    [reads] = [term for term in said["terms"] if term["op"] == "read"]
+    [reads] = [term for term in document["terms"] if term["op"] == "read"]
     assert 0 < reads["forecast_s"] < reads["count"] * 0.002
-    assert said["to_come"]["reads_bytes"]["low"] >= 400 * BLOCK
+    assert document["to_come"]["reads_bytes"]["low"] >= 400 * BLOCK
 
 
 def test_of_a_part_that_only_reads_writes_are_told_too(tmp_path):
@@ -394,16 +396,16 @@ def test_of_a_part_that_only_reads_writes_are_told_too(tmp_path):
 def test_in_words(written):
     done = spillcast("forecast", written.path, "--to", "latency:2ms", "--progress", "25%")
     assert done.returncode == 0, done.stdout
-    said = " ".join(done.stdout.split())
-    assert "of this query, judging by the 1.60 s recorded" in said.split(". ")[0]
+    output = " ".join(done.stdout.split())
+    assert "of this query, judging by the 1.60 s recorded" in output.split(". ")[0]
     assert "moved now and restarted: " in done.stdout
     assert "temp reads" in done.stdout
 
 
 def test_a_page_draws_what_was_seen_and_what_is_to_come(tmp_path, written):
     page = tmp_path / "page.html"
-    asked = ("--to", "latency:2ms", "--progress", "25%", "-o", page)
-    done = spillcast("report", written.path, *asked)
+    requested = ("--to", "latency:2ms", "--progress", "25%", "-o", page)
+    done = spillcast("report", written.path, *requested)
     assert done.returncode == 0, done.stderr
     text = page.read_text()
     assert "left running it takes about another 4." in text
@@ -434,7 +436,7 @@ def former(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("elapsed_s", "told", "runs", "source"),
+    ("elapsed_s", "reported", "runs", "source"),
     [
         (None, {"progress": 1.0}, 1, "--progress"),
         (4.0, {}, 1, "--elapsed"),
@@ -442,26 +444,26 @@ def former(tmp_path):
     ],
 )
 def test_a_time_too_short_for_what_else_is_told_is_said_and_not_mixed(
-    tmp_path, former, elapsed_s, told, runs, source
+    tmp_path, former, elapsed_s, reported, runs, source
 ):
     """What was seen goes at 2 ms of each 4 ms: storage of no latency leaves about half."""
     part = recorded(tmp_path / "part.spill", [(op, FILE, n) for n in range(400)
                                               for op in ("write", "read")])  # fmt: skip
-    known = RemainingWorkHints(**told, history=[former] * runs)
-    said = forecast(part, SAME, elapsed_s=elapsed_s, known=known)
-    [unused] = [one.message for one in said.warnings if one.code == "not-used"]
+    known = RemainingWorkHints(**reported, history=[former] * runs)
+    answer = forecast(part, SAME, elapsed_s=elapsed_s, known=known)
+    [unused] = [item.message for item in answer.warnings if item.code == "not-used"]
     assert f"not used: {source}: " in unused
     assert "is too short for temp I/O of about " in unused
-    assert said.baseline_s == pytest.approx(elapsed_s or 8.0, rel=0.05)
-    assert sum(one.baseline_s for one in said.terms) == pytest.approx(said.baseline_s)
-    assert said.forecast_s == pytest.approx(said.baseline_s, rel=0.05)
-    assert said.ceiling_s == pytest.approx(said.baseline_s / 2, rel=0.05)
+    assert answer.baseline_s == pytest.approx(elapsed_s or 8.0, rel=0.05)
+    assert sum(item.baseline_s for item in answer.terms) == pytest.approx(answer.baseline_s)
+    assert answer.forecast_s == pytest.approx(answer.baseline_s, rel=0.05)
+    assert answer.ceiling_s == pytest.approx(answer.baseline_s / 2, rel=0.05)
 
 
 def test_a_much_longer_time_goes_by_beside_temp_io(tmp_path, written, former):
-    said = forecast(written, SAME, elapsed_s=800.0, known=RemainingWorkHints(history=[former]))
-    assert said.ceiling_s == pytest.approx(796, rel=0.01)
-    assert said.to_come.unused == [
+    answer = forecast(written, SAME, elapsed_s=800.0, known=RemainingWorkHints(history=[former]))
+    assert answer.ceiling_s == pytest.approx(796, rel=0.01)
+    assert answer.to_come.unused == [
         "the time outside temp I/O of a previous run: "
         "--elapsed (13 min 20 s) leaves far more for it"
     ]
@@ -476,8 +478,8 @@ def test_a_query_that_went_on_takes_no_less_than_was_recorded(written):
 def test_what_needs_single_waits_is_said_to_be_unused_without_them(written):
     raw = replace(written.meta.raw, slices_of_all=True, slices_s=[(0.0, 1.6)])
     written.meta = replace(written.meta, raw=raw)
-    said = forecast(written, SAME, known=RemainingWorkHints(progress=0.5))
-    assert any("--progress: needs the single waits" in one.message for one in said.warnings)
+    answer = forecast(written, SAME, known=RemainingWorkHints(progress=0.5))
+    assert any("--progress: needs the single waits" in item.message for item in answer.warnings)
 
 
 def test_of_a_whole_run_nothing_is_to_come(tmp_path):

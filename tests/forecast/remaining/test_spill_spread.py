@@ -48,8 +48,8 @@ def test_one_thread_shares_its_memory_with_no_other(tmp_path):
         forecast(run(tmp_path / f"{threads}.spill", memory=20 * SPILL, threads=threads), SLOW)
         for threads in (1, 4)
     ]
-    one, several = (said.spill_spread.spread for said in spreads)
-    assert one < several
+    item, several = (answer.spill_spread.spread for answer in spreads)
+    assert item < several
 
 
 def test_sessions_of_a_server_share_no_limit(tmp_path):
@@ -61,22 +61,22 @@ def test_other_runs_measure_the_spread(tmp_path):
     """Spills that are alike narrow what the memory would suggest; others widen it."""
     made = run(tmp_path / "run.spill", memory=10 * SPILL)
     alone = forecast(made, SLOW).spill_spread.spread
-    found = {}
+    result = {}
     for name, blocks in (("alike", 400), ("other", 1200)):
         others = [run(tmp_path / f"{name}{n}.spill", blocks).path for n in range(3)]
-        said = forecast(made, SLOW, known=RemainingWorkHints(history=others))
-        assert said.spill_spread.runs == 4
-        assert "the spills of 4 runs and a spill of" in said.spill_spread.words
-        found[name] = said.spill_spread.spread
-    assert found["alike"] < alone < found["other"]
+        answer = forecast(made, SLOW, known=RemainingWorkHints(history=others))
+        assert answer.spill_spread.runs == 4
+        assert "the spills of 4 runs and a spill of" in answer.spill_spread.words
+        result[name] = answer.spill_spread.spread
+    assert result["alike"] < alone < result["other"]
 
 
 def test_a_run_of_another_query_measures_nothing(tmp_path):
     made = run(tmp_path / "run.spill", memory=SPILL)
     other = run(tmp_path / "other.spill", 1200, text="select 2")
-    said = forecast(made, SLOW, known=RemainingWorkHints(history=[other.path]))
-    assert said.spill_spread.runs == 1
-    assert "not-used" in {warning.code for warning in said.warnings}
+    answer = forecast(made, SLOW, known=RemainingWorkHints(history=[other.path]))
+    assert answer.spill_spread.runs == 1
+    assert "not-used" in {warning.code for warning in answer.warnings}
 
 
 def test_of_an_entire_run_no_progress_is_taken(tmp_path):
@@ -87,10 +87,10 @@ def test_of_an_entire_run_no_progress_is_taken(tmp_path):
 
 def test_details_and_the_document_name_it(tmp_path):
     made = run(tmp_path / "run.spill", memory=10 * SPILL)
-    asked = ("forecast", made.path, "--to", "latency:10ms")
-    spread = json.loads(spillcast(*asked, "--json").stdout)["spill_spread"]
+    requested = ("forecast", made.path, "--to", "latency:10ms")
+    spread = json.loads(spillcast(*requested, "--json").stdout)["spill_spread"]
     assert spread["written_bytes"] == SPILL
     assert spread["memory_bytes"] == 10 * SPILL
     shown = f"{100 * spread['spread']:.1f} % from run to run"
-    assert shown in " ".join(spillcast(*asked, "--details").stdout.split())
-    assert shown not in spillcast(*asked).stdout
+    assert shown in " ".join(spillcast(*requested, "--details").stdout.split())
+    assert shown not in spillcast(*requested).stdout

@@ -15,28 +15,28 @@ from spillcast.forecast.remaining.progress import progress_of
 def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):
     """Of 1000 blocks written before, 300 had been read, 200 were seen to be: 500 are to come."""
     part = recorded_late(tmp_path, [("read", FILE, n) for n in range(300, 500)], 1300)
-    said = forecast(part, SAME)
-    low, centre, high = blocks(said.to_come.reads_bytes)
+    answer = forecast(part, SAME)
+    low, centre, high = blocks(answer.to_come.reads_bytes)
     assert low < 500 < high
     assert centre == pytest.approx(500, rel=0.06)
-    assert said.baseline_s == pytest.approx(2000 * STEP_S, rel=0.05)
-    assert said.forecast_s == pytest.approx(2000 * STEP_S, rel=0.08)
-    assert said.interval_s[0] < 2000 * STEP_S < said.interval_s[1]
-    assert said.part is None
+    assert answer.baseline_s == pytest.approx(2000 * STEP_S, rel=0.05)
+    assert answer.forecast_s == pytest.approx(2000 * STEP_S, rel=0.08)
+    assert answer.interval_s[0] < 2000 * STEP_S < answer.interval_s[1]
+    assert answer.part is None
 
 
 def test_what_is_read_and_written_again_is_answered_by_what_lies_unread(tmp_path):
     """Of 1000 blocks written before, all are read and half as many are written again."""
     rows = [(("read", FILE, n) if n % 3 else ("write", FILE, 1000 + n // 3)) for n in range(300)]
     part = recorded_late(tmp_path, rows, 1000)
-    said = forecast(part, SAME)
-    low, _, high = blocks(said.to_come.writes_bytes)
+    answer = forecast(part, SAME)
+    low, _, high = blocks(answer.to_come.writes_bytes)
     assert low < 400 < high
     # 1000 were written, 100 again, and 400 will be: 1500 in all, and each is read once.
-    assert said.interval_s[0] < 3000 * STEP_S < said.interval_s[1]
-    assert said.part is None
-    assert said.uncertainty.kind == "part"
-    assert said.interval_s[1] < 10 * said.interval_s[0]
+    assert answer.interval_s[0] < 3000 * STEP_S < answer.interval_s[1]
+    assert answer.part is None
+    assert answer.uncertainty.kind == "part"
+    assert answer.interval_s[1] < 10 * answer.interval_s[0]
 
 
 def test_runs_that_are_merged_are_each_as_far(tmp_path):

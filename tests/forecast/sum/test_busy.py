@@ -11,7 +11,7 @@ from spillcast.recording.meta import Machine
 
 MS = 1_000_000
 LOADS = [("write", 8192, 100, MS), ("read", 8192, 100, MS)]
-THERE = storage({("write", 8192): MS, ("read", 8192): MS})
+TARGET = storage({("write", 8192): MS, ("read", 8192): MS})
 #: Three processes on two CPUs: in 2 s they have 3.4 s of CPU time, and wait for it for 1.6 s.
 SESSIONS, ELAPSED_S, CPU_S, DELAY_S = 3, 2.0, 3.4, 1.6
 
@@ -25,20 +25,20 @@ def made(path, *, others_s, cpus=2):
     return run
 
 
-def codes(said):
-    return [warning.code for warning in said.warnings]
+def codes(answer):
+    return [warning.code for warning in answer.warnings]
 
 
 def test_the_run_queue_of_its_own_workers_is_no_busy_machine(tmp_path):
     quiet = recording(tmp_path / "q.spill", LOADS, elapsed_s=ELAPSED_S, cpu_s=CPU_S, sessions=3)
     change(quiet, machine=Machine(cpus=2))
-    own = forecast(made(tmp_path / "own.spill", others_s=0.0), THERE)
-    assert own.interval_s == pytest.approx(forecast(quiet, THERE).interval_s)
-    assert "run-queue" not in codes(own)
-    busy = forecast(made(tmp_path / "busy.spill", others_s=DELAY_S), THERE)
-    assert busy.interval_s[0] < 0.9 * own.interval_s[0]
-    [told] = [one.message for one in busy.warnings if one.code == "run-queue"]
-    assert "runnable but not scheduled for 1.60 s" in told
+    private = forecast(made(tmp_path / "own.spill", others_s=0.0), TARGET)
+    assert private.interval_s == pytest.approx(forecast(quiet, TARGET).interval_s)
+    assert "run-queue" not in codes(private)
+    busy = forecast(made(tmp_path / "busy.spill", others_s=DELAY_S), TARGET)
+    assert busy.interval_s[0] < 0.9 * private.interval_s[0]
+    [reported] = [item.message for item in busy.warnings if item.code == "run-queue"]
+    assert "runnable but not scheduled for 1.60 s" in reported
 
 
 @cases(

@@ -10,9 +10,9 @@ K = 1024
 M = 1 << 20
 
 
-def half_width(said):
-    low, high = said.interval_s
-    return (high - low) / 2 / said.forecast_s
+def half_width(answer):
+    low, high = answer.interval_s
+    return (high - low) / 2 / answer.forecast_s
 
 
 @pytest.fixture
@@ -28,18 +28,18 @@ def write_heavy(tmp_path):
 
 
 def test_an_ssd_with_slow_writes_makes_a_write_heavy_spill_slower(write_heavy):
-    said = forecast(write_heavy, lookup("intel-ssdpekka256g7"))
+    answer = forecast(write_heavy, lookup("intel-ssdpekka256g7"))
     # The drive writes 115.5 to 119.7 MB/s: 5,000 MiB take 44 to 45.5 s instead of 29.4 s.
-    assert said.speedup < 1
-    write = next(term for term in said.terms if term.op == "write")
+    assert answer.speedup < 1
+    write = next(term for term in answer.terms if term.op == "write")
     assert 43 < write.forecast_s < 47
     back = forecast(write_heavy, lookup("linux-hdd"))
     assert back.forecast_s == pytest.approx(40.0, rel=0.02)
 
 
 def test_it_says_that_nothing_was_measured_and_how_far_it_may_be_off(write_heavy):
-    said = forecast(write_heavy, lookup("intel-ssdpekka256g7"))
-    (warning,) = [w for w in said.warnings if w.code == "not-measured"]
+    answer = forecast(write_heavy, lookup("intel-ssdpekka256g7"))
+    (warning,) = [w for w in answer.warnings if w.code == "not-measured"]
     assert "nothing was measured" in warning.message
     assert "iocost" in warning.message
-    assert half_width(said) > 0.15
+    assert half_width(answer) > 0.15

@@ -35,9 +35,9 @@ def reads(latency_ns):
 def test_caches_are_warm_where_nothing_waits(cold):
     """1 ms less after each read, whatever the target: also one that is slower than here."""
     for latency_ns in (0, 100 * US, MS, 5 * MS):
-        said = forecast(cold, reads(latency_ns))
-        assert said.ceiling_s == pytest.approx(10.0 - 1.0)
-        assert said.ceiling_s <= said.forecast_s
+        answer = forecast(cold, reads(latency_ns))
+        assert answer.ceiling_s == pytest.approx(10.0 - 1.0)
+        assert answer.ceiling_s <= answer.forecast_s
     assert forecast(cold, reads(0)).forecast_s == pytest.approx(9.0)
 
 
@@ -48,9 +48,9 @@ def test_its_interval_is_that_of_a_forecast_without_temp_io(run):
     for confidence in (0.8, 0.9):
         off = category.quantile(confidence, residuals.levels) * category.factor
         off *= residuals.rest_spread
-        said = forecast(run, reads(0), confidence=confidence)
+        answer = forecast(run, reads(0), confidence=confidence)
         bounds_s = (10 * exp(-off), 10 * exp(off))
-        assert said.ceiling_interval_s == pytest.approx(bounds_s)
+        assert answer.ceiling_interval_s == pytest.approx(bounds_s)
 
 
 def test_how_sure_cpu_time_is_makes_it_wider(run):
@@ -63,38 +63,38 @@ def test_how_sure_cpu_time_is_makes_it_wider(run):
 
 
 def test_what_no_storage_can_beat_is_its_lower_end(run):
-    said = forecast(run, reads(100 * US))
-    low_s, _ = said.ceiling_interval_s
-    assert low_s < said.ceiling_s
-    assert f"about 10 s, and none can bring it under {low_s:.3g} s." in said.sentence()
-    assert said.to_json()["ceiling_interval_s"] == list(said.ceiling_interval_s)
+    answer = forecast(run, reads(100 * US))
+    low_s, _ = answer.ceiling_interval_s
+    assert low_s < answer.ceiling_s
+    assert f"about 10 s, and none can bring it under {low_s:.3g} s." in answer.sentence()
+    assert answer.to_json()["ceiling_interval_s"] == list(answer.ceiling_interval_s)
 
 
 def test_what_a_forecast_holds_possible_some_storage_can(run):
     for latency_ns in (0, 10 * US, 100 * US, MS, 5 * MS):
-        said = forecast(run, reads(latency_ns))
-        assert said.ceiling_interval_s[0] <= said.interval_s[0]
+        answer = forecast(run, reads(latency_ns))
+        assert answer.ceiling_interval_s[0] <= answer.interval_s[0]
 
 
 def test_a_target_without_figures_has_a_ceiling_too(cold):
-    said = forecast(cold, storage({("write", 8192): MS}))
-    assert said.refused
-    assert said.ceiling_s == pytest.approx(9.0)
-    assert said.ceiling_interval_s[0] < 9.0 < said.ceiling_interval_s[1]
+    answer = forecast(cold, storage({("write", 8192): MS}))
+    assert answer.refused
+    assert answer.ceiling_s == pytest.approx(9.0)
+    assert answer.ceiling_interval_s[0] < 9.0 < answer.ceiling_interval_s[1]
 
 
 def test_of_a_recording_that_carries_no_number_none_is_known(run):
     change(run, capture=run.meta.capture.__class__("perf", io_uring=True))
-    said = forecast(run, reads(100 * US))
-    assert said.refused
-    assert said.ceiling_interval_s is None
+    answer = forecast(run, reads(100 * US))
+    assert answer.refused
+    assert answer.ceiling_interval_s is None
 
 
 def test_little_to_gain_is_said_by_the_ceiling(tmp_path):
     """Temp I/O is 5 % of the time; with caches that go cold behind it, it is worth a quarter."""
     run = recording(tmp_path / "little.spill", LOADS, elapsed_s=20.0, cpu_s=19.0)
-    assert "little-io" in {one.code for one in forecast(run, reads(100 * US)).warnings}
+    assert "little-io" in {item.code for item in forecast(run, reads(100 * US)).warnings}
     change(run, machine=Machine(caches=[CpuCache(8 << 20, 100 * US, [(MS, 4 * MS)])]))
-    said = forecast(run, reads(100 * US))
-    assert said.ceiling_s == pytest.approx(19.0 - 4.0)
-    assert "little-io" not in {one.code for one in said.warnings}
+    answer = forecast(run, reads(100 * US))
+    assert answer.ceiling_s == pytest.approx(19.0 - 4.0)
+    assert "little-io" not in {item.code for item in answer.warnings}

@@ -17,7 +17,7 @@ from spillcast.tables import Table
 KIB = 1024
 #: 1 s of writes in a run of 10 s.
 LOADS = [("write", 256 * KIB, 200, 5_000_000)]
-THERE = {("write", 256 * KIB): 1_000_000}
+TARGET = {("write", 256 * KIB): 1_000_000}
 #: 0.4 s of truncating and 0.1 s of removing.
 CALLS = [("ftruncate", 100, 4_000_000), ("unlink", 50, 2_000_000)]
 
@@ -48,44 +48,44 @@ def run(tmp_path):
     return changed(recording(tmp_path / "run.spill", LOADS, elapsed_s=10.0, cpu_s=7.0))
 
 
-def there(*calls, groups=None):
-    groups = groups or storage(THERE)
+def destination(*calls, groups=None):
+    groups = groups or storage(TARGET)
     known = [Changes(event, 10, 10 * ns, [ns], [10]) for event, ns in calls]
     return replace(groups, changes=known)
 
 
-def term(said):
-    [found] = [term for term in said.terms if term.name == CHANGES]
-    return found
+def term(answer):
+    [result] = [term for term in answer.terms if term.name == CHANGES]
+    return result
 
 
 def test_they_take_there_what_they_take_there(run):
-    said = forecast(run, there(("ftruncate", 1_000_000), ("unlink", 4_000_000)))
-    assert (term(said).count, term(said).baseline_s) == (150, pytest.approx(0.5))
-    assert term(said).forecast_s == pytest.approx(0.1 + 0.2)
-    assert said.ceiling_s == pytest.approx(8.5)
-    assert said.forecast_s == pytest.approx(8.5 + 0.2 + 0.3)
-    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
-    assert sum(term.baseline_s for term in said.terms) == pytest.approx(10.0)
-    assert "changes-kept" not in {warning.code for warning in said.warnings}
+    answer = forecast(run, destination(("ftruncate", 1_000_000), ("unlink", 4_000_000)))
+    assert (term(answer).count, term(answer).baseline_s) == (150, pytest.approx(0.5))
+    assert term(answer).forecast_s == pytest.approx(0.1 + 0.2)
+    assert answer.ceiling_s == pytest.approx(8.5)
+    assert answer.forecast_s == pytest.approx(8.5 + 0.2 + 0.3)
+    assert sum(term.forecast_s for term in answer.terms) == pytest.approx(answer.forecast_s)
+    assert sum(term.baseline_s for term in answer.terms) == pytest.approx(10.0)
+    assert "changes-kept" not in {warning.code for warning in answer.warnings}
 
 
 def test_what_is_not_known_there_is_kept_and_said(run):
-    said = forecast(run, there(("ftruncate", 1_000_000)))
-    assert term(said).forecast_s == pytest.approx(0.1 + 0.1)
-    assert "changes-kept" not in {warning.code for warning in said.warnings}
-    for target in (there(), resolve("latency:1ms", run), resolve("factor:5", run)):
-        said = forecast(run, target)
-        assert term(said).forecast_s == pytest.approx(0.5)
-        assert said.forecast_s == pytest.approx(8.5 + 0.2 + 0.5)
-        [text] = [warning.message for warning in said.warnings if warning.code == "changes-kept"]
+    answer = forecast(run, destination(("ftruncate", 1_000_000)))
+    assert term(answer).forecast_s == pytest.approx(0.1 + 0.1)
+    assert "changes-kept" not in {warning.code for warning in answer.warnings}
+    for target in (destination(), resolve("latency:1ms", run), resolve("factor:5", run)):
+        answer = forecast(run, target)
+        assert term(answer).forecast_s == pytest.approx(0.5)
+        assert answer.forecast_s == pytest.approx(8.5 + 0.2 + 0.5)
+        [text] = [warning.message for warning in answer.warnings if warning.code == "changes-kept"]
         assert "500 ms" in text
 
 
 def test_of_a_part_they_are_scaled_to_the_whole(run):
-    said = forecast(run, there(("ftruncate", 1_000_000)), elapsed_s=30.0)
-    assert term(said).baseline_s == pytest.approx(1.5)
-    assert term(said).forecast_s == pytest.approx(0.6)
+    answer = forecast(run, destination(("ftruncate", 1_000_000)), elapsed_s=30.0)
+    assert term(answer).baseline_s == pytest.approx(1.5)
+    assert term(answer).forecast_s == pytest.approx(0.6)
 
 
 def test_counts_are_those_of_the_whole_run(run):
@@ -94,9 +94,9 @@ def test_counts_are_those_of_the_whole_run(run):
     thinned = changes.take(list(range(0, changes.num_rows, 5)))
     run.waits = Table.concat([run.temp_waits, thinned])
     del run.temp_changes
-    said = forecast(run, there(("ftruncate", 1_000_000), ("unlink", 4_000_000)))
-    assert term(said).count == 150
-    assert term(said).forecast_s == pytest.approx(0.1 + 0.2)
+    answer = forecast(run, destination(("ftruncate", 1_000_000), ("unlink", 4_000_000)))
+    assert term(answer).count == 150
+    assert term(answer).forecast_s == pytest.approx(0.1 + 0.2)
 
 
 def test_several_threads_share_them(tmp_path):
@@ -106,10 +106,10 @@ def test_several_threads_share_them(tmp_path):
     each = [rows.with_column("session", [session] * rows.num_rows) for session in range(4)]
     changed(run, [(event, 4 * count, ns) for event, count, ns in CALLS])
     run.waits = Table.concat([run.temp_waits, *each])
-    assert term(forecast(run, there())).baseline_s == pytest.approx(0.5, rel=0.02)
-    fast = there(("ftruncate", 0), ("unlink", 0))
+    assert term(forecast(run, destination())).baseline_s == pytest.approx(0.5, rel=0.02)
+    fast = destination(("ftruncate", 0), ("unlink", 0))
     assert term(forecast(run, fast)).forecast_s == 0
-    slow = there(("ftruncate", 8_000_000), ("unlink", 4_000_000))
+    slow = destination(("ftruncate", 8_000_000), ("unlink", 4_000_000))
     assert term(forecast(run, slow)).forecast_s == pytest.approx(1.0, rel=0.02)
 
 
@@ -117,13 +117,13 @@ def test_waits_for_writeback_move_as_writes_with_them_do(tmp_path):
     """Writes took 1 s and 2 s of writeback; 0.2 s there, so that a fifteenth is left."""
     calls = [*CALLS, (WRITEBACK, 20, 100_000_000)]
     run = changed(recording(tmp_path / "run.spill", LOADS, elapsed_s=10.0, cpu_s=5.0), calls)
-    said = forecast(run, there(("ftruncate", 4_000_000), ("unlink", 2_000_000)))
-    [writeback] = [term for term in said.terms if term.name == WRITEBACK]
+    answer = forecast(run, destination(("ftruncate", 4_000_000), ("unlink", 2_000_000)))
+    [writeback] = [term for term in answer.terms if term.name == WRITEBACK]
     assert (writeback.count, writeback.baseline_s) == (20, pytest.approx(2.0))
     assert writeback.forecast_s == pytest.approx(2 / 15)
-    assert (term(said).count, term(said).forecast_s) == (150, pytest.approx(0.5))
-    assert said.ceiling_s == pytest.approx(6.5)
-    assert said.forecast_s == pytest.approx(6.5 + 0.2 + 0.5 + 2 / 15)
+    assert (term(answer).count, term(answer).forecast_s) == (150, pytest.approx(0.5))
+    assert answer.ceiling_s == pytest.approx(6.5)
+    assert answer.forecast_s == pytest.approx(6.5 + 0.2 + 0.5 + 2 / 15)
     slower = replace(storage({("write", 256 * KIB): 80_000_000}), name="slower")
     [kept] = [term for term in forecast(run, slower).terms if term.name == WRITEBACK]
     assert kept.forecast_s == pytest.approx(2.0)
@@ -133,7 +133,7 @@ def test_waits_for_writeback_move_as_writes_with_them_do(tmp_path):
 
 def test_the_storage_of_a_recording_has_them(run, tmp_path):
     seen = observed(run)
-    assert [(one.event, one.count, one.mean_s) for one in seen.changes] == [
+    assert [(item.event, item.count, item.mean_s) for item in seen.changes] == [
         ("ftruncate", 100, 0.004), ("unlink", 50, 0.002)
     ]  # fmt: skip
     seen.save(tmp_path / "storage.json")

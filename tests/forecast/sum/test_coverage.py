@@ -15,16 +15,16 @@ from spillcast.units import format_bytes
 MS, BIG = 1_000_000, 256 * 1024
 LOADS = [("write", BIG, 200, 2 * MS), ("read", BIG, 200, 2 * MS)]
 TEN_SLICES = KeptWaits(400, 400, [(n, n + 1.0) for n in range(10)], slices_of_all=True)
-THERE = {("read", BIG): MS // 2, ("write", BIG): MS // 4}
+TARGET = {("read", BIG): MS // 2, ("write", BIG): MS // 4}
 
 
-def codes(said):
-    return {warning.code for warning in said.warnings}
+def codes(answer):
+    return {warning.code for warning in answer.warnings}
 
 
-def half_width(said):
-    low, high = said.interval_s
-    return (high - low) / 2 / said.forecast_s
+def half_width(answer):
+    low, high = answer.interval_s
+    return (high - low) / 2 / answer.forecast_s
 
 
 def twenty_seconds(path, loads):
@@ -45,7 +45,7 @@ def run(tmp_path):
 
 
 def test_a_part_is_scaled_and_less_sure(run):
-    whole, part = forecast(run, storage(THERE)), forecast(run, storage(THERE), elapsed_s=200.0)
+    whole, part = forecast(run, storage(TARGET)), forecast(run, storage(TARGET), elapsed_s=200.0)
     assert part.forecast_s == pytest.approx(10 * whole.forecast_s)
     assert half_width(part) > 1.5 * half_width(whole)
     assert "part" in codes(part)
@@ -53,14 +53,14 @@ def test_a_part_is_scaled_and_less_sure(run):
 
 
 def test_slices_of_all_of_it_are_surer_than_one_stretch(run):
-    stretch = forecast(run, storage(THERE), elapsed_s=200.0)
+    stretch = forecast(run, storage(TARGET), elapsed_s=200.0)
     change(run, raw=TEN_SLICES)
-    assert half_width(forecast(run, storage(THERE), elapsed_s=200.0)) < half_width(stretch)
+    assert half_width(forecast(run, storage(TARGET), elapsed_s=200.0)) < half_width(stretch)
 
 
 def test_a_few_slow_operations_of_many_even_out_in_slices_too(run):
     """One in four takes nine times as long as the others: of a few nobody knows the mean."""
-    stalls = storage(THERE)
+    stalls = storage(TARGET)
     groups = [replace(g, block_count=[25] * 40, block_mean_ns=[MS // 4] * 30 + [9 * MS // 4] * 10)
               for g in stalls.groups]  # fmt: skip
     change(run, raw=TEN_SLICES)
@@ -74,7 +74,7 @@ def test_slices_of_two_phases_say_how_long_both_take(tmp_path):
     loads = [("write", BIG, 2500, 2 * MS), ("read", BIG, 2500, 2 * MS)]
     run = recording(tmp_path / "run.spill", loads, elapsed_s=10.5)
     change(run, raw=TEN_SLICES)
-    whole, part = forecast(run, storage(THERE)), forecast(run, storage(THERE), elapsed_s=210.0)
+    whole, part = forecast(run, storage(TARGET)), forecast(run, storage(TARGET), elapsed_s=210.0)
     assert part.forecast_s == pytest.approx(20 * whole.forecast_s)
     low_s, high_s = part.interval_s
     # Five of ten slices write. Of ten others it could be three to seven.
@@ -85,26 +85,26 @@ def test_slices_of_two_phases_say_how_long_both_take(tmp_path):
 
 def test_what_was_written_will_be_read(tmp_path):
     run = twenty_seconds(tmp_path / "run.spill", LOADS[:1] * 2)
-    said = forecast(run, storage(THERE), elapsed_s=30.0)
-    [warning] = [warning for warning in said.warnings if warning.code == "unread"]
+    answer = forecast(run, storage(TARGET), elapsed_s=30.0)
+    [warning] = [warning for warning in answer.warnings if warning.code == "unread"]
     assert format_bytes(5000 * BIG) in warning.message
-    assert "unread" not in codes(forecast(run, storage(THERE)))
+    assert "unread" not in codes(forecast(run, storage(TARGET)))
 
 
 def test_where_reading_is_yet_to_come_less_is_sure(run, tmp_path):
     writes = twenty_seconds(tmp_path / "writes.spill", LOADS[:1] * 2)
-    both, alone = (forecast(one, storage(THERE), elapsed_s=30.0) for one in (run, writes))
+    both, alone = (forecast(item, storage(TARGET), elapsed_s=30.0) for item in (run, writes))
     assert half_width(both) < 0.6 * half_width(alone)
     # Of a tenth of the query, in which nothing was read, nothing can be said.
-    assert forecast(writes, storage(THERE), elapsed_s=200.0).refused
+    assert forecast(writes, storage(TARGET), elapsed_s=200.0).refused
 
 
 def test_an_interval_that_says_nothing_is_a_refusal(run):
     """A row of the catalogue that may be 100 times off, for a run that is nearly all temp I/O."""
-    latencies = {key: 100 * MS for key in THERE}
+    latencies = {key: 100 * MS for key in TARGET}
     vague = replace(storage(latencies), source=catalogue(100.0, "a brochure"))
     change(run, elapsed_s=10.1)
-    said = forecast(run, vague)
-    assert said.forecast_s is None
-    assert said.interval_s is None
-    assert "between" in said.refused
+    answer = forecast(run, vague)
+    assert answer.forecast_s is None
+    assert answer.interval_s is None
+    assert "between" in answer.refused

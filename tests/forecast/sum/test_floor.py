@@ -32,26 +32,29 @@ LATENCY_NS = st.integers(1_000, 20_000_000)
 
 def floors_said(forecasts):
     """The floors, in seconds, that the terminal, a page and each sentence tell, as printed."""
-    found = forecasts
+    result = forecasts
     page = Inputs()
-    for number, one in enumerate(forecasts):
-        page.add_document(f"{number}.json", one.to_json())
-    together = [forecast_page(found, in_full=True).text(200), " ".join(compose(page).answer)]
-    for texts, told in ((together, forecasts), *(([one.sentence()], [one]) for one in forecasts)):
+    for number, item in enumerate(forecasts):
+        page.add_document(f"{number}.json", item.to_json())
+    together = [forecast_page(result, in_full=True).text(200), " ".join(compose(page).answer)]
+    for texts, reported in (
+        (together, forecasts),
+        *(([item.sentence()], [item]) for item in forecasts),
+    ):
         for text in texts:
             for floor in FLOOR.findall(text):
-                yield parse_duration_s(floor), told
+                yield parse_duration_s(floor), reported
 
 
 def check(forecasts):
     """Whether anything was told; each end of an interval, and each forecast, as it is printed."""
-    said = list(floors_said(forecasts))
-    for floor_s, told in said:
-        for one in told:
-            if one.interval_s is not None:
-                for seconds in (*one.interval_s, one.forecast_s):
+    answer = list(floors_said(forecasts))
+    for floor_s, reported in answer:
+        for item in reported:
+            if item.interval_s is not None:
+                for seconds in (*item.interval_s, item.forecast_s):
                     assert parse_duration_s(format_duration(seconds)) >= floor_s * (1 - 1e-12)
-    return bool(said)
+    return bool(answer)
 
 
 @st.composite
@@ -95,12 +98,12 @@ TARGETS = st.lists(
 @settings(max_examples=60)
 def test_no_interval_of_a_recording_reaches_below(baseline, targets, confidence):
     run, elapsed_s = baseline
-    told = [
+    matches = [
         forecast(run, replace(storage(latencies), source=source), elapsed_s=elapsed_s,
                  confidence=confidence)
         for latencies, source in targets
     ]  # fmt: skip
-    check(told)
+    check(matches)
 
 
 @given(
@@ -112,7 +115,7 @@ def test_no_interval_of_a_recording_reaches_below(baseline, targets, confidence)
 def test_none_of_a_plan_does(elapsed_s, targets):
     plan = ROOT / "examples" / "work-memory" / "plan.json"
     answers = ask([plan], targets, Question(elapsed_s=elapsed_s))
-    check([said for said, _ in answers])
+    check([answer for answer, _ in answers])
 
 
 @given(
@@ -133,7 +136,7 @@ def test_none_of_counted_statements_does(rest_ms, io_ms, count, target):
             answers = ask([path], [target])
         except (InputError, Refusal):
             assume(False)
-        check([said for said, _ in answers])
+        check([answer for answer, _ in answers])
 
 
 @cases("seed", range(12))
@@ -149,13 +152,13 @@ def test_none_of_oracles_does(tmp_path, seed):
             waits.append((str(draws.choice([READ, WRITE])), us, blocks(31)))
         return write_trace(tmp_path / name, waits)
 
-    here, there = trace("here.trc", draws.uniform(500, 20_000)), trace("there.trc", 300)
-    targets = [str(there), "latency:100us", "factor:20", "latency:30ms"]
-    told = [said for said, _ in ask([here], targets, Question(lenient=True))]
-    assert check(told)
-    for one in told:
-        least_s, most_s = one.ceiling_interval_s
-        assert 0 <= least_s <= one.ceiling_s <= most_s
+    source, target = trace("here.trc", draws.uniform(500, 20_000)), trace("there.trc", 300)
+    targets = [str(target), "latency:100us", "factor:20", "latency:30ms"]
+    matches = [answer for answer, _ in ask([source], targets, Question(lenient=True))]
+    assert check(matches)
+    for item in matches:
+        least_s, most_s = item.ceiling_interval_s
+        assert 0 <= least_s <= item.ceiling_s <= most_s
 
 
 def test_the_lowest_of_several_counts():
@@ -165,5 +168,5 @@ def test_the_lowest_of_several_counts():
         assert run.waits.num_rows > 0
         assert run.seconds.num_rows > 0
     brochure = replace(storage({("read", 8192): 1_000}), source=catalogue(50.0, "a brochure"))
-    told = [forecast(run, storage({("read", 8192): 900})), forecast(run, brochure)]
-    assert check(told)
+    matches = [forecast(run, storage({("read", 8192): 900})), forecast(run, brochure)]
+    assert check(matches)

@@ -25,19 +25,19 @@ def plan(*, workers=0, elapsed_ms=10_000.0):
 
 
 def test_counts_times_latencies():
-    there = storage({("read", BLOCK): 100_000, ("write", BLOCK): 200_000})
-    said = forecast(counts_of_plan(plan()), there)
-    assert (said.baseline_s, said.ceiling_s) == (10.0, pytest.approx(7.5))
-    assert said.forecast_s == pytest.approx(7.5 + 0.2 + 0.2)
-    assert "counts-only" in {warning.code for warning in said.warnings}
+    target = storage({("read", BLOCK): 100_000, ("write", BLOCK): 200_000})
+    answer = forecast(counts_of_plan(plan()), target)
+    assert (answer.baseline_s, answer.ceiling_s) == (10.0, pytest.approx(7.5))
+    assert answer.forecast_s == pytest.approx(7.5 + 0.2 + 0.2)
+    assert "counts-only" in {warning.code for warning in answer.warnings}
 
 
 def test_processes_share_the_io():
-    there = storage({("read", BLOCK): 100_000, ("write", BLOCK): 200_000})
-    said = forecast(counts_of_plan(plan(workers=4)), there)
-    assert said.ceiling_s == pytest.approx(9.5)
-    assert said.forecast_s == pytest.approx(9.5 + 0.4 / 5)
-    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
+    target = storage({("read", BLOCK): 100_000, ("write", BLOCK): 200_000})
+    answer = forecast(counts_of_plan(plan(workers=4)), target)
+    assert answer.ceiling_s == pytest.approx(9.5)
+    assert answer.forecast_s == pytest.approx(9.5 + 0.4 / 5)
+    assert sum(term.forecast_s for term in answer.terms) == pytest.approx(answer.forecast_s)
     # A probe saw fewer under way: the processes share it all the same.
     busy = storage({("read", BLOCK): 100_000, ("write", BLOCK): 200_000})
     busy.facts["in_flight"] = 2.5
@@ -47,10 +47,10 @@ def test_processes_share_the_io():
 def test_a_plan_says_what_a_recording_says(tmp_path):
     loads = [("read", BLOCK, 2000, 1_000_000), ("write", BLOCK, 1000, 500_000)]
     recorded = recording(tmp_path / "run.spill", loads, elapsed_s=10.0)
-    there = storage({("read", BLOCK): 300_000, ("write", BLOCK): 20_000})
-    one, other = forecast(recorded, there), forecast(counts_of_plan(plan()), there)
-    assert one.forecast_s == pytest.approx(other.forecast_s)
-    assert one.ceiling_s == pytest.approx(other.ceiling_s)
+    target = storage({("read", BLOCK): 300_000, ("write", BLOCK): 20_000})
+    item, other = forecast(recorded, target), forecast(counts_of_plan(plan()), target)
+    assert item.forecast_s == pytest.approx(other.forecast_s)
+    assert item.ceiling_s == pytest.approx(other.ceiling_s)
 
 
 def test_every_kind_of_target(tmp_path):
@@ -68,15 +68,15 @@ def test_every_kind_of_target(tmp_path):
     words = [word for to in (*targets, recorded.path) for word in ("--to", to)]
     result = spillcast("forecast", base, *words, "--budget", "5s", "--json")
     assert result.returncode == 0, result.stderr
-    said = {one["target"]: one for one in json.loads(result.stdout)["targets"]}
-    assert said["latency:150us"]["forecast_s"] == pytest.approx(7.5 + 3000 * 150e-6)
-    assert said["factor:10"]["forecast_s"] == pytest.approx(7.75)
-    assert said["fast"]["forecast_s"] == pytest.approx(7.5 + 0.2 + 0.5)
-    assert "no figures for writes" in said["run"]["refused"]
-    numbers = [one["forecast_s"] for name, one in said.items() if name != "run"]
+    output = {item["target"]: item for item in json.loads(result.stdout)["targets"]}
+    assert output["latency:150us"]["forecast_s"] == pytest.approx(7.5 + 3000 * 150e-6)
+    assert output["factor:10"]["forecast_s"] == pytest.approx(7.75)
+    assert output["fast"]["forecast_s"] == pytest.approx(7.5 + 0.2 + 0.5)
+    assert "no figures for writes" in output["run"]["refused"]
+    numbers = [item["forecast_s"] for name, item in output.items() if name != "run"]
     assert all(number >= 7.5 for number in numbers)
     made_up = {
-        name for name, one in said.items() for w in one["warnings"] if w["code"] == "made-up"
+        name for name, item in output.items() for w in item["warnings"] if w["code"] == "made-up"
     }
     assert {str(room), "tmpfs"} <= made_up
     assert list(room.iterdir()) == []
@@ -86,6 +86,6 @@ def test_the_time_of_the_query_without_explain_leaves_the_io_as_it_is(tmp_path):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps(plan()))
     result = spillcast("forecast", path, "--to", "factor:10", "--elapsed", "8s", "--json")
-    said = json.loads(result.stdout)
-    assert said["baseline_s"] == 8.0
-    assert said["forecast_s"] == pytest.approx(5.75)
+    document = json.loads(result.stdout)
+    assert document["baseline_s"] == 8.0
+    assert document["forecast_s"] == pytest.approx(5.75)

@@ -17,7 +17,7 @@ from spillcast.storage import Storage
 from spillcast.storage.source import PROBE
 
 BIG = 256 * 1024
-THERE = {("read", BIG): 300_000}
+TARGET = {("read", BIG): 300_000}
 
 
 @pytest.fixture(scope="module")
@@ -29,43 +29,43 @@ def run(tmp_path_factory):
 @given(st.floats(0.5, 0.98), st.floats(0.005, 0.019))
 @settings(max_examples=25)
 def test_widens_with_confidence(run, confidence, more):
-    low, high = forecast(run, storage(THERE), confidence=confidence).interval_s
-    wider_low, wider_high = forecast(run, storage(THERE), confidence=confidence + more).interval_s
+    low, high = forecast(run, storage(TARGET), confidence=confidence).interval_s
+    wider_low, wider_high = forecast(run, storage(TARGET), confidence=confidence + more).interval_s
     assert wider_low <= low <= high <= wider_high
 
 
 @given(st.integers(0, 100_000_000), st.sampled_from(["probe", "asked"]), st.floats(0.5, 0.999))
 @settings(max_examples=50)
 def test_holds_the_forecast(run, latency_ns, source, confidence):
-    there = storage({("read", BIG): latency_ns}, source=source)
-    said = forecast(run, there, confidence=confidence)
-    low, high = said.interval_s
-    assert low <= said.forecast_s <= high
-    assert said.confidence == confidence
+    target = storage({("read", BIG): latency_ns}, source=source)
+    answer = forecast(run, target, confidence=confidence)
+    low, high = answer.interval_s
+    assert low <= answer.forecast_s <= high
+    assert answer.confidence == confidence
 
 
 @pytest.mark.parametrize("option", [{"confidence": 1.0}, {"confidence": 90.0}, {"elapsed_s": -1.0}])
 def test_an_impossible_option_is_refused_by_its_name(run, option):
     with pytest.raises(OptionInvalid, match=next(iter(option)).removesuffix("_s")):
-        forecast(run, storage(THERE), **option)
+        forecast(run, storage(TARGET), **option)
     impossible = dict.fromkeys(option, float("nan"))
     with pytest.raises(OptionInvalid):
-        forecast(run, storage(THERE), **impossible)
+        forecast(run, storage(TARGET), **impossible)
 
 
 def test_a_wish_is_less_sure_than_a_measurement(run):
     def width(source):
-        low, high = forecast(run, storage(THERE, source=source)).interval_s
+        low, high = forecast(run, storage(TARGET, source=source)).interval_s
         return high - low
 
     assert width("asked") > width("probe")
 
 
 def test_an_unsteady_storage_is_less_sure_than_a_steady_one(run):
-    steady = storage(THERE)
+    steady = storage(TARGET)
     blocks = {"block_count": [100] * 10, "block_mean_ns": [100_000, 500_000] * 5}
     unsteady = Storage("target", PROBE, [replace(steady.groups[0], **blocks)])
-    narrow, wide = (forecast(run, there).interval_s for there in (steady, unsteady))
+    narrow, wide = (forecast(run, destination).interval_s for destination in (steady, unsteady))
     assert wide[1] - wide[0] > narrow[1] - narrow[0]
 
 
@@ -101,23 +101,23 @@ def test_a_single_operation_of_its_size_leaves_a_number(tmp_path):
     made = recording(tmp_path / "r.spill", loads, elapsed_s=2.0)
     steady = storage({("read", BIG): 1_000_000, ("read", 4096): 1_000_000})
     stalls = {"block_count": [100] * 10, "block_mean_ns": [100_000] * 9 + [30_000_000]}
-    groups = [replace(one, **stalls) if one.bytes == 4096 * one.count else one
-              for one in steady.groups]  # fmt: skip
-    said = forecast(made, Storage("target", PROBE, groups))
-    assert said.refused is None
-    assert said.interval_s[1] < 2 * said.forecast_s
+    groups = [replace(item, **stalls) if item.bytes == 4096 * item.count else item
+              for item in steady.groups]  # fmt: skip
+    answer = forecast(made, Storage("target", PROBE, groups))
+    assert answer.refused is None
+    assert answer.interval_s[1] < 2 * answer.forecast_s
 
 
 def test_a_bound_that_says_nothing_is_none(run):
     """Of an hour 4 s were seen: temp I/O may be all of it, or hardly any."""
-    said = forecast(run, storage({("read", BIG): 1_000_000}), elapsed_s=3600)
-    assert said.ceiling_interval_s[0] == 0.0
-    assert "none can bring it under" not in said.sentence()
-    assert said.ceiling_interval_s[1] > said.ceiling_s > 0
+    answer = forecast(run, storage({("read", BIG): 1_000_000}), elapsed_s=3600)
+    assert answer.ceiling_interval_s[0] == 0.0
+    assert "none can bring it under" not in answer.sentence()
+    assert answer.ceiling_interval_s[1] > answer.ceiling_s > 0
 
 
 def test_the_same_evidence_gives_the_same_interval(run):
-    first, second = (forecast(run, storage(THERE)).interval_s for _ in range(2))
+    first, second = (forecast(run, storage(TARGET)).interval_s for _ in range(2))
     assert first == second
 
 
@@ -125,9 +125,12 @@ def test_what_is_known_is_told_by_its_spread_below_and_above():
     """Totals with a normal logarithm, twice as wide above the forecast as below."""
     logs = np.random.default_rng(0).normal(0, 0.1, DRAWS)
     drawn_s = 10 * np.exp(np.where(logs > 0, 2 * logs, logs))
-    said = Uncertainty.of(10.0, 4.0, drawn_s, "recording", "slow to fast")
-    assert said.rest_share == pytest.approx(0.4)
-    assert (said.below, said.above) == (pytest.approx(0.1, rel=0.1), pytest.approx(0.2, rel=0.1))
+    answer = Uncertainty.of(10.0, 4.0, drawn_s, "recording", "slow to fast")
+    assert answer.rest_share == pytest.approx(0.4)
+    assert (answer.below, answer.above) == (
+        pytest.approx(0.1, rel=0.1),
+        pytest.approx(0.2, rel=0.1),
+    )
 
 
 @pytest.mark.parametrize(
@@ -135,9 +138,9 @@ def test_what_is_known_is_told_by_its_spread_below_and_above():
 )
 def test_a_forecast_says_what_its_interval_follows_from(run, target_ns, direction):
     """2 s of temp I/O in 4 s; 256 KiB in 30 us is what memory takes to copy them."""
-    said = forecast(run, storage({("read", BIG): target_ns}))
-    found = said.uncertainty
-    assert (found.kind, found.direction) == ("recording", direction)
-    assert found.forecast_s == said.forecast_s
-    assert found.rest_share == pytest.approx(2 / said.forecast_s)
-    assert found.bounds_s(said.confidence) == said.interval_s
+    answer = forecast(run, storage({("read", BIG): target_ns}))
+    result = answer.uncertainty
+    assert (result.kind, result.direction) == ("recording", direction)
+    assert result.forecast_s == answer.forecast_s
+    assert result.rest_share == pytest.approx(2 / answer.forecast_s)
+    assert result.bounds_s(answer.confidence) == answer.interval_s

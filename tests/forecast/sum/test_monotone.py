@@ -30,12 +30,12 @@ def make(loads, sessions):
         return made
 
 
-def too_vague(*said):
+def too_vague(*answer):
     """Whether one was refused, which is for an interval too wide and for nothing else.
 
     Far from what was measured, or of threads that may overlap or not.
     """
-    refused = [one.refused for one in said if one.refused]
+    refused = [item.refused for item in answer if item.refused]
     assert all("shows only that it takes" in reason for reason in refused)
     return bool(refused)
 
@@ -65,8 +65,8 @@ def test_slower_at_every_size(loads, sessions, faster, added):
 @settings(max_examples=50)
 def test_slower_by_a_factor_whatever_was_measured(loads, measured, factor):
     run = make(loads, 1)
-    there = storage(measured)
-    fast, slow = forecast(run, there), forecast(run, there.scaled(factor, "slower"))
+    destination = storage(measured)
+    fast, slow = forecast(run, destination), forecast(run, destination.scaled(factor, "slower"))
     if {op for op, _ in loads} <= {op for op, _ in measured}:
         if too_vague(fast, slow):
             return

@@ -39,8 +39,8 @@ def run(path, *, latency_ns=20 * US, room=1 << 30, operations=OPERATIONS):
     return made
 
 
-def codes(said):
-    return {warning.code for warning in said.warnings}
+def codes(answer):
+    return {warning.code for warning in answer.warnings}
 
 
 def other_s(made, latency_ns):
@@ -51,9 +51,9 @@ def other_s(made, latency_ns):
 @pytest.mark.parametrize("source", [GRID, catalogue(1.0, "a table")], ids=["grid", "catalogue"])
 def test_a_spill_that_memory_holds_takes_as_long_on_any_storage(tmp_path, source):
     made = run(tmp_path / "r.spill")
-    said = forecast(made, disk(100 * US, source))
-    assert said.forecast_s == pytest.approx(made.elapsed_s, rel=0.02)
-    [warning] = [one for one in said.warnings if one.code == "page-cache-answers"]
+    answer = forecast(made, disk(100 * US, source))
+    assert answer.forecast_s == pytest.approx(made.elapsed_s, rel=0.02)
+    [warning] = [item for item in answer.warnings if item.code == "page-cache-answers"]
     # Without: 0.1 ms for each operation.
     without_s = other_s(made, 20 * US) + COUNT * 1e-4
     assert f"the run would take about {without_s:.2f} s" in warning.message
@@ -62,15 +62,15 @@ def test_a_spill_that_memory_holds_takes_as_long_on_any_storage(tmp_path, source
 
 def test_without_memory_every_operation_is_the_storages(tmp_path):
     made = run(tmp_path / "r.spill", room=0)
-    said = forecast(made, disk(100 * US))
-    assert said.forecast_s == pytest.approx(other_s(made, 20 * US) + COUNT * 1e-4, rel=0.05)
+    answer = forecast(made, disk(100 * US))
+    assert answer.forecast_s == pytest.approx(other_s(made, 20 * US) + COUNT * 1e-4, rel=0.05)
 
 
 def test_what_memory_could_have_answered_and_did_not_goes_around_it(tmp_path):
     made = run(tmp_path / "r.spill", latency_ns=70 * US)
-    said = forecast(made, disk(100 * US))
-    assert said.forecast_s == pytest.approx(other_s(made, 70 * US) + COUNT * 1e-4, rel=0.05)
-    assert "page-cache-answers" not in codes(said)
+    answer = forecast(made, disk(100 * US))
+    assert answer.forecast_s == pytest.approx(other_s(made, 70 * US) + COUNT * 1e-4, rel=0.05)
+    assert "page-cache-answers" not in codes(answer)
 
 
 def test_where_half_fits_what_was_written_last_is_read_from_memory(tmp_path):
@@ -78,16 +78,16 @@ def test_where_half_fits_what_was_written_last_is_read_from_memory(tmp_path):
     half, parts = SPILL // 2, 8
     writes, reads = OPERATIONS[: COUNT // 2], OPERATIONS[COUNT // 2 :]
     recent = [
-        one
+        item
         for part in range(parts)
-        for one in (*_part(writes, part, parts), *_part(reads, part, parts))
+        for item in (*_part(writes, part, parts), *_part(reads, part, parts))
     ]
     near = forecast(run(tmp_path / "near.spill", room=half, operations=recent), disk(100 * US))
     far = forecast(run(tmp_path / "far.spill", room=half), disk(100 * US))
     # Reading waits for nothing in one, and for all in the other, 128 KiB at a time.
     reads_s = {
-        name: sum(term.forecast_s for term in said.terms if term.op == "read")
-        for name, said in (("near", near), ("far", far))
+        name: sum(term.forecast_s for term in answer.terms if term.op == "read")
+        for name, answer in (("near", near), ("far", far))
     }
     assert reads_s["near"] == pytest.approx(COUNT / 2 * 20e-6)
     assert reads_s["far"] == pytest.approx(COUNT / 2 * 20e-6 + COUNT / 4 * 1e-4, rel=0.1)
@@ -103,27 +103,27 @@ def test_an_interval_is_wider_where_memory_holds_a_part(tmp_path):
 
 
 def test_an_assumed_latency_is_that_of_every_operation_and_says_so(tmp_path):
-    for filesystem, told in (("tmpfs", False), ("ext4", True)):
-        one = run(tmp_path / f"{filesystem}.spill")
-        change(one, temp_places=[TempPlace("/t", "0:9", filesystem, False, SPILL)])
-        said = forecast(one, disk(100 * US, ASSUMED))
-        assert said.forecast_s == pytest.approx(other_s(one, 20 * US) + COUNT * 1e-4, rel=0.05)
-        assert ("page-cache-skipped" in codes(said)) == told
+    for filesystem, reported in (("tmpfs", False), ("ext4", True)):
+        item = run(tmp_path / f"{filesystem}.spill")
+        change(item, temp_places=[TempPlace("/t", "0:9", filesystem, False, SPILL)])
+        answer = forecast(item, disk(100 * US, ASSUMED))
+        assert answer.forecast_s == pytest.approx(other_s(item, 20 * US) + COUNT * 1e-4, rel=0.05)
+        assert ("page-cache-skipped" in codes(answer)) == reported
 
 
 def test_a_group_of_little_memory_is_what_counts(tmp_path):
     made = run(tmp_path / "r.spill")
     change(made, memory=Memory(limit_bytes=100 * MIB, peak_rss_bytes=99 * MIB))
-    said = forecast(made, disk(100 * US))
+    answer = forecast(made, disk(100 * US))
     # All that is read waits, 128 KiB at a time.
-    assert said.forecast_s == pytest.approx(made.elapsed_s + COUNT / 2 / 2 * 1e-4, rel=0.02)
+    assert answer.forecast_s == pytest.approx(made.elapsed_s + COUNT / 2 / 2 * 1e-4, rel=0.02)
 
 
 def test_machines_that_tell_nothing_have_no_page_cache(tmp_path):
     made = run(tmp_path / "r.spill")
     change(made, machine=Machine(cpus=2))
-    said = forecast(made, disk(100 * US))
-    assert said.forecast_s == pytest.approx(other_s(made, 20 * US) + COUNT * 1e-4, rel=0.05)
+    answer = forecast(made, disk(100 * US))
+    assert answer.forecast_s == pytest.approx(other_s(made, 20 * US) + COUNT * 1e-4, rel=0.05)
 
 
 def plan(read_ms, *, elapsed_ms=4000.0):
@@ -136,28 +136,28 @@ def plan(read_ms, *, elapsed_ms=4000.0):
 
 
 def test_counts_that_were_as_fast_as_memory_have_both_answers():
-    [(said, _)] = ask(counts_of_plan(plan(5.0)), [disk(300 * US)], Question())
-    assert said.forecast_s == pytest.approx(4.0, rel=0.01)
-    low, high = said.interval_s
+    [(answer, _)] = ask(counts_of_plan(plan(5.0)), [disk(300 * US)], Question())
+    assert answer.forecast_s == pytest.approx(4.0, rel=0.01)
+    low, high = answer.interval_s
     # 2,000 operations of 0.3 ms more.
     assert low < 4.0 < 4.0 + 2000 * 3e-4 < high
-    assert "page-cache-answers" in codes(said)
+    assert "page-cache-answers" in codes(answer)
 
 
 def test_counts_that_were_slow_met_no_page_cache():
-    [(said, _)] = ask(counts_of_plan(plan(1500.0)), [disk(100 * US)], Question())
-    assert said.forecast_s == pytest.approx(1.0 + 2000 * 1e-4, rel=0.01)
-    assert "page-cache-answers" not in codes(said)
+    [(answer, _)] = ask(counts_of_plan(plan(1500.0)), [disk(100 * US)], Question())
+    assert answer.forecast_s == pytest.approx(1.0 + 2000 * 1e-4, rel=0.01)
+    assert "page-cache-answers" not in codes(answer)
 
 
 def test_answers_far_apart_are_both_given_in_one_interval():
     counts = counts_of_plan(plan(5.0, elapsed_ms=200.0))
-    [(said, _)] = ask(counts, [disk(9 * MS)], Question())
-    assert said.refused is None
-    assert said.forecast_s == pytest.approx(0.2, rel=0.02)
+    [(answer, _)] = ask(counts, [disk(9 * MS)], Question())
+    assert answer.refused is None
+    assert answer.forecast_s == pytest.approx(0.2, rel=0.02)
     # 2,000 operations of 9 ms, and what is no temp I/O.
-    assert said.without_cache_s == pytest.approx(18.19, rel=0.01)
-    low_s, high_s = said.interval_s
+    assert answer.without_cache_s == pytest.approx(18.19, rel=0.01)
+    low_s, high_s = answer.interval_s
     assert low_s < 0.2 < 18.19 < high_s
 
 
@@ -165,28 +165,28 @@ def test_a_disk_behind_memory_ranks_after_memory_and_is_no_cure():
     counts = counts_of_plan(plan(5.0, elapsed_ms=200.0))
     # The probe of memory found it a little slower than the page cache was.
     memory = replace(disk(8 * US, RECORDING), name="tmpfs")
-    answers = [said for said, _ in ask(counts, [disk(9 * MS), memory], Question())]
-    found = priced(["disk", "tmpfs"], answers, {"disk": 1.0, "tmpfs": 9.0})
+    answers = [answer for answer, _ in ask(counts, [disk(9 * MS), memory], Question())]
+    result = priced(["disk", "tmpfs"], answers, {"disk": 1.0, "tmpfs": 9.0})
     assert answers[1].forecast_s > answers[0].forecast_s
-    assert [one.target for one in ranked(found)] == ["tmpfs", "disk"]
-    assert not found[0].best_value
-    said = verdict(found)
-    assert said.kind == "memory"
-    assert "disk" not in [cure.target for cure in said.cures]
-    assert "18.2 s" in said.text
+    assert [item.target for item in ranked(result)] == ["tmpfs", "disk"]
+    assert not result[0].best_value
+    answer = verdict(result)
+    assert answer.kind == "memory"
+    assert "disk" not in [cure.target for cure in answer.cures]
+    assert "18.2 s" in answer.text
 
 
 def test_a_storage_that_looks_faster_than_memory_is_not():
-    [(said, _)] = ask(counts_of_plan(plan(8.0)), [disk(2 * US)], Question())
-    assert said.without_cache_s == said.forecast_s
+    [(answer, _)] = ask(counts_of_plan(plan(8.0)), [disk(2 * US)], Question())
+    assert answer.without_cache_s == answer.forecast_s
 
 
 def test_a_catalogues_disk_from_the_command_line(tmp_path):
     made = run(tmp_path / "r.spill")
     result = spillcast("forecast", made.path, "--to", "catalogue:linux-hdd", "--json")
-    said = json.loads(result.stdout)
-    assert said["forecast_s"] == pytest.approx(made.elapsed_s, rel=0.03)
-    assert "page-cache-answers" in {warning["code"] for warning in said["warnings"]}
+    document = json.loads(result.stdout)
+    assert document["forecast_s"] == pytest.approx(made.elapsed_s, rel=0.03)
+    assert "page-cache-answers" in {warning["code"] for warning in document["warnings"]}
 
 
 def _part(operations, part, parts):

@@ -18,7 +18,7 @@ from spillcast.report.forecast import forecast_page
 
 MS = 1_000_000
 LOADS = [("write", 8192, 200, 2 * MS), ("read", 8192, 200, 2 * MS)]
-THERE = storage({("write", 8192): MS, ("read", 8192): MS})
+TARGET = storage({("write", 8192): MS, ("read", 8192): MS})
 
 
 @pytest.fixture
@@ -31,8 +31,8 @@ def query(ended_by="query", before_s=0.0, whole_s=1.6):
     return RecordedQuery(4711, None, whole_s, before_s, ended_by, None, [], 0, [])
 
 
-def codes(said):
-    return [warning.code for warning in said.warnings]
+def codes(answer):
+    return [warning.code for warning in answer.warnings]
 
 
 @pytest.mark.parametrize("because", ["duration", "interrupt", "failure"])
@@ -42,27 +42,27 @@ def test_the_sentence_begins_with_the_part(run, because, by_server):
         change(run, server=query(because, whole_s=15.5, before_s=2.0))
     else:
         change(run, ended_by=because)
-    said = forecast(run, THERE)
+    answer = forecast(run, TARGET)
     did = "had already run for 2 s and went on" if by_server else "went on"
     begins = f"1.60 s were recorded of a run that {did}: on target this part would take about "
-    assert said.sentence().startswith(begins)
-    document = json.loads(json.dumps(said.to_json()))
+    assert answer.sentence().startswith(begins)
+    document = json.loads(json.dumps(answer.to_json()))
     before_s = 2.0 if by_server else None
     assert document["part"] == {
         "recorded_s": 1.6, "because": because, "before_s": before_s, "what": "run",
     }  # fmt: skip
-    assert said.baseline_s == 1.6
-    assert "part-only" in codes(said)
+    assert answer.baseline_s == 1.6
+    assert "part-only" in codes(answer)
 
 
 def test_with_the_whole_time_it_is_for_the_whole(run):
     change(run, ended_by="duration")
-    said = forecast(run, THERE, elapsed_s=15.5)
-    assert said.part is None
-    assert said.baseline_s == 15.5
-    assert said.sentence().startswith("On target this run would take about")
-    assert "part" in codes(said)
-    assert "part-only" not in codes(said)
+    answer = forecast(run, TARGET, elapsed_s=15.5)
+    assert answer.part is None
+    assert answer.baseline_s == 15.5
+    assert answer.sentence().startswith("On target this run would take about")
+    assert "part" in codes(answer)
+    assert "part-only" not in codes(answer)
 
 
 def test_a_part_of_weeks_takes_as_little_memory_as_one_of_minutes(tmp_path):
@@ -73,7 +73,7 @@ def test_a_part_of_weeks_takes_as_little_memory_as_one_of_minutes(tmp_path):
     io_ns = read_workload(run, Question(elapsed_s=2 * month_s))[0].io_ns_by_stretch
     assert len(io_ns) <= 1000
     assert io_ns.sum(axis=0).tolist() == [3e9, 1e9]
-    assert forecast(run, THERE, elapsed_s=2 * month_s).baseline_s == 2 * month_s
+    assert forecast(run, TARGET, elapsed_s=2 * month_s).baseline_s == 2 * month_s
 
 
 def test_a_wait_that_begins_before_the_first_slice_counts_in_it(tmp_path):
@@ -87,32 +87,32 @@ def test_a_wait_that_begins_before_the_first_slice_counts_in_it(tmp_path):
 
 def test_of_a_query_that_was_attached_late_the_whole_is_known(run):
     change(run, server=query(before_s=3.2, whole_s=4.8), ended_by="end")
-    said, asked = forecast(run, THERE), forecast(run, THERE, elapsed_s=4.8)
-    assert said.to_json() == asked.to_json()
-    assert (said.baseline_s, said.part) == (4.8, None)
+    answer, requested = forecast(run, TARGET), forecast(run, TARGET, elapsed_s=4.8)
+    assert answer.to_json() == requested.to_json()
+    assert (answer.baseline_s, answer.part) == (4.8, None)
 
 
 def test_the_sentence_says_what_part_of_a_known_whole_was_seen(run):
     change(run, server=query(before_s=3.2, whole_s=4.8), ended_by="end")
-    said = forecast(run, THERE)
+    answer = forecast(run, TARGET)
     seen = " instead of 4.80 s, judging by the 1.60 s recorded, 90 % interval "
-    assert seen in said.sentence()
-    document = json.loads(json.dumps(said.to_json()))
+    assert seen in answer.sentence()
+    document = json.loads(json.dumps(answer.to_json()))
     assert document["recorded_s"] == 1.6
-    several = forecast_page([said, said]).text(200)
+    several = forecast_page([answer, answer]).text(200)
     assert " % of this query, judging by the 1.60 s recorded" in several
     change(run, server=query(whole_s=1.6))
-    whole = forecast(run, THERE)
+    whole = forecast(run, TARGET)
     assert whole.recorded_s is None
     assert "recorded" not in whole.sentence()
 
 
 def test_late_and_nobody_knows_when_it_will_end(run):
     change(run, server=query(before_s=3.2, whole_s=None))
-    said = forecast(run, THERE)
+    answer = forecast(run, TARGET)
     begins = "1.60 s were recorded of a run that had already run for 3.20 s: on "
-    assert said.sentence().startswith(begins)
-    assert said.to_json()["part"]["because"] == "late"
+    assert answer.sentence().startswith(begins)
+    assert answer.to_json()["part"]["because"] == "late"
 
 
 #: A process that had worked for 3.61 s when it was attached.
@@ -150,24 +150,24 @@ WORKED = DoneBefore(3.61, 1.2, 900 << 20)
 )
 def test_a_process_that_was_attached_late(run, before, ended_by, begins):
     change(run, before=before, ended_by=ended_by, temp=Temp(200, 200, 400 * 8192))
-    said = forecast(run, THERE)
-    assert said.sentence().startswith(begins)
-    told = forecast_page([said]).text(200)
-    assert told.startswith(begins.removesuffix(" on ")) == (said.part is not None)
+    answer = forecast(run, TARGET)
+    assert answer.sentence().startswith(begins)
+    estimated = forecast_page([answer]).text(200)
+    assert estimated.startswith(begins.removesuffix(" on ")) == (answer.part is not None)
     if "of a process" in begins and ended_by == "end":
-        assert said.part.before_s == 3.61
-        [told] = [one.message for one in said.warnings if one.code == "part-only"]
-        assert "--elapsed 5.2s if the query started with its process" in told
-    asked = forecast(run, THERE, elapsed_s=5.21)
-    assert (asked.part, asked.baseline_s, asked.recorded_s) == (None, 5.21, 1.6)
+        assert answer.part.before_s == 3.61
+        [estimated] = [item.message for item in answer.warnings if item.code == "part-only"]
+        assert "--elapsed 5.2s if the query started with its process" in estimated
+    requested = forecast(run, TARGET, elapsed_s=5.21)
+    assert (requested.part, requested.baseline_s, requested.recorded_s) == (None, 5.21, 1.6)
 
 
 @pytest.mark.parametrize("ended_by", [None, "end"])
 def test_of_any_other_recording_nothing_is_guessed(run, ended_by):
     change(run, ended_by=ended_by, server=query())
-    said = forecast(run, THERE)
-    assert (said.baseline_s, said.part, said.to_json()["part"]) == (1.6, None, None)
-    assert said.sentence().startswith("On target this run would take about")
+    answer = forecast(run, TARGET)
+    assert (answer.baseline_s, answer.part, answer.to_json()["part"]) == (1.6, None, None)
+    assert answer.sentence().startswith("On target this run would take about")
 
 
 def test_the_command_line_tells_it_of_one_target_and_of_several(spilled, tmp_path):
@@ -179,12 +179,12 @@ def test_the_command_line_tells_it_of_one_target_and_of_several(spilled, tmp_pat
     assert meta["ended_by"] == "end"
     (folder / "meta.json").write_text(json.dumps(meta | {"ended_by": "duration"}))
     for targets in (["latency:20us"], ["latency:20us", "latency:30us"]):
-        asked = ("forecast", folder, *(word for to in targets for word in ("--to", to)))
-        told = spillcast(*asked, "--details")
-        assert told.returncode == 0, told.stderr
-        assert " were recorded of a run that went on: " in told.stdout.replace("\n", " ")
-        assert "--elapsed TIME gives one for the whole run" in " ".join(told.stdout.split())
-        assert "of a run that went on" not in spillcast(*asked, "--elapsed", "60").stdout
+        requested = ("forecast", folder, *(word for to in targets for word in ("--to", to)))
+        result = spillcast(*requested, "--details")
+        assert result.returncode == 0, result.stderr
+        assert " were recorded of a run that went on: " in result.stdout.replace("\n", " ")
+        assert "--elapsed TIME gives one for the whole run" in " ".join(result.stdout.split())
+        assert "of a run that went on" not in spillcast(*requested, "--elapsed", "60").stdout
 
 
 def test_recordings_made_before_are_read_as_before(run):

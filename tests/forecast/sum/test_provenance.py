@@ -41,7 +41,7 @@ def run(tmp_path):
     return made
 
 
-def told(run, storage):
+def reported(run, storage):
     return {w.code: w.message for w in forecast(run, storage).warnings if w.code in CODES}
 
 
@@ -63,11 +63,11 @@ def test_a_probe_says_when_where_and_with_what(probed):
     assert known["kernel"] == os.uname().release
     assert known["spillcast"] == __version__
     assert known["directory"] == str(folder.resolve())
-    asked = ["findmnt", "-n", "-o", "MAJ:MIN,FSTYPE,TARGET,OPTIONS", "-T", folder]
-    found = subprocess.run(asked, capture_output=True, text=True)
-    if found.returncode:
+    requested = ["findmnt", "-n", "-o", "MAJ:MIN,FSTYPE,TARGET,OPTIONS", "-T", folder]
+    result = subprocess.run(requested, capture_output=True, text=True)
+    if result.returncode:
         pytest.skip("no findmnt")
-    device, filesystem, point, options = found.stdout.split()
+    device, filesystem, point, options = result.stdout.split()
     assert (known["device"], known["filesystem"]) == (device, filesystem)
     assert known["mount_point"] == point
     assert set(known["mount_options"].split(",")) == set(options.split(","))
@@ -77,17 +77,17 @@ def test_a_recording_says_it_of_its_temp_files(spilled):
     known = observed(Recording.open(spilled.path)).provenance
     assert known.host == platform.node()
     assert known.spillcast == __version__
-    found = subprocess.run(
+    result = subprocess.run(
         ["findmnt", "-n", "-o", "FSTYPE,TARGET", "-T", spilled.places.temp],
         capture_output=True, text=True,
     )  # fmt: skip
-    if found.returncode:
+    if result.returncode:
         pytest.skip("no findmnt")
-    assert [known.filesystem, known.mount_point] == found.stdout.split()
+    assert [known.filesystem, known.mount_point] == result.stdout.split()
 
 
 def test_what_was_measured_here_and_now_is_not_warned_of(probed, run):
-    assert told(run, Storage.load(probed[1])) == {}
+    assert reported(run, Storage.load(probed[1])) == {}
 
 
 def test_what_an_earlier_version_wrote_still_reads(probed, run, tmp_path):
@@ -98,40 +98,40 @@ def test_what_an_earlier_version_wrote_still_reads(probed, run, tmp_path):
     storage = Storage.load(path)
     assert storage.provenance is None
     assert "provenance" not in storage.to_json()
-    assert told(run, storage) == {}
+    assert reported(run, storage) == {}
 
 
 @pytest.mark.parametrize(("days", "codes"), [(29, set()), (30, set()), (32, {"stale"})])
 def test_what_is_old_is_told(probed, run, days, codes):
-    said = told(run, changed(probed, measured_at=days_ago(days)))
-    assert set(said) == codes
-    assert not codes or f"are {days} days old" in said["stale"]
+    answer = reported(run, changed(probed, measured_at=days_ago(days)))
+    assert set(answer) == codes
+    assert not codes or f"are {days} days old" in answer["stale"]
 
 
 def test_another_host_is_told(probed, run):
-    said = told(run, changed(probed, host="db-7"))
-    assert set(said) == {"another-host"}
+    answer = reported(run, changed(probed, host="db-7"))
+    assert set(answer) == {"another-host"}
     assert (
         f"on host db-7, and the query was recorded on host {platform.node()}"
-        in (said["another-host"])
+        in (answer["another-host"])
     )
     # Recorded where it was measured: whichever host this is.
     change(run, machine=Machine(host="db-7"))
-    assert told(run, changed(probed, host="db-7")) == {}
+    assert reported(run, changed(probed, host="db-7")) == {}
     # Nobody knows where it was recorded: then this host counts.
     change(run, machine=Machine())
-    assert "this runs" in told(run, changed(probed, host="db-7"))["another-host"]
+    assert "this runs" in reported(run, changed(probed, host="db-7"))["another-host"]
 
 
 @pytest.mark.parametrize(
     "part", [{"mount_options": "rw,sync"}, {"mount_point": "/x"}, {"filesystem": "xfs"}]
 )
 def test_another_mount_is_told(probed, run, part):
-    said = told(run, changed(probed, **part))
-    assert set(said) == {"another-mount"}
-    assert next(iter(part.values())) in said["another-mount"]
+    answer = reported(run, changed(probed, **part))
+    assert set(answer) == {"another-mount"}
+    assert next(iter(part.values())) in answer["another-mount"]
     # Of another host nothing is known.
-    assert set(told(run, changed(probed, host="db-7", **part))) == {"another-host"}
+    assert set(reported(run, changed(probed, host="db-7", **part))) == {"another-host"}
 
 
 def test_a_mount_over_a_probed_directory_is_told(probed, tmp_path):
@@ -146,7 +146,7 @@ def test_a_mount_over_a_probed_directory_is_told(probed, tmp_path):
     command = spillcast_command("forecast", made.path, "--to", copy, "--json")
     script = f'mount -t tmpfs tmpfs {folder}; exec "$@"'
     done = subprocess.run([*own_mounts, script, "bash", *command], capture_output=True, text=True)
-    codes = {one["code"]: one["message"] for one in json.loads(done.stdout)["warnings"]}
+    codes = {item["code"]: item["message"] for item in json.loads(done.stdout)["warnings"]}
     assert "is tmpfs at" in codes["another-mount"]
 
 
@@ -169,11 +169,11 @@ def test_it_is_shown_and_a_redacted_page_lacks_the_host(probed, tmp_path):
     assert f"measured at {days_ago(40)[:10]}" in shown
     assert "on host db-7" in shown
     made = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, cpu_s=0.3)
-    said = tmp_path / "forecast.json"
-    said.write_text(spillcast("forecast", made.path, "--to", path, "--json").stdout)
+    answer = tmp_path / "forecast.json"
+    answer.write_text(spillcast("forecast", made.path, "--to", path, "--json").stdout)
     for more, shown in ([], True), (["--redact"], False):
         page = tmp_path / "page.html"
-        done = spillcast("report", made.path, path, said, "--to", path, "-o", page, *more)
+        done = spillcast("report", made.path, path, answer, "--to", path, "-o", page, *more)
         assert done.returncode == 0, done.stderr
         assert ("db-7" in page.read_text()) is shown
         assert ("days old" in page.read_text()) is shown

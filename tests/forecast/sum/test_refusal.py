@@ -15,7 +15,7 @@ from spillcast.report.recording import recording_text
 
 BIG = 256 * 1024
 LOADS = [("read", BIG, 90, 2_000_000), ("write", BIG, 10, 2_000_000)]
-THERE = {("read", BIG): 300_000, ("write", BIG): 300_000}
+TARGET = {("read", BIG): 300_000, ("write", BIG): 300_000}
 
 
 @cases(
@@ -33,29 +33,29 @@ THERE = {("read", BIG): 300_000, ("write", BIG): 300_000}
 )
 def test_what_a_recording_cannot_carry(tmp_path, capture, words):
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, **capture)
-    said = forecast(run, storage(THERE))
-    assert words in said.refused
-    assert said.forecast_s is None
-    assert said.interval_s is None
-    assert said.speedup is None
+    answer = forecast(run, storage(TARGET))
+    assert words in answer.refused
+    assert answer.forecast_s is None
+    assert answer.interval_s is None
+    assert answer.speedup is None
     # What no storage can change is known all the same.
-    assert said.ceiling_s == pytest.approx(0.8)
+    assert answer.ceiling_s == pytest.approx(0.8)
 
 
 @cases("unseen", [{"lost": 10}, {"unknown_file": 10}, {"lost": 4, "unknown_file": 6}])
 def test_what_may_be_missing_widens_the_interval(tmp_path, unseen):
-    whole = forecast(recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0), storage(THERE))
+    whole = forecast(recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0), storage(TARGET))
     run = recording(tmp_path / "less.spill", LOADS, elapsed_s=1.0, **unseen)
     assert run.meta.unseen.calls_share == pytest.approx(10 / 110)
-    said = forecast(run, storage(THERE))
-    assert [warning.code for warning in said.warnings] == ["unseen"]
+    answer = forecast(run, storage(TARGET))
+    assert [warning.code for warning in answer.warnings] == ["unseen"]
     # The missing calls would be faster there too.
-    assert said.interval_s[0] < whole.interval_s[0]
+    assert answer.interval_s[0] < whole.interval_s[0]
 
 
 def test_one_lost_event_of_a_thousand_is_no_warning(tmp_path):
     run = recording(tmp_path / "run.spill", [("read", BIG, 999, 500_000)], elapsed_s=1.0, lost=1)
-    assert forecast(run, storage(THERE)).warnings == []
+    assert forecast(run, storage(TARGET)).warnings == []
     assert "0.1% of the temp I/O is missing: 1 capture event lost" in recording_text(run)
     assert "missing" not in recording_text(
         recording(tmp_path / "whole.spill", LOADS, elapsed_s=1.0)
@@ -86,25 +86,25 @@ def test_page_faults_that_may_take_long_are_a_warning(tmp_path):
     # 50 reads of 2 ms are a tenth of the second.
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0, file_faults=50)
     change(run, temp=Temp(90, 10, total_s=0.2))
-    said = forecast(run, storage(THERE))
-    assert [warning.code for warning in said.warnings] == ["file-faults"]
-    assert "50 page faults read files" in str(said.warnings[0])
+    answer = forecast(run, storage(TARGET))
+    assert [warning.code for warning in answer.warnings] == ["file-faults"]
+    assert "50 page faults read files" in str(answer.warnings[0])
     run = recording(tmp_path / "few.spill", LOADS, elapsed_s=1.0, file_faults=5)
     change(run, temp=Temp(90, 10, total_s=0.2))
-    assert forecast(run, storage(THERE)).warnings == []
+    assert forecast(run, storage(TARGET)).warnings == []
 
 
 def test_an_op_that_the_target_has_no_figures_for(tmp_path):
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=1.0)
-    said = forecast(run, storage({("read", BIG): 300_000}, name="nvme"))
-    assert "nvme" in said.refused
-    assert "writes" in said.refused
+    answer = forecast(run, storage({("read", BIG): 300_000}, name="nvme"))
+    assert "nvme" in answer.refused
+    assert "writes" in answer.refused
 
 
 def test_temp_io_that_takes_longer_than_the_run_is_refused(tmp_path):
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=0.1)
-    said = forecast(run, storage(THERE))
-    assert said.refused == (
+    answer = forecast(run, storage(TARGET))
+    assert answer.refused == (
         "its temp I/O takes 200 ms, longer than the elapsed time of 100 ms: give the time of the "
         "whole query with --elapsed"
     )
@@ -113,7 +113,7 @@ def test_temp_io_that_takes_longer_than_the_run_is_refused(tmp_path):
 def test_terms_sum_to_the_elapsed_time_where_temp_io_takes_a_little_longer(tmp_path):
     # 100 operations of 2 ms in 160 ms: of each 1.6 ms, and on the target 0.24 ms of 0.3 ms.
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=0.16)
-    forecasts = forecast(run, storage(THERE))
+    forecasts = forecast(run, storage(TARGET))
     assert sum(term.baseline_s for term in forecasts.terms) == pytest.approx(0.16)
     assert sum(term.forecast_s for term in forecasts.terms) == pytest.approx(forecasts.forecast_s)
     assert forecasts.forecast_s == pytest.approx(0.024)

@@ -39,28 +39,28 @@ def test_a_sample_says_what_all_waits_say(tmp_path, seed, sampled):
     """Three of the stated standard errors hold; `python -m bench samples` has more of them."""
     path = write_varied_recording(tmp_path / "run.spill", WAITS, seed)
     exact = ask([path], TARGETS, Question(exact=True))
-    for (said, _), (known, _) in zip(ask([path], TARGETS), exact, strict=True):
+    for (answer, _), (known, _) in zip(ask([path], TARGETS), exact, strict=True):
         assert known.sampled is None
-        assert [term.count for term in said.terms] == [term.count for term in known.terms]
-        assert (said.sampled is not None) == sampled
-        if said.sampled is None:
-            assert said == known
+        assert [term.count for term in answer.terms] == [term.count for term in known.terms]
+        assert (answer.sampled is not None) == sampled
+        if answer.sampled is None:
+            assert answer == known
             continue
-        assert said.sampled.error <= recorded.ERROR_MAX
-        assert said.sampled.of_waits == Recording.open(path).meta.raw.rows
-        assert abs(log(said.forecast_s / known.forecast_s)) <= 3 * said.sampled.error + 1e-9
-        low_s, high_s = said.interval_s
+        assert answer.sampled.error <= recorded.ERROR_MAX
+        assert answer.sampled.of_waits == Recording.open(path).meta.raw.rows
+        assert abs(log(answer.forecast_s / known.forecast_s)) <= 3 * answer.sampled.error + 1e-9
+        low_s, high_s = answer.interval_s
         assert low_s < known.forecast_s < high_s
 
 
 def test_one_thread_needs_no_more_than_its_counts(tmp_path):
     path = write_large_recording(tmp_path / "run.spill", WAITS, threads=1)
-    [(said, _)], [(known, _)] = (
+    [(answer, _)], [(known, _)] = (
         ask([path], ["latency:150us"], Question(exact=exact)) for exact in (False, True)
     )
-    assert said.sampled is not None
-    assert said.forecast_s == pytest.approx(known.forecast_s, rel=1e-3)
-    assert said.interval_s == pytest.approx(known.interval_s, rel=1e-2)
+    assert answer.sampled is not None
+    assert answer.forecast_s == pytest.approx(known.forecast_s, rel=1e-3)
+    assert answer.interval_s == pytest.approx(known.interval_s, rel=1e-2)
 
 
 def test_what_needs_all_waits_is_taken_whole(tmp_path):
@@ -97,8 +97,8 @@ def test_of_a_page_cache_a_sample_says_what_all_waits_say(tmp_path, monkeypatch,
     assert _cached(exact)
 
 
-def _cached(said):
-    return "page-cache-answers" in {warning.code for warning in said.warnings}
+def _cached(answer):
+    return "page-cache-answers" in {warning.code for warning in answer.warnings}
 
 
 def test_many_files_are_counted_whatever_part_of_the_recording_names_them(tmp_path):

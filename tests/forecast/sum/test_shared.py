@@ -21,21 +21,21 @@ def tenth():
 def test_the_interval_holds_both_ends(tmp_path):
     """3 s in calls of 2 s, by two to three processes: 2 s is the rest of 0.5 s, or of 1 s."""
     counts = read_statements(export(tmp_path / "s.csv", 15, row(other_ms=1500.0)))
-    said = forecast(counts, tenth())
+    answer = forecast(counts, tenth())
     few, many = (forecast(counts.with_processes(n), tenth()) for n in (2, 3))
     assert few.forecast_s == pytest.approx(0.5 + 0.3 / 2)
     assert many.forecast_s == pytest.approx(1.0 + 0.3 / 3)
-    assert said.forecast_s == pytest.approx((few.forecast_s + many.forecast_s) / 2)
-    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
-    assert said.interval_s[0] <= few.interval_s[0]
-    assert said.interval_s[1] >= many.interval_s[1]
-    assert said.ceiling_interval_s[0] <= few.ceiling_interval_s[0]
-    assert said.ceiling_interval_s[1] >= many.ceiling_interval_s[1]
-    [warning] = [one for one in said.warnings if one.code == "processes"]
+    assert answer.forecast_s == pytest.approx((few.forecast_s + many.forecast_s) / 2)
+    assert sum(term.forecast_s for term in answer.terms) == pytest.approx(answer.forecast_s)
+    assert answer.interval_s[0] <= few.interval_s[0]
+    assert answer.interval_s[1] >= many.interval_s[1]
+    assert answer.ceiling_interval_s[0] <= few.ceiling_interval_s[0]
+    assert answer.ceiling_interval_s[1] >= many.ceiling_interval_s[1]
+    [warning] = [item for item in answer.warnings if item.code == "processes"]
     assert "2 to 3 (max_parallel_workers_per_gather" in warning.message
     assert "EXPLAIN (ANALYZE, BUFFERS)" in warning.message
     # Where the processes are known there is nothing to say.
-    assert "processes" not in {one.code for one in few.warnings}
+    assert "processes" not in {item.code for item in few.warnings}
 
 
 def test_an_answer_that_hangs_on_it_is_refused(tmp_path):
@@ -60,16 +60,16 @@ def test_counts_of_a_server_that_times_nothing(tmp_path):
     words = ("forecast", path, "--from", "latency:5ms", "--to", "latency:1ms", "--json")
     result = spillcast(*words)
     assert result.returncode == 0, result.stderr
-    said = json.loads(result.stdout)
+    document = json.loads(result.stdout)
     # T = 3 - 6/P + 1.2/P: 0.6 s or 1.4 s.
-    assert said["forecast_s"] == pytest.approx(1.0)
-    low_s, high_s = said["interval_s"]
+    assert document["forecast_s"] == pytest.approx(1.0)
+    low_s, high_s = document["interval_s"]
     assert low_s < 0.6 < 1.4 < high_s
-    assert {"processes", "assumed"} <= {one["code"] for one in said["warnings"]}
+    assert {"processes", "assumed"} <= {item["code"] for item in document["warnings"]}
     # Where it would have taken longer than the call there are bounds.
     words = ("forecast", path, "--from", "latency:9ms", "--to", "latency:1ms", "--json")
     slow = json.loads(spillcast(*words).stdout)
-    [unknown] = [one for one in slow["warnings"] if one["code"] == "time-unknown"]
+    [unknown] = [item for item in slow["warnings"] if item["code"] == "time-unknown"]
     assert "page cache" in unknown["message"]
     assert slow["ceiling_interval_s"] == [pytest.approx(0.0, abs=1e-2), pytest.approx(3.0)]
 
@@ -83,4 +83,4 @@ def test_counts_without_times_are_bounded_by_the_call(tmp_path):
     assert 0.03 < low_s < 0.05
     assert 0.14 < high_s < 0.25
     assert given.ceiling_interval_s == (pytest.approx(0, abs=1e-3), pytest.approx(0.1))
-    assert "time-unknown" in {one.code for one in given.warnings}
+    assert "time-unknown" in {item.code for item in given.warnings}

@@ -43,7 +43,7 @@ def slowly(threads, latency_ns, *, quota_cpus=None, cores=2):
             if left > 0:
                 burning.append(thread)
                 left -= STEP_NS
-        for thread in [one for one in range(threads) if wait[one]]:
+        for thread in [item for item in range(threads) if wait[item]]:
             wait[thread] -= STEP_NS
             if wait[thread] == 0:
                 burn[thread], turns[thread] = CPU_NS, turns[thread] - 1
@@ -85,27 +85,27 @@ def on(latency_ns):
     return storage({("read", 4096): latency_ns})
 
 
-def quota_said(said):
-    return [warning.message for warning in said.warnings if warning.code == "quota"]
+def quota_said(answer):
+    return [warning.message for warning in answer.warnings if warning.code == "quota"]
 
 
 @pytest.mark.parametrize("threads", [1, 4])
 @pytest.mark.parametrize("quota_cpus", [0.2, 0.4, 1.0, 1.5])
 def test_a_quota_holds_the_query_back_where_storage_gets_fast(tmp_path, threads, quota_cpus):
     run = recorded(tmp_path / "r.spill", threads, SLOW_NS, quota_cpus=quota_cpus)
-    said = forecast(run, on(FAST_NS))
+    answer = forecast(run, on(FAST_NS))
     measured_s = slowly(threads, FAST_NS, quota_cpus=quota_cpus) / 1e9
-    assert said.forecast_s == pytest.approx(measured_s, rel=0.05)
-    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
-    assert sum(term.baseline_s for term in said.terms) == pytest.approx(said.baseline_s)
+    assert answer.forecast_s == pytest.approx(measured_s, rel=0.05)
+    assert sum(term.forecast_s for term in answer.terms) == pytest.approx(answer.forecast_s)
+    assert sum(term.baseline_s for term in answer.terms) == pytest.approx(answer.baseline_s)
     if quota_cpus < min(threads, 2) * CPU_NS / (CPU_NS + FAST_NS):
-        [told] = quota_said(said)
-        assert told.endswith(
+        [reported] = quota_said(answer)
+        assert reported.endswith(
             "hardly throttled; the forecast keeps it, which throttles the query there"
         )
     # All CPU time is had at that rate, wherever temp files are.
     least_s = threads * TURNS * CPU_NS / 1e9 / min(quota_cpus, threads)
-    assert said.ceiling_s == pytest.approx(least_s, rel=0.05)
+    assert answer.ceiling_s == pytest.approx(least_s, rel=0.05)
 
 
 @cases("threads", [1, 4])
@@ -114,20 +114,22 @@ def test_a_run_that_was_held_back_takes_no_longer_on_slower_storage(tmp_path, th
     change(run, cpu_limits=replace(run.meta.cpu_limits, throttled_s=4.5))
     for latency_ns in (FAST_NS, 5 * FAST_NS):
         measured_s = slowly(threads, latency_ns, quota_cpus=0.2) / 1e9
-        said = forecast(run, on(latency_ns))
-        assert said.forecast_s == pytest.approx(measured_s, rel=0.05)
-    [told] = quota_said(said)
-    assert told == "a CPU quota of 0.2 CPUs was in force, throttled 4.50 s; the forecast keeps it"
+        answer = forecast(run, on(latency_ns))
+        assert answer.forecast_s == pytest.approx(measured_s, rel=0.05)
+    [reported] = quota_said(answer)
+    assert (
+        reported == "a CPU quota of 0.2 CPUs was in force, throttled 4.50 s; the forecast keeps it"
+    )
 
 
-@cases(("threads", "asked"), [(1, 0.4), (1, 2.0), (4, 0.4), (4, 2.0)])
-def test_another_quota_may_be_asked_for(tmp_path, threads, asked):
+@cases(("threads", "requested"), [(1, 0.4), (1, 2.0), (4, 0.4), (4, 2.0)])
+def test_another_quota_may_be_asked_for(tmp_path, threads, requested):
     run = recorded(tmp_path / "r.spill", threads, FAST_NS, quota_cpus=0.2)
-    said = forecast(run, on(FAST_NS), cpu_quota=asked)
-    measured_s = slowly(threads, FAST_NS, quota_cpus=asked) / 1e9
-    assert said.forecast_s == pytest.approx(measured_s, rel=0.05)
-    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
-    assert sum(term.baseline_s for term in said.terms) == pytest.approx(said.baseline_s)
+    answer = forecast(run, on(FAST_NS), cpu_quota=requested)
+    measured_s = slowly(threads, FAST_NS, quota_cpus=requested) / 1e9
+    assert answer.forecast_s == pytest.approx(measured_s, rel=0.05)
+    assert sum(term.forecast_s for term in answer.terms) == pytest.approx(answer.forecast_s)
+    assert sum(term.baseline_s for term in answer.terms) == pytest.approx(answer.baseline_s)
 
 
 def test_other_cpus_may_be_asked_for(tmp_path):
@@ -146,8 +148,8 @@ def test_a_part_of_the_waits_tells_of_the_whole_quota(tmp_path):
     kept = KeptWaits(half, TURNS, [(0.0, half * (CPU_NS + FAST_NS) / 1e9)])
     cut = Recording(run.path, replace(run.meta, raw=kept))
     cut.waits = run.waits.slice(0, half)
-    said = forecast(cut, on(FAST_NS), cpu_quota=0.4)
-    assert said.forecast_s == pytest.approx(whole.forecast_s, rel=0.05)
+    answer = forecast(cut, on(FAST_NS), cpu_quota=0.4)
+    assert answer.forecast_s == pytest.approx(whole.forecast_s, rel=0.05)
     assert whole.forecast_s < 0.6 * run.elapsed_s
 
 
@@ -174,11 +176,11 @@ def test_where_nobody_saw_cpu_time_it_is_refused_if_it_may_matter(tmp_path):
     assert "throttled it for 5 s" in forecast(run, on(SLOW_NS)).refused
 
 
-@cases("asked", [{"cpus": 0}, {"cpu_quota": 0.0}, {"cpu_quota": float("nan")}])
-def test_what_no_cpu_can_give_is_refused(tmp_path, asked):
+@cases("requested", [{"cpus": 0}, {"cpu_quota": 0.0}, {"cpu_quota": float("nan")}])
+def test_what_no_cpu_can_give_is_refused(tmp_path, requested):
     run = recorded(tmp_path / "r.spill", 1, FAST_NS, elapsed_ns=2 * 10**9)
     with pytest.raises(OptionInvalid):
-        forecast(run, on(FAST_NS), **asked)
+        forecast(run, on(FAST_NS), **requested)
 
 
 @cases("threads", [1, 4])
@@ -187,9 +189,9 @@ def test_a_quota_that_was_not_in_force_is_left_out(tmp_path, threads):
     free = recorded(tmp_path / "free.spill", threads, FAST_NS)
     moved = recorded(tmp_path / "moved.spill", threads, FAST_NS)
     change(moved, cpu_limits=CpuLimits(2, 0.01, PERIOD_NS / 1e9, 0.0, 0))
-    said, without = (forecast(run, on(SLOW_NS)) for run in (moved, free))
-    assert said.forecast_s == pytest.approx(without.forecast_s)
-    assert quota_said(said) == [
+    answer, without = (forecast(run, on(SLOW_NS)) for run in (moved, free))
+    assert answer.forecast_s == pytest.approx(without.forecast_s)
+    assert quota_said(answer) == [
         "a CPU quota of 0.01 CPUs was seen, but the query had more CPU time: the forecast is "
         "without one"
     ]
@@ -205,11 +207,11 @@ def test_throttled_time_is_no_busy_machine(tmp_path):
 
 
 def test_the_command_line_asks_for_another_quota(spilled):
-    asked = ("forecast", spilled.path, "--to", "factor:1", "--json")
-    now = json.loads(spillcast(*asked).stdout)
+    requested = ("forecast", spilled.path, "--to", "factor:1", "--json")
+    now = json.loads(spillcast(*requested).stdout)
     # A quarter of what it had.
     quota = Recording.open(spilled.path).meta.cpu_s / now["baseline_s"] / 4
-    held = json.loads(spillcast(*asked, "--cpu-quota", f"{quota:.6f}").stdout)
+    held = json.loads(spillcast(*requested, "--cpu-quota", f"{quota:.6f}").stdout)
     assert held["forecast_s"] > 3 * now["forecast_s"]
     assert "quota" in {warning["code"] for warning in held["warnings"]}
     assert QUOTA in {term["name"] for term in held["terms"]}

@@ -84,17 +84,17 @@ def test_threads_with_a_core_each_overlap(tmp_path, target_us):
         tmp_path / "run.spill", threads=2, cpu_ns=300 * US, latency_ns=MS,
         elapsed_ns=TURNS * 1300 * US, cpus=2,
     )  # fmt: skip
-    said = forecast(run, storage({("read", 4096): target_us * US}))
-    assert said.forecast_s == pytest.approx(TURNS * (300 + target_us) * 1e-6, rel=0.01)
-    assert said.ceiling_s == pytest.approx(TURNS * 300e-6, rel=0.01)
+    answer = forecast(run, storage({("read", 4096): target_us * US}))
+    assert answer.forecast_s == pytest.approx(TURNS * (300 + target_us) * 1e-6, rel=0.01)
+    assert answer.ceiling_s == pytest.approx(TURNS * 300e-6, rel=0.01)
 
 
 def test_threads_that_take_turns_add_up(tmp_path):
     run = alternating(tmp_path / "run.spill", cpu_ns=300 * US, latency_ns=MS)
     assert run.elapsed_s == pytest.approx(2 * TURNS * 1300e-6)
-    said = forecast(run, storage({("read", 4096): 5 * MS}))
-    assert said.forecast_s == pytest.approx(2 * TURNS * 5300e-6, rel=0.01)
-    assert "dependent" not in {warning.code for warning in said.warnings}
+    answer = forecast(run, storage({("read", 4096): 5 * MS}))
+    assert answer.forecast_s == pytest.approx(2 * TURNS * 5300e-6, rel=0.01)
+    assert "dependent" not in {warning.code for warning in answer.warnings}
     faster = forecast(run, storage({("read", 4096): 100 * US}))
     assert faster.forecast_s == pytest.approx(2 * TURNS * 400e-6, rel=0.01)
 
@@ -105,8 +105,8 @@ def test_where_storage_gets_fast_cores_are_what_is_short(tmp_path):
         tmp_path / "run.spill", threads=4, cpu_ns=300 * US, latency_ns=3 * MS,
         elapsed_ns=TURNS * 3300 * US, cpus=1,
     )  # fmt: skip
-    said = forecast(run, storage({("read", 4096): 300 * US}))
-    assert said.forecast_s == pytest.approx(TURNS * 1200e-6, rel=0.02)
+    answer = forecast(run, storage({("read", 4096): 300 * US}))
+    assert answer.forecast_s == pytest.approx(TURNS * 1200e-6, rel=0.02)
 
 
 def test_a_part_of_the_run_weighs_like_the_whole(tmp_path):
@@ -114,15 +114,15 @@ def test_a_part_of_the_run_weighs_like_the_whole(tmp_path):
         tmp_path / "run.spill", threads=2, cpu_ns=300 * US, latency_ns=MS,
         elapsed_ns=TURNS * 1300 * US, cpus=2,
     )  # fmt: skip
-    said = forecast(run, storage({("read", 4096): 2 * MS}), elapsed_s=10 * run.elapsed_s)
-    assert said.forecast_s == pytest.approx(10 * TURNS * 2300e-6, rel=0.01)
+    answer = forecast(run, storage({("read", 4096): 2 * MS}), elapsed_s=10 * run.elapsed_s)
+    assert answer.forecast_s == pytest.approx(10 * TURNS * 2300e-6, rel=0.01)
 
 
 def test_the_terms_are_what_the_number_is_the_sum_of(tmp_path):
     run = alternating(tmp_path / "run.spill", cpu_ns=300 * US, latency_ns=MS)
-    said = forecast(run, storage({("read", 4096): 2 * MS}))
-    assert sum(term.forecast_s for term in said.terms) == pytest.approx(said.forecast_s)
-    assert sum(term.baseline_s for term in said.terms) == pytest.approx(said.baseline_s)
+    answer = forecast(run, storage({("read", 4096): 2 * MS}))
+    assert sum(term.forecast_s for term in answer.terms) == pytest.approx(answer.forecast_s)
+    assert sum(term.baseline_s for term in answer.terms) == pytest.approx(answer.baseline_s)
 
 
 @pytest.mark.parametrize(
@@ -139,8 +139,8 @@ def test_only_a_replay_of_all_of_the_run_is_a_time_of_it(tmp_path, cut):
     assert overlap.replayed_s == (None if cut else 20.0)
     # They take turns, so that both models hold them apart; what is beyond is not the storage's.
     assert overlap.elapsed_s == pytest.approx(2 * TURNS * 10 / 1e3, rel=0.01)
-    said = forecast(run, target, confidence=0.95)
-    assert cut or said.interval_s[1] > 15.0
+    answer = forecast(run, target, confidence=0.95)
+    assert cut or answer.interval_s[1] > 15.0
 
 
 def test_threads_that_took_no_time_count_as_one(tmp_path):

@@ -37,8 +37,8 @@ def test_spinning_ends_when_the_other_thread_has_done_its_io(tmp_path):
         "start_ns": READ_NS, "elapsed_ns": LAST_NS - READ_NS, "session": 2, "event": "spinning",
         "temp": False, "blocked": False, "cpu_before_ns": 0, "woken_by": 1,
     }  # fmt: skip
-    said = forecast(beside(tmp_path / "r.spill", [row], spun_s=SPUN_S), MEMORY)
-    assert said.forecast_s == pytest.approx(WORKED_S, rel=0.1)
+    answer = forecast(beside(tmp_path / "r.spill", [row], spun_s=SPUN_S), MEMORY)
+    assert answer.forecast_s == pytest.approx(WORKED_S, rel=0.1)
 
 
 def test_a_burst_without_samples_is_work_or_a_wait(tmp_path):
@@ -57,24 +57,24 @@ def test_a_former_run_on_other_storage_tells_a_burst_to_be_a_wait(tmp_path):
     slow = beside(tmp_path / "slow.spill", [], spun_s=None)
     former = beside(tmp_path / "former.spill", [], spun_s=None, read_ns=10 * US)
     known = RemainingWorkHints(history=[former.path])
-    said = forecast(slow, MEMORY, known=known)
-    assert "spinning" not in {warning.code for warning in said.warnings}
-    assert said.forecast_s == pytest.approx(WORKED_S, rel=0.1)
+    answer = forecast(slow, MEMORY, known=known)
+    assert "spinning" not in {warning.code for warning in answer.warnings}
+    assert answer.forecast_s == pytest.approx(WORKED_S, rel=0.1)
 
 
 def test_a_former_run_that_burned_as_much_tells_a_burst_to_be_work(tmp_path):
     slow = beside(tmp_path / "slow.spill", [], spun_s=None)
     former = beside(tmp_path / "former.spill", [], spun_s=None, read_ns=10 * US)
     change_on_disk(former, cpu_s=slow.meta.cpu_s)
-    said = forecast(slow, MEMORY, known=RemainingWorkHints(history=[former.path]))
-    assert said.forecast_s > 4 * WORKED_S
+    answer = forecast(slow, MEMORY, known=RemainingWorkHints(history=[former.path]))
+    assert answer.forecast_s > 4 * WORKED_S
 
 
 @cases("latency_ns", [US, 10 * US, 100 * US])
 def test_temp_io_adds_no_more_than_its_operations_take(tmp_path, latency_ns):
     run = beside(tmp_path / "r.spill", [], spun_s=0.0)
-    said = forecast(run, storage({("read", 4096): latency_ns}))
-    [term] = [term for term in said.terms if term.op == "read"]
+    answer = forecast(run, storage({("read", 4096): latency_ns}))
+    [term] = [term for term in answer.terms if term.op == "read"]
     assert term.forecast_s <= (TURNS + 2) * latency_ns / 1e9
 
 
@@ -84,5 +84,5 @@ def test_a_probe_beside_other_programs_is_less_sure(tmp_path):
     facts = {"steps_replayed": TURNS, "others_cpu_share": 0.5}
     quiet, disturbed = forecast(run, slow), forecast(run, replace(slow, facts=facts))
     assert "disturbed" in {warning.code for warning in disturbed.warnings}
-    widths = [said.interval_s[1] / said.interval_s[0] for said in (quiet, disturbed)]
+    widths = [answer.interval_s[1] / answer.interval_s[0] for answer in (quiet, disturbed)]
     assert widths[1] > widths[0] * 1.1

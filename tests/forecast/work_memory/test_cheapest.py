@@ -42,7 +42,7 @@ def test_nothing_is_fast_enough():
 
 def test_without_a_plan_there_is_memory_as_it_was():
     terms = [Term("CPU", None, None, None, 10, 10), Term("temp read", "read", 8192, 1, 50, 20)]
-    said = made_up.forecast(
+    answer = made_up.forecast(
         target="there",
         baseline_s=60.0,
         forecast_s=30.0,
@@ -51,7 +51,7 @@ def test_without_a_plan_there_is_memory_as_it_was():
         terms=terms,
     )
     refused = Forecast.refusal("nowhere", 60.0, 0.9, "no figures")
-    cells = memory_cells(["b", "a"], [refused, said])
+    cells = memory_cells(["b", "a"], [refused, answer])
     assert cells == [Cell(NOW, None, 60.0), Cell("a", None, 30.0, (25.0, 36.0))]
     assert cheapest(cells, 30, {}).cell == cells[1]
     assert memory_cells(["b"], [refused]) == []

@@ -35,12 +35,12 @@ def hybrid(memory_bytes):
 def test_what_does_not_fit_is_a_straight_line_in_memory(storage, size):
     runs = [run(name, at, hybrid(at)) for name in STORAGES for at in (8 * M, 16 * M)]
     runs.append(run("fast", 128 * M, 0))
-    said = MemoryCurve(runs, enough_bytes=64 * M).at(storage, size)
+    answer = MemoryCurve(runs, enough_bytes=64 * M).at(storage, size)
     truth = run(storage, size, hybrid(size))
-    assert said.counts.get("write", 0) == pytest.approx(hybrid(size), rel=0.01)
-    assert said.spilled_bytes == pytest.approx(truth.spilled_bytes, rel=0.01)
-    assert said.elapsed_s == pytest.approx(truth.elapsed_s, rel=0.01)
-    assert said.interval_s[0] < truth.elapsed_s < said.interval_s[1]
+    assert answer.counts.get("write", 0) == pytest.approx(hybrid(size), rel=0.01)
+    assert answer.spilled_bytes == pytest.approx(truth.spilled_bytes, rel=0.01)
+    assert answer.elapsed_s == pytest.approx(truth.elapsed_s, rel=0.01)
+    assert answer.interval_s[0] < truth.elapsed_s < answer.interval_s[1]
 
 
 @cases("size", [2 * M, 3 * M, 4 * M, 8 * M, 16 * M, 32 * M])

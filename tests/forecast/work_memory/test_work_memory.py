@@ -95,8 +95,8 @@ def test_temp_blocks_at_any_setting_follow_from_one_plan(server, query):
     spills, right = spills_of(before), 0
     for size_kb in SETTINGS_KB:
         written = nodes_of(plan(server, query, size_kb)["Plan"]).all_temp.written
-        told = io_share(spills, size_kb * K) * before.all_temp.written
-        right += told == pytest.approx(written, rel=0.05)
+        reported = io_share(spills, size_kb * K) * before.all_temp.written
+        right += reported == pytest.approx(written, rel=0.05)
         assert (state_with(spills, size_kb * K) == "none") == (written == 0), size_kb
     assert right >= (12 if query == SORT else 10)
 
@@ -104,17 +104,17 @@ def test_temp_blocks_at_any_setting_follow_from_one_plan(server, query):
 def test_memory_by_storage_is_the_arithmetic_of_the_passes(server):
     """A sort of two passes and of one: between them half of the temp I/O goes, on any storage."""
     recording = counts_of_plan(plan(server, SORT, 512))
-    said = [forecast(recording, resolve(f"factor:{n}", recording)) for n in (2, 4)]
-    memory, names = said[0].work_memory, ["half", "quarter"]
+    matches = [forecast(recording, resolve(f"factor:{n}", recording)) for n in (2, 4)]
+    memory, names = matches[0].work_memory, ["half", "quarter"]
     assert memory.spills[0].passes == 2
-    cells = {(c.storage, c.memory_bytes): c for c in memory_cells(names, said)}
-    for name, one in zip(names, said, strict=True):
-        assert cells[name, 512 * K].elapsed_s == pytest.approx(one.forecast_s)
-        assert cells[name, 512 * K].interval_s == pytest.approx(one.interval_s)
+    cells = {(c.storage, c.memory_bytes): c for c in memory_cells(names, matches)}
+    for name, item in zip(names, matches, strict=True):
+        assert cells[name, 512 * K].elapsed_s == pytest.approx(item.forecast_s)
+        assert cells[name, 512 * K].interval_s == pytest.approx(item.interval_s)
         enough_s = cells[name, memory.enough.work_mem_bytes].elapsed_s
         assert enough_s == pytest.approx(memory.enough.forecast_s)
         one_pass_s = cells[name, memory.one_pass.work_mem_bytes].elapsed_s
-        assert one_pass_s == pytest.approx((one.forecast_s + enough_s) / 2)
+        assert one_pass_s == pytest.approx((item.forecast_s + enough_s) / 2)
     assert cells[NOW, 512 * K].elapsed_s == pytest.approx(recording.elapsed_s)
 
 
@@ -176,9 +176,9 @@ def test_what_the_cures_leave_is_arithmetic():
     join = leaf("Hash Join", 1000.0, 10_000, {}, hashed)
     top = leaf("Append", 4000.0, 30_000, {}, sort, join)
     recording = counts_of_plan({"Plan": top, "Execution Time": 10_000.0})
-    said = forecast(recording, resolve("factor:4", recording))
-    memory = said.work_memory
-    assert said.forecast_s == pytest.approx(7.0)
+    answer = forecast(recording, resolve("factor:4", recording))
+    memory = answer.work_memory
+    assert answer.forecast_s == pytest.approx(7.0)
     assert memory.enough.forecast_s == pytest.approx(6.0)
     assert memory.one_pass.forecast_s == pytest.approx(8.5)
     at_enough = memory.enough.work_mem_bytes
@@ -188,36 +188,36 @@ def test_what_the_cures_leave_is_arithmetic():
     }  # fmt: skip
     # A hash may take twice work_mem, the sort once.
     assert memory.most_bytes == 3 * memory.enough.work_mem_bytes
-    assert said.to_json()["work_memory"]["enough"]["forecast_s"] == pytest.approx(6.0)
+    assert answer.to_json()["work_memory"]["enough"]["forecast_s"] == pytest.approx(6.0)
 
 
 def test_an_interval_of_it_holds_what_is_known_of_the_rest():
     """4 s of a sort's 10 s are temp I/O: nobody measured the 6 s with other memory."""
     recording = counts_of_plan({"Plan": SORT_OF_4_S, "Execution Time": 10_000.0})
-    said = forecast(recording, resolve("factor:4", recording))
-    for cure in (said.work_memory.enough, said.work_memory.one_pass):
+    answer = forecast(recording, resolve("factor:4", recording))
+    for cure in (answer.work_memory.enough, answer.work_memory.one_pass):
         low_s, high_s = cure.interval_s
         assert low_s < cure.forecast_s < high_s
     # Nine in ten of a normal distribution lie within 1.645 standard deviations.
-    low_s, high_s = said.work_memory.enough.interval_s
+    low_s, high_s = answer.work_memory.enough.interval_s
     assert low_s <= 6.0 * math.exp(-1.645 * MEMORY_SPREAD)
     assert high_s >= 6.0 * math.exp(1.645 * MEMORY_SPREAD)
     surer = forecast(recording, resolve("factor:4", recording), confidence=0.5)
     assert surer.work_memory.enough.interval_s[1] < high_s
-    told = said.to_json()["work_memory"]
-    assert told["enough"]["interval_s"] == [low_s, high_s]
+    reported = answer.to_json()["work_memory"]
+    assert reported["enough"]["interval_s"] == [low_s, high_s]
 
 
-def told(plan, elapsed_s, *targets):
+def reported(plan, elapsed_s, *targets):
     """The lines that a terminal shows, and the cells of memory by storage."""
     recording = counts_of_plan({"Plan": plan, "Execution Time": elapsed_s * 1e3})
-    said = [forecast(recording, resolve(target, recording)) for target in targets]
-    lines = forecast_page(said).text(100).splitlines()
-    return lines, memory_cells(targets, said)
+    matches = [forecast(recording, resolve(target, recording)) for target in targets]
+    lines = forecast_page(matches).text(100).splitlines()
+    return lines, memory_cells(targets, matches)
 
 
 def test_it_is_the_cheapest_cure_where_it_is_sure_to_win():
-    lines, _ = told(SORT_OF_4_S, 4.4, "factor:2")
+    lines, _ = reported(SORT_OF_4_S, 4.4, "factor:2")
     text = " ".join(lines[:3])
     assert text.startswith("Temp I/O is 91 % of this query: storage is the problem. Cheapest fix: ")
     assert "work_mem " in text
@@ -227,7 +227,7 @@ def test_it_is_the_cheapest_cure_where_it_is_sure_to_win():
 
 def test_it_is_none_where_it_may_not_win():
     """Temp I/O is 4 % of the time."""
-    lines, _ = told(SORT_OF_4_S, 100.0, "factor:2")
+    lines, _ = reported(SORT_OF_4_S, 100.0, "factor:2")
     assert " ".join(lines[:3]).startswith(
         "No storage for temp files will help: of this query 96 % is CPU and other waits, 4 % is "
         "temp I/O. Even zero-latency storage would leave 96 s of 1 min 40 s."
@@ -236,7 +236,7 @@ def test_it_is_none_where_it_may_not_win():
 
 def test_it_is_no_cure_where_nothing_is_sure_to_win():
     """Of 10 s 4 are temp I/O, and nobody measured the other 6."""
-    lines, _ = told(SORT_OF_4_S, 10.0, "factor:4")
+    lines, _ = reported(SORT_OF_4_S, 10.0, "factor:4")
     text = " ".join(lines[:3])
     assert text.startswith("Temp I/O is 40 % of this query, 60 % is CPU and other waits.")
     assert "No target is certainly faster than the 10 s now; " in text
@@ -256,23 +256,23 @@ def test_the_sentence_and_the_table_agree(tmp_path):
     plan = [{"Plan": SORT_OF_4_S, "Execution Time": 10_000.0}]
     (made.path / "plan.json").write_text(json.dumps(plan))
     targets = ["latency:20us", "latency:2ms"]
-    said = [forecast(made, resolve(target, made)) for target in targets]
-    memory = said[0].work_memory
-    assert memory == said[1].work_memory
+    matches = [forecast(made, resolve(target, made)) for target in targets]
+    memory = matches[0].work_memory
+    assert memory == matches[1].work_memory
     # Its CPU time moved with the latency, and would again.
-    assert said[1].terms[0].forecast_s > said[0].terms[0].forecast_s + 0.1
+    assert matches[1].terms[0].forecast_s > matches[0].terms[0].forecast_s + 0.1
     enough = [
-        c for c in memory_cells(targets, said) if c.memory_bytes == memory.enough.work_mem_bytes
+        c for c in memory_cells(targets, matches) if c.memory_bytes == memory.enough.work_mem_bytes
     ]
     assert [cell.storage for cell in enough] == [NOW, *targets]
     assert {cell.elapsed_s for cell in enough} == {memory.enough.forecast_s}
     assert {cell.interval_s for cell in enough} == {memory.enough.interval_s}
-    page = forecast_page(said, in_full=True).text(200)
+    page = forecast_page(matches, in_full=True).text(200)
     assert f"nothing spills: about {format_duration(memory.enough.forecast_s)} (" in page
 
 
 def test_bounds_of_a_cell_hold_it():
-    _, cells = told(SORT_OF_4_S, 10.0, "factor:4", "latency:5ms")
+    _, cells = reported(SORT_OF_4_S, 10.0, "factor:4", "latency:5ms")
     for cell in cells:
         if cell.interval_s is None:
             assert (cell.storage, cell.memory_bytes) == (NOW, None) or cell.elapsed_s == 10.0

@@ -32,30 +32,30 @@ def trial(**parts):
     storage = Storage(
         "made", **{"source": ASSUMED, "groups": groups("read") + groups("write"), **parts}
     )
-    found = modelled(storage, [SORT.steps(UNIT)])
-    return found.of[0], [warning["code"] for warning in found.warnings]
+    result = modelled(storage, [SORT.steps(UNIT)])
+    return result.of[0], [warning["code"] for warning in result.warnings]
 
 
 def test_without_a_cache_each_operation_takes_its_latency():
-    found, warnings = trial()
-    assert found.reads.count == found.writes.count == 256
-    assert found.writes.total_s == pytest.approx(256 * LATENCY_S)
-    assert found.interval_s == pytest.approx((512 * LATENCY_S, 512 * LATENCY_S))
+    result, warnings = trial()
+    assert result.reads.count == result.writes.count == 256
+    assert result.writes.total_s == pytest.approx(256 * LATENCY_S)
+    assert result.interval_s == pytest.approx((512 * LATENCY_S, 512 * LATENCY_S))
     assert warnings == []
 
 
 def test_a_full_cache_takes_writes_as_fast_as_it_empties():
-    found, _ = trial(limits=[write_cache_limit(CACHE, RATE)])
+    result, _ = trial(limits=[write_cache_limit(CACHE, RATE)])
     # The last write begins when all but the cache's content has left.
-    assert found.writes.total_s == pytest.approx((64 * M - CACHE) / RATE + LATENCY_S, rel=1e-3)
-    assert found.reads.total_s == pytest.approx(256 * LATENCY_S)
+    assert result.writes.total_s == pytest.approx((64 * M - CACHE) / RATE + LATENCY_S, rel=1e-3)
+    assert result.reads.total_s == pytest.approx(256 * LATENCY_S)
 
 
 def test_a_grid_that_has_seen_writes_slow_down_brings_its_cache():
     seen = {"reached": True, "burst_bytes": CACHE, "sustained_bytes_per_s": RATE}
     stated, _ = trial(limits=[write_cache_limit(CACHE, RATE)])
-    found, _ = trial(source=GRID, facts={"sustained": seen})
-    assert found.writes.total_s == stated.writes.total_s
+    result, _ = trial(source=GRID, facts={"sustained": seen})
+    assert result.writes.total_s == stated.writes.total_s
     never, _ = trial(source=GRID, facts={"sustained": seen | {"reached": False}})
     assert never.writes.total_s == pytest.approx(256 * LATENCY_S)
 
@@ -63,10 +63,10 @@ def test_a_grid_that_has_seen_writes_slow_down_brings_its_cache():
 def test_noise_of_a_measurement_makes_the_interval():
     """Stretches of 0.8 and 1.2 ms: a mean known to 0.2 ms over the root of their number."""
     noisy = [g for op in ("read", "write") for g in groups(op, (0.8, 1.2) * 8, sizes=(UNIT,))]
-    found, _ = trial(source=GRID, groups=noisy)
+    result, _ = trial(source=GRID, groups=noisy)
     each_s = 256 * 0.2e-3 / math.sqrt(16)
     half_s = 1.645 * math.hypot(each_s, each_s)
-    low_s, high_s = found.interval_s
+    low_s, high_s = result.interval_s
     assert high_s - low_s == pytest.approx(2 * half_s, rel=0.02)
 
 

@@ -43,8 +43,8 @@ def mount(tmp_path_factory):
 
 def sorted_s(directory, unit):
     """Time of the real sort's reads and writes."""
-    asked = ("--data", str(DATA), "--memory", str(MEMORY), "--unit", str(unit))
-    command = [sys.executable, "-m", "bench.spilling", "sort", directory, *asked]
+    requested = ("--data", str(DATA), "--memory", str(MEMORY), "--unit", str(unit))
+    command = [sys.executable, "-m", "bench.spilling", "sort", directory, *requested]
     done = subprocess.run(command, check=True, capture_output=True, text=True, cwd=ROOT)
     return json.loads(done.stdout)["io_s"]
 
@@ -66,5 +66,5 @@ def test_the_sweep_finds_the_fastest_unit_of_a_real_sort(mount):
         pytest.fail(f"fastest {fastest}, swept {sweep.to_json()['rows']}, model {by_model}")
     assert list(mount.iterdir()) == []
     # No load on the machine makes an emulated storage faster than its model.
-    for here, there in zip(sweep.rows, swept(storage(DISK)).rows, strict=True):
-        assert here.total_s > 0.85 * there.total_s
+    for source, target in zip(sweep.rows, swept(storage(DISK)).rows, strict=True):
+        assert source.total_s > 0.85 * target.total_s

@@ -93,11 +93,11 @@ UNIT = st.integers(1, 40).map(lambda n: n * 4 * K)
 )  # fmt: skip
 def test_every_byte_is_moved_as_often_as_before(operations, ends):
     operations = [(write, file, 4 * K * at, 4 * K * n) for write, file, at, n in operations]
-    found = recut(operations, min(ends), max(ends))
-    assert all(row[3] <= max(ends) for row in found)
+    result = recut(operations, min(ends), max(ends))
+    assert all(row[3] <= max(ends) for row in result)
     for write in (True, False):
         for file in (0, 1):
-            assert np.array_equal(*(touched(of, write, file) for of in (operations, found)))
+            assert np.array_equal(*(touched(of, write, file) for of in (operations, result)))
 
 
 def touched(operations, write, file):
@@ -113,8 +113,8 @@ def touched(operations, write, file):
 def test_two_threads_keep_their_own_pauses(least):
     batch = steps(SEQUENTIAL)
     batch = batch.with_column("thread", [at % 2 for at in range(16)])
-    found = ResizedIo(batch).steps(Setting(64 * K, least))
+    result = ResizedIo(batch).steps(Setting(64 * K, least))
     # Whatever is joined, no thread pauses more than it did.
     for thread in (0, 1):
-        paused = [r["delay_ns"] for r in found.to_pylist() if r["thread"] == thread]
+        paused = [r["delay_ns"] for r in result.to_pylist() if r["thread"] == thread]
         assert sum(paused) <= 80

@@ -48,13 +48,13 @@ def rows(sweep):
     return {row.setting: row for row in sweep.rows}
 
 
-def check_order(found):
-    assert found[BEST].total_s < found[DEFAULT].total_s
-    assert found[BEST].total_s < found[LARGEST].total_s
-    assert found[BEST].total_s == pytest.approx(0.78 * found[DEFAULT].total_s, rel=0.01)
-    means = [found[of].reads.mean_us for of in (DEFAULT, BEST, LARGEST)]
+def check_order(result):
+    assert result[BEST].total_s < result[DEFAULT].total_s
+    assert result[BEST].total_s < result[LARGEST].total_s
+    assert result[BEST].total_s == pytest.approx(0.78 * result[DEFAULT].total_s, rel=0.01)
+    means = [result[of].reads.mean_us for of in (DEFAULT, BEST, LARGEST)]
     assert means == sorted(means)
-    assert found[BEST].reads.count < found[DEFAULT].reads.count
+    assert result[BEST].reads.count < result[DEFAULT].reads.count
 
 
 def test_with_loss_of_fan_in():
@@ -63,8 +63,8 @@ def test_with_loss_of_fan_in():
     sort = Sort(40 * 41 * unit, 41 * unit)
     base_s = fitted_base_s(unit)
     spill = SyntheticSpill(sort, BLOCK)
-    here = storage({"read": line(base_s), "write": line(base_s)})
-    sweep = sweep_io_size(here, spill, [DEFAULT, BEST, LARGEST])
+    source = storage({"read": line(base_s), "write": line(base_s)})
+    sweep = sweep_io_size(source, spill, [DEFAULT, BEST, LARGEST])
     assert spill.sizes(BEST) == (unit,)
     assert {row.setting: row.levels for row in sweep.rows} == {DEFAULT: 1, BEST: 1, LARGEST: 2}
     assert sweep.best.setting == BEST
@@ -85,12 +85,12 @@ def test_with_a_write_cache_that_large_writes_overrun(tmp_path):
     assert (usual.recorded.min_bytes, usual.recorded.max_bytes) == (48 * K, 240 * K)
     base_s = fitted_base_s(512 * K, small_bytes=float(sizes.mean()))
     writes = line(base_s, (16 * K, 768 * K)) | {M: 8 * (base_s + M * S_PER_BYTE)}
-    here = storage({"read": line(base_s), "write": writes})
-    sweep = sweep_io_size(here, usual, [DEFAULT, BEST, LARGEST])
-    found = rows(sweep)
+    source = storage({"read": line(base_s), "write": writes})
+    sweep = sweep_io_size(source, usual, [DEFAULT, BEST, LARGEST])
+    result = rows(sweep)
     assert sweep.best.setting == BEST
-    check_order(found)
-    assert found[LARGEST].reads.total_s < found[BEST].reads.total_s
-    assert found[LARGEST].writes.total_s > 2 * found[BEST].writes.total_s
-    assert found[LARGEST].writes.count < found[BEST].writes.count < found[DEFAULT].writes.count
-    assert sweep.recorded.total_s == found[DEFAULT].total_s
+    check_order(result)
+    assert result[LARGEST].reads.total_s < result[BEST].reads.total_s
+    assert result[LARGEST].writes.total_s > 2 * result[BEST].writes.total_s
+    assert result[LARGEST].writes.count < result[BEST].writes.count < result[DEFAULT].writes.count
+    assert sweep.recorded.total_s == result[DEFAULT].total_s

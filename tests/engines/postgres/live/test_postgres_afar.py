@@ -11,8 +11,8 @@ FACTOR = ("--to", "factor:4")
 
 
 def explained(dsn, output, *options):
-    asked = ("--explain", JOIN, "--set", "work_mem=64kB", "-o", output)
-    result = spillcast("record", "--postgres", dsn, *asked, *options, under=refuse_tracing())
+    requested = ("--explain", JOIN, "--set", "work_mem=64kB", "-o", output)
+    result = spillcast("record", "--postgres", dsn, *requested, *options, under=refuse_tracing())
     assert result.returncode == 0, result.stderr
     assert meta_of(output)["capture"]["method"] == "none"
     return result
@@ -22,34 +22,34 @@ def explained(dsn, output, *options):
 def afar(newest, tmp_path_factory):
     output = tmp_path_factory.mktemp("afar") / "run.spill"
     settings = ("temp_tablespaces=slow", "max_parallel_workers_per_gather=0")
-    result = explained(newest.dsn, output, *(word for one in settings for word in ("--set", one)))
+    result = explained(newest.dsn, output, *(word for item in settings for word in ("--set", item)))
     assert f"spillcast forecast {output} --to DIRECTORY" in result.stdout
     return output
 
 
-def said(*words):
+def answer(*words):
     result = spillcast("forecast", *words, "--json")
     assert result.returncode == 0, result.stderr
     return json.loads(result.stdout)
 
 
 def test_it_is_what_the_plan_says(afar):
-    alone = said(afar / "plan.json", *FACTOR)
-    found = said(afar, *FACTOR)
+    alone = answer(afar / "plan.json", *FACTOR)
+    result = answer(afar, *FACTOR)
     numbers = ("baseline_s", "forecast_s", "interval_s", "ceiling_s", "terms")
-    assert {name: found[name] for name in numbers} == {name: alone[name] for name in numbers}
-    [told] = [one["message"] for one in found["warnings"] if one["code"] == "counts-only"]
-    assert "no I/O was recorded (cannot observe the server's processes" in told
-    assert "so the plan is used" in told
+    assert {name: result[name] for name in numbers} == {name: alone[name] for name in numbers}
+    [reported] = [item["message"] for item in result["warnings"] if item["code"] == "counts-only"]
+    assert "no I/O was recorded (cannot observe the server's processes" in reported
+    assert "so the plan is used" in reported
     # The recording knows what the plan does not say.
     assert alone["work_memory"]["current_bytes"] is None
-    assert found["work_memory"]["current_bytes"] == 64 << 10
+    assert result["work_memory"]["current_bytes"] == 64 << 10
 
 
 def test_it_is_a_target_and_a_likeness_too(afar, tmp_path):
-    there = said(afar, "--to", afar)
-    assert there["target"] == "run"
-    assert there["forecast_s"] == pytest.approx(there["baseline_s"])
+    destination = answer(afar, "--to", afar)
+    assert destination["target"] == "run"
+    assert destination["forecast_s"] == pytest.approx(destination["baseline_s"])
     room = tmp_path / "room"
     room.mkdir()
     result = spillcast("probe", room, "--like", afar, "--budget", "2s", "--json")
@@ -57,8 +57,8 @@ def test_it_is_a_target_and_a_likeness_too(afar, tmp_path):
 
 
 def test_options_are_those_of_a_plan(afar):
-    assert said(afar, *FACTOR, "--elapsed", "60s")["baseline_s"] == 60
-    assert said(afar, *FACTOR, "--from", "latency:100us")["warnings"]
+    assert answer(afar, *FACTOR, "--elapsed", "60s")["baseline_s"] == 60
+    assert answer(afar, *FACTOR, "--from", "latency:100us")["warnings"]
     for option, value in (("--temp", "/tmp"), ("--cpus", "2"), ("--cpu-quota", "0.4")):
         refused = spillcast("forecast", afar, *FACTOR, option, value)
         assert only_line(refused, 2).startswith(f"spillcast: {option} ")
@@ -72,9 +72,9 @@ def test_a_plan_without_times_says_so(newest, tmp_path):
     output = tmp_path / "run.spill"
     try:
         explained(f"{newest.dsn} user=untimed", output)
-        warnings = {one["code"]: one["message"] for one in said(output, *FACTOR)["warnings"]}
+        warnings = {item["code"]: item["message"] for item in answer(output, *FACTOR)["warnings"]}
         assert "track_io_timing" in warnings["time-unknown"]
-        assert said(output, *FACTOR, "--from", "latency:1us")["forecast_s"] > 0
+        assert answer(output, *FACTOR, "--from", "latency:1us")["forecast_s"] > 0
     finally:
         with newest.connect() as connection:
             connection.execute("drop owned by untimed")

@@ -15,24 +15,24 @@ EXPLAIN = "explain (analyze, buffers, format json) "
 def blocks_by_session(output):
     """Temp blocks read and written by each process, counted from the single waits."""
     waits = pq.read_table(output / "waits.parquet", columns=["session", "op", "file", "bytes"])
-    found = {}
+    result = {}
     for row in waits.to_pylist():
         if row["bytes"] and "pgsql_tmp" in (row["file"] or ""):
-            counts = found.setdefault(row["session"], {"read": 0, "write": 0})
+            counts = result.setdefault(row["session"], {"read": 0, "write": 0})
             counts[row["op"]] += 1
-    return found
+    return result
 
 
 @pytest.mark.parametrize("capture", [name for name in SOURCES if SOURCES[name].attaches])
 def test_sessions_that_are_there_already_are_observed(newest, tmp_path, capture):
     available(capture)
     output = tmp_path / "run.spill"
-    asked = ("--pid", newest.server.pid, "--capture", capture)
+    requested = ("--pid", newest.server.pid, "--capture", capture)
     # Two idle, one in the middle of a query, and one that connects later.
     with newest.client() as first, newest.client() as second, newest.client() as busy:
         busy.run(f"select pg_sleep(2), m from ({JOIN}) j(m)")
         newest.until_running(busy)
-        with recorder(output, *asked) as process:
+        with recorder(output, *requested) as process:
             until_attached(output, process)
             with newest.client() as later:
                 for client in (first, second, later):
@@ -40,8 +40,8 @@ def test_sessions_that_are_there_already_are_observed(newest, tmp_path, capture)
                 plans = {client.pid: client.plan() for client in (first, second, later)}
             busy.result()
             process.send_signal(signal.SIGINT)
-            _, said = process.communicate()
-            assert process.returncode == 0, said
+            _, answer = process.communicate()
+            assert process.returncode == 0, answer
     seen = blocks_by_session(output)
     assert seen.keys() == plans.keys() | {busy.pid}
     for pid, plan in plans.items():

@@ -96,11 +96,11 @@ def test_attached_late_it_counts_from_the_recording(newest, tmp_path, late_s):
     [worker] = query.workers
     assert worker.started_s < 0 <= worker.attached_s
     # The whole query is known all the same.
-    said = forecast(recording, resolve("latency:100us", recording))
-    assert said.baseline_s == query.query_elapsed_s
-    assert said.part is None
+    answer = forecast(recording, resolve("latency:100us", recording))
+    assert answer.baseline_s == query.query_elapsed_s
+    assert answer.part is None
     seen, whole = map(format_duration, (recording.elapsed_s, query.query_elapsed_s))
-    assert f" instead of {whole}, judging by the {seen} recorded, " in said.sentence()
+    assert f" instead of {whole}, judging by the {seen} recorded, " in answer.sentence()
 
 
 def test_attached_late_and_ended_early_both_times_are_told(newest, tmp_path):
@@ -115,12 +115,12 @@ def test_attached_late_and_ended_early_both_times_are_told(newest, tmp_path):
     (recording.path / "estimate.json").unlink()
     query = recording.meta.server
     before, seen = map(format_duration, (query.before_recording_s, recording.elapsed_s))
-    said = forecast(recording, resolve("latency:100us", recording))
-    if said.part is None:
+    answer = forecast(recording, resolve("latency:100us", recording))
+    if answer.part is None:
         # What it had written and not read showed the whole.
-        assert said.baseline_s > query.before_recording_s + recording.elapsed_s
-        assert f", judging by the {seen} recorded, " in said.sentence()
+        assert answer.baseline_s > query.before_recording_s + recording.elapsed_s
+        assert f", judging by the {seen} recorded, " in answer.sentence()
     else:
         begins = f"{seen} were recorded of a run that had already run for {before} and went on: on "
-        assert said.sentence().startswith(begins)
+        assert answer.sentence().startswith(begins)
     assert query.before_recording_s >= 0.5

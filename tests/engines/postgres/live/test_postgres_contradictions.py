@@ -57,9 +57,9 @@ def kept(recording, rows):
     """The recording with some of its waits alone, without its plan."""
     waits = recording.waits.filter(rows)
     temp, other_io = totals(waits)
-    found = Recording(Path("gone.spill"), replace(recording.meta, temp=temp, other_io=other_io))
-    found.waits, found.seconds, found.samples = waits, seconds_of(waits), recording.samples
-    return found
+    result = Recording(Path("gone.spill"), replace(recording.meta, temp=temp, other_io=other_io))
+    result.waits, result.seconds, result.samples = waits, seconds_of(waits), recording.samples
+    return result
 
 
 def test_what_agrees_says_nothing(parallel, serial):
@@ -74,10 +74,10 @@ def test_what_agrees_says_nothing(parallel, serial):
 
 def test_a_worker_without_waits(parallel):
     worker = parallel.meta.server.workers[0].pid
-    found = kept(parallel, parallel.waits["session"].values != worker)
-    [check] = contradictions_of(found)
+    result = kept(parallel, parallel.waits["session"].values != worker)
+    [check] = contradictions_of(result)
     assert (check.recorded, check.expected) == (1, 2)
-    assert check.text in refused(found)
+    assert check.text in refused(result)
 
 
 def test_fewer_files_than_the_server_listed(serial):
@@ -85,11 +85,11 @@ def test_fewer_files_than_the_server_listed(serial):
     names = serial.temp_waits["file"].unique()
     assert len(names) >= listed.peak_files > 4
     rows = serial.waits["file"].isin(names[:2]) | ~serial.waits["temp"].values
-    found = kept(serial, rows)
-    checks = {check.quantity: check for check in contradictions_of(found)}
+    result = kept(serial, rows)
+    checks = {check.quantity: check for check in contradictions_of(result)}
     assert (checks["temp files"].recorded, checks["temp files"].expected) == (2, listed.peak_files)
     assert checks["bytes written to temp files"].expected == listed.peak_bytes
-    assert contradictions_of(found)[0].text in refused(found)
+    assert contradictions_of(result)[0].text in refused(result)
 
 
 @pytest.mark.parametrize(("factor", "is_refused"), [(1.1, False), (2, True)])
@@ -100,11 +100,11 @@ def test_a_plan_of_another_run(serial, tmp_path, factor, is_refused):
     was = plan[0]["Plan"]["Temp Read Blocks"]
     plan[0]["Plan"]["Temp Read Blocks"] = round(was * factor)
     (output / "plan.json").write_text(json.dumps(plan))
-    found = Recording.open(output)
-    [check] = contradictions_of(found)
+    recording = Recording.open(output)
+    [check] = contradictions_of(recording)
     assert check.expected == round(was * factor)
     assert check.recorded == pytest.approx(was, abs=2)
-    assert (refused(found) is not None) == is_refused
+    assert (refused(recording) is not None) == is_refused
 
 
 @contextmanager

@@ -74,17 +74,17 @@ def test_all_sessions_are_recorded_from_anywhere(encoded, newest, tmp_path):
             process.send_signal(signal.SIGINT)
             stdout, stderr = process.communicate()
         assert (process.returncode, stderr) == (0, "")
-        said = json.loads(stdout)
-        assert said["failure"] is None
-        [one] = said["recordings"]
-        assert one["query"] == (SORT if place == "latin" else REPLACED)
+        document = json.loads(stdout)
+        assert document["failure"] is None
+        [item] = document["recordings"]
+        assert item["query"] == (SORT if place == "latin" else REPLACED)
 
 
 def test_a_statement_of_any_letters_is_explained(encoded, tmp_path):
     for place, dsn in encoded.items():
         output = tmp_path / f"{place}.spill"
-        asked = ("--set", "work_mem=64kB", "-o", output, "--explain", OURS)
-        result = spillcast("record", "--postgres", dsn, *asked)
+        requested = ("--set", "work_mem=64kB", "-o", output, "--explain", OURS)
+        result = spillcast("record", "--postgres", dsn, *requested)
         assert result.returncode == 0, result.stderr
         assert (output / "plan.json").exists()
 
@@ -95,5 +95,5 @@ def test_bytes_that_are_no_text_are_refused(newest, tmp_path, option):
     given = {"--postgres": newest.dsn, option: no_text}
     given |= {"--explain": "select 1"} if option in ("--set", "--postgres") else {}
     arguments = [word for name, value in given.items() for word in (name, value)]
-    told = only_line(spillcast("record", *arguments, cwd=tmp_path), 2)
-    assert "not UTF-8" in told
+    message = only_line(spillcast("record", *arguments, cwd=tmp_path), 2)
+    assert "not UTF-8" in message

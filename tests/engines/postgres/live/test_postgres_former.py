@@ -68,11 +68,11 @@ def counted(counting):
 
 
 def test_earlier_calls_tell_the_whole(counting, part):
-    said = forecast(part, resolve("latency:100us", part))
-    assert said.part is None
-    assert "previous calls, by pg_stat_statements" in said.to_come.writes_bytes.source
+    answer = forecast(part, resolve("latency:100us", part))
+    assert answer.part is None
+    assert "previous calls, by pg_stat_statements" in answer.to_come.writes_bytes.source
     _, blocks = counted(counting)
-    writes = said.to_come.writes_bytes
+    writes = answer.to_come.writes_bytes
     assert writes.done + writes.centre == pytest.approx(8192 * blocks, rel=0.15)
 
 
@@ -93,9 +93,9 @@ def test_a_run_that_is_given_is_used_instead(part, tmp_path):
     plan.write_text(json.dumps([document]))
     done = spillcast("forecast", part.path, "--history", plan, "--to", "latency:1ms", "--json")
     assert done.returncode == 0, done.stderr
-    said = json.loads(done.stdout)
-    assert "plan.json" in " ".join(said["to_come"]["unused"])
-    assert "previous calls" not in json.dumps(said["to_come"])
+    parsed = json.loads(done.stdout)
+    assert "plan.json" in " ".join(parsed["to_come"]["unused"])
+    assert "previous calls" not in json.dumps(parsed["to_come"])
 
 
 @pytest.mark.parametrize(("database", "of"), [("postgres", 1), ("other", 0)])
@@ -135,10 +135,10 @@ def test_a_cancelled_call_is_not_a_whole_run(counting, tmp_path, begin):
     """Told by the counted calls, and of an open transaction by its state."""
     recording, _ = record_cancelled(counting, tmp_path / "cut.spill", spills(7), begin=begin)
     assert recording.meta.ended_by == recording.meta.server.ended_by == "error"
-    said = forecast(recording, resolve("latency:100us", recording))
-    assert said.part is None
-    assert said.baseline_s > recording.elapsed_s
-    assert "previous calls, by pg_stat_statements" in said.to_come.writes_bytes.source
+    answer = forecast(recording, resolve("latency:100us", recording))
+    assert answer.part is None
+    assert answer.baseline_s > recording.elapsed_s
+    assert "previous calls, by pg_stat_statements" in answer.to_come.writes_bytes.source
 
 
 def test_a_call_that_may_have_been_cancelled_is_called_so(newest, tmp_path):

@@ -41,10 +41,10 @@ def part(newest, tmp_path):
 def test_its_plan_is_kept_and_tells_the_whole(part):
     document = json.loads((part.path / "estimate.json").read_text())
     assert "max(" not in json.dumps(document)
-    said = forecast(part, resolve("latency:100us", part))
-    assert said.part is None
-    assert said.to_come.writes_bytes.source == "the plan, which was not run"
-    assert said.baseline_s > part.meta.server.before_recording_s + part.elapsed_s
+    answer = forecast(part, resolve("latency:100us", part))
+    assert answer.part is None
+    assert answer.to_come.writes_bytes.source == "the plan, which was not run"
+    assert answer.baseline_s > part.meta.server.before_recording_s + part.elapsed_s
 
 
 def test_bursts_keep_samples_and_plan(newest, tmp_path):
@@ -56,13 +56,13 @@ def test_bursts_keep_samples_and_plan(newest, tmp_path):
         done = spillcast("record", "--minute", "--duration", "1.2s", *session, "-o", output)
     assert done.returncode == 0, done.stderr
     assert "none seen" not in done.stdout
-    found = Recording.open(output)
-    assert found.meta.ended_by == "duration"
-    assert found.samples.num_rows > 1
-    assert len(found.meta.raw.slices_s) > 1
+    recording = Recording.open(output)
+    assert recording.meta.ended_by == "duration"
+    assert recording.samples.num_rows > 1
+    assert len(recording.meta.raw.slices_s) > 1
     assert "Plan" in (output / "estimate.json").read_text()
     # Bursts are gone from beside it.
-    assert [one.name for one in tmp_path.iterdir()] == ["part.spill"]
+    assert [item.name for item in tmp_path.iterdir()] == ["part.spill"]
 
 
 @pytest.mark.parametrize(

@@ -42,12 +42,12 @@ def check_counts_of_workers(output, plan):
     """On a busy machine a worker has done some before it can be attached: those are told."""
     missed = [worker["missed"] for worker in meta_of(output)["server"]["workers"]]
     read, written = temp_blocks(output)
-    for seen, key, told in (
+    for seen, key, reported in (
         (read, "Temp Read Blocks", sum(worker["reads"] for worker in missed)),
         (written, "Temp Written Blocks", sum(worker["writes"] for worker in missed)),
     ):
         assert 0.5 * plan[key] < seen <= 1.02 * plan[key]
-        assert seen + told >= 0.98 * plan[key]
+        assert seen + reported >= 0.98 * plan[key]
 
 
 def explained(served, output, *settings):
@@ -130,8 +130,8 @@ def test_parallel_workers_are_all_there(newest, tmp_path):
 def test_a_session_that_is_idle_yet_with_its_late_workers(served, tmp_path):
     output = tmp_path / "run.spill"
     with served.client(**PARALLEL) as client:
-        asked = ("--postgres", served.dsn, "--backend", client.pid)
-        with recorder(output, *map(str, asked)) as process:
+        requested = ("--postgres", served.dsn, "--backend", client.pid)
+        with recorder(output, *map(str, requested)) as process:
             until_attached(output, process)
             time.sleep(0.5)
             # Passed over: no query that anyone waits for.
@@ -174,8 +174,8 @@ def test_ctrl_c_keeps_the_recording_and_leaves_the_query(newest, tmp_path):
     with newest.client() as client:
         client.run(LONG)
         newest.until_running(client)
-        asked = ("--postgres", newest.dsn, "--backend", str(client.pid))
-        with recorder(output, *asked) as process:
+        requested = ("--postgres", newest.dsn, "--backend", str(client.pid))
+        with recorder(output, *requested) as process:
             until_attached(output, process)
             time.sleep(0.5)
             process.send_signal(signal.SIGINT)
@@ -193,8 +193,8 @@ def test_ctrl_c_keeps_the_recording_and_leaves_the_query(newest, tmp_path):
 def test_duration_counts_from_the_query_on(newest, tmp_path):
     output = tmp_path / "run.spill"
     with newest.client() as client:
-        asked = ("--postgres", newest.dsn, "--backend", str(client.pid), "--duration", "2s")
-        with recorder(output, *asked) as process:
+        requested = ("--postgres", newest.dsn, "--backend", str(client.pid), "--duration", "2s")
+        with recorder(output, *requested) as process:
             until_attached(output, process)
             time.sleep(0.6)
             client.run(LONG)
@@ -212,13 +212,15 @@ def test_duration_bounds_the_waiting_for_a_query(newest, tmp_path, which):
     output = tmp_path / "run.spill"
     with newest.client() as client:
         idle = ("--backend", client.pid)
-        asked = idle if which == "idle" else ("--query", "from a_table_that_nobody_reads")
+        requested = idle if which == "idle" else ("--query", "from a_table_that_nobody_reads")
         result = spillcast(
-            "record", "--postgres", newest.dsn, *asked, "--duration", "0.5s", "-o", output
+            "record", "--postgres", newest.dsn, *requested, "--duration", "0.5s", "-o", output
         )
     assert result.returncode == 1
-    what = f"a query of session {client.pid}" if which == "idle" else "a session with a query like"
-    assert f"spillcast: waited 500 ms for {what}" in result.stderr
+    subject = (
+        f"a query of session {client.pid}" if which == "idle" else "a session with a query like"
+    )
+    assert f"spillcast: waited 500 ms for {subject}" in result.stderr
     assert "none came\n  a longer --duration waits longer" in result.stderr
     assert list(tmp_path.iterdir()) == []
 
@@ -255,9 +257,9 @@ def test_killed_it_leaves_server_and_query_alone(newest, tmp_path):
 def test_killed_its_own_statement_ends_too(newest, tmp_path):
     output = tmp_path / "run.spill"
     endless = f"{JOIN} cross join generate_series(1, 100000)"
-    asked = ("--postgres", newest.dsn, "--explain", endless)
+    requested = ("--postgres", newest.dsn, "--explain", endless)
     sessions = "select count(*) from pg_stat_activity where application_name like 'spillcast%'"
-    with recorder(output, *asked) as process, newest.connect() as connection:
+    with recorder(output, *requested) as process, newest.connect() as connection:
         until_attached(output, process)
         # More than two where the statement has parallel workers.
         until(lambda: connection.execute(sessions).fetchone() >= (2,), "its sessions")
@@ -287,16 +289,16 @@ def test_from_python_a_query_without_a_spill_is_kept_with_its_samples(newest, tm
 
 def test_json_is_the_meta_alone(newest, tmp_path):
     output = tmp_path / "run.spill"
-    asked = ("--postgres", newest.dsn, "--explain", JOIN, "--set", "work_mem=64kB")
-    result = spillcast("record", *asked, "-o", output, "--json")
+    requested = ("--postgres", newest.dsn, "--explain", JOIN, "--set", "work_mem=64kB")
+    result = spillcast("record", *requested, "-o", output, "--json")
     assert result.returncode == 0, result.stderr
-    said = json.loads(result.stdout)
-    assert said.pop("path") == str(output)
-    assert said == meta_of(output)
+    document = json.loads(result.stdout)
+    assert document.pop("path") == str(output)
+    assert document == meta_of(output)
     assert result.stderr == ""
     documented = (ROOT / "docs" / "schema.md").read_text()
     for key in ("server", "sampling"):
-        assert [name for name in said[key] if f"{key}.{name}" not in documented] == []
+        assert [name for name in document[key] if f"{key}.{name}" not in documented] == []
 
 
 def test_settings_are_those_that_the_session_began_with(newest, tmp_path):
@@ -321,16 +323,16 @@ def test_settings_are_those_that_the_session_began_with(newest, tmp_path):
                 client.run("select pg_sleep(1)")
                 newest.until_running(client)
                 watcher = f"{newest.dsn} user=watcher"
-                asked = SessionSelector(query="pg_sleep")
+                requested = SessionSelector(query="pg_sleep")
                 engine = record_postgres(
-                    watcher, tmp_path / "run.spill", asked
+                    watcher, tmp_path / "run.spill", requested
                 ).meta.engine.settings
                 client.result()
         finally:
             connection.execute("alter database postgres reset all")
             connection.execute("drop role etl, watcher")
-    found = {name: engine[name] for name in NAMES}
-    assert found == {
+    result = {name: engine[name] for name in NAMES}
+    assert result == {
         "work_mem": "7MB",
         "hash_mem_multiplier": "4",
         "max_parallel_workers_per_gather": "5",
@@ -354,5 +356,5 @@ def test_what_a_client_does_after_its_query_is_not_of_it(newest, tmp_path):
         assert process.returncode == 0, stderr
     sampled = pq.read_table(output / "samples.parquet").to_pylist()
     assert sampled
-    assert "ClientRead" not in {one["event"] for one in sampled}
+    assert "ClientRead" not in {item["event"] for item in sampled}
     assert meta_of(output)["sampling"]["samples"] == len(sampled)

@@ -37,8 +37,8 @@ IN_MEMORY = "select count(*) from t"
 def all_recorded(server, output, *arguments):
     """``record --all`` in the background, once it observes the server."""
     with recorder(output, "--postgres", server.dsn, "--all", *arguments) as process:
-        said = process.stderr.readline()
-        assert "are observed" in said, said + process.stderr.read()
+        message = process.stderr.readline()
+        assert "are observed" in message, message + process.stderr.read()
         yield process
 
 
@@ -98,13 +98,13 @@ def test_sessions_that_spill_at_once(served, tmp_path):
             plans = {client.pid: client.plan() for client in spilling}
         # Nobody is connected any more of the last, and its recording is there all the same.
         until_kept(output, len(spilling))
-        said = json.loads(ended(process))
+        document = json.loads(ended(process))
     metas = recordings(output)
     assert metas.keys() == {f"{client.pid}-1" for client in spilling}
     for client in spilling:
         path = output / f"{client.pid}-1.spill"
         # A worker of a few ms may end before anybody has looked whose it is.
-        check_is_of(path, plans[client.pid], said["unassigned"] if client is parallel else 0)
+        check_is_of(path, plans[client.pid], document["unassigned"] if client is parallel else 0)
         meta = metas[path.stem]
         assert meta["capture"]["lost"] == 0
         assert meta["ended_by"] == "end"
@@ -117,27 +117,27 @@ def test_sessions_that_spill_at_once(served, tmp_path):
     workers = metas[f"{parallel.pid}-1"]["server"]["workers"]
     assert 1 <= len(workers) <= 2
     waits = Recording.open(output / f"{parallel.pid}-1.spill").temp_waits
-    assert set(waits["session"].to_pylist()) == {parallel.pid, *(one["pid"] for one in workers)}
-    check_document(said, metas, output)
+    assert set(waits["session"].to_pylist()) == {parallel.pid, *(item["pid"] for item in workers)}
+    check_document(document, metas, output)
 
 
-def check_document(said, metas, output):
+def check_document(answer, metas, output):
     """The list tells of each recording what is in it."""
-    assert said["schema"] == "spillcast.server-recording/1"
-    assert said["ended_by"] == "interrupt"
-    assert said["unkept"] == []
+    assert answer["schema"] == "spillcast.server-recording/1"
+    assert answer["ended_by"] == "interrupt"
+    assert answer["unkept"] == []
     written = sum(meta["temp"]["writes"] for meta in metas.values())
-    assert said["unassigned"] < written
-    listed = {str(one["path"]): one for one in said["recordings"]}
+    assert answer["unassigned"] < written
+    listed = {str(item["path"]): item for item in answer["recordings"]}
     assert listed.keys() == {str(output / f"{name}.spill") for name in metas}
-    for path, one in listed.items():
+    for path, item in listed.items():
         meta = metas[path.rpartition("/")[2].removesuffix(".spill")]
-        assert (one["reads"], one["writes"]) == (meta["temp"]["reads"], meta["temp"]["writes"])
-        assert one["read_bytes"] + one["written_bytes"] == meta["temp"]["bytes"]
-        assert one["workers"] == len(meta["server"]["workers"])
-        assert (one["user"], one["database"]) == ("postgres", "postgres")
-        assert one["application"] == "client"
-        assert 0 < one["temp_share"] < 1
+        assert (item["reads"], item["writes"]) == (meta["temp"]["reads"], meta["temp"]["writes"])
+        assert item["read_bytes"] + item["written_bytes"] == meta["temp"]["bytes"]
+        assert item["workers"] == len(meta["server"]["workers"])
+        assert (item["user"], item["database"]) == ("postgres", "postgres")
+        assert item["application"] == "client"
+        assert 0 < item["temp_share"] < 1
 
 
 def test_queries_of_one_session_one_after_the_other(newest, tmp_path):
@@ -217,11 +217,13 @@ def test_a_server_that_goes_away(tmp_path):
             assert process.returncode == 0, stderr
             with pytest.raises(psycopg.Error):
                 cut.result()
-    metas, said = recordings(output), json.loads(stdout)
-    assert said["ended_by"] == "end"
+    metas, answer = recordings(output), json.loads(stdout)
+    assert answer["ended_by"] == "end"
     assert metas[f"{done.pid}-1"]["ended_by"] == "end"
     assert metas[f"{cut.pid}-1"]["ended_by"] == "failure"
-    assert {str(path) for path in output.iterdir()} == {one["path"] for one in said["recordings"]}
+    assert {str(path) for path in output.iterdir()} == {
+        item["path"] for item in answer["recordings"]
+    }
 
 
 def sleeps(server, client):
@@ -234,22 +236,22 @@ def sleeps(server, client):
 def test_a_query_whose_waits_were_not_all_kept_is_told(newest, tmp_path, monkeypatch):
     monkeypatch.setattr(recordings_of_server, "ROWS_MAX", 500)
     output = tmp_path / "server.spills"
-    found = []
+    matches = []
 
     def watch():
-        found.append(record_all_of_postgres(
-            newest.dsn, output, options=RecordOptions(duration_s=6.0), say=lambda _: said.set()
+        matches.append(record_all_of_postgres(
+            newest.dsn, output, options=RecordOptions(duration_s=6.0), say=lambda _: answer.set()
         ))  # fmt: skip
 
-    said = threading.Event()
+    answer = threading.Event()
     thread = threading.Thread(target=watch)
     with newest.client() as client:
         thread.start()
-        assert said.wait(60)
+        assert answer.wait(60)
         client.run(SORT)
         client.result()
         thread.join()
-    (recording,) = found
+    (recording,) = matches
     assert recording.recordings == []
     (unkept,) = recording.unkept
     assert (unkept.pid, unkept.query) == (client.pid, SORT)
@@ -267,7 +269,7 @@ def test_a_secret_of_a_query_is_in_no_recording(newest, tmp_path):
     assert b"Sesame-4711" not in everything_in(output)
 
 
-ONE = [
+SINGLE_SESSION = [
     ("--backend", "1"),
     ("--query", "sales"),
     ("--wait-for-spill",),
@@ -277,7 +279,7 @@ ONE = [
 ]
 
 
-@pytest.mark.parametrize("option", ONE, ids=lambda option: option[0])
+@pytest.mark.parametrize("option", SINGLE_SESSION, ids=lambda option: option[0])
 def test_options_of_one_session(tmp_path, option):
     dsn = f"host={tmp_path}"
     result = spillcast("record", "--postgres", dsn, "--all", *option, cwd=tmp_path)
@@ -305,8 +307,8 @@ def test_a_role_that_may_not_see_the_others(newest, tmp_path):
 
 
 def test_where_its_processes_cannot_be_observed(newest, tmp_path):
-    asked = ("record", "--postgres", newest.dsn, "--all", "--capture", "perf")
-    result = spillcast(*asked, cwd=tmp_path, under=refuse_perf())
+    requested = ("record", "--postgres", newest.dsn, "--all", "--capture", "perf")
+    result = spillcast(*requested, cwd=tmp_path, under=refuse_perf())
     assert "cannot observe the server's processes" in only_line(result, 2)
     assert list(tmp_path.iterdir()) == []
 
@@ -315,9 +317,9 @@ def test_a_server_whose_processes_are_not_here(newest, tmp_path):
     apart = ["unshare", "--pid", "--fork", "--mount-proc"]
     if subprocess.run([*apart, "true"], capture_output=True).returncode:
         pytest.skip("process ids of one's own (unshare --pid) want root")
-    asked = ("record", "--postgres", newest.tcp, "--all")
-    result = spillcast(*asked, cwd=tmp_path, under=apart)
-    told = only_line(result, 2)
-    assert "are not among those of this machine" in told
-    assert "--backend" in told
+    requested = ("record", "--postgres", newest.tcp, "--all")
+    result = spillcast(*requested, cwd=tmp_path, under=apart)
+    message = only_line(result, 2)
+    assert "are not among those of this machine" in message
+    assert "--backend" in message
     assert list(tmp_path.iterdir()) == []

@@ -42,10 +42,10 @@ def ordinary(newest):
 def test_a_wrong_password_is_not_told(guarded, tmp_path):
     for wrong in (f"{guarded} password=Wrong-{PASSWORD}", guarded):
         result = record(wrong, "--explain", "select 1", cwd=tmp_path)
-        told = only_line(result, 2)
-        assert PASSWORD not in told
-        assert "password" in told
-        assert "PGPASSWORD or ~/.pgpass" in told
+        message = only_line(result, 2)
+        assert PASSWORD not in message
+        assert "password" in message
+        assert "PGPASSWORD or ~/.pgpass" in message
     assert list(tmp_path.iterdir()) == []
 
 
@@ -58,8 +58,8 @@ def test_the_password_is_in_no_recording(guarded, tmp_path, way):
     dsn = f"{guarded} password={PASSWORD}" if way == "dsn" else guarded
     env = {"environment": {"PGPASSWORD": PASSWORD}, "file": {"PGPASSFILE": file}}.get(way, {})
     statement = f"select max(x.f || 'password={PASSWORD}') from t x join t y using (id)"
-    asked = ("--explain", statement, "--set", "work_mem=64kB", "-o", output)
-    result = record(dsn, *asked, env=environment(**env))
+    requested = ("--explain", statement, "--set", "work_mem=64kB", "-o", output)
+    result = record(dsn, *requested, env=environment(**env))
     assert result.returncode == 0, result.stderr
     assert PASSWORD.encode() not in everything_in(output)
     assert PASSWORD not in result.stdout + result.stderr
@@ -122,15 +122,15 @@ def test_a_pooler_in_between(newest, tmp_path):
     )
     port = pooler.stdout.readline().strip()
     dsn = f"host=127.0.0.1 port={port} user=postgres sslmode=disable gssencmode=disable"
-    told = only_line(record(dsn, "--explain", "select 1", cwd=tmp_path), 2)
+    message = only_line(record(dsn, "--explain", "select 1", cwd=tmp_path), 2)
     pooler.communicate("")
-    assert "connection pooler" in told
-    assert "the server's own host and port" in told
+    assert "connection pooler" in message
+    assert "the server's own host and port" in message
 
 
 def test_several_sessions_are_listed(newest, tmp_path):
-    with newest.client() as one, newest.client() as other:
-        for client in (one, other):
+    with newest.client() as item, newest.client() as other:
+        for client in (item, other):
             # Longer than the recorder takes to start.
             client.run("select pg_sleep(300), 'password=hidden'")
             newest.until_running(client)
@@ -138,7 +138,7 @@ def test_several_sessions_are_listed(newest, tmp_path):
     assert result.returncode == 2
     first, *listed, hint = result.stderr.splitlines()
     assert first == "spillcast: 2 sessions match:"
-    assert {int(line.split()[0]) for line in listed} == {one.pid, other.pid}
+    assert {int(line.split()[0]) for line in listed} == {item.pid, other.pid}
     assert all(len(line) <= 80 for line in listed)
     assert "hidden" not in result.stderr
     assert "--backend PID" in hint
@@ -151,12 +151,12 @@ def test_a_worker_names_its_leader(newest, tmp_path):
         for _ in range(3):
             while (worker := connection.execute(query, [client.pid]).fetchone()) is None:
                 time.sleep(0.01)
-            told = only_line(record(newest.dsn, "--backend", worker[0], cwd=tmp_path), 2)
+            message = only_line(record(newest.dsn, "--backend", worker[0], cwd=tmp_path), 2)
             # A worker may have ended in between.
-            if "no such session" not in told:
+            if "no such session" not in message:
                 break
         connection.execute("select pg_cancel_backend(%s)", [client.pid])
-        assert f"a parallel worker of {client.pid}" in told
+        assert f"a parallel worker of {client.pid}" in message
 
 
 #: What is asked of a server, and words of the answer.
@@ -200,8 +200,8 @@ def test_without_perf_events_waits_alone_are_recorded(newest, tmp_path):
     with newest.client() as client:
         client.run(JOIN)
         newest.until_running(client)
-        asked = ("--backend", client.pid, "-o", output)
-        result = record(newest.dsn, *asked, under=refuse_tracing())
+        requested = ("--backend", client.pid, "-o", output)
+        result = record(newest.dsn, *requested, under=refuse_tracing())
     assert result.returncode == 0, result.stderr
     assert "its processes: cannot observe the server's processes" in result.stderr
     check_samples_only(output)
@@ -238,8 +238,8 @@ def test_a_server_whose_processes_are_not_here(newest, tmp_path):
 
 
 def test_perf_that_is_asked_for_by_name_and_refused(newest, tmp_path):
-    asked = ("--explain", "select 1", "--capture", "perf")
-    result = record(newest.dsn, *asked, under=refuse_tracing(), cwd=tmp_path)
+    requested = ("--explain", "select 1", "--capture", "perf")
+    result = record(newest.dsn, *requested, under=refuse_tracing(), cwd=tmp_path)
     assert "cannot observe the server's processes" in only_line(result, 2)
 
 
@@ -259,9 +259,9 @@ def check_samples_only(output):
         spillcast("profile", output, "--by", "file"), 2
     )
     for command in (("forecast", output, "--to", "/tmp"), ("probe", "/tmp", "--like", output)):
-        told = only_line(spillcast(*command), 3)
-        assert meta["capture"]["absent_because"] in told
-        assert "record on the server's own machine" in told
+        message = only_line(spillcast(*command), 3)
+        assert meta["capture"]["absent_because"] in message
+        assert "record on the server's own machine" in message
 
 
 def test_a_query_that_has_ended_is_no_recording(newest, tmp_path):
@@ -278,8 +278,8 @@ def test_a_query_that_has_ended_is_no_recording(newest, tmp_path):
 
 def test_a_statement_that_a_timeout_ends_is_not_a_whole_one(newest, tmp_path):
     limits = ("--set", "statement_timeout=200ms", "--set", "work_mem=128kB")
-    asked = ("--set", "temp_tablespaces=slow", "-o", "run.spill", "--explain", JOIN)
-    result = record(newest.dsn, *limits, *asked, cwd=tmp_path)
+    requested = ("--set", "temp_tablespaces=slow", "-o", "run.spill", "--explain", JOIN)
+    result = record(newest.dsn, *limits, *requested, cwd=tmp_path)
     assert result.returncode == 1
     assert "canceling statement due to statement timeout" in result.stderr
     assert "--set statement_timeout=0" in result.stderr
@@ -288,6 +288,6 @@ def test_a_statement_that_a_timeout_ends_is_not_a_whole_one(newest, tmp_path):
 
 def test_a_dsn_longer_than_a_file_s_name_keeps_its_password(guarded):
     secret = "Wrong-" * 60
-    told = only_line(spillcast("postgres", f"{guarded} password={secret}"), 2)
-    assert "Wrong-" not in told
-    assert "password" in told
+    message = only_line(spillcast("postgres", f"{guarded} password={secret}"), 2)
+    assert "Wrong-" not in message
+    assert "password" in message

@@ -40,8 +40,8 @@ def sessions(newest):
 
 
 def test_the_whole_query(newest, explained, slow, tmp_path):
-    said = []
-    done = rehearse_postgres(newest.dsn, explained, slow, 60.0, tmp_path, say=said.append)
+    matches = []
+    done = rehearse_postgres(newest.dsn, explained, slow, 60.0, tmp_path, say=matches.append)
     assert done.ended
     # The same plan and as many batches, so as many blocks, and all of them in the slow tablespace.
     assert done.operations == pytest.approx(explained.meta.temp.operations, rel=0.01)
@@ -50,8 +50,8 @@ def test_the_whole_query(newest, explained, slow, tmp_path):
     waited_s = sum(group.count * group.mean_s for group in groups)
     assert waited_s >= 0.9 * OPERATION_S * sum(group.count for group in groups)
     assert done.recording.meta.engine.settings["work_mem"] == "128kB"
-    assert "read-only" in said[0]
-    assert JOIN in said[0]
+    assert "read-only" in matches[0]
+    assert JOIN in matches[0]
 
 
 def test_the_first_seconds(newest, explained, slow, tmp_path):
@@ -62,11 +62,11 @@ def test_the_first_seconds(newest, explained, slow, tmp_path):
 
 
 def test_a_forecast(newest, explained, slow):
-    asked = ("--rehearse", "60s", "--postgres", newest.dsn, "--json")
-    result = spillcast("forecast", explained.path, "--to", slow, *asked)
+    requested = ("--rehearse", "60s", "--postgres", newest.dsn, "--json")
+    result = spillcast("forecast", explained.path, "--to", slow, *requested)
     assert result.returncode == 0, result.stderr
-    said = json.loads(result.stdout)
-    assert said["rehearsed"]["ended"]
+    document = json.loads(result.stdout)
+    assert document["rehearsed"]["ended"]
     assert JOIN in result.stderr
 
 
@@ -102,7 +102,7 @@ def test_what_could_change_something_is_refused(newest, explained, slow, tmp_pat
 
 
 def test_options_that_go_together(spilled):
-    said = spillcast("forecast", spilled.path, "--to", "latency:1ms", "--rehearse", "1s")
-    assert "needs a directory" in only_line(said, 2)
-    said = spillcast("forecast", spilled.path, "--to", "latency:1ms", "--command", "x")
-    assert "--command goes with --rehearse" in only_line(said, 2)
+    result = spillcast("forecast", spilled.path, "--to", "latency:1ms", "--rehearse", "1s")
+    assert "needs a directory" in only_line(result, 2)
+    result = spillcast("forecast", spilled.path, "--to", "latency:1ms", "--command", "x")
+    assert "--command goes with --rehearse" in only_line(result, 2)

@@ -15,7 +15,7 @@ def test_a_query_is_watched_to_its_end(newest, tmp_path):
     with newest.client() as client:
         client.run(JOIN)
         newest.until_running(client)
-        asked = ("--backend", client.pid, "--to", "factor:10")
+        requested = ("--backend", client.pid, "--to", "factor:10")
         result = spillcast(
             "record",
             "--live",
@@ -23,7 +23,7 @@ def test_a_query_is_watched_to_its_end(newest, tmp_path):
             "--json",
             "--postgres",
             newest.dsn,
-            *asked,
+            *requested,
             cwd=tmp_path,
             env=environment(),
         )
@@ -44,9 +44,9 @@ def test_what_is_to_come_is_told_by_its_plan(newest):
     with newest.client(**ALONE) as client:
         client.run(SPILLS)
         newest.until_running(client)
-        asked = ("--backend", client.pid, "--to", "latency:50us")
+        requested = ("--backend", client.pid, "--to", "latency:50us")
         with at_terminal(
-            "record", "--live", "--discard", "--postgres", newest.dsn, *asked
+            "record", "--live", "--discard", "--postgres", newest.dsn, *requested
         ) as terminal:
             terminal.until("left running it takes about")
             terminal.press("q")

@@ -28,24 +28,24 @@ def verdict_on(newest, folder, query, **settings):
     options = [word for name, value in settings.items() for word in ("--set", f"{name}={value}")]
     done = spillcast("record", "--postgres", newest.dsn, "--explain", query, *options, "-o", output)
     assert done.returncode == 0, done.stderr
-    said = spillcast("forecast", output, *TARGETS)
-    assert said.returncode == 0, said.stderr
-    print(said.stdout)
-    return " ".join(said.stdout.partition("\n\n")[0].split())
+    result = spillcast("forecast", output, *TARGETS)
+    assert result.returncode == 0, result.stderr
+    print(result.stdout)
+    return " ".join(result.stdout.partition("\n\n")[0].split())
 
 
 def test_storage_is_the_problem_and_work_mem_the_cheapest_fix(newest, tmp_path):
     """Temp files on storage of 0.5 ms an operation, which is most of the time."""
-    said = verdict_on(
+    answer = verdict_on(
         newest, tmp_path, SPILLING, temp_tablespaces="slow", work_mem="128kB", **SERIAL
     )
     share, fix = re.match(
         r"Temp I/O is (\d+) % of this query: storage is the problem\. Cheapest fix: (\S+ \S+), ",
-        said,
+        answer,
     ).groups()
     assert int(share) >= 50
     assert fix.startswith("work_mem ")
-    assert "; then " in said
+    assert "; then " in answer
 
 
 def test_no_storage_helps_a_query_that_computes(newest, tmp_path):
@@ -53,10 +53,10 @@ def test_no_storage_helps_a_query_that_computes(newest, tmp_path):
 
     Or, on a busy machine, in waits for a CPU.
     """
-    said = verdict_on(newest, tmp_path, BUSY, temp_tablespaces="", work_mem="1MB", **SERIAL)
+    answer = verdict_on(newest, tmp_path, BUSY, temp_tablespaces="", work_mem="1MB", **SERIAL)
     share = re.match(
         r"Temp I/O is \d+ % of this query, (\d+) % is [\w ]+\. Today these temp files stay in ",
-        said,
+        answer,
     ).group(1)
     assert int(share) >= 30
 
@@ -69,16 +69,16 @@ def test_cold_table_files_are_told_from_temp_files(newest, tmp_path):
         one_by_one = {}
         if connection.info.server_version >= 170_000:
             one_by_one = {"io_combine_limit": "1", "effective_io_concurrency": "1"}
-    said = verdict_on(
+    answer = verdict_on(
         newest, tmp_path, COLD, temp_tablespaces="", work_mem="1MB", **SERIAL, **one_by_one
     )
     share = re.match(
-        r"(\d+) % of this query is reading table files that were not cached, ", said
+        r"(\d+) % of this query is reading table files that were not cached, ", answer
     ).group(1)
     assert int(share) >= 30
-    assert " With those files cached it would take " in said
-    found = forecast(tmp_path / "run.spill", TARGETS[1])
-    [term] = [term for term in found.terms if term.name == "data reads"]
-    assert term.baseline_s > 0.05 * found.baseline_s
-    assert found.warm.baseline_s == found.baseline_s - term.baseline_s
-    assert "cold-data" in {warning.code for warning in found.warnings}
+    assert " With those files cached it would take " in answer
+    estimated = forecast(tmp_path / "run.spill", TARGETS[1])
+    [term] = [term for term in estimated.terms if term.name == "data reads"]
+    assert term.baseline_s > 0.05 * estimated.baseline_s
+    assert estimated.warm.baseline_s == estimated.baseline_s - term.baseline_s
+    assert "cold-data" in {warning.code for warning in estimated.warnings}

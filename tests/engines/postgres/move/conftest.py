@@ -59,16 +59,16 @@ class Moving(SimpleNamespace):
 
     def move(self, *arguments, status=0, to=True):
         """Run ``spillcast move postgres`` in this process, and expect a status."""
-        said, complained = StringIO(), StringIO()
+        answer, complained = StringIO(), StringIO()
         where = ["--to", str(self.to)] if to else []
         line = ["move", "postgres", self.dsn, *where, *arguments]
-        with redirect_stdout(said), redirect_stderr(complained):
+        with redirect_stdout(answer), redirect_stderr(complained):
             try:
                 ended = run(line)
             except SystemExit as exited:
                 ended = exited.code
         assert ended == status, complained.getvalue()
-        return SimpleNamespace(stdout=said.getvalue(), stderr=complained.getvalue())
+        return SimpleNamespace(stdout=answer.getvalue(), stderr=complained.getvalue())
 
     def reload(self):
         """Have the server read its settings, and wait until new sessions have them."""
@@ -107,13 +107,13 @@ class Moving(SimpleNamespace):
         )
         connection.execute("fetch 1 from spill")
         pid = connection.info.backend_pid
-        found = [
+        matches = [
             path
             for top in (self.room, self.data)
             for path in top.rglob(f"pgsql_tmp/pgsql_tmp{pid}.*")
             if top == self.data or self.data not in path.parents
         ]
-        return connection, found
+        return connection, matches
 
 
 @pytest.fixture(scope="session", params=INSTALLATIONS, ids=lambda i: i.version)

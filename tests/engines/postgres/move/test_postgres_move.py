@@ -25,19 +25,19 @@ def test_the_guide_shows_what_is_printed(moving):
     if moving.server.installation.version.split(".")[0] != "18" or os.geteuid() != 0:
         pytest.skip("the guide's output is that of PostgreSQL 18, by root")
     shown = re.findall(r"^```text\n(.*?)^```$", GUIDE.read_text(), re.MULTILINE | re.DOTALL)
-    for what, expected in zip(("--apply", "--revert"), shown, strict=True):
-        said = moving.move("--for", "role:etl", what).stdout
-        said = said.replace(str(moving.to), "/mnt/nvme/pg_temp")
-        assert said.replace(f"chown {moving.server.user}:", "chown postgres:") == expected
+    for subject, expected in zip(("--apply", "--revert"), shown, strict=True):
+        stdout = moving.move("--for", "role:etl", subject).stdout
+        stdout = stdout.replace(str(moving.to), "/mnt/nvme/pg_temp")
+        assert stdout.replace(f"chown {moving.server.user}:", "chown postgres:") == expected
 
 
 @pytest.mark.parametrize("scope", SCOPES)
 def test_a_move_a_spilling_query_its_files_there_and_back(moving, scope):
     before = moving.state()
-    said = json.loads(moving.move("--for", scope, "--apply", "--json").stdout)
-    assert all(step["done"] for step in said["steps"])
-    assert said["verified"]["files"] > 0
-    assert said["verified"]["bytes"] > 100_000
+    document = json.loads(moving.move("--for", scope, "--apply", "--json").stdout)
+    assert all(step["done"] for step in document["steps"])
+    assert document["verified"]["files"] > 0
+    assert document["verified"]["bytes"] > 100_000
 
     connection, files = moving.spilling(*WHO[scope])
     assert files
@@ -65,8 +65,8 @@ def test_the_way_back_is_found_without_the_directory(moving):
 
 def test_a_session_sets_it_itself(moving):
     before = moving.state()
-    said = json.loads(moving.move("--apply", "--json").stdout)
-    *done, by_hand = said["steps"]
+    document = json.loads(moving.move("--apply", "--json").stdout)
+    *done, by_hand = document["steps"]
     assert all(step["done"] for step in done)
     assert not by_hand["done"]
     with moving.connect() as connection:
@@ -102,8 +102,8 @@ def test_doing_it_twice_changes_nothing(moving):
     before = moving.state()
     moving.move("--for", "role:etl", "--apply")
     moved = moving.state()
-    said = json.loads(moving.move("--for", "role:etl", "--apply", "--json").stdout)
-    assert (said["steps"], said["verified"]["files"] > 0) == ([], True)
+    document = json.loads(moving.move("--for", "role:etl", "--apply", "--json").stdout)
+    assert (document["steps"], document["verified"]["files"] > 0) == ([], True)
     assert moving.state() == moved
     assert "Nothing to do" in moving.move("--for", "role:etl").stdout
     moving.move("--revert")
@@ -116,8 +116,8 @@ def test_several_scopes_share_a_tablespace_that_goes_with_the_last(moving):
     before = moving.state()
     for scope in SCOPES:
         moving.move("--for", scope, "--apply")
-    said = moving.move("--for", "role:etl", "--revert").stdout
-    assert "the tablespace stays for database:dw, server" in said
+    output = moving.move("--for", "role:etl", "--revert").stdout
+    assert "the tablespace stays for database:dw, server" in output
     # Rights that the role's move gave are needed by the others.
     connection, files = moving.spilling("etl", "dw")
     assert all(moving.to in path.parents for path in files)
@@ -145,8 +145,8 @@ def test_a_tablespace_that_was_there_stays_with_its_comment(moving):
     before = moving.state()
     refused = moving.move("--revert", status=2)
     assert "spillcast moved no temp files to it" in refused.stderr
-    said = json.loads(moving.move("--for", "role:etl", "--apply", "--json").stdout)
-    assert said["tablespace"] == "theirs"
+    document = json.loads(moving.move("--for", "role:etl", "--apply", "--json").stdout)
+    assert document["tablespace"] == "theirs"
     moving.move("--revert")
     moving.is_as(before)
 
@@ -223,22 +223,22 @@ def test_a_tablespace_that_others_are_set_to_stays(moving):
 def test_what_somebody_has_set_since_stays(moving):
     moving.move("--for", "role:etl", "--apply")
     moving.rows("alter role etl set temp_tablespaces = 'pg_default'")
-    said = moving.move("--revert").stdout
-    assert "role:etl is set to pg_default now, which is kept" in said
+    output = moving.move("--revert").stdout
+    assert "role:etl is set to pg_default now, which is kept" in output
     settings = moving.rows("select setconfig from pg_db_role_setting")
     assert settings == [(["temp_tablespaces=pg_default"],)]
 
 
 def test_a_setting_that_wins_is_named(moving):
     moving.rows("alter role etl in database dw set temp_tablespaces = 'pg_default'")
-    said = moving.move("--for", "role:etl", "--apply").stdout
-    assert "role:etl in database:dw has a setting of its own" in said
+    output = moving.move("--for", "role:etl", "--apply").stdout
+    assert "role:etl in database:dw has a setting of its own" in output
 
 
 def test_open_sessions_are_told_of(moving):
     with moving.connect("etl"):
-        said = moving.move("--for", "role:etl", "--apply").stdout
-    assert "open sessions of role:etl keep their setting: 1" in " ".join(said.split())
+        output = moving.move("--for", "role:etl", "--apply").stdout
+    assert "open sessions of role:etl keep their setting: 1" in " ".join(output.split())
 
 
 def test_a_directory_that_is_gone_is_noticed_and_mended(moving):
@@ -257,7 +257,7 @@ def test_what_is_printed_is_ready_to_run_and_to_run_back(moving, scope):
     before = moving.state()
     script = moving.move("--for", scope).stdout
     moving.is_as(before)
-    there, _, back = script.partition("# To go back:\n")
+    target, _, back = script.partition("# To go back:\n")
     back = re.sub("^# ?", "", back, flags=re.MULTILINE)
 
     programs = moving.server.installation.programs
@@ -271,7 +271,7 @@ def test_what_is_printed_is_ready_to_run_and_to_run_back(moving, scope):
         )
         assert ran.returncode == 0, ran.stderr
 
-    run(there)
+    run(target)
     printed = moving.state()
     run(back)
     moving.is_as(before)
@@ -280,7 +280,7 @@ def test_what_is_printed_is_ready_to_run_and_to_run_back(moving, scope):
     assert applied == printed
     # What was moved by hand is moved back like all else.
     moving.move("--revert")
-    run(there)
+    run(target)
     moving.move("--revert")
     moving.is_as(before)
 
@@ -293,8 +293,8 @@ def test_moves_one_after_the_other_are_undone_from_the_last_on(moving, scope):
     later = ("--to", str(then))
     moving.move(*later, "--tablespace", "later", "--for", scope, "--apply", to=False)
     moved = moving.state()
-    told = moving.move("--revert", status=2).stderr
-    assert f"--to {then} --revert" in told
+    message = moving.move("--revert", status=2).stderr
+    assert f"--to {then} --revert" in message
     moving.is_as(moved)
     moving.move(*later, "--revert", to=False)
     moving.move("--revert")

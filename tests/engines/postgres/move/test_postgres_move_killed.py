@@ -68,8 +68,8 @@ def killed():
     pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as forks:
 
-        def run(moving, what, scope, steps):
-            words = (what, moving.dsn, str(moving.to), scope, steps)
+        def run(moving, subject, scope, steps):
+            words = (subject, moving.dsn, str(moving.to), scope, steps)
             print(json.dumps(words), file=forks.stdin, flush=True)
             status = int(forks.stdout.readline())
             assert status in (0, -signal.SIGKILL)
@@ -97,8 +97,8 @@ def test_an_apply_that_was_killed_is_put_back(moving, killed, scope, steps):
 def test_an_apply_that_was_killed_is_ended_by_another(moving, killed, scope, steps):
     before = moving.state()
     assert killed(moving, "apply", scope, steps)
-    said = json.loads(moving.move("--for", scope, "--apply", "--json").stdout)
-    assert said["verified"]["files"] > 0
+    document = json.loads(moving.move("--for", scope, "--apply", "--json").stdout)
+    assert document["verified"]["files"] > 0
     moving.move("--revert")
     moving.is_as(before)
 

@@ -56,11 +56,11 @@ def test_a_server_reads_what_was_meant(running, text, conforming):
         assert cursor.description[0].name == name
 
 
-@pytest.mark.parametrize("what", EVIL)
+@pytest.mark.parametrize("subject", EVIL)
 @pytest.mark.parametrize("conforming", ["on", "off"])
-def test_nothing_that_a_server_names_is_run(moving, psql, what, conforming):
+def test_nothing_that_a_server_names_is_run(moving, psql, subject, conforming):
     mark = moving.room / "planted"
-    name = EVIL[what].format(mark="planted")
+    name = EVIL[subject].format(mark="planted")
     quoted = identifier(name)
     moving.rows(f"create role {quoted} login")
     moving.rows(f"alter role {quoted} set temp_tablespaces = {literal(name)}")
@@ -69,9 +69,9 @@ def test_nothing_that_a_server_names_is_run(moving, psql, what, conforming):
     before = moving.state()
     try:
         script = moving.move("--for", f"role:{name}").stdout
-        there, _, back = script.partition("# To go back:\n")
+        target, _, back = script.partition("# To go back:\n")
         assert all(line.startswith("#") for line in back.split("\n") if line)
-        psql(there)
+        psql(target)
         assert moving.rows(
             "select 'temp_tablespaces=\"spillcast_temp\"' = any(setconfig) or "
             "'temp_tablespaces=spillcast_temp' = any(setconfig) from pg_db_role_setting "
@@ -102,8 +102,8 @@ def test_a_directory_of_quotes_is_one_word(moving, psql):
     before = moving.state()
     try:
         script = moving.move("--for", "role:etl").stdout
-        there, _, back = script.partition("# To go back:\n")
-        psql(there)
+        target, _, back = script.partition("# To go back:\n")
+        psql(target)
         psql(re.sub("^# ?", "", back, flags=re.MULTILINE))
         moving.is_as(before)
     finally:

@@ -19,11 +19,11 @@ def refused(moving, *words, to=None, dsn=None, options=("--for", "role:etl", "--
     """A refusal with these words, which has changed nothing."""
     before = moving.state()
     line = ("move", "postgres", dsn or moving.dsn, "--to", to or moving.to, *options)
-    said = only_line(spillcast(*line, **how), 2)
+    message = only_line(spillcast(*line, **how), 2)
     for word in words:
-        assert word in said
+        assert word in message
     assert moving.state() == before
-    return said
+    return message
 
 
 def test_directories_that_cannot_be_used(moving):
@@ -52,8 +52,8 @@ def test_a_move_that_another_one_holds_up_names_it(moving, monkeypatch):
         other.execute("set statement_timeout = '30s'")
         other.execute("select pg_advisory_lock(hashtext('spillcast move'))")
         before = moving.state()
-        said = moving.move("--for", "role:etl", "--apply", status=1).stderr
-        assert str(other.info.backend_pid) in said
+        message = moving.move("--for", "role:etl", "--apply", status=1).stderr
+        assert str(other.info.backend_pid) in message
         assert moving.state() == before
 
 
@@ -79,8 +79,8 @@ def test_a_tablespace_of_the_name_elsewhere(moving):
 
 def test_without_superuser_the_missing_right_is_named_and_helps(moving):
     dsn = moving.dsn.replace("user=postgres", "user=etl")
-    said = refused(moving, "role etl lacks SUPERUSER", "GRANT postgres TO etl", dsn=dsn)
-    assert "options='-c role=postgres'" in said
+    result = refused(moving, "role etl lacks SUPERUSER", "GRANT postgres TO etl", dsn=dsn)
+    assert "options='-c role=postgres'" in result
     plan = spillcast("move", "postgres", dsn, "--to", moving.to, "--for", "role:etl")
     assert plan.returncode == 0
     assert "Note: --apply would be refused" in plan.stdout
@@ -88,8 +88,10 @@ def test_without_superuser_the_missing_right_is_named_and_helps(moving):
     moving.rows("grant postgres to etl")
     try:
         able = f"{dsn} options='-c role=postgres'"
-        for what in ("--apply", "--revert"):
-            done = spillcast("move", "postgres", able, "--to", moving.to, "--for", "role:etl", what)
+        for subject in ("--apply", "--revert"):
+            done = spillcast(
+                "move", "postgres", able, "--to", moving.to, "--for", "role:etl", subject
+            )
             assert done.returncode == 0, done.stderr
     finally:
         moving.rows("revoke postgres from etl")
@@ -120,8 +122,8 @@ def test_a_note_that_somebody_changed(moving):
 def test_what_is_on_the_servers_command_line_wins():
     with workspace() as room, private_server(room, {"temp_tablespaces": "pg_default"}) as server:
         line = ("move", "postgres", server.dsn, "--to", room / "fast", "--for", "server")
-        said = only_line(spillcast(*line, "--apply"), 2)
-        assert "command line" in said
+        message = only_line(spillcast(*line, "--apply"), 2)
+        assert "command line" in message
         assert not (room / "fast").exists()
 
 
@@ -143,9 +145,9 @@ def test_a_pooler_in_between(moving):
     pooler = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     port = pooler.stdout.readline().strip()
     dsn = f"host=127.0.0.1 port={port} user=postgres sslmode=disable gssencmode=disable"
-    said = refused(moving, "connection pooler", "the server's own host and port", dsn=dsn)
+    result = refused(moving, "connection pooler", "the server's own host and port", dsn=dsn)
     pooler.communicate("")
-    assert "/fast" not in said
+    assert "/fast" not in result
 
 
 @pytest.fixture
@@ -178,8 +180,8 @@ def test_a_password_is_never_shown(with_password):
     assert spillcast("move", "postgres", bare, "--to", moving.to, env=environ).returncode == 0
 
     wrong = good.replace("s3cret", "wr0ng")
-    said = refused(moving, "password authentication failed", "PGPASSWORD", dsn=wrong)
-    assert "wr0ng" not in said
+    result = refused(moving, "password authentication failed", "PGPASSWORD", dsn=wrong)
+    assert "wr0ng" not in result
     refused(moving, "PGPASSWORD", dsn=bare)
 
 
@@ -194,9 +196,9 @@ def test_a_password_is_never_shown(with_password):
     ],
 )
 def test_servers_that_are_not_there(tmp_path, dsn, words):
-    said = only_line(spillcast("move", "postgres", dsn, "--to", tmp_path / "fast"), 2)
-    assert words in said
-    assert "s3cret" not in said
+    message = only_line(spillcast("move", "postgres", dsn, "--to", tmp_path / "fast"), 2)
+    assert words in message
+    assert "s3cret" not in message
     assert list(tmp_path.iterdir()) == []
 
 
@@ -223,5 +225,5 @@ def test_a_link_is_followed(moving):
 
 def test_a_path_that_no_tablespace_can_have(moving):
     for options in ([], ["--apply"]):
-        said = refused(moving, "a ' in its path", to=moving.room / "ours'", options=options)
-        assert "another name" in said
+        result = refused(moving, "a ' in its path", to=moving.room / "ours'", options=options)
+        assert "another name" in result
