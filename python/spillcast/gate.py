@@ -3,7 +3,7 @@
 Readers ask for text, JSON or a table and name what they expect: bounded size and depth, columns of
 given kinds, numbers that are finite and not negative. Checks stand here, where data enter, so the
 code behind needs none. ``document.py`` then reads JSON documents as dataclasses, and
-``recording/sums.py`` compares the rows of a recording with its meta.json.
+``recording/recording.py`` compares the rows of a recording with its meta.json.
 
 ``reading`` surrounds the work of a reader. A parser's failure in it becomes an InputError that
 names the file and the place.
