@@ -67,6 +67,9 @@ impl CacheRequests {
     }
 
     /// Reads and writes of ranges of files, cut into lines. ValueError where they do not fit.
+    ///
+    /// Columns, all int64 without nulls: time_s, file, offset, bytes, object, query, class (as in
+    /// `classes`), ends_query (0 or 1).
     #[staticmethod]
     fn rows(rows: &Bound<'_, PyAny>, line_bytes: u64) -> PyResult<CacheRequests> {
         let rows = rows_of(&import(rows)?)

@@ -55,11 +55,11 @@ fn os_error(error: io::Error) -> PyErr {
     }
 }
 
-/// Memory, reads, whether each depends on the one before, how it was waited, for how long (ns), and
-/// the CPU time of the reads (ns).
 type Chase = (usize, usize, bool, &'static str, u64, u64);
 
-/// Reads of memory after waits.
+/// Reads of memory in no order, warm and after waits, which takes some two seconds: bytes of memory,
+/// reads, whether each depends on the one before, `not`, `spinning` or `sleeping`, for how long (ns),
+/// and the median CPU time of the reads (ns).
 #[pyfunction]
 pub fn chases(py: Python<'_>) -> Vec<Chase> {
     let row = |c: chase::Chase| {

@@ -120,10 +120,13 @@ fn sizes(files: Vec<SizedFile>) -> Vec<(String, u64)> {
     files.into_iter().map(|file| (file.file, file.bytes)).collect()
 }
 
-/// Device, type, whether it lies behind a network, point, options, and the block device's name.
 type Mounted = (String, String, Option<bool>, PathBuf, String, Option<String>);
 
-/// What is mounted where a path lies.
+/// What is mounted where an absolute path lies: device, type, whether it lies behind a network (None
+/// where nothing is known of it), point, options, and the block device's name.
+///
+/// As the kernel lists it, without asking the file system: the path may be gone. None where nothing
+/// is listed.
 #[pyfunction]
 pub fn mounted(path: PathBuf) -> PyResult<Option<Mounted>> {
     let mount = spillcast_core::probe::mounted(&path).map_err(os_error)?;

@@ -18,6 +18,10 @@ use crate::recording::{Seconds, Waits, wrong};
 pub type Published<'py> = (PathBuf, String, Bound<'py, PyDict>);
 
 /// Writes the waits and seconds of one recording, and its folder.
+///
+/// Raw waits go to parts of equal time. Whenever too many rows or parts are held, or the disk is
+/// full, every second part is dropped and from then on only every second one is kept: what remains
+/// is spread evenly over the run. The per-second rows are never thinned.
 #[pyclass(module = "spillcast._core")]
 pub struct RecordingWriter(Option<spillcast_recording::Output>);
 

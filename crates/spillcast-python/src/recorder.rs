@@ -107,6 +107,7 @@ impl Target {
 
 /// From `CaptureCost` of spillcast, what observed threads lose by `kind`; None where it has none.
 fn spread(cost: &Bound<'_, PyAny>, kind: &str) -> PyResult<Option<Spread>> {
+    // call_low_s, call_s and call_high_s; switch_low_s, switch_s and switch_high_s.
     let of = |part: &str| cost.getattr(format!("{kind}{part}_s"))?.extract::<Option<f64>>();
     let times = of("_low")?.zip(of("")?).zip(of("_high")?);
     Ok(times.map(|((low_s, median_s), high_s)| Spread { low_s, median_s, high_s }))
@@ -314,7 +315,8 @@ impl Recorder {
         self.with(py, |r| r.finish_rows(zero_ns)).map_err(failed)
     }
 
-    /// Write meta.json and give the recording its name: the path, meta.json, and sums of the rows.
+    /// Write meta.json and give the recording its name: the path, meta.json, and sums of the rows
+    /// (written_bytes, to temp files and to others; other_files by name).
     ///
     /// `because` says what else could not be kept.
     #[pyo3(signature = (meta, because = None))]

@@ -73,7 +73,7 @@ pub fn work<'py>(
 /// The temp I/O of a recording as steps that a probe takes, and whether they are a closed loop, in
 /// which threads work and wait for each other as they did.
 ///
-/// `waits` and `slices_ns` are those of `thread_trace`. With `moves_only` a step reads or writes,
+/// `waits` and `slices_ns` are those of `work`. With `moves_only` a step reads or writes,
 /// after the pause since its thread's last.
 #[pyfunction]
 #[pyo3(signature = (waits, slices_ns, *, moves_only=false))]

@@ -259,7 +259,7 @@ pub fn check_free(path: &Path) -> Outcome<()> {
 }
 
 /// The folders in which something called `path` is being written, or was.
-pub fn partial_folders(path: &Path) -> Vec<PathBuf> {
+fn partial_folders(path: &Path) -> Vec<PathBuf> {
     let Ok(parent) = parent_of(path) else { return Vec::new() };
     let entries = fs::read_dir(&parent).into_iter().flatten().flatten();
     let wanted = path.file_name().unwrap_or_default();

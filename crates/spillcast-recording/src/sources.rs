@@ -6,11 +6,10 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Resource, geteuid, getrlimit};
 use spillcast_core::capture::{CallKind, Capture, Open, SOURCES, Source, TempRules};
-use spillcast_core::proc::owner;
 
 use crate::failure::Kind::{CaptureUnavailable, ChoiceUnknown, PermissionDenied, ProcessMissing};
 use crate::failure::{Failure, Kind, Outcome, reason};
@@ -106,7 +105,7 @@ pub fn refused(error: &io::Error, text: &str, pid: Option<i32>, source: &str) ->
             "as root: sysctl kernel.perf_event_paranoid=2, or give spillcast CAP_PERFMON".into(),
         );
     }
-    if ordinary && pid.and_then(owner).is_some_and(|owner| owner != geteuid().as_raw()) {
+    if ordinary && pid.is_some_and(belongs_to_another) {
         let hint = "run spillcast as that user, as root, or with CAP_PERFMON and CAP_SYS_PTRACE";
         return cannot(PermissionDenied, "it belongs to another user", hint.into());
     }
@@ -117,6 +116,13 @@ pub fn refused(error: &io::Error, text: &str, pid: Option<i32>, source: &str) ->
          that allows it, or start the command with --capture preload"
             .into(),
     )
+}
+
+/// By the folder's owner, which is shown also where a process's files are hidden.
+fn belongs_to_another(pid: i32) -> bool {
+    use std::os::unix::fs::MetadataExt;
+    let folder = Path::new("/proc").join(pid.to_string()).metadata();
+    folder.is_ok_and(|folder| folder.uid() != geteuid().as_raw())
 }
 
 /// A source that was made ready, or the beginning of a capture by it.

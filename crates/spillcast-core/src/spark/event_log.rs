@@ -6,7 +6,6 @@ use std::io::{self, BufRead, BufReader, Read};
 use rustc_hash::FxHashMap;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use serde_json::Value;
 
 use super::application::{Application, Execution, Executor, Job, Metrics, Stage, Task};
 
@@ -112,79 +111,46 @@ impl Log {
 
     /// None where the event is damaged; one of another kind is passed over.
     fn event(&mut self, name: &str, line: &[u8]) -> Option<()> {
-        let name = name.rsplit('.').next().unwrap_or(name);
-        match name {
+        match name.rsplit('.').next().unwrap_or(name) {
             "SparkListenerTaskEnd" => self.task_ended(parsed(line)?),
             "SparkListenerStageSubmitted" | "SparkListenerStageCompleted" => {
                 self.stage(parsed(line)?);
             }
             "SparkListenerJobStart" => self.job_started(parsed(line)?),
+            "SparkListenerJobEnd" => self.job_ended(&parsed(line)?),
             "SparkListenerSQLExecutionStart" => {
                 self.execution_started(parsed(line)?);
                 self.plan(line);
             }
             "SparkListenerSQLAdaptiveExecutionUpdate" => self.plan(line),
+            "SparkListenerSQLExecutionEnd" => self.execution_ended(&parsed(line)?),
+            "SparkListenerExecutorAdded" => self.executor_added(parsed(line)?),
+            "SparkListenerExecutorRemoved" => self.executor_removed(&parsed(line)?),
             "SparkListenerEnvironmentUpdate" => self.environment(parsed(line)?),
-            "SparkListenerJobEnd"
-            | "SparkListenerSQLExecutionEnd"
-            | "SparkListenerExecutorAdded"
-            | "SparkListenerExecutorRemoved"
-            | "SparkListenerApplicationStart"
-            | "SparkListenerApplicationEnd" => self.rare_event(name, &parsed(line)?)?,
+            "SparkListenerApplicationStart" => self.application_started(parsed(line)?),
+            "SparkListenerApplicationEnd" => {
+                let ended: Timed = parsed(line)?;
+                self.application.ended_ms = Some(ended.timestamp_ms);
+                self.seen(ended.timestamp_ms);
+            }
             _ => {}
         }
         Some(())
     }
 
-    /// An event of a few fields that comes so seldom that it needs no type.
-    fn rare_event(&mut self, name: &str, event: &Value) -> Option<()> {
-        let number = |key: &str| event[key].as_i64();
-        let time_ms = match name {
-            "SparkListenerJobEnd" => number("Completion Time")?,
-            "SparkListenerSQLExecutionEnd" => number("time")?,
-            _ => number("Timestamp")?,
-        };
-        let application = &mut self.application;
-        match name {
-            "SparkListenerJobEnd" => {
-                if let Some(&at) = self.jobs.get(&number("Job ID")?) {
-                    application.jobs[at].completed_ms = Some(time_ms);
-                }
-            }
-            "SparkListenerSQLExecutionEnd" => {
-                if let Some(&at) = self.executions.get(&number("executionId")?) {
-                    application.executions[at].ended_ms = Some(time_ms);
-                }
-            }
-            "SparkListenerExecutorAdded" => {
-                let info = &event["Executor Info"];
-                let cores = u32::try_from(info["Total Cores"].as_u64()?).ok()?;
-                let at = self.executor(event["Executor ID"].as_str()?, info["Host"].as_str()?);
-                let executor = &mut self.application.executors[at as usize];
-                (executor.cores, executor.added_ms) = (cores, time_ms);
-            }
-            "SparkListenerExecutorRemoved" => {
-                if let Some(&at) = self.executors.get(event["Executor ID"].as_str()?) {
-                    application.executors[at as usize].removed_ms = Some(time_ms);
-                }
-                return Some(());
-            }
-            "SparkListenerApplicationStart" => {
-                let id = event["App ID"].as_str().unwrap_or_default().to_owned();
-                if application.started_ms.is_some() && application.id != id {
-                    application.other_id = Some(id);
-                    return Some(());
-                }
-                (application.id, application.started_ms) = (id, Some(time_ms));
-            }
-            _ => application.ended_ms = Some(time_ms),
-        }
-        self.seen(time_ms);
-        Some(())
-    }
-
     fn seen(&mut self, time_ms: i64) {
         self.application.last_ms = self.application.last_ms.max(time_ms);
+    }
+
+    fn application_started(&mut self, started: ApplicationStart) {
+        let id = started.id.unwrap_or_default();
+        if self.application.started_ms.is_some() && self.application.id != id {
+            self.application.other_id = Some(id);
+            return;
+        }
+        self.application.id = id;
+        self.application.started_ms = Some(started.timestamp_ms);
+        self.seen(started.timestamp_ms);
     }
 
     fn environment(&mut self, environment: Environment) {
@@ -195,6 +161,20 @@ impl Log {
         };
         let properties = environment.properties.into_iter().filter(|(name, _)| kept(name));
         self.application.properties.extend(properties);
+    }
+
+    fn executor_added(&mut self, added: ExecutorAdded) {
+        let at = self.executor(&added.id, &added.info.host);
+        let executor = &mut self.application.executors[at as usize];
+        executor.cores = added.info.cores;
+        executor.added_ms = added.timestamp_ms;
+        self.seen(added.timestamp_ms);
+    }
+
+    fn executor_removed(&mut self, removed: &ExecutorRemoved) {
+        if let Some(&at) = self.executors.get(&removed.id) {
+            self.application.executors[at as usize].removed_ms = Some(removed.timestamp_ms);
+        }
     }
 
     fn executor(&mut self, id: &str, host: &str) -> u32 {
@@ -225,6 +205,13 @@ impl Log {
         self.seen(started.submitted_ms);
     }
 
+    fn job_ended(&mut self, ended: &JobEnd) {
+        if let Some(&at) = self.jobs.get(&ended.id) {
+            self.application.jobs[at].completed_ms = Some(ended.completed_ms);
+        }
+        self.seen(ended.completed_ms);
+    }
+
     fn execution_started(&mut self, started: ExecutionStart) {
         self.executions.insert(started.id, self.application.executions.len());
         self.application.executions.push(Execution {
@@ -242,6 +229,13 @@ impl Log {
                 self.application.plan_engines.insert((*engine).to_owned());
             }
         }
+    }
+
+    fn execution_ended(&mut self, ended: &ExecutionEnd) {
+        if let Some(&at) = self.executions.get(&ended.id) {
+            self.application.executions[at].ended_ms = Some(ended.time_ms);
+        }
+        self.seen(ended.time_ms);
     }
 
     fn stage(&mut self, event: StageEvent) {
@@ -266,7 +260,7 @@ impl Log {
     }
 
     fn task_ended(&mut self, ended: TaskEnd) {
-        let (info, metrics) = (ended.info, ended.metrics.unwrap_or_default());
+        let info = ended.info;
         let stage = self.stage_at(ended.stage, ended.attempt);
         let executor = self.executor(&info.executor, &info.host);
         self.seen(info.finished_ms);
@@ -275,10 +269,13 @@ impl Log {
             executor,
             launched_ms: info.launched_ms,
             finished_ms: info.finished_ms.max(info.launched_ms),
-            executor_ms: metrics.deserialize_ms + metrics.run_ms + metrics.result_ms,
-            peak_memory_bytes: metrics.peak_memory_bytes,
-            spilled_memory_bytes: metrics.spilled_memory_bytes,
-            metrics: metrics.sums(),
+            executor_ms: ended.metrics.as_ref().map_or(0, TaskMetrics::executor_ms),
+            peak_memory_bytes: ended
+                .metrics
+                .as_ref()
+                .map_or(0, |metrics| metrics.peak_memory_bytes),
+            spilled_memory_bytes: ended.metrics.as_ref().map_or(0, |m| m.spilled_memory_bytes),
+            metrics: ended.metrics.map(TaskMetrics::sums).unwrap_or_default(),
         });
     }
 
@@ -317,9 +314,49 @@ struct Named {
 }
 
 #[derive(Deserialize)]
+struct Timed {
+    #[serde(rename = "Timestamp")]
+    timestamp_ms: i64,
+}
+
+#[derive(Deserialize)]
+struct ApplicationStart {
+    #[serde(rename = "App ID")]
+    id: Option<String>,
+    #[serde(rename = "Timestamp")]
+    timestamp_ms: i64,
+}
+
+#[derive(Deserialize)]
 struct Environment {
     #[serde(rename = "Spark Properties")]
     properties: HashMap<String, String>,
+}
+
+#[derive(Deserialize)]
+struct ExecutorAdded {
+    #[serde(rename = "Timestamp")]
+    timestamp_ms: i64,
+    #[serde(rename = "Executor ID")]
+    id: String,
+    #[serde(rename = "Executor Info")]
+    info: ExecutorInfo,
+}
+
+#[derive(Deserialize)]
+struct ExecutorInfo {
+    #[serde(rename = "Host")]
+    host: String,
+    #[serde(rename = "Total Cores")]
+    cores: u32,
+}
+
+#[derive(Deserialize)]
+struct ExecutorRemoved {
+    #[serde(rename = "Timestamp")]
+    timestamp_ms: i64,
+    #[serde(rename = "Executor ID")]
+    id: String,
 }
 
 #[derive(Deserialize)]
@@ -335,11 +372,27 @@ struct JobStart {
 }
 
 #[derive(Deserialize)]
+struct JobEnd {
+    #[serde(rename = "Job ID")]
+    id: i64,
+    #[serde(rename = "Completion Time")]
+    completed_ms: i64,
+}
+
+#[derive(Deserialize)]
 struct ExecutionStart {
     #[serde(rename = "executionId")]
     id: i64,
     #[serde(rename = "description")]
     description: Option<String>,
+    #[serde(rename = "time")]
+    time_ms: i64,
+}
+
+#[derive(Deserialize)]
+struct ExecutionEnd {
+    #[serde(rename = "executionId")]
+    id: i64,
     #[serde(rename = "time")]
     time_ms: i64,
 }
@@ -390,7 +443,7 @@ struct TaskInfo {
     host: String,
 }
 
-#[derive(Deserialize, Default)]
+#[derive(Deserialize)]
 struct TaskMetrics {
     #[serde(rename = "Executor Run Time")]
     run_ms: i64,
@@ -415,12 +468,16 @@ struct TaskMetrics {
     #[serde(rename = "Shuffle Write Metrics", default)]
     write: ShuffleWrite,
     #[serde(rename = "Input Metrics", default)]
-    input: Moved,
+    input: Input,
     #[serde(rename = "Output Metrics", default)]
-    output: Moved,
+    output: Output,
 }
 
 impl TaskMetrics {
+    fn executor_ms(&self) -> i64 {
+        self.deserialize_ms + self.run_ms + self.result_ms
+    }
+
     fn sums(self) -> Metrics {
         Metrics {
             run_ms: self.run_ms,
@@ -457,7 +514,13 @@ struct ShuffleWrite {
 }
 
 #[derive(Deserialize, Default)]
-struct Moved {
-    #[serde(alias = "Bytes Read", alias = "Bytes Written", default)]
+struct Input {
+    #[serde(rename = "Bytes Read", default)]
+    bytes: i64,
+}
+
+#[derive(Deserialize, Default)]
+struct Output {
+    #[serde(rename = "Bytes Written", default)]
     bytes: i64,
 }

@@ -163,24 +163,32 @@ impl<'a> Builder<'a> {
 
     fn execution(&self, at: usize) -> Span {
         let execution = &self.application.executions[at];
-        let points = (Point::ExecutionBegin(at), Point::ExecutionEnd(at));
-        self.span(points, execution.started_ms, execution.ended_ms)
+        Span {
+            begin: Point::ExecutionBegin(at),
+            end: Point::ExecutionEnd(at),
+            begin_ms: execution.started_ms,
+            end_ms: execution.ended_ms.unwrap_or(self.application.last_ms),
+        }
     }
 
     fn job(&self, at: usize) -> Span {
         let job = &self.application.jobs[at];
-        self.span((Point::JobBegin(at), Point::JobEnd(at)), job.submitted_ms, job.completed_ms)
+        Span {
+            begin: Point::JobBegin(at),
+            end: Point::JobEnd(at),
+            begin_ms: job.submitted_ms,
+            end_ms: job.completed_ms.unwrap_or(self.application.last_ms),
+        }
     }
 
     fn stage_span(&self, at: usize) -> Span {
         let stage = &self.application.stages[at];
-        let begin_ms = stage.submitted_ms.unwrap_or(self.order.begin_ms);
-        self.span((Point::StageBegin(at), Point::StageEnd(at)), begin_ms, stage.completed_ms)
-    }
-
-    /// What the log does not end goes on to its last time.
-    fn span(&self, (begin, end): (Point, Point), begin_ms: i64, end_ms: Option<i64>) -> Span {
-        Span { begin, end, begin_ms, end_ms: end_ms.unwrap_or(self.application.last_ms) }
+        Span {
+            begin: Point::StageBegin(at),
+            end: Point::StageEnd(at),
+            begin_ms: stage.submitted_ms.unwrap_or(self.order.begin_ms),
+            end_ms: stage.completed_ms.unwrap_or(self.application.last_ms),
+        }
     }
 
     /// Executors come and go so long after the last point before that in the log as they did.

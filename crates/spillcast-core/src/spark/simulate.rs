@@ -151,6 +151,24 @@ enum Event {
     Point(Point),
 }
 
+/// Seconds in order.
+#[derive(Clone, Copy, PartialEq)]
+struct Time(f64);
+
+impl Eq for Time {}
+
+impl PartialOrd for Time {
+    fn partial_cmp(&self, other: &Time) -> Option<std::cmp::Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Time {
+    fn cmp(&self, other: &Time) -> std::cmp::Ordering {
+        self.0.total_cmp(&other.0)
+    }
+}
+
 struct Cluster<'a> {
     application: &'a Application,
     work_s: &'a [f64],
@@ -171,8 +189,7 @@ struct Cluster<'a> {
     by_partition: Vec<bool>,
     /// By stage, how many times its shuffle is read.
     passes: Vec<f64>,
-    /// With their times in seconds as bits, which for numbers from 0 on are in the same order.
-    events: BinaryHeap<Reverse<(u64, Event)>>,
+    events: BinaryHeap<Reverse<(Time, Event)>>,
     outcome: Outcome,
 }
 
@@ -223,8 +240,7 @@ impl<'a> Cluster<'a> {
         self.schedule(0.0);
         let (mut last_s, mut events) = (0.0, 0);
         loop {
-            while let Some(Reverse((now, event))) = self.events.pop() {
-                let now_s = f64::from_bits(now);
+            while let Some(Reverse((Time(now_s), event))) = self.events.pop() {
                 events += 1;
                 if events % EVENTS_AT_ONCE == 0 && !go_on() {
                     return None;
@@ -262,7 +278,7 @@ impl<'a> Cluster<'a> {
     /// Puts what may begin now into the queue of events.
     fn schedule(&mut self, now_s: f64) {
         for (at_s, point) in self.order.take_ready() {
-            self.events.push(Reverse((at_s.max(now_s).to_bits(), Event::Point(point))));
+            self.events.push(Reverse((Time(at_s.max(now_s)), Event::Point(point))));
         }
     }
 
@@ -346,7 +362,7 @@ impl<'a> Cluster<'a> {
         let next_s = self.nodes[node].next_s();
         if next_s.is_finite() {
             let event = Event::Node { node, version: self.versions[node] };
-            self.events.push(Reverse((next_s.to_bits(), event)));
+            self.events.push(Reverse((Time(next_s), event)));
         }
     }
 

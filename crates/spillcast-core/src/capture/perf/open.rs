@@ -60,7 +60,12 @@ pub const EVERYONE: i32 = -1;
 /// And this very thread.
 pub const THIS_THREAD: i32 = 0;
 
-/// With `inherit` for what the thread starts as well.
+/// What a thread starts is followed, but for our own, which tries things out.
+fn follows(tid: i32) -> bool {
+    tid > 0
+}
+
+/// Of a thread; with `inherit` also of the threads it starts and the processes it forks.
 fn attributes(inherit: bool) -> sys::perf_event_attr {
     let mut attr = sys::perf_event_attr {
         size: size_of::<sys::perf_event_attr>() as u32,
@@ -94,7 +99,7 @@ pub fn kernel_tracepoint(id: u16, tid: i32, cpu: i32, also: Also) -> io::Result<
 }
 
 fn sampled(id: u16, tid: i32, also: Also) -> sys::perf_event_attr {
-    let mut attr = attributes(tid > 0);
+    let mut attr = attributes(follows(tid));
     attr.type_ = sys::PERF_TYPE_TRACEPOINT;
     attr.config = id as u64;
     attr.sample_period = 1;
@@ -120,7 +125,7 @@ fn software(inherit: bool) -> sys::perf_event_attr {
 
 /// Context switches, forks, exits and program starts.
 pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
-    let mut attr = software(tid > 0);
+    let mut attr = software(follows(tid));
     attr.set_context_switch(1);
     attr.set_task(1);
     attr.set_comm(1);
@@ -133,7 +138,7 @@ pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
 pub fn samples(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     let register =
         INSTRUCTION_POINTER.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSUP))?;
-    let mut attr = software(tid > 0);
+    let mut attr = software(follows(tid));
     attr.config = sys::PERF_COUNT_SW_CPU_CLOCK as u64;
     attr.set_freq(1);
     attr.sample_freq = SAMPLES_PER_S;
@@ -148,7 +153,7 @@ pub fn stacks(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
     if UNWIND_REGISTERS.is_empty() {
         return Err(io::Error::from_raw_os_error(libc::ENOTSUP));
     }
-    let mut attr = software(tid > 0);
+    let mut attr = software(follows(tid));
     attr.config = sys::PERF_COUNT_SW_CPU_CLOCK as u64;
     attr.sample_period = 1_000_000_000 * SAMPLES_PER_STACK / SAMPLES_PER_S;
     attr.sample_type |= (sys::PERF_SAMPLE_REGS_USER | sys::PERF_SAMPLE_STACK_USER) as u64;
