@@ -95,6 +95,8 @@ def test_what_the_client_prints_is_the_plan(tmp_path, text):
         json.dumps(SORTED).replace("800.0", "[]"),
         json.dumps(SORTED).replace("1000.0", "null"),
         json.dumps(SORTED).replace("60.0", "-60.0"),
+        json.dumps(SORTED).replace('"255KiB"', "2097152"),
+        json.dumps(SORTED).replace("r_buffer_size", "buffer"),
         "-> Sort: t.a  (cost=61 rows=600) (actual time=0.4..0.5 rows=600 loops=1)\n",
     ],
 )

@@ -125,3 +125,19 @@ def test_a_mail_that_is_wrapped_at_words_of_one_width(tmp_path):
     )
     (path := tmp_path / "plan.txt").write_text(text)
     assert read_plan(path).elapsed_s == 0.21165
+
+
+def test_an_ide_quotes_lines_with_a_comma_below_words_of_a_person(tmp_path):
+    """Words with a comma of their own stand above; a blank may follow a quote."""
+    path = tmp_path / "mail.txt"
+    path.write_text(
+        "Hi, this is slow:\n\n"
+        "Sort  (cost=9.00..9.50 rows=900 width=8) (actual time=90.000..99.000 rows=900 loops=1)\n"
+        "  Sort Method: external merge  Disk: 48kB\n"
+        '"  Buffers: shared hit=1, temp read=5 written=6" \n'
+        "  ->  Seq Scan on t  (cost=0.00..1.00 rows=900 width=8) "
+        "(actual time=0.010..9.000 rows=900 loops=1)\n"
+        "Planning Time: 0.1 ms\nExecution Time: 100.0 ms\n"
+    )
+    counts = read_plan(path)
+    assert (counts.reads.count, counts.writes.count) == (5, 6)

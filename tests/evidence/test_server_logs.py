@@ -473,3 +473,24 @@ def test_a_plan_that_a_shipper_cut_is_named_and_the_rest_is_read(tmp_path):
     logs = read_logs(path)
     assert (len(logs.temp), len(logs.damaged)) == (3, 1)
     assert "a.log" in logs.notes[0]
+
+
+def test_a_plan_that_quotes_messages_of_the_log_is_one_plan(tmp_path):
+    """A statement that reads logs, in a record of JSON that has the message alone."""
+    message = (
+        "duration: 9.0 ms  plan:\nQuery Text: select * from logs -- INFO: nightly\n order by line\n"
+        "Sort  (cost=1.00..1.01 rows=10 width=8) (actual time=8.000..8.500 rows=10 loops=1)\n"
+        "  Buffers: shared hit=1, temp read=5 written=6\n"
+        "  ->  Seq Scan on logs  (cost=0.00..1.00 rows=99 width=8) "
+        "(actual time=0.010..3.000 rows=99 loops=1)\n"
+        "        Filter: (line ~~ '2026-01-01 10:00:00 ERROR:  temporary file: path "
+        '"base/pgsql_tmp/pgsql_tmp77.0", size 1048576\'::text)\n'
+        "        Buffers: shared hit=1"
+    )
+    path = tmp_path / "server.json"
+    path.write_text(json.dumps({"timestamp": "2026-01-01 10:00:00 UTC", "message": message}) + "\n")
+    logs = read_logs(path)
+    [plan] = logs.plans
+    assert logs.temp == []
+    [scan] = plan["Plan"]["Plans"]
+    assert (plan["Plan"]["Temp Written Blocks"], scan["Shared Hit Blocks"]) == (6, 1)

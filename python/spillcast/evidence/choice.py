@@ -144,7 +144,7 @@ def ambiguous(
 def _several(
     path: Path, left: Sequence[tuple[int, Item[Run]]], beside: str, title: str
 ) -> InputError:
-    by_size = any(item.size_bytes for _, item in left)
+    by_size, by_text = (any(getattr(item, of) for _, item in left) for of in ("size_bytes", "text"))
     largest = sorted(left, key=lambda its: (-its[1].size_bytes, -(its[1].elapsed_s or 0.0)))
     names = [name for name in _COLUMNS if any(getattr(item, name) for _, item in left)]
     rows = [
@@ -152,7 +152,8 @@ def _several(
             f"{at}",
             *(getattr(item, name) or "-" for name in names),
             "-" if item.elapsed_s is None else format_duration(item.elapsed_s),
-            *((format_bytes(item.size_bytes), one_line(item.text, TEXT_MAX)) if by_size else ()),
+            *[format_bytes(item.size_bytes)] * by_size,
+            *[one_line(item.text, TEXT_MAX)] * by_text,
         )
         for at, item in largest[:LISTED]
     ]
@@ -161,8 +162,12 @@ def _several(
         for name in names
         if name in ("sql_id", "exec_id") and len({getattr(i, name) for _, i in left}) == len(left)
     ]
+    columns = [*(_COLUMNS[name] for name in names), "elapsed"]
+    columns += ["temp I/O"] * by_size + [title] * by_text
+    spilling = sum(item.size_bytes > 0 for _, item in left)
+    count = f"{len(left):,} runs"
+    if 0 < spilling < len(left):
+        count += f", of which {spilling:,} spill"
     order = "the most temp I/O" if by_size else "the longest"
-    columns = (*(_COLUMNS[name] for name in names), "elapsed", *("temp I/O", title) * by_size)
     hint = f"name one with {telling[0] if telling else '--item'}{beside}"
-    summary = f"{path}: {len(left):,} runs, {order} first:"
-    return ambiguous(summary, ("item", *columns), rows, len(left), hint)
+    return ambiguous(f"{path}: {count}, {order} first:", ("item", *columns), rows, len(left), hint)

@@ -101,10 +101,15 @@ def _spilled(path: Path, text: str) -> Mapping[tuple[str, str, str], float]:
 
 def _temp_counts(path: Path, spilled: Mapping[tuple[str, str, str], float]) -> TempCounts:
     """Reads and writes by calls of a local disk, and bounds of their number and time."""
-    files, sizes, times_s = (
-        {op: sum(value for (_, *its), value in spilled.items() if its == [op, unit]) for op in OPS}
-        for unit in ("numbers", "bytes", "seconds")
-    )
+
+    def by_op(wanted: str) -> dict[str, float]:
+        sums = dict.fromkeys(OPS, 0.0)
+        for (_, op, unit), value in spilled.items():
+            if unit == wanted:
+                sums[op] += value
+        return sums
+
+    files, sizes, times_s = by_op("numbers"), by_op("bytes"), by_op("seconds")
     for op in OPS:
         if bool(files[op]) != bool(sizes[op]):
             raise damaged(path, f"spills by {op} have no number or no bytes", HOW)

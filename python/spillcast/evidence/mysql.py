@@ -144,6 +144,9 @@ def _sort(path: Path, node: Mapping[str, Any]) -> Sort | None:
     passes = round(_number(path, node, "r_sort_passes"))
     if not passes:
         return None
+    buffer = node.get("r_buffer_size")
+    if not isinstance(buffer, str):
+        raise damaged(path, "r_buffer_size is not a size", HOW)
     # The time of a sort includes that of tables that it reads, not that of filling a temporary one.
     rows_ms = sum(
         _number(path, below, "r_table_time_ms")
@@ -153,8 +156,7 @@ def _sort(path: Path, node: Mapping[str, Any]) -> Sort | None:
     total_ms = _number(path, node, "r_total_time_ms")
     spent_ms = total_ms - rows_ms if rows_ms < total_ms else total_ms
     loops = max(1, round(_number(path, node, "r_loops")))
-    buffer_bytes = parse_bytes(str(node.get("r_buffer_size")), "r_buffer_size")
-    return Sort(loops, passes, buffer_bytes, spent_ms / 1e3)
+    return Sort(loops, passes, parse_bytes(buffer, "r_buffer_size"), spent_ms / 1e3)
 
 
 def _number(path: Path, node: Mapping[str, Any], name: str) -> float:

@@ -328,7 +328,8 @@ def read_query_stats(paths: Sequence[Path], selection: Selection) -> Counts:
 def _selected_row(path: Path, selection: Selection) -> tuple[Row, dict[str, float]]:
     """The row of a query that spilled, the only one or the selected one, and its means."""
     rows = exported_rows(path, QUERY_STATS, _NEEDED_OF_QUERIES, HOW_QUERIES)
-    runs = [(row, mean) for row in rows if (mean := _means(path, row))["total_spills"]]
+    spilled = (row for row in rows if _number(path, row, "total_spills", HOW_QUERIES))
+    runs = [(row, _means(path, row)) for row in spilled]
     if not runs:
         raise NoTempIo(f"{path}: no row has spilled pages (total_spills)")
     if (wanted := selection.queryid) is not None:

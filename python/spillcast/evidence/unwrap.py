@@ -275,9 +275,7 @@ def _cells(lines: Lines) -> Lines | None:
     """CSV of one column, as psql --csv and pgAdmin write a plan, with words around it."""
     full = [line for line in lines if line.strip()]
     headings = (at for at, line in enumerate(full) if _HEADING.fullmatch(line))
-    # An IDE quotes only the lines that have a comma; nothing else in JSON has figures of a node.
-    is_csv = any(map(_IDE_QUOTED.fullmatch, full)) and any(map(_NODE.search, full))
-    begin = next(headings, 0 if is_csv or (full[:1] and full[0].lstrip().startswith('"')) else None)
+    begin = next(headings, None if full and not full[0].lstrip().startswith('"') else 0)
     if begin is None or not any(line.lstrip().startswith('"') for line in full[begin:]):
         return None
     try:
@@ -289,6 +287,20 @@ def _cells(lines: Lines) -> Lines | None:
         return None
     cells = cells[1:] if cells and _HEADING.fullmatch(cells[0][0]) else cells
     return [*full[:begin], *(line for row in cells for line in row[0].split("\n"))]
+
+
+def _quotes(lines: Lines) -> Lines | None:
+    """Quotes around the lines that have a comma, as of an IDE."""
+    # Nothing else in JSON has the figures of a node.
+    has_nodes = any(_NODE.search(line) for line in lines)
+    if not has_nodes or not any(_IDE_QUOTED.fullmatch(line.rstrip()) for line in lines):
+        return None
+    return [
+        match["text"].replace('""', '"')
+        if (match := _IDE_QUOTED.fullmatch(line.rstrip()))
+        else line
+        for line in lines
+    ]
 
 
 def _values(lines: Lines) -> Lines | None:
@@ -404,6 +416,7 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     grid,
     _ends,
     _cells,
+    _quotes,
     _indent,
     _shipped,
     _logger,

@@ -5,6 +5,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -145,7 +146,7 @@ def ask_traces(
         answers[:] = [answer]
         # A query that needs no more rows ends the reading; a single file is no copy of another.
         if stream.facts is None and len(kept) > 1:
-            return [], {"files": profile_traces(kept, [], options).files}
+            return [], {"files": profile_traces(kept, [], replace(options, on_progress=None)).files}
         return [], stream.facts or {"files": [{"sessions": []}]}
 
     read = read_once(paths, read_and_ask)

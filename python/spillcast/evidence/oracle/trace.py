@@ -213,7 +213,7 @@ def _tim_us(
     option: str, text: str | None, path: Path, first_us: int, more_us: int | None
 ) -> int | None:
     """One end; ``more_us`` is the time of the day less ``tim``."""
-    # With Arrow, which a trace without a window does without.
+    # With numpy, which a trace without a window does without.
     from spillcast.evidence.oracle.spooled import parse_time_ns
 
     if text is None:

@@ -259,6 +259,9 @@ def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | Entry, str | Non
             yield text, at
         elif not text and (rows := _rows_of(record)) != [record]:
             yield from _without_json(map(json.dumps, rows))
+        elif LOGGED.match(text):
+            # The lines of its plan are no messages, whatever they hold.
+            yield Entry(at, "LOG", text.split("\n")), at
         else:
             yield from ((part, at) for part in text.rstrip("\n").split("\n"))
 

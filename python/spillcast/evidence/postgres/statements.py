@@ -50,9 +50,9 @@ HOW = "export it with: \\copy (select * from pg_stat_statements) to 'statements.
 
 
 _ADDED = (
-    *("calls", "elapsed_s", "read_blocks", "written_blocks", "read_s", "write_s", "other_s"),
+    "calls", "elapsed_s", "read_blocks", "written_blocks", "read_s", "write_s", "other_s",
     "workers",
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import Bounds, Counts
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.postgres import BLOCK_BYTES
+from spillcast.evidence.postgres.document import LOGGED
 from spillcast.evidence.postgres.log_entries import TIME, Entry
 from spillcast.evidence.postgres.nodes import MEMORY_BLOCK_S, TempIO, counts_of_blocks
 from spillcast.evidence.postgres.text import milliseconds
@@ -33,7 +34,7 @@ _NAME = re.compile(
     r"(?P<shared>\.(?:shared)?fileset\b(?:/[io]\d+of\d+\.(?P<participant>p\d+))?)?)?"
 )
 _DURATION = re.compile(
-    r"duration: (?P<ms>\d[\d.,]*) ms(?!\s+(?:parse |bind |plan:))"
+    r"duration: (?P<ms>\d[\d.,]*) ms(?!\s+(?:parse |bind ))"
     r"(?:\s+(?:statement|execute [^:]*): (?P<query>.*))?",
     re.DOTALL,
 )
@@ -142,11 +143,16 @@ class TempFiles:
                 above.query = struck_text(entry.message)
         elif entry.level not in _BESIDE:
             self._unnamed.pop(writer, None)
-        for pattern, words in _LIMITS if entry.level in _LEVELS else ():
-            if (limit := pattern.search(entry.message)) is not None:
+        # The statement of a plan may quote any message.
+        if LOGGED.match(entry.message):
+            return writer
+        for pattern, words in _LIMITS:
+            limit = pattern.search(entry.message)
+            if limit is not None and entry.level in _LEVELS:
                 exceeded = Exceeded(words.format(*limit.groups()), entry.query or None)
                 self._unnamed[writer] = exceeded
                 self.exceeded.append(exceeded)
+                break
         if (match := _TEMP.search(entry.message)) is not None:
             return self._add(writer, entry, match, is_named=is_named)
         if (duration := _DURATION.match(entry.message)) is not None:
