@@ -195,15 +195,17 @@ def _about(
         seed=drawn.seed,
         repeat=repeat,
         parts=parts,
-        # ``why`` nothing was drawn on one that cannot be made.
-        storages=[
-            {"name": storage.name, "what": storage.words, **({"why": why} if why else {})}
-            for storage in storages
-            for why in [unavailable(storage)]
-        ],
+        storages=[_described(storage) for storage in storages],
         drawn=[_named(cell) for cell in drawn.cells],
         left_out=[_named(cell, "the budget has no time for it") for cell in drawn.without_time],
     )
+
+
+def _described(storage: Storage) -> dict[str, str]:
+    """A storage, and ``why`` nothing was drawn on one that cannot be made."""
+    described = {"name": storage.name, "what": storage.words}
+    why = unavailable(storage)
+    return described if why is None else {**described, "why": why}
 
 
 def about_run(**facts: Any) -> dict[str, Any]:

@@ -120,6 +120,7 @@ def verify_spark(
         need = format_bytes(NEED_BYTES)
         raise SpaceInsufficient(f"verify --engine spark needs {need} of space in /dev/shm")
     truth = begun(_about(jobs, volumes, repeat, seed, budget_s), former)
+    clock, expected_s = Clock(budget_s, truth.about["spent_s"]), EXPECTED_S * repeat * len(volumes)
     with workspace(memory) as fast, workspace(work) as room, ExitStack() as stack:
         made = []
         for volume in volumes:
@@ -131,7 +132,6 @@ def verify_spark(
                 storage.save(document)
             made.append(_Made(volume, directory, storage, str(document) if storage else "tmpfs"))
         runs = _Runs(stage, made, room, repeat)
-        clock, expected_s = Clock(budget_s, truth.about["spent_s"]), EXPECTED_S * repeat * len(made)
 
         def verified(job: Job) -> list[Case]:
             clock.check(expected_s)

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from math import isfinite
@@ -53,18 +54,20 @@ def obeyed(stream: TextIO) -> TextIO:
     return stream.obeyed if isinstance(stream, VisibleStream) else stream
 
 
-#: The line on stderr that the next one is written over.
+#: The line on stderr that the next one is written over; a bar is drawn by a thread of its own.
 _line = ""
+_line_lock = threading.RLock()
 
 
 def write_over(text: str, width: int) -> None:
     """Put a line in the place of the last one on stderr, cut to ``width`` columns."""
     global _line
-    _line = " ".join(visible(text).split("\n"))[:width]
-    sys.stderr.flush()
-    stream = obeyed(sys.stderr)
-    stream.write("\r\x1b[2K" + _line)
-    stream.flush()
+    with _line_lock:
+        _line = " ".join(visible(text).split("\n"))[:width]
+        sys.stderr.flush()
+        stream = obeyed(sys.stderr)
+        stream.write("\r\x1b[2K" + _line)
+        stream.flush()
 
 
 def clear_line() -> None:
@@ -80,8 +83,9 @@ def notice_line(text: str) -> str:
 
 def notify(text: str) -> None:
     """Print a notice on stderr."""
-    clear_line()
-    print(notice_line(text), file=sys.stderr)
+    with _line_lock:
+        clear_line()
+        print(notice_line(text), file=sys.stderr)
 
 
 COLUMNS_MIN, COLUMNS_MAX = 60, 200

@@ -69,10 +69,11 @@ def live_line(*, show: bool = True) -> Iterator[Callable[[str], None]]:
 
 
 def _columns() -> int:
-    """Columns of the terminal, without the last, at which a line would wrap."""
-    import shutil
-
-    return shutil.get_terminal_size().columns - 1
+    """Columns of the terminal of stderr, without the last, at which a line would wrap."""
+    columns = os.environ.get("COLUMNS", "")
+    if columns.isdecimal():
+        return int(columns) - 1
+    return (os.get_terminal_size(sys.stderr.fileno()).columns or WIDE) - 1
 
 
 @contextmanager

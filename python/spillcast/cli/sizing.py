@@ -60,7 +60,6 @@ def size(
     Example: spillcast size run.spill --within 60s --provider aws --runs 40/day
 
     Example: spillcast size statements.csv --runs 5000/day --prices contract.csv
-
     """
     from spillcast.forecast.sizing import free_memory_bytes, parse_runs_per_day
     from spillcast.forecast.sizing import size as sized
@@ -201,9 +200,7 @@ def memory(
         bool, option("--check", "Also measure what was forecast, and show the errors.")
     ] = False,
     repeat: Annotated[int, option("--repeat N", "Runs of each; the median counts.", min=1)] = 1,
-    threads: Annotated[
-        int, option("--threads N", "Threads or processes of the query.", min=1, max=THREADS_MAX)
-    ] = 1,
+    threads: Annotated[int, option("--threads N", "Threads or processes of the query.", min=1)] = 1,
     budget: Annotated[
         str, option("--budget TIME", "Time after which no further size is measured, such as 5m.")
     ] = "10m",
@@ -265,6 +262,8 @@ def memory(
 
 def _workload(engine: str, name: str, threads: int) -> Workload:
     """A query of the lab by its name."""
+    if threads > THREADS_MAX:
+        raise OptionInvalid(f"--threads {threads}: {THREADS_MAX} at most")
     known = {workload.name: workload for workload in lab_of(engine).verified(threads)}
     if name not in known:
         raise ChoiceUnknown(f"--workload {name}: no such query", f"there are: {', '.join(known)}")

@@ -137,7 +137,9 @@ class ServerLab(Lab):
         # Debian's mysqld is MariaDB.
         is_other = ("MariaDB" in self._version) != (self.engine == "mariadb")
         if program is None or initialise is None or not self._version or is_other:
-            raise ProgramMissing(f"{self.title}'s {self.program} is not installed", self.hint)
+            raise ProgramMissing(
+                f"{self.title}'s {' and '.join(dict.fromkeys(names))} are not installed", self.hint
+            )
         self._program = program
         self.label = f"{self.title} {self._version.partition('-')[0]}"
         self._home.mkdir()

@@ -51,11 +51,11 @@ def move(
 
     Example: spillcast move oracle --to +FLASH --user etl --size 200G
     """
-    price = _price(size, cells, cell_flash, cell_cache)
     if not exadata_flash:
-        if price:
+        if cells is not None or cell_flash is not None:
             raise OptionConflict("--cells and --cell-flash belong to --exadata-flash")
         return _tablespace_move(to, user, size)
+    price = _price(size, cells, cell_flash, cell_cache)
     if not to.startswith("+"):
         raise OptionInvalid(
             f"--to {to}: flash disks make a disk group", "name it, such as +FLASH_DG"

@@ -193,9 +193,10 @@ def find(
     SpillcastError where none has come after ``within_s``.
     """
     check_text("--query", wanted.query or "")
-    hint = "it is a regular expression of PostgreSQL; write \\( for a parenthesis"
-    with refused(StatementRejected, f"--query '{wanted.query}'", hint):
-        row(connection, "select '' ~* %s", wanted.query or "")
+    if wanted.query is not None:
+        hint = "it is a regular expression of PostgreSQL; write \\( for a parenthesis"
+        with refused(StatementRejected, f"--query '{wanted.query}'", hint):
+            row(connection, "select '' ~* %s", wanted.query)
     may_list, remark = may_list_temp(connection), None
     if wanted.spilling and not may_list:
         remark = "pg_ls_tmpdir is for pg_monitor: a spill shows only by its waits"

@@ -92,7 +92,8 @@ def revert_steps(
         if note.made_directory:
             why = "Mark the directory, by its sticky bit, as made for this move."
             mark = Step(why, f"chmod 1700 {shell_word(tablespace.location)}")
-            steps[-1:] = [mark, steps[-1], remove_directory(tablespace.location)]
+            steps.insert(-1, mark)
+            steps.append(remove_directory(tablespace.location))
     return steps
 
 
@@ -282,12 +283,14 @@ def check_server(facts: Situation) -> None:
         hint = "give the DSN of its primary; the directory has to be on both"
         raise ServerUnsuited("the server is a standby and cannot be changed", hint)
     if not facts.superuser:
-        by = facts.superusers[0]
+        hint = "let a superuser run what is printed without --apply"
+        for by in facts.superusers[:1]:
+            hint = (
+                f"connect as {by}, or let a superuser run: GRANT {shown_name(by)} TO "
+                f"{shown_name(facts.user)}, and add options='-c role={by}' to the DSN; or {hint}"
+            )
         raise PermissionDenied(
-            f"role {facts.user} lacks SUPERUSER, which is needed to make or drop a tablespace",
-            f"connect as {by}, or let a superuser run: GRANT {shown_name(by)} TO "
-            f"{shown_name(facts.user)}, and add options='-c role={by}' to the DSN; or let one run "
-            "what is printed without --apply",
+            f"role {facts.user} lacks SUPERUSER, which is needed to make or drop a tablespace", hint
         )
 
 

@@ -110,15 +110,15 @@ def moved_back(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -
 
     Without ``to`` it is the only tablespace that spillcast has moved to.
     """
-    from psycopg import errors
-
-    # The server's answers for a tablespace in use, which it checks under a lock.
-    in_use = (
-        errors.ObjectNotInPrerequisiteState,
-        errors.ObjectInUse,
-        errors.DependentObjectsStillExist,
-    )
     with open_session(dsn, MOVER) as connection:
+        from psycopg import errors
+
+        # The server's answers for a tablespace in use, which it checks under a lock.
+        in_use = (
+            errors.ObjectNotInPrerequisiteState,
+            errors.ObjectInUse,
+            errors.DependentObjectsStillExist,
+        )
         _lock(connection)
         facts = situation(connection, dsn)
         check_server(facts)

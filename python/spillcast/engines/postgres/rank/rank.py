@@ -152,7 +152,7 @@ def _of_server(
 ) -> ServerRanking:
     """By counts of statements; without, by the log, with what to ``enable``."""
     rows, databases, unseen = rows_of(snapshot), snapshot.databases, snapshot.unseen
-    window_s = None if snapshot.since_s is None else snapshot.taken_s - snapshot.since_s
+    window_s = None if snapshot.since_s is None else snapshot.taken_s - snapshot.since_s or None
     if enable:
         statements = [] if logs is None else of_logs(logs, request)
         window_s = window_s if logs is None else logs.window_s
@@ -164,7 +164,7 @@ def _of_server(
         statements = of_rows(rows, logs, request)
     return ServerRanking(
         source=shown,
-        window_s=window_s or None,
+        window_s=window_s,
         statements=statements,
         targets=request.targets,
         confidence=request.confidence,

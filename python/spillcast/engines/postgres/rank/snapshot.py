@@ -325,9 +325,10 @@ def server_log(connection: Connection) -> Logs | None:
 def _end(connection: Connection, name: str) -> str:
     """The last part of a file, from the beginning of a message on."""
     (size,) = row(connection, "select size from pg_stat_file(%s)", name)
-    begin, read = max(0, size - READ_MAX_BYTES), "select pg_read_binary_file(%s, %s, %s)"
+    begin = max(0, size - READ_MAX_BYTES)
+    part = "select pg_read_binary_file(%s, %s, %s)"
     pieces = [
-        row(connection, read, name, at, min(PIECE_BYTES, size - at))[0]
+        row(connection, part, name, at, min(PIECE_BYTES, size - at))[0]
         for at in range(begin, size, PIECE_BYTES)
     ]
     text = text_of_server(b"".join(pieces))
