@@ -13,7 +13,6 @@ from statistics import median
 from bench.capture.sources import usable, workroom
 from bench.programs import OUTPUT, observed, recording, summary_of
 from bench.result import SPILLCAST, Result
-from spillcast._core import partial_folders
 
 PAIRS = 9
 CALLS = 3_000_000
@@ -75,6 +74,6 @@ def _attached(method: str, room: Path, pid: int) -> "subprocess.Popen[bytes]":
     output = room.with_name(OUTPUT)
     words = ["record", "-o", str(output), "--capture", method, "--pid", str(pid)]
     recorder = subprocess.Popen([*SPILLCAST, *words], stderr=subprocess.DEVNULL)
-    while not partial_folders(output):
+    while not list(output.parent.glob(f"{output.name}.????????.partial")):
         time.sleep(0.01)
     return recorder

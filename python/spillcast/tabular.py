@@ -151,8 +151,8 @@ class Table:
                 texts = [[cell_width(line[at]) for line in cells] for at in range(len(columns))]
                 widths = [max([name, *of]) for name, of in zip(names, texts, strict=True)]
                 floors = [
-                    min(width, max(column.min_width(text_min), name))
-                    for column, width, name in zip(columns, widths, names, strict=True)
+                    min(needed, max(column.min_width(text_min), name))
+                    for column, needed, name in zip(columns, widths, names, strict=True)
                 ]
                 if _with_gaps(floors) <= width:
                     fitted = _fitted(columns, widths, floors, width)

@@ -149,7 +149,10 @@ LOOKS_MAX = 6_400_000
 
 
 def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> ThreadTrace:
-    """Sequential operations, a file a thread, with ``think_s`` of CPU time of a thread between."""
+    """Sequential operations in one file per thread, with equal CPU time between them.
+
+    ``think_s`` is the CPU time of each thread.
+    """
     total = operations(loads)
     kept = min(1.0, STEPS_MAX / total, LOOKS_MAX / threads / total) / threads
     ordered = sorted(loads, key=lambda load: load.op == "read")

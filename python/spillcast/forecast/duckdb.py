@@ -48,7 +48,7 @@ class Adapted(NamedTuple):
 
 
 def adapt(lowest_s: float, blocks: int, compressed_s: float, plain_s: float) -> Adapted:
-    """The rule for blocks on a CPU, where the lowest level takes ``lowest_s`` of CPU time.
+    """What the rule makes of so many ``blocks``, whose lowest level takes ``lowest_s`` of CPU time.
 
     A write of a compressed block takes ``compressed_s``, one of a plain block ``plain_s``.
     """

@@ -79,7 +79,8 @@ class Baseline:
     #: Cost of recording outside temp operations, and its standard error.
     outside_cost_s: float
     cost_error_s: float
-    #: The most time that other processes kept threads off the CPUs, and its part of the remainder.
+    #: The most time that other processes kept threads off the CPUs, and how much of the
+    #: remainder it explains at most.
     others_s: float
     ready_s: float
     #: Reads of data files that the page cache did not serve; None if negligible.

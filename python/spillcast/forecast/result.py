@@ -123,7 +123,10 @@ class SpillSpread:
 
 @dataclass(frozen=True, kw_only=True)
 class RemainingQuantity:
-    """What remains, nine in ten between ``low`` and ``high``; None without an upper bound."""
+    """What remains, nine in ten between ``low`` and ``high``.
+
+    ``centre`` and ``high`` are None without an upper bound.
+    """
 
     low: float
     centre: float | None

@@ -326,12 +326,12 @@ def _costs(opened: Sequence[_Measured], points: Sequence[Point]) -> list[WaitCos
         for name in STORAGES[1:]
     ]
     kinds = dict[tuple[str, str], list[Kind]]()
-    for of in opened:
+    for measured in opened:
         # What compressing takes is no cost of waits.
-        before = [READ] if of.lab.compresses_writes else [READ, WRITE]
-        kinds[of.engine.name, of.lab.describe(of.queries[0]).version or ""] = [
+        before = [READ] if measured.lab.compresses_writes else [READ, WRITE]
+        kinds[measured.engine.name, measured.lab.describe(measured.queries[0]).version or ""] = [
             kind
-            for query, runs in of.bursts.items()
+            for query, runs in measured.bursts.items()
             if len(runs) == len(STORAGES)
             for kind in kinds_of(query, [runs[name] for name in STORAGES], before)
         ]

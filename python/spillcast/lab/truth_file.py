@@ -156,7 +156,9 @@ def _row(case: Case) -> dict[str, Any]:
         "uncertainty": forecast.uncertainty and asdict(forecast.uncertainty),
         "from_means": case.source_means,
         "to_means": case.target_means,
-        "variants": [{"name": name, **_numbers(of)} for name, of in case.variants.items()],
+        "variants": [
+            {"name": name, **_numbers(variant)} for name, variant in case.variants.items()
+        ],
     }
     for way, runs in (("from", case.on_source), ("to", case.on_target)):
         row[f"measured_{way}_s"], row[f"runs_{way}_s"] = runs.median_s, runs.elapsed_s

@@ -245,14 +245,15 @@ class Recording(Displayed):
     @cached_property
     def other_files(self) -> dict[str, FileSums]:
         """The sums of files that are not temp files, by name."""
-        by_file: dict[str, dict[str | None, int]] = {}
+        by_file: dict[str, dict[str, int]] = {}
         for waits in self.whole.batches("waits"):
             others = waits.filter(waits["file"].is_valid() & ~waits["temp"].values)
             groups = others.group_by("file", "op")
             sizes = groups.sum(others["bytes"].filled(0)).tolist()
             for row, size in zip(groups.keys.to_pylist(), sizes, strict=True):
-                sums = by_file.setdefault(row["file"], {"write": 0, "read": 0, None: 0})
-                sums[row["op"]] += size
+                sums = by_file.setdefault(row["file"], {"write": 0, "read": 0})
+                if row["op"] in sums:
+                    sums[row["op"]] += size
         return {file: FileSums(sums["write"], sums["read"]) for file, sums in by_file.items()}
 
     def to_arrow(self, table: TableName = "waits") -> "Table":

@@ -114,8 +114,8 @@ def _slices_ns(recording: Recording, rows: int) -> tuple[Array, list[int]]:
     """
     starts = [
         # A copy: a view would keep the whole batch in memory.
-        rows["start_ns"].values[::STEP].copy()
-        for rows in recording.waits_unchecked("start_ns")
+        batch["start_ns"].values[::STEP].copy()
+        for batch in recording.waits_unchecked("start_ns")
     ]
     start_ns = np.sort(np.concatenate(starts))
     share = min(rows / max(recording.meta.raw.rows, 1), 1.0)

@@ -125,8 +125,14 @@ def _io_size_chart(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]], width: 
     as_good = {sweep.row_of(setting).io for setting in sweep.as_good}
     lines = ["Time of all waits"]
     for name, row in shown:
-        words = "the same I/O" if row.io == best.io else "as good" if row.io in as_good else ""
-        words = "" if name == RECORDED else "best" if row is best else words
+        if name == RECORDED:
+            words = ""
+        elif row is best:
+            words = "best"
+        elif row.io == best.io:
+            words = "the same I/O"
+        else:
+            words = "as good" if row.io in as_good else ""
         drawn = bar(row.total_s / max_s, max(width - _BESIDE - label, 10))
         cells = f"  {name:>{label}}  {format_duration(row.total_s):>10} |{drawn}"
         lines.append(f"{cells} {words}".rstrip())

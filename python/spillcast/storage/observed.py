@@ -53,11 +53,10 @@ def _observed_in(recording: Recording) -> Storage:
     groups = [_group(op, size, list(group)) for (op, size), group in rows if size]
     waits = recording.temp_changes.select(["event", "elapsed_ns"])
     event, elapsed_ns = waits["event"], waits["elapsed_ns"].values
-    changes = [
-        Changes(name, len(ns), sum(ns), *rounded(ns))
-        for name in sorted(event.unique())
-        for ns in [elapsed_ns[event.equals(name)].tolist()]
-    ]
+    changes = []
+    for name in sorted(event.unique()):
+        times_ns = elapsed_ns[event.equals(name)].tolist()
+        changes.append(Changes(name, len(times_ns), sum(times_ns), *rounded(times_ns)))
     facts = {"like": recording.path.name}
     return Storage(
         recording.path.stem, RECORDING, groups, facts, changes=changes,

@@ -267,7 +267,7 @@ def _estimates_of_user(
     return estimates
 
 
-#: Bytes over those written that another part of the query may spill after writing has ended.
+#: Of what was written, the share that another part of the query may spill after writing has ended.
 FILES_MORE = 0.3
 #: Of what was written, the share that must be unread for the rest to be its reading.
 MIN_UNREAD = 0.02

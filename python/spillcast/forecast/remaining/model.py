@@ -377,7 +377,7 @@ def _rest_each_s(
 
 
 def _growth(rate: Rate, left: Array, recorded: float) -> Array:
-    """Time beside remaining bytes over recorded ones, if the trend goes on for any part of them."""
+    """Time beside remaining bytes over recorded ones, if the trend ends anywhere in them."""
     draws = np.random.default_rng(1)
     slope, error = rate.growth
     drawn = slope + error * draws.standard_normal(CANDIDATES)

@@ -21,7 +21,8 @@ LATE, MIN_PHASE = 0.2, 0.1
 MIN_RATE, MIN_WRITES_PER_READ = 0.5, 0.8
 #: An op with less than this share of the recorded bytes shows no rate.
 MIN_SEEN = 0.01
-#: A trend is fitted to so many groups of at least so many operations; below so many errors is none.
+#: A trend is fitted to so many groups of at least so many operations; one
+#: below so many of its standard errors is no trend.
 GROUPS, MIN_OPERATIONS, MIN_ERRORS = 8, 6, 2.0
 #: A session that is hardly older than its query did nothing else: factor and seconds.
 ALONE, ALONE_S = 1.1, 0.5

@@ -25,7 +25,8 @@ from spillcast.storage.storage import Storage
 from spillcast.storage.target import resolve_storage
 from spillcast.units import format_bytes, format_duration
 
-#: Bytes/s of one reader, of all and of writeback; page cache and dirty limit (bytes); if shared.
+#: Bytes/s of one reader, of all and of writeback; page cache and dirty limit
+#: (bytes); whether reads and writes share the bandwidth.
 Figures = tuple[float, float, float, float, float, bool]
 #: What Linux reads ahead, and what it writes back, at once and so many together.
 READ_BYTES, WRITE_BYTES, TOGETHER = 128 << 10, 256 << 10, 8
@@ -112,8 +113,8 @@ class _Scope:
 class _Case:
     """A target under one assumption on what is not known.
 
-    ``scale`` makes simulated time measured time. ``source`` is the run on today's storage; all runs
-    are with the supposed executors.
+    ``scale`` makes simulated time measured time. ``source`` is the run on today's storage, and
+    ``ceiling`` that on storage without latency.
     """
 
     cache_bytes: float

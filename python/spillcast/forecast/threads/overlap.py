@@ -292,7 +292,8 @@ class Threads:
         return max(recorded_s + (elapsed_s - recorded_s) / self._seen, 0.0)
 
     def throttled_share(self, simulated: Simulated) -> float:
-        """Share of a run in which the target's quota throttles threads, or its upper bound."""
+        """Share of a run in which the target's quota throttles threads; its upper bound
+        where the CPU time of threads is unknown."""
         if self.target.quota_ns is None:
             return 0.0
         run = self._run(simulated.wait_ns, self.target, self.trace.cpu_ns)
@@ -398,11 +399,16 @@ class Threads:
     def _stretches(self) -> Stretches:
         return Stretches(self.trace, self.elapsed_s, self._call_ns, self.source)
 
+    @cached_property
+    def _followed(self) -> tuple[Array, Array]:
+        """Rows that another row of their thread follows, and those rows."""
+        return followed(self.trace.thread)
+
     def _cpu_with_more_ns(self, more_s: Seconds) -> Array:
         """CPU times before all waits, with ``more_s`` after each temp operation."""
         more_ns = np.zeros(len(self.trace.cpu_ns))
         more_ns[self.trace.temp] = more_s * 1e9
-        row, following = followed(self.trace.thread)
+        row, following = self._followed
         cpu_ns = self.trace.cpu_ns.astype(float)
         cpu_ns[following] += more_ns[row]
         changed: Array = np.maximum(cpu_ns, 0).astype(np.int64)

@@ -222,7 +222,10 @@ def page_cache_of(trace: ThreadTrace, storage_ns: Ns, room_bytes: int) -> PageCa
 def page_cache_of_counts(
     trace: ThreadTrace, load_of: NDArray[np.int64], loads: Sequence[Load]
 ) -> PageCache | None:
-    """A page cache of unknown size if all operations were as fast as memory, else None."""
+    """A page cache that holds everything, if all operations were as fast as memory, else None.
+
+    Counts do not show how much memory there is.
+    """
     mean_ns = np.array([load.mean_s * 1e9 for load in loads])
     if (mean_ns > memory_ns(np.array([load.mean_bytes for load in loads]))).any():
         return None

@@ -51,19 +51,20 @@ def sections(forecasts: Sequence[Forecast], purchases: Sequence[str] = ()) -> li
     for forecast in forecasts:
         queries.setdefault(forecast.baseline_s, []).append(forecast)
     compared, made_of, steps = [], [], list(purchases)
-    for of_query in queries.values():
+    for number, of_query in enumerate(queries.values(), 1):
+        of = f" of query {number}" if len(queries) > 1 else ""
         order, answer = ranked(of_query), _answer(of_query)
         given = [forecast for forecast in order if forecast.forecast_s is not None]
         refused = [forecast.sentence() for forecast in order if forecast.forecast_s is None]
         bars = [_bars(given, terminal.targets_table(order))] if given else []
         parts = [*terminal.compared_parts(order), Words(refused)]
-        compared.append(Section.of("Storage compared", parts, bars, answer))
+        compared.append(Section.of(f"Storage compared{of}", parts, bars, answer))
         if given:
             listed = given[:_LISTED_MAX]
-            parts = [part for of in listed for part in terminal.terms_parts(of, listed)]
+            parts = [part for each in listed for part in terminal.terms_parts(each, listed)]
             if given[0].work_memory is not None:
                 parts.append(Words(work_memory_text(given[0])))
-            made_of.append(Section.of("What the forecast is made of", parts, _stages(given)))
+            made_of.append(Section.of(f"What the forecast{of} is made of", parts, _stages(given)))
         steps += terminal.advice(order)
     to_do = [Section("What to do", steps)] if steps else []
     return [*compared, *made_of, *to_do, *_remaining(forecasts)]

@@ -84,8 +84,10 @@ def _changes(server: ServerRanking, history: History) -> Section:
         return Section("What changed", words)
     names = {statement.queryid: _short(statement) for statement in server.statements}
     rows, totals = [], Counter[str]()
+    drawn = {part.queryid: 0 for bucket in history.buckets for part in bucket.statements}
     for bucket in history.buckets:
-        parts = Counter[str]()
+        # A legend names the statements of all bars.
+        parts = Counter({names.get(queryid, queryid): 0 for queryid in drawn})
         for part in bucket.statements:
             parts[names.get(part.queryid, part.queryid)] += part.temp_bytes
         totals += parts

@@ -180,7 +180,7 @@ def _raw(inputs: Inputs) -> list[tuple[str, str]]:
     ]
     raw = []
     for title, document in documents:
-        forms = _json(document, indent=1), _json(document, separators=(",", ":"))
+        forms = (_json(document, **form) for form in ({"indent": 1}, {"separators": (",", ":")}))
         short = (text for text in forms if len(text.encode()) <= RAW_BYTES_MAX)
         raw.append((title, next(short, "Too large for this page: the input holds it.")))
     return raw

@@ -44,7 +44,9 @@ def test_the_whole_query(newest, explained, slow, tmp_path):
     done = rehearse_postgres(newest.dsn, explained, slow, 60.0, tmp_path, say=matches.append)
     assert done.ended
     # The same plan and as many batches, so as many blocks, and all of them in the slow tablespace.
-    assert done.operations == pytest.approx(explained.meta.temp.operations, rel=0.01)
+    assert done.recording.meta.temp.operations == pytest.approx(
+        explained.meta.temp.operations, rel=0.01
+    )
     # The server may read a block again that the kernel still has.
     groups = done.groups.values()
     waited_s = sum(group.count * group.mean_s for group in groups)
@@ -57,7 +59,7 @@ def test_the_whole_query(newest, explained, slow, tmp_path):
 def test_the_first_seconds(newest, explained, slow, tmp_path):
     done = rehearse_postgres(newest.dsn, explained, slow, 0.8, tmp_path)
     assert not done.ended
-    assert 0 < done.operations < explained.meta.temp.operations
+    assert 0 < done.recording.meta.temp.operations < explained.meta.temp.operations
     assert sessions(newest) == (0, 0)
 
 
