@@ -10,22 +10,8 @@ from spillcast.errors import (
     InputError,
     NoTempIo,
 )
-from spillcast.evidence.choice import Selection
-from spillcast.evidence.open import read_figures
 
 BLOCK = 8192
-
-
-@pytest.fixture
-def figures(tmp_path):
-    """What is read of a text."""
-
-    def of(text, **selection):
-        path = tmp_path / "pasted.txt"
-        path.write_text(text)
-        return read_figures([path], Selection(**selection))
-
-    return of
 
 
 #: By a profiler: seconds, and means in seconds.

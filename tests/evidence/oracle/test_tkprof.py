@@ -1,0 +1,183 @@
+"""Reports of tkprof by figures worked out by hand, in the forms that its releases write."""
+
+import pytest
+
+from cases import cases
+from spillcast.errors import EvidenceIncomplete, InputError, Refusal
+
+BLOCK = 8192
+
+
+def tkprof(
+    *,
+    calls=(("Parse", 1, 0.0, 0.0, 0), ("Execute", 1, 0.0, 0.0, 0), ("Fetch", 2, 8.2, 31.6, 48000)),
+    sources="",
+    waits=(("direct path write temp", 1000, 0.05, 6.0), ("direct path read temp", 1000, 0.1, 11.0)),
+    rows="Rows     Row Source Operation",
+    head="SQL ID: 4p7vm0hhw6u1v Plan Hash: 1\n\nselect count(*) from t",
+    captured="",
+):
+    """A section; ``calls`` are count, CPU, elapsed and disk."""
+    total = ("total", *(sum(column) for column in list(zip(*calls, strict=True))[1:]))
+    body = "".join(
+        f"{name:7} {n:6d} {cpu:9.2f} {s:10.2f} {disk:10d} {0:10d} {0:10d} {0:10d}\n"
+        for name, n, cpu, s, disk in (*calls, total)
+    )
+    events = "".join(f"  {e:40} {n:8d} {m:11.2f} {s:13.2f}\n" for e, n, m, s in waits)
+    return (
+        f"{head}\n\n"
+        "call     count       cpu    elapsed       disk      query    current        rows\n"
+        "------- ------  -------- ---------- ---------- ---------- ----------  ----------\n"
+        f"{body}\n"
+        f"Misses in library cache during parse: 1\n{captured}\n{rows}\n-------  ------\n{sources}\n"
+        "Elapsed times include waiting on following events:\n"
+        "  Event waited on                             Times   Max. Wait  Total Waited\n"
+        f"  ----------------------------------------   Waited  ----------  ------------\n{events}"
+    )
+
+
+def source(depth, operation, reads, writes, rows="      1"):
+    return f"{rows} {' ' * depth} {operation} (cr=9 pr={reads} pw={writes} time=9 us)\n"
+
+
+JOIN = source(0, "SORT AGGREGATE", 48000, 15000) + source(1, "HASH JOIN", 48000, 15000)
+
+
+def test_tables_without_names_are_no_temp_files(figures):
+    scans = source(2, "TABLE ACCESS FULL OBJ#(51148)", 17000, 0)
+    scans += source(2, "TABLE ACCESS FULL OBJ#(51149)", 16000, 0)
+    temp = figures(tkprof(sources=JOIN + scans))
+    assert temp.bytes == (48000 - 33000 + 15000) * BLOCK
+
+
+def test_row_sources_of_indexes_have_an_object_id_and_pages_break_long_ones(figures):
+    table = source(2, "TABLE ACCESS BY INDEX ROWID T", 33000, 0)
+    index = source(3, "INDEX RANGE SCAN T_PK", 9000, 0).replace("us)\n", "us)(object id 73730)\n")
+    broken = JOIN.replace(" time=9 us)", "\n         time=9 us cost=2\n         card=5)")
+    for sources in (JOIN + table + index, broken + table + index):
+        assert figures(tkprof(sources=sources)).bytes == (48000 - 33000 + 15000) * BLOCK
+
+
+def test_rows_of_row_sources_may_have_thousands_separators(figures):
+    grouped = JOIN.replace("      1 ", "  3,000,000 ")
+    assert figures(tkprof(sources=grouped)).bytes == figures(tkprof(sources=JOIN)).bytes
+
+
+def test_calls_are_known_without_their_heading(figures):
+    """An excerpt that begins with the fetches."""
+    text = tkprof(sources=JOIN)
+    excerpt = text[text.index("Fetch") :]
+    assert figures(excerpt).elapsed_s == figures(text).elapsed_s
+
+
+def test_release_11_1_writes_of_tables_are_none(figures):
+    lines = source(0, "HASH GROUP BY", 2590, 2590) + source(1, "PARTITION RANGE ALL", 1649, 1649)
+    lines += source(2, "TABLE ACCESS FULL S PARTITION: 1 28", 1649, 1649)
+    assert figures(tkprof(sources=lines)).bytes == 2 * 941 * BLOCK
+
+
+@pytest.mark.parametrize(
+    ("rows", "captured", "times"),
+    [
+        ("Rows     Row Source Operation", "", 1),
+        (
+            "Rows (1st) Rows (avg) Rows (max)  Row Source Operation",
+            "Number of plan statistics captured: 3",
+            3,
+        ),
+    ],
+    ids=["sums", "means"],
+)
+def test_row_sources_are_sums_before_they_are_means(figures, rows, captured, times):
+    calls = (("Execute", 3, 0.0, 0.0, 0), ("Fetch", 9, 0.6, 1.4, 2000 * times))
+    lines = source(0, "SORT ORDER BY", 2000, 2050) + source(1, "TABLE ACCESS FULL T", 0, 0)
+    result = figures(tkprof(calls=calls, sources=lines, rows=rows, captured=captured,
+                           waits=[("direct path write temp", 70, 0.1, 0.3),
+                                  ("direct path read temp", 68, 0.1, 0.2)]))  # fmt: skip
+    assert result.bytes == times * 4050 * BLOCK
+
+
+def test_parallel_servers_are_one_query_of_the_coordinators_time(figures):
+    calls = (("Parse", 5, 0.0, 0.0, 0), ("Execute", 5, 512.0, 820.0, 1_910_000),
+             ("Fetch", 2, 0.1, 209.1, 0))  # fmt: skip
+    tables = source(3, "TABLE ACCESS FULL T1", 40000, 0) + source(
+        3, "TABLE ACCESS FULL T2", 40000, 0
+    )
+    lines = source(0, "PX COORDINATOR", 382_000, 302_000)
+    lines += source(1, "PX SEND QC (RANDOM) :TQ10002", 382_000, 302_000)
+    lines += source(2, "HASH JOIN", 382_000, 302_000) + tables
+    waits = [
+        ("direct path write temp", 48511, 0.05, 30.1),
+        ("direct path read temp", 48711, 0.1, 246.2),
+    ]
+    queue = ("PX Deq: Execute Reply", 400, 1.0, 208.9)
+    section = tkprof(
+        calls=calls,
+        sources=lines,
+        waits=[*waits, queue],
+        rows="Rows (1st) Rows (avg) Rows (max)  Row Source Operation",
+        captured="Number of plan statistics captured: 5",
+    )
+    result = figures(section + "\n       5  sessions in tracefile.\n")
+    assert result.elapsed_s == 209.1
+    assert result.processes == pytest.approx(820 / 209.1, rel=0.01)
+    assert result.bytes == 5 * 2 * 302_000 * BLOCK
+    # Without its wait nothing tells which call was the coordinator's.
+    alone = tkprof(calls=calls, sources=lines, waits=waits, captured="")
+    with pytest.raises(EvidenceIncomplete, match=r"no elapsed time.* sum over 5 sessions"):
+        figures(alone + "\n       5  sessions in tracefile.\n")
+
+
+def test_sections_follow_each_other_without_a_rule(figures):
+    first = tkprof(sources=JOIN, head="select 1 from a")
+    second = tkprof(calls=(("Fetch", 1, 0.4, 0.5, 0),), waits=(), head="select 2 from b")
+    result = figures(f"{first}\n-- New query\n{second}")
+    assert (result.elapsed_s, result.statement.query) == (31.6, "select 1 from a")
+
+
+def test_times_that_are_rounded_to_nothing_have_bounds(figures):
+    waits = [("direct path write temp", 70, 0.0, 0.0), ("direct path read temp", 2, 0.0, 0.0)]
+    temp = figures(tkprof(waits=waits))
+    assert (temp.reads.count, temp.writes.count) == (2, 70)
+    assert temp.time_bounds.upper == pytest.approx(0.01)
+
+
+def test_blocks_without_waits_have_bounds(figures):
+    temp = figures(tkprof(sources=JOIN, waits=[("db file scattered read", 9, 0.1, 5.1)]))
+    assert temp.time_bounds.lower == 0
+    assert temp.time_bounds.upper == pytest.approx(31.6 - 8.2 - 5.1, abs=0.02)
+
+
+def test_a_section_without_its_calls_takes_the_elapsed_time(figures):
+    """An excerpt begins with its row sources or its waits."""
+    whole = tkprof(sources=JOIN)
+    for heading in ("Rows     Row Source", "Elapsed times include"):
+        text = whole[whole.index(heading) :]
+        with pytest.raises(EvidenceIncomplete, match="no elapsed time"):
+            figures(text)
+        result = figures(text, elapsed_s=31.6)
+        assert (result.reads.count, result.total_s) == (1000, pytest.approx(17.0))
+
+
+def test_calls_under_the_headings_of_orange(figures):
+    text = tkprof(sources=JOIN).replace("      cpu    elapsed", " CPU Time Elapsed Time")
+    result = figures(text.replace("call ", "Call ").replace("total ", "Total "))
+    assert (result.elapsed_s, result.total_s) == (31.6, 17.0)
+
+
+def test_operations_of_unknown_size_read_no_more_than_the_column_disk(figures):
+    result = figures(tkprof(calls=(("Fetch", 9, 0.6, 20.0, 3000),)))
+    assert (result.reads.count, result.reads.bytes) == (1000, 3000 * BLOCK)
+
+
+@cases(
+    ("text", "words"),
+    [
+        (tkprof(sources=JOIN.replace("pr=48000", "pr=99000")), "sources-of-disk"),
+        (tkprof(sources=JOIN + source(2, "TABLE ACCESS FULL T", 50000, 0)), "children-of-parent"),
+        (tkprof(sources=JOIN).replace("pw=15000 time=9 us)", "pw=15000 tim"), "not understood"),
+    ],
+)
+def test_what_contradicts_itself_or_was_not_understood_is_refused(figures, text, words):
+    with pytest.raises((InputError, Refusal), match=words):
+        figures(text)

@@ -1,0 +1,205 @@
+"""Temp files of a server's log: which call each is of, and what they bound."""
+
+import json
+from collections import Counter
+
+import pytest
+
+from cases import cases
+from spillcast.engines.postgres.rank.rank import RankRequest, of_logs, rank_postgres
+from spillcast.errors import EvidenceIncomplete
+from spillcast.evidence.postgres.logs import read_logs
+from spillcast.evidence.postgres.plan import read_plan
+
+#: As PostgreSQL 15 removed the files of a hash join of 8 batches, and as the next call did.
+JOIN = (6, 13, 5, 12, 0, 7, 2, 9, 3, 10, 1, 8, 4, 11)
+
+
+AGAIN = tuple(number + 14 for number in JOIN)
+
+
+@cases(
+    "names, files_by_call",
+    [
+        (JOIN + AGAIN, [14, 14]),
+        # A sort above the join removes its file last.
+        ((*JOIN, 14, *(number + 1 for number in AGAIN), 29), [15, 15]),
+        (tuple(f"{at}.fileset/i{p}of8.p{p}.0" for at in (0, 1) for p in (2, 0, 1)), [3, 3]),
+        ((0, 1, 2), [1, 1, 1]),
+    ],
+)
+def test_files_that_existed_together_are_of_one_call(tmp_path, names, files_by_call):
+    path = tmp_path / "a.log"
+    path.write_text(
+        "".join(
+            f"2026-11-26 19:23:{at:02}.530 UTC [42] {message}\n"
+            for at, name in enumerate(names)
+            for message in (
+                f'LOG:  temporary file: path "b/pgsql_tmp42.{name}", size 901440',
+                "STATEMENT:  select count(*) from a join b using (id)",
+            )
+        )
+    )
+    files = read_logs(path).temp
+    assert sorted(Counter(file.call or -at for at, file in enumerate(files)).values()) == sorted(
+        files_by_call
+    )
+
+
+@cases("newest_first, seconds", [(False, (1, 2, 3)), (True, (1, 2, 3)), (True, (1, 1, 1))])
+def test_statements_are_named_and_timed_in_either_order(tmp_path, newest_first, seconds):
+    """A cloud's console shows the newest message first; an empty file is no call."""
+    messages = [
+        'LOG:  temporary file: path "b/pgsql_tmp42.0", size 0',
+        "STATEMENT:  select 1",
+        'LOG:  temporary file: path "b/pgsql_tmp42.1", size 8192',
+        "STATEMENT:  select 1\n\tfrom a",
+        "LOG:  duration: 2000.5 ms",
+    ]
+    times = (seconds[0], seconds[0], seconds[1], seconds[1], seconds[2])
+    pairs = zip(times, messages, strict=True)
+    lines = [f"2026-11-23 10:00:0{at} UTC [42] {message}\n" for at, message in pairs]
+    # Where all times are equal, only the order of a message and its statement tells.
+    is_timed = len(set(seconds)) > 1
+    lines = lines if is_timed else lines[:-1]
+    (path := tmp_path / "a.log").write_text("".join(reversed(lines) if newest_first else lines))
+    [file] = read_logs(path).temp
+    assert (file.query, file.bytes) == ("select 1\nfrom a", 8192)
+    assert file.elapsed_s == (2.0005 if is_timed else None)
+
+
+def test_files_of_workers_are_of_the_call_of_their_leader(tmp_path):
+    """jsonlog names the leader; the elapsed time is that of its call."""
+    records = [
+        {"timestamp": f"2026-11-26 19:23:5{second}.151 UTC", "pid": pid, "error_severity": "LOG",
+         "message": message, "statement": "select 1", **leader}
+        for second, pid, message, leader in (
+            (4, 526, 'temporary file: path "b/pgsql_tmp526.0", size 4128768', {"leader_pid": 9}),
+            (4, 527, 'temporary file: path "b/pgsql_tmp527.0", size 4128768', {"leader_pid": 9}),
+            (4, 9, 'temporary file: path "b/pgsql_tmp9.73", size 4128768', {}),
+            (5, 9, "duration: 3000.5 ms", {}),
+        )
+    ]  # fmt: skip
+    (path := tmp_path / "a.json").write_text("\n".join(map(json.dumps, records)) + "\n")
+    counts = read_plan(path)
+    assert (counts.writes.bytes, counts.elapsed_s) == (3 * 4128768, 3.0005)
+    assert counts.processes_bounds.upper == 3
+
+
+def test_files_of_a_call_that_was_not_logged_have_no_duration(tmp_path):
+    at = "2026-11-23 10:00:{:02} UTC [42] LOG:  "
+    (path := tmp_path / "a.log").write_text(
+        f"{at.format(1)}duration: 900.5 ms\n"
+        f'{at.format(20)}temporary file: path "b/pgsql_tmp42.0", size 819200\n'
+        f"{at.format(40)}duration: 700.5 ms\n"
+    )
+    assert [file.elapsed_s for file in read_logs(path).temp] == [None]
+
+
+@pytest.mark.parametrize(("seconds", "calls"), [((1, 1), 1), ((1, 2), 2)])
+def test_files_of_a_statement_that_end_at_once_are_of_one_call(tmp_path, seconds, calls):
+    """A temp file ends at 1 GiB, and goes on in the next."""
+    path = tmp_path / "a.log"
+    path.write_text(
+        "".join(
+            f"2026-11-23 10:00:0{second} UTC:10.0.0.1(5342):u@d:[42]:{message}\n"
+            for at, second in enumerate(seconds)
+            for message in (
+                f'LOG:  temporary file: path "b/pgsql_tmp42.{at}", size 1073741824',
+                "STATEMENT:  select 1",
+            )
+        )
+    )
+    assert len({file.call or -at for at, file in enumerate(read_logs(path).temp)}) == calls
+
+
+def test_a_named_process_is_the_session(tmp_path):
+    """Heroku counts the bytes of each message before it."""
+    path = tmp_path / "a.log"
+    path.write_text(
+        "".join(
+            f'{length} <134>1 2026-11-23T10:00:00+00:00 host app postgres.109 - [11-1]  pid="2387" '
+            f'line="4" connection_source="10.0.0.1(53548)" LOG:  {message}\n'
+            for length, message in (
+                (494, "duration: 12374.865 ms  execute <unnamed>: select 1"),
+                (496, 'temporary file: path "b/pgsql_tmp2387.0", size 38810127'),
+            )
+        )
+    )
+    assert [file.elapsed_s for file in read_logs(path).temp] == [12.374865]
+
+
+@cases("fraction", ["", ".100"])
+def test_temp_files_that_end_with_a_portal_are_of_the_call_before(tmp_path, fraction):
+    """Their messages follow that of the duration, and the next call began after them."""
+    at = f"2026-11-23 10:00:04{fraction} UTC [42] LOG:  "
+    later = f"2026-11-23 10:00:08{fraction} UTC [42] LOG:  "
+    (tmp_path / "a.log").write_text(
+        f"{at}duration: 9000.5 ms  execute <unnamed>: select 1\n"
+        f'{at}temporary file: path "b/pgsql_tmp42.0", size 819200\n'
+        f'{at}temporary file: path "b/pgsql_tmp42.1", size 819200\n'
+        f"{later}duration: 0.1 ms  parse <unnamed>: select 2\n"
+        f"{later}duration: 700.5 ms  execute <unnamed>: select 2\n"
+        f'{later}temporary file: path "b/pgsql_tmp42.2", size 819200\n'
+    )
+    result = read_logs(tmp_path / "a.log").temp
+    assert [(item.query, item.elapsed_s) for item in result] == [
+        ("select 1", 9.0005), ("select 1", 9.0005), ("select 2", 0.7005)
+    ]  # fmt: skip
+    assert result[0].call == result[1].call != result[2].call
+
+
+def test_a_call_cannot_have_spilled_more_than_memory_could_take(tmp_path):
+    at = "2026-11-23 10:00:04 UTC [42] LOG:  "
+    (tmp_path / "a.log").write_text(
+        f'{at}temporary file: path "b/pgsql_tmp42.0", size 8192000000\n{at}duration: 20.5 ms\n'
+    )
+    assert read_logs(tmp_path / "a.log").temp[0].elapsed_s is None
+
+
+def test_the_sizes_of_temp_files_bound_work_mem(tmp_path):
+    """A file of 30 MiB of one call is of a sort, or a part of a hash; calls of 10 MiB need less."""
+    line = "2026-11-23 10:0{0}:01.100 UTC [42] LOG:  "
+    file = 'temporary file: path "b/pgsql_tmp42.{0}", size {1}\n'
+    took = "duration: 900.0 ms  statement: select 1 order by 1\n"
+    calls = [(line + file).format(at, size << 20) + line.format(at) + took
+             for at, size in enumerate((10, 30, 10))]  # fmt: skip
+    path = tmp_path / "a.log"
+    path.write_text("".join(calls))
+    [ranked] = of_logs(read_logs(path), RankRequest([], None, 0.9))
+    least, most = ranked.work_mem_between
+    assert least == 30 << 20
+    assert 5 * least < most < 14 * least
+    # Without durations no one knows which files are of one call.
+    path.write_text("".join(calls).replace("duration", "x"))
+    [ranked] = of_logs(read_logs(path), RankRequest([], None, 0.9))
+    assert ranked.work_mem_between == (30 << 20, None)
+
+
+LIMITS = """\
+2026-11-23 10:00:01.100 UTC [42] ERROR:  temporary file size exceeds "temp_file_limit" (1024kB)
+2026-11-23 10:00:01.100 UTC [42] STATEMENT:  select 1
+\torder by 1
+2026-11-23 10:10:01.100 UTC [43] ERROR:  could not write to file "b/pgsql_tmp43.7": {no_space}
+2026-11-23 10:10:01.100 UTC [43] STATEMENT:  select 2
+2026-11-23 10:20:01.100 UTC [44] ERROR:  could not extend file "base/16384/1": {no_space}
+2026-11-23 10:20:01.100 UTC [44] STATEMENT:  insert into c select 3
+2026-11-23 10:21:01.100 UTC [45] ERROR:  failed to offload data block of size 8.0 KiB (9/10 used).
+\tThis limit was set by the 'max_temp_directory_size' setting.
+2026-11-23 10:21:01.100 UTC [45] STATEMENT:  select 4
+""".format(no_space="No space left on device")
+
+
+def test_limits_that_spills_met_are_shown(tmp_path):
+    """Three calls failed for their temp files, and one for a table."""
+    path = tmp_path / "a.log"
+    path.write_text(LIMITS)
+    each = read_logs(path).exceeded
+    assert [failure.query for failure in each] == ["select 1\norder by 1", "select 2", "select 4"]
+    assert "temp_file_limit (1024kB)" in each[0].limit
+    assert "max_temp_directory_size" in each[2].limit
+    # Nothing is known of times, and that it does not spill is not said.
+    with pytest.raises(EvidenceIncomplete, match="temp_file_limit"):
+        read_plan(path)
+    page = rank_postgres(str(path), [])
+    assert [failure.calls for failure in page.exceeded] == [1, 1, 1]
