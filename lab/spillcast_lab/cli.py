@@ -1,6 +1,6 @@
 """``spillcast verify``: forecasts against measured runs on this machine."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
@@ -14,6 +14,7 @@ from spillcast.cli.usage import Answer
 
 if TYPE_CHECKING:
     from spillcast.lab.case import Truth
+    from spillcast_lab.matrix import Cell, Storage
 
 #: Its jobs are applications, not queries: their event logs are forecast, not recordings.
 SPARK = "spark"
@@ -139,29 +140,14 @@ def verify(
             jobs, volumes = jobs_of(seed, workload), choose_storages(storage, VOLUMES)
             run = partial(verify_spark, jobs=jobs, volumes=volumes, seed=seed)
         else:
-            from spillcast_lab.draw import OVERDRAWN, draw
-            from spillcast_lab.verify import verify as verify_queries
-
-            storages = choose_storages(storage, [*STORAGES, *random_storages(seed)])
             cells = all_cells(NAMES if engine == ALL else [engine], threads or THREADS, workload)
             if workload is None and generator() is None:
                 notify(
                     f"tpcgen-cli is not installed: without queries of TPC-H and TPC-DS ({INSTALL})"
                 )
                 cells = [cell for cell in cells if not cell.workload.suite]
-            drawn = draw(
-                cells,
-                storages,
-                budget_s=budget_s,
-                repeat=repeat,
-                seed=seed,
-                parts=parts,
-                overdrawn=OVERDRAWN,
-            )
-            if not drawn.cells:
-                hint = "allow more, or run less with --repeat 1"
-                raise OptionInvalid(f"--minutes {minutes:g}: there is no time for one query", hint)
-            run = partial(verify_queries, drawn=drawn, storages=storages, parts=parts)
+            storages = choose_storages(storage, [*STORAGES, *random_storages(seed)])
+            run = _queries_drawn(cells, storages, budget_s, repeat=repeat, seed=seed, parts=parts)
         with TerminalStage(budget_s=budget_s) as stage:
             truth = run(
                 stage, work=work, repeat=repeat, budget_s=budget_s, former=former, on_truth=keep
@@ -169,3 +155,27 @@ def verify(
     if page is not None:
         write_accuracy(truth, page)
     return Answer(lambda: document(truth.cases, truth.about), lambda: verify_page(truth))
+
+
+def _queries_drawn(
+    cells: Sequence["Cell"],
+    storages: Sequence["Storage"],
+    budget_s: float,
+    *,
+    repeat: int,
+    seed: int,
+    parts: bool,
+) -> Callable[..., "Truth"]:
+    """The verification of the queries that a budget has time for. OptionInvalid if of none."""
+    from spillcast.errors import OptionInvalid
+    from spillcast_lab.draw import OVERDRAWN, draw
+    from spillcast_lab.verify import verify as verify_queries
+
+    drawn = draw(
+        cells, storages, budget_s=budget_s, repeat=repeat, seed=seed, parts=parts,
+        overdrawn=OVERDRAWN,
+    )  # fmt: skip
+    if not drawn.cells:
+        hint = "allow more, or run less with --repeat 1"
+        raise OptionInvalid(f"--minutes {budget_s / 60:g}: there is no time for one query", hint)
+    return partial(verify_queries, drawn=drawn, storages=storages, parts=parts)

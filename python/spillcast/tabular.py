@@ -149,7 +149,7 @@ class Table:
                 )
                 names = [cell_width(column.name or "") for column in columns]
                 texts = [[cell_width(line[at]) for line in cells] for at in range(len(columns))]
-                widths = [max([name, *of]) for name, of in zip(names, texts, strict=True)]
+                widths = [max([name, *column]) for name, column in zip(names, texts, strict=True)]
                 floors = [
                     min(needed, max(column.min_width(text_min), name))
                     for column, needed, name in zip(columns, widths, names, strict=True)

@@ -15,8 +15,7 @@ use pyo3::exceptions::{PyKeyError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::columns::{Parts, array_of, fields_of, parts_of};
-use crate::recording::wrong;
+use crate::columns::{Parts, array_of, fields_of, parts_of, wrong};
 
 /// Columns of rows. `pyarrow.record_batch(table)` and any other Arrow reader takes it.
 #[pyclass(frozen, module = "spillcast._core")]

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use arrow_schema::ArrowError;
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use spillcast_core::capture as core;
 use spillcast_core::wait::Wait;
@@ -64,8 +64,4 @@ impl Seconds {
 
 fn broken(error: ArrowError) -> PyErr {
     PyRuntimeError::new_err(error.to_string())
-}
-
-pub fn wrong(error: ArrowError) -> PyErr {
-    PyValueError::new_err(error.to_string())
 }

@@ -289,8 +289,8 @@ def _of_metrics(lines: Sequence[str]) -> Iterator[Scan]:
             seen.setdefault((match["cell"] or "cell", match["name"]), []).append((at, value))
 
     def grown(kind: str) -> float:
-        values = [sorted(of) for (_, name), of in seen.items() if name == kind]
-        return sum(max(of[-1][1] - of[0][1], 0.0) for of in values)
+        values = [sorted(of_cell) for (_, name), of_cell in seen.items() if name == kind]
+        return sum(max(of_cell[-1][1] - of_cell[0][1], 0.0) for of_cell in values)
 
     for hit, miss in (("FC_IO_BY_R", "FC_IO_BY_R_MISS"), ("FC_IO_RQ_R", "FC_IO_RQ_R_MISS")):
         hits, misses = grown(hit), grown(miss)

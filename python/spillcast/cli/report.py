@@ -56,7 +56,7 @@ def report(
     from spillcast.cli.ranking import of_snapshots
     from spillcast.engines.postgres.rank.rank import with_sizing
     from spillcast.engines.ranking import ServerRanking
-    from spillcast.evidence.open import Evidence, find_evidence
+    from spillcast.evidence.open import TOTALS, WORDS, Evidence, find_evidence
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.ask import ask
     from spillcast.report.html.evidence import add_runs
@@ -95,11 +95,13 @@ def report(
         of_forecast = {
             "--elapsed": question.elapsed_s, "--temp-events": question.temp_events,
             "--queryid": question.queryid, "--from": question.origin,
-            question.known.options: question.known.options or None,
+            "--history": question.known.history, "--progress": question.known.progress,
+            "--written": question.known.written_bytes,
         }  # fmt: skip
-        refuse(of_forecast, "is for a forecast", "name a target with --to")
-        if evidence.plans or evidence.statements or evidence.figures or evidence.spark:
-            raise EvidenceUnsuited("it holds counts, not waits", "name a target with --to")
+        hint = "name a target with --to"
+        refuse(of_forecast, "is for a forecast", hint)
+        for kind in set(TOTALS).intersection(evidence.kinds):
+            raise EvidenceUnsuited(f"{WORDS[kind]} hold counts, not waits", hint)
     summary = write_report(page, output, redact=redact)
     if json:
         emit(summary)

@@ -1,5 +1,6 @@
 """Verbs that measure and describe storages: probe, storage."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -56,14 +57,8 @@ def probe(
     from spillcast.text import shell_word
     from spillcast.workspace import check_output_file
 
-    if grid == (like is not None):
-        hint = "as in: spillcast probe /mnt/nvme --like run.spill -o nvme.json"
-        raise OptionMissing("give either --like RECORDING or --grid", hint)
-    if grid:
-        of_run = {"--iolog": iolog, "--item": item, "--block": block, "--elapsed": elapsed_s}
-        refuse(of_run, "is for the run of a file: give --like RECORDING")
-    else:
-        refuse({"--psync": psync}, "is for --grid: a replay makes the calls that were recorded")
+    of_run = {"--iolog": iolog, "--item": item, "--block": block, "--elapsed": elapsed_s}
+    _check_source(like, of_run, grid=grid, psync=psync)
     if directory is None and (iolog is None or output is not None):
         raise OptionMissing("give the directory to measure, such as /mnt/nvme")
     for name, path in (("-o", output), ("--iolog", iolog)):
@@ -87,6 +82,19 @@ def probe(
     run, target = (shell_word(str(path)) for path in (like or "run.spill", output or directory))
     command = f"spillcast forecast {run} --to {target}"
     return Answer(storage.to_json, lambda: storage_page(storage, command))
+
+
+def _check_source(
+    like: Path | None, of_run: Mapping[str, object], *, grid: bool, psync: bool
+) -> None:
+    """OptionConflict for options of the other way to measure, which is a replay or a grid."""
+    if grid == (like is not None):
+        hint = "as in: spillcast probe /mnt/nvme --like run.spill -o nvme.json"
+        raise OptionMissing("give either --like RECORDING or --grid", hint)
+    if grid:
+        refuse(of_run, "is for the run of a file: give --like RECORDING")
+    else:
+        refuse({"--psync": psync}, "is for --grid: a replay makes the calls that were recorded")
 
 
 def _measure(

@@ -52,6 +52,8 @@ SPOOLS = {
 _MORE = ("parameters", "work_areas", "temp_usage")
 #: What one folder may hold of one run, the best for its shares of time first.
 _COLLECTED = ("ash", "traces", "statistics")
+#: Kinds that count operations and keep no single wait.
+TOTALS = ("plans", "statements", "figures", "spark")
 #: What paths are, by the field of ``Evidence`` that holds them.
 WORDS = {
     "recordings": "recordings",
@@ -93,7 +95,7 @@ class Evidence:
     def only_waits(self) -> str:
         """``only_kind``, but InputError for totals, which contain no single wait."""
         kind = self.only_kind()
-        if kind in {"plans", "statements", "figures", "spark"}:
+        if kind in TOTALS:
             file = getattr(self, kind)[0]
             hint = f"forecast it: spillcast forecast {shell_word(str(file))} --to catalogue:aws-gp3"
             text = f"{file}: {WORDS[kind]} contain totals, not the time of each wait"

@@ -177,24 +177,28 @@ def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:
     Known by device and inode, or by their bytes; only files of one size are read for that. What is
     no plain file, or cannot be looked at, is kept: whoever reads it says why.
     """
-    statuses = {path: _status(path) for path in paths}
-    inodes = {(its.st_dev, its.st_ino): its.st_size for its in statuses.values() if its is not None}
-    sizes = Counter(inodes.values())
-    firsts: dict[Any, Path] = {}
+    by_path = {path: status for path in paths if (status := _status(path)) is not None}
+    by_inode: dict[tuple[int, int], Path] = {}
+    for path, status in by_path.items():
+        by_inode.setdefault((status.st_dev, status.st_ino), path)
+    sizes = Counter(by_path[path].st_size for path in by_inode.values())
+    by_content: dict[tuple[int, bytes], Path] = {}
     kept: dict[Path, None] = {}
     repeated: list[Repeated] = []
     for path in paths:
-        if (its := statuses[path]) is None:
-            kept[path] = None
-            continue
-        keys: list[Any] = [(its.st_dev, its.st_ino)]
-        if keys[0] not in firsts and its.st_size and sizes[its.st_size] > 1:
-            keys.append(_digest(path) or path)
-        if (first := next((firsts[key] for key in keys if key in firsts), None)) is None:
-            kept[path] = None
-        else:
+        first = path
+        if (status := by_path.get(path)) is not None:
+            first = by_inode[status.st_dev, status.st_ino]
+            if (
+                sizes[status.st_size] > 1
+                and status.st_size
+                and (digest := _digest(first)) is not None
+            ):
+                first = by_content.setdefault((status.st_size, digest), first)
+        if status is not None and (first != path or path in kept):
             repeated.append((path, first))
-        firsts |= dict.fromkeys(keys, first or path)
+        else:
+            kept[path] = None
     return list(kept), repeated
 
 

@@ -17,7 +17,7 @@ from spillcast.forecast.cpu import (
 )
 from spillcast.forecast.load import Latency, Load, counts, latencies, operations, rehearsed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, ZERO_LATENCY, Term
-from spillcast.forecast.threads.overlap import Overlap, Simulated
+from spillcast.forecast.threads.overlap import CpuLimits, Overlap, Simulated
 from spillcast.forecast.workload import CaptureOverhead, Workload
 from spillcast.recording.event_names import WRITEBACK
 from spillcast.storage.model import behaviour_of
@@ -203,15 +203,16 @@ def _rest(
 
     threads, loads = workload.threads, workload.loads
     other_s = remainder_s - (cold.baseline_s if cold else 0.0)
-    quota_s, quota_target_s, cores_s = (workload.scale * s for s in threads.limits_s(loads))
-    throttled_s = min(quota_s, other_s - (cpu_s or 0.0))
-    throttled_target_s = max(throttled_s + quota_target_s - quota_s, 0.0)
+    limits = CpuLimits(*(workload.scale * added_s for added_s in threads.cpu_limits(loads)))
+    throttled_s = min(limits.source_quota_s, other_s - (cpu_s or 0.0))
+    more_s = limits.target_quota_s - limits.source_quota_s
+    throttled_target_s = max(throttled_s + more_s, 0.0)
     other_s -= throttled_s
     if cpu_s is None:
         terms = [unchanged("CPU and other waits", other_s)]
     else:
         terms = [unchanged("CPU", cpu_s), unchanged("other waits", other_s - cpu_s)]
-    terms[0] = replace(terms[0], forecast_s=max(terms[0].baseline_s + cores_s, 0.0))
+    terms[0] = replace(terms[0], forecast_s=max(terms[0].baseline_s + limits.target_cores_s, 0.0))
     if max(throttled_s, throttled_target_s) > 0:
         terms.append(Term(QUOTA, None, None, None, throttled_s, throttled_target_s))
     if cold is not None:

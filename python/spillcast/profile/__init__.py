@@ -58,12 +58,7 @@ def profile(
         raise OptionConflict("--block is for traces")
     if lenient and not files.traces:
         raise OptionConflict("--lenient is for traces")
-    of_statement = chosen.sql_id is not None or chosen.exec_id is not None
-    if chosen != ALL and kind != "ash" and (kind != "traces" or of_statement):
-        raise OptionConflict(
-            "--sql-id and --exec-id are for ASH exports, --since and --until for traces too",
-            "for other evidence use --where, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
-        )
+    _check_chosen(chosen, kind)
     from spillcast.evidence.oracle.trace import TraceOptions
 
     options = TraceOptions(lenient=lenient, chosen=chosen, on_progress=on_progress)
@@ -100,11 +95,26 @@ def profile(
 
         result = of_trace_rows(files.traces, by, where, options)
     if block_bytes is not None and "size" in by:
-        blocks = [row["size"] for row in result.rows]
-        sizes = [None if count is None else count * block_bytes for count in blocks]
-        rows = [row | {"size": size} for row, size in zip(result.rows, sizes, strict=True)]
-        result = replace(result, rows=rows)
+        result = _in_bytes(result, block_bytes)
     return result if event is None else _only_event(result, event)
+
+
+def _check_chosen(chosen: Chosen, kind: str) -> None:
+    """OptionConflict for samples or times that evidence of a kind cannot select."""
+    of_statement = chosen.sql_id is not None or chosen.exec_id is not None
+    if chosen != ALL and kind != "ash" and (kind != "traces" or of_statement):
+        raise OptionConflict(
+            "--sql-id and --exec-id are for ASH exports, --since and --until for traces too",
+            "for other evidence use --where, as in --where \"sql_id = '4q7zf0d2m8kcx'\"",
+        )
+
+
+def _in_bytes(result: Profile, block_bytes: int) -> Profile:
+    """Sizes in bytes in place of blocks."""
+    blocks = [row["size"] for row in result.rows]
+    sizes = [None if count is None else count * block_bytes for count in blocks]
+    rows = [row | {"size": size} for row, size in zip(result.rows, sizes, strict=True)]
+    return replace(result, rows=rows)
 
 
 def _by_function(

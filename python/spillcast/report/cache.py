@@ -127,6 +127,6 @@ def curve_words(result: CacheResult) -> list[str]:
         )
     off = f"off by at most {100 * curve.error_max:.2g} points in the mean of all sizes"
     if curve.sampled < 1:
-        lines = f"From a sample of {curve.sampled:.3g} of the lines (SHARDS)"
-        return [text, f"  {lines}: {off} (95 % interval)."]
+        sampled = f"From a sample of {curve.sampled:.3g} of the lines (SHARDS)"
+        return [text, f"  {sampled}: {off} (95 % interval)."]
     return [text, *([f"  Distances are rounded: {off}."] if curve.error_max > 0 else [])]

@@ -86,7 +86,7 @@ def _calibration_rows(points: Sequence[Point]) -> Iterator[Sequence[Any]]:
     """A row for each query on each storage, medians of its runs."""
     keys = [(point.engine, point.query, point.storage) for point in points]
     for key in dict.fromkeys(keys):
-        runs = [point for point, of in zip(points, keys, strict=True) if of == key]
+        runs = [point for point, of_point in zip(points, keys, strict=True) if of_point == key]
         names = ("operations", "latency_s", "cpu_per_operation_s")
         yield [*key, len(runs), *(median(getattr(run, name) for run in runs) for name in names)]
 

@@ -273,32 +273,33 @@ def servers_metrics(rankings: Sequence[ServerRanking]) -> Iterator[str]:
     Counters begin with the first snapshot; ``sql`` is the queryid.
     """
     servers = [(r, {"server": r.source}) for r in rankings]
-    statements = [(s, {**of, "sql": s.queryid}) for r, of in servers for s in r.statements]
-    databases = [(d, {**of, "database": d.name}) for r, of in servers for d in r.databases]
-    histories = [(r.history, of) for r, of in servers if r.history is not None]
+    statements = [(s, {**labels, "sql": s.queryid}) for r, labels in servers for s in r.statements]
+    databases = [(d, {**labels, "database": d.name}) for r, labels in servers for d in r.databases]
+    histories = [(r.history, labels) for r, labels in servers if r.history is not None]
     busy_s = [sum(bucket.temp_s for bucket in history.buckets) for history, _ in histories]
     busy = {"event": "temp I/O", "idle": "false"}
     return _text_of([
         ("io_bytes", "counter", "Bytes read and written.",
-         [("_total", {**of, "temp": "true"}, s.temp_bytes) for s, of in statements]),
+         [("_total", {**labels, "temp": "true"}, s.temp_bytes) for s, labels in statements]),
         ("elapsed_seconds", "gauge", "Elapsed time of all calls.",
-         [("", of, s.elapsed_s) for s, of in statements]),
+         [("", labels, s.elapsed_s) for s, labels in statements]),
         ("calls", "counter", "Calls of statements that spill.",
-         [("_total", of, s.calls) for s, of in statements]),
+         [("_total", labels, s.calls) for s, labels in statements]),
         ("statement", "info", "The beginning of a statement's text.",
-         [("_info", {**of, "query": one_line(s.query, 80)}, 1) for s, of in statements if s.query]),
+         [("_info", {**labels, "query": one_line(s.query, 80)}, 1)
+          for s, labels in statements if s.query]),
         ("temp_files", "counter", "Temp files written.",
-         [("_total", of, d.temp_files) for d, of in databases]),
+         [("_total", labels, d.temp_files) for d, labels in databases]),
         ("temp_file_bytes", "counter", "Bytes of temp files written.",
-         [("_total", of, d.temp_bytes) for d, of in databases]),
+         [("_total", labels, d.temp_bytes) for d, labels in databases]),
         ("time_seconds", "counter", "Time by event, of all processes.",
-         [("_total", {**of, **busy}, s)
-          for (_, of), s in zip(histories, busy_s, strict=True)]),
+         [("_total", {**labels, **busy}, s)
+          for (_, labels), s in zip(histories, busy_s, strict=True)]),
         ("first_spill_timestamp_seconds", "gauge", "When a new statement was first seen to spill.",
-         [("", {**of, "sql": change.queryid}, change.by_s)
-          for history, of in histories for change in history.changes if change.kind == "new"]),
+         [("", {**labels, "sql": change.queryid}, change.by_s)
+          for history, labels in histories for change in history.changes if change.kind == "new"]),
         ("look_timestamp_seconds", "gauge", "The last snapshot of the server.",
-         [("", of, history.last_s) for history, of in histories]),
+         [("", labels, history.last_s) for history, labels in histories]),
     ])  # fmt: skip
 
 

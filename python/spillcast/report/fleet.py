@@ -62,8 +62,8 @@ def ingested_text(done: Ingested) -> str:
 
 def not_taken(done: Ingested) -> list[str]:
     """The first files that are set aside or could not be read, a line each, with the reason."""
-    lines = [f"{of['file']}: set aside: {of['what']}" for of in done.set_aside]
-    lines += [f"{of['file']}: could not be read: {of['what']}" for of in done.unread]
+    lines = [f"{source['file']}: set aside: {source['what']}" for source in done.set_aside]
+    lines += [f"{source['file']}: could not be read: {source['what']}" for source in done.unread]
     return listed(lines, _LISTED)
 
 

@@ -309,8 +309,8 @@ def _merged(forecast: Forecast) -> list[Term]:
     """
 
     def is_below(term: Term, share: float) -> bool:
-        small = term.baseline_s < share * forecast.baseline_s
-        return small and term.forecast_s < share * (forecast.forecast_s or 0)
+        is_small = term.baseline_s < share * forecast.baseline_s
+        return is_small and term.forecast_s < share * (forecast.forecast_s or 0)
 
     kept: list[Term] = []
     small: dict[str, list[Term]] = {}

@@ -129,7 +129,7 @@ def _blind(ranking: ServerRanking) -> list[str]:
         f"Statements spill: {written} in {databases}. No forecast: which statements spill is not "
         "counted."
     ]
-    if active := [of.active_s for of in ranking.databases if of.active_s is not None]:
+    if active := [each.active_s for each in ranking.databases if each.active_s is not None]:
         most = format_duration(sum(active))
         lines.append(
             f"Their temp I/O took at most {most}, for as long statements ran in these databases."
@@ -148,8 +148,8 @@ def _databases(ranking: ServerRanking) -> Table:
         *(Column(f"on {name.removeprefix('catalogue:')}", name, "s") for name in names),
     ]
     records = [
-        {**of.spill_s, **vars(of), "since": of.since_s and moment(of.since_s)}
-        for of in ranking.databases
+        {**each.spill_s, **vars(each), "since": each.since_s and moment(each.since_s)}
+        for each in ranking.databases
     ]
     return Table.of(columns, records)
 
@@ -291,12 +291,13 @@ def _data(ranking: ServerRanking) -> Table:
         cures = dict(statement.gains)
         if statement.no_spill is not None:
             cures[NO_SPILL] = statement.no_spill
-        records += [
-            known
-            | {"cure": name, "interval_s": gain.interval_s}
-            | ({} if statement.is_bounded else {"saved_s": gain.saved_s})
-            for name, gain in cures.items()
-        ] or [known]
+        if not cures:
+            records.append(known)
+        for name, gain in cures.items():
+            # Bounds have no middle.
+            saved_s = None if statement.is_bounded else gain.saved_s
+            cure = {"cure": name, "saved_s": saved_s, "interval_s": gain.interval_s}
+            records.append(known | cure)
     return Table.of_records(records, _CURES)
 
 

@@ -1,6 +1,5 @@
 """Storages without a probe: as an engine saw its own, or with stated latencies and limits."""
 
-from dataclasses import replace
 from itertools import groupby
 from operator import itemgetter
 from typing import Any
@@ -38,10 +37,19 @@ def observed(evidence: TempEvidence) -> Storage:
 
 
 def _counted_group(op: str, counts: OpCounts) -> Group:
-    size = _core.size_class_bytes(counts.bytes // counts.count)
     mean_ns = counts.total_ns // counts.count
-    group = Group(op, size, 1, counts.count, counts.bytes, 0, (), (), (), ()).taking(mean_ns)
-    return replace(group, total_ns=counts.total_ns)
+    return Group(
+        op=op,
+        size_class_bytes=_core.size_class_bytes(counts.bytes // counts.count),
+        depth=1,
+        count=counts.count,
+        bytes=counts.bytes,
+        total_ns=counts.total_ns,
+        latency_ns=[mean_ns],
+        latency_count=[counts.count],
+        block_count=[counts.count],
+        block_mean_ns=[mean_ns],
+    )
 
 
 def _observed_in(recording: Recording) -> Storage:

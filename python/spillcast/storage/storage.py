@@ -223,14 +223,25 @@ SIZES_BYTES = tuple(4096 << doubling for doubling in range(9))
 
 def stated_groups(base_ns: Mapping[tuple[str, str], float], ns_per_byte: float) -> list[Group]:
     """An operation of each op, pattern and size, by latencies of no bytes and of a byte."""
-    return [
-        Group(op, size, 1, 1, size, 0, (), (), (), (), pattern, "direct").taking(
-            round(base_ns[op, pattern] + size * ns_per_byte)
+
+    def group(op: str, pattern: str, size: int) -> Group:
+        ns = round(base_ns[op, pattern] + size * ns_per_byte)
+        return Group(
+            op=op,
+            size_class_bytes=size,
+            depth=1,
+            count=1,
+            bytes=size,
+            total_ns=ns,
+            latency_ns=[ns],
+            latency_count=[1],
+            block_count=[1],
+            block_mean_ns=[ns],
+            pattern=pattern,
+            access="direct",
         )
-        for op in OPS
-        for pattern in PATTERNS
-        for size in SIZES_BYTES
-    ]
+
+    return [group(op, each, size) for op in OPS for each in PATTERNS for size in SIZES_BYTES]
 
 
 @dataclass(frozen=True)

@@ -65,13 +65,14 @@ def resolve(
         return resolve_storage(text, f"--to {text}", FORMS)
     from spillcast.storage.probe import probe
 
-    directory, advice = Path(text) if exists else SHARED_MEMORY, list[str]()
-    if not exists or is_tmpfs(directory):
-        advice = check_memory(baseline, directory if exists else None)
+    place = Path(text) if exists else None
+    directory, advice = place or SHARED_MEMORY, list[str]()
+    if place is None or is_tmpfs(place):
+        advice = check_memory(baseline, place)
         budget = all_that_is_free(budget)
     storage = probe(directory, complete, budget=budget, on_progress=on_progress)
-    facts = {**storage.facts, "advice": advice}
-    return replace(storage, name=storage.name if exists else text, facts=facts)
+    name = text if place is None else storage.name
+    return replace(storage, name=name, facts={**storage.facts, "advice": advice})
 
 
 def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> Storage:

@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::PathBuf;
 
 use super::line::Fault;
-use super::reader::ReadError;
+use super::options::ReadError;
 use super::scan::LINE_BYTES_MAX;
 use crate::unpack::unpacked;
 

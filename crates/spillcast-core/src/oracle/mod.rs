@@ -12,6 +12,7 @@ mod follow;
 mod grammar;
 mod latencies;
 mod line;
+mod options;
 mod profile;
 mod reader;
 mod rows;
@@ -25,8 +26,9 @@ pub use damage::{Damage, Damages, KEPT_PER_FILE};
 pub use events::{EventClass, classify};
 pub use follow::FileSummary;
 pub use line::{CallKind, CallLine, ParsingLine, StatLine};
+pub use options::{Options, ReadError, Watch, Window};
 pub use profile::{Dimension, Group, Key, Profile};
-pub use reader::{Options, ReadError, Reading, Watch, Window, read};
+pub use reader::{Reading, read};
 pub use rows::{Batch, Rows, Tables};
 pub use session::{SessionId, SessionTimes};
 pub use sink::{

@@ -1,92 +1,16 @@
 //! Reads traces into a sink: all threads scan chunks, and follow them one after another.
 
-use std::fmt;
-use std::io;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::Ordering;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::available_parallelism;
 
 use super::chunks::{Chunk, Chunks};
 use super::follow::{FileSummary, Follower, Output};
+use super::options::{Options, ReadError};
 use super::scan;
 use super::scanned::{Scanned, Wanted};
 use super::sink::{Dictionary, Sink};
-
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Take WAIT lines out of running text, such as a page that quotes a trace.
-    pub lenient: bool,
-    /// Bytes read at a time. What is read does not depend on it; memory does, at about twice as
-    /// much a thread.
-    pub chunk_bytes: usize,
-    /// Hand on bound values.
-    pub binds: bool,
-    /// The time window by input; inputs without one count whole.
-    pub windows: Vec<Window>,
-    pub watch: Arc<Watch>,
-}
-
-/// How far a reading is, seen from another thread, which may end it.
-#[derive(Debug, Default)]
-pub struct Watch {
-    bytes: AtomicU64,
-    cancelled: AtomicBool,
-}
-
-impl Watch {
-    /// Bytes read so far.
-    pub fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
-    }
-
-    pub fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Waits and calls count that end in it: microseconds on the clock of `tim`, both ends included.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Window {
-    pub first_us: i64,
-    pub last_us: i64,
-}
-
-impl Default for Window {
-    fn default() -> Self {
-        Window { first_us: i64::MIN, last_us: i64::MAX }
-    }
-}
-
-impl Window {
-    #[inline(always)]
-    pub(super) fn holds(self, us: i64) -> bool {
-        (self.first_us..=self.last_us).contains(&us)
-    }
-
-    #[inline(always)]
-    pub(super) fn is_all(self) -> bool {
-        self == Window::default()
-    }
-}
-
-impl Options {
-    fn wanted(&self, sink: &impl Sink) -> Wanted {
-        Wanted { lenient: self.lenient, binds: self.binds, figures: sink.needs_figures() }
-    }
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Options {
-            lenient: false,
-            chunk_bytes: 256 << 10,
-            binds: false,
-            windows: Vec::new(),
-            watch: Arc::default(),
-        }
-    }
-}
 
 /// The result of reading.
 #[derive(Clone, Debug, Default)]
@@ -95,35 +19,6 @@ pub struct Reading {
     /// One for each input, in their order.
     pub files: Vec<FileSummary>,
 }
-
-#[derive(Debug)]
-pub enum ReadError {
-    /// A file could not be opened or read.
-    File { path: PathBuf, error: io::Error },
-    /// None of the files holds a wait or a call.
-    NoTraceLines { paths: Vec<PathBuf>, waits_in_text: u64 },
-    /// The sink or another thread ended the reading.
-    Stopped,
-}
-
-impl fmt::Display for ReadError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            ReadError::File { path, error } => write!(f, "{}: {error}", path.display()),
-            ReadError::NoTraceLines { paths, waits_in_text } => {
-                let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-                write!(f, "no extended SQL trace lines in {}", names.join(", "))?;
-                match waits_in_text {
-                    0 => write!(f, "; trace the session with waits: event 10046 at level 8"),
-                    n => write!(f, "; {n} WAIT lines stand in running text: --lenient reads them"),
-                }
-            }
-            ReadError::Stopped => write!(f, "stopped"),
-        }
-    }
-}
-
-impl std::error::Error for ReadError {}
 
 /// Reads traces one after another, plain, gzip or zstd, `-` for standard input, into `sink`, on all
 /// processors.

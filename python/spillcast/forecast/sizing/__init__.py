@@ -81,11 +81,6 @@ def size(
     shown = [(candidate, row) for candidate in thinned if (row := candidate.row(search))]
     if within_s is None:
         best = _worth(shown, search)
-    clearly_s = (1 - FASTER_MIN) * min((c.elapsed_s for c in priced), default=inf)
-    unpriced = min((c for c in tried if c.cost is None), key=lambda c: c.elapsed_s, default=None)
-    unpriced_row = None
-    if unpriced is not None and unpriced.elapsed_s < clearly_s:
-        unpriced_row = unpriced.row(search)
     rows = [row for _, row in shown]
     targets = {row.target for row in rows}
     sold = [c.product.row.name for c in priced if c.product is not None and c.name in targets]
@@ -107,7 +102,7 @@ def size(
         frontier=rows,
         knobs=knobs,
         binding=binding,
-        unpriced=[] if unpriced_row is None else [unpriced_row],
+        unpriced=_unpriced_rows(tried, search),
         notes=(),
         prices=prices.notes(sold, date.today()),
         statements=len(statements),
@@ -117,6 +112,16 @@ def size(
     wide = dict.fromkeys(c.name.partition("?")[0] for c in thinned if c.row(search) is None)
     ceiling_s = max(limit.ceiling_s for limit in limits)
     return replace(sizing, notes=list(_notes(sizing, ceiling_s, list(wide))))
+
+
+def _unpriced_rows(tried: "Sequence[Candidate]", search: Search) -> list[SizeRow]:
+    """The fastest storage without a price, if it is clearly faster than all with one."""
+    fastest_s = min((c.elapsed_s for c in tried if c.cost is not None), default=inf)
+    best = min((c for c in tried if c.cost is None), key=lambda c: c.elapsed_s, default=None)
+    if best is None or best.elapsed_s >= (1 - FASTER_MIN) * fastest_s:
+        return []
+    row = best.row(search)
+    return [] if row is None else [row]
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ then a part of its waits hides behind the wait for the next period, and it is si
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -37,6 +37,14 @@ from spillcast.recording.spill import size_classes
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage.model import Behaviour
 from spillcast.tables import Table, arrays_of, followed
+
+
+class CpuLimits(NamedTuple):
+    """Elapsed time that limits of CPUs add; below zero where the target has more cores."""
+
+    source_quota_s: float
+    target_quota_s: float
+    target_cores_s: float
 
 
 @dataclass(frozen=True)
@@ -263,18 +271,20 @@ class Threads:
             bursts[row] = np.maximum(inside_ns, 0)[others].sum() >= burst_ns / 10
         return bursts
 
-    def limits_s(self, loads: Sequence[Load]) -> tuple[float, float, float]:
-        """Time added without any latency of temp I/O: by the quota of the source, by that of the
-        target, and by the target's number of cores."""
+    def cpu_limits(self, loads: Sequence[Load]) -> CpuLimits:
+        """What the CPUs of source and target add to the run without any latency of temp I/O."""
         if not self._simulates:
-            return 0.0, 0.0, 0.0
+            return CpuLimits(0.0, 0.0, 0.0)
         kept = self._kept(operations(loads))
         source_s, target_s = (self._without_s(cpus) for cpus in (self.source, self.target))
         source_free_s, target_free_s = (
             self._without_s(Cpus(cpus.cores)) for cpus in (self.source, self.target)
         )
-        quotas_s = max(source_s - source_free_s, 0.0), max(target_s - target_free_s, 0.0)
-        return quotas_s[0] / kept, quotas_s[1] / kept, (target_free_s - source_free_s) / kept
+        return CpuLimits(
+            source_quota_s=max(source_s - source_free_s, 0.0) / kept,
+            target_quota_s=max(target_s - target_free_s, 0.0) / kept,
+            target_cores_s=(target_free_s - source_free_s) / kept,
+        )
 
     def _kept(self, total_operations: float) -> float:
         """Share of so many temp operations that move bytes whose waits were kept."""

@@ -163,7 +163,7 @@ def sweep_io_size(
     tried = possible if spill.recorded is None else [*possible, spill.recorded]
     sizes = list(dict.fromkeys(spill.sizes(setting) for setting in tried))
     first = {spill.sizes(setting): setting for setting in reversed(tried)}
-    plans = [spill.steps(first[of]) for of in sizes]
+    plans = [spill.steps(first[size]) for size in sizes]
     trials: Trials
     if isinstance(where, Storage):
         name, trials = where.name, modelled(where, plans)

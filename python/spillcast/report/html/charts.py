@@ -398,7 +398,7 @@ def lines_by_size(
     x_ticks: Callable[..., list[Tick]] = size_ticks,
 ) -> Chart:
     """Seconds over sizes, a line for each name; points that were not measured are open."""
-    points = [point for of in series.values() for point in of]
+    points = [point for drawn in series.values() for point in drawn]
     sizes = [size for size, *_ in points]
     ends_s = [end for _, s, interval_s, _ in points for end in (s, *(interval_s or ()))]
     low, high = min(sizes) / 1.15, max(sizes) * 1.15

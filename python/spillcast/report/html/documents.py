@@ -238,12 +238,14 @@ def verification(verifications: Sequence[Verification]) -> Section:
             inside += forecast.interval_s[0] <= measured_s <= forecast.interval_s[1]
         query = f"{case.engine} {case.workload} x{case.threads}"
         shown = percent1(error).replace("-", MINUS)
-        rows.append(vars(forecast) | vars(case) | {"query": query, "error_text": shown})
+        row = {"source": case.source, "target": case.target, "measured_to_s": measured_s}
+        known = {"forecast_s": forecast.forecast_s, "interval_s": forecast.interval_s}
+        rows.append(row | known | {"query": query, "error_text": shown})
     table, title = Table.of(_CASES, rows), "How good the forecasts are"
     if not points:
         answer = f"No forecast in {format_count(len(rows), 'case')}."
         return Section(title, tables=[("", table)], answer=[answer])
-    forecasts, intervals = (format_count(len(points), of) for of in ("forecast", "interval"))
+    forecasts, intervals = (format_count(len(points), noun) for noun in ("forecast", "interval"))
     answer = (
         f"The median error of {forecasts} was {percent1(median(errors))} when the queries were "
         f"then run on the target; the measured time was inside {inside} of {intervals}."

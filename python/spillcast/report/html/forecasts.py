@@ -1,6 +1,6 @@
 """Forecasts: targets side by side, their terms and stages, what to do, what remains of a query."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from spillcast.forecast import Forecast
 from spillcast.forecast.result import Remaining
@@ -57,7 +57,7 @@ def sections(forecasts: Sequence[Forecast], purchases: Sequence[str] = ()) -> li
         given = [forecast for forecast in order if forecast.forecast_s is not None]
         refused = [forecast.sentence() for forecast in order if forecast.forecast_s is None]
         bars = [_bars(given, terminal.targets_table(order))] if given else []
-        parts = [*terminal.compared_parts(order), Words(refused)]
+        parts = [*terminal.compared_parts(order), Words([*_remarks(order), *refused])]
         compared.append(Section.of(f"Storage compared{of}", parts, bars, answer))
         if given:
             listed = given[:_LISTED_MAX]
@@ -68,6 +68,14 @@ def sections(forecasts: Sequence[Forecast], purchases: Sequence[str] = ()) -> li
         steps += terminal.advice(order)
     to_do = [Section("What to do", steps)] if steps else []
     return [*compared, *made_of, *to_do, *_remaining(forecasts)]
+
+
+def _remarks(order: Sequence[Forecast]) -> Iterator[str]:
+    """What remarks in the table mean."""
+    if any(forecast.best_value for forecast in order):
+        yield "'best value' saves the most time for its price."
+    if order[0].work_memory:
+        yield "More work_mem may change the plan; its row assumes that the plan stays."
 
 
 def _stages(order: Sequence[Forecast]) -> list[Figure]:

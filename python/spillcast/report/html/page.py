@@ -116,7 +116,7 @@ class Cells:
         rows = [
             [NOTHING if row[at] == NONE else row[at] for at in used] for row in cells[:ROWS_MAX]
         ]
-        left = [at for at, of in enumerate(used) if columns[of].is_text]
+        left = [place for place, at in enumerate(used) if columns[at].is_text]
         left_out = max(len(cells) - ROWS_MAX, 0)
         return cls([columns[at].name or "" for at in used], rows, left, left_out)
 

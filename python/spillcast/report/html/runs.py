@@ -181,11 +181,11 @@ def _latencies(run: Run, target: Latencies | None, of: str) -> Section:
 def histogram(group: Histogram, beside: Histogram | None, names: tuple[str, str]) -> Figure:
     """Latencies of an operation of one name, and beside them those of the other."""
     parts, captions = [], []
-    for name, of in zip(names, [group, *([beside] if beside else [])], strict=False):
-        operations = sum(of.latency_count)
-        total_ns = sum(map(operator.mul, of.latency_ns, of.latency_count))
+    for name, measured in zip(names, [group, *([beside] if beside else [])], strict=False):
+        operations = sum(measured.latency_count)
+        total_ns = sum(map(operator.mul, measured.latency_ns, measured.latency_count))
         mean_s = total_ns / (operations or 1) / 1e9
-        bins = latency_bins(of.latency_ns, of.latency_count)
+        bins = latency_bins(measured.latency_ns, measured.latency_count)
         shares = {at: count / (operations or 1) for at, count in bins.items()}
         parts.append((name, shares, mean_s))
         count = format_count(operations, "operation")

@@ -118,7 +118,11 @@ def compose(inputs: Inputs) -> Page:
         list(map(documents.cache, inputs.known(CacheResult))),
         [documents.verification(verifications)] if verifications else [],
         runs.sections(inputs.runs, target),
-        [documents.profile(name, of) for name, of in inputs.documents if isinstance(of, Profile)],
+        [
+            documents.profile(name, document)
+            for name, document in inputs.documents
+            if isinstance(document, Profile)
+        ],
         list(map(documents.storage, storages, latencies)) if target is None else [],
     ]
     answers = ([text for section in kind for text in section.answer] for kind in kinds)
@@ -156,7 +160,7 @@ def _target(
     """Latencies of the target that the page is about: the fastest of which any are known."""
     if not inputs.runs:
         return None
-    by_name = {of.name: of for of in latencies if of.groups}
+    by_name = {storage.name: storage for storage in latencies if storage.groups}
     names = [forecast.target for forecast in ranked(known) if forecast.target in by_name]
     return by_name[names[0]] if names else next(iter(by_name.values()), None)
 

@@ -10,7 +10,7 @@ credit is a second pair of limits, which fill at the rates that the volume susta
 from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
-from typing import Any
+from typing import Any, NamedTuple
 
 from spillcast.errors import InputError, TargetInvalid
 from spillcast.recording.event_names import OPS
@@ -149,8 +149,11 @@ class _Rates:
     bytes_per_s: Mapping[str, float]
 
 
-#: How long the sustained rate takes to fill the credits of operations and of bytes; None without.
-_CreditSeconds = tuple[float | None, float | None]
+class _CreditSeconds(NamedTuple):
+    """How long the sustained rate takes to fill the credits; None if there are none."""
+
+    operations_s: float | None
+    bytes_s: float | None
 
 
 def _base(figures: Figures, values: Values) -> _Rates:
@@ -199,12 +202,13 @@ def _credit_s(figures: Figures, values: Values, base: _Rates, burst: _Rates) -> 
     base_iops, burst_iops = base.iops["read"], burst.iops["read"]
     base_bytes, burst_bytes = base.bytes_per_s["read"], burst.bytes_per_s["read"]
     if "burst_operations" in figures:
-        return figures["burst_operations"] / (base_iops or 1.0), None
+        return _CreditSeconds(figures["burst_operations"] / (base_iops or 1.0), None)
     if "burst_minutes" in figures and base_iops and burst_iops:
         burst_s = figures["burst_minutes"] * 60
         iops_s = (burst_iops - base_iops) * burst_s / base_iops
-        return iops_s, (burst_bytes - base_bytes) * burst_s / base_bytes
-    return None, values["size"] / base_bytes
+        bytes_s = (burst_bytes - base_bytes) * burst_s / base_bytes
+        return _CreditSeconds(iops_s, bytes_s)
+    return _CreditSeconds(None, values["size"] / base_bytes)
 
 
 def _buckets(
@@ -214,7 +218,7 @@ def _buckets(
     if credit_s is None:
         # At least one operation of 1 MiB.
         at_once_s = max(_BURST_S, MIB / rates.bytes_per_s["write"])
-        credit_s = at_once_s, at_once_s
+        credit_s = _CreditSeconds(at_once_s, at_once_s)
     operations_s, bytes_s = credit_s
     operation_kib = figures.get("operation_kib")
     operation_bytes = None if operation_kib is None else round(operation_kib) * 1024

@@ -5,7 +5,7 @@
 use super::chunks::Chunk;
 use super::damage::{Damage, Damages};
 use super::line::{Fault, Line, Mark, ParsingLine, StatLine};
-use super::reader::{Options, Window};
+use super::options::{Options, Window};
 use super::scan;
 use super::scanned::{BindPart, Numbered, Record, Scanned, State, Wanted};
 use super::session::{Session, SessionId, SessionTimes};

@@ -1,0 +1,114 @@
+//! What is wanted of a reading of traces, how far it is, and why it can end.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use super::scanned::Wanted;
+use super::sink::Sink;
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Take WAIT lines out of running text, such as a page that quotes a trace.
+    pub lenient: bool,
+    /// Bytes read at a time. What is read does not depend on it; memory does, at about twice as
+    /// much a thread.
+    pub chunk_bytes: usize,
+    /// Hand on bound values.
+    pub binds: bool,
+    /// The time window by input; inputs without one count whole.
+    pub windows: Vec<Window>,
+    pub watch: Arc<Watch>,
+}
+
+/// How far a reading is, seen from another thread, which may end it.
+#[derive(Debug, Default)]
+pub struct Watch {
+    pub(super) bytes: AtomicU64,
+    pub(super) cancelled: AtomicBool,
+}
+
+impl Watch {
+    /// Bytes read so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes.load(Ordering::Relaxed)
+    }
+
+    pub fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Waits and calls count that end in it: microseconds on the clock of `tim`, both ends included.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Window {
+    pub first_us: i64,
+    pub last_us: i64,
+}
+
+impl Default for Window {
+    fn default() -> Self {
+        Window { first_us: i64::MIN, last_us: i64::MAX }
+    }
+}
+
+impl Window {
+    #[inline(always)]
+    pub(super) fn holds(self, us: i64) -> bool {
+        (self.first_us..=self.last_us).contains(&us)
+    }
+
+    #[inline(always)]
+    pub(super) fn is_all(self) -> bool {
+        self == Window::default()
+    }
+}
+
+impl Options {
+    pub(super) fn wanted(&self, sink: &impl Sink) -> Wanted {
+        Wanted { lenient: self.lenient, binds: self.binds, figures: sink.needs_figures() }
+    }
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options {
+            lenient: false,
+            chunk_bytes: 256 << 10,
+            binds: false,
+            windows: Vec::new(),
+            watch: Arc::default(),
+        }
+    }
+}
+
+#[derive(Debug)]
+pub enum ReadError {
+    /// A file could not be opened or read.
+    File { path: PathBuf, error: io::Error },
+    /// None of the files holds a wait or a call.
+    NoTraceLines { paths: Vec<PathBuf>, waits_in_text: u64 },
+    /// The sink or another thread ended the reading.
+    Stopped,
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ReadError::File { path, error } => write!(f, "{}: {error}", path.display()),
+            ReadError::NoTraceLines { paths, waits_in_text } => {
+                let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+                write!(f, "no extended SQL trace lines in {}", names.join(", "))?;
+                match waits_in_text {
+                    0 => write!(f, "; trace the session with waits: event 10046 at level 8"),
+                    n => write!(f, "; {n} WAIT lines stand in running text: --lenient reads them"),
+                }
+            }
+            ReadError::Stopped => write!(f, "stopped"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
