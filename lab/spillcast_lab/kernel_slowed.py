@@ -20,7 +20,7 @@ from pathlib import Path
 
 from spillcast.errors import ExperimentFailed, SpillcastError
 from spillcast.lab.storages import Place
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.recording.observed import meminfo_bytes
 from spillcast.storage.probe import NoMemoryGroup, join, memory_group
 from spillcast.units import format_bytes, format_duration

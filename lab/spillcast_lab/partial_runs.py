@@ -13,9 +13,8 @@ from spillcast.errors import RehearsalFailed
 from spillcast.evidence.counts import Counts
 from spillcast.lab.run import observed, recorder_for
 from spillcast.lab.storages import Place
-from spillcast.recording import Recording
+from spillcast.recording import OPS, Recording
 from spillcast.recording.capture import share_of
-from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta
 from spillcast.recording.observed import DoneBefore, SizedFile
 from spillcast.recording.schema import seconds_of, totals, within

@@ -7,8 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import available, spillcast
-from spillcast.recording import Recording
-from spillcast.recording.event_names import WRITEBACK
+from spillcast.recording import WRITEBACK, Recording
 from spillcast.storage.probe import memory_group
 from spillcast_lab.kernel_slowed import BLKIO, KernelSlowed, kernel_slowed, why_not
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from spillcast.errors import ExperimentFailed
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.workspace import undone_by
 from spillcast_lab.kernel_slowed import BLKIO, PROGRAMS, make_file_system, missing
 

@@ -41,7 +41,7 @@ def fleet(
     from spillcast.fleet.dataset import is_dataset
     from spillcast.fleet.fleet import fleet as make
     from spillcast.fleet.ingest import ingest
-    from spillcast.recording.event_names import TEMP_EVENTS
+    from spillcast.recording import TEMP_EVENTS
     from spillcast.report.fleet import fleet_page, not_taken
     from spillcast.workspace import workspace
 

@@ -9,7 +9,7 @@ import typer
 from spillcast.cli.options import Budget, Elapsed, Item, option
 from spillcast.cli.usage import Answer, AnswerCommand, command_group, refuse
 from spillcast.errors import EvidenceUnsuited, OptionInvalid, OptionMissing, TargetIncomplete
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.units import parse_bytes
 
 if TYPE_CHECKING:

@@ -19,8 +19,8 @@ from spillcast.errors import (
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.numbers import ZERO, Number
 from spillcast.gate import COUNT_MAX
+from spillcast.recording import OPS
 from spillcast.recording.calibration import MachineCalibration
-from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import NOBODY, ObservedEngine
 from spillcast.recording.server_meta import Statement
 from spillcast.units import format_duration

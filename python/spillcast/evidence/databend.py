@@ -20,7 +20,7 @@ from spillcast.evidence.numbers import number_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import format_bytes, format_count, parse_bytes, parse_duration_s
 

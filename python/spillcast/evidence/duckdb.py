@@ -14,7 +14,7 @@ from spillcast.evidence.counts import PROFILE, Bounds, Counts, at_most, counts_o
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.server_meta import Statement
 from spillcast.redaction import struck_text

@@ -12,7 +12,7 @@ from spillcast.evidence.counts import PROFILE, Counts, at_most, counts_of_figure
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, JSON_LENGTH_MAX, damaged, json_values
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.units import format_bytes, format_setting, parse_bytes
 

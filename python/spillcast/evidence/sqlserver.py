@@ -36,7 +36,7 @@ from spillcast.evidence.oracle.spooled import Row, exported_rows
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, damaged, xml_of
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.server_meta import Statement
 from spillcast.redaction import struck_text

@@ -23,7 +23,7 @@ from spillcast.evidence.recognise import FOREIGN
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import object_of, reading
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.units import parse_bytes, parse_duration_s
 
 _BYTES_MAX = 1 << 20

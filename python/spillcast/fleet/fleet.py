@@ -28,7 +28,7 @@ from spillcast.forecast.oracle.evidence import Target
 from spillcast.forecast.oracle.forecast import resolve_target
 from spillcast.forecast.question import Question
 from spillcast.profile.traces import quantile_us
-from spillcast.recording.event_names import TEMP_EVENTS, is_like
+from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.recording.meta import is_recording
 from spillcast.storage.target import is_place
 from spillcast.text import shell_word

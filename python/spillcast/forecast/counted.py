@@ -19,7 +19,7 @@ from spillcast.forecast.load import Load, latencies, operations
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.threads.resources import Cpus
 from spillcast.forecast.workload import CpuTime, DataReads, Quality, Workload, cpu_between_s
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage import Storage
 from spillcast.units import format_duration

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.forecast.load import NO_LATENCY, Latency, Load, counts
 from spillcast.forecast.workload import CpuTime
+from spillcast.recording import OPS
 from spillcast.recording.calibration import WaitCost, weights_of
-from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import CpuCache
 from spillcast.recording.thread_trace import Bursts, TempOperations
 from spillcast.stats import inverse_variance

@@ -19,7 +19,7 @@ from spillcast.forecast.load import operations
 from spillcast.forecast.projection import Baseline, Projection, projection
 from spillcast.forecast.result import Sampled
 from spillcast.forecast.workload import Workload
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.stats import NORMAL_95
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.source import LATENCY_NOISE

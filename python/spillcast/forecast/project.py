@@ -27,8 +27,8 @@ from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehear
 from spillcast.forecast.warnings import THROTTLED_REPORTED, Case, warnings_of
 from spillcast.forecast.work_memory import WorkMemory
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
+from spillcast.recording import WRITEBACK
 from spillcast.recording.completeness import DIFFERENCE_MAX
-from spillcast.recording.event_names import WRITEBACK
 from spillcast.storage.storage import Storage
 from spillcast.units import format_duration
 

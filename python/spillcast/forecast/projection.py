@@ -19,7 +19,7 @@ from spillcast.forecast.load import Latency, Load, counts, latencies, operations
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, ZERO_LATENCY, Term
 from spillcast.forecast.threads.overlap import CpuLimits, Overlap, Simulated
 from spillcast.forecast.workload import CaptureOverhead, Workload
-from spillcast.recording.event_names import WRITEBACK
+from spillcast.recording import WRITEBACK
 from spillcast.storage.model import behaviour_of
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.source import INSTANT

@@ -34,7 +34,7 @@ from spillcast.forecast.workload import (
     Workload,
     cpu_between_s,
 )
-from spillcast.recording import Recording
+from spillcast.recording import OPS, Recording
 from spillcast.recording.completeness import (
     Part,
     large_other_io,
@@ -43,7 +43,6 @@ from spillcast.recording.completeness import (
     went_on,
     whole_s,
 )
-from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import named_temp_places
 from spillcast.recording.sample import PageCacheRoom, parts_of, sampled
 from spillcast.recording.spill import slice_numbers, spill_bytes

@@ -10,9 +10,8 @@ from spillcast.forecast.load import Load, operations
 from spillcast.forecast.threads.overlap import Threads
 from spillcast.forecast.threads.resources import PERIOD_S, Cpus
 from spillcast.forecast.workload import CaptureOverhead, DataReads, TempChanges
-from spillcast.recording import Recording
+from spillcast.recording import DATA_READ_BY_OTHERS, Recording
 from spillcast.recording.completeness import unrecognised
-from spillcast.recording.event_names import DATA_READ_BY_OTHERS
 from spillcast.recording.meta import Meta
 from spillcast.recording.sample import COLUMN
 from spillcast.recording.thread_trace import NONE

@@ -16,8 +16,8 @@ from spillcast.forecast.result import (
     Interval,
     Term,
 )
+from spillcast.recording import WRITEBACK
 from spillcast.recording.completeness import recorded_words
-from spillcast.recording.event_names import WRITEBACK
 from spillcast.units import format_bytes, format_duration, format_setting
 
 #: Share of the time outside temp I/O from which storage for temp files can help little.

@@ -18,7 +18,7 @@ from spillcast.forecast.target_warnings import (
 from spillcast.forecast.threads.resources import BURST_MIN_S
 from spillcast.forecast.verdict import LITTLE
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.storage import Storage
 from spillcast.storage.source import ASSUMED

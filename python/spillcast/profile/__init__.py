@@ -17,7 +17,7 @@ from spillcast.evidence.open import Evidence, find_evidence
 from spillcast.profile.result import CALL, COLUMNS, FUNCTION, ROW_SOURCE, with_shares
 from spillcast.profile.result import DIMENSIONS as DIMENSIONS
 from spillcast.profile.result import Profile as Profile
-from spillcast.recording.event_names import is_like
+from spillcast.recording import is_like
 from spillcast.text import several
 
 if TYPE_CHECKING:

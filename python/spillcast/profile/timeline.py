@@ -13,8 +13,7 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.oracle.ash import read_ash
-from spillcast.recording import Recording
-from spillcast.recording.event_names import TEMP_EVENTS, is_like
+from spillcast.recording import TEMP_EVENTS, Recording, is_like
 from spillcast.tables import Table
 
 if TYPE_CHECKING:

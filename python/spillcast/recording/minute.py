@@ -10,8 +10,8 @@ from itertools import accumulate, pairwise
 from pathlib import Path
 
 from spillcast.errors import SpillcastError
+from spillcast.recording import OPS
 from spillcast.recording.capture import summed
-from spillcast.recording.event_names import OPS
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Meta, OtherIO, Temp
 from spillcast.recording.recording import Recording
 from spillcast.recording.server_meta import RecordedQuery, Sampling, Worker

@@ -6,7 +6,7 @@ import numpy as np
 
 from spillcast import _core
 from spillcast.columns import NAME, Column, Field
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.recording.meta import OtherIO, Temp
 from spillcast.tables import Table
 

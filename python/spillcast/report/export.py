@@ -23,8 +23,7 @@ from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import EvidenceUnsuited, QueryInvalid, SelectionEmpty, first_line
 from spillcast.profile import Profile
 from spillcast.profile.result import LatencyCounts
-from spillcast.recording import Recording
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS, Recording
 from spillcast.text import exact_name, one_line
 
 Event = dict[str, Any]

@@ -6,8 +6,8 @@ from typing import Any
 
 from spillcast.forecast import Forecast
 from spillcast.forecast.verdict import forecasts_document, verdict
+from spillcast.recording import OPS
 from spillcast.recording.calibration import CaptureCost
-from spillcast.recording.event_names import OPS
 from spillcast.recording.live import Running, Tally
 from spillcast.report.forecast import left_words, to_come_table
 from spillcast.report.page import sparkline, with_bars, with_drawings

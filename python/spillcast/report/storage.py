@@ -5,7 +5,7 @@ from itertools import product
 from pathlib import Path
 from typing import Any
 
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.report.page import Commands, Drawn, Page, Part, Titled, Words, histogram, peak_marks
 from spillcast.stats import quantile
 from spillcast.storage import Group, Limit, Storage

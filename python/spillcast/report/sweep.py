@@ -12,7 +12,7 @@ from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
 from spillcast.lab.io_size.synthetic_sort import setting_text
 from spillcast.lab.memory_result import Point
 from spillcast.lab.memory_result import Sweep as MemorySweep
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.report.page import Commands, Drawn, Notes, Page, Part, Words, bar, with_bars
 from spillcast.report.work_memory import FORECAST, advice_text, memory_table
 from spillcast.stats import quantile

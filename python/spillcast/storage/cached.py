@@ -17,8 +17,7 @@ from spillcast.cache.rows import of_recording
 from spillcast.cache.simulation import CacheOptions, Device, simulate
 from spillcast.errors import Refusal, TargetInvalid, TimesUnknown
 from spillcast.evidence.counts import Counts
-from spillcast.recording import Recording
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS, Recording
 from spillcast.recording.spill import spill_bytes
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.observed import TempEvidence, observed

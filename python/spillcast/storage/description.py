@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spillcast.calibrated import calibrated
 from spillcast.document import internal, written
 from spillcast.errors import OptionInvalid, Refusal, TargetIncomplete
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.storage import Group, Storage
 from spillcast.units import format_duration

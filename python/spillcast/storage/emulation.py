@@ -16,7 +16,7 @@ from typing import Any
 from spillcast import _core
 from spillcast.document import written
 from spillcast.errors import OptionConflict, OptionInvalid, ProgramMissing, SystemFailed
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.storage.model import Behaviour, Point, behaviour_of, fixed_behaviour
 from spillcast.storage.storage import bytes_limit
 from spillcast.storage.target import resolve_storage

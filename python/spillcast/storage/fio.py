@@ -13,8 +13,7 @@ from spillcast import _core
 from spillcast.errors import TargetIncomplete
 from spillcast.evidence.numbers import number_of
 from spillcast.gate import damaged, json_of, reading
-from spillcast.recording import Recording
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS, Recording
 from spillcast.storage.plan import moved_waits, plan
 from spillcast.storage.source import GRID
 from spillcast.storage.storage import Group, Storage

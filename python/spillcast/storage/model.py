@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from spillcast import stats
 from spillcast.errors import FiguresMissing
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.storage.interpolation import Cell, Cells
 from spillcast.storage.storage import Group, Limit, Storage
 from spillcast.units import format_duration

@@ -7,8 +7,7 @@ from typing import Any
 from spillcast import _core
 from spillcast.errors import TargetInvalid
 from spillcast.evidence.counts import Counts, OpCounts
-from spillcast.recording import Recording
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS, Recording
 from spillcast.stats import merged, rounded
 from spillcast.storage.source import ASSUMED, RECORDING, Provenance, of_recording
 from spillcast.storage.storage import (

@@ -10,8 +10,7 @@ from spillcast import _core
 from spillcast.columns import fields_of
 from spillcast.errors import NoTempIo
 from spillcast.evidence.counts import Counts
-from spillcast.recording import Recording
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS, Recording
 from spillcast.recording.thread_trace import slices_ns
 from spillcast.tables import Table
 

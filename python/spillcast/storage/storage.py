@@ -10,7 +10,7 @@ from spillcast import stats
 from spillcast.document import internal, key, read, written
 from spillcast.errors import SchemaUnsupported
 from spillcast.gate import json_of, reading, text_of
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.storage.source import ASSUMED, Provenance, StorageSource, source_of
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.workspace import whole_file

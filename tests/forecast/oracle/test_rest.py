@@ -12,7 +12,7 @@ from spillcast.forecast.oracle.evidence import OracleEvidence, read_shares, read
 from spillcast.forecast.oracle.forecast import forecast_events, resolve_target
 from spillcast.forecast.oracle.parts import window_error
 from spillcast.forecast.question import Question
-from spillcast.recording.event_names import TEMP_EVENTS
+from spillcast.recording import TEMP_EVENTS
 
 REST = "CPU and other waits"
 #: Operations of the runs by hand: so many that a mean of them is as sure as any.

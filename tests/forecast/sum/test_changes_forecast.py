@@ -7,7 +7,7 @@ import pytest
 from evidence import recording, storage
 from spillcast.forecast import forecast
 from spillcast.forecast.result import CHANGES
-from spillcast.recording.event_names import WRITEBACK
+from spillcast.recording import WRITEBACK
 from spillcast.recording.schema import SECONDS, WAITS
 from spillcast.storage.observed import observed
 from spillcast.storage.storage import Changes, Storage

@@ -28,7 +28,7 @@ from spillcast.evidence.tables import cells_of, drawn, rows_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, reading
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.server_meta import Statement
 from spillcast.redaction import struck_text

@@ -10,7 +10,7 @@ import numpy as np
 from spillcast.columns import Field
 from spillcast.errors import EvidenceAmbiguous, SelectionEmpty
 from spillcast.evidence.oracle.ash import MEMORY_INTERVAL_US, Ash
-from spillcast.recording.event_names import TEMP_EVENTS, is_like
+from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.tables import Table
 from spillcast.tabular import aligned
 from spillcast.units import format_duration

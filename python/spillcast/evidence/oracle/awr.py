@@ -37,7 +37,7 @@ from spillcast.evidence.oracle.report_tables import (
 )
 from spillcast.evidence.oracle.wait_lists import Wait, WaitList, comparisons, wait_lists
 from spillcast.evidence.page_tables import BLANKS
-from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
+from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.server_meta import Statement
 from spillcast.units import format_duration
 

@@ -37,7 +37,7 @@ from spillcast.evidence.oracle.sql_monitor import (
 )
 from spillcast.evidence.text import text_of
 from spillcast.gate import COUNT_MAX, TEXT_BYTES_MAX, damaged, xml_of
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.redaction import struck_text
 
 if TYPE_CHECKING:

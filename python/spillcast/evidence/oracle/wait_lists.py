@@ -9,7 +9,7 @@ from pathlib import Path
 from spillcast.errors import EvidenceDamaged, EvidenceMixed
 from spillcast.evidence.numbers import ZERO, Held, Number, number_of, seconds_of
 from spillcast.evidence.oracle.report_tables import Row, Table
-from spillcast.recording.event_names import TEMP_EVENTS, is_like
+from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.units import format_duration
 
 #: The column of instances, and what stands in it for all of them.

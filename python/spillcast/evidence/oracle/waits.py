@@ -34,7 +34,7 @@ from spillcast.evidence.oracle.report_tables import (
     tables_of,
 )
 from spillcast.evidence.oracle.spooled import Row, spooled_of, table_lines
-from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
+from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.units import format_duration
 
 HOW_VIEWS = (

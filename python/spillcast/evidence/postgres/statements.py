@@ -26,7 +26,7 @@ from spillcast.evidence.tables import rows_of, table_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, reading
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.server_meta import Statement
 from spillcast.redaction import struck_text

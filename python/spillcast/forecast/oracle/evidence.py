@@ -50,7 +50,7 @@ from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.evidence.text import repeated_words
 from spillcast.forecast.question import Question
 from spillcast.forecast.work_memory import PGA_TARGET, MorePga, Spilled, SpillingLine
-from spillcast.recording.event_names import TEMP_EVENTS, is_like
+from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.storage import Storage
 from spillcast.tables import Table
 

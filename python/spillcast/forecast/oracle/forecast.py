@@ -50,7 +50,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.forecast.target_warnings import about_measuring, about_provenance
 from spillcast.forecast.warnings import AMPLIFIED
-from spillcast.recording.event_names import TEMP_EVENTS
+from spillcast.recording import TEMP_EVENTS
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import resampled_means
 from spillcast.storage import Storage

@@ -28,7 +28,7 @@ from spillcast.forecast.oracle.evidence import (
     matching,
 )
 from spillcast.forecast.question import Question
-from spillcast.recording.event_names import OPS, TEMP_EVENTS, is_like
+from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.storage import Storage
 from spillcast.storage.model import Model
 

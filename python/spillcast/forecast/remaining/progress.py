@@ -8,9 +8,8 @@ from numpy.typing import NDArray
 
 from spillcast.forecast.remaining import Array
 from spillcast.forecast.threads.overlap import Threads
-from spillcast.recording import Recording
+from spillcast.recording import OPS, Recording
 from spillcast.recording.completeness import had_worked
-from spillcast.recording.event_names import OPS
 from spillcast.recording.observed import DoneBefore
 from spillcast.tables import Table
 

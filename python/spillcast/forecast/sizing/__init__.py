@@ -37,8 +37,7 @@ from spillcast.forecast.sizing.products import (
     Sizing,
     setting_words,
 )
-from spillcast.recording import Recording
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS, Recording
 from spillcast.storage.catalogue import lookup
 from spillcast.storage.catalogue.prices import Prices, provider_of
 from spillcast.storage.catalogue.row import rows_by_name

@@ -16,8 +16,7 @@ from numpy.typing import NDArray
 
 from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
 from spillcast.forecast.recorded_io import recorded_threads
-from spillcast.recording import Recording
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS, Recording
 from spillcast.stats import merged
 from spillcast.storage.observed import observed
 from spillcast.storage.source import LATENCY_NOISE

@@ -14,8 +14,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.lab.note import Note
-from spillcast.recording import Recording
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS, Recording
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import NORMAL_95
 from spillcast.storage import Storage

@@ -14,7 +14,7 @@ from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
 from spillcast.lab.memory_result import Point
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.profile.result import FUNCTION, Profile
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.report import cache as caches
 from spillcast.report import fleet as fleets
 from spillcast.report import size as sizes

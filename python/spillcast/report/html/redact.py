@@ -21,8 +21,8 @@ from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.profile import Profile
 from spillcast.profile.result import CALL, DIMENSIONS, FUNCTION, ROW_SOURCE
 from spillcast.profile.timeline import ON_CPU, OTHERS, STATES
+from spillcast.recording import WRITEBACK
 from spillcast.recording.capture import SOURCES
-from spillcast.recording.event_names import WRITEBACK
 from spillcast.report.html.inputs import Fact, Inputs
 from spillcast.storage import Storage
 from spillcast.storage.catalogue.look_up import rows as catalogue_rows

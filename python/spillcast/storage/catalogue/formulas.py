@@ -13,7 +13,7 @@ from math import ceil
 from typing import Any, NamedTuple
 
 from spillcast.errors import InputError, TargetInvalid
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.storage.storage import Limit
 from spillcast.units import format_bytes, parse_bytes, parse_bytes_per_s, parse_rate
 

@@ -14,7 +14,7 @@ from importlib.resources import files
 from typing import Any
 
 from spillcast.errors import TargetInvalid
-from spillcast.recording.event_names import OPS
+from spillcast.recording import OPS
 from spillcast.storage.catalogue.formulas import (
     Figures,
     Parameter,
