@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from bench.result import Result
-from spillcast.engines.duckdb.lab import DEMO
+from spillcast.engines.duckdb import DEMO
 from spillcast.engines.registry import lab_of
 from spillcast.forecast import forecast
 from spillcast.lab.run import run as run_bare

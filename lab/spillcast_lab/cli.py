@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.engine_options import ALL, DEFAULT, NAMES
+from spillcast.cli.lab import ALL, DEFAULT, NAMES
 from spillcast.cli.options import Work, option
 from spillcast.cli.output import notify
 from spillcast.cli.usage import Answer

@@ -12,7 +12,7 @@ import pytest
 
 from harness import until
 from postgres_rig import of_debian, private_server
-from spillcast.engines.duckdb.lab import DuckDbLab
+from spillcast.engines.duckdb import DuckDbLab
 from spillcast.engines.engine import Workload
 from spillcast.engines.postgres.lab import held_in
 from spillcast.engines.postgres.server import embedded

@@ -5,9 +5,8 @@ from dataclasses import replace
 import pytest
 
 from spillcast.engines.engine import SessionSelector
-from spillcast.engines.live import prepare, wait_for_session
+from spillcast.engines.live import SessionRecorder, prepare, wait_for_session
 from spillcast.engines.mysql.record import MySqlActivity, Session, chosen
-from spillcast.engines.session import SessionRecorder
 from spillcast.errors import (
     CaptureUnavailable,
     InputError,

@@ -1,7 +1,7 @@
 """An experiment's recording is on the query's clock, however long before the recorder came."""
 
 from cases import cases
-from spillcast.engines.duckdb.lab import SORT, DuckDbLab
+from spillcast.engines.duckdb import SORT, DuckDbLab
 from spillcast.engines.engine import Workload
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import plain

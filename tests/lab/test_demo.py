@@ -21,7 +21,7 @@ from dataclasses import replace
 from pathlib import Path
 from spillcast.interruptible import interrupt
 from spillcast.cli.progress import TerminalStage
-from spillcast.engines.duckdb import lab as duckdb_queries
+from spillcast.engines import duckdb as duckdb_queries
 from spillcast.engines.postgres import lab as postgres_queries
 from spillcast.lab import storages
 from spillcast.lab.case import document

@@ -6,7 +6,7 @@ from statistics import median
 import pytest
 
 from spillcast.cli.progress import TerminalStage
-from spillcast.engines.duckdb import lab as duckdb_queries
+from spillcast.engines import duckdb as duckdb_queries
 from spillcast.engines.postgres import lab as postgres_queries
 from spillcast.engines.registry import lab_of
 from spillcast.errors import OptionInvalid

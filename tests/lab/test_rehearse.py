@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 
-from spillcast.engines.duckdb.lab import SORT, DuckDbLab
+from spillcast.engines.duckdb import SORT, DuckDbLab
 from spillcast.engines.engine import Workload
 from spillcast.errors import RehearsalFailed
 from spillcast.lab.run import run_recorded

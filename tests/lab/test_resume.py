@@ -6,7 +6,7 @@ import pytest
 
 from made_up import case
 from spillcast.cli.progress import TerminalStage
-from spillcast.engines.duckdb.lab import DuckDbLab
+from spillcast.engines.duckdb import DuckDbLab
 from spillcast.errors import OptionConflict
 from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast_lab.cell import CellRun

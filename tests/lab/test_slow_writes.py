@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.engines.duckdb.lab import SORT, DuckDbLab
+from spillcast.engines.duckdb import SORT, DuckDbLab
 from spillcast.engines.engine import Workload
 from spillcast.forecast import forecast
 from spillcast.lab.run import run, run_recorded

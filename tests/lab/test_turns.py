@@ -2,7 +2,7 @@
 
 import pytest
 
-from spillcast.engines.duckdb.lab import DuckDbLab
+from spillcast.engines.duckdb import DuckDbLab
 from spillcast.engines.held import RunResult
 from spillcast.lab.run import BUSY, RETRIES, Series, least_disturbed, take_turns
 

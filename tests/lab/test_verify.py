@@ -9,7 +9,7 @@ import pytest
 
 from harness import environment, only_line, spillcast_command, until
 from spillcast.cli.progress import TerminalStage
-from spillcast.engines.duckdb import lab as duckdb_queries
+from spillcast.engines import duckdb as duckdb_queries
 from spillcast.engines.postgres import lab as postgres_queries
 from spillcast.lab.case import document
 from spillcast.lab.truth_file import read_truth, write_truth

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from spillcast.engines.clickhouse.lab import ClickHouseLab
 from spillcast.engines.datafusion import DataFusionLab
-from spillcast.engines.duckdb.lab import DuckDbLab
+from spillcast.engines.duckdb import DuckDbLab
 from spillcast_lab.tpc.suite import TPCDS, TPCH, Spilling, SuiteLab
 
 #: Optimizers that keep hash tables small, without which TPC-H's queries spill at this size.

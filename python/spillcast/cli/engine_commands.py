@@ -8,7 +8,7 @@ from typing import Annotated, Any
 from spillcast.cli.options import Json, option, with_parameters
 from spillcast.cli.output import emit
 from spillcast.cli.usage import Grouped, command_group
-from spillcast.engines.move import Move
+from spillcast.engines.move import Move, move_tmpfs
 from spillcast.engines.registry import engines, feature_of
 from spillcast.errors import MoveFailed, OptionInvalid
 from spillcast.text import has_control
@@ -46,26 +46,10 @@ def _move(function: Callable[..., Move]) -> Callable[..., Any]:
     return _command(function, run)
 
 
-def tmpfs(
-    to: Annotated[Path, option("--to DIR", "Mount point.")],
-    size: Annotated[str, option("--size SIZE", "Largest size, such as 8G.")],
-    owner: Annotated[
-        str | None, option("--owner USER", "User it is for (default: everybody).")
-    ] = None,
-) -> Move:
-    """tmpfs: a mount in memory for temp files, on this machine. Only prints the steps.
-
-    Example: spillcast move tmpfs --to /mnt/temp --size 8G --owner postgres
-    """
-    from spillcast.engines.move import tmpfs_move
-
-    return tmpfs_move(to, size, owner)
-
-
 move = command_group("Move temp files to other storage, and back. Prints the steps, or runs them.")
 for _engine in engines("move"):
     move.command(_engine.name, cls=Grouped)(_move(feature_of(_engine, "move")))
-move.command("tmpfs", cls=Grouped)(_move(tmpfs))
+move.command("tmpfs", cls=Grouped)(_move(move_tmpfs))
 
 
 def _collect(function: Callable[..., str]) -> Callable[..., Any]:

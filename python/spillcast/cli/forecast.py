@@ -243,7 +243,7 @@ def rehearsing(
         run = recording, directory, duration_s, folder
         try:
             if server is not None:
-                from spillcast.engines.postgres.live.rehearse import rehearse_postgres
+                from spillcast.engines.postgres.live.record import rehearse_postgres
 
                 return rehearse_postgres(server, *run, statement=command, say=say)
             if recording.meta.server is not None:

@@ -2,15 +2,26 @@
 
 import os
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.engine_options import DEFAULT, Engine
 from spillcast.cli.options import Elapsed, Item, Queryid, Work, option
 from spillcast.cli.output import notify
 from spillcast.cli.usage import Answer, refuse
+from spillcast.engines.registry import engines as known_engines
 from spillcast.errors import CalibrationMissing
+
+#: Engines on which experiments are made; the first is the usual one.
+NAMES = [engine.name for engine in known_engines("lab")]
+DEFAULT, ALL = NAMES[0], "all"
+
+if TYPE_CHECKING:
+    _Name = str
+else:
+    # Of the registry, which no type checker reads.
+    _Name = Literal[tuple(NAMES)]
+Engine = Annotated[_Name, option("--engine", "The engine, with data and processes of its own.")]
 
 
 def check(

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.engine_options import DEFAULT, Engine
+from spillcast.cli.lab import DEFAULT, Engine
 from spillcast.cli.options import Budget, Confidence, Work, option, with_question
 from spillcast.cli.usage import Answer, AnswerCommand, command_group, refuse
 from spillcast.engines.engine import THREADS_MAX, OpensOwn, Workload

@@ -1,25 +1,34 @@
-"""Records queries of running servers: a capture of their processes beside looks at sessions."""
+"""Records queries of running servers: a capture of their processes beside looks at sessions.
+
+Each engine derives from ``SessionRecorder`` where its temp files are and how its settings read.
+"""
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 from threading import Event
-from typing import Any, Generic, TypeVar
+from typing import Any, ClassVar, Generic, TypeVar
 
 from spillcast import _core
 from spillcast.engines.activity import Activity
 from spillcast.engines.engine import OnStatus, Say, SessionSelector
-from spillcast.engines.sampler import Sampler
-from spillcast.errors import InputError, SessionAmbiguous, TimedOut
+from spillcast.engines.sampler import Sampler, SessionQuery
+from spillcast.errors import InputError, QueryEnded, SessionAmbiguous, TimedOut
 from spillcast.interruptible import interrupts_reported
+from spillcast.recording import Recording
 from spillcast.recording.capture import AUTO
-from spillcast.recording.meta import EndedBy
-from spillcast.recording.record import Recorder
+from spillcast.recording.meta import EndedBy, ObservedEngine
+from spillcast.recording.record import Recorder, RunSoFar
+from spillcast.recording.server_meta import RecordedQuery, Sampling, TempFiles, Worker
 from spillcast.redaction import struck_text
 from spillcast.units import format_duration
 
 #: The interval of writes and of the status; looks at sessions have a rate of their own.
 TICK_S = 0.25
+#: A session that ran a query and is idle for so long has ended it, as the first looks at it show.
+ENDED_S = 1.0
 LISTED, LINE_MAX = 8, 76
 
 Result = TypeVar("Result")
@@ -206,3 +215,176 @@ class LiveRecorder(ABC, Generic[Result]):
                 if self.began_s is None:
                     raise no_query_error(self.awaited, limit_s)
                 return "duration"
+
+
+class SessionRecorder(LiveRecorder[Recording]):
+    """The recording of one session's query; ``pid`` is its process or thread."""
+
+    #: The option that selects a session by its number.
+    option: ClassVar[str]
+    #: Looks a second beside a capture, and where samples are all there is.
+    rate_hz: int
+    rate_alone_hz: int
+    #: The calls on its temporary tables by any thread, once the query has ended; None if not
+    #: counted.
+    table_calls: int | None = None
+
+    def __init__(
+        self, recorder: Recorder, activity: Activity, session: int, pid: int, *, runs: bool = False
+    ) -> None:
+        """``runs``: the session ran the wanted query when it was selected."""
+        super().__init__(recorder, activity)
+        self._session, self._runs = session, runs
+        self.pid, self.awaited = pid, f"a query of session {session}"
+        self._unattached = 0
+        #: What is known of the query now that it is watched no longer.
+        self._ended: RunSoFar | None = None
+        recorder.run_so_far = self.run_so_far
+
+    @abstractmethod
+    def observe(self) -> None:
+        """Capture the session's process, and those that work for it."""
+
+    @abstractmethod
+    def described(self) -> ObservedEngine:
+        """Return server, session, settings and query."""
+
+    def watch(self) -> None:
+        """Note what can be known of the query only while it runs."""
+
+    def completed(self) -> bool:
+        """Return whether the query that has ended ran to its end, as far as the server shows."""
+        return True
+
+    def elapsed_s(self) -> float:
+        """Return the wall time that was recorded. QueryEnded where there was no query."""
+        query_s = self.query.life.elapsed_s
+        if query_s is None:
+            reason = f"session {self.query.pid} has ended without a query"
+            raise QueryEnded(self.query.failure or reason)
+        return query_s - before_recording_s(self.query, self.attached_ns)
+
+    @property
+    def started_ns(self) -> int | None:
+        """When the query began (CLOCK_MONOTONIC); None before."""
+        return self.query.started_ns
+
+    @property
+    def began_s(self) -> float | None:
+        """When it began, or was attached if that was later; None while it is waited for."""
+        began_ns = self.started_ns
+        return None if began_ns is None else max(began_ns, self.attached_ns) / 1e9
+
+    @property
+    def documents(self) -> Mapping[str, object]:
+        """Evidence of what remains of a query that still runs, by file."""
+        return {}
+
+    def begin(self, absent_because: str | None, say: Say) -> None:
+        """Attach to the session and to workers that it starts, and prepare the sampler."""
+        captures = self.attach(self.observe, absent_because, say)
+        rate_hz = self.rate_hz if captures else self.rate_alone_hz
+        self.sample(rate_hz=rate_hz, session=self._session, on_worker=self._attach)
+        [self.query] = self.sampler.queries()
+
+    def _attach(self, worker: int) -> None:
+        try:
+            self.recorder.attach(worker)
+        except ProcessLookupError:
+            pass
+        except OSError:
+            self._unattached += 1
+
+    def ended(self, timeout_s: float) -> EndedBy | None:
+        """Sleep until the query has ended, or sampling of it."""
+        if not self.sampler.done.wait(timeout_s):
+            return None
+        return "failure" if self.sampler.failure else "end"
+
+    def look(self) -> dict[str, Any]:
+        """What was sampled so far."""
+        query = self.query
+        waiting = query.life.phase == "waiting"
+        if self._runs and waiting and time.monotonic() - self.attached_ns / 1e9 > ENDED_S:
+            raise QueryEnded(
+                f"the query of session {query.pid} ended before it could be recorded",
+                f"record again while it runs; {self.option} {query.pid} waits for its next query",
+            )
+        if query.life.phase == "running":
+            self.watch()
+        return {"samples": query.samples, "processes": len(query.pids), "waiting": waiting}
+
+    def finish(self, ended_by: EndedBy) -> Recording:
+        """Keep the recording. InputError where the query ended before anything was seen of it."""
+        recorder, query = self.recorder, self.query
+        self.sampler.stop()
+        recorder.add_samples(self.sampler.take_samples())
+        if ended_by == "end" and not self.completed():
+            ended_by = "error"
+        elapsed_s = self.elapsed_s()
+        if elapsed_s <= 0:
+            raise QueryEnded("the query ended before anything was recorded")
+        if ended_by != "end":
+            for name, document in self.documents.items():
+                recorder.add_document(name, document)
+        extra = self._known(ended_by)
+        self._ended = RunSoFar(self.started_ns, {**extra, "elapsed_s": elapsed_s})
+        extra["sampling"] = sampling_meta(query, self.sampler)
+        return recorder.finish(elapsed_s=elapsed_s, started_ns=self.started_ns, extra=extra)
+
+    def run_so_far(self) -> RunSoFar:
+        """The query as it is known by now."""
+        if self._ended is not None:
+            return self._ended
+        return RunSoFar(self.started_ns, self._known("duration"), self.documents)
+
+    def _known(self, ended_by: EndedBy) -> dict[str, Any]:
+        workers = self.recorder.joined(self.started_ns)
+        query = replace(
+            query_meta(self.query, self.attached_ns, ended_by, workers),
+            workers_not_attached=self._unattached,
+            table_calls=self.table_calls,
+        )
+        return {"ended_by": ended_by, "engine": self.described(), "server": query}
+
+
+def before_recording_s(query: SessionQuery, attached_ns: int) -> float:
+    """How long a query had run when the capture was attached (CLOCK_MONOTONIC)."""
+    return max(0, attached_ns - (query.started_ns or attached_ns)) / 1e9
+
+
+def query_meta(
+    query: SessionQuery, attached_ns: int, ended_by: EndedBy, workers: Sequence[Worker]
+) -> RecordedQuery:
+    """The query, by the server's clock."""
+    began_s = query.life.started_s
+    began = None if began_s is None else datetime.fromtimestamp(began_s, UTC)
+    return RecordedQuery(
+        backend=query.pid,
+        query_started_at=None if began is None else began.isoformat(timespec="milliseconds"),
+        query_elapsed_s=query.life.elapsed_s,
+        before_recording_s=before_recording_s(query, attached_ns),
+        ended_by="query" if ended_by == "end" else ended_by,
+        failure=query.failure,
+        workers=workers,
+        workers_not_attached=0,
+        temp_files=[
+            TempFiles(name, size, files) for name, (size, files) in sorted(query.temp_peak.items())
+        ],
+    )
+
+
+def sampling_meta(query: SessionQuery, sampler: Sampler) -> Sampling:
+    """What sampling gave of a query, and its share of what sampling cost."""
+    share = query.samples / sampler.samples if sampler.samples else 1.0
+    server_s = sampler.server_cpu_s
+    return Sampling(
+        rate_hz=sampler.rate_hz,
+        samples=query.samples,
+        ticks=query.ticks,
+        discarded=query.discarded,
+        gap_s=query.gap_s,
+        gap_from_s=sampler.gap_s,
+        client_cpu_s=share * sampler.client_cpu_s,
+        server_cpu_s=None if server_s is None else share * server_s,
+    )

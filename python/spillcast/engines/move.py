@@ -1,9 +1,13 @@
-"""A move of temp files to other storage: its steps, how to go back; a mount in memory."""
+"""Moves of temp files: steps and the way back; those that are only printed: settings, a mount."""
 
+import os
 import pwd
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import typer
 
 from spillcast.errors import ChoiceUnknown, OptionInvalid, SpillTooLarge
 from spillcast.text import shell_word
@@ -86,10 +90,17 @@ def limit_bytes(size: str) -> int:
     return size_bytes
 
 
-def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
-    """The commands of a mount of ``size`` at ``to``, for ``owner`` alone or for everybody.
+def move_tmpfs(
+    to: Annotated[Path, typer.Option(metavar="DIR", help="Mount point.")],
+    size: Annotated[str, typer.Option(metavar="SIZE", help="Largest size, such as 8G.")],
+    owner: Annotated[
+        str | None,
+        typer.Option(metavar="USER", help="User it is for (default: everybody)."),
+    ] = None,
+) -> Move:
+    """tmpfs: a mount in memory for temp files, on this machine. Only prints the steps.
 
-    Refusal with the figures where this machine has not as much memory to give.
+    Example: spillcast move tmpfs --to /mnt/temp --size 8G --owner postgres
     """
     from spillcast.recording.observed import meminfo_bytes
     from spillcast.storage.memory import mount_word
@@ -143,3 +154,93 @@ def tmpfs_move(to: Path, size: str, owner: str | None) -> Move:
         "what is in it is gone after a restart, the directory of a tablespace too",
     ]
     return Move("tmpfs", str(to), owner or "everybody", steps, revert, warnings=warnings)
+
+
+def move_duckdb(
+    to: Annotated[Path, typer.Option(help="Directory of the temp files.")],
+    size: Annotated[str | None, typer.Option(help="Limit of their size, such as 100G.")] = None,
+) -> Move:
+    """DuckDB: the settings of a session. Only prints the steps.
+
+    Example: spillcast move duckdb --to /mnt/nvme/duckdb --size 100G
+    """
+    path = os.path.abspath(to)
+    directory = sql_literal(path)
+    why = "Before the session spills for the first time: DuckDB refuses it afterwards."
+    steps = [Step(why, sql=(f"SET temp_directory = {directory}",))]
+    why = "In a session that has not spilled yet; a new session has the default anyway."
+    revert = [Step(why, sql=("RESET temp_directory",))]
+    limit = ""
+    if size is not None:
+        size_bytes = parse_bytes(size, "--size")
+        gib = size_bytes % (1 << 30) == 0
+        word = f"{size_bytes >> 30}GiB" if gib else f"{size_bytes >> 20}MiB"
+        limit = f", 'max_temp_directory_size': '{word}'"
+        statement = f"SET max_temp_directory_size = {sql_literal(word)}"
+        why = "A query that needs more fails; without a limit it may take 90 % of the free space."
+        steps.append(Step(why, sql=(statement,)))
+        revert.append(Step("The limit.", sql=("RESET max_temp_directory_size",)))
+    why = "In a second connection while a query spills: its files are there."
+    steps.append(Step(why, sql=("SELECT path, size FROM duckdb_temporary_files()",)))
+    warnings = [
+        "a database keeps no settings: to have them in every session, put the SET statements into "
+        "~/.duckdbrc for DuckDB's shell, or for Python write duckdb.connect(FILE, "
+        f"config={{'temp_directory': {directory}{limit}}})",
+    ]
+    return Move("duckdb", path, "session", steps, revert, warnings=warnings)
+
+
+CLICKHOUSE_CONFIG = "/etc/clickhouse-server/config.d/spillcast_tmp.xml"
+#: What names the place and its limit, and what the server uses now.
+CLICKHOUSE_CHECK = (
+    'clickhouse-client --query "SELECT name, value FROM system.server_settings WHERE name IN '
+    "('tmp_path', 'tmp_policy', 'temporary_data_in_cache', 'max_temporary_data_on_disk_size')\""
+)
+
+
+def move_clickhouse(
+    to: Annotated[Path, typer.Option(help="Directory of the temp files, for ClickHouse alone.")],
+    size: Annotated[str | None, typer.Option(help="Limit of their size, such as 100G.")] = None,
+) -> Move:
+    """ClickHouse: configuration that a server reads at a restart. Only prints the steps.
+
+    Example: spillcast move clickhouse --to /mnt/nvme/clickhouse --size 100G
+    """
+    path = os.path.abspath(to)
+    if path == "/":
+        raise OptionInvalid(f"--to {to} is not a directory for temp files")
+    limit = ""
+    if size is not None:
+        name = "max_temporary_data_on_disk_size"
+        limit = f"\n  <{name}>{limit_bytes(size)}</{name}>"
+    # Either of these would take precedence over tmp_path.
+    config = (
+        f'<clickhouse>\n  <tmp_policy remove="1"/>\n  <temporary_data_in_cache remove="1"/>\n'
+        f"  <tmp_path>{escape(path, quote=False)}/</tmp_path>{limit}\n</clickhouse>"
+    )
+    restart = Step(
+        "The server reads tmp_path only when it starts: running queries end.",
+        "systemctl restart clickhouse-server",
+    )
+    steps = [
+        Step("Note what is in use now.", CLICKHOUSE_CHECK),
+        Step(
+            "A directory of the server's user alone: at its start the server deletes files in it "
+            "that begin with tmp.",
+            f"install -d -o clickhouse -g clickhouse -m 750 {shell_word(f'{path}/')}",
+        ),
+        Step(
+            "Nothing is overwritten.", f"set -C; cat > {CLICKHOUSE_CONFIG} <<'XML'\n{config}\nXML"
+        ),
+        Step("It is to be readable to the server.", f"chown clickhouse: {CLICKHOUSE_CONFIG}"),
+        restart,
+        Step("Check that the server uses it.", CLICKHOUSE_CHECK),
+    ]
+    revert = [Step("The setting of before.", f"rm {CLICKHOUSE_CONFIG}"), restart]
+    warnings = [
+        "ClickHouse Cloud and managed servers have no access to tmp_path",
+        "a policy of storage (tmp_policy) with several disks is replaced by this one directory",
+    ]
+    if not os.path.isdir(path):
+        warnings.append(f"{path} does not exist on this machine")
+    return Move("clickhouse", path, "server", steps, revert, warnings=warnings)

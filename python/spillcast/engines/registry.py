@@ -14,7 +14,7 @@ from spillcast.errors import ChoiceUnknown, EngineUnsupported
 
 PACKAGES = {
     "oracle": "spillcast.engines.oracle",
-    "duckdb": "spillcast.engines.duckdb",
+    "duckdb": "spillcast.engines.small:DUCKDB",
     "postgres": "spillcast.engines.postgres",
     "mysql": "spillcast.engines.mysql:MYSQL",
     "mariadb": "spillcast.engines.mysql:MARIADB",

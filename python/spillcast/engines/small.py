@@ -1,10 +1,31 @@
 """Engines without a package: a declaration, and at most one module for all their features."""
 
-from spillcast.engines.engine import Coverage, Engine, LikelyName, WorkMemory
+from spillcast.engines.engine import BY_PROCESS, Coverage, Engine, LikelyName, WorkMemory
 
 SPILLS = "a test records its spill"
 NOTHING_RUN = "names alone: it was not run"
 
+#: It spills buffers of its own block, whole or compressed.
+DUCKDB_IO_SIZE = (
+    "there is no setting. Temp files are written and read in blocks of 256 KiB, or less where they "
+    "are compressed; default_block_size is for database files"
+)
+DUCKDB = Engine(
+    name="duckdb",
+    label="DuckDB",
+    temp_names={"blocks": "duckdb_temp_*"},
+    io_size=lambda _min_bytes, _max_bytes: (DUCKDB_IO_SIZE, ()),
+    memory=WorkMemory(
+        "memory_limit", "32M..512M", "KiB", report_settings={"enable_profiling": "no_output"}
+    ),
+    lab="spillcast.engines.duckdb:DuckDbLab",
+    move="spillcast.engines.move:move_duckdb",
+    coverage=Coverage(
+        live=f"{BY_PROCESS}, demo",
+        evidence="profiles in JSON or as text",
+        cure="memory_limit (sweep memory)",
+    ),
+)
 SORT = Engine(
     name="sort",
     label="GNU sort",

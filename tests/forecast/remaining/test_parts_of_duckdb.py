@@ -3,7 +3,7 @@
 import pyarrow as pa
 import pytest
 
-from spillcast.engines.duckdb.lab import HASH_JOIN, WINDOW
+from spillcast.engines.duckdb import HASH_JOIN, WINDOW
 from spillcast.engines.engine import Workload
 from spillcast.engines.registry import lab_of
 from spillcast.forecast import forecast

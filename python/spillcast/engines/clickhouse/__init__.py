@@ -15,7 +15,7 @@ ENGINE = Engine(
     },
     io_size=lambda _min_bytes, _max_bytes: (IO_SIZE, ()),
     lab="spillcast.engines.clickhouse.lab:ClickHouseLab",
-    move="spillcast.engines.clickhouse.move:move",
+    move="spillcast.engines.move:move_clickhouse",
     coverage=Coverage(
         live=f"{BY_PROCESS}, clickhouse DSN",
         evidence="system.query_log: exact counts of a query, clickhouse EXPORT",

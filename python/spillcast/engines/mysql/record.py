@@ -11,7 +11,13 @@ from typing import Any
 
 from spillcast.engines.activity import SessionState, Statement, TempHeld
 from spillcast.engines.engine import OnStatus, Say, SessionSelector
-from spillcast.engines.live import only_session, prepare, session_line, wait_for_session
+from spillcast.engines.live import (
+    SessionRecorder,
+    only_session,
+    prepare,
+    session_line,
+    wait_for_session,
+)
 from spillcast.engines.mysql import MEMORY_SETTINGS
 from spillcast.engines.mysql.server import (
     Connection,
@@ -24,7 +30,6 @@ from spillcast.engines.mysql.server import (
     server_of,
     variables,
 )
-from spillcast.engines.session import SessionRecorder
 from spillcast.errors import (
     OptionInvalid,
     PermissionDenied,

@@ -16,8 +16,14 @@ from spillcast.engines.engine import Calibrates, Explains, Workload
 from spillcast.engines.held import HeldQuery, RunResult, Scheduled, Session, task_times
 from spillcast.engines.held import serve as serve_query
 from spillcast.engines.postgres.connection import Connection, literal, row
-from spillcast.engines.postgres.processes import WORKER_TITLE, children, of_server
-from spillcast.engines.postgres.server import Installation, PrivateServer, make_cluster, serve
+from spillcast.engines.postgres.processes import WORKER_TITLE, children
+from spillcast.engines.postgres.server import (
+    Installation,
+    PrivateServer,
+    make_cluster,
+    of_server,
+    serve,
+)
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.plan import counts_of_plan
 from spillcast.recording.meta import ObservedEngine

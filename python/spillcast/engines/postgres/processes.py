@@ -5,19 +5,15 @@ import re
 import socket
 import time
 from collections.abc import Container, Iterator
-from contextlib import closing, suppress
+from contextlib import suppress
 from functools import lru_cache
 from pathlib import Path
 
 from spillcast._core import age_s
-from spillcast.engines.postgres.connection import CALIBRATOR, Connection, open_session, row
-from spillcast.engines.postgres.server import DEBIAN, Installation, installed
-from spillcast.errors import ProgramMissing, ServerUnsuited
+from spillcast.engines.postgres.connection import Connection, row
 
 #: A server process found by its number started when its session did, or it is another's.
 START_TOLERANCE_S = 10.0
-
-ASKING_S = 10
 #: By these PostgreSQL reads, writes and shortens temp files, reads tables, by single buffers or, by
 #: preadv, several at once, and opens, closes and removes files.
 CALLS = ("pread64", "preadv", "pwrite64", "openat", "open", "close", "ftruncate", "unlink")
@@ -41,35 +37,6 @@ def local_process(connection: Connection) -> tuple[int, None] | tuple[None, str]
     if ago_s is not None and abs(time.time() - ago_s - started_s) < START_TOLERANCE_S:
         return int(pid), None
     return None, "the server's processes are not among those of this machine"
-
-
-def of_server(dsn: str) -> Installation:
-    """The programs of a server on this machine, of which it only asks the version.
-
-    InputError where it is on another machine, or its programs are not to be found.
-    """
-    with closing(open_session(dsn, CALIBRATOR)) as connection:
-        connection.execute(f"set statement_timeout = '{ASKING_S}s'")
-        pid, reason = local_process(connection)
-        version = str(connection.info.parameter_status("server_version")).split()[0]
-        folders = [DEBIAN / version.partition(".")[0] / "bin"]
-        # The process ends with the session.
-        with suppress(OSError):
-            folders.insert(0, Path(os.readlink(f"/proc/{pid}/exe")).parent)
-    if pid is None:
-        raise ServerUnsuited(
-            f"--postgres: {reason}", "run `spillcast calibrate` on the server's own machine"
-        )
-    for folder in folders:
-        if (folder / "initdb").exists():
-            installation = installed(folder)
-            if installation.version == version:
-                return installation
-    raise ProgramMissing(
-        f"--postgres: the programs of PostgreSQL {version} (initdb, postgres) are not in "
-        f"{' or '.join(map(str, folders))}",
-        "run as root or as the server's user, or install the package of the server on this machine",
-    )
 
 
 def postmaster(pid: int) -> int | None:

@@ -7,14 +7,21 @@ import shutil
 import signal
 import subprocess
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.engines.held import wait_until_ready
-from spillcast.errors import ExperimentFailed, PermissionDenied, ProgramMissing
+from spillcast.engines.postgres.connection import CALIBRATOR, open_session
+from spillcast.engines.postgres.processes import local_process
+from spillcast.errors import (
+    ExperimentFailed,
+    PermissionDenied,
+    ProgramMissing,
+    ServerUnsuited,
+)
 
 if TYPE_CHECKING:
     import psycopg
@@ -25,6 +32,7 @@ SUPERUSER = "postgres"
 #: Who may log in: the user who started the server, as its superuser, through its socket.
 HBA = f"local all {SUPERUSER} peer map=owner\n"
 IDENT = f'owner "{{user}}" {SUPERUSER}\n'
+ASKING_S = 10
 #: Nobody has to reach it but we, nothing has to survive.
 SETTINGS = {
     "listen_addresses": "",
@@ -85,6 +93,35 @@ def installed(programs: Path) -> Installation:
     """The server whose programs are in a directory."""
     completed = subprocess.run([programs / "postgres", "--version"], capture_output=True, text=True)
     return Installation(completed.stdout.split()[2], programs)
+
+
+def of_server(dsn: str) -> Installation:
+    """The programs of a server on this machine, of which it only asks the version.
+
+    InputError where it is on another machine, or its programs are not to be found.
+    """
+    with closing(open_session(dsn, CALIBRATOR)) as connection:
+        connection.execute(f"set statement_timeout = '{ASKING_S}s'")
+        pid, reason = local_process(connection)
+        version = str(connection.info.parameter_status("server_version")).split()[0]
+        folders = [DEBIAN / version.partition(".")[0] / "bin"]
+        # The process ends with the session.
+        with suppress(OSError):
+            folders.insert(0, Path(os.readlink(f"/proc/{pid}/exe")).parent)
+    if pid is None:
+        raise ServerUnsuited(
+            f"--postgres: {reason}", "run `spillcast calibrate` on the server's own machine"
+        )
+    for folder in folders:
+        if (folder / "initdb").exists():
+            installation = installed(folder)
+            if installation.version == version:
+                return installation
+    raise ProgramMissing(
+        f"--postgres: the programs of PostgreSQL {version} (initdb, postgres) are not in "
+        f"{' or '.join(map(str, folders))}",
+        "run as root or as the server's user, or install the package of the server on this machine",
+    )
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,13 @@
 """PostgreSQL's own counts as evidence: plans of EXPLAIN and rows of pg_stat_statements."""
 
+import re
+
 #: The comment at the end of spillcast's own statements, which are no evidence.
 MARK = "/* spillcast */"
 
 #: A block of PostgreSQL's temp files.
 BLOCK_BYTES = 8192
+
+#: Constants of a statement, which pg_stat_statements has as $1, $2 and so on.
+CONSTANT = re.compile(r"'(?:[^']|'')*'|\$\d+|\b\d+(?:\.\d+)?\b")
+COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)

@@ -8,7 +8,7 @@ from typing import Any
 
 from spillcast import _core
 from spillcast.engines.engine import OnStatus, Say
-from spillcast.engines.live import LiveRecorder
+from spillcast.engines.live import LiveRecorder, query_meta, sampling_meta
 from spillcast.engines.postgres.connection import Connection, row
 from spillcast.engines.postgres.live.activity import ALL, SHOWN_S, ActivityQueries, no_right
 from spillcast.engines.postgres.live.record import ServerSettings, engine_meta, sampler_connection
@@ -20,7 +20,6 @@ from spillcast.engines.postgres.processes import (
     temp_directories,
 )
 from spillcast.engines.sampler import SessionQuery
-from spillcast.engines.session import query_meta, sampling_meta
 from spillcast.errors import CaptureUnavailable
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions, share_of

@@ -3,8 +3,7 @@
 import re
 from collections.abc import Mapping
 
-from spillcast.engines.move import sql_literal
-from spillcast.engines.postgres.connection import Connection, row
+from spillcast.engines.postgres.connection import Connection, literal, row
 from spillcast.text import shell_word
 
 EXTENSION = "pg_stat_statements"
@@ -73,7 +72,7 @@ def _self_hosted(connection: Connection, changed: Mapping[str, str], shown: str)
         assignments = (f"{name} = '{value}'" for name, value in changed.items())
         return [*lines, f"# set in postgresql.conf, then restart: {', '.join(assignments)}"]
     statements = [
-        f"ALTER SYSTEM SET {name} = {', '.join(map(sql_literal, value.split(',')))}"
+        f"ALTER SYSTEM SET {name} = {', '.join(map(literal, value.split(',')))}"
         for name, value in changed.items()
     ]
     if _PRELOAD not in changed:

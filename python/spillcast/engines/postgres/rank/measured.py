@@ -19,13 +19,12 @@ from spillcast.engines.postgres.connection import (
 from spillcast.engines.postgres.live.activity import LOOK_S, SESSION, ActivityQueries, find
 from spillcast.engines.postgres.rank.snapshot import snapshot_since, take_snapshot
 from spillcast.errors import OptionInvalid, SelectionEmpty, SessionEnded
+from spillcast.evidence.postgres import CONSTANT
 from spillcast.evidence.postgres.plan import Executed
 from spillcast.evidence.postgres.statements import HOW, Row, ambiguous_rows, executed_row, merged
 from spillcast.fleet.snapshots import Snapshot, between
 from spillcast.gate import reading
 
-#: Constants, which pg_stat_statements has as $1, $2 and so on.
-CONSTANT = re.compile(r"'(?:[^']|'')*'|\$\d+|\b\d+(?:\.\d+)?\b")
 #: What a cut text may hold a part of: a word, or a constant that is not closed.
 _LAST_WORD = re.compile(r"(?:'.*|(?<!\w)\w+)$", re.DOTALL)
 #: A text is cut between characters: bytes that may lack at its end, and the one for the zero.

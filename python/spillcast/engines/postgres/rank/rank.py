@@ -16,9 +16,7 @@ from spillcast.engines.postgres.connection import (
     while_it_answers,
 )
 from spillcast.engines.postgres.live.activity import HIDDEN
-from spillcast.engines.postgres.live.rehearse import COMMENTS
 from spillcast.engines.postgres.rank.enable import enabling
-from spillcast.engines.postgres.rank.measured import CONSTANT
 from spillcast.engines.postgres.rank.snapshot import (
     WorkersSeen,
     document_of,
@@ -40,7 +38,7 @@ from spillcast.engines.ranking import (
 from spillcast.errors import InputError, OptionConflict, Refusal
 from spillcast.evidence.counts import Counts, feasible_processes
 from spillcast.evidence.open import kind_of
-from spillcast.evidence.postgres import BLOCK_BYTES
+from spillcast.evidence.postgres import BLOCK_BYTES, COMMENTS, CONSTANT
 from spillcast.evidence.postgres.logs import Logs, counted, normal, read_logs
 from spillcast.evidence.postgres.nodes import amount, nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan
