@@ -93,8 +93,9 @@ def engines_chosen_by_name(code, *, imported=False):
             yield node.lineno
         if isinstance(node, ast.ImportFrom) and node.module and not imported:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            if any(name == of or name.startswith(f"{of}.") for name in names
-                   for of in (path.partition(":")[0] for path in PACKAGES.values())):  # fmt: skip
+            declared = {path.partition(":")[0] for path in PACKAGES.values()}
+            own = declared | {f"spillcast.engines.{name}" for name in PACKAGES}
+            if any(name == of or name.startswith(f"{of}.") for name in names for of in own):
                 yield node.lineno
 
 
@@ -126,6 +127,7 @@ def test_a_choice_of_an_engine_by_name_is_detected():
         'name.startswith("PostgreSQL")',
         "from spillcast.engines.postgres.lab import PostgresLab",
         "from spillcast.engines import duckdb",
+        "from spillcast.engines.clickhouse import rank",
     ):
         assert list(engines_chosen_by_name(code)), code
 
