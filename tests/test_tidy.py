@@ -94,8 +94,8 @@ def engines_chosen_by_name(code, *, imported=False):
         if isinstance(node, ast.ImportFrom) and node.module and not imported:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
             declared = {path.partition(":")[0] for path in PACKAGES.values()}
-            own = declared | {f"spillcast.engines.{name}" for name in PACKAGES}
-            if any(name == of or name.startswith(f"{of}.") for name in names for of in own):
+            packages = declared | {f"spillcast.engines.{name}" for name in PACKAGES}
+            if any(name == of or name.startswith(f"{of}.") for name in names for of in packages):
                 yield node.lineno
 
 
