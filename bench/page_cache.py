@@ -25,7 +25,6 @@ from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import SHARED_MEMORY, Emulated, Place
 from spillcast.recording import Recording
-from spillcast.recording.spill import spill_bytes
 from spillcast.storage import Group, Storage
 from spillcast.storage.emulation import emulate
 from spillcast.storage.probe import join, memory_group
@@ -84,7 +83,7 @@ def of_query(engine: Lab, query: Workload, room: Path) -> Iterator[tuple]:
         near, far = (stack.enter_context(device(storage, group, room)) for storage in (NEAR, FAR))
         with peak_of(group) as held_bytes:
             _, whole = run_recorded(engine, query, near, room / "whole.spill")
-        spill, held = spill_bytes(whole), max(held_bytes)
+        spill, held = whole.held_bytes, max(held_bytes)
         for share in SHARES:
             limit = group / "memory.limit_in_bytes"
             limit.write_text(str(int(LEAST * held + share * spill)))

@@ -22,11 +22,11 @@ from spillcast.lab.doctor import Diagnosis
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.lab.truth_file import COLUMNS
+from spillcast.profile.functions import Stacks
 from spillcast.recording.calibration import Calibration, KeptCost
 from spillcast.recording.meta import Meta
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, Described
 from spillcast.recording.server import ServerRecording
-from spillcast.recording.stacks import Stacks
 from spillcast.storage.storage import Storage
 
 PAGE = Path(__file__).with_name("schema.md")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from spillcast.explained import explained
+from spillcast.forecast.result import explained
 
 PAGE = Path(__file__).with_name("warnings.md")
 HEAD = """# Warnings

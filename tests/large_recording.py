@@ -5,10 +5,9 @@ from pathlib import Path
 
 import duckdb
 
-from spillcast.parquet import write_parquet
 from spillcast.recording.meta import CaptureAccount, KeptWaits, Machine, Meta, Temp
 from spillcast.recording.schema import SAMPLES
-from spillcast.tables import Table
+from spillcast.tables import Table, write_parquet
 
 SPACE_NS = 240_000
 #: Where a page cache answers: so many waits of all threads write files, and as many read them or

@@ -7,9 +7,8 @@ import pyarrow as pa
 import pyarrow.compute
 
 from large_recording import write_rest
-from spillcast.parquet import write_parquet
 from spillcast.recording.schema import WAITS
-from spillcast.tables import Table
+from spillcast.tables import Table, write_parquet
 
 
 def write_varied_recording(path, waits, seed, wait_us=None):

@@ -6,8 +6,8 @@ import pytest
 
 import made_up
 from cases import cases
-from spillcast.explained import explained
 from spillcast.forecast import Warned
+from spillcast.forecast.result import explained
 from spillcast.forecast.verdict import priced
 from spillcast.report.forecast import forecast_page
 

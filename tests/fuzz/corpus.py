@@ -20,9 +20,8 @@ from fuzz.trial import attempt
 from io_made_up import oracle_general
 from made_up import case
 from spillcast.lab.truth_file import Truth, write_truth
-from spillcast.parquet import write_parquet
 from spillcast.recording import schema
-from spillcast.tables import Table
+from spillcast.tables import Table, write_parquet
 from text_plan import TEXT_PLAN
 
 ROOT = Path(__file__).parents[2]

@@ -11,8 +11,8 @@ from harness import available, spillcast
 from postgres_rig import private_server
 from spillcast.errors import EvidenceDamaged, EvidenceUnsuited, OptionConflict, QueryInvalid
 from spillcast.profile import profile
+from spillcast.profile.functions import stacks_of
 from spillcast.recording import Recording
-from spillcast.recording.stacks import stacks_of
 from spillcast.workspace import workspace
 
 DOCUMENT = {

@@ -7,8 +7,7 @@ import pytest
 from large_recording import write_large_recording
 from spillcast.errors import EvidenceDamaged
 from spillcast.recording import Recording
-from spillcast.recording.sample import PARTS, WINDOWS, PageCacheRoom, parts_of, sampled
-from spillcast.recording.spill import spill_bytes
+from spillcast.recording.derived import PARTS, WINDOWS, PageCacheRoom, parts_of, sampled
 
 WAITS, ROWS = 60_000, 20_000
 
@@ -45,7 +44,7 @@ def test_its_parts_are_all_of_it(path):
 
 def test_files_are_known_of_the_whole(path):
     sample, whole = sampled(Recording.open(path), ROWS), Recording.open(path)
-    assert spill_bytes(sample) == spill_bytes(whole)
+    assert sample.held_bytes == whole.held_bytes
     assert sample.other_files == whole.other_files
     assert sample.whole is not sample
     assert whole.whole is whole
@@ -54,11 +53,11 @@ def test_files_are_known_of_the_whole(path):
 def test_what_temp_files_held_is_told_by_who_asks_what_a_page_cache_held(tmp_path, monkeypatch):
     path = write_large_recording(tmp_path / "cached.spill", WAITS, page_cached=True)
     room = PageCacheRoom(1 << 28, 9_999.0, 0.0)
-    held = spill_bytes(Recording.open(path))
+    held = Recording.open(path).held_bytes
     assert held > 1 << 26
     sample = sampled(Recording.open(path), ROWS, room)
     monkeypatch.setattr(Recording, "scan", None)
-    assert spill_bytes(sample) == held
+    assert sample.held_bytes == held
 
 
 def test_the_first_of_a_window_follow_nothing_that_is_known(path):

@@ -2,7 +2,6 @@
 
 from evidence import known, table
 from spillcast.recording.schema import SECONDS, WAITS
-from spillcast.recording.spill import spill_bytes
 from spillcast.recording.writer import RecordingWriter
 
 K = 1024
@@ -34,12 +33,12 @@ def test_files_hold_up_to_their_ends_however_often_they_are_written(tmp_path):
         ("write", "b", 0, 100),
         ("read", "b", 0, 100),
     ]
-    assert spill_bytes(recorded(tmp_path / "r.spill", calls)) == 72 * K + 100
+    assert recorded(tmp_path / "r.spill", calls).held_bytes == 72 * K + 100
 
 
 def test_without_offsets_all_that_was_written_counts(tmp_path):
     calls = [("write", None, None, 5000), ("write", "a", 0, 100), ("read", None, None, 5000)]
-    assert spill_bytes(recorded(tmp_path / "r.spill", calls)) == 5100
+    assert recorded(tmp_path / "r.spill", calls).held_bytes == 5100
 
 
 def test_an_operation_follows_the_last_of_its_kind_on_its_file(tmp_path):

@@ -25,8 +25,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.spark import open_filesystem
 from spillcast.gate import bounded, damaged, object_of, reading
-from spillcast.parquet import table_of, write_parquet
-from spillcast.tables import Table
+from spillcast.tables import Table, table_of, write_parquet
 from spillcast.text import exact_name, is_utf8
 
 DATASET_SCHEMA = "spillcast.dataset/1"

@@ -31,9 +31,9 @@ from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.spark import Application, read_application
 from spillcast.fleet.dataset import ACTIVE, CPU, UNKNOWN, WAIT
 from spillcast.gate import COUNT_MAX, damaged, reading
-from spillcast.parquet import any_table_of
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
+from spillcast.tables import any_table_of
 
 #: Database, instance, host and day in the header of a trace. The first is the name that all
 #: instances of a database share: diag/rdbms/UNIQUE_NAME/INSTANCE/trace.

@@ -49,8 +49,8 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.spark.forecast import forecast_application
 from spillcast.gate import damaged, reading
-from spillcast.parquet import batches_of, table_of
 from spillcast.storage.target import resolve
+from spillcast.tables import batches_of, table_of
 
 Rows = list[dict[str, Any]]
 #: The values in columns of facts.

@@ -16,8 +16,8 @@ from spillcast.evidence.counts import (
     middle_processes,
 )
 from spillcast.forecast.load import Load, latencies, operations
-from spillcast.forecast.threads.overlap import Threads
-from spillcast.forecast.threads.resources import Cpus
+from spillcast.forecast.resources import Cpus
+from spillcast.forecast.threads import Threads
 from spillcast.forecast.workload import CpuTime, DataReads, Quality, Workload, cpu_between_s
 from spillcast.recording import OPS
 from spillcast.recording.thread_trace import NONE, ThreadTrace

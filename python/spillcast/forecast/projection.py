@@ -17,7 +17,7 @@ from spillcast.forecast.cpu import (
 )
 from spillcast.forecast.load import Latency, Load, counts, latencies, operations, rehearsed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, ZERO_LATENCY, Term
-from spillcast.forecast.threads.overlap import CpuLimits, Overlap, Simulated
+from spillcast.forecast.threads import CpuLimits, Overlap, Simulated
 from spillcast.forecast.workload import CaptureOverhead, Workload
 from spillcast.recording import WRITEBACK
 from spillcast.storage.model import behaviour_of

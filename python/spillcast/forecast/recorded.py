@@ -23,9 +23,9 @@ from spillcast.forecast.recorded_io import (
     temp_changes,
     temp_load,
 )
+from spillcast.forecast.resources import memory_ns
 from spillcast.forecast.result import Forecast
-from spillcast.forecast.threads.overlap import Threads
-from spillcast.forecast.threads.resources import memory_ns
+from spillcast.forecast.threads import Threads
 from spillcast.forecast.workload import (
     SHARE_REPORTED,
     CpuTime,
@@ -43,9 +43,8 @@ from spillcast.recording.completeness import (
     went_on,
     whole_s,
 )
+from spillcast.recording.derived import PageCacheRoom, parts_of, sampled, slice_numbers
 from spillcast.recording.observed import named_temp_places
-from spillcast.recording.sample import PageCacheRoom, parts_of, sampled
-from spillcast.recording.spill import slice_numbers, spill_bytes
 from spillcast.recording.thread_trace import TempOperations
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.storage.rehearse import KEPT
@@ -140,7 +139,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
         changes=temp_changes(recording),
         data_reads=data_reads(recording),
         capture_overhead=capture_overhead(recording, recorded_loads),
-        held_bytes=spill_bytes(recording),
+        held_bytes=recording.held_bytes,
         written_bytes=recording.written_bytes.temp,
         temp_places=named_temp_places(meta),
         host=meta.machine.host,

@@ -7,13 +7,13 @@ import numpy as np
 
 from spillcast.forecast.counted import counted_trace
 from spillcast.forecast.load import Load, operations
-from spillcast.forecast.threads.overlap import Threads
-from spillcast.forecast.threads.resources import PERIOD_S, Cpus
+from spillcast.forecast.resources import PERIOD_S, Cpus
+from spillcast.forecast.threads import Threads
 from spillcast.forecast.workload import CaptureOverhead, DataReads, TempChanges
 from spillcast.recording import DATA_READ_BY_OTHERS, Recording
 from spillcast.recording.completeness import unrecognised
+from spillcast.recording.derived import COLUMN
 from spillcast.recording.meta import Meta
-from spillcast.recording.sample import COLUMN
 from spillcast.recording.thread_trace import NONE
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.tables import Table

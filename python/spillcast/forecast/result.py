@@ -1,12 +1,14 @@
 """A forecast: the number, how sure it is, and the terms that it is the sum of."""
 
-from collections.abc import Iterable, Sequence
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.document import internal, key, later, written
 from spillcast.errors import Refusal
-from spillcast.explained import explained
 from spillcast.forecast.binding import Binding
 from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.work_memory import Spilled, WorkMemory
@@ -463,3 +465,28 @@ def _target_cells(forecast: Forecast) -> list[Any]:
     remarks = forecast.refused or ", ".join(warning.code for warning in forecast.warnings)
     times = forecast.forecast_s, forecast.interval_s, forecast.speedup
     return [forecast.target, *times, remarks]
+
+
+EXPLAINED = Path(__file__).with_suffix(".toml")
+
+
+@dataclass(frozen=True)
+class Explained:
+    """A warning in a few words, why it weakens a number, and what to do."""
+
+    title: str
+    cause: str
+    next_step: str
+
+
+@cache
+def explained() -> Mapping[str, Explained]:
+    """All of them by code."""
+    record = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
+    return {code: Explained(**about) for code, about in record.items()}
+
+
+def title_of(code: str) -> str:
+    """A warning in a few words; its code where it is one of another version."""
+    about = explained().get(code)
+    return code if about is None else about.title

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from spillcast.evidence.counts import Unknown
 from spillcast.forecast.load import Load
 from spillcast.forecast.result import Remaining, SpillSpread
-from spillcast.forecast.threads.overlap import Threads
+from spillcast.forecast.threads import Threads
 from spillcast.recording.calibration import WaitCost
 from spillcast.recording.capture import Unseen
 from spillcast.recording.completeness import Check, Part

@@ -20,7 +20,6 @@ from spillcast.lab.note import Note
 from spillcast.lab.run import Stage, least_disturbed, run, run_recorded_if_spilled, undisturbed
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording
-from spillcast.recording.spill import spill_bytes
 from spillcast.units import format_bytes, format_count, format_duration, parse_bytes
 from spillcast.workspace import free_bytes, workspace
 
@@ -238,7 +237,7 @@ class _Run:
         """How it spilled, by the server's own plan where it has one."""
         if recording is None:
             return SpillState("none", 0, None, measured=True)
-        self.held_bytes = max(self.held_bytes, spill_bytes(recording))
+        self.held_bytes = max(self.held_bytes, recording.held_bytes)
         engine = self.engine
         if not isinstance(engine, Explains):
             # Without a plan the passes are unknown.

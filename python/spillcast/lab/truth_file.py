@@ -14,9 +14,8 @@ from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.gate import object_of, reading
 from spillcast.lab.case import DIRECTIONS, Case, Evidence, Runs, Truth, Variant
-from spillcast.parquet import table_of, write_parquet
 from spillcast.recording.schema import Described
-from spillcast.tables import Table
+from spillcast.tables import Table, table_of, write_parquet
 from spillcast.workspace import whole_file
 
 CASES_SCHEMA = "spillcast.cases/2"

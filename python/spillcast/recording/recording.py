@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from spillcast import _core
     from spillcast.columns import Flags
     from spillcast.recording.completeness import Check
-    from spillcast.recording.sample import Sample
+    from spillcast.recording.derived import Sample
     from spillcast.recording.thread_trace import Work
     from spillcast.tables import Table
 
@@ -243,6 +243,20 @@ class Recording(Displayed):
         return WrittenBytes(int(size[temp].sum()), int(size[~temp].sum()))
 
     @cached_property
+    def held_bytes(self) -> int:
+        """The most that the temp files held together: the sum of their ends, none removed.
+
+        Where offsets are not known, all that was written counts.
+        """
+        from spillcast import _core
+
+        sample = self.sample
+        held, unplaced = (
+            self.scan(_core.Scan()).held_bytes() if sample is None else sample.held_bytes
+        )
+        return max(held, self.written_bytes.temp) if unplaced else held
+
+    @cached_property
     def other_files(self) -> dict[str, FileSums]:
         """The sums of files that are not temp files, by name."""
         by_file: dict[str, dict[str, int]] = {}
@@ -311,8 +325,8 @@ class Recording(Displayed):
 
         InputError, at the latest after the last batch, if they are incomplete.
         """
-        from spillcast.parquet import batches_of
         from spillcast.recording.schema import SIGNED, TABLES
+        from spillcast.tables import batches_of
 
         if table in vars(self):
             yield self.to_arrow(table)
@@ -333,8 +347,8 @@ class Recording(Displayed):
 
         InputError if they are incomplete.
         """
-        from spillcast.parquet import core_batches_of
         from spillcast.recording.schema import SIGNED, WAITS
+        from spillcast.tables import core_batches_of
 
         whole = self.whole
         if whole.waits_in_memory:
@@ -348,8 +362,8 @@ class Recording(Displayed):
 
     def waits_unchecked(self, *names: str) -> Iterator["Table"]:
         """Some columns of the waits, in batches, without the check that none is missing."""
-        from spillcast.parquet import batches_of
         from spillcast.recording.schema import SIGNED, WAITS
+        from spillcast.tables import batches_of
 
         if self.waits_in_memory:
             yield self.waits.select(names)
@@ -359,8 +373,8 @@ class Recording(Displayed):
         yield from batches_of(path, only, AGAIN, signed=SIGNED)
 
     def _table(self, name: TableName) -> "Table":
-        from spillcast.parquet import table_of
         from spillcast.recording.schema import SIGNED, TABLES
+        from spillcast.tables import table_of
 
         return table_of(self.path / f"{name}.parquet", TABLES[name], AGAIN, signed=SIGNED)
 

@@ -1,14 +1,15 @@
-"""The columns of a recording's files, rows within a window, and totals of rows."""
+"""The columns of a recording's files, rows within a window, size classes, and totals of rows."""
 
 from dataclasses import dataclass, replace
 
 import numpy as np
+from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.columns import NAME, Column, Field
 from spillcast.recording import OPS
 from spillcast.recording.meta import OtherIO, Temp
-from spillcast.tables import Table
+from spillcast.tables import Table, distinct
 
 
 @dataclass(frozen=True)
@@ -106,6 +107,14 @@ def within(waits: Table, begin_ns: int, end_ns: int = _LATEST_NS) -> Table:
     return Table({**rows.columns, **changed}, rows.num_rows)
 
 
+def size_classes(size_bytes: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The size classes that there are, and by row the number of its own."""
+    sizes, which = distinct(size_bytes)
+    of_size = np.array([_core.size_class_bytes(int(n)) for n in sizes], dtype=np.int64)
+    classes, number = np.unique(of_size, return_inverse=True)
+    return classes, number[which]
+
+
 def totals(waits: Table) -> tuple[Temp, OtherIO]:
     """The totals of temp files and of other files."""
     is_temp, moved = waits["temp"].values, waits["op"].is_valid()
@@ -124,8 +133,7 @@ def totals(waits: Table) -> tuple[Temp, OtherIO]:
 def seconds_of(waits: Table) -> Table:
     """The per-second rows of single waits; latencies are kept to the nanosecond."""
     size, elapsed_ns = waits["bytes"].filled(0), waits["elapsed_ns"].values
-    sizes, which = np.unique(size, return_inverse=True)
-    classes = np.array([_core.size_class_bytes(n) for n in sizes.tolist()], dtype=np.int64)
+    classes, which = size_classes(size)
     rows = Table(
         {
             "second": waits["start_ns"].values // 1_000_000_000,

@@ -133,8 +133,8 @@ class RecordingOutput:
         self._samples.close()
         path = self._folder / "samples"
         if clock.zero_ns:
-            from spillcast.parquet import table_of, write_parquet
             from spillcast.recording.schema import SAMPLES, SIGNED
+            from spillcast.tables import table_of, write_parquet
 
             samples = clock.samples(table_of(path, SAMPLES, signed=SIGNED))
             write_parquet(self._folder / SAMPLES_FILE, samples)

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from spillcast.explained import explained, title_of
 from spillcast.forecast import Forecast, Term, Warned
 from spillcast.forecast.result import (
     CHANGES,
@@ -13,6 +12,8 @@ from spillcast.forecast.result import (
     ZERO_LATENCY,
     Executors,
     Remaining,
+    explained,
+    title_of,
 )
 from spillcast.forecast.verdict import (
     TIME_UNKNOWN,

@@ -120,9 +120,8 @@ def profile_page(profile: Profile, *, histograms: bool = False) -> Page:
 
 def folded_page(recording: str, profile: Profile) -> Page:
     """Folded stacks, for other programs that draw flame graphs."""
-    from spillcast.profile.functions import folded
+    from spillcast.profile.functions import folded, stacks_of
     from spillcast.recording import Recording
-    from spillcast.recording.stacks import stacks_of
 
     lines = "\n".join(folded(stacks_of(Recording.open(recording))))
     return Page([Drawn(lambda _width: lines)], functions_page(profile, None).data)

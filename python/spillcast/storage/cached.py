@@ -18,7 +18,6 @@ from spillcast.cache.simulation import CacheOptions, Device, simulate
 from spillcast.errors import Refusal, TargetInvalid, TimesUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.recording import OPS, Recording
-from spillcast.recording.spill import spill_bytes
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.observed import TempEvidence, observed
 from spillcast.storage.source import source_of
@@ -81,7 +80,7 @@ def parse_cache(text: str, value: str) -> tuple[str, str, CacheOptions]:
 
 def _shares(groups: Sequence[Group], baseline: TempEvidence, options: CacheOptions) -> Shares:
     """By op and size class, share of the bytes that flash serves."""
-    held_bytes = baseline.held_bytes if isinstance(baseline, Counts) else spill_bytes(baseline)
+    held_bytes = baseline.held_bytes
     if held_bytes <= options.size_bytes and options.policy != "bypass":
         return {g.kind: 1.0 for g in groups}
     if (

@@ -17,7 +17,6 @@ from spillcast.recording.observed import (
     mounted,
     resident_bytes,
 )
-from spillcast.recording.spill import spill_bytes
 from spillcast.text import shell_word
 from spillcast.units import format_bytes
 
@@ -87,7 +86,7 @@ def check_memory(baseline: Recording | Counts, directory: Path | None = None) ->
     if isinstance(baseline, Counts):
         spill, memory, held_now = baseline.held_bytes, Memory(), 0
     else:
-        spill, memory = spill_bytes(baseline), baseline.meta.memory
+        spill, memory = baseline.held_bytes, baseline.meta.memory
         held_now = _held_now_bytes(baseline)
     query = memory.peak_rss_bytes or 0
     groups = _rooms()

@@ -12,7 +12,6 @@ from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
 from spillcast.forecast.recorded import sample_of
 from spillcast.recording import Recording
-from spillcast.recording.spill import spill_bytes
 from varied_recording import write_varied_recording
 
 TARGETS = ("latency:20us", "latency:400us", "latency:5ms")
@@ -104,7 +103,7 @@ def _cached(answer):
 def test_many_files_are_counted_whatever_part_of_the_recording_names_them(tmp_path):
     path = write_large_recording(tmp_path / "run.spill", WAITS, 1, page_cached=True)
     # 20,000 blocks of each file are written.
-    assert spill_bytes(Recording.open(path)) == WAITS // 2 * 8192
+    assert Recording.open(path).held_bytes == WAITS // 2 * 8192
 
 
 def test_few_waits_are_taken_whole(tmp_path):

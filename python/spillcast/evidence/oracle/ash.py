@@ -29,9 +29,8 @@ from spillcast.evidence.oracle.spooled import (
 )
 from spillcast.evidence.text import distinct, repeated_words
 from spillcast.gate import reading
-from spillcast.parquet import any_table_of
 from spillcast.recording.schema import SAMPLES
-from spillcast.tables import Table
+from spillcast.tables import Table, any_table_of
 
 Source = Literal["V$", "DBA_HIST"]
 #: Memory is sampled each second; DBA_HIST keeps one sample in ten.

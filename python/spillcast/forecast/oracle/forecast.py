@@ -48,8 +48,7 @@ from spillcast.forecast.oracle.parts import (
 )
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term, Warned
-from spillcast.forecast.target_warnings import about_measuring, about_provenance
-from spillcast.forecast.warnings import AMPLIFIED
+from spillcast.forecast.warnings import AMPLIFIED, about_measuring, about_provenance
 from spillcast.recording import TEMP_EVENTS
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import resampled_means

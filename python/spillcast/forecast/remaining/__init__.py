@@ -39,7 +39,7 @@ from spillcast.units import format_bytes, format_duration, parse_bytes
 if TYPE_CHECKING:
     from spillcast.forecast.remaining.model import Extrapolation
     from spillcast.forecast.remaining.progress import Progress
-    from spillcast.forecast.threads.overlap import Threads
+    from spillcast.forecast.threads import Threads
 
 Array = NDArray[np.float64]
 #: Bytes and seconds of the entire query; ``writes`` are the bytes that remain to be written.

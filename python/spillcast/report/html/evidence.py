@@ -11,14 +11,20 @@ from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import Evidence
 from spillcast.evidence.oracle.trace import TraceOptions, Traces, profile_traces, read_rows
 from spillcast.profile import Profile, profile, timeline
-from spillcast.profile.functions import by_function, cpu_words, drawn_frames, flame
+from spillcast.profile.functions import (
+    by_function,
+    cpu_words,
+    drawn_frames,
+    flame,
+    has_stacks,
+    stacks_of,
+)
 from spillcast.profile.timeline import READ, WRITE
 from spillcast.recording import Recording
 from spillcast.recording.capture import SOURCES
 from spillcast.recording.derived import with_temp
 from spillcast.recording.meta import NOBODY, CaptureAccount, KeptWaits
 from spillcast.recording.observed import CpuLimits
-from spillcast.recording.stacks import has_stacks, stacks_of
 from spillcast.redaction import struck_text
 from spillcast.report.html.inputs import (
     Fact,

@@ -12,10 +12,9 @@ from importlib.resources import files
 from typing import Any
 
 from spillcast.document import keys_of
-from spillcast.explained import explained
 from spillcast.fleet.dataset import UNKNOWN
 from spillcast.forecast.remaining import CALLS_SOURCE, FILES_SOURCE, HISTORY_SOURCE, PLAN_SOURCE
-from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING
+from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING, explained
 from spillcast.forecast.spark.forecast import TERMS as APPLICATION_TERMS
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.profile import Profile

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.forecast.load import Load, operations
-from spillcast.forecast.threads.resources import (
+from spillcast.forecast.resources import (
     ANY_STORAGE,
     BURST_MIN_S,
     Cpus,
@@ -33,7 +33,7 @@ from spillcast.forecast.threads.resources import (
     page_cache_of,
     page_cache_of_counts,
 )
-from spillcast.recording.spill import size_classes
+from spillcast.recording.schema import size_classes
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage.model import Behaviour
 from spillcast.tables import Table, arrays_of, followed
