@@ -467,7 +467,7 @@ def _target_cells(forecast: Forecast) -> list[Any]:
     return [forecast.target, *times, remarks]
 
 
-EXPLAINED = Path(__file__).with_suffix(".toml")
+EXPLAINED = Path(__file__).with_name("explained.toml")
 
 
 @dataclass(frozen=True)
