@@ -64,7 +64,7 @@ def _held(cached: bool) -> Result:
 def _smaller() -> Iterator[None]:
     """Recordings of fewer waits count as large."""
     from spillcast.forecast import recorded
-    from spillcast.recording import sample as sampling
+    from spillcast.recording import derived as sampling
 
     with (
         patch.object(recorded, "WHOLE_ROWS", CACHED_WAITS // 3),

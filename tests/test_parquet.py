@@ -8,7 +8,7 @@ import pytest
 
 from arrow_schemas import arrow_schema
 from cases import cases
-from spillcast import parquet
+from spillcast import tables
 from spillcast.columns import NAME, Field
 from spillcast.errors import EvidenceDamaged, InputError
 
@@ -42,11 +42,11 @@ def columns_of(result):
 
 
 def test_a_table_that_is_as_it_should_be(tmp_path):
-    assert columns_of(parquet.table_of(table(tmp_path / "t.parquet"), FIELDS)) == ROWS
+    assert columns_of(tables.table_of(table(tmp_path / "t.parquet"), FIELDS)) == ROWS
 
 
 def test_columns_that_may_be_null_may_lack_and_others_are_left_out(tmp_path):
-    result = parquet.table_of(table(tmp_path / "t.parquet", name=None, later=[1, 2]), FIELDS)
+    result = tables.table_of(table(tmp_path / "t.parquet", name=None, later=[1, 2]), FIELDS)
     assert columns_of(result) == ROWS | {"name": [None, None]}
 
 
@@ -68,41 +68,41 @@ def test_columns_that_may_be_null_may_lack_and_others_are_left_out(tmp_path):
 def test_what_makes_no_sense_is_named_with_its_file_and_column(changes, words, tmp_path):
     path = table(tmp_path / "t.parquet", **changes)
     with refused(rf"t\.parquet: cut or damaged: {words}"):
-        parquet.table_of(path, FIELDS)
+        tables.table_of(path, FIELDS)
 
 
 def test_numbers_of_names_may_be_negative(tmp_path):
     path = table(tmp_path / "t.parquet", count=[-1, 2])
-    assert parquet.table_of(path, FIELDS, signed={"count"})["count"].to_pylist() == [-1, 2]
+    assert tables.table_of(path, FIELDS, signed={"count"})["count"].to_pylist() == [-1, 2]
 
 
 def test_a_table_that_is_cut_or_none(tmp_path):
     path = table(tmp_path / "t.parquet")
     path.write_bytes(path.read_bytes()[:-9])
     with refused(r"t\.parquet: cut or damaged: "):
-        parquet.table_of(path, FIELDS)
+        tables.table_of(path, FIELDS)
     with refused(r"gone\.parquet: cut or damaged: there is no such file"):
-        parquet.table_of(tmp_path / "gone.parquet", FIELDS)
+        tables.table_of(tmp_path / "gone.parquet", FIELDS)
 
 
 def test_text_of_another_coding_is_found(tmp_path):
     bad = pa.array([b"\xff\xfe", b"b"]).cast(pa.binary()).view(pa.string())
     pq.write_table(pa.table({**ROWS, "name": bad}), tmp_path / "t.parquet")
     with refused(r"t\.parquet: cut or damaged: .*UTF"):
-        parquet.table_of(tmp_path / "t.parquet", FIELDS)
+        tables.table_of(tmp_path / "t.parquet", FIELDS)
 
 
 def test_more_rows_than_memory_can_hold_are_refused_before_they_are_read(tmp_path, monkeypatch):
     monkeypatch.setattr(parquet, "_MEMORY_SHARE", 1e-12)
     with refused(r"t\.parquet: 2 rows, which would take"):
-        parquet.table_of(table(tmp_path / "t.parquet"), FIELDS)
+        tables.table_of(table(tmp_path / "t.parquet"), FIELDS)
 
 
 def test_a_file_without_an_end_is_damaged(tmp_path):
     cut = tmp_path / "cut.parquet"
     cut.write_bytes(b"PA")
     with pytest.raises(EvidenceDamaged):
-        parquet.any_table_of(cut)
+        tables.any_table_of(cut)
 
 
 @cases("compression", ["none", "snappy", "gzip", "lz4", "zstd"])
@@ -110,16 +110,16 @@ def test_files_of_others_are_read_however_they_are_compressed(compression, tmp_p
     path = tmp_path / "t.parquet"
     rows = pa.table({name: pa.array(ROWS[name] * 500, TYPES.field(name).type) for name in ROWS})
     pq.write_table(rows, path, compression=compression, row_group_size=300)
-    assert parquet.table_of(path, FIELDS).to_pylist() == rows.to_pylist()
-    assert [len(part) for part in parquet.batches_of(path, FIELDS, rows=250)] == [250] * 4
-    result = parquet.table_of("elsewhere", FIELDS, content=path.read_bytes())
+    assert tables.table_of(path, FIELDS).to_pylist() == rows.to_pylist()
+    assert [len(part) for part in tables.batches_of(path, FIELDS, rows=250)] == [250] * 4
+    result = tables.table_of("elsewhere", FIELDS, content=path.read_bytes())
     assert result.to_pylist() == rows.to_pylist()
 
 
 def test_others_read_what_is_written(tmp_path):
     path = tmp_path / "t.parquet"
-    rows = parquet.table_of(table(tmp_path / "given.parquet"), FIELDS)
-    parquet.write_parquet(path, rows, group_rows=1, key_values={"spillcast": "{}"})
+    rows = tables.table_of(table(tmp_path / "given.parquet"), FIELDS)
+    tables.write_parquet(path, rows, group_rows=1, key_values={"spillcast": "{}"})
     assert pq.read_table(path).to_pylist() == rows.to_pylist()
     about = pq.read_metadata(path)
     assert (about.num_row_groups, about.metadata[b"spillcast"]) == (2, b"{}")
