@@ -93,7 +93,7 @@ def test_text_of_another_coding_is_found(tmp_path):
 
 
 def test_more_rows_than_memory_can_hold_are_refused_before_they_are_read(tmp_path, monkeypatch):
-    monkeypatch.setattr(parquet, "_MEMORY_SHARE", 1e-12)
+    monkeypatch.setattr(tables, "_MEMORY_SHARE", 1e-12)
     with refused(r"t\.parquet: 2 rows, which would take"):
         tables.table_of(table(tmp_path / "t.parquet"), FIELDS)
 
