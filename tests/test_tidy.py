@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from spillcast.cli.verbs import VERBS
-from spillcast.engines.registry import PACKAGES, engines
+from spillcast.engines.registry import ENGINES, engines
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "python" / "spillcast"
@@ -93,8 +93,7 @@ def engines_chosen_by_name(code, *, imported=False):
             yield node.lineno
         if isinstance(node, ast.ImportFrom) and node.module and not imported:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-            declared = {path.partition(":")[0] for path in PACKAGES.values()}
-            packages = declared | {f"spillcast.engines.{name}" for name in PACKAGES}
+            packages = [f"spillcast.engines.{name}" for name in ENGINES]
             if any(name == of or name.startswith(f"{of}.") for name in names for of in packages):
                 yield node.lineno
 

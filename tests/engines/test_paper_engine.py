@@ -1,4 +1,4 @@
-"""The door: an engine of one file and one line in the registry goes from record to report."""
+"""The door: an engine of one file, once it is in the registry, goes from record to report."""
 
 import json
 import subprocess
@@ -9,8 +9,13 @@ import pytest
 from harness import TARGETS, environment
 from spillcast.recording import Recording
 
-#: The one line, then the command line or a recording, as with the engines that come with it.
-REGISTERED = "from spillcast.engines import registry; registry.PACKAGES['paper'] = 'paper_engine'\n"
+#: The engine in the registry, then the command line or a recording, as with any other engine.
+REGISTERED = """
+import paper_engine
+from spillcast.engines.registry import ENGINES
+
+ENGINES["paper"] = paper_engine.ENGINE
+"""
 COMMAND_LINE = REGISTERED + "from spillcast.cli import main; main()"
 RECORD = (
     REGISTERED

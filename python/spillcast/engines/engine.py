@@ -94,8 +94,10 @@ class Engine:
     notice: str | None = None
     #: Settings in meta.json that affect spills.
     settings: tuple[str, ...] = ()
-    #: Advice and statements that set the minimum and maximum bytes of a temp I/O.
-    io_size: Callable[[int, int], tuple[str, tuple[str, ...]]] | None = None
+    #: What sets the size of a temp I/O, in words.
+    io_size: str | None = None
+    #: The statements that set its minimum and maximum (bytes).
+    set_io_size: Callable[[int, int], tuple[str, ...]] | None = None
     #: The setting that a sweep of work memory changes.
     memory: "WorkMemory | None" = None
     #: Experiments on a server or a database of our own: a ``Lab``.

@@ -9,7 +9,7 @@ from made_up_sqlplus import NOW, database, insert, run_script
 
 from harness import spillcast
 from oracle_files import READ, WRITE, blocks, write_trace
-from spillcast.engines.oracle.collect import collect
+from spillcast.engines.oracle import collect
 from spillcast.evidence.open import SPOOLS, find_evidence
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.ash_profile import executions

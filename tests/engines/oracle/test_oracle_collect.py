@@ -14,7 +14,7 @@ from sqlglot import exp
 
 from cases import cases
 from harness import spillcast
-from spillcast.engines.oracle.collect import collect, parse_session
+from spillcast.engines.oracle import collect, parse_session
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.oracle.ash_profile import executions

@@ -6,7 +6,6 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.mysql import MEMORY_SETTINGS
 from spillcast.engines.mysql.server import (
     Connection,
     Server,
@@ -25,6 +24,7 @@ from spillcast.engines.ranking import (
     request_of,
     with_gains,
 )
+from spillcast.engines.registry import MYSQL
 from spillcast.errors import InputError, PermissionDenied, Refusal, ServerUnsuited
 from spillcast.evidence.counts import Bounds, Counts, OpCounts
 from spillcast.fleet.snapshots import DatabaseSpill
@@ -107,7 +107,7 @@ def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> Ser
         except PermissionDenied as error:
             temp = None
             unseen.append(f"bytes and times of temp files: {error.message} ({error.hint})")
-        settings = variables(connection, *MEMORY_SETTINGS, "tmpdir")
+        settings = variables(connection, *MYSQL.settings, "tmpdir")
     spilling = [row for row in counted if row["disk_tables"] or row["merge_passes"]]
     spilling.sort(key=lambda row: row["elapsed"], reverse=True)
     statements = [

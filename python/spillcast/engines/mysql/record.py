@@ -18,7 +18,6 @@ from spillcast.engines.live import (
     session_line,
     wait_for_session,
 )
-from spillcast.engines.mysql import MEMORY_SETTINGS
 from spillcast.engines.mysql.server import (
     Connection,
     LocalServer,
@@ -30,6 +29,7 @@ from spillcast.engines.mysql.server import (
     server_of,
     variables,
 )
+from spillcast.engines.registry import MYSQL
 from spillcast.errors import (
     OptionInvalid,
     PermissionDenied,
@@ -261,7 +261,7 @@ class _MySqlSession(SessionRecorder):
                 str(connection.user, "utf-8", "replace"),
             ),
             pid=session.thread,
-            settings=variables(connection, *MEMORY_SETTINGS, "tmpdir"),
+            settings=variables(connection, *MYSQL.settings, "tmpdir"),
         )
         self.rate_hz = self.rate_alone_hz = RATE_HZ[server.flavor]
         activity = MySqlActivity(

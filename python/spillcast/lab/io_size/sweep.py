@@ -200,7 +200,11 @@ def sweep_io_size(
         best=Timed(**{field.name: getattr(best, field.name) for field in fields(Timed)}),
         as_good=[row.setting for row in rows if row is not best and _meet(row, best)],
         advice=[
-            Advice(engine.name, *engine.io_size(best.min_bytes, best.max_bytes))
+            Advice(
+                engine.name,
+                engine.io_size,
+                engine.set_io_size(best.min_bytes, best.max_bytes) if engine.set_io_size else (),
+            )
             for engine in engines()
             if engine.io_size is not None
         ],
