@@ -30,8 +30,8 @@ MEMORY = Path("/dev/shm")
 SWEEP = """
 import sys
 from pathlib import Path
-from spillcast.lab.io_size.synthetic_sort import Sort
-from spillcast.lab.io_size.synthetic_sort import Setting
+from spillcast.lab.io_size.spill import Sort
+from spillcast.lab.io_size.spill import Setting
 from spillcast.lab.io_size.spill import SyntheticSpill
 from spillcast.lab.io_size.sweep import sweep_io_size
 from spillcast.storage.budget import Budget

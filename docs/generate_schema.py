@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from spillcast.cache.result import CacheResult
+from spillcast.cache.simulation import CacheResult
 from spillcast.columns import NAME
 from spillcast.document import schema
 from spillcast.engines.ranking import ServerRanking

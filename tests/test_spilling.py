@@ -14,7 +14,7 @@ from cases import cases
 from harness import environment, spillcast
 from oracle_files import ROOT
 from spillcast.errors import InputError, OptionInvalid
-from spillcast.lab.io_size.synthetic_sort import Sort
+from spillcast.lab.io_size.spill import Sort
 from spillcast.recording import Recording
 from spillcast.storage.plan import plan
 

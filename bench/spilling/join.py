@@ -10,7 +10,7 @@ import numpy as np
 
 from bench.spilling.sort import KEY_BYTES, Counts, Keys, UnitFile
 from spillcast.errors import InputError
-from spillcast.lab.io_size.synthetic_sort import fan_in, levels
+from spillcast.lab.io_size.spill import fan_in, levels
 from spillcast.units import format_bytes
 
 #: Partitions beyond what the memory asks for, so that one that chance makes larger still fits.

@@ -14,7 +14,7 @@ from typing import BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.lab.io_size.synthetic_sort import Sort, fan_in, groups_of
+from spillcast.lab.io_size.spill import Sort, fan_in, groups_of
 
 Keys = NDArray[np.uint64]
 KEY_BYTES = 8

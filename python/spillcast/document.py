@@ -27,6 +27,13 @@ UNSHOWN = object()
 _PLAIN = frozenset({int, float, bool, type(None)})
 
 
+class Note(TypedDict):
+    """A weakness of a result; ``code`` is stable, ``message`` is for people."""
+
+    code: str
+    message: str
+
+
 @dataclass(frozen=True)
 class Key:
     """What is known of one key of a document, beside its name and type."""

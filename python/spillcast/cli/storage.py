@@ -429,8 +429,7 @@ def cache(
     Example: spillcast cache trace.oracleGeneral --error 0.2 --runs 1
     """
     from spillcast.cache.evidence import BLOCK_BYTES, read_requests
-    from spillcast.cache.result import cache_result
-    from spillcast.cache.simulation import CacheOptions, curve, simulate
+    from spillcast.cache.simulation import CacheOptions, cache_result, curve, simulate
     from spillcast.cli.progress import progress_bar
     from spillcast.report.cache import cache_page
 

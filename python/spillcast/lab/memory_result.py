@@ -5,11 +5,10 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import Any
 
-from spillcast.document import internal, key, written
+from spillcast.document import Note, internal, key, written
 from spillcast.evidence.postgres.work_memory import State
 from spillcast.forecast.work_memory.advice import Advice, Cell
 from spillcast.forecast.work_memory.curve import Between, MemoryRun
-from spillcast.lab.note import Note
 
 SWEEP_SCHEMA = "spillcast.sweep/1"
 

@@ -9,6 +9,7 @@ from math import log2
 from pathlib import Path
 from statistics import median
 
+from spillcast.document import Note
 from spillcast.engines.engine import Explains, Lab, Workload
 from spillcast.engines.held import RunResult
 from spillcast.engines.registry import engine_of, work_memory_of
@@ -16,7 +17,6 @@ from spillcast.errors import InputError, OptionInvalid, SpaceInsufficient, Spill
 from spillcast.evidence.postgres.work_memory import Spill, State, io_share, state_with
 from spillcast.forecast.work_memory.curve import Between, MemoryCurve, MemoryRun, memory_run
 from spillcast.lab.memory_result import Point, SpillState, Sweep, checked, turns_of
-from spillcast.lab.note import Note
 from spillcast.lab.run import Stage, least_disturbed, run, run_recorded_if_spilled, undisturbed
 from spillcast.lab.storages import Place
 from spillcast.recording import Recording

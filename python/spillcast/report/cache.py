@@ -2,8 +2,7 @@
 
 from functools import partial
 
-from spillcast.cache.result import CacheResult
-from spillcast.cache.simulation import MOST, Cache, Curve
+from spillcast.cache.simulation import MOST, Cache, CacheResult, Curve
 from spillcast.document import written
 from spillcast.report.page import Drawn, Notes, Page, Part, Words, bar
 from spillcast.tabular import Column, Table, paragraph

@@ -178,15 +178,11 @@ def catalogue_document(rows: Sequence[CatalogueRow]) -> dict[str, Any]:
 
 def _entry(row: CatalogueRow) -> dict[str, Any]:
     storage = row.storage()
-    known = figures(storage)
     return {
         "name": row.name,
         "what": row.title,
         "description": row.description,
-        "read_8k_s": known.read_s,
-        "write_256k_s": known.write_s,
-        "write_bytes_per_s": known.write_bytes_per_s,
-        "reads_per_s": known.reads_per_s,
+        **figures(storage),
         "spread": storage.facts["spread"],
         "assumed": storage.facts["assumed"],
         "source": row.source,

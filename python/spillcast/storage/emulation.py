@@ -14,7 +14,7 @@ from types import FrameType
 from typing import Any
 
 from spillcast import _core
-from spillcast.document import written
+from spillcast.document import Note, written
 from spillcast.errors import OptionConflict, OptionInvalid, ProgramMissing, SystemFailed
 from spillcast.recording import OPS
 from spillcast.storage.model import Behaviour, Point, behaviour_of, fixed_behaviour
@@ -88,10 +88,10 @@ class Emulated:
     #: One mapping for reads and one for writes, with the keys of docs/schema.md.
     operations: Sequence[Mapping[str, Any]]
 
-    def warnings(self) -> list[dict[str, str]]:
-        """Warnings, as ``code`` and ``message``."""
+    def warnings(self) -> list[Note]:
+        """What weakens the emulation."""
         too_fast = self.mount.too_fast()
-        warnings = [{"code": "floor", "message": words} for words in too_fast.values()]
+        warnings = [Note(code="floor", message=words) for words in too_fast.values()]
         slow = f"the machine, or {self.mount.backing}, is too slow or too busy"
         for done in self.operations:
             share = done["late"] / done["count"] if done["count"] else 0.0
@@ -101,7 +101,7 @@ class Emulated:
                     f"{share:.0%} of the {done['op']}s took over 10 % longer than requested: "
                     f"{cause}"
                 )
-                warnings.append({"code": "late", "message": message})
+                warnings.append(Note(code="late", message=message))
         return warnings
 
     def to_json(self) -> dict[str, Any]:

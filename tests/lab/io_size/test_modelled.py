@@ -5,7 +5,7 @@ import math
 import pytest
 
 from spillcast.errors import FiguresMissing
-from spillcast.lab.io_size.synthetic_sort import Sort
+from spillcast.lab.io_size.spill import Sort
 from spillcast.lab.io_size.trials import modelled
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED, GRID

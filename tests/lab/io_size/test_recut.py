@@ -5,8 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cases import cases
-from spillcast.lab.io_size.spill import ResizedIo
-from spillcast.lab.io_size.synthetic_sort import Setting
+from spillcast.lab.io_size.spill import ResizedIo, Setting
 from spillcast.storage.plan import steps_of
 
 K = 1024

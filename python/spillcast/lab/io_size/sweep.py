@@ -5,20 +5,21 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.document import key, written
+from spillcast.document import Note, key, written
 from spillcast.engines.registry import engines
 from spillcast.errors import InputError, OptionConflict
-from spillcast.lab.io_size.spill import RecordedSpill, Spill, SyntheticSpill
-from spillcast.lab.io_size.synthetic_sort import (
+from spillcast.lab.io_size.spill import (
+    RecordedSpill,
     Setting,
     Sort,
+    Spill,
+    SyntheticSpill,
     parse_block,
     parse_sizes,
     setting_text,
     settings_of,
 )
-from spillcast.lab.io_size.trials import OpTime, Progress, Trials, measured, modelled
-from spillcast.lab.note import Note
+from spillcast.lab.io_size.trials import Operations, Progress, Trials, measured, modelled
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.budget import Budget, parse_budget
@@ -34,26 +35,6 @@ SWEEP_SCHEMA = "spillcast.sweep/1"
 CONFIDENCE = 0.9
 #: An interval of this share of the best time tells little.
 WIDE = 0.5
-
-
-@dataclass(frozen=True, kw_only=True)
-class Operations:
-    """The reads or the writes of a spill."""
-
-    count: int = key("how many", example=4096)
-    bytes: int = key("moved", unit="bytes")
-    mean_us: float | None = key("mean latency; null without any", unit="us")
-    total_s: float = key("sum of their latencies", unit="s")
-
-    @classmethod
-    def of(cls, time: OpTime) -> "Operations":
-        """Whole operations."""
-        return cls(
-            count=round(time.count),
-            bytes=round(time.bytes),
-            mean_us=1e6 * time.total_s / time.count if time.count else None,
-            total_s=time.total_s,
-        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -181,8 +162,8 @@ def sweep_io_size(
             max_bytes=setting.max_bytes,
             total_s=trial.total_s,
             interval_s=trial.interval_s,
-            reads=Operations.of(trial.reads),
-            writes=Operations.of(trial.writes),
+            reads=trial.reads,
+            writes=trial.writes,
             levels=spill.levels(setting),
             io=io,
         )

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.lab.note import Note
+from spillcast.document import Note, key
 from spillcast.recording import OPS, Recording
 from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import NORMAL_95
@@ -26,25 +26,32 @@ from spillcast.tables import Table, arrays_of, distinct
 from spillcast.units import format_bytes
 
 
-@dataclass(frozen=True)
-class OpTime:
-    """The operations of one op; of a level that does a part of them, a fraction."""
+@dataclass(frozen=True, kw_only=True)
+class Operations:
+    """The reads or the writes of a spill."""
 
-    count: float
-    bytes: float
-    total_s: float
+    count: int = key("how many", example=4096)
+    bytes: int = key("moved", unit="bytes")
+    mean_us: float | None = key("mean latency; null without any", unit="us")
+    total_s: float = key("sum of their latencies", unit="s")
 
-    def times(self, factor: float) -> "OpTime":
+    @classmethod
+    def of(cls, count: float, bytes: float, total_s: float) -> "Operations":
+        """Whole operations; of a level that does a part of them, ``count`` is a fraction."""
+        mean_us = 1e6 * total_s / count if count else None
+        return cls(count=round(count), bytes=round(bytes), mean_us=mean_us, total_s=total_s)
+
+    def times(self, factor: float) -> "Operations":
         """So many times as much of it."""
-        return OpTime(self.count * factor, self.bytes * factor, self.total_s * factor)
+        return Operations.of(self.count * factor, self.bytes * factor, self.total_s * factor)
 
 
 @dataclass(frozen=True)
 class Trial:
     """One spill with one size, on a model or on a directory."""
 
-    reads: OpTime
-    writes: OpTime
+    reads: Operations
+    writes: Operations
     #: 90 % lie between; None where nothing tells.
     interval_s: tuple[float, float] | None
 
@@ -85,7 +92,9 @@ def modelled(storage: Storage, plans: Sequence[Table]) -> Trials:
         times, error_s = {}, 0.0
         for op in OPS:
             mine = write == (op == "write")
-            times[op] = OpTime(int(mine.sum()), int(size[mine].sum()), float(elapsed_s[mine].sum()))
+            times[op] = Operations.of(
+                int(mine.sum()), int(size[mine].sum()), float(elapsed_s[mine].sum())
+            )
             error_s = math.hypot(error_s, _error_s(known, op, size[mine], elapsed_s[mine]))
             if not storage.source.stated:
                 sizes = map(int, np.unique(size[mine]))
@@ -207,8 +216,8 @@ def measured(
 class _Replay:
     """One replay of one plan."""
 
-    reads: OpTime
-    writes: OpTime
+    reads: Operations
+    writes: Operations
     bytes: int
     #: Of the plan's operations, those that were issued.
     share: float
@@ -236,11 +245,11 @@ def _replay(directory: Path, plan: Table, like: Recording, budget: Budget) -> _R
     return _Replay(reads, writes, moved, share, from_memory, measured["facts"]["filesystem"])
 
 
-def _planned(size: np.ndarray[Any, Any], groups: list[dict[str, Any]]) -> OpTime:
+def _planned(size: np.ndarray[Any, Any], groups: list[dict[str, Any]]) -> Operations:
     """The time of all operations of an op that the plan holds, from those that were issued."""
     count = sum(group["count"] for group in groups)
     if not len(size) or not count:
-        return OpTime(0, 0, 0.0)
+        return Operations.of(0, 0, 0.0)
     by_class = {group["size_class_bytes"]: group for group in groups if group["count"]}
     ns_per_byte = sum(g["total_ns"] for g in groups) / sum(g["bytes"] for g in groups)
     total_ns = 0.0
@@ -248,13 +257,13 @@ def _planned(size: np.ndarray[Any, Any], groups: list[dict[str, Any]]) -> OpTime
         group = by_class.get(_core.size_class_bytes(int(at)))
         mean_ns = at * ns_per_byte if group is None else group["total_ns"] / group["count"]
         total_ns += planned * mean_ns
-    return OpTime(len(size), int(size.sum()), total_ns / 1e9)
+    return Operations.of(len(size), int(size.sum()), total_ns / 1e9)
 
 
 def _trial(replays: Sequence[_Replay]) -> Trial:
     """The mean of some rounds, and where it would lie in others."""
     reads, writes = (
-        OpTime(times[0].count, times[0].bytes, fmean(time.total_s for time in times))
+        Operations.of(times[0].count, times[0].bytes, fmean(time.total_s for time in times))
         for times in ([r.reads for r in replays], [r.writes for r in replays])
     )
     totals = [r.reads.total_s + r.writes.total_s for r in replays]

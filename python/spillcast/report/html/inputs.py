@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
-from spillcast.cache.result import CACHE_SCHEMA, CacheResult
+from spillcast.cache.simulation import CACHE_SCHEMA, CacheResult
 from spillcast.document import key, read
 from spillcast.engines.ranking import HISTORY_SCHEMA, ServerRanking
 from spillcast.engines.ranking import SCHEMA as SERVER_SCHEMA

@@ -24,7 +24,7 @@ from spillcast.recording import WRITEBACK
 from spillcast.recording.capture import SOURCES
 from spillcast.report.html.inputs import Fact, Inputs
 from spillcast.storage import Storage
-from spillcast.storage.catalogue.look_up import rows as catalogue_rows
+from spillcast.storage.catalogue.row import rows as catalogue_rows
 from spillcast.storage.source import StorageSource, source_of
 
 #: What stands for a sentence.

@@ -12,7 +12,7 @@ from typing import Any
 import jinja2
 
 from spillcast._core import __version__
-from spillcast.cache.result import CacheResult
+from spillcast.cache.simulation import CacheResult
 from spillcast.document import written
 from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import WriteFailed
@@ -25,7 +25,7 @@ from spillcast.lab.case import Verification
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.profile import Profile
-from spillcast.report.html import documents, forecasts, runs, servers
+from spillcast.report.html import documents, forecasts, runs
 from spillcast.report.html.evidence import target_latencies
 from spillcast.report.html.inputs import AGAIN, KINDS, Inputs, Latencies
 from spillcast.report.html.page import Cells, Page, Section, Weakness
@@ -111,7 +111,7 @@ def compose(inputs: Inputs) -> Page:
     kinds: list[list[Section]] = [
         forecasts.sections(known, [answer_text(sizing) for sizing in sizings if sizing.chosen]),
         list(map(documents.purchase, sizings)),
-        [section for ranking in rankings for section in servers.sections(ranking)],
+        [section for ranking in rankings for section in documents.server(ranking)],
         list(map(documents.fleet, inputs.known(Fleet))),
         list(map(documents.io_sizes, inputs.known(IoSizeSweep))),
         list(map(documents.memory, inputs.known(MemorySweep))),

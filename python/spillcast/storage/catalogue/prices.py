@@ -14,8 +14,7 @@ from pathlib import Path
 from spillcast.errors import EvidenceDamaged, TargetUnknown
 from spillcast.gate import reading, text_of
 from spillcast.storage.catalogue.formulas import GIB
-from spillcast.storage.catalogue.look_up import nearest
-from spillcast.storage.catalogue.row import rows_by_name, table
+from spillcast.storage.catalogue.row import nearest, rows_by_name, table
 
 PROVIDERS = ("aws", "gcp", "azure")
 #: The region of each provider where none is given.

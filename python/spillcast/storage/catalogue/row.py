@@ -1,19 +1,22 @@
-"""Rows of the catalogue: figures with their source, and the storage that they describe.
+"""Rows of the catalogue: figures with their source, their storage, and how a word names them.
 
 ``data/storages.csv`` has all rows in one shape. Its column ``figures`` holds ``name=value`` pairs,
 from which ``formulas`` makes rate limits. ``data/latencies.csv`` has latencies, which no document
-states. Further tables, such as those
-of prices and of managed databases, refer to rows by their names.
+states. Further tables, such as those of prices and of managed databases, refer to rows by their
+names. A person types ``NAME?key=value&key=value``.
 """
 
 import csv
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
+from difflib import SequenceMatcher
+from fnmatch import fnmatchcase
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any
 
-from spillcast.errors import TargetInvalid
+from spillcast.errors import TargetInvalid, TargetUnknown
 from spillcast.recording import OPS
 from spillcast.storage.catalogue.formulas import (
     Figures,
@@ -23,6 +26,7 @@ from spillcast.storage.catalogue.formulas import (
     settled,
     volume_limits,
 )
+from spillcast.storage.model import Model
 from spillcast.storage.source import catalogue
 from spillcast.storage.storage import Storage, stated_groups
 from spillcast.units import format_duration
@@ -185,3 +189,84 @@ class Managed:
 def managed_databases() -> tuple[Managed, ...]:
     """All lines of ``data/managed.csv``."""
     return tuple(Managed(**record) for record in table("managed"))
+
+
+_LIST = "spillcast storage list"
+#: From here on a name is offered for one that is not there: 1 is the same, 0 has nothing of it.
+_ALIKE = 0.6
+
+
+def rows() -> list[Row]:
+    """All rows: what Linux assumes, SSD models, local disks of rented machines, rented volumes."""
+    return list(rows_by_name().values())
+
+
+def lookup(text: str) -> Storage:
+    """The storage that ``text`` names, what follows ``catalogue:``; else an InputError."""
+    name, question, tail = text.partition("?")
+    row = rows_by_name().get(_slug(name))
+    if row is None:
+        near = " or ".join(nearest(name))
+        hint = f"do you mean {near}? All are listed by: {_LIST}" if near else f"see: {_LIST}"
+        raise TargetUnknown(f"catalogue:{name}: there is no such storage", hint)
+    settings: dict[str, str] = {}
+    for pair in tail.split("&") if question else ():
+        key, equals, value = (part.strip() for part in pair.partition("="))
+        if not (key and equals and value) or key in settings:
+            problem = "is given twice" if key in settings else "is not key=value"
+            raise TargetInvalid(
+                f"catalogue:{text}: '{pair}' {problem}", "for example ?iops=6000&size=1T"
+            )
+        settings[key.lower()] = value
+    return row.storage(settings)
+
+
+def matching(pattern: str) -> list[Row]:
+    """Rows whose name or description holds ``pattern``, which may hold ``*``."""
+    wanted = f"*{pattern.lower()}*"
+    matches = [
+        row
+        for row in rows()
+        if any(fnmatchcase(text.lower(), wanted) for text in (row.name, row.title, row.description))
+    ]
+    if not matches:
+        near = " or ".join(nearest(pattern.strip("*?")))
+        hint = f"do you mean {near}?" if near else f"without a pattern all are listed: {_LIST}"
+        raise TargetUnknown(f"no storage of the catalogue fits '{pattern}'", hint)
+    return matches
+
+
+def nearest(name: str) -> list[str]:
+    """The names that are most like one that is not there, as a whole or in a part."""
+    slug = _slug(name)
+
+    def likeness(known: str) -> float:
+        return max(SequenceMatcher(None, slug, of).ratio() for of in (known, *known.split("-")))
+
+    best = sorted(rows_by_name(), key=likeness, reverse=True)[:3]
+    return [known for known in best if likeness(known) >= _ALIKE]
+
+
+def _slug(name: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+
+
+READ_BYTES, WRITE_BYTES = 8 << 10, 256 << 10
+#: So many operations at once keep any storage busy.
+_MANY = float(1 << 24)
+
+
+def figures(storage: Storage) -> dict[str, float]:
+    """A random read and a sequential write alone (s), and how many a second go with full credits.
+
+    By the keys of ``spillcast.catalogue/1``.
+    """
+    model = Model(storage)
+    read = partial(model.latency, "read", READ_BYTES, sequential=False)
+    write = partial(model.latency, "write", WRITE_BYTES, sequential=True)
+    return {
+        "read_8k_s": read().mean_s,
+        "write_256k_s": write().mean_s,
+        "write_bytes_per_s": _MANY / write(depth=_MANY, lasting=True).mean_s * WRITE_BYTES,
+        "reads_per_s": _MANY / read(depth=_MANY, lasting=True).mean_s,
+    }
