@@ -126,5 +126,5 @@ def test_what_is_counted_is_named_in_its_number(count, noun, text):
 )
 def test_what_nobody_means_is_told_in_a_line(parse, text, why):
     with pytest.raises(OptionInvalid) as caught:
-        parse(*(("factor:x", text) if parse is parse_factor else (text, "--elapsed")))
+        parse(text, "--elapsed")
     assert why in caught.value.message

@@ -76,14 +76,14 @@ def _duration_s(text: str) -> float | None:
     return sum(float(number) * scale for (number, _), scale in zip(parts, scales, strict=True))
 
 
-def parse_factor(target: str, value: str) -> float:
-    """The number of ``factor:60``; ``target`` is the entire word, for the error."""
+def parse_factor(text: str, option: str) -> float:
+    """The number after ``factor:``; ``option`` names what is wrong in an error."""
     try:
-        factor = float(value)
+        factor = float(text)
     except ValueError:
         factor = 0.0
     if not 1 / _FACTOR_MAX <= factor <= _FACTOR_MAX:
-        message = f"--to {target}: a factor is a number above 0, from 1e-9 to 1e9"
+        message = f"{option}: a factor is a number above 0, from 1e-9 to 1e9"
         raise OptionInvalid(message, "for example factor:60")
     return factor
 

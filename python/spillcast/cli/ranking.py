@@ -287,7 +287,7 @@ def fleet(
 
     with ExitStack() as stack:
         address = dataset
-        if Path(dataset).exists() and not is_dataset(dataset):
+        if os.path.lexists(dataset) and not is_dataset(dataset):
             address = str(stack.enter_context(workspace()) / "dataset")
             done = ingest([dataset], address)
             for words in not_taken(done):

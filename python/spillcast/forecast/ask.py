@@ -22,9 +22,9 @@ from spillcast.recording import Recording
 from spillcast.recording.completeness import went_on
 from spillcast.storage import Storage
 from spillcast.storage.rehearse import check_room, kept_rehearsal
-from spillcast.storage.target import FORMS, check_word, is_place, resolve, resolve_storage
+from spillcast.storage.target import FORMS, is_place, resolve, resolve_storage, stated
 from spillcast.text import shell_word
-from spillcast.units import format_duration, parse_factor, parse_latency_s
+from spillcast.units import format_duration
 
 #: A forecast and its storage; None if the storage was refused or is known from traces only.
 Answer = tuple[Forecast, Storage | None]
@@ -251,15 +251,7 @@ def _half_width(forecast: Forecast) -> float | None:
 
 def known_target(target: str) -> Storage | None:
     """The storage; None if it depends on the recording."""
-    check_word(target, "--to")
-    kind, colon, value = target.partition(":")
-    if colon and kind == "latency":
-        parse_latency_s(value, f"--to {target}")
-        return None
-    if colon and kind == "factor":
-        parse_factor(target, value)
-        return None
-    if colon and kind == "cache":
+    if stated(target) is not None or target.startswith("cache:"):
         return None
     if target == "tmpfs" or is_place(Path(target)):
         raise TargetUnsuited(

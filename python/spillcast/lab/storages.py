@@ -16,8 +16,8 @@ from spillcast.recording.capture import PRELOAD
 from spillcast.recording.observed import PRELOAD_LIBRARY
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import Behaviour, Point, behaviour_of, fixed_behaviour
-from spillcast.storage.target import check_word, is_place, resolve_storage
-from spillcast.units import format_duration, parse_latency_s
+from spillcast.storage.target import is_place, resolve_storage, stated
+from spillcast.units import format_duration
 from spillcast.workspace import free_bytes, workspace
 
 SHARED_MEMORY = Path("/dev/shm")
@@ -224,11 +224,9 @@ def named_places(words: Sequence[str], room: Path, option: str = "--on") -> Iter
 
 def _requested(word: str, option: str) -> Path | Emulated | Modelled:
     """What a word names; a path without parts is shared memory."""
-    check_word(word, option)
-    kind, colon, value = word.partition(":")
-    if colon and kind == "latency":
-        seconds = parse_latency_s(value, f"{option} {word}")
-        return Emulated(word, seconds, seconds)
+    match stated(word, option):
+        case "latency", seconds:
+            return Emulated(word, seconds, seconds)
     if word == "tmpfs":
         return Path()
     path = Path(word)

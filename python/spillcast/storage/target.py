@@ -34,6 +34,22 @@ FORMS = (
 )
 
 
+#: Kinds of words that say how a storage differs from that of the operations it is asked for.
+RELATIVE = ("latency:", "factor:", "cache:")
+
+
+def stated(text: str, option: str = "--to") -> tuple[str, float] | None:
+    """Of ``latency:150us`` the word and seconds, of ``factor:60`` the word and number.
+
+    None for other words. InputError for a word of these without such a figure, and for an empty
+    one.
+    """
+    check_word(text, option)
+    kind, colon, value = text.partition(":")
+    parse = {"latency": parse_latency_s, "factor": parse_factor}.get(kind)
+    return None if parse is None or not colon else (kind, parse(value, f"{option} {text}"))
+
+
 def resolve(
     text: str,
     baseline: TempEvidence,
@@ -45,19 +61,17 @@ def resolve(
 
     Refusal where the temp files would not fit into memory.
     """
-    check_word(text, "--to")
-    kind, colon, value = text.partition(":")
+    match stated(text):
+        case "latency", latency_s:
+            return assumed_latency(observed(baseline), latency_s, text)
+        case "factor", factor:
+            return observed(baseline).scaled(1 / factor, text)
     # A sample of a recording is measured with all of it.
     complete = baseline if isinstance(baseline, Counts) else baseline.whole
-    if colon and kind == "latency":
-        return assumed_latency(observed(baseline), parse_latency_s(value, f"--to {text}"), text)
-    if colon and kind == "factor":
-        factor = parse_factor(text, value)
-        return observed(baseline).scaled(1 / factor, text)
-    if colon and kind == "cache":
+    if text.startswith("cache:"):
         from spillcast.storage.cached import cached, parse_cache
 
-        flash, disk, options = parse_cache(text, value)
+        flash, disk, options = parse_cache(text, text.removeprefix("cache:"))
         part = {name: resolve_storage(name, f"--to {text}: {name}") for name in (flash, disk)}
         return cached(text, part[flash], part[disk], options, complete)
     exists = is_place(Path(text))
@@ -137,9 +151,7 @@ def _measured(path: Path, forms: str) -> Storage:
 
 def depends_on_recording(text: str) -> bool:
     """Whether a TARGET is another storage for another recording, or is measured with its I/O."""
-    kind, colon, _ = text.partition(":")
-    stated = bool(colon) and kind in ("latency", "factor", "cache")
-    return stated or text == "tmpfs" or is_place(Path(text))
+    return text.startswith(RELATIVE) or text == "tmpfs" or is_place(Path(text))
 
 
 def is_place(path: Path) -> bool:

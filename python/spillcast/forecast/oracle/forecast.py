@@ -54,14 +54,12 @@ from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import resampled_means
 from spillcast.storage import Storage
 from spillcast.storage.source import ASSUMED
-from spillcast.storage.target import check_word, is_place, resolve_storage
+from spillcast.storage.target import check_word, is_place, resolve_storage, stated
 from spillcast.text import shell_word
 from spillcast.units import (
     format_bytes,
     format_count,
     format_duration,
-    parse_factor,
-    parse_latency_s,
 )
 
 #: From Oracle's evidence, of which no verified forecasts are kept: the spread from one run to
@@ -362,17 +360,15 @@ def resolve_target(text: str, *, lenient: bool = False) -> Target:
 
     InputError where it names none.
     """
-    check_word(text, "--to")
-    kind, colon, value = text.partition(":")
-    if colon and kind == "latency":
-        latency_s = parse_latency_s(value, f"--to {text}")
-        if latency_s == 0:
-            raise TargetInvalid(
-                f"--to {text}: every operation takes a time", "for example latency:10us"
-            )
-        return Target(text, latency_s=latency_s)
-    if colon and kind == "factor":
-        return Target(text, factor=parse_factor(text, value))
+    match stated(text):
+        case "latency", latency_s:
+            if latency_s == 0:
+                raise TargetInvalid(
+                    f"--to {text}: every operation takes a time", "for example latency:10us"
+                )
+            return Target(text, latency_s=latency_s)
+        case "factor", factor:
+            return Target(text, factor=factor)
     is_file = text == "-" or Path(text).exists() or bool(glob.glob(text))
     if text.endswith(".json") or not is_file:
         storage = resolve_storage(text, f"--to {text}", FORMS)

@@ -22,7 +22,7 @@ from spillcast.forecast.spark.simulated import Resources, Run, stage_forecasts
 from spillcast.recording import OPS
 from spillcast.storage.model import Model
 from spillcast.storage.storage import Storage
-from spillcast.storage.target import resolve_storage
+from spillcast.storage.target import RELATIVE, resolve_storage
 from spillcast.units import format_bytes, format_duration
 
 #: Bytes/s of one reader, of all and of writeback; page cache and dirty limit
@@ -182,7 +182,7 @@ def _storage(text: str | Storage, option: str) -> Storage | None:
         return text
     if text == "tmpfs":
         return None
-    if text.partition(":")[0] in ("latency", "factor", "cache"):
+    if text.startswith(RELATIVE):
         problem = f"{option} {text}: an event log has no single operations"
         raise TargetUnknown(problem, f"name {_FORMS}")
     return resolve_storage(text, f"{option} {text}", _FORMS)

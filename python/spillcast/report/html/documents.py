@@ -1,4 +1,4 @@
-"""Documents of other verbs -> sections: servers, profiles, storages, sweeps, caches, fleets, prices.
+"""Documents of other verbs as sections: servers, profiles, storages, sweeps, caches, fleets.
 
 The answer of a section, a sentence or two, heads a page that has no forecast.
 """

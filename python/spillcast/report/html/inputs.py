@@ -1,5 +1,6 @@
 """What a page is made of: values of runs, of targets, and of documents that verbs printed."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,6 +25,7 @@ from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.profile.result import PROFILE_SCHEMA, Profile
 from spillcast.profile.timeline import Timeline
 from spillcast.storage.storage import STORAGE_SCHEMA, Group, Storage
+from spillcast.units import format_count
 
 Document = Mapping[str, Any]
 Known = TypeVar("Known")
@@ -151,6 +153,32 @@ class Inputs:
             parts = _several(document, "targets", name)
         _, kind = KINDS[schema]
         self.documents += [(Path(name).name, read(kind, part, name, AGAIN)) for part in parts]
+
+    def first(self, upper: int) -> tuple["Inputs", list[str]]:
+        """At most so many runs, queries and documents of a kind; and sentences on what is left out.
+
+        Of queries, which are told apart by their present time, those that take the longest.
+        """
+        queries = sorted({known.baseline_s for known in self.known(Forecast)}, reverse=True)
+        titles = {kind: title.lower() for title, kind in KINDS.values()}
+        counts, documents = Counter({"run": len(self.runs)}), []
+        for name, value in self.documents:
+            if isinstance(value, Forecast):
+                is_first = value.baseline_s in queries[:upper]
+            else:
+                counts[titles[type(value)]] += 1
+                is_first = counts[titles[type(value)]] <= upper
+            if is_first:
+                documents.append((name, value))
+        left_out = [
+            f"Of {format_count(count, kind)} the first {upper:,} are shown."
+            for kind, count in counts.items()
+            if count > upper
+        ]
+        if len(queries) > upper:
+            of = format_count(len(queries), "query")
+            left_out.append(f"Of {of} the {upper:,} that take the longest are shown.")
+        return Inputs(self.runs[:upper], self.latencies, documents), left_out
 
     def known(self, kind: type[Known]) -> list[Known]:
         """The documents of a kind."""

@@ -46,14 +46,21 @@ RAW_BYTES_MAX = 300_000
 def write_report(inputs: Inputs, path: Path, *, redact: bool = False) -> dict[str, Any]:
     """Write the page; the document of docs/schema.md says what it holds.
 
-    InputError where it cannot be written, SpillcastError where it would be larger than BYTES_MAX.
+    A page of more than BYTES_MAX shows fewer queries, runs and documents, and says so. InputError
+    where it cannot be written, SpillcastError where one of each kind is too large.
     """
-    with reading("an input of the report", AGAIN):
-        page = compose(redacted(inputs) if redact else inputs)
-    content = _rendered(page, redact=redact).encode("utf-8", errors="replace")
-    if len(content) > BYTES_MAX:
-        problem = f"{path}: the page would have {len(content):,} bytes, more than {BYTES_MAX:,}"
-        raise WriteFailed(problem, "give fewer inputs or targets")
+    upper = len(inputs.documents) + len(inputs.runs)
+    while True:
+        shown, left_out = inputs.first(upper)
+        with reading("an input of the report", AGAIN):
+            page = compose(redacted(shown) if redact else shown, left_out)
+        content = _rendered(page, redact=redact).encode("utf-8", errors="replace")
+        if len(content) <= BYTES_MAX:
+            break
+        if upper <= 1:
+            problem = f"{path}: the page would have {len(content):,} bytes, more than {BYTES_MAX:,}"
+            raise WriteFailed(problem, "give fewer inputs or targets")
+        upper //= 2
     try:
         with whole_file(path) as partial:
             partial.write_bytes(content)
@@ -98,10 +105,11 @@ def _glued(text: str) -> str:
     )
 
 
-def compose(inputs: Inputs) -> Page:
+def compose(inputs: Inputs, left_out: Sequence[str] = ()) -> Page:
     """The answer first, then what it rests on, what to do, how sure it is, and how it was measured.
 
-    The answer is that of the first kind of input that the page has.
+    The answer is that of the first kind of input that the page has. ``left_out`` are sentences
+    about inputs that it has no room for.
     """
     known, rankings = inputs.known(Forecast), inputs.known(ServerRanking)
     sizings, verifications = inputs.known(Sizing), inputs.known(Verification)
@@ -126,7 +134,8 @@ def compose(inputs: Inputs) -> Page:
         list(map(documents.storage, storages, latencies)) if target is None else [],
     ]
     answers = ([text for section in kind for text in section.answer] for kind in kinds)
-    sections = [section for kind in kinds for section in kind]
+    sections = [Section("Left out of this page", left_out)] if left_out else []
+    sections += [section for kind in kinds for section in kind]
     if weak := _weaknesses(inputs, known):
         sections.append(Section("Warnings", weaknesses=weak))
     return Page(
