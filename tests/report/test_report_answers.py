@@ -21,7 +21,7 @@ from spillcast.forecast import Forecast
 from spillcast.forecast.verdict import ranked, verdict
 from spillcast.profile import timeline
 from spillcast.recording import Recording
-from spillcast.report.html import runs
+from spillcast.report.html import runs, write
 from spillcast.report.html.axes import clock, duration_ticks
 from spillcast.report.html.inputs import Fact, Inputs, Run, StatementText
 from spillcast.report.html.page import Cells
@@ -327,6 +327,20 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
     reported = int(re.search(r"(\d+) % of the", document["answer"][0])[1]) / 100
     assert reported == pytest.approx(share, abs=0.06)
     assert "took 60 s," in document["answer"][0]
+
+
+def test_a_page_has_the_longest_of_many_queries(tmp_path, monkeypatch):
+    """With a chart and raw figures each, 60 of them take more than the page may have."""
+    monkeypatch.setattr(write, "BYTES_MAX", 200_000)
+    inputs = Inputs()
+    for number in range(60):
+        inputs.add_document("document.json", forecast() | {"baseline_s": 1000.0 + number})
+    document = write.write_report(inputs, tmp_path / "report.html")
+    compared = [title for title in document["sections"] if "compared" in title]
+    assert document["bytes"] == (tmp_path / "report.html").stat().st_size <= 200_000
+    assert 5 < len(compared) < 60
+    shown = inputs.first(len(compared))[0].known(Forecast)
+    assert {answer.baseline_s for answer in shown} == {1059.0 - at for at in range(len(compared))}
 
 
 @cases(
