@@ -21,9 +21,8 @@ from spillcast_lab.accuracy_figures import (
     readme_table,
 )
 from spillcast_lab.calibrate import calibration
-from spillcast_lab.summary import of_evidence, refusals, worst
+from spillcast_lab.summary import EVIDENCE, breakdown, of_evidence, query_of, refusals, worst
 from spillcast_lab.variants import REHEARSED_S, REHEARSED_SHARE
-from spillcast_lab.verify_page import EVIDENCE, breakdown, query_of
 
 #: Written by people, shown below the worst cases: in the page's folder.
 REASONS = "worst.md"

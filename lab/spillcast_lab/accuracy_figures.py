@@ -11,22 +11,20 @@ from spillcast.report.checks import percent, share
 from spillcast.tabular import markdown_table, paragraph
 from spillcast.units import format_count
 from spillcast_lab.summary import (
+    SUMMARY_HEADER,
+    by_way,
+    by_way_and_threads,
     forecast_with,
     grouped,
     of_evidence,
     recording_cost,
     repeated,
     summarise,
+    summary_row,
+    threads_of,
     without_estimate,
 )
 from spillcast_lab.variants import ADDED, LEFT_OUT, REHEARSED, without
-from spillcast_lab.verify_page import (
-    SUMMARY_HEADER,
-    by_way,
-    by_way_and_threads,
-    summary_row,
-    threads_of,
-)
 
 #: The least and the most of each figure of a ``Summary``; None where there is no bound.
 Bounds = Mapping[str, tuple[float | None, float | None]]

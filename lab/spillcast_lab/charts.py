@@ -8,8 +8,7 @@ from spillcast.lab.case import Case
 from spillcast.report.html.axes import log_scale, percent_ticks, scatter_ticks
 from spillcast.report.html.charts import DIRECTIONS
 from spillcast.stats import NORMAL_95
-from spillcast_lab.summary import of_evidence, summarise
-from spillcast_lab.verify_page import breakdown, by_way
+from spillcast_lab.summary import breakdown, by_way, of_evidence, summarise
 
 AIM = (0.85, 0.95)
 #: As style.css has them in its light scheme.

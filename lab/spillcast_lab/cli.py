@@ -108,8 +108,8 @@ def verify(
         choose_storages,
         random_storages,
     )
+    from spillcast_lab.summary import verify_page
     from spillcast_lab.tpc.suite import INSTALL, generator
-    from spillcast_lab.verify_page import verify_page
 
     for name, path in (("-o", output), ("--page", page)):
         if path is not None:

@@ -3,7 +3,7 @@
 import pytest
 
 from cases import cases
-from spillcast.cache.files import read_csv
+from spillcast.cache.rows import read_csv
 from spillcast.errors import EvidenceIncomplete
 
 

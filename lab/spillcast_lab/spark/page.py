@@ -11,8 +11,16 @@ from spillcast.tabular import markdown_table, paragraph
 from spillcast.units import format_bytes, format_count
 from spillcast_lab.accuracy_figures import Bounds, aims_of, aims_table, errors_within
 from spillcast_lab.spark.verify import LOG, LOG_AND_RECORDING, NAIVE, SPARKLENS
-from spillcast_lab.summary import forecast_with, grouped, of_evidence, summarise
-from spillcast_lab.verify_page import EVIDENCE, SUMMARY_HEADER, by_way, summary_row
+from spillcast_lab.summary import (
+    EVIDENCE,
+    SUMMARY_HEADER,
+    by_way,
+    forecast_with,
+    grouped,
+    of_evidence,
+    summarise,
+    summary_row,
+)
 
 #: By evidence, the bounds that forecasts are to keep.
 AIMS: Mapping[str, Bounds] = {

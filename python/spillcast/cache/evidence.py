@@ -6,8 +6,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from spillcast import _core
-from spillcast.cache.files import is_csv, is_observed, read_csv, read_observed
-from spillcast.cache.rows import of_recording, of_traces
+from spillcast.cache.rows import (
+    is_csv,
+    is_observed,
+    of_recording,
+    of_traces,
+    read_csv,
+    read_observed,
+)
 from spillcast.errors import (
     EvidenceDamaged,
     EvidenceMixed,

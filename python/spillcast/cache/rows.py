@@ -1,19 +1,33 @@
-"""I/O at offsets of files, from recordings and traces, as columns that the core takes."""
+"""I/O at offsets of files as columns that the core takes: of recordings, traces, CSV and counts."""
 
-from collections.abc import Sequence
+import csv
+import re
+import sys
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
+from itertools import islice
 from pathlib import Path
 
 import numpy as np
 
 from spillcast import _core
 from spillcast.columns import TEXT, Column, Flags, Integers, fields_of
-from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnsuited
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    EvidenceMixed,
+    EvidenceUnsuited,
+    FileTooLarge,
+    OptionInvalid,
+    PathMissing,
+)
 from spillcast.evidence.oracle.trace_recording import name_blocks, waits_of
 from spillcast.evidence.text import distinct, repeated_words
+from spillcast.gate import COUNT_MAX, reading, text_of
 from spillcast.recording import Recording
 from spillcast.tables import Table
-from spillcast.units import format_count
+from spillcast.units import format_bytes, format_count, format_duration
 
 SCAN, READ, WRITE, TEMP_READ, TEMP_WRITE = range(5)
 TEMP_OBJECT = "temp"
@@ -176,3 +190,283 @@ def _need_offsets(where: str, rows: int, known: int, needed: str) -> None:
 def _left_out(count: int) -> list[str]:
     words = f"{format_count(count, 'operation')} without file and offset skipped"
     return [words] if count else []
+
+
+_NEEDED = ("object", "offset", "bytes")
+#: Other names of columns, in small letters.
+_NAMES = {
+    **dict.fromkeys(("file", "filename", "device", "object_id"), "object"),
+    **dict.fromkeys(("offset_bytes", "position"), "offset"),
+    **dict.fromkeys(("size", "size_bytes", "length"), "bytes"),
+}
+_TYPES = {
+    "object": TEXT, "offset": "int64", "bytes": "int64",
+    "time_s": "float64", "class": TEXT, "query": TEXT,
+}  # fmt: skip
+#: Rows of a CSV file that are split at once.
+_CSV_ROWS = 1 << 16
+_CSV_HINT = "columns: object, offset, bytes; and if you have them: time_s, class, query"
+
+
+def is_csv(path: Path) -> bool:
+    """Whether a file is read as CSV."""
+    return path.suffix.lower() == ".csv"
+
+
+def read_csv(paths: Sequence[Path]) -> Rows:
+    """Read files one after the other. InputError names the column or the value that is wrong."""
+    for path in paths:
+        if not is_csv(path):
+            raise EvidenceMixed(
+                f"{path} is not a CSV file, but others are", "give one kind at a time"
+            )
+    tables = [_read(path) for path in paths]
+    table = Table.concat(tables)
+    if table.num_rows == 0:
+        raise EvidenceIncomplete(f"{paths[0]}: holds no rows", _CSV_HINT)
+    object_, objects = coded(table["object"])
+    query, _ = coded(table["query"])
+    classes, of_row = _core.CacheRequests.classes(), table["class"]
+    unknown = set(of_row.names) - set(classes)
+    if unknown:
+        problem = f"{paths[0]}: there is no class {min(unknown)!r}"
+        raise OptionInvalid(problem, f"the classes are {', '.join(classes)}")
+    return Rows(
+        np.floor(table["time_s"].values).astype(np.int64),
+        object_,
+        table["offset"].values,
+        table["bytes"].values,
+        object_,
+        query,
+        np.array([classes.index(name) for name in of_row.names], dtype=np.int64)[of_row.values],
+        objects,
+    )
+
+
+def _read(path: Path) -> Table:
+    if not path.exists():
+        raise PathMissing(f"{path}: there is no such file")
+    with reading(path, _CSV_HINT):
+        names, cells = _cells(path)
+    if twice := [name for name in _TYPES if names.count(name) > 1]:
+        raise EvidenceDamaged(f"{path}: there are several columns {twice[0]}", _CSV_HINT)
+    missing = [name for name in _NEEDED if name not in names]
+    if missing:
+        raise EvidenceIncomplete(
+            f"{path}: there is no column {' and no '.join(missing)}, "
+            "so what is read again is not known",
+            _CSV_HINT,
+        )
+    count = len(cells["object"])
+    defaults = {"time_s": ["0"] * count, "class": ["read"] * count, "query": [""] * count}
+    texts = defaults | cells
+    return Table({name: _column(path, name, type, texts[name]) for name, type in _TYPES.items()})
+
+
+def _cells(path: Path) -> tuple[list[str], dict[str, list[str]]]:
+    """The columns' names as this program has them, and the texts of those that it uses."""
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        heading = file.readline()
+        delimiter = max(",;\t|", key=heading.count)
+        titles = next(csv.reader([heading.strip("\r\n")], delimiter=delimiter), [])
+        exact = [title.strip().lower() for title in titles]
+        aliases = [_NAMES.get(name, name) for name in exact]
+        # An alias counts only if no column has the name itself.
+        names = [n if alias in exact else alias for n, alias in zip(exact, aliases, strict=True)]
+        cells: dict[str, list[str]] = {name: [] for name in names if name in _TYPES}
+        reader = csv.reader(file, delimiter=delimiter, strict=True)
+        rows = filter(None, reader)
+        while batch := [*islice(rows, _CSV_ROWS)]:
+            if any(len(row) != len(names) for row in batch):
+                line = reader.line_num - len(batch) + 1
+                raise ValueError(f"from line {line} on, a row has not {len(names)} fields")
+            for name, texts in zip(names, zip(*batch, strict=True), strict=True):
+                if name in cells:
+                    cells[name].extend(map(sys.intern, texts))
+    return names, cells
+
+
+def _column(path: Path, name: str, type: str, texts: Sequence[str]) -> Column:
+    """InputError for what is no number, and for impossible ones."""
+    if type == TEXT:
+        return Column.of(texts, TEXT)
+    if "" in texts:
+        raise EvidenceDamaged(f"{path}: {name} is empty in some row", _CSV_HINT)
+    with reading(path, _CSV_HINT):
+        column = Column.of([*map(int if type == "int64" else float, texts)], type)
+    if not len(column):
+        return column
+    least, most = column.min(), column.max()
+    if not (least >= 0 and most <= COUNT_MAX):
+        wrong = least if least < 0 else most
+        raise EvidenceDamaged(f"{path}: {name} is {wrong:,} in some row", _CSV_HINT)
+    return column
+
+
+MIB = 1 << 20
+#: The largest scan to simulate, in lines of 1 MiB: 16 TiB.
+_LINES_MAX = 1 << 24
+_HEAD_BYTES = 1 << 16
+_MARKS = b"cell flash cache read hits", b"cachedSize:", b"FC_IO_"
+_COUNTS_HINT = (
+    "it holds v$mystat before and after a scan (physical read total bytes, cell flash cache read "
+    "hits) and Elapsed, two listings of flashcachecontent detail, or a metric history of FC_IO_RQ_R"
+)
+_STAT = re.compile(r"^(physical read total bytes|cell flash cache read hits)\s+([\d,]+)\s*$")
+_ELAPSED = re.compile(r"^Elapsed: (\d+):(\d+):([\d.]+)")
+_ATTRIBUTE = re.compile(
+    r"^(?:[\w.-]+: )?\s*(objectNumber|hitCount|missCount|cachedSize):\s+([\d,]+)"
+)
+_METRIC = re.compile(
+    r"^(?:(?P<cell>[\w.-]+): )?\s*(?P<name>FC_IO_\w+)\s+\S+\s+(?P<value>[\d,.]+)\s\D++"
+    r"(?P<time>\d{4}-\d\d-\d\dT[\d:.]+(?:[+-]\d\d:\d\d)?)\s*$"
+)
+
+
+@dataclass(frozen=True)
+class Scan:
+    """Counts of one scan or interval; ``elapsed_s`` is None if it was not timed."""
+
+    object: str
+    bytes: int
+    flash_bytes: int
+    elapsed_s: float | None = None
+
+    @property
+    def from_flash(self) -> float:
+        """Share of the bytes that flash served."""
+        return self.flash_bytes / self.bytes
+
+    @property
+    def words(self) -> str:
+        """The measured share, and the options of a simulation that follow from it."""
+        text = f"measured: {format_bytes(self.bytes)} of {self.object}, {self.from_flash:.2%} flash"
+        if not self.elapsed_s:
+            return text
+        text += f", in {format_duration(self.elapsed_s)}"
+        # Disk and flash serve reads in parallel.
+        parts = {"--flash": self.flash_bytes, "--disk": self.bytes - self.flash_bytes}
+        rates = [
+            f"{option} {moved / self.elapsed_s / (1 << 30):.2f}G/s"
+            for option, moved in parts.items()
+            if moved > 0.01 * self.bytes
+        ]
+        return f"{text}: at least {' and '.join(rates)}, --from-flash {self.from_flash:.4f}"
+
+
+def is_observed(path: Path) -> bool:
+    """Whether a file holds such counts, judged by its beginning."""
+    if not path.is_file() or path.suffix.lower() in (".csv", ".trc", ".zst", ".gz"):
+        return False
+    with reading(path), path.open("rb") as file:
+        head = file.read(_HEAD_BYTES)
+    return any(mark in head for mark in _MARKS)
+
+
+def read_observed(paths: Sequence[Path]) -> Rows:
+    """The largest scan of each object as sequential reads, and notes with all measured shares."""
+    scans: list[Scan] = []
+    for path in paths:
+        lines = text_of(path, _COUNTS_HINT).splitlines()
+        with reading(path, _COUNTS_HINT):
+            scans += [*_of_session(lines), *_of_contents(lines), *_of_metrics(lines)]
+    scans = [scan for scan in scans if scan.bytes > 0]
+    if not scans:
+        raise EvidenceIncomplete(f"{paths[0]}: no counts of a scan, before and after", _COUNTS_HINT)
+    largest: dict[str, int] = {}
+    for scan in scans:
+        largest[scan.object] = max(largest.get(scan.object, 0), scan.bytes)
+    if sum(largest.values()) > _LINES_MAX * MIB:
+        raise FileTooLarge(f"{paths[0]}: more than {format_bytes(_LINES_MAX * MIB)} were read")
+    notes = [scan.words for scan in scans]
+    notes.append("which blocks were read is not known: each object is taken to be read in order")
+    return _rows(largest, notes)
+
+
+def _rows(sizes: dict[str, int], notes: Sequence[str]) -> Rows:
+    counts = [-(-size // MIB) for size in sizes.values()]
+    number = np.repeat(np.arange(len(counts)), counts)
+    offset = np.concatenate([np.arange(count) * MIB for count in counts])
+    left = np.array(list(sizes.values()))[number] - offset
+    none = np.zeros(len(number), dtype=np.int64)
+    return Rows(
+        time_s=none,
+        file=number,
+        offset=offset,
+        bytes=np.minimum(left, MIB),
+        object=number,
+        query=none,
+        cls=np.full(len(number), SCAN, dtype=np.int64),
+        objects=list(sizes),
+        notes=notes,
+    )
+
+
+def _of_session(lines: Sequence[str]) -> Iterator[Scan]:
+    """Growth of v$mystat between snapshots; counts that shrink begin a new session."""
+    before, elapsed_s = (0, 0), None
+    counters: dict[str, int] = {}
+    for line in lines:
+        if match := _ELAPSED.match(line.strip()):
+            took_s = 3600 * int(match[1]) + 60 * int(match[2]) + float(match[3])
+            elapsed_s = max(elapsed_s or 0.0, took_s)
+        if not (match := _STAT.match(line.strip())):
+            continue
+        counters[match[1]] = _count(match[2])
+        if len(counters) < 2:
+            continue
+        read, hits = counters["physical read total bytes"], counters["cell flash cache read hits"]
+        if read < before[0] or hits < before[1]:
+            before = (0, 0)
+        moved = read - before[0]
+        if moved:
+            # Hits of smart scans are of 1 MiB each.
+            yield Scan("scan", moved, min((hits - before[1]) * MIB, moved), elapsed_s)
+        before, counters, elapsed_s = (read, hits), {}, None
+
+
+def _of_contents(lines: Sequence[str]) -> Iterator[Scan]:
+    """Growth of an object's hits and misses between two listings of one cell."""
+    entries: list[dict[str, int]] = []
+    for line in lines:
+        if match := _ATTRIBUTE.match(line):
+            if not entries or match[1] in entries[-1]:
+                entries.append({})
+            entries[-1][match[1]] = _count(match[2])
+    before: dict[int, tuple[int, int]] = {}
+    for entry in entries:
+        if not {"objectNumber", "hitCount", "missCount"} <= entry.keys():
+            continue
+        name, now = entry["objectNumber"], (entry["hitCount"], entry["missCount"])
+        if name in before and now >= before[name]:
+            hits, misses = (after - was for after, was in zip(now, before[name], strict=True))
+            if hits + misses > 0 and misses >= 0:
+                yield Scan(str(name), (hits + misses) * MIB, hits * MIB)
+        before[name] = now
+
+
+def _of_metrics(lines: Sequence[str]) -> Iterator[Scan]:
+    """Growth of a cell's counts over the history: requests, or megabytes where these are there."""
+    seen: dict[tuple[str, str], list[tuple[datetime, float]]] = {}
+    for line in lines:
+        if match := _METRIC.match(line):
+            at = datetime.fromisoformat(match["time"])
+            value = float(match["value"].replace(",", ""))
+            seen.setdefault((match["cell"] or "cell", match["name"]), []).append((at, value))
+
+    def grown(kind: str) -> float:
+        values = [sorted(of_cell) for (_, name), of_cell in seen.items() if name == kind]
+        return sum(max(of_cell[-1][1] - of_cell[0][1], 0.0) for of_cell in values)
+
+    for hit, miss in (("FC_IO_BY_R", "FC_IO_BY_R_MISS"), ("FC_IO_RQ_R", "FC_IO_RQ_R_MISS")):
+        hits, misses = grown(hit), grown(miss)
+        if hits + misses > 0:
+            yield Scan("flash cache", round((hits + misses) * MIB), round(hits * MIB))
+            return
+
+
+def _count(text: str) -> int:
+    value = int(text.replace(",", ""))
+    if value > COUNT_MAX:
+        raise ValueError(f"{text} is not a count")
+    return value

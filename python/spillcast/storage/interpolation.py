@@ -197,13 +197,6 @@ class Cells:
         """Whether the cells have one depth only, so growth with depth is unknown."""
         return len({c.depth for c in self.cells}) == 1
 
-    def cell(self, size_bytes: int, depth: float) -> Cell | None:
-        """The measurement at a size and depth, if it has enough operations."""
-        for cell in self.cells:
-            if (cell.size_bytes, cell.depth) == (size_bytes, depth):
-                return cell if cell.count >= self._count_min else None
-        return None
-
     def nearest(self, size_bytes: int, depth: float) -> Cell:
         """The cell next to a size and depth."""
 
@@ -227,12 +220,13 @@ class Cells:
             sizes, np.array([r.mean_s for r in rows.values()]), size_bytes, power=False
         )
         near = [rows[size] for size in _neighbours(list(rows), size_bytes)]
+        # That of a mean of few operations, whose spread equals it.
+        count = self.nearest(size_bytes, depth).count
+        sampling_error = 1 / math.sqrt(count) if count < self._count_min else 0.0
         return Interpolation(
             along.mean_s,
-            math.hypot(
-                along.error, max(r.error for r in near), self._sampling_error(size_bytes, depth)
-            ),
-            along.measured and all(r.measured for r in near),
+            math.hypot(along.error, max(r.error for r in near), sampling_error),
+            along.measured and all(r.measured for r in near) and not sampling_error,
             along.extrapolated or any(r.extrapolated for r in near),
         )
 
@@ -277,11 +271,6 @@ class Cells:
             False,
             at_depth.extrapolated or at_known_depth.extrapolated,
         )
-
-    def _sampling_error(self, size_bytes: int, depth: float) -> float:
-        """Relative standard error of a mean of few operations whose spread equals the mean."""
-        count = self.nearest(size_bytes, depth).count
-        return 1 / math.sqrt(count) if count < self._count_min else 0.0
 
 
 def _neighbours(sizes: list[int], size_bytes: int) -> list[int]:

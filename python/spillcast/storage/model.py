@@ -155,9 +155,13 @@ class Model:
                 sequential=bool(sequential),
                 lasting=lasting,
             )
-        nearest = cells.nearest(size_bytes, at)
-        measured = estimate.measured and fits and cells.cell(size_bytes, at) is not None
-        return _scaled(nearest, mean_s, estimate.error, measured, estimate.extrapolated or not fits)
+        return _scaled(
+            cells.nearest(size_bytes, at),
+            mean_s,
+            estimate.error,
+            estimate.measured and fits,
+            estimate.extrapolated or not fits,
+        )
 
     def servers(self, op: str) -> float | None:
         """The number of operations that the storage serves at once; None if unknown.
