@@ -87,10 +87,14 @@ COLUMNS = (
     Described("to_means", TEXT, True, "what makes the storage slow", "none"),
     Described("variants", f"list of {_VARIANT}", True, "the forecast made otherwise", []),
 )
-#: Columns that a file may lack: they are null then.
-NOT_NEEDED = {
-    "ceiling_low_s", "ceiling_high_s", "uncertainty", "from_means", "to_means", "variants",
-    "overhead_s",
+#: Columns that hold a value of a case, and of its evidence, as it is: the name of that value.
+_OF_CASE = {
+    **{name: name for name in ("engine", "workload", "threads", "direction", "seed_formula_s")},
+    "from": "source", "to": "target", "from_means": "source_means", "to_means": "target_means",
+}  # fmt: skip
+_OF_EVIDENCE = {
+    **{name: name for name in ("overhead_s", "operation_from_s", "operation_to_s", "probe_s")},
+    "evidence": "name", "evidence_s": "covers_s", "evidence_delay_s": "run_queue_delay_s",
 }  # fmt: skip
 
 
@@ -124,37 +128,23 @@ def read_truth(path: Path) -> Truth:
 
 
 def _row(case: Case) -> dict[str, Any]:
-    forecast, evidence = case.forecast, case.evidence
+    forecast = case.forecast
     rest_s = [term.forecast_s for term in forecast.terms if term.op is None]
     row: dict[str, Any] = {
-        "engine": case.engine,
-        "workload": case.workload,
-        "threads": case.threads,
-        "evidence": evidence.name,
-        "from": case.source,
-        "to": case.target,
-        "direction": case.direction,
+        **{column: getattr(case, name) for column, name in _OF_CASE.items()},
+        **{column: getattr(case.evidence, name) for column, name in _OF_EVIDENCE.items()},
         "runs_wanted": case.on_target.wanted,
         "recorded_s": forecast.baseline_s,
-        "evidence_s": evidence.covers_s,
-        "evidence_delay_s": evidence.run_queue_delay_s,
-        "overhead_s": evidence.overhead_s,
-        "operation_from_s": evidence.operation_from_s,
-        "operation_to_s": evidence.operation_to_s,
-        "probe_s": evidence.probe_s,
         "confidence": forecast.confidence,
         **_numbers(Variant.of(forecast)),
         "remainder_s": None if forecast.forecast_s is None else sum(rest_s),
         "terms": [asdict(term) for term in forecast.terms],
         "method": forecast.method,
-        "seed_formula_s": case.seed_formula_s,
         "refused": forecast.refused,
         "warnings": [
             {"code": warning.code, "message": warning.message} for warning in forecast.warnings
         ],
         "uncertainty": forecast.uncertainty and asdict(forecast.uncertainty),
-        "from_means": case.source_means,
-        "to_means": case.target_means,
         "variants": [
             {"name": name, **_numbers(variant)} for name, variant in case.variants.items()
         ],
@@ -194,29 +184,14 @@ def _case(row: Mapping[str, Any]) -> Case:
         uncertainty=Uncertainty(**stored) if (stored := row.get("uncertainty")) else None,
         **vars(_variant(row)),
     )
-    evidence = Evidence(
-        name=row["evidence"],
-        covers_s=row["evidence_s"],
-        run_queue_delay_s=row["evidence_delay_s"],
-        probe_s=row["probe_s"],
-        operation_from_s=row["operation_from_s"],
-        operation_to_s=row["operation_to_s"],
-        overhead_s=row.get("overhead_s"),
-    )
+    of_case: dict[str, Any] = {name: row.get(column) for column, name in _OF_CASE.items()}
+    evidence: dict[str, Any] = {name: row.get(column) for column, name in _OF_EVIDENCE.items()}
     return Case(
-        engine=row["engine"],
-        workload=row["workload"],
-        threads=row["threads"],
-        source=row["from"],
-        target=row["to"],
-        direction=row["direction"],
+        **of_case,
         on_source=_runs(row, "from"),
         on_target=_runs(row, "to"),
         forecast=forecast,
-        seed_formula_s=row["seed_formula_s"],
-        evidence=evidence,
-        source_means=row.get("from_means"),
-        target_means=row.get("to_means"),
+        evidence=Evidence(**evidence),
         variants={variant["name"]: _variant(variant) for variant in row.get("variants") or ()},
     )
 
