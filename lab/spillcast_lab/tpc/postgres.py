@@ -9,7 +9,7 @@ from spillcast.engines.engine import Workload
 from spillcast.engines.postgres.lab import PARALLEL, SETTINGS, PostgresLab
 from spillcast.engines.postgres.server import DEBIAN, Installation, embedded, of_system, serve
 from spillcast.errors import ExperimentFailed
-from spillcast_lab.tpc.suite import TPCDS, Spilling, Suite, SuiteLab, workloads
+from spillcast_lab.tpc.suite import TPCDS, Spilling, Suite, SuiteLab
 
 if TYPE_CHECKING:
     import psycopg
@@ -76,8 +76,7 @@ class PostgresTpch(SuiteLab, PostgresLab):
             )
             for query in cls.spilling
         ]
-        settings = {**FORCED, **parallel}
-        return workloads(cls.suite, shares, threads, settings, cls.rows, cls.load_s)
+        return cls._workloads(shares, threads, {**FORCED, **parallel})
 
     def build(self, rows: int) -> None:
         """Load the tables with so many rows of the largest, in place of those of another size."""

@@ -125,36 +125,6 @@ class Spilling:
     settings: Mapping[str, str] = field(default_factory=dict)
 
 
-def workloads(
-    suite: Suite,
-    spilling: Iterable[Spilling],
-    threads: int,
-    settings: Mapping[str, str],
-    rows: int,
-    load_s: float,
-) -> list[Workload]:
-    """Each query with its tables warm, then each with them cold.
-
-    ``load_s`` is what generating and loading the tables takes, once.
-    """
-    warm = [
-        Workload(
-            f"{suite.name} {query.query}",
-            suite.text(query.query),
-            rows,
-            f"{query.memory_kb}kB",
-            threads,
-            {**settings, **query.settings},
-            suite=suite.name,
-            cpu_s=query.cpu_s,
-            operations=query.operations,
-            load_s=load_s,
-        )
-        for query in spilling
-    ]
-    return [*warm, *map(cold, warm)]
-
-
 def cold(workload: Workload) -> Workload:
     """The query on tables that are dropped from the page cache before each run."""
     return replace(workload, name=f"{workload.name} cold", cold=True)
@@ -184,7 +154,7 @@ class SuiteLab(Lab):
     suite: ClassVar[Suite] = TPCH
     spilling: ClassVar[Sequence[Spilling]]
     rows: ClassVar[int] = 6_000_000
-    #: Tables generated and loaded.
+    #: Tables generated and loaded, once.
     load_s: ClassVar[float]
     #: What each thread after the first adds to the memory of a query that names nothing else.
     thread_kb: ClassVar[int] = 0
@@ -200,7 +170,29 @@ class SuiteLab(Lab):
             )
             for query in cls.spilling
         ]
-        return workloads(cls.suite, spilling, threads, cls.settings_of_all, cls.rows, cls.load_s)
+        return cls._workloads(spilling, threads, cls.settings_of_all)
+
+    @classmethod
+    def _workloads(
+        cls, spilling: Iterable[Spilling], threads: int, settings: Mapping[str, str]
+    ) -> list[Workload]:
+        """Each query with its tables warm, then each with them cold."""
+        warm = [
+            Workload(
+                f"{cls.suite.name} {query.query}",
+                cls.suite.text(query.query),
+                cls.rows,
+                f"{query.memory_kb}kB",
+                threads,
+                {**settings, **query.settings},
+                suite=cls.suite.name,
+                cpu_s=query.cpu_s,
+                operations=query.operations,
+                load_s=cls.load_s,
+            )
+            for query in spilling
+        ]
+        return [*warm, *map(cold, warm)]
 
     @contextmanager
     def hold(
