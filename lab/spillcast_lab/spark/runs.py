@@ -10,6 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+from spillcast import _core
 from spillcast.engines.held import TIMEOUT_S
 from spillcast.errors import ExperimentFailed
 from spillcast.evidence.spark import Application, read_application
@@ -17,7 +18,7 @@ from spillcast.lab.case import SUITES
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import held_command, meminfo_bytes
-from spillcast.recording.record import Recorder
+from spillcast.recording.record import Recorder, held_and_observed
 from spillcast.storage.probe import memory_group
 from spillcast_lab.kernel_slowed import watched
 from spillcast_lab.spark.volumes import clear
@@ -126,20 +127,18 @@ def _recorded(
     command: Sequence[str], group: Path, output: Path, on_tick: Callable[[], None]
 ) -> tuple[int | None, Recording]:
     """Record a command in a memory cgroup; returns its exit status too."""
-    recorder = Recorder(output, RecordOptions())
-    environment = recorder.prepare()
-    while True:
-        target = held_command(command, {**os.environ, **environment})
+
+    def hold(environment: dict[str, str]) -> _core.Target:
+        target = held_command(command, environment)
         try:
             (group / "cgroup.procs").write_text(str(target.pid))
-            again = recorder.observe(target, command)
-        except BaseException:
+        except OSError:
             target.abandon()
             raise
-        if again is None:
-            break
-        target.abandon()
-        environment = again
+        return target
+
+    recorder = Recorder(output, RecordOptions())
+    target = held_and_observed(recorder, command, hold)
     try:
         target.release()
         ends_s = time.monotonic() + TIMEOUT_S

@@ -8,6 +8,7 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -382,6 +383,26 @@ class Recorder:
         return replace(meta, machine=replace(meta.machine, caches=[], calibration=calibration))
 
 
+def held_and_observed(
+    recorder: Recorder,
+    arguments: Sequence[str],
+    hold: "Callable[[dict[str, str]], _core.Target]",
+) -> "_core.Target":
+    """A held command under observation; ``hold`` starts it in an environment, once per source."""
+    environment = recorder.prepare()
+    while True:
+        command = hold(dict(os.environ) | environment)
+        try:
+            again = recorder.observe(command, arguments)
+        except BaseException:
+            command.abandon()
+            raise
+        if again is None:
+            return command
+        command.abandon()
+        environment = again
+
+
 def record_command(
     arguments: Sequence[str],
     output: Path | None,
@@ -390,18 +411,7 @@ def record_command(
 ) -> tuple[Recorder, "_core.Target"]:
     """Start a command under observation."""
     recorder = Recorder(output, options, running)
-    environment = recorder.prepare()
-    while True:
-        command = held_command(arguments, dict(os.environ) | environment)
-        try:
-            again = recorder.observe(command, arguments)
-        except BaseException:
-            command.abandon()
-            raise
-        if again is None:
-            break
-        command.abandon()
-        environment = again
+    command = held_and_observed(recorder, arguments, partial(held_command, arguments))
     try:
         command.release()
     except BaseException:
