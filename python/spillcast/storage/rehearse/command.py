@@ -10,17 +10,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
-from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from urllib.parse import quote
 
-from spillcast import _core
 from spillcast.errors import OptionInvalid, ProgramMissing, RehearsalFailed, RehearsalRefused
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import describe_exit, held_command
-from spillcast.recording.record import Recorder, held_and_observed
+from spillcast.recording.record import Recorder
 from spillcast.redaction import STRUCK
 from spillcast.storage.rehearse import LONGER, Rehearsal
 from spillcast.units import format_duration
@@ -269,59 +267,79 @@ def _check_alone(
 
 
 def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehearsal:
-    program = shutil.which(arguments[0])
-    if program is None:
-        raise ProgramMissing(f"{arguments[0]}: no such command", "give its path, or fix PATH")
-    with ExitStack() as stack:
-        report, write_fd = os.pipe()
-        stack.callback(os.close, report)
-        refusals = stack.enter_context(open(write_fd, "wb"))
-        os.set_inheritable(write_fd, True)
-        pairs = [f"{quote(bytes(ours))}:{quote(bytes(path))}" for ours, path in places.pairs]
-        inside = [sys.executable, "-I", "-S", str(INSIDE), str(write_fd), str(os.getpid()), *pairs]
-        hold = partial(held_command, [*inside, "--", program, *arguments[1:]])
-        try:
-            command = held_and_observed(recorder, arguments, hold)
-            # The command's end is the last one.
-            refusals.close()
-            with _ended_with(command, places):
-                started_ns = _released(command, report)
+    environment = recorder.prepare()
+    try:
+        while True:
+            with _Held(arguments, environment, places) as held:
+                if (again := recorder.observe(held.command, arguments)) is not None:
+                    environment = again
+                    continue
+                started_ns = held.release()
                 while not recorder.poll():
                     pass
                 elapsed_s = (time.monotonic_ns() - started_ns) / 1e9
                 # What ends it now is not its own doing.
-                status = command.exit_status
+                status = held.command.exit_status
                 recorder.stop()
-            if status:
-                failure = f"{arguments[0]} {describe_exit(status)} in the rehearsal"
-                raise RehearsalFailed(failure, GIVE)
-            if not recorder.saw_temp_io():
-                raise RehearsalFailed(
-                    f"no temp I/O was done in {format_duration(elapsed_s)} of rehearsal", LONGER
-                )
-            return Rehearsal(recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns))
-        except BaseException:
-            recorder.abandon()
-            raise
+                break
+        if status:
+            raise RehearsalFailed(f"{arguments[0]} {describe_exit(status)} in the rehearsal", GIVE)
+        if not recorder.saw_temp_io():
+            raise RehearsalFailed(
+                f"no temp I/O was done in {format_duration(elapsed_s)} of rehearsal", LONGER
+            )
+        return Rehearsal(recorder.finish(elapsed_s=elapsed_s, started_ns=started_ns))
+    except BaseException:
+        recorder.abandon()
+        raise
 
 
-def _released(command: _core.Target, report: int) -> int:
-    """Let it run; CLOCK_MONOTONIC as it begins. Refusal where it cannot have the mounts."""
-    command.release()
-    refused = os.read(report, 4096).decode()
-    if refused:
-        hint = "run as root, or allow user namespaces: sysctl user.max_user_namespaces"
-        raise RehearsalRefused(f"temp files cannot be moved for one command alone: {refused}", hint)
-    return time.monotonic_ns()
+class _Held:
+    """The command, held until it is observed; with the block it and all that it started end."""
 
+    def __init__(
+        self, arguments: Sequence[str], environment: dict[str, str], places: Replaced
+    ) -> None:
+        program = shutil.which(arguments[0])
+        if program is None:
+            raise ProgramMissing(f"{arguments[0]}: no such command", "give its path, or fix PATH")
+        self._report, report_fd = os.pipe()
+        os.set_inheritable(report_fd, True)
+        pairs = [
+            f"{quote(bytes(replacement))}:{quote(bytes(path))}"
+            for replacement, path in places.pairs
+        ]
+        inside = [sys.executable, "-I", "-S", str(INSIDE), str(report_fd), str(os.getpid()), *pairs]
+        try:
+            self.command = held_command(
+                [*inside, "--", program, *arguments[1:]], dict(os.environ) | environment
+            )
+        finally:
+            os.close(report_fd)
+        self._places = places
+        self._released = False
 
-@contextmanager
-def _ended_with(command: _core.Target, places: Replaced) -> Iterator[None]:
-    """A command that ends with the block, with all that it started."""
-    try:
-        yield
-    finally:
-        places.end()
-        if not command.wait(0):
-            os.kill(command.pid, 9)
-            command.wait(10)
+    def __enter__(self) -> "_Held":
+        return self
+
+    def release(self) -> int:
+        """Let it run; CLOCK_MONOTONIC as it begins. Refusal where it cannot have the mounts."""
+        self._released = True
+        self.command.release()
+        refused = os.read(self._report, 4096).decode()
+        if refused:
+            hint = "run as root, or allow user namespaces: sysctl user.max_user_namespaces"
+            raise RehearsalRefused(
+                f"temp files cannot be moved for one command alone: {refused}", hint
+            )
+        return time.monotonic_ns()
+
+    def __exit__(self, *_: object) -> None:
+        os.close(self._report)
+        if not self._released:
+            self.command.abandon()
+            return
+        self._places.end()
+        if not self.command.wait(0):
+            os.kill(self.command.pid, 9)
+            self.command.wait(10)
