@@ -51,7 +51,7 @@ def levels() -> list[float]:
         rows[name] = random.integers(0, 10**6, len(rows)) / 100
     block = rows.tobytes()
     took_s = [min(_compress_s(pa.Codec("zstd", level), block) for _ in range(20)) for level in ZSTD]
-    return [one_s / took_s[0] for one_s in took_s]
+    return [level_s / took_s[0] for level_s in took_s]
 
 
 def _compress_s(codec: pa.Codec, block: bytes) -> float:

@@ -60,7 +60,9 @@ _RESET_ONE = """
 select pg_stat_statements_reset(userid, dbid, queryid) from pg_stat_statements
 where query like '%steady%'
 """
-_OWN_MS = "select sum(total_exec_time + total_plan_time) from pg_stat_statements where query ~ %s"
+_STATEMENTS_MS = (
+    "select sum(total_exec_time + total_plan_time) from pg_stat_statements where query ~ %s"
+)
 
 
 class Load:
@@ -121,14 +123,14 @@ class Load:
                 # What ran between a look and a reset is lost.
                 connection.execute(_RESET_ONE)
                 self.lost[name] += calls
-        before_ms = self._own_ms(connection)
+        before_ms = self._statements_ms(connection)
         self.bytes.append(save_snapshot(dsn, str(self.folder))["bytes"])
-        self.server_ms.append(self._own_ms(connection) - before_ms)
+        self.server_ms.append(self._statements_ms(connection) - before_ms)
 
     @staticmethod
-    def _own_ms(connection: "Connection") -> float:
+    def _statements_ms(connection: "Connection") -> float:
         pattern = MARK.replace("*", r"\*")
-        ((total_ms,),) = connection.execute(_OWN_MS, [pattern]).fetchall()
+        ((total_ms,),) = connection.execute(_STATEMENTS_MS, [pattern]).fetchall()
         return float(total_ms or 0.0)
 
 

@@ -101,7 +101,7 @@ def run() -> Iterator[Result]:
 
 def _compare(lab: Lab, workload: Workload, place: Place, output: Path) -> Result:
     begin, method = time.monotonic(), ""
-    rounds, said_s = [], []
+    rounds, stated_s = [], []
     # The first run pays for what is not in any cache yet.
     run_bare(lab, workload, place)
     for number in range(ROUNDS):
@@ -110,7 +110,7 @@ def _compare(lab: Lab, workload: Workload, place: Place, output: Path) -> Result
             if which == RECORDED:
                 ran, recording = run_recorded(lab, workload, place, output)
                 method = recording.meta.capture.method
-                said_s.append(_said_s(recording))
+                stated_s.append(_stated_cost_s(recording))
             else:
                 ran = run_bare(lab, workload, place)
             elapsed_s[which] = ran.elapsed_s
@@ -123,7 +123,7 @@ def _compare(lab: Lab, workload: Workload, place: Place, output: Path) -> Result
         f"{method}, {ROUNDS} rounds in {time.monotonic() - begin:.0f} s",
         f"{median(item[RECORDED] for item in rounds):.3f} s recorded, "
         f"{ratios[0]:.3f} to {ratios[-1]:.3f} times as long; {longer_s:.3f} s longer, "
-        f"{median(said_s):.3f} s by its own word",
+        f"{median(stated_s):.3f} s by its own word",
         f"{median(item[BARE] for item in rounds):.3f} s bare, "
         f"bare against bare {bare[0]:.3f} to {bare[-1]:.3f}, median {median(bare):.3f}",
         median(ratios),
@@ -132,7 +132,7 @@ def _compare(lab: Lab, workload: Workload, place: Place, output: Path) -> Result
     )
 
 
-def _said_s(recording: Recording) -> float:
+def _stated_cost_s(recording: Recording) -> float:
     """What a recording says that it cost the elapsed time."""
     rest = baseline_of(workload_of_recording(recording)).rest
     return sum(term.baseline_s for term in rest if term.name == RECORDING)

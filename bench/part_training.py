@@ -150,13 +150,13 @@ def cases(engine: str, whole: Whole) -> Iterator[Case]:
     workload = whole.run.name.removesuffix(".spill").partition(" ")[2].rpartition(" ")[0]
     for name, begin, share in (*windows, (FIFTH, 0.0, 2 * SHARE)):
         part = attached(recording, begin * took_s, (begin + share) * took_s)
-        for target, there_s, told_s in questions:
-            answer = _forecast_of(part, target, known, told_s)
+        for target, target_s, elapsed_s in questions:
+            answer = _forecast_of(part, target, known, elapsed_s)
             if answer is None or answer.uncertainty is None:
                 continue
             cpu_s = recording.meta.cpu_s or 0.0
             origin, destination = (
-                Runs([RunResult(s, "", 0.0, cpu_s)], 1) for s in (took_s, there_s)
+                Runs([RunResult(s, "", 0.0, cpu_s)], 1) for s in (took_s, target_s)
             )
             yield Case(
                 engine=engine_of(engine).label,

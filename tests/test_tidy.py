@@ -241,6 +241,8 @@ def test_no_index_address_is_committed():
 EMPTY_NAMES = {
     "asked", "came", "felt", "found", "here", "mend", "one", "own", "said", "there", "told", "what",
 }  # fmt: skip
+#: At the end of a name.
+UNIT = re.compile(r"_(s|ms|us|ns|bytes)$")
 #: Of documents on disk, whose keys stay.
 KEYS = {"asked", "what", "told"}
 
@@ -256,11 +258,11 @@ def empty_names(code):
             name = node.asname or node.name
         elif isinstance(node, ast.AnnAssign | ast.Attribute):
             name = getattr(node, "attr", "")
-            if name in KEYS:
+            if UNIT.sub("", name) in KEYS:
                 continue
         else:
             continue
-        if name.strip("_").lower() in EMPTY_NAMES:
+        if UNIT.sub("", name.strip("_").lower()) in EMPTY_NAMES:
             yield f"line {node.lineno}: {name}"
 
 
@@ -285,7 +287,7 @@ def fields(code):
             yield from (
                 f"line {part.lineno}: {part.target.id}"
                 for part in node.body
-                if isinstance(part, ast.AnnAssign) and part.target.id in KEYS
+                if isinstance(part, ast.AnnAssign) and UNIT.sub("", part.target.id) in KEYS
             )
 
 

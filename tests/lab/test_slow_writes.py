@@ -42,5 +42,5 @@ def test_the_forecast_says_slower(pair):
 
 
 def test_it_is_slower(pair):
-    _, here_s, there_s = pair
-    assert there_s > here_s
+    _, source_s, target_s = pair
+    assert target_s > source_s

@@ -95,10 +95,8 @@ def test_a_forecast_is_that_of_a_named_directory(sorted_elsewhere):
     assert requested(named.path, "--temp", root / "scratch") == plain
     # Two threads of sort cut the lines a little otherwise each time.
     other = requested(root / "unknown.spill", "--temp", root / "scratch")
-    there_s = [
-        sum(t["forecast_s"] for t in answer["terms"] if t["op"]) for answer in (plain, other)
-    ]
-    assert there_s[1] == pytest.approx(there_s[0], rel=0.01)
+    temp_s = [sum(t["forecast_s"] for t in answer["terms"] if t["op"]) for answer in (plain, other)]
+    assert temp_s[1] == pytest.approx(temp_s[0], rel=0.01)
 
 
 def test_profile_and_report_tell_temp_apart(sorted_elsewhere, tmp_path):

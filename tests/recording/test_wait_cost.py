@@ -14,8 +14,8 @@ COST = WaitCost("any", 4, 0.3, [100e-6], [1e-3, 4e-3], [[0.5], [0.75]])
 
 @cases(("warm_us", "extra_us"), [(0, 0), (100, 50 * (1 - exp(-1))), (1e5, 50)])
 def test_work_meets_what_it_goes_through(warm_us, extra_us):
-    [found_s] = COST.extra_s(np.array([warm_us / 1e6]), 1e-3)
-    assert found_s == pytest.approx(extra_us / 1e6)
+    [result_s] = COST.extra_s(np.array([warm_us / 1e6]), 1e-3)
+    assert result_s == pytest.approx(extra_us / 1e6)
 
 
 def test_between_waits_it_grows_with_the_logarithm():

@@ -66,10 +66,10 @@ def made_up_truth():
     ]
     cases.append(case(3.0, 12.0, workload="merge join", threads=4, engine="PostgreSQL 18.6"))
     cases.append(case(10.5, evidence="slices", workload="sort"))
-    for source, means, said_s in (("1 ms", "fuse", 10.4), ("throttled", "kernel", 13.0)):
+    for source, means, forecast_s in (("1 ms", "fuse", 10.4), ("throttled", "kernel", 13.0)):
         cases.append(
             case(
-                said_s,
+                forecast_s,
                 workload="tpch Q13",
                 engine="PostgreSQL 15.14",
                 source=source,

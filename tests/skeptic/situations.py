@@ -160,33 +160,33 @@ def plan_of(read_ms, written_ms, count, whole_ms, **node):
 
 def counted(draws, latency=None):
     """Blocks, CPU time in ms, and the latency in ms on each of two storages."""
-    here_ms, there_ms = (log_uniform(draws, 0.05, 8) for _ in range(2))
+    source_ms, target_ms = (log_uniform(draws, 0.05, 8) for _ in range(2))
     count = draws.randrange(1000, 20_000)
-    return count, count * log_uniform(draws, 0.05, 2), latency or here_ms, there_ms
+    return count, count * log_uniform(draws, 0.05, 2), latency or source_ms, target_ms
 
 
 def a_plan(folder, draws):
-    count, cpu_ms, here_ms, there_ms = counted(draws)
-    plan = plan_of(count * here_ms, count * here_ms, count, cpu_ms + 2 * count * here_ms)
+    count, cpu_ms, source_ms, target_ms = counted(draws)
+    plan = plan_of(count * source_ms, count * source_ms, count, cpu_ms + 2 * count * source_ms)
     path = folder / "plan.json"
     path.write_text(json.dumps([plan]))
     given = [path] if draws.random() < 0.5 else counts_of_plan(plan)
-    truth_s = (cpu_ms + 2 * count * there_ms) / 1000
-    return Situation("a plan", given, f"latency:{there_ms:.6f}ms", truth_s)
+    truth_s = (cpu_ms + 2 * count * target_ms) / 1000
+    return Situation("a plan", given, f"latency:{target_ms:.6f}ms", truth_s)
 
 
 def a_statement(folder, draws):
     """A row of a query of one process, beside others that spill nothing."""
-    count, cpu_ms, here_ms, there_ms = counted(draws)
+    count, cpu_ms, source_ms, target_ms = counted(draws)
     path = export(
         folder / "statements.csv", draws.choice(VERSIONS[2:]),
-        row(calls=draws.choice((1, 7)), mean_ms=cpu_ms + count * here_ms, temp_ms=count * here_ms,
-            blocks=count, max_parallel_workers_per_gather=0),
+        row(calls=draws.choice((1, 7)), mean_ms=cpu_ms + count * source_ms,
+            temp_ms=count * source_ms, blocks=count, max_parallel_workers_per_gather=0),
         row(77, "alter table big add x int", calls=1, temp_ms=0, blocks=0,
             max_parallel_workers_per_gather=0),
     )  # fmt: skip
-    truth_s = (cpu_ms + count // 3 * 3 * there_ms) / 1000
-    return Situation("a statement", [path], f"latency:{there_ms:.6f}ms", truth_s)
+    truth_s = (cpu_ms + count // 3 * 3 * target_ms) / 1000
+    return Situation("a statement", [path], f"latency:{target_ms:.6f}ms", truth_s)
 
 
 def trace(path, latencies_us, gaps_us, *, first=0):
@@ -206,18 +206,18 @@ def drawn_us(draws, mean_us, sigma, count):
 
 def a_trace(folder, draws):
     """A whole trace; the target is a stated latency, or a trace of the beginning over there."""
-    count, here_us, there_us = 3000, log_uniform(draws, 200, 9000), log_uniform(draws, 100, 9000)
+    count, source_us, target_us = 3000, log_uniform(draws, 200, 9000), log_uniform(draws, 100, 9000)
     gaps = drawn_us(draws, log_uniform(draws, 50, 2000), 0.5, count)
-    source, destination = (drawn_us(draws, us, 0.4, count) for us in (here_us, there_us))
+    source, destination = (drawn_us(draws, us, 0.4, count) for us in (source_us, target_us))
     path = trace(folder / "here.trc", source, gaps)
     if draws.random() < 0.5:
         target = trace(folder / "there.trc", destination[:1500], gaps[:1500])
         return Situation("two traces", [path], str(target), sum(destination + gaps) / 1e6)
-    truth_s = (sum(gaps) + count * round(there_us)) / 1e6
-    return Situation("a trace", [path], f"latency:{round(there_us)}us", truth_s)
+    truth_s = (sum(gaps) + count * round(target_us)) / 1e6
+    return Situation("a trace", [path], f"latency:{round(target_us)}us", truth_s)
 
 
-def samples(draws, *, seconds, here_us, gap_us, exec_id=16_777_216, after_s=0):
+def samples(draws, *, seconds, source_us, gap_us, exec_id=16_777_216, after_s=0):
     """Rows of ASH of a session that computes and reads by turns; and how often it read."""
     whole_us, at_us, count, sampled = seconds * 1_000_000, 0, 0, execution(
         seconds, after_s=after_s, sql_exec_id=exec_id
@@ -225,7 +225,7 @@ def samples(draws, *, seconds, here_us, gap_us, exec_id=16_777_216, after_s=0):
     for item in sampled:
         item |= {"SESSION_STATE": "ON CPU", "EVENT": "", "TIME_WAITED": 0}
     while at_us < whole_us:
-        took_us = round(here_us * draws.lognormvariate(-0.045, 0.3))
+        took_us = round(source_us * draws.lognormvariate(-0.045, 0.3))
         begin_us = at_us + round(gap_us * draws.lognormvariate(-0.125, 0.5))
         at_us, count = begin_us + took_us, count + 1
         second = -(-begin_us // 1_000_000)
@@ -235,13 +235,13 @@ def samples(draws, *, seconds, here_us, gap_us, exec_id=16_777_216, after_s=0):
 
 
 def an_ash_export(folder, draws):
-    seconds, here_us = draws.randrange(200, 900), log_uniform(draws, 1000, 12_000)
-    gap_us = here_us * draws.uniform(0.1, 2)
-    rows, count = samples(draws, seconds=seconds, here_us=here_us, gap_us=gap_us)
-    there_us = log_uniform(draws, 200, 12_000)
-    truth_s = seconds - count * (here_us - there_us) / 1e6
+    seconds, source_us = draws.randrange(200, 900), log_uniform(draws, 1000, 12_000)
+    gap_us = source_us * draws.uniform(0.1, 2)
+    rows, count = samples(draws, seconds=seconds, source_us=source_us, gap_us=gap_us)
+    target_us = log_uniform(draws, 200, 12_000)
+    truth_s = seconds - count * (source_us - target_us) / 1e6
     path = write_ash(folder / "ash.csv", rows)
-    return Situation("an ASH export", [path], f"latency:{round(there_us)}us", truth_s)
+    return Situation("an ASH export", [path], f"latency:{round(target_us)}us", truth_s)
 
 
 UNTROUBLED = (

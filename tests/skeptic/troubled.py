@@ -154,8 +154,8 @@ def two_devices(folder, draws):
     run = recorded(folder / "run.spill", rows, elapsed_ns, cpus=2)
     places = [TempPlace(f"/t/{name}", f"8:{name}", "ext4", False, 1 << 30) for name in (1, 2)]
     change(run, temp_places=places)
-    there_ns = work.run(destination, draws)[0]
-    truth_s = (elapsed_ns + there_ns) / 2e9
+    target_ns = work.run(destination, draws)[0]
+    truth_s = (elapsed_ns + target_ns) / 2e9
     target = probed(destination, work, draws)
     return Situation("two devices", run, target, truth_s, frozenset({"devices"}))
 
@@ -193,23 +193,23 @@ def a_page_cache(folder, draws):
 
 def a_parallel_statement(folder, draws):
     """Times are summed over processes; servers before 18 do not count these."""
-    count, cpu_ms, here_ms, there_ms = counted(draws)
+    count, cpu_ms, source_ms, target_ms = counted(draws)
     processes, version = draws.choice((2, 3)), draws.choice(VERSIONS[2:])
     path = export(
         folder / "statements.csv", version,
-        row(calls=3, mean_ms=cpu_ms + count * here_ms, temp_ms=processes * count * here_ms,
+        row(calls=3, mean_ms=cpu_ms + count * source_ms, temp_ms=processes * count * source_ms,
             blocks=processes * count, workers=processes - 1),
     )  # fmt: skip
-    truth_s = (cpu_ms + processes * count // 3 * 3 / processes * there_ms) / 1000
+    truth_s = (cpu_ms + processes * count // 3 * 3 / processes * target_ms) / 1000
     causes, says = frozenset({"processes"}), "processes"
-    target = f"latency:{there_ms:.6f}ms"
+    target = f"latency:{target_ms:.6f}ms"
     return Situation("a parallel statement", [path], target, truth_s, causes, says)
 
 
 def several_statements(folder, draws):
-    count, cpu_ms, here_ms, _ = counted(draws)
+    count, cpu_ms, source_ms, _ = counted(draws)
     rows = [
-        row(queryid, calls=2, mean_ms=cpu_ms + count * here_ms, temp_ms=count * here_ms,
+        row(queryid, calls=2, mean_ms=cpu_ms + count * source_ms, temp_ms=count * source_ms,
             blocks=count)
         for queryid in (11, 22)
     ]  # fmt: skip
@@ -227,16 +227,16 @@ def counts_without_times(folder, draws):
 
 
 def two_executions(folder, draws):
-    first, _ = samples(draws, seconds=300, here_us=5000, gap_us=2000)
-    second, _ = samples(draws, seconds=80, here_us=5000, gap_us=2000, exec_id=7, after_s=3600)
+    first, _ = samples(draws, seconds=300, source_us=5000, gap_us=2000)
+    second, _ = samples(draws, seconds=80, source_us=5000, gap_us=2000, exec_id=7, after_s=3600)
     path = write_ash(folder / "ash.csv", first, second)
     return Situation("two executions", [path], "latency:1ms", None, says="2 executions.*--exec-id")
 
 
 def a_block_of_another_size(folder, draws):
     """Blocks are 16 KiB, and nothing says so; latency goes with size on both storages."""
-    count, here_us = 2000, round(log_uniform(draws, 500, 5000))
-    waits = [(READ, here_us, blocks(31)) for _ in range(count)]
+    count, source_us = 2000, round(log_uniform(draws, 500, 5000))
+    waits = [(READ, source_us, blocks(31)) for _ in range(count)]
     path = write_trace(folder / "here.trc", waits)
     us_per_kib = draws.uniform(0.5, 4)
     groups = [

@@ -80,10 +80,10 @@ def test_a_replay_takes_as_long_as_the_program_here_and_on_slower_storage(storag
     turns = 2 if way == "spill" else 1
     least = [float("inf")] * 4
     for attempt in range(ATTEMPTS):
-        recording, here_s = recorded(storages, way, tmp_path / f"{attempt}.spill")
-        there_s = measured_s(storages, way, storages.target)
-        seen = (here_s, replayed_s(recording, storages.source),
-                there_s, replayed_s(recording, storages.target))  # fmt: skip
+        recording, source_s = recorded(storages, way, tmp_path / f"{attempt}.spill")
+        target_s = measured_s(storages, way, storages.target)
+        seen = (source_s, replayed_s(recording, storages.source),
+                target_s, replayed_s(recording, storages.target))  # fmt: skip
         # Other programs only ever make a run longer.
         least = [min(pair) for pair in zip(least, seen, strict=True)]
         # What no load on the machine can break: who takes turns cannot be faster.
@@ -92,9 +92,9 @@ def test_a_replay_takes_as_long_as_the_program_here_and_on_slower_storage(storag
         if abs(least[1] / least[0] - 1) < NEAR and abs(least[3] / least[2] - 1) < NEAR:
             return
     # On a machine so busy, a replay and what it is compared with did not get the same of it.
-    here_s, again_s, there_s, forecast_s = least
-    assert 0.9 < again_s / here_s < BUSY
-    assert 0.9 < forecast_s / there_s < BUSY
+    source_s, again_s, target_s, forecast_s = least
+    assert 0.9 < again_s / source_s < BUSY
+    assert 0.9 < forecast_s / target_s < BUSY
 
 
 def test_without_turns_both_go_on_at_once(storages, tmp_path):

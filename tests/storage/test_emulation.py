@@ -36,7 +36,7 @@ def group(op, ns, *, size=BLOCK_BYTES, depth=1, pattern="recorded", access="buff
     )  # fmt: skip
 
 
-def asked_ns(model, op, *, sequential):
+def model_ns(model, op, *, sequential):
     """By size, the latencies that a model holds."""
     points = (p for p in model.idle_points if (p.op, p.sequential) == (op, sequential))
     # Middles of buckets are moved to where the mean comes out: sums of floats.
@@ -46,8 +46,8 @@ def asked_ns(model, op, *, sequential):
 def test_recorded_latencies_are_those_of_both_patterns():
     model = behaviour_of(Storage("s", RECORDING, [group("read", 100), group("write", 200)]))
     for sequential in (True, False):
-        assert asked_ns(model, "read", sequential=sequential) == {BLOCK_BYTES: [100]}
-        assert asked_ns(model, "write", sequential=sequential) == {BLOCK_BYTES: [200]}
+        assert model_ns(model, "read", sequential=sequential) == {BLOCK_BYTES: [100]}
+        assert model_ns(model, "write", sequential=sequential) == {BLOCK_BYTES: [200]}
 
 
 def test_of_a_grid_the_idle_device_is_taken():
@@ -61,28 +61,28 @@ def test_of_a_grid_the_idle_device_is_taken():
     ]
     groups += [group("read", 7, access="buffered", pattern=p) for p in ("sequential", "random")]
     model = behaviour_of(Storage("s", GRID, groups, limits=[Limit("iops")], servers=4))
-    assert asked_ns(model, "read", sequential=True) == {4096: [11], 65536: [11]}
-    assert asked_ns(model, "read", sequential=False) == {4096: [15], 65536: [15]}
-    assert asked_ns(model, "write", sequential=False) == {}
+    assert model_ns(model, "read", sequential=True) == {4096: [11], 65536: [11]}
+    assert model_ns(model, "read", sequential=False) == {4096: [15], 65536: [15]}
+    assert model_ns(model, "write", sequential=False) == {}
     assert (model.servers, list(model.limits)) == (4, [Limit("iops")])
 
 
 def test_the_size_of_a_group_is_the_mean_of_its_operations():
     odd = Group("read", 229376, 1, 4, 4 * 220_000, 400, [100], [4], [4], [100])
-    assert asked_ns(behaviour_of(Storage("s", PROBE, [odd])), "read", sequential=True) == {
+    assert model_ns(behaviour_of(Storage("s", PROBE, [odd])), "read", sequential=True) == {
         220_000: [100]
     }
 
 
 def test_what_the_flags_ask_for(tmp_path):
     model = model_of_options(None, "9ms", "4ms", "200MB/s", 2)
-    assert asked_ns(model, "read", sequential=False) == {BLOCK_BYTES: [9_000_000]}
-    assert asked_ns(model, "write", sequential=True) == {BLOCK_BYTES: [4_000_000]}
+    assert model_ns(model, "read", sequential=False) == {BLOCK_BYTES: [9_000_000]}
+    assert model_ns(model, "write", sequential=True) == {BLOCK_BYTES: [4_000_000]}
     assert model.servers == 2
     (limit,) = model.limits
     assert limit.cost_ns("read", 200 << 20, sequential=True) == pytest.approx(1e9)
     assert limit.cost_ns("write", 100 << 20, sequential=False) == pytest.approx(0.5e9)
-    assert asked_ns(model_of_options(None, "1ms", None, None, None), "write", sequential=True) == {}
+    assert model_ns(model_of_options(None, "1ms", None, None, None), "write", sequential=True) == {}
     # A storage keeps its own limits.
     path = tmp_path / "storage.json"
     Storage("s", ASSUMED, [group("read", 5)], limits=[Limit("own")], servers=3).save(path)
@@ -103,7 +103,7 @@ def mounted(tmp_path):
 #: Times single reads of 8 KiB, and beside each a sleep of as long as the reads are to take.
 TIMES = """
 import os, sys, time
-path, number, asked_s = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
+path, number, sleep_s = sys.argv[1], int(sys.argv[2]), float(sys.argv[3])
 fd = os.open(path, os.O_RDWR | os.O_CREAT)
 os.pwrite(fd, bytes(8192 * 64), 0)
 clock = time.perf_counter_ns
@@ -111,12 +111,12 @@ for i in range(number):
     before = clock()
     os.pread(fd, 8192, i * 7 % 64 * 8192)
     after = clock()
-    time.sleep(asked_s)
+    time.sleep(sleep_s)
     print(after - before, clock() - after)
 """
 
 
-def read_times_ns(emulator, number, asked_s=0.0):
+def read_times_ns(emulator, number, sleep_s=0.0):
     """Times of reads, and of sleeps that were to take as long."""
     command = [
         sys.executable,
@@ -124,7 +124,7 @@ def read_times_ns(emulator, number, asked_s=0.0):
         TIMES,
         emulator.mountpoint / "data",
         str(number),
-        str(asked_s),
+        str(sleep_s),
     ]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return np.array([line.split() for line in done.stdout.splitlines()], dtype=np.int64).T
@@ -132,18 +132,18 @@ def read_times_ns(emulator, number, asked_s=0.0):
 
 @pytest.mark.parametrize("requested", ["300us", "1ms", "5ms", "9ms"])
 def test_a_latency_is_what_was_asked_for(mounted, requested):
-    asked_ns = {"300us": 300_000, "1ms": 1_000_000, "5ms": 5_000_000, "9ms": 9_000_000}[requested]
-    number = min(400, 1_500_000_000 // asked_ns)
+    wanted_ns = {"300us": 300_000, "1ms": 1_000_000, "5ms": 5_000_000, "9ms": 9_000_000}[requested]
+    number = min(400, 1_500_000_000 // wanted_ns)
     seen = []
     for _ in range(ATTEMPTS):
         with mounted("--read", requested) as emulator:
-            reads, sleeps = read_times_ns(emulator.ready(), number, asked_ns / 1e9)
+            reads, sleeps = read_times_ns(emulator.ready(), number, wanted_ns / 1e9)
         # A machine that wakes sleepers late cannot do better here.
-        late_ns = median(sleeps) - asked_ns
-        seen.append((median(reads) / asked_ns, late_ns / asked_ns))
-        if abs(median(reads) - asked_ns) < 0.05 * asked_ns + late_ns:
+        late_ns = median(sleeps) - wanted_ns
+        seen.append((median(reads) / wanted_ns, late_ns / wanted_ns))
+        if abs(median(reads) - wanted_ns) < 0.05 * wanted_ns + late_ns:
             return
-    skip_if_late([late * asked_ns for _, late in seen])
+    skip_if_late([late * wanted_ns for _, late in seen])
     pytest.fail(f"median over asked, and lateness of a sleep over asked: {seen}")
 
 

@@ -33,25 +33,25 @@ def cpu_of(run):
     return cpu_time(run, rehearsed=False)
 
 
-def moved(tmp_path, here_ns, there_ns, *, cpu_s, machine):
+def moved(tmp_path, source_ns, target_ns, *, cpu_s, machine):
     """How the CPU time of a run moves that waits for 60 s in all."""
     run = recording(
-        tmp_path / "run.spill", [("read", 8192, COUNT, here_ns)], elapsed_s=60.0, cpu_s=cpu_s
+        tmp_path / "run.spill", [("read", 8192, COUNT, source_ns)], elapsed_s=60.0, cpu_s=cpu_s
     )
     change(run, machine=machine)
-    target = Latency(there_ns / 1e9, np.zeros((0, 2)), 0.0, True, False)
+    target = Latency(target_ns / 1e9, np.zeros((0, 2)), 0.0, True, False)
     return machine_change(cpu_of(run), temp_load(run), [target])
 
 
-def drift_s(tmp_path, here_ns, there_ns, *, passes, machine=MACHINE):
+def drift_s(tmp_path, source_ns, target_ns, *, passes, machine=MACHINE):
     """Of a run that goes through so many times the cache between two waits."""
     cpu_s = COUNT * passes * 100e-6 / TOUCHED
-    return moved(tmp_path, here_ns, there_ns, cpu_s=cpu_s, machine=machine).total_s
+    return moved(tmp_path, source_ns, target_ns, cpu_s=cpu_s, machine=machine).total_s
 
 
-@cases(("there_ns", "extra_us"), [(0, 0), (MS, 100), (3 * MS, 150)])
-def test_what_was_calibrated_is_added(tmp_path, there_ns, extra_us):
-    result = moved(tmp_path, 0, there_ns, cpu_s=COUNT * 400e-6, machine=CALIBRATED)
+@cases(("target_ns", "extra_us"), [(0, 0), (MS, 100), (3 * MS, 150)])
+def test_what_was_calibrated_is_added(tmp_path, target_ns, extra_us):
+    result = moved(tmp_path, 0, target_ns, cpu_s=COUNT * 400e-6, machine=CALIBRATED)
     assert result.total_s == pytest.approx(COUNT * extra_us * 1e-6, rel=0.01)
     assert result.error_s == pytest.approx(0.3 * result.total_s)
 
@@ -100,11 +100,11 @@ def test_a_guess_may_be_far_off(tmp_path):
 
 
 @cases(
-    ("here_ns", "there_ns", "extra_us"),
+    ("source_ns", "target_ns", "extra_us"),
     [(0, MS, 100), (MS, 5 * MS, 100), (5 * MS, 0, -200), (MS, 3 * MS, 50), (0, 20 * MS, 200)],
 )
-def test_a_thread_that_works_long_meets_all_of_it_cold(tmp_path, here_ns, there_ns, extra_us):
-    result = drift_s(tmp_path, here_ns, there_ns, passes=10)
+def test_a_thread_that_works_long_meets_all_of_it_cold(tmp_path, source_ns, target_ns, extra_us):
+    result = drift_s(tmp_path, source_ns, target_ns, passes=10)
     assert result == pytest.approx(COUNT * extra_us * 1e-6)
 
 
@@ -142,12 +142,12 @@ def test_nothing_measured_nothing_said(tmp_path):
     assert drift_s(tmp_path, 0, MS, passes=1, machine=Machine()) == 0.0
 
 
-def answer(tmp_path, machine, there_ns):
+def answer(tmp_path, machine, target_ns):
     run = recording(
         tmp_path / "run.spill", [("read", 8192, COUNT, 5 * MS)], elapsed_s=7.0, cpu_s=2.0
     )
     change(run, machine=machine)
-    return forecast(run, storage({("read", 8192): there_ns}))
+    return forecast(run, storage({("read", 8192): target_ns}))
 
 
 def test_a_forecast_says_that_the_machine_was_never_calibrated(tmp_path):

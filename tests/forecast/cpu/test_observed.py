@@ -14,7 +14,7 @@ from spillcast.forecast.result import RECORDING
 LOADS = [("read", 8192, 500, 2_000_000), ("write", 8192, 200, 4_500_000)]
 TARGET = {("read", 8192): 100_000, ("write", 8192): 500_000}
 #: 500 * 0.1 ms + 200 * 0.5 ms
-THERE_S = 0.05 + 0.1
+TARGET_S = 0.05 + 0.1
 #: 1 ms a call and 2 ms a switch: 1.7 s and 0.2 s.
 COST = {
     "calls": 1700, "switches": 100, "call_cost_s": 1e-3, "switch_cost_s": 2e-3,
@@ -32,7 +32,7 @@ def run(tmp_path):
 def test_it_is_no_part_of_the_forecast(run):
     answer = forecast(run, storage(TARGET))
     assert answer.baseline_s == 10.0
-    assert answer.forecast_s == pytest.approx(8.1 - OUTSIDE_S + THERE_S)
+    assert answer.forecast_s == pytest.approx(8.1 - OUTSIDE_S + TARGET_S)
     assert answer.ceiling_s == pytest.approx(8.1 - OUTSIDE_S)
 
 
@@ -49,13 +49,13 @@ def test_the_terms_tell_it_and_add_up(run):
 
 def test_without_it_nothing_is_taken_off(run):
     answer = forecast(run, storage(TARGET), without=["cost"])
-    assert answer.forecast_s == pytest.approx(8.1 + THERE_S)
+    assert answer.forecast_s == pytest.approx(8.1 + TARGET_S)
     assert RECORDING not in {term.name for term in answer.terms}
 
 
 def test_of_a_part_it_is_scaled_to_the_whole(run):
     answer = forecast(run, storage(TARGET), elapsed_s=30.0)
-    assert answer.forecast_s == pytest.approx(3 * (8.1 - OUTSIDE_S + THERE_S))
+    assert answer.forecast_s == pytest.approx(3 * (8.1 - OUTSIDE_S + TARGET_S))
 
 
 def test_a_switch_within_a_temp_call_is_within_it(run):
@@ -114,4 +114,4 @@ def test_what_was_not_measured_is_not_taken_off(tmp_path, missing):
     """As in recordings of earlier versions, and where the measurement failed."""
     run = recording(tmp_path / "run.spill", LOADS, elapsed_s=10.0, **COST | {missing: None})
     answer = forecast(run, storage(TARGET))
-    assert answer.forecast_s == pytest.approx(8.1 + THERE_S)
+    assert answer.forecast_s == pytest.approx(8.1 + TARGET_S)

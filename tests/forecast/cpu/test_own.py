@@ -33,10 +33,10 @@ def ran(path, waits_s, work_s, *, slope_s=SLOPE_S):
     return writer.finish(known(now_ns / 1e9, len(rows), 0))
 
 
-def requested(run, there_s, waits_s):
+def requested(run, target_s, waits_s):
     load = Load("read", 8192, COUNT, COUNT * 8192, float(np.sum(waits_s)))
     slope = cpu_slope(run.work.bursts)
-    target = Latency(there_s, np.zeros((0, 2)), 0.0, True, False)
+    target = Latency(target_s, np.zeros((0, 2)), 0.0, True, False)
     return None if slope is None else slope.change([load], [target])
 
 
@@ -45,14 +45,14 @@ def chance():
     return np.random.default_rng(7)
 
 
-@pytest.mark.parametrize(("there_s", "most"), [(0.0, 0.35), (5e-3, 0.4)])
-def test_what_waits_cost_is_found_in_the_run(tmp_path, chance, there_s, most):
+@pytest.mark.parametrize(("target_s", "most"), [(0.0, 0.35), (5e-3, 0.4)])
+def test_what_waits_cost_is_found_in_the_run(tmp_path, chance, target_s, most):
     """Half of the reads are served by a cache; work of 0.1 ms varies by a tenth."""
     waits_s = np.where(chance.random(COUNT) < 0.5, 5e-6, 1e-3)
     run = ran(tmp_path / "run.spill", waits_s, chance.normal(100e-6, 10e-6, COUNT))
-    result = requested(run, there_s, waits_s)
+    result = requested(run, target_s, waits_s)
     weights = np.log1p(waits_s / SHORT_S)
-    right_s = SLOPE_S * COUNT * (log(1 + there_s / SHORT_S) - weights.mean())
+    right_s = SLOPE_S * COUNT * (log(1 + target_s / SHORT_S) - weights.mean())
     assert result.total_s == pytest.approx(right_s, rel=0.03)
     # 5 ms is longer than any wait of the run: less than half of the way there was not seen.
     assert 0.3 * abs(right_s) <= result.error_s < most * abs(right_s)

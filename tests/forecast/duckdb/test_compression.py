@@ -116,18 +116,18 @@ def test_at_first_every_level_is_tried():
 @pytest.mark.parametrize("write_s", [50e-6, 1e-3, 5e-3])
 def test_the_lowest_level_is_read_off_the_mean(lowest_s, write_s):
     mean_s = adapt(lowest_s, 500, write_s, write_s).cpu_s
-    found_s = lowest_level_s(mean_s, 500, write_s, write_s)
-    assert adapt(found_s, 500, write_s, write_s).cpu_s == pytest.approx(mean_s, rel=0.05)
+    level_s = lowest_level_s(mean_s, 500, write_s, write_s)
+    assert adapt(level_s, 500, write_s, write_s).cpu_s == pytest.approx(mean_s, rel=0.05)
 
 
-@pytest.mark.parametrize(("here_ns", "there_ns"), [(80 * US, 2 * MS), (2 * MS, 80 * US)])
-def test_slower_writes_compress_more_at_more_cpu_time(tmp_path, here_ns, there_ns):
-    run = spill(tmp_path / "run.spill", 0.55, here_ns)
+@pytest.mark.parametrize(("source_ns", "target_ns"), [(80 * US, 2 * MS), (2 * MS, 80 * US)])
+def test_slower_writes_compress_more_at_more_cpu_time(tmp_path, source_ns, target_ns):
+    run = spill(tmp_path / "run.spill", 0.55, source_ns)
     loads = temp_load(run)
     adapts = compression(run, loads)
-    result = adapts.on_target(latencies(target(there_ns), loads, 1.0))
-    assert (result.share > adapts.share) == (there_ns > here_ns)
-    assert (result.cpu_s > 0) == (there_ns > here_ns)
+    result = adapts.on_target(latencies(target(target_ns), loads, 1.0))
+    assert (result.share > adapts.share) == (target_ns > source_ns)
+    assert (result.cpu_s > 0) == (target_ns > source_ns)
     counts = {(load.op, load.size_class_bytes): load.count for load in result.loads}
     for op in ("write", "read"):
         assert counts[op, SMALL] == pytest.approx(BLOCKS * result.share, abs=2)

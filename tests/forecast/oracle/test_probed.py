@@ -69,9 +69,9 @@ def test_it_is_that_of_a_recording_of_the_same(tmp_path, read_s, write_s):
     for group in groups:
         least_s = read_s if group["op"] == "read" else write_s
         assert group["total_ns"] >= 0.9e9 * least_s * group["count"]
-    there_s = sum(group["total_ns"] for group in groups) / 1e9
+    reads_and_writes_s = sum(group["total_ns"] for group in groups) / 1e9
     assert by_trace["forecast_s"] == pytest.approx(
-        len(OPERATIONS) * GAP_NS / 1e9 + there_s, rel=0.01
+        len(OPERATIONS) * GAP_NS / 1e9 + reads_and_writes_s, rel=0.01
     )
     codes = {warning["code"] for warning in by_trace["warnings"]}
     assert "block-assumed" in codes

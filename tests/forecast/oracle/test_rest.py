@@ -68,9 +68,9 @@ def test_the_rest_is_what_the_target_takes(tmp_path):
     # likely without is a spread that grows with the logarithm of a gain of 50.
     spread, moves = calibrated().oracle_rest_spread, calibrated().oracle_rest_moves * log(50)
     likely, error = spread**2 + moves**2, 2 * MIN_ERROR**2
-    there_us = 200 * (80 / 200) ** (likely / (likely + error))
+    target_us = 200 * (80 / 200) ** (likely / (likely + error))
     assert rest_of(answer).baseline_s == pytest.approx(COUNT * 200e-6)
-    assert rest_of(answer).forecast_s == pytest.approx(COUNT * there_us * 1e-6)
+    assert rest_of(answer).forecast_s == pytest.approx(COUNT * target_us * 1e-6)
     assert rest_of(answer).forecast_s == pytest.approx(COUNT * 80e-6, rel=0.05)
     assert answer.interval_s[0] < COUNT * 280e-6 < answer.interval_s[1]
     assert answer.ceiling_s == rest_of(answer).forecast_s

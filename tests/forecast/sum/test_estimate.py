@@ -18,7 +18,7 @@ LOADS = [
 ]
 TARGET = {("read", BIG): 150_000, ("read", SMALL): 90_000, ("write", BIG): 1_200_000}
 #: 400 * 150 us + 100 * 90 us + 200 * 1.2 ms
-THERE_S = 0.06 + 0.009 + 0.24
+TARGET_S = 0.06 + 0.009 + 0.24
 
 
 @pytest.fixture
@@ -34,8 +34,8 @@ def test_counts_times_latencies(run):
     answer = forecast(run, storage(TARGET))
     assert answer.baseline_s == 10.0
     assert answer.ceiling_s == pytest.approx(8.1)
-    assert answer.forecast_s == pytest.approx(8.1 + THERE_S)
-    assert answer.speedup == pytest.approx(10 / (8.1 + THERE_S))
+    assert answer.forecast_s == pytest.approx(8.1 + TARGET_S)
+    assert answer.speedup == pytest.approx(10 / (8.1 + TARGET_S))
     assert answer.refused is None
     assert answer.method == "counts"
 
@@ -61,7 +61,7 @@ def test_a_part_of_the_query_is_scaled_to_the_whole(run):
     answer = forecast(run, storage(TARGET), elapsed_s=30.0)
     assert answer.baseline_s == 30.0
     assert answer.ceiling_s == pytest.approx(3 * 8.1)
-    assert answer.forecast_s == pytest.approx(3 * (8.1 + THERE_S))
+    assert answer.forecast_s == pytest.approx(3 * (8.1 + TARGET_S))
 
 
 def test_storage_of_no_latency_is_the_ceiling(run):
@@ -91,7 +91,7 @@ def test_operations_at_the_same_time_share_the_time(tmp_path):
     answer = forecast(run, storage(TARGET))
     # Two sessions do 1.9 s each, all of it together; a microsecond lies between two operations.
     assert answer.ceiling_s == pytest.approx(8.1, rel=1e-3)
-    assert answer.forecast_s == pytest.approx(8.1 + THERE_S, rel=1e-3)
+    assert answer.forecast_s == pytest.approx(8.1 + TARGET_S, rel=1e-3)
     assert "threads" in {warning.code for warning in answer.warnings}
 
 

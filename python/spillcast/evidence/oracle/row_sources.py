@@ -237,8 +237,8 @@ def spilled(path: Path, lines: Sequence[PlanLine], hint: str) -> Spilled:
         writes += own_writes
         reads += max(0, line.reads - reads_below)
         if line.elapsed_s is not None:
-            own_s = line.elapsed_s - sum(child.elapsed_s or 0.0 for child in below)
-            elapsed_s = (elapsed_s or 0.0) + max(own_s, 0.0)
+            self_s = line.elapsed_s - sum(child.elapsed_s or 0.0 for child in below)
+            elapsed_s = (elapsed_s or 0.0) + max(self_s, 0.0)
     return Spilled(reads, writes, elapsed_s)
 
 

@@ -171,11 +171,11 @@ def counts_of_plan(
 def _data_read_s(top: Node, elapsed_s: float) -> float:
     """Elapsed time of reads of tables, over the processes of the nodes that did them."""
 
-    def own_s(node: Node) -> float:
+    def self_s(node: Node) -> float:
         return max(0.0, shared_read_s(node.values) - sum(
             shared_read_s(child.values) for child in node.children))  # fmt: skip
 
-    return min(elapsed_share(top, own_s)[1], elapsed_s)
+    return min(elapsed_share(top, self_s)[1], elapsed_s)
 
 
 def _uses_temp_tables(top: Node) -> bool:

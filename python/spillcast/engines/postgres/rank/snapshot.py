@@ -286,8 +286,8 @@ class WorkersSeen:
         unseen = list(snapshot.unseen)
         if all(row["looks"] >= LOOKS_MIN for row in rows):
             unseen = [text for text in unseen if text != PROCESSES_UNSEEN]
-        asked_s = snapshot.asked_s + self.asked_s
-        return replace(snapshot, rows=rows, unseen=unseen, asked_s=asked_s)
+        total_s = snapshot.asked_s + self.asked_s
+        return replace(snapshot, rows=rows, unseen=unseen, asked_s=total_s)
 
     def _sample(self) -> None:
         began = time.monotonic()
