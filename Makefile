@@ -69,7 +69,6 @@ demo: build ## the whole loop on a real engine: record, probe, forecast, run it 
 	$(BIN)/spillcast demo
 
 test: build ## the tests; what wants a missing system package is skipped by name
-	cargo test --profile quick --locked --workspace --no-run
 	$(MAKE) --no-print-directory -j 2 test-rust test-python
 
 # Both at once: a third of the time of either is spent waiting for servers and storage.

@@ -42,7 +42,8 @@ settings.load_profile("spillcast")
 
 #: What takes longest begins first, so that no worker ends with it while the others idle.
 LONGEST = (
-    "tests/engines/postgres/live/", "tests/fuzz/", "tests/engines/postgres/move/",
+    "tests/engines/postgres/live/", "tests/engines/postgres/move/", "tests/engines/mysql/",
+    "tests/engines/clickhouse/", "tests/fuzz/",
     "tests/cli/test_storage.py", "tests/recording/test_writer.py",
     "tests/engines/postgres/test_postgres_check.py", "tests/recording/test_killed.py",
     "tests/storage/test_rehearse_command.py", "tests/storage/test_probe.py",
@@ -52,8 +53,10 @@ LONGEST = (
     "tests/report/test_report_pages.py", "tests/lab/test_verify.py",
     "tests/lab/test_memory_sweep.py",
 )  # fmt: skip
-#: Folders whose tests share a server, which one worker runs.
-SERVED = ("tests/engines/postgres/move",)
+#: Folders whose tests share a server that is dear to start, which one worker runs.
+SERVED = (
+    "tests/engines/clickhouse", "tests/engines/mysql", "tests/engines/postgres/move",
+)  # fmt: skip
 
 #: The tests in which a worker of pytest-xdist ended, of which the rest of its file was not run.
 CRASHED = []

@@ -43,6 +43,11 @@ def end(recorder, death, after_s):
     return alive
 
 
+def check_no_crash(stderr):
+    """No traceback but Python's own: while it starts, an interrupt is its own to tell of."""
+    assert "Traceback" not in stderr or ", in main\n" not in stderr, stderr
+
+
 def check_nothing_left(root):
     """No partial folder, no process that names the directory, no mount; it may take a moment."""
     until(lambda: not list(root.rglob("*.partial")), "partial folders to go")

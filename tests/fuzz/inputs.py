@@ -45,20 +45,17 @@ class Damaged:
 class Known:
     """Complete inputs, which must be answered; files that are missing or cut; what once broke one.
 
-    ``brief`` damages each file in one of the ways, by turns, and runs each kept file once; a
-    command line of several shapes reads the first of them.
+    ``brief`` runs the first command line of each whole shape, damages each file in one of the
+    ways, by turns, and runs each kept file once.
     """
 
     def __init__(self, root, only="", brief=False):
         self._root, self._inputs = root, []
-        turn, read = count(), set()
+        turn = count()
         for shape in shapes(root / "shapes"):
             if shape.name.startswith(only):
-                for number, command in enumerate(shape.commands):
-                    line = tuple(map(str, command))
-                    if not brief or number == 0 or line not in read:
-                        self._inputs.append(Input(shape, None, None, command))
-                    read.add(line)
+                for command in shape.commands[:1] if brief else shape.commands:
+                    self._inputs.append(Input(shape, None, None, command))
                 for damages in (*_cut(shape), *_broken(shape)):
                     if brief:
                         damages = [damages[next(turn) % len(damages)]]

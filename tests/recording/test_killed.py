@@ -7,7 +7,7 @@ import time
 import pytest
 
 from harness import account_of, available, spillcast_command, target
-from kills import REST, check_nothing_left, check_recording, end, moments
+from kills import REST, check_no_crash, check_nothing_left, check_recording, end, moments
 from spillcast.recording.capture import SOURCES
 
 PIPES = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
@@ -83,6 +83,6 @@ def goes_on(places, seed, *words):
         assert program.returncode == 0
         assert account_of(stdout)["result"] == expected
         _, stderr = recorder.communicate()
-        assert "Traceback" not in stderr
+        check_no_crash(stderr)
         check_recording(output)
         check_nothing_left(places.root)
