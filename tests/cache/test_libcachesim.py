@@ -19,7 +19,7 @@ POLICIES = {
     "s3fifo": ("S3FIFO", 5e-5),
     "arc": ("ARC", 2e-3),
 }
-LINES = 20_000
+LINES = 5_000
 
 
 def theirs(path, policy, lines):
@@ -42,7 +42,7 @@ def ours(path, policy, lines):
 @pytest.fixture(scope="module")
 def zipf(tmp_path_factory):
     path = tmp_path_factory.mktemp("zipf") / "zipf.oracleGeneral"
-    return oracle_general(path, zipf_with_scans(1_000_000, 200_000, seed=1))
+    return oracle_general(path, zipf_with_scans(250_000, 50_000, seed=1))
 
 
 @pytest.fixture(scope="module")

@@ -208,7 +208,7 @@ for _ in range(int(sys.argv[2])):
 @pytest.mark.parametrize(
     ("count", "name", "peak_mb"),
     [(1, "duckdb_temp_made_up", 65), (100, "not_recognised", 65),
-     (1_000_000, "duckdb_temp_made_up", 80),
+     (400_000, "duckdb_temp_made_up", 80),
      pytest.param(5_000_000, "duckdb_temp_made_up", 80, marks=pytest.mark.nightly)],
 )  # fmt: skip
 def test_a_recording_takes_little_memory_however_long_it_is(

@@ -175,8 +175,11 @@ LONG = QUERY.replace("offset 0) s", "offset 0) s, pg_sleep(1)")
 LONGER = LONG.replace("select id, f", "select id, f" + ", f || id as " + "x" * 40 + "y" * 1000, 1)
 
 
-@pytest.mark.parametrize("query", [LONG, LONGER], ids=["short", "longer than is shown"])
-@pytest.mark.parametrize("known_by", ["identifier", "text", "text on another server"])
+@pytest.mark.parametrize(
+    ("known_by", "query"),
+    [("identifier", LONGER), ("text", LONG), ("text", LONGER), ("text on another server", LONG)],
+    ids=lambda item: item if len(item) < 40 else f"{len(item)} letters",
+)
 def test_a_recorded_session_s_statement_is_found_by_itself(
     server, connection, tmp_path, query, known_by
 ):
