@@ -8,8 +8,8 @@ from docutils import nodes
 from docutils.parsers.rst import Directive
 from typer.main import get_command
 
+from spillcast.cli import application
 from spillcast.cli.usage import about_of, is_option, term_of, usage_of
-from spillcast.cli.verbs import application
 
 
 def verbs() -> dict[str, Any]:

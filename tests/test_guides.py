@@ -16,7 +16,7 @@ from evidence import storage
 from harness import environment, spillcast, target
 from oracle_files import ROOT, make_example
 from snapshot_files import three_weeks
-from spillcast.cli.verbs import VERBS
+from spillcast.cli import VERBS
 
 
 def make_io(directory):

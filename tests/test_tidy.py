@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from spillcast.cli.verbs import VERBS
+from spillcast.cli import VERBS
 from spillcast.engines.registry import ENGINES, engines
 
 ROOT = Path(__file__).parents[1]

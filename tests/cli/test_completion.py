@@ -11,7 +11,7 @@ import pytest
 
 from cases import cases
 from harness import spillcast
-from spillcast.cli.verbs import VERBS
+from spillcast.cli import VERBS
 
 BASH = """
 source /dev/stdin <<<"$1"; shift

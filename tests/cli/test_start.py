@@ -6,7 +6,7 @@ import pytest
 
 from cases import cases
 from harness import spillcast
-from spillcast.cli.verbs import VERBS
+from spillcast.cli import VERBS
 
 
 def test_a_forecast_imports_no_evidence_that_it_is_not_given(spilled):

@@ -11,8 +11,8 @@ import pytest
 from cases import cases
 from harness import environment, only_line, spillcast, target
 from oracle_files import blocks, write_trace
+from spillcast.cli import VERBS
 from spillcast.cli.options import ORACLE, POSTGRES
-from spillcast.cli.verbs import VERBS
 
 
 @cases("verb", VERBS)

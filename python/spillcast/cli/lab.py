@@ -96,13 +96,13 @@ def check(
         question = Question(elapsed_s=elapsed_s, queryid=queryid, item=item)
         actual = actual_run_of_evidence(after, question, statement_id)
     check_ = Check(kept, actual)
-    answer = Answer(check_.to_json, lambda: check_page(check_))
+    status = 0 if check_.inside else 1
     if check_.objection is not None:
-        return answer.with_status(3)
-    if log is not None:
+        status = 3
+    elif log is not None:
         count = keep(check_, log, forecast.stem)
         notify(f"{log}: {format_count(count, 'case')}; spillcast verify --from {log}")
-    return answer if check_.inside else answer.with_status(1)
+    return Answer(check_.to_json, lambda: check_page(check_), status)
 
 
 def _is_dsn(word: str) -> bool:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,10 +46,6 @@ class Answer:
     document: Callable[[], Mapping[str, Any]]
     page: "Callable[[], Page]"
     status: int = 0
-
-    def with_status(self, status: int) -> "Answer":
-        """The same with another exit status."""
-        return replace(self, status=status)
 
 
 class Grouped(TyperCommand):

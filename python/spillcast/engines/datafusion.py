@@ -9,7 +9,6 @@ from typing import Any, ClassVar
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.held import HeldQuery, Session, serve
 from spillcast.errors import ProgramMissing
-from spillcast.recording.meta import ObservedEngine
 from spillcast.units import parse_bytes
 
 TABLE = """
@@ -45,6 +44,7 @@ DEMO = Workload("distinct", DISTINCT, rows=12_000_000, memory="72M")
 class DataFusionLab(Lab):
     """DataFusion of this interpreter. ProgramMissing where there is none."""
 
+    engine: ClassVar[str] = "datafusion"
     demo: ClassVar[Workload] = DEMO
 
     def __init__(self, room: Path) -> None:
@@ -53,8 +53,8 @@ class DataFusionLab(Lab):
         except ImportError:
             raise ProgramMissing("datafusion is not installed", "pip install datafusion") from None
         self._room = room
-        self._version = datafusion.__version__
-        self.label = f"DataFusion {self._version}"
+        self.version = datafusion.__version__
+        self.label = f"DataFusion {self.version}"
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
@@ -87,14 +87,9 @@ class DataFusionLab(Lab):
         threads = {"TOKIO_WORKER_THREADS": str(workload.threads), **environment}
         return HeldQuery("DataFusion", __name__, query, threads, TIMEOUT_S)
 
-    def describe(self, workload: Workload) -> ObservedEngine:
-        """As a recording's meta.json keeps it."""
-        return ObservedEngine(
-            name="datafusion",
-            version=self._version,
-            sql=workload.sql.strip(),
-            settings={"memory": workload.memory, "target_partitions": workload.threads},
-        )
+    def settings_of(self, workload: Workload) -> dict[str, Any]:
+        """The settings of a query that meta.json keeps."""
+        return {"memory": workload.memory, "target_partitions": workload.threads}
 
     def _tables(self, rows: int) -> Mapping[str, Path]:
         return {"t": self._room / f"{rows}.parquet"}

@@ -12,7 +12,6 @@ from typing import Any, ClassVar, Self
 from spillcast.engines.engine import Calibrates, OpensOwn, Workload
 from spillcast.engines.held import HeldQuery, Session, end_with_parent, serve
 from spillcast.errors import ExperimentFailed, PathMissing
-from spillcast.recording.meta import ObservedEngine
 
 #: id, a business date and three amounts, as in the query that started this: about 40 bytes a row.
 TABLE = """
@@ -98,6 +97,7 @@ CALIBRATION_QUERIES = (
 class DuckDbLab(Calibrates, OpensOwn):
     """DuckDB with its databases in a directory, or with one that somebody has."""
 
+    engine: ClassVar[str] = "duckdb"
     demo: ClassVar[Workload] = DEMO
     compresses_writes: ClassVar[bool] = True
     #: The command line in place of this interpreter's library.
@@ -108,8 +108,8 @@ class DuckDbLab(Calibrates, OpensOwn):
 
         self._room = room
         self._given = database
-        self._version = duckdb.__version__
-        self.label = f"DuckDB {self._version}"
+        self.version = duckdb.__version__
+        self.label = f"DuckDB {self.version}"
 
     @classmethod
     def on(cls, room: Path, database: Path | None) -> Self:
@@ -147,7 +147,7 @@ class DuckDbLab(Calibrates, OpensOwn):
         program = shutil.which(PROGRAM)
         if program is not None:
             command_line = DuckDbCli(room, Path(program))
-            if command_line._version != labs[0]._version:
+            if command_line.version != labs[0].version:
                 labs.append(command_line)
         return labs
 
@@ -180,14 +180,9 @@ class DuckDbLab(Calibrates, OpensOwn):
         }
         return HeldQuery("DuckDB", __name__, query, environment)
 
-    def describe(self, workload: Workload) -> ObservedEngine:
-        """As a recording's meta.json keeps it."""
-        return ObservedEngine(
-            name="duckdb",
-            version=self._version,
-            sql=workload.sql.strip(),
-            settings={"memory_limit": workload.memory, "threads": workload.threads},
-        )
+    def settings_of(self, workload: Workload) -> dict[str, Any]:
+        """The settings of a query that meta.json keeps."""
+        return {"memory_limit": workload.memory, "threads": workload.threads}
 
     def _database(self, rows: int) -> Path:
         return self._given or self._room / f"{rows}.db"
@@ -205,8 +200,8 @@ class DuckDbCli(DuckDbLab):
         self._given = None
         self._program = program
         words = self._ran("--version").split()
-        self._version = words[0].removeprefix("v") if words else ""
-        self.label = f"DuckDB {self._version} command line"
+        self.version = words[0].removeprefix("v") if words else ""
+        self.label = f"DuckDB {self.version} command line"
 
     def build(self, rows: int) -> None:
         """Make the table in a new database file, if it is not there."""

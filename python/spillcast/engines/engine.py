@@ -139,8 +139,11 @@ class WorkMemory:
 class Lab(Protocol):
     """An engine in experiments, with a table ``t`` of its own in a directory."""
 
+    #: Its name in meta.json.
+    engine: ClassVar[str]
     #: The query of a demo.
     demo: ClassVar[Workload]
+    version: str
     #: Name and version, for people.
     label: str
     #: How much more memory a run may take than another, as a share.
@@ -164,8 +167,15 @@ class Lab(Protocol):
         ``environment`` is for the processes that do the query's work.
         """
 
+    def settings_of(self, workload: Workload) -> dict[str, Any]:
+        """The settings of a query that meta.json keeps."""
+
     def describe(self, workload: Workload) -> "ObservedEngine":
         """Engine, version, query and settings, as a recording's meta.json keeps them."""
+        from spillcast.recording.meta import ObservedEngine
+
+        settings, sql = self.settings_of(workload), workload.sql.strip()
+        return ObservedEngine(name=self.engine, version=self.version, sql=sql, settings=settings)
 
     @classmethod
     def calibrators(

@@ -7,8 +7,8 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from math import inf
 from pathlib import Path
@@ -184,18 +184,35 @@ def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> N
         _say({"error": first_line(error)})
 
 
-def wait_until_ready(
-    process: "subprocess.Popen[bytes]", is_ready: Callable[[], bool], log: Path, mark: str
-) -> None:
-    """Wait for a server's start. ExperimentFailed with the first line of ``log`` with ``mark``."""
-    deadline_s = time.monotonic() + START_S
-    while not is_ready():
-        if process.poll() is not None or time.monotonic() > deadline_s:
-            errors = [line for line in log.read_text().splitlines() if mark in line]
-            raise ExperimentFailed(
-                f"the server did not start: {(errors or ['it took too long'])[0]}"
-            )
-        time.sleep(0.02)
+@contextmanager
+def running_server(
+    command: Sequence[str],
+    is_ready: Callable[[], bool],
+    log: Path,
+    *,
+    mark: str,
+    ended_by: int = signal.SIGTERM,
+    **process: Any,
+) -> Iterator["subprocess.Popen[bytes]"]:
+    """Run a server that writes to ``log``; the signal ``ended_by`` ends it with the context.
+
+    ``process`` are options of Popen. ExperimentFailed with the first line of ``log`` with ``mark``
+    where it does not start.
+    """
+    with log.open("w") as output:
+        server = subprocess.Popen(command, stdout=output, stderr=output, **process)
+    try:
+        deadline_s = time.monotonic() + START_S
+        while not is_ready():
+            if server.poll() is not None or time.monotonic() > deadline_s:
+                errors = [line for line in log.read_text().splitlines() if mark in line]
+                reason = (errors or ["it took too long"])[0]
+                raise ExperimentFailed(f"the server did not start: {reason}")
+            time.sleep(0.02)
+        yield server
+    finally:
+        server.send_signal(ended_by)
+        server.wait()
 
 
 def end_with_parent() -> None:

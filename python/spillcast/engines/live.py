@@ -173,16 +173,6 @@ class LiveRecorder(ABC, Generic[Result]):
         self.recorder.collect()
         self.recorder.add_samples(self.sampler.take_samples())
 
-    def attach(self, observe: Callable[[], None], absent_because: str | None, say: Say) -> bool:
-        """Capture by ``observe``, or record only samples; return whether there is a capture."""
-        if absent_because is None:
-            absent_because = _refusal(self.recorder, observe, say)
-        if absent_because is not None:
-            self.recorder.observe_from_afar(self, absent_because)
-        for notice in self.recorder.new_notices():
-            say(notice)
-        return absent_because is None
-
     def until_the_end(self, on_status: OnStatus) -> Result:
         """Record to the end, for the duration, or until Ctrl-C; keep what there is."""
         try:
@@ -281,9 +271,14 @@ class SessionRecorder(LiveRecorder[Recording]):
         return {}
 
     def begin(self, absent_because: str | None, say: Say) -> None:
-        """Attach to the session and to workers that it starts, and prepare the sampler."""
-        captures = self.attach(self.observe, absent_because, say)
-        rate_hz = self.rate_hz if captures else self.rate_alone_hz
+        """Capture the session and workers that it starts, if possible, and prepare the sampler."""
+        if absent_because is None:
+            absent_because = _refusal(self.recorder, self.observe, say)
+        if absent_because is not None:
+            self.recorder.observe_from_afar(self, absent_because)
+        for notice in self.recorder.new_notices():
+            say(notice)
+        rate_hz = self.rate_hz if absent_because is None else self.rate_alone_hz
         self.sample(rate_hz=rate_hz, session=self._session, on_worker=self._attach)
         [self.query] = self.sampler.queries()
 

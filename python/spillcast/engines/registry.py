@@ -116,7 +116,7 @@ MYSQL = Engine(
         "tables on disk have pages of their storage engine: 8 KiB in Aria, 16 KiB in InnoDB"
     ),
     record="spillcast.engines.mysql.record:record_mysql",
-    move="spillcast.engines.mysql.move:move",
+    move="spillcast.engines.move:move_mysql",
     lab="spillcast.engines.mysql.lab:MySqlLab",
     coverage=_MYSQL_COVERAGE,
 )

@@ -5,6 +5,7 @@ import shutil
 import subprocess
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, ClassVar
@@ -29,6 +30,7 @@ KEYS = {
 class SortLab(Lab):
     """GNU sort of this machine. ProgramMissing where it is another or none."""
 
+    engine: ClassVar[str] = "sort"
     demo: ClassVar[Workload] = Workload("sort", "", rows=3_000_000, memory="8M")
 
     def __init__(self, room: Path) -> None:
@@ -38,8 +40,8 @@ class SortLab(Lab):
         words = subprocess.run(version, capture_output=True, text=True).stdout if program else ""
         if "GNU coreutils" not in words:
             raise ProgramMissing("sort of GNU coreutils is not on the PATH")
-        self._version = words.partition("\n")[0].rpartition(" ")[2]
-        self.label = f"GNU sort {self._version}"
+        self.version = words.partition("\n")[0].rpartition(" ")[2]
+        self.label = f"GNU sort {self.version}"
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
@@ -66,14 +68,13 @@ class SortLab(Lab):
         command = [PROGRAM, *workload.sql.split(), *options, "-o", os.devnull, lines]
         return HeldQuery("GNU sort", __name__, {"command": command}, environment)
 
+    def settings_of(self, workload: Workload) -> dict[str, Any]:
+        """The options of a sort that meta.json keeps."""
+        return {"-S": workload.memory, "--parallel": workload.threads}
+
     def describe(self, workload: Workload) -> ObservedEngine:
-        """As a recording's meta.json keeps it."""
-        return ObservedEngine(
-            name="sort",
-            version=self._version,
-            sql=f"sort {workload.sql}".strip(),
-            settings={"-S": workload.memory, "--parallel": workload.threads},
-        )
+        """As a recording's meta.json keeps it: its keys are options of the command."""
+        return super().describe(replace(workload, sql=f"sort {workload.sql}"))
 
     def _lines(self, rows: int) -> Path:
         return self._room / f"{rows}.txt"

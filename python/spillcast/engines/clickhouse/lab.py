@@ -8,7 +8,6 @@ from typing import Any, ClassVar
 
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.held import HeldQuery, Session, serve
-from spillcast.recording.meta import ObservedEngine
 from spillcast.units import parse_bytes
 
 #: About 40 bytes a row, as in the other engines' experiments; in one part, without merges later.
@@ -53,14 +52,15 @@ RATIOS = {
 class ClickHouseLab(Lab):
     """ClickHouse in a process of its own, by the package chdb, with its tables in a directory."""
 
+    engine: ClassVar[str] = "clickhouse"
     memory_spread: ClassVar[float] = 0.15
 
     def __init__(self, room: Path) -> None:
         import chdb
 
         self._room = room
-        self._version = str(chdb.query("select version()", "TSV")).strip()
-        self.label = f"ClickHouse {self._version} (chdb)"
+        self.version = str(chdb.query("select version()", "TSV")).strip()
+        self.label = f"ClickHouse {self.version} (chdb)"
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
@@ -104,37 +104,27 @@ class ClickHouseLab(Lab):
             "folder": str(self._folder(workload.rows)),
             "sql": workload.sql,
             "temp": str(temp),
-            "settings": settings_of(workload),
+            "settings": self.settings_of(workload),
         }
         return HeldQuery("ClickHouse", __name__, query, environment)
 
-    def describe(self, workload: Workload) -> ObservedEngine:
-        """As a recording's meta.json keeps it."""
-        return ObservedEngine(
-            name="clickhouse",
-            version=self._version,
-            sql=workload.sql.strip(),
-            settings=settings_of(workload),
-        )
+    def settings_of(self, workload: Workload) -> dict[str, Any]:
+        """Its settings as ClickHouse names them: the memory beyond which each operator spills."""
+        size_bytes = str(parse_bytes(workload.memory, "memory"))
+        return {
+            **RATIOS,
+            "max_threads": str(workload.threads),
+            "max_bytes_before_external_sort": size_bytes,
+            "max_bytes_before_external_group_by": size_bytes,
+            "max_bytes_before_external_distinct": size_bytes,
+            "max_bytes_in_join": size_bytes,
+            # Blocks of a sort below this size stay in memory.
+            "min_external_sort_block_bytes": "1000000",
+            **workload.settings,
+        }
 
     def _folder(self, rows: int) -> Path:
         return self._room / f"clickhouse-{rows}"
-
-
-def settings_of(workload: Workload) -> dict[str, str]:
-    """Its settings as ClickHouse names them: the memory beyond which each operator spills."""
-    size_bytes = str(parse_bytes(workload.memory, "memory"))
-    return {
-        **RATIOS,
-        "max_threads": str(workload.threads),
-        "max_bytes_before_external_sort": size_bytes,
-        "max_bytes_before_external_group_by": size_bytes,
-        "max_bytes_before_external_distinct": size_bytes,
-        "max_bytes_in_join": size_bytes,
-        # Blocks of a sort below this size stay in memory.
-        "min_external_sort_block_bytes": "1000000",
-        **workload.settings,
-    }
 
 
 class ChdbSession(Session):

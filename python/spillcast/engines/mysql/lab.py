@@ -10,9 +10,8 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 from spillcast.engines.engine import Lab, Workload
-from spillcast.engines.held import HeldQuery, Session, end_with_parent, serve, wait_until_ready
+from spillcast.engines.held import HeldQuery, Session, end_with_parent, running_server, serve
 from spillcast.errors import ExperimentFailed, PackageMissing, ProgramMissing
-from spillcast.recording.meta import ObservedEngine
 
 PROGRAM_PATH = f"{os.environ.get('PATH', '')}:/usr/sbin:/usr/local/sbin"
 READY = ": ready for connections."
@@ -104,8 +103,7 @@ class PrivateServer:
 class ServerLab(Lab):
     """A server with its data in a directory. InputError where a program or package is missing."""
 
-    #: As ``recording.meta`` names it, and for people.
-    engine: ClassVar[str]
+    #: Its name for people.
     title: ClassVar[str]
     #: The server's program, how to install it, and what makes an empty data directory, with a root
     #: without password.
@@ -133,15 +131,15 @@ class ServerLab(Lab):
         if program is not None:
             command = [program, "--version"]
             printed = subprocess.run(command, capture_output=True, text=True).stdout
-        self._version = printed.partition("Ver ")[2].partition(" ")[0]
+        self.version = printed.partition("Ver ")[2].partition(" ")[0]
         # Debian's mysqld is MariaDB.
-        is_other = ("MariaDB" in self._version) != (self.engine == "mariadb")
-        if program is None or initialise is None or not self._version or is_other:
+        is_other = ("MariaDB" in self.version) != (self.engine == "mariadb")
+        if program is None or initialise is None or not self.version or is_other:
             raise ProgramMissing(
                 f"{self.title}'s {' and '.join(dict.fromkeys(names))} are not installed", self.hint
             )
         self._program = program
-        self.label = f"{self.title} {self._version.partition('-')[0]}"
+        self.label = f"{self.title} {self.version.partition('-')[0]}"
         self._home.mkdir()
         options = ["--no-defaults", f"--datadir={self.data}", *self.initialise[1:]]
         initialised = subprocess.run([initialise, *options], capture_output=True, text=True)
@@ -188,20 +186,15 @@ class ServerLab(Lab):
             *self.options,
             *options,
         ]
-        with log.open("w") as output:
-            process = subprocess.Popen(
-                command,
-                stdout=output,
-                stderr=output,
-                env={**os.environ, **(environment or {})},
-                preexec_fn=end_with_parent,
-            )
-        try:
-            wait_until_ready(process, lambda: READY in log.read_text(), log, "[ERROR]")
+        with running_server(
+            command,
+            lambda: READY in log.read_text(),
+            log,
+            mark="[ERROR]",
+            env={**os.environ, **(environment or {})},
+            preexec_fn=end_with_parent,
+        ) as process:
             yield PrivateServer(process.pid, socket)
-        finally:
-            process.terminate()
-            process.wait()
 
     @contextmanager
     def hold(
@@ -213,19 +206,14 @@ class ServerLab(Lab):
                 "socket": str(server.socket),
                 "pid": server.pid,
                 "sql": workload.sql,
-                "settings": {**workload.settings, "tmp_table_size": workload.memory},
+                "settings": self.settings_of(workload),
             }
             with HeldQuery(self.title, __name__, query) as held:
                 yield held
 
-    def describe(self, workload: Workload) -> ObservedEngine:
-        """Describe the query as a recording's meta.json keeps it."""
-        return ObservedEngine(
-            name=self.engine,
-            version=self._version,
-            sql=workload.sql.strip(),
-            settings={**workload.settings, "tmp_table_size": workload.memory},
-        )
+    def settings_of(self, workload: Workload) -> dict[str, Any]:
+        """The settings of a query that meta.json keeps."""
+        return {**workload.settings, "tmp_table_size": workload.memory}
 
 
 class MariaDbLab(ServerLab):

@@ -26,7 +26,6 @@ from spillcast.engines.postgres.server import (
 )
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.plan import counts_of_plan
-from spillcast.recording.meta import ObservedEngine
 
 #: The columns of DuckDB's table, and one of few values; ``hashint8extended`` gives the same rows on
 #: every machine.
@@ -160,13 +159,15 @@ READ_ALL = "select count(*) from t"
 class PostgresLab(Calibrates, Explains):
     """PostgreSQL with its data in a directory. InputError where the packages are missing."""
 
+    engine: ClassVar[str] = "postgres"
     demo: ClassVar[Workload] = DEMO
     compresses_writes: ClassVar[bool] = False
     settings: ClassVar[Mapping[str, object]] = SETTINGS
 
     def __init__(self, room: Path, installation: Installation | None = None) -> None:
         self._cluster = make_cluster(room, installation)
-        self.label = f"PostgreSQL {self._cluster.installation.version}"
+        self.version = self._cluster.installation.version
+        self.label = f"PostgreSQL {self.version}"
         self._rows: int | None = None
 
     @staticmethod
@@ -229,18 +230,13 @@ class PostgresLab(Calibrates, Explains):
         [[document]] = json.loads(ran.rows)
         return counts_of_plan(document)
 
-    def describe(self, workload: Workload) -> ObservedEngine:
-        """As a recording's meta.json keeps it."""
-        return ObservedEngine(
-            name="postgres",
-            version=self._cluster.installation.version,
-            sql=workload.sql.strip(),
-            settings={
-                "work_mem": workload.memory,
-                "threads": workload.threads,
-                "settings": dict(workload.settings),
-            },
-        )
+    def settings_of(self, workload: Workload) -> dict[str, Any]:
+        """The settings of a query that meta.json keeps."""
+        return {
+            "work_mem": workload.memory,
+            "threads": workload.threads,
+            "settings": dict(workload.settings),
+        }
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.engines.held import wait_until_ready
+from spillcast.engines.held import running_server
 from spillcast.engines.postgres.connection import CALIBRATOR, open_session
 from spillcast.engines.postgres.processes import local_process
 from spillcast.errors import (
@@ -185,23 +185,19 @@ def serve(
     options = [word for name, value in words.items() for word in ("-c", f"{name}={value}")]
     command = [str(cluster.programs / "postgres"), "-D", str(data), *options]
     surroundings, descriptors = _handed_over(environment or {}, home)
-    with log.open("w") as output:
-        process = subprocess.Popen(
-            [*_as(cluster.user), *command],
-            stdout=output,
-            stderr=output,
-            cwd=home,
-            env={**os.environ, **surroundings},
-            pass_fds=descriptors,
-        )
-    try:
-        wait_until_ready(process, lambda: _is_ready(data / "postmaster.pid"), log, "FATAL")
-        dsn = f"host={home} user={SUPERUSER} dbname=postgres"
+    dsn = f"host={home} user={SUPERUSER} dbname=postgres"
+    with running_server(
+        [*_as(cluster.user), *command],
+        lambda: _is_ready(data / "postmaster.pid"),
+        log,
+        mark="FATAL",
+        # PostgreSQL's fast shutdown.
+        ended_by=signal.SIGINT,
+        cwd=home,
+        env={**os.environ, **surroundings},
+        pass_fds=descriptors,
+    ) as process:
         yield PrivateServer(cluster.installation, dsn, process.pid, cluster.user)
-    finally:
-        # SIGINT is PostgreSQL's fast shutdown.
-        process.send_signal(signal.SIGINT)
-        process.wait()
 
 
 def _handed_over(environment: Mapping[str, str], home: Path) -> tuple[dict[str, str], list[int]]:
