@@ -165,6 +165,36 @@ impl CpuWatch {
     }
 }
 
+/// How long a thread of a process's memory group, or else of the host, waited for memory.
+pub struct MemoryStalls {
+    file: PathBuf,
+    before_us: Option<u64>,
+    /// As of the last look; None where the kernel keeps no pressure stall information.
+    pub stalled_s: Option<f64>,
+}
+
+impl MemoryStalls {
+    /// From now on. Groups of version 1 have no such file.
+    pub fn new(pid: i32, cgroups: &Path) -> MemoryStalls {
+        let groups = folders(pid, "memory", cgroups).into_iter();
+        let file = groups.map(|folder| folder.join("memory.pressure")).find(|file| file.exists());
+        let file = file.unwrap_or_else(|| PathBuf::from("/proc/pressure/memory"));
+        let before_us = stalled_us(&file);
+        MemoryStalls { file, before_us, stalled_s: before_us.map(|_| 0.0) }
+    }
+
+    /// What was seen last stays where the group has gone.
+    pub fn look(&mut self) {
+        if let (Some(now), Some(before)) = (stalled_us(&self.file), self.before_us) {
+            self.stalled_s = Some(now.saturating_sub(before) as f64 / 1e6);
+        }
+    }
+}
+
+fn stalled_us(file: &Path) -> Option<u64> {
+    text(file).lines().find(|line| line.starts_with("some "))?.split_once("total=")?.1.parse().ok()
+}
+
 /// The lowest limit of the memory groups of a process, and what that group holds besides files.
 pub fn tightest_group(pid: i32) -> Option<(u64, u64)> {
     memory_groups(pid, Path::new(CGROUPS)).into_iter().min_by_key(|&(limit, _)| limit)
@@ -220,4 +250,33 @@ fn throttled(folder: &Path) -> Option<(f64, u64)> {
 fn either(folder: &Path, name: &str, other: &str) -> String {
     let content = text(folder.join(name));
     if content.is_empty() { text(folder.join(other)) } else { content }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::process;
+
+    use super::*;
+
+    #[test]
+    fn stalls_are_those_of_the_group_from_the_first_look_on() {
+        let cgroups = tempfile::tempdir().unwrap();
+        let stalled = |some_us: u64| {
+            let lines = format!("some avg10=0.00 total={some_us}\nfull avg10=0.00 total=7\n");
+            for folder in folders(process::id() as i32, "memory", cgroups.path()) {
+                fs::create_dir_all(&folder).unwrap();
+                fs::write(folder.join("memory.pressure"), &lines).unwrap();
+            }
+        };
+        stalled(2_000_000);
+        let mut stalls = MemoryStalls::new(process::id() as i32, cgroups.path());
+        assert_eq!(stalls.stalled_s, Some(0.0));
+        stalled(2_750_000);
+        stalls.look();
+        assert_eq!(stalls.stalled_s, Some(0.75));
+        fs::remove_dir_all(cgroups.path()).unwrap();
+        stalls.look();
+        assert_eq!(stalls.stalled_s, Some(0.75));
+    }
 }

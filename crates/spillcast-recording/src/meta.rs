@@ -71,6 +71,7 @@ pub struct Memory {
     pub limit_bytes: Option<u64>,
     pub peak_rss_bytes: Option<u64>,
     pub group_held_bytes: Option<u64>,
+    pub stalled_s: Option<f64>,
 }
 
 #[derive(Serialize)]

@@ -21,7 +21,7 @@ use crate::failure::Kind::{CaptureUnavailable, PathMissing};
 use crate::failure::{Failure, Outcome};
 use crate::file_sizes::{SizedFile, open_files};
 use crate::folder::check_output;
-use crate::limits::{CpuWatch, PeakMemory, SocketWatch, tightest_group};
+use crate::limits::{CpuWatch, MemoryStalls, PeakMemory, SocketWatch, tightest_group};
 use crate::machine::{Machine, iso};
 use crate::meta::{
     CaptureAccount, EndedBy, Engine, KeptWaits, Memory, Meta, Options, OtherIo, SCHEMA,
@@ -51,6 +51,7 @@ pub struct Recorder {
     machine: Option<Machine>,
     memory_limit_bytes: Option<u64>,
     memory: Option<PeakMemory>,
+    stalls: Option<MemoryStalls>,
     cpu: Option<CpuWatch>,
     sockets: Option<SocketWatch>,
     started_at: Timestamp,
@@ -106,6 +107,7 @@ impl Recorder {
             machine: None,
             memory_limit_bytes: None,
             memory: None,
+            stalls: None,
             cpu: None,
             sockets: None,
             started_at: Timestamp::now(),
@@ -155,6 +157,7 @@ impl Recorder {
         self.temp_before = SizedFile::list(open_files(pid));
         self.memory_limit_bytes = tightest_group(pid).map(|group| group.0);
         self.cpu = Some(CpuWatch::new(pid, Path::new(CGROUPS)));
+        self.stalls = Some(MemoryStalls::new(pid, Path::new(CGROUPS)));
         if !how.many_processes {
             self.memory = Some(PeakMemory::new(pid));
             self.sockets = Some(SocketWatch::new(pid));
@@ -242,6 +245,7 @@ impl Recorder {
             memory.look();
         }
         self.cpu.iter_mut().for_each(CpuWatch::look);
+        self.stalls.iter_mut().for_each(MemoryStalls::look);
         self.sockets.iter_mut().for_each(SocketWatch::look);
         let batch = self.capture.as_ref().map(Capture::take).unwrap_or_default();
         if let Some(rows) = self.sink.as_mut().and_then(|output| output.writer.as_mut()) {
@@ -339,6 +343,7 @@ impl Recorder {
                 limit_bytes: self.memory_limit_bytes,
                 peak_rss_bytes: memory.and_then(PeakMemory::peak_bytes),
                 group_held_bytes: memory.and_then(|memory| memory.group_held_bytes),
+                stalled_s: self.stalls.as_ref().and_then(|stalls| stalls.stalled_s),
             },
             cpu_limits: self.cpu.as_ref().map(|cpu| cpu.limits).unwrap_or_default(),
             cpu_s: status.cpu_ns.map(seconds),

@@ -46,6 +46,7 @@ class DataFusionLab(Lab):
 
     engine: ClassVar[str] = "datafusion"
     demo: ClassVar[Workload] = DEMO
+    memory_spread: ClassVar[float] = 0.15
 
     def __init__(self, room: Path) -> None:
         try:

@@ -125,11 +125,13 @@ def _drawn_s(
 
 
 def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Generator) -> Array:
-    """Draws of the time outside temp I/O, less any share of the time that threads lacked a CPU."""
+    """Draws of the time outside temp I/O, less any share of the time that threads lacked a CPU or memory."""
     drift_s = projected.drift_s + projected.drift_error_s * draws.standard_normal(DRAWS)
     rest_s: Array = baseline.remainder_s + np.maximum(drift_s, baseline.min_drift_s)
     rest_s += baseline.limits_s
     rest_s -= baseline.ready_s * draws.uniform(0, 1, DRAWS)
+    if baseline.memory_stalled_s:
+        rest_s -= baseline.memory_stalled_s * draws.uniform(0, 1, DRAWS)
     if baseline.cost_error_s:
         cost_s = baseline.outside_cost_s
         off_s = baseline.cost_error_s * draws.standard_normal(DRAWS)

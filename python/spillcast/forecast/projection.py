@@ -83,6 +83,9 @@ class Baseline:
     #: remainder it explains at most.
     others_s: float
     ready_s: float
+    #: The most that waits for memory are of the remainder: how they change with the storage, which
+    #: the kernel writes temp files back to meanwhile, is not known.
+    memory_stalled_s: float
     #: Reads of data files that the page cache did not serve; None if negligible.
     cold_data: Term | None
     #: The terms of the remainder and of the cost of recording, today and on the target.
@@ -138,6 +141,7 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
     cpu_s = _query_cpu_s(workload, remainder_s, outside_s)
     others_s = _others_s(workload)
     max_ready_s = remainder_s - (cpu_s or 0.0)
+    busy_s = scale * overlap.of_cpu * (workload.cpu.total_s or 0.0)
     cold = _cold_data(workload, remainder_s, cpu_s)
     cost_s = outside_s + sum(inside_s)
     return Baseline(
@@ -151,6 +155,7 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
         cost_error_s=scale * overlap.of_cpu * overhead.error_s,
         others_s=others_s,
         ready_s=min(scale * others_s / workload.threads.at_work, max_ready_s),
+        memory_stalled_s=max(min(scale * workload.memory_stalled_s, remainder_s - busy_s), 0.0),
         cold_data=cold,
         rest=_rest(workload, remainder_s, cpu_s, cold, cost_s),
         cpu_slope=None if workload.cpu.bursts is None else cpu_slope(workload.cpu.bursts),

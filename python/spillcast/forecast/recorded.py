@@ -139,6 +139,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
         changes=temp_changes(recording),
         data_reads=data_reads(recording),
         capture_overhead=capture_overhead(recording, recorded_loads),
+        memory_stalled_s=_memory_stalled_s(recording),
         held_bytes=recording.held_bytes,
         written_bytes=recording.written_bytes.temp,
         temp_places=named_temp_places(meta),
@@ -205,6 +206,11 @@ def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
         throttled_s=meta.cpu_limits.throttled_s,
         exceeded_quota_cpus=exceeded,
     )
+
+
+def _memory_stalled_s(recording: Recording) -> float:
+    stalled_s = recording.meta.memory.stalled_s or 0.0
+    return stalled_s if stalled_s > SHARE_REPORTED * recording.elapsed_s else 0.0
 
 
 def _quality(recording: Recording) -> Quality:

@@ -113,6 +113,12 @@ def _evidence(case: Case) -> Iterator[Warned]:
             f"the query was runnable but not scheduled for {format_duration(others_s)}, because "
             "other programs used the CPUs",
         )
+    if (stalled_s := case.baseline.memory_stalled_s) > SHARE_REPORTED * workload.total_s:
+        yield Warned(
+            "memory-stalled",
+            f"threads waited for memory in {format_duration(stalled_s)} of the run, while the "
+            "kernel freed pages and wrote temp files back: this may change with the storage",
+        )
     if quality.file_faults:
         yield Warned(
             "file-faults",

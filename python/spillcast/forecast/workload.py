@@ -178,6 +178,8 @@ class Workload:
     changes: Sequence[TempChanges] = ()
     data_reads: DataReads | None = None
     capture_overhead: CaptureOverhead = CaptureOverhead()
+    #: Time in which threads waited for memory, over the recorded time; 0 if negligible.
+    memory_stalled_s: float = 0.0
     compression: "Compression | None" = None
     #: Size of the temp files, and bytes written to them; None if unknown.
     held_bytes: int = 0

@@ -131,6 +131,11 @@ class Memory:
         example=None,
         later=True,
     )
+    stalled_s: float | None = key(
+        "time in which a thread of its memory cgroup, or of the host where cgroups do not show it, "
+        "waited for memory; null if unknown",
+        unit="s", example=0.0, later=True,
+    )  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -54,3 +54,30 @@ def test_the_run_queue_of_its_own_workers_is_no_busy_machine(tmp_path):
 def test_where_it_was_not_measured_others_had_what_was_left_at_most(tmp_path, cpus, others_s):
     run = made(tmp_path / "run.spill", others_s=None, cpus=cpus)
     assert run.meta.run_queue_others_s == pytest.approx(others_s)
+
+
+#: Of 2 s one thread computes for 0.5 s and waits for memory or for others the rest of the time.
+@cases(
+    ("stalled_s", "spared_s"),
+    [
+        (0.05, 0.0),
+        (1.0, 1.0),
+        # Temp I/O and CPU time are no waits for memory.
+        (1.9, ELAPSED_S - 0.2 - 0.5),
+    ],
+)
+def test_waits_for_memory_may_end_with_the_storage(tmp_path, stalled_s, spared_s):
+    usual = recording(tmp_path / "usual.spill", LOADS, elapsed_s=ELAPSED_S, cpu_s=0.5)
+    short = recording(tmp_path / "short.spill", LOADS, elapsed_s=ELAPSED_S, cpu_s=0.5)
+    change(short, memory=replace(short.meta.memory, stalled_s=stalled_s))
+    expected, answer = forecast(usual, TARGET), forecast(short, TARGET)
+    assert answer.forecast_s == pytest.approx(expected.forecast_s)
+    assert ("memory-stalled" in codes(answer)) == (spared_s > 0)
+    if not spared_s:
+        assert answer.interval_s == expected.interval_s
+        return
+    # Uniform from none to all of them: of every twenty draws one is spared all but a twentieth.
+    low_s = min(answer.interval_s[0], answer.ceiling_interval_s[0])
+    assert low_s < expected.forecast_s - 0.75 * spared_s
+    assert answer.interval_s[0] < expected.interval_s[0]
+    assert answer.ceiling_interval_s[0] < expected.ceiling_interval_s[0]
