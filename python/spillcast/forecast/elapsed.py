@@ -125,7 +125,7 @@ def _drawn_s(
 
 
 def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Generator) -> Array:
-    """Draws of the time outside temp I/O, less any share of the time that threads lacked a CPU or memory."""
+    """Draws of the time outside temp I/O, less any share of waits for a CPU or for memory."""
     drift_s = projected.drift_s + projected.drift_error_s * draws.standard_normal(DRAWS)
     rest_s: Array = baseline.remainder_s + np.maximum(drift_s, baseline.min_drift_s)
     rest_s += baseline.limits_s
