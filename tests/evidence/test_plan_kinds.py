@@ -361,6 +361,12 @@ def test_segments_that_spill_are_named(tmp_path):
     path.write_text(SEGMENTS.format(3))
     with pytest.raises(EvidenceUnknown, match=r"segments spill.*Sort: .*\(3 spilling\)"):
         read_plan(path)
+    batches = (
+        "Extra Text: (seg1)   Initial batch 0:\n(seg1)     Wrote 98K bytes to inner workfile.\n"
+    )
+    path.write_text(f"->  Hash Join  (actual time=2.5..702.7 rows=9 loops=1)\n      {batches}")
+    with pytest.raises(EvidenceUnknown, match=r"segments spill.*Hash Join: .*Wrote 98K"):
+        read_plan(path)
     path.write_text(SEGMENTS.format(0).replace("external merge  Disk", "quicksort  Memory"))
     with pytest.raises(EvidenceIncomplete) as refused:
         read_plan(path)

@@ -5,7 +5,13 @@ import json
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
+from spillcast.errors import (
+    EvidenceAmbiguous,
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    TimesContradictory,
+)
+from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.forecast import forecast
 from spillcast.storage.target import resolve
@@ -101,7 +107,14 @@ def test_another_node_is_no_remark(tmp_path):
         read_plan(path)
 
 
-@cases("line", ["`Sort Method: external merge  Disk: 453456kB` is a spill", "`Disk: 7kB` is small"])
+@cases(
+    "line",
+    [
+        "`Sort Method: external merge  Disk: 453456kB` is a spill",
+        "- `Disk: 453456kB`: on disk, and **temp read=102909** blocks of it",
+        "`Disk: 7kB` is small",
+    ],
+)
 def test_words_may_quote_a_line_that_was_read(tmp_path, line):
     text = REMARKED.format(remark="").replace("Execution", f"\n{line}\nExecution")
     (path := tmp_path / "plan.txt").write_text(text)
@@ -109,6 +122,30 @@ def test_words_may_quote_a_line_that_was_read(tmp_path, line):
         assert read_plan(path).reads.count == 102909
     else:
         with pytest.raises(EvidenceDamaged):
+            read_plan(path)
+
+
+def test_a_plan_in_text_stands_beside_one_in_json(tmp_path):
+    fast = {"Node Type": "Result", "Actual Rows": 9, "Actual Loops": 1, "Temp Written Blocks": 0}
+    document = json.dumps([{"Plan": fast, "Execution Time": 12.5}], indent=2)
+    text = f"{REMARKED.format(remark='')}\nWith the index:\n\n{document}\n"
+    (path := tmp_path / "plans.txt").write_text(text)
+    with pytest.raises(EvidenceAmbiguous):
+        read_plan(path)
+    runs = [read_plan(path, Selection(item=2)), read_plan(path, Selection(item=2, elapsed_s=9.0))]
+    assert [counts.reads.count for counts in runs] == [102909, 102909]
+
+
+@cases("io_ms", [3400, 3530, 3600, 9000])
+def test_io_that_does_not_fit_into_the_run(tmp_path, io_ms):
+    """Of one process, in a run of 3458.1 ms, whose times may be rounded."""
+    timings = f"I/O Timings: temp read={io_ms / 2} write={io_ms / 2}"
+    text = REMARKED.format(remark="").replace("  ->  Sort", f"  {timings}\n  ->  Sort")
+    (path := tmp_path / "plan.txt").write_text(text)
+    if io_ms < 1.02 * 3458:
+        assert read_plan(path).total_s == pytest.approx(io_ms / 1e3)
+    else:
+        with pytest.raises(TimesContradictory):
             read_plan(path)
 
 

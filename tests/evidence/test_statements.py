@@ -281,3 +281,62 @@ def test_the_prompt_below_a_table_is_no_row_and_a_second_table_is_refused(export
     path.write_text(text + text)
     with pytest.raises(EvidenceDamaged, match="heading"):
         read_statements(path)
+
+
+#: Two statements as a German client exports them: 25 calls of 7,293.827 ms.
+GERMAN = """\
+calls;total_exec_time;mean_exec_time;temp_blks_read;temp_blks_written;query
+25;182.345,678;7.293,827;812.500;815.000;select a
+1.000;12,500;0,0125;0;0;select b
+"""
+
+
+@cases("text", [GERMAN, GERMAN.replace("182.345,678", "182345,678")])
+def test_counts_have_separators_and_times_a_comma(tmp_path, text):
+    (path := tmp_path / "statements.csv").write_text(text)
+    first, second = read_rows(path)
+    assert (first.read_blocks, first.written_blocks) == (812_500, 815_000)
+    assert (first.elapsed_s, second.elapsed_s) == pytest.approx((182.345678, 0.0125))
+    assert second.calls == 1000
+
+
+def test_a_count_of_blocks_is_whole(tmp_path):
+    text = "calls,total_exec_time,temp_blks_read,temp_blks_written,query\n5,20,812.5,815,select a\n"
+    (path := tmp_path / "statements.csv").write_text(text)
+    with pytest.raises(EvidenceDamaged, match="whole"):
+        read_rows(path)
+
+
+#: Rows of a data frame of pandas, as it prints them, and where it is too wide for the terminal.
+FRAME = """\
+                queryid  calls  total_exec_time  temp_blks_read  temp_blks_written          query
+0  -6844578505338488014     40     123456.78901          520000             521000  select a b...
+1                    77   4000         40.00000               0                  0       select 1
+"""
+WIDE = """\
+                queryid  calls  total_exec_time  \\
+0  -6844578505338488014     40     123456.78901
+1                    77   4000         40.00000
+
+   temp_blks_read  temp_blks_written          query
+0          520000             521000  select a b...
+1               0                  0       select 1
+
+[2 rows x 6 columns]
+"""
+
+
+@cases("text", [FRAME, WIDE, f">>> print(df)\n{FRAME}"])
+def test_a_printed_data_frame(tmp_path, text):
+    (path := tmp_path / "frame.txt").write_text(text)
+    [row] = [row for row in read_rows(path) if row.spills]
+    assert (row.queryid, row.query) == ("-6844578505338488014", "select a b...")
+    assert (row.calls, row.read_blocks, row.written_blocks) == (40, 520_000, 521_000)
+
+
+def test_rows_below_a_name_with_times_in_ms(tmp_path):
+    named = {"calls": 40, "total_exec_time_ms": 1234.5, "temp_blks_read": 5, "temp_blks_written": 6}
+    document = {"order_by": "total", "count": 1, "queries": [{"query": "select a", **named}]}
+    (path := tmp_path / "queries.json").write_text(json.dumps(document))
+    [row] = read_rows(path)
+    assert (row.elapsed_s, row.blocks) == (1.2345, 11)

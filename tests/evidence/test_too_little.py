@@ -3,8 +3,9 @@
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceUnsuited
-from spillcast.evidence.open import find_evidence, read_figures
+from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, EvidenceUnsuited
+from spillcast.evidence.choice import ONLY
+from spillcast.evidence.open import find_evidence, open_evidence, read_figures
 
 QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
 
@@ -25,6 +26,8 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "-> Index lookup on t using k\n   (actual time=0.1..0.2 rows=1 loops=9)\n",
         "XN Merge  (cost=1.3..1.8 rows=5 width=27)\n  ->  XN Sort  (cost=1.3..1.8 rows=5)\n",
         "  execution time: 10s\n  rows read from KV: 6,001,215 (806 MiB)\n  network usage: 0 B\n",
+        "Stage Id\tDescription\tDuration\tShuffle Read\n5\tcollect at x:25\t2.1 min\t12 GB\n",
+        "- Queries generating the most temporary files (N)\n\n1) 8 - 1.2 GiB - SELECT a;\n",
         f"2020.09.10 10:04:50.03 [ 9 ] {{{QUERY_ID}}} <Trace> Aggregator: Written part in 24 s\n",
     ],
 )
@@ -33,3 +36,17 @@ def test_it_is_refused_for_what_it_is(tmp_path, text):
     assert find_evidence([path]).only_kind() == "figures"
     with pytest.raises(EvidenceUnsuited):
         read_figures([path])
+
+
+@cases(
+    "text",
+    [
+        "- **SortSpillDetails**: WritesToTempDb=260 | ReadsFromTempDb=260\n",
+        '"Temp Read Blocks": 31,\n"Temp Written Blocks": 32,\n"Plans": [\n',
+    ],
+)
+def test_a_part_of_a_plan_is_named_as_one(tmp_path, text):
+    (path := tmp_path / "paste.txt").write_text(text)
+    evidence = find_evidence([path])
+    with pytest.raises((EvidenceIncomplete, EvidenceUnknown)):
+        open_evidence(evidence, ONLY)

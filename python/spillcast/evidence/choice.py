@@ -90,11 +90,8 @@ class Item(Generic[Run]):
 TEXT_MAX = 48
 #: Columns of a list, and the option that each is chosen with.
 _COLUMNS = {
-    "sql_id": "sql-id",
-    "exec_id": "exec-id",
-    "plan": "plan hash value",
-    "session": "session",
-}
+    "sql_id": "sql-id", "exec_id": "exec-id", "plan": "plan hash value", "session": "session",
+}  # fmt: skip
 
 
 def pick(

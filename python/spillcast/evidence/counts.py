@@ -74,14 +74,14 @@ def feasible_processes(
     if temp_s == 0:
         return bounds
     left_s = elapsed_s - other_s / bounds.upper
-    if temp_s > bounds.upper * left_s:
+    if temp_s > (1 + ROUNDED) * bounds.upper * left_s:
         io, elapsed = format_duration(temp_s + other_s), format_duration(elapsed_s)
         processes = "process" if bounds.upper == 1 else "processes"
         raise TimesContradictory(
             f"its I/O took {io} in all its processes and the query {elapsed}: that is more than "
             f"{bounds.upper:.3g} {processes} can do ({bounds.reason})"
         )
-    return replace(bounds, lower=max(bounds.lower, temp_s / left_s))
+    return replace(bounds, lower=min(bounds.upper, max(bounds.lower, temp_s / left_s)))
 
 
 @dataclass(frozen=True)

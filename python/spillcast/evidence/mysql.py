@@ -91,7 +91,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     if not isinstance(block, dict):
         raise damaged(path, "it has no query_block", HOW)
     if "r_total_time_ms" not in block:
-        raise EvidenceIncomplete(f"{path}: the plan was not run, so it counts no temp I/O", HOW)
+        raise EvidenceIncomplete(f"{path}: the plan was not run to its end: it counts no I/O", HOW)
     nodes = list(_nodes(block))
     sorts = [_sort(path, node) for name, node in nodes if name == "filesort"]
     spilled = [sort for sort in sorts if sort is not None]

@@ -22,9 +22,12 @@ SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
 #: Tokens of text, and those that only a decimal comma or only a decimal point explains.
 _TOKEN = re.compile(r"(?<![\w.,:/#*-])\d[\d.,]*\d(?=(?:[KMGTP]?i?B?|[num]?s)?(?![\w.,:/-]))")
 _COMMA_FORM = re.compile(r"\d{1,3}(?:\.\d{3})*(?:,\d+)?|\d+,\d+")
-_SURELY_COMMA = re.compile(r"\d{1,3}(?:\.\d{3})+,\d+|\d+,\d{1,2}|\d+,\d{4,}|\d{1,3}(?:\.\d{3}){2,}")
-_SURELY_POINT = re.compile(
-    r"\d{1,3}(?:,\d{3})+\.\d+|\d+\.\d{1,2}|\d+\.\d{4,}|\d{1,3}(?:,\d{3}){2,}"
+_SURELY = (
+    r"\d{{1,3}}(?:{1}\d{{3}})+{0}\d+|\d{{1,3}}(?:{1}\d{{3}}){{2,}}"
+    r"|\d+{0}(?:\d{{1,2}}|\d{{4,}})|\d{{4,}}{0}\d+"
+)
+_SURELY_COMMA, _SURELY_POINT = (
+    re.compile(_SURELY.format(*its)) for its in ((",", r"\."), (r"\.", ","))
 )
 #: Beside the rounding of what is printed: means of means, clocks read one after the other.
 SLACK = 0.02

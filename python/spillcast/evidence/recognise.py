@@ -30,7 +30,7 @@ _HEADING_LINES_MAX = 200
 _ASH_COLUMNS = {"sample_time", "session_state", "wait_class", "time_waited", "event", "sql_exec_id"}
 
 #: An execution plan of SQL Server, and parts of one that tell of a spill.
-_SHOWPLAN = ("ShowPlanXML", "<SortSpillDetails", "<HashSpillDetails", "<SpillToTempDb")
+_SHOWPLAN = ("ShowPlanXML", "SortSpillDetails", "HashSpillDetails", "SpillToTempDb")
 
 
 @dataclass(frozen=True)
@@ -222,7 +222,7 @@ KINDS: Sequence[Kind] = (
     Kind("plans", "a plan of EXPLAIN or a log of PostgreSQL", marks(
         (2.0, r"\(cost=\d++(?:\.\d++)?\.\.[\d.]++ rows=\d+(?: width=\d+)?\)"
               r"|\(actual (?:time|rows)="),
-        (2.1, r'"Plan":\s*(?:\{|\Z)'),
+        (2.1, r'"Plan":\s*(?:\{|\Z)|"Temp (?:Read|Written) Blocks": '),
         (2.2, r"<explain|^- Plan:|^ *Plan:\s"),
         (1.5, r"\b(?:LOG|ERROR|FATAL|STATEMENT|DETAIL|HINT|CONTEXT|WARNING):  "),
         (2.3, r'"(?:message|textPayload|log|msg)":\s*"[^"\n]*(?:LOG:  |ms  plan:)'),
@@ -302,7 +302,7 @@ KINDS: Sequence[Kind] = (
                 "version is older than 21.2",
                 "give figures of the run: figures:elapsed=ELAPSED,spilled=SIZE,size=256K"),
     _too_little("tables of Spark's pages",
-                r"^[^\w\n]*(?:Shuffle )?Spill \((?:Disk|Memory)\)\s*[|\t]",
+                r"^[^\w\n]*(?:(?:Shuffle )?Spill \((?:Disk|Memory)\)|Stage Id)\s*[|\t]",
                 "a page of Spark has sums or quantiles of its tasks, not how they read and wrote",
                 "give the event log of the application (spark.eventLog.dir)"),
     _too_little("a plan of Redshift", r"^[^\w\n]*XN [A-Z][^\n(]*\(cost=",
@@ -311,6 +311,9 @@ KINDS: Sequence[Kind] = (
     _too_little("rows of Redshift's system views", r"\bis_diskbased\b",
                 "is_diskbased tells that a step spilled, and not how much it read and wrote",
                 _REDSHIFT_HINT),
+    _too_little("a report of pgBadger", r"\bpgBadger\b|Queries generating the most temporary files",
+                "a report of pgBadger has sums of temp files by statement, and not of one call",
+                "give the server's log that it was made of"),
     _too_little("a log of ClickHouse", r"\{[\da-f]{8}-[\da-f-]{27}\} <\w+> \w",
                 "a log of ClickHouse counts what some spills wrote, and no reads or times",
                 "give the row of the query in system.query_log"),

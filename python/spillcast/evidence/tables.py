@@ -7,7 +7,7 @@ import io
 import json
 import re
 from collections.abc import Iterator
-from itertools import dropwhile
+from itertools import dropwhile, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ _NAMED = re.compile(
 #: The first line of a plan in any format.
 _PLAN = re.compile(r"[A-Z*].*\((?:cost=\d|actual )|[\[{]\s*$|- Plan:|<explain\b")
 _NAMED_PLAN = re.compile(rf'[|│]?\s*QUERY PLAN[ |│,\t]+"?(?={_PLAN.pattern})')
+_FRAME_HEADING = re.compile(r" +\w+(?: {2,}\w+)* *\\?")
 _SET = re.compile(r"\d+ rows? in set\b.*")
 #: What ClickHouse prints behind a large number.
 _ROUNDED = re.compile(r"(?<!\d)(\d++) -- [\d.]++ \w++")
@@ -59,6 +60,8 @@ _TABLE = re.compile(
     re.MULTILINE,
 )
 _JSON = re.compile(r"\s*[\[{]")
+#: Lists of records stand no deeper in a document.
+_DEPTH_MAX = 4
 
 
 def table_of(text: str) -> str:
@@ -111,7 +114,7 @@ def unescaped(cell: str) -> str:
 
 
 def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
-    """Objects one after the other, in a list, or below ``data``, and lists with names there."""
+    """Objects one after the other or in a list, and lists below ``data`` with names there."""
     decoder, at = json.JSONDecoder(), 0
     while text[at : at + 1] in ("[", "{"):
         try:
@@ -122,13 +125,26 @@ def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
         if isinstance(value, dict) and isinstance(value.get("data"), list):
             names = [column["name"] for column in value.get("meta", [])]
             value = value["data"]
-        for row in value if isinstance(value, list) else [value]:
+        for row in value if isinstance(value, list) else records_of(value):
             if isinstance(row, list) and len(row) == len(names):
                 row = dict(zip(names, row, strict=True))
             if not isinstance(row, dict):
                 raise damaged(path, "a row is not an object", hint)
             yield row
         at = len(text) - len(text[end:].lstrip(" \t\n,"))
+
+
+def records_of(document: Any) -> list[dict[str, Any]]:
+    """Objects that stand in some list of a document, such as the hits of a search; else itself."""
+    rows = document
+    for _ in range(_DEPTH_MAX):
+        if not isinstance(rows, dict):
+            break
+        inner = [value for value in rows.values() if isinstance(value, list | dict)]
+        rows = next((value for value in inner if isinstance(value, list)), next(iter(inner), None))
+    # Loki has a time and a line in each row.
+    lists = [{"line": row[-1]} if isinstance(row, list) and row else row for row in rows or ()]
+    return [row for row in lists if isinstance(row, dict)] or [document]
 
 
 def drawn(text: str) -> str:
@@ -157,6 +173,28 @@ def page(lines: list[str]) -> list[str] | None:
         if _OURS.search(" ".join(heading)):
             plain += as_lines(heading, [row for row in cells if len(row) == len(heading)])
     return plain or None
+
+
+def frame(lines: list[str]) -> list[str] | None:
+    """A printed data frame, in parts if it is wide: numbered rows that end below their names."""
+    parts: list[list[str]] = []
+    for line in lines:
+        if _FRAME_HEADING.fullmatch(line):
+            parts.append([line.rstrip(" \\")])
+        elif parts and line[:1].isdigit():
+            parts[-1].append(line)
+    names = [name for heading, *_ in parts for name in heading.split()]
+    if _OURS.search(" ".join(names)) is None or len({len(part) for part in parts}) != 1:
+        return None
+    rows: list[list[str]] = [[] for _ in parts[0][1:]]
+    for heading, *body in parts:
+        *ends, _ = (name.end() for name in re.finditer(r"\S+", heading))
+        for row, line in zip(rows, body, strict=True):
+            if any(line[end : end + 1].strip() for end in ends):
+                return None
+            begin = len(line.split(maxsplit=1)[0])
+            row += [line[at:end].strip() for at, end in pairwise([begin, *ends, len(line)])]
+    return as_lines(names, rows)
 
 
 def grid(lines: list[str]) -> list[str] | None:
@@ -206,11 +244,7 @@ def _rows(heading: str, rule: str, body: list[str]) -> list[str]:
     bar = len(heading) - len(heading.lstrip())
     if heading[bar : bar + 1] in tuple(_BARS) and rule[:bar].strip():
         # The first column has numbers of rows, and no name.
-        heading, rule, body = (
-            heading[bar + 1 :],
-            rule[bar + 1 :],
-            [line[bar + 1 :] for line in body],
-        )
+        heading, rule, *body = (line[bar + 1 :] for line in (heading, rule, *body))
     framed = heading.lstrip()[:1] in tuple(_BARS)
     names = _split(heading, framed)
     body = [line for line in body if not _is_rule(line) or not line.strip()]

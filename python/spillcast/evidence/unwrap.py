@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from itertools import dropwhile, pairwise, takewhile
 from typing import Any
 
-from spillcast.evidence.tables import expanded, framed, grid, headless, page, unescaped
+from spillcast.evidence.tables import expanded, frame, framed, grid, headless, page, unescaped
 from spillcast.evidence.text import json_or_none
 from spillcast.evidence.typeset import asciidoc, typeset
 
@@ -86,6 +86,8 @@ SHIPPERS = (
     # kubectl logs --timestamps, docker logs -t, aws logs tail.
     re.compile(rf"{_ISO}(?: (?=[ \t])|[ \t])"),
 )
+#: A time that a test or a pager put before each line.
+_TIMED = re.compile(r"^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[\d.,]*\]? ")
 _NUMBER = re.compile(r"\s*(\d{1,5}) +(?=\S)")
 _TAB = re.compile(r"#011")
 #: Messages of a server, whose records have more than texts.
@@ -248,7 +250,8 @@ def _shipped(lines: Lines) -> Lines | None:
     full = [line for line in lines if line.strip()]
     if any("LOG:  " in line or line.startswith("{") for line in full):
         return None
-    stripped = [without_shipper(line) for line in full]
+    timed = all(map(_TIMED.match, full))
+    stripped = [_TIMED.sub("", line) if timed else without_shipper(line) for line in full]
     changed = sum(before != line for before, line in zip(stripped, full, strict=True))
     return stripped if full and changed >= _SHARE * len(full) and changed > 1 else None
 
@@ -369,8 +372,8 @@ def _values_of(text: str, figures: re.Pattern[str]) -> tuple[list[Any], str]:
             record = len(braces) or None
     outside.append(text[end:])
     places = [at for at, string in enumerate(strings) if figures.search(string)]
-    if record is not None:
-        # The last plan is cut.
+    if record is not None or (records and _LINE_OF_PLAN.search("".join(outside))):
+        # The last plan is cut, or another stands in text.
         return [], ""
     if records or not places or figures.search("".join(outside)) or "temp_blks_" in text:
         return records, ""
@@ -402,6 +405,7 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _characters,
     _escapes,
     page,
+    frame,
     _html,
     _spaced,
     _fences,

@@ -356,7 +356,11 @@ def counts_of_query(path: Path, query: LoggedQuery, selection: Selection) -> Cou
     written = spilled_bytes(query)
     if not written:
         raise NoTempIo(f"{path}: this query does not spill: no event of temp files was counted")
-    writes, reads = _writes(query, written), _reads(query, written)
+    count = query.event("WriteBufferFromFileDescriptorWrite")
+    took_us = query.event("DiskWriteElapsedMicroseconds")
+    total = query.event(_ALL_WRITTEN)
+    writes = _side(query, "writes", (written, written), count, total, took_us)
+    reads = _reads(query, written)
     sides = reads, writes
     time_s = [sum(side.time_s[at] for side in sides) for at in (0, 1)]
     elapsed_s = selection.elapsed_s or query.elapsed_s
@@ -398,13 +402,6 @@ def _threads(query: LoggedQuery) -> Bounds[float]:
     number = int(limit) if limit.isdecimal() and int(limit) else query.threads or _THREADS_MAX
     reason = "the query log does not contain how many of its threads spilled"
     return Bounds(1.0, float(number), reason, _REMEDY)
-
-
-def _writes(query: LoggedQuery, temp_bytes: int) -> _Side:
-    count = query.event("WriteBufferFromFileDescriptorWrite")
-    elapsed_us = query.event("DiskWriteElapsedMicroseconds")
-    total = query.event(_ALL_WRITTEN)
-    return _side(query, "writes", (temp_bytes, temp_bytes), count, total, elapsed_us)
 
 
 def _reads(query: LoggedQuery, temp_bytes: int) -> _Side:

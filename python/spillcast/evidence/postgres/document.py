@@ -64,7 +64,7 @@ def read_documents(path: Path) -> list[dict[str, Any]]:
     text = unwrapped(text_of(path))
     documents = pasted_documents(text, path)
     if not documents:
-        raise EvidenceUnknown(f"{path}: holds no plan of EXPLAIN", HOW)
+        raise EvidenceUnknown(f"{path}: holds no whole plan of EXPLAIN", HOW)
     nodes = (node for document in documents for node in all_nodes(document["Plan"]))
     if not any(node.get("Temp Written Blocks") for node in nodes):
         _check_elsewhere(path, text)
@@ -91,7 +91,7 @@ def read_log(path: Path) -> "Logs | None":
 
 
 def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
-    """The plans in a plain text, in their order, of whichever format the first one is."""
+    """The plans in a plain text: those of one format, then those of text."""
     documents: list[dict[str, Any]] = []
     if '"Plan"' in text:
         documents = _plans_of(list(json_values(text, path, HOW, '"Plan"')))
@@ -102,7 +102,8 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
     if not documents and (match := _YAML.search(text)) and "Node Type:" in text:
         lines = [line for line in text[match.start() :].split("\n") if line.strip()]
         documents = _plans_of(_block(lines, 0)[0])
-    documents = documents or documents_of_text(text.split("\n"))
+    if not documents or re.search(r'^[^"\n]*\((?:cost=\d|actual )', text, re.MULTILINE):
+        documents += documents_of_text(text.split("\n"))
     for document in documents:
         if "Total Runtime" in document:
             # So 9.3 and older name it.

@@ -10,6 +10,7 @@ from itertools import chain, pairwise
 from typing import Any
 
 from spillcast.evidence.postgres.document import LOGGED
+from spillcast.evidence.tables import records_of
 from spillcast.evidence.text import decoded, json_or_none
 from spillcast.evidence.unwrap import unwrapped, without_shipper
 from spillcast.redaction import struck_text
@@ -26,8 +27,6 @@ _MARKS = (
 )
 #: The statement and its duration stand within so many lines below a mark.
 _BELOW = 200
-#: Lists of records stand no deeper in a document.
-_DEPTH_MAX = 4
 #: So many lines above may tell of the call whose temp files follow.
 _ABOVE = 20
 #: What a person pastes is no longer.
@@ -48,14 +47,9 @@ _CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
 _HEADING = re.compile(r'"?@?[A-Za-z_][\w @."()\[\]]*(?:,"?@?[A-Za-z_][\w @."()\[\]]*)+')
 #: Positions in a line of csvlog.
 _CSV_AT = {
-    "timestamp": 0,
-    "pid": 3,
-    "message": 13,
-    "context": 18,
-    "statement": 19,
-    "leader_pid": 24,
+    "timestamp": 0, "pid": 3, "message": 13, "context": 18, "statement": 19, "leader_pid": 24,
     "query_id": 25,
-}
+}  # fmt: skip
 _CSV_MIN = 23
 #: Where shippers put a server's line, or its record in JSON.
 _RECORDS = ("jsonPayload", "_source", "json", "properties", "record")
@@ -136,7 +130,9 @@ def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
         edge = block[-_EDGE_BYTES:]
         at = 0
         if block.lstrip()[:2] in (b"[\n", b"[{", b"[ ", b"{\n"):
-            yield from _json_lines(decoded(block))
+            record = json_or_none(text := decoded(block))
+            # What is no document has lines of another kind.
+            yield from text.split("\n") if record is None else map(json.dumps, records_of(record))
             continue
         places = dict.fromkeys(_MARKS, -1)
         while at < len(block):
@@ -177,26 +173,6 @@ def _times(lines: Iterable[str]) -> list[str]:
 def _begins(line: bytes) -> bool:
     text = decoded(line[:_PREFIX_MAX])
     return bool(_DATED.match(text) or _LEVEL.match(text) or text.startswith("{"))
-
-
-def _json_lines(text: str) -> Iterator[str]:
-    """The records of a document in JSON, each in a line; the lines as they are where it is none."""
-    record = json_or_none(text)
-    yield from text.split("\n") if record is None else map(json.dumps, _rows_of(record))
-
-
-def _rows_of(record: Any) -> list[dict[str, Any]]:
-    """Records of a document, which stand in some list of it, such as the hits of a search."""
-    rows = record
-    for _ in range(_DEPTH_MAX):
-        if not isinstance(rows, dict):
-            break
-        inner = [value for value in rows.values() if isinstance(value, list | dict)]
-        rows = next((value for value in inner if isinstance(value, list)), next(iter(inner), None))
-    rows = rows if isinstance(rows, list) else [record]
-    # Loki has a time and a line in each row.
-    rows = [{"line": row[-1]} if isinstance(row, list) and row else row for row in rows]
-    return [row for row in rows if isinstance(row, dict)]
 
 
 def _entries(lines: Iterator[str]) -> Iterator[Entry]:
@@ -257,7 +233,7 @@ def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | Entry, str | Non
         text = _text_in(record)
         if isinstance(text, Entry):
             yield text, at
-        elif not text and (rows := _rows_of(record)) != [record]:
+        elif not text and (rows := records_of(record)) != [record]:
             yield from _without_json(map(json.dumps, rows))
         elif LOGGED.match(text):
             # The lines of its plan are no messages, whatever they hold.

@@ -40,7 +40,7 @@ TIMED = (
     "or name the storage with --from"
 )
 _UNTIMED = "the plan has no times of it, so it took from the speed of memory to the whole run"
-_SPLIT = "EXPLAIN (ANALYZE, BUFFERS, VERBOSE) counts the blocks of each process"
+_SPLIT = "give all times of one run; EXPLAIN (ANALYZE, BUFFERS, VERBOSE) counts by process"
 _ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
 
 
@@ -144,7 +144,7 @@ def counts_of_plan(
         if not temp.blocks:
             raise NoTempIo(f"{path}: this query does not spill: {_why_not(top)}")
         shared = _shared(top)
-        if temp.total_s and plan_s and shared.lower < shared.upper:
+        if temp.total_s and plan_s:
             try:
                 shared = feasible_processes(shared, plan_s, temp.total_s)
             except Refusal as refusal:
@@ -280,8 +280,9 @@ def _shared(top: Node) -> Bounds[float]:
     lower, upper = elapsed_share(top, weight)
     if not total:
         return Bounds(1.0, 1.0, "the plan has one process")
+    shared = Bounds(round(total / upper, 6), round(total / lower, 6), "as its nodes spread it")
     because = "parts of a Parallel Append may run side by side"
-    return Bounds(round(total / upper, 6), round(total / lower, 6), because)
+    return shared if shared.lower == shared.upper else replace(shared, reason=because)
 
 
 def _held_bytes(top: Node) -> int:

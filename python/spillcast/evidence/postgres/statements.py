@@ -18,7 +18,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.choice import LISTED, ONLY, TEXT_MAX, Selection, ambiguous
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
-from spillcast.evidence.numbers import ZERO, Held, hold, rounded_number
+from spillcast.evidence.numbers import ZERO, Held, hold, rounded_number, with_decimal_points
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.nodes import WORKERS_MAX, TempIO, counts_of_blocks
 from spillcast.evidence.postgres.plan import Executed, executed
@@ -40,6 +40,8 @@ _FORMER = {
     "stddev_time": "stddev_exec_time",
 }
 _NEEDED = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
+#: A number with separators, before any of its columns is known.
+_DIGITS = re.compile(r"\d[\d.,' \u00a0\u202f]*")
 #: Times of all other blocks: up to version 16 those of shared ones have a name without "shared".
 _OTHER_TIMES = tuple(f"{kind}blk_{op}_time" for kind in ("", "shared_", "local_") for op in OPS)
 #: The server keeps 5,000 statements, unless it is told to keep more.
@@ -100,14 +102,14 @@ class Row:
     def of(cls, values: Mapping[str, Any]) -> "Row":
         """From a row's values by column. ValueError or TypeError where they are no such numbers."""
         queryid, query = values.get("queryid"), values.get("query")
-        calls = int(_number(values["calls"]))
+        calls = _whole(values["calls"])
         return cls(
             queryid=None if queryid is None else str(queryid),
             query=None if query is None else struck_text(str(query)),
             calls=calls,
             elapsed_s=_number(values["total_exec_time"]) / 1e3,
-            read_blocks=int(_number(values["temp_blks_read"])),
-            written_blocks=int(_number(values["temp_blks_written"])),
+            read_blocks=_whole(values["temp_blks_read"]),
+            written_blocks=_whole(values["temp_blks_written"]),
             read_s=_seconds(values.get("temp_blk_read_time")),
             write_s=_seconds(values.get("temp_blk_write_time")),
             other_s=sum((_seconds(values.get(name)) or 0.0 for name in _OTHER_TIMES), 0.0),
@@ -131,7 +133,7 @@ def read_rows(path: Path) -> list[Row]:
     if text.count("\n") > _LINES_MAX:
         raise FileTooLarge(f"{path}: more than {_LINES_MAX:,} lines of statements", HOW)
     with reading(path, HOW):
-        rows = [_renamed(row) for row in rows_of(text, path, HOW)]
+        rows = _with_points([_renamed(row) for row in rows_of(text, path, HOW)])
         if not rows:
             raise EvidenceUnknown(f"{path}: holds no row of pg_stat_statements", HOW)
         for name in _NEEDED:
@@ -143,9 +145,16 @@ def read_rows(path: Path) -> list[Row]:
 
 def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
     """By the names of the newest version: up to 12 execution was all that was timed."""
-    row = {str(name).strip().lower(): value for name, value in row.items()}
-    return {_FORMER.get(name, name) if _FORMER.get(name) not in row else name: value
-            for name, value in row.items()}  # fmt: skip
+    row = {str(name).strip().lower().removesuffix("_ms"): value for name, value in row.items()}
+    return {**{name: row[former] for former, name in _FORMER.items() if former in row}, **row}
+
+
+def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """The same where all numbers have a decimal comma, as 93.250,25, with points."""
+    cells = [cell for row in rows for cell in row.values() if isinstance(cell, str)]
+    numbers = list(dict.fromkeys(filter(_DIGITS.fullmatch, cells)))
+    pointed = dict(zip(numbers, with_decimal_points("\n".join(numbers)).splitlines(), strict=True))
+    return [{name: pointed.get(str(cell), cell) for name, cell in row.items()} for row in rows]
 
 
 def _held(row: Mapping[str, Any]) -> Iterator[Held]:
@@ -153,7 +162,7 @@ def _held(row: Mapping[str, Any]) -> Iterator[Held]:
     total, mean, calls = (row.get(name) for name in ("total_exec_time", "mean_exec_time", "calls"))
     if None in (total, mean, calls) or not _number(mean):
         return
-    mean_ms, total_ms = (rounded_number(_plain(str(time))) or ZERO for time in (mean, total))
+    mean_ms, total_ms = (rounded_number(str(time)) or ZERO for time in (mean, total))
     calls_words, total_words = f"{calls} calls of {mean} ms", f"a total of {total} ms"
     product = mean_ms * _number(calls)
     yield Held("count-mean-total", product, calls_words, total_ms, total_words)
@@ -170,7 +179,7 @@ def merged(rows: Iterable[Row]) -> list[Row]:
 
 def _number(value: Any) -> float:
     try:
-        number = float(_plain(value) if isinstance(value, str) else value)
+        number = float(re.sub(r"[\s',]", "", value) if isinstance(value, str) else value)
     except (TypeError, ValueError):
         raise ValueError(f"{value} is no number") from None
     if not 0 <= number <= COUNT_MAX:
@@ -178,20 +187,15 @@ def _number(value: Any) -> float:
     return number
 
 
-def _plain(text: str) -> str:
-    """A number as other languages and settings write it: 93250,25, 93.250,25 or 93,250.25."""
-    text = re.sub(r"[\s\u00a0\u202f']", "", text)
-    point, comma = text.rfind("."), text.rfind(",")
-    if comma < 0:
-        return text.replace(".", "") if text.count(".") > 1 else text
-    if point > comma or re.fullmatch(r"\d{1,3}(?:,\d{3})+", text):
-        return text.replace(",", "")
-    return text.replace(".", "").replace(",", ".")
+def _whole(value: Any) -> int:
+    if (number := _number(value)) != int(number):
+        raise ValueError(f"{value} is no whole number")
+    return int(number)
 
 
 def _integer(values: Mapping[str, Any], name: str, max_value: int) -> int | None:
     value = values.get(name)
-    number = None if value is None else int(_number(value))
+    number = None if value is None else _whole(value)
     if number is not None and number > max_value:
         raise ValueError(f"{name} is {number:,}, more than {max_value:,}")
     return number
@@ -256,7 +260,9 @@ def counts_of_row(
     path: Path, row: Row, *, elapsed_s: float | None = None, timed: bool = True
 ) -> Counts:
     """The same of one row, which spills; ``path`` is what an error names."""
-    temp = _temp_of_a_call(row)
+    read, written = (round(blocks / row.calls) for blocks in (row.read_blocks, row.written_blocks))
+    read_s, write_s = ((s or 0.0) / row.calls for s in (row.read_s, row.write_s))
+    temp = TempIO(read, written, read_s, write_s)
     elapsed_s = elapsed_s or row.elapsed_s / row.calls
     other_s = row.other_s / row.calls
     try:
@@ -273,12 +279,6 @@ def counts_of_row(
         other_s=other_s / shared.upper,
         statement=Statement(row.queryid, row.query, row.calls, 1, row.spread),
     )
-
-
-def _temp_of_a_call(row: Row) -> TempIO:
-    read, written = (round(blocks / row.calls) for blocks in (row.read_blocks, row.written_blocks))
-    read_s, write_s = ((s or 0.0) / row.calls for s in (row.read_s, row.write_s))
-    return TempIO(read, written, read_s, write_s)
 
 
 def chosen(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:

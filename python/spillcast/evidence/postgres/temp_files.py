@@ -2,10 +2,10 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import accumulate, groupby
+from itertools import accumulate, compress, groupby
 from math import inf
 from pathlib import Path
 
@@ -200,19 +200,17 @@ class TempFiles:
 
 def _end_call(session: _Session, call: _Call) -> None:
     """Times the waiting files of a call, or of the last one if they are older."""
-    older, its_own = _parted(session.waiting, lambda its: _is_older(its, call))
-    _set_call(its_own, call)
+    older = [its for its in session.waiting if _is_older(its, call)]
+    _set_call([its for its in session.waiting if not _is_older(its, call)], call)
     _group(older if session.last is None else _after(session.last, older))
     session.waiting, session.last = [], call
 
 
 def _after(call: _Call, removals: Sequence[_Removal]) -> list[_Removal]:
     """Times files that were removed right after a call, and returns the others."""
-    right_after, others = _parted(
-        removals, lambda its: _seconds_between(call.ended, its.moment, inf) <= _RESOLUTION_S
-    )
-    _set_call(right_after, call)
-    return others
+    late = [_seconds_between(call.ended, its.moment, inf) > _RESOLUTION_S for its in removals]
+    _set_call([its for its, is_late in zip(removals, late, strict=True) if not is_late], call)
+    return list(compress(removals, late))
 
 
 def _is_older(removal: _Removal, call: _Call) -> bool:
@@ -280,16 +278,6 @@ def _calls_of(removals: Sequence[_Removal]) -> Iterator[list[_Removal]]:
         first = first if call else len(group)
         call += group
     yield call
-
-
-def _parted(
-    removals: Sequence[_Removal], belongs: Callable[[_Removal], bool]
-) -> tuple[list[_Removal], list[_Removal]]:
-    """Those that belong to a call, and the others."""
-    parts: tuple[list[_Removal], list[_Removal]] = [], []
-    for its in removals:
-        parts[not belongs(its)].append(its)
-    return parts
 
 
 def _seconds_between(begin: datetime | None, end: datetime | None, unknown_s: float) -> float:

@@ -41,7 +41,7 @@ _BEGINS = re.compile(
 )
 _FIGURE = re.compile(r"(?:time|rows|width|n?loops)=")
 #: A quotation of a line, in the words around a plan.
-_QUOTATION = re.compile(r"`([^`]+)`")
+_QUOTATION = re.compile(r"(`|\*\*|\")([^`*\"]+)\1")
 #: Figures of a spill: a line that holds one and is not understood is no line to pass over.
 FIGURES = re.compile(
     r"\(cost=\d|\(actual |\btemp (?:read|written)=\d|\b(?:Disk|Disk Usage): +\d|Workfile: \([1-9]"
@@ -62,7 +62,7 @@ _GROUPED = re.compile(r"(?<=[=.])\d{1,3}(?:,\d{3})+(?=\.\d)|(?<=rows=)\d{1,3}(?:
 _SEPARATOR = re.compile(r"(?<=\d),(?=\d{3}(?:\D|$))")
 _SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
 #: Hosts where a server that shares its work lets others spill, in lines of their own.
-ELSEWHERE = re.compile(r"Workfile: \([1-9]\d* spilling|Work_mem wanted: ")
+ELSEWHERE = re.compile(r"Workfile: \([1-9]\d* spilling|Work_mem wanted: |Wrote \d+K .*workfile")
 _SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime|Total runtime) ?: (?P<ms>[\d.,]+) ms")
 #: Blanks before another line of details; within one there are two at most.
 _JOINED = re.compile(r"(?<=\S) {3,}(?=[A-Z][A-Za-z/ -]{,40}: )")
@@ -112,11 +112,11 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
             plans.append(_Plan(excerpt=node[1]))
         if node is not None:
             plans[-1].add(node[0], node[2])
-            plans[-1].lines.add(line.strip(" ->"))
+            plans[-1].words |= _words(line.strip(" ->"))
         elif not (plans and plans[-1].detail(line)) and _OF_NODE.search(line):
             raise _not_understood(line)
     # A page may show some nodes of a plan once more.
-    again = [p for before, p in pairwise(plans) if p.excerpt and p.lines <= before.lines]
+    again = [p for before, p in pairwise(plans) if p.excerpt and p.words <= before.words]
     return [plan.document() for plan in plans if plan not in again or plan.ended]
 
 
@@ -135,8 +135,8 @@ class _Plan:
         self.excerpt = excerpt
         #: Nodes from the top to where the last line stands, each with its column.
         self.nodes: list[tuple[int, dict[str, Any]]] = []
-        #: The lines of its nodes and their details, without their indentation.
-        self.lines: set[str] = set()
+        #: Of the lines of its nodes and their details.
+        self.words: set[str] = set()
         self.headings: list[tuple[int, str]] = []
         self.worker: dict[str, Any] | None = None
         #: Where the line of the worker stands; what it did is further right.
@@ -218,14 +218,14 @@ class _Plan:
             values = {"Temp Read Blocks": 0, "Temp Written Blocks": 0, **(values or {})}
         if values is not None:
             target.update(values)
-            self.lines.add(text)
+            self.words |= _words(text)
         elif not re.match(_SKIPPED, text) and self._tells_more(text):
             raise _not_understood(text)
         return True
 
     def _tells_more(self, text: str) -> bool:
         """Whether a line has figures beside those that it quotes from the lines that were read."""
-        rest = _QUOTATION.sub(lambda m: "" if m[1].strip() in self.lines else m[0], text)
+        rest = _QUOTATION.sub(lambda m: "" if _words(m[2]) <= self.words else m[0], text)
         return FIGURES.search(rest) is not None and ELSEWHERE.search(text) is None
 
     def document(self) -> dict[str, Any]:
@@ -236,6 +236,10 @@ class _Plan:
         if self.buffers:
             _fill_temp(self.plan["Plan"], {})
         return self.plan
+
+
+def _words(text: str) -> set[str]:
+    return {word.strip(".,;:") for word in text.split()}
 
 
 def _logical(lines: list[str]) -> Iterator[str]:

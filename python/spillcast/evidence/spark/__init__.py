@@ -6,7 +6,6 @@ be compressed by zstd, lz4, snappy or gzip. Other addresses than paths are opene
 
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any
@@ -356,7 +355,7 @@ def _opened(address: str) -> Iterator[Any]:
         children = {child.name: child for child in path.iterdir()} if path.is_dir() else None
         yield from [path] if children is None else _parts(path, children)
         return
-    with _listing(address):
+    try:
         files, root = open_filesystem(address)
         if not files.isdir(root):
             yield files.open(root, "rb")
@@ -364,20 +363,6 @@ def _opened(address: str) -> Iterator[Any]:
         names = {PurePosixPath(name).name: name for name in files.ls(root, detail=False)}
         for name in _parts(address, names):
             yield files.open(name, "rb")
-
-
-def _parts(folder: str | Path, children: Mapping[str, Any]) -> list[Any]:
-    """The parts of a log among the files of a folder by name. EvidenceMissing for none."""
-    if not (parts := parts_of(list(children))):
-        raise EvidenceMissing(f"{folder}: the folder holds no parts of an event log", _HINT)
-    return [children[part] for part in parts]
-
-
-@contextmanager
-def _listing(address: str) -> Iterator[None]:
-    """Open objects within: InputError for what the store of an address refuses."""
-    try:
-        yield
     except InputError:
         raise
     except FileNotFoundError as error:
@@ -389,3 +374,10 @@ def _listing(address: str) -> Iterator[None]:
             f"{address}: the store refuses it ({reason})",
             "give this account the right to list the folder and to read its objects",
         ) from error
+
+
+def _parts(folder: str | Path, children: Mapping[str, Any]) -> list[Any]:
+    """The parts of a log among the files of a folder by name. EvidenceMissing for none."""
+    if not (parts := parts_of(list(children))):
+        raise EvidenceMissing(f"{folder}: the folder holds no parts of an event log", _HINT)
+    return [children[part] for part in parts]
