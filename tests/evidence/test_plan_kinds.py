@@ -356,6 +356,12 @@ def test_rows_of_a_data_frame(tmp_path, aligned):
     assert (result.reads.count, result.processes) == (900, 3)
 
 
+def test_cells_of_one_column_without_a_rule(tmp_path):
+    cells = "".join(f"|{line}|\n" for line in ["QUERY PLAN", *OLD_SORT.rstrip().split("\n")])
+    (tmp_path / "plan.txt").write_text(f"Slow:\n{{noformat}}\n{cells}{{noformat}}\nWhy?\n")
+    assert read_plan(tmp_path / "plan.txt").reads.count == 900
+
+
 def test_segments_that_spill_are_named(tmp_path):
     path = tmp_path / "plan.txt"
     path.write_text(SEGMENTS.format(3))

@@ -326,7 +326,28 @@ WIDE = """\
 """
 
 
-@cases("text", [FRAME, WIDE, f">>> print(df)\n{FRAME}"])
+#: The same of polars, and of a tibble of R.
+POLARS = """\
+shape: (2, 6)
+┌──────────────────────┬───────┬─────────────────┬────────────────┬───────────────────┬───────────────┐
+│ queryid              ┆ calls ┆ total_exec_time ┆ temp_blks_read ┆ temp_blks_written ┆ query         │
+│ ---                  ┆ ---   ┆ ---             ┆ ---            ┆ ---               ┆ ---           │
+│ i64                  ┆ i64   ┆ f64             ┆ i64            ┆ i64               ┆ str           │
+╞══════════════════════╪═══════╪═════════════════╪════════════════╪═══════════════════╪═══════════════╡
+│ -6844578505338488014 ┆ 40    ┆ 123456.78901    ┆ 520000         ┆ 521000            ┆ select a b... │
+│ 77                   ┆ 4000  ┆ 40.0            ┆ 0              ┆ 0                 ┆ select 1      │
+└──────────────────────┴───────┴─────────────────┴────────────────┴───────────────────┴───────────────┘
+"""  # noqa: E501
+TIBBLE = """\
+# A tibble: 2 x 6
+               queryid calls total_exec_time temp_blks_read temp_blks_written query
+                 <chr> <int>           <dbl>          <dbl>             <dbl> <chr>
+1 -6844578505338488014    40         123457.         520000            521000 select a b...
+2                   77  4000             40               0                 0 select 1
+"""
+
+
+@cases("text", [FRAME, WIDE, f">>> print(df)\n{FRAME}", POLARS, TIBBLE])
 def test_a_printed_data_frame(tmp_path, text):
     (path := tmp_path / "frame.txt").write_text(text)
     [row] = [row for row in read_rows(path) if row.spills]

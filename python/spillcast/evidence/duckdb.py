@@ -49,14 +49,6 @@ class Profile:
     system_peak_temp_dir_size: int | None = key("", unit="bytes", optional=True)
     total_bytes_spilled: int | None = key("", unit="bytes", optional=True)
 
-    @property
-    def written_bytes(self) -> tuple[float, float]:
-        """Bounds of what was written to temp files."""
-        if (spilled_bytes := self.total_bytes_spilled) is not None:
-            return spilled_bytes, spilled_bytes
-        peak_bytes = self.system_peak_temp_dir_size or 0
-        return WRITTEN_MIN * peak_bytes, WRITTEN_MAX * peak_bytes
-
 
 def read(paths: Sequence[Path], selection: Selection) -> Counts:
     """The counts of a profile, between those of the least and of the most temp I/O.
@@ -77,7 +69,10 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     profile = read_document(Profile, _renamed(path, documents[0]), str(path), HOW)
     if profile.system_peak_temp_dir_size is None and profile.total_bytes_spilled is None:
         raise _unsized(path, profile.latency)
-    lower, upper = profile.written_bytes
+    peak_bytes = profile.system_peak_temp_dir_size or 0
+    lower, upper = WRITTEN_MIN * peak_bytes, WRITTEN_MAX * peak_bytes
+    if profile.total_bytes_spilled is not None:
+        lower = upper = profile.total_bytes_spilled
     if not upper:
         raise NoTempIo(f"{path}: this query does not spill: its temp files held nothing")
     query = None if profile.query_name is None else struck_text(profile.query_name)

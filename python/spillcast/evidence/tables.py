@@ -14,12 +14,12 @@ from typing import Any
 from spillcast.evidence.page_tables import html_tables
 from spillcast.gate import damaged, json_of
 
-_BARS = "|│║┃"
+_BARS = "|│║┃┆"
 #: A row of a table goes on in the next line: as psql marks it.
 _MORE = ("+", "↵", "⏎")
 #: A line goes on in the next, in psql's format "wrapped".
 _WRAPS = (".", "…")
-_RULE = re.compile(r"[\s|+:│║┃┼╪╬╇├┤╞╡╟╢╠╣┡┩┌┐╔╗╒╕╓╖┏┓┬╤╦╥┳═─━-]*")
+_RULE = re.compile(r"[\s|+:│║┃┆┼╪╬╇├┤╞╡╟╢╠╣┡┩┌┐╔╗╒╕╓╖┏┓┬╤╦╥┳═─━-]*")
 #: A heading in the upper border of a table.
 _IN_BORDER = re.compile(r"\s*[┌╭]─+[^┬┐╮\n]*[^\W_].*[┐╮]\s*")
 _HEADING_OF_BORDER = str.maketrans({"─": " ", **dict.fromkeys("┌╭┬┐╮", "│")})
@@ -38,7 +38,7 @@ _NAMED = re.compile(
 #: The first line of a plan in any format.
 _PLAN = re.compile(r"[A-Z*].*\((?:cost=\d|actual )|[\[{]\s*$|- Plan:|<explain\b")
 _NAMED_PLAN = re.compile(rf'[|│]?\s*QUERY PLAN[ |│,\t]+"?(?={_PLAN.pattern})')
-_FRAME_HEADING = re.compile(r" +\w+(?: {2,}\w+)* *\\?")
+_FRAME_HEADING = re.compile(r" +\w+(?: +\w+)* *\\?")
 _SET = re.compile(r"\d+ rows? in set\b.*")
 #: What ClickHouse prints behind a large number.
 _ROUNDED = re.compile(r"(?<!\d)(\d++) -- [\d.]++ \w++")
@@ -183,8 +183,10 @@ def frame(lines: list[str]) -> list[str] | None:
             parts.append([line.rstrip(" \\")])
         elif parts and line[:1].isdigit():
             parts[-1].append(line)
+    parts = [part for part in parts if len(part) > 1]
     names = [name for heading, *_ in parts for name in heading.split()]
-    if _OURS.search(" ".join(names)) is None or len({len(part) for part in parts}) != 1:
+    is_ours = len(names) > 2 and _OURS.search(" ".join(names)) is not None
+    if not is_ours or len({len(part) for part in parts}) != 1:
         return None
     rows: list[list[str]] = [[] for _ in parts[0][1:]]
     for heading, *body in parts:
@@ -203,9 +205,12 @@ def grid(lines: list[str]) -> list[str] | None:
     for at in range(1, len(lines)):
         if _is_rule(lines[at]) and lines[at - 1].strip() and _is_ours(lines, at):
             end = next((n for n in range(at + 1, len(lines)) if _ends(lines[n])), len(lines))
-            if (closed := lines[at + 1].rstrip()[-1:] if at + 1 < len(lines) else "") in _CLOSING:
-                closes = (n for n in range(at + 1, end) if not lines[n].rstrip().endswith(closed))
-                end = next(closes, end)
+            closed = {line.rstrip()[-1:] for line in lines[at + 1 : at + 2]}
+            if closed <= set(_CLOSING):
+                ended = (
+                    n for n in range(at + 1, end) if lines[n].rstrip()[-1:] not in closed | {"╡"}
+                )
+                end = next(ended, end)
             rows = _rows(lines[at - 1], lines[at], lines[at + 1 : end])
             before = [line for line in lines[: at - 1] if not _is_rule(line) or not line.strip()]
             return [*before, *rows, *_after(lines[end:])]
@@ -245,6 +250,8 @@ def _rows(heading: str, rule: str, body: list[str]) -> list[str]:
     if heading[bar : bar + 1] in tuple(_BARS) and rule[:bar].strip():
         # The first column has numbers of rows, and no name.
         heading, rule, *body = (line[bar + 1 :] for line in (heading, rule, *body))
+    # Polars writes the types of columns below their names.
+    body = body[1:] if "┆" in rule else body
     framed = heading.lstrip()[:1] in tuple(_BARS)
     names = _split(heading, framed)
     body = [line for line in body if not _is_rule(line) or not line.strip()]
@@ -263,10 +270,9 @@ def _rows(heading: str, rule: str, body: list[str]) -> list[str]:
 
 
 def _one_column(body: list[str], framed: bool) -> list[str]:
-    bars = tuple(_BARS)
     if framed:
-        body = [line.lstrip()[1:] if line.lstrip()[:1] in bars else line for line in body]
-    if all(line.rstrip()[-1:] in bars for line in body if line.strip()):
+        body = [line.lstrip()[1:] if line.lstrip()[:1] in _CLOSING else line for line in body]
+    if all(line.rstrip()[-1:] in _CLOSING for line in body if line.strip()):
         body = [line.rstrip()[:-1] for line in body]
     # The column before the text is blank, or has the mark of a line that goes on.
     blank = all(line.startswith((" ", *_WRAPS)) for line in body if line.strip())
@@ -368,12 +374,10 @@ def headless(lines: list[str]) -> list[str] | None:
             for line in full
         ]
     records: list[str] = []
-    count = 0
     for line in full:
         match = _NAMED.match(line)
         if match is not None and match["name"] == name:
-            count += 1
-            records.append(f"-[ RECORD {count} ]-")
+            records.append("-[ RECORD 1 ]-")
         if match is not None and match["separator"].strip("|│ "):
             value = line[match.end() :].strip('"')
             line = f"{match['name']} | {value}"
@@ -382,12 +386,14 @@ def headless(lines: list[str]) -> list[str] | None:
 
 
 def framed(lines: list[str]) -> list[str] | None:
-    """A plan in a frame without a heading, as of ``psql -t`` with border 2."""
+    """A plan in a frame without a rule below its heading, as of ``psql -t`` or in Jira."""
     full = [line.rstrip() for line in lines if line.strip() and not _is_rule(line)]
-    if len(full) < 2 or not all(line[0] in _BARS and line[-1] in _BARS for line in full):
+    at = [n for n, line in enumerate(full) if line[0] in _BARS and line[-1] in _BARS]
+    if len(at) < 2 or len(at) <= at[-1] - at[0]:
         return None
-    cells = _one_column(full, framed=True)
-    return cells if _PLAN.match(cells[0]) else None
+    cells = _one_column(full[at[0] : at[-1] + 1], framed=True)
+    cells = cells[cells[0].strip() == "QUERY PLAN" :]
+    return [*full[: at[0]], *cells, *full[at[-1] + 1 :]] if _PLAN.match(cells[0]) else None
 
 
 def expanded(lines: list[str]) -> list[str] | None:

@@ -128,6 +128,17 @@ def test_cut_exports_are_refused(runs, tmp_path):
                 pytest.fail(f"{suffix}: {len(read_rows(path))} rows of {share:.0%} of the bytes")
 
 
+def test_parts_without_their_bytes_are_a_spill(tmp_path):
+    readable = "formatReadableSize(ProfileEvents['ExternalAggregationCompressedBytes'])"
+    row = {"query_duration_ms": "9", "ProfileEvents['ExternalAggregationWritePart']": "12"}
+    cells = {**row, readable: "2.34 GiB", "query": "select 1"}
+    (path := tmp_path / "log.txt").write_text(
+        "Row 1:\n──────\n" + "".join(f"{name}: {value}\n" for name, value in cells.items())
+    )
+    with pytest.raises(EvidenceIncomplete):
+        read_figures([path])
+
+
 def test_exports_without_events(tmp_path):
     without = {name: value for name, value in OLD.items() if "Profile" not in name}
     with pytest.raises(EvidenceIncomplete):

@@ -354,6 +354,8 @@ def settings_that_spill(query: LoggedQuery) -> list[str]:
 def counts_of_query(path: Path, query: LoggedQuery, selection: Selection) -> Counts:
     """The counts of one query. NoTempIo where it does not spill."""
     written = spilled_bytes(query)
+    if not written and query.event(*(f"External{kind}WritePart" for kind in SPILLS)):
+        raise EvidenceIncomplete(f"{path}: this query spilled, and no event counts the bytes", HOW)
     if not written:
         raise NoTempIo(f"{path}: this query does not spill: no event of temp files was counted")
     count = query.event("WriteBufferFromFileDescriptorWrite")

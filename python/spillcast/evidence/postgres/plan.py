@@ -103,18 +103,14 @@ def picked(path: Path, documents: Sequence[dict[str, Any]], selection: Selection
     items = [
         Item(
             document,
-            _elapsed_s(document),
+            document.get("Execution Time", document["Plan"].get("Actual Total Time", 0)) / 1e3
+            or None,
             size_bytes=blocks_of(document["Plan"]) * BLOCK_BYTES,
             text=str(document.get("Query Text") or document["Plan"].get("Node Type", "?")),
         )
         for document in documents
     ]
     return pick(path, items, selection, title="plan")
-
-
-def _elapsed_s(document: Mapping[str, Any]) -> float | None:
-    ms = document.get("Execution Time", document["Plan"].get("Actual Total Time"))
-    return ms / 1e3 if isinstance(ms, int | float) else None
 
 
 def counts_of_plan(
