@@ -125,6 +125,38 @@ def test_words_may_quote_a_line_that_was_read(tmp_path, line):
             read_plan(path)
 
 
+def test_the_time_of_psql_stands_in_for_that_of_the_plan(tmp_path):
+    for_plan = REMARKED.format(remark="")
+    untimed = for_plan.replace(
+        "Execution time : 3,458.1 ms", "(6 rows)\n\nTime: 3471.2 ms (00:03.471)"
+    )
+    (path := tmp_path / "plan.txt").write_text(f"SET\nTime: 0.21 ms\n{untimed}")
+    assert read_plan(path).elapsed_s == pytest.approx(3.4712)
+    path.write_text(f"{for_plan}\nTime: 3471.2 ms (00:03.471)\n")
+    assert read_plan(path).elapsed_s == pytest.approx(3.4581)
+
+
+def test_a_plan_without_its_first_node_is_no_plan_that_does_not_spill(tmp_path):
+    (path := tmp_path / "plan.txt").write_text(
+        "   Buffers: shared hit=10, temp read=8750 written=8765\n"
+        "   ->  Seq Scan on t  (actual time=0.1..200.5 rows=10 loops=1)\n"
+        "         Buffers: shared hit=10\n Execution Time: 1310.250 ms\n"
+    )
+    with pytest.raises(EvidenceDamaged, match="missing"):
+        read_plan(path)
+
+
+def test_processes_of_a_gather_whose_workers_are_left_out(tmp_path):
+    (path := tmp_path / "plan.txt").write_text(
+        "Gather Merge  (actual time=116.1..158.7 rows=144843 loops=1)\n"
+        "  Buffers: temp read=3262 written=3269\n  I/O Timings: temp read=40.6 write=125.0\n"
+        "  ->  Sort  (actual time=112.5..124.7 rows=72421 loops=3)\n"
+        "        Sort Method: external merge  Disk: 16704kB\nExecution Time: 166.9 ms\n"
+    )
+    counts = read_plan(path)
+    assert (counts.processes, round(counts.total_s, 4)) == (3, 0.1656)
+
+
 def test_a_plan_in_text_stands_beside_one_in_json(tmp_path):
     fast = {"Node Type": "Result", "Actual Rows": 9, "Actual Loops": 1, "Temp Written Blocks": 0}
     document = json.dumps([{"Plan": fast, "Execution Time": 12.5}], indent=2)

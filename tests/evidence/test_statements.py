@@ -273,6 +273,19 @@ def test_a_text_of_any_length_and_one_that_is_cut(exported):
     assert "cut or damaged" in only_line(spillcast("forecast", path, "--to", "latency:1ms"), 2)
 
 
+@cases("null", ["NULL", "[null]", "(null)", "NaN"])
+def test_no_value_has_a_name(exported, null):
+    path = exported(15, row() | {"temp_blk_read_time": null, "temp_blk_write_time": null})
+    assert read_statements(path).time_bounds is not None
+
+
+def test_a_second_table_below_the_count_of_rows_is_refused(tmp_path):
+    table = "calls|total_exec_time|temp_blks_read|temp_blks_written\n5|20|100|100\n(1 row)\n"
+    (path := tmp_path / "two.txt").write_text(f"{table}\n{table}")
+    with pytest.raises(EvidenceDamaged, match="heading"):
+        read_statements(path)
+
+
 def test_the_prompt_below_a_table_is_no_row_and_a_second_table_is_refused(exported):
     path = exported(18, row(temp_ms=1000.0))
     plain, text = read_statements(path), path.read_text()

@@ -275,7 +275,7 @@ KINDS: Sequence[Kind] = (
     _report(4.25, "a plan of DBMS_XPLAN", "oracle.xplan.read",
             _matching(r"\|\s*Id\s*\|\s*Operation\s*\|"), "item sql_id block"),
     _report(4.1, "a plan of MySQL or MariaDB", "mysql.read",
-            _matching(rf'"query_block"\s*:|^[^\w\n]*{MYSQL_NODE}')),
+            _matching(rf'"query_block"\s*:|^[^\w\n]*{MYSQL_NODE}|\| r_filtered\b')),
     _report(4.0, "a profile of DuckDB", "duckdb.read", _profile),
     _report(3.9, "a plan of Databend", "databend.read",
             _matching(r"[├└]── (?:estimated rows: \d|(?:(?:numbers|bytes) )?(?:local |remote )?"

@@ -39,6 +39,8 @@ _NAMED = re.compile(
 _PLAN = re.compile(r"[A-Z*].*\((?:cost=\d|actual )|[\[{]\s*$|- Plan:|<explain\b")
 _NAMED_PLAN = re.compile(rf'[|│]?\s*QUERY PLAN[ |│,\t]+"?(?={_PLAN.pattern})')
 _FRAME_HEADING = re.compile(r" +\w+(?: +\w+)* *\\?")
+#: What clients write where a row has no value.
+_NULLS = ("", "NULL", "[NULL]", "[null]", "(null)", "<null>", "NaN", "None", "NA")
 _SET = re.compile(r"\d+ rows? in set\b.*")
 #: What ClickHouse prints behind a large number.
 _ROUNDED = re.compile(r"(?<!\d)(\d++) -- [\d.]++ \w++")
@@ -81,14 +83,16 @@ def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
     names = [name.strip(' "') for name in next(cells, [])]
     rows = []
     for number, row in enumerate(cells, 1):
-        if len(names) > 1 and not any(row[1:]) and _BELOW_TABLE.search(row[0].strip()):
+        is_below = len(names) > 1 and not any(row[1:]) and _BELOW_TABLE.search(row[0].strip())
+        if is_below and text.count(text.partition("\n")[0]) == 1:
             break
-        if row == names:
+        if row == names or is_below:
             raise ValueError("a second heading: put each export into a file of its own")
         if len(row) != len(names):
             problem = f"row {number} has {len(row)} values and not {len(names)}: it is cut"
             raise damaged(path, problem, hint)
-        rows.append({name: cell.strip() or None for name, cell in zip(names, row, strict=True)})
+        cells_of_row = (None if cell.strip() in _NULLS else cell.strip() for cell in row)
+        rows.append(dict(zip(names, cells_of_row, strict=True)))
     return rows
 
 

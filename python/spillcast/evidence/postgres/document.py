@@ -148,7 +148,7 @@ def _after_the_query(body: list[str]) -> tuple[str, list[str]]:
 
 
 def _check_elsewhere(path: Path, text: str) -> None:
-    """EvidenceUnknown for a plan of Greenplum whose segments spill; NoTempIo of an older one."""
+    """InputError where segments of Greenplum spill, or a node that is not in the text."""
     node, spilling = "", list[str]()
     has_segments = re.search(r"\bMotion \d+:\d+", text) is not None
     for line in text.split("\n"):
@@ -156,6 +156,10 @@ def _check_elsewhere(path: Path, text: str) -> None:
             node = line.partition("(")[0].strip(" ->")
         elif ELSEWHERE.search(line) or (has_segments and " Disk: " in line):
             spilling.append(f"{node}: {' '.join(line.split())[:120]}")
+        elif re.match(r"\s*Buffers: .*\btemp (?:read|written)=[1-9]", line):
+            raise EvidenceDamaged(
+                f"{path}: the node of a line is missing: {line.strip()[:200]}", HOW
+            )
     if spilling:
         raise EvidenceUnknown(
             f"{path}: its segments spill, and the plan has no counts of that I/O: "

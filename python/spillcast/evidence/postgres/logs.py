@@ -104,7 +104,10 @@ def read_logs(path: Path) -> Logs:
         _check_kind(path)
     timed = any(file.elapsed_s for file in logs.temp)
     is_log = timed or logs.plans or logs.exceeded or logs.damaged
-    if not is_log and path.is_file() and (pasted := _pasted(path)):
+    text = head_of(path) if not is_log and path.is_file() else ""
+    is_plan = re.search(r"Plan|\((?:cost|actual)|\btemp read=", text)
+    if is_plan and (pasted := pasted_documents(unwrapped(text), path)):
+        # Plans that are in no log.
         _check_counted(path, pasted)
         return Logs(1, plans=pasted)
     if is_empty:
@@ -141,14 +144,6 @@ def _check_counted(path: Path, plans: Sequence[Mapping[str, Any]]) -> None:
     if not any(plan.get("Temp Written Blocks") for plan in ran):
         for plan in ran:
             check_sums(path, nodes_of(plan))
-
-
-def _pasted(path: Path) -> list[dict[str, Any]]:
-    """Plans that are in no log."""
-    text = head_of(path)
-    if not re.search(r"Plan|\((?:cost|actual)|\btemp read=", text):
-        return []
-    return pasted_documents(unwrapped(text), path)
 
 
 def _each_once(folder: Path) -> list[Path]:

@@ -232,7 +232,11 @@ def _processes_below(values: Mapping[str, Any], processes: int) -> int:
     """Workers and, unless it only collects, the leader."""
     if values["Node Type"] not in {"Gather", "Gather Merge"}:
         return processes
-    launched = int(amount(values.get("Workers Launched", 0), "Workers Launched", WORKERS_MAX))
+    if "Workers Launched" not in values:
+        # An author left it out: each process ran the node below once.
+        loops = [child.get("Actual Loops", 1) for child in values.get("Plans", ())]
+        return int(min(max(1, *loops) / max(1, values.get("Actual Loops", 1)), WORKERS_MAX)) or 1
+    launched = int(amount(values["Workers Launched"], "Workers Launched", WORKERS_MAX))
     return max(1, launched if values.get("Single Copy") else launched + 1)
 
 

@@ -344,16 +344,13 @@ def executed_plan(path: Path, selection: Selection) -> Executed:
         return Executed(call.elapsed_s, None)
     documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
-        matching = [
-            candidate
-            for candidate in documents
-            if str(candidate.get("Query Identifier", "")) == selection.queryid
-        ]
+        wanted = selection.queryid
+        matching = [its for its in documents if str(its.get("Query Identifier", "")) == wanted]
         if selection.item is not None:
             matching = [picked(path, documents, selection)]
         document = max(
             matching or documents,
-            key=lambda candidate: (blocks_of(candidate["Plan"]), elapsed_of(path, candidate)),
+            key=lambda its: (blocks_of(its["Plan"]), elapsed_of(path, its)),
         )
         call_s = selection.elapsed_s or elapsed_of(path, document)
         blocks = blocks_of(document["Plan"])

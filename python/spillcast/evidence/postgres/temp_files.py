@@ -306,12 +306,7 @@ def counts_of_files(
         by_call.setdefault(file.call or -1 - index, []).append(file)
     calls = list(by_call.values())
     items = [
-        Item(
-            its,
-            its[0].elapsed_s,
-            size_bytes=sum(file.bytes for file in its),
-            text=its[0].query or "?",
-        )
+        Item(its, its[0].elapsed_s, size_bytes=sum(f.bytes for f in its), text=its[0].query or "?")
         for its in calls
     ]
     call = pick(path, items, selection, "; spillcast postgres ranks all statements of a log")

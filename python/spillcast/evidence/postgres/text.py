@@ -63,7 +63,8 @@ _SEPARATOR = re.compile(r"(?<=\d),(?=\d{3}(?:\D|$))")
 _SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
 #: Hosts where a server that shares its work lets others spill, in lines of their own.
 ELSEWHERE = re.compile(r"Workfile: \([1-9]\d* spilling|Work_mem wanted: |Wrote \d+K .*workfile")
-_SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime|Total runtime) ?: (?P<ms>[\d.,]+) ms")
+#: The last is psql's own, by ``\\timing``.
+_SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime ?|Total runtime ?|^Time): (?P<ms>[\d.,]+) ms")
 #: Blanks before another line of details; within one there are two at most.
 _JOINED = re.compile(r"(?<=\S) {3,}(?=[A-Z][A-Za-z/ -]{,40}: )")
 _TYPE_OF_NODE = (
@@ -94,7 +95,7 @@ _CONTINUES = re.compile(
     r"(?:Worker \d+:|(?:Full|Pre)-sort(?:ed)? Groups: \d+|\bJIT:|Buckets: \d+ \(originally \d+\))$"
 )
 _FIRST_NODE = re.compile(rf"{_TYPE_OF_NODE}(?={_FIGURES_OF_NODE})")
-_TEMP_BLOCKS = ("Temp Read Blocks", "Temp Written Blocks")
+_TEMP_IO = ("Temp Read Blocks", "Temp Written Blocks", "Temp I/O Read Time", "Temp I/O Write Time")
 #: So long a line, of which there are several, was broken by a terminal and not between words.
 _TERMINAL_MIN = 60
 
@@ -192,7 +193,7 @@ class _Plan:
         if task is not None:
             task["Execution Time"] = ms
         else:
-            self.plan["Execution Time"] = ms
+            self.plan.setdefault("Execution Time", ms)
             self.ended = True
 
     def _of_node(self, indent: int, text: str) -> bool:
@@ -451,18 +452,18 @@ def _details(text: str) -> dict[str, Any] | None:
 
 
 def _fill_temp(node: dict[str, Any], above: Mapping[str, Any]) -> None:
-    """Temp blocks of a node and those below where the text has none: 0, or those ``above``.
+    """Temp I/O of a node and those below where the text has none: 0, or that ``above``.
 
     PostgreSQL leaves them out where they are 0. An author who left out lines left out those of the
     only node that was on disk.
     """
-    temp = {name: node.setdefault(name, above.get(name, 0)) for name in _TEMP_BLOCKS}
+    temp = {name: node.setdefault(name, above.get(name, 0)) for name in _TEMP_IO}
     below = node.get("Plans", ())
-    spilling = [child for child in below if any(map(_is_on_disk, all_nodes(child)))]
+    spilling = [
+        child for child in below
+        if any(its.get("Sort Space Type") == "Disk" or its.get("Disk Usage")
+               for its in all_nodes(child))
+    ]  # fmt: skip
     for child in below:
         left_out = [child] == spilling and not any(name.endswith(" Blocks") for name in child)
         _fill_temp(child, temp if left_out else {})
-
-
-def _is_on_disk(node: Mapping[str, Any]) -> bool:
-    return node.get("Sort Space Type") == "Disk" or node.get("Disk Usage", 0) > 0
