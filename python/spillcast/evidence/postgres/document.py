@@ -156,7 +156,7 @@ def _check_elsewhere(path: Path, text: str) -> None:
             node = line.partition("(")[0].strip(" ->")
         elif ELSEWHERE.search(line) or (has_segments and " Disk: " in line):
             spilling.append(f"{node}: {' '.join(line.split())[:120]}")
-        elif re.match(r"\s*Buffers: .*\btemp (?:read|written)=[1-9]", line):
+        elif re.match(r"\s*Buffers: .*\btemp .*written=[1-9]", line):
             raise EvidenceDamaged(
                 f"{path}: the node of a line is missing: {line.strip()[:200]}", HOW
             )

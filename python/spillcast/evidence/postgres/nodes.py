@@ -234,8 +234,8 @@ def _processes_below(values: Mapping[str, Any], processes: int) -> int:
         return processes
     if "Workers Launched" not in values:
         # An author left it out: each process ran the node below once.
-        loops = [child.get("Actual Loops", 1) for child in values.get("Plans", ())]
-        return int(min(max(1, *loops) / max(1, values.get("Actual Loops", 1)), WORKERS_MAX)) or 1
+        loops = [1, *(child.get("Actual Loops", 1) for child in values.get("Plans", ()))]
+        return int(min(max(loops) / max(1, values.get("Actual Loops", 1)), WORKERS_MAX)) or 1
     launched = int(amount(values["Workers Launched"], "Workers Launched", WORKERS_MAX))
     return max(1, launched if values.get("Single Copy") else launched + 1)
 
