@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from bench.part import judge, summary
 from bench.result import Result
 from spillcast.engines.engine import SessionSelector, Workload
-from spillcast.engines.postgres.lab import HASH, SETTINGS, TABLE, verified
+from spillcast.engines.postgres.lab import HASH, SETTINGS, TABLE, PostgresLab
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.server import PrivateServer, make_cluster, serve
 from spillcast.forecast.remaining import RemainingWorkHints
@@ -80,7 +80,7 @@ def _all_called(room: Path, apart: float, chance: Random) -> Iterator[Called]:
             connection.execute(HASH)
             connection.execute(TABLE.format(rows=ROWS).encode())
             connection.execute("vacuum (analyze, freeze) t")
-            for workload in verified(1):
+            for workload in PostgresLab.verified(1):
                 another = partial(_other, workload, apart, chance)
                 yield _called(server, workload, room, chance, another)
 

@@ -12,8 +12,8 @@ import pytest
 
 import clickhouse_runs
 from harness import spillcast
-from spillcast.engines import clickhouse
 from spillcast.engines.clickhouse.lab import ClickHouseLab
+from spillcast.engines.registry import CLICKHOUSE
 from spillcast.evidence.clickhouse import read_rows, spilled_bytes
 from spillcast.recording import Recording
 
@@ -51,7 +51,7 @@ def test_the_lab_spills_where_it_is_told(tmp_path):
                 seen.update(os.listdir(temp))
             assert json.loads(held.result().rows)
         assert seen
-        assert all(fnmatch(name, clickhouse.ENGINE.temp_names[KIND]) for name in seen)
+        assert all(fnmatch(name, CLICKHOUSE.temp_names[KIND]) for name in seen)
         assert lab.describe(workload).settings["max_threads"] == str(threads)
 
 
