@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from spillcast import stats
 from spillcast.errors import FiguresMissing
 from spillcast.recording import OPS
-from spillcast.storage.interpolation import Cell, Cells
+from spillcast.storage.interpolation import Cells
 from spillcast.storage.storage import Group, Limit, Storage
 from spillcast.units import format_duration
 
@@ -155,12 +155,17 @@ class Model:
                 sequential=bool(sequential),
                 lasting=lasting,
             )
-        return _scaled(
-            cells.nearest(size_bytes, at),
+        nearest = cells.nearest(size_bytes, at)
+        factor = mean_s / nearest.mean_s if nearest.mean_s else 1.0
+        latency_s, count = nearest.histogram
+        return Estimate(
             mean_s,
-            estimate.error,
+            nearest.blocks * (1.0, factor),
+            estimate.error if math.isfinite(estimate.error) else 1.0,
             estimate.measured and fits,
             estimate.extrapolated or not fits,
+            latency_s * factor,
+            count,
         )
 
     def servers(self, op: str) -> float | None:
@@ -229,17 +234,6 @@ def _of(groups: Sequence[Group], key: str, wanted: Sequence[str]) -> list[Group]
     values = [getattr(g, key) for g in groups]
     value = next((v for v in wanted if v in values), values[0])
     return [g for g in groups if getattr(g, key) == value]
-
-
-def _scaled(
-    cell: Cell, mean_s: float, error: float, measured: bool, extrapolated: bool
-) -> Estimate:
-    factor = mean_s / cell.mean_s if cell.mean_s else 1.0
-    latency_s, count = cell.histogram
-    blocks = cell.blocks
-    blocks[:, 1] *= factor
-    finite = error if math.isfinite(error) else 1.0
-    return Estimate(mean_s, blocks, finite, measured, extrapolated, latency_s * factor, count)
 
 
 #: The size at which a latency that holds for all sizes is compared with what a mount takes.
