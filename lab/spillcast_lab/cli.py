@@ -134,8 +134,8 @@ def verify(
     else:
         run: Callable[..., Truth]
         if engine == SPARK:
+            from spillcast_lab.spark.runs import VOLUMES
             from spillcast_lab.spark.verify import jobs_of, verify_spark
-            from spillcast_lab.spark.volumes import VOLUMES
 
             jobs, volumes = jobs_of(seed, workload), choose_storages(storage, VOLUMES)
             run = partial(verify_spark, jobs=jobs, volumes=volumes, seed=seed)

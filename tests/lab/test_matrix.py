@@ -18,7 +18,7 @@ from spillcast_lab.matrix import (
     choose_storages,
     run_s,
 )
-from spillcast_lab.spark.volumes import VOLUMES
+from spillcast_lab.spark.runs import VOLUMES
 
 
 def test_the_matrix_is_what_the_issue_names():

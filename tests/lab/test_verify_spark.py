@@ -32,7 +32,7 @@ from spillcast_lab.spark.verify import (
 HOLD = """
 import sys
 from pathlib import Path
-from spillcast_lab.spark.volumes import Volume, mounted
+from spillcast_lab.spark.runs import Volume, mounted
 room = Path(sys.argv[1])
 with mounted(Volume("58 MB/s", 58_000_000), room, room, 200 << 20) as directory:
     print(directory, flush=True)

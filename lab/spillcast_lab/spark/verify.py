@@ -46,9 +46,10 @@ from spillcast_lab.spark.runs import (
     PAGE_CACHE_BYTES,
     Job,
     JobRun,
+    Volume,
+    mounted,
     run_job,
 )
-from spillcast_lab.spark.volumes import Volume, mounted
 from spillcast_lab.tpc.suite import TPCDS, TPCH
 from spillcast_lab.verify import Clock, about_run, begun, handle
 
