@@ -199,14 +199,14 @@ FORMS = "a directory, tmpfs, latency:1ms, a storage.json, a recording or catalog
 
 
 @contextmanager
-def named_places(words: Sequence[str], room: Path, option: str = "--on") -> Iterator[list[Place]]:
-    """A place for each word, in their order; all that they hold is gone at the end.
+def named_places(words: Sequence[str], room: Path) -> Iterator[list[Place]]:
+    """A place for each word of ``--on``, in their order; all that they hold is gone at the end.
 
     InputError names a word that is not a storage, before anything is made.
     """
     if len(set(words)) < len(words):
-        raise OptionConflict(f"{option}: a storage is named twice")
-    requested = [_requested(word, option) for word in words]
+        raise OptionConflict("--on: a storage is named twice")
+    requested = list(map(_requested, words))
     with ExitStack() as stack:
         memory = fast_parent(SPILL_BYTES)
         fast = stack.enter_context(workspace(memory)) if memory is not None else room
@@ -214,7 +214,7 @@ def named_places(words: Sequence[str], room: Path, option: str = "--on") -> Iter
         for word, storage in zip(words, requested, strict=True):
             if isinstance(storage, Path):
                 if not storage.parts and memory is None:
-                    raise SpaceInsufficient(f"{option} {word}: there is no room in shared memory")
+                    raise SpaceInsufficient(f"--on {word}: there is no room in shared memory")
                 parent = storage if storage.parts else fast
                 places.append(plain(word, stack.enter_context(workspace(parent))))
             else:
@@ -222,9 +222,9 @@ def named_places(words: Sequence[str], room: Path, option: str = "--on") -> Iter
         yield places
 
 
-def _requested(word: str, option: str) -> Path | Emulated | Modelled:
+def _requested(word: str) -> Path | Emulated | Modelled:
     """What a word names; a path without parts is shared memory."""
-    match stated(word, option):
+    match stated(word, "--on"):
         case "latency", seconds:
             return Emulated(word, seconds, seconds)
     if word == "tmpfs":
@@ -232,6 +232,6 @@ def _requested(word: str, option: str) -> Path | Emulated | Modelled:
     path = Path(word)
     if is_place(path):
         if not os.access(path, os.W_OK | os.X_OK):
-            raise OutputUnwritable(f"{option} {word}: nothing can be written there")
+            raise OutputUnwritable(f"--on {word}: nothing can be written there")
         return path.absolute()
-    return Modelled(word, behaviour_of(resolve_storage(word, f"{option} {word}", FORMS)))
+    return Modelled(word, behaviour_of(resolve_storage(word, f"--on {word}", FORMS)))

@@ -3,7 +3,6 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -325,35 +324,14 @@ def _streams(kind: Array, offset: Array, size: Array) -> Array:
 WHOLE = 1.01
 
 
-class Spill(Protocol):
-    """I/O that can be issued with other sizes. Settings of one ``sizes`` make the same I/O."""
+class SyntheticSpill:
+    """An external sort that gives each run as large a buffer as its memory and setting allow.
 
-    #: What it is, in words.
-    name: str
-    #: The recording that says how much memory there was.
-    like: Recording
-    #: The setting that leaves all as it was; None where it never was.
+    Settings of one ``sizes`` make the same I/O.
+    """
+
+    #: It never was.
     recorded: Setting | None = None
-
-    def sizes(self, setting: Setting) -> tuple[int, ...]:
-        """The sizes that its operations get."""
-
-    def steps(self, setting: Setting) -> Table:
-        """Its operations with these sizes, for a replay."""
-
-    def levels(self, setting: Setting) -> int | None:
-        """Times that all data is written and read back; None where that is not known."""
-
-    def factor(self, setting: Setting) -> float:
-        """How many times the steps have to be done to do all levels."""
-
-    def warnings(self) -> list[Note]:
-        """What weakens it: ``code`` and ``message``."""
-        return []
-
-
-class SyntheticSpill(Spill):
-    """An external sort that gives each run as large a buffer as its memory and setting allow."""
 
     def __init__(self, sort: Sort, block_bytes: int) -> None:
         sort.check()
@@ -380,12 +358,19 @@ class SyntheticSpill(Spill):
         return self._sort.levels(self.unit_bytes(setting))
 
     def factor(self, _setting: Setting) -> float:
-        """1: the steps hold all levels."""
+        """How many times the steps have to be done to do all levels: they hold all."""
         return 1.0
 
+    def warnings(self) -> list[Note]:
+        """What weakens it: nothing."""
+        return []
 
-class RecordedSpill(Spill):
-    """A recorded spill. ``memory_bytes``, the query's work memory, tells its levels too."""
+
+class RecordedSpill:
+    """A recorded spill. ``memory_bytes``, the query's work memory, tells its levels too.
+
+    Settings of one ``sizes`` make the same I/O.
+    """
 
     def __init__(self, recording: Recording, memory_bytes: int | None) -> None:
         recording.need_io()
@@ -395,6 +380,7 @@ class RecordedSpill(Spill):
         #: The whole run over what is held of it in single waits.
         self._whole = max(1.0, recording.meta.temp.bytes / int(sizes.sum()))
         self._distinct_bytes = np.unique(sizes).tolist()
+        #: The setting that leaves all as it was.
         self.recorded = Setting(max_bytes=int(sizes[-1]), min_bytes=int(sizes[0]))
         self._memory_bytes = memory_bytes
         #: The size that half of the bytes were moved in operations up to.
@@ -410,7 +396,7 @@ class RecordedSpill(Spill):
         return self._recut.steps(setting)
 
     def levels(self, setting: Setting) -> int | None:
-        """Levels of a sort or join of this data with this memory."""
+        """Times that all data is written and read back; None where that is not known."""
         if self._memory_bytes is None:
             return None
         return levels(self._data_bytes, self._memory_bytes, setting.clamp(self._usual_bytes))
@@ -454,3 +440,7 @@ class RecordedSpill(Spill):
             f"{format_bytes(written)}, which such a work memory does not explain",
             "give the memory that the query's sort or join had",
         )
+
+
+#: I/O that can be issued with other sizes.
+Spill = SyntheticSpill | RecordedSpill
