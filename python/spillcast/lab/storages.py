@@ -82,14 +82,6 @@ class Emulated:
 
 
 @dataclass(frozen=True)
-class Modelled:
-    """A storage as somebody describes it, such as a row of the catalogue."""
-
-    name: str
-    model: Behaviour
-
-
-@dataclass(frozen=True)
 class Plain:
     """A directory as it is: of the machine's memory, or of the disk of the workspace."""
 
@@ -155,7 +147,7 @@ def direction(source: Place, target: Place) -> str:
 
 
 @contextmanager
-def emulated(storage: Emulated | Modelled, room: Path, below: Path) -> Iterator[Place]:
+def emulated(storage: Emulated | Behaviour, room: Path, below: Path) -> Iterator[Place]:
     """A slow directory: a FUSE mount in ``room``, over a directory made in ``below``.
 
     Where FUSE is not to be had, the preload library delays the engine's own calls instead, which
@@ -167,10 +159,11 @@ def emulated(storage: Emulated | Modelled, room: Path, below: Path) -> Iterator[
     backing.mkdir()
     with ExitStack() as stack:
         try:
-            stack.enter_context(emulate(storage.model, mountpoint, backing))
+            model = storage if isinstance(storage, Behaviour) else storage.model
+            stack.enter_context(emulate(model, mountpoint, backing))
         except SpillcastError:
             # A fixed time for each call is all that the library can make.
-            if isinstance(storage, Modelled) or storage.s_per_byte or storage.servers:
+            if isinstance(storage, Behaviour) or storage.s_per_byte or storage.servers:
                 raise
             read_ns, write_ns = round(storage.read_s * 1e9), round(storage.write_s * 1e9)
             delay = f"{backing.resolve()}:{read_ns}:{write_ns}"
@@ -222,7 +215,7 @@ def named_places(words: Sequence[str], room: Path) -> Iterator[list[Place]]:
         yield places
 
 
-def _requested(word: str) -> Path | Emulated | Modelled:
+def _requested(word: str) -> Path | Emulated | Behaviour:
     """What a word names; a path without parts is shared memory."""
     match stated(word, "--on"):
         case "latency", seconds:
@@ -234,4 +227,4 @@ def _requested(word: str) -> Path | Emulated | Modelled:
         if not os.access(path, os.W_OK | os.X_OK):
             raise OutputUnwritable(f"--on {word}: nothing can be written there")
         return path.absolute()
-    return Modelled(word, behaviour_of(resolve_storage(word, f"--on {word}", FORMS)))
+    return replace(behaviour_of(resolve_storage(word, f"--on {word}", FORMS)), name=word)
