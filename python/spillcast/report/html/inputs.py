@@ -171,13 +171,13 @@ class Inputs:
             if is_first:
                 documents.append((name, value))
         left_out = [
-            f"Of {format_count(count, kind)} the first {upper:,} are shown."
+            f"The page has room for the first {upper:,} of {format_count(count, kind)}."
             for kind, count in counts.items()
             if count > upper
         ]
         if len(queries) > upper:
-            of = format_count(len(queries), "query")
-            left_out.append(f"Of {of} the {upper:,} that take the longest are shown.")
+            of = f"{upper:,} of {format_count(len(queries), 'query')}"
+            left_out.append(f"The page has room for the {of} that take the longest.")
         return Inputs(self.runs[:upper], self.latencies, documents), left_out
 
     def known(self, kind: type[Known]) -> list[Known]:
