@@ -18,7 +18,7 @@ from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant
 from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast_lab.accuracy import write_accuracy
 from spillcast_lab.kernel_slowed import BLKIO
-from spillcast_lab.spark import volumes
+from spillcast_lab.spark.runs import BDI, why_not
 from spillcast_lab.spark.verify import (
     LOG,
     LOG_AND_RECORDING,
@@ -52,7 +52,7 @@ def limits_of(numbers):
     return [line for line in lines if line.split()[0] == numbers]
 
 
-@pytest.mark.skipif(volumes.why_not() is not None, reason=str(volumes.why_not()))
+@pytest.mark.skipif(why_not() is not None, reason=str(why_not()))
 def test_a_volume_of_a_killed_owner_is_undone(tmp_path):
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE
@@ -60,7 +60,7 @@ def test_a_volume_of_a_killed_owner_is_undone(tmp_path):
     directory = Path(process.stdout.readline().decode().strip())
     device = directory.stat().st_dev
     numbers = f"{os.major(device)}:{os.minor(device)}"
-    bdi = volumes.BDI / numbers
+    bdi = BDI / numbers
     assert limits_of(numbers) == [f"{numbers} 58000000"]
     assert (bdi / "strict_limit").read_text().strip() == "1"
     # It is kept as a share of all memory, in millionths.
