@@ -28,6 +28,11 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "  execution time: 10s\n  rows read from KV: 6,001,215 (806 MiB)\n  network usage: 0 B\n",
         "Stage Id\tDescription\tDuration\tShuffle Read\n5\tcollect at x:25\t2.1 min\t12 GB\n",
         "- Queries generating the most temporary files (N)\n\n1) 8 - 1.2 GiB - SELECT a;\n",
+        "          ADDM Report for Task 'TASK_7'\n\nDatabase version 12.1.0.2.0.\n",
+        "NAME\tVALUE\nphysical writes direct temporary tablespace\t15727\n",
+        "  ActSes   %Thread | SQL_ID        | EVENT\n     .52      (52%) | 8gn3q7k6h3y5n | a\n",
+        "OPERATION\tLAST_DISK_READS\tLAST_DISK_WRITES\nSORT\t7147\t7147\n",
+        "USERNAME   SQL_ID        SEGTYPE   TABLESPACE\nSCOTT      8gn3q7k6h3y5n SORT\n",
         f"2020.09.10 10:04:50.03 [ 9 ] {{{QUERY_ID}}} <Trace> Aggregator: Written part in 24 s\n",
     ],
 )

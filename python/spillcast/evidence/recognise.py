@@ -257,8 +257,8 @@ KINDS: Sequence[Kind] = (
             _matching(r"SQL Monitoring Report|SQL Plan Monitoring Details"
                       r"|Global Information\W+Status\s*:"),
             "item sql_id exec_id"),
-    _report(5.5, "a report of ASH", "oracle.waits.read_shares",
-            _matching(r"ASH Report For|%This\b.*\b(?:EVENT|WAIT_CHAIN)\b|Top User Events")),
+    _report(5.5, "a report of ASH", "oracle.wait_lists.read_shares",
+            _matching(r"ASH Report For|%This\b.*\b(?:EVENT\d?|WAIT_CHAIN)\b|Top User Events")),
     _report(5.25, "a report of AWR or Statspack", "oracle.awr.read",
             _matching(r"WORKLOAD REPOSITORY|AWR Report for DB|STATSPACK report"
                       r"|Top \d+ (?:Timed|Foreground|Wait)\b"
@@ -266,7 +266,7 @@ KINDS: Sequence[Kind] = (
             "sql_id block"),
     _report(5.0, "rows of V$SQL_MONITOR", "oracle.monitor_reports.read_views",
             _headed("physical_read_requests sql_exec_id"), "item sql_id exec_id", joins=True),
-    _report(4.75, "rows of a view of waits", "oracle.waits.read_views",
+    _report(4.75, "rows of a view of waits", "oracle.awr.read",
             lambda text: _has_heading(
                 text, "event", "total_waits wait_count",
                 "time_waited time_waited_micro wait_time_milli wait_time_micro"),
@@ -284,9 +284,20 @@ KINDS: Sequence[Kind] = (
     _report(3.5, "a plan that counts bytes", "stated.read_foreign",
             _matching("|".join(counter for _, counter, _ in FOREIGN))),
     _report(1.5, "waits by event", "oracle.awr.read",
-            _matching(r"^[^\w\n]*direct path (?:read|write) temp(?=[^\w|]*+\||[ \t]{2})\W*+\d"
-                      r"|direct path (?:read|write) temp(?:</td>|\"?[,;\t])"),
-            "sql_id block"),
+            _matching(r"^(?:[^\w\n]|\d)*direct path (?:read|write) temp(?=[^\w|]*+\||[ \t])\W*+\d"
+                      r"|direct path (?:read|write) temp(?:\s*</td>|['\"]? *[,;\t])"
+                      r"|:\s*direct path (?:read|write) temp\s"),
+            "item sql_id block"),
+    _too_little("samples of Snapper", r"^\s*ActSes\s+%Thread\b",
+                "samples of Snapper have no number of waits",
+                "let it print waits, too: @snapper ash,stats,gather=w 30 1 SID"),
+    _too_little("statistics and advice of Oracle",
+                r"^\W*(?:(?:DETAILED )?ADDM Report for Task|SQL Monitoring List)\b"
+                r"|physical (?:reads|writes) direct temporary tablespace"
+                r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE)\b",
+                "it has blocks, sizes or shares of temp files, and no times of their I/O",
+                "export event, total_waits and time_waited_micro of v$session_event, or give a "
+                "report of SQL Monitor or DBMS_XPLAN, ASH or a trace"),
     _too_little("counters of MySQL",
                 r"^# Query_time: |\b(?:SUM_)?(?:Created_tmp_disk_tables|Sort_merge_passes)\b"
                 r"|\btmp_disk_tables\b",
@@ -331,5 +342,6 @@ KINDS: Sequence[Kind] = (
     Kind("traces", "an extended SQL trace", marks(
         (3.0, r"^(?:WAIT|PARSING IN CURSOR|EXEC|FETCH|PARSE|STAT|CLOSE) #\d"),
         (0.2, r"^(?:\*\*\* \S|\w+ #\d|Trace file )"),
+        (0.5, r"\s(?:EXEC|FETCH|WAIT|STAT) #\d+(?:: ?\w+=| id=)"),
     )),
 )  # fmt: skip

@@ -118,7 +118,7 @@ def unescaped(cell: str) -> str:
 
 
 def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
-    """Objects one after the other or in a list, and lists below ``data`` with names there."""
+    """Objects in turn, in a list, below ``data`` or ``items`` (SQLcl), and lists with names."""
     decoder, at = json.JSONDecoder(), 0
     while text[at : at + 1] in ("[", "{"):
         try:
@@ -126,6 +126,8 @@ def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):
             end = len(text)
         value, names = json_of(text[at:end], path, hint), []
+        if isinstance(value, dict) and isinstance(value.get("results"), list):
+            value = [row for its in value["results"] for row in its.get("items", ())]
         if isinstance(value, dict) and isinstance(value.get("data"), list):
             names = [column["name"] for column in value.get("meta", [])]
             value = value["data"]

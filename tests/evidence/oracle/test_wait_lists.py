@@ -4,6 +4,7 @@ import pytest
 
 from cases import cases
 from spillcast.errors import (
+    EvidenceAmbiguous,
     EvidenceIncomplete,
     EvidenceMixed,
     EvidenceUnsuited,
@@ -247,6 +248,15 @@ def test_of_columns_that_fit_those_that_fit_best_are_meant(figures, text):
     assert (result.reads.count, result.writes.count) == (10_000, 3_000)
 
 
+def test_a_report_of_ash_as_a_page(figures):
+    heads = "<tr><th>Event</th><th>% Event</th><th>Avg Active Sessions</th></tr>"
+    rows = "<tr><td>direct path read temp</td><td>30.00</td><td>0.60</td></tr>"
+    rows += "<tr><td>CPU + Wait for CPU</td><td>70.00</td><td>1.40</td></tr>"
+    page = "<h1>ASH Report For BORA</h1><table><tr><td>Elapsed Time:</td><td>15.0 (mins)</td></tr>"
+    result = figures(f"{page}</table><table>{heads}{rows}</table>")
+    assert (result.elapsed_s, result.total_s) == (1800, pytest.approx(540))
+
+
 SEPARATED = """\
 SNAP_ID;EVENT_NAME;WAITS;TIME_S;AVG_MS
 120;direct path read temp;10000;4123,3;412,3
@@ -268,3 +278,108 @@ def test_waits_that_are_all_zero_are_no_spill(figures):
     text += "log file sync                10        2.33       2.33\n"
     with pytest.raises(NoTempIo):
         figures(text + "direct path read temp         0           0\n")
+
+
+SEVERAL_INSTANCES = """\
+SELECT inst_id, event, total_waits, time_waited FROM gv$system_event;
+/* rows
+    INST_ID EVENT                          TOTAL_WAITS TIME_WAITED
+---------- ------------------------------ ----------- -----------
+         2 direct path read temp                 3000        7500
+         1 direct path read temp                   75        1132
+         2 direct path write temp                 169         862
+         1 direct path write temp                  12         310
+*/
+"""
+
+
+def test_of_several_instances_one_is_chosen(figures):
+    with pytest.raises(EvidenceAmbiguous):
+        figures(SEVERAL_INSTANCES, elapsed_s=600)
+    result = figures(SEVERAL_INSTANCES, elapsed_s=600, item=1)
+    assert (result.reads.count, result.total_s) == (3000, pytest.approx(83.62))
+
+
+ROWS = [("direct path read temp", 9434, 274.64), ("direct path write temp", 1368, 60.36)]
+TABS = "".join(f"{name}\t\t{count:8}\t{total * 100:8.0f}\n" for name, count, total in ROWS)
+MARKUP = "".join(
+    f"<tr>\n<td>\n{name}\n</td>\n<td>\n{count:,}\n</td>\n<td>\n{total * 100:,.0f}\n</td>\n</tr>\n"
+    for name, count, total in ROWS
+)
+
+
+@cases(
+    "text",
+    [
+        f"EVENT\t\t\tTOTAL_WAITS\tTIME_WAITED\n{'-' * 29} {'-' * 10} {'-' * 8}\n{TABS}",
+        "<table>\n<tr>\n<th>\nEVENT\n</th>\n<th>\nTOTAL_WAITS\n</th>\n<th>\nTIME_WAITED\n</th>\n"
+        f"</tr>\n{MARKUP}</table>\n",
+        # A heading on each page.
+        "EVENT                          TOTAL_WAITS TIME_WAITED\n"
+        "------------------------------ ----------- -----------\n"
+        "direct path read temp                 9434       27464\n\n"
+        "EVENT                          TOTAL_WAITS TIME_WAITED\n"
+        "------------------------------ ----------- -----------\n"
+        "direct path write temp                1368        6036\n\n2 rows selected.\n",
+        # One blank where there were many.
+        "EVENT TOTAL_WAITS TIME_WAITED AVERAGE_WAIT\n"
+        "------------------------------ ----------- ----------- ------------\n"
+        "direct path read temp 9434 27464 2.91\ndirect path write temp 1368 6036 4.41\n",
+        '{"results":[{"columns":[{"name":"EVENT"}],"items":[\n'
+        '{"event":"direct path read temp","total_waits":9434,"time_waited":27464},\n'
+        '{"event":"direct path write temp","total_waits":1368,"time_waited":6036}]}]}\n',
+        "Top 5 Timed Foreground Events:\n"
+        "Event                       Waits      Time(s)   Avg wait(ms)\n"
+        "direct path read temp       9,434      274.64    29.11\n"
+        "direct path write temp      1,368      60.36     44.12\n",
+        # Words behind the times end before the rule does.
+        "EVENT                  TOTAL_WAITS TIME_WAITED WAIT_CLASS\n"
+        "---------------------- ----------- ----------- ---------------\n"
+        "direct path read temp         9434       27464 User I/O\n"
+        "direct path write temp        1368        6036 User I/O\n",
+    ],
+)
+def test_a_view_as_a_client_writes_it(figures, text):
+    result = figures(text, elapsed_s=2000)
+    assert (result.reads.count, result.writes.count) == (9434, 1368)
+    assert result.total_s == pytest.approx(335, rel=1e-3)
+
+
+def test_a_view_whose_file_ends_within_a_number_is_cut(figures):
+    rule = f"{'-' * 22} {'-' * 11} {'-' * 11}\n"
+    whole = f"{rule}log file sync                  100          95\n"
+    whole += "direct path write temp        1368        6036"
+    heading = "EVENT                  TOTAL_WAITS TIME_WAITED\n"
+    assert figures(heading + whole, elapsed_s=600).total_s == pytest.approx(60.36)
+    with pytest.raises(InputError):
+        figures(heading + whole[:-2], elapsed_s=600)
+
+
+SNAPPER = """\
+-- Session Snapper
+----------------------------------------------------------------------------------------------
+SID, USERNAME  , TYPE, STATISTIC               ,    DELTA, HDELTA/SEC, %TIME, GRAPH, NUM_WAITS,
+----------------------------------------------------------------------------------------------
+133, SCOTT     , TIME, DB time                 ,  9962040,    996.2ms, 99.6%, [###],          ,
+133, SCOTT     , WAIT, direct path read temp   ,  4200000,    420.0ms, 42.0%, [WW ],      2000,
+133, SCOTT     , WAIT, direct path write temp  ,  1800000,    180.0ms, 18.0%, [W  ],      1000,
+--  End of Stats snap 1, end=2014-03-02 11:12:19, seconds=10
+"""
+
+
+def test_differences_of_snapper_are_of_a_session_and_its_seconds(figures):
+    result = figures(SNAPPER)
+    assert (result.elapsed_s, result.subject) == (pytest.approx(10, rel=0.01), None)
+    assert (result.reads.count, result.writes.count) == (2000, 1000)
+    assert result.total_s == pytest.approx(6)
+    with pytest.raises(EvidenceAmbiguous):
+        figures(SNAPPER + SNAPPER.replace("133", "134"))
+
+
+def test_a_percentage_without_decimals_tells_the_time_of_all(figures):
+    text = "Event                          Waits    Time(s)  % Total\n"
+    text += "------------------------------ -------- -------- --------\n"
+    text += "direct path read temp          1,234K      456      45%\n"
+    text += "CPU time                                   434      43%\n"
+    text += "direct path write temp           567K      123      12%\n"
+    assert figures(text).elapsed_s == pytest.approx(456 / 0.45, rel=0.01)

@@ -259,6 +259,23 @@ def test_bad_input(example, arguments, answer):
     assert answer in only_line(spillcast("forecast", *arguments, cwd=example), 2)
 
 
+SORTED = """\
+EXEC #1:c=7000,e=7226,p=0,cr=0,cu=0,mis=1,r=0,dep=0,og=1,plh=3604305554,tim=1344867866449493
+WAIT #1: nam='db file sequential read' ela= 59 file#=4 block#=9 blocks=1 obj#=7 tim=1344867866450
+FETCH #1:c=0,e=116,p=0,cr=0,cu=0,mis=0,r=48,dep=0,og=1,plh=3604305554,tim=1344867867730523
+STAT #1 id=1 cnt=9 pid=0 pos=1 obj=0 op='SORT ORDER BY (cr=9 pr=27 pw=18 time=1206229 us)'
+STAT #1 id=2 cnt=9 pid=1 pos=1 obj=7 op='TABLE ACCESS FULL T (cr=9 pr=9 pw=0 time=280407 us)'
+"""
+
+
+def test_a_trace_whose_row_sources_spilled_and_have_no_waits_is_of_a_part(tmp_path):
+    (path := tmp_path / "a.trc").write_text(SORTED)
+    command = ["forecast", str(path), "--to", "latency:1ms"]
+    assert "SORT ORDER BY" in only_line(spillcast(*command), 2)
+    path.write_text(SORTED.replace("pr=27 pw=18", "pr=9 pw=0"))
+    assert "SORT ORDER BY" not in only_line(spillcast(*command), 2)
+
+
 def test_a_trace_without_times_needs_ash(tmp_path):
     """Up to 9i waits carry no tim, and the file may have no other line that does."""
     path = tmp_path / "old.trc"

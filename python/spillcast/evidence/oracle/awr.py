@@ -1,6 +1,5 @@
-"""AWR and Statspack reports, text or HTML: temp waits of the instance, or a statement's part."""
+"""Sums of temp waits: of AWR, Statspack, views of waits and profiles; or a statement's part."""
 
-import html
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -27,23 +26,16 @@ from spillcast.evidence.numbers import (
     surer,
     value_of,
 )
-from spillcast.evidence.oracle.report_tables import (
-    Row,
-    Table,
-    check_all_read,
-    is_page,
-    report_text,
-    tables_of,
-)
+from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
 from spillcast.evidence.oracle.wait_lists import Wait, WaitList, comparisons, wait_lists
-from spillcast.evidence.page_tables import BLANKS
-from spillcast.recording import OPS, TEMP_EVENTS, is_like
+from spillcast.recording import OPS
 from spillcast.recording.server_meta import Statement
 from spillcast.units import format_duration
 
 HOW = (
     "make it with awrrpt.sql or spreport.sql, of the snapshots around the run; a list of waits "
-    "needs their names, counts, times in all and mean times"
+    "needs their names, counts and times, as event, total_waits and time_waited_micro of "
+    "v$session_event"
 )
 _COMPARED = re.compile(r"COMPARE PERIOD REPORT|WORKLOAD REPOSITORY COMPARE", re.IGNORECASE)
 _SUMS_ONLY = (
@@ -57,16 +49,19 @@ _OF_ALL_SESSIONS = (
     "whose part of the temp I/O has only bounds"
 )
 _OF_ONE_RUN = "a list of waits has sums: nothing about phases, latency by size, or overlap"
+_OF_VIEW = "views of waits count all that a session or an instance did since it began"
 _HINT = "SQL Monitor, ASH or a trace of the statement shows it"
 _MINUTES = re.compile(r"(Elapsed|DB\s+time)\s*:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
 #: A release, and a heading of Statspack.
 _BEFORE_10G = re.compile(r"(?<![\d.])[89]\.[012]\.\d\.\d|\bEla Time\b")
 #: A row that is not all zero.
-_TEMP_FIGURES = re.compile(r"direct path (?:read|write) temp\b[^\n1-9]*[1-9]", re.IGNORECASE)
+_TEMP_FIGURES = re.compile(r"direct path (?:read|write) temp\b(?:[^\n1-9]*[1-9]|\s*\n\w+ *:)", re.I)
 _SQL_ID = re.compile(r"[0-9a-z]{13}|\d{6,10}")
 _CPU = ("DB CPU", "CPU time")
 #: Lists of more events have all of them.
 _TOP = 10
+#: The rounding of a percentage, by its value, that still tells the whole.
+_PRECISE = 0.05
 
 
 @dataclass(frozen=True)
@@ -85,6 +80,8 @@ class Report:
     database_s: float
     #: Whether that is of all sessions, and not of one run as in the profile of a trace.
     of_all_sessions: bool
+    #: Whether it is rows of a view of waits.
+    of_view: bool
     cpu_s: float | None
     user_io_s: float | None
     waits: dict[str, Wait]
@@ -105,7 +102,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     text = report_text(path, HOW)
     if _COMPARED.search(text):
         raise EvidenceUnknown(f"{path}: a report that compares two periods is not read", HOW)
-    report = _report(path, text)
+    report = _report(path, text, selection)
     if selection.sql_id is None:
         return _of_all(path, report, selection)
     items = [Item(sql, sql.elapsed_s, name) for name, sql in report.statements.items()]
@@ -114,6 +111,10 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
 
 def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
     about = [_SUMS_ONLY, _OF_ALL_SESSIONS] if report.of_all_sessions else [_OF_ONE_RUN]
+    unknown = "it has no DB time in minutes, no percentages of it, and no row of totals"
+    if report.of_view:
+        about.append(_OF_VIEW)
+        unknown = "the view has waits since the session or the instance began"
     times = printed(*(report.waits[op].total if op in report.waits else None for op in OPS))
     if report.left_out.high:
         times = with_more(
@@ -124,7 +125,7 @@ def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
         selection,
         _moved(report, 1.0, times, selection),
         elapsed_s=report.database_s,
-        elapsed_unknown="it has no DB time in minutes, no percentages of it, and no row of totals",
+        elapsed_unknown=unknown,
         cpu_s=report.cpu_s,
         subject="the DB time of all sessions" if report.of_all_sessions else None,
         notes=[*about, *report.notes],
@@ -179,25 +180,37 @@ def _moved(report: Report, share: float, times: TempTimes, selection: Selection)
     return times.moved(counts, {op: counts[op] * report.sizes.get(op, size) for op in OPS})
 
 
-def _report(path: Path, text: str) -> Report:
+def _of_owner(path: Path, lists: Sequence[WaitList], selection: Selection) -> Sequence[WaitList]:
+    """The lists, or of a view with rows of several sessions or instances that of the one chosen."""
+    items = [
+        Item(its, sum(wait.total.value for wait in its.temp), session=its.owner or None)
+        for its in lists
+        if its.owner is not None and its.temp
+    ]
+    if not items:
+        return lists
+    chosen = pick(path, items, selection)
+    if not any(wait.event.lower().split()[2] == "write" for wait in chosen.temp):
+        raise EvidenceIncomplete(
+            f"{path}: it lacks the row of direct path write temp: what is read was written", HOW
+        )
+    return [chosen]
+
+
+def _report(path: Path, text: str, selection: Selection) -> Report:
     """The figures of a report. InputError where it has none of temp files, or they cannot be."""
     tables = tables_of(path, text, HOW)
-    plain = text.replace("|", " ")
-    if is_page(text):
-        plain = html.unescape(re.sub(r"<[^<>]{,200}>", " ", text)).translate(BLANKS)
-    else:
-        within = {at for table in tables for at in range(table.first, table.last)}
-        check_all_read(path, text.splitlines(), within, HOW)
-    lists = list(wait_lists(path, tables, HOW))
+    plain = plain_of(text)
+    lists = _of_owner(path, list(wait_lists(path, tables, HOW)), selection)
     all_waits = [wait for events in lists for wait in events.waits]
-    waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
+    waits = _by_op(wait for events in lists for wait in events.temp)
     if not waits:
         # A list of all events leaves out those that took less than a millisecond.
         complete = any(len(events.waits) > _TOP for events in lists)
         complete = complete or not _TEMP_FIGURES.search(plain)
         if not complete:
             raise EvidenceIncomplete(
-                f"{path}: its waits for temp files are in no table that is read", HOW
+                f"{path}: no table has its waits for temp files with their number and time", HOW
             )
         if _BEFORE_10G.search(plain) and re.search("direct path (read|write)", plain):
             raise EvidenceUnsuited(
@@ -216,7 +229,7 @@ def _report(path: Path, text: str) -> Report:
         database_s = max(totals, key=lambda total: total.value)
     elif database_s is None and (by_share := _from_shares(all_waits)) is not None:
         stated = database_s = by_share
-        notes.append("the DB time follows from a wait's percentage of it")
+        notes.append("the time in all follows from a wait's percentage of it")
     sizes = _sizes(tables, span_s)
     if not sizes:
         notes.append(
@@ -232,7 +245,8 @@ def _report(path: Path, text: str) -> Report:
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
         database_s=value_of(database_s) or 0.0,
-        of_all_sessions=stated is not None,
+        of_all_sessions=stated is not None and not any(events.owner for events in lists),
+        of_view=stated is None and any(events.owner is not None for events in lists),
         cpu_s=value_of(cpu),
         user_io_s=value_of(classes.get("User I/O")),
         waits=waits,
@@ -273,7 +287,8 @@ def _pairs(tables: Sequence[Table], key: str, *values: str) -> Iterator[tuple[st
 
 def _left_out(lists: Sequence[WaitList], waits: Mapping[str, Wait]) -> Number:
     """The most that temp waits may have taken for which lists of top events have no room."""
-    if len(waits) == len(OPS) or any(len(events.waits) > _TOP for events in lists):
+    complete = (len(its.waits) > _TOP or its.owner is not None for its in lists)
+    if len(waits) == len(OPS) or any(complete):
         return ZERO
     (named,) = waits.values()
     holding = (its.waits for its in lists if named.event in [wait.event for wait in its.waits])
@@ -303,8 +318,8 @@ def _by_op(waits: Iterator[Wait]) -> dict[str, Wait]:
 
 def _from_shares(waits: Sequence[Wait]) -> Number | None:
     """DB time of the wait whose percentage is known best."""
-    # Reports print a decimal; without it the percentage is cut.
-    known = [wait for wait in waits if wait.share is not None and 0 < wait.share.width < 0.005]
+    # Of a small percentage without decimals too little is known.
+    known = [wait for wait in waits if wait.share is not None and 0 < wait.share.spread < _PRECISE]
     if not known:
         return None
     best = min(known, key=lambda wait: (wait.share or ZERO).spread)

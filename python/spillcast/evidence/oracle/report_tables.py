@@ -1,6 +1,7 @@
 """Reports of Oracle as plain text, their tables by column, and the lines that nothing read."""
 
 import csv
+import html
 import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -9,6 +10,7 @@ from pathlib import Path
 from spillcast.errors import EvidenceDamaged, FileTooLarge
 from spillcast.evidence.numbers import with_decimal_points
 from spillcast.evidence.page_tables import BLANKS, HtmlRows, html_tables
+from spillcast.evidence.tables import rows_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 
@@ -25,11 +27,15 @@ _HEADING_LINES = 5
 #: Below a heading whose columns only gaps separate.
 _WHOLE_RULE = re.compile(r"\s{,7}([-=\u2500\u2501\u2550\u2014])\1{9,}\s*")
 _GAP, _GAP_COLUMNS_MIN = re.compile(r"\s{2,}"), 3
+_FIGURE = re.compile(r"[\d.,]+[KMG]?%?")
 _WORDS = re.compile(r"\S+(?: \S+)*+")
 #: Above and below the heading of a table with bars, and below its rows.
 _BAR_RULE = re.compile(r"(?:\S?\s++)?(?:={10,}|-{5,})\s*|\s*+[|+]?(?:[ :]*+-++[ :]*+[|+])++[ :-]*+")
-#: A row of waits between separators.
-_SEPARATED = re.compile(r'(?:^|[,;"])direct path (?:read|write) temp"?[,;]', re.I | re.M)
+#: A row of waits between separators, which may be blanks beside them.
+_SEPARATED = re.compile(r'(?:^|[,;|\t"] *)direct path (?:read|write) temp"? *[,;|\t]', re.I | re.M)
+#: Tabs that separate cells, where those of SQL*Plus stand for blanks below a rule of dashes.
+_TABBED = re.compile(r"direct path (?:read|write) temp\t", re.IGNORECASE)
+_RULED = re.compile(r"^\s*-{3}", re.MULTILINE)
 _ROW_LENGTH_MAX = 4096
 Row = dict[str, str]
 #: Figures of temp I/O: a wait's name with a count or a time, and blocks of a row source.
@@ -79,12 +85,28 @@ def is_page(text: str) -> bool:
 
 
 def tables_of(path: Path, text: str, hint: str) -> list[Table]:
-    """All tables of a report in any form. InputError for a damaged one."""
+    """All tables of a report in any form. InputError where figures of temp I/O are in none."""
     if is_page(text):
         return [_of_page(rows) for rows in html_tables(text)]
+    if re.match(r'\s*[\[{]\s*[{"]', text):
+        rows = rows_of(text, path, hint)
+        names = list(rows[0]) if rows else []
+        cells = [[str(row.get(name, "")) for name in names] for row in rows]
+        return [Table([name_of(name) for name in names], cells=cells)]
     lines = text.splitlines()
     tables = [*_of_text(lines), *_of_gaps(lines), *bar_tables(path, lines, hint)]
-    return [*tables, *_of_separated(lines)] if _SEPARATED.search(text) else tables
+    if _SEPARATED.search(text):
+        tables += _of_separated(lines)
+    read = {at for table in tables for at in range(table.first, table.last)}
+    check_all_read(path, lines, read, hint)
+    return tables
+
+
+def plain_of(text: str) -> str:
+    """A report as text, without tags."""
+    if not is_page(text):
+        return text.replace("|", " ")
+    return html.unescape(re.sub(r"<[^<>]{,200}>", " ", text)).translate(BLANKS)
 
 
 def _of_page(rows: HtmlRows) -> Table:
@@ -107,6 +129,7 @@ def name_of(heading: str) -> str:
 
 def _of_text(lines: Sequence[str]) -> Iterator[Table]:
     """A table begins with dashes under its heading and ends with a rule in the middle."""
+    end = max((at for at, line in enumerate(lines) if line.strip()), default=0)
     at = 0
     while at < len(lines):
         if not _HEADING_RULE.fullmatch(lines[at]):
@@ -116,8 +139,9 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
         heading: list[str] = []
         title: re.Match[str] | None = None
         for line in reversed(lines[max(0, at - _HEADING_LINES) : at]):
-            # SQL*Plus titles each page with the name of the column.
-            if line.strip() in ("", "OUTPUT") or line.lstrip().startswith(("->", "--")):
+            # SQL*Plus titles each page with the name of the column; above it a statement may end.
+            is_above = line.strip() in ("", "OUTPUT", "/") or line.rstrip().endswith(";")
+            if is_above or line.lstrip().startswith(("->", "--")):
                 break
             if title is not None:
                 # Names of columns may stand beside the title of a table.
@@ -126,7 +150,7 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
             title = _TITLE_RULE.match(line)
             heading.insert(0, line.replace("~", " "))
         table = Table(_names_above(heading, ends), at - len(heading))
-        at += 1
+        begin = at = at + 1
         while at < len(lines) and not _END.fullmatch(lines[at]):
             if _HEADING_RULE.fullmatch(lines[at]):
                 if _is_closing(lines, at, ends):
@@ -135,11 +159,21 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
                 break
             if lines[at].strip():
                 cells = _GAP.split(lines[at].strip())
-                # A row that stands beside its columns has its cells between gaps.
-                beside = len(cells) == len(ends) and _splits_word(lines[at], ends)
-                table.cells.append(cells if beside else _cut(lines[at], ends))
+                if len(cells) == 1 and len(ends) > 1:
+                    # A page leaves one blank between a name and its numbers.
+                    words = lines[at].strip().rsplit(" ", len(ends) - 1)
+                    is_row = len(words) == len(ends) and all(map(_FIGURE.fullmatch, words[1:]))
+                    table.cells.append(words if is_row else _cut(lines[at], ends))
+                else:
+                    # A row that stands beside its columns has its cells between gaps.
+                    beside = len(cells) == len(ends) and _splits_word(lines[at], ends)
+                    table.cells.append(cells if beside else _cut(lines[at], ends))
             at += 1
         table.last = at
+        full = max((len(line.rstrip()) for line in lines[begin : at - 1]), default=0)
+        if at > end and table.cells and len(lines[end].rstrip()) < ends[-1] <= full:
+            # Numbers stand at the right end of their column: the file ends within this one.
+            table.cells[-1][-1] = ""
         if heading:
             yield table
 
@@ -154,15 +188,18 @@ def _is_closing(lines: Sequence[str], at: int, ends: Sequence[int]) -> bool:
 def _of_gaps(lines: Sequence[str]) -> Iterator[Table]:
     """Tables under an unbroken rule, whose cells are separated by two blanks or more.
 
-    They end at a blank line or a rule. Rows may have words behind their last column.
+    A list of events may lack the rule. They end at a blank line or a rule. Rows may have words
+    behind their last column.
     """
     for at in range(1, len(lines)):
         heading = _GAP.split(lines[at - 1].strip())
         is_heading = len(heading) >= _GAP_COLUMNS_MIN and "|" not in lines[at - 1]
-        if not is_heading or _WHOLE_RULE.fullmatch(lines[at]) is None:
+        is_ruled, row = _WHOLE_RULE.fullmatch(lines[at]) is not None, _GAP.split(lines[at].strip())
+        is_above_row = heading[0].lower() == "event" and len(row) >= len(heading)
+        if not is_heading or not (is_ruled or (is_above_row and row[1][:1].isdigit())):
             continue
         table = Table([name_of(name) for name in heading], at - 1)
-        table.last = at + 1
+        table.last = at + is_ruled
         while table.last < len(lines) and lines[table.last].strip():
             cells = _GAP.split(lines[table.last].strip())
             if _WHOLE_RULE.fullmatch(lines[table.last]):
@@ -174,10 +211,12 @@ def _of_gaps(lines: Sequence[str]) -> Iterator[Table]:
 
 
 def _of_separated(lines: Sequence[str]) -> Iterator[Table]:
-    """Tables whose cells are separated by commas or semicolons: lines with as many cells."""
+    """Tables whose cells are separated by a sign: lines with as many cells."""
     table: Table | None = None
     separator = ""
     for at, line in enumerate(lines):
+        if _WHOLE_RULE.fullmatch(line):
+            continue
         cells = _separated(line, separator or ",")
         if table is not None and len(cells) == len(table.names):
             table.cells.append(cells)
@@ -185,7 +224,7 @@ def _of_separated(lines: Sequence[str]) -> Iterator[Table]:
             continue
         if table is not None and table.cells:
             yield table
-        separator = max(",;", key=line.count)
+        separator = max(",;|\t", key=line.count)
         names = _separated(line, separator)
         table = Table([name_of(name) for name in names], at) if len(names) > 2 else None
     if table is not None and table.cells:
@@ -256,12 +295,16 @@ def _names(heading: Sequence[str], bars: str) -> list[str]:
 
 def _names_above(heading: Sequence[str], ends: Sequence[int]) -> list[str]:
     """The names of columns; those that stand beside their dashes go by the gaps between them."""
+    single = heading[-1].split() if heading else []
+    if len(single) == len(ends) and "  " not in heading[-1].strip():
+        return [name_of(word) for word in single]
     if not heading or not _splits_word(heading[-1], ends):
         columns = zip(*(_cut(line, ends) for line in heading), strict=True)
         return [name_of("".join(parts)) for parts in columns]
     words = [list(_WORDS.finditer(line)) for line in heading]
     if len(words[-1]) != len(ends):
-        return [name_of(cell) for cell in _cut(heading[-1], ends)]
+        cells = single if len(single) == len(ends) else _cut(heading[-1], ends)
+        return [name_of(cell) for cell in cells]
     names = [""] * len(ends)
     centres = [sum(word.span()) for word in words[-1]]
     for line in words:
@@ -289,7 +332,9 @@ def report_text(path: Path, hint: str) -> str:
     text = text_of(path, hint, bytes_max=REPORT_BYTES_MAX)
     if text.count("<") > TAGS_MAX:
         raise FileTooLarge(f"{path}: a page of more than {TAGS_MAX:,} tags is no report", hint)
-    text = unwrapped(text).translate(BLANKS).expandtabs()
+    text = unwrapped(text).translate(BLANKS)
+    if _RULED.search(text) or not _TABBED.search(text):
+        text = text.expandtabs()
     text = _OTHER_RULE.sub(lambda rule: re.sub(r"\S", "-", rule[0]), text)
     return _with_whole_rows(with_decimal_points(text))
 

@@ -101,17 +101,13 @@ def spooled_of(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spo
         return _read_rows(path, heading, split, rows, names)
 
 
-def table_lines(path: Path, hint: str) -> list[str]:
-    """The lines of a table that a client exported. InputError where it is too long."""
-    return unwrapped(text_of(path, hint)).translate(BLANKS).splitlines()
-
-
 def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str], hint: str) -> list[Row]:
     """The rows of an exported table with these columns, by the names given.
 
     InputError where one of those needed is missing, or a line is damaged.
     """
-    spooled = spooled_of(path, table_lines(path, hint), {normal_name(name): name for name in names})
+    lines = unwrapped(text_of(path, hint)).translate(BLANKS).splitlines()
+    spooled = spooled_of(path, lines, {normal_name(name): name for name in names})
     for name in needed:
         if name not in spooled.columns:
             raise EvidenceIncomplete(f"{path}: it lacks the column {name}", hint)

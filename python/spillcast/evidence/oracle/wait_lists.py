@@ -1,26 +1,40 @@
-"""Lists of wait events: which columns are counts and times, and the waits for each event."""
+"""Lists of wait events as reports print them: the waits for each, or its share of samples."""
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import permutations
 from pathlib import Path
 
-from spillcast.errors import EvidenceDamaged, EvidenceMixed
-from spillcast.evidence.numbers import ZERO, Held, Number, number_of, seconds_of
-from spillcast.evidence.oracle.report_tables import Row, Table
-from spillcast.recording import TEMP_EVENTS, is_like
+from spillcast.errors import EvidenceDamaged, EvidenceMixed, EvidenceUnsuited, NoTempIo
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.counts import (
+    OPERATION_BYTES,
+    Bounds,
+    Counts,
+    TempTimes,
+    counts_of_figures,
+    uncounted,
+)
+from spillcast.evidence.numbers import ZERO, Held, Number, number_of, seconds_of, value_of
+from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
+from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.units import format_duration
 
 #: The column of instances, and what stands in it for all of them.
 _INSTANCE, _ALL_INSTANCES = "i#", "*"
+#: Columns of an instance or a session; what stands above a heading may come before it.
+_OWNER = re.compile(rf"(?:.*\W)?(?:{_INSTANCE}|inst_id|sid|session_id)")
+#: Columns of a histogram: how many waits, and the end of their bucket.
+_BUCKET_COUNT, _BUCKET_ENDS = "wait_count", ("wait_time_micro", "wait_time_milli")
 #: A total that is rounded more coarsely does not show which columns it is the product of.
 PRECISE = 0.25
 #: Units of times by what a column's name contains.
 _UNITS_S = (
-    (re.compile(r"micro|[(_]us"), 1e-6),
-    (re.compile(r"[(_]ms"), 1e-3),
-    (re.compile(r"time_waited$"), 1e-2),
+    # Snapper has differences of microseconds.
+    (re.compile(r"micro|[(_]us|^delta$"), 1e-6),
+    (re.compile(r"[(_]ms|milli"), 1e-3),
+    (re.compile(r"(?:time_waited|average_wait)$"), 1e-2),
 )
 _MS = 1e-3
 #: Lists of waits have fewer columns of numbers.
@@ -55,13 +69,34 @@ class WaitColumns:
     total_unit_s: float = 1.0
     mean_unit_s: float = _MS
 
+    @property
+    def in_buckets(self) -> bool:
+        """Whether ``total`` is the end of a histogram's bucket."""
+        return self.count == _BUCKET_COUNT
+
+    @property
+    def of_view(self) -> bool:
+        """Whether they are of a view of waits, or of what Snapper makes of it."""
+        return self.in_buckets or "time_waited" in self.total or self.total.endswith("delta")
+
 
 @dataclass(frozen=True)
 class WaitList:
-    """A list of events; the time of all that it profiles, None where no row has it."""
+    """A list of events; the time of all that it profiles, None where no row has it.
+
+    ``owner`` is the session or instance of rows of a view, "" where no column names it; None for
+    other lists.
+    """
 
     waits: Sequence[Wait]
     elapsed: Number | None = None
+    owner: str | None = None
+
+    @property
+    def temp(self) -> Sequence[Wait]:
+        """The waits for temp files, as far as there were any."""
+        waits = (wait for wait in self.waits if wait.count.value or wait.total.value)
+        return [wait for wait in waits if is_like(wait.event, TEMP_EVENTS)]
 
 
 def wait_lists(path: Path, tables: Sequence[Table], hint: str) -> Iterator[WaitList]:
@@ -69,29 +104,57 @@ def wait_lists(path: Path, tables: Sequence[Table], hint: str) -> Iterator[WaitL
 
     InputError where the row of temp waits is cut.
     """
+    views: dict[tuple[str, ...], tuple[WaitColumns, dict[str, list[Wait]]]] = {}
     for table in tables:
         rows = list(_rows(table))
         if (columns := _wait_columns(table, rows)) is None:
             continue
-        instance, waits = _ALL_INSTANCES, list[Wait]()
+        by_owner: dict[str, list[Wait]] = {}
+        if columns.of_view:
+            # Each page of it has a heading.
+            _, by_owner = views.setdefault(tuple(table.names), (columns, by_owner))
+        of_instances = _INSTANCE in table.names
+        owners = list(filter(_OWNER.fullmatch, table.names))
+        owner = _ALL_INSTANCES if of_instances else ""
         for row in rows:
-            instance = row.get(_INSTANCE, "") or instance
-            if instance != _ALL_INSTANCES:
+            owner = " ".join(filter(None, (row.get(name) for name in owners))) or owner
+            if of_instances and owner != _ALL_INSTANCES:
                 continue
             wait = _wait(row, columns)
             if wait is not None:
-                waits.append(wait)
+                by_owner.setdefault(owner, []).append(wait)
             is_temp = is_like(row[columns.event], TEMP_EVENTS)
             is_counted = columns.count is None or number_of(row[columns.count]) is not None
-            if is_temp and (wait is None or not is_counted or (columns.mean and not wait.mean)):
+            has_mean = columns.mean is None or wait is None or wait.mean or not wait.count.value
+            if is_temp and not (wait and is_counted and has_mean):
                 raise EvidenceDamaged(f"{path}: the line of {row[columns.event]} is cut", hint)
-        temp = [wait.event.lower() for wait in waits if is_like(wait.event, TEMP_EVENTS)]
-        if len(temp) > len(set(temp)):
-            raise EvidenceMixed(
-                f"{path}: several rows of {temp[0]}: of snapshots, sessions or instances",
-                "keep the rows of one, or add them up",
-            )
-        yield _without_total(waits)
+        if not columns.of_view:
+            yield from (_without_total(_once(path, waits)) for waits in by_owner.values())
+    for columns, by_owner in views.values():
+        for owner, waits in by_owner.items():
+            waits = _of_buckets(waits) if columns.in_buckets else waits
+            yield replace(_without_total(_once(path, waits)), owner=owner)
+
+
+def _once(path: Path, waits: Sequence[Wait]) -> Sequence[Wait]:
+    """The waits. InputError where there are several of one event for temp files."""
+    temp = [wait.event.lower() for wait in WaitList(waits).temp]
+    if len(temp) > len(set(temp)):
+        raise EvidenceMixed(
+            f"{path}: several rows of {temp[0]}: of snapshots, sessions or instances",
+            "keep the rows of one, or add them up",
+        )
+    return waits
+
+
+def _of_buckets(waits: Sequence[Wait]) -> list[Wait]:
+    """The waits of a histogram, of all its buckets together."""
+    by_event: dict[str, Wait] = {}
+    for wait in waits:
+        former = by_event.get(wait.event, Wait(wait.event, ZERO, ZERO, None, None))
+        count, total = former.count + wait.count, former.total + wait.total
+        by_event[wait.event] = replace(wait, count=count, total=total)
+    return list(by_event.values())
 
 
 def _rows(table: Table) -> Iterator[Row]:
@@ -135,11 +198,16 @@ def _wait_columns(table: Table, rows: Sequence[Row]) -> WaitColumns | None:
     ) or next((name for name in names if name.endswith("event")), None)
     if event is None:
         return None
-    total = table.named("time(s") or table.named("total(s")
+    totals = ("time(s", "total(s", "time_waited_micro", "time_waited", "delta")
+    total = next(filter(None, map(table.named, totals)), None)
     # A title right above the heading is a part of the names.
     count = next((name for name in names if name.endswith("waits")), None)
-    mean = next(filter(None, map(table.named, ("avgwait", "wait(ms", "avg(ms", "avgms"))), None)
-    share = next((n for n in names if "%" in n and n.endswith("time")), None)
+    averages = ("avgwait", "wait(ms", "avg(ms", "avgms", "average_wait")
+    mean = next(filter(None, map(table.named, averages)), None)
+    share = next((n for n in names if re.search(r"(?:%|pct).*time$|%total$", n)), None)
+    bucket = next(filter(None, map(table.named, _BUCKET_ENDS)), None)
+    if bucket is not None and _BUCKET_COUNT in names:
+        return WaitColumns(event, _BUCKET_COUNT, bucket, None, None, _unit_s(bucket, 1.0))
     if total is not None and (count is not None or mean is not None):
         units_s = _unit_s(total, 1.0), _unit_s(mean or "", _MS)
         return WaitColumns(event, count, total, mean, share, *units_s)
@@ -188,9 +256,112 @@ def _wait(row: Row, columns: WaitColumns) -> Wait | None:
     total = seconds(columns.total, columns.total_unit_s)
     if total is None:
         return None
+    if columns.in_buckets:
+        # Buckets double; the first one begins at nothing.
+        lower_s = total.value / 2 if total.value > columns.total_unit_s else 0.0
+        count = number_of(row.get(_BUCKET_COUNT, "")) or ZERO
+        bucket = Number((lower_s + total.value) / 2, lower_s, total.value)
+        return Wait(row[columns.event], count, bucket * count, None, None)
     mean = seconds(columns.mean, columns.mean_unit_s)
     count = ZERO if columns.count is None else number_of(row.get(columns.count, "")) or ZERO
     if columns.count is None and mean is not None and mean.value:
         count = total / mean
     share = seconds(columns.share, 1.0)
     return Wait(row[columns.event], count, total, mean, None if share is None else share * 0.01)
+
+
+HOW_SHARES = "export the rows of ASH themselves: spillcast collect oracle"
+_MINUTES = re.compile(r"Elapsed Time:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
+_ACTIVE = re.compile(r"Average Active Sessions:\s*([\d,.]+)", re.IGNORECASE)
+#: Beside the title of each section of a report of less than a day.
+_FROM_TO = re.compile(r"\(\w{3} \d+ (\d\d):(\d\d) to (\d\d):(\d\d)\)")
+_EVENT = ("event", "wait_chain")
+_TEMP = r"direct path (?:read|write) temp"
+
+
+@dataclass(frozen=True)
+class Share:
+    """An event's part of all samples; its seconds or active sessions, None if not printed."""
+
+    event: str
+    percent: float
+    total_s: float | None
+    sessions: float | None
+
+
+def read_shares(paths: Sequence[Path], selection: Selection) -> Counts:
+    """The share of temp waits. InputError where there is none, or nothing tells the time in all."""
+    (path,) = paths
+    text = report_text(path, HOW_SHARES)
+    tables = tables_of(path, text, HOW_SHARES)
+    shares = list(_shares(tables))
+    temp = [share for share in shares if is_like(share.event, TEMP_EVENTS)]
+    if not temp:
+        if re.search(_TEMP, text, re.IGNORECASE):
+            message = f"{path}: its waits for temp files are in no table that is understood"
+            raise EvidenceDamaged(message, HOW_SHARES)
+        raise NoTempIo(f"{path}: none of its events is a wait for temp files", HOW_SHARES)
+    database_s = _database_s(plain_of(text), shares)
+    if not database_s:
+        raise EvidenceUnsuited(
+            f"{path}: it does not tell how long the database was busy", HOW_SHARES
+        )
+    times = {op: 0.0 for op in OPS}
+    for share in temp:
+        times[share.event.lower().split()[2]] += share.percent / 100 * database_s
+    total_s = sum(times.values())
+    low_s = max(0.0, total_s - database_s * 0.005 * len(temp))
+    time_bounds = Bounds(low_s, 2 * total_s - low_s, "shares of samples, rounded", HOW_SHARES)
+    temp_io = uncounted(
+        TempTimes(times["read"], times["write"], time_bounds),
+        {op: round(time_s) for op, time_s in times.items()},
+        {},
+        OPERATION_BYTES,
+        "samples of waits for temp files have no counts of them",
+        HOW_SHARES,
+    )
+    return counts_of_figures(
+        path,
+        selection,
+        temp_io,
+        elapsed_s=database_s,
+        subject="the time of all sessions",
+        notes=["this is for the time of all sessions together, as far as samples tell it"],
+    )
+
+
+def _shares(tables: Sequence[Table]) -> Iterator[Share]:
+    """The rows of the first table of events that has percentages."""
+    for table in tables:
+        event = next((name for name in table.names if re.sub(r"[\W\d]", "", name) in _EVENT), None)
+        percent = next((n for n in table.names if n in ("%this", "%event", "%activity")), None)
+        if event is None or percent is None:
+            continue
+        seconds, sessions = table.named("seconds"), table.named("activesessions")
+        for row in table.rows:
+            number = number_of(row.get(percent, "").strip("| "))
+            if number is not None:
+                total_s, active = (
+                    value_of(number_of(row.get(name or "", ""))) for name in (seconds, sessions)
+                )
+                # A chain of waits begins with that of the session itself.
+                first = row[event].strip("| ").removeprefix("->").partition("->")[0]
+                yield Share(first.strip(), number.value, total_s, active)
+        return
+
+
+def _database_s(text: str, shares: Sequence[Share]) -> float | None:
+    """From the row of the largest share, or from active sessions times elapsed time."""
+    largest = max(shares, key=lambda share: share.percent)
+    if largest.total_s and largest.percent:
+        return 100 * largest.total_s / largest.percent
+    minutes, active = (
+        value_of(number_of(match[1])) if (match := pattern.search(text)) else None
+        for pattern in (_MINUTES, _ACTIVE)
+    )
+    if minutes is None and (match := _FROM_TO.search(text)):
+        first, last = (60 * int(match[at]) + int(match[at + 1]) for at in (1, 3))
+        minutes = float((last - first) % (24 * 60))
+    if active is None and largest.sessions and largest.percent:
+        active = 100 * largest.sessions / largest.percent
+    return None if minutes is None or active is None else 60 * minutes * active
