@@ -46,6 +46,15 @@ def test_files_that_existed_together_are_of_one_call(tmp_path, names, files_by_c
     )
 
 
+def test_several_messages_in_a_string_of_a_program_are_all_counted(tmp_path):
+    path = tmp_path / "a.js"
+    path.write_text(
+        r"""code: 'LOG:  temporary file: path "b/pgsql_tmp2.0", size 8192\nLOG:  temporary file: """
+        """path "b/pgsql_tmp1.0", size 16384',\n"""
+    )
+    assert [file.bytes for file in read_logs(path).temp] == [8192, 16384]
+
+
 @cases("newest_first, seconds", [(False, (1, 2, 3)), (True, (1, 2, 3)), (True, (1, 1, 1))])
 def test_statements_are_named_and_timed_in_either_order(tmp_path, newest_first, seconds):
     """A cloud's console shows the newest message first; an empty file is no call."""

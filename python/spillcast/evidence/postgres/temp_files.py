@@ -153,8 +153,8 @@ class TempFiles:
                 self._unnamed[writer] = exceeded
                 self.exceeded.append(exceeded)
                 break
-        if (match := _TEMP.search(entry.message)) is not None:
-            return self._add(writer, entry, match, is_named=is_named)
+        for match in _TEMP.finditer(entry.message):  # of a string in a program, several
+            writer = self._add(writer, entry, match, is_named=is_named)
         if (duration := _DURATION.match(entry.message)) is not None:
             seconds = milliseconds(duration["ms"]) / 1e3
             call = _Call(seconds, duration["query"], moment_of(entry.at or ""))
