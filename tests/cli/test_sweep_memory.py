@@ -57,7 +57,7 @@ def test_bad_input(directory, case):
 
 
 def test_a_query_of_ones_own(directory):
-    arguments = ("--sql", "q.sql", "--on", "tmpfs", "--memory", "16M..256M", "--within", "1h")
+    arguments = ("--sql", "q.sql", "--on", "tmpfs", "--memory", "16M..64M", "--within", "1h")
     result = spillcast("sweep", "memory", *arguments, cwd=directory, env=environment())
     assert result.returncode == 0, result.stderr
     assert "Cheapest within 1 h 00 min: 16 MiB on tmpfs" in result.stdout

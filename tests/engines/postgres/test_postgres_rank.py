@@ -7,7 +7,7 @@ import shlex
 import pytest
 
 from cases import cases
-from harness import environment, only_line, spillcast
+from harness import environment, only_line, spillcast, until
 from plans import INSTALLATIONS
 from postgres_rig import private_server
 from spillcast.engines.postgres.rank.rank import _record
@@ -59,6 +59,8 @@ def server(tmp_path_factory):
                     connection.execute(query)
         folder = tmp_path_factory.mktemp("logs")
         for file in (room / "postgres" / "data" / "log").iterdir():
+            # A process of its own writes them, which may be behind.
+            until(lambda: file.read_text().count(f"Query Text: {NONE}") == 5, file)  # noqa: B023
             (folder / file.name).write_bytes(file.read_bytes())
         yield made, folder
 
