@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 
 import leftovers
-from harness import account_of, available, environment, spillcast, target
+from harness import account_of, available, make_places, spillcast, target
 from leftovers import SESSION
 from spillcast.recording.record import Recorder
 
@@ -33,8 +33,6 @@ recorder.new_notices()
 del recorder
 for folder in (Path(os.environ["XDG_STATE_HOME"]), Path(os.environ["XDG_STATE_HOME"], "spillcast")):
     folder.chmod(0o777)
-
-BASE_BYTES = 512 * 101
 
 # How long an example takes depends on what else the machine does.
 settings.register_profile("spillcast", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -100,16 +98,6 @@ def pytest_sessionfinish(session):
     """What was not run cannot be mended by running the failed ones once more."""
     if CRASHED:
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
-
-
-def make_places(root):
-    """A directory for temp files, and one with a base table beside it."""
-    temp, data = root / "temp", root / "data"
-    temp.mkdir()
-    data.mkdir()
-    base = data / "table.db"
-    base.write_bytes(bytes(range(256)) * (BASE_BYTES // 256))
-    return SimpleNamespace(root=root, temp=temp, data=data, base=base, env=environment(TMPDIR=temp))
 
 
 @pytest.fixture(autouse=True)

@@ -9,6 +9,7 @@ import sys
 import time
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow.parquet as pq
 import pytest
@@ -19,6 +20,7 @@ from spillcast.recording.capture import SOURCES
 TARGETS = Path(__file__).parent / "targets"
 #: What never ends is given up; a busy machine takes minutes to start a JVM.
 TIMEOUT_S = 600
+BASE_BYTES = 512 * 101
 
 
 def spillcast_command(*arguments):
@@ -107,6 +109,16 @@ def ordinary_user():
 def environment(**changes):
     """The environment of this process with changes."""
     return os.environ | {name: str(value) for name, value in changes.items()}
+
+
+def make_places(root):
+    """A directory for temp files, and one with a base table beside it."""
+    temp, data = root / "temp", root / "data"
+    temp.mkdir()
+    data.mkdir()
+    base = data / "table.db"
+    base.write_bytes(bytes(range(256)) * (BASE_BYTES // 256))
+    return SimpleNamespace(root=root, temp=temp, data=data, base=base, env=environment(TMPDIR=temp))
 
 
 def until(condition, subject):

@@ -7,13 +7,23 @@ import shlex
 import signal
 import subprocess
 import time
+from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from cases import cases
 from emulator import skip_without_fuse
-from harness import only_line, ordinary_user, spillcast, spillcast_command, target, until
+from harness import (
+    make_places,
+    only_line,
+    ordinary_user,
+    spillcast,
+    spillcast_command,
+    target,
+    until,
+)
 from spillcast.errors import RehearsalFailed, RehearsalRefused, SpillTooLarge
 from spillcast.recording import Recording
 from spillcast.recording.recording import WrittenBytes
@@ -46,15 +56,31 @@ def recorded(places, *command, under=(), options=()):
     return Recording.open(output)
 
 
-@pytest.fixture
-def slow(open_places):
-    """A slow directory."""
+@contextmanager
+def slow_directory(places):
     skip_without_fuse()
-    mountpoint, backing = open_places.root / "slow", open_places.root / "backing"
+    mountpoint, backing = places.root / "slow", places.root / "backing"
     mountpoint.mkdir()
     backing.mkdir()
     with emulate(fixed_behaviour(OPERATION_S, OPERATION_S), mountpoint, backing):
         yield mountpoint
+
+
+@pytest.fixture
+def slow(open_places):
+    """A slow directory beside those of one test."""
+    with slow_directory(open_places) as mountpoint:
+        yield mountpoint
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """A recorded run, its places and a slow directory beside them, in which nothing may stay."""
+    places = make_places(tmp_path_factory.mktemp("ran"))
+    with slow_directory(places) as mountpoint:
+        yield SimpleNamespace(
+            places=places, slow=mountpoint, recording=recorded(places, *spilling(places))
+        )
 
 
 def left_over(places):
@@ -82,20 +108,20 @@ def rehearse(recording, slow, tmp_path, duration_s, **options):
     return rehearse_command(recording, slow, duration_s, folder, confirmed=True, **options)
 
 
-def test_the_whole_command(open_places, slow, tmp_path):
-    recording = recorded(open_places, *spilling(open_places))
-    before = (open_places.temp / "spill").read_bytes()
+def test_the_whole_command(ran, tmp_path):
+    recording = ran.recording
+    before = (ran.places.temp / "spill").read_bytes()
     matches = []
-    done = rehearse(recording, slow, tmp_path, 60.0, say=matches.append)
+    done = rehearse(recording, ran.slow, tmp_path, 60.0, say=matches.append)
     assert done.ended
     assert done.recording.meta.temp.operations == WRITES + READS == recording.meta.temp.operations
     assert done.recording.elapsed_s > (WRITES + READS) * OPERATION_S
     assert all(group.mean_s >= OPERATION_S for group in done.groups.values())
     # What is said before it begins: the command, where its temp files go, how long it may take.
     assert len(matches) == 1
-    assert all(text in matches[0] for text in ("--writes 150", str(slow), "60"))
-    assert (open_places.temp / "spill").read_bytes() == before
-    assert left_over(open_places) == set()
+    assert all(text in matches[0] for text in ("--writes 150", str(ran.slow), "60"))
+    assert (ran.places.temp / "spill").read_bytes() == before
+    assert left_over(ran.places) == set()
 
 
 def test_record_keeps_a_rehearsal_that_forecast_uses(open_places, slow):
@@ -124,53 +150,50 @@ def test_what_record_did_not_start_is_not_rehearsed(tmp_path):
     assert "there is no such directory" in nowhere.stderr
 
 
-def test_the_first_seconds(open_places, slow, tmp_path):
+def test_the_first_seconds(ran, tmp_path):
     """So slow that all of it would take minutes: what was come to is the beginning of it."""
-    recording = recorded(open_places, *spilling(open_places))
-    again = spilling(open_places, "--pause", 0.5)
-    done = rehearse(recording, slow, tmp_path, 2.0, command=again)
+    again = spilling(ran.places, "--pause", 0.5)
+    done = rehearse(ran.recording, ran.slow, tmp_path, 2.0, command=again)
     assert not done.ended
     assert 1 <= done.recording.meta.temp.operations <= 5
     assert {op for op, _ in done.groups} == {"write"}
-    source = recording.temp_waits["bytes"].to_pylist()[: done.recording.meta.temp.operations]
-    assert done.recording.temp_waits["bytes"].to_pylist() == source
-    assert left_over(open_places) == set()
+    source = ran.recording.temp_waits["bytes"].to_pylist()
+    done_bytes = done.recording.temp_waits["bytes"].to_pylist()
+    assert done_bytes == source[: done.recording.meta.temp.operations]
+    assert left_over(ran.places) == set()
     assert running("0.5") == []
 
 
-def test_what_left_its_session_ends_as_well(open_places, slow, tmp_path):
-    recording = recorded(open_places, *spilling(open_places))
+def test_what_left_its_session_ends_as_well(ran, tmp_path):
     seconds = f"{random.Random(os.getpid()).uniform(1e5, 2e5):.3f}"
-    program = " ".join(spilling(open_places))
+    program = " ".join(spilling(ran.places))
     again = ["sh", "-c", f"trap '' TERM; setsid sleep {seconds} & {program}; wait; sleep 9"]
-    done = rehearse(recording, slow, tmp_path, 5.0, command=again)
+    done = rehearse(ran.recording, ran.slow, tmp_path, 5.0, command=again)
     assert done.recording.meta.temp.operations > 0
     assert running(seconds) == []
 
 
 @pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT, signal.SIGTERM])
-def test_killed_in_the_middle(open_places, slow, how):
-    recording = recorded(open_places, *spilling(open_places))
+def test_killed_in_the_middle(ran, how):
     pause = f"0.5{random.Random(os.getpid() + how).randrange(1 << 30)}"
-    again = " ".join(spilling(open_places, "--pause", pause))
-    requested = ("--to", slow, "--rehearse", "100s", "--command", again)
+    again = " ".join(spilling(ran.places, "--pause", pause))
+    requested = ("--to", ran.slow, "--rehearse", "100s", "--command", again)
     forecaster = subprocess.Popen(
-        spillcast_command("forecast", recording.path, *requested),
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=open_places.env,
+        spillcast_command("forecast", ran.recording.path, *requested),
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=ran.places.env,
     )  # fmt: skip
-    until(lambda: list((open_places.root / "backing").glob("*/0/spill")), "the rehearsal")
+    until(lambda: list((ran.places.root / "backing").glob("*/0/spill")), "the rehearsal")
     time.sleep(random.Random(how).uniform(0, 0.5))
     forecaster.send_signal(how)
     forecaster.communicate()
     until(lambda: not running(pause), "the end of the command")
-    until(lambda: not left_over(open_places), "the end of its directory")
+    until(lambda: not left_over(ran.places), "the end of its directory")
 
 
-def test_a_forecast_says_that_it_was_rehearsed(open_places, slow):
-    recording = recorded(open_places, *spilling(open_places))
-    again = ("--command", shlex.join(map(str, spilling(open_places))))
-    requested = ("--to", slow, "--rehearse", "60s", "--json")
-    result = spillcast("forecast", recording.path, *requested, *again)
+def test_a_forecast_says_that_it_was_rehearsed(ran):
+    again = ("--command", shlex.join(map(str, spilling(ran.places))))
+    requested = ("--to", ran.slow, "--rehearse", "60s", "--json")
+    result = spillcast("forecast", ran.recording.path, *requested, *again)
     assert result.returncode == 0, result.stderr
     document = json.loads(result.stdout)
     assert document["rehearsed"]["ended"]

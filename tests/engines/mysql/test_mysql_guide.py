@@ -8,8 +8,8 @@ from engines.mysql.conftest import SORT
 from harness import spillcast, spillcast_command
 from oracle_files import ROOT
 
-#: It sorts again and again, for about a second.
-LONG = " union all ".join([SORT] * 12)
+#: It sorts again and again, for some seconds.
+LONG = " union all ".join([SORT] * 6)
 GUIDE = ROOT / "docs" / "guides" / "mysql.md"
 ADDRESS = "mysql://root@localhost"
 
