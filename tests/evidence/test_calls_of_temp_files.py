@@ -166,12 +166,26 @@ def test_a_call_cannot_have_spilled_more_than_memory_could_take(tmp_path):
     assert read_logs(tmp_path / "a.log").temp[0].elapsed_s is None
 
 
+@cases("fraction, elapsed_s", [("", 4.5), (".100", None)])
+def test_a_file_was_removed_before_its_call_began(tmp_path, fraction, elapsed_s):
+    """It ended 5 s later and took 4.5 s; stamps of whole seconds may be 1 s off."""
+    (path := tmp_path / "a.log").write_text(
+        f'2026-11-23 10:00:00{fraction} UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.0", '
+        f"size 8192\n2026-11-23 10:00:05{fraction} UTC [42] LOG:  duration: 4500.000 ms\n"
+    )
+    [file] = read_logs(path).temp
+    assert file.elapsed_s == elapsed_s
+
+
 def test_the_sizes_of_temp_files_bound_work_mem(tmp_path):
-    """A file of 30 MiB of one call is of a sort, or a part of a hash; calls of 10 MiB need less."""
+    """A file of 30 MiB of one call is of a sort, or a part of a hash; calls of 10 MiB need less.
+
+    Its last page is not full; the setting is named in whole MiB.
+    """
     line = "2026-11-23 10:0{0}:01.100 UTC [42] LOG:  "
     file = 'temporary file: path "b/pgsql_tmp42.{0}", size {1}\n'
     took = "duration: 900.0 ms  statement: select 1 order by 1\n"
-    calls = [(line + file).format(at, size << 20) + line.format(at) + took
+    calls = [(line + file).format(at, (size << 20) + 5) + line.format(at) + took
              for at, size in enumerate((10, 30, 10))]  # fmt: skip
     path = tmp_path / "a.log"
     path.write_text("".join(calls))

@@ -466,3 +466,12 @@ def test_a_frame_needs_no_margin(tmp_path):
     path.write_text(rule + rows.replace("\n", "\n" + rule, 1) + rule)
     counts = read_plan(path)
     assert (counts.writes.count, counts.elapsed_s) == (18432 / 8, 1.2041)
+
+
+def test_temp_files_hold_what_a_sort_has_on_disk_and_what_others_wrote():
+    """A sort of 1,200 KiB wrote 300 blocks of 8 KiB in two passes, the join 500 of its 800."""
+    disk = {"Sort Space Type": "Disk", "Sort Space Used": 1200}
+    plan = node("Hash Join", 800, node("Sort", 300, **disk))
+    counts = counts_of_plan({"Plan": plan, "Execution Time": 1000.0})
+    assert counts.held_bytes == 500 * 8192 + 1200 * 1024
+    assert counts.processes == 1

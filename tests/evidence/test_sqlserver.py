@@ -126,10 +126,11 @@ def test_two_snapshots_of_tempdb_are_timed_counts(tmp_path):
     after.write_text(f"{FILES}2\t1\t61000\t1100\t9011200\t5050\t2200\t144179200\t9070\n")
     for paths in ([before, after], [after, before]):
         counts = read_figures(paths)
-        assert counts.elapsed_s == 60
+        assert (counts.elapsed_s, counts.subject) == (60, "the interval between the snapshots")
         assert (counts.reads.count, counts.reads.bytes) == (1000, 8192000)
         assert (counts.writes.count, counts.writes.bytes) == (2000, 131072000)
         assert (counts.reads.total_ns, counts.writes.total_ns) == (5e9, 9e9)
     with pytest.raises(EvidenceIncomplete):
         read_figures([after])
-    assert read_figures([after], Selection(elapsed_s=60.0)).reads.count == 1100
+    alone = read_figures([after], Selection(elapsed_s=60.0))
+    assert (alone.reads.count, alone.subject) == (1100, None)

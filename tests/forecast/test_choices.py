@@ -6,7 +6,7 @@ import made_up
 from cases import cases
 from spillcast.errors import OptionInvalid, TargetUnknown
 from spillcast.forecast.result import Term
-from spillcast.forecast.verdict import parse_costs, priced, ranked, recommended
+from spillcast.forecast.verdict import parse_costs, priced, ranked, recommended, verdict
 
 
 def forecast(target, seconds, *, refused=None):
@@ -92,3 +92,10 @@ def test_only_where_storage_is_the_problem_one_is_recommended(io_s, expected):
         )  # fmt: skip
 
     assert recommended([on("fast", io_s / 8), on("slow", io_s)]) == expected
+
+
+def test_without_a_number_the_verdict_names_each_reason_once():
+    refused = [forecast(target, None, refused="it would swap") for target in ("tmpfs", "/mnt/a")]
+    result = verdict(refused)
+    assert result.kind == "none"
+    assert result.text.count("it would swap") == 1

@@ -305,10 +305,9 @@ def _starts(rule: str) -> list[int]:
     """Where columns begin: by the joints of the rule, or by its gaps."""
     inner = rule.rstrip()
     joints = [at for at, char in enumerate(inner) if char in _JOINTS]
-    if joints and inner[0] not in _JOINTS:
-        return [0, *(at + 1 for at in joints if at + 1 < len(inner))]
     if joints:
-        return [at + 1 for at in joints if at + 1 < len(inner)]
+        begins = [at + 1 for at in joints if at + 1 < len(inner)]
+        return begins if inner[0] in _JOINTS else [0, *begins]
     return [match.start() for match in re.finditer(r"[-═─━:]+", rule)]
 
 

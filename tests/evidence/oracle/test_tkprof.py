@@ -97,6 +97,23 @@ def test_row_sources_are_sums_before_they_are_means(figures, rows, captured, tim
     assert result.bytes == times * 4050 * BLOCK
 
 
+@pytest.mark.parametrize(
+    ("rows", "times"),
+    [
+        ("Rows     Row Source Operation", 1),
+        ("Rows (1st) Rows (avg) Rows (max)  Row Source Operation", 3),
+    ],
+    ids=["sums", "means"],
+)
+def test_without_reads_the_heading_tells_sums_from_means(figures, rows, times):
+    calls = (("Execute", 3, 0.0, 0.0, 0), ("Fetch", 9, 0.6, 1.4, 0))
+    lines = source(0, "SORT ORDER BY", 0, 2050) + source(1, "TABLE ACCESS FULL T", 0, 0)
+    captured = "Number of plan statistics captured: 3" if times > 1 else ""
+    waits = [("direct path write temp", 70, 0.1, 0.3)]
+    result = figures(tkprof(calls=calls, sources=lines, rows=rows, captured=captured, waits=waits))
+    assert result.writes.bytes == times * 2050 * BLOCK
+
+
 def test_parallel_servers_are_one_query_of_the_coordinators_time(figures):
     calls = (("Parse", 5, 0.0, 0.0, 0), ("Execute", 5, 512.0, 820.0, 1_910_000),
              ("Fetch", 2, 0.1, 209.1, 0))  # fmt: skip

@@ -3,13 +3,14 @@
 from dataclasses import replace
 from random import Random
 
+import numpy as np
 import pytest
 from part_recordings import BLOCK, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 
 from spillcast.forecast import forecast
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.forecast.recorded_io import recorded_threads
-from spillcast.forecast.remaining.progress import progress_of
+from spillcast.forecast.remaining.progress import _of_file, progress_of
 
 
 def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):
@@ -77,3 +78,20 @@ def test_waits_that_moved_nothing_tell_nothing_of_what_is_to_come(tmp_path):
     part.meta = replace(part.meta, raw=slices)
     assert progress_of(part, recorded_threads(part)) is None
     assert forecast(part, SAME).to_json()
+
+
+@pytest.mark.parametrize(
+    ("read", "gone", "expected"),
+    [
+        # Bytes 20 to 60 of 100: of the 60 that are left, 40 of 60 lie behind.
+        ((20, 40), False, (36, 40, 44, 100, 80)),
+        # It is read to its end, and 20 before it had been read.
+        ((20, 80), False, (0, 0, 0, 100, 80)),
+        ((20, 40), True, (0, 0, 0, 100, 40)),
+    ],
+    ids=["middle", "end", "removed"],
+)
+def test_unread_bytes_of_a_file_of_100_that_was_written_before(read, gone, expected):
+    begin, size = read
+    result = _of_file(100.0, np.array([False]), np.array([begin]), np.array([float(size)]), gone)
+    assert result == pytest.approx(expected)

@@ -224,10 +224,9 @@ def _wait_columns(table: Table, rows: Sequence[Row]) -> WaitColumns | None:
 
 def _error(rows: Sequence[Row], columns: WaitColumns) -> float:
     """How far counts times means are from the totals, by these: rounded means fit several."""
-    waits = [wait for row in rows if (wait := _wait(row, columns)) and wait.mean]
     return sum(
         abs(wait.count.value * wait.mean.value - wait.total.value) / wait.total.value
-        for wait in waits
+        for wait in filter(None, (_wait(row, columns) for row in rows))
         if wait.mean and wait.total.value
     )
 

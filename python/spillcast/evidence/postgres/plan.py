@@ -274,8 +274,6 @@ def _shared(top: Node) -> Bounds[float]:
 
     total = sum(weight(node) for node in top.walk())
     lower, upper = elapsed_share(top, weight)
-    if not total:
-        return Bounds(1.0, 1.0, "the plan has one process")
     shared = Bounds(round(total / upper, 6), round(total / lower, 6), "as its nodes spread it")
     because = "parts of a Parallel Append may run side by side"
     return shared if shared.lower == shared.upper else replace(shared, reason=because)
@@ -288,7 +286,7 @@ def _held_bytes(top: Node) -> int:
         written = node.temp.written * BLOCK_BYTES
         sorts_bytes = 1024 * int(sum(sorts_kib(node.values)))
         held_bytes += min(sorts_bytes or written, written)
-    return held_bytes or top.all_temp.written * BLOCK_BYTES
+    return held_bytes
 
 
 def _files(top: Node) -> int:
