@@ -37,6 +37,28 @@ def test_a_bar_that_closes_a_table_is_no_part_of_its_values(tmp_path):
     assert (counts.reads.count, counts.writes.count) == (65240 / 20, 65380 / 20)
 
 
+#: Columns of blanks, a table in Markdown, and one in Org mode; the last value goes on to the end.
+COLUMNS = """\
+query                calls  total_exec_time  temp_blks_read  temp_blks_written
+-------------------  -----  ---------------  --------------  -----------------
+select a order by a  20     32046.9          65240           65380
+"""
+MARKDOWN = """\
+| query                | calls | total_exec_time | temp_blks_read | temp_blks_written |
+|----------------------|-------|-----------------|----------------|-------------------|
+| select a \\| b, c     | 20    | 32046.9         | 65240          | 65380             |
+"""
+ORG = MARKDOWN.replace("-|-", "-+-").replace("\\| b, c  ", "order by a")
+
+
+@cases("text, query", [(COLUMNS, "order by"), (MARKDOWN, "a | b"), (ORG, "order by")])
+def test_columns_are_told_apart_by_their_rule(tmp_path, text, query):
+    (path := tmp_path / "rows.txt").write_text(text)
+    counts = read_statements(path)
+    assert (counts.reads.count, counts.writes.count) == (65240 / 20, 65380 / 20)
+    assert query in counts.statement.query
+
+
 @pytest.fixture
 def exported(tmp_path):
     def write(version, *rows):

@@ -13,6 +13,7 @@ from spillcast.forecast import forecast
 from spillcast.forecast.projection import baseline_of
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.forecast.result import QUOTA
+from spillcast.forecast.threads.resources import Cpus
 from spillcast.recording import Recording
 from spillcast.recording.meta import KeptWaits, Machine
 from spillcast.recording.observed import CpuLimits
@@ -181,6 +182,16 @@ def test_what_no_cpu_can_give_is_refused(tmp_path, requested):
     run = recorded(tmp_path / "r.spill", 1, FAST_NS, elapsed_ns=2 * 10**9)
     with pytest.raises(OptionInvalid):
         forecast(run, on(FAST_NS), **requested)
+
+
+@cases(
+    "given, cores, quota_cpus",
+    # A quota of as many CPUs as there are limits nothing.
+    [((None, None), 4, 2.0), ((1, None), 1, None), ((3, None), 3, 2.0), ((None, 0.4), 4, 0.4)],
+)
+def test_what_is_not_given_stays(given, cores, quota_cpus):
+    cpus = Cpus(4, 2.0).but(*given)
+    assert (cpus.cores, cpus.quota_cpus) == (cores, quota_cpus)
 
 
 @cases("threads", [1, 4])
