@@ -49,9 +49,25 @@ MARKDOWN = """\
 | select a \\| b, c     | 20    | 32046.9         | 65240          | 65380             |
 """
 ORG = MARKDOWN.replace("-|-", "-+-").replace("\\| b, c  ", "order by a")
+#: As psql aligns it, without a frame and with one: a bar may be a part of the text.
+BARS = """\
+ query                | calls | total_exec_time | temp_blks_read | temp_blks_written
+----------------------+-------+-----------------+----------------+-------------------
+ select a || b from c |    20 |         32046.9 |          65240 |             65380
+(1 row)
+"""
+FRAME = "+----------------------+-------+-----------------+----------------+-------------------+"
+FRAMED = "\n".join(
+    [FRAME, *(FRAME if "-+-" in line else f"|{line.ljust(len(FRAME) - 2)}|"
+              for line in BARS.splitlines()[:3]), FRAME, "(1 row)", ""]
+)  # fmt: skip
 
 
-@cases("text, query", [(COLUMNS, "order by"), (MARKDOWN, "a | b"), (ORG, "order by")])
+@cases(
+    "text, query",
+    [(COLUMNS, "order by"), (MARKDOWN, "a | b"), (ORG, "order by"), (BARS, "a || b"),
+     (FRAMED, "a || b")],
+)  # fmt: skip
 def test_columns_are_told_apart_by_their_rule(tmp_path, text, query):
     (path := tmp_path / "rows.txt").write_text(text)
     counts = read_statements(path)
