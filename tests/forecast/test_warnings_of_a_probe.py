@@ -3,7 +3,7 @@
 import pytest
 
 from spillcast.forecast.load import Load
-from spillcast.forecast.target_warnings import about_measuring, about_sizes
+from spillcast.forecast.warnings import about_measuring, about_sizes
 
 #: 1,000 reads of 1 MB in all.
 LOADS = [Load("read", 1024, 1000, 1_000_000, 1.0)]
@@ -19,7 +19,7 @@ def codes(facts):
         ({}, []),
         ({"steps_from": "counts", "steps_replayed": 500}, ["made-up"]),
         ({"steps_replayed": 10, "steps_skipped": 30}, ["budget"]),
-        # A fifth of the CPUs is much; nothing was replayed, so nothing was disturbed.
+        # Where nothing was replayed, nothing was disturbed.
         ({"steps_replayed": 10, "others_cpu_share": 0.9}, ["disturbed"]),
         ({"others_cpu_share": 0.9}, []),
         ({"prefilled_bytes": 99_000}, []),
