@@ -11,11 +11,12 @@ use arrow_array::{
     Array, RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader, StructArray,
 };
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
-use pyo3::exceptions::{PyKeyError, PyValueError};
+use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::columns::{Parts, array_of, fields_of, parts_of, wrong};
+use crate::columns::{Parts, array_of, fields_of, parts_of};
+use crate::error::wrong;
 
 /// Columns of rows. `pyarrow.record_batch(table)` and any other Arrow reader takes it.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -37,7 +38,7 @@ impl Table {
         let _ = requested_schema;
         let rows = StructArray::from(self.0.clone());
         let (array, schema): (FFI_ArrowArray, FFI_ArrowSchema) =
-            to_ffi(&rows.to_data()).map_err(|error| PyValueError::new_err(error.to_string()))?;
+            to_ffi(&rows.to_data()).map_err(wrong)?;
         Ok((
             PyCapsule::new_with_value(py, schema, c"arrow_schema")?,
             PyCapsule::new_with_value(py, array, c"arrow_array")?,
@@ -66,7 +67,6 @@ impl Table {
         let at = capsule.pointer_checked(Some(c"arrow_array_stream"))?;
         // SAFETY: the capsule holds a stream, by its name, which the reader moves out of it.
         let reader = unsafe { RecordBatchStreamReader::from_raw(at.cast().as_ptr()) };
-        let wrong = |error: ArrowError| PyValueError::new_err(error.to_string());
         let batches: Result<Vec<_>, _> = reader.map_err(wrong)?.collect();
         Ok(batches.map_err(wrong)?.into_iter().map(Table).collect())
     }
@@ -109,8 +109,7 @@ impl Table {
     }
 
     fn __arrow_c_schema__<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyCapsule>> {
-        let schema = FFI_ArrowSchema::try_from(self.0.schema_ref().as_ref())
-            .map_err(|error| PyValueError::new_err(error.to_string()))?;
+        let schema = FFI_ArrowSchema::try_from(self.0.schema_ref().as_ref()).map_err(wrong)?;
         PyCapsule::new_with_value(py, schema, c"arrow_schema")
     }
 }
@@ -185,8 +184,7 @@ pub fn import(rows: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
         let array = mem::replace(&mut *array.as_ptr(), FFI_ArrowArray::empty());
         from_ffi(array, schema.as_ref())
     };
-    let data = data.map_err(|error| PyValueError::new_err(error.to_string()))?;
-    Ok(RecordBatch::from(StructArray::from(data)))
+    Ok(RecordBatch::from(StructArray::from(data.map_err(wrong)?)))
 }
 
 /// The numbers of a column; None where it lacks, is of another kind or holds nulls.

@@ -4,9 +4,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use arrow_array::cast::AsArray;
+use arrow_array::RecordBatch;
 use arrow_array::types::Int64Type;
-use arrow_array::{Array, RecordBatch};
 use pyo3::exceptions::{PyInterruptedError, PyValueError};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -15,8 +14,8 @@ use spillcast_core::cache::{
     Source, distances, distances_within, simulate,
 };
 
-use crate::arrow::import;
-use crate::os_error;
+use crate::arrow::{import, numbers};
+use crate::error::read_error;
 
 /// Miss ratios of LRU caches of every size.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -168,10 +167,7 @@ impl CacheRequests {
         if self.cancelled.load(Ordering::Relaxed) {
             return Err(PyInterruptedError::new_err("cancelled"));
         }
-        result.map_err(|error| match error.kind() {
-            io::ErrorKind::InvalidData => PyValueError::new_err(error.to_string()),
-            _ => os_error(error),
-        })
+        result.map_err(read_error)
     }
 }
 
@@ -189,10 +185,7 @@ impl Source for CacheRequests {
 
 /// None where a column is missing, of another type, null or out of range.
 fn rows_of(batch: &RecordBatch) -> Option<Vec<Row>> {
-    let column = |name: &str| {
-        let array = batch.column_by_name(name)?.as_primitive_opt::<Int64Type>()?;
-        (array.null_count() == 0).then(|| array.values())
-    };
+    let column = |name| numbers::<Int64Type>(batch, name);
     let (time_s, file, offset) = (column("time_s")?, column("file")?, column("offset")?);
     let (bytes, object, query) = (column("bytes")?, column("object")?, column("query")?);
     let (class, ends_query) = (column("class")?, column("ends_query")?);

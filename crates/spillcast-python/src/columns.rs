@@ -18,12 +18,14 @@ use arrow_buffer::{
     ArrowNativeType, BooleanBuffer, Buffer, NullBuffer, OffsetBuffer, ScalarBuffer,
 };
 use arrow_data::ArrayData;
-use arrow_schema::{ArrowError, DataType, Field, Schema, TimeUnit};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 use pyo3::buffer::PyBuffer;
 use pyo3::exceptions::{PyBufferError, PyTypeError, PyValueError};
 use pyo3::ffi;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyList, PyTuple};
+
+use crate::error::wrong;
 
 /// Memory of a column, which Python reads by the buffer protocol.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -327,7 +329,3 @@ struct Owner(#[expect(dead_code, reason = "it is kept for its drop")] PyBuffer<u
 
 // A reader of the memory sees nothing of its owner.
 impl std::panic::RefUnwindSafe for Owner {}
-
-pub fn wrong(error: ArrowError) -> PyErr {
-    PyValueError::new_err(error.to_string())
-}

@@ -8,7 +8,7 @@ use pyo3::types::PyDict;
 use spillcast_core::capture::cost::{self, Program, Spread};
 
 use crate::capture::{call_kinds, source_named, strings};
-use crate::os_error;
+use crate::error::os_error;
 
 /// What an observed thread loses by a call and by a context switch, in seconds: `call_s`, and its
 /// quartiles `call_low_s` and `call_high_s`, and `switch_s` with its own, each None where the source

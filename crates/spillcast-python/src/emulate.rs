@@ -11,7 +11,7 @@ use spillcast_core::histogram::Histogram;
 use spillcast_core::wait::Op;
 
 use crate::behaviour::Behaviour;
-use crate::os_error;
+use crate::error::os_error;
 
 /// A directory mounted at a pace; `unmount()` or the end of the process ends it.
 #[pyclass(module = "spillcast._core")]

@@ -6,6 +6,7 @@ use pyo3::prelude::*;
 use spillcast_core::probe::grid::{self as core, Options};
 use spillcast_recording::Measured;
 
+use crate::error::probe_error;
 use crate::probe;
 
 /// A grid of op, size, depth, pattern and access, measured on a directory.
@@ -21,12 +22,12 @@ impl Grid {
     fn new(dir: PathBuf, budget_s: f64, budget_bytes: Option<u64>, psync: bool) -> PyResult<Grid> {
         let budget = probe::duration(budget_s)?;
         let options = Options { dir, budget, budget_bytes, psync };
-        Ok(Grid(core::Grid::new(options).map_err(probe::to_python)?))
+        Ok(Grid(core::Grid::new(options).map_err(probe_error)?))
     }
 
     /// Measure; blocks, other threads of Python go on. Returns what `Probe.run` does.
     fn run(&self, py: Python<'_>) -> PyResult<String> {
-        let outcome = py.detach(|| self.0.run()).map_err(probe::to_python)?;
+        let outcome = py.detach(|| self.0.run()).map_err(probe_error)?;
         Ok(Measured::from(&outcome).to_json().to_string())
     }
 

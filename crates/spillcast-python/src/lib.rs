@@ -21,6 +21,7 @@ mod capture;
 mod columns;
 mod cost;
 mod emulate;
+mod error;
 mod grid;
 mod observed;
 mod output;
@@ -36,24 +37,10 @@ mod thread_trace;
 mod trace;
 mod trace_rows;
 
-use std::io;
 use std::path::Path;
 
-use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 use spillcast_core::chase;
-
-/// An OSError with errno and strerror, which pyo3's own conversion leaves out.
-fn os_error(error: io::Error) -> PyErr {
-    let text = error.to_string();
-    match error.raw_os_error() {
-        Some(code) => {
-            let strerror = text.split(" (os error").next().unwrap_or_default().to_owned();
-            PyOSError::new_err((code, strerror))
-        }
-        None => PyOSError::new_err(text),
-    }
-}
 
 type Chase = (usize, usize, bool, &'static str, u64, u64);
 

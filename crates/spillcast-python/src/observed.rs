@@ -11,7 +11,7 @@ use spillcast_recording::file_sizes::{self, SizedFile};
 use spillcast_recording::limits as core;
 use spillcast_recording::{device_name, without_secrets};
 
-use crate::os_error;
+use crate::error::os_error;
 
 /// The most memory that a process and those it started held resident, looked at now and then.
 #[pyclass(module = "spillcast._core")]

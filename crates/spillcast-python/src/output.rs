@@ -11,8 +11,7 @@ use spillcast_recording::json::Document;
 use spillcast_recording::{Bounds, folder, seconds_of, waits_of};
 
 use crate::arrow::import;
-use crate::columns::wrong;
-use crate::recorder::failed;
+use crate::error::{failed, wrong};
 use crate::recording::{Seconds, Waits};
 
 /// Path, meta.json, and sums of the rows.

@@ -11,7 +11,7 @@ use spillcast_recording::{BatchFile, ParquetBatches, ParquetSource, Rule};
 
 use crate::arrow::{Table, import};
 use crate::columns::fields_of;
-use crate::os_error;
+use crate::error::os_error;
 
 /// A Parquet file: its columns and row groups, then its rows.
 #[pyclass(frozen, module = "spillcast._core")]

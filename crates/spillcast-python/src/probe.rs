@@ -6,16 +6,16 @@ use std::time::Duration;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{UInt32Type, UInt64Type};
 use arrow_array::{Array, RecordBatch};
-use pyo3::exceptions::{PyOSError, PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spillcast_core::capture::CallKind;
-use spillcast_core::probe::{self as core, Options, Plan, ProbeError, Step};
+use spillcast_core::probe::{self as core, Options, Plan, Step};
 use spillcast_core::wait::Op;
 use spillcast_recording::Measured;
 use spillcast_recording::page_cache::bound_bytes;
 
 use crate::arrow;
-use crate::os_error;
+use crate::error::{os_error, probe_error};
 
 /// A replay of recorded temp I/O on a directory.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -41,7 +41,7 @@ impl Probe {
     ) -> PyResult<Probe> {
         let steps = steps(plan)?;
         let options = Options { dir, budget: duration(budget_s)?, budget_bytes, direct };
-        Ok(Probe(core::Probe::new(Plan { steps }, options).map_err(to_python)?))
+        Ok(Probe(core::Probe::new(Plan { steps }, options).map_err(probe_error)?))
     }
 
     /// Memory that a run takes for itself.
@@ -53,7 +53,7 @@ impl Probe {
     /// Replay; blocks, other threads of Python go on. Returns `groups`, `changes` and `facts` of
     /// storage.json.
     fn run(&self, py: Python<'_>) -> PyResult<String> {
-        let outcome = py.detach(|| self.0.run()).map_err(to_python)?;
+        let outcome = py.detach(|| self.0.run()).map_err(probe_error)?;
         Ok(Measured::from(&outcome).to_json().to_string())
     }
 
@@ -136,16 +136,4 @@ pub fn duration(seconds: f64) -> PyResult<Duration> {
 #[pyfunction]
 pub fn scratch_prefix() -> PyResult<&'static str> {
     core::scratch_prefix().map_err(os_error)
-}
-
-pub fn to_python(error: ProbeError) -> PyErr {
-    let text = error.to_string();
-    match error {
-        ProbeError::Io { source, .. } => match source.raw_os_error() {
-            Some(code) => PyOSError::new_err((code, text)),
-            None => PyRuntimeError::new_err(text),
-        },
-        ProbeError::Cancelled => PyRuntimeError::new_err(text),
-        _ => PyValueError::new_err(text),
-    }
 }

@@ -18,23 +18,11 @@ use spillcast_recording::sources;
 use spillcast_recording::{Observed, target};
 
 use crate::capture::{call_kinds, source_named, status_dict, strings};
-use crate::os_error;
+use crate::error::{failed, os_error};
 use crate::output::{Published, add_document, object, row_sums};
 use crate::recording::{Seconds, Waits};
 
 type JoinedProcess = (i32, Option<u64>, u64, Option<(u64, u64, u64)>, u64);
-
-/// The error of `spillcast.errors` of the same kind.
-pub fn failed(failure: Failure) -> PyErr {
-    Python::attach(|py| {
-        let name = format!("{:?}", failure.kind);
-        let hint = Some(failure.hint).filter(|hint| !hint.is_empty());
-        let made = py
-            .import("spillcast.errors")
-            .and_then(|errors| errors.getattr(name.as_str())?.call1((failure.message, hint)));
-        made.map_or_else(|error| error, PyErr::from_value)
-    })
-}
 
 /// A command that does nothing until it is released, or a process that is already running.
 #[pyclass(module = "spillcast._core")]

@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 
-use arrow_schema::ArrowError;
-use pyo3::exceptions::PyRuntimeError;
 use pyo3::prelude::*;
 use spillcast_core::capture as core;
 use spillcast_core::wait::Wait;
 use spillcast_recording::{Dictionaries, second_columns, wait_columns};
 
 use crate::arrow::{Capsules, Table};
+use crate::error::broken;
 
 /// Raw waits of a capture; columns are made of them when they are asked for.
 #[pyclass(frozen, module = "spillcast._core")]
@@ -60,8 +59,4 @@ impl Seconds {
     fn __len__(&self) -> usize {
         self.0.len()
     }
-}
-
-fn broken(error: ArrowError) -> PyErr {
-    PyRuntimeError::new_err(error.to_string())
 }

@@ -9,7 +9,7 @@ use spillcast_core::simulate::{CachedReads, Memory};
 use spillcast_recording as recording;
 
 use crate::arrow::{self, Table};
-use crate::columns::wrong;
+use crate::error::wrong;
 use crate::recording::Waits;
 
 /// Sums of the waits of a recording, and those that begin within slices.

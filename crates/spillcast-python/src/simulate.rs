@@ -5,7 +5,7 @@ use std::sync::Arc;
 use arrow_array::cast::AsArray;
 use arrow_array::types::{Int32Type, Int64Type};
 use arrow_array::{ArrayRef, BooleanArray, Float64Array, RecordBatch};
-use pyo3::exceptions::{PyRuntimeError, PyValueError};
+use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spillcast_core::simulate::{Cpus, Io, Memory, PageCacheRoom, Quota, Row, Rows, Wait, run};
@@ -13,6 +13,7 @@ use spillcast_core::wait::Op;
 
 use crate::arrow::{self, Table};
 use crate::behaviour::Behaviour;
+use crate::error::broken;
 
 /// How long threads take that share `cores`, with the I/O of some rows on a storage.
 ///
@@ -61,12 +62,8 @@ pub fn simulate<'py>(
     let column = |values| Arc::new(Float64Array::from(values)) as ArrayRef;
     let io_ns = column(outcome.io_ns);
     let storage_ns = if page_cache.is_some() { column(outcome.storage_ns) } else { io_ns.clone() };
-    Ok((dict, table_of(vec![("io_ns", io_ns), ("storage_ns", storage_ns)])?))
-}
-
-fn table_of(columns: Vec<(&str, ArrayRef)>) -> PyResult<Table> {
-    let table = RecordBatch::try_from_iter(columns);
-    table.map(Table).map_err(|error| PyRuntimeError::new_err(error.to_string()))
+    let columns = [("io_ns", io_ns), ("storage_ns", storage_ns)];
+    Ok((dict, Table(RecordBatch::try_from_iter(columns).map_err(broken)?)))
 }
 
 /// The rows as they come, of which none is made before it is its turn.

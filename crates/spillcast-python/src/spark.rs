@@ -12,7 +12,7 @@ use spillcast_core::spark::{
 };
 use spillcast_core::unpack::unpacked;
 
-use crate::os_error;
+use crate::error::read_error;
 
 /// The reader's bandwidth alone and of all readers, of writeback (bytes/s), page cache and dirty limit
 /// (bytes), and whether reads and writes share the bandwidth.
@@ -60,10 +60,7 @@ impl SparkApplication {
         match (application, raised) {
             (_, Some(error)) => Err(error),
             (Ok(application), None) => Ok(SparkApplication(application)),
-            (Err(error), None) if error.kind() == io::ErrorKind::InvalidData => {
-                Err(PyValueError::new_err(error.to_string()))
-            }
-            (Err(error), None) => Err(os_error(error)),
+            (Err(error), None) => Err(read_error(error)),
         }
     }
 

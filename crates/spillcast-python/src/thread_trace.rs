@@ -17,7 +17,7 @@ use spillcast_core::work::{Burst, Run, Work};
 use spillcast_recording::each_wait;
 
 use crate::arrow::{self, Table};
-use crate::columns::wrong;
+use crate::error::wrong;
 
 /// What a recording's threads did: their trace, and sums of their waits.
 ///

@@ -12,6 +12,7 @@ use spillcast_core::oracle::{
 use spillcast_core::wait::Op;
 
 use crate::arrow::Table;
+use crate::error::broken;
 use crate::trace_rows::{self, Wanted};
 
 /// Reads traces; `profile` or `rows` does the work, other threads may watch and cancel.
@@ -71,9 +72,7 @@ impl TraceReader {
     fn no_rows() -> PyResult<[Table; 5]> {
         let wanted = Wanted::new(Some(Vec::new()));
         let tables = trace_rows::tables(&Dictionary::default(), &Batch::default(), &wanted);
-        tables
-            .map(|tables| tables.map(Table))
-            .map_err(|error| PyRuntimeError::new_err(error.to_string()))
+        Ok(tables.map_err(broken)?.map(Table))
     }
 
     /// Hand all rows to `take(waits, calls, statements, row_sources, binds)` in batches; returns what
@@ -98,8 +97,7 @@ impl TraceReader {
         };
         let mut failure = None;
         let hand_on = |names: &Dictionary, batch| -> PyResult<()> {
-            let tables = trace_rows::tables(names, &batch, &wanted)
-                .map_err(|error| PyRuntimeError::new_err(error.to_string()))?;
+            let tables = trace_rows::tables(names, &batch, &wanted).map_err(broken)?;
             Python::attach(|py| {
                 take.call1(py, <(_, _, _, _, _)>::from(tables.map(Table))).map(drop)
             })

@@ -12,7 +12,6 @@
 mod arguments;
 mod emulate;
 mod library;
-mod like;
 mod memory_group;
 mod probe;
 mod profile;

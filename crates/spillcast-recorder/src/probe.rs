@@ -2,27 +2,34 @@
 
 use std::ffi::OsString;
 use std::path::Path;
+use std::thread;
 use std::time::Duration;
 
 use rustix::fs::statvfs;
-use spillcast_core::probe::ProbeError;
-use spillcast_core::probe::grid::{Grid, Options};
+use spillcast_core::probe::grid::{self, Grid};
+use spillcast_core::probe::{Options, Outcome as Replayed, Probe, ProbeError};
 
 use crate::arguments::{Arguments, help};
-use crate::like;
+use crate::memory_group::MemoryGroup;
+use crate::recording::Recording;
+use crate::signals;
 use crate::storage;
 use spillcast_recording::Measured;
 use spillcast_recording::failure::{Failure, Outcome};
 use spillcast_recording::json::{Document, Value};
+use spillcast_recording::page_cache::bound_bytes;
 
 const TIME: Duration = Duration::from_secs(60);
 /// Of what is free on a storage, files may take one part in so many.
 const FREE_PARTS: u64 = 10;
+/// What the kernel takes besides what the replay says it takes.
+const SLACK_BYTES: u64 = 4 << 20;
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// What a probe may take: time, and bytes that its files hold at one moment.
-pub struct Budget {
-    pub time: Duration,
-    pub bytes: Option<u64>,
+struct Budget {
+    time: Duration,
+    bytes: Option<u64>,
 }
 
 impl Budget {
@@ -53,8 +60,8 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     }
     let budget = Budget::of(directory, arguments.time("--budget")?.unwrap_or(TIME));
     let document = match like {
-        Some(like) => like::document(directory, like, &budget)?,
-        None => grid(directory, &budget, arguments.has("--psync"))?,
+        Some(path) => replay(directory, path, &budget)?,
+        None => cells(directory, &budget, arguments.has("--psync"))?,
     };
     let text = document.text(1);
     match arguments.value("--output") {
@@ -66,7 +73,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
 }
 
 /// The failure of a probe in a directory.
-pub fn failure_in(directory: &Path, error: ProbeError) -> Failure {
+fn failure_in(directory: &Path, error: ProbeError) -> Failure {
     let failed = |text: String, hint| Failure { status: 1, ..Failure::usage(text, hint) };
     match error {
         ProbeError::Io { source, .. } if source.raw_os_error() == Some(libc::ENOSPC) => {
@@ -79,9 +86,10 @@ pub fn failure_in(directory: &Path, error: ProbeError) -> Failure {
 }
 
 /// Op by size, depth, pattern and access, without a recording.
-fn grid(directory: &Path, budget: &Budget, psync: bool) -> Outcome<Value> {
+fn cells(directory: &Path, budget: &Budget, psync: bool) -> Outcome<Value> {
     let dir = directory.to_owned();
-    let options = Options { dir, budget: budget.time, budget_bytes: budget.bytes, psync };
+    let Budget { time, bytes } = *budget;
+    let options = grid::Options { dir, budget: time, budget_bytes: bytes, psync };
     let outcome = Grid::new(options).and_then(|grid| grid.run());
     let outcome = outcome.map_err(|error| failure_in(directory, error))?;
     let mut measured = Measured::from(&outcome);
@@ -91,4 +99,49 @@ fn grid(directory: &Path, budget: &Budget, psync: bool) -> Outcome<Value> {
         .with("budget_bytes", budget.bytes)
         .with("directory", directory.to_string_lossy());
     Ok(storage::document(directory, "grid", measured))
+}
+
+/// Replays with the page cache that the engine had, and gives the storage.json.
+fn replay(directory: &Path, path: &Path, budget: &Budget) -> Outcome<Value> {
+    let recording = Recording::open(path)?;
+    let from = recording.plan()?;
+    let Budget { time, bytes } = *budget;
+    let dir = directory.to_owned();
+    let options = Options { dir, budget: time, budget_bytes: bytes, direct: false };
+    let probe = Probe::new(from.plan, options).map_err(|error| failure_in(directory, error))?;
+    let engine_bytes = recording.cache_bytes();
+    let bound = bound_bytes(engine_bytes, &probe);
+    signals::watch();
+    let group = bound.map(|bound| MemoryGroup::join(bound + probe.memory_bytes() + SLACK_BYTES));
+    let replayed = run_to_signal(&probe).map_err(|error| failure_in(directory, error));
+    let refusal = group.as_ref().and_then(|group| group.as_ref().err().cloned());
+    let held = bound.filter(|_| refusal.is_none());
+    drop(group);
+    let replayed = replayed?;
+    let mut measured = Measured::from(&replayed);
+    measured.facts = measured
+        .facts
+        .with("budget_s", budget.time.as_secs_f64())
+        .with("budget_bytes", budget.bytes)
+        .with("page_cache_bytes", engine_bytes)
+        .with("memory_bound", held)
+        .with("memory_bound_reason", refusal)
+        .with("directory", directory.to_string_lossy())
+        .with("like", recording.name())
+        .with("closed_loop", from.closed_loop);
+    Ok(storage::document(directory, "probe", measured))
+}
+
+/// Runs to its end, or to the first signal.
+fn run_to_signal(probe: &Probe) -> Result<Replayed, ProbeError> {
+    thread::scope(|scope| {
+        let running = scope.spawn(|| probe.run());
+        while !running.is_finished() {
+            if signals::take().is_some() {
+                probe.cancel();
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        running.join().expect("a replay does not panic")
+    })
 }

@@ -4,6 +4,7 @@
 //! whatever file format they come from ([`Source`]).
 
 mod curve;
+mod distances;
 mod hot;
 mod oracle_general;
 mod policy;
@@ -17,9 +18,11 @@ mod stack;
 pub(crate) mod store;
 mod table;
 
-pub use curve::{Curve, distances, distances_within};
+pub use curve::Curve;
+pub use distances::{distances, distances_within};
 pub use oracle_general::{OracleGeneral, RECORD_BYTES};
-pub use policy::{NAMES, Rules};
+pub use policy::NAMES;
+pub use policy::keep::Rules;
 pub use request::{Class, Flow, Request, Source};
 pub use rows::{Row, Rows};
 pub use simulate::{Account, Options, Outcome, Run, simulate};

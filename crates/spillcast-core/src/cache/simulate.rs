@@ -2,7 +2,12 @@
 
 use std::io;
 
-use super::policy::{Arc, Keep, Policy, Queue, Rules, S3Fifo, Sieve};
+use super::policy::Policy;
+use super::policy::arc::Arc;
+use super::policy::keep::{Keep, Rules};
+use super::policy::queue::Queue;
+use super::policy::s3fifo::S3Fifo;
+use super::policy::sieve::Sieve;
 use super::request::{Class, Request, Source};
 use super::store::Store;
 

@@ -1,15 +1,15 @@
 //! Reports of a capture -> waits: what each descriptor stood for, where in the file, temp or not.
 
 mod changes;
-mod counts;
+mod held;
 mod requests;
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
-pub use counts::{Counts, Io};
 use rustc_hash::FxHashMap;
 use spillcast_calls::{Call, CallKind};
 
+use super::counts::{Counts, Io};
 use super::descriptor;
 use super::event::{Block, Event, FileIdentity, Inside};
 use super::files::Files;
@@ -20,7 +20,7 @@ use super::temp::TempRules;
 use crate::packed::Packed;
 use crate::system::now_ns;
 use crate::wait::{NameId, Op, RowNames, Wait};
-use requests::Held;
+use held::Held;
 
 /// The event of a thread that had left the CPU by itself outside of its I/O.
 const BLOCKED: &str = "blocked";

@@ -3,7 +3,6 @@
 
 use spillcast_calls::{Call, CallKind};
 
-use super::stacks::StackSample;
 use crate::wait::Op;
 
 /// What is known of the inside of a call.
@@ -26,6 +25,17 @@ pub struct Block {
     /// The observed thread that woke it; None for an interrupt, any other process, a thread that
     /// ended, or nobody known.
     pub woken_by: Option<i32>,
+}
+
+/// The registers of a thread, and its stack from the stack pointer on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct StackSample {
+    pub ip: u64,
+    pub sp: u64,
+    pub fp: u64,
+    /// The return address of the innermost function, on processors that keep it in a register.
+    pub lr: u64,
+    pub stack: Vec<u8>,
 }
 
 /// What a descriptor stood for at the moment it was looked at.

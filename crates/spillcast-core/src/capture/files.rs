@@ -16,7 +16,7 @@ use std::path::Path;
 
 use rustc_hash::FxHashMap;
 
-use super::assemble::{Counts, Io};
+use super::counts::{Counts, Io};
 use super::event::FileIdentity;
 use super::temp::{Identity, Kind};
 use crate::system::epoch_ns;

@@ -17,6 +17,7 @@ mod assemble;
 mod born;
 mod bpf;
 pub mod cost;
+mod counts;
 mod descriptor;
 mod event;
 mod files;
@@ -35,14 +36,14 @@ mod temp;
 mod tree;
 mod watch;
 
-pub use assemble::Counts;
-pub use event::{Block, Event, FileIdentity, Inside, Request};
+pub use counts::Counts;
+pub use event::{Block, Event, FileIdentity, Inside, Request, StackSample};
 pub use joined::Joined;
 pub use seconds::Second;
 pub use session::{Batch, Capture, Status, Waits};
 pub use source::{Births, Observed, Observer, Source};
 pub use spawn::HeldCommand;
-pub use stacks::{NamedStacks, STACKS_PER_S, StackSample, Symbols};
+pub use stacks::{NamedStacks, STACKS_PER_S, Symbols};
 pub use temp::{TempName, TempRules, temp_name_of};
 
 /// Makes a source ready for these calls; nothing is observed yet.

@@ -6,7 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread::JoinHandle;
 
-use super::assemble::{Assembler, Counts};
+use super::assemble::Assembler;
+use super::counts::Counts;
 use super::event::Event;
 use super::joined::Joined;
 use super::seconds::Second;

@@ -1,5 +1,7 @@
 //! A position in a line of bytes that is read piece by piece, and decimal numbers at memory speed.
 
+use super::line::Fault;
+
 /// The unread rest of a line.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Text<'a> {
@@ -36,6 +38,12 @@ impl<'a> Text<'a> {
         while let [b' ', rest @ ..] = self.bytes {
             self.bytes = rest;
         }
+    }
+
+    /// Whether nothing but spaces is left; else the fault.
+    pub fn ended(&mut self, fault: Fault) -> Result<(), Fault> {
+        self.skip_spaces();
+        if self.is_end() { Ok(()) } else { Err(fault) }
     }
 
     /// The bytes before the next `end`, which is stepped over; None if there is no `end`.

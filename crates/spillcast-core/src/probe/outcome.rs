@@ -5,9 +5,9 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::Step;
 use super::filesystem::Filesystem;
 use super::group::{Access, Group, Pattern, Running};
+use super::plan::Step;
 use super::schedule::Disturbance;
 use crate::histogram::Histogram;
 use crate::wait::{Op, size_class_bytes};

@@ -5,7 +5,9 @@
 
 use rustc_hash::FxHashMap;
 
-use super::{Io, Memory, Regions};
+use super::page_cache::Regions;
+use super::rows::Io;
+use super::target::Memory;
 use crate::random;
 use crate::wait::Op;
 

@@ -8,54 +8,8 @@
 use std::cmp::Reverse;
 
 use super::lane::Lane;
-use super::{NEW_PERIOD, QUANTUM_NS, Rows, Simulation};
-
-/// Looks for a state that comes back.
-pub struct Cycle {
-    /// So many quanta and periods in a row are simulated first: most rows end before.
-    pub first: u64,
-    /// Quanta and periods since anything else happened.
-    events: u64,
-    kept: Option<Kept>,
-}
-
-/// A state, and what there was of each sum by then.
-struct Kept {
-    state: State,
-    now_ns: u64,
-    owed_ns: u64,
-    throttled_ns: u64,
-    /// By lane, CPU time of its row.
-    done_ns: Vec<u64>,
-}
-
-/// What decides how a simulation goes on, with times as seen from its present.
-#[derive(PartialEq)]
-struct State {
-    /// What is left of the quota's period, and when that ends.
-    period: (u64, i64),
-    temp_ns: u64,
-    /// Lanes that want a core, in their order.
-    ready: Vec<usize>,
-    /// When stretches on a core end and the next period begins, the first first.
-    due: Vec<Due>,
-}
-
-/// When, which lane, how long its stretch is, and how long it will have held its core, up to a quantum.
-type Due = (u64, usize, u64, u64);
-
-impl Default for Cycle {
-    fn default() -> Cycle {
-        Cycle { first: 32, events: 0, kept: None }
-    }
-}
-
-impl Cycle {
-    /// Something else has happened: no state from before comes back.
-    pub fn ends(&mut self) {
-        (self.events, self.kept) = (0, None);
-    }
-}
+use super::rows::Rows;
+use super::{Kept, NEW_PERIOD, QUANTUM_NS, Simulation, State};
 
 impl<R: Rows + ?Sized> Simulation<'_, R> {
     /// A quantum has ended or a period begun, and nothing else: passes what repeats itself.

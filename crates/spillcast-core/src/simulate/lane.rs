@@ -1,6 +1,6 @@
 //! One thread of a simulation: where it stands in its rows, and what others wait for it to do.
 
-use super::{Io, Row, Rows, Wait};
+use super::rows::{Io, Row, Rows, Wait};
 
 /// What a lane does next.
 pub enum Next {

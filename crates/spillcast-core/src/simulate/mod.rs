@@ -9,20 +9,20 @@ mod cycle;
 mod lane;
 mod page_cache;
 mod quota;
+mod rows;
 mod target;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 pub use cached_reads::{CachedReads, Moved};
-use cycle::Cycle;
 use lane::{Lane, Next};
 pub use page_cache::PageCacheRoom;
-use page_cache::Regions;
 use quota::Budget;
 pub use quota::Quota;
+pub use rows::{Io, Row, Rows, Wait};
+pub use target::Memory;
 use target::Target;
-pub use target::{Io, Memory};
 
 use crate::storage::{Model, Waits};
 
@@ -30,53 +30,6 @@ use crate::storage::{Model, Waits};
 const QUANTUM_NS: u64 = 3_000_000;
 /// In the place of a lane: a new period of the quota begins.
 const NEW_PERIOD: usize = usize::MAX;
-
-/// One step of a thread: CPU, and then a wait.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Row {
-    pub thread: u32,
-    pub cpu_ns: u64,
-    pub wait: Wait,
-    /// CPU time within a wait off the core, which is of the quota.
-    pub call_ns: u64,
-    /// Temp I/O, which is counted.
-    pub temp: bool,
-}
-
-/// What a row ends with.
-#[derive(Clone, Copy, Debug)]
-pub enum Wait {
-    /// So long, off the core: a storage, a timer.
-    For(u64),
-    /// So long, on the core: a copy from memory.
-    OnCore(u64),
-    /// Until the thread of row `row` has ended that row and then burned `cpu_ns`.
-    Until { row: usize, cpu_ns: u64 },
-    /// As long as the storage takes.
-    Io(Io),
-}
-
-impl Default for Wait {
-    fn default() -> Wait {
-        Wait::For(0)
-    }
-}
-
-/// The rows of all threads, each thread's in order: in memory, or made of columns when asked for.
-pub trait Rows {
-    fn count(&self) -> usize;
-    fn row(&self, at: usize) -> Row;
-}
-
-impl<T: AsRef<[Row]> + ?Sized> Rows for T {
-    fn count(&self) -> usize {
-        self.as_ref().len()
-    }
-
-    fn row(&self, at: usize) -> Row {
-        self.as_ref()[at]
-    }
-}
 
 /// What a simulation came to.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -145,6 +98,53 @@ struct Simulation<'a, R: Rows + ?Sized> {
     temp_since_ns: u64,
     target: Target,
     outcome: Outcome,
+}
+
+/// Looks for a state that comes back.
+struct Cycle {
+    /// So many quanta and periods in a row are simulated first: most rows end before.
+    first: u64,
+    /// Quanta and periods since anything else happened.
+    events: u64,
+    kept: Option<Kept>,
+}
+
+/// A state, and what there was of each sum by then.
+struct Kept {
+    state: State,
+    now_ns: u64,
+    owed_ns: u64,
+    throttled_ns: u64,
+    /// By lane, CPU time of its row.
+    done_ns: Vec<u64>,
+}
+
+/// What decides how a simulation goes on, with times as seen from its present.
+#[derive(PartialEq)]
+struct State {
+    /// What is left of the quota's period, and when that ends.
+    period: (u64, i64),
+    temp_ns: u64,
+    /// Lanes that want a core, in their order.
+    ready: Vec<usize>,
+    /// When stretches on a core end and the next period begins, the first first.
+    due: Vec<Due>,
+}
+
+/// When, which lane, how long its stretch is, and how long it will have held its core, up to a quantum.
+type Due = (u64, usize, u64, u64);
+
+impl Default for Cycle {
+    fn default() -> Cycle {
+        Cycle { first: 32, events: 0, kept: None }
+    }
+}
+
+impl Cycle {
+    /// Something else has happened: no state from before comes back.
+    fn ends(&mut self) {
+        (self.events, self.kept) = (0, None);
+    }
 }
 
 impl<'a, R: Rows + ?Sized> Simulation<'a, R> {

@@ -4,8 +4,7 @@ use std::collections::VecDeque;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::Io;
-use super::target::{Ends, place};
+use super::rows::{Ends, Io, place};
 use crate::cache::store::{List, Store};
 use crate::random;
 use crate::storage::{Operation, Schedule};

@@ -1,23 +1,8 @@
 //! The storage that simulated I/O goes to.
 
 use super::page_cache::{PageCache, PageCacheRoom};
-use super::{Rows, Wait};
+use super::rows::{Ends, Io, Rows, Wait, place};
 use crate::storage::{Model, Operation, Schedule, Waits};
-use crate::wait::Op;
-
-/// A read or write.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Io {
-    pub op: Op,
-    pub file: u32,
-    /// Where in the file; None where that is not known: then it is taken to follow the last one.
-    pub offset: Option<u64>,
-    pub bytes: u64,
-    /// How long it takes where a page cache answers it, or takes what it writes.
-    pub cached_ns: u64,
-    /// Of a read, how much the storage has to bring; None where the page cache is asked.
-    pub missing_bytes: Option<u64>,
-}
 
 /// How long an operation takes.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -43,9 +28,6 @@ pub struct Target {
     /// Where the last operation of an op on a file ended.
     ends: Ends,
 }
-
-/// By file, which are numbered from 0, where its last write and its last other operation ended.
-pub(super) type Ends = Vec<[Option<u64>; 2]>;
 
 impl Target {
     pub fn new<R: Rows + ?Sized>(
@@ -89,20 +71,6 @@ impl Target {
     pub fn waits(&self) -> Waits {
         self.schedule.waits()
     }
-}
-
-/// An operation with its offset, and whether it begins where the last one of its op on its file
-/// ended; a first one does, as on a mount.
-pub(super) fn place(ends: &mut Ends, io: Io) -> (Io, bool) {
-    let file = io.file as usize;
-    if ends.len() <= file {
-        ends.resize(file + 1, [None; 2]);
-    }
-    let last = &mut ends[file][usize::from(io.op == Op::Write)];
-    let offset = io.offset.or(*last).unwrap_or(0);
-    let follows = io.offset.is_none() || last.is_none_or(|end| end == offset);
-    *last = Some(offset + io.bytes);
-    (Io { offset: Some(offset), ..io }, follows)
 }
 
 /// Operations with their offsets, in this order.

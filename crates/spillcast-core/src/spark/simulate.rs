@@ -9,7 +9,7 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-use super::application::{Application, Task};
+use super::application::{Application, Stage, Task};
 use super::node::{File, Node, NodeStorage, Phase, Read};
 use super::order::{Order, Point};
 
@@ -468,7 +468,7 @@ fn by_partition(application: &Application) -> Vec<bool> {
         let reading = application.stages.iter().filter(move |stage| stage.parents.contains(&id));
         reading.map(|stage| stage.task_count).max().unwrap_or(0)
     };
-    let of_sql = |stage: &super::Stage| {
+    let of_sql = |stage: &Stage| {
         let job = application.jobs.iter().find(|job| Some(job.id) == stage.job);
         job.is_some_and(|job| job.execution.is_some())
     };

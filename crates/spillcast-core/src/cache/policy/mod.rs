@@ -2,20 +2,14 @@
 //!
 //! Each policy is compiled into the loop that drives it.
 
-mod arc;
-mod keep;
-mod queue;
-mod s3fifo;
-mod sieve;
+pub mod arc;
+pub mod keep;
+pub mod queue;
+pub mod s3fifo;
+pub mod sieve;
 
 use super::request::Request;
 use super::store::Store;
-
-pub use arc::Arc;
-pub use keep::{Keep, Rules};
-pub use queue::Queue;
-pub use s3fifo::S3Fifo;
-pub use sieve::Sieve;
 
 pub const NAMES: [&str; 7] = ["keep", "bypass", "lru", "fifo", "sieve", "s3fifo", "arc"];
 

@@ -11,82 +11,13 @@
 //!
 //! Older kernels run without these programs. There a ring that /proc shows forbids a forecast.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use super::super::descriptor;
 use super::super::event::{Block, FileIdentity, Request};
+use super::held::Awaited;
 use super::{Assembler, File};
 use crate::wait::{Op, Wait};
-
-/// Waits that are kept back for a request: where it takes more of them, it is not what is awaited.
-const HELD_MAX: usize = 64;
-
-/// What the threads waited for while a request was under way.
-#[derive(Default)]
-pub struct Held(HashMap<i32, Thread>);
-
-#[derive(Default)]
-struct Thread {
-    /// Until the request's end is reported.
-    blocks: Vec<Block>,
-    /// They became too many.
-    let_go: bool,
-    /// Start and end of the last request that was alone.
-    last: (u64, u64),
-}
-
-/// A request as its thread saw it.
-struct Awaited {
-    /// Whether the thread left the CPU.
-    blocked: bool,
-    /// CPU time of its other work meanwhile.
-    busy_ns: u64,
-}
-
-impl Held {
-    /// Keeps a wait back; returns those that are rows.
-    fn add(&mut self, tid: i32, block: Block) -> Vec<Block> {
-        let thread = self.0.entry(tid).or_default();
-        let (start_ns, end_ns) = thread.last;
-        if start_ns <= block.start_ns && block.start_ns < end_ns {
-            return rest(block, end_ns).into_iter().collect();
-        }
-        thread.blocks.push(block);
-        thread.let_go |= thread.blocks.len() > HELD_MAX;
-        if thread.let_go { std::mem::take(&mut thread.blocks) } else { Vec::new() }
-    }
-
-    /// What was kept back for a request: rows, where it was not alone.
-    fn release(&mut self, tid: i32) -> Vec<Block> {
-        let thread = self.0.entry(tid).or_default();
-        thread.let_go = false;
-        std::mem::take(&mut thread.blocks)
-    }
-
-    /// Makes the waits a part of the request, and what is left of them rows; None, and all of them
-    /// rows, where it was not alone.
-    fn end(&mut self, request: &Request) -> (Option<Awaited>, Vec<Block>) {
-        let thread = self.0.entry(request.tid).or_default();
-        if request.at_once > 1 || thread.let_go {
-            return (None, self.release(request.tid));
-        }
-        let end_ns = request.end_ns;
-        thread.last = (request.start_ns, end_ns);
-        let blocks = std::mem::take(&mut thread.blocks);
-        let awaited = Awaited { blocked: !blocks.is_empty(), busy_ns: request.busy_ns };
-        (Some(awaited), blocks.into_iter().filter_map(|block| rest(block, end_ns)).collect())
-    }
-}
-
-/// What is left of a wait after `end_ns`.
-fn rest(block: Block, end_ns: u64) -> Option<Block> {
-    (block.end_ns > end_ns).then(|| Block {
-        start_ns: block.start_ns.max(end_ns),
-        cpu_before_ns: 0,
-        ..block
-    })
-}
 
 impl Assembler {
     pub(super) fn blocked_in_request(&mut self, tid: i32, block: Block) {
@@ -152,74 +83,5 @@ impl Assembler {
             self.by_identity.insert(request.file, Some(file));
         }
         Some(file)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TID: i32 = 7;
-
-    fn request(span: (u64, u64), at_once: u64) -> Request {
-        Request {
-            pid: TID,
-            tid: TID,
-            start_ns: span.0,
-            end_ns: span.1,
-            op: Op::Read,
-            offset: 0,
-            ret: 1,
-            file: (1, 1),
-            regular: true,
-            unlinked: false,
-            at_once,
-            cpu_before_ns: 0,
-            busy_ns: 3,
-        }
-    }
-
-    fn block(start_ns: u64, end_ns: u64) -> Block {
-        Block { start_ns, end_ns, cpu_before_ns: 5, woken_by: None }
-    }
-
-    #[test]
-    fn waits_for_the_only_request_are_a_part_of_it() {
-        let mut held = Held::default();
-        assert!(held.add(TID, block(110, 150)).is_empty());
-        assert!(held.add(TID, block(160, 190)).is_empty());
-        let (awaited, rows) = held.end(&request((100, 200), 1));
-        let awaited = awaited.unwrap();
-        assert!(awaited.blocked && rows.is_empty());
-        assert_eq!(awaited.busy_ns, 3);
-        assert!(!held.end(&request((300, 400), 1)).0.unwrap().blocked);
-    }
-
-    #[test]
-    fn what_a_wait_takes_after_the_request_is_a_row() {
-        let mut held = Held::default();
-        held.add(TID, block(110, 250));
-        let after = Block { cpu_before_ns: 0, ..block(200, 250) };
-        assert_eq!(held.end(&request((100, 200), 1)).1, [after]);
-        // Another thread may report the request before its own wakes up.
-        assert_eq!(held.add(TID, block(190, 230)), [Block { end_ns: 230, ..after }]);
-        assert!(held.add(TID, block(190, 200)).is_empty());
-    }
-
-    #[test]
-    fn waits_beside_several_requests_are_rows() {
-        let mut held = Held::default();
-        held.add(TID, block(110, 150));
-        let (awaited, rows) = held.end(&request((100, 200), 2));
-        assert!(awaited.is_none());
-        assert_eq!(rows, [block(110, 150)]);
-    }
-
-    #[test]
-    fn a_request_that_nobody_awaits_swallows_no_waits() {
-        let mut held = Held::default();
-        let rows: usize = (0..1000).map(|n| held.add(TID, block(n * 10, n * 10 + 5)).len()).sum();
-        assert_eq!(rows, 1000);
-        assert!(held.end(&request((0, 100_000), 1)).0.is_none());
     }
 }

@@ -33,10 +33,9 @@ use std::time::Duration;
 
 use spillcast_calls::{Call, CallKind};
 
-use super::event::{Block, Event, FileIdentity, Inside, Request};
+use super::event::{Block, Event, FileIdentity, Inside, Request, StackSample};
 use super::paths::Paths;
 use super::source::{self, Observed, Source};
-use super::stacks::StackSample;
 use crate::proc::in_first_namespace;
 use crate::system::now_ns;
 use crate::wait::Op;

@@ -4,7 +4,7 @@ use perf_event_open_sys::bindings as sys;
 
 use spillcast_calls::CallKind;
 
-use super::super::stacks::StackSample;
+use super::super::event::StackSample;
 use super::given::GivenPath;
 use super::open::UNWIND_REGISTERS;
 use super::tracepoints::{Edge, Tracepoints};

@@ -17,8 +17,9 @@ use rustc_hash::FxHashMap;
 use serde::Serialize;
 
 pub use image::Symbols;
-use space::{Code, Codes, Space};
+use space::{Code, Codes, Function, NamedModule, Space};
 
+use super::event::StackSample;
 use super::spinning::SAMPLES_PER_S;
 use crate::wait::{NameId, Names};
 
@@ -34,24 +35,6 @@ const FUNCTIONS_MAX: usize = 1 << 20;
 const ENTRIES_MAX: usize = FUNCTIONS_MAX + (1 << 16);
 /// A process that runs code which was mapped since the last look is looked at again after so long.
 const LOOK_AGAIN_NS: u64 = 100_000_000;
-
-/// The registers of a thread, and its stack from the stack pointer on.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct StackSample {
-    pub ip: u64,
-    pub sp: u64,
-    pub fp: u64,
-    /// The return address of the innermost function, on processors that keep it in a register.
-    pub lr: u64,
-    pub stack: Vec<u8>,
-}
-
-/// A function: what its code belongs to, and where it begins; None where it has no name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Function {
-    code: u32,
-    start: Option<u64>,
-}
 
 #[derive(PartialEq, Eq, Hash)]
 struct Key {
@@ -96,13 +79,6 @@ pub struct NamedStacks {
 pub struct NamedFunction {
     pub name: Option<String>,
     pub module: usize,
-}
-
-#[derive(Clone, Debug, Serialize)]
-pub struct NamedModule {
-    pub name: String,
-    pub build_id: Option<String>,
-    pub symbols: Symbols,
 }
 
 /// One thread name and list of functions.

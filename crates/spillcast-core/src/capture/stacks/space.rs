@@ -8,10 +8,11 @@ use framehop::{
     CacheNative, MayAllocateDuringUnwind, Module, UnwindRegsNative, Unwinder, UnwinderNative,
 };
 use rustc_hash::FxHashMap;
+use serde::Serialize;
 
 use super::compiled::{self, Runtime};
 use super::image::{Image, Symbols, open_mapped};
-use super::{Function, NamedModule, StackSample};
+use crate::capture::event::StackSample;
 
 /// Files and runtimes that are kept apart; the code of any more has no names.
 const CODES_MAX: usize = 4096;
@@ -23,6 +24,20 @@ pub enum Code {
     Image(Box<Image>),
     Runtime(Runtime),
     Unknown,
+}
+
+/// A function: what its code belongs to, and where it begins; None where it has no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Function {
+    pub code: u32,
+    pub start: Option<u64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+pub struct NamedModule {
+    pub name: String,
+    pub build_id: Option<String>,
+    pub symbols: Symbols,
 }
 
 /// All code of the observed processes, each file once.

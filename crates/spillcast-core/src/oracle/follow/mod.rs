@@ -14,8 +14,6 @@ use super::sink::{Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement
 
 mod timed;
 
-use timed::Clock;
-
 /// The summary of one file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FileSummary {
@@ -58,6 +56,26 @@ pub(super) struct Follower {
     local_us: Option<i64>,
     sessions: Sessions,
     summary: FileSummary,
+}
+
+/// How a release writes times.
+#[derive(Clone, Copy)]
+struct Clock {
+    /// Microseconds in a unit of `ela`, `c`, `e` and `tim`.
+    unit_us: i64,
+    /// 11.1.0.7 writes the `tim` of waits in units of 1,024 ns.
+    wait_tim_1024: bool,
+}
+
+impl Clock {
+    const MICROSECONDS: Clock = Clock { unit_us: 1, wait_tim_1024: false };
+
+    fn of_release(release: [u16; 4]) -> Clock {
+        Clock {
+            unit_us: if release[0] < 9 { 10_000 } else { 1 },
+            wait_tim_1024: release == [11, 1, 0, 7],
+        }
+    }
 }
 
 /// The output of the follower.

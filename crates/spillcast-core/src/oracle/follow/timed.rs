@@ -12,26 +12,6 @@ const HEAD_LINES: u64 = 3;
 /// Nothing lasts longer than 115 days.
 const ELAPSED_MAX_US: i64 = 10_000_000_000_000;
 
-/// How a release writes times.
-#[derive(Clone, Copy)]
-pub(super) struct Clock {
-    /// Microseconds in a unit of `ela`, `c`, `e` and `tim`.
-    unit_us: i64,
-    /// 11.1.0.7 writes the `tim` of waits in units of 1,024 ns.
-    wait_tim_1024: bool,
-}
-
-impl Clock {
-    pub(super) const MICROSECONDS: Clock = Clock { unit_us: 1, wait_tim_1024: false };
-
-    pub(super) fn of_release(release: [u16; 4]) -> Clock {
-        Clock {
-            unit_us: if release[0] < 9 { 10_000 } else { 1 },
-            wait_tim_1024: release == [11, 1, 0, 7],
-        }
-    }
-}
-
 impl Follower {
     #[inline(always)]
     pub(super) fn wait(

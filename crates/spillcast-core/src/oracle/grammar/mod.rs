@@ -49,11 +49,6 @@ pub fn parse(line: &[u8], figures: bool) -> Result<(Line, &[u8]), Fault> {
     parsed.map(|line| (line, &b""[..]))
 }
 
-fn ended(text: &mut Text, fault: Fault) -> Result<(), Fault> {
-    text.skip_spaces();
-    if text.is_end() { Ok(()) } else { Err(fault) }
-}
-
 fn call(kind: CallKind, text: &mut Text) -> Result<Line, Fault> {
     let cursor = text.int().ok_or("call without a cursor number")?;
     if !text.eat(b":") {
@@ -98,7 +93,7 @@ fn call_figures(kind: CallKind, cursor: i64, text: &mut Text) -> Result<Line, Fa
             break;
         }
     }
-    ended(text, "call that goes on after its last figure")?;
+    text.ended("call that goes on after its last figure")?;
     let needed = if kind == CallKind::Rpc { C | E } else { C | E | TIM };
     if seen & needed == needed { Ok(Line::Call(call)) } else { Err("call without c=, e= or tim=") }
 }
@@ -175,7 +170,7 @@ fn error(text: &mut Text) -> Result<Line, Fault> {
     const FAULT: Fault = "ERROR that is not #cursor:err=number tim=number";
     text.int().filter(|_| text.eat(b":err=")).and_then(|_| text.int()).ok_or(FAULT)?;
     let tim = if text.eat(b" tim=") { text.int().ok_or(FAULT)? } else { 0 };
-    ended(text, FAULT)?;
+    text.ended(FAULT)?;
     Ok(Line::Other { tim })
 }
 
@@ -185,7 +180,7 @@ fn xctend(text: &mut Text) -> Result<Line, Fault> {
     let mut number = |name: &[u8]| text.eat(name).then(|| text.int()).flatten();
     number(b"rlbk=").and_then(|_| number(b", rd_only=")).ok_or(FAULT)?;
     let tim = if text.eat(b", tim=") { text.int().ok_or(FAULT)? } else { 0 };
-    ended(text, FAULT)?;
+    text.ended(FAULT)?;
     Ok(Line::Other { tim })
 }
 
@@ -239,6 +234,6 @@ fn figures(bytes: &[u8]) -> impl Iterator<Item = (&[u8], i64)> {
 
 fn binds(text: &mut Text) -> Result<Line, Fault> {
     let cursor = text.int().filter(|_| text.eat(b":")).ok_or("BINDS without a cursor number")?;
-    ended(text, "BINDS that goes on after its cursor number")?;
+    text.ended("BINDS that goes on after its cursor number")?;
     Ok(Line::Binds { cursor })
 }

@@ -1,6 +1,5 @@
 //! The grammar of `WAIT #` lines, which are most of a trace.
 
-use super::ended;
 use crate::oracle::digits::{Text, find_near};
 use crate::oracle::line::{Fault, Line, Role, WaitLine};
 
@@ -47,7 +46,7 @@ pub(super) fn wait<'a>(
         tim = text.int().ok_or("WAIT whose tim= is not a number")?;
     }
     if tail == Tail::Refused {
-        ended(text, "WAIT that goes on after its last figure")?;
+        text.ended("WAIT that goes on after its last figure")?;
     }
     let wait = WaitLine { event: 0, cursor, ela, params, roles, object, tim };
     Ok((Line::Wait(wait), event))
