@@ -10,12 +10,12 @@ use arrow_array::types::ArrowPrimitiveType;
 use arrow_array::{
     Array, RecordBatch, RecordBatchIterator, RecordBatchOptions, RecordBatchReader, StructArray,
 };
-use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
+use arrow_schema::{ArrowError, Schema, SchemaRef};
 use pyo3::exceptions::PyKeyError;
 use pyo3::prelude::*;
 use pyo3::types::PyCapsule;
 
-use crate::columns::{Parts, array_of, fields_of, parts_of};
+use crate::columns::{Parts, fields_of, named_arrays, parts_of};
 use crate::error::wrong;
 
 /// Columns of rows. `pyarrow.record_batch(table)` and any other Arrow reader takes it.
@@ -74,14 +74,7 @@ impl Table {
     /// A table of columns as `column` has them, each with its name and whether it may be null.
     #[staticmethod]
     fn of(columns: Vec<Bound<'_, PyAny>>, rows: usize) -> PyResult<Table> {
-        let mut fields = Vec::with_capacity(columns.len());
-        let mut arrays = Vec::with_capacity(columns.len());
-        for column in columns {
-            let (name, nullable, parts): (String, bool, Bound<'_, PyAny>) = column.extract()?;
-            let array = array_of(&parts)?;
-            fields.push(Field::new(name, array.data_type().clone(), nullable));
-            arrays.push(array);
-        }
+        let (fields, arrays) = named_arrays(columns)?;
         let options = RecordBatchOptions::new().with_row_count(Some(rows));
         let schema = Arc::new(Schema::new(fields));
         Ok(Table(RecordBatch::try_new_with_options(schema, arrays, &options).map_err(wrong)?))

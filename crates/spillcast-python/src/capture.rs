@@ -1,12 +1,16 @@
-//! Capture sources by name, and the counts of a capture.
+//! Capture sources by name, the counts of a capture, and what a source costs those that it observes.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt;
+use std::path::PathBuf;
 
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
+use spillcast_core::capture::cost::{self, Cost, Program, Spread};
 use spillcast_core::capture::{self as core, CallKind};
+
+use crate::error::os_error;
 
 /// What makes a source ready.
 pub fn source_named(name: &str) -> PyResult<core::Open> {
@@ -36,4 +40,64 @@ pub fn status_dict(py: Python<'_>, status: core::Status) -> PyResult<Bound<'_, P
 /// Texts for the kernel. ValueError for one that contains NUL.
 pub fn strings(list: Vec<OsString>) -> PyResult<Vec<CString>> {
     list.into_iter().map(|text| Ok(CString::new(text.into_vec())?)).collect()
+}
+
+/// What an observed thread loses, in seconds; a dict for Python, and the attributes of its
+/// `CaptureCost`. None where the source does nothing at a switch.
+#[derive(FromPyObject, IntoPyObject)]
+pub struct CaptureCost {
+    call_s: f64,
+    /// Quartiles.
+    call_low_s: f64,
+    call_high_s: f64,
+    switch_s: Option<f64>,
+    switch_low_s: Option<f64>,
+    switch_high_s: Option<f64>,
+}
+
+impl CaptureCost {
+    pub fn into_core(self) -> Cost {
+        let spread = |low_s, median_s, high_s| Spread { low_s, median_s, high_s };
+        let switch = self.switch_low_s.zip(self.switch_s).zip(self.switch_high_s);
+        Cost {
+            call: spread(self.call_low_s, self.call_s, self.call_high_s),
+            switch: switch.map(|((low_s, median_s), high_s)| spread(low_s, median_s, high_s)),
+        }
+    }
+}
+
+/// What an observed thread loses by a call and by a context switch, in some 0.2 s.
+///
+/// `program` calls `capture_cost_child` with the two arguments that are added to it; the environments
+/// hold NAME=value, `observed` that of a process which the source is to observe. OSError says why it
+/// cannot be measured, ValueError which name is none.
+#[pyfunction]
+pub fn capture_cost(
+    py: Python<'_>,
+    name: &str,
+    calls: Option<Vec<String>>,
+    program: Vec<OsString>,
+    bare: Vec<OsString>,
+    observed: Vec<OsString>,
+) -> PyResult<CaptureCost> {
+    let (open, calls) = (source_named(name)?, call_kinds(calls)?);
+    let (arguments, bare, observed) = (strings(program)?, strings(bare)?, strings(observed)?);
+    let program = Program { arguments, bare, observed };
+    let cost = py.detach(|| cost::measure(|| open(&calls), &program)).map_err(os_error)?;
+    let (call, switch) = (cost.call, cost.switch);
+    Ok(CaptureCost {
+        call_s: call.median_s,
+        call_low_s: call.low_s,
+        call_high_s: call.high_s,
+        switch_s: switch.map(|spread| spread.median_s),
+        switch_low_s: switch.map(|spread| spread.low_s),
+        switch_high_s: switch.map(|spread| spread.high_s),
+    })
+}
+
+/// Serve a measurement of `capture_cost` until it ends: `memory` and `seat` are what it added to the
+/// arguments. OSError where it has ended.
+#[pyfunction]
+pub fn capture_cost_child(py: Python<'_>, memory: PathBuf, seat: usize) -> PyResult<()> {
+    py.detach(|| cost::serve(&memory, seat)).map_err(os_error)
 }

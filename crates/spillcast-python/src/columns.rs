@@ -237,6 +237,16 @@ fn lists<'py, O: OffsetSizeTrait>(
     Ok((Memory(Buffer::from_vec(offsets)), Some(inner.into_pyobject(py)?.into_any())))
 }
 
+/// The arrays of columns, each with its name and whether it may be null.
+pub fn named_arrays(columns: Vec<Bound<'_, PyAny>>) -> PyResult<(Vec<Field>, Vec<ArrayRef>)> {
+    let named = columns.into_iter().map(|column| {
+        let (name, nullable, parts): (String, bool, Bound<'_, PyAny>) = column.extract()?;
+        let array = array_of(&parts)?;
+        Ok((Field::new(name, array.data_type().clone(), nullable), array))
+    });
+    named.collect()
+}
+
 /// The array of what `parts_of` gives, whatever Python object holds the memory.
 pub fn array_of(parts: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
     type Given<'py> = (String, PyBuffer<u8>, Option<PyBuffer<u8>>, Bound<'py, PyAny>);
@@ -270,14 +280,7 @@ pub fn array_of(parts: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
             Ok(Arc::new(ListArray::try_new(field, offsets, inner, valid).map_err(wrong)?))
         }
         "struct" => {
-            let members: Vec<(String, bool, Bound<'_, PyAny>)> = extra.extract()?;
-            let mut fields = Vec::with_capacity(members.len());
-            let mut arrays = Vec::with_capacity(members.len());
-            for (name, nullable, parts) in members {
-                let array = array_of(&parts)?;
-                fields.push(Field::new(name, array.data_type().clone(), nullable));
-                arrays.push(array);
-            }
+            let (fields, arrays) = named_arrays(extra.extract()?)?;
             Ok(Arc::new(StructArray::try_new(fields.into(), arrays, valid).map_err(wrong)?))
         }
         "bytes" => {
@@ -295,19 +298,10 @@ pub fn array_of(parts: &Bound<'_, PyAny>) -> PyResult<ArrayRef> {
 }
 
 fn numbers_of(kind: &str) -> PyResult<DataType> {
-    Ok(match kind {
-        "int8" => DataType::Int8,
-        "int16" => DataType::Int16,
-        "int32" => DataType::Int32,
-        "int64" => DataType::Int64,
-        "uint8" => DataType::UInt8,
-        "uint16" => DataType::UInt16,
-        "uint32" => DataType::UInt32,
-        "uint64" => DataType::UInt64,
-        "float32" => DataType::Float32,
-        "float64" => DataType::Float64,
-        _ => return Err(PyTypeError::new_err(format!("a column of {kind}"))),
-    })
+    use DataType::*;
+    let known = [Int8, Int16, Int32, Int64, UInt8, UInt16, UInt32, UInt64, Float32, Float64];
+    let named = known.into_iter().find(|known| kind_of(known) == kind);
+    named.ok_or_else(|| PyTypeError::new_err(format!("a column of {kind}")))
 }
 
 fn bits(bytes: &Buffer) -> BooleanBuffer {

@@ -19,10 +19,8 @@ mod behaviour;
 mod cache;
 mod capture;
 mod columns;
-mod cost;
 mod emulate;
 mod error;
-mod grid;
 mod observed;
 mod output;
 mod parquet;
@@ -73,11 +71,10 @@ mod _core {
     use crate::{
         arrow::{Stream, Table},
         cache::{CacheCurve, CacheRequests},
+        capture::{capture_cost, capture_cost_child},
         chases,
         columns::Memory,
-        cost::{capture_cost, capture_cost_child},
         emulate::Emulation,
-        grid::Grid,
         observed::{
             CpuWatch, PeakMemory, age_s, group_folders, inputs_of, memory_groups, mounted,
             status_bytes, temp_of,
@@ -86,7 +83,7 @@ mod _core {
             PartialFolder, RecordingWriter, check_free, check_output, is_partial, unused_name,
         },
         parquet::{Batches, ParquetReader, ParquetWriter, ZstdReader},
-        probe::{Probe, scratch_prefix},
+        probe::{Grid, Probe, scratch_prefix},
         recorder::{
             Recorder, Target, check_attaches, describe_machine, source_refusal, try_source,
         },

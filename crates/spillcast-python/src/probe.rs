@@ -1,4 +1,4 @@
-//! The probe: a plan of I/O as Arrow columns in, measured groups out.
+//! The probe: a plan of I/O as Arrow columns in, or a directory alone; measured groups out.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use arrow_array::{Array, RecordBatch};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spillcast_core::capture::CallKind;
-use spillcast_core::probe::{self as core, Options, Plan, Step};
+use spillcast_core::probe::{self as core, Options, Plan, Step, grid};
 use spillcast_core::wait::Op;
 use spillcast_recording::Measured;
 use spillcast_recording::page_cache::bound_bytes;
@@ -74,8 +74,42 @@ impl Probe {
     }
 }
 
+/// A grid of op, size, depth, pattern and access, measured on a directory.
+#[pyclass(frozen, module = "spillcast._core")]
+pub struct Grid(grid::Grid);
+
+#[pymethods]
+impl Grid {
+    /// `psync` keeps io_uring out of it. ValueError for a directory that cannot be used or that is
+    /// too small.
+    #[new]
+    #[pyo3(signature = (dir, *, budget_s, budget_bytes=None, psync=false))]
+    fn new(dir: PathBuf, budget_s: f64, budget_bytes: Option<u64>, psync: bool) -> PyResult<Grid> {
+        let budget = duration(budget_s)?;
+        let options = grid::Options { dir, budget, budget_bytes, psync };
+        Ok(Grid(grid::Grid::new(options).map_err(probe_error)?))
+    }
+
+    /// Measure; blocks, other threads of Python go on. Returns what `Probe.run` does.
+    fn run(&self, py: Python<'_>) -> PyResult<String> {
+        let outcome = py.detach(|| self.0.run()).map_err(probe_error)?;
+        Ok(Measured::from(&outcome).to_json().to_string())
+    }
+
+    /// Milliseconds passed, milliseconds in all, bytes so far.
+    fn progress(&self) -> (u64, u64, u64) {
+        let progress = self.0.progress();
+        (progress.steps_done, progress.steps_total, progress.bytes)
+    }
+
+    /// End a run in another thread.
+    fn cancel(&self) {
+        self.0.cancel();
+    }
+}
+
 /// The steps of a plan. ValueError where it is none.
-pub fn steps(plan: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
+fn steps(plan: &Bound<'_, PyAny>) -> PyResult<Vec<Step>> {
     parse(&arrow::import(plan)?)
         .ok_or_else(|| PyValueError::new_err("the plan lacks a column or has another type"))
 }
@@ -128,7 +162,7 @@ fn changes(plan: &RecordBatch) -> Option<Vec<Option<CallKind>>> {
     column.as_string_opt::<i32>()?.iter().map(known).collect()
 }
 
-pub fn duration(seconds: f64) -> PyResult<Duration> {
+fn duration(seconds: f64) -> PyResult<Duration> {
     Duration::try_from_secs_f64(seconds).map_err(|error| PyValueError::new_err(error.to_string()))
 }
 

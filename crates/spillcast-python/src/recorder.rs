@@ -10,14 +10,13 @@ use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use pyo3::types::PyDict;
 use spillcast_core::capture as core;
-use spillcast_core::capture::cost::{Cost, Spread};
 use spillcast_recording::failure::{Failure, Kind};
 use spillcast_recording::json::Document;
 use spillcast_recording::meta::Options;
 use spillcast_recording::sources;
 use spillcast_recording::{Observed, target};
 
-use crate::capture::{call_kinds, source_named, status_dict, strings};
+use crate::capture::{CaptureCost, call_kinds, source_named, status_dict, strings};
 use crate::error::{failed, os_error};
 use crate::output::{Published, add_document, object, row_sums};
 use crate::recording::{Seconds, Waits};
@@ -91,14 +90,6 @@ impl Target {
             }
         }
     }
-}
-
-/// From `CaptureCost` of spillcast, what observed threads lose by `kind`; None where it has none.
-fn spread(cost: &Bound<'_, PyAny>, kind: &str) -> PyResult<Option<Spread>> {
-    // call_low_s, call_s and call_high_s; switch_low_s, switch_s and switch_high_s.
-    let of = |part: &str| cost.getattr(format!("{kind}{part}_s"))?.extract::<Option<f64>>();
-    let times = of("_low")?.zip(of("")?).zip(of("_high")?);
-    Ok(times.map(|((low_s, median_s), high_s)| Spread { low_s, median_s, high_s }))
 }
 
 /// One recording under way: `prepare`, `observe`, `tick` until done, `account`, `publish`.
@@ -276,15 +267,11 @@ impl Recorder {
         py: Python<'_>,
         elapsed_s: f64,
         started_ns: Option<u64>,
-        cost: Option<&Bound<'_, PyAny>>,
+        cost: Option<CaptureCost>,
         command: Option<Vec<String>>,
         exit_status: Option<i32>,
     ) -> PyResult<String> {
-        let (call, switch) = match cost {
-            Some(cost) => (spread(cost, "call")?, spread(cost, "switch")?),
-            None => (None, None),
-        };
-        let cost = call.map(|call| Cost { call, switch });
+        let cost = cost.map(CaptureCost::into_core);
         let process = (command, exit_status);
         let meta = self.with(py, |r| r.account(elapsed_s, started_ns, cost, process));
         serde_json::to_string(&meta).map_err(|error| PyValueError::new_err(error.to_string()))

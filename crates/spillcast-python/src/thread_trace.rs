@@ -107,19 +107,16 @@ fn burst_columns(bursts: &[Burst]) -> Result<RecordBatch, ArrowError> {
     let floats = |of: fn(&Burst) -> f64| -> ArrayRef {
         Arc::new(Float64Array::from_iter_values(bursts.iter().map(of)))
     };
-    let int64 = |of: fn(&Burst) -> i64| -> ArrayRef {
-        Arc::new(Int64Array::from_iter_values(bursts.iter().map(of)))
-    };
     let ops = |of: fn(&Burst) -> Op| -> ArrayRef {
         Arc::new(Int8Array::from_iter_values(bursts.iter().map(|b| i8::from(of(b) == Op::Write))))
     };
     RecordBatch::try_from_iter([
         ("end_s", floats(|burst| burst.start_ns as f64 / 1e9 + burst.wait_ns as f64 / 1e9)),
         ("wait_s", floats(|burst| burst.wait_ns as f64 / 1e9)),
-        ("bytes", int64(|burst| burst.bytes)),
+        ("bytes", int64(bursts, |burst| burst.bytes)),
         ("op", ops(|burst| burst.op)),
         ("next_op", ops(|burst| burst.next_op)),
-        ("session", int64(|burst| burst.session)),
+        ("session", int64(bursts, |burst| burst.session)),
         ("cpu_s", floats(|burst| burst.cpu_ns as f64 / 1e9)),
     ])
 }
@@ -152,7 +149,7 @@ fn trace_columns(rows: &[Row], waits: &[Recorded]) -> Result<RecordBatch, ArrowE
     ])
 }
 
-fn int64(rows: &[Row], of: impl Fn(&Row) -> i64) -> ArrayRef {
+fn int64<T>(rows: &[T], of: impl Fn(&T) -> i64) -> ArrayRef {
     Arc::new(Int64Array::from_iter_values(rows.iter().map(of)))
 }
 

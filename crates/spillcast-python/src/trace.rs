@@ -57,10 +57,7 @@ impl TraceReader {
         if dimensions.contains(&Dimension::Event) {
             dimensions.push(Dimension::Call);
         }
-        let mut profile = match calls {
-            true => Profile::new(dimensions),
-            false => Profile::of_waits(dimensions),
-        };
+        let mut profile = Profile::new(dimensions, calls);
         let reading =
             py.detach(|| read(&self.paths, &self.options, &mut profile)).map_err(to_python)?;
         let groups = groups(py, &profile, &by, &quantiles, &reading.dictionary)?;

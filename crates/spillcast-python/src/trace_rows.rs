@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use arrow_array::{
-    ArrayRef, BooleanArray, DictionaryArray, Int32Array, Int64Array, RecordBatch, StringArray,
-    new_null_array,
+    ArrayRef, DictionaryArray, Int32Array, RecordBatch, StringArray, new_null_array,
 };
 use arrow_schema::{ArrowError, DataType};
 use spillcast_core::oracle::{
     Batch, Bind, Dictionary, Origin, StatLine, Statement, TimedCall, TimedWait,
 };
+use spillcast_recording::{booleans, int64, ops};
 
 /// The columns that are asked for; the others hold nulls. Names are codes where some are asked for.
 #[derive(Clone, Debug, Default)]
@@ -60,16 +60,8 @@ fn coded(list: &[String], codes: impl Iterator<Item = Option<i32>>) -> ArrayRef 
     Arc::new(DictionaryArray::new(codes, texts))
 }
 
-fn int<T>(rows: &[T], of: impl Fn(&T) -> Option<i64>) -> ArrayRef {
-    Arc::new(rows.iter().map(of).collect::<Int64Array>())
-}
-
 fn text<'a, T>(rows: &'a [T], of: impl Fn(&'a T) -> Option<&'a str>) -> ArrayRef {
     Arc::new(rows.iter().map(of).collect::<StringArray>())
-}
-
-fn flag<T>(rows: &[T], of: impl Fn(&T) -> bool) -> ArrayRef {
-    Arc::new(rows.iter().map(|row| Some(of(row))).collect::<BooleanArray>())
 }
 
 /// The last columns of a table: the statement and the session of each row, and where it stands.
@@ -77,9 +69,9 @@ fn of_origin<T>(names: &Dictionary, rows: &[(Origin, T)]) -> [(&'static str, Arr
     let sql = |(origin, _): &(Origin, T)| Some(names.sql.list()[origin.sql? as usize].as_str());
     [
         ("sql_id", Arc::new(rows.iter().map(sql).collect::<StringArray>()), true),
-        ("session", int(rows, |(o, _)| names.sessions[o.session].number()), true),
-        ("line", int(rows, |(origin, _)| Some(origin.line as i64)), false),
-        ("source", int(rows, |(origin, _)| Some(origin.file as i64)), false),
+        ("session", int64(rows, |(o, _)| names.sessions[o.session].number()), true),
+        ("line", int64(rows, |(origin, _)| Some(origin.line as i64)), false),
+        ("source", int64(rows, |(origin, _)| Some(origin.file as i64)), false),
     ]
 }
 
@@ -92,11 +84,11 @@ fn waits(
     type Row = (Origin, TimedWait);
     let none: ArrayRef = new_null_array(&DataType::Int64, rows.len());
     let number = |name, of: &dyn Fn(&Row) -> Option<i64>| match wanted.column("waits", name) {
-        true => (name, int(rows, of), true),
+        true => (name, int64(rows, of), true),
         false => (name, none.clone(), true),
     };
     let flags = |name, of: fn(&Row) -> bool| match wanted.column("waits", name) {
-        true => (name, flag(rows, of), true),
+        true => (name, booleans(rows, |row| Some(of(row))), true),
         false => (name, new_null_array(&DataType::Boolean, rows.len()), true),
     };
     let code = |name, of: fn(&Row) -> Option<u32>, list: &[String]| {
@@ -107,7 +99,7 @@ fn waits(
         let codes = rows.iter().map(|row| of(row).filter(|_| wanted).map(|id| id as i32));
         (name, coded(if wanted { list } else { &[] }, codes), true)
     };
-    let ops = spillcast_recording::ops(rows.iter().map(|(_, wait)| wait.class.op))?;
+    let op = ops(rows.iter().map(|(_, wait)| wait.class.op))?;
     let files = match wanted.column("waits", "file") {
         true => rows.iter().map(|(_, w)| w.file.map(|n| n.to_string())).collect::<StringArray>(),
         false => StringArray::new_null(rows.len()),
@@ -117,7 +109,7 @@ fn waits(
         number("elapsed_ns", &|(_, w)| Some(w.elapsed_us * 1_000)),
         number("session", &|(o, _)| Some(names.sessions[o.session].number().unwrap_or(0))),
         code("event", |(_, w)| Some(w.event), names.events.list()),
-        ("op", ops, true),
+        ("op", op, true),
         flags("temp", |(_, w)| w.class.temp),
         ("file", Arc::new(files) as ArrayRef, true),
         // A trace does not give the size of a block, so it has no offset in bytes.
@@ -137,7 +129,7 @@ fn waits(
 }
 
 fn calls(names: &Dictionary, rows: &[(Origin, TimedCall)]) -> Result<RecordBatch, ArrowError> {
-    let number = |of: fn(&TimedCall) -> i64| int(rows, move |(_, call)| Some(of(call)));
+    let number = |of: fn(&TimedCall) -> i64| int64(rows, move |(_, call)| Some(of(call)));
     let columns = [
         ("call", text(rows, |(_, call)| Some(call.line.kind.name())), false),
         ("cursor", number(|call| call.line.cursor), false),
@@ -158,7 +150,7 @@ fn calls(names: &Dictionary, rows: &[(Origin, TimedCall)]) -> Result<RecordBatch
 }
 
 fn statements(rows: &[(Origin, Statement)]) -> Result<RecordBatch, ArrowError> {
-    let number = |of: fn(&Statement) -> i64| int(rows, move |(_, row)| Some(of(row)));
+    let number = |of: fn(&Statement) -> i64| int64(rows, move |(_, row)| Some(of(row)));
     let texts: ArrayRef = Arc::new(
         rows.iter()
             .map(|(_, statement)| Some(String::from_utf8_lossy(&statement.text).into_owned()))
@@ -175,14 +167,14 @@ fn statements(rows: &[(Origin, Statement)]) -> Result<RecordBatch, ArrowError> {
         ("tim_us", number(|row| row.line.tim), false),
         ("hv", number(|row| row.line.hv), false),
         ("text", texts, false),
-        ("line", int(rows, |(origin, _)| Some(origin.line as i64)), false),
-        ("source", int(rows, |(origin, _)| Some(origin.file as i64)), false),
+        ("line", int64(rows, |(origin, _)| Some(origin.line as i64)), false),
+        ("source", int64(rows, |(origin, _)| Some(origin.file as i64)), false),
     ])
 }
 
 fn row_sources(names: &Dictionary, rows: &[(Origin, StatLine)]) -> Result<RecordBatch, ArrowError> {
-    let number = |of: fn(&StatLine) -> i64| int(rows, move |(_, row)| Some(of(row)));
-    let perhaps = |of: fn(&StatLine) -> Option<i64>| int(rows, move |(_, row)| of(row));
+    let number = |of: fn(&StatLine) -> i64| int64(rows, move |(_, row)| Some(of(row)));
+    let perhaps = |of: fn(&StatLine) -> Option<i64>| int64(rows, move |(_, row)| of(row));
     let columns = [
         ("id", number(|r| r.id), false),
         ("parent", number(|r| r.pid), false),
@@ -206,9 +198,9 @@ fn binds(names: &Dictionary, rows: &[(Origin, Bind)]) -> Result<RecordBatch, Arr
     };
     let values: ArrayRef = Arc::new(rows.iter().map(value).collect::<StringArray>());
     let columns = [
-        ("cursor", int(rows, |(_, bind)| Some(bind.cursor)), false),
-        ("position", int(rows, |(_, bind)| Some(bind.position)), false),
-        ("type", int(rows, |(_, bind)| bind.kind), true),
+        ("cursor", int64(rows, |(_, bind)| Some(bind.cursor)), false),
+        ("position", int64(rows, |(_, bind)| Some(bind.position)), false),
+        ("type", int64(rows, |(_, bind)| bind.kind), true),
         ("value", values, true),
     ];
     RecordBatch::try_from_iter_with_nullable(columns.into_iter().chain(of_origin(names, rows)))

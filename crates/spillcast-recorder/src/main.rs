@@ -18,7 +18,6 @@ mod profile;
 mod record;
 mod recording;
 mod signals;
-mod storage;
 
 use std::env;
 use std::ffi::OsString;

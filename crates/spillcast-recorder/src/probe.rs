@@ -5,19 +5,20 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
+use jiff::Timestamp;
 use rustix::fs::statvfs;
+use rustix::system::uname;
 use spillcast_core::probe::grid::{self, Grid};
-use spillcast_core::probe::{Options, Outcome as Replayed, Probe, ProbeError};
+use spillcast_core::probe::{Options, Outcome as Replayed, Probe, ProbeError, mounted};
 
 use crate::arguments::{Arguments, help};
 use crate::memory_group::MemoryGroup;
 use crate::recording::Recording;
 use crate::signals;
-use crate::storage;
-use spillcast_recording::Measured;
 use spillcast_recording::failure::{Failure, Outcome};
-use spillcast_recording::json::{Document, Value};
+use spillcast_recording::json::{Document, Value, json};
 use spillcast_recording::page_cache::bound_bytes;
+use spillcast_recording::{Measured, device_name, machine};
 
 const TIME: Duration = Duration::from_secs(60);
 /// Of what is free on a storage, files may take one part in so many.
@@ -98,7 +99,7 @@ fn cells(directory: &Path, budget: &Budget, psync: bool) -> Outcome<Value> {
         .with("budget_s", budget.time.as_secs_f64())
         .with("budget_bytes", budget.bytes)
         .with("directory", directory.to_string_lossy());
-    Ok(storage::document(directory, "grid", measured))
+    Ok(document(directory, "grid", measured))
 }
 
 /// Replays with the page cache that the engine had, and gives the storage.json.
@@ -129,7 +130,7 @@ fn replay(directory: &Path, path: &Path, budget: &Budget) -> Outcome<Value> {
         .with("directory", directory.to_string_lossy())
         .with("like", recording.name())
         .with("closed_loop", from.closed_loop);
-    Ok(storage::document(directory, "probe", measured))
+    Ok(document(directory, "probe", measured))
 }
 
 /// Runs to its end, or to the first signal.
@@ -143,5 +144,51 @@ fn run_to_signal(probe: &Probe) -> Result<Replayed, ProbeError> {
             thread::sleep(LOOK_EVERY);
         }
         running.join().expect("a replay does not panic")
+    })
+}
+
+/// What was measured of a directory, by the probe `source`.
+fn document(directory: &Path, source: &str, measured: Measured) -> Value {
+    json!({
+        "schema": "spillcast.storage/1",
+        "name": name_of(directory),
+        "source": source,
+        "groups": measured.groups,
+        "changes": measured.changes,
+        "limits": [],
+        "servers": null,
+        "provenance": provenance(directory),
+        "facts": measured.facts,
+    })
+}
+
+/// As it was given, unless that is `.` or `..`.
+fn name_of(directory: &Path) -> String {
+    let given = || directory.to_string_lossy().into_owned();
+    match directory.file_name() {
+        Some(_) => given(),
+        None => directory
+            .canonicalize()
+            .map_or_else(|_| given(), |path| path.to_string_lossy().into_owned()),
+    }
+}
+
+/// When, where and with what it is measured. Options of mounts may hold secrets and are left out.
+fn provenance(directory: &Path) -> Value {
+    let system = uname();
+    let whole = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
+    let mount = mounted(&whole).ok().flatten();
+    let mount = mount.as_ref();
+    json!({
+        "measured_at": machine::iso(Timestamp::now()),
+        "spillcast": machine::version(),
+        "host": system.nodename().to_string_lossy().into_owned(),
+        "kernel": system.release().to_string_lossy().into_owned(),
+        "directory": whole.to_string_lossy().into_owned(),
+        "device": mount.map(|mount| mount.device.as_str()),
+        "device_name": mount.and_then(|mount| device_name(&mount.device)),
+        "filesystem": mount.map(|mount| mount.filesystem.as_str()),
+        "mount_point": mount.map(|mount| mount.point.to_string_lossy().into_owned()),
+        "mount_options": Value::Null,
     })
 }

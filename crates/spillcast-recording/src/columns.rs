@@ -104,11 +104,13 @@ fn pairs(rows: impl Iterator<Item = Vec<(i64, i64)>>) -> (ArrayRef, ArrayRef) {
     (Arc::new(latency_ns.finish()), Arc::new(latency_count.finish()))
 }
 
-fn int64<T>(rows: &[T], of: impl Fn(&T) -> Option<i64>) -> ArrayRef {
+/// Numbers of rows; None is null.
+pub fn int64<T>(rows: &[T], of: impl Fn(&T) -> Option<i64>) -> ArrayRef {
     Arc::new(rows.iter().map(of).collect::<Int64Array>())
 }
 
-fn booleans<T>(rows: &[T], of: impl Fn(&T) -> Option<bool>) -> ArrayRef {
+/// Flags of rows; None is null.
+pub fn booleans<T>(rows: &[T], of: impl Fn(&T) -> Option<bool>) -> ArrayRef {
     Arc::new(rows.iter().map(of).collect::<BooleanArray>())
 }
 

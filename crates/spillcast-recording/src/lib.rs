@@ -33,7 +33,6 @@ mod recorder;
 mod rows;
 mod scan;
 mod seconds;
-mod sockets;
 pub mod sources;
 mod stacks;
 pub mod target;
@@ -41,7 +40,7 @@ mod temp_places;
 mod writer;
 
 pub use checks::Rule;
-pub use columns::{Dictionaries, ops, second_columns, wait_columns};
+pub use columns::{Dictionaries, booleans, int64, ops, second_columns, wait_columns};
 pub use files::{FileSums, TempKind};
 pub use measured::Measured;
 pub use output::Output;

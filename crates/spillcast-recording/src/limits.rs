@@ -2,6 +2,7 @@
 //! whether it is the client of a server.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -9,11 +10,10 @@ use rustix::process::{Pid, geteuid};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde::Serialize;
 use spillcast_core::capture::preload::is_connected;
-use spillcast_core::proc::{family, high_water_bytes, number, owner};
+use spillcast_core::proc::{descriptors, family, high_water_bytes, number, owner};
 use spillcast_core::system::thread_cpu_ns;
 
 use crate::cgroups::{CGROUPS, folders, text};
-use crate::sockets::has_server_connection;
 
 /// A look at many processes takes 1 % of a core at the most.
 const LOOKS_EVERY: u32 = 100;
@@ -103,6 +103,45 @@ impl SocketWatch {
             self.pace.look(|| self.connected = has_server_connection(self.pid));
         }
     }
+}
+
+/// Whether a process or one it started holds a connected socket of its own, as a client.
+fn has_server_connection(pid: i32) -> bool {
+    let mut sockets_of_run: BTreeSet<u64> = family(pid).into_iter().flat_map(sockets).collect();
+    // What was inherited from the recorder, as a terminal of ssh, is none of theirs.
+    let inherited = sockets(std::process::id() as i32);
+    sockets_of_run.retain(|socket| !inherited.contains(socket));
+    !sockets_of_run.is_empty() && !sockets_of_run.is_disjoint(&connected(pid))
+}
+
+/// The inodes of the sockets that a process has open.
+fn sockets(pid: i32) -> BTreeSet<u64> {
+    let inode = |shown: &str| shown.strip_prefix("socket:[")?.strip_suffix(']')?.parse().ok();
+    descriptors(pid).filter_map(|(_, shown)| inode(shown.to_str()?)).collect()
+}
+
+/// The inodes of connected sockets in the process's network, without those that a server accepted.
+fn connected(pid: i32) -> BTreeSet<u64> {
+    let table = |name: &str| {
+        let text = fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+        let rows = text.lines().skip(1).map(|line| line.split_whitespace().map(str::to_owned));
+        rows.map(Iterator::collect).collect::<Vec<Vec<String>>>()
+    };
+    let mut numbers = BTreeSet::new();
+    for rows in [table("tcp"), table("tcp6")] {
+        let port = |row: &[String]| row.get(1)?.rsplit_once(':').map(|(_, port)| port.to_owned());
+        let state = |row: &[String]| row.get(3).cloned().unwrap_or_default();
+        let listening: BTreeSet<_> =
+            rows.iter().filter(|row| state(row) == "0A").filter_map(|row| port(row)).collect();
+        let clients = rows.iter().filter(|row| state(row) == "01");
+        let clients =
+            clients.filter(|row| port(row).is_none_or(|number| !listening.contains(&number)));
+        numbers.extend(clients.filter_map(|row| row.get(9)?.parse::<u64>().ok()));
+    }
+    // What a server accepted has the server's path.
+    let clients = table("unix").into_iter().filter(|row| row.len() == 7 && row[5] == "03");
+    numbers.extend(clients.filter_map(|row| row[6].parse::<u64>().ok()));
+    numbers
 }
 
 /// What holds a process's CPU time down; None where it is not known, or there is no limit.

@@ -22,7 +22,7 @@ const DISTINCT: [&str; 4] = ["start_ns", "elapsed_ns", "offset", "cpu_before_ns"
 
 /// Takes rows and makes columns of them by `columns`.
 pub struct ParquetFile<R, C> {
-    writer: ArrowWriter<File>,
+    file: BatchFile,
     rows: Vec<R>,
     columns: C,
 }
@@ -30,8 +30,8 @@ pub struct ParquetFile<R, C> {
 impl<R, C: Fn(&[R]) -> Result<RecordBatch, ArrowError>> ParquetFile<R, C> {
     pub fn new(path: &Path, columns: C) -> io::Result<Self> {
         let schema = columns(&[]).map_err(io::Error::other)?.schema();
-        let writer = writer(path, &schema, ROW_GROUP_ROWS)?;
-        Ok(ParquetFile { writer, rows: Vec::with_capacity(CHUNK_ROWS), columns })
+        let file = BatchFile::new(path, &schema, None, Vec::new())?;
+        Ok(ParquetFile { file, rows: Vec::with_capacity(CHUNK_ROWS), columns })
     }
 
     pub fn add(&mut self, row: R) -> io::Result<()> {
@@ -41,13 +41,13 @@ impl<R, C: Fn(&[R]) -> Result<RecordBatch, ArrowError>> ParquetFile<R, C> {
 
     pub fn finish(mut self) -> io::Result<()> {
         self.write()?;
-        self.writer.close().map(drop).map_err(os_error)
+        self.file.finish()
     }
 
     fn write(&mut self) -> io::Result<()> {
         let batch = (self.columns)(&self.rows).map_err(io::Error::other)?;
         self.rows.clear();
-        self.writer.write(&batch).map_err(os_error)
+        self.file.write(&batch)
     }
 }
 
@@ -62,15 +62,24 @@ impl BatchFile {
         group_rows: Option<usize>,
         key_values: Vec<(String, String)>,
     ) -> io::Result<BatchFile> {
-        let group_rows = group_rows.unwrap_or(ROW_GROUP_ROWS);
+        let level = ZstdLevel::try_new(1).expect("a level that zstd has");
+        let mut properties = WriterProperties::builder()
+            .set_created_by("spillcast".into())
+            .set_compression(Compression::ZSTD(level))
+            .set_max_row_group_row_count(Some(group_rows.unwrap_or(ROW_GROUP_ROWS)));
+        for name in DISTINCT {
+            properties = properties.set_column_dictionary_enabled(name.into(), false);
+        }
         // Arrow's readers look for the pairs in the schema, others in the file's metadata.
         let pairs: HashMap<String, String> = key_values.iter().cloned().collect();
-        let schema = schema.clone().with_metadata(pairs);
-        let mut file = writer(path, &schema, group_rows)?;
+        let schema = schema.clone().with_metadata(pairs).into();
+        let file = File::create(path)?;
+        let writer = ArrowWriter::try_new(file, schema, Some(properties.build()));
+        let mut writer = writer.map_err(os_error)?;
         for (key, value) in key_values {
-            file.append_key_value_metadata(KeyValue::new(key, value));
+            writer.append_key_value_metadata(KeyValue::new(key, value));
         }
-        Ok(BatchFile(file))
+        Ok(BatchFile(writer))
     }
 
     pub fn write(&mut self, batch: &RecordBatch) -> io::Result<()> {
@@ -80,24 +89,6 @@ impl BatchFile {
     pub fn finish(self) -> io::Result<()> {
         self.0.close().map(drop).map_err(os_error)
     }
-}
-
-/// A file of these columns that holds no rows.
-pub fn write_empty(path: &Path, schema: &Schema) -> io::Result<()> {
-    writer(path, schema, ROW_GROUP_ROWS)?.close().map(drop).map_err(os_error)
-}
-
-fn writer(path: &Path, schema: &Schema, group_rows: usize) -> io::Result<ArrowWriter<File>> {
-    let level = ZstdLevel::try_new(1).expect("a level that zstd has");
-    let mut properties = WriterProperties::builder()
-        .set_created_by("spillcast".into())
-        .set_compression(Compression::ZSTD(level))
-        .set_max_row_group_row_count(Some(group_rows));
-    for name in DISTINCT {
-        properties = properties.set_column_dictionary_enabled(name.into(), false);
-    }
-    let schema = schema.clone().into();
-    ArrowWriter::try_new(File::create(path)?, schema, Some(properties.build())).map_err(os_error)
 }
 
 /// The error of the file system, if it was one.

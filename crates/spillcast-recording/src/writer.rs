@@ -15,7 +15,7 @@ use crate::clock::{moved, moved_second};
 use crate::columns::{Dictionaries, sample_schema, second_columns, wait_columns};
 use crate::files::{FileSums, OtherFiles, TempFiles, TempKind};
 use crate::meta::RowSums;
-use crate::parquet_file::{ParquetFile, write_empty};
+use crate::parquet_file::{BatchFile, ParquetFile};
 use crate::parts::{Bounds, Parts, make_folder};
 use crate::seconds::SecondsFile;
 
@@ -198,7 +198,8 @@ impl Writer {
             },
         )?;
         file.finish()?;
-        write_empty(&self.folder.join("samples.parquet"), &sample_schema())
+        let samples = self.folder.join("samples.parquet");
+        BatchFile::new(&samples, &sample_schema(), None, Vec::new())?.finish()
     }
 }
 

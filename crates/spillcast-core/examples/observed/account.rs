@@ -6,6 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde_json::{Map, Value, json};
 use spillcast_calls::Mapping;
 
+/// What a kind says besides its account: members of the JSON document.
+pub type Members = Vec<(&'static str, Value)>;
+
 /// Calls by the kernel's names, as recordings name them.
 #[derive(Clone, Copy)]
 pub enum Call {

@@ -4,12 +4,9 @@ use std::collections::VecDeque;
 use std::io;
 use std::time::Instant;
 
-use rustix::process::{Pid, WaitOptions, waitpid};
-
-use crate::Members;
-use crate::account::{Account, median_ns};
-use crate::io::{Pace, a_few, create};
-use crate::options::Options;
+use crate::account::{Account, Members, median_ns};
+use crate::io::{Pace, a_few, create, fork, wait};
+use crate::options::{Options, at_gate};
 
 /// How many threads may be at work at a time.
 const AT_ONCE: usize = 32;
@@ -67,28 +64,6 @@ pub fn idle(options: &Options, _account: &Account) -> io::Result<Members> {
             }
         })?;
     }
-    crate::at_gate()?;
+    at_gate()?;
     Ok(Members::new())
-}
-
-/// Runs `work` in a child, which ends with it; its process id.
-pub fn fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
-    // SAFETY: no other thread runs here when a child is made, so no lock is held that it needs.
-    match unsafe { libc::fork() } {
-        -1 => Err(io::Error::last_os_error()),
-        0 => {
-            let status = i32::from(work().is_err());
-            // SAFETY: ends the child without what the parent has yet to write.
-            unsafe { libc::_exit(status) }
-        }
-        child => Ok(child),
-    }
-}
-
-/// Waits for a child, which must have succeeded.
-pub fn wait(child: i32) -> io::Result<()> {
-    match waitpid(Pid::from_raw(child), WaitOptions::empty())? {
-        Some((_, status)) if status.exit_status() == Some(0) => Ok(()),
-        _ => Err(io::Error::other("a child failed")),
-    }
 }

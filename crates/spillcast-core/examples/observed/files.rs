@@ -4,8 +4,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::time::Instant;
 
-use crate::Members;
-use crate::account::{Account, Call, median_ns};
+use crate::account::{Account, Call, Members, median_ns};
 use crate::io::{Pace, create};
 use crate::options::Options;
 

@@ -6,8 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::Members;
-use crate::account::{Account, Call};
+use rustix::process::{Pid, WaitOptions, waitpid};
+
+use crate::account::{Account, Call, Members};
 use crate::options::Options;
 
 pub const BLOCK_BYTES: usize = 8192;
@@ -116,10 +117,10 @@ pub fn create(path: &Path) -> io::Result<File> {
 fn in_all(options: &Options, work: impl Fn(u64) -> io::Result<()> + Sync) -> io::Result<()> {
     let mut children = Vec::new();
     for process in 1..options.processes {
-        children.push(crate::births::fork(|| in_threads(options, process, &work))?);
+        children.push(fork(|| in_threads(options, process, &work))?);
     }
     in_threads(options, 0, &work)?;
-    children.into_iter().try_for_each(crate::births::wait)
+    children.into_iter().try_for_each(wait)
 }
 
 fn in_threads(
@@ -134,6 +135,28 @@ fn in_threads(
         work(first)?;
         handles.into_iter().try_for_each(|handle| handle.join().expect("no worker panics"))
     })
+}
+
+/// Runs `work` in a child, which ends with it; its process id.
+pub fn fork(work: impl FnOnce() -> io::Result<()>) -> io::Result<i32> {
+    // SAFETY: no other thread runs here when a child is made, so no lock is held that it needs.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            let status = i32::from(work().is_err());
+            // SAFETY: ends the child without what the parent has yet to write.
+            unsafe { libc::_exit(status) }
+        }
+        child => Ok(child),
+    }
+}
+
+/// Waits for a child, which must have succeeded.
+pub fn wait(child: i32) -> io::Result<()> {
+    match waitpid(Pid::from_raw(child), WaitOptions::empty())? {
+        Some((_, status)) if status.exit_status() == Some(0) => Ok(()),
+        _ => Err(io::Error::other("a child failed")),
+    }
 }
 
 /// Numbers that look random, by splitmix64; the same for the same seed and worker.

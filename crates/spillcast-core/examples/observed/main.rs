@@ -11,16 +11,13 @@ mod io;
 mod options;
 mod switches;
 
-use std::io::BufRead;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use account::Account;
-use options::Options;
-use serde_json::{Value, json};
+use account::{Account, Members};
+use options::{Options, at_gate};
+use serde_json::json;
 
-/// What a kind says besides its account: members of the JSON document.
-type Members = Vec<(&'static str, Value)>;
 type Kind = fn(&Options, &Account) -> std::io::Result<Members>;
 
 const KINDS: &[(&str, Kind)] = &[
@@ -65,11 +62,4 @@ fn run() -> Result<String, Box<dyn std::error::Error>> {
         json!({ "kind": name, "seconds": seconds, "cpu_s": cpu_s, "calls": account.json() });
     reported.into_iter().for_each(|(key, value)| document[key] = value);
     Ok(document.to_string())
-}
-
-/// Says that all is ready, and waits for a line or the end of stdin.
-pub fn at_gate() -> std::io::Result<()> {
-    println!("ready");
-    std::io::stdin().lock().read_line(&mut String::new())?;
-    Ok(())
 }

@@ -1,5 +1,6 @@
-//! The command line.
+//! The command line, and the gate that it may ask for.
 
+use std::io::BufRead;
 use std::path::PathBuf;
 
 #[derive(Clone)]
@@ -46,4 +47,11 @@ impl Options {
         }
         Ok(options)
     }
+}
+
+/// Says that all is ready, and waits for a line or the end of stdin.
+pub fn at_gate() -> std::io::Result<()> {
+    println!("ready");
+    std::io::stdin().lock().read_line(&mut String::new())?;
+    Ok(())
 }

@@ -7,8 +7,7 @@ use std::time::Instant;
 use rustix::thread::futex::{self, Flags};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::Members;
-use crate::account::{self, Account};
+use crate::account::{self, Account, Members};
 use crate::io::{a_few, create};
 use crate::options::Options;
 

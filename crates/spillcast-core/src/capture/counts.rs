@@ -67,34 +67,27 @@ impl Io {
 
 impl Counts {
     pub fn add(&mut self, io: Io, temp: bool) {
-        if temp {
-            self.temp_reads += io.reads;
-            self.temp_writes += io.writes;
-            self.temp_bytes += io.bytes;
-            self.temp_ns += io.elapsed_ns;
-            self.temp_copies += io.copies;
-            self.temp_copied_bytes += io.copied_bytes;
-        } else {
-            self.other_io += io.reads + io.writes + io.memory_writes;
-            self.other_writes += io.writes;
-            self.other_io_ns += io.elapsed_ns;
-        }
+        self.change(io, temp, |count, by| *count += by);
     }
 
     /// Counts as temp, or as no temp I/O, what was counted as the other before.
     pub fn relabel(&mut self, io: Io, temp: bool) {
         self.add(io, temp);
+        self.change(io, !temp, |count, by| *count -= by);
+    }
+
+    fn change(&mut self, io: Io, temp: bool, by: impl Fn(&mut u64, u64)) {
         if temp {
-            self.other_io -= io.reads + io.writes + io.memory_writes;
-            self.other_writes -= io.writes;
-            self.other_io_ns -= io.elapsed_ns;
+            by(&mut self.temp_reads, io.reads);
+            by(&mut self.temp_writes, io.writes);
+            by(&mut self.temp_bytes, io.bytes);
+            by(&mut self.temp_ns, io.elapsed_ns);
+            by(&mut self.temp_copies, io.copies);
+            by(&mut self.temp_copied_bytes, io.copied_bytes);
         } else {
-            self.temp_reads -= io.reads;
-            self.temp_writes -= io.writes;
-            self.temp_bytes -= io.bytes;
-            self.temp_ns -= io.elapsed_ns;
-            self.temp_copies -= io.copies;
-            self.temp_copied_bytes -= io.copied_bytes;
+            by(&mut self.other_io, io.reads + io.writes + io.memory_writes);
+            by(&mut self.other_writes, io.writes);
+            by(&mut self.other_io_ns, io.elapsed_ns);
         }
     }
 }

@@ -245,7 +245,8 @@ impl Reader {
             }
             self.source.drain(&mut events, last);
             self.gather(&mut events, &mut status);
-            self.look(&mut looks, last);
+            status.observed = self.source.observed();
+            self.look(&mut looks, last, status.observed.cpu_ns.unwrap_or(0));
             if last {
                 status.running = self.shared.watch.lock().expect("no holder panics").running();
                 self.settle(&mut status);
@@ -287,11 +288,11 @@ impl Reader {
         status.counts = assembler.counts;
     }
 
-    fn look(&mut self, looks: &mut Looks, last: bool) {
+    /// `known_cpu_ns` is what the source knows that the observed threads have had.
+    fn look(&mut self, looks: &mut Looks, last: bool, known_cpu_ns: u64) {
         let watch = &mut *self.shared.watch.lock().expect("no holder panics");
         let due = looks.due(watch.run_queue.threads(), last);
         if due.delay {
-            let known_cpu_ns = self.source.observed().cpu_ns.unwrap_or(0);
             watch.run_queue.look(&watch.pids, known_cpu_ns, last);
         }
         if due.blind_spots {
@@ -305,11 +306,9 @@ impl Reader {
             let assembler = self.shared.assembler.lock().expect("no holder panics");
             (assembler.other_changes_cpu_ns, assembler.spinning.cpu_ns)
         };
-        let observed = self.source.observed();
+        let observed = status.observed;
         status.spun_ns = observed.samples.then_some(spun_ns);
-        let cpu_ns = observed.cpu_ns;
-        status.cpu_ns = cpu_ns.map(|ns| (ns + other_changes_ns).saturating_sub(spun_ns));
-        status.observed = observed;
+        status.cpu_ns = observed.cpu_ns.map(|ns| (ns + other_changes_ns).saturating_sub(spun_ns));
         status.elapsed_ns = now_ns() - self.origin_ns;
         status.tracer_cpu_ns = thread_cpu_ns();
         let watch = self.shared.watch.lock().expect("no holder panics");

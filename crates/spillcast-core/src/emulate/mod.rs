@@ -15,14 +15,12 @@
 
 mod backing;
 mod bare;
-mod buffers;
 mod filesystem;
 mod floor;
 mod guard;
 mod listings;
 mod nodes;
 mod pace;
-mod page_cache;
 mod passthrough;
 mod sleep;
 mod stats;
@@ -85,7 +83,7 @@ impl Emulation {
             return Err(at(mountpoint, "mounted, yet it is not a mount point"));
         };
         if page_cache {
-            page_cache::allow_dirty_pages(&device);
+            allow_dirty_pages(&device);
         }
         let floor = Floor::measure(mountpoint, WORKERS).map_err(|error| at(mountpoint, &error))?;
         emulation.pace.begin(model, floor);
@@ -142,12 +140,29 @@ fn serve(files: Passthrough, mountpoint: &Path, page_cache: bool) -> io::Result<
     let start = || {
         wake_in_time();
         if page_cache {
-            page_cache::write_unthrottled();
+            write_unthrottled();
         }
         keep_buffers_out_of_the_heap();
         fuser::spawn_mount(files, mountpoint, &config())
     };
     std::thread::scope(|scope| scope.spawn(start).join()).expect("mounting does not panic")
+}
+
+/// Lets the mount on `device`, such as `0:52`, hold as many dirty pages as any disk.
+///
+/// The kernel keeps a FUSE mount to 1 % of what may be dirty, by itself and at once. Only root may
+/// lift that; it ends with the mount.
+fn allow_dirty_pages(device: &str) {
+    let settings = Path::new("/sys/class/bdi").join(device);
+    // Kernels before 6.2 have no strict_limit to set; there the ratio alone has to do.
+    let _ = fs::write(settings.join("max_ratio"), "100");
+    let _ = fs::write(settings.join("strict_limit"), "0");
+}
+
+/// Lets this thread, and those it starts, write what others made dirty without waiting until that
+/// is less, which would be waiting for itself. Only root may.
+fn write_unthrottled() {
+    let _ = rustix::process::configure_io_flusher_behavior(true);
 }
 
 /// Each worker gets a cleared buffer of 16 MiB, of which little is ever used. Mapped anew it takes

@@ -5,13 +5,12 @@ use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{FileExt, PermissionsExt, fchown};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, MutexGuard};
 
 use fuser::{FileAttr, INodeNo, RenameFlags, Request, TimeOrNow};
 use rustix::fs::{AtFlags, FallocateFlags, Mode, SeekFrom, StatVfs, Timestamps};
 
 use super::backing::{attributes, read_up_to, set_owner, timespec};
-use super::buffers::Buffers;
 use super::floor;
 use super::listings::Listings;
 use super::nodes::{Held, Nodes, open_at, open_child};
@@ -210,5 +209,28 @@ impl Passthrough {
 
     pub fn space(&self) -> io::Result<StatVfs> {
         Ok(rustix::fs::fstatvfs(&**self.nodes.get(INodeNo::ROOT)?)?)
+    }
+}
+
+/// Memory for reads: one buffer for each read in progress, the most recently used first.
+#[derive(Default)]
+struct Buffers {
+    idle: Mutex<Vec<Vec<u8>>>,
+}
+
+impl Buffers {
+    /// Gives `work` a buffer of at least `bytes`, with anything in it.
+    fn with<R>(&self, bytes: usize, work: impl FnOnce(&mut [u8]) -> R) -> R {
+        let mut buffer = self.lock().pop().unwrap_or_default();
+        if buffer.len() < bytes {
+            buffer.resize(bytes, 0);
+        }
+        let result = work(&mut buffer[..bytes]);
+        self.lock().push(buffer);
+        result
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Vec<Vec<u8>>> {
+        self.idle.lock().expect("nothing panics with the lock held")
     }
 }

@@ -202,19 +202,10 @@ pub struct Profile {
 }
 
 impl Profile {
-    pub fn new(by: Vec<Dimension>) -> Self {
-        Profile {
-            by,
-            calls: true,
-            groups: Vec::new(),
-            position: FxHashMap::default(),
-            last: Vec::new(),
-        }
-    }
-
-    /// Counts waits only.
-    pub fn of_waits(by: Vec<Dimension>) -> Self {
-        Profile { calls: false, ..Profile::new(by) }
+    /// With `calls` the CPU of calls counts too, and not waits alone.
+    pub fn new(by: Vec<Dimension>, calls: bool) -> Self {
+        let (groups, position, last) = Default::default();
+        Profile { by, calls, groups, position, last }
     }
 
     /// The groups, in the order of their first rows.

@@ -307,170 +307,116 @@ fn parsed<T: DeserializeOwned>(line: &[u8]) -> Option<T> {
     serde_json::from_slice(line).ok()
 }
 
-#[derive(Deserialize)]
-struct Named {
-    #[serde(rename = "Event")]
-    event: String,
+/// What is read of each event: a field, its type, the name it has in the log, and `default` where a
+/// log may lack it.
+macro_rules! events {
+    ($($name:ident { $($field:ident: $type:ty = $key:literal $($default:ident)?,)* })*) => {$(
+        #[derive(Deserialize, Default)]
+        struct $name {
+            $(#[serde(rename = $key $(, $default)?)] $field: $type,)*
+        }
+    )*};
 }
 
-#[derive(Deserialize)]
-struct Timed {
-    #[serde(rename = "Timestamp")]
-    timestamp_ms: i64,
-}
-
-#[derive(Deserialize)]
-struct ApplicationStart {
-    #[serde(rename = "App ID")]
-    id: Option<String>,
-    #[serde(rename = "Timestamp")]
-    timestamp_ms: i64,
-}
-
-#[derive(Deserialize)]
-struct Environment {
-    #[serde(rename = "Spark Properties")]
-    properties: HashMap<String, String>,
-}
-
-#[derive(Deserialize)]
-struct ExecutorAdded {
-    #[serde(rename = "Timestamp")]
-    timestamp_ms: i64,
-    #[serde(rename = "Executor ID")]
-    id: String,
-    #[serde(rename = "Executor Info")]
-    info: ExecutorInfo,
-}
-
-#[derive(Deserialize)]
-struct ExecutorInfo {
-    #[serde(rename = "Host")]
-    host: String,
-    #[serde(rename = "Total Cores")]
-    cores: u32,
-}
-
-#[derive(Deserialize)]
-struct ExecutorRemoved {
-    #[serde(rename = "Timestamp")]
-    timestamp_ms: i64,
-    #[serde(rename = "Executor ID")]
-    id: String,
-}
-
-#[derive(Deserialize)]
-struct JobStart {
-    #[serde(rename = "Job ID")]
-    id: i64,
-    #[serde(rename = "Submission Time")]
-    submitted_ms: i64,
-    #[serde(rename = "Stage IDs")]
-    stage_ids: Vec<i64>,
-    #[serde(rename = "Properties")]
-    properties: Option<HashMap<String, String>>,
-}
-
-#[derive(Deserialize)]
-struct JobEnd {
-    #[serde(rename = "Job ID")]
-    id: i64,
-    #[serde(rename = "Completion Time")]
-    completed_ms: i64,
-}
-
-#[derive(Deserialize)]
-struct ExecutionStart {
-    #[serde(rename = "executionId")]
-    id: i64,
-    #[serde(rename = "description")]
-    description: Option<String>,
-    #[serde(rename = "time")]
-    time_ms: i64,
-}
-
-#[derive(Deserialize)]
-struct ExecutionEnd {
-    #[serde(rename = "executionId")]
-    id: i64,
-    #[serde(rename = "time")]
-    time_ms: i64,
-}
-
-#[derive(Deserialize)]
-struct StageEvent {
-    #[serde(rename = "Stage Info")]
-    info: StageInfo,
-}
-
-#[derive(Deserialize)]
-struct StageInfo {
-    #[serde(rename = "Stage ID")]
-    id: i64,
-    #[serde(rename = "Stage Attempt ID", default)]
-    attempt: i64,
-    #[serde(rename = "Stage Name")]
-    name: String,
-    #[serde(rename = "Parent IDs")]
-    parents: Option<Vec<i64>>,
-    #[serde(rename = "Submission Time")]
-    submitted_ms: Option<i64>,
-    #[serde(rename = "Completion Time")]
-    completed_ms: Option<i64>,
-}
-
-#[derive(Deserialize)]
-struct TaskEnd {
-    #[serde(rename = "Stage ID")]
-    stage: i64,
-    #[serde(rename = "Stage Attempt ID", default)]
-    attempt: i64,
-    #[serde(rename = "Task Info")]
-    info: TaskInfo,
-    #[serde(rename = "Task Metrics")]
-    metrics: Option<TaskMetrics>,
-}
-
-#[derive(Deserialize)]
-struct TaskInfo {
-    #[serde(rename = "Launch Time")]
-    launched_ms: i64,
-    #[serde(rename = "Finish Time")]
-    finished_ms: i64,
-    #[serde(rename = "Executor ID")]
-    executor: String,
-    #[serde(rename = "Host")]
-    host: String,
-}
-
-#[derive(Deserialize)]
-struct TaskMetrics {
-    #[serde(rename = "Executor Run Time")]
-    run_ms: i64,
-    #[serde(rename = "Executor CPU Time", default)]
-    cpu_ns: i64,
-    #[serde(rename = "Executor Deserialize Time", default)]
-    deserialize_ms: i64,
-    #[serde(rename = "Result Serialization Time", default)]
-    result_ms: i64,
-    #[serde(rename = "Executor Deserialize CPU Time", default)]
-    deserialize_cpu_ns: i64,
-    #[serde(rename = "JVM GC Time", default)]
-    gc_ms: i64,
-    #[serde(rename = "Peak Execution Memory", default)]
-    peak_memory_bytes: i64,
-    #[serde(rename = "Memory Bytes Spilled", default)]
-    spilled_memory_bytes: i64,
-    #[serde(rename = "Disk Bytes Spilled", default)]
-    spill_bytes: i64,
-    #[serde(rename = "Shuffle Read Metrics", default)]
-    read: ShuffleRead,
-    #[serde(rename = "Shuffle Write Metrics", default)]
-    write: ShuffleWrite,
-    #[serde(rename = "Input Metrics", default)]
-    input: Input,
-    #[serde(rename = "Output Metrics", default)]
-    output: Output,
+events! {
+    Named {
+        event: String = "Event",
+    }
+    Timed {
+        timestamp_ms: i64 = "Timestamp",
+    }
+    ApplicationStart {
+        id: Option<String> = "App ID",
+        timestamp_ms: i64 = "Timestamp",
+    }
+    Environment {
+        properties: HashMap<String, String> = "Spark Properties",
+    }
+    ExecutorAdded {
+        timestamp_ms: i64 = "Timestamp",
+        id: String = "Executor ID",
+        info: ExecutorInfo = "Executor Info",
+    }
+    ExecutorInfo {
+        host: String = "Host",
+        cores: u32 = "Total Cores",
+    }
+    ExecutorRemoved {
+        timestamp_ms: i64 = "Timestamp",
+        id: String = "Executor ID",
+    }
+    JobStart {
+        id: i64 = "Job ID",
+        submitted_ms: i64 = "Submission Time",
+        stage_ids: Vec<i64> = "Stage IDs",
+        properties: Option<HashMap<String, String>> = "Properties",
+    }
+    JobEnd {
+        id: i64 = "Job ID",
+        completed_ms: i64 = "Completion Time",
+    }
+    ExecutionStart {
+        id: i64 = "executionId",
+        description: Option<String> = "description",
+        time_ms: i64 = "time",
+    }
+    ExecutionEnd {
+        id: i64 = "executionId",
+        time_ms: i64 = "time",
+    }
+    StageEvent {
+        info: StageInfo = "Stage Info",
+    }
+    StageInfo {
+        id: i64 = "Stage ID",
+        attempt: i64 = "Stage Attempt ID" default,
+        name: String = "Stage Name",
+        parents: Option<Vec<i64>> = "Parent IDs",
+        submitted_ms: Option<i64> = "Submission Time",
+        completed_ms: Option<i64> = "Completion Time",
+    }
+    TaskEnd {
+        stage: i64 = "Stage ID",
+        attempt: i64 = "Stage Attempt ID" default,
+        info: TaskInfo = "Task Info",
+        metrics: Option<TaskMetrics> = "Task Metrics",
+    }
+    TaskInfo {
+        launched_ms: i64 = "Launch Time",
+        finished_ms: i64 = "Finish Time",
+        executor: String = "Executor ID",
+        host: String = "Host",
+    }
+    TaskMetrics {
+        run_ms: i64 = "Executor Run Time",
+        cpu_ns: i64 = "Executor CPU Time" default,
+        deserialize_ms: i64 = "Executor Deserialize Time" default,
+        result_ms: i64 = "Result Serialization Time" default,
+        deserialize_cpu_ns: i64 = "Executor Deserialize CPU Time" default,
+        gc_ms: i64 = "JVM GC Time" default,
+        peak_memory_bytes: i64 = "Peak Execution Memory" default,
+        spilled_memory_bytes: i64 = "Memory Bytes Spilled" default,
+        spill_bytes: i64 = "Disk Bytes Spilled" default,
+        read: ShuffleRead = "Shuffle Read Metrics" default,
+        write: ShuffleWrite = "Shuffle Write Metrics" default,
+        input: Input = "Input Metrics" default,
+        output: Output = "Output Metrics" default,
+    }
+    ShuffleRead {
+        local_bytes: i64 = "Local Bytes Read" default,
+        remote_bytes: i64 = "Remote Bytes Read" default,
+        fetch_wait_ms: i64 = "Fetch Wait Time" default,
+    }
+    ShuffleWrite {
+        bytes: i64 = "Shuffle Bytes Written" default,
+        ns: i64 = "Shuffle Write Time" default,
+    }
+    Input {
+        bytes: i64 = "Bytes Read" default,
+    }
+    Output {
+        bytes: i64 = "Bytes Written" default,
+    }
 }
 
 impl TaskMetrics {
@@ -493,34 +439,4 @@ impl TaskMetrics {
             output_bytes: self.output.bytes,
         }
     }
-}
-
-#[derive(Deserialize, Default)]
-struct ShuffleRead {
-    #[serde(rename = "Local Bytes Read", default)]
-    local_bytes: i64,
-    #[serde(rename = "Remote Bytes Read", default)]
-    remote_bytes: i64,
-    #[serde(rename = "Fetch Wait Time", default)]
-    fetch_wait_ms: i64,
-}
-
-#[derive(Deserialize, Default)]
-struct ShuffleWrite {
-    #[serde(rename = "Shuffle Bytes Written", default)]
-    bytes: i64,
-    #[serde(rename = "Shuffle Write Time", default)]
-    ns: i64,
-}
-
-#[derive(Deserialize, Default)]
-struct Input {
-    #[serde(rename = "Bytes Read", default)]
-    bytes: i64,
-}
-
-#[derive(Deserialize, Default)]
-struct Output {
-    #[serde(rename = "Bytes Written", default)]
-    bytes: i64,
 }

@@ -16,26 +16,10 @@ const SAMPLE_TYPE: u64 =
 /// The bytes of the caller's stack that a sample carries: a program that composes a path on its stack
 /// does so within these.
 const CALLER_STACK_BYTES: u32 = 4096;
-/// The register that points to its lower end, as perf events number them; None where it is not known.
-const STACK_POINTER: Option<u32> = if cfg!(target_arch = "x86_64") {
-    Some(7)
-} else if cfg!(target_arch = "aarch64") {
-    Some(31)
-} else {
-    None
-};
 
-/// The same of the one that points to the instruction.
-const INSTRUCTION_POINTER: Option<u32> = if cfg!(target_arch = "x86_64") {
-    Some(8)
-} else if cfg!(target_arch = "aarch64") {
-    Some(32)
-} else {
-    None
-};
-
-/// The registers by which a stack is unwound, in the order in which a sample has them: frame pointer,
-/// return address where the processor has a register for it, stack pointer, instruction pointer.
+/// The registers by which a stack is unwound, as perf events number them and in the order in which a
+/// sample has them: frame pointer, return address where the processor has a register for it, stack
+/// pointer, instruction pointer. None where they are not known.
 pub const UNWIND_REGISTERS: &[u32] = if cfg!(target_arch = "x86_64") {
     &[6, 7, 8]
 } else if cfg!(target_arch = "aarch64") {
@@ -43,6 +27,11 @@ pub const UNWIND_REGISTERS: &[u32] = if cfg!(target_arch = "x86_64") {
 } else {
     &[]
 };
+
+/// A register by its place in that order, counted from the last one.
+fn register(from_last: usize) -> Option<u32> {
+    UNWIND_REGISTERS.iter().rev().nth(from_last).copied()
+}
 
 /// What a tracepoint does beside writing its raw data to the ring.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,9 +96,9 @@ fn sampled(id: u16, tid: i32, also: Also) -> sys::perf_event_attr {
         Also::Wakes => attr.wakeup_events = 1,
         _ => wake_at(&mut attr, u32::MAX),
     }
-    if let (Also::Stack, Some(register)) = (also, STACK_POINTER) {
+    if let (Also::Stack, Some(stack_pointer)) = (also, register(1)) {
         attr.sample_type |= (sys::PERF_SAMPLE_REGS_USER | sys::PERF_SAMPLE_STACK_USER) as u64;
-        attr.sample_regs_user = 1 << register;
+        attr.sample_regs_user = 1 << stack_pointer;
         attr.sample_stack_user = CALLER_STACK_BYTES;
     }
     attr
@@ -136,14 +125,13 @@ pub fn switches(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
 
 /// Samples of where in its code a thread is, by its CPU's clock, while it runs in user mode.
 pub fn samples(tid: i32, cpu: i32) -> io::Result<OwnedFd> {
-    let register =
-        INSTRUCTION_POINTER.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSUP))?;
+    let instruction_pointer = register(0).ok_or(io::Error::from_raw_os_error(libc::ENOTSUP))?;
     let mut attr = software(follows(tid));
     attr.config = sys::PERF_COUNT_SW_CPU_CLOCK as u64;
     attr.set_freq(1);
     attr.sample_freq = SAMPLES_PER_S;
     attr.sample_type |= sys::PERF_SAMPLE_REGS_USER as u64;
-    attr.sample_regs_user = 1 << register;
+    attr.sample_regs_user = 1 << instruction_pointer;
     wake_at(&mut attr, u32::MAX);
     open(&mut attr, tid, cpu)
 }
