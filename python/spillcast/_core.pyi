@@ -11,7 +11,6 @@ __all__ = [
     "Batches",
     "CacheCurve",
     "CacheRequests",
-    "CpuWatch",
     "Emulation",
     "Grid",
     "Memory",
@@ -340,13 +339,6 @@ class PartialFolder:
     @property
     def path(self) -> Path: ...
     def close(self) -> None: ...
-
-@final
-class CpuWatch:
-    def __new__(cls, pid: int, cgroups: Path = ...) -> CpuWatch: ...
-    def look(self) -> None: ...
-    @property
-    def limits(self) -> tuple[int | None, float | None, float | None, float | None, int | None]: ...
 
 @final
 class PeakMemory:

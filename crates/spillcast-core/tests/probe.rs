@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use places::{directories, entries};
 use proptest::prelude::*;
-use spillcast_core::probe::{Options, Outcome, Plan, Probe, ProbeError, Step};
+use spillcast_core::probe::{Options, Outcome, Probe, ProbeError, Step};
 use spillcast_core::wait::{Op, size_class_bytes};
 
 const CHILD_DIR: &str = "SPILLCAST_TEST_PROBE_DIR";
@@ -30,7 +30,7 @@ fn options(dir: &Path) -> Options {
 }
 
 fn run(steps: &[Step], options: Options) -> Outcome {
-    Probe::new(Plan { steps: steps.to_vec() }, options).unwrap().run().unwrap()
+    Probe::new(steps.to_vec(), options).unwrap().run().unwrap()
 }
 
 /// What a replay of everything must report, counted step by step.
@@ -189,7 +189,7 @@ fn a_replay_that_waits_for_another_thread_is_cancelled() {
     let mut steps = turns(4);
     steps[1].cpu_ns = 3_600_000_000_000;
     let budget = Duration::from_secs(24 * 3600);
-    let probe = Probe::new(Plan { steps }, Options { budget, ..options(dir.path()) }).unwrap();
+    let probe = Probe::new(steps, Options { budget, ..options(dir.path()) }).unwrap();
     thread::scope(|scope| {
         let running = scope.spawn(|| probe.run());
         thread::sleep(Duration::from_millis(50));
@@ -205,7 +205,7 @@ fn a_budget_too_small_still_shows_the_last_phase() {
     let mut steps: Vec<Step> =
         (0..40_000).map(|i| step(i % 2, Op::Write, 0, u64::from(i % 16) << 20, 1 << 20)).collect();
     steps[38_000..].iter_mut().for_each(|step| (step.op, step.bytes) = (Op::Read, 65_536));
-    let plan = Plan { steps: steps.clone() };
+    let plan = steps.clone();
     let budget = Duration::from_millis(300);
     let probe = Probe::new(plan, Options { budget, ..options(dir.path()) }).unwrap();
     let outcome = probe.run().unwrap();
@@ -244,7 +244,7 @@ fn endless(dir: &Path) -> Probe {
         (0..4).map(|i| step(i % 2, Op::Write, i % 2, u64::from(i) * 8192, 8192)).collect();
     steps[2..].iter_mut().for_each(|step| step.delay_ns = 3_600_000_000_000);
     let budget = Duration::from_secs(24 * 3600);
-    Probe::new(Plan { steps }, Options { budget, ..options(dir) }).unwrap()
+    Probe::new(steps, Options { budget, ..options(dir) }).unwrap()
 }
 
 fn wait_for_writes(probe: &Probe) {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use places::{directories, entries};
 use proptest::prelude::*;
 use spillcast_core::capture::CallKind;
-use spillcast_core::probe::{Options, Outcome, Plan, Probe, ProbeError, Step};
+use spillcast_core::probe::{Options, Outcome, Probe, ProbeError, Step};
 use spillcast_core::wait::Op;
 
 const MIB: u32 = 1 << 20;
@@ -28,7 +28,7 @@ fn options(dir: &std::path::Path) -> Options {
 }
 
 fn run(steps: &[Step], dir: &std::path::Path) -> Outcome {
-    Probe::new(Plan { steps: steps.to_vec() }, options(dir)).unwrap().run().unwrap()
+    Probe::new(steps.to_vec(), options(dir)).unwrap().run().unwrap()
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn what_is_no_call_on_a_file_is_refused() {
     let [dir, _] = directories();
     let refused = |bad: Step| {
         let steps = vec![step(0, Op::Write, 0, 0, 1), bad];
-        let error = Probe::new(Plan { steps }, options(dir.path())).err().unwrap();
+        let error = Probe::new(steps, options(dir.path())).err().unwrap();
         assert!(matches!(error, ProbeError::BadStep { step: 1, .. }), "{error}");
     };
     refused(change(0, CallKind::Close, 0, 0));

@@ -10,7 +10,7 @@ use std::thread;
 use std::time::Duration;
 
 use places::{Mount, directories, entries};
-use spillcast_core::probe::{Options, Plan, Probe, ProbeError, Step};
+use spillcast_core::probe::{Options, Probe, ProbeError, Step};
 use spillcast_core::wait::Op;
 
 fn step(thread: u32, op: Op, file: u32, offset: u64, bytes: u32) -> Step {
@@ -31,7 +31,7 @@ fn a_working_set_that_would_fill_the_file_system_is_refused() {
     let mib = |count: u64| -> Vec<Step> {
         (0..count).map(|i| step(0, Op::Write, 0, i << 20, 1 << 20)).collect()
     };
-    let probe = |steps| Probe::new(Plan { steps }, options(mount.dir.path()));
+    let probe = |steps| Probe::new(steps, options(mount.dir.path()));
     // 64 of the 100 MiB stay free; overwriting takes no more room, nor does a far offset.
     probe(mib(36)).unwrap().run().unwrap();
     probe([mib(36), mib(36)].concat()).unwrap();
@@ -57,7 +57,7 @@ fn a_file_system_that_fills_up_meanwhile_ends_the_replay() {
     let dir = mount.dir.path();
     let steps: Vec<Step> =
         (0..32).map(|i| step(i % 4, Op::Write, i % 4, u64::from(i) << 20, 1 << 20)).collect();
-    let probe = Probe::new(Plan { steps }, options(dir)).unwrap();
+    let probe = Probe::new(steps, options(dir)).unwrap();
     fs::write(dir.join("other"), vec![1; 90 << 20]).unwrap();
     let text = probe.run().unwrap_err().to_string();
     for part in ["step ", "write of 1048576 bytes", "tmpfs", "os error 28", dir.to_str().unwrap()] {
@@ -77,7 +77,7 @@ fn a_directory_that_may_not_be_written_is_refused() {
             // SAFETY: the call has no memory arguments. It changes this thread's file access
             // only, from root's to nobody's; without root the mode of the directory is enough.
             unsafe { libc::setfsuid(65534) };
-            Probe::new(Plan { steps: vec![step(0, Op::Write, 0, 0, 1)] }, options(dir.path())).err()
+            Probe::new(vec![step(0, Op::Write, 0, 0, 1)], options(dir.path())).err()
         };
         scope.spawn(attempt).join().unwrap()
     });
@@ -87,7 +87,7 @@ fn a_directory_that_may_not_be_written_is_refused() {
 #[test]
 fn a_read_only_file_system_is_refused() {
     let Some(mount) = Mount::tmpfs("a_read_only_file_system_is_refused", "ro") else { return };
-    let plan = Plan { steps: vec![step(0, Op::Write, 0, 0, 1)] };
+    let plan = vec![step(0, Op::Write, 0, 0, 1)];
     let refused = Probe::new(plan, options(mount.dir.path())).err();
     assert!(matches!(refused, Some(ProbeError::NotWritable { .. })), "{refused:?}");
 }
@@ -95,9 +95,8 @@ fn a_read_only_file_system_is_refused() {
 #[test]
 fn plans_and_places_that_cannot_be_are_refused() {
     let [dir, _] = directories();
-    let refuse = |steps: &[Step], dir: &Path| {
-        Probe::new(Plan { steps: steps.to_vec() }, options(dir)).err().unwrap()
-    };
+    let refuse =
+        |steps: &[Step], dir: &Path| Probe::new(steps.to_vec(), options(dir)).err().unwrap();
     let good = step(0, Op::Write, 0, 0, 1);
     assert!(matches!(refuse(&[], dir.path()), ProbeError::Empty));
     for bad in [
@@ -119,7 +118,7 @@ fn plans_and_places_that_cannot_be_are_refused() {
 
 #[test]
 fn a_directory_that_holds_no_files_is_refused() {
-    let plan = Plan { steps: vec![step(0, Op::Write, 0, 0, 1)] };
+    let plan = vec![step(0, Op::Write, 0, 0, 1)];
     let refused = Probe::new(plan, options("/proc/self".as_ref())).err();
     assert!(matches!(refused, Some(ProbeError::NotWritable { .. })), "{refused:?}");
 }

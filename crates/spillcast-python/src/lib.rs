@@ -76,8 +76,8 @@ mod _core {
         columns::Memory,
         emulate::Emulation,
         observed::{
-            CpuWatch, PeakMemory, age_s, group_folders, inputs_of, memory_groups, mounted,
-            status_bytes, temp_of,
+            PeakMemory, age_s, group_folders, inputs_of, memory_groups, mounted, status_bytes,
+            temp_of,
         },
         output::{
             PartialFolder, RecordingWriter, check_free, check_output, is_partial, unused_name,

@@ -48,35 +48,6 @@ impl PeakMemory {
     }
 }
 
-/// CPUs, quota, period of that, time and periods throttled.
-type CpuLimits = (Option<usize>, Option<f64>, Option<f64>, Option<f64>, Option<u64>);
-
-/// The CPU limits of a process while it runs.
-#[pyclass(module = "spillcast._core")]
-pub struct CpuWatch(core::CpuWatch);
-
-#[pymethods]
-impl CpuWatch {
-    #[new]
-    #[pyo3(signature = (pid, cgroups = PathBuf::from(CGROUPS)))]
-    fn new(pid: i32, cgroups: PathBuf) -> CpuWatch {
-        CpuWatch(core::CpuWatch::new(pid, &cgroups))
-    }
-
-    /// Read what limits it now; what was seen last stays where it has ended.
-    fn look(&mut self) {
-        self.0.look();
-    }
-
-    /// As of the last look.
-    #[getter]
-    fn limits(&self) -> CpuLimits {
-        let limits = self.0.limits;
-        let quota = (limits.quota_cpus, limits.period_s);
-        (limits.cpus, quota.0, quota.1, limits.throttled_s, limits.throttled_periods)
-    }
-}
-
 /// The folders of the groups that control this process, innermost first.
 #[pyfunction]
 pub fn group_folders(controller: &str) -> Vec<PathBuf> {

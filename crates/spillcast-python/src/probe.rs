@@ -9,7 +9,7 @@ use arrow_array::{Array, RecordBatch};
 use pyo3::exceptions::PyValueError;
 use pyo3::prelude::*;
 use spillcast_core::capture::CallKind;
-use spillcast_core::probe::{self as core, Options, Plan, Step, grid};
+use spillcast_core::probe::{self as core, Options, Step, grid};
 use spillcast_core::wait::Op;
 use spillcast_recording::Measured;
 use spillcast_recording::page_cache::bound_bytes;
@@ -41,7 +41,7 @@ impl Probe {
     ) -> PyResult<Probe> {
         let steps = steps(plan)?;
         let options = Options { dir, budget: duration(budget_s)?, budget_bytes, direct };
-        Ok(Probe(core::Probe::new(Plan { steps }, options).map_err(probe_error)?))
+        Ok(Probe(core::Probe::new(steps, options).map_err(probe_error)?))
     }
 
     /// Memory that a run takes for itself.

@@ -86,12 +86,12 @@ pub fn replay_plan(
     let batch = arrow::import(waits)?;
     py.detach(|| {
         let (waits, names) = recorded(&batch)?;
-        let FromWaits { plan, closed_loop } = if moves_only {
-            FromWaits { plan: plan_of_moves(waits, &names.events), closed_loop: false }
+        let FromWaits { steps, closed_loop } = if moves_only {
+            FromWaits { steps: plan_of_moves(waits, &names.events), closed_loop: false }
         } else {
             plan_of_waits(waits, &names.events, Slices(&slices_ns))
         };
-        Ok((Table(step_columns(&plan.steps)?), closed_loop))
+        Ok((Table(step_columns(&steps)?), closed_loop))
     })
     .map_err(wrong)
 }

@@ -109,7 +109,7 @@ fn replay(directory: &Path, path: &Path, budget: &Budget) -> Outcome<Value> {
     let Budget { time, bytes } = *budget;
     let dir = directory.to_owned();
     let options = Options { dir, budget: time, budget_bytes: bytes, direct: false };
-    let probe = Probe::new(from.plan, options).map_err(|error| failure_in(directory, error))?;
+    let probe = Probe::new(from.steps, options).map_err(|error| failure_in(directory, error))?;
     let engine_bytes = recording.cache_bytes();
     let bound = bound_bytes(engine_bytes, &probe);
     signals::watch();

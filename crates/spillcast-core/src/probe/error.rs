@@ -92,11 +92,4 @@ fn size(bytes: u64) -> String {
     format!("{tenths} {unit}")
 }
 
-impl Error for ProbeError {
-    fn source(&self) -> Option<&(dyn Error + 'static)> {
-        match self {
-            ProbeError::NotWritable { source, .. } | ProbeError::Io { source, .. } => Some(source),
-            _ => None,
-        }
-    }
-}
+impl Error for ProbeError {}

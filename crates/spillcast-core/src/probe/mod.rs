@@ -32,7 +32,6 @@ mod turns;
 pub use scratch::prefix as scratch_prefix;
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use crate::mounts::Mount;
@@ -40,7 +39,7 @@ pub use error::ProbeError;
 pub use filesystem::{Filesystem, is_network, mounted};
 pub use group::{Access, Group, Pattern};
 pub use outcome::Outcome;
-pub use plan::{Plan, Step};
+pub use plan::Step;
 pub use progress::Progress;
 pub use recorded::{FromWaits, plan_of_moves, plan_of_waits};
 pub use schedule::Disturbance;
@@ -81,13 +80,14 @@ pub struct Probe {
     options: Options,
     place: Place,
     counters: Counters,
-    cancelled: AtomicBool,
 }
 
 impl Probe {
     /// Checks the plan, the directory and its free space; writes nothing.
-    pub fn new(plan: Plan, options: Options) -> Result<Probe, ProbeError> {
-        let mut steps = plan.steps;
+    ///
+    /// Steps are in the order of recorded start time. Their numbers of threads and files need not be
+    /// dense.
+    pub fn new(mut steps: Vec<Step>, options: Options) -> Result<Probe, ProbeError> {
         plan::check(&steps)?;
         let place = Place::new(&options.dir)?;
         let files = plan::renumber(plan::on_files(&mut steps).map(|step| &mut step.file));
@@ -114,7 +114,6 @@ impl Probe {
             options,
             place,
             counters: Counters::default(),
-            cancelled: AtomicBool::new(false),
         })
     }
 
@@ -122,9 +121,7 @@ impl Probe {
     /// storage. A replay beside other work on the machine is repeated while the budget has time for it; the
     /// least disturbed one counts.
     pub fn run(&self) -> Result<Outcome, ProbeError> {
-        if self.is_cancelled() {
-            return Err(ProbeError::Cancelled);
-        }
+        self.counters.check()?;
         let mut best = replay::run(self)?;
         let mut left = self.options.budget.saturating_sub(best.elapsed());
         let disturbed = |done: &Outcome| done.disturbance.disturbs(done.elapsed());
@@ -146,7 +143,7 @@ impl Probe {
 
     /// Ends the run before its next operation; a run that begins later ends at once.
     pub fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Relaxed);
+        self.counters.cancel();
     }
 
     /// The file system that holds the directory.
@@ -167,9 +164,5 @@ impl Probe {
     /// How many reads and writes the plan holds.
     fn operations(&self) -> u64 {
         self.steps.iter().filter(|step| step.op != Op::Null).count() as u64
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed)
     }
 }

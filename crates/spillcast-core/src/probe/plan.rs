@@ -48,13 +48,6 @@ impl Step {
     }
 }
 
-/// What to replay, in the order of recorded start time. Threads and files are told apart by their
-/// numbers, which need not be dense.
-#[derive(Clone, Debug, Default)]
-pub struct Plan {
-    pub steps: Vec<Step>,
-}
-
 /// Finds the first step that cannot be replayed.
 pub(super) fn check(steps: &[Step]) -> Result<(), ProbeError> {
     if steps.iter().all(|step| step.op == Op::Null) {

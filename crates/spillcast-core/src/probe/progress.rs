@@ -1,9 +1,10 @@
-//! The progress of a replay, for another thread to read while it runs.
+//! The progress of a run, for another thread to read while it runs, and to end it.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use super::clock;
+use super::error::ProbeError;
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
@@ -23,9 +24,24 @@ pub(super) struct Counters {
     /// CLOCK_MONOTONIC; zero for not yet.
     started_ns: AtomicU64,
     stopped_ns: AtomicU64,
+    cancelled: AtomicBool,
 }
 
 impl Counters {
+    /// Ends the run before its next operation; a run that begins later ends at once.
+    pub(super) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Relaxed);
+    }
+
+    pub(super) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Relaxed)
+    }
+
+    /// `Cancelled` once the run is to end.
+    pub(super) fn check(&self) -> Result<(), ProbeError> {
+        if self.is_cancelled() { Err(ProbeError::Cancelled) } else { Ok(()) }
+    }
+
     /// Begins anew and returns the time of it.
     pub(super) fn start(&self) -> u64 {
         let now_ns = clock::now_ns();

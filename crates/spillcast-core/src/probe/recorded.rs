@@ -3,13 +3,13 @@
 use rustc_hash::FxHashMap;
 use spillcast_calls::CallKind;
 
-use super::plan::{Plan, Step, on_files, renumber};
+use super::plan::{Step, on_files, renumber};
 use crate::thread_trace::{NONE, Recorded, Row, Slices, Threads, thread_trace};
 use crate::wait::{NameId, Names, Op};
 
-/// A plan, and whether it is known what the threads waited for: a closed loop.
+/// The steps of a plan, and whether it is known what the threads waited for: a closed loop.
 pub struct FromWaits {
-    pub plan: Plan,
+    pub steps: Vec<Step>,
     pub closed_loop: bool,
 }
 
@@ -29,11 +29,11 @@ pub fn plan_of_waits(mut waits: Vec<Recorded>, names: &Names, slices: Slices) ->
     } else {
         open_steps(waits.iter().filter(|wait| wait.moves() || wait.changes()), &mut acts)
     };
-    FromWaits { plan: numbered(steps), closed_loop }
+    FromWaits { steps: numbered(steps), closed_loop }
 }
 
 /// The plan of the reads and writes alone.
-pub fn plan_of_moves(mut waits: Vec<Recorded>, names: &Names) -> Plan {
+pub fn plan_of_moves(mut waits: Vec<Recorded>, names: &Names) -> Vec<Step> {
     sort(&mut waits);
     numbered(open_steps(waits.iter().filter(|wait| wait.moves()), &mut Acts::new(names)))
 }
@@ -45,9 +45,9 @@ fn sort(waits: &mut [Recorded]) {
 }
 
 /// Files by the first step that acts on them.
-fn numbered(mut steps: Vec<Step>) -> Plan {
+fn numbered(mut steps: Vec<Step>) -> Vec<Step> {
     renumber(on_files(&mut steps).map(|step| &mut step.file));
-    Plan { steps }
+    steps
 }
 
 /// The step of a row of the trace; one that acts on no temp file is a wait alone.

@@ -93,9 +93,7 @@ pub(super) fn run(probe: &Probe) -> Result<Outcome, ProbeError> {
     };
     let (mut samples, changes, disturbance) = replay.lanes(arena.slices(probe.threads))?;
     let elapsed_ns = probe.counters.stop();
-    if probe.is_cancelled() {
-        return Err(ProbeError::Cancelled);
-    }
+    probe.counters.check()?;
     let mut tally = Tally::default();
     tally.overlap(&mut samples);
     samples.sort_unstable_by_key(|sample| sample.step);
@@ -322,7 +320,7 @@ impl Replay<'_> {
     }
 
     fn stopped(&self) -> bool {
-        self.failed.load(Ordering::Relaxed) || self.probe.is_cancelled()
+        self.failed.load(Ordering::Relaxed) || self.probe.counters.is_cancelled()
     }
 
     /// Only the system call lies between the two readings of the clock. The time within it that the

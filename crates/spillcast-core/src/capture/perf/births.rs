@@ -13,6 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 use rustix::time::Timespec;
 
 use super::super::born::Born;
+use super::super::source::Births;
 use super::open;
 use super::record::{self, Payload, Record};
 use super::ring::{Ring, page_bytes};
@@ -22,9 +23,16 @@ use super::tracepoints::Tracepoints;
 const NAP: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 /// How often children that have not said yet what they are are looked at.
 const NAMELESS_NAP: Duration = Duration::from_millis(1);
+
+/// What [`Observer::births`](super::super::source::Observer::births) gives of a server.
+pub fn births(parent: i32, title: &str) -> io::Result<Births> {
+    let mut watch = Watch::new(parent, title)?;
+    Ok(Box::new(move || watch.next()))
+}
+
 /// Watches a server that forks a process for each session or worker. It costs the server nothing
 /// but a record a fork, and its other children nothing at all.
-pub struct Watch {
+struct Watch {
     /// None once the server has ended: its descriptor would be readable for ever.
     event: Option<OwnedFd>,
     ring: Ring,
@@ -33,7 +41,7 @@ pub struct Watch {
 
 impl Watch {
     /// Watches `parent` for children whose command line holds `wanted`, not followed by a digit.
-    pub fn new(parent: i32, wanted: &str) -> io::Result<Watch> {
+    fn new(parent: i32, wanted: &str) -> io::Result<Watch> {
         let event = open::births(parent)?;
         let ring = Ring::map(event.as_fd(), page_bytes())?;
         Ok(Watch { event: Some(event), ring, born: Born::of(parent, wanted) })
@@ -52,7 +60,7 @@ impl Watch {
     }
 
     /// Waits; the wanted children that are known since the last time.
-    pub fn next(&mut self) -> Vec<i32> {
+    fn next(&mut self) -> Vec<i32> {
         self.wait();
         let none = Tracepoints::default();
         self.ring.drain(|bytes| match record::parse(bytes, &none) {

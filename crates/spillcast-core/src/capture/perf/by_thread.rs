@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex};
 use rustix::process::{Resource, getrlimit};
 
 use super::super::source::{self, Births};
-use super::births::Watch;
+use super::births;
 use super::events::Events;
 use crate::proc::{children, family, parent};
 use crate::proc::{numbers_in, threads_of};
@@ -134,7 +134,6 @@ impl source::Observer for ByThread {
     }
 
     fn births(&self, parent: i32, title: &str) -> io::Result<Births> {
-        let mut watch = Watch::new(parent, title)?;
-        Ok(Box::new(move || watch.next()))
+        births::births(parent, title)
     }
 }

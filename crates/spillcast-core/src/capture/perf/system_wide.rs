@@ -17,7 +17,7 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use super::super::source::{self, Births};
-use super::births::Watch;
+use super::births;
 use super::events::Events;
 use super::names::{Name, Names, Pass};
 use super::record::{Payload, Record};
@@ -130,8 +130,7 @@ impl source::Observer for SystemWide {
     }
 
     fn births(&self, parent: i32, title: &str) -> io::Result<Births> {
-        let mut watch = Watch::new(parent, title)?;
-        Ok(Box::new(move || watch.next()))
+        births::births(parent, title)
     }
 }
 

@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::probe::group::{Access, Pattern};
+use crate::probe::progress::Counters;
 use crate::random::Shuffle;
 use crate::wait::Op;
 
@@ -61,7 +61,7 @@ pub(super) struct Slice<'a> {
     pub(super) end_ns: u64,
     /// None begins after so many.
     pub(super) operations_max: u64,
-    pub(super) cancelled: &'a AtomicBool,
+    pub(super) counters: &'a Counters,
 }
 
 impl Slice<'_> {
@@ -69,7 +69,7 @@ impl Slice<'_> {
     pub(super) fn goes_on(&self, issued: u64, now_ns: u64) -> bool {
         let least = self.cell.least_operations();
         let in_time = now_ns < self.deadline_ns || issued < least && now_ns < self.end_ns;
-        in_time && issued < self.operations_max && !self.cancelled.load(Ordering::Relaxed)
+        in_time && issued < self.operations_max && !self.counters.is_cancelled()
     }
 
     /// Operations that began before `depth` were under way met a shorter queue: they do not count.

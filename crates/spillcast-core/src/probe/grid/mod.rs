@@ -14,7 +14,6 @@ mod uring;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub use cell::{Cell, cells};
@@ -93,7 +92,6 @@ pub struct Grid {
     /// What files may hold at one moment.
     budget_bytes: u64,
     counters: Counters,
-    cancelled: AtomicBool,
 }
 
 impl Grid {
@@ -107,14 +105,12 @@ impl Grid {
             return Err(ProbeError::BudgetTooSmall { budget_bytes, least_bytes: FILE_BYTES_MIN });
         }
         let counters = Counters::default();
-        Ok(Grid { place, options, budget_bytes, counters, cancelled: AtomicBool::new(false) })
+        Ok(Grid { place, options, budget_bytes, counters })
     }
 
     /// Measures and blocks until that is done, cancelled or failed. Nothing stays on the storage.
     pub fn run(&self) -> Result<Outcome, ProbeError> {
-        if self.is_cancelled() {
-            return Err(ProbeError::Cancelled);
-        }
+        self.counters.check()?;
         let seed =
             scratch::random().map_err(|e| self.place.io_error("asking for random numbers", e))?;
         let mut ring_memory = engine::ring_memory(seed as u64);
@@ -140,19 +136,10 @@ impl Grid {
         let memory = &mut memory.next().expect("one slice");
         if clock::now_ns() < end_ns && self.budget_bytes > BYTES_MAX as u64 {
             let (place, counters) = (&self.place, &self.counters);
-            let written = sustained::measure(
-                place,
-                memory,
-                self.budget_bytes,
-                end_ns,
-                counters,
-                &self.cancelled,
-            )?;
+            let written = sustained::measure(place, memory, self.budget_bytes, end_ns, counters)?;
             outcome.sustained = Some(written);
         }
-        if self.is_cancelled() {
-            return Err(ProbeError::Cancelled);
-        }
+        self.counters.check()?;
         outcome.elapsed_ns = self.counters.stop();
         Ok(outcome)
     }
@@ -166,11 +153,7 @@ impl Grid {
 
     /// Ends the run; one that begins later ends at once.
     pub fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Relaxed);
-    }
-
-    fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Relaxed)
+        self.counters.cancel();
     }
 
     fn deadline_ns(&self, start_ns: u64, share: f64) -> u64 {
@@ -186,9 +169,7 @@ impl Grid {
         let start_ns = clock::now_ns();
         let mut bytes = 0;
         while bytes < most_bytes && (bytes < FILE_BYTES_MIN || clock::now_ns() < deadline_ns) {
-            if self.is_cancelled() {
-                return Err(ProbeError::Cancelled);
-            }
+            self.counters.check()?;
             let piece = PREFILL_STRIDE_BYTES.min(most_bytes - bytes);
             file.write_all_at(&memory.all()[..piece as usize], bytes)
                 .map_err(|e| failed(&format!("writing the first {} bytes", bytes + piece), e))?;
@@ -286,15 +267,13 @@ impl<'a> Turns<'a> {
             deadline_ns: clock::now_ns() + share_ns,
             end_ns,
             operations_max,
-            cancelled: &self.grid.cancelled,
+            counters: &self.grid.counters,
         };
         self.engine
             .run(&slice, running)
             .map_err(|error| place.io_error(error.doing, error.source))?;
         running.end_block();
-        if self.grid.is_cancelled() {
-            return Err(ProbeError::Cancelled);
-        }
+        self.grid.counters.check()?;
         if flushed {
             file.sync_data().map_err(|e| place.io_error("fdatasync", e))?;
         }

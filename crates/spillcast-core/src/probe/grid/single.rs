@@ -2,13 +2,13 @@
 
 use std::fs::File;
 use std::io;
-use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use super::cell::{Cell, Offsets, Slice};
 use super::engine::{self, Engine};
 use crate::probe::clock;
 use crate::probe::group::{Access, Group, Running};
+use crate::probe::progress::Counters;
 use crate::probe::scratch;
 use crate::wait::size_class_bytes;
 
@@ -37,7 +37,7 @@ pub fn measure_file(
         deadline_ns,
         end_ns: u64::MAX,
         operations_max: u64::MAX,
-        cancelled: &AtomicBool::new(false),
+        counters: &Counters::default(),
     };
     let mut running = Running::default();
     engine.run(&slice, &mut running).map_err(|error| error.source)?;

@@ -1,7 +1,6 @@
 //! Sustained writing: the rate while memory absorbs it, and the rate when storage must.
 
 use std::os::unix::fs::FileExt;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::cell::BYTES_MAX;
 use super::knee::knee;
@@ -34,16 +33,12 @@ pub(super) fn measure(
     bytes_max: u64,
     end_ns: u64,
     counters: &Counters,
-    cancelled: &AtomicBool,
 ) -> Result<Sustained, ProbeError> {
     let file = scratch::create(&place.dir).map_err(|e| place.io_error("opening a file", e))?;
     let start_ns = clock::now_ns();
     let mut windows = Windows::default();
     let (mut offset, mut now_ns, mut judged) = (0, start_ns, 0);
-    while offset + BYTES_MAX as u64 <= bytes_max
-        && now_ns < end_ns
-        && !cancelled.load(Ordering::Relaxed)
-    {
+    while offset + BYTES_MAX as u64 <= bytes_max && now_ns < end_ns && !counters.is_cancelled() {
         let buffer = memory.buffer(BYTES_MAX);
         file.write_all_at(buffer, offset).map_err(|error| {
             place.io_error(format!("write of {BYTES_MAX} bytes at offset {offset}"), error)
