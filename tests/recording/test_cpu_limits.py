@@ -2,6 +2,7 @@
 
 import json
 import os
+import subprocess
 import sys
 
 import pytest
@@ -28,16 +29,16 @@ def limited():
         pytest.skip(f"no CPU cgroup can be made here: {error}")
 
 
-def recorded(group, output, *command, **options):
-    """The CPU limits of a command that is recorded in a group."""
-    with inside(group):
-        arguments = ["record", "-o", output, *options.pop("words", ()), "--json", "--", *command]
-        assert spillcast(*arguments, anew=True, **options).returncode == 0
+def recorded(output, *words, **options):
+    """The CPU limits that a recording holds of a command or a process."""
+    run = spillcast("record", "-o", output, "--json", *words, anew=True, **options)
+    assert run.returncode == 0, run.stderr
     return json.loads((output / "meta.json").read_text())["cpu_limits"]
 
 
 def test_a_real_quota_and_its_throttling_are_seen(limited, places):
-    limits = recorded(limited, places.root / "run.spill", sys.executable, "-c", BURN)
+    with inside(limited):
+        limits = recorded(places.root / "run.spill", "--", sys.executable, "-c", BURN)
     assert limits["cpus"] == len(os.sched_getaffinity(0))
     assert (limits["quota_cpus"], limits["period_s"]) == (0.4, 0.1)
     # 0.5 s of CPU time are 12.5 times 40 ms: some ten times it waits for the next 100 ms.
@@ -48,7 +49,8 @@ def test_a_real_quota_and_its_throttling_are_seen(limited, places):
 def test_a_recording_holds_the_quota_that_was_in_force(limited, places):
     output = places.root / "run.spill"
     command = target("spill", "--file", places.temp / "spill", "--base", places.base)
-    limits = recorded(limited, output, *command, words=["--temp", places.temp], env=places.env)
+    with inside(limited):
+        limits = recorded(output, "--temp", places.temp, "--", *command, env=places.env)
     assert (limits["quota_cpus"], limits["period_s"]) == (0.4, 0.1)
     assert limits["throttled_s"] is not None
     assert Recording.open(output).meta.cpu_limits == CpuLimits(**limits)
@@ -57,12 +59,16 @@ def test_a_recording_holds_the_quota_that_was_in_force(limited, places):
 def test_the_quota_of_a_group_above_holds_too(limited, places):
     below = limited / "below"
     below.mkdir()
+    sleeping = subprocess.Popen(["sleep", "60"])
+    words = ["--pid", str(sleeping.pid), "--duration", "1s"]
     try:
-        above = recorded(below, places.root / "above.spill", "true")
-        assert above["quota_cpus"] == 0.4
+        (below / "cgroup.procs").write_text(str(sleeping.pid))
+        assert recorded(places.root / "above.spill", *words)["quota_cpus"] == 0.4
         limit(below, 0.3)
-        assert recorded(below, places.root / "own.spill", "true")["quota_cpus"] == 0.3
+        assert recorded(places.root / "own.spill", *words)["quota_cpus"] == 0.3
     finally:
+        sleeping.kill()
+        sleeping.wait()
         below.rmdir()
 
 
