@@ -126,9 +126,9 @@ def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
         except (ValueError, RecursionError):
             end = len(text)
         value, names = json_of(text[at:end], path, hint), []
-        results = value.get("results") if isinstance(value, dict) else None
-        if isinstance(results, list) and all(isinstance(i, dict) and "items" in i for i in results):
-            value = [row for result in results for row in result["items"]]
+        if isinstance(value, dict) and isinstance(results := value.get("results"), list):
+            items = [its["items"] for its in results if isinstance(its, dict) and "items" in its]
+            value = [row for rows in items if isinstance(rows, list) for row in rows] or value
         if isinstance(value, dict) and isinstance(value.get("data"), list):
             names = [column["name"] for column in value.get("meta", [])]
             value = value["data"]

@@ -345,6 +345,12 @@ def test_a_view_as_a_client_writes_it(figures, text):
     assert result.total_s == pytest.approx(335, rel=1e-3)
 
 
+@cases("items", ["null", "7", '{"a": 1}', "[3]"])
+def test_items_that_are_no_rows_are_refused(figures, items):
+    with pytest.raises(InputError):
+        figures(f'{{"results":[{{"items":{items}}}],"event":"direct path read temp","x":1}}')
+
+
 def test_a_view_whose_file_ends_within_a_number_is_cut(figures):
     rule = f"{'-' * 22} {'-' * 11} {'-' * 11}\n"
     whole = f"{rule}log file sync                  100          95\n"
