@@ -16,9 +16,8 @@ from spillcast.lab.storages import Place
 from spillcast.recording import OPS, Recording
 from spillcast.recording.capture import share_of
 from spillcast.recording.meta import ESTIMATE_FILE, KeptWaits, Meta
-from spillcast.recording.observed import DoneBefore, SizedFile
+from spillcast.recording.observed import DoneBefore, RecordedQuery, SizedFile
 from spillcast.recording.schema import seconds_of, totals, within
-from spillcast.recording.server_meta import RecordedQuery
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.tables import Table
 

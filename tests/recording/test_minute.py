@@ -20,8 +20,8 @@ from spillcast.forecast.remaining.progress import progress_of
 from spillcast.recording import Recording, minute
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.meta import KeptWaits, Temp
+from spillcast.recording.observed import Missed, RecordedQuery, Sampling, Worker
 from spillcast.recording.record import record_pid
-from spillcast.recording.server_meta import Missed, RecordedQuery, Sampling, Worker
 
 MS = 1_000_000
 #: Writes 8 KiB again and again.

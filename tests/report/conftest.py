@@ -11,7 +11,7 @@ from evidence import recording
 from harness import environment, spillcast
 from oracle_files import make_example
 from report_documents import cache, fleet, io_size_sweep, memory_sweep, save
-from spillcast.recording.server_meta import RecordedQuery
+from spillcast.recording.observed import RecordedQuery
 
 CHROMIUM = shutil.which("chromium")
 QUERY = """

@@ -2,8 +2,8 @@
 
 from pathlib import Path
 
+from spillcast.recording.observed import Server
 from spillcast.recording.server import QueryRecording, ServerRecording, UnkeptQuery
-from spillcast.recording.server_meta import Server
 from spillcast.report.recording import server_recording_text, status_line
 
 FOLDER = Path("/a/rather/long/way/to/where/the/recordings/of/this/server/are/kept/server.spills")

@@ -9,8 +9,8 @@ from spillcast.document import written
 from spillcast.evidence.open import find_evidence
 from spillcast.profile import profile, timeline
 from spillcast.recording.live import Running, Tally
+from spillcast.recording.observed import RecordedQuery
 from spillcast.recording.schema import WAITS
-from spillcast.recording.server_meta import RecordedQuery
 from spillcast.report.html import runs
 from spillcast.report.html.evidence import add_runs
 from spillcast.report.html.inputs import Inputs

@@ -218,7 +218,7 @@ def memory(
     """
     from spillcast.cli.progress import TerminalStage
     from spillcast.forecast.verdict import parse_costs
-    from spillcast.forecast.work_memory.advice import cheapest
+    from spillcast.forecast.work_memory import cheapest
     from spillcast.lab.memory_sweep import Plan, memory_sizes, sweep_memory
     from spillcast.lab.storages import named_places
     from spillcast.report.sweep import memory_page

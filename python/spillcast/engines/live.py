@@ -20,8 +20,8 @@ from spillcast.interruptible import interrupts_reported
 from spillcast.recording import Recording
 from spillcast.recording.capture import AUTO
 from spillcast.recording.meta import EndedBy, ObservedEngine
+from spillcast.recording.observed import RecordedQuery, Sampling, TempFiles, Worker
 from spillcast.recording.record import Recorder, RunSoFar
-from spillcast.recording.server_meta import RecordedQuery, Sampling, TempFiles, Worker
 from spillcast.redaction import struck_text
 from spillcast.units import format_duration
 

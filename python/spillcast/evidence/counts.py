@@ -22,7 +22,7 @@ from spillcast.gate import COUNT_MAX
 from spillcast.recording import OPS
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.recording.meta import NOBODY, ObservedEngine
-from spillcast.recording.server_meta import Statement
+from spillcast.recording.observed import Statement
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import JSON_LENGTH_MAX, damaged, json_values
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.server_meta import Statement
+from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
 from spillcast.units import format_bytes, parse_duration_s
 

@@ -38,7 +38,7 @@ from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, damaged, xml_of
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.server_meta import Statement
+from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
 from spillcast.units import format_bytes
 

@@ -25,7 +25,7 @@ from spillcast.forecast.projection import (
 from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehearsed, Term, Warm
 from spillcast.forecast.warnings import THROTTLED_REPORTED, Case, warnings_of
-from spillcast.forecast.work_memory import WorkMemory
+from spillcast.forecast.work_memory import WorkMemory, more_work_memory
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
 from spillcast.recording import WRITEBACK
 from spillcast.recording.completeness import DIFFERENCE_MAX
@@ -84,8 +84,6 @@ class Projector:
         workload = self.workload
         if workload.plan is None:
             return None
-        from spillcast.forecast.work_memory.advice import more_work_memory
-
         zeros = [self.zero_latency, *(at.zero_latency for at in self.at_bounds)]
         return more_work_memory(workload.plan, workload.total_s, zeros, confidence)
 

@@ -13,7 +13,7 @@ from spillcast.forecast.binding import Binding
 from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.work_memory import Spilled, WorkMemory
 from spillcast.recording.completeness import Part, recorded_words
-from spillcast.recording.server_meta import Statement
+from spillcast.recording.observed import Statement
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import format_bytes, format_count, format_duration, interval_name
 

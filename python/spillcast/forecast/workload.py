@@ -19,8 +19,7 @@ from spillcast.recording.calibration import WaitCost
 from spillcast.recording.capture import Unseen
 from spillcast.recording.completeness import Check, Part
 from spillcast.recording.meta import CpuCache
-from spillcast.recording.observed import TempPlace
-from spillcast.recording.server_meta import Statement
+from spillcast.recording.observed import Statement, TempPlace
 from spillcast.recording.thread_trace import Bursts, TempOperations
 
 if TYPE_CHECKING:

@@ -29,8 +29,7 @@ from spillcast.lab.run import Stage, run, run_recorded, undisturbed
 from spillcast.lab.storages import Emulated, Place, direction, emulated, fast_parent, plain
 from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast.recording import Recording
-from spillcast.recording.observed import IN_MEMORY, TempPlace, named_temp_places
-from spillcast.recording.server_meta import Statement
+from spillcast.recording.observed import IN_MEMORY, Statement, TempPlace, named_temp_places
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
 from spillcast.storage.target import resolve

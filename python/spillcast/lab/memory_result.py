@@ -7,7 +7,7 @@ from typing import Any
 
 from spillcast.document import Note, internal, key, written
 from spillcast.evidence.postgres.work_memory import State
-from spillcast.forecast.work_memory.advice import Advice, Cell
+from spillcast.forecast.work_memory import Advice, Cell
 from spillcast.forecast.work_memory.curve import Between, MemoryRun
 
 SWEEP_SCHEMA = "spillcast.sweep/1"

@@ -11,7 +11,7 @@ from spillcast.units import format_bytes, format_count
 
 if TYPE_CHECKING:
     from spillcast.recording.meta import Meta
-    from spillcast.recording.server_meta import Sampling
+    from spillcast.recording.observed import Sampling
 
 #: Asks for the best source that works.
 AUTO = "auto"

@@ -14,8 +14,17 @@ from spillcast.gate import object_of
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.recording.capture import PRELOAD, RecordOptions, Unseen, unseen_of
 from spillcast.recording.capture import CaptureAccount as CaptureAccount
-from spillcast.recording.observed import CpuLimits, DoneBefore, SizedFile, TempKind, TempPlace
-from spillcast.recording.server_meta import RecordedQuery, Sampling, Server, Statement
+from spillcast.recording.observed import (
+    CpuLimits,
+    DoneBefore,
+    RecordedQuery,
+    Sampling,
+    Server,
+    SizedFile,
+    Statement,
+    TempKind,
+    TempPlace,
+)
 from spillcast.text import is_utf8
 
 #: A plan of PostgreSQL that was not run, beside the recording of a query that went on.

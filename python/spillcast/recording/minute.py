@@ -13,8 +13,8 @@ from spillcast.errors import SpillcastError
 from spillcast.recording import OPS
 from spillcast.recording.capture import summed
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Meta, OtherIO, Temp
+from spillcast.recording.observed import RecordedQuery, Sampling, Worker
 from spillcast.recording.recording import Recording
-from spillcast.recording.server_meta import RecordedQuery, Sampling, Worker
 from spillcast.recording.writer import RecordingWriter
 from spillcast.tables import Table
 

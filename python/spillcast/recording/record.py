@@ -19,7 +19,9 @@ from spillcast.recording.calibration import CaptureCost, cost_of, kept_calibrati
 from spillcast.recording.capture import SOURCES, RecordOptions
 from spillcast.recording.meta import Meta
 from spillcast.recording.observed import (
+    Missed,
     Target,
+    Worker,
     command_of,
     held_command,
     is_running_process,
@@ -27,7 +29,6 @@ from spillcast.recording.observed import (
     too_little_for_us,
 )
 from spillcast.recording.recording import Recording
-from spillcast.recording.server_meta import Missed, Worker
 from spillcast.recording.writer import Clock, RecordingOutput
 from spillcast.redaction import struck_arguments
 from spillcast.units import format_count

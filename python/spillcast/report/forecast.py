@@ -26,7 +26,7 @@ from spillcast.forecast.verdict import (
     verdict,
 )
 from spillcast.recording import Recording
-from spillcast.recording.server_meta import Statement
+from spillcast.recording.observed import Statement
 from spillcast.report.page import Page, Part, Titled, Words
 from spillcast.report.work_memory import spilled_sentences, work_memory_text
 from spillcast.tabular import Column, Table

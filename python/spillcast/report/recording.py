@@ -8,8 +8,7 @@ from spillcast.recording import Recording
 from spillcast.recording.calibration import is_old
 from spillcast.recording.completeness import Part, unrecognised, unspilled
 from spillcast.recording.meta import CaptureAccount, Meta
-from spillcast.recording.observed import IN_MEMORY
-from spillcast.recording.server_meta import RecordedQuery, Sampling
+from spillcast.recording.observed import IN_MEMORY, RecordedQuery, Sampling
 from spillcast.tabular import Column, Table
 from spillcast.text import one_line, shell_word
 from spillcast.units import format_bytes, format_count, format_duration, format_estimate

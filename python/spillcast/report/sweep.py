@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 
 from spillcast.forecast.result import Interval
-from spillcast.forecast.work_memory.advice import Advice
+from spillcast.forecast.work_memory import Advice
 from spillcast.lab.io_size.spill import setting_text
 from spillcast.lab.io_size.sweep import Row
 from spillcast.lab.io_size.sweep import Sweep as IoSizeSweep

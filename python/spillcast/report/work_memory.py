@@ -7,12 +7,13 @@ from spillcast.forecast import Forecast
 from spillcast.forecast.verdict import unknown_share
 from spillcast.forecast.work_memory import (
     PGA_TARGET,
+    Advice,
+    Cell,
     MorePga,
     Spilled,
     WorkMemory,
     WorkMemorySetting,
 )
-from spillcast.forecast.work_memory.advice import Advice, Cell
 from spillcast.report.page import Part, Words
 from spillcast.tabular import Column, Table
 from spillcast.text import plan_line_words

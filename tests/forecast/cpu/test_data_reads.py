@@ -13,8 +13,8 @@ from harness import spillcast, target
 from spillcast.forecast import forecast
 from spillcast.forecast.recorded_io import data_reads
 from spillcast.recording.capture import RecordOptions
+from spillcast.recording.observed import Sampling
 from spillcast.recording.schema import SAMPLES, WAITS, seconds_of, totals
-from spillcast.recording.server_meta import Sampling
 from spillcast.recording.writer import RecordingWriter
 from spillcast.report.forecast import forecast_page
 from spillcast.storage.emulation import emulate

@@ -4,9 +4,8 @@ import json
 from dataclasses import replace
 
 from evidence import known, storage, table
-from spillcast.recording.observed import SizedFile
+from spillcast.recording.observed import RecordedQuery, SizedFile
 from spillcast.recording.schema import WAITS, seconds_of
-from spillcast.recording.server_meta import RecordedQuery
 from spillcast.recording.writer import RecordingWriter
 
 MS, BLOCK = 1_000_000, 8192

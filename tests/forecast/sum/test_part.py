@@ -12,8 +12,7 @@ from spillcast.forecast.question import Question
 from spillcast.forecast.recorded import read_workload
 from spillcast.recording import Recording
 from spillcast.recording.meta import Temp
-from spillcast.recording.observed import DoneBefore
-from spillcast.recording.server_meta import RecordedQuery
+from spillcast.recording.observed import DoneBefore, RecordedQuery
 from spillcast.report.forecast import forecast_page
 
 MS = 1_000_000

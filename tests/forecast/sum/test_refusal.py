@@ -10,7 +10,7 @@ from evidence import change, recording, storage
 from harness import only_line, spillcast
 from spillcast.forecast import forecast
 from spillcast.recording.meta import Temp
-from spillcast.recording.server_meta import Missed, RecordedQuery, Worker
+from spillcast.recording.observed import Missed, RecordedQuery, Worker
 from spillcast.report.recording import recording_text
 
 BIG = 256 * 1024

@@ -3,7 +3,7 @@
 import made_up
 from cases import cases
 from spillcast.forecast.result import Forecast, Term
-from spillcast.forecast.work_memory.advice import NOW, Cell, cheapest, memory_cells
+from spillcast.forecast.work_memory import NOW, Cell, cheapest, memory_cells
 from spillcast.report.work_memory import advice_text
 
 M = 1 << 20

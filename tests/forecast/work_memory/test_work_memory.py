@@ -21,7 +21,7 @@ from spillcast.evidence.postgres.work_memory import (
     state_with,
 )
 from spillcast.forecast import forecast
-from spillcast.forecast.work_memory.advice import MEMORY_SPREAD, NOW, memory_cells
+from spillcast.forecast.work_memory import MEMORY_SPREAD, NOW, memory_cells
 from spillcast.recording.meta import CpuCache, Machine, ObservedEngine, Temp
 from spillcast.report.forecast import forecast_page
 from spillcast.storage.target import resolve

@@ -41,8 +41,8 @@ from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.live import Running
 from spillcast.recording.meta import EndedBy, ObservedEngine
+from spillcast.recording.observed import Server as ServerAddress
 from spillcast.recording.record import Recorder
-from spillcast.recording.server_meta import Server as ServerAddress
 from spillcast.redaction import struck_text
 
 #: Samples a second, by flavor. MariaDB makes a temporary table on disk for each, but reports the

@@ -23,7 +23,7 @@ from spillcast.evidence.counts import (
 from spillcast.evidence.numbers import Held, Number, hold
 from spillcast.evidence.oracle.row_sources import may_spill
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
-from spillcast.recording.server_meta import Statement
+from spillcast.recording.observed import Statement
 from spillcast.stats import NORMAL_95
 from spillcast.units import format_count, format_duration
 

@@ -22,7 +22,7 @@ from spillcast.evidence.numbers import ZERO, Held, Number, hold, number_of
 from spillcast.evidence.oracle.report_tables import check_all_read, report_text
 from spillcast.evidence.oracle.row_sources import PlanLine, Spilled, spilled
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
-from spillcast.recording.server_meta import Statement
+from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
 from spillcast.units import format_duration
 

@@ -18,7 +18,7 @@ from spillcast.evidence.counts import OPERATION_BLOCKS, Counts, at_most, counts_
 from spillcast.evidence.numbers import number_of, seconds_of, value_of
 from spillcast.evidence.oracle.report_tables import bar_tables, report_text
 from spillcast.evidence.oracle.row_sources import PlanLine, spilled
-from spillcast.recording.server_meta import Statement
+from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
 
 HOW = (

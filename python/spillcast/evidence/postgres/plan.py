@@ -25,7 +25,7 @@ from spillcast.evidence.postgres.nodes import (
 from spillcast.evidence.postgres.spills import plan_spills
 from spillcast.gate import reading
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.server_meta import Statement
+from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
 from spillcast.units import format_duration
 

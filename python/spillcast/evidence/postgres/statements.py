@@ -28,7 +28,7 @@ from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, reading
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.server_meta import Statement
+from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration

@@ -20,7 +20,7 @@ from spillcast.evidence.postgres.nodes import MEMORY_BLOCK_S, TempIO, counts_of_
 from spillcast.evidence.postgres.text import milliseconds
 from spillcast.evidence.postgres.work_memory import rounded_up
 from spillcast.recording.meta import ObservedEngine
-from spillcast.recording.server_meta import Statement
+from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
 from spillcast.units import format_count
 

@@ -1,10 +1,26 @@
-"""What more memory would do instead of other storage: work_mem of PostgreSQL, PGA of Oracle."""
+"""What more memory would do instead of other storage: work_mem of PostgreSQL, PGA of Oracle.
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+Whether more work_mem would remove a spill, what time that leaves, and how sure that is.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from math import hypot
+from typing import TYPE_CHECKING, Any, Literal
 
 from spillcast.document import later
-from spillcast.evidence.postgres.work_memory import Spill, io_share
+from spillcast.evidence.postgres.work_memory import (
+    PlanSpills,
+    Spill,
+    enough_bytes,
+    io_share,
+    power_of_two,
+    rounded_up,
+)
+from spillcast.forecast.interval import Uncertainty, around
+
+if TYPE_CHECKING:
+    from spillcast.forecast.result import Forecast
 
 #: Oracle's parameter for the memory of all work areas.
 PGA_TARGET = "pga_aggregate_target"
@@ -88,3 +104,179 @@ class Spilled:
             return self
         more = replace(self.more_pga, forecast_s=forecast_s, interval_s=interval_s)
         return replace(self, more_pga=more)
+
+
+#: Standard deviation of the logarithm of a query's work outside temp I/O with other memory: as much
+#: as the CPU time of 15 queries of PostgreSQL was off (0.67 to 1.6 times).
+MEMORY_SPREAD = 0.25
+
+
+def more_work_memory(
+    plan: PlanSpills, today_s: float, zeros: Sequence[Uncertainty], confidence: float
+) -> WorkMemory:
+    """What more work_mem would do; ``zeros`` are times on storage of no latency, also at bounds."""
+    spills, current = plan.spills, plan.current_bytes
+    enough = enough_bytes(plan)
+    one_pass = _single_pass_bytes(spills, current or 0, enough)
+    # As on storage of no latency, as far as other memory is no other work.
+    intervals = [
+        replace(
+            zero, below=hypot(zero.below, MEMORY_SPREAD), above=hypot(zero.above, MEMORY_SPREAD)
+        ).bounds_s(confidence)
+        for zero in zeros
+    ]
+    interval_s, zero_s = intervals[0], zeros[0].forecast_s
+    if len(intervals) > 1:
+        interval_s = around(intervals, max(today_s, zero_s))
+    without = WorkMemorySetting(enough, zero_s, interval_s)
+    fewer = None
+    if one_pass is not None:
+        # A part of the temp I/O is left, and of what it adds to the time as much.
+        share = io_share(spills, one_pass)
+        times_s = (without.forecast_s, *without.interval_s)
+        left_s, low_s, high_s = (s + share * (today_s - s) for s in times_s)
+        fewer = WorkMemorySetting(one_pass, left_s, (low_s, high_s))
+    return WorkMemory(
+        current_bytes=current,
+        spills=spills,
+        enough=without,
+        one_pass=fewer,
+        most_bytes=round(enough * sum(spill.taken for spill in spills)),
+        available_bytes=plan.available_bytes,
+    )
+
+
+def _single_pass_bytes(spills: Sequence[Spill], current: int, enough: int) -> int | None:
+    sorts = [spill for spill in spills if (spill.passes or 1) > 1]
+    if not sorts:
+        return None
+    size = rounded_up(current + 1)
+    while any((spill.passes_with(size) or 1) > 1 for spill in sorts):
+        size = rounded_up(size + 1)
+    return size if 2 * size <= enough else None
+
+
+#: Sums of the same terms in another order are apart by so much.
+ROUNDING = 1e-9
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Elapsed time on a storage with so much work memory; None: with what it had."""
+
+    storage: str
+    memory_bytes: int | None
+    elapsed_s: float
+    interval_s: tuple[float, float] | None = None
+
+
+@dataclass(frozen=True)
+class Advice:
+    """Which cell to take for a time."""
+
+    within_s: float
+    #: None where no cell is fast enough.
+    cell: Cell | None
+    #: What cheap means: the price of the storage, then memory, or memory alone.
+    by: Literal["price", "memory"]
+    cost: float | None = None
+    #: What it takes as it is, where that is known: nothing slower is told.
+    now_s: float | None = None
+
+    @property
+    def sure(self) -> bool:
+        """Whether even the upper end of its interval is fast enough."""
+        if self.cell is None:
+            return False
+        bounds = self.cell.interval_s
+        return bounds is None or bounds[1] <= self.within_s
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry of docs/schema.md."""
+        cell = None if self.cell is None else asdict(self.cell) | {"cost": self.cost}
+        return {"within_s": self.within_s, "by": self.by, "cell": cell, "sure": self.sure}
+
+
+def cheapest(
+    cells: Sequence[Cell], within_s: float, costs: Mapping[str, float], now_s: float | None = None
+) -> Advice:
+    """The cheapest cell that takes no longer: by price of the storage where there are prices.
+
+    Nor longer than ``now_s``, what it takes as it is: nobody pays to wait longer. A storage without
+    a price is left out where others have one. Of cells as cheap, the one with less memory counts,
+    then the faster one.
+    """
+    max_s = within_s if now_s is None else min(within_s, now_s * (1 + ROUNDING))
+    by: Literal["price", "memory"] = "price" if costs else "memory"
+    enough = [
+        cell for cell in cells if cell.elapsed_s <= max_s and (not costs or cell.storage in costs)
+    ]
+
+    cell = min(
+        enough,
+        key=lambda cell: (costs.get(cell.storage, 0.0), cell.memory_bytes or 0, cell.elapsed_s),
+        default=None,
+    )
+    cost = None if cell is None else costs.get(cell.storage)
+    return Advice(within_s, cell, by, cost, now_s)
+
+
+#: The storage that the recording was made on.
+NOW = "now"
+#: What PostgreSQL takes at least.
+WORK_MEM_MIN_BYTES = 64 << 10
+#: From so much less than it was.
+LESS = 4
+
+
+def memory_cells(words: Sequence[str], forecasts: "Sequence[Forecast]") -> list[Cell]:
+    """Cells of today's storage and of each target with a number; one size (None) without a plan."""
+    known = [(word, f) for word, f in zip(words, forecasts, strict=True) if f.forecast_s]
+    if not known:
+        return []
+    first = known[0][1]
+    sizes: Sequence[int | None] = [None]
+    if first.work_memory is not None:
+        sizes = memory_sizes(first.work_memory)
+    today = Cell(NOW, None, first.baseline_s)
+    targets = [Cell(word, None, f.forecast_s or 0.0, f.interval_s) for word, f in known]
+    return [
+        _with_memory(cell, size, first.work_memory) for cell in (today, *targets) for size in sizes
+    ]
+
+
+def _with_memory(cell: Cell, size: int | None, memory: WorkMemory | None) -> Cell:
+    """The cell with so much memory in place of what it was.
+
+    Its bounds lie between those with and without the spill. With less memory than it was, those
+    with it are moved apart as the spill grows. None is told of what was recorded itself.
+    """
+    if memory is None or size is None or (share := memory.io_share(size)) == 1:
+        return replace(cell, memory_bytes=size)
+    total_s, bounds_s = cell.elapsed_s, cell.interval_s
+    rest_s = memory.enough.forecast_s
+    elapsed_s = rest_s + share * (total_s - rest_s)
+    low_s, high_s = bounds_s or (total_s, total_s)
+    min_s, max_s = memory.enough.interval_s
+    if share < 1:
+        bounds_s = min_s + share * (low_s - min_s), max_s + share * (high_s - max_s)
+    else:
+        grown, off = elapsed_s / total_s, (max_s - rest_s) / rest_s if rest_s else 0.0
+        off_s = off * (elapsed_s - total_s)
+        bounds_s = max(grown * low_s - off_s, 0.0), grown * high_s + off_s
+    return Cell(cell.storage, size, elapsed_s, bounds_s)
+
+
+def memory_document(cells: Sequence[Cell], advice: Advice | None) -> dict[str, Any]:
+    """The entry of docs/schema.md."""
+    return {"cells": [asdict(cell) for cell in cells], "advice": advice and advice.to_json()}
+
+
+def memory_sizes(memory: WorkMemory) -> list[int]:
+    """Powers of two from less than it was to what is enough, and these two."""
+    enough = memory.enough.work_mem_bytes
+    current = memory.current_bytes or enough // 64
+    min_bytes = max(power_of_two(current // LESS), WORK_MEM_MIN_BYTES)
+    sizes = {min_bytes << number for number in range((enough // min_bytes).bit_length())}
+    current_sizes = {memory.current_bytes} if memory.current_bytes else set()
+    return sorted({size for size in sizes | current_sizes if size < enough} | {enough})

@@ -47,8 +47,8 @@ from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.live import Running
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, EndedBy, ObservedEngine
+from spillcast.recording.observed import Server
 from spillcast.recording.record import Recorder
-from spillcast.recording.server_meta import Server
 from spillcast.redaction import STRUCK, struck_text
 from spillcast.units import format_duration
 

@@ -24,6 +24,7 @@ from spillcast.errors import CaptureUnavailable
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions, share_of
 from spillcast.recording.meta import EndedBy, Memory, OtherIO, Temp
+from spillcast.recording.observed import Missed, Worker
 from spillcast.recording.record import Recorder
 from spillcast.recording.schema import seconds_of, totals
 from spillcast.recording.server import (
@@ -33,7 +34,6 @@ from spillcast.recording.server import (
     SessionRows,
     UnkeptQuery,
 )
-from spillcast.recording.server_meta import Missed, Worker
 from spillcast.recording.writer import RecordingWriter
 from spillcast.redaction import struck_text
 
