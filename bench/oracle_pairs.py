@@ -19,8 +19,8 @@ import numpy as np
 from bench.oracle_traces import EVENT, Traced, fitted, pairs, traced
 from bench.result import Result
 from spillcast.calibrated import calibrated
+from spillcast.forecast.oracle import forecast_events
 from spillcast.forecast.oracle.evidence import OracleEvidence, Target, read_traces
-from spillcast.forecast.oracle.forecast import forecast_events
 from spillcast.forecast.question import Question
 
 SEED = 1

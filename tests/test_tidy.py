@@ -37,7 +37,7 @@ def test_imports_go_down():
 
 
 #: What turns a workload and a storage into a forecast.
-PROJECTING = ("workload", "load", "projection", "elapsed", "interval", "project",
+PROJECTING = ("workload", "load", "projection", "interval", "project",
               "warnings", "cpu", "threads", "resources",
               "remaining/model")  # fmt: skip
 

@@ -7,7 +7,7 @@ import pytest
 from cases import cases
 from harness import spillcast
 from spark_logs import BEGIN_MS, event, task, text, two_stages
-from spillcast.forecast.spark.forecast import figures_of
+from spillcast.forecast.spark import figures_of
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import GRID
 

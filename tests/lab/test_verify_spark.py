@@ -13,7 +13,7 @@ from spark_logs import text, two_stages
 from spillcast.engines.held import RunResult
 from spillcast.evidence.spark import read_application
 from spillcast.forecast.question import Question
-from spillcast.forecast.spark.forecast import forecast_application
+from spillcast.forecast.spark import forecast_application
 from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant
 from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast_lab.accuracy import write_accuracy

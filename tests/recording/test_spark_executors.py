@@ -21,7 +21,7 @@ from spillcast.errors import EvidenceMixed
 from spillcast.evidence.spark import read_application
 from spillcast.evidence.spark.observed import observed
 from spillcast.forecast.question import Question
-from spillcast.forecast.spark.forecast import forecast_application
+from spillcast.forecast.spark import forecast_application
 from spillcast.recording import Recording
 from spillcast.recording.meta import KeptWaits
 from spillcast.recording.observed import TempKind

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from math import log, sqrt
 from statistics import fmean, median
 
-from spillcast.forecast.spark.forecast import MODEL_SPREAD, RUN_SPREAD
+from spillcast.forecast.spark import MODEL_SPREAD, RUN_SPREAD
 from spillcast.lab.case import Case, Truth
 from spillcast.report.checks import share
 from spillcast.tabular import markdown_table, paragraph

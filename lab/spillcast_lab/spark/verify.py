@@ -28,7 +28,7 @@ from spillcast.evidence.spark import Application
 from spillcast.evidence.spark.observed import observed
 from spillcast.forecast import Forecast
 from spillcast.forecast.question import Question
-from spillcast.forecast.spark.forecast import figures_of, forecast_application
+from spillcast.forecast.spark import figures_of, forecast_application
 from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant
 from spillcast.lab.run import Stage
 from spillcast.lab.storages import fast_parent

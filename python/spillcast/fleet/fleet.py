@@ -24,8 +24,8 @@ from spillcast.fleet.forecasts import (
 )
 from spillcast.fleet.result import DatabaseRow, DayRow, Fleet, Row
 from spillcast.fleet.snapshots import chains, read_snapshots
+from spillcast.forecast.oracle import resolve_target
 from spillcast.forecast.oracle.evidence import Target
-from spillcast.forecast.oracle.forecast import resolve_target
 from spillcast.forecast.question import Question
 from spillcast.profile.traces import quantile_us
 from spillcast.recording import TEMP_EVENTS, is_like

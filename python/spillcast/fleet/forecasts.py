@@ -37,6 +37,7 @@ from spillcast.fleet.dataset import (
 from spillcast.fleet.facts import ASH_KINDS, TRACE, unpacked
 from spillcast.fleet.snapshots import Snapshot, add_to, periods
 from spillcast.forecast import forecast as estimate
+from spillcast.forecast.oracle import forecast_events
 from spillcast.forecast.oracle.evidence import (
     AshEvidence,
     EventLatency,
@@ -44,10 +45,9 @@ from spillcast.forecast.oracle.evidence import (
     Target,
     TraceEvidence,
 )
-from spillcast.forecast.oracle.forecast import forecast_events
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
-from spillcast.forecast.spark.forecast import forecast_application
+from spillcast.forecast.spark import forecast_application
 from spillcast.gate import damaged, reading
 from spillcast.storage.target import resolve
 from spillcast.tables import batches_of, table_of

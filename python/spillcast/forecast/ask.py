@@ -75,8 +75,8 @@ def ask(
     if files.recordings or files.plans or files.statements or files.figures:
         evidence = open_evidence(files, question.selection, recording)
         return _forecasts(with_origin(evidence, question), targets, question)
+    from spillcast.forecast.oracle import forecast_events, target_of
     from spillcast.forecast.oracle.evidence import read_evidence
-    from spillcast.forecast.oracle.forecast import forecast_events, target_of
 
     places_named = any(
         not isinstance(target, Storage) and is_place(Path(target)) for target in targets
@@ -89,7 +89,7 @@ def ask(
 def _of_application(files: Evidence, targets: Sequence[Target], question: Question) -> list[Answer]:
     """Forecasts of a Spark application; recordings of its executors have the waits of its tasks."""
     from spillcast.evidence.spark import read_application
-    from spillcast.forecast.spark.forecast import forecast_application
+    from spillcast.forecast.spark import forecast_application
 
     replace(files, recordings=[]).only_kind()
     if files.recordings and question.origin is not None:

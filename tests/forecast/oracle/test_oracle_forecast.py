@@ -9,8 +9,8 @@ from harness import only_line, spillcast
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real, write_trace
 from spillcast import forecast as spillcast_forecast
 from spillcast.errors import OptionInvalid, SelectionEmpty
+from spillcast.forecast.oracle import forecast_events, resolve_target
 from spillcast.forecast.oracle.evidence import OracleEvidence, Target, read_shares, read_traces
-from spillcast.forecast.oracle.forecast import forecast_events, resolve_target
 from spillcast.forecast.question import Question
 
 TEMP = "direct path * temp"

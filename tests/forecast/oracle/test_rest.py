@@ -8,8 +8,8 @@ from bench import oracle_pairs, oracle_traces
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real
 from spillcast.calibrated import calibrated
 from spillcast.forecast.cpu import MIN_ERROR
+from spillcast.forecast.oracle import forecast_events, resolve_target
 from spillcast.forecast.oracle.evidence import OracleEvidence, read_shares, read_traces
-from spillcast.forecast.oracle.forecast import forecast_events, resolve_target
 from spillcast.forecast.oracle.parts import window_error
 from spillcast.forecast.question import Question
 from spillcast.recording import TEMP_EVENTS

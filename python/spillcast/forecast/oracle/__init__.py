@@ -1,1 +1,434 @@
-"""Forecasts from Oracle's evidence: traces, and shares of ASH."""
+"""A forecast from Oracle's evidence: a share of elapsed time, and latencies on both storages.
+
+    T_B = T_A + sum over boosted events of time_e * (1 / g_e - 1) + N * (r_B - r_A)
+    g_e = L_A / (L_B * b_A / b_B)
+
+Outside their waits N boosted operations take r_A today and r_B on the target: parts.py. time_e
+comes from ASH (share times elapsed) or from a trace that covers the run; L and b, mean latency and
+blocks per operation, from short traces on either storage. ``method="seed"`` takes the gain of the
+largest event for all, does not match sizes and keeps the time outside, as the post that started
+this did.
+"""
+
+import glob
+from collections.abc import Sequence, Set
+from contextlib import suppress
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spillcast.calibrated import calibrated
+from spillcast.errors import (
+    InputError,
+    OptionInvalid,
+    Refusal,
+    TargetInvalid,
+    TargetUnsuited,
+)
+from spillcast.evidence.open import find_evidence, traces_below
+from spillcast.evidence.oracle.collected import BlockSize
+from spillcast.forecast.interval import DRAWS, check_elapsed, too_wide
+from spillcast.forecast.oracle.evidence import (
+    AshEvidence,
+    EventLatency,
+    OracleEvidence,
+    Target,
+    TraceEvidence,
+    read_traces,
+    statements_of,
+)
+from spillcast.forecast.oracle.parts import (
+    Part,
+    TargetRest,
+    parts_of,
+    target_rest,
+    window_error,
+)
+from spillcast.forecast.question import Question
+from spillcast.forecast.result import Forecast, Term, Warned
+from spillcast.forecast.warnings import AMPLIFIED, about_measuring, about_provenance
+from spillcast.recording import TEMP_EVENTS
+from spillcast.recording.observed import IN_MEMORY
+from spillcast.stats import resampled_means
+from spillcast.storage import Storage
+from spillcast.storage.source import ASSUMED
+from spillcast.storage.target import check_word, is_place, resolve_storage, stated
+from spillcast.text import shell_word
+from spillcast.units import (
+    format_bytes,
+    format_count,
+    format_duration,
+)
+
+#: From Oracle's evidence, of which no verified forecasts are kept: the spread from one run to
+#: another of the time that has nothing to do with the boosted events.
+TRACE_REST_SPREAD = 0.05
+#: Temp latency below which Oracle's baseline is likely served by flash already.
+FLASH_S = 1e-3
+#: Share of the target's waits from which an event that the baseline has not is named.
+NEW_SHARE = 0.05
+#: Share of temp requests from which on a flash cache is said to serve them.
+SERVED = 0.2
+#: A larger share of the time in waits of a call without an end is said.
+OPEN_SHARE = 0.01
+Array = NDArray[np.float64]
+#: Statements that an error names.
+_NAMED = 3
+FORMS = (
+    "a trace taken there, latency:150us, factor:60, catalogue:NAME, "
+    "limits:iops=12000,throughput=500MiB/s,latency=0.5ms or a storage.json"
+)
+#: The hint for a target that Oracle's evidence cannot be compared with.
+_ASK = (
+    "trace the query for a minute with temp on the other storage, or give latency:150us, "
+    "catalogue:NAME or a storage.json"
+)
+
+
+def forecast_events(
+    target: Target, evidence: OracleEvidence, question: Question | None = None
+) -> Forecast:
+    """Forecast a run from ASH, traces or both. InputError where ``temp_events`` matches nothing."""
+    question = question or Question()
+    method, confidence = question.method, question.confidence
+    elapsed_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s
+    # Of one statement traces tell the time of all its sessions together.
+    if evidence.ash is not None or question.sql_id is None:
+        check_elapsed(question.elapsed_s, evidence.covered_s)
+    if elapsed_s <= 0:
+        given = question.elapsed_s is not None
+        problem = "--elapsed is 0" if given else "the evidence covers no time"
+        raise OptionInvalid(problem, "give the time of the run with --elapsed, such as 12m53s")
+    unanswered = Forecast.unanswered(target.name, elapsed_s, confidence, method=method)
+    try:
+        parts = parts_of(target, evidence, question, elapsed_s)
+    except Refusal as refused:
+        return unanswered.refused_by(refused)
+    rest_s = max(elapsed_s - sum(part.time_s for part in parts), 0.0)
+    with_rest = method != "seed" and "rest" not in question.without
+    moved = target_rest(target, evidence, parts, elapsed_s, enabled=with_rest)
+    terms = [Term("CPU and other waits", None, None, None, rest_s, rest_s + moved.change_s)]
+    terms += [
+        Term(part.event, part.op, None, round(part.count), part.time_s, part.target_s)
+        for part in parts
+    ]
+    total_s = sum(term.forecast_s for term in terms)
+    # A latency or a factor is an assumption of the user, without an error.
+    noise = 0.0 if target.storage is None else target.storage.source.noise
+    (low, high), (min_s, max_s) = _intervals(
+        parts, elapsed_s, moved, evidence.ash, method, noise, confidence
+    )
+    interval_s = min(low, total_s), max(high, total_s)
+    ceiling_s = rest_s + min(moved.change_s, 0.0)
+    answer = replace(
+        unanswered,
+        ceiling_s=ceiling_s,
+        ceiling_interval_s=(min(min_s, ceiling_s), max(max_s, ceiling_s)),
+        warnings=warn(target, parts, evidence, elapsed_s, moved.kept),
+        advice=target.storage.facts.get("advice", ()) if target.storage is not None else (),
+    )
+    if evidence.spilled is not None:
+        bounds = min(min_s, ceiling_s), max(max_s, ceiling_s)
+        answer = replace(answer, spilled=evidence.spilled.with_cure(rest_s, bounds))
+    if (reason := too_wide(*interval_s)) is not None:
+        return answer.refused_by(reason)
+    return replace(answer, forecast_s=total_s, interval_s=interval_s, terms=terms)
+
+
+def _intervals(
+    parts: Sequence[Part],
+    elapsed_s: float,
+    moved: TargetRest,
+    ash: AshEvidence | None,
+    method: str,
+    noise_level: float,
+    confidence: float,
+) -> tuple[tuple[float, float], tuple[float, float]]:
+    """Bounds of the total, and of what is left of it without the boosted waits.
+
+    What varies: hits of samples, latencies, how these go with size, and the time outside. The same
+    draws make both, so that the first are nowhere below the second.
+    """
+    draws = np.random.default_rng(0)
+    times = _drawn_times(parts, elapsed_s, ash, draws)
+    rest = np.maximum(elapsed_s - times.sum(axis=0), 0.0)
+    far = np.maximum(rest - moved.near_s, 0.0)
+    total: Array = far * draws.normal(0, TRACE_REST_SPREAD, DRAWS)
+    total = np.maximum(rest + total + moved.drawn_s(draws), 0.0)
+    unwaited = total
+    # In proportion to size, not at all, or anything in between.
+    exponent = draws.uniform(0, 1, DRAWS) if method != "seed" else np.zeros(DRAWS)
+    noise = np.maximum(1 + draws.normal(0, noise_level, DRAWS), 0.0)
+    for part, time_s in zip(parts, times, strict=True):
+        change = np.ones(DRAWS)
+        if part.target is not None:
+            change = change * _drawn_mean(part.target, part.count, draws)
+        if part.share is not None and part.seen is not None:
+            change = change / _drawn_mean(part.seen, part.count, draws)
+        if part.size_ratio != 1.0:
+            change = change * part.size_ratio ** (exponent - 1)
+        total = total + time_s / part.gain * change * noise
+    tail = (1 - confidence) / 2
+    low, high = np.quantile(total, [tail, 1 - tail])
+    min_s, max_s = np.quantile(unwaited, [tail, 1 - tail])
+    return (float(low), float(high)), (float(min_s), float(max_s))
+
+
+def _drawn_mean(seen: EventLatency, total: float, draws: np.random.Generator) -> Array:
+    """The mean latency of ``total`` operations over that of those seen.
+
+    Seconds of a trace tell how far it drifts, and nothing of what is rare and long or came later.
+    """
+    error = window_error(calibrated().oracle_latency_error, seen.count, total)
+    off = draws.normal(0, error, DRAWS)
+    means: Array = resampled_means(seen.stretches, draws, DRAWS) * np.exp(off)
+    return means
+
+
+def _drawn_times(
+    parts: Sequence[Part], elapsed_s: float, ash: AshEvidence | None, draws: np.random.Generator
+) -> Array:
+    """Time of each event in each draw: multinomial where it comes from samples."""
+    if ash is None:
+        return np.array([[part.time_s] * DRAWS for part in parts])
+    shares = [part.share or 0.0 for part in parts]
+    rest = max(0.0, 1.0 - sum(shares))
+    hits = draws.multinomial(ash.instants, [*shares, rest], DRAWS)
+    return np.asarray(hits[:, :-1].T / ash.instants * elapsed_s)
+
+
+def warn(
+    target: Target,
+    parts: Sequence[Part],
+    evidence: OracleEvidence,
+    elapsed_s: float,
+    rest_kept: str | None,
+) -> list[Warned]:
+    """Everything a reader of the number should know."""
+    traces, ash = evidence.traces, evidence.ash
+    warnings = [
+        Warned(
+            "flash-cache",
+            f"the flash cache serves {share:.0%} of temp {op}s already: moving temp gains little",
+        )
+        for op, share in evidence.flash.items()
+        if share > SERVED
+    ]
+    warnings += [Warned("ash", note) for note in (ash.notes if ash is not None else [])]
+    temp = [part for part in parts if part.event.endswith(" temp")]
+    if temp and temp[0].latency_s < FLASH_S:
+        text = (
+            f"{temp[0].event} takes {format_duration(temp[0].latency_s)} today: already flash, or "
+            "cached; on Exadata the flash cache may serve temp, so moving it gains little"
+        )
+        warnings.append(Warned("already-fast", text))
+    for part in parts:
+        warnings += _about_gain(part, target)
+    if target.storage is not None:
+        warnings += _about_figures(target.storage, evidence.block)
+        warnings += about_measuring(target.storage.facts)
+        warnings += about_provenance(target.storage)
+    elif target.traces is None:
+        warnings += [Warned(*warning) for warning in ASSUMED.warnings]
+    else:
+        warnings += _new_events(target.traces, traces)
+    if ash is None and traces is not None and traces.elapsed_s < 0.9 * elapsed_s:
+        covered, total = format_duration(traces.elapsed_s), format_duration(elapsed_s)
+        text = (
+            f"the trace covers {covered} of {total}: the rest is assumed to have the same mix; ASH "
+            "of the entire run would show it"
+        )
+        warnings.append(Warned("part", text))
+    elif ash is None and traces is not None and traces.open_s > OPEN_SHARE * elapsed_s:
+        text = (
+            f"{format_duration(traces.open_s)} of waits belong to a call that does not end in the "
+            "trace: the query goes on, or lines are missing, such as those that grep left out; "
+            f"{format_duration(elapsed_s)} is the time from the first line to the last: give that "
+            "of the entire run with --elapsed"
+        )
+        warnings.append(Warned("part-only", text))
+    if traces is not None and ash is None and traces.sessions_s > 1.05 * traces.elapsed_s:
+        text = "sessions ran in parallel: each is assumed to have its share of their waits"
+        warnings.append(Warned("threads", text))
+    if rest_kept is not None:
+        text = f"the time outside the boosted events is assumed unchanged: {rest_kept}"
+        warnings.append(Warned("rest-kept", text))
+    return warnings + _about_files([t for t in (traces, target.traces) if t is not None])
+
+
+def _about_figures(storage: Storage, block: BlockSize) -> list[Warned]:
+    """Where no operation was replayed, and how their sizes are known."""
+    size, warnings = format_bytes(block.bytes), []
+    if "like" not in storage.facts:
+        text = f"{storage.name} was not probed with this trace"
+        text += (
+            f": blocks are {size}, by {block.known_from}" if block.known_from is not None else ""
+        )
+        warnings.append(Warned("not-replayed", text))
+    elif not (storage.facts.get("direct") or storage.facts["filesystem"] in IN_MEMORY):
+        text = (
+            f"{storage.name} does not support direct I/O: the page cache served part of the probe"
+        )
+        warnings.append(Warned("page-cache", text))
+    if block.known_from is None:
+        text = (
+            f"blocks are assumed to be {size}: give --block, or spillcast_parameters.csv as "
+            "collect writes it"
+        )
+        warnings.append(Warned("block-assumed", text))
+    return warnings
+
+
+def _about_files(read: Sequence[TraceEvidence]) -> list[Warned]:
+    """What was left out of traces."""
+    warnings = [Warned("repeated", note) for traces in read for note in traces.notes]
+    damaged, unmeasured = (
+        sum(getattr(t, name) for t in read) for name in ("damaged", "unmeasured")
+    )
+    if damaged:
+        text = f"{format_count(damaged, 'damaged line')} skipped"
+        if unmeasured:
+            text += f", {unmeasured:,} because of an impossible wait time (ela= below zero)"
+        warnings.append(Warned("damaged", text))
+    return warnings
+
+
+def _about_gain(part: Part, target: Target) -> list[Warned]:
+    event, seen, measured = part.event, part.seen, part.target
+    warnings = []
+    if part.borrowed:
+        text = f"{event} was not seen on {target.name}: it is assumed to speed up like the others"
+        warnings.append(Warned("gain-borrowed", text))
+    if part.size_ratio != 1.0 and seen is not None and measured is not None:
+        text = (
+            f"{event} moves {seen.blocks:.3g} blocks now and {measured.blocks:.3g} on the target: "
+            "latencies are compared per block"
+        )
+        warnings.append(Warned("sizes", text))
+    if seen is None and measured is not None and measured.blocks:
+        text = (
+            f"{event} moves {measured.blocks:.3g} blocks on the target and an unknown number now: "
+            "a trace of the run on its current storage would show it"
+        )
+        warnings.append(Warned("sizes-unknown", text))
+    if 1 / part.gain > AMPLIFIED:
+        text = (
+            f"{event} takes {1 / part.gain:.0f} times as long on the target: an error in its "
+            "share of "
+            "the time grows by the same factor"
+        )
+        warnings.append(Warned("amplified", text))
+    return warnings
+
+
+def _new_events(target: TraceEvidence, recorded: TraceEvidence | None) -> list[Warned]:
+    """Events that only the target has: no term holds their time."""
+    if recorded is None:
+        return []
+    waits_s = sum(event.total_s for event in target.events.values() if not event.idle) or 1.0
+    return [
+        Warned(
+            "new-event",
+            f"{name} is {event.total_s / waits_s:.1%} of the waits on {target.name} and does "
+            "not occur in the baseline: the forecast does not include it",
+        )
+        for name, event in sorted(target.events.items())
+        if name not in recorded.events and not event.idle and event.total_s > NEW_SHARE * waits_s
+    ]
+
+
+def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: Question) -> Target:
+    """The target that a storage is, or that a word names. InputError where it names none."""
+    if isinstance(target, Storage):
+        return Target(target.name, storage=target)
+    text = str(target)
+    check_word(text, "--to")
+    place = is_place(Path(target))
+    if text == "tmpfs" or text.startswith("cache:") or (place and not traces_below(Path(target))):
+        return Target(text, storage=_probed(text, evidence, question))
+    if not place:
+        return resolve_target(text, lenient=question.lenient)
+    paths = _traces_of_same_work(Path(target), evidence.statements, question)
+    traces = read_traces(paths, lenient=question.lenient)
+    return Target(f"{target} ({traces.name})", traces=traces)
+
+
+def resolve_target(text: str, *, lenient: bool = False) -> Target:
+    """The target that a word names: a latency, a gain, a storage or traces, but no directory.
+
+    InputError where it names none.
+    """
+    match stated(text):
+        case "latency", latency_s:
+            if latency_s == 0:
+                raise TargetInvalid(
+                    f"--to {text}: every operation takes a time", "for example latency:10us"
+                )
+            return Target(text, latency_s=latency_s)
+        case "factor", factor:
+            return Target(text, factor=factor)
+    is_file = text == "-" or Path(text).exists() or bool(glob.glob(text))
+    if text.endswith(".json") or not is_file:
+        storage = resolve_storage(text, f"--to {text}", FORMS)
+        return Target(storage.name, storage=storage)
+    evidence = find_evidence([text])
+    if not evidence.traces:
+        raise TargetUnsuited(
+            f"--to {text}: a baseline of traces or ASH is compared with traces", _ASK
+        )
+    traces = read_traces(evidence.traces, lenient=lenient)
+    return Target(traces.name, traces=traces)
+
+
+def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
+    """What the reads and writes of the traces take on the target that ``text`` names.
+
+    InputError without traces, and where these name no temp file. Refusal where the temp files would
+    not fit into memory.
+    """
+    from spillcast.evidence.oracle.trace_recording import recording_of_traces
+    from spillcast.storage.target import resolve
+
+    if not evidence.paths:
+        raise TargetUnsuited(
+            f"--to {text}: ASH samples cannot be replayed",
+            "add a trace of at least a minute of the query, or give latency:150us, catalogue:NAME "
+            "or a storage.json",
+        )
+    recording = recording_of_traces(evidence.paths, evidence.block.bytes, lenient=question.lenient)
+    with question.watch(text) as show:
+        return resolve(text, recording, budget=question.probe_budget, on_progress=show)
+
+
+def _traces_of_same_work(folder: Path, statements: Set[str], question: Question) -> list[Path]:
+    """The traces below it in which one of ``statements`` waits for temp events.
+
+    A directory of traces holds those of everybody. InputError where none is of the same work, or
+    where the baseline does not say which statement it is of.
+    """
+    target = f"--to {folder}"
+    probe = f"spillcast probe {shell_word(folder)} --grid -o there.json, then --to there.json"
+    paths, temp_events = traces_below(folder), question.temp_events or TEMP_EVENTS
+    if not statements:
+        raise TargetUnsuited(
+            f"{target}: the baseline does not name its statement, and of {len(paths):,} traces "
+            "below the directory it is unknown which are of the same statement",
+            f"give its traces instead of the directory, or probe it: {probe}",
+        )
+    same = []
+    for path in paths:
+        # Files that are no traces of waits are none of the query.
+        with suppress(InputError):
+            if statements & statements_of([path], temp_events, lenient=question.lenient):
+                same.append(path)
+    if not same:
+        named = sorted(statements)[:_NAMED]
+        more = ", ..." if len(statements) > _NAMED else ""
+        raise TargetUnsuited(
+            f"{target}: of {len(paths):,} traces below it none has waits for '{temp_events}' of "
+            f"the same statement ({', '.join(named)}{more})",
+            f"trace the query for a minute with temp there, or probe the directory: {probe}",
+        )
+    return same

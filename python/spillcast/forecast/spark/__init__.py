@@ -1,1 +1,413 @@
-"""Spark applications, simulated with their temp files on another storage."""
+"""How long a Spark application would take with its local files on other storage.
+
+The log has no time of spills and local shuffle reads, so the core simulates them: tasks in slots,
+and on each node a page cache and a device. What a task took beyond its simulated I/O on the storage
+that it ran on is work; recordings of executors measure it instead. Where that storage, or the page
+cache of the nodes, is not known, the forecast has bounds: both ends are simulated.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import cycle
+from math import exp, hypot, log
+from statistics import NormalDist, fmean
+
+from spillcast import _core
+from spillcast.errors import EvidenceContradictory, NoTempIo, Refusal, TargetUnknown
+from spillcast.evidence.spark import Application
+from spillcast.forecast.question import Question
+from spillcast.forecast.result import Forecast, Interval, StageForecast, Term, Warned, WithoutSpills
+from spillcast.forecast.spark.simulated import Resources, Run, stage_forecasts
+from spillcast.recording import OPS
+from spillcast.storage.model import Model
+from spillcast.storage.storage import Storage
+from spillcast.storage.target import RELATIVE, resolve_storage
+from spillcast.units import format_bytes, format_duration
+
+#: Bytes/s of one reader, of all and of writeback; page cache and dirty limit
+#: (bytes); whether reads and writes share the bandwidth.
+Figures = tuple[float, float, float, float, float, bool]
+#: What Linux reads ahead, and what it writes back, at once and so many together.
+READ_BYTES, WRITE_BYTES, TOGETHER = 128 << 10, 256 << 10, 8
+#: Of the page cache, what may be dirty before writers wait: the default of vm.dirty_ratio.
+DIRTY_SHARE = 0.2
+#: A page cache of which nothing is known has these bounds.
+CACHE_BOUNDS_BYTES = (1 << 28, float("inf"))
+#: Standard deviation of the logarithm of simulations over measurements: six jobs, four storages.
+MODEL_SPREAD = 0.3
+#: The same of two runs of a job: four jobs of 16 to 19 s, in memory and behind a page cache.
+RUN_SPREAD = 0.055
+#: How far the run, simulated as it was, may be from its own elapsed time.
+MISFIT = 0.1
+#: The terms of a forecast.
+TERMS = ("temp I/O", "tasks", "driver")
+_FORMS = (
+    "catalogue:NAME, limits:iops=3000,throughput=125MiB/s,latency=1ms, tmpfs, or a storage.json, "
+    "which is made by: spillcast probe DIR --grid"
+)
+#: Memory of a task with which nothing spills, as a factor on today's.
+_PLENTY = 1e12
+
+
+@dataclass(frozen=True)
+class _Scope:
+    """What is forecast: an application, an SQL execution or a job of it, as a question supposes.
+
+    ``words`` name it in an error. ``stages`` and ``spill_bytes`` are by place in the log, the
+    latter with the supposed executors.
+    """
+
+    application: Application
+    words: str
+    measured_s: float
+    execution: int | None
+    job: int | None
+    stages: Sequence[int]
+    resources: Resources
+    core: _core.SparkApplication
+    spill_bytes: Mapping[int, int]
+
+    @classmethod
+    def of(cls, application: Application, question: Question) -> "_Scope":
+        log, words, execution, job = application.log, "it", None, None
+        measured_s, stages = application.elapsed_s, list(range(len(log.stages)))
+        if question.job is not None:
+            job, words = application.job(question.job), f"job {question.job}"
+            span_ms = log.jobs[job].submitted_ms, log.jobs[job].completed_ms
+            jobs = {question.job}
+        elif question.execution is not None:
+            execution = application.execution(question.execution)
+            words = f"SQL execution {question.execution}"
+            span_ms = log.executions[execution].started_ms, log.executions[execution].ended_ms
+            jobs = {each.id for each in log.jobs if each.execution == question.execution}
+        if execution is not None or job is not None:
+            measured_s = ((span_ms[1] or log.last_ms) - span_ms[0]) / 1e3
+            stages = [place for place in stages if log.stages[place].job in jobs]
+        resources = Resources.of(application, question, measured_s)
+        core = resources.suppose(application.core)
+        spill_bytes = {place: log.stages[place].spill_bytes for place in stages}
+        if resources.changed:
+            rows = json.loads(core.to_json())["stages"]
+            spill_bytes = {place: rows[place]["spill_bytes"] for place in stages}
+        return cls(
+            application, words, measured_s, execution, job, stages, resources, core, spill_bytes
+        )
+
+    def run(
+        self, core: _core.SparkApplication, storage: Figures | None, work: _core.SparkWork
+    ) -> Run:
+        """A simulation with temp files on a storage; None: on one without waits."""
+        elapsed_s, stages, executions, jobs = core.simulate(storage, work)
+        begin_s, end_s = 0.0, elapsed_s
+        if self.job is not None:
+            begin_s, end_s = jobs[self.job]
+        elif self.execution is not None:
+            begin_s, end_s = executions[self.execution]
+        supposed = self.resources.supposed
+        slots = supposed.executors * self.resources.slots(supposed)
+        return Run(begin_s, end_s - begin_s, {place: stages[place] for place in self.stages}, slots)
+
+
+@dataclass(frozen=True)
+class _Case:
+    """A target under one assumption on what is not known.
+
+    ``scale`` makes simulated time measured time. ``source`` is the run on today's storage, and
+    ``ceiling`` that on storage without latency.
+    """
+
+    cache_bytes: float
+    origin: Storage | None
+    work: _core.SparkWork
+    scale: float
+    source: Run
+    ceiling: Run
+    target: Run
+
+    @property
+    def target_s(self) -> float:
+        """Elapsed time on the target."""
+        return self.scale * self.target.elapsed_s
+
+    def modelled(self, measured_s: float) -> float:
+        """The share of the time on the target that only the model tells: waits, and what other
+        executors change of the measured time."""
+        source_s = self.scale * self.source.elapsed_s
+        waits = max(1 - self.ceiling.elapsed_s / self.target.elapsed_s, 0.0)
+        return waits + abs(1 - source_s / max(source_s, measured_s))
+
+
+def forecast_application(
+    application: Application, targets: Sequence[str | Storage], question: Question
+) -> list[tuple[Forecast, Storage | None]]:
+    """A forecast for each target. InputError where the application wrote no temp files."""
+    application.check_local()
+    scope = _Scope.of(application, question)
+    if not any(application.log.stages[place].moves_temp for place in scope.stages):
+        raise NoTempIo(
+            f"{application.path}: {scope.words} neither spilled nor shuffled",
+            "no storage for temp files changes its time",
+        )
+    warnings = list(_warnings(scope, question))
+    if question.origin is None and application.local_memory is not None:
+        question = replace(question, origin="tmpfs")
+    names = [target.name if isinstance(target, Storage) else target for target in targets]
+    elapsed_s, confidence = scope.measured_s, question.confidence
+    unanswered = [Forecast.unanswered(name, elapsed_s, confidence) for name in names]
+    try:
+        origins = _assumptions(scope, question)
+    except Refusal as refusal:
+        return [(forecast.refused_by(refusal), None) for forecast in unanswered]
+    if misfit := _misfit(scope, origins):
+        warnings.append(misfit)
+    without_spills = _without_spills(scope, origins, question)
+    answers = list[tuple[Forecast, Storage | None]]()
+    for target, forecast in zip(targets, unanswered, strict=True):
+        try:
+            storage = _storage(target, "--to")
+            cases = [_on(scope, storage, origin) for origin in origins]
+        except Refusal as refusal:
+            answers.append((forecast.refused_by(refusal), None))
+            continue
+        answer = _forecast(scope, forecast.target, cases, question)
+        answer = replace(answer, warnings=warnings, without_spills=without_spills)
+        answers.append((answer, storage))
+    return answers
+
+
+def _storage(text: str | Storage, option: str) -> Storage | None:
+    """The storage that an option names; None for memory."""
+    if isinstance(text, Storage):
+        return text
+    if text == "tmpfs":
+        return None
+    if text.startswith(RELATIVE):
+        problem = f"{option} {text}: an event log has no single operations"
+        raise TargetUnknown(problem, f"name {_FORMS}")
+    return resolve_storage(text, f"{option} {text}", _FORMS)
+
+
+def _assumptions(scope: _Scope, question: Question) -> Sequence[_Case]:
+    """Both ends of each quantity that is not known, with zero-latency storage as the target."""
+    core, cases, known_bytes = scope.application.core, list[_Case](), question.page_cache_bytes
+    observed = scope.application.observed
+    is_named = question.origin is not None and observed is None
+    origin = _storage(question.origin or "tmpfs", "--from") if is_named else None
+    for cache_bytes in CACHE_BOUNDS_BYTES if known_bytes is None else [known_bytes]:
+        figures = None if origin is None else figures_of(origin, cache_bytes)
+        all_work = core.work(figures)
+        if observed is not None:
+            # The source is the recorded run, whose waits are a part of all its work.
+            works = [core.work_beside(observed.waits_s)]
+        elif origin is None and question.origin is not None:
+            works = [all_work]
+        else:
+            # Tasks waited as simulated (on an unknown storage not at all), or as long as they can.
+            works = [all_work, core.least_work(figures)]
+        # On an unknown storage, and with a recording, all work explains the recorded run.
+        sources = [
+            _source(scope, source_work, origin, cache_bytes)
+            for source_work in ([all_work] if origin is None else works)
+        ]
+        for work, (scale, source) in zip(works, cycle(sources), strict=False):
+            in_memory = origin is None and work is all_work
+            ceiling = source if in_memory else scope.run(scope.core, None, work)
+            cases.append(_Case(cache_bytes, origin, work, scale, source, ceiling, ceiling))
+    return cases
+
+
+def _source(
+    scope: _Scope, work: _core.SparkWork, origin: Storage | None, cache_bytes: float
+) -> tuple[float, Run]:
+    """What makes simulated time measured time, and the run on today's storage."""
+    figures = None if origin is None else figures_of(origin, cache_bytes)
+    source = scope.run(scope.application.core, figures, work)
+    if min(scope.measured_s, source.elapsed_s) <= 0:
+        problem = f"{scope.application.path}: by its log {scope.words} took no time"
+        raise EvidenceContradictory(problem, "give the whole event log")
+    scale = scope.measured_s / source.elapsed_s
+    if scope.resources.changed:
+        work = _work_today(scope, scope.core) or work
+        source = scope.run(scope.core, _figures(scope, origin, cache_bytes), work)
+    return scale, source
+
+
+def _work_today(scope: _Scope, core: _core.SparkApplication) -> _core.SparkWork | None:
+    """Work of tasks beside the recorded waits, as long for a byte; None without a recording."""
+    observed = scope.application.observed
+    if observed is None:
+        return None
+    *_, recorded_bytes = scope.application.core.local_io()
+    *_, moved_bytes = core.local_io()
+    saved_s = [
+        wait_s * (1 - now / before) if before else 0.0
+        for wait_s, before, now in zip(observed.waits_s, recorded_bytes, moved_bytes, strict=True)
+    ]
+    return core.work_beside(saved_s)
+
+
+def _misfit(scope: _Scope, cases: Sequence[_Case]) -> Warned | None:
+    """A warning where the run, simulated as it was, takes another time than the log says."""
+    scale = min((case.scale for case in cases), key=lambda scale: -abs(log(scale)))
+    if abs(log(scale)) <= log(1 + MISFIT):
+        return None
+    simulated, measured = map(format_duration, (scope.measured_s / scale, scope.measured_s))
+    text = (
+        f"simulated as it ran, it takes {simulated} instead of {measured}: the log lacks events, "
+        "or --from and --page-cache are not those of the run"
+    )
+    return Warned("event-log", text)
+
+
+def _on(scope: _Scope, target: Storage | None, case: _Case) -> _Case:
+    if target is None:
+        return case
+    figures = _figures(scope, target, case.cache_bytes)
+    return replace(case, target=scope.run(scope.core, figures, case.work))
+
+
+def _figures(scope: _Scope, storage: Storage | None, cache_bytes: float) -> Figures | None:
+    """The bandwidths of a storage on the nodes of the supposed executors; None for memory."""
+    if storage is None:
+        return None
+    return figures_of(storage, scope.resources.cache_bytes(cache_bytes))
+
+
+def _without_spills(
+    scope: _Scope, origins: Sequence[_Case], question: Question
+) -> WithoutSpills | None:
+    """More memory for today's executors on today's storage; None where nothing spills."""
+    resources, core = scope.resources, scope.application.core
+    memory_bytes = resources.memory_without_spills(core)
+    if memory_bytes is None or resources.changed or not any(scope.spill_bytes.values()):
+        return None
+    fitting = core.with_resources(None, None, (resources.task_bytes, _PLENTY))
+    more_bytes = (memory_bytes - resources.today.memory_bytes) * resources.by_node
+    known_bytes = question.page_cache_bytes
+    fits = None if known_bytes is None else more_bytes <= known_bytes
+    cases, work = [], _work_today(scope, fitting)
+    for case in origins:
+        figures = None
+        if case.origin is not None:
+            # Nodes whose page cache cannot give the memory get more.
+            figures = figures_of(case.origin, case.cache_bytes - more_bytes * (fits is True))
+        cases.append(replace(case, target=scope.run(fitting, figures, work or case.work)))
+    _, forecast_s, interval_s = _ends(scope, cases, question)
+    return WithoutSpills(
+        memory_bytes=memory_bytes,
+        current_bytes=resources.today.memory_bytes,
+        fits=fits,
+        forecast_s=forecast_s,
+        interval_s=interval_s,
+    )
+
+
+def figures_of(storage: Storage, cache_bytes: float) -> Figures:
+    """The bandwidths of a storage, as the kernel reads ahead and writes back on it."""
+    # A buffered write ends in memory, a buffered read with what the kernel reads ahead.
+    models = {"read": Model(storage), "write": Model(storage, access="direct")}
+
+    def bytes_per_s(op: str, size_bytes: int, depth: int) -> float:
+        latency = models[op].latency(op, size_bytes, depth=depth, sequential=True, lasting=True)
+        return depth * size_bytes / max(latency.mean_s, 1e-9)
+
+    return (
+        bytes_per_s("read", READ_BYTES, 1),
+        bytes_per_s("read", READ_BYTES, TOGETHER),
+        bytes_per_s("write", WRITE_BYTES, TOGETHER),
+        cache_bytes,
+        DIRTY_SHARE * cache_bytes,
+        _shared(storage),
+    )
+
+
+def _shared(storage: Storage) -> bool:
+    """Whether a limit counts reads and writes together; so does a storage without stated limits."""
+    both = [
+        all(limit.cost_ns(op, READ_BYTES, sequential=True) for op in OPS)
+        for limit in storage.limits
+    ]
+    return any(both) or not both
+
+
+def _ends(
+    scope: _Scope, cases: Sequence[_Case], question: Question
+) -> tuple[tuple[_Case, _Case], float, Interval]:
+    """The cases that are furthest apart, the time midway between them, and its interval."""
+    low, high = (choose(cases, key=lambda case: case.target_s) for choose in (min, max))
+    low_s = low.target_s / _factor(low.modelled(scope.measured_s), question)
+    high_s = high.target_s * _factor(high.modelled(scope.measured_s), question)
+    return (low, high), (low.target_s + high.target_s) / 2, (low_s, high_s)
+
+
+def _forecast(scope: _Scope, name: str, cases: Sequence[_Case], question: Question) -> Forecast:
+    ends, forecast_s, interval_s = _ends(scope, cases, question)
+    baseline_s = fmean(case.scale * case.source.elapsed_s for case in ends)
+    ceilings_s = sorted(case.scale * case.ceiling.elapsed_s for case in cases)
+    ceiling_s = fmean((ceilings_s[0], ceilings_s[-1]))
+    runs = [(case.scale, case.source, case.target) for case in ends]
+    stages = stage_forecasts(scope.application, runs, scope.spill_bytes)
+    return Forecast(
+        target=name,
+        baseline_s=baseline_s,
+        forecast_s=forecast_s,
+        interval_s=interval_s,
+        confidence=question.confidence,
+        ceiling_s=ceiling_s,
+        ceiling_interval_s=(ceilings_s[0] / _factor(0.0, question), ceilings_s[-1]),
+        terms=_terms(baseline_s, ceiling_s, forecast_s, stages),
+        method="spark",
+        warnings=(),
+        refused=None,
+        stages=stages,
+        supposed=scope.resources.supposed if scope.resources.changed else None,
+    )
+
+
+def _factor(modelled: float, question: Question) -> float:
+    """How far a time may be off: as runs differ, and by the share that only the model tells."""
+    spread = hypot(modelled * MODEL_SPREAD, RUN_SPREAD)
+    return exp(spread * NormalDist().inv_cdf((1 + question.confidence) / 2))
+
+
+def _terms(
+    baseline_s: float, ceiling_s: float, forecast_s: float, stages: Sequence[StageForecast]
+) -> Sequence[Term]:
+    """Temp I/O is what zero-latency storage would save; stages and the driver are the rest."""
+    written = sum(stage.shuffle_write_bytes + stage.spill_bytes for stage in stages)
+    saved_s = baseline_s - ceiling_s, forecast_s - ceiling_s
+    driver_s = baseline_s - sum(stage.baseline_s for stage in stages)
+    tasks_s = ceiling_s - driver_s
+    temp, tasks, driver = TERMS
+    return [
+        Term(temp, "temp", written, None, *saved_s),
+        Term(tasks, None, None, None, tasks_s, tasks_s),
+        Term(driver, None, None, None, driver_s, driver_s),
+    ]
+
+
+def _warnings(scope: _Scope, question: Question) -> Sequence[Warned]:
+    application, resources = scope.application, scope.resources
+    warnings = [Warned(code, text) for code, text in application.warnings()]
+    if resources.changed:
+        text = (
+            f"a node runs {resources.by_node} of the supposed executors, which take their memory "
+            "from its page cache; a task spills what its share of the executor's memory lacks"
+        )
+        warnings.append(Warned("other-executors", text))
+    is_source_known = question.origin is not None or application.observed is not None
+    if not is_source_known and application.local_memory is not None:
+        text = f"the local directories lie in memory ({application.local_memory})"
+        warnings.append(Warned("local-in-memory", text))
+    elif not is_source_known:
+        text = (
+            "the log does not say on which storage the application ran, nor how long spills and "
+            "local shuffle reads took"
+        )
+        warnings.append(Warned("time-unknown", text))
+    if question.page_cache_bytes is None:
+        low = format_bytes(CACHE_BOUNDS_BYTES[0])
+        text = f"the page cache of the nodes is not known: {low} to all that was written"
+        warnings.append(Warned("page-cache-unknown", text))
+    return warnings

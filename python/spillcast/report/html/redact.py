@@ -15,7 +15,7 @@ from spillcast.document import keys_of
 from spillcast.fleet.dataset import UNKNOWN
 from spillcast.forecast.remaining import CALLS_SOURCE, FILES_SOURCE, HISTORY_SOURCE, PLAN_SOURCE
 from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING, explained
-from spillcast.forecast.spark.forecast import TERMS as APPLICATION_TERMS
+from spillcast.forecast.spark import TERMS as APPLICATION_TERMS
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.profile import Profile
 from spillcast.profile.result import CALL, DIMENSIONS, FUNCTION, ROW_SOURCE
