@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.columns import NAME, TEXT, Column, Field, Flags, Floats, Integers
+from spillcast.columns import NAME, TEXT, Column, Field, Flags, Integers
 from spillcast.errors import FileTooLarge
 from spillcast.gate import COUNT_MAX, damaged, reading
 
@@ -212,28 +212,6 @@ class Groups:
 def arrays_of(table: Any) -> dict[str, NDArray[Any]]:
     """The columns that the core hands out, as numpy arrays."""
     return {name: c.to_numpy() for name, c in Table.from_arrow(table).columns.items()}
-
-
-def covered_by_stretch_s(
-    begin_ns: Integers, end_ns: Integers, elapsed_s: float, stretches: int
-) -> Floats:
-    """Seconds that at least one of the intervals covers, by stretch of a run.
-
-    The run takes ``elapsed_s``, and all stretches are of equal length.
-    """
-    wide_ns, rows = elapsed_s * 1e9 / stretches, Table({"begin_ns": begin_ns, "end_ns": end_ns})
-    return np.array(_core.covered_ns(rows, wide_ns, stretches)) / 1e9
-
-
-def spread_by_stretch(
-    begin_ns: Integers, end_ns: Integers, values: Floats, elapsed_s: float, stretches: int
-) -> Floats:
-    """Sums by stretch of what each interval has, spread evenly over it.
-
-    What lies before the run counts in the first stretch, what lies after it in the last.
-    """
-    columns = {"begin_ns": begin_ns, "end_ns": end_ns, "values": np.asarray(values, dtype=float)}
-    return np.array(_core.spread(Table(columns), elapsed_s * 1e9 / stretches, stretches))
 
 
 #: The widest range of values that is counted rather than sorted.

@@ -22,7 +22,7 @@ from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.counted import loads_of
 from spillcast.forecast.cpu import FormerRun, weight_moved
-from spillcast.forecast.load import moved_bytes, operations
+from spillcast.forecast.load import Load, moved_bytes, operations
 from spillcast.forecast.recorded_io import temp_load
 from spillcast.forecast.result import SpillSpread
 from spillcast.recording import Recording
@@ -154,10 +154,9 @@ SAME_OPERATIONS = 0.2
 WEIGHT_MIN = 0.5
 
 
-def former_runs(runs: Iterable[Recording | Counts], recording: Recording) -> list[FormerRun]:
+def former_runs(runs: Iterable[Recording | Counts], recorded: Sequence[Load]) -> list[FormerRun]:
     """Former runs of about as many temp operations, with notably different latencies."""
-    former, recorded = list[FormerRun](), temp_load(recording)
-    count = operations(recorded)
+    former, count = list[FormerRun](), operations(recorded)
     for run in runs:
         if not isinstance(run, Recording) or run.meta.cpu_s is None:
             continue

@@ -107,7 +107,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
             )
         others, unused = hints.runs_of(recording) if hints.history else ((), ())
         spread = spill_spread(recording, others)
-        cpu, threads = _with_former_runs(cpu, threads, former_runs(others, recording), loads)
+        cpu, threads = _with_former_runs(cpu, threads, former_runs(others, loads), loads)
     if remaining is not None:
         loads = remaining.loads(loads)
         total_s, part = elapsed_s or remaining.total_s(loads), None

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.errors import OptionInvalid
 from spillcast.forecast.load import Load
 from spillcast.recording.thread_trace import ThreadTrace
 from spillcast.storage.model import fixed_behaviour
-from spillcast.tables import covered_by_stretch_s, spread_by_stretch
+from spillcast.tables import Table
 
 #: Share of the page cache that may be dirty before writers wait: the default of vm.dirty_ratio.
 DIRTY_SHARE = 0.2
@@ -95,7 +96,7 @@ class Stretches:
 
     def __init__(self, trace: ThreadTrace, elapsed_s: float, call_ns: Array, cpus: Cpus) -> None:
         self._trace, self._call_ns, self._cpus = trace, call_ns, cpus
-        self._recorded_s = elapsed_s
+        self._recorded_s, self._wide_ns = elapsed_s, elapsed_s * 1e9 / STRETCHES
         self._work_ns = trace.start_ns - trace.cpu_ns - trace.ready_ns
         self._end_ns = trace.start_ns + trace.io_ns(trace.wait_ns)
 
@@ -110,7 +111,8 @@ class Stretches:
     @cached_property
     def active_s(self) -> Seconds:
         """Seconds by stretch with at least one active thread."""
-        return covered_by_stretch_s(self._work_ns, self._end_ns, self._recorded_s, STRETCHES)
+        rows = Table({"begin_ns": self._work_ns, "end_ns": self._end_ns})
+        return np.array(_core.covered_ns(rows, self._wide_ns, STRETCHES)) / 1e9
 
     @cached_property
     def threads(self) -> Seconds:
@@ -150,7 +152,9 @@ class Stretches:
         return np.maximum(times_s, had_s / cpus.quota_cpus)
 
     def _spread(self, begin_ns: Array, end_ns: Array, values: Seconds) -> Seconds:
-        return spread_by_stretch(begin_ns, end_ns, values, self._recorded_s, STRETCHES)
+        """Sums by stretch; what lies before the run counts in the first, after it in the last."""
+        columns = {"begin_ns": begin_ns, "end_ns": end_ns, "values": values}
+        return np.array(_core.spread(Table(columns), self._wide_ns, STRETCHES))
 
 
 def repairman_s(threads: float, cores: int, cpu_s: float, latency_s: float) -> float:

@@ -288,8 +288,7 @@ class Forecast(Tabular):
         cls, target: str, elapsed_s: float, confidence: float, reason: str, code: str | None = None
     ) -> "Forecast":
         """A refused forecast, for evidence of which only the elapsed time is known."""
-        refused = {"refused": reason, "refused_code": code}
-        return cls.unanswered(target, elapsed_s, confidence, **refused)
+        return cls.unanswered(target, elapsed_s, confidence, refused=reason, refused_code=code)
 
     @classmethod
     def unanswered(

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 from spillcast.document import later
 from spillcast.gate import json_of, reading, text_of
@@ -12,9 +12,6 @@ from spillcast.recording.observed import DoneBefore
 from spillcast.recording.recording import Recording
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_duration
-
-if TYPE_CHECKING:
-    from spillcast.recording.recording import Recording
 
 #: Of a process that ran already: CPU time, over the time recorded, and bytes, over those recorded,
 #: from which on it had worked on something before.
@@ -223,7 +220,7 @@ class Check:
         return f"{self.quantity}: {recorded} recorded, {least}{expected} {self.source}"
 
 
-def checks_of(recording: "Recording") -> list[Check]:
+def checks_of(recording: Recording) -> list[Check]:
     """All comparable pairs, agreeing or not. InputError for a damaged plan."""
     query = recording.meta.server
     whole = query is not None and query.ended_by == "query" and not query.before_recording_s
@@ -232,13 +229,13 @@ def checks_of(recording: "Recording") -> list[Check]:
     return [*_by_plan(recording), *_by_looks(recording), *_by_processes(recording)]
 
 
-def contradictions_of(recording: "Recording") -> list[Check]:
+def contradictions_of(recording: Recording) -> list[Check]:
     """The pairs that deserve a warning, the largest difference first."""
     checks = [check for check in checks_of(recording) if check.difference > DIFFERENCE_REPORTED]
     return sorted(checks, key=lambda check: -check.difference)
 
 
-def _by_plan(recording: "Recording") -> Iterator[Check]:
+def _by_plan(recording: Recording) -> Iterator[Check]:
     """Compares with the counts of EXPLAIN (ANALYZE, BUFFERS) in the same folder."""
     file = recording.path / PLAN_FILE
     if not file.exists():
@@ -257,7 +254,7 @@ def _by_plan(recording: "Recording") -> Iterator[Check]:
             yield Check(quantity, recorded, expected, f"in {file.name}", apart=BLOCKS_APART)
 
 
-def _by_looks(recording: "Recording") -> Iterator[Check]:
+def _by_looks(recording: Recording) -> Iterator[Check]:
     """Compares with the server's list of temp files during the query."""
     query = recording.meta.server
     held = [] if query is None else query.temp_files
@@ -271,7 +268,7 @@ def _by_looks(recording: "Recording") -> Iterator[Check]:
         yield Check("temp files", files, peak_files, source, at_least=True)
 
 
-def _by_processes(recording: "Recording") -> Iterator[Check]:
+def _by_processes(recording: Recording) -> Iterator[Check]:
     """Compares the attached processes with those that have rows."""
     query = recording.meta.server
     workers = set() if query is None else {worker.pid for worker in query.workers}
@@ -281,6 +278,6 @@ def _by_processes(recording: "Recording") -> Iterator[Check]:
     yield Check("parallel workers with waits", len(with_rows), len(workers), "attached")
 
 
-def _complete(recording: "Recording") -> bool:
+def _complete(recording: Recording) -> bool:
     """Whether its waits are all there, and few enough to look at each."""
     return recording.sample is None and recording.meta.raw.whole

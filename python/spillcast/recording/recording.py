@@ -22,8 +22,6 @@ from spillcast.text import path_hint
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     import polars as pl
 
     from spillcast import _core

@@ -122,16 +122,15 @@ def forecast_events(
     )
     interval_s = min(low, total_s), max(high, total_s)
     ceiling_s = rest_s + min(moved.change_s, 0.0)
+    ceiling_interval_s = min(min_s, ceiling_s), max(max_s, ceiling_s)
     answer = replace(
         unanswered,
         ceiling_s=ceiling_s,
-        ceiling_interval_s=(min(min_s, ceiling_s), max(max_s, ceiling_s)),
+        ceiling_interval_s=ceiling_interval_s,
         warnings=warn(target, parts, evidence, elapsed_s, moved.kept),
         advice=target.storage.facts.get("advice", ()) if target.storage is not None else (),
+        spilled=evidence.spilled and evidence.spilled.with_cure(rest_s, ceiling_interval_s),
     )
-    if evidence.spilled is not None:
-        bounds = min(min_s, ceiling_s), max(max_s, ceiling_s)
-        answer = replace(answer, spilled=evidence.spilled.with_cure(rest_s, bounds))
     if (reason := too_wide(*interval_s)) is not None:
         return answer.refused_by(reason)
     return replace(answer, forecast_s=total_s, interval_s=interval_s, terms=terms)
