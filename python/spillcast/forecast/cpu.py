@@ -19,13 +19,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.forecast.load import NO_LATENCY, Latency, Load, counts
+from spillcast.forecast.load import NO_LATENCY, Load, counts
 from spillcast.forecast.workload import CpuTime
 from spillcast.recording import OPS
 from spillcast.recording.calibration import WaitCost, weights_of
 from spillcast.recording.meta import CpuCache
 from spillcast.recording.thread_trace import Bursts, TempOperations
 from spillcast.stats import inverse_variance
+from spillcast.storage.model import Estimate
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.tables import Table
 
@@ -93,7 +94,10 @@ def blended(loads: Sequence[Load], changes: Sequence[CpuChange | None]) -> CpuCh
 
 
 def machine_change(
-    cpu: CpuTime, loads: Sequence[Load], latencies: Sequence[Latency], cores_per_thread: float = 1.0
+    cpu: CpuTime,
+    loads: Sequence[Load],
+    latencies: Sequence[Estimate],
+    cores_per_thread: float = 1.0,
 ) -> CpuChange:
     """The change of CPU time by the machine's calibration; 0 if nothing was measured.
 
@@ -116,7 +120,7 @@ def machine_change(
     return CpuChange(each_s, total_s, error * abs(total_s))
 
 
-def _means_s(means: Sequence[Load | Latency]) -> Array:
+def _means_s(means: Sequence[Load | Estimate]) -> Array:
     return np.array([each.mean_s for each in means])
 
 
@@ -165,7 +169,7 @@ class CpuSlope:
     mean_after: Mapping[str, float]
     range: tuple[float, float]
 
-    def change(self, loads: Sequence[Load], latencies: Sequence[Latency]) -> CpuChange:
+    def change(self, loads: Sequence[Load], latencies: Sequence[Estimate]) -> CpuChange:
         """CPU time that operations take more with these latencies."""
         count, (lower, upper) = counts(loads), self.range
         recorded, target = weights_of(_means_s(loads)), weights_of(_means_s(latencies))
@@ -306,12 +310,12 @@ class FormerRun:
     cpu_s: float
     wait_s: Mapping[str, float]
 
-    def latencies(self, loads: Sequence[Load]) -> list[Latency]:
+    def latencies(self, loads: Sequence[Load]) -> list[Estimate]:
         """Latencies of these loads on the storage of the run."""
         return [replace(NO_LATENCY, mean_s=self.wait_s.get(load.op, load.mean_s)) for load in loads]
 
 
-def weight_moved(loads: Sequence[Load], latencies: Sequence[Latency]) -> float:
+def weight_moved(loads: Sequence[Load], latencies: Sequence[Estimate]) -> float:
     """The sum of the weights of waits with these latencies, less that as recorded."""
     return float(counts(loads) @ (weights_of(_means_s(latencies)) - weights_of(_means_s(loads))))
 
@@ -334,7 +338,7 @@ def spinning_s(
 
 
 def former_change(
-    runs: Sequence[FormerRun], cpu: CpuTime, loads: Sequence[Load], latencies: Sequence[Latency]
+    runs: Sequence[FormerRun], cpu: CpuTime, loads: Sequence[Load], latencies: Sequence[Estimate]
 ) -> CpuChange | None:
     """CPU time that operations take more on the target, on the line through both runs.
 

@@ -12,7 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
-from spillcast.forecast.load import Latency, Load
+from spillcast.forecast.load import Load
+from spillcast.storage.model import Estimate
 from spillcast.tables import followed
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class Compression:
         """Why ``more`` or ``less`` is compressed elsewhere, in words."""
         return f"DuckDB would compress {more}, because it chooses by how long writes take"
 
-    def on_target(self, latencies: Sequence[Latency]) -> Compressed:
+    def on_target(self, latencies: Sequence[Estimate]) -> Compressed:
         """On a storage of these latencies."""
         lowest_s, recorded = self._recorded
         target = adapt(lowest_s, *self._writes([latency.mean_s for latency in latencies]))

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.storage import Storage
-from spillcast.storage.model import Model
+from spillcast.storage.model import Estimate, Model
 from spillcast.storage.rehearse import Rehearsal
 
 
@@ -58,30 +58,11 @@ def moved_bytes(loads: Sequence[Load], op: str) -> int:
 REHEARSED_MIN = 100
 
 
-@dataclass(frozen=True)
-class Latency:
-    """Mean latency of one load, and the measured blocks that it is computed from."""
-
-    mean_s: float
-    #: Count and mean (s) of consecutive blocks of the measurement.
-    blocks: NDArray[np.float64]
-    #: Relative standard error if the size or depth was not measured, else 0.
-    error: float
-    measured: bool
-    #: Whether the size or depth lies outside the measured range.
-    extrapolated: bool
-
-    def at(self, mean_s: float) -> "Latency":
-        """The latency with another mean, such as that of operations that queue."""
-        factor = mean_s / self.mean_s if self.mean_s else 1.0
-        return replace(self, mean_s=mean_s, blocks=self.blocks * [1.0, factor])
-
-
 #: The latency of operations that take no time.
-NO_LATENCY = Latency(0.0, np.array([[1.0, 0.0]]), 0.0, measured=True, extrapolated=False)
+NO_LATENCY = Estimate(0.0, np.array([[1.0, 0.0]]), 0.0, measured=True, extrapolated=False)
 
 
-def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Latency]:
+def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Estimate]:
     """Latency of each load with ``depth`` operations in flight. FiguresMissing without figures."""
     if storage.source.instant:
         return [NO_LATENCY] * len(loads)
@@ -94,8 +75,8 @@ def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Lat
 
 
 def rehearsed(
-    latencies: Sequence[Latency], loads: Sequence[Load], rehearsal: Rehearsal
-) -> list[Latency]:
+    latencies: Sequence[Estimate], loads: Sequence[Load], rehearsal: Rehearsal
+) -> list[Estimate]:
     """Latencies of a probe and of a rehearsal, weighted by the share of operations rehearsed."""
     mixed = []
     for latency, load in zip(latencies, loads, strict=True):
@@ -108,7 +89,7 @@ def rehearsed(
     return mixed
 
 
-def _latency(model: Model, load: Load, depth: float) -> Latency:
+def _latency(model: Model, load: Load, depth: float) -> Estimate:
     """The latency of sequential and random operations in their recorded shares."""
     weighted = [
         (share, model.latency(*load.kind, depth=depth, sequential=sequential))
@@ -118,10 +99,9 @@ def _latency(model: Model, load: Load, depth: float) -> Latency:
     mean_s = float(sum(share * estimate.mean_s for share, estimate in weighted))
     error_s = np.sqrt(sum((share * est.mean_s * est.error) ** 2 for share, est in weighted))
     _, main = max(weighted, key=lambda pair: pair[0])
-    return Latency(
-        mean_s,
-        main.blocks * [1.0, mean_s / main.mean_s if main.mean_s else 1.0],
-        float(error_s / mean_s) if mean_s else 0.0,
-        all(estimate.measured for _, estimate in weighted),
-        any(estimate.extrapolated for _, estimate in weighted),
+    return replace(
+        main.at(mean_s),
+        error=float(error_s / mean_s) if mean_s else 0.0,
+        measured=all(estimate.measured for _, estimate in weighted),
+        extrapolated=any(estimate.extrapolated for _, estimate in weighted),
     )

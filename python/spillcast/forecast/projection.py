@@ -15,12 +15,12 @@ from spillcast.forecast.cpu import (
     machine_change,
     rehearsed_change,
 )
-from spillcast.forecast.load import Latency, Load, counts, latencies, operations, rehearsed
+from spillcast.forecast.load import Load, counts, latencies, operations, rehearsed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, ZERO_LATENCY, Term
 from spillcast.forecast.threads import CpuLimits, Overlap, Simulated
 from spillcast.forecast.workload import CaptureOverhead, Workload
 from spillcast.recording import WRITEBACK
-from spillcast.storage.model import behaviour_of
+from spillcast.storage.model import Estimate, behaviour_of
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.source import INSTANT
 from spillcast.storage.storage import Storage
@@ -231,7 +231,7 @@ def _rest(
 class Projection:
     """The elapsed time on a storage in parts, s, and the intermediate results behind them."""
 
-    latencies: Sequence[Latency]
+    latencies: Sequence[Estimate]
     #: Temp I/O, by load.
     io_s: Sequence[float]
     #: Calls that change temp files, by kind, and all of those for which the target has no figures.
@@ -343,7 +343,7 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
 
 def _cpu_change(
     baseline: Baseline,
-    latencies: Sequence[Latency],
+    latencies: Sequence[Estimate],
     rehearsal: Rehearsal | None,
     compressing_s: float,
 ) -> CpuChange:

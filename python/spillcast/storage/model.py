@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -104,8 +104,14 @@ class Estimate:
     measured: bool
     extrapolated: bool
     #: The histogram it comes from, scaled to it: latencies (s), ascending, and operations.
-    latency_s: Array
-    latency_count: Array
+    latency_s: Array = field(default_factory=lambda: np.zeros(0))
+    latency_count: Array = field(default_factory=lambda: np.zeros(0))
+
+    def at(self, mean_s: float) -> "Estimate":
+        """The same with another mean, such as that of operations that queue."""
+        factor = mean_s / self.mean_s if self.mean_s else 1.0
+        blocks, latency_s = self.blocks * [1.0, factor], self.latency_s * factor
+        return replace(self, mean_s=mean_s, blocks=blocks, latency_s=latency_s)
 
     def quantile_s(self, quantile: float) -> float:
         """Latency below which this share of the operations lies."""
@@ -156,17 +162,14 @@ class Model:
                 lasting=lasting,
             )
         nearest = cells.nearest(size_bytes, at)
-        factor = mean_s / nearest.mean_s if nearest.mean_s else 1.0
-        latency_s, count = nearest.histogram
         return Estimate(
-            mean_s,
-            nearest.blocks * (1.0, factor),
+            nearest.mean_s,
+            nearest.blocks,
             estimate.error if math.isfinite(estimate.error) else 1.0,
             estimate.measured and fits,
             estimate.extrapolated or not fits,
-            latency_s * factor,
-            count,
-        )
+            *nearest.histogram,
+        ).at(mean_s)
 
     def servers(self, op: str) -> float | None:
         """The number of operations that the storage serves at once; None if unknown.

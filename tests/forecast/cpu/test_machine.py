@@ -9,13 +9,14 @@ from cases import cases
 from evidence import change, known, recording, storage, table
 from spillcast.forecast import forecast
 from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED, machine_change
-from spillcast.forecast.load import Latency, Load
+from spillcast.forecast.load import Load
 from spillcast.forecast.recorded import cpu_time
 from spillcast.forecast.recorded_io import temp_load
 from spillcast.recording.calibration import MachineCalibration, WaitCost
 from spillcast.recording.meta import CpuCache, Machine
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
+from spillcast.storage.model import Estimate
 
 US, MS = 1_000, 1_000_000
 #: Nothing is added after no wait, 100 us after 1 ms, 200 us after 5 ms; a pass takes 100 us.
@@ -39,7 +40,7 @@ def moved(tmp_path, source_ns, target_ns, *, cpu_s, machine):
         tmp_path / "run.spill", [("read", 8192, COUNT, source_ns)], elapsed_s=60.0, cpu_s=cpu_s
     )
     change(run, machine=machine)
-    target = Latency(target_ns / 1e9, np.zeros((0, 2)), 0.0, True, False)
+    target = Estimate(target_ns / 1e9, np.zeros((0, 2)), 0.0, True, False)
     return machine_change(cpu_of(run), temp_load(run), [target])
 
 
@@ -66,7 +67,7 @@ def test_threads_without_a_core_each_find_their_caches_cold_anyway(tmp_path):
     """Of four on two cores, half of the waits leave a core to another of them."""
     run = recording(tmp_path / "run.spill", [("read", 8192, COUNT, MS)], elapsed_s=9.0, cpu_s=0.5)
     change(run, machine=CALIBRATED)
-    target = [Latency(0.0, np.zeros((0, 2)), 0.0, True, False)]
+    target = [Estimate(0.0, np.zeros((0, 2)), 0.0, True, False)]
     alone, shared = (
         machine_change(cpu_of(run), temp_load(run), target, each) for each in (1.0, 0.5)
     )
@@ -88,7 +89,7 @@ def test_bursts_count_one_by_one(tmp_path):
     run = writer.finish(known(60.0, COUNT, 0, cpu_s=1.0))
     change(run, machine=CALIBRATED)
     load = Load("read", 8192, COUNT, COUNT * 8192, COUNT * 10e-9)
-    target = Latency(1e-3, np.zeros((0, 2)), 0.0, True, False)
+    target = Estimate(1e-3, np.zeros((0, 2)), 0.0, True, False)
     result = machine_change(cpu_of(run), [load], [target])
     assert result.total_s == pytest.approx(COUNT / 2 * 100e-6 * (1 + 1 - exp(-0.1)), rel=0.02)
 

@@ -7,10 +7,11 @@ import pytest
 
 from evidence import known, table
 from spillcast.forecast.cpu import cpu_slope
-from spillcast.forecast.load import Latency, Load
+from spillcast.forecast.load import Load
 from spillcast.recording.calibration import SHORT_S
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
+from spillcast.storage.model import Estimate
 
 COUNT, SLOPE_S = 4000, 20e-6
 
@@ -36,7 +37,7 @@ def ran(path, waits_s, work_s, *, slope_s=SLOPE_S):
 def requested(run, target_s, waits_s):
     load = Load("read", 8192, COUNT, COUNT * 8192, float(np.sum(waits_s)))
     slope = cpu_slope(run.work.bursts)
-    target = Latency(target_s, np.zeros((0, 2)), 0.0, True, False)
+    target = Estimate(target_s, np.zeros((0, 2)), 0.0, True, False)
     return None if slope is None else slope.change([load], [target])
 
 

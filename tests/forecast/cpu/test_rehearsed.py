@@ -8,11 +8,12 @@ import pytest
 from cases import cases
 from evidence import known, seconds, table, waits
 from spillcast.forecast.cpu import rehearsed_change
-from spillcast.forecast.load import Latency, rehearsed
+from spillcast.forecast.load import rehearsed
 from spillcast.forecast.recorded import cpu_time
 from spillcast.forecast.recorded_io import temp_load
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
+from spillcast.storage.model import Estimate
 from spillcast.storage.rehearse import Rehearsal
 
 US = 1_000
@@ -140,6 +141,6 @@ def test_latencies_weigh_by_what_was_rehearsed(tmp_path, done, expected_us):
     """1,000 writes, probed at 100 us; those rehearsed took 200 us."""
     source = run(tmp_path / "a", [("write", 1000, 50)], {"write": 50})
     target = run(tmp_path / "b", [("write", done, 200)], {"write": 50})
-    probed = Latency(100e-6, np.array([[1000.0, 100e-6]]), 0.0, True, False)
+    probed = Estimate(100e-6, np.array([[1000.0, 100e-6]]), 0.0, True, False)
     [result] = rehearsed([probed], temp_load(source), Rehearsal(target))
     assert result.mean_s == pytest.approx(expected_us * 1e-6)
