@@ -16,8 +16,8 @@ from bench.queries import QUERIES, recordings
 from bench.result import Result
 from spillcast.engines.registry import lab_of
 from spillcast.forecast.duckdb import BLOCK_BYTES, Compression, compression
+from spillcast.forecast.evidence_io import temp_load
 from spillcast.forecast.load import latencies
-from spillcast.forecast.recorded_io import temp_load
 from spillcast.lab.storages import named_places
 from spillcast.recording import Recording
 from spillcast.storage.observed import observed

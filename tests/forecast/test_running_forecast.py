@@ -7,7 +7,7 @@ import pytest
 from evidence import known, table
 from harness import spillcast, target
 from spillcast.forecast.ask import RunningForecast
-from spillcast.forecast.recorded_io import recorded_threads
+from spillcast.forecast.evidence_io import recorded_threads
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.recording import Recording, live

@@ -6,7 +6,7 @@ import pytest
 from evidence import change, storage
 from spillcast.errors import NotSpilled
 from spillcast.forecast import forecast
-from spillcast.forecast.recorded_io import temp_load
+from spillcast.forecast.evidence_io import temp_load
 from spillcast.recording.meta import CaptureAccount, Meta, OtherIO, Temp
 from spillcast.recording.schema import SECONDS, WAITS
 from spillcast.recording.writer import RecordingWriter

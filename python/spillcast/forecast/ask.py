@@ -10,11 +10,11 @@ from typing import Any
 from spillcast.errors import EvidenceMixed, OptionConflict, Refusal, SpillcastError, TargetUnsuited
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import Evidence, find_evidence, open_evidence
-from spillcast.forecast.counted import timed_on, workload_of_counts
+from spillcast.forecast.evidence import read_workload, too_unsure, workload_of_counts
+from spillcast.forecast.evidence_io import timed_on
 from spillcast.forecast.project import Projector
 from spillcast.forecast.projection import estimators_without
 from spillcast.forecast.question import CONFIDENCE, Question
-from spillcast.forecast.recorded import read_workload, too_unsure
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import ZERO_LATENCY, Forecast, Warned
 from spillcast.forecast.workload import Workload

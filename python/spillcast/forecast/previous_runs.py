@@ -20,10 +20,9 @@ from spillcast.calibrated import calibrated
 from spillcast.errors import EvidenceUnknown, InputError, Refusal
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
-from spillcast.forecast.counted import loads_of
 from spillcast.forecast.cpu import FormerRun, weight_moved
+from spillcast.forecast.evidence_io import loads_of, temp_load
 from spillcast.forecast.load import Load, moved_bytes, operations
-from spillcast.forecast.recorded_io import temp_load
 from spillcast.forecast.result import SpillSpread
 from spillcast.recording import Recording
 from spillcast.recording.completeness import Part

@@ -9,9 +9,9 @@ from cases import cases
 from evidence import change, known, recording, storage, table
 from spillcast.forecast import forecast
 from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED, machine_change
+from spillcast.forecast.evidence import cpu_time
+from spillcast.forecast.evidence_io import temp_load
 from spillcast.forecast.load import Load
-from spillcast.forecast.recorded import cpu_time
-from spillcast.forecast.recorded_io import temp_load
 from spillcast.recording.calibration import MachineCalibration, WaitCost
 from spillcast.recording.meta import CpuCache, Machine
 from spillcast.recording.schema import WAITS

@@ -7,7 +7,7 @@ import pytest
 from cases import cases
 from evidence import recording, storage
 from spillcast.forecast import forecast
-from spillcast.forecast.recorded_io import capture_overhead, temp_load
+from spillcast.forecast.evidence_io import capture_overhead, temp_load
 from spillcast.forecast.result import RECORDING
 
 #: 1.9 s of temp I/O in a run of 10 s: 700 of the 1,700 calls that were observed.

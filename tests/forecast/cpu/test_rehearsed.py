@@ -8,9 +8,9 @@ import pytest
 from cases import cases
 from evidence import known, seconds, table, waits
 from spillcast.forecast.cpu import rehearsed_change
+from spillcast.forecast.evidence import cpu_time
+from spillcast.forecast.evidence_io import temp_load
 from spillcast.forecast.load import rehearsed
-from spillcast.forecast.recorded import cpu_time
-from spillcast.forecast.recorded_io import temp_load
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.model import Estimate

@@ -15,8 +15,8 @@ from harness import spillcast
 from spillcast.calibrated import calibrated
 from spillcast.forecast import forecast
 from spillcast.forecast.duckdb import adapt, compression, lowest_level_s
+from spillcast.forecast.evidence_io import temp_load
 from spillcast.forecast.load import latencies
-from spillcast.forecast.recorded_io import temp_load
 from spillcast.recording import Recording
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter

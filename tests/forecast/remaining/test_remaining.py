@@ -12,9 +12,9 @@ from evidence import change, recording, storage
 from harness import spillcast
 from spillcast.errors import NotSpilled, OptionInvalid
 from spillcast.forecast import forecast
+from spillcast.forecast.evidence import workload_of_recording
+from spillcast.forecast.evidence_io import recorded_threads
 from spillcast.forecast.question import Question
-from spillcast.forecast.recorded import workload_of_recording
-from spillcast.forecast.recorded_io import recorded_threads
 from spillcast.forecast.remaining import Estimate, RemainingWorkHints
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.verdict import verdict

@@ -8,8 +8,8 @@ import pytest
 from evidence import change, recording, storage
 from harness import spillcast
 from spillcast.forecast import forecast
+from spillcast.forecast.evidence import read_workload
 from spillcast.forecast.question import Question
-from spillcast.forecast.recorded import read_workload
 from spillcast.recording import Recording
 from spillcast.recording.meta import Temp
 from spillcast.recording.observed import DoneBefore, RecordedQuery

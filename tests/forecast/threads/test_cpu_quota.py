@@ -10,6 +10,7 @@ from evidence import change, known, seconds, storage, table
 from harness import spillcast
 from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
+from spillcast.forecast.evidence import workload_of_recording
 from spillcast.forecast.projection import baseline_of
 from spillcast.forecast.recorded import workload_of_recording
 from spillcast.forecast.resources import Cpus

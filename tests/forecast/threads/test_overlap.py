@@ -7,9 +7,9 @@ import pytest
 from cases import cases
 from evidence import known, recording, seconds, storage, table
 from spillcast.forecast import forecast
+from spillcast.forecast.evidence import workload_of_recording
+from spillcast.forecast.evidence_io import recorded_threads, temp_load
 from spillcast.forecast.projection import baseline_of, projection
-from spillcast.forecast.recorded import workload_of_recording
-from spillcast.forecast.recorded_io import recorded_threads, temp_load
 from spillcast.recording.meta import Machine
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter

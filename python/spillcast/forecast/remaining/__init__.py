@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
-from spillcast.forecast.counted import loads_of
+from spillcast.forecast.evidence_io import loads_of, recorded_threads, temp_load
 from spillcast.forecast.load import moved_bytes
 from spillcast.forecast.previous_runs import (
     Plan,
@@ -28,7 +28,6 @@ from spillcast.forecast.previous_runs import (
     reason_against,
     relative_spread,
 )
-from spillcast.forecast.recorded_io import recorded_threads, temp_load
 from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.completeness import went_on

@@ -1,22 +1,36 @@
-"""The I/O of a recording: loads of temp I/O, threads, reads of data files."""
+"""The I/O of evidence: loads of temp I/O and threads of a recording or of counts; data reads."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import hypot
 
 import numpy as np
 
-from spillcast.forecast.counted import counted_trace
-from spillcast.forecast.load import Load, operations
+from spillcast import _core
+from spillcast.evidence.counts import (
+    Bounds,
+    Counts,
+    feasible_processes,
+    middle,
+    middle_processes,
+)
+from spillcast.forecast.load import Load, latencies, operations
 from spillcast.forecast.resources import PERIOD_S, Cpus
 from spillcast.forecast.threads import Threads
-from spillcast.forecast.workload import CaptureOverhead, DataReads, TempChanges
-from spillcast.recording import DATA_READ_BY_OTHERS, Recording
+from spillcast.forecast.workload import (
+    CaptureOverhead,
+    DataReads,
+    TempChanges,
+)
+from spillcast.recording import DATA_READ_BY_OTHERS, OPS, Recording
 from spillcast.recording.completeness import unrecognised
 from spillcast.recording.derived import COLUMN
 from spillcast.recording.meta import Meta
-from spillcast.recording.thread_trace import NONE
+from spillcast.recording.thread_trace import NONE, ThreadTrace
+from spillcast.storage import Storage
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.tables import Table
+from spillcast.units import format_duration
 
 #: Share of the cost of observing a temp call that lies within its times, and the error of that.
 INSIDE = 0.5
@@ -165,3 +179,106 @@ def _share_read_by_others(recording: Recording) -> float:
         return 0.0
     waited = samples["event"].isin(DATA_READ_BY_OTHERS)
     return float(samples["weight_us"].values[waited].sum() / total_us)
+
+
+#: Least time of an operation that the page cache serves.
+MEMORY_OPERATION_S = 1e-6
+
+
+def loads_of(counts: Counts) -> list[Load]:
+    """A load for each op, of its mean size."""
+    return [
+        Load(op, _core.size_class_bytes(its.bytes // its.count), its.count, its.bytes,
+             its.total_ns / 1e9)
+        for op, its in counts.by_op
+    ]  # fmt: skip
+
+
+def timed_on(counts: Counts, storage: Storage) -> Counts:
+    """The counts with the latencies of ``storage`` as the times of their temp I/O.
+
+    If that would take longer than the run, the page cache served at least a part of it. Then the
+    times have bounds, from the speed of memory to the entire run.
+    """
+    loads, shared = loads_of(counts), counts.processes_bounds
+    mean_s = [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
+    max_processes = counts.processes if shared is None else shared.upper
+    io_s = sum(load.count * s for load, s in zip(loads, mean_s, strict=True)) / max_processes
+    if io_s > counts.elapsed_s:
+        return _cached(counts, storage.name, io_s, max_processes)
+    mean_ns = {load.op: round(s * 1e9) for load, s in zip(loads, mean_s, strict=True)}
+    timed = replace(counts.with_mean_ns(mean_ns), timed_on=storage.name)
+    if shared is not None:
+        shared = feasible_processes(shared, counts.elapsed_s, timed.total_s)
+        timed = replace(timed, processes_bounds=shared, processes=middle_processes(shared))
+    if (io := counts.io_bounds) is not None:
+        lower, upper = timed_on(io.lower, storage), timed_on(io.upper, storage)
+        timed = replace(timed, io_bounds=replace(io, lower=lower, upper=upper))
+    return timed
+
+
+def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Counts:
+    """The counts with bounds of temp I/O that the page cache served in part."""
+    shared = counts.processes_bounds
+    processes = max_processes if shared is None else middle_processes(shared)
+    time = Bounds(
+        counts.operations * MEMORY_OPERATION_S,
+        counts.elapsed_s * processes,
+        f"on {name} alone it would take {format_duration(io_s)}, longer than the query "
+        f"({format_duration(counts.elapsed_s)}), so the page cache answered at least a part",
+        "record the query: spillcast record",
+    )
+    mean_ns = round(middle(time) * 1e9 / max(counts.operations, 1))
+    return replace(
+        counts.with_mean_ns(dict.fromkeys(OPS, mean_ns)),
+        time_bounds=time,
+        counts_follow_time=False,
+        processes=processes,
+        processes_bounds=None,
+        io_bounds=None,
+    )
+
+
+#: Simulated operations that suffice to find the effect of a storage's limits and servers.
+STEPS_MAX = 100_000
+#: The same times threads, because each step of a simulation looks at every thread.
+LOOKS_MAX = 6_400_000
+
+
+def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> ThreadTrace:
+    """Sequential operations in one file per thread, with equal CPU time between them.
+
+    ``think_s`` is the CPU time of each thread.
+    """
+    total = operations(loads)
+    kept = min(1.0, STEPS_MAX / total, LOOKS_MAX / threads / total) / threads
+    ordered = sorted(loads, key=lambda load: load.op == "read")
+    counts = [max(1, round(load.count * kept)) for load in ordered]
+    size = np.repeat([round(load.mean_bytes) for load in ordered], counts).astype(np.int64)
+    write = np.repeat([load.op == "write" for load in ordered], counts)
+    # Reads begin where writes did.
+    offset = np.where(write, np.cumsum(size), np.cumsum(np.where(write, 0, size))) - size
+    count = len(size)
+    cpu_ns = round(think_s * threads * kept * 1e9 / count)
+    nothing = np.zeros(count * threads, dtype=np.int64)
+    no, yes = np.zeros(count * threads, dtype=bool), np.ones(count * threads, dtype=bool)
+    thread = np.tile(np.arange(threads, dtype=np.int32), count)
+    return ThreadTrace(
+        thread=thread,
+        start_ns=nothing,
+        cpu_ns=np.full(count * threads, cpu_ns),
+        ready_ns=nothing,
+        wait_ns=nothing,
+        on_core=no,
+        after=np.full(count * threads, NONE, dtype=np.int32),
+        after_cpu_ns=nothing,
+        temp=yes,
+        change=no,
+        io=yes,
+        source=np.zeros(count * threads, dtype=np.int32),
+        file=thread,
+        offset=np.repeat(offset, threads),
+        bytes=np.repeat(size, threads),
+        write=np.repeat(write, threads),
+        cpu_known=False,
+    )

@@ -1,4 +1,4 @@
-"""A recording -> a workload. A forecast reads no file of the recording after this."""
+"""Evidence -> a workload: a recording, or counts. A forecast reads no file of it after this."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -8,27 +8,31 @@ from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
 from spillcast.errors import EvidenceContradictory, NotSpilled, QueryEnded
+from spillcast.evidence.counts import Counts, are_close
 from spillcast.forecast.cpu import FormerRun, spinning_s
 from spillcast.forecast.duckdb import compression
-from spillcast.forecast.interval import SHORTER, WHOLE, check_elapsed
-from spillcast.forecast.load import Load, moved_bytes
-from spillcast.forecast.previous_runs import former_runs, spill_spread
-from spillcast.forecast.question import Question
-from spillcast.forecast.recorded_io import (
+from spillcast.forecast.evidence_io import (
     capture_overhead,
+    counted_trace,
     data_reads,
+    loads_of,
     quota_exceeded,
     recorded_cpus,
     recorded_threads,
     temp_changes,
     temp_load,
 )
-from spillcast.forecast.resources import memory_ns
+from spillcast.forecast.interval import SHORTER, WHOLE, check_elapsed
+from spillcast.forecast.load import Load, moved_bytes, operations
+from spillcast.forecast.previous_runs import former_runs, spill_spread
+from spillcast.forecast.question import Question
+from spillcast.forecast.resources import Cpus, memory_ns
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.threads import Threads
 from spillcast.forecast.workload import (
     SHARE_REPORTED,
     CpuTime,
+    DataReads,
     Quality,
     WaitSample,
     Workload,
@@ -311,3 +315,63 @@ def _fast_share(recording: Recording) -> float:
     assert counts.items is not None
     is_fast = latency_ns.items.values <= np.repeat(usual_ns, latency_ns.lengths)
     return float(counts.items.values[is_fast].sum() / count.sum())
+
+
+def workload_of_counts(counts: Counts) -> Workload:
+    """The workload of counts, and that at each bound of a quantity that has only bounds.
+
+    EvidenceContradictory for an elapsed time of 0; NotSpilled without temp I/O.
+    """
+    loads = loads_of(counts)
+    if not loads:
+        raise NotSpilled(f"{counts.path}: did not spill")
+    if counts.elapsed_s <= 0:
+        raise EvidenceContradictory(
+            f"{counts.path}: an elapsed time of 0 leaves nothing to forecast"
+        )
+    calibration, time = counts.calibration, counts.time_bounds
+    threads, io_s = round(counts.processes), counts.total_s / counts.processes
+    quality = Quality(
+        notes=counts.notes,
+        timed_on=counts.timed_on,
+        absent_because=counts.absent_because,
+        unknown=counts.unknown,
+        time_unknown=time is not None and not are_close(time),
+        processes_unknown=counts.processes_bounds is not None,
+    )
+    return Workload(
+        name=counts.path.name,
+        elapsed_s=counts.elapsed_s,
+        total_s=counts.elapsed_s,
+        kind="plan",
+        loads=loads,
+        recorded_loads=loads,
+        threads=Threads(
+            trace=counted_trace(loads, threads, max(counts.elapsed_s - io_s, 0.0)),
+            elapsed_s=counts.elapsed_s,
+            number=threads,
+            in_flight=counts.processes,
+            operations=operations(loads),
+            source=Cpus(None),
+            target=Cpus(None),
+            counted=True,
+        ),
+        cpu=CpuTime(
+            total_s=counts.cpu_s,
+            between_s=cpu_between_s(
+                counts.cpu_s, counts.elapsed_s, counts.total_s, counts.operations
+            ),
+            wait_cost=None
+            if calibration is None
+            else calibration.cost_of(counts.engine.name, counts.engine.version),
+        ),
+        data_reads=DataReads(None, None, counts.data_read_s) if counts.data_read_s else None,
+        held_bytes=counts.held_bytes,
+        quality=quality,
+        statement=counts.of_statement,
+        subject=counts.subject,
+        plan=counts.plan,
+        at_bounds=[
+            replace(workload_of_counts(bound), quality=quality) for bound in counts.at_bounds()
+        ],
+    )
