@@ -11,7 +11,7 @@ this did.
 """
 
 import glob
-from collections.abc import Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -127,7 +127,7 @@ def forecast_events(
         unanswered,
         ceiling_s=ceiling_s,
         ceiling_interval_s=ceiling_interval_s,
-        warnings=warn(target, parts, evidence, elapsed_s, moved.kept),
+        warnings=[*_warnings(target, parts, evidence, elapsed_s, moved.kept)],
         advice=target.storage.facts.get("advice", ()) if target.storage is not None else (),
         spilled=evidence.spilled and evidence.spilled.with_cure(rest_s, ceiling_interval_s),
     )
@@ -198,91 +198,89 @@ def _drawn_times(
     return np.asarray(hits[:, :-1].T / ash.instants * elapsed_s)
 
 
-def warn(
+def _warnings(
     target: Target,
     parts: Sequence[Part],
     evidence: OracleEvidence,
     elapsed_s: float,
     rest_kept: str | None,
-) -> list[Warned]:
+) -> Iterator[Warned]:
     """Everything a reader of the number should know."""
     traces, ash = evidence.traces, evidence.ash
-    warnings = [
-        Warned(
-            "flash-cache",
-            f"the flash cache serves {share:.0%} of temp {op}s already: moving temp gains little",
-        )
-        for op, share in evidence.flash.items()
-        if share > SERVED
-    ]
-    warnings += [Warned("ash", note) for note in (ash.notes if ash is not None else [])]
+    for op, share in evidence.flash.items():
+        if share > SERVED:
+            text = f"the flash cache serves {share:.0%} of temp {op}s already"
+            yield Warned("flash-cache", f"{text}: moving temp gains little")
+    for note in ash.notes if ash is not None else ():
+        yield Warned("ash", note)
     temp = [part for part in parts if part.event.endswith(" temp")]
     if temp and temp[0].latency_s < FLASH_S:
-        text = (
+        yield Warned(
+            "already-fast",
             f"{temp[0].event} takes {format_duration(temp[0].latency_s)} today: already flash, or "
-            "cached; on Exadata the flash cache may serve temp, so moving it gains little"
+            "cached; on Exadata the flash cache may serve temp, so moving it gains little",
         )
-        warnings.append(Warned("already-fast", text))
     for part in parts:
-        warnings += _about_gain(part, target)
+        yield from _about_gain(part, target)
     if target.storage is not None:
-        warnings += _about_figures(target.storage, evidence.block)
-        warnings += about_measuring(target.storage.facts)
-        warnings += about_provenance(target.storage)
+        yield from _about_figures(target.storage, evidence.block)
+        yield from about_measuring(target.storage.facts)
+        yield from about_provenance(target.storage)
     elif target.traces is None:
-        warnings += [Warned(*warning) for warning in ASSUMED.warnings]
-    else:
-        warnings += _new_events(target.traces, traces)
-    if ash is None and traces is not None and traces.elapsed_s < 0.9 * elapsed_s:
+        yield from (Warned(*warning) for warning in ASSUMED.warnings)
+    elif traces is not None:
+        yield from _new_events(target.traces, traces)
+    if traces is not None and ash is None:
+        yield from _about_cover(traces, elapsed_s)
+    if rest_kept is not None:
+        text = f"the time outside the boosted events is assumed unchanged: {rest_kept}"
+        yield Warned("rest-kept", text)
+    yield from _about_files([t for t in (traces, target.traces) if t is not None])
+
+
+def _about_cover(traces: TraceEvidence, elapsed_s: float) -> Iterator[Warned]:
+    """What part of the run traces cover, where no ASH shows the rest."""
+    if traces.elapsed_s < 0.9 * elapsed_s:
         covered, total = format_duration(traces.elapsed_s), format_duration(elapsed_s)
-        text = (
+        yield Warned(
+            "part",
             f"the trace covers {covered} of {total}: the rest is assumed to have the same mix; ASH "
-            "of the entire run would show it"
+            "of the entire run would show it",
         )
-        warnings.append(Warned("part", text))
-    elif ash is None and traces is not None and traces.open_s > OPEN_SHARE * elapsed_s:
-        text = (
+    elif traces.open_s > OPEN_SHARE * elapsed_s:
+        yield Warned(
+            "part-only",
             f"{format_duration(traces.open_s)} of waits belong to a call that does not end in the "
             "trace: the query goes on, or lines are missing, such as those that grep left out; "
             f"{format_duration(elapsed_s)} is the time from the first line to the last: give that "
-            "of the entire run with --elapsed"
+            "of the entire run with --elapsed",
         )
-        warnings.append(Warned("part-only", text))
-    if traces is not None and ash is None and traces.sessions_s > 1.05 * traces.elapsed_s:
+    if traces.sessions_s > 1.05 * traces.elapsed_s:
         text = "sessions ran in parallel: each is assumed to have its share of their waits"
-        warnings.append(Warned("threads", text))
-    if rest_kept is not None:
-        text = f"the time outside the boosted events is assumed unchanged: {rest_kept}"
-        warnings.append(Warned("rest-kept", text))
-    return warnings + _about_files([t for t in (traces, target.traces) if t is not None])
+        yield Warned("threads", text)
 
 
-def _about_figures(storage: Storage, block: BlockSize) -> list[Warned]:
+def _about_figures(storage: Storage, block: BlockSize) -> Iterator[Warned]:
     """Where no operation was replayed, and how their sizes are known."""
-    size, warnings = format_bytes(block.bytes), []
+    size = format_bytes(block.bytes)
     if "like" not in storage.facts:
-        text = f"{storage.name} was not probed with this trace"
-        text += (
-            f": blocks are {size}, by {block.known_from}" if block.known_from is not None else ""
-        )
-        warnings.append(Warned("not-replayed", text))
+        known = "" if block.known_from is None else f": blocks are {size}, by {block.known_from}"
+        yield Warned("not-replayed", f"{storage.name} was not probed with this trace{known}")
     elif not (storage.facts.get("direct") or storage.facts["filesystem"] in IN_MEMORY):
-        text = (
-            f"{storage.name} does not support direct I/O: the page cache served part of the probe"
-        )
-        warnings.append(Warned("page-cache", text))
+        text = "does not support direct I/O: the page cache served part of the probe"
+        yield Warned("page-cache", f"{storage.name} {text}")
     if block.known_from is None:
-        text = (
+        yield Warned(
+            "block-assumed",
             f"blocks are assumed to be {size}: give --block, or spillcast_parameters.csv as "
-            "collect writes it"
+            "collect writes it",
         )
-        warnings.append(Warned("block-assumed", text))
-    return warnings
 
 
-def _about_files(read: Sequence[TraceEvidence]) -> list[Warned]:
+def _about_files(read: Sequence[TraceEvidence]) -> Iterator[Warned]:
     """What was left out of traces."""
-    warnings = [Warned("repeated", note) for traces in read for note in traces.notes]
+    for note in (note for traces in read for note in traces.notes):
+        yield Warned("repeated", note)
     damaged, unmeasured = (
         sum(getattr(t, name) for t in read) for name in ("damaged", "unmeasured")
     )
@@ -290,52 +288,45 @@ def _about_files(read: Sequence[TraceEvidence]) -> list[Warned]:
         text = f"{format_count(damaged, 'damaged line')} skipped"
         if unmeasured:
             text += f", {unmeasured:,} because of an impossible wait time (ela= below zero)"
-        warnings.append(Warned("damaged", text))
-    return warnings
+        yield Warned("damaged", text)
 
 
-def _about_gain(part: Part, target: Target) -> list[Warned]:
+def _about_gain(part: Part, target: Target) -> Iterator[Warned]:
     event, seen, measured = part.event, part.seen, part.target
-    warnings = []
     if part.borrowed:
         text = f"{event} was not seen on {target.name}: it is assumed to speed up like the others"
-        warnings.append(Warned("gain-borrowed", text))
+        yield Warned("gain-borrowed", text)
     if part.size_ratio != 1.0 and seen is not None and measured is not None:
-        text = (
+        yield Warned(
+            "sizes",
             f"{event} moves {seen.blocks:.3g} blocks now and {measured.blocks:.3g} on the target: "
-            "latencies are compared per block"
+            "latencies are compared per block",
         )
-        warnings.append(Warned("sizes", text))
     if seen is None and measured is not None and measured.blocks:
-        text = (
+        yield Warned(
+            "sizes-unknown",
             f"{event} moves {measured.blocks:.3g} blocks on the target and an unknown number now: "
-            "a trace of the run on its current storage would show it"
+            "a trace of the run on its current storage would show it",
         )
-        warnings.append(Warned("sizes-unknown", text))
     if 1 / part.gain > AMPLIFIED:
-        text = (
-            f"{event} takes {1 / part.gain:.0f} times as long on the target: an error in its "
-            "share of "
-            "the time grows by the same factor"
+        yield Warned(
+            "amplified",
+            f"{event} takes {1 / part.gain:.0f} times as long on the target: an error in its share "
+            "of the time grows by the same factor",
         )
-        warnings.append(Warned("amplified", text))
-    return warnings
 
 
-def _new_events(target: TraceEvidence, recorded: TraceEvidence | None) -> list[Warned]:
+def _new_events(target: TraceEvidence, recorded: TraceEvidence) -> Iterator[Warned]:
     """Events that only the target has: no term holds their time."""
-    if recorded is None:
-        return []
     waits_s = sum(event.total_s for event in target.events.values() if not event.idle) or 1.0
-    return [
-        Warned(
-            "new-event",
-            f"{name} is {event.total_s / waits_s:.1%} of the waits on {target.name} and does "
-            "not occur in the baseline: the forecast does not include it",
-        )
-        for name, event in sorted(target.events.items())
-        if name not in recorded.events and not event.idle and event.total_s > NEW_SHARE * waits_s
-    ]
+    for name, event in sorted(target.events.items()):
+        is_new = name not in recorded.events and not event.idle
+        if is_new and event.total_s > NEW_SHARE * waits_s:
+            yield Warned(
+                "new-event",
+                f"{name} is {event.total_s / waits_s:.1%} of the waits on {target.name} and does "
+                "not occur in the baseline: the forecast does not include it",
+            )
 
 
 def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: Question) -> Target:

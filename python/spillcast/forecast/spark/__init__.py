@@ -7,7 +7,7 @@ cache of the nodes, is not known, the forecast has bounds: both ends are simulat
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import cycle
 from math import exp, hypot, log
@@ -170,9 +170,8 @@ def forecast_application(
         except Refusal as refusal:
             answers.append((forecast.refused_by(refusal), None))
             continue
-        answer = _forecast(scope, forecast.target, cases, question)
-        answer = replace(answer, warnings=warnings, without_spills=without_spills)
-        answers.append((answer, storage))
+        forecast = replace(forecast, warnings=warnings, without_spills=without_spills)
+        answers.append((_answered(forecast, scope, cases, question), storage))
     return answers
 
 
@@ -341,25 +340,25 @@ def _ends(
     return (low, high), (low.target_s + high.target_s) / 2, (low_s, high_s)
 
 
-def _forecast(scope: _Scope, name: str, cases: Sequence[_Case], question: Question) -> Forecast:
+def _answered(
+    unanswered: Forecast, scope: _Scope, cases: Sequence[_Case], question: Question
+) -> Forecast:
+    """The forecast with its numbers."""
     ends, forecast_s, interval_s = _ends(scope, cases, question)
     baseline_s = fmean(case.scale * case.source.elapsed_s for case in ends)
     ceilings_s = sorted(case.scale * case.ceiling.elapsed_s for case in cases)
     ceiling_s = fmean((ceilings_s[0], ceilings_s[-1]))
     runs = [(case.scale, case.source, case.target) for case in ends]
     stages = stage_forecasts(scope.application, runs, scope.spill_bytes)
-    return Forecast(
-        target=name,
+    return replace(
+        unanswered,
         baseline_s=baseline_s,
         forecast_s=forecast_s,
         interval_s=interval_s,
-        confidence=question.confidence,
         ceiling_s=ceiling_s,
         ceiling_interval_s=(ceilings_s[0] / _factor(0.0, question), ceilings_s[-1]),
         terms=_terms(baseline_s, ceiling_s, forecast_s, stages),
         method="spark",
-        warnings=(),
-        refused=None,
         stages=stages,
         supposed=scope.resources.supposed if scope.resources.changed else None,
     )
@@ -387,27 +386,27 @@ def _terms(
     ]
 
 
-def _warnings(scope: _Scope, question: Question) -> Sequence[Warned]:
+def _warnings(scope: _Scope, question: Question) -> Iterator[Warned]:
     application, resources = scope.application, scope.resources
-    warnings = [Warned(code, text) for code, text in application.warnings()]
+    for code, text in application.warnings():
+        yield Warned(code, text)
     if resources.changed:
-        text = (
+        yield Warned(
+            "other-executors",
             f"a node runs {resources.by_node} of the supposed executors, which take their memory "
-            "from its page cache; a task spills what its share of the executor's memory lacks"
+            "from its page cache; a task spills what its share of the executor's memory lacks",
         )
-        warnings.append(Warned("other-executors", text))
     is_source_known = question.origin is not None or application.observed is not None
     if not is_source_known and application.local_memory is not None:
         text = f"the local directories lie in memory ({application.local_memory})"
-        warnings.append(Warned("local-in-memory", text))
+        yield Warned("local-in-memory", text)
     elif not is_source_known:
-        text = (
+        yield Warned(
+            "time-unknown",
             "the log does not say on which storage the application ran, nor how long spills and "
-            "local shuffle reads took"
+            "local shuffle reads took",
         )
-        warnings.append(Warned("time-unknown", text))
     if question.page_cache_bytes is None:
         low = format_bytes(CACHE_BOUNDS_BYTES[0])
         text = f"the page cache of the nodes is not known: {low} to all that was written"
-        warnings.append(Warned("page-cache-unknown", text))
-    return warnings
+        yield Warned("page-cache-unknown", text)
