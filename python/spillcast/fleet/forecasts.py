@@ -285,8 +285,7 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
         with unpacked(dict(row)) as evidence:
             if isinstance(evidence, Application):
                 [(forecast, _)] = forecast_application(evidence, [to], question)
-                temp_s = sum(term.baseline_s for term in forecast.terms if term.op is not None)
-                return _outcome(forecast, temp_s)
+                return _outcome(forecast, forecast.moved.baseline_s)
             storage = resolve(to, evidence)
             forecast = estimate(evidence, storage, confidence=question.confidence)
     except (InputError, Refusal) as error:

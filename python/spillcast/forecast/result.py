@@ -12,7 +12,7 @@ from spillcast.errors import Refusal
 from spillcast.forecast.binding import Binding
 from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.work_memory import Spilled, WorkMemory
-from spillcast.recording.completeness import Part, recorded_words
+from spillcast.recording.completeness import Part, Remaining, recorded_words
 from spillcast.recording.observed import Statement
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import format_bytes, format_count, format_duration, interval_name
@@ -46,6 +46,23 @@ class Term:
     count: int | None
     baseline_s: float = key("", signed=True)
     forecast_s: float = key("", signed=True)
+
+    @classmethod
+    def sum_of(cls, name: str, terms: Sequence["Term"]) -> "Term":
+        """Several terms as one, with the op of the first."""
+        return cls(
+            name,
+            terms[0].op if terms else None,
+            sum(term.bytes or 0 for term in terms),
+            sum(term.count or 0 for term in terms),
+            sum(term.baseline_s for term in terms),
+            sum(term.forecast_s for term in terms),
+        )
+
+    @property
+    def mean_bytes(self) -> float | None:
+        """Mean size of its operations; None where these have none."""
+        return self.bytes / self.count if self.count and self.bytes else None
 
 
 @dataclass(frozen=True)
@@ -120,50 +137,6 @@ class SpillSpread:
         return (
             f"the spill differs by {100 * self.spread:.1f} % from run to run (standard "
             f"deviation), by {' and '.join(sources)}"
-        )
-
-
-@dataclass(frozen=True, kw_only=True)
-class RemainingQuantity:
-    """What remains, nine in ten between ``low`` and ``high``.
-
-    ``centre`` and ``high`` are None without an upper bound.
-    """
-
-    low: float
-    centre: float | None
-    high: float | None
-    #: What they are known from.
-    source: str
-    #: Of bytes: those moved by the recording's end, and within it.
-    done: float | None = key("", optional=True)
-    recorded: float | None = key("", optional=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Remaining:
-    """What remains of a partly recorded query at the end of its recording."""
-
-    done_s: float
-    reads_bytes: RemainingQuantity
-    writes_bytes: RemainingQuantity
-    elapsed_s: RemainingQuantity
-    #: What was given and is not used, and why.
-    unused: Sequence[str] = later(())
-    #: Whether temp files were still written at full rate at the end: nothing bounds what remains.
-    still_writing: bool = later(False)
-
-    @property
-    def open_ended(self) -> bool:
-        """Whether only a lower bound is known."""
-        return self.elapsed_s.high is None
-
-    @property
-    def still_writing_words(self) -> str:
-        """Why only a lower bound is known, and which, where files were still written."""
-        return (
-            "no upper bound: temp files were still written at full rate when the recording ended, "
-            f"and to read what they hold takes at least {format_duration(self.elapsed_s.low)} more"
         )
 
 
@@ -324,6 +297,17 @@ class Forecast(Tabular):
             return None
         return (self.baseline_s - self.forecast_s) / (self.baseline_s - self.ceiling_s)
 
+    @property
+    def terms_by_name(self) -> list[Term]:
+        """The terms of each name as one, without regard to size."""
+        names = dict.fromkeys(term.name for term in self.terms)
+        return [Term.sum_of(name, [t for t in self.terms if t.name == name]) for name in names]
+
+    @property
+    def moved(self) -> Term:
+        """All that moves with the storage as one term."""
+        return Term.sum_of("moved", [term for term in self.terms if term.op is not None])
+
     def sentence(self, beside: Iterable["Forecast"] = ()) -> str:
         """The answer in one sentence; ``beside`` as in ``ceiling_words``."""
         today = format_duration(self.baseline_s)
@@ -392,8 +376,10 @@ class Forecast(Tabular):
         """The sentence, the terms without regard to size, and what weakens it."""
         rows = []
         if self.forecast_s is not None:
-            names = dict.fromkeys(term.name for term in self.terms)
-            rows = [_cells([t for t in self.terms if t.name == name]) for name in names]
+            rows = [
+                [t.name, t.count or None, t.mean_bytes, t.baseline_s, t.forecast_s]
+                for t in self.terms_by_name
+            ]
             rows.append(["elapsed", None, None, self.baseline_s, self.forecast_s])
         warnings = [f"Warning: {warning.message}" for warning in self.warnings]
         return Display(self.sentence(), _TERM_COLUMNS, rows, [*warnings, *self.advice])
@@ -445,19 +431,6 @@ _TARGET_COLUMNS = (
     Column("speed-up", None, "ratio"),
     Column("remarks", None, "words"),
 )
-
-
-def _cells(terms: Sequence[Term]) -> list[Any]:
-    """Terms of one name, summed: name, count, mean size and times."""
-    count = sum(term.count or 0 for term in terms)
-    size = sum(term.bytes or 0 for term in terms)
-    return [
-        terms[0].name,
-        count or None,
-        size / count if count and size else None,
-        sum(term.baseline_s for term in terms),
-        sum(term.forecast_s for term in terms),
-    ]
 
 
 def _target_cells(forecast: Forecast) -> list[Any]:

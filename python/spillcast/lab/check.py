@@ -90,14 +90,12 @@ def actual_run(executed: Executed) -> ActualRun:
 
 
 def _of_terms(forecast: Forecast) -> ActualRun:
-    terms_s: dict[str, float] = {}
     # Between bounds of the time of temp I/O no term is known, but the total is.
-    for term in () if unknown_share(forecast) else forecast.terms:
-        terms_s[term.name] = terms_s.get(term.name, 0.0) + term.baseline_s
-    moved = [term for term in forecast.terms if term.op is not None]
-    operations = sum(term.count or 0 for term in moved) or None
-    size = sum(term.bytes or 0 for term in moved)
-    return ActualRun(forecast.baseline_s, terms_s, operations, size, forecast.statement)
+    terms = [] if unknown_share(forecast) else forecast.terms_by_name
+    terms_s, moved = {term.name: term.baseline_s for term in terms}, forecast.moved
+    return ActualRun(
+        forecast.baseline_s, terms_s, moved.count or None, moved.bytes or 0, forecast.statement
+    )
 
 
 CHECK_SCHEMA = "spillcast.check/1"
@@ -138,7 +136,7 @@ class Check:
     @property
     def work(self) -> float | None:
         """Actual temp operations over those of the forecast; None if unknown."""
-        forecast = sum(term.count or 0 for term in self.forecast.terms if term.op is not None)
+        forecast = self.forecast.moved.count
         if not forecast or self.actual.operations is None:
             return None
         return self.actual.operations / forecast
@@ -165,13 +163,11 @@ class Check:
 
     def terms(self) -> list[tuple[str, float, float, float | None]]:
         """The terms by name: before the move, as forecast, and as measured."""
-        rows = []
-        for name in dict.fromkeys(term.name for term in self.forecast.terms):
-            of_it = [term for term in self.forecast.terms if term.name == name]
-            was_s = sum(term.baseline_s for term in of_it)
-            forecast_s = sum(term.forecast_s for term in of_it)
-            rows.append((name, was_s, forecast_s, self.actual.terms_s.get(name)))
-        return rows
+        measured_s = self.actual.terms_s
+        return [
+            (term.name, term.baseline_s, term.forecast_s, measured_s.get(term.name))
+            for term in self.forecast.terms_by_name
+        ]
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
@@ -249,11 +245,10 @@ def log(check: Check, path: Path, name: str) -> int:
 
 def _case(check: Check, name: str) -> Case:
     forecast, actual = check.forecast, check.actual
-    moved = [term for term in forecast.terms if term.op is not None]
-    count = sum(term.count or 0 for term in moved) or 1
-    was_s = sum(term.baseline_s for term in moved) / count
-    target_s = sum(term.forecast_s for term in moved) / count
-    size = sum(term.bytes or 0 for term in moved) / count
+    moved = forecast.moved
+    count = moved.count or 1
+    was_s, target_s = moved.baseline_s / count, moved.forecast_s / count
+    size = (moved.bytes or 0) / count
     source_runs, target_runs = (
         Runs([RunResult(s, "", 0.0, 0.0)], 1) for s in (forecast.baseline_s, actual.elapsed_s)
     )

@@ -1,11 +1,11 @@
 """What a recording contains of its run: all or a part, unrecognised spills, contradictions."""
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-from spillcast.document import later
+from spillcast.document import key, later
 from spillcast.gate import json_of, reading, text_of
 from spillcast.recording.meta import Meta, is_recording
 from spillcast.recording.observed import DoneBefore
@@ -67,6 +67,50 @@ def recorded_words(recorded_s: float | None) -> str:
     if recorded_s is None:
         return ""
     return f", judging by the {format_duration(recorded_s)} recorded"
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemainingQuantity:
+    """What remains, nine in ten between ``low`` and ``high``.
+
+    ``centre`` and ``high`` are None without an upper bound.
+    """
+
+    low: float
+    centre: float | None
+    high: float | None
+    #: What they are known from.
+    source: str
+    #: Of bytes: those moved by the recording's end, and within it.
+    done: float | None = key("", optional=True)
+    recorded: float | None = key("", optional=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remaining:
+    """What remains of a partly recorded query at the end of its recording."""
+
+    done_s: float
+    reads_bytes: RemainingQuantity
+    writes_bytes: RemainingQuantity
+    elapsed_s: RemainingQuantity
+    #: What was given and is not used, and why.
+    unused: Sequence[str] = later(())
+    #: Whether temp files were still written at full rate at the end: nothing bounds what remains.
+    still_writing: bool = later(False)
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether only a lower bound is known."""
+        return self.elapsed_s.high is None
+
+    @property
+    def still_writing_words(self) -> str:
+        """Why only a lower bound is known, and which, where files were still written."""
+        return (
+            "no upper bound: temp files were still written at full rate when the recording ended, "
+            f"and to read what they hold takes at least {format_duration(self.elapsed_s.low)} more"
+        )
 
 
 def whole_s(meta: Meta) -> float | None:

@@ -1,7 +1,7 @@
 """A forecast as people read it: the verdict, the targets in one table, terms and warnings."""
 
 from collections.abc import Sequence
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
 from spillcast.forecast import Forecast, Term, Warned
@@ -11,7 +11,6 @@ from spillcast.forecast.result import (
     RECORDING,
     ZERO_LATENCY,
     Executors,
-    Remaining,
     explained,
     title_of,
 )
@@ -26,6 +25,7 @@ from spillcast.forecast.verdict import (
     verdict,
 )
 from spillcast.recording import Recording
+from spillcast.recording.completeness import Remaining
 from spillcast.recording.observed import Statement
 from spillcast.report.page import Page, Part, Titled, Words
 from spillcast.report.work_memory import spilled_sentences, work_memory_text
@@ -297,8 +297,7 @@ def terms_table(forecast: Forecast) -> Table:
     """The terms, and their sum."""
     rows: list[list[Any]] = []
     for term in _merged(forecast):
-        mean_bytes = term.bytes / term.count if term.count and term.bytes else None
-        rows.append([term.name, term.count, mean_bytes, term.baseline_s, term.forecast_s])
+        rows.append([term.name, term.count, term.mean_bytes, term.baseline_s, term.forecast_s])
     rows.append(["elapsed", None, None, forecast.baseline_s, forecast.forecast_s])
     return Table(_TERMS, rows)
 
@@ -321,15 +320,8 @@ def _merged(forecast: Forecast) -> list[Term]:
         elif term.name not in (CHANGES, RECORDING) or not is_below(term, ROUNDED):
             kept.append(term)
     for op, terms in small.items():
-        merged = replace(
-            terms[0],
-            name=terms[0].name if len(terms) == 1 else f"temp {op}, other sizes",
-            bytes=sum(term.bytes or 0 for term in terms),
-            count=sum(term.count or 0 for term in terms),
-            baseline_s=sum(term.baseline_s for term in terms),
-            forecast_s=sum(term.forecast_s for term in terms),
-        )
-        kept.append(merged)
+        name = terms[0].name if len(terms) == 1 else f"temp {op}, other sizes"
+        kept.append(Term.sum_of(name, terms))
     return kept
 
 
