@@ -16,7 +16,7 @@ from bench.queries import QUERIES, recordings
 from bench.result import Result
 from spillcast.engines.registry import lab_of
 from spillcast.forecast.duckdb import BLOCK_BYTES, Compression, compression
-from spillcast.forecast.evidence_io import temp_load
+from spillcast.forecast.evidence_io import loads_of
 from spillcast.forecast.load import latencies
 from spillcast.lab.storages import named_places
 from spillcast.recording import Recording
@@ -36,7 +36,7 @@ def run() -> Iterator[Result]:
         engine = lab_of("duckdb")(room)
         for query in QUERIES["duckdb"]:
             with recordings(engine, query, places, room, 1) as made:
-                seen = [(run, compression(run, temp_load(run))) for [run] in made.values()]
+                seen = [(run, compression(run, loads_of(run))) for [run] in made.values()]
                 yield _result(query.name, [(run, result) for run, result in seen if result])
 
 

@@ -20,7 +20,6 @@ from spillcast.forecast.evidence_io import (
     recorded_cpus,
     recorded_threads,
     temp_changes,
-    temp_load,
 )
 from spillcast.forecast.interval import SHORTER, WHOLE, check_elapsed
 from spillcast.forecast.load import Load, moved_bytes, operations
@@ -87,7 +86,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
     meta, elapsed_s, hints = recording.meta, question.elapsed_s, question.known
     rehearsed = question.rehearse is not None or (recording.path / KEPT).exists()
     cpus = recorded_cpus(meta).but(question.cpus, question.cpu_quota)
-    if not (loads := temp_load(recording)):
+    if not (loads := loads_of(recording)):
         raise NotSpilled(f"{recording.path}: {unspilled(recording)}")
     recorded_loads, threads = loads, recorded_threads(recording, cpus)
     check_elapsed(elapsed_s, recording.elapsed_s, WHOLE if went_on(meta) else SHORTER)
@@ -176,7 +175,7 @@ def _with_former_runs(
 
 def _of_part(workload: Workload, part: Recording) -> Workload:
     """The workload by a part of the sampled waits."""
-    loads = temp_load(part)
+    loads = loads_of(part)
     return replace(
         workload,
         loads=loads,

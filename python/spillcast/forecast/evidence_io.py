@@ -43,17 +43,24 @@ QUARTILES = 1.349
 QUOTA_EXCEEDED = 1.1
 
 
-def temp_load(recording: Recording) -> list[Load]:
-    """A load for each op and size class, from the per-second rows, which cover the whole run.
+def loads_of(evidence: Recording | Counts) -> list[Load]:
+    """A load for each op and size class, of counts for each op with its mean size.
 
-    Calls that moved no byte, such as reads at the end of a file, reach no storage and are left out.
-    I/O without offsets counts as sequential, as in a probe.
+    Those of a recording come from the per-second rows, which cover the whole run. Calls that moved
+    no byte, such as reads at the end of a file, reach no storage and are left out. I/O without
+    offsets counts as sequential, as in a probe.
     """
-    seconds = recording.temp_seconds
+    if isinstance(evidence, Counts):
+        return [
+            Load(op, _core.size_class_bytes(its.bytes // its.count), its.count, its.bytes,
+                 its.total_ns / 1e9)
+            for op, its in evidence.by_op
+        ]  # fmt: skip
+    seconds = evidence.temp_seconds
     seconds = seconds.filter(seconds["size_class_bytes"].values > 0)
     groups = seconds.group_by("op", "size_class_bytes")
     sums = {name: groups.sum(seconds[name].values) for name in ("count", "bytes", "total_ns")}
-    shares = recording.work.sequential
+    shares = evidence.work.sequential
     rows = Table({**groups.keys.columns, **sums}).to_pylist()
     loads = [
         Load(op, size, count, moved, total_ns / 1e9, shares.get((op, size), 1.0))
@@ -68,7 +75,7 @@ def recorded_threads(recording: Recording, target: Cpus | None = None) -> Thread
     if work.threads:
         trace, threads = work.trace, work.threads
     else:
-        loads = temp_load(recording)
+        loads = loads_of(recording)
         io_s = sum(load.total_s for load in loads)
         trace = counted_trace(loads, threads, max(recording.elapsed_s - io_s, 0.0))
     missing_bytes, change_events = None, list[str]()
@@ -183,15 +190,6 @@ def _share_read_by_others(recording: Recording) -> float:
 
 #: Least time of an operation that the page cache serves.
 MEMORY_OPERATION_S = 1e-6
-
-
-def loads_of(counts: Counts) -> list[Load]:
-    """A load for each op, of its mean size."""
-    return [
-        Load(op, _core.size_class_bytes(its.bytes // its.count), its.count, its.bytes,
-             its.total_ns / 1e9)
-        for op, its in counts.by_op
-    ]  # fmt: skip
 
 
 def timed_on(counts: Counts, storage: Storage) -> Counts:

@@ -21,7 +21,7 @@ from spillcast.errors import EvidenceUnknown, InputError, Refusal
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.cpu import FormerRun, weight_moved
-from spillcast.forecast.evidence_io import loads_of, temp_load
+from spillcast.forecast.evidence_io import loads_of
 from spillcast.forecast.load import Load, moved_bytes, operations
 from spillcast.forecast.result import SpillSpread
 from spillcast.recording import Recording
@@ -159,7 +159,7 @@ def former_runs(runs: Iterable[Recording | Counts], recorded: Sequence[Load]) ->
     for run in runs:
         if not isinstance(run, Recording) or run.meta.cpu_s is None:
             continue
-        loads = temp_load(run)
+        loads = loads_of(run)
         if abs(operations(loads) - count) > SAME_OPERATIONS * count:
             continue
         wait_s = {}

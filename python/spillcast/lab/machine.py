@@ -14,7 +14,7 @@ from spillcast import _core
 from spillcast.engines.engine import Calibrates, Engine, Workload
 from spillcast.engines.registry import engines, lab_of
 from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient
-from spillcast.forecast.evidence_io import temp_load
+from spillcast.forecast.evidence_io import loads_of
 from spillcast.forecast.load import Load
 from spillcast.lab.run import Stage, run_recorded_if_spilled
 from spillcast.lab.storages import SHARED_MEMORY, Place, fast_parent, named_places
@@ -297,7 +297,7 @@ def _point(
         )
         if recording is None:
             return None
-        meta, loads, bursts = recording.meta, temp_load(recording), recording.work.bursts
+        meta, loads, bursts = recording.meta, loads_of(recording), recording.work.bursts
     if bursts is not None:
         engine.bursts.setdefault(query.name, {}).setdefault(place.name, []).append(bursts)
     # The preload library sees no CPU time outside calls.

@@ -10,7 +10,7 @@ from evidence import change, known, recording, storage, table
 from spillcast.forecast import forecast
 from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED, machine_change
 from spillcast.forecast.evidence import cpu_time
-from spillcast.forecast.evidence_io import temp_load
+from spillcast.forecast.evidence_io import loads_of
 from spillcast.forecast.load import Load
 from spillcast.recording.calibration import MachineCalibration, WaitCost
 from spillcast.recording.meta import CpuCache, Machine
@@ -41,7 +41,7 @@ def moved(tmp_path, source_ns, target_ns, *, cpu_s, machine):
     )
     change(run, machine=machine)
     target = Estimate(target_ns / 1e9, np.zeros((0, 2)), 0.0, True, False)
-    return machine_change(cpu_of(run), temp_load(run), [target])
+    return machine_change(cpu_of(run), loads_of(run), [target])
 
 
 def drift_s(tmp_path, source_ns, target_ns, *, passes, machine=MACHINE):
@@ -69,7 +69,7 @@ def test_threads_without_a_core_each_find_their_caches_cold_anyway(tmp_path):
     change(run, machine=CALIBRATED)
     target = [Estimate(0.0, np.zeros((0, 2)), 0.0, True, False)]
     alone, shared = (
-        machine_change(cpu_of(run), temp_load(run), target, each) for each in (1.0, 0.5)
+        machine_change(cpu_of(run), loads_of(run), target, each) for each in (1.0, 0.5)
     )
     assert shared.total_s == pytest.approx(alone.total_s / 2)
     assert shared.error_s == pytest.approx(alone.error_s / 2)

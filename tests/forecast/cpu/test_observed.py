@@ -7,7 +7,7 @@ import pytest
 from cases import cases
 from evidence import recording, storage
 from spillcast.forecast import forecast
-from spillcast.forecast.evidence_io import capture_overhead, temp_load
+from spillcast.forecast.evidence_io import capture_overhead, loads_of
 from spillcast.forecast.result import RECORDING
 
 #: 1.9 s of temp I/O in a run of 10 s: 700 of the 1,700 calls that were observed.
@@ -63,7 +63,7 @@ def test_a_switch_within_a_temp_call_is_within_it(run):
     waits = run.waits
     blocked = [number % 2 == 0 for number in range(waits.num_rows)]
     run.waits = waits.with_column("blocked", blocked)
-    overhead = capture_overhead(run, temp_load(run))
+    overhead = capture_overhead(run, loads_of(run))
     assert overhead.operation_s == pytest.approx(1.5e-3)
     assert overhead.outside_s == pytest.approx(1.9 - 700 * 1.5e-3)
 
@@ -72,7 +72,7 @@ def test_its_error_is_that_of_the_measurement_and_of_what_it_is_taken_for(tmp_pa
     """Quartiles 1.349 s apart are a standard deviation of 1 s, of which 1.55 / 1.9 lie outside."""
     spread = COST | {"overhead_low_s": 1.5, "overhead_high_s": 2.849}
     run = recording(tmp_path / "spread.spill", LOADS, elapsed_s=10.0, cpu_s=7.0, **spread)
-    overhead = capture_overhead(run, temp_load(run))
+    overhead = capture_overhead(run, loads_of(run))
     off_s = hypot(OUTSIDE_S / 1.9, 0.5 * OUTSIDE_S, 0.25 * 700 * 1e-3)
     assert overhead.error_s == pytest.approx(off_s)
 

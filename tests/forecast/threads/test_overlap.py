@@ -8,7 +8,7 @@ from cases import cases
 from evidence import known, recording, seconds, storage, table
 from spillcast.forecast import forecast
 from spillcast.forecast.evidence import workload_of_recording
-from spillcast.forecast.evidence_io import recorded_threads, temp_load
+from spillcast.forecast.evidence_io import loads_of, recorded_threads
 from spillcast.forecast.projection import baseline_of, projection
 from spillcast.recording.meta import Machine
 from spillcast.recording.schema import WAITS
@@ -153,7 +153,7 @@ def test_loads_of_the_entire_query_leave_what_is_known_of_the_threads(tmp_path):
     writer = RecordingWriter(tmp_path / "counts.spill")
     writer.add_seconds(seconds([("write", 4096, 300, MS), ("read", 4096, 300, 2 * MS)], 2))
     recording = writer.finish(known(1.5, 600, 600, cpu_s=0.2))
-    threads, loads = recorded_threads(recording), temp_load(recording)
+    threads, loads = recorded_threads(recording), loads_of(recording)
     assert len(threads.trace.temp) == 1200
     whole = [replace(load, count=7 * load.count) for load in loads]
     assert threads.cpu_limits(whole) == threads.cpu_limits(loads) == (0.0, 0.0, 0.0)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
-from spillcast.forecast.evidence_io import loads_of, recorded_threads, temp_load
+from spillcast.forecast.evidence_io import loads_of, recorded_threads
 from spillcast.forecast.load import moved_bytes
 from spillcast.forecast.previous_runs import (
     Plan,
@@ -415,11 +415,12 @@ def _estimates_by_run(
     if (reason := reason_against(run, recording)) is not None:
         return reason
     counts_spread, calls_spread, source = HISTORY_COUNTS_SPREAD, 0.0, HISTORY_SOURCE
+    loads = loads_of(run)
     if isinstance(run, Recording):
-        loads, of_waits = temp_load(run), recorded_threads(run).of_waits
+        of_waits = recorded_threads(run).of_waits
         counts_spread = max(HISTORY_COUNTS_SPREAD, relative_spread(run) or 0.0)
     else:
-        loads, of_waits = loads_of(run), 1 / run.processes
+        of_waits = 1 / run.processes
         if (calls := run.statement) is not None and calls.spread is not None:
             # The mean of calls: the more there are, the better their spread is known.
             source, others = CALLS_SOURCE, max(calls.calls - 1, 0)
