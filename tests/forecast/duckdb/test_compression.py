@@ -174,7 +174,9 @@ db.execute(
 def recorded(places, directory):
     output = places.root / f"{directory.name}.spill"
     command = [sys.executable, "-c", QUERY, str(directory)]
-    result = spillcast("record", "-o", output, "--temp", directory, "--", *command, env=places.env)
+    # A second attempt replaces the recording of the first.
+    options = "-o", output, "--force", "--temp", directory
+    result = spillcast("record", *options, "--", *command, env=places.env)
     assert result.returncode == 0, result.stderr
     return Recording.open(output)
 
