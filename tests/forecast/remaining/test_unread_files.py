@@ -8,8 +8,8 @@ import pytest
 from part_recordings import BLOCK, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 
 from spillcast.forecast import forecast
-from spillcast.forecast.recorded import workload_of_recording
-from spillcast.forecast.recorded_io import recorded_threads
+from spillcast.forecast.evidence import workload_of_recording
+from spillcast.forecast.evidence_io import recorded_threads
 from spillcast.forecast.remaining.progress import _of_file, progress_of
 
 

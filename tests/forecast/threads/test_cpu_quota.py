@@ -12,7 +12,6 @@ from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
 from spillcast.forecast.evidence import workload_of_recording
 from spillcast.forecast.projection import baseline_of
-from spillcast.forecast.recorded import workload_of_recording
 from spillcast.forecast.resources import Cpus
 from spillcast.forecast.result import QUOTA
 from spillcast.recording import Recording

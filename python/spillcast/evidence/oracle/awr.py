@@ -29,7 +29,7 @@ from spillcast.evidence.numbers import (
 from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
 from spillcast.evidence.oracle.wait_lists import Wait, WaitList, comparisons, wait_lists
 from spillcast.recording import OPS
-from spillcast.recording.server_meta import Statement
+from spillcast.recording.observed import Statement
 from spillcast.units import format_duration
 
 HOW = (
