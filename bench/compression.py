@@ -42,7 +42,7 @@ def run() -> Iterator[Result]:
 
 def levels() -> list[float]:
     """CPU time of each of DuckDB's levels of zstd over that of the lowest, for made-up rows."""
-    # Rows as spillcast.lab.duckdb_queries has them: an id, a date and three amounts.
+    # Rows as TABLE of spillcast.engines.duckdb has them: an id, a date and three amounts.
     fields = [("id", "i8"), ("date", "i4"), *((f"amount{n}", "f8") for n in range(3))]
     rows = np.zeros(BLOCK_BYTES // np.dtype(fields).itemsize, fields)
     random = np.random.default_rng(0)
