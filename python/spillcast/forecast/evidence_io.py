@@ -44,7 +44,7 @@ QUOTA_EXCEEDED = 1.1
 
 
 def loads_of(evidence: Recording | Counts) -> list[Load]:
-    """A load for each op and size class, of counts for each op with its mean size.
+    """A load for each op and size class; of counts one for each op, of its mean size.
 
     Those of a recording come from the per-second rows, which cover the whole run. Calls that moved
     no byte, such as reads at the end of a file, reach no storage and are left out. I/O without

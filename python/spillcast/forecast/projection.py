@@ -1,4 +1,12 @@
-"""The temp I/O of a workload today and on another storage: latencies, overlap, limits, CPU time."""
+"""The temp I/O of a workload today and on another storage: latencies, overlap, limits, CPU time.
+
+    T_B = T_A - w_A * IO_A - C + D + w_B * sum over (op, size) of N * L_B(op, size)
+
+Calls that create, resize, sync or remove temp files are operations too, by kind instead of size.
+N, T_A and IO_A come from the workload, L_B from the storage. w is the weight of a wait, 1 for one
+thread and less where several overlap; C is the cost of recording outside temp I/O, and D the CPU
+time that colder or warmer caches make. docs/method.md derives it and says what breaks it.
+"""
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -141,7 +149,10 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
     cpu_s = _query_cpu_s(workload, remainder_s, outside_s)
     others_s = _others_s(workload)
     max_ready_s = remainder_s - (cpu_s or 0.0)
+    ready_s = min(scale * others_s / workload.threads.at_work, max_ready_s)
+    # Neither CPU time nor the time without a CPU is a wait for memory.
     busy_s = scale * overlap.of_cpu * (workload.cpu.total_s or 0.0)
+    max_stalled_s = max(remainder_s - busy_s - ready_s, 0.0)
     cold = _cold_data(workload, remainder_s, cpu_s)
     cost_s = outside_s + sum(inside_s)
     return Baseline(
@@ -154,8 +165,8 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
         outside_cost_s=outside_s,
         cost_error_s=scale * overlap.of_cpu * overhead.error_s,
         others_s=others_s,
-        ready_s=min(scale * others_s / workload.threads.at_work, max_ready_s),
-        memory_stalled_s=max(min(scale * workload.memory_stalled_s, remainder_s - busy_s), 0.0),
+        ready_s=ready_s,
+        memory_stalled_s=min(scale * workload.memory_stalled_s, max_stalled_s),
         cold_data=cold,
         rest=_rest(workload, remainder_s, cpu_s, cold, cost_s),
         cpu_slope=None if workload.cpu.bursts is None else cpu_slope(workload.cpu.bursts),

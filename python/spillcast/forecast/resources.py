@@ -96,7 +96,7 @@ class Stretches:
 
     def __init__(self, trace: ThreadTrace, elapsed_s: float, call_ns: Array, cpus: Cpus) -> None:
         self._trace, self._call_ns, self._cpus = trace, call_ns, cpus
-        self._recorded_s, self._wide_ns = elapsed_s, elapsed_s * 1e9 / STRETCHES
+        self._recorded_s, self._stretch_ns = elapsed_s, elapsed_s * 1e9 / STRETCHES
         self._work_ns = trace.start_ns - trace.cpu_ns - trace.ready_ns
         self._end_ns = trace.start_ns + trace.io_ns(trace.wait_ns)
 
@@ -112,7 +112,7 @@ class Stretches:
     def active_s(self) -> Seconds:
         """Seconds by stretch with at least one active thread."""
         rows = Table({"begin_ns": self._work_ns, "end_ns": self._end_ns})
-        return np.array(_core.covered_ns(rows, self._wide_ns, STRETCHES)) / 1e9
+        return np.array(_core.covered_ns(rows, self._stretch_ns, STRETCHES)) / 1e9
 
     @cached_property
     def threads(self) -> Seconds:
@@ -154,7 +154,7 @@ class Stretches:
     def _spread(self, begin_ns: Array, end_ns: Array, values: Seconds) -> Seconds:
         """Sums by stretch; what lies before the run counts in the first, after it in the last."""
         columns = {"begin_ns": begin_ns, "end_ns": end_ns, "values": values}
-        return np.array(_core.spread(Table(columns), self._wide_ns, STRETCHES))
+        return np.array(_core.spread(Table(columns), self._stretch_ns, STRETCHES))
 
 
 def repairman_s(threads: float, cores: int, cpu_s: float, latency_s: float) -> float:

@@ -116,8 +116,8 @@ def _evidence(case: Case) -> Iterator[Warned]:
     if (stalled_s := case.baseline.memory_stalled_s) > SHARE_REPORTED * workload.total_s:
         yield Warned(
             "memory-stalled",
-            f"threads waited for memory in {format_duration(stalled_s)} of the run, while the "
-            "kernel freed pages and wrote temp files back: this may change with the storage",
+            f"up to {format_duration(stalled_s)} outside temp I/O were waits for memory, while the "
+            "kernel freed pages and wrote temp files back: they may change with the storage",
         )
     if quality.file_faults:
         yield Warned(

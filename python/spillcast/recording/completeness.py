@@ -1,4 +1,4 @@
-"""What a recording contains of its run: all or a part, unrecognised spills, contradictions."""
+"""What a recording contains of its run and what remains; unrecognised spills, contradictions."""
 
 import os
 from collections.abc import Iterator, Sequence

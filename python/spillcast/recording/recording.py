@@ -242,7 +242,7 @@ class Recording(Displayed):
 
     @cached_property
     def held_bytes(self) -> int:
-        """The most that the temp files held together: the sum of their ends, none removed.
+        """The most that the temp files held together: the sum of their ends, as if all had stayed.
 
         Where offsets are not known, all that was written counts.
         """

@@ -220,7 +220,7 @@ class Cells:
             sizes, np.array([r.mean_s for r in rows.values()]), size_bytes, power=False
         )
         near = [rows[size] for size in _neighbours(list(rows), size_bytes)]
-        # That of a mean of few operations, whose spread equals it.
+        # The standard error of a mean of few operations, if their spread equals their mean.
         count = self.nearest(size_bytes, depth).count
         sampling_error = 1 / math.sqrt(count) if count < self._count_min else 0.0
         return Interpolation(

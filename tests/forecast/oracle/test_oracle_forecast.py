@@ -276,6 +276,21 @@ def test_a_trace_whose_row_sources_spilled_and_have_no_waits_is_of_a_part(tmp_pa
     assert "SORT ORDER BY" not in only_line(spillcast(*command), 2)
 
 
+AREAS = """\
+SQL_ID,OPERATION_ID,OPERATION_TYPE,MAX_MEM_USED,NUMBER_PASSES,TEMPSEG_SIZE
+abcdefghijk12,3,HASH-JOIN,104857600,1,1073741824
+"""
+
+
+def test_work_areas_of_another_statement_make_no_trace_one_of_a_part(tmp_path):
+    trace, areas = tmp_path / "a.trc", tmp_path / "areas.csv"
+    trace.write_text(SORTED.replace("pr=27 pw=18", "pr=9 pw=0"))
+    areas.write_text(AREAS)
+    answer = spillcast("forecast", trace, areas, "--to", "latency:1ms")
+    assert "HASH JOIN" not in only_line(answer, 2)
+    assert "matches no event" in answer.stderr
+
+
 def test_a_trace_without_times_needs_ash(tmp_path):
     """Up to 9i waits carry no tim, and the file may have no other line that does."""
     path = tmp_path / "old.trc"

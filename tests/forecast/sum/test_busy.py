@@ -7,6 +7,8 @@ import pytest
 from cases import cases
 from evidence import change, recording, storage
 from spillcast.forecast import forecast
+from spillcast.forecast.evidence import workload_of_recording
+from spillcast.forecast.projection import baseline_of
 from spillcast.recording.meta import Machine
 
 MS = 1_000_000
@@ -81,3 +83,14 @@ def test_waits_for_memory_may_end_with_the_storage(tmp_path, stalled_s, spared_s
     assert low_s < expected.forecast_s - 0.75 * spared_s
     assert answer.interval_s[0] < expected.interval_s[0]
     assert answer.ceiling_interval_s[0] < expected.ceiling_interval_s[0]
+
+
+def test_time_without_a_cpu_is_no_wait_for_memory(tmp_path):
+    run = recording(
+        tmp_path / "run.spill", LOADS, elapsed_s=ELAPSED_S, cpu_s=0.5, run_queue_delay_s=1.0
+    )
+    capture = replace(run.meta.capture, run_queue_others_s=1.0)
+    change(run, capture=capture, memory=replace(run.meta.memory, stalled_s=1.0))
+    baseline = baseline_of(workload_of_recording(run))
+    assert baseline.ready_s == pytest.approx(1.0)
+    assert baseline.memory_stalled_s == pytest.approx(ELAPSED_S - 0.2 - 0.5 - 1.0)

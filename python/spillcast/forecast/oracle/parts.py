@@ -106,10 +106,12 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
     """The boosted events today, the longest first."""
     traces, ash = evidence.traces, evidence.ash
     seen = traces.events if traces is not None else {}
-    spilled = evidence.spilled.lines if evidence.spilled is not None else []
-    if ash is None and traces and spilled and not any(is_like(n, temp_events) for n in seen):
+    spilled = evidence.spilled
+    # Beside work areas, which may be of other statements, lines need not be of the traces.
+    of_traces = spilled.lines if spilled is not None and spilled.more_pga is None else []
+    if ash is None and traces and of_traces and not any(is_like(n, temp_events) for n in seen):
         raise EvidenceIncomplete(
-            f"{traces.name}: {spilled[0].operation} spilled, and it has no wait for temp files",
+            f"{traces.name}: {of_traces[0].operation} spilled, and it has no wait for temp files",
             "trace it whole, with waits (level 8); tkprof of it gives bounds",
         )
     baselines = []
