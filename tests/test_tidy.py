@@ -94,6 +94,7 @@ def engines_chosen_by_name(code, *, imported=False):
         if isinstance(node, ast.ImportFrom) and node.module and not imported:
             names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
             packages = [f"spillcast.engines.{name}" for name in ENGINES]
+            packages += [f"spillcast.engines.registry.{name.upper()}" for name in ENGINES]
             if any(name == of or name.startswith(f"{of}.") for name in names for of in packages):
                 yield node.lineno
 
@@ -127,6 +128,7 @@ def test_a_choice_of_an_engine_by_name_is_detected():
         "from spillcast.engines.postgres.lab import PostgresLab",
         "from spillcast.engines import duckdb",
         "from spillcast.engines.clickhouse import rank",
+        "from spillcast.engines.registry import DUCKDB",
     ):
         assert list(engines_chosen_by_name(code)), code
 

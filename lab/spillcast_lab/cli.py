@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
-from spillcast.cli.lab import ALL, DEFAULT, NAMES
+from spillcast.cli.lab import DEFAULT_ENGINE, ENGINE_NAMES
 from spillcast.cli.options import Work, option
 from spillcast.cli.output import notify
 from spillcast.cli.usage import Answer
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
 
 #: Its jobs are applications, not queries: their event logs are forecast, not recordings.
 SPARK = "spark"
+ALL = "all"
 if TYPE_CHECKING:
     Choice = str
 else:
-    Choice = Literal[(*NAMES, SPARK, ALL)]
+    Choice = Literal[(*ENGINE_NAMES, SPARK, ALL)]
 
 
 def verify(
     engine: Annotated[
         Choice,
         option("--engine", "Which engine's queries; all is without Spark, whose jobs are long."),
-    ] = DEFAULT,
+    ] = DEFAULT_ENGINE,
     minutes: Annotated[
         float, option("--minutes MINUTES", "Time limit; as many cases are drawn as fit.", min=0.1)
     ] = 5.0,
@@ -140,7 +141,9 @@ def verify(
             jobs, volumes = jobs_of(seed, workload), choose_storages(storage, VOLUMES)
             run = partial(verify_spark, jobs=jobs, volumes=volumes, seed=seed)
         else:
-            cells = all_cells(NAMES if engine == ALL else [engine], threads or THREADS, workload)
+            cells = all_cells(
+                ENGINE_NAMES if engine == ALL else [engine], threads or THREADS, workload
+            )
             if workload is None and generator() is None:
                 notify(
                     f"tpcgen-cli is not installed: without queries of TPC-H and TPC-DS ({INSTALL})"

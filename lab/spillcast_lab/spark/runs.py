@@ -260,7 +260,7 @@ def _recorded(
         target = held_command(command, environment)
         try:
             (group / "cgroup.procs").write_text(str(target.pid))
-        except OSError:
+        except BaseException:
             target.abandon()
             raise
         return target

@@ -13,14 +13,14 @@ from spillcast.engines.registry import engines as known_engines
 from spillcast.errors import CalibrationMissing
 
 #: Engines on which experiments are made; the first is the usual one.
-NAMES = [engine.name for engine in known_engines("lab")]
-DEFAULT, ALL = NAMES[0], "all"
+ENGINE_NAMES = [engine.name for engine in known_engines("lab")]
+DEFAULT_ENGINE = ENGINE_NAMES[0]
 
 if TYPE_CHECKING:
     _Name = str
 else:
     # Of the registry, which no type checker reads.
-    _Name = Literal[tuple(NAMES)]
+    _Name = Literal[tuple(ENGINE_NAMES)]
 Engine = Annotated[_Name, option("--engine", "The engine, with data and processes of its own.")]
 
 
@@ -152,7 +152,7 @@ def calibrate(
     return Answer(lambda: written(calibration), lambda: machine_page(calibration))
 
 
-def demo(engine: Engine = DEFAULT, work: Work = None) -> Answer:
+def demo(engine: Engine = DEFAULT_ENGINE, work: Work = None) -> Answer:
     """Run the whole loop on an engine, and compare.
 
     A query spills to slow temp storage and is recorded; fast storage is probed; the forecast is

@@ -1,4 +1,4 @@
-"""Verbs that rank statements that spill: postgres, mysql, clickhouse; of many databases: fleet."""
+"""Rankings of spilling statements: postgres, mysql, clickhouse; many databases: ingest, fleet."""
 
 import os
 from pathlib import Path

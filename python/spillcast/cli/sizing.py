@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from spillcast.cli.lab import DEFAULT, Engine
+from spillcast.cli.lab import DEFAULT_ENGINE, Engine
 from spillcast.cli.options import Budget, Confidence, Work, option, with_question
 from spillcast.cli.usage import Answer, AnswerCommand, command_group, refuse
 from spillcast.engines.engine import THREADS_MAX, OpensOwn, Workload
@@ -162,7 +162,7 @@ def io_size(
 
 
 def memory(
-    engine: Engine = DEFAULT,
+    engine: Engine = DEFAULT_ENGINE,
     workload: Annotated[
         str, option("--workload NAME", "A built-in query: 'hash join', sort, 'group by', window.")
     ] = "sort",

@@ -1,1 +1,1 @@
-"""Engines whose queries spill, each a package: what spillcast does with them, and how."""
+"""Engines whose queries spill: what spillcast does with them, and how."""

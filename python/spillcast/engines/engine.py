@@ -139,11 +139,11 @@ class WorkMemory:
 class Lab(Protocol):
     """An engine in experiments, with a table ``t`` of its own in a directory."""
 
-    #: Its name in meta.json.
+    #: Its name and version in meta.json, for ``describe``.
     engine: ClassVar[str]
+    version: str
     #: The query of a demo.
     demo: ClassVar[Workload]
-    version: str
     #: Name and version, for people.
     label: str
     #: How much more memory a run may take than another, as a share.
@@ -168,7 +168,7 @@ class Lab(Protocol):
         """
 
     def settings_of(self, workload: Workload) -> dict[str, Any]:
-        """The settings of a query that meta.json keeps."""
+        """The settings of a query that meta.json keeps, for ``describe``."""
 
     def describe(self, workload: Workload) -> "ObservedEngine":
         """Engine, version, query and settings, as a recording's meta.json keeps them."""

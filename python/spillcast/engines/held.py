@@ -1,4 +1,4 @@
-"""A query in a process of its own: prepared, held at a gate, run, measured."""
+"""A query in a process of its own: prepared, held at a gate, run, measured; private servers."""
 
 import ctypes
 import json

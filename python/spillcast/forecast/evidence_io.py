@@ -24,7 +24,7 @@ from spillcast.forecast.workload import (
 )
 from spillcast.recording import DATA_READ_BY_OTHERS, OPS, Recording
 from spillcast.recording.completeness import unrecognised
-from spillcast.recording.derived import COLUMN
+from spillcast.recording.derived import MISSING_BYTES
 from spillcast.recording.meta import Meta
 from spillcast.recording.thread_trace import NONE, ThreadTrace
 from spillcast.storage import Storage
@@ -79,9 +79,11 @@ def recorded_threads(recording: Recording, target: Cpus | None = None) -> Thread
         io_s = sum(load.total_s for load in loads)
         trace = counted_trace(loads, threads, max(recording.elapsed_s - io_s, 0.0))
     missing_bytes, change_events = None, list[str]()
-    if COLUMN in recording.waits.column_names:
+    if MISSING_BYTES in recording.waits.column_names:
         missing_bytes = np.full(len(trace.temp), NONE, dtype=np.int64)
-        missing_bytes[trace.temp] = recording.waits[COLUMN].to_numpy()[trace.source[trace.temp]]
+        missing_bytes[trace.temp] = recording.waits[MISSING_BYTES].to_numpy()[
+            trace.source[trace.temp]
+        ]
     if trace.change.any():
         change_events = recording.waits["event"][trace.source[trace.change]].to_pylist()
     # A sample does not show what the page cache held, unless each of its reads does.

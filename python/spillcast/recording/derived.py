@@ -174,7 +174,7 @@ PARTS = 4
 #: Slices are chosen by the start of every 64th wait.
 STEP = 64
 #: The column of a sample's waits: of reads of temp files, what had to be read of a storage.
-COLUMN = "missing_bytes"
+MISSING_BYTES = "missing_bytes"
 #: The value for rows that are not reads.
 NONE = -1
 #: Regions are picked so that about as many operations are on them.
@@ -208,7 +208,7 @@ class Sample:
 def sampled(recording: Recording, rows: int, room: PageCacheRoom | None = None) -> Recording:
     """The same run with about so many of its single waits; its seconds count what they counted.
 
-    With ``room``, the column COLUMN holds the bytes of each read that the page cache lacked.
+    With ``room``, the column MISSING_BYTES holds the bytes of each read that the page cache lacked.
     InputError where the file of waits is damaged.
     """
     slices, windows = _slices_ns(recording, rows)
@@ -224,7 +224,9 @@ def sampled(recording: Recording, rows: int, room: PageCacheRoom | None = None) 
     kept, missing = scan.rows(0 if room is None else room.bytes)
     waits = Table.from_arrow(kept).cast(WAITS)
     if missing is not None:
-        waits = waits.with_column(COLUMN, Table.from_arrow(missing)[COLUMN].filled(NONE))
+        waits = waits.with_column(
+            MISSING_BYTES, Table.from_arrow(missing)[MISSING_BYTES].filled(NONE)
+        )
     slices_s = [(begin / 1e9, end / 1e9) for begin, end in slices.tolist()]
     sample = Sample(recording, len(waits), slices_s, windows, held_bytes)
     return recording.with_waits(waits, sample)

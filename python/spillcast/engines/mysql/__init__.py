@@ -1,1 +1,1 @@
-"""MySQL, and MariaDB which descends from it: sessions, statements, moves of temp files, a lab."""
+"""MySQL, and MariaDB which descends from it: sessions, statements, a lab."""
