@@ -288,11 +288,11 @@ KINDS: Sequence[Kind] = (
                       r"|direct path (?:read|write) temp(?:\s*</td>|['\"]? *[,;\t])"
                       r"|:\s*direct path (?:read|write) temp\s"),
             "item sql_id block"),
-    _too_little("samples of Snapper", r"^\s*ActSes\s+%Thread\b",
+    _too_little("samples of Snapper", r"^[^\S\n]*ActSes\s+%Thread\b",
                 "samples of Snapper have no number of waits",
                 "let it print waits, too: @snapper ash,stats,gather=w 30 1 SID"),
     _too_little("statistics and advice of Oracle",
-                r"^\W*(?:(?:DETAILED )?ADDM Report for Task|SQL Monitoring List)\b"
+                r"^[^\w\n]*(?:(?:DETAILED )?ADDM Report for Task|SQL Monitoring List)\b"
                 r"|physical (?:reads|writes) direct temporary tablespace"
                 r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE)\b",
                 "it has blocks, sizes or shares of temp files, and no times of their I/O",

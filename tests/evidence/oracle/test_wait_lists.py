@@ -337,6 +337,29 @@ MARKUP = "".join(
         "---------------------- ----------- ----------- ---------------\n"
         "direct path read temp         9434       27464 User I/O\n"
         "direct path write temp        1368        6036 User I/O\n",
+        # Names behind their figures.
+        "SID,TOTAL_WAITS,TIME_WAITED,EVENT\n133,9434,27464,direct path read temp\n"
+        "133,1368,6036,direct path write temp\n",
+        "TOTAL_WAITS TIME_WAITED EVENT\n----------- ----------- ----------------------\n"
+        "       1368        6036 direct path write temp\n"
+        "       9434       27464 direct path read temp\n",
+        # Bars, which separate cells as commas do.
+        "| EVENT                  | TOTAL_WAITS | TIME_WAITED |\n"
+        "|------------------------|-------------|-------------|\n"
+        "| direct path read temp  |        9434 |       27464 |\n"
+        "| direct path write temp |        1368 |        6036 |\n",
+        "EVENT                 |TOTAL_WAITS|TIME_WAITED\n"
+        "----------------------|-----------|-----------\n"
+        "direct path read temp |       9434|      27464\n"
+        "direct path write temp|       1368|       6036\n",
+        "EVENT \t   TOTAL_WAITS\t  TIME_WAITED\n"
+        "direct path read temp\t   9434\t  27464\ndirect path write temp\t   1368\t  6036\n",
+        "SID  EVENT                     TOTAL_WAITS   TIME_WAITED\n"
+        "133  direct path read temp            9434         27464\n"
+        "133  direct path write temp           1368          6036\n",
+        '[{"event":"log file sync"},\n'
+        '{"event":"direct path read temp","total_waits":9434,"time_waited":27464},\n'
+        '{"event":"direct path write temp","total_waits":1368,"time_waited":6036}]\n',
     ],
 )
 def test_a_view_as_a_client_writes_it(figures, text):
@@ -359,6 +382,54 @@ def test_a_view_whose_file_ends_within_a_number_is_cut(figures):
     assert figures(heading + whole, elapsed_s=600).total_s == pytest.approx(60.36)
     with pytest.raises(InputError):
         figures(heading + whole[:-2], elapsed_s=600)
+    classes = f"{heading[:-1]} WAIT_CLASS\n{rule[:-1]} {'-' * 10}\n"
+    classes += "direct path read temp         9434       27464 User I/O\n"
+    classes += "direct path write temp        1368        6036"
+    assert figures(classes, elapsed_s=600).total_s == pytest.approx(335)
+    with pytest.raises(InputError):
+        figures(classes[:-2], elapsed_s=600)
+
+
+def test_a_sum_below_a_view_is_not_the_time_of_the_run(figures):
+    view = "EVENT,TOTAL_WAITS,TIME_WAITED_MICRO\ndirect path read temp,9434,274640000\n"
+    view += "direct path write temp,1368,60360000\nTOTAL,10802,335000000\n"
+    with pytest.raises(EvidenceIncomplete):
+        figures(view)
+    assert figures(view, elapsed_s=600).total_s == pytest.approx(335)
+
+
+@cases(
+    "text",
+    [
+        "EVENT                  TOTAL_WAITS TIME_WAITED\n"
+        "---------------------- ----------- -----------\n"
+        "direct path read temp         9434       27464\n"
+        "direct path write temp           0           0\n",
+        "Event                        Waits     Time(s)  Avg wait (ms)\n"
+        "---------------------------- ------- ---------- -------------\n"
+        "direct path read temp          9,434     274.64         29.11\n"
+        "db file sequential read        1,434      74.64         52.05\n"
+        "direct path write temp             0       0.00          0.00\n",
+    ],
+)
+def test_writes_that_are_listed_as_none_are_not_left_out(figures, text):
+    result = figures(text, elapsed_s=2000)
+    assert (result.reads.count, result.writes.count) == (9434, 0)
+    assert result.time_bounds is None
+
+
+def test_differences_of_unknown_units_are_refused(figures):
+    text = "EVENT_NAME,DELTA_WAITS,DELTA_TIME\ndirect path read temp,9434,274640\n"
+    with pytest.raises(InputError):
+        figures(f"{text}direct path write temp,1368,60360\n", elapsed_s=100_000)
+
+
+def test_a_small_percentage_with_decimals_tells_the_time_of_all(figures):
+    text = "Event                        Waits     Time(s)  Avg wait (ms)  % DB time\n"
+    text += "---------------------------- ------- ---------- ------------- ----------\n"
+    text += "direct path read temp          9,434     274.64         29.11        1.2\n"
+    text += "direct path write temp         1,368      60.36         44.12        0.3\n"
+    assert figures(text).elapsed_s == pytest.approx(274.64 / 0.012, rel=0.05)
 
 
 SNAPPER = """\

@@ -28,7 +28,7 @@ from spillcast.evidence.numbers import (
 )
 from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
 from spillcast.evidence.oracle.wait_lists import Wait, WaitList, comparisons, wait_lists
-from spillcast.recording import OPS
+from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.observed import Statement
 from spillcast.units import format_duration
 
@@ -55,13 +55,19 @@ _MINUTES = re.compile(r"(Elapsed|DB\s+time)\s*:\s*([\d,.]+)\s*\(mins?\)", re.IGN
 #: A release, and a heading of Statspack.
 _BEFORE_10G = re.compile(r"(?<![\d.])[89]\.[012]\.\d\.\d|\bEla Time\b")
 #: A row that is not all zero.
-_TEMP_FIGURES = re.compile(r"direct path (?:read|write) temp\b(?:[^\n1-9]*[1-9]|\s*\n\w+ *:)", re.I)
+_TEMP_FIGURES = re.compile(
+    r"direct path (?:read|write) temp\b(?:[^\n1-9]*[1-9]|\s*\n\w+ *:)"
+    r"|\d[\s,;|\"]+direct path (?:read|write) temp\"?[ \t]*$",
+    re.IGNORECASE | re.MULTILINE,
+)
 _SQL_ID = re.compile(r"[0-9a-z]{13}|\d{6,10}")
 _CPU = ("DB CPU", "CPU time")
 #: Lists of more events have all of them.
 _TOP = 10
 #: The rounding of a percentage, by its value, that still tells the whole.
 _PRECISE = 0.05
+#: More than the rounding of one that has a decimal.
+_DECIMAL = 0.005
 
 
 @dataclass(frozen=True)
@@ -190,7 +196,7 @@ def _of_owner(path: Path, lists: Sequence[WaitList], selection: Selection) -> Se
     if not items:
         return lists
     chosen = pick(path, items, selection)
-    if not any(wait.event.lower().split()[2] == "write" for wait in chosen.temp):
+    if "direct path write temp" not in {wait.event.lower() for wait in chosen.waits}:
         raise EvidenceIncomplete(
             f"{path}: it lacks the row of direct path write temp: what is read was written", HOW
         )
@@ -203,10 +209,10 @@ def _report(path: Path, text: str, selection: Selection) -> Report:
     plain = plain_of(text)
     lists = _of_owner(path, list(wait_lists(path, tables, HOW)), selection)
     all_waits = [wait for events in lists for wait in events.waits]
-    waits = _by_op(wait for events in lists for wait in events.temp)
-    if not waits:
+    waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
+    if not any(events.temp for events in lists):
         # A list of all events leaves out those that took less than a millisecond.
-        complete = any(len(events.waits) > _TOP for events in lists)
+        complete = bool(waits) or any(len(events.waits) > _TOP for events in lists)
         complete = complete or not _TEMP_FIGURES.search(plain)
         if not complete:
             raise EvidenceIncomplete(
@@ -319,7 +325,13 @@ def _by_op(waits: Iterator[Wait]) -> dict[str, Wait]:
 def _from_shares(waits: Sequence[Wait]) -> Number | None:
     """DB time of the wait whose percentage is known best."""
     # Of a small percentage without decimals too little is known.
-    known = [wait for wait in waits if wait.share is not None and 0 < wait.share.spread < _PRECISE]
+    known = [
+        wait
+        for wait in waits
+        if wait.share is not None
+        and wait.share.width > 0
+        and (wait.share.width < _DECIMAL or wait.share.spread < _PRECISE)
+    ]
     if not known:
         return None
     best = min(known, key=lambda wait: (wait.share or ZERO).spread)

@@ -32,10 +32,14 @@ _WORDS = re.compile(r"\S+(?: \S+)*+")
 #: Above and below the heading of a table with bars, and below its rows.
 _BAR_RULE = re.compile(r"(?:\S?\s++)?(?:={10,}|-{5,})\s*|\s*+[|+]?(?:[ :]*+-++[ :]*+[|+])++[ :-]*+")
 #: A row of waits between separators, which may be blanks beside them.
-_SEPARATED = re.compile(r'(?:^|[,;|\t"] *)direct path (?:read|write) temp"? *[,;|\t]', re.I | re.M)
+_SEPARATED = re.compile(
+    r'(?:^|[,;|\t"] *)direct path (?:read|write) temp"? *[,;|\t]'
+    r'|[,;|\t] *"?direct path (?:read|write) temp"? *$',
+    re.IGNORECASE | re.MULTILINE,
+)
 #: Tabs that separate cells, where those of SQL*Plus stand for blanks below a rule of dashes.
 _TABBED = re.compile(r"direct path (?:read|write) temp\t", re.IGNORECASE)
-_RULED = re.compile(r"^\s*-{3}", re.MULTILINE)
+_RULED = re.compile(r"^[^\S\n]*-{3}", re.MULTILINE)
 _ROW_LENGTH_MAX = 4096
 Row = dict[str, str]
 #: Figures of temp I/O: a wait's name with a count or a time, and blocks of a row source.
@@ -90,13 +94,18 @@ def tables_of(path: Path, text: str, hint: str) -> list[Table]:
         return [_of_page(rows) for rows in html_tables(text)]
     if re.match(r'\s*[\[{]\s*[{"]', text):
         rows = rows_of(text, path, hint)
-        names = list(rows[0]) if rows else []
-        cells = [[str(row.get(name, "")) for name in names] for row in rows]
+        names = list(max(rows, key=len, default={}))
+        cells = [
+            ["" if row.get(name) is None else str(row[name]) for name in names] for row in rows
+        ]
         return [Table([name_of(name) for name in names], cells=cells)]
     lines = text.splitlines()
-    tables = [*_of_text(lines), *_of_gaps(lines), *bar_tables(path, lines, hint)]
+    barred = list(bar_tables(path, lines, hint))
+    tables = [*_of_text(lines), *_of_gaps(lines), *barred]
     if _SEPARATED.search(text):
-        tables += _of_separated(lines)
+        # A bar separates cells, too.
+        within = {at for table in barred for at in range(table.first, table.last)}
+        tables += _of_separated(["" if at in within else line for at, line in enumerate(lines)])
     read = {at for table in tables for at in range(table.first, table.last)}
     check_all_read(path, lines, read, hint)
     return tables
@@ -170,12 +179,23 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
                     table.cells.append(cells if beside else _cut(lines[at], ends))
             at += 1
         table.last = at
-        full = max((len(line.rstrip()) for line in lines[begin : at - 1]), default=0)
-        if at > end and table.cells and len(lines[end].rstrip()) < ends[-1] <= full:
-            # Numbers stand at the right end of their column: the file ends within this one.
-            table.cells[-1][-1] = ""
+        if at > end and table.cells:
+            # The file ends within this one.
+            rows = [line.rstrip() for line in lines[begin:at] if line.strip()]
+            column = _cut_column(rows, ends)
+            if column is not None and _FIGURE.fullmatch(table.cells[-1][column]):
+                table.cells[-1][column] = ""
         if heading:
             yield table
+
+
+def _cut_column(rows: Sequence[str], ends: Sequence[int]) -> int | None:
+    """The column that the last row ends within, where others fill it as numbers do; else None."""
+    *others, last = rows
+    column = next((at for at, end in enumerate(ends) if len(last) < end), None)
+    if column is None or any(_splits_word(row, ends) for row in others):
+        return None
+    return column if any(row[ends[column] - 1 : ends[column]].strip() for row in others) else None
 
 
 def _is_closing(lines: Sequence[str], at: int, ends: Sequence[int]) -> bool:
@@ -193,10 +213,11 @@ def _of_gaps(lines: Sequence[str]) -> Iterator[Table]:
     """
     for at in range(1, len(lines)):
         heading = _GAP.split(lines[at - 1].strip())
-        is_heading = len(heading) >= _GAP_COLUMNS_MIN and "|" not in lines[at - 1]
+        is_heading = len(heading) >= _GAP_COLUMNS_MIN and not re.search(r"[|\t]", lines[at - 1])
         is_ruled, row = _WHOLE_RULE.fullmatch(lines[at]) is not None, _GAP.split(lines[at].strip())
-        is_above_row = heading[0].lower() == "event" and len(row) >= len(heading)
-        if not is_heading or not (is_ruled or (is_above_row and row[1][:1].isdigit())):
+        is_above_row = "event" in map(str.lower, heading) and len(row) >= len(heading)
+        has_figures = any(cell[:1].isdigit() for cell in row[1:])
+        if not is_heading or not (is_ruled or (is_above_row and has_figures)):
             continue
         table = Table([name_of(name) for name in heading], at - 1)
         table.last = at + is_ruled

@@ -27,6 +27,8 @@ _INSTANCE, _ALL_INSTANCES = "i#", "*"
 _OWNER = re.compile(rf"(?:.*\W)?(?:{_INSTANCE}|inst_id|sid|session_id)")
 #: Columns of a histogram: how many waits, and the end of their bucket.
 _BUCKET_COUNT, _BUCKET_ENDS = "wait_count", ("wait_time_micro", "wait_time_milli")
+#: Snapper's column of differences.
+_DELTA = "delta"
 #: A total that is rounded more coarsely does not show which columns it is the product of.
 PRECISE = 0.25
 #: Units of times by what a column's name contains.
@@ -77,7 +79,7 @@ class WaitColumns:
     @property
     def of_view(self) -> bool:
         """Whether they are of a view of waits, or of what Snapper makes of it."""
-        return self.in_buckets or "time_waited" in self.total or self.total.endswith("delta")
+        return self.in_buckets or "time_waited" in self.total or self.total == _DELTA
 
 
 @dataclass(frozen=True)
@@ -133,7 +135,7 @@ def wait_lists(path: Path, tables: Sequence[Table], hint: str) -> Iterator[WaitL
     for columns, by_owner in views.values():
         for owner, waits in by_owner.items():
             waits = _of_buckets(waits) if columns.in_buckets else waits
-            yield replace(_without_total(_once(path, waits)), owner=owner)
+            yield WaitList(_once(path, waits), owner=owner)
 
 
 def _once(path: Path, waits: Sequence[Wait]) -> Sequence[Wait]:
@@ -198,8 +200,8 @@ def _wait_columns(table: Table, rows: Sequence[Row]) -> WaitColumns | None:
     ) or next((name for name in names if name.endswith("event")), None)
     if event is None:
         return None
-    totals = ("time(s", "total(s", "time_waited_micro", "time_waited", "delta")
-    total = next(filter(None, map(table.named, totals)), None)
+    totals = ("time(s", "total(s", "time_waited_micro", "time_waited")
+    total = next(filter(None, map(table.named, totals)), _DELTA if _DELTA in names else None)
     # A title right above the heading is a part of the names.
     count = next((name for name in names if name.endswith("waits")), None)
     averages = ("avgwait", "wait(ms", "avg(ms", "avgms", "average_wait")

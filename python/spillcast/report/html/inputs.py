@@ -160,11 +160,12 @@ class Inputs:
         Of queries, which are told apart by their present time, those that take the longest.
         """
         queries = sorted({known.baseline_s for known in self.known(Forecast)}, reverse=True)
+        longest = set(queries[:upper])
         titles = {kind: title.lower() for title, kind in KINDS.values()}
         counts, documents = Counter({"run": len(self.runs)}), []
         for name, value in self.documents:
             if isinstance(value, Forecast):
-                is_first = value.baseline_s in queries[:upper]
+                is_first = value.baseline_s in longest
             else:
                 counts[titles[type(value)]] += 1
                 is_first = counts[titles[type(value)]] <= upper
