@@ -6,6 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from spillcast.errors import EvidenceDamaged, FileTooLarge
 from spillcast.evidence.numbers import with_decimal_points
@@ -94,11 +95,11 @@ def tables_of(path: Path, text: str, hint: str) -> list[Table]:
         return [_of_page(rows) for rows in html_tables(text)]
     if re.match(r'\s*[\[{]\s*[{"]', text):
         rows = rows_of(text, path, hint)
-        names = list(max(rows, key=len, default={}))
+        names: dict[str, Any] = max(rows, key=len, default={})
         cells = [
             ["" if row.get(name) is None else str(row[name]) for name in names] for row in rows
         ]
-        return [Table([name_of(name) for name in names], cells=cells)]
+        return [Table(list(map(name_of, names)), cells=cells)]
     lines = text.splitlines()
     barred = list(bar_tables(path, lines, hint))
     tables = [*_of_text(lines), *_of_gaps(lines), *barred]
