@@ -58,8 +58,9 @@ def target_folder() -> Path:
 def _files(path: Path) -> list[Path]:
     if path.is_file():
         return [path]
-    skipped = {".so", ".pyc"}
-    return [item for item in path.rglob("*") if item.is_file() and item.suffix not in skipped]
+    # Bytecode appears and is renamed while others import what is copied.
+    items = (item for item in path.rglob("*") if "__pycache__" not in item.parts)
+    return [item for item in items if item.is_file() and item.suffix != ".so"]
 
 
 def _same(item: Path, other: Path) -> bool:

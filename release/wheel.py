@@ -4,6 +4,7 @@ import argparse
 import shutil
 import subprocess
 import sys
+import tempfile
 import zipfile
 from pathlib import Path
 
@@ -33,7 +34,14 @@ def build(item: Platform, profile: str) -> Path:
 def build_lab() -> Path:
     """The wheel of spillcast-lab, which is of Python alone."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
-    subprocess.run([*command, "--no-deps", "--wheel-dir", DIST, ROOT / "lab"], check=True)
+    # Of a copy: setuptools leaves folders beside what it builds.
+    with tempfile.TemporaryDirectory() as folder:
+        copy = shutil.copytree(
+            ROOT / "lab",
+            Path(folder) / "lab",
+            ignore=shutil.ignore_patterns("__pycache__", "build"),
+        )
+        subprocess.run([*command, "--no-deps", "--wheel-dir", DIST, copy], check=True)
     return next(DIST.glob("spillcast_lab-*.whl"))
 
 

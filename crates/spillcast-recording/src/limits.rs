@@ -301,6 +301,10 @@ mod tests {
     #[test]
     fn stalls_are_those_of_the_group_from_the_first_look_on() {
         let cgroups = tempfile::tempdir().unwrap();
+        if folders(process::id() as i32, "memory", cgroups.path()).is_empty() {
+            eprintln!("SKIPPED stalls_are_those_of_the_group: this process is in no memory cgroup");
+            return;
+        }
         let stalled = |some_us: u64| {
             let lines = format!("some avg10=0.00 total={some_us}\nfull avg10=0.00 total=7\n");
             for folder in folders(process::id() as i32, "memory", cgroups.path()) {

@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, id};
+use std::time::{Duration, Instant};
 
 use rustix::thread::{CpuSet, sched_getaffinity};
 use spillcast_recording::limits::{CpuLimits, CpuWatch};
@@ -37,7 +38,8 @@ fn a_process_bound_to_a_cpu_may_run_on_one() {
     let cpu = own_cpus()[0].to_string();
     let mut bound = Command::new("taskset").args(["-c", &cpu, "sleep", "60"]).spawn().unwrap();
     let mut watch = CpuWatch::new(bound.id() as i32, root.path());
-    while watch.limits.cpus != Some(1) {
+    let limit = Instant::now() + Duration::from_secs(30);
+    while watch.limits.cpus != Some(1) && Instant::now() < limit {
         watch.look();
     }
     bound.kill().unwrap();
