@@ -36,11 +36,8 @@ def build_lab() -> Path:
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--disable-pip-version-check"]
     # Of a copy: setuptools leaves folders beside what it builds.
     with tempfile.TemporaryDirectory() as folder:
-        copy = shutil.copytree(
-            ROOT / "lab",
-            Path(folder) / "lab",
-            ignore=shutil.ignore_patterns("__pycache__", "build"),
-        )
+        left_out = shutil.ignore_patterns("__pycache__", "build")
+        copy = shutil.copytree(ROOT / "lab", Path(folder) / "lab", ignore=left_out)
         subprocess.run([*command, "--no-deps", "--wheel-dir", DIST, copy], check=True)
     return next(DIST.glob("spillcast_lab-*.whl"))
 
