@@ -40,7 +40,8 @@ def test_a_query_goes_on(newest, expected, tmp_path, capture, how):
             assert client.result() == expected
             if how == "pid" and recorder.poll() is None:
                 recorder.terminate()
-            _, stderr = recorder.communicate()
-            check_no_crash(stderr)
+        # One that came after the query has waited for another until its session ended.
+        _, stderr = recorder.communicate()
+        check_no_crash(stderr)
         check_recording(output)
         check_nothing_left(tmp_path)
