@@ -74,7 +74,7 @@ test: build ## the tests; what wants a missing system package is skipped by name
 
 # Both at once: a third of the time of either is spent waiting for servers and storage.
 test-rust:
-	env -u MAKEFLAGS cargo test --profile quick --locked --workspace --quiet
+	env -u MAKEFLAGS -u MFLAGS cargo test --profile quick --locked --workspace --quiet
 
 test-python:
 	rm -rf .pytest_cache
@@ -105,7 +105,7 @@ check: build ## formatting, lints, types
 
 check-rust:
 	cargo fmt --check
-	env -u MAKEFLAGS cargo clippy --profile quick --locked --workspace --all-targets -- --deny warnings
+	env -u MAKEFLAGS -u MFLAGS cargo clippy --profile quick --locked --workspace --all-targets -- --deny warnings
 
 check-python:
 	$(BIN)/ruff format --check python lab tests bench docs release
