@@ -29,7 +29,7 @@ KILLED := $(addprefix tests/,cli/test_ended_verbs.py engines/postgres/live/test_
 	recording/test_killed.py storage/test_probe.py)
 # More workers than cores: tests wait for servers and slow storage for much of their time. One that
 # ends is not replaced, for pytest-xdist then waits forever.
-PARALLEL := -n 6 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
+PARALLEL := -n 4 --dist loadfile --no-loadscope-reorder --max-worker-restart 0
 # Real servers and captures share two cores: up to three tests that failed, which is status 1, are run
 # once more, alone, and named.
 AGAIN := { [ $$? = 1 ] && $(BIN)/python tests/again.py; }

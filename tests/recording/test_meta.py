@@ -20,7 +20,7 @@ QUERY = {
         "server": {"host": "db01", "port": 5432, "dbname": "erp", "user": "etl"},
         "plan": {"file": "plan.json", "execution_s": 1.9},
     },
-    "memory": {"limit_bytes": 1 << 30, "peak_rss_bytes": 1 << 20, "group_held_bytes": None},
+    "memory": {"limit_bytes": 1 << 30, "peak_rss_bytes": 1 << 20, "group_held_bytes": None, "stalled_s": 0.0},
     "server": {
         "backend": 4711, "query_started_at": "2026-11-21T14:17:11.975+00:00",
         "query_elapsed_s": 12.5, "before_recording_s": 2.5, "ended_by": "query", "failure": None,
@@ -48,7 +48,8 @@ OPTIONAL |= {
 } | {"capture.call_cost_s", "capture.switch_cost_s"}
 OPTIONAL |= {f"capture.{name}" for name in ("io_uring_depth", "io_uring_busy_s", "file_faults")}
 OPTIONAL |= {"capture.run_queue_others_s", "capture.file_fault_s", "capture.spun_s"}
-OPTIONAL |= {"machine.calibration", "memory.group_held_bytes", "temp_places", "cpu_limits"}
+OPTIONAL |= {"machine.calibration", "temp_places", "cpu_limits"}
+OPTIONAL |= {"memory.group_held_bytes", "memory.stalled_s"}
 OPTIONAL |= {
     "temp_before",
     "temp_kinds",

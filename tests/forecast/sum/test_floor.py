@@ -106,8 +106,9 @@ def test_no_interval_of_a_recording_reaches_below(baseline, targets, confidence)
     check(matches)
 
 
+# Its I/O alone took 183 ms.
 @given(
-    st.floats(0.1, 100.0),
+    st.floats(0.2, 100.0),
     st.lists(st.sampled_from(("catalogue:aws-gp3", "latency:20us", "latency:2ms", "factor:5")),
              min_size=1, unique=True),
 )  # fmt: skip
