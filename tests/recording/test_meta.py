@@ -20,7 +20,10 @@ QUERY = {
         "server": {"host": "db01", "port": 5432, "dbname": "erp", "user": "etl"},
         "plan": {"file": "plan.json", "execution_s": 1.9},
     },
-    "memory": {"limit_bytes": 1 << 30, "peak_rss_bytes": 1 << 20, "group_held_bytes": None, "stalled_s": 0.0},
+    "memory": {
+        "limit_bytes": 1 << 30, "peak_rss_bytes": 1 << 20, "group_held_bytes": None,
+        "stalled_s": 0.0,
+    },
     "server": {
         "backend": 4711, "query_started_at": "2026-11-21T14:17:11.975+00:00",
         "query_elapsed_s": 12.5, "before_recording_s": 2.5, "ended_by": "query", "failure": None,
