@@ -362,6 +362,12 @@ def test_cells_of_one_column_without_a_rule(tmp_path):
     assert read_plan(tmp_path / "plan.txt").reads.count == 900
 
 
+def test_a_heading_alone_in_a_frame_is_no_plan(tmp_path):
+    (path := tmp_path / "plan.txt").write_text("|QUERY PLAN.|\n|.|\n")
+    with pytest.raises(EvidenceUnknown):
+        read_plan(path)
+
+
 def test_segments_that_spill_are_named(tmp_path):
     path = tmp_path / "plan.txt"
     path.write_text(SEGMENTS.format(3))

@@ -14,6 +14,7 @@ from spillcast.errors import (
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.forecast import forecast
+from spillcast.forecast.previous_runs import read_run_or_plan
 from spillcast.storage.target import resolve
 
 CITUS = """\
@@ -179,6 +180,59 @@ def test_io_that_does_not_fit_into_the_run(tmp_path, io_ms):
     else:
         with pytest.raises(TimesContradictory):
             read_plan(path)
+
+
+UNEVEN = """\
+Gather Merge  (actual time=900.000..1990.000 rows=100 loops=1)
+  Workers Launched: 2
+  Buffers: temp read=25600 written=25600
+  I/O Timings: temp read={0} write={0}
+  ->  Sort  (actual time=800.000..1900.000 rows=33 loops=3)
+        Sort Method: external merge  Disk: 102400kB
+        Buffers: temp read=25600 written=25600
+        I/O Timings: temp read={0} write={0}
+        Worker 0:  Sort Method: external merge  Disk: 51200kB
+        Worker 1:  Sort Method: external merge  Disk: 51200kB
+Execution Time: 2000.000 ms
+"""
+
+
+def test_processes_of_unequal_sorts_may_wait_as_long(tmp_path):
+    """On a device that is busy, 50 MB beside 100 take as long as 50 of the 100.
+
+    The leader waits for all of the 2 s, each worker for 1.5 s. Three cannot wait for 7 s.
+    """
+    (path := tmp_path / "plan.txt").write_text(UNEVEN.format("2500.000"))
+    counts = read_plan(path)
+    assert (counts.processes, counts.total_s) == (2.5, 5.0)
+    path.write_text(UNEVEN.format("1500.000"))
+    assert read_plan(path).processes == 2
+    path.write_text(UNEVEN.format("3500.000"))
+    with pytest.raises(TimesContradictory):
+        read_plan(path)
+
+
+def test_the_time_of_psql_below_a_plan_that_was_not_run(tmp_path):
+    (path := tmp_path / "plan.txt").write_text(
+        " Sort  (cost=1.0..2.0 rows=9 width=8)\n"
+        "   ->  Seq Scan on t  (cost=0.0..1.0 rows=9 width=8)\n(2 rows)\n\nTime: 0.512 ms\n"
+    )
+    assert "Execution Time" not in read_run_or_plan(path)
+
+
+@cases(
+    "words",
+    [
+        "Slow: Sort (actual time=1.2..800.0 rows=10 loops=1)",
+        "The node Sort  (actual time=1.2..800.0 rows=10 loops=1) spills.",
+        "Sort  (actual time=1.2..800.0 rows=10 loops=1)",
+    ],
+)
+def test_words_beside_a_document_may_quote_a_node(tmp_path, words):
+    sort = {"Node Type": "Sort", "Actual Rows": 10, "Actual Loops": 1, "Temp Read Blocks": 300}
+    document = [{"Plan": {**sort, "Temp Written Blocks": 300}, "Execution Time": 810.0}]
+    (path := tmp_path / "plan.txt").write_text(f"{words}\n\n{json.dumps(document, indent=2)}\n")
+    assert read_plan(path).reads.count == 300
 
 
 def test_a_mail_that_is_wrapped_at_words_of_one_width(tmp_path):

@@ -159,6 +159,29 @@ def test_csvlog_with_a_heading(tmp_path):
     assert (result.bytes, result.query, result.elapsed_s) == (819200, "select 1", 0.8005)
 
 
+@cases("zone", ["UTC", "+08", "Europe/Berlin"])
+def test_csvlog_of_one_line_a_message(tmp_path, zone):
+    """Each line begins with a time, as where a pager put one before it."""
+    row = [""] * 26
+    row[:4] = [f"2026-11-23 10:00:05.100 {zone}", '"u"', '"d"', "42"]
+    messages = ('"temporary file: path ""b/pgsql_tmp42.0"", size 81920000"', "duration: 4500.0 ms")
+    lines = [",".join([*row[:13], message, *row[14:]]) for message in messages]
+    (path := tmp_path / "a.csv").write_text("\n".join(lines) + "\n")
+    [file] = read_logs(path).temp
+    assert (file.bytes, file.elapsed_s) == (81_920_000, 4.5)
+    assert read_plan(path).elapsed_s == 4.5
+
+
+def test_the_times_of_messages_of_one_line_are_kept(tmp_path):
+    (path := tmp_path / "a.log").write_text("".join(
+        f"2026-11-23 10:00:0{second}.100 UTC [42] {message}\n"
+        for second in (5, 9)
+        for message in ('ERROR:  temporary file size exceeds "temp_file_limit" (1024kB)',
+                        "STATEMENT:  select a from t order by a")
+    ))  # fmt: skip
+    assert read_logs(path).window_s == 4.0
+
+
 def test_a_prefix_that_looks_like_an_object(tmp_path):
     lines = [line.replace("2026", '{"t":"2026', 1) for line in TEXT.splitlines()]
     (tmp_path / "a.log").write_text("\n".join(lines) + "\n")

@@ -322,6 +322,8 @@ def test_a_second_table_below_the_count_of_rows_is_refused(tmp_path):
     (path := tmp_path / "two.txt").write_text(f"{table}\n{table}")
     with pytest.raises(EvidenceDamaged, match="heading"):
         read_statements(path)
+    path.write_text(f"{table}\nTime: 1.123 ms\nname|setting\nwork_mem|4MB\n(1 row)\n")
+    assert read_statements(path).reads.count == 20
 
 
 def test_the_prompt_below_a_table_is_no_row_and_a_second_table_is_refused(exported):
@@ -349,6 +351,18 @@ def test_counts_have_separators_and_times_a_comma(tmp_path, text):
     assert (first.read_blocks, first.written_blocks) == (812_500, 815_000)
     assert (first.elapsed_s, second.elapsed_s) == pytest.approx((182.345678, 0.0125))
     assert second.calls == 1000
+
+
+@cases(
+    "total, mean",
+    [("2 345,678", "234,568"), ("2'345.678", "234.568"), ("1,23,456.789", "12,345.679"),
+     ("2\u202f345,678", "234,568"), ("2,345.678", "234.568")],
+)  # fmt: skip
+def test_separators_of_any_country(tmp_path, total, mean):
+    text = "calls;total_exec_time;mean_exec_time;temp_blks_read;temp_blks_written;query\n"
+    (path := tmp_path / "rows.csv").write_text(f"{text}10;{total};{mean};5;6;select a\n")
+    [row] = read_rows(path)
+    assert row.elapsed_s == pytest.approx(123.456789 if "1,23" in total else 2.345678)
 
 
 def test_a_count_of_blocks_is_whole(tmp_path):
@@ -412,3 +426,10 @@ def test_rows_below_a_name_with_times_in_ms(tmp_path):
     (path := tmp_path / "queries.json").write_text(json.dumps(document))
     [row] = read_rows(path)
     assert (row.elapsed_s, row.blocks) == (1.2345, 11)
+
+
+def test_a_row_that_holds_a_list_is_a_row(tmp_path):
+    values = {"calls": 40, "total_exec_time": 1234.5, "temp_blks_read": 5, "temp_blks_written": 6}
+    (path := tmp_path / "row.json").write_text(json.dumps({**values, "tables": [{"name": "t"}]}))
+    [row] = read_rows(path)
+    assert row.blocks == 11

@@ -49,6 +49,7 @@ _ESCAPES = {"\n": "", "t": "\t", "n": "\n", "r": "\r", "0": "\0", "b": "\b", "f"
 #: Words below a table, or the prompt of psql.
 _BELOW_TABLE = re.compile(
     r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\W\d]|[-=*!(][>#]$|^\(\d+ [^\W\d]+\)$|^```"
+    r"|^Time: [\d.,]+ ms"
 )
 #: A column that tells that a table is one of ours, and not part of a report.
 _OURS = re.compile(
@@ -84,7 +85,7 @@ def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
     rows = []
     for number, row in enumerate(cells, 1):
         is_below = len(names) > 1 and not any(row[1:]) and _BELOW_TABLE.search(row[0].strip())
-        if is_below and text.count(text.partition("\n")[0]) == 1:
+        if is_below and "\n" + text.partition("\n")[0] not in text:
             break
         if row == names or is_below:
             raise ValueError("a second heading: put each export into a file of its own")
@@ -132,7 +133,10 @@ def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
         if isinstance(value, dict) and isinstance(value.get("data"), list):
             names = [column["name"] for column in value.get("meta", [])]
             value = value["data"]
-        for row in value if isinstance(value, list) else records_of(value):
+        if isinstance(value, dict):
+            # A row of ours may have a list in a cell.
+            value = [value] if _OURS.search(" ".join(value)) else records_of(value)
+        for row in value:
             if isinstance(row, list) and len(row) == len(names):
                 row = dict(zip(names, row, strict=True))
             if not isinstance(row, dict):
@@ -399,7 +403,9 @@ def framed(lines: list[str]) -> list[str] | None:
         return None
     cells = _one_column(full[at[0] : at[-1] + 1], framed=True)
     cells = cells[cells[0].strip() == "QUERY PLAN" :]
-    return [*full[: at[0]], *cells, *full[at[-1] + 1 :]] if _PLAN.match(cells[0]) else None
+    return (
+        [*full[: at[0]], *cells, *full[at[-1] + 1 :]] if cells and _PLAN.match(cells[0]) else None
+    )
 
 
 def expanded(lines: list[str]) -> list[str] | None:

@@ -86,8 +86,10 @@ SHIPPERS = (
     # kubectl logs --timestamps, docker logs -t, aws logs tail.
     re.compile(rf"{_ISO}(?: (?=[ \t])|[ \t])"),
 )
-#: A time that a test or a pager put before each line.
-_TIMED = re.compile(r"^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[\d.,]*\]? ")
+#: A time that a test or a pager put before each line: not that of a server's message, or of csvlog.
+_TIMED = re.compile(
+    r"^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[\d.,]*\]? (?![\w+:/-]{1,40},|.*\b[A-Z]+\d?:  )"
+)
 _NUMBER = re.compile(r"\s*(\d{1,5}) +(?=\S)")
 _TAB = re.compile(r"#011")
 #: Messages of a server, whose records have more than texts.

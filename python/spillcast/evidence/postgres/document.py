@@ -102,8 +102,13 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
     if not documents and (match := _YAML.search(text)) and "Node Type:" in text:
         lines = [line for line in text[match.start() :].split("\n") if line.strip()]
         documents = _plans_of(_block(lines, 0)[0])
-    if not documents or re.search(r'^[^"\n]*\((?:cost=\d|actual )', text, re.MULTILINE):
-        documents += documents_of_text(text.split("\n"))
+    lines = text.split("\n")
+    if not documents:
+        documents = documents_of_text(lines)
+    elif any(map(begins_plan, lines)):
+        # Words beside a plan may quote a node of it, without anything below.
+        plans = documents_of_text(lines)
+        documents += [p for p in plans if "Cut" not in p or "Temp Read Blocks" in p["Plan"]]
     for document in documents:
         if "Total Runtime" in document:
             # So 9.3 and older name it.

@@ -141,10 +141,12 @@ def counts_of_plan(
             raise NoTempIo(f"{path}: this query does not spill: {_why_not(top)}")
         shared = _shared(top)
         if temp.total_s and plan_s:
+            most = replace(shared, upper=_shared(top, evenly=True).upper)
             try:
-                shared = feasible_processes(shared, plan_s, temp.total_s)
+                lower = feasible_processes(most, plan_s, temp.total_s).lower
             except Refusal as refusal:
                 raise TimesContradictory(f"{path}: {refusal}", _SPLIT) from refusal
+            shared = replace(shared, lower=lower, upper=max(lower, shared.upper))
         named = document.get("Settings", {})
         data_read_s = _data_read_s(top, plan_s)
         return counts_of_blocks(
@@ -265,15 +267,21 @@ def check_sums(path: Path, top: Node) -> None:
         )
 
 
-def _shared(top: Node) -> Bounds[float]:
-    """Over how many processes the temp I/O was spread, weighted by what each node did."""
+def _shared(top: Node, *, evenly: bool = False) -> Bounds[float]:
+    """Over how many processes the temp I/O was spread, weighted by what each node did.
+
+    One with few blocks may have waited as long as one with many: time is spread at most ``evenly``.
+    """
     timed = top.all_temp.total_s > 0
 
     def weight(node: Node) -> float:
         return node.temp.total_s if timed else float(node.temp.blocks)
 
+    def elapsed(node: Node) -> float:
+        return weight(node) * (node.spread / node.processes if evenly else 1.0)
+
     total = sum(weight(node) for node in top.walk())
-    lower, upper = elapsed_share(top, weight)
+    lower, upper = elapsed_share(top, elapsed)
     shared = Bounds(round(total / upper, 6), round(total / lower, 6), "as its nodes spread it")
     because = "parts of a Parallel Append may run side by side"
     return shared if shared.lower == shared.upper else replace(shared, reason=because)

@@ -150,10 +150,11 @@ def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The same where all numbers have a decimal comma, as 93.250,25, with points."""
+    """The same, whose numbers, such as 93 250,25, 93.250,25 or 93,250.25, are 93250.25."""
     cells = [cell for row in rows for cell in row.values() if isinstance(cell, str)]
     numbers = list(dict.fromkeys(filter(_DIGITS.fullmatch, cells)))
-    pointed = dict(zip(numbers, with_decimal_points("\n".join(numbers)).splitlines(), strict=True))
+    joined = with_decimal_points("\n".join(re.sub(r"[\s']", "", number) for number in numbers))
+    pointed = dict(zip(numbers, joined.replace(",", "").splitlines(), strict=True))
     return [{name: pointed.get(str(cell), cell) for name, cell in row.items()} for row in rows]
 
 
@@ -179,7 +180,7 @@ def merged(rows: Iterable[Row]) -> list[Row]:
 
 def _number(value: Any) -> float:
     try:
-        number = float(re.sub(r"[\s',]", "", value) if isinstance(value, str) else value)
+        number = float(value)
     except (TypeError, ValueError):
         raise ValueError(f"{value} is no number") from None
     if not 0 <= number <= COUNT_MAX:

@@ -175,7 +175,9 @@ class _Plan:
         elif text in ("Planning:", "Planning"):
             self.planning = indent
         elif summary := _SUMMARY.match(line):
-            self._ran(indent, milliseconds(summary["ms"]))
+            # psql's time is also below a plan that was not run.
+            if "Actual Loops" in self.plan["Plan"] or not line.startswith("Time:"):
+                self._ran(indent, milliseconds(summary["ms"]))
         elif text.startswith("Settings:"):
             self.plan["Settings"] = {name: value for name, value in _SETTING.findall(text)}
         elif match := re.match(r"Query Identifier: (-?\d+)", text):
