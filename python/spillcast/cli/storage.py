@@ -464,7 +464,7 @@ def cache(
 
 
 def _devices(flash: str | None, disk: str | None, operation_bytes: int) -> "Devices | None":
-    from spillcast.storage.cached import device
+    from spillcast.storage.target import device
 
     if flash is None and disk is None:
         return None

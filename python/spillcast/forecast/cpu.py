@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.forecast.load import NO_LATENCY, Load, counts
-from spillcast.forecast.workload import CpuTime
+from spillcast.forecast.load import Load, counts
+from spillcast.forecast.workload import CpuTime, FormerRun
 from spillcast.recording import OPS
 from spillcast.recording.calibration import WaitCost, weights_of
 from spillcast.recording.meta import CpuCache
@@ -301,18 +301,6 @@ def _prefix(recorded: TempOperations, target: int) -> tuple[TempOperations, bool
 
 #: Standard errors beyond which CPU time is no cost of waits.
 SURE = 2.0
-
-
-@dataclass(frozen=True)
-class FormerRun:
-    """CPU time outside of I/O calls, and the mean wait of temp operations by op, s."""
-
-    cpu_s: float
-    wait_s: Mapping[str, float]
-
-    def latencies(self, loads: Sequence[Load]) -> list[Estimate]:
-        """Latencies of these loads on the storage of the run."""
-        return [replace(NO_LATENCY, mean_s=self.wait_s.get(load.op, load.mean_s)) for load in loads]
 
 
 def weight_moved(loads: Sequence[Load], latencies: Sequence[Estimate]) -> float:

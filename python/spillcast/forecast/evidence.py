@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from spillcast.calibrated import calibrated
 from spillcast.errors import EvidenceContradictory, NotSpilled, QueryEnded
 from spillcast.evidence.counts import Counts, are_close
-from spillcast.forecast.cpu import FormerRun, spinning_s
+from spillcast.forecast.cpu import spinning_s
 from spillcast.forecast.duckdb import compression
 from spillcast.forecast.evidence_io import (
     capture_overhead,
@@ -32,6 +32,7 @@ from spillcast.forecast.workload import (
     SHARE_REPORTED,
     CpuTime,
     DataReads,
+    FormerRun,
     Quality,
     WaitSample,
     Workload,

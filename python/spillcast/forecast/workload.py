@@ -4,15 +4,15 @@ It holds plain values and arrays. It names no file to read and no engine, so ``p
 recordings, plans, reports and stated figures alike.
 """
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.evidence.counts import Unknown
-from spillcast.forecast.load import Load
+from spillcast.forecast.load import NO_LATENCY, Load
 from spillcast.forecast.result import SpillSpread
 from spillcast.forecast.threads import Threads
 from spillcast.recording.calibration import WaitCost
@@ -21,10 +21,10 @@ from spillcast.recording.completeness import Check, Part, Remaining
 from spillcast.recording.meta import CpuCache
 from spillcast.recording.observed import Statement, TempPlace
 from spillcast.recording.thread_trace import Bursts, TempOperations
+from spillcast.storage.model import Estimate
 
 if TYPE_CHECKING:
     from spillcast.evidence.postgres.work_memory import PlanSpills
-    from spillcast.forecast.cpu import FormerRun
     from spillcast.forecast.duckdb import Compression
     from spillcast.forecast.remaining.model import RemainingWork
 
@@ -77,6 +77,18 @@ class CaptureOverhead:
     error_s: float = 0.0
 
 
+@dataclass(frozen=True)
+class FormerRun:
+    """CPU time outside of I/O calls, and the mean wait of temp operations by op, s."""
+
+    cpu_s: float
+    wait_s: Mapping[str, float]
+
+    def latencies(self, loads: Sequence[Load]) -> list[Estimate]:
+        """Latencies of these loads on the storage of the run."""
+        return [replace(NO_LATENCY, mean_s=self.wait_s.get(load.op, load.mean_s)) for load in loads]
+
+
 @dataclass(frozen=True, kw_only=True)
 class CpuTime:
     """CPU time of a run, and measurements of how waits change it."""
@@ -91,7 +103,7 @@ class CpuTime:
     #: CPU time from each kept temp operation to the next of its thread; None if not recorded.
     bursts: Bursts | None = None
     #: Runs of the same query on other storage.
-    former: "Sequence[FormerRun]" = ()
+    former: Sequence[FormerRun] = ()
     #: The part of ``total_s`` that is spinning, by comparison with former runs.
     spun_s: float = 0.0
     #: The kept temp operations in order, if a rehearsal is compared with them.

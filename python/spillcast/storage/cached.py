@@ -14,15 +14,14 @@ import numpy as np
 from spillcast import _core
 from spillcast.cache.evidence import LINE_BYTES, Requests
 from spillcast.cache.rows import of_recording
-from spillcast.cache.simulation import CacheOptions, Device, simulate
-from spillcast.errors import Refusal, TargetInvalid, TimesUnknown
+from spillcast.cache.simulation import CacheOptions, simulate
+from spillcast.errors import TargetInvalid, TimesUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.recording import OPS, Recording
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.observed import TempEvidence, observed
 from spillcast.storage.source import source_of
 from spillcast.storage.storage import Group, Limit, Storage
-from spillcast.storage.target import resolve_storage
 from spillcast.units import format_bytes, parse_bytes
 
 FORM = "cache:flash.json+disk.json?size=2T"
@@ -190,32 +189,3 @@ def _limits(storage: Storage, groups: list[Group], shares: Shares) -> list[Limit
             costs |= {name: share * getattr(limit, name) for name in names}
         limits.append(replace(limit, name=f"{storage.name}: {limit.name}", **costs))
     return limits
-
-
-#: Operations under way at once where storage is read as fast as it can be.
-DEPTH = 32
-_FORMS = "a rate such as 9G/s or 9G/s,3.4G/s (read, write), a storage.json, or catalogue:NAME"
-
-
-def device(text: str, option: str, operation_bytes: int) -> Device:
-    """The device that ``text`` names, for operations of a size in bytes.
-
-    InputError where it names none, or one without figures.
-    """
-    if text.endswith("/s"):
-        rates = [parse_bytes(rate.strip().removesuffix("/s")) for rate in text.split(",")]
-        if len(rates) > 2 or not all(rates):
-            raise TargetInvalid(f"{option} {text}: not a rate", f"give {_FORMS}")
-        return Device(text, rates[0], rates[-1])
-    storage = resolve_storage(text, f"{option} {text}", _FORMS)
-    model = Model(storage)
-    try:
-        rates_per_s = [
-            DEPTH
-            * operation_bytes
-            / model.latency(op, operation_bytes, depth=DEPTH, sequential=True).mean_s
-            for op in OPS
-        ]
-    except Refusal as refusal:
-        raise TargetInvalid(f"{option} {text}: {refusal}", f"give {_FORMS}") from refusal
-    return Device(storage.name, *rates_per_s)

@@ -7,22 +7,23 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from spillcast.errors import InputError, TargetUnknown
+from spillcast.errors import InputError, Refusal, TargetInvalid, TargetUnknown
 from spillcast.evidence.choice import is_word
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import kind_of
 from spillcast.evidence.text import text_of
 from spillcast.gate import json_of
-from spillcast.recording import Recording
+from spillcast.recording import OPS, Recording
 from spillcast.recording.meta import is_recording
 from spillcast.storage.budget import Budget, all_that_is_free
 from spillcast.storage.memory import SHARED_MEMORY, check_memory, is_tmpfs
 from spillcast.storage.observed import TempEvidence, assumed_latency, observed
 from spillcast.storage.storage import Storage
 from spillcast.text import near_path, shell_word
-from spillcast.units import parse_factor, parse_latency_s
+from spillcast.units import parse_bytes, parse_factor, parse_latency_s
 
 if TYPE_CHECKING:
+    from spillcast.cache.simulation import Device
     from spillcast.storage.probe import Progress
 
 
@@ -134,6 +135,39 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
     similar = suggestion(text, forms)
     hint = f"name {forms}" if similar is None else f"do you mean {similar}?"
     raise TargetUnknown(f"{role or text}: there is no such file or directory", hint)
+
+
+#: Operations under way at once where storage is read as fast as it can be.
+DEPTH = 32
+_DEVICES = "a rate such as 9G/s or 9G/s,3.4G/s (read, write), a storage.json, or catalogue:NAME"
+
+
+def device(text: str, option: str, operation_bytes: int) -> "Device":
+    """The device that ``text`` names, for operations of a size in bytes.
+
+    InputError where it names none, or one without figures.
+    """
+    from spillcast.cache.simulation import Device
+
+    if text.endswith("/s"):
+        rates = [parse_bytes(rate.strip().removesuffix("/s")) for rate in text.split(",")]
+        if len(rates) > 2 or not all(rates):
+            raise TargetInvalid(f"{option} {text}: not a rate", f"give {_DEVICES}")
+        return Device(text, rates[0], rates[-1])
+    from spillcast.storage.model import Model
+
+    storage = resolve_storage(text, f"{option} {text}", _DEVICES)
+    model = Model(storage)
+    try:
+        rates_per_s = [
+            DEPTH
+            * operation_bytes
+            / model.latency(op, operation_bytes, depth=DEPTH, sequential=True).mean_s
+            for op in OPS
+        ]
+    except Refusal as refusal:
+        raise TargetInvalid(f"{option} {text}: {refusal}", f"give {_DEVICES}") from refusal
+    return Device(storage.name, *rates_per_s)
 
 
 def _measured(path: Path, forms: str) -> Storage:

@@ -8,10 +8,10 @@ from cases import cases
 from evidence import change, change_on_disk, storage
 from forecast.threads.test_overlap import MS, US, recorded, turn
 from spillcast.forecast import forecast
-from spillcast.forecast.cpu import FormerRun, former_change, spinning_s
+from spillcast.forecast.cpu import former_change, spinning_s
 from spillcast.forecast.load import NO_LATENCY, Load
 from spillcast.forecast.remaining import RemainingWorkHints
-from spillcast.forecast.workload import CpuTime
+from spillcast.forecast.workload import CpuTime, FormerRun
 from spillcast.recording.calibration import WaitCost
 
 COUNT = 1000
