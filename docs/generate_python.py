@@ -14,7 +14,8 @@ import spillcast
 from spillcast import errors
 from spillcast.cache.simulation import Curve
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import Forecast, Forecasts, Term, Warned
+from spillcast.forecast.result import Forecast, Term, Warned
+from spillcast.forecast.verdict import Forecasts
 from spillcast.interactive import Run, record
 from spillcast.lab.io_size.sweep import Sweep
 from spillcast.profile import profile

@@ -82,7 +82,7 @@ def test_a_type_checker_sees_results_and_mistakes(tmp_path):
     revealed = [line.split('"')[1] for line in output.splitlines() if "Revealed" in line]
     assert revealed == [
         "spillcast.forecast.result.Forecast",
-        "spillcast.forecast.result.Forecasts",
+        "spillcast.forecast.verdict.Forecasts",
         "float",
         "float",
     ]

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any, TypedDict, Unpack, overload
 
 from spillcast.cache.simulation import Curve
-from spillcast.forecast.result import Forecast, Forecasts
+from spillcast.forecast.result import Forecast
+from spillcast.forecast.verdict import Forecasts
 from spillcast.interactive import load_ipython_extension as load_ipython_extension
 from spillcast.interactive import record as record
 from spillcast.profile.result import Profile

@@ -19,7 +19,7 @@ from spillcast.units import format_count, format_duration
 
 if TYPE_CHECKING:
     from spillcast.forecast import Forecast
-    from spillcast.forecast.result import Forecasts
+    from spillcast.forecast.verdict import Forecasts
     from spillcast.lab.io_size.sweep import Sweep
     from spillcast.recording import Recording
     from spillcast.storage import Storage

@@ -122,10 +122,10 @@ def forecast(
         refusal_document,
         verdict,
     )
-    from spillcast.forecast.work_memory import cheapest, memory_cells, memory_document
+    from spillcast.forecast.work_memory import cheapest, memory_document
     from spillcast.recording import Recording
     from spillcast.report.forecast import forecast_each_document, forecast_each_page, forecast_page
-    from spillcast.report.work_memory import advice_text, forecast_memory_parts
+    from spillcast.report.work_memory import advice_text, forecast_memory_parts, memory_cells
     from spillcast.storage.target import is_place
     from spillcast.workspace import workspace
 

@@ -8,7 +8,8 @@ from warnings import warn
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.ask import ask, forecast
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import Forecast, Forecasts, Term, Warned
+from spillcast.forecast.result import Forecast, Term, Warned
+from spillcast.forecast.verdict import Forecasts
 from spillcast.recording import Recording
 
 __all__ = ["Forecast", "Forecasts", "Term", "Warned", "forecast"]

@@ -390,33 +390,6 @@ class Forecast(Tabular):
         return {"schema": FORECAST_SCHEMA, **written(self), **shares}
 
 
-class Forecasts(list[Forecast], Tabular):
-    """Forecasts for several targets, in the order given."""
-
-    def to_arrow(self) -> "Table":
-        """A row for each target; the numbers are null if a forecast was refused."""
-        from spillcast.columns import TEXT, fields_of
-        from spillcast.tables import Table
-
-        names = (
-            *("baseline_s", "forecast_s", "low_s", "high_s"),
-            *("ceiling_s", "ceiling_low_s", "ceiling_high_s", "speedup"),
-        )
-        types = {"target": TEXT, **dict.fromkeys(names, "float64"), "refused": TEXT}
-        return Table.from_rows([forecast.figures() for forecast in self], fields_of(types))
-
-    def display(self) -> Display:
-        """The verdict, and a row for today and for each target."""
-        from spillcast.forecast.verdict import verdict
-
-        if not self:
-            return Display("no forecasts")
-        today = ["today", self[0].baseline_s, None, None, ""]
-        return Display(verdict(self).text, _TARGET_COLUMNS, [today, *map(_target_cells, self)])
-
-    __repr__ = Tabular.__repr__
-
-
 _TERM_COLUMNS = (
     Column("term", None),
     Column("count", None, "count"),
@@ -424,19 +397,6 @@ _TERM_COLUMNS = (
     Column("today", None, "s"),
     Column("on target", None, "s"),
 )
-_TARGET_COLUMNS = (
-    Column("storage", None),
-    Column("elapsed", None, "s"),
-    Column("interval", None, "interval"),
-    Column("speed-up", None, "ratio"),
-    Column("remarks", None, "words"),
-)
-
-
-def _target_cells(forecast: Forecast) -> list[Any]:
-    remarks = forecast.refused or ", ".join(warning.code for warning in forecast.warnings)
-    times = forecast.forecast_s, forecast.interval_s, forecast.speedup
-    return [forecast.target, *times, remarks]
 
 
 EXPLAINED = Path(__file__).with_name("explained.toml")

@@ -1,8 +1,8 @@
-"""The verdict on a query: where its time goes, whether storage helps, and what to do first."""
+"""The verdict on a query: where its time goes, whether storage helps, what to do first; its table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 from spillcast.errors import OptionInvalid, Refusal, TargetUnknown
 from spillcast.forecast.binding import NEGLIGIBLE
@@ -18,7 +18,11 @@ from spillcast.forecast.result import (
 )
 from spillcast.recording import WRITEBACK
 from spillcast.recording.completeness import recorded_words
+from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import format_bytes, format_duration, format_setting
+
+if TYPE_CHECKING:
+    from spillcast.tables import Table
 
 #: Share of the time outside temp I/O from which storage for temp files can help little.
 LITTLE = 0.9
@@ -415,3 +419,43 @@ def _value(forecast: Forecast) -> tuple[float, float]:
     if negligible(saved_s, baseline_s):
         return 0.0, 0.0
     return saved_s / cost if cost else saved_s * float("inf"), saved_s
+
+
+class Forecasts(list[Forecast], Tabular):
+    """Forecasts for several targets, in the order given."""
+
+    def to_arrow(self) -> "Table":
+        """A row for each target; the numbers are null if a forecast was refused."""
+        from spillcast.columns import TEXT, fields_of
+        from spillcast.tables import Table
+
+        names = (
+            *("baseline_s", "forecast_s", "low_s", "high_s"),
+            *("ceiling_s", "ceiling_low_s", "ceiling_high_s", "speedup"),
+        )
+        types = {"target": TEXT, **dict.fromkeys(names, "float64"), "refused": TEXT}
+        return Table.from_rows([forecast.figures() for forecast in self], fields_of(types))
+
+    def display(self) -> Display:
+        """The verdict, and a row for today and for each target."""
+        if not self:
+            return Display("no forecasts")
+        today = ["today", self[0].baseline_s, None, None, ""]
+        return Display(verdict(self).text, _TARGET_COLUMNS, [today, *map(_target_cells, self)])
+
+    __repr__ = Tabular.__repr__
+
+
+_TARGET_COLUMNS = (
+    Column("storage", None),
+    Column("elapsed", None, "s"),
+    Column("interval", None, "interval"),
+    Column("speed-up", None, "ratio"),
+    Column("remarks", None, "words"),
+)
+
+
+def _target_cells(forecast: Forecast) -> list[Any]:
+    remarks = forecast.refused or ", ".join(warning.code for warning in forecast.warnings)
+    times = forecast.forecast_s, forecast.interval_s, forecast.speedup
+    return [forecast.target, *times, remarks]

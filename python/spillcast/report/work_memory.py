@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from spillcast.forecast import Forecast
 from spillcast.forecast.verdict import unknown_share
 from spillcast.forecast.work_memory import (
+    NOW,
     PGA_TARGET,
     Advice,
     Cell,
@@ -13,6 +14,8 @@ from spillcast.forecast.work_memory import (
     Spilled,
     WorkMemory,
     WorkMemorySetting,
+    memory_sizes,
+    with_memory,
 )
 from spillcast.report.page import Part, Words
 from spillcast.tabular import Column, Table
@@ -113,6 +116,22 @@ def _pga_sentences(more: MorePga) -> list[str]:
 
 #: Beside the cheapest cell that is fast enough, and beside what was not measured.
 CHEAPEST, FORECAST = "<", "~"
+
+
+def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Cell]:
+    """Cells of today's storage and of each target with a number; one size (None) without a plan."""
+    known = [(word, f) for word, f in zip(words, forecasts, strict=True) if f.forecast_s]
+    if not known:
+        return []
+    first = known[0][1]
+    sizes: Sequence[int | None] = [None]
+    if first.work_memory is not None:
+        sizes = memory_sizes(first.work_memory)
+    today = Cell(NOW, None, first.baseline_s)
+    targets = [Cell(word, None, f.forecast_s or 0.0, f.interval_s) for word, f in known]
+    return [
+        with_memory(cell, size, first.work_memory) for cell in (today, *targets) for size in sizes
+    ]
 
 
 def memory_table(cells: Sequence[Cell], advice: Advice | None, *, measured: bool = False) -> Table:

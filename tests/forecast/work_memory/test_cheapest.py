@@ -3,8 +3,8 @@
 import made_up
 from cases import cases
 from spillcast.forecast.result import Forecast, Term
-from spillcast.forecast.work_memory import NOW, Cell, cheapest, memory_cells
-from spillcast.report.work_memory import advice_text
+from spillcast.forecast.work_memory import NOW, Cell, cheapest
+from spillcast.report.work_memory import advice_text, memory_cells
 
 M = 1 << 20
 CELLS = [

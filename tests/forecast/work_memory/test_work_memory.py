@@ -21,9 +21,10 @@ from spillcast.evidence.postgres.work_memory import (
     state_with,
 )
 from spillcast.forecast import forecast
-from spillcast.forecast.work_memory import MEMORY_SPREAD, NOW, memory_cells
+from spillcast.forecast.work_memory import MEMORY_SPREAD, NOW
 from spillcast.recording.meta import CpuCache, Machine, ObservedEngine, Temp
 from spillcast.report.forecast import forecast_page
+from spillcast.report.work_memory import memory_cells
 from spillcast.storage.target import resolve
 from spillcast.units import format_duration
 

@@ -6,7 +6,7 @@ Whether more work_mem would remove a spill, what time that leaves, and how sure 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import hypot
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 from spillcast.document import later
 from spillcast.evidence.postgres.work_memory import (
@@ -18,9 +18,6 @@ from spillcast.evidence.postgres.work_memory import (
     rounded_up,
 )
 from spillcast.forecast.interval import Uncertainty, around
-
-if TYPE_CHECKING:
-    from spillcast.forecast.result import Forecast
 
 #: Oracle's parameter for the memory of all work areas.
 PGA_TARGET = "pga_aggregate_target"
@@ -229,23 +226,7 @@ WORK_MEM_MIN_BYTES = 64 << 10
 LESS = 4
 
 
-def memory_cells(words: Sequence[str], forecasts: "Sequence[Forecast]") -> list[Cell]:
-    """Cells of today's storage and of each target with a number; one size (None) without a plan."""
-    known = [(word, f) for word, f in zip(words, forecasts, strict=True) if f.forecast_s]
-    if not known:
-        return []
-    first = known[0][1]
-    sizes: Sequence[int | None] = [None]
-    if first.work_memory is not None:
-        sizes = memory_sizes(first.work_memory)
-    today = Cell(NOW, None, first.baseline_s)
-    targets = [Cell(word, None, f.forecast_s or 0.0, f.interval_s) for word, f in known]
-    return [
-        _with_memory(cell, size, first.work_memory) for cell in (today, *targets) for size in sizes
-    ]
-
-
-def _with_memory(cell: Cell, size: int | None, memory: WorkMemory | None) -> Cell:
+def with_memory(cell: Cell, size: int | None, memory: WorkMemory | None) -> Cell:
     """The cell with so much memory in place of what it was.
 
     Its bounds lie between those with and without the spill. With less memory than it was, those
