@@ -1,4 +1,4 @@
-"""The verdict on a query: where its time goes, whether storage helps, what to do first; its table."""
+"""The verdict on a query: where its time goes, whether storage helps, what to do; and its table."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
