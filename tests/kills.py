@@ -45,7 +45,7 @@ def end(recorder, death, after_s):
 
 
 def check_no_crash(stderr):
-    """No traceback but Python's own: while it starts, an interrupt is its own to tell of."""
+    """No traceback, or that of an interrupt before the command line was reached."""
     if "Traceback" in stderr:
         assert not re.search(r'/spillcast/cli/[^"]+", line \d+, in main\n', stderr), stderr
         assert stderr.rstrip().endswith("KeyboardInterrupt"), stderr

@@ -18,6 +18,20 @@ JOIN = (6, 13, 5, 12, 0, 7, 2, 9, 3, 10, 1, 8, 4, 11)
 AGAIN = tuple(number + 14 for number in JOIN)
 
 
+def files_of_calls(tmp_path, moments, names, *, size):
+    """How many temp files a log tells of each call of a statement, the fewest first."""
+    path = tmp_path / "a.log"
+    path.write_text(
+        "".join(
+            f'{moment}LOG:  temporary file: path "b/pgsql_tmp42.{name}", size {size}\n'
+            f"{moment}STATEMENT:  select count(*) from a join b using (id)\n"
+            for moment, name in zip(moments, names, strict=True)
+        )
+    )
+    calls = Counter(file.call or -at for at, file in enumerate(read_logs(path).temp))
+    return sorted(calls.values())
+
+
 @cases(
     "names, files_by_call",
     [
@@ -29,21 +43,8 @@ AGAIN = tuple(number + 14 for number in JOIN)
     ],
 )
 def test_files_that_existed_together_are_of_one_call(tmp_path, names, files_by_call):
-    path = tmp_path / "a.log"
-    path.write_text(
-        "".join(
-            f"2026-11-26 19:23:{at:02}.530 UTC [42] {message}\n"
-            for at, name in enumerate(names)
-            for message in (
-                f'LOG:  temporary file: path "b/pgsql_tmp42.{name}", size 901440',
-                "STATEMENT:  select count(*) from a join b using (id)",
-            )
-        )
-    )
-    files = read_logs(path).temp
-    assert sorted(Counter(file.call or -at for at, file in enumerate(files)).values()) == sorted(
-        files_by_call
-    )
+    moments = [f"2026-11-26 19:23:{at:02}.530 UTC [42] " for at in range(len(names))]
+    assert files_of_calls(tmp_path, moments, names, size=901440) == sorted(files_by_call)
 
 
 def test_several_messages_in_a_string_of_a_program_are_all_counted(tmp_path):
@@ -108,18 +109,8 @@ def test_files_of_a_call_that_was_not_logged_have_no_duration(tmp_path):
 @pytest.mark.parametrize(("seconds", "calls"), [((1, 1), 1), ((1, 2), 2)])
 def test_files_of_a_statement_that_end_at_once_are_of_one_call(tmp_path, seconds, calls):
     """A temp file ends at 1 GiB, and goes on in the next."""
-    path = tmp_path / "a.log"
-    path.write_text(
-        "".join(
-            f"2026-11-23 10:00:0{second} UTC:10.0.0.1(5342):u@d:[42]:{message}\n"
-            for at, second in enumerate(seconds)
-            for message in (
-                f'LOG:  temporary file: path "b/pgsql_tmp42.{at}", size 1073741824',
-                "STATEMENT:  select 1",
-            )
-        )
-    )
-    assert len({file.call or -at for at, file in enumerate(read_logs(path).temp)}) == calls
+    moments = [f"2026-11-23 10:00:0{second} UTC:10.0.0.1(5342):u@d:[42]:" for second in seconds]
+    assert len(files_of_calls(tmp_path, moments, range(len(seconds)), size=1 << 30)) == calls
 
 
 def test_a_named_process_is_the_session(tmp_path):

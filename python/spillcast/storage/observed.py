@@ -19,6 +19,7 @@ from spillcast.storage.storage import (
     bytes_limit,
     operations_limit,
     stated_groups,
+    uniform,
 )
 from spillcast.units import parse_bytes_per_s, parse_latency_s, parse_rate
 
@@ -44,10 +45,7 @@ def _counted_group(op: str, counts: OpCounts) -> Group:
         count=counts.count,
         bytes=counts.bytes,
         total_ns=counts.total_ns,
-        latency_ns=[mean_ns],
-        latency_count=[counts.count],
-        block_count=[counts.count],
-        block_mean_ns=[mean_ns],
+        **uniform(mean_ns, counts.count),
     )
 
 

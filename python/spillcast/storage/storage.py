@@ -153,6 +153,16 @@ def check_facts(facts: Mapping[str, Any], where: str, hint: str) -> None:
 STORAGE_SCHEMA = "spillcast.storage/1"
 
 
+def uniform(latency_ns: int, count: int) -> dict[str, Any]:
+    """The histogram and stretches of a ``Group`` whose operations all take ``latency_ns``."""
+    return {
+        "latency_ns": [latency_ns],
+        "latency_count": [count],
+        "block_count": [count],
+        "block_mean_ns": [latency_ns],
+    }
+
+
 @dataclass(frozen=True)
 class Group:
     """Holds the measured operations of one op, size class and pattern at one depth."""
@@ -191,15 +201,8 @@ class Group:
 
     def taking(self, mean_ns: int) -> "Group":
         """The same operations, each of which takes ``mean_ns``."""
-        return replace(
-            self,
-            total_ns=mean_ns * self.count,
-            latency_ns=[mean_ns],
-            latency_count=[self.count],
-            block_count=[self.count],
-            block_mean_ns=[mean_ns],
-            elapsed_ns=None,
-        )
+        total_ns = mean_ns * self.count
+        return replace(self, total_ns=total_ns, elapsed_ns=None, **uniform(mean_ns, self.count))
 
     @property
     def kind(self) -> tuple[str, int]:
@@ -233,12 +236,9 @@ def stated_groups(base_ns: Mapping[tuple[str, str], float], ns_per_byte: float) 
             count=1,
             bytes=size,
             total_ns=ns,
-            latency_ns=[ns],
-            latency_count=[1],
-            block_count=[1],
-            block_mean_ns=[ns],
             pattern=pattern,
             access="direct",
+            **uniform(ns, 1),
         )
 
     return [group(op, each, size) for op in OPS for each in PATTERNS for size in SIZES_BYTES]

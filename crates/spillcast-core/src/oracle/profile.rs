@@ -204,8 +204,7 @@ pub struct Profile {
 impl Profile {
     /// With `calls` the CPU of calls counts too, and not waits alone.
     pub fn new(by: Vec<Dimension>, calls: bool) -> Self {
-        let (groups, position, last) = Default::default();
-        Profile { by, calls, groups, position, last }
+        Profile { by, calls, groups: Vec::new(), position: FxHashMap::default(), last: Vec::new() }
     }
 
     /// The groups, in the order of their first rows.

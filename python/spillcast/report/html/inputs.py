@@ -177,8 +177,8 @@ class Inputs:
             if count > upper
         ]
         if len(queries) > upper:
-            of = f"{upper:,} of {format_count(len(queries), 'query')}"
-            left_out.append(f"The page has room for the {of} that take the longest.")
+            shown = f"{upper:,} of {format_count(len(queries), 'query')}"
+            left_out.append(f"The page has room for the {shown} that take the longest.")
         return Inputs(self.runs[:upper], self.latencies, documents), left_out
 
     def known(self, kind: type[Known]) -> list[Known]:

@@ -192,7 +192,7 @@ def managed_databases() -> tuple[Managed, ...]:
 
 
 _LIST = "spillcast storage list"
-#: From here on a name is offered for one that is not there: 1 is the same, 0 has nothing of it.
+#: Least similarity of a name that is offered for an unknown one: 1 is the same, 0 shares nothing.
 _ALIKE = 0.6
 
 
