@@ -1,6 +1,7 @@
 """What binds on a storage, and the cheapest storage within a limit, against trying all of them."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,8 +22,11 @@ from spillcast.forecast.ask import LIMIT, ask
 from spillcast.forecast.binding import Wait
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import Sized, parse_runs_per_day, size, statements_of
+from spillcast.forecast.sizing.products import Product
 from spillcast.storage.catalogue import lookup
-from spillcast.storage.catalogue.prices import load_prices
+from spillcast.storage.catalogue.prices import DEFAULT_REGIONS, Price, Prices, load_prices
+from spillcast.storage.catalogue.row import rows_by_name
+from spillcast.units import format_duration
 from varied_recording import write_varied_recording
 
 
@@ -87,10 +91,66 @@ def test_a_frontier_gets_faster_with_its_price(forecasters):
 
 
 def test_a_limit_that_nothing_meets_says_what_is_left(forecasters):
-    sizing = size([Sized(forecasters[0])], load_prices(), within_s=1e-3)
+    alone = {"prices": load_prices(), "products": PRODUCTS}
+    ceiling_s = size([Sized(forecasters[0])], **alone).ceiling_s
+    sizing = size([Sized(forecasters[0])], **alone, within_s=ceiling_s / 2)
     assert sizing.chosen is None
-    assert sizing.notes
     assert sizing.frontier
+    # Even without latency it takes longer.
+    assert format_duration(ceiling_s) in sizing.notes[0]
+    fastest = min(sizing.frontier, key=lambda row: row.interval_s[1])
+    closest = size([Sized(forecasters[0])], **alone, within_s=ceiling_s * 1.0001)
+    assert closest.chosen is None
+    assert fastest.target in closest.notes[0]
+    assert format_duration(ceiling_s) not in closest.notes[0].partition(";")[2]
+
+
+def test_the_mean_over_statements_is_that_over_their_runs(forecasters):
+    today_s = [f.workload.total_s for f in forecasters[:2]]
+    for weights in ({"runs_per_day": 10.0}, {"calls": 10.0}):
+        thirty = {name: 30.0 for name in weights}
+        both = Sized(forecasters[0], **weights), Sized(forecasters[1], **thirty)
+        sizing = size(both, load_prices(), products=("gcp-local-ssd",))
+        assert sizing.baseline_s == pytest.approx((today_s[0] + 3 * today_s[1]) / 4)
+
+
+GIB_PRICES = {"GiB-month": [(0, 2.0)], "IOPS-month": [(0, 0.0), (3000, 0.01)]}
+
+
+@cases(
+    ("name", "settings", "prices", "cost", "price_of"),
+    [
+        # Its size is what the temp files need in whole GiB, or its IOPS if they need more of it.
+        ("aws-io2", {"iops": 4000}, GIB_PRICES, 201 * 2.0 + 1000 * 0.01, None),
+        ("aws-io2", {"iops": 256000}, GIB_PRICES, 256 * 2.0 + 253000 * 0.01, None),
+        # It is sold as a disk of 375 GiB.
+        ("gcp-local-ssd", {}, {"GiB-month": [(0, 2.0)]}, 375 * 2.0, None),
+        # It has no least size.
+        ("gcp-hyperdisk-extreme", {"iops": 2000}, GIB_PRICES, 200.5 * 2.0, None),
+        ("azure-p30", {}, {"month": [(0, 99.0)]}, 99.0, None),
+        ("aws-i4i-large", {}, {"instance-hour": [(0, 3.0)]}, 730 * 3.0, "instance"),
+        (
+            "aws-c5d-large",
+            {},
+            {"instance-hour": [(0, 3.0)], "instance-hour-without": [(0, 2.5)]},
+            730 * 0.5,
+            "difference",
+        ),
+        # A price is missing of what is paid by the operation.
+        ("aws-io2", {"iops": 4000}, {"GiB-month": [(0, 2.0)]}, None, None),
+        ("aws-io2", {"iops": 4000}, {}, None, None),
+    ],
+)
+def test_a_month_costs_what_the_price_list_says(name, settings, prices, cost, price_of):
+    listed = [
+        Price(name, unit, above, price, "USD", DEFAULT_REGIONS[name.partition("-")[0]], *[None] * 3)
+        for unit, tiers in prices.items()
+        for above, price in tiers
+    ]
+    search = SimpleNamespace(prices=Prices(listed, DEFAULT_REGIONS), room_bytes=200.5 * 2**30)
+    product = Product(rows_by_name()[name], search)
+    assert product.cost(settings) == (None if cost is None else pytest.approx(cost))
+    assert product.price_of == price_of
 
 
 def test_one_storage_for_several_statements_meets_the_limit_of_each(forecasters):

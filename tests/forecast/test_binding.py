@@ -1,0 +1,92 @@
+"""What binds by arithmetic: operations that wait for the longer of two limits, besides latency."""
+
+from dataclasses import replace
+
+import pytest
+
+from cases import cases
+from evidence import storage
+from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE, binding_of
+from spillcast.storage import Limit
+
+OPERATIONS, SIZE = 1000, 1 << 20
+
+
+def limited(seconds_of):
+    """A storage whose limits alone let OPERATIONS of SIZE take these times."""
+    ns = {name: s / OPERATIONS * 1e9 for name, s in seconds_of.items()}
+    limits = [
+        Limit(name, read_ns_per_byte=ns[name] / SIZE)
+        if name == "throughput"
+        else Limit(name, read_random_ns=ns[name])
+        for name in ns
+    ]
+    return replace(storage({("read", SIZE): 1_000_000}), limits=limits, servers=2)
+
+
+def simple(latency_s, memory_s=0.0, queue_s=0.0):
+    """What a query takes whose operations wait for the slowest limit, in turn for the rest."""
+
+    def outcome_on(target):
+        reads_s = {
+            limit.name: OPERATIONS * (limit.read_random_ns + SIZE * limit.read_ns_per_byte) / 1e9
+            for limit in target.limits
+        }
+        slowest = max(reads_s, key=reads_s.get)
+        times_s = {
+            slowest: reads_s[slowest],
+            LATENCY: latency_s * target.groups[0].total_ns / target.groups[0].count / 1e6,
+            QUEUE: queue_s * 2 / target.servers,
+            MEMORY: memory_s,
+        }
+        causes_s = {cause: s for cause, s in times_s.items() if s}
+        return sum(causes_s.values()), causes_s
+
+    return outcome_on
+
+
+@cases(
+    ("limits_s", "others_s", "bound_by", "saved_s"),
+    [
+        # Twice the IOPS saves half of 100 s, half the latency 1 of 2 s.
+        ({"iops": 100.0, "throughput": 20.0}, {"latency_s": 2.0}, ["iops"], 50.0),
+        ({"iops": 20.0, "throughput": 100.0}, {"latency_s": 2.0}, ["throughput"], 50.0),
+        ({"iops": 10.0, "throughput": 1.0}, {"latency_s": 80.0}, ["latency"], 40.0),
+        ({"iops": 10.0, "throughput": 1.0}, {"latency_s": 1.0, "queue_s": 60.0}, ["queue"], 30.0),
+        # More of either alone saves nothing, or 5 s of the 50 s that both save.
+        ({"iops": 100.0, "throughput": 100.0}, {"latency_s": 2.0}, ["iops", "throughput"], 50.0),
+        ({"iops": 100.0, "throughput": 95.0}, {"latency_s": 2.0}, ["iops", "throughput"], 50.0),
+        # Alone it saves 30 s of the 50 s.
+        ({"iops": 100.0, "throughput": 70.0}, {"latency_s": 2.0}, ["iops"], 30.0),
+        # Limits of which nothing waits are none to raise, in a short run as well.
+        (
+            {"device time": 1e-6, "iops": 0.1, "throughput": 0.099},
+            {"latency_s": 0.002},
+            ["iops", "throughput"],
+            0.05,
+        ),
+        # Both save less than half the latency does, or little where memory answers.
+        ({"iops": 30.0, "throughput": 30.0}, {"latency_s": 80.0}, ["latency"], 40.0),
+        ({"iops": 4.0, "throughput": 4.0}, {"latency_s": 0.0, "memory_s": 96.0}, [], 0.0),
+        ({"iops": 0.2, "throughput": 0.0}, {"latency_s": 0.1, "memory_s": 99.7}, [], 0.1),
+    ],
+)
+def test_the_binding_causes_are_those_whose_doubling_saves_most(
+    limits_s, others_s, bound_by, saved_s
+):
+    binding = binding_of(limited(limits_s), simple(**others_s))
+    assert list(binding.bound_by) == bound_by
+    assert binding.saved_s == pytest.approx(saved_s)
+    longest_s = max(limits_s.values())
+    assert sum(wait.elapsed_s for wait in binding.waits) == pytest.approx(
+        longest_s + sum(others_s.values())
+    )
+
+
+def test_rates_are_those_of_what_a_limit_counts():
+    limits_s = {"iops": 0.5, "throughput": 0.25}
+    for slowest in limits_s:
+        target = limited({**limits_s, slowest: 2.0})
+        [wait] = [w for w in binding_of(target, simple(0.1)).waits if w.cause == slowest]
+        rates = {"iops": (500.0, None), "throughput": (None, 500.0 * SIZE)}
+        assert (wait.operations_per_s, wait.bytes_per_s) == rates[slowest]
