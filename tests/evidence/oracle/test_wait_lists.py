@@ -248,6 +248,17 @@ def test_of_columns_that_fit_those_that_fit_best_are_meant(figures, text):
     assert (result.reads.count, result.writes.count) == (10_000, 3_000)
 
 
+@cases(("reads", "writes"), [(9_996, 2_999), (10_004, 3_001)])
+def test_of_counts_that_a_rounded_mean_allows_that_with_the_exact_total_is_meant(
+    figures, reads, writes
+):
+    blocks = PAGE.replace("<th>Calls", "<th>Blocks</th><th>Calls")
+    blocks = blocks.replace("<td>10,000", f"<td>{reads:,}</td><td>10,000")
+    blocks = blocks.replace("<td>3,000", f"<td>{writes:,}</td><td>3,000")
+    result = figures(blocks.replace("<td>164", "<td></td><td>164"))
+    assert (result.reads.count, result.writes.count) == (10_000, 3_000)
+
+
 def test_a_report_of_ash_as_a_page(figures):
     heads = "<tr><th>Event</th><th>% Event</th><th>Avg Active Sessions</th></tr>"
     rows = "<tr><td>direct path read temp</td><td>30.00</td><td>0.60</td></tr>"

@@ -225,12 +225,9 @@ def _wait_columns(table: Table, rows: Sequence[Row]) -> WaitColumns | None:
 
 
 def _error(rows: Sequence[Row], columns: WaitColumns) -> float:
-    """How far counts times means are from the totals, by these: rounded means fit several."""
-    return sum(
-        abs(wait.count.value * wait.mean.value - wait.total.value) / wait.total.value
-        for wait in filter(None, (_wait(row, columns) for row in rows))
-        if wait.mean and wait.total.value
-    )
+    """How far counts times means are from the totals, s: rounded means fit several columns."""
+    waits = filter(None, (_wait(row, columns) for row in rows))
+    return sum(abs(w.count.value * w.mean.value - w.total.value) for w in waits if w.mean)
 
 
 def _unit_s(name: str, otherwise: float) -> float:

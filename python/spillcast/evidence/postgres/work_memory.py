@@ -38,11 +38,11 @@ def sort_passes(rows: float, tuple_bytes: int, work_mem_bytes: int) -> int:
         return 0
     tapes = merge_order(work_mem_bytes)
     in_run = slots
-    if tapes * BLOCK_BYTES + slots * SLOT_BYTES < work_mem_bytes and tuple_bytes:
+    if tapes * BLOCK_BYTES + slots * SLOT_BYTES < work_mem_bytes:
         in_run = max(1.0, slots - tapes * BLOCK_BYTES / tuple_bytes)
     runs = ceil(rows / in_run)
     # A little less than a whole number is one that rounding made larger.
-    return 1 if runs <= tapes else ceil(log(runs) / log(tapes) - 1e-9)
+    return ceil(log(runs) / log(tapes) - 1e-9)
 
 
 def hash_bytes(rows: float, tuple_bytes: float) -> int:

@@ -1,0 +1,143 @@
+"""What PostgreSQL's nodes spill with a work memory, against loops that do what the server does."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from spillcast.evidence.postgres.work_memory import (
+    PlanSpills,
+    Spill,
+    enough_bytes,
+    hash_batches,
+    hash_bytes,
+    io_share,
+    sort_passes,
+    state_with,
+)
+
+K, BLOCK, SLOT, POINTER = 1024, 8192, 24, 8
+
+
+def merged(rows, tuple_bytes, work_mem_bytes):
+    """How often rows are written by tuplesort.c: in runs, and by each merge but the last."""
+    in_memory = work_mem_bytes / (SLOT + tuple_bytes)
+    if rows <= in_memory:
+        return 0
+    # A block to read, one to write and 32 to read ahead for each tape.
+    tapes = sorted((6, work_mem_bytes // (34 * BLOCK), 500))[1]
+    tuples_bytes = in_memory * tuple_bytes
+    in_run = in_memory
+    if tapes * BLOCK < tuples_bytes:
+        in_run = max((tuples_bytes - tapes * BLOCK) / tuple_bytes, 1)
+    runs, passes = -int(-rows // in_run), 1
+    while runs > tapes:
+        runs, passes = -(-runs // tapes), passes + 1
+    return passes
+
+
+def test_a_sort_writes_its_rows_as_often_as_its_runs_are_merged():
+    draws = np.random.default_rng(43)
+    passes = set()
+    for _ in range(2000):
+        work_mem_bytes = int(2 ** draws.uniform(6, 17)) * K
+        # None for numbers, which stand in their slots; some rows fill the memory by themselves.
+        tuple_bytes = int(draws.choice([0, 16, 2 ** draws.uniform(4, 10), work_mem_bytes / 3]))
+        # Around what fits, up to a thousand times as much.
+        rows = work_mem_bytes / (SLOT + tuple_bytes) * 10 ** draws.uniform(-0.3, 3)
+        wanted = merged(rows, tuple_bytes, work_mem_bytes)
+        assert sort_passes(rows, tuple_bytes, work_mem_bytes) == wanted, (rows, tuple_bytes)
+        passes.add(wanted)
+    assert passes >= {0, 1, 2, 3}
+
+
+def test_wide_rows_leave_a_run_of_a_row():
+    # 64 KiB hold two rows of 25,000 bytes; six tapes take 48 KiB of these 50,000 bytes.
+    work_mem_bytes, width = 64 * K, 25_000
+    assert 1 < work_mem_bytes / (SLOT + width) - 6 * BLOCK / width + 1 < 2
+    # Runs of one: 36 of them are merged six at a time, 37 once more.
+    passes = {2: 0, 3: 1, 6: 1, 7: 2, 36: 2, 37: 3, 6**3: 3, 6**3 + 1: 4, 6**5: 5, 6**5 + 1: 6}
+    assert {rows: sort_passes(rows, width, work_mem_bytes) for rows in passes} == passes
+
+
+def test_no_more_than_500_runs_are_merged_at_once():
+    # A GiB would hold the blocks of 3,855 tapes; rows of 1,000 bytes fill it beside 500.
+    work_mem_bytes, width = 1 << 30, 1000
+    in_run = work_mem_bytes / (SLOT + width) - 500 * BLOCK / width
+    assert [sort_passes(runs * in_run - 1, width, work_mem_bytes) for runs in (500, 501)] == [1, 2]
+
+
+def batches(rows, tuple_bytes, memory_bytes, balanced):
+    """Batches by nodeHash.c: as many as it takes for one to fit beside its buckets."""
+    buckets = 1024
+    while buckets < rows:
+        buckets *= 2
+    if rows * tuple_bytes + buckets * POINTER <= memory_bytes:
+        return 1
+    buckets, number = 1, 2
+    while buckets < memory_bytes / (tuple_bytes + POINTER):
+        buckets *= 2
+    while rows * tuple_bytes > number * (memory_bytes - buckets * POINTER):
+        number *= 2
+    # Each batch has a buffer of a block in either file.
+    while balanced and number * BLOCK >= memory_bytes:
+        number, memory_bytes = number // 2, memory_bytes * 2
+    return number
+
+
+@pytest.mark.parametrize("balanced", [False, True])
+def test_a_hash_is_divided_until_a_batch_fits(balanced):
+    draws, seen = np.random.default_rng(44), set()
+    for _ in range(2000):
+        memory_bytes = int(2 ** draws.uniform(7, 17)) * K
+        tuple_bytes = 8 * int(2 ** draws.uniform(2, 8))
+        rows = int(memory_bytes / tuple_bytes * 10 ** draws.uniform(-1, 3.5))
+        wanted = batches(rows, tuple_bytes, memory_bytes, balanced)
+        assert hash_batches(rows, tuple_bytes, memory_bytes, balanced=balanced) == wanted
+        assert (hash_bytes(rows, tuple_bytes) <= memory_bytes) == (wanted == 1)
+        seen.add(wanted)
+    assert seen >= {1, 2, 4, 8, 16}
+
+
+SORT = Spill(
+    kind="sort", processes=1, needed_bytes=100_000_000, passes=1, rows=1e6, tuple_bytes=76.0,
+    weight=3.0,
+)  # fmt: skip
+HASH = Spill(
+    kind="hash", processes=2, needed_bytes=40_000_000, batches=8, rows=5e5, tuple_bytes=64.0,
+    hash_multiplier=2.0, weight=4.0,
+)  # fmt: skip
+STORE = Spill(kind="store", processes=1, needed_bytes=20_000_000, weight=1.0)
+
+
+@pytest.mark.parametrize("work_mem_bytes", [64 * K, 4 << 20, 16 << 20, 32 << 20, 128 << 20])
+def test_the_temp_io_of_a_plan_is_that_of_its_nodes(work_mem_bytes):
+    passes = merged(1e6, 76, work_mem_bytes)
+    number = batches(500_000, 64, 2 * work_mem_bytes, balanced=False)
+    # A hash writes all batches but the first; a store is written once, or not at all.
+    shares = {
+        SORT: passes,
+        HASH: (1 - 1 / number) / (1 - 1 / 8),
+        STORE: int(work_mem_bytes < 20_000_000),
+    }
+    for spill, share in shares.items():
+        assert spill.share_with(work_mem_bytes) == pytest.approx(share)
+    # Of the seconds of both processes of the hash one has half.
+    whole = 3.0 * shares[SORT] + 4.0 / 2 * shares[HASH] + 1.0 * shares[STORE]
+    assert io_share(list(shares), work_mem_bytes) == pytest.approx(whole / 6.0)
+    state = "multi-pass" if passes > 1 else "one-pass" if whole else "none"
+    assert state_with(list(shares), work_mem_bytes) == state
+    assert (SORT.passes_with(work_mem_bytes), HASH.passes_with(work_mem_bytes)) == (passes, None)
+    assert STORE.batches_with(work_mem_bytes) is None
+    assert replace(SORT, passes=2).share_with(work_mem_bytes) == passes / 2
+    of_two = replace(HASH, batches=2)
+    assert of_two.share_with(work_mem_bytes) == pytest.approx((1 - 1 / number) / (1 - 1 / 2))
+
+
+def test_enough_memory_is_a_setting_above_what_the_neediest_node_takes():
+    plan = PlanSpills([SORT, STORE], current_bytes=4 << 20)
+    # A hundred million bytes and an eighth are 106.8 MiB: 128 MiB is the next that one would set.
+    assert enough_bytes(plan) == 128 << 20
+    # It spilled with 128 MiB.
+    assert enough_bytes(replace(plan, current_bytes=128 << 20)) == 192 << 20
+    assert enough_bytes(replace(plan, current_bytes=None)) == 128 << 20
