@@ -264,3 +264,41 @@ def test_an_ide_quotes_lines_with_a_comma_below_words_of_a_person(tmp_path):
     )
     counts = read_plan(path)
     assert (counts.reads.count, counts.writes.count) == (5, 6)
+
+
+#: Up to version 10 VERBOSE shows the times of workers, and of sorts only the leader's.
+LEADERS_SORT = """\
+Gather Merge  (cost=1.0..2.0 rows=9 width=4) (actual time=9.0..980.0 rows=900000 loops=1)
+  Workers Planned: 2
+  Workers Launched: 2
+  ->  Sort  (cost=1.0..2.0 rows=9 width=4) (actual time=9.0..700.0 rows=300000 loops=3)
+        Sort Key: a
+        Sort Method: external sort  Disk: 8000kB
+        Worker 0: actual time=9.0..690.0 rows=300000 loops=1
+        Worker 1: actual time=9.0..680.0 rows=300000 loops=1
+        ->  Parallel Seq Scan on t  (actual time=0.1..90.0 rows=300000 loops=3)
+Execution time: 990.000 ms
+"""
+
+
+def test_sorts_that_a_plan_does_not_show_are_like_the_one_that_it_shows(tmp_path):
+    (path := tmp_path / "plan.txt").write_text(LEADERS_SORT)
+    counts = read_plan(path)
+    assert (counts.writes.bytes, counts.processes) == (3 * 8000 * 1024, 3.0)
+    others = LEADERS_SORT.replace("rows=300000 loops=1\n", "rows=300000 loops=1\n{}", 2)
+    memory = "          Sort Method: quicksort  Memory: 900kB\n"
+    path.write_text(others.format(memory, memory))
+    counts = read_plan(path)
+    assert (counts.writes.bytes, counts.processes) == (8000 * 1024, 1.0)
+
+
+def test_a_plan_that_is_cut_at_its_top_may_spill_there(tmp_path):
+    text = """\
+        ->  Index Scan using a on t
+              (actual rows=6 loops=1402)     <- slow
+  Buffers: shared hit=48204 read=8912
+Execution Time: 12105.1 ms
+"""
+    (path := tmp_path / "plan.txt").write_text(text)
+    with pytest.raises(EvidenceIncomplete, match="cut"):
+        read_plan(path)

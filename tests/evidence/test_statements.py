@@ -37,6 +37,25 @@ def test_a_bar_that_closes_a_table_is_no_part_of_its_values(tmp_path):
     assert (counts.reads.count, counts.writes.count) == (65240 / 20, 65380 / 20)
 
 
+#: What people select: the mean alone, by its name or their own; a comment ends below the table.
+MEANS = """\
+   id | calls | temp_blks_read | temp_blks_written |  {mean}  | query
+------+-------+----------------+-------------------+----------+------------
+   77 |     4 |            600 |               800 |   250.5  | select a +
+      |       |                |                   |          | from t
+(1 row)
+
+END_OF_SAMPLE */
+"""
+
+
+@cases("mean", ["mean_exec_time", "mean_time", "avg_ms", "mean_exec_ms", "AVG_TIME"])
+def test_the_mean_of_the_calls_stands_for_their_total(tmp_path, mean):
+    (path := tmp_path / "rows.txt").write_text(MEANS.format(mean=mean))
+    counts = read_statements(path)
+    assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (0.2505, 150, 200)
+
+
 #: Columns of blanks, a table in Markdown, and one in Org mode; the last value goes on to the end.
 COLUMNS = """\
 query                calls  total_exec_time  temp_blks_read  temp_blks_written

@@ -48,7 +48,7 @@ _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPES = {"\n": "", "t": "\t", "n": "\n", "r": "\r", "0": "\0", "b": "\b", "f": "\f"}
 #: Words below a table, or the prompt of psql.
 _BELOW_TABLE = re.compile(
-    r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\W\d]|[-=*!(][>#]$|^\(\d+ [^\W\d]+\)$|^```"
+    r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\s\d]|[-=*!(][>#]$|^\(\d+ [^\W\d]+\)$|^```"
     r"|^Time: [\d.,]+ ms"
 )
 #: A column that tells that a table is one of ours, and not part of a report.

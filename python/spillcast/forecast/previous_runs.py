@@ -38,15 +38,14 @@ _MEMORY = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
 def read_run_or_plan(path: Path) -> Plan | Recording | Counts:
     """The content of a file: a plan without counts, or a previous run."""
     from spillcast.evidence.open import find_evidence
-    from spillcast.evidence.postgres.document import read_documents
-    from spillcast.evidence.postgres.plan import read_plan
+    from spillcast.evidence.postgres.plan import plans_in, read_plan
     from spillcast.evidence.postgres.statements import read_statements
 
     kind = find_evidence([path]).only_kind()
     if kind == "recordings":
         return Recording.open(path)
     if kind == "plans":
-        [document, *others] = read_documents(path)
+        [document, *others] = plans_in(path)
         if others or "Actual Loops" in document["Plan"] or "Execution Time" in document:
             return read_plan(path, Selection(timed=False))
         return document

@@ -4,17 +4,15 @@ import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from spillcast.errors import EvidenceDamaged, EvidenceUnknown, NoTempIo
-from spillcast.evidence.postgres.nodes import SIZES_NOTE, all_nodes, count_disk_sizes
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
+from spillcast.evidence.numbers import Held, Number, hold
+from spillcast.evidence.postgres.nodes import SIZES_NOTE, Node, all_nodes, count_disk_sizes
 from spillcast.evidence.postgres.text import ELSEWHERE, FIGURES, begins_plan, documents_of_text
 from spillcast.evidence.text import head_of, json_or_none, text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, json_values, reading, xml_of
-
-if TYPE_CHECKING:
-    from spillcast.evidence.postgres.logs import Logs
 
 HOW = (
     "make it with: "
@@ -57,10 +55,6 @@ _YAML_PAIR = re.compile(r"(?P<key>\"[^\"]+\"|[^:\"\s][^:\"]*):(?: (?P<value>.*))
 
 def read_documents(path: Path) -> list[dict[str, Any]]:
     """All plans in a file, each as FORMAT JSON gives it. InputError where there is none."""
-    if (logs := read_log(path)) is not None:
-        if not logs.plans:
-            raise EvidenceUnknown(f"{path}: a log without plans", "load auto_explain to log them")
-        return logs.plans
     text = unwrapped(text_of(path))
     documents = pasted_documents(text, path)
     if not documents:
@@ -81,13 +75,9 @@ def pasted_documents(text: str, path: Path) -> list[dict[str, Any]]:
     return documents
 
 
-def read_log(path: Path) -> "Logs | None":
-    """What a server's log tells; None of a file that is none."""
-    if _LOG.search(head_of(path)) is None:
-        return None
-    from spillcast.evidence.postgres.logs import read_logs
-
-    return read_logs(path)
+def is_log(path: Path) -> bool:
+    """Whether a file is a server's log, by what it begins with."""
+    return _LOG.search(head_of(path)) is not None
 
 
 def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
@@ -277,3 +267,17 @@ def _check_shape(document: Mapping[str, Any]) -> None:
                     raise ValueError(f"{name} is not a {words}")
         for name in NODES:
             waiting += node.get(name, ())
+
+
+def check_sums(path: Path, top: Node) -> None:
+    """InputError where spilling nodes below did more than the top says of all."""
+    total, max_blocks = top.all_temp.blocks, max(node.all_temp.blocks for node in top.walk())
+    parts = f"{max_blocks:,} temp blocks of a node"
+    plan = f"{total:,} of the entire plan"
+    sums = Held("children-of-parent", Number.exact(max_blocks), parts, Number.exact(total), plan)
+    hold(path, [sums], HOW)
+    sorts = [node for node in top.walk() if node.values.get("Sort Space Type") == "Disk"]
+    if sorts and not top.all_temp.blocks:
+        raise EvidenceIncomplete(
+            f"{path}: a sort is on disk, and the plan counts no temp blocks", HOW
+        )

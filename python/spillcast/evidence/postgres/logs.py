@@ -11,10 +11,9 @@ from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, InputError, No
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import MARK
-from spillcast.evidence.postgres.document import logged_plan, pasted_documents
+from spillcast.evidence.postgres.document import check_sums, logged_plan, pasted_documents
 from spillcast.evidence.postgres.log_entries import Entry, entries_of
 from spillcast.evidence.postgres.nodes import nodes_of
-from spillcast.evidence.postgres.plan import check_sums
 from spillcast.evidence.postgres.temp_files import (
     Exceeded,
     TempFile,

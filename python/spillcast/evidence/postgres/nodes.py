@@ -142,6 +142,12 @@ def by_process(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return [values, *values.get("Workers", ())]
 
 
+def _sized(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The processes whose sort or hash the plan shows: before version 11 only the leader's sort."""
+    sizes = {"Sort Space Type", "Disk Usage", "HashAgg Batches"}
+    return [its for its in by_process(values) if sizes & its.keys()]
+
+
 def sorts_kib(values: Mapping[str, Any]) -> list[float]:
     """The size of the sort of each process that has one on disk."""
     return [
@@ -175,7 +181,8 @@ def _size_blocks(values: Mapping[str, Any]) -> int:
     size_kib += sum(sorts_kib(values))
     if values.get("Storage") == "Disk":
         size_kib += amount(values.get("Maximum Storage", 0), "Maximum Storage")
-    runs = max(1.0, amount(values.get("Actual Loops", 1), "Actual Loops") // len(processes))
+    shown = len(_sized(values)) or len(processes)
+    runs = max(1.0, amount(values.get("Actual Loops", 1), "Actual Loops") // shown)
     size_bytes: float = 1024.0 * size_kib * runs
     inputs = values.get("Plans", ())
     batches: int = max((child.get("Hash Batches", 1) for child in inputs), default=1)
@@ -251,7 +258,7 @@ def _spread(values: Mapping[str, Any], processes: int) -> float:
         parts = sorts_kib(values) or [
             amount(its.get("Disk Usage", 0), "Disk Usage") for its in by_process(values)
         ]
-    if processes == 1 or not any(parts) or not (workers or len(parts) > 1):
+    if processes == 1 or not any(parts) or not (counted or len(_sized(values)) > 1):
         return float(processes)
     return min(float(processes), sum(parts) / max(parts))
 

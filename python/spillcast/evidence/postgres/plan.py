@@ -6,12 +6,18 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from spillcast.errors import EvidenceIncomplete, NoTempIo, Refusal, TimesContradictory
+from spillcast.errors import (
+    EvidenceIncomplete,
+    EvidenceUnknown,
+    NoTempIo,
+    Refusal,
+    TimesContradictory,
+)
 from spillcast.evidence.choice import ONLY, Item, Selection, pick
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
 from spillcast.evidence.numbers import Held, Number, hold
 from spillcast.evidence.postgres import BLOCK_BYTES
-from spillcast.evidence.postgres.document import HOW, read_documents, read_log
+from spillcast.evidence.postgres.document import HOW, check_sums, is_log, read_documents
 from spillcast.evidence.postgres.nodes import (
     SIZES_NOTE,
     Node,
@@ -30,6 +36,7 @@ from spillcast.redaction import struck_text
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:
+    from spillcast.evidence.postgres.logs import Logs
     from spillcast.recording.recording import Recording
 
 #: 30 years: no query took as long, and nobody could follow it step by step.
@@ -54,7 +61,7 @@ def read_plan(
     cannot have been done.
     """
     path = Path(path)
-    logs = read_log(path)
+    logs = _read_log(path)
     if logs is not None and not logs.plans:
         from spillcast.evidence.postgres.logs import counts_of_logs
 
@@ -69,6 +76,24 @@ def read_plan(
     )
     notes = [*counts.notes, *([] if logs is None else logs.notes)]
     return replace(counts, statement=_statement(selected, spilling), notes=notes)
+
+
+def plans_in(path: Path) -> list[dict[str, Any]]:
+    """The plans in a file or a log, as FORMAT JSON gives them. InputError where there is none."""
+    if (logs := _read_log(path)) is None:
+        return read_documents(path)
+    if not logs.plans:
+        raise EvidenceUnknown(f"{path}: a log without plans", "load auto_explain to log them")
+    return logs.plans
+
+
+def _read_log(path: Path) -> "Logs | None":
+    """What a server's log tells; None of a file that is none."""
+    if not is_log(path):
+        return None
+    from spillcast.evidence.postgres.logs import read_logs
+
+    return read_logs(path)
 
 
 def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -137,6 +162,9 @@ def counts_of_plan(
         top = nodes_of(document["Plan"])
         check_sums(path, top)
         temp = top.all_temp
+        if not temp.blocks and "Excerpt" in document:
+            problem = "its first node is below others, which are missing and may spill"
+            raise EvidenceIncomplete(f"{path}: cut: {problem}", HOW)
         if not temp.blocks:
             raise NoTempIo(f"{path}: this query does not spill: {_why_not(top)}")
         shared = _shared(top)
@@ -253,20 +281,6 @@ def blocks_of(plan: Mapping[str, Any]) -> int:
     return sum(int(amount(plan.get(name, 0), name)) for name in names)
 
 
-def check_sums(path: Path, top: Node) -> None:
-    """InputError where spilling nodes below did more than the top says of all."""
-    total, max_blocks = top.all_temp.blocks, max(node.all_temp.blocks for node in top.walk())
-    parts = f"{max_blocks:,} temp blocks of a node"
-    plan = f"{total:,} of the entire plan"
-    sums = Held("children-of-parent", Number.exact(max_blocks), parts, Number.exact(total), plan)
-    hold(path, [sums], HOW)
-    sorts = [node for node in top.walk() if node.values.get("Sort Space Type") == "Disk"]
-    if sorts and not top.all_temp.blocks:
-        raise EvidenceIncomplete(
-            f"{path}: a sort is on disk, and the plan counts no temp blocks", HOW
-        )
-
-
 def _shared(top: Node, *, evenly: bool = False) -> Bounds[float]:
     """Over how many processes the temp I/O was spread, weighted by what each node did.
 
@@ -338,7 +352,7 @@ def executed_plan(path: Path, selection: Selection) -> Executed:
     A log without plans tells only how long a call with temp files took. InputError for a file that
     is not a plan, and for a plan that was not run.
     """
-    logs = read_log(path)
+    logs = _read_log(path)
     if logs is not None and not logs.plans:
         named_files = [
             file for file in logs.temp if file.queryid and file.queryid == selection.queryid

@@ -33,12 +33,10 @@ from spillcast.redaction import struck_text
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration
 
-#: Names of versions up to 12, by those of later ones.
-_FORMER = {
-    "total_time": "total_exec_time",
-    "mean_time": "mean_exec_time",
-    "stddev_time": "stddev_exec_time",
-}
+#: Times of execution: by their names up to version 12 and since, and as queries call them.
+_TIME = re.compile(
+    r"(?P<of>total|mean|avg|average|stddev)_(?:exec_|execution_)?(?:time|ms|time_ms)"
+)
 _NEEDED = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
 #: A number with separators, before any of its columns is known.
 _DIGITS = re.compile(r"\d[\d.,' \u00a0\u202f]*")
@@ -134,6 +132,7 @@ def read_rows(path: Path) -> list[Row]:
         raise FileTooLarge(f"{path}: more than {_LINES_MAX:,} lines of statements", HOW)
     with reading(path, HOW):
         rows = _with_points([_renamed(row) for row in rows_of(text, path, HOW)])
+        rows = [_with_total(row) for row in rows]
         if not rows:
             raise EvidenceUnknown(f"{path}: holds no row of pg_stat_statements", HOW)
         for name in _NEEDED:
@@ -145,8 +144,21 @@ def read_rows(path: Path) -> list[Row]:
 
 def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
     """By the names of the newest version: up to 12 execution was all that was timed."""
-    row = {str(name).strip().lower().removesuffix("_ms"): value for name, value in row.items()}
-    return {**{name: row[former] for former, name in _FORMER.items() if former in row}, **row}
+    row = {str(name).strip().lower(): value for name, value in row.items()}
+    times = {name: time["of"] for name in row if (time := _TIME.fullmatch(name))}
+    named = {
+        f"{'mean' if of in ('avg', 'average') else of}_exec_time": row[name]
+        for name, of in times.items()
+    }
+    return {**named, **{name.removesuffix("_ms"): value for name, value in row.items()}}
+
+
+def _with_total(row: dict[str, Any]) -> dict[str, Any]:
+    """With the total of all calls, where only their mean was exported."""
+    mean_ms, calls = row.get("mean_exec_time"), row.get("calls")
+    if "total_exec_time" in row or mean_ms is None or calls is None:
+        return row
+    return {**row, "total_exec_time": _number(mean_ms) * _number(calls)}
 
 
 def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:

@@ -232,10 +232,15 @@ class _Plan:
         return FIGURES.search(rest) is not None and ELSEWHERE.search(text) is None
 
     def document(self) -> dict[str, Any]:
-        """As FORMAT JSON would have it; ``Cut`` where what the first node did may not be all."""
+        """As FORMAT JSON would have it; ``Cut`` where what the first node did may not be all.
+
+        ``Excerpt`` where it stood below other nodes, which are missing.
+        """
         is_total = not self.excerpt and self.buffers and "Plans" in self.plan["Plan"]
         if "Execution Time" not in self.plan and not is_total:
             self.plan["Cut"] = True
+        if self.excerpt:
+            self.plan["Excerpt"] = True
         if self.buffers:
             _fill_temp(self.plan["Plan"], {})
         return self.plan
