@@ -232,6 +232,23 @@ def logged(server, form, *queries):
     return "".join(line.replace("\n", "\n\t") + "\n" for line in lines)
 
 
+@cases("name", QUERIES)
+def test_temp_io_took_no_longer_than_a_plan_without_times_allows(server, name):
+    query, before = QUERIES[name]
+    before = (*before, "set track_io_timing = on")
+    document = explain(server, query, "format json", before=before)
+    timed = counts_of_plan(document)
+    if timed.time_bounds:
+        pytest.skip("this version does not time temp I/O")
+    for node in nodes(document["Plan"]):
+        for io in ("Read", "Write"):
+            node.pop(f"Temp I/O {io} Time")
+    within = counts_of_plan(document).time_bounds
+    assert timed.total_s / timed.processes <= within.upper
+    if name not in {"parallel sort", "parallel hash"}:
+        assert within.upper < timed.elapsed_s
+
+
 def test_without_times_it_says_what_takes_them(server):
     document = explain(server, SORT, "format json", before=("set track_io_timing = off",))
     within = counts_of_plan(document).time_bounds

@@ -1,5 +1,6 @@
 """Temp blocks of a query, and the nodes of its plan: what each did, and in how many processes."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
 from pathlib import Path
@@ -29,6 +30,18 @@ _ROW_HEADER_BYTES = 20
 SIZES_NOTE = (
     "a plan without BUFFERS: temp I/O follows from sizes on disk, each written once and read once"
 )
+#: Nodes that never write temp files, whatever is known of their buffers.
+_NEVER_SPILLS = frozenset(
+    (
+        *("Append", "Bitmap Heap Scan", "Bitmap Index Scan", "BitmapAnd", "BitmapOr"),
+        *("Foreign Scan", "Gather", "Group", "Index Only Scan", "Index Scan", "Limit"),
+        *("Nested Loop", "Result", "Sample Scan", "Seq Scan", "Tid Scan", "Unique", "Values Scan"),
+    )
+)
+#: Nodes whose inputs run on other servers or segments, at the same time.
+_ELSEWHERE = re.compile(r"Custom Scan|Distributed|Motion|Remote|Task")
+#: A printed time of one execution of a node ends with the digit of microseconds.
+_TIME_ROUNDED_MS = 0.0005
 #: Of blocks and of milliseconds: 73 TB and 104 days.
 _TEMP_MAX = COUNT_MAX // 1_000_000
 
@@ -277,6 +290,44 @@ def elapsed_share(top: Node, weights: Callable[[Node], float]) -> tuple[float, f
     total = sum(weights(node) for child in top.children for node in child.walk())
     lower = max(max((part for part, _ in parts), default=0.0), total / top.processes)
     return top_share + min(lower, upper - top_share), upper
+
+
+def least_outside_s(top: Node, elapsed_s: float, sharing: float) -> float:
+    """How long a process that did temp I/O ran nodes without any, at the least (s).
+
+    ``sharing`` is over how many processes the temp I/O was spread. 0 where times of nodes do not
+    fit into the run.
+    """
+    processes = max((node.processes for node in top.walk() if node.all_temp.blocks), default=1)
+    outside_s = _outside_s(top)
+    if outside_s > processes * elapsed_s:
+        return 0.0
+    # Processes without temp I/O may have run such nodes all the time.
+    return max(0.0, outside_s - (processes - sharing) * elapsed_s) / sharing
+
+
+def _outside_s(node: Node) -> float:
+    """Time of nodes without temp I/O in their subtree, summed over the processes (s)."""
+    kinds = {values["Node Type"] for values in all_nodes(node.values)}
+    if node.all_temp.blocks or not (_has_buffers(node) or kinds <= _NEVER_SPILLS):
+        if _ELSEWHERE.search(node.kind):
+            return 0.0
+        # The time of a subplan with a name is also in that of the node that asks for it, which has
+        # its temp I/O as well.
+        return sum(
+            _outside_s(child)
+            for child in node.children
+            if "Subplan Name" not in child.values
+            or (child.all_temp.blocks > 0 and _has_buffers(child))
+        )
+    once_ms = amount(node.values.get("Actual Total Time", 0.0), "Actual Total Time")
+    loops = amount(node.values.get("Actual Loops", 1), "Actual Loops")
+    return max(0.0, once_ms - _TIME_ROUNDED_MS) * loops / 1e3
+
+
+def _has_buffers(node: Node) -> bool:
+    """Whether the temp I/O of the node is counted, not taken from sizes on disk or left out."""
+    return any(name.startswith("Shared ") for name in node.values)
 
 
 def _temp(values: Mapping[str, Any]) -> TempIO:

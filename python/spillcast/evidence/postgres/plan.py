@@ -24,6 +24,7 @@ from spillcast.evidence.postgres.nodes import (
     amount,
     counts_of_blocks,
     elapsed_share,
+    least_outside_s,
     nodes_of,
     shared_read_s,
     sorts_kib,
@@ -46,7 +47,10 @@ TIMED = (
     "set track_io_timing = on and make it again: PostgreSQL 15 or newer times temp I/O; "
     "or name the storage with --from"
 )
-_UNTIMED = "the plan has no times of it, so it took from the speed of memory to the whole run"
+_UNTIMED = (
+    "the plan has no times of it, so it took from the speed of memory to all the time of nodes "
+    "that spill"
+)
 _SPLIT = "give all times of one run; EXPLAIN (ANALYZE, BUFFERS, VERBOSE) counts by process"
 _ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
 
@@ -148,8 +152,8 @@ def counts_of_plan(
 ) -> Counts:
     """The counts of a plan as ``EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)`` returns it.
 
-    Times that were not taken have bounds, from memory's to all of the run, if ``timed``. Errors
-    are those of ``read_plan``.
+    Times that were not taken have bounds, if ``timed``: from memory's to all of the run but what
+    nodes without temp I/O took. Errors are those of ``read_plan``.
     """
     if isinstance(document, list):
         document = document[0]
@@ -177,6 +181,7 @@ def counts_of_plan(
             shared = replace(shared, lower=lower, upper=max(lower, shared.upper))
         named = document.get("Settings", {})
         data_read_s = _data_read_s(top, plan_s)
+        outside_s = least_outside_s(top, plan_s, shared.lower)
         return counts_of_blocks(
             path,
             plan_s,
@@ -184,7 +189,7 @@ def counts_of_plan(
             ObservedEngine("postgresql", settings=dict(named)),
             shared,
             (_UNTIMED, TIMED) if timed else None,
-            other_s=data_read_s,
+            other_s=max(data_read_s, outside_s),
             held_bytes=_held_bytes(top),
             files=_files(top),
             notes=_notes(document, top),
