@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import spillcast_command, until
+from harness import TIMEOUT_S, spillcast_command, until
 
 #: The effective capability to mount.
 CAP_SYS_ADMIN = 21
@@ -64,7 +64,7 @@ class Emulator:
     def end(self, number):
         """Send a signal and wait for its end: its exit status, and what it printed."""
         self.process.send_signal(number)
-        printed, _ = self.process.communicate(timeout=60)
+        printed, _ = self.process.communicate(timeout=TIMEOUT_S)
         return self.process.returncode, printed
 
     def __enter__(self):
@@ -73,7 +73,7 @@ class Emulator:
     def __exit__(self, *_):
         if self.process.poll() is None:
             self.process.terminate()
-            self.process.communicate(timeout=60)
+            self.process.communicate(timeout=TIMEOUT_S)
         self.process.stdout.close()
         self.stderr.close()
 

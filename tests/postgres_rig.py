@@ -16,6 +16,7 @@ import psycopg
 from emulator import skip_without_fuse
 from harness import partial_folders, spillcast_command, until
 from leftovers import TEMPLATES
+from spillcast.engines.postgres.connection import SAMPLER
 from spillcast.engines.postgres.server import (
     PrivateServer,
     embedded,
@@ -30,6 +31,9 @@ from spillcast.workspace import workspace
 ROWS = 150_000
 OPERATION_S = 0.0005
 JOIN = "select max(x.f) from t x join t y using (id)"
+#: The same, at the gate before anything else, and at the gate once it has spilled and goes on to.
+HELD = f"{JOIN} where (select gate())"
+MIDWAY = JOIN.replace("max(x.f)", "max(x.f) filter (where x.id % 16 <> 0 or gate())")
 PARALLEL = {
     "max_parallel_workers_per_gather": 2,
     "parallel_setup_cost": 0,
@@ -37,6 +41,28 @@ PARALLEL = {
     "min_parallel_table_scan_size": 0,
 }
 SERIAL = {"max_parallel_workers_per_gather": 0}
+#: Waits while a file is there; parallel workers may call it.
+GATE = """
+create function gate() returns bool volatile parallel safe language plpgsql as $$
+begin
+    while (pg_stat_file('gate', true)).size is not null loop
+        perform pg_sleep(0.01);
+    end loop;
+    return true;
+end $$
+"""
+#: The processes of a session that wait at the gate.
+AT_GATE = """
+select count(*) from pg_stat_activity
+ where (pid = %(pid)s or leader_pid = %(pid)s) and wait_event = 'PgSleep'
+"""
+#: When a recorder last looked at its session.
+LOOKED = """
+select state_change from pg_stat_activity
+ where application_name = %s and query like '%%a.leader_pid = $1%%' and state = 'idle'
+"""
+#: Looks after which a recorder is known to go on looking.
+LOOKS = 3
 ALL_ROLES = "local all all trust\nhost all all all trust\n"
 SPILLING = {"work_mem": "128kB", "temp_tablespaces": "slow"}
 
@@ -99,6 +125,11 @@ class Client:
         self.thread = threading.Thread(target=self._run, args=[statement])
         self.thread.start()
 
+    def begin(self, statement):
+        """Run a statement unless it runs already, as ``on_status`` of its recorder does."""
+        if self.thread is None:
+            self.run(statement)
+
     def _run(self, statement):
         try:
             self.rows = self.connection.execute(statement).fetchall()
@@ -114,6 +145,19 @@ class Client:
     def plan(self):
         """What EXPLAIN said of the statement."""
         return self.result()[0][0][0]["Plan"]
+
+
+@dataclass
+class Gate:
+    """A gate of queries, closed while its file is there."""
+
+    file: Path
+
+    def open(self):
+        self.file.unlink(missing_ok=True)
+
+    def close(self):
+        self.file.touch()
 
 
 @dataclass
@@ -157,6 +201,35 @@ class Rig:
                 "the query",
             )
 
+    @contextmanager
+    def gate(self):
+        """A closed gate: queries wait where they call it, until it is opened; at the end it is."""
+        gate = Gate(self.room / "postgres" / "data" / "gate")
+        gate.close()
+        try:
+            yield gate
+        finally:
+            gate.open()
+
+    def until_held(self, client, processes=1):
+        """Wait until so many processes of a client's statement wait at the gate."""
+        with self.connect() as connection:
+            until(
+                lambda: connection.execute(AT_GATE, {"pid": client.pid}).fetchone() == (processes,),
+                "the gate",
+            )
+
+    def until_watched(self, process):
+        """Wait until a recorder of one session, which has attached before, looks at it."""
+        looks = set()
+
+        def watched():
+            looks.update(connection.execute(LOOKED, [SAMPLER]).fetchall())
+            return len(looks) >= LOOKS or process.poll() is not None
+
+        with self.connect() as connection:
+            until(watched, "the recorder's looks")
+
     def allow_only(self, role, method):
         """Ask a role for its password, or let it in without one again."""
         file = self.room / "postgres" / "data" / "pg_hba.conf"
@@ -194,6 +267,7 @@ def _fill(made, mountpoint):
             f"from generate_series(1, {ROWS}) i"
         )
         connection.execute("analyze t")
+        connection.execute(GATE)
 
 
 def free_port():
@@ -204,10 +278,14 @@ def free_port():
 
 
 @contextmanager
-def recorder(output, *arguments, **options):
-    """``spillcast record`` in the background, killed at the end if it still runs."""
+def recorder(output, *arguments, under=(), **options):
+    """``spillcast record`` in the background, killed at the end if it still runs.
+
+    ``under`` is a command that runs it. Without an ``output`` it discards what it records.
+    """
+    where = ("--discard",) if output is None else ("-o", output)
     process = subprocess.Popen(
-        spillcast_command("record", "-o", output, *arguments),
+        [*under, *spillcast_command("record", *where, *arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -223,6 +301,28 @@ def recorder(output, *arguments, **options):
 def until_attached(output, process):
     """Wait until a recorder has begun."""
     until(lambda: partial_folders(output) or process.poll() is not None, "the attachment")
+
+
+def once_watched(action):
+    """An ``on_status`` that acts once its recorder has seen the query."""
+
+    def on_status(_recorder, status):
+        if not status["waiting"]:
+            action()
+
+    return on_status
+
+
+def interrupted_after(operations, action):
+    """The same, which ends the recording after so many operations on temp files."""
+    acts = once_watched(action)
+
+    def on_status(recorder, status):
+        acts(recorder, status)
+        if status["temp_reads"] + status["temp_writes"] >= operations:
+            raise KeyboardInterrupt
+
+    return on_status
 
 
 def until_kept(output, count):

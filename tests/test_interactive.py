@@ -10,6 +10,7 @@ from types import SimpleNamespace
 import pytest
 
 import spillcast.interactive
+from harness import TIMEOUT_S
 from harness import spillcast as run_spillcast
 from spillcast.errors import CaptureUnavailable, InputError, NoTempIo, NotSpilled
 from spillcast.interactive import load_ipython_extension
@@ -85,14 +86,14 @@ with spillcast.record("run.spill", temp="."):
         file.write(bytes({BLOCK}))
     child = os.fork()
     if child == 0:
-        time.sleep(100)
+        time.sleep(3600)
         os._exit(0)
 os.kill(child, 9)
 """
     run = recorded(temp=[tmp_path])
     spill(tmp_path)
     run.__exit__(None, None, None)
-    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, timeout=60)
+    subprocess.run([sys.executable, "-c", program], check=True, cwd=tmp_path, timeout=TIMEOUT_S)
     assert (tmp_path / "run.spill" / "meta.json").exists()
 
 
@@ -172,7 +173,9 @@ def test_cells_of_a_real_notebook_show_the_table_or_a_line(tmp_path):
     book = nbformat.v4.new_notebook(
         cells=[nbformat.v4.new_code_cell(cell.format(**words)) for cell in NOTEBOOK]
     )
-    nbclient.NotebookClient(book, allow_errors=True, timeout=120, kernel_name="python3").execute()
+    nbclient.NotebookClient(
+        book, allow_errors=True, timeout=TIMEOUT_S, kernel_name="python3"
+    ).execute()
     *_, forecast, misspelt, idle = [cell.outputs for cell in book.cells]
     [shown] = [item for item in forecast if "text/html" in item.get("data", {})]
     assert "latency:5ms" in shown["data"]["text/html"]

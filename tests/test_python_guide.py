@@ -11,7 +11,7 @@ from nbclient import NotebookClient
 
 import made_up
 import spillcast
-from harness import environment
+from harness import TIMEOUT_S, environment
 from oracle_files import ROOT, make_example
 from spillcast.forecast import Forecast, Forecasts, Term, Warned
 from spillcast.profile import Profile
@@ -53,7 +53,7 @@ def executed(tmp_path_factory):
     kernel = environment(IPYTHONDIR=tmp_path_factory.mktemp("ipython"))
     resources = {"metadata": {"path": str(NOTEBOOK.parent)}}
     before = set(NOTEBOOK.parent.rglob("*"))
-    NotebookClient(notebook, timeout=120, resources=resources).execute(env=kernel)
+    NotebookClient(notebook, timeout=TIMEOUT_S, resources=resources).execute(env=kernel)
     assert set(NOTEBOOK.parent.rglob("*")) == before, "it leaves files behind"
     return notebook
 

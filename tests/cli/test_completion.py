@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cases import cases
-from harness import spillcast
+from harness import TIMEOUT_S, spillcast
 from spillcast.cli import VERBS
 
 BASH = """
@@ -84,7 +84,7 @@ def test_zsh(words, expected, tmp_path):
     (tmp_path / "script").write_text(script("zsh"))
     words, expected = f"spillcast {words}", f"spillcast {expected}"
     code = ZSH.format(script=tmp_path / "script", words=words, expected=expected)
-    assert expected in run("zsh", "-f", "-c", code, timeout=60)
+    assert expected in run("zsh", "-f", "-c", code, timeout=TIMEOUT_S)
 
 
 def test_the_former_verb_names_the_option():

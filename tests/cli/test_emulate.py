@@ -12,7 +12,7 @@ import pytest
 
 from cases import cases
 from emulator import Emulator, is_mounted, skip_without_fuse
-from harness import only_line, ordinary_user, spillcast, until
+from harness import TIMEOUT_S, only_line, ordinary_user, spillcast, until
 
 pytestmark = pytest.mark.usefixtures("fuse")
 
@@ -50,7 +50,7 @@ def start_reader(emulator):
 
 def last_line(reader):
     """How the reader ended; it must not hang."""
-    printed, _ = reader.communicate(timeout=60)
+    printed, _ = reader.communicate(timeout=TIMEOUT_S)
     return printed.splitlines()[-1]
 
 
@@ -98,7 +98,7 @@ def test_unmounted_by_somebody_else_it_ends(tmp_path):
         emulator.ready()
         command = ["umount"] if os.geteuid() == 0 else ["fusermount3", "-u"]
         subprocess.run([*command, emulator.mountpoint], check=True)
-        printed, _ = emulator.process.communicate(timeout=60)
+        printed, _ = emulator.process.communicate(timeout=TIMEOUT_S)
         assert emulator.process.returncode == 0
         assert "nothing was read or written" in printed
         assert emulator.left_nothing()

@@ -9,7 +9,7 @@ import pytest
 
 from emulator import Emulator, skip_without_fuse
 from fleet_files import contents, write_fleet
-from harness import spillcast_command
+from harness import TIMEOUT_S, spillcast_command
 from kills import REST, check_no_crash, check_nothing_left, end, moments
 from spillcast.storage import Storage
 
@@ -32,7 +32,7 @@ except OSError:
 def ended(process, death, after_s):
     """A process ended so: its exit status, and that it was no crash."""
     end(process, death, after_s)
-    stdout, stderr = process.communicate(timeout=120)
+    stdout, stderr = process.communicate(timeout=TIMEOUT_S)
     check_no_crash(stderr)
     return process.returncode, stdout
 
@@ -84,7 +84,7 @@ def test_emulate(tmp_path):
                 emulator.end(signal.SIGTERM)
             assert emulator.left_nothing()
             # All that it read back was what it had written, and it does not hang.
-            stdout, _ = writer.communicate(timeout=60)
+            stdout, _ = writer.communicate(timeout=TIMEOUT_S)
             assert int(stdout) >= 0
         check_nothing_left(room)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from harness import until
+from harness import TIMEOUT_S, until
 from postgres_rig import of_debian, private_server
 from spillcast.engines.duckdb import DuckDbLab
 from spillcast.engines.engine import Workload
@@ -55,7 +55,7 @@ def test_it_runs_when_the_gate_opens_and_gives_its_rows(hold):
         assert not held.wait(0.3)
         opened = time.monotonic()
         held.start()
-        assert held.wait(60)
+        assert held.wait(TIMEOUT_S)
         ran = held.result()
         # Not the time at the gate.
         assert 0 < ran.elapsed_s < time.monotonic() - opened
@@ -101,9 +101,10 @@ def test_a_backend_works_under_the_settings_asked_for(server):
 
 def test_the_time_is_the_querys_own(server):
     with held_in(server, "select from pg_sleep(0.4)", {}) as held:
+        opened = time.monotonic()
         held.start()
         ran = held.result()
-    assert 0.4 <= ran.elapsed_s < 5
+        assert 0.4 <= ran.elapsed_s < time.monotonic() - opened
 
 
 def test_a_setting_that_is_refused_is_told(server):

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from harness import TARGETS, environment
+from harness import TARGETS, TIMEOUT_S, environment
 from spillcast.recording import Recording
 
 #: The engine in the registry, then the command line or a recording, as with any other engine.
@@ -39,7 +39,7 @@ def run(code, *arguments):
         [sys.executable, "-c", code, *map(str, arguments)],
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=TIMEOUT_S,
         env=environment(PYTHONPATH=f"{TARGETS.parent}:{path}"),
     )
     assert done.returncode == 0, done.stderr

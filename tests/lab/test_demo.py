@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from jsonschema import Draft202012Validator
 
-from harness import only_line, ordinary_user, refuse_tracing, spillcast, until
+from harness import TIMEOUT_S, only_line, ordinary_user, refuse_tracing, spillcast, until
 from kills import REST, end, moments, processes_of
 from spillcast.lab import storages
 
@@ -80,7 +80,7 @@ def run_loop(work, engine, memory, under=()):
         loop(work, engine, memory, under),
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=TIMEOUT_S,
         cwd=work,
     )
     assert done.returncode == 0, done.stderr
@@ -171,6 +171,6 @@ def test_without_its_packages_it_says_what_to_install(tmp_path):
         "main()\n"
     )
     command = [sys.executable, "-c", code, str(tmp_path)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert "pip install 'spillcast[postgres]'" in only_line(result, 2)
     assert os.listdir(tmp_path) == []

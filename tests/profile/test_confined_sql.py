@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from cases import cases
-from harness import spillcast, spillcast_command, until
+from harness import TIMEOUT_S, spillcast, spillcast_command, until
 from spillcast.errors import QueryInvalid
 from spillcast.gate import reading
 from spillcast.profile.sql import run_sql
@@ -71,7 +71,7 @@ def test_a_query_without_end_is_ended(spilled, number):
     with subprocess.Popen(requested, stderr=subprocess.PIPE, text=True) as process:
         until(lambda: cpu_s(process.pid) > 1, "the query")
         process.send_signal(number)
-        _, answer = process.communicate(timeout=30)
+        _, answer = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 128 + number
     assert answer.strip() == "spillcast: interrupted"
 

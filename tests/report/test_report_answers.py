@@ -12,7 +12,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from cases import cases
-from harness import only_line, spillcast
+from harness import TIMEOUT_S, only_line, spillcast
 from large_recording import SPACE_NS, write_large_recording
 from report_documents import cache, fleet, forecast, io_size_sweep, memory_sweep, save
 from spillcast.document import read
@@ -313,7 +313,7 @@ def test_many_waits_take_little_memory_and_a_small_page(tmp_path):
     output = tmp_path / "report.html"
     done = subprocess.run(
         [sys.executable, "-c", code, str(path), str(output)],
-        capture_output=True, text=True, timeout=300, check=True,
+        capture_output=True, text=True, timeout=TIMEOUT_S, check=True,
     )  # fmt: skip
     document = json.loads(done.stdout)
     Draft202012Validator(ANSWER).validate(document)
@@ -387,14 +387,14 @@ def test_without_its_packages_it_says_what_to_install(tmp_path):
         "main()\n"
     )
     command = [sys.executable, "-c", code, str(path)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    result = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
     assert "pip install 'spillcast[report]'" in only_line(result, 2)
 
 
 def test_a_document_on_standard_input(tmp_path):
     command = [sys.executable, "-m", "spillcast", "report", "-", "-o", tmp_path / "report.html"]
     done = subprocess.run(
-        command, input=json.dumps(forecast()), capture_output=True, text=True, timeout=120
+        command, input=json.dumps(forecast()), capture_output=True, text=True, timeout=TIMEOUT_S
     )
     assert done.returncode == 0, done.stderr
     assert "5 min 50 s" in done.stdout

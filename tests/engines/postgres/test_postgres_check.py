@@ -3,12 +3,13 @@
 import json
 import re
 import subprocess
+import time
 
 import pytest
 
 from cases import cases
 from evidence import recording
-from harness import only_line, spillcast, spillcast_command
+from harness import TIMEOUT_S, only_line, spillcast, spillcast_command
 from plans import INSTALLATIONS
 from postgres_rig import Client, meta_of, private_server, recorder, until_attached
 from spillcast.engines.postgres.rank.measured import pattern_of
@@ -170,7 +171,7 @@ def test_the_statement_is_found_by_a_pattern(server, connection, tmp_path):
     assert "parentheses" in only_line(broken, 2)
 
 
-LONG = QUERY.replace("offset 0) s", "offset 0) s, pg_sleep(1)")
+LONG = QUERY.replace("offset 0) s", "offset 0) s, pg_sleep(2)")
 #: Its text is longer than what a session shows of it.
 LONGER = LONG.replace("select id, f", "select id, f" + ", f || id as " + "x" * 40 + "y" * 1000, 1)
 
@@ -192,7 +193,7 @@ def test_a_recorded_session_s_statement_is_found_by_itself(
         until_attached(tmp_path / "run.spill", process)
         client.run(query)
         client.result()
-        _, answer = process.communicate(timeout=60)
+        _, answer = process.communicate(timeout=TIMEOUT_S)
     assert process.returncode == 0, answer
     engine = meta_of(tmp_path / "run.spill")["engine"]
     if known_by == "text":
@@ -235,16 +236,19 @@ def test_calls_before_a_look_do_not_count(kept, server, connection, tmp_path):
 
 
 def test_a_session_s_query_is_told_when_it_ends(kept, server, connection):
-    slow = QUERY.replace("offset 0) s", "offset 0) s, pg_sleep(0.7)")
+    # It sleeps, for one that ends between two looks is not seen.
+    slow = QUERY.replace("offset 0) s", "offset 0) s, pg_sleep(2)")
     pid = connection.info.backend_pid
     command = spillcast_command("check", kept, server.dsn, "--backend", pid, "--json")
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, **pipes) as waiting:
         assert f"waiting for the query of session {pid} to end" in waiting.stderr.readline()
+        began_s = time.monotonic()
         connection.execute(slow)
-        document = json.loads(waiting.communicate(timeout=60)[0])
+        took_s = time.monotonic() - began_s
+        document = json.loads(waiting.communicate(timeout=TIMEOUT_S)[0])
     elapsed_s = counted(connection, slow, "total_exec_time") / 1e3
-    assert document["measured_s"] == pytest.approx(elapsed_s, rel=0.2)
+    assert elapsed_s <= document["measured_s"] <= took_s
     blocks = counted(connection, slow, "temp_blks_read + temp_blks_written")
     reported = sum(term["count"] for term in json.loads(kept.read_text())["terms"] if term["op"])
     assert document["work"] == pytest.approx(blocks / reported)

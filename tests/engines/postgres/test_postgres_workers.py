@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from harness import spillcast_command, until
+from harness import only_line, spillcast_command, until
 from postgres_rig import PARALLEL, of_debian, private_server
 from spillcast.engines.postgres.rank.rank import NAME
 from spillcast.workspace import workspace
@@ -77,8 +77,6 @@ def test_a_session_that_the_server_ends_is_told_in_a_line(old):
         )
         connection.execute(end, [NAME])
     stdout, stderr = command.communicate()
-    assert (command.returncode, stdout) == (1, "")
-    assert stderr.splitlines() == [
-        "spillcast: PostgreSQL: terminating connection due to administrator command",
-        "  start again when the server answers",
-    ]
+    # In the server's own words, or in those of libpq where the connection went first.
+    ended = subprocess.CompletedProcess([], command.returncode, stdout, stderr)
+    assert "\n  start again when the server answers\n" in only_line(ended, 1)

@@ -7,7 +7,7 @@ import pytest
 from as_trace import write_as_trace
 
 from emulator import skip_without_fuse
-from harness import available, spillcast
+from harness import TIMEOUT_S, available, spillcast
 from postgres_rig import JOIN, recorder, rig, until_attached
 from spillcast.engines.postgres.server import embedded
 from spillcast.evidence.oracle.trace_recording import recording_of_traces
@@ -64,7 +64,7 @@ def of_postgres(room):
         client.run(f"{JOIN} where x.id % 8 = 0")
         client.result()
         client.connection.close()
-        _, answer = process.communicate(timeout=60)
+        _, answer = process.communicate(timeout=TIMEOUT_S)
         assert process.returncode == 0, answer
     return output, 8192
 

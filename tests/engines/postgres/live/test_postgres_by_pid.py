@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import available
-from postgres_rig import JOIN, meta_of, recorder, until_attached
+from postgres_rig import HELD, JOIN, meta_of, recorder, until_attached
 from spillcast.recording.capture import SOURCES
 
 EXPLAIN = "explain (analyze, buffers, format json) "
@@ -29,11 +29,13 @@ def test_sessions_that_are_there_already_are_observed(newest, tmp_path, capture)
     output = tmp_path / "run.spill"
     requested = ("--pid", newest.server.pid, "--capture", capture)
     # Two idle, one in the middle of a query, and one that connects later.
-    with newest.client() as first, newest.client() as second, newest.client() as busy:
-        busy.run(f"select pg_sleep(2), m from ({JOIN}) j(m)")
-        newest.until_running(busy)
+    clients = newest.client(), newest.client(), newest.client()
+    with clients[0] as first, clients[1] as second, clients[2] as busy, newest.gate() as gate:
+        busy.run(HELD)
+        newest.until_held(busy)
         with recorder(output, *requested) as process:
             until_attached(output, process)
+            gate.open()
             with newest.client() as later:
                 for client in (first, second, later):
                     client.run(EXPLAIN + JOIN)

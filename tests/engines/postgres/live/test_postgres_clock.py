@@ -2,23 +2,24 @@
 
 import threading
 import time
+from functools import partial
 
 import numpy as np
 import pytest
 
 from harness import partial_folders, until
-from postgres_rig import PARALLEL
+from postgres_rig import PARALLEL, interrupted_after, once_watched
 from spillcast.engines.engine import SessionSelector
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
-from spillcast.recording.capture import RecordOptions
 from spillcast.storage.target import resolve
 from spillcast.units import format_duration
 
-TENTHS = 10
-#: Spills evenly, for some 3 s, in two processes.
+#: Spills for some seconds, in two processes.
 EVEN = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(4))
+#: The same; its processes wait at the gate with their first rows.
+HELD = EVEN.replace("max(t.f)", "max(t.f) filter (where t.id % 16 <> 0 or gate())")
 TWO = {**PARALLEL, "max_parallel_workers_per_gather": 1}
 
 
@@ -38,28 +39,34 @@ def recorded_before(served, client, output, ahead_s):
         thread.join()
 
 
-def recorded_late(served, client, output, late_s):
-    """Recorded from so long after the query's start on."""
-    client.run(EVEN)
-    served.until_running(client)
-    time.sleep(late_s)
-    return record_postgres(served.dsn, output, SessionSelector(backend=client.pid))
+def recorded_late(served, client, output, late_s, on_status=once_watched):
+    """Recorded from so long after the query's start on, from its first rows to its end.
+
+    ``on_status`` gets what opens the gate.
+    """
+    with served.gate() as gate:
+        client.run(HELD)
+        served.until_held(client, processes=2)
+        time.sleep(late_s)
+        wanted = SessionSelector(backend=client.pid)
+        return record_postgres(served.dsn, output, wanted, on_status=on_status(gate.open))
 
 
 def check(recording):
-    """Every operation is there once, within the run, and no stretch holds many of them."""
+    """Every operation is there once, within the run, after the one before it of its process."""
     elapsed_s, waits = recording.elapsed_s, recording.temp_waits
-    starts_s = waits["start_ns"].to_numpy() / 1e9
-    ends_s = starts_s + waits["elapsed_ns"].to_numpy() / 1e9
-    assert starts_s.min() >= 0
-    assert 0.5 * elapsed_s < ends_s.max() < 1.1 * elapsed_s + 0.5
+    session, start_ns = waits["session"].values, waits["start_ns"].values
+    end_ns = start_ns + waits["elapsed_ns"].values
+    assert start_ns.min() >= 0
+    assert end_ns.max() / 1e9 < 1.1 * elapsed_s + 0.5
     assert recording.waits["start_ns"][0] >= 0
     assert waits.num_rows == recording.meta.temp.operations
-    counts, _ = np.histogram(starts_s, TENTHS, (0, max(elapsed_s, starts_s.max())))
-    # Other work on the machine makes some stretches slower; a wrong clock would fill one.
-    assert counts.max() < 4 / TENTHS * waits.num_rows
+    # A wrong clock would put those before its start, or after its end, in one place.
+    order = np.lexsort((start_ns, session))
+    same = np.diff(session[order]) == 0
+    assert (start_ns[order][1:] >= end_ns[order][:-1])[same].all()
     last = max(recording.seconds["second"].to_pylist())
-    assert last <= elapsed_s + 1
+    assert last < 1.1 * elapsed_s + 1
     samples_s = recording.samples["time_ns"].to_numpy() / 1e9
     assert 0 <= samples_s.min() <= samples_s.max() < 1.1 * elapsed_s + 0.5
 
@@ -105,13 +112,9 @@ def test_attached_late_it_counts_from_the_recording(newest, tmp_path, late_s):
 
 
 def test_attached_late_and_ended_early_both_times_are_told(newest, tmp_path):
+    early = partial(interrupted_after, 500)
     with newest.client(**TWO) as client:
-        client.run(EVEN)
-        newest.until_running(client)
-        time.sleep(0.5)
-        options = RecordOptions(duration_s=0.6)
-        wanted = SessionSelector(backend=client.pid)
-        recording = record_postgres(newest.dsn, tmp_path / "run.spill", wanted, options=options)
+        recording = recorded_late(newest, client, tmp_path / "run.spill", 0.5, early)
     # Its plan would tell the whole.
     (recording.path / "estimate.json").unlink()
     query = recording.meta.server

@@ -5,15 +5,14 @@ import json
 import psycopg
 import pytest
 
-from harness import spillcast
 from postgres_rig import PARALLEL, rig
 from spillcast.engines.engine import SessionSelector
 from spillcast.engines.postgres.live.explain import UNKNOWN, former_calls
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.server import embedded
 from spillcast.forecast import forecast
+from spillcast.forecast.remaining import CALLS_SOURCE, RemainingWorkHints
 from spillcast.recording import Recording
-from spillcast.recording.capture import RecordOptions
 from spillcast.storage.target import resolve
 
 ALONE = {**PARALLEL, "max_parallel_workers_per_gather": 0, "track_io_timing": "on"}
@@ -21,16 +20,14 @@ COUNTED = "select queryid, calls, temp_blks_written from pg_stat_statements wher
 PATTERN = "select max(t.f), (select pg_sleep(%"
 
 
-LONG = "select min(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(8))
+#: Seconds that a query which is cancelled sleeps after its spill: it does not end before.
+LONG_S = 600
 
 
-def spills(constant, sleep_s=60):
-    """Spills, then sleeps; with other constants it is another call of the same statement.
-
-    One that is to be cancelled sleeps, so that it never ends before.
-    """
+def spills(constant, sleep_s=LONG_S, values="max(t.f)"):
+    """Spills, then sleeps; with other constants it is another call of the same statement."""
     joins = " ".join(f"join t t{n} using (id)" for n in range(4))
-    return f"select max(t.f), (select pg_sleep({sleep_s})) from t {joins} where t.id <> {constant}"
+    return f"select {values}, (select pg_sleep({sleep_s})) from t {joins} where t.id <> {constant}"
 
 
 @pytest.fixture(scope="module")
@@ -49,13 +46,17 @@ def counting():
 
 @pytest.fixture(scope="module")
 def part(counting, tmp_path_factory):
-    """Half a second of a third call, which is then cancelled: it is not counted."""
+    """The first operations of a third call, which is then cancelled: it is not counted."""
     path = tmp_path_factory.mktemp("former") / "part.spill"
     with counting.client(**ALONE) as client:
-        client.run(spills(42))
-        counting.until_running(client)
+
+        def first_operations(_recorder, status):
+            client.begin(spills(42))
+            if status["temp_writes"] > 100:
+                raise KeyboardInterrupt
+
         wanted = SessionSelector(backend=client.pid)
-        record_postgres(counting.dsn, path, wanted, options=RecordOptions(duration_s=0.5))
+        record_postgres(counting.dsn, path, wanted, on_status=first_operations)
     return Recording.open(path)
 
 
@@ -68,12 +69,17 @@ def counted(counting):
 
 
 def test_earlier_calls_tell_the_whole(counting, part):
-    answer = forecast(part, resolve("latency:100us", part))
+    storage = resolve("latency:100us", part)
+    answer = forecast(part, storage)
     assert answer.part is None
-    assert "previous calls, by pg_stat_statements" in answer.to_come.writes_bytes.source
+    assert CALLS_SOURCE in answer.to_come.writes_bytes.source
+    # By the calls alone: what the planner guesses of the bytes is another source.
+    alone = RemainingWorkHints(without=("plan", "input", "spill"))
+    writes = forecast(part, storage, known=alone).to_come.writes_bytes
+    assert writes.source == CALLS_SOURCE
     _, blocks = counted(counting)
-    writes = answer.to_come.writes_bytes
-    assert writes.done + writes.centre == pytest.approx(8192 * blocks, rel=0.15)
+    # The median of some thousand draws.
+    assert writes.done + writes.centre == pytest.approx(8192 * blocks, rel=0.02)
 
 
 def test_nothing_of_the_statement_but_numbers_is_kept(counting, part):
@@ -91,11 +97,10 @@ def test_a_run_that_is_given_is_used_instead(part, tmp_path):
     node |= {"Temp Written Blocks": 9, "Temp Read Blocks": 9, "Actual Rows": 1}
     document = {"Plan": node, "Execution Time": 50.0, "Query Text": "select 1"}
     plan.write_text(json.dumps([document]))
-    done = spillcast("forecast", part.path, "--history", plan, "--to", "latency:1ms", "--json")
-    assert done.returncode == 0, done.stderr
-    parsed = json.loads(done.stdout)
-    assert "plan.json" in " ".join(parsed["to_come"]["unused"])
-    assert "previous calls" not in json.dumps(parsed["to_come"])
+    given = RemainingWorkHints(history=[plan])
+    left = forecast(part, resolve("latency:1ms", part), known=given).to_come
+    assert "plan.json" in " ".join(left.unused)
+    assert CALLS_SOURCE not in left.writes_bytes.source
 
 
 @pytest.mark.parametrize(("database", "of"), [("postgres", 1), ("other", 0)])
@@ -109,15 +114,17 @@ def test_a_server_that_counts_none_is_left_alone(newest):
 
 
 def record_cancelled(served, path, query, *, begin=""):
-    """Record a query that is cancelled while it is recorded; it, and what was said."""
+    """Record a query that is cancelled while it is recorded; it, and what was said.
+
+    It begins while the recorder waits for it.
+    """
     words, ticks = [], []
     with served.client(**ALONE) as client:
         if begin:
             client.connection.execute(begin)
-        client.run(query)
-        served.until_running(client)
 
         def cancel(_recorder, status):
+            client.begin(query)
             ticks.append(status["waiting"])
             # A server shares its counts once a second.
             if ticks.count(False) == 6:
@@ -143,21 +150,23 @@ def test_a_cancelled_call_is_not_a_whole_run(counting, tmp_path, begin):
 
 def test_a_call_that_may_have_been_cancelled_is_called_so(newest, tmp_path):
     """Nothing counts calls there, but transactions that are rolled back."""
-    _, words = record_cancelled(newest, tmp_path / "cut.spill", LONG)
+    _, words = record_cancelled(newest, tmp_path / "cut.spill", spills(7))
     assert UNKNOWN in words
 
 
 def test_a_call_that_ends_is_a_whole_run(counting, tmp_path):
-    words = []
-    # The second call sleeps after its spill, so that it is recorded before it ends.
-    for path, sleep_s in ((None, 0), (tmp_path / "whole.spill", 2)):
-        with counting.client(**ALONE) as client:
-            client.run(spills(9, sleep_s).replace("max", "min"))
-            if path is not None:
-                counting.until_running(client)
-                record_postgres(
-                    counting.dsn, path, SessionSelector(backend=client.pid), say=words.append
-                )
-            client.result()
+    words, path, query = [], tmp_path / "whole.spill", spills(9, sleep_s=0, values="min(t.f)")
+    with counting.client(**ALONE) as client:
+        client.run(query)
+        client.result()
+    with counting.client(**ALONE) as client:
+        record_postgres(
+            counting.dsn,
+            path,
+            SessionSelector(backend=client.pid),
+            on_status=lambda *_status: client.begin(query),
+            say=words.append,
+        )
+        client.result()
     assert Recording.open(path).meta.ended_by == "end"
     assert UNKNOWN not in words

@@ -4,19 +4,18 @@ import json
 
 import pytest
 
-from postgres_rig import PARALLEL
+from postgres_rig import MIDWAY, PARALLEL, interrupted_after
 from spillcast.cli import run
 from spillcast.engines.engine import SessionSelector
 from spillcast.engines.postgres.live.explain import estimate
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.forecast import forecast
 from spillcast.recording import Recording, minute
-from spillcast.recording.capture import RecordOptions
 from spillcast.storage.target import resolve
 
-#: Spills for some seconds, in one process.
-SPILLS = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(8))
-#: The same for longer than three bursts take to attach; a server shows 1,023 bytes of a statement.
+#: Spills in one process, and waits at the gate before it goes on to.
+SPILLS = MIDWAY + " " + " ".join(f"join t t{n} using (id)" for n in range(7))
+#: Spills for longer than three bursts take to attach; a server shows 1,023 bytes of a statement.
 ONCE = "select max(t.f) from t " + " ".join(f"join t t{n} using (id)" for n in range(10))
 LONG = f"select max(m) from ({' union all '.join([ONCE] * 2)}) s(m)"
 ALONE = {**PARALLEL, "max_parallel_workers_per_gather": 0}
@@ -24,16 +23,15 @@ ALONE = {**PARALLEL, "max_parallel_workers_per_gather": 0}
 
 @pytest.fixture
 def part(newest, tmp_path):
-    """Half a second of a query that goes on."""
-    with newest.client(**ALONE) as client:
+    """Some operations of a query that goes on."""
+    with newest.client(**ALONE) as client, newest.gate() as gate:
         client.run(SPILLS)
-        newest.until_running(client)
-        options = RecordOptions(duration_s=0.5)
+        newest.until_held(client)
         record_postgres(
             newest.dsn,
             tmp_path / "part.spill",
             SessionSelector(backend=client.pid),
-            options=options,
+            on_status=interrupted_after(500, gate.open),
         )
     return Recording.open(tmp_path / "part.spill")
 

@@ -3,6 +3,7 @@
 import json
 import signal
 import time
+from contextlib import contextmanager
 from pathlib import Path
 
 import psycopg
@@ -11,7 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 
 from harness import available, spillcast, until
-from postgres_rig import JOIN, PARALLEL, SPILLING, Client, meta_of, recorder, until_attached
+from postgres_rig import (
+    HELD,
+    JOIN,
+    MIDWAY,
+    PARALLEL,
+    SPILLING,
+    Client,
+    meta_of,
+    once_watched,
+    recorder,
+    until_attached,
+)
 from spillcast.engines.engine import SessionSelector
 from spillcast.engines.postgres.live.record import NAMES, record_postgres
 from spillcast.report.recording import PROPOSAL
@@ -19,8 +31,8 @@ from spillcast.report.recording import PROPOSAL
 ROOT = Path(__file__).parents[4]
 
 EXPLAIN = "explain (analyze, buffers, format json) "
-#: Spills, and then takes its time.
-LONG = f"select m from ({JOIN}) j(m) where pg_sleep(4) is not null"
+#: Waits at the gate with what it spilled for.
+SPILLED = f"select m from ({JOIN}) j(m) where gate()"
 SETTINGS = [f"{name}={value}" for name, value in SPILLING.items()]
 
 
@@ -132,8 +144,7 @@ def test_a_session_that_is_idle_yet_with_its_late_workers(served, tmp_path):
     with served.client(**PARALLEL) as client:
         requested = ("--postgres", served.dsn, "--backend", client.pid)
         with recorder(output, *map(str, requested)) as process:
-            until_attached(output, process)
-            time.sleep(0.5)
+            served.until_watched(process)
             # Passed over: no query that anyone waits for.
             client.connection.execute("select 1")
             client.run(EXPLAIN + JOIN)
@@ -151,11 +162,13 @@ def test_a_session_that_is_idle_yet_with_its_late_workers(served, tmp_path):
 @pytest.mark.parametrize("how", [("--query", "JOIN t Y"), ("--wait-for-spill",)])
 def test_a_session_is_found(newest, tmp_path, how):
     output = tmp_path / "run.spill"
-    with newest.client() as client, newest.client() as bystander:
+    with newest.client() as client, newest.client() as bystander, newest.gate() as gate:
         with recorder(output, "--postgres", newest.dsn, *how) as process:
             bystander.run("select pg_sleep(2)")
             until(lambda: "waiting for" in process.stderr.readline(), "the recorder")
-            client.run(EXPLAIN + JOIN)
+            client.run(EXPLAIN + MIDWAY)
+            newest.until_watched(process)
+            gate.open()
             plan = client.plan()
             _, stderr = process.communicate()
         assert process.returncode == 0, stderr
@@ -169,41 +182,62 @@ def test_a_session_is_found(newest, tmp_path, how):
     assert 0 < read + written <= plan["Temp Read Blocks"] + plan["Temp Written Blocks"]
 
 
+@contextmanager
+def recorded(newest, output, query, *options):
+    """A client whose query waits at the gate, its recorder at work, and the gate."""
+    with newest.client() as client, newest.gate() as gate:
+        client.run(query)
+        newest.until_held(client)
+        requested = ("--postgres", newest.dsn, "--backend", client.pid)
+        with recorder(output, *requested, *options) as process:
+            newest.until_watched(process)
+            yield client, process, gate
+
+
+def temp_bytes(newest):
+    """The bytes of the temp files in the tablespace ``slow``."""
+    with newest.connect() as connection:
+        return connection.execute(
+            "select sum(size) from pg_tablespace t, pg_ls_tmpdir(t.oid) where spcname = 'slow'"
+        ).fetchone()
+
+
 def test_ctrl_c_keeps_the_recording_and_leaves_the_query(newest, tmp_path):
     output = tmp_path / "run.spill"
-    with newest.client() as client:
-        client.run(LONG)
-        newest.until_running(client)
-        requested = ("--postgres", newest.dsn, "--backend", str(client.pid))
-        with recorder(output, *requested) as process:
-            until_attached(output, process)
-            time.sleep(0.5)
-            process.send_signal(signal.SIGINT)
-            stdout, stderr = process.communicate()
+    with recorded(newest, output, MIDWAY) as (client, process, gate):
+        # Let go on for a while, and held again, so that it does not end first.
+        before_bytes = temp_bytes(newest)
+        gate.open()
+        until(lambda: temp_bytes(newest) != before_bytes, "its spill")
+        gate.close()
+        process.send_signal(signal.SIGINT)
+        stdout, stderr = process.communicate()
         assert process.returncode == 0, stderr
         assert client.thread.is_alive()
+        gate.open()
         assert client.result() == [("x" * 40,)]
     meta = meta_of(output)
     assert meta["server"]["ended_by"] == meta["ended_by"] == "interrupt"
-    assert meta["server"]["query_elapsed_s"] > meta["elapsed_s"] > 0.2
+    assert meta["server"]["query_elapsed_s"] > meta["elapsed_s"] > 0
     assert "ran for" in stdout
     assert sum(temp_blocks(output)) > 0
 
 
 def test_duration_counts_from_the_query_on(newest, tmp_path):
     output = tmp_path / "run.spill"
-    with newest.client() as client:
-        requested = ("--postgres", newest.dsn, "--backend", str(client.pid), "--duration", "2s")
-        with recorder(output, *requested) as process:
-            until_attached(output, process)
-            time.sleep(0.6)
-            client.run(LONG)
+    idle_s, duration_s = 3, 6
+    with newest.client() as client, newest.gate():
+        requested = ("--postgres", newest.dsn, "--backend", client.pid)
+        with recorder(output, *requested, "--duration", f"{duration_s}s") as process:
+            newest.until_watched(process)
+            time.sleep(idle_s)
+            client.run(SPILLED)
             _, stderr = process.communicate()
         assert process.returncode == 0, stderr
     meta = meta_of(output)
     assert meta["server"]["ended_by"] == meta["ended_by"] == "duration"
-    # Counted from the attachment it would be 0.6 s less; the last sample may be a moment before.
-    assert meta["elapsed_s"] > 1.7
+    # No more than this if it counted from the attachment; the last sample may be a while before.
+    assert meta["elapsed_s"] > duration_s - idle_s
 
 
 @pytest.mark.parametrize("which", ["idle", "none like it"])
@@ -227,15 +261,10 @@ def test_duration_bounds_the_waiting_for_a_query(newest, tmp_path, which):
 
 def test_a_session_that_ends_with_its_query_ends_the_recording(newest, tmp_path):
     output = tmp_path / "run.spill"
-    with newest.client() as client:
-        client.run(LONG)
-        newest.until_running(client)
-        with recorder(output, "--postgres", newest.dsn, "--backend", str(client.pid)) as process:
-            until_attached(output, process)
-            time.sleep(0.4)
-            with newest.connect() as connection:
-                connection.execute("select pg_terminate_backend(%s)", [client.pid])
-            _, stderr = process.communicate()
+    with recorded(newest, output, HELD) as (client, process, _):
+        with newest.connect() as connection:
+            connection.execute("select pg_terminate_backend(%s)", [client.pid])
+        _, stderr = process.communicate()
         assert process.returncode == 0, stderr
         with pytest.raises(psycopg.errors.AdminShutdown):
             client.result()
@@ -244,12 +273,9 @@ def test_a_session_that_ends_with_its_query_ends_the_recording(newest, tmp_path)
 
 def test_killed_it_leaves_server_and_query_alone(newest, tmp_path):
     output = tmp_path / "run.spill"
-    with newest.client() as client:
-        client.run(LONG)
-        newest.until_running(client)
-        with recorder(output, "--postgres", newest.dsn, "--backend", str(client.pid)) as process:
-            until_attached(output, process)
-            process.kill()
+    with recorded(newest, output, HELD) as (client, process, gate):
+        process.kill()
+        gate.open()
         assert client.result() == [("x" * 40,)]
     assert not output.exists()
 
@@ -277,14 +303,17 @@ def test_a_statement_is_undone(newest, tmp_path):
 
 
 def test_from_python_a_query_without_a_spill_is_kept_with_its_samples(newest, tmp_path):
-    with newest.client() as client:
-        client.run("select pg_sleep(1)")
-        newest.until_running(client)
+    with newest.client() as client, newest.gate() as gate:
+        client.run("select gate()")
+        newest.until_held(client)
         recording = record_postgres(
-            newest.tcp, tmp_path / "run.spill", SessionSelector(backend=client.pid)
+            newest.tcp,
+            tmp_path / "run.spill",
+            SessionSelector(backend=client.pid),
+            on_status=once_watched(gate.open),
         )
     assert recording.meta.temp.reads == recording.meta.temp.writes == 0
-    assert set(recording.samples["event"].to_pylist()) == {"PgSleep"}
+    assert "PgSleep" in recording.samples["event"].to_pylist()
 
 
 def test_json_is_the_meta_alone(newest, tmp_path):
@@ -318,14 +347,18 @@ def test_settings_are_those_that_the_session_began_with(newest, tmp_path):
         for where, value in given.items():
             connection.execute(f"alter {where} = '{value}'")
         try:
-            with psycopg.connect(f"{newest.dsn} user=etl", autocommit=True) as session:
+            with (
+                psycopg.connect(f"{newest.dsn} user=etl", autocommit=True) as session,
+                newest.gate() as gate,
+            ):
                 client = Client(session)
-                client.run("select pg_sleep(1)")
-                newest.until_running(client)
-                watcher = f"{newest.dsn} user=watcher"
-                requested = SessionSelector(query="pg_sleep")
+                client.run("select gate()")
+                newest.until_held(client)
                 engine = record_postgres(
-                    watcher, tmp_path / "run.spill", requested
+                    f"{newest.dsn} user=watcher",
+                    tmp_path / "run.spill",
+                    SessionSelector(query="select gate"),
+                    on_status=once_watched(gate.open),
                 ).meta.engine.settings
                 client.result()
         finally:

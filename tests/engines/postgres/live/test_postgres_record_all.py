@@ -9,11 +9,12 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
-from test_postgres_record import EXPLAIN, LONG, temp_blocks
+from test_postgres_record import EXPLAIN, temp_blocks, temp_bytes
 
 from harness import only_line, refuse_perf, spillcast, until
 from postgres_rig import (
     JOIN,
+    MIDWAY,
     PARALLEL,
     Client,
     everything_in,
@@ -159,13 +160,19 @@ def test_queries_of_one_session_one_after_the_other(newest, tmp_path):
 
 def test_what_still_runs_at_the_end_is_kept_as_far_as_it_came(newest, tmp_path):
     output = tmp_path / "server.spills"
-    with newest.client() as client:
-        client.run(LONG)
-        newest.until_running(client)
-        with all_recorded(newest, output, "--duration", "2s") as process:
+    with newest.client() as client, newest.gate() as gate:
+        client.run(MIDWAY)
+        newest.until_held(client)
+        with all_recorded(newest, output, "--duration", "4s") as process:
+            # Observed, it goes on, and is held again until the recorder has ended.
+            before_bytes = temp_bytes(newest)
+            gate.open()
+            until(lambda: temp_bytes(newest) != before_bytes, "its spill")
+            gate.close()
             _, stderr = process.communicate()
         assert process.returncode == 0, stderr
         assert client.thread.is_alive()
+        gate.open()
         assert client.result() == [("x" * 40,)]
     meta = recordings(output)[f"{client.pid}-1"]
     assert meta["ended_by"] == meta["server"]["ended_by"] == "duration"
@@ -209,7 +216,7 @@ def test_a_server_that_goes_away(tmp_path):
                 client.connection.execute("set work_mem = '128kB'")
             done.run(JOIN)
             done.result()
-            cut.run(LONG.replace("(4)", "(60)"))
+            cut.run(f"select m from ({JOIN}) j(m) where pg_sleep(600) is not null")
             until(lambda: sleeps(server, cut), "its spill")
             # As a crash does.
             os.kill(server.pid, signal.SIGQUIT)

@@ -3,13 +3,12 @@
 import os
 import re
 import subprocess
-import time
 
 import pytest
 
 from cases import cases
 from harness import environment, only_line, ordinary_user, refuse_tracing, spillcast, target
-from postgres_rig import JOIN, PARALLEL, everything_in, meta_of, recorder, until_attached
+from postgres_rig import HELD, JOIN, PARALLEL, everything_in, meta_of, recorder, until_attached
 
 PASSWORD = "Sesame-4711"
 
@@ -145,18 +144,16 @@ def test_several_sessions_are_listed(newest, tmp_path):
 
 
 def test_a_worker_names_its_leader(newest, tmp_path):
-    with newest.client(**PARALLEL) as client, newest.connect() as connection:
-        client.run("select count(pg_sleep(0.001)) from t")
+    with newest.client(**PARALLEL) as client, newest.gate():
+        client.run("select count(*) from t where gate()")
+        # The session and two workers: they stay at the gate until the client cancels it.
+        newest.until_held(client, processes=3)
         query = "select pid from pg_stat_activity where leader_pid = %s"
-        for _ in range(3):
-            while (worker := connection.execute(query, [client.pid]).fetchone()) is None:
-                time.sleep(0.01)
-            message = only_line(record(newest.dsn, "--backend", worker[0], cwd=tmp_path), 2)
-            # A worker may have ended in between.
-            if "no such session" not in message:
-                break
-        connection.execute("select pg_cancel_backend(%s)", [client.pid])
-        assert f"a parallel worker of {client.pid}" in message
+        with newest.connect() as connection:
+            worker, *_ = connection.execute(query, [client.pid]).fetchone()
+        message = only_line(record(newest.dsn, "--backend", worker, cwd=tmp_path), 2)
+        client.connection.cancel()
+    assert f"a parallel worker of {client.pid}" in message
 
 
 #: What is asked of a server, and words of the answer.
@@ -195,15 +192,24 @@ def test_its_options_need_a_server(tmp_path):
         assert "needs --postgres" in only_line(result, 2)
 
 
+def recorded(newest, dsn, output, **options):
+    """What a recorder said of a query that goes on once the recorder looks at it."""
+    with newest.client() as client, newest.gate() as gate:
+        client.run(HELD)
+        newest.until_held(client)
+        requested = ("--postgres", dsn, "--backend", str(client.pid))
+        with recorder(output, *requested, **options) as process:
+            newest.until_watched(process)
+            gate.open()
+            _, stderr = process.communicate()
+        assert process.returncode == 0, stderr
+    return stderr
+
+
 def test_without_perf_events_waits_alone_are_recorded(newest, tmp_path):
     output = tmp_path / "run.spill"
-    with newest.client() as client:
-        client.run(JOIN)
-        newest.until_running(client)
-        requested = ("--backend", client.pid, "-o", output)
-        result = record(newest.dsn, *requested, under=refuse_tracing())
-    assert result.returncode == 0, result.stderr
-    assert "its processes: cannot observe the server's processes" in result.stderr
+    stderr = recorded(newest, newest.dsn, output, under=refuse_tracing())
+    assert "its processes: cannot observe the server's processes" in stderr
     check_samples_only(output)
 
 
@@ -212,14 +218,10 @@ def test_another_users_server_without_privilege(newest, open_places):
     if not under:
         pytest.skip("only root has a server of another user")
     output = open_places.temp / "run.spill"
-    with newest.client() as client:
-        client.run(JOIN)
-        newest.until_running(client)
-        environ = environment(HOME=open_places.root)
-        result = record(newest.dsn, "--backend", client.pid, "-o", output, under=under, env=environ)
-        assert result.returncode == 0, result.stderr
-    assert "belongs to another user" in result.stderr
-    assert "run spillcast as that user, as root" in result.stderr
+    environ = environment(HOME=open_places.root)
+    stderr = recorded(newest, newest.dsn, output, under=under, env=environ)
+    assert "belongs to another user" in stderr
+    assert "run spillcast as that user, as root" in stderr
     check_samples_only(output)
 
 
@@ -228,12 +230,8 @@ def test_a_server_whose_processes_are_not_here(newest, tmp_path):
     if subprocess.run([*apart, "true"], capture_output=True).returncode:
         pytest.skip("process ids of one's own (unshare --pid) want root")
     output = tmp_path / "run.spill"
-    with newest.client() as client:
-        client.run(JOIN)
-        newest.until_running(client)
-        result = record(newest.tcp, "--backend", client.pid, "-o", output, under=apart)
-    assert result.returncode == 0, result.stderr
-    assert "are not among those of this machine" in result.stderr
+    stderr = recorded(newest, newest.tcp, output, under=apart)
+    assert "are not among those of this machine" in stderr
     check_samples_only(output)
 
 

@@ -2,8 +2,7 @@
 
 import json
 
-from harness import environment, spillcast
-from postgres_rig import JOIN, PARALLEL
+from postgres_rig import HELD, PARALLEL, recorder
 from screen import at_terminal, screen
 
 #: Spills for half a minute, in one process.
@@ -12,24 +11,17 @@ ALONE = {**PARALLEL, "max_parallel_workers_per_gather": 0}
 
 
 def test_a_query_is_watched_to_its_end(newest, tmp_path):
-    with newest.client() as client:
-        client.run(JOIN)
-        newest.until_running(client)
-        requested = ("--backend", client.pid, "--to", "factor:10")
-        result = spillcast(
-            "record",
-            "--live",
-            "--discard",
-            "--json",
-            "--postgres",
-            newest.dsn,
-            *requested,
-            cwd=tmp_path,
-            env=environment(),
-        )
+    with newest.client() as client, newest.gate() as gate:
+        client.run(HELD)
+        newest.until_held(client)
+        requested = ("--postgres", newest.dsn, "--backend", client.pid, "--to", "factor:10")
+        with recorder(None, "--live", "--json", *requested, cwd=tmp_path) as process:
+            newest.until_watched(process)
+            gate.open()
+            stdout, stderr = process.communicate()
         assert client.result()
-    assert result.returncode == 0, result.stderr
-    lines = [json.loads(line) for line in result.stdout.splitlines()]
+    assert process.returncode == 0, stderr
+    lines = [json.loads(line) for line in stdout.splitlines()]
     assert [line["ended"] for line in lines] == [False] * (len(lines) - 1) + [True]
     last = lines[-1]
     assert {row["event"] for row in last["rows"]} >= {"pread64", "pwrite64"}

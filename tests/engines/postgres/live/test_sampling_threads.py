@@ -10,7 +10,8 @@ from spillcast.engines.postgres.live.activity import ActivityQueries
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.sampler import SessionQuery
 
-SLEEP = "select pg_sleep(30)"
+#: Longer than a recorder takes to attach; it is cancelled.
+SLEEP = "select pg_sleep(600)"
 
 
 def test_a_worker_may_join_a_query_whose_processes_are_gone_through():

@@ -91,7 +91,7 @@ class Moving(SimpleNamespace):
 
     def is_as(self, before):
         """All is as it was; the server is given time to read its settings again."""
-        deadline = time.monotonic() + 10
+        deadline = time.monotonic() + 60
         while (now := self.state()) != before and time.monotonic() < deadline:
             time.sleep(0.05)
         assert now == before
