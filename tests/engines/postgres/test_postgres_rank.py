@@ -61,8 +61,8 @@ def server(tmp_path_factory):
             for query, times in RUNS:
                 for _ in range(times):
                     connection.execute(query)
-        folder = tmp_path_factory.mktemp("logs")
             connection.execute(f"do $$ begin raise log '{WRITTEN.decode()}'; end $$")
+        folder = tmp_path_factory.mktemp("logs")
         for file in (room / "postgres" / "data" / "log").iterdir():
             # A process of its own writes them, which may be in the middle of a message.
             until(lambda: WRITTEN in file.read_bytes(), file)  # noqa: B023
