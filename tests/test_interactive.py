@@ -46,12 +46,18 @@ def test_what_a_block_does_is_recorded_and_forecast(tmp_path):
     run.__exit__(None, None, None)
     meta = run.recording.meta
     assert (meta.temp.reads, meta.temp.writes) == (WRITES, WRITES)
+    assert repr(run).endswith(f", {2 * WRITES} temp operations>")
     answer = run.forecast("latency:5ms")
     assert answer.part is None
     assert answer.to_come is None
-    assert answer.forecast_s > 2 * WRITES * 0.005
-    assert repr(run).endswith(f", {2 * WRITES} temp operations>")
     assert answer.baseline_s == pytest.approx(run.recording.elapsed_s)
+
+
+def test_the_forecast_of_a_run_is_a_sentence_and_on_its_page(tmp_path):
+    written = written_and_read(WRITES * BLOCK, size=BLOCK)
+    run = spillcast.interactive.Run(recording(tmp_path / "run.spill", written).path)
+    answer = run.forecast("latency:5ms")
+    assert answer.forecast_s > 2 * WRITES * 0.005
     assert str(answer) == answer.sentence()
     page = run.report(tmp_path / "report.html", ["latency:5ms"])
     assert "latency:5ms" in page.read_text()
