@@ -8,7 +8,9 @@ from pathlib import Path
 import pymysql
 import pytest
 
+from spillcast.engines.engine import SessionSelector
 from spillcast.engines.mysql.lab import MariaDbLab, MySqlLab, ServerLab
+from spillcast.engines.mysql.record import record_mysql
 from spillcast.errors import InputError
 
 ROWS = 60_000
@@ -22,6 +24,8 @@ GROUP_BY = (
     "select sleep(0.5), count(*), max(sha2(repeat(pad, 200), 256)) from "
     "(select pad, count(*) from wide group by pad) s"
 )
+#: How a statement waits, once it has spilled, for what holds it.
+HELD = "get_lock('gate', 600)"
 
 
 @dataclass
@@ -43,6 +47,35 @@ class Rig:
                 "tmp_table_size = 1048576"
             )
             yield cursor
+
+    def recorded(self, statement, output, *, first=None, dsn=None, say=lambda _text: None):
+        """The recording of a statement which begins while it is waited for, and its text.
+
+        It ends once it was seen: until then another session holds it. ``first`` is run before it.
+        """
+        statement = statement.replace("sleep(0.5)", HELD)
+        with self.session() as cursor, self.session() as gate:
+            gate.execute(f"select {HELD}")
+            number = cursor.connection.thread_id()
+
+            def run():
+                for text in (first, statement) if first else (statement,):
+                    cursor.execute(text)
+
+            thread = threading.Thread(target=run)
+
+            def on_status(_recorder, status):
+                if thread.ident is None:
+                    thread.start()
+                if not status["waiting"]:
+                    gate.execute("select release_lock('gate')")
+
+            selector = SessionSelector(number)
+            recording = record_mysql(
+                dsn or self.dsn, output, selector, say=say, on_status=on_status
+            )
+            thread.join()
+        return recording, statement
 
     @contextmanager
     def repeating(self, statement):

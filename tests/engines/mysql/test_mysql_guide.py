@@ -3,13 +3,14 @@
 import re
 import shlex
 import subprocess
+import threading
 
-from engines.mysql.conftest import SORT
-from harness import spillcast, spillcast_command
+from engines.mysql.conftest import HELD, SORT
+from harness import spillcast, spillcast_command, until
 from oracle_files import ROOT
 
-#: It sorts again and again, for some seconds.
-LONG = " union all ".join([SORT] * 6)
+#: It sorts, waits for what holds it, and sorts again and again, for some seconds.
+LONG = " union all ".join([SORT.replace("sleep(0.5)", HELD), *[SORT] * 5])
 GUIDE = ROOT / "docs" / "guides" / "mysql.md"
 ADDRESS = "mysql://root@localhost"
 
@@ -19,12 +20,23 @@ def commands():
         yield from re.findall(r"^\$ (.*)$", block, re.MULTILINE)
 
 
-def record(words, cursor, folder):
+def record(words, rig, folder):
     """Begin the statement when the recorder waits for it; its exit status."""
     command = spillcast_command(*words)
-    with subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as recorder:
+    with (
+        rig.session() as cursor,
+        rig.session() as gate,
+        subprocess.Popen(command, cwd=folder, stderr=subprocess.PIPE, text=True) as recorder,
+    ):
+        gate.execute(f"select {HELD}")
         assert any("waiting" in line for line in iter(recorder.stderr.readline, ""))
-        cursor.execute(LONG)
+        statement = threading.Thread(target=cursor.execute, args=[LONG])
+        statement.start()
+        until(
+            lambda: list(folder.glob("*.partial")) or recorder.poll() is not None, "the attachment"
+        )
+        gate.execute("select release_lock('gate')")
+        statement.join()
         recorder.communicate()
     return recorder.returncode
 
@@ -41,7 +53,7 @@ def test_the_commands_of_the_guide_run(rig, tmp_path):
                 (tmp_path / "plan.txt").write_text(cursor.fetchone()[0])
                 continue
             if words[0] == "record":
-                assert record(words, cursor, tmp_path) == 0
+                assert record(words, rig, tmp_path) == 0
             else:
                 cursor.execute(SORT)
                 result = spillcast(*words, cwd=tmp_path)

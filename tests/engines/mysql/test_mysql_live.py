@@ -21,25 +21,6 @@ needs_capture = pytest.mark.skipif(
 )
 
 
-def recorded(rig, statement, tmp_path, *, by_text=False):
-    """The recording of a statement in a session that begins it while it is waited for."""
-    with rig.session() as cursor:
-        cursor.execute("select connection_id()")
-        [[number]] = cursor.fetchall()
-        selector = SessionSelector(None if by_text else number, "SHA2" if by_text else None)
-        thread = threading.Thread(target=cursor.execute, args=[statement])
-
-        def begin(*_status):
-            if thread.ident is None:
-                thread.start()
-
-        recording = record_mysql(
-            rig.dsn, tmp_path / "run.spill", selector, say=begin, on_status=begin
-        )
-        thread.join()
-    return recording
-
-
 def temp_of(recording):
     temp = recording.meta.temp
     return temp.reads, temp.writes, temp.bytes
@@ -47,45 +28,26 @@ def temp_of(recording):
 
 @needs_capture
 def test_only_the_thread_of_the_session_is_recorded(rig, tmp_path):
-    (tmp_path / "alone").mkdir()
-    alone = recorded(rig, SORT, tmp_path / "alone")
+    alone, _ = rig.recorded(SORT, tmp_path / "alone.spill")
     with rig.repeating(GROUP_BY):
-        beside = recorded(rig, SORT, tmp_path)
+        beside, query = rig.recorded(SORT, tmp_path / "run.spill")
     assert temp_of(alone) == temp_of(beside)
     assert alone.meta.temp.writes > 0
     assert beside.meta.ended_by == "end"
-    assert beside.meta.engine.query == SORT
+    assert beside.meta.engine.query == query
     assert beside.meta.server.before_recording_s == 0
 
 
 @needs_capture
 def test_a_short_statement_before_the_query_is_passed_over(rig, tmp_path):
-    with rig.session() as cursor:
-        cursor.execute("select connection_id()")
-        [[number]] = cursor.fetchall()
-
-        def statements():
-            cursor.execute("select 1")
-            time.sleep(0.3)
-            cursor.execute(SORT)
-
-        thread = threading.Thread(target=statements)
-
-        def begin(*_status):
-            if thread.ident is None:
-                thread.start()
-
-        recording = record_mysql(
-            rig.dsn, tmp_path / "run.spill", SessionSelector(number), say=begin, on_status=begin
-        )
-        thread.join()
-    assert recording.meta.engine.query == SORT
+    recording, query = rig.recorded(SORT, tmp_path / "run.spill", first="select 1")
+    assert recording.meta.engine.query == query
     assert recording.meta.temp.writes > 0
 
 
 @needs_capture
 def test_a_temporary_table_on_disk_is_temp_io(rig, tmp_path):
-    recording = recorded(rig, GROUP_BY, tmp_path)
+    recording, _ = rig.recorded(GROUP_BY, tmp_path / "run.spill")
     if rig.lab.engine == "mysql":
         # InnoDB's threads write its pages, sooner or later: the server's own counts tell.
         calls = recording.meta.server.table_calls
@@ -138,24 +100,9 @@ def test_a_right_that_only_adds_to_a_recording_is_named(rig, tmp_path, granted):
         cursor.execute("create user watcher@localhost")
         for grant in grants:
             cursor.execute(f"grant {grant} to watcher@localhost")
-        cursor.execute("select connection_id()")
-        [[number]] = cursor.fetchall()
-        thread = threading.Thread(target=cursor.execute, args=[SORT])
-        matches = []
-
-        def begin(*words):
-            matches.extend(word for word in words if isinstance(word, str))
-            if thread.ident is None:
-                thread.start()
-
-        recording = record_mysql(
-            f"mysql://watcher@localhost/?socket={rig.dsn}",
-            tmp_path / "run.spill",
-            SessionSelector(number),
-            say=begin,
-            on_status=begin,
-        )
-        thread.join()
+    dsn = f"mysql://watcher@localhost/?socket={rig.dsn}"
+    matches = []
+    recording, _ = rig.recorded(SORT, tmp_path / "run.spill", dsn=dsn, say=matches.append)
     assert recording.meta.captured
     assert recording.meta.temp.writes > 0
     if rig.lab.engine == "mysql":
