@@ -59,7 +59,7 @@ def test_a_recording_holds_the_quota_that_was_in_force(limited, places):
 def test_the_quota_of_a_group_above_holds_too(limited, places):
     below = limited / "below"
     below.mkdir()
-    sleeping = subprocess.Popen(["sleep", "60"])
+    sleeping = subprocess.Popen(["sleep", "600"])
     words = ["--pid", str(sleeping.pid), "--duration", "1s"]
     try:
         (below / "cgroup.procs").write_text(str(sleeping.pid))

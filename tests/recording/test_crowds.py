@@ -165,7 +165,7 @@ def test_a_sample_of_the_threads_where_descriptors_are_few(open_places):
 
 def test_too_few_descriptors_for_any_thread(places):
     few = limited(64)
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["sleep", "600"]) as process:
         try:
             requested = ("record", "--pid", process.pid, "-o", places.root / "x.spill")
             refused = [

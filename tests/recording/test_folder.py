@@ -161,7 +161,7 @@ def test_a_killed_recorder_leaves_nothing(tmp_path):
     begin = (
         "import sys, time; from pathlib import Path; "
         "from spillcast.recording.writer import RecordingWriter; "
-        "writer = RecordingWriter(Path(sys.argv[1])); print('there', flush=True); time.sleep(60)"
+        "writer = RecordingWriter(Path(sys.argv[1])); print('there', flush=True); time.sleep(600)"
     )
     words = [sys.executable, "-c", begin, path]
     with subprocess.Popen(words, stdout=subprocess.PIPE) as recorder:
@@ -223,7 +223,7 @@ def test_nobody_may_read_it_while_it_is_written(tmp_path):
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
 def test_one_that_is_ended_leaves_nothing_unfinished(places, signals_by_default, number):
     output = places.root / "run.spill"
-    words = spillcast_command("record", "-o", output, "--", "sleep", "60")
+    words = spillcast_command("record", "-o", output, "--", "sleep", "600")
     with subprocess.Popen(words, stderr=subprocess.PIPE, env=places.env) as recorder:
         until(lambda: partial_folders(output), "the recording")
         recorder.send_signal(number)

@@ -122,7 +122,7 @@ def test_the_source_is_named_once_for_each_reason(places):
 
 
 def test_a_running_process_where_perf_is_refused(places):
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["sleep", "600"]) as process:
         try:
             result = spillcast(
                 "record", "--pid", process.pid, "-o", places.root / "x.spill",
@@ -140,7 +140,7 @@ def test_another_users_process(open_places):
     if os.geteuid() != 0:
         pytest.skip("only root can start a process of another user")
     open_places.root.chmod(0o777)
-    with subprocess.Popen(["sleep", "60"]) as process:
+    with subprocess.Popen(["sleep", "600"]) as process:
         try:
             result = spillcast(
                 "record", "--pid", process.pid, "-o", open_places.root / "x.spill",

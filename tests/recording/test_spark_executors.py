@@ -198,7 +198,7 @@ def test_local_directories_of_a_running_executor(tmp_path, variables, argument, 
     places = [str(tmp_path / name) for name in "ab"]
     for place in places:
         (Path(place) / "blockmgr-5d").mkdir(parents=True)
-    command = [sys.executable, "-c", "import time; time.sleep(60)", argument.format(*places)]
+    command = [sys.executable, "-c", "import time; time.sleep(600)", argument.format(*places)]
     variables = {name: value.format(*places) for name, value in variables.items()}
     environment = {"PATH": os.environ["PATH"], **variables}
     executor = subprocess.Popen([*command, "org.apache.spark.executor.X"], env=environment)
