@@ -4,9 +4,12 @@ from dataclasses import replace
 
 import pytest
 
+from spillcast.engines import sampler
+from spillcast.engines.activity import SessionState
 from spillcast.engines.engine import SessionSelector
 from spillcast.engines.live import SessionRecorder, prepare, wait_for_session
 from spillcast.engines.mysql.record import MySqlActivity, Session, chosen
+from spillcast.engines.sampler import Sampler
 from spillcast.errors import (
     CaptureUnavailable,
     InputError,
@@ -149,3 +152,56 @@ def test_a_session_that_ends_without_a_query_has_none(tmp_path):
 def test_a_source_that_cannot_attach_is_refused(tmp_path):
     with pytest.raises(CaptureUnavailable):
         recorded(tmp_path, SessionSelector(7), [idle()], capture="preload")
+
+
+class Late:
+    """The clock, and a server whose answers come late, but for every seventh.
+
+    Its session runs a query from 5 s to 15 s; its own clock is ahead.
+    """
+
+    process, ahead_s = None, 1e9
+
+    def __init__(self):
+        self.now_s, self.looks = 0.0, 0
+
+    def monotonic(self):
+        self.now_s += 0.001
+        return self.now_s
+
+    def monotonic_ns(self):
+        return round(self.now_s * 1e9)
+
+    def thread_time(self):
+        return 0.0
+
+    def sessions(self):
+        self.looks += 1
+        now_s = self.now_s
+        self.now_s += 0.3 if self.looks % 7 else 0.001
+        state, changed_s = max(
+            (at_s, state)
+            for at_s, state in ((0, "idle"), (5, "active"), (15, "idle"))
+            if at_s <= now_s
+        )[::-1]
+        begun_s = self.ahead_s + 5
+        now_s, changed_s = self.ahead_s + now_s, self.ahead_s + changed_s
+        return [SessionState(7, None, None, None, now_s, state, begun_s, begun_s, changed_s, 1)]
+
+    def statements(self, _pids):
+        return []
+
+    def temp_held(self):
+        return []
+
+
+def test_a_query_begins_and_ends_when_it_did_however_late_answers_come(monkeypatch):
+    """On a busy machine: what it did in its first moments is of it."""
+    server = Late()
+    monkeypatch.setattr(sampler, "time", server)
+    sampling = Sampler(server, 0, rate_hz=100, session=7)
+    sampling.run()
+    [query] = sampling.take_ended()
+    assert sampling.failure is None
+    assert query.started_ns / 1e9 == pytest.approx(5, abs=0.01)
+    assert query.ended_ns / 1e9 == pytest.approx(15, abs=0.01)

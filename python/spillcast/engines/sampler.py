@@ -3,6 +3,7 @@
 import random
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -25,6 +26,8 @@ from spillcast.tables import Table
 #: After a gap of so many intervals the looks were delayed, most likely by what they look at: what
 #: they show then is not what happened meanwhile, and is not counted.
 GAP = 5
+#: Looks whose answers are compared: a busy machine delays most of them, and clocks are set.
+OFFSETS = 20
 #: How often temp files are listed.
 LIST_S = 0.5
 #: How often the server's new children are looked at: some workers live no longer.
@@ -155,6 +158,8 @@ class Sampler(threading.Thread):
         self.server_cpu_s: float | None = None
         #: Samples of all queries.
         self.samples = 0
+        #: By how much our clock was ahead of the server's as the last looks came.
+        self._offsets_ns = deque[int](maxlen=OFFSETS)
         #: When it looked last.
         self.last_ns = time.monotonic_ns()
         self.done = threading.Event()
@@ -226,6 +231,8 @@ class Sampler(threading.Thread):
     def _tick(self) -> None:
         backends = self._activity.sessions()
         now_ns = time.monotonic_ns()
+        if backends:
+            self._offsets_ns.append(now_ns - round(backends[0].now_s * 1e9))
         sessions = {backend.pid: backend for backend in backends if backend.leader is None}
         with self._lock:
             self._see(sessions, now_ns)
@@ -254,37 +261,41 @@ class Sampler(threading.Thread):
         """End the queries that have ended, begin those that have begun."""
         ended = dict[int, SessionQuery]()
         for pid, query in list(self._queries.items()):
-            if self._see_query(query, sessions.get(pid), now_ns) == "ended":
+            if self._see_query(query, sessions.get(pid)) == "ended":
                 ended[pid] = self._end(query, sessions.get(pid), now_ns)
         if self._session is not None:
             return
         for pid, session in sessions.items():
             if pid not in self._queries and session.state in ACTIVE:
                 query = self._queries[pid] = SessionQuery(pid, QueryLife())
-                self._see_query(query, session, now_ns)
+                self._see_query(query, session)
                 # A worker may have been seen before the query that it is of.
                 for worker in ended[pid].workers if pid in ended else ():
                     query.join(worker, _started_ns(worker))
 
-    @staticmethod
-    def _see_query(query: SessionQuery, session: SessionState | None, now_ns: int) -> str:
+    def _see_query(self, query: SessionQuery, session: SessionState | None) -> str:
         phase = query.life.see(session)
         if phase == "waiting":
             # What ran before was passed over.
             query.started_ns = None
         elif query.life.new and session is not None:
-            query.started_ns = now_ns - round((session.now_s - session.query_start_s) * 1e9)
+            query.started_ns = self._local_ns(session.query_start_s)
         return phase
+
+    def _local_ns(self, server_s: float) -> int:
+        """A time of the server's clock in CLOCK_MONOTONIC, by the answer that took least."""
+        return round(server_s * 1e9) + min(self._offsets_ns)
 
     def _end(self, query: SessionQuery, session: SessionState | None, now_ns: int) -> SessionQuery:
         ended_s = query.life.ended_s
+        if query.life.started_s is not None:
+            query.started_ns = self._local_ns(query.life.started_s)
         # What a session did that is gone now, it did before it went.
         query.ended_ns, query.sure_until_ns = now_ns, self.last_ns
         if session is not None and ended_s is not None:
-            query.sure_until_ns = now_ns - round((session.now_s - ended_s) * 1e9)
+            query.sure_until_ns = self._local_ns(ended_s)
             # Where it runs, or has run, another query by now, that is the end at the latest.
-            next_s = max(session.query_start_s, ended_s)
-            query.ended_ns = now_ns - round((session.now_s - next_s) * 1e9)
+            query.ended_ns = self._local_ns(max(session.query_start_s, ended_s))
         if query.life.unseen_s > self.gap_s:
             query.gap_s += query.life.unseen_s
         self._ended.append(query)
