@@ -6,7 +6,7 @@ import pytest
 
 from cases import cases
 from evidence import storage
-from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE, binding_of
+from spillcast.forecast.binding import LATENCY, MEMORY, QUEUE, Binding, Wait, binding_of
 from spillcast.storage import Limit
 
 OPERATIONS, SIZE = 1000, 1 << 20
@@ -90,3 +90,23 @@ def test_rates_are_those_of_what_a_limit_counts():
         [wait] = [w for w in binding_of(target, simple(0.1)).waits if w.cause == slowest]
         rates = {"iops": (500.0, None), "throughput": (None, 500.0 * SIZE)}
         assert (wait.operations_per_s, wait.bytes_per_s) == rates[slowest]
+
+
+def test_the_sentence_names_what_binds_and_what_other_limits_save():
+    waits = [
+        Wait(cause="iops", elapsed_s=9.0, operations_per_s=3000.0, saved_s=4.0),
+        Wait(cause="throughput", elapsed_s=1.0, bytes_per_s=125.0 * SIZE, saved_s=0.01),
+        Wait(cause="burst credits", elapsed_s=1.0, operations_per_s=100.0, saved_s=1.0),
+        Wait(cause=LATENCY, elapsed_s=1.0, saved_s=0.5),
+        Wait(cause=MEMORY, elapsed_s=1.0),
+    ]
+    both = Binding(bound_by=["iops"], saved_s=4.0, waits=waits)
+    bound, others = both.text.partition("saves")[::2]
+    assert "+3,000 IOPS" in bound
+    assert others.strip().split(", ") == ["4 s", "+125 MiB/s nothing", "+100 IOPS 1 s"]
+    # Credits that save nothing are no step to take.
+    waits[2] = replace(waits[2], saved_s=0.0)
+    assert "100 IOPS" not in replace(both, waits=waits).text
+    pair = replace(both, bound_by=["iops", "throughput"], saved_s=5.0).text
+    assert "+3,000 IOPS and +125 MiB/s together save 5 s" in pair
+    assert "IOPS" not in replace(both, bound_by=[], saved_s=0.0).text

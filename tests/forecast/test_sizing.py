@@ -22,7 +22,7 @@ from spillcast.forecast.ask import LIMIT, ask
 from spillcast.forecast.binding import Wait
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import Sized, parse_runs_per_day, size, statements_of
-from spillcast.forecast.sizing.products import Product
+from spillcast.forecast.sizing.products import Product, Search
 from spillcast.storage.catalogue import lookup
 from spillcast.storage.catalogue.prices import DEFAULT_REGIONS, Price, Prices, load_prices
 from spillcast.storage.catalogue.row import rows_by_name
@@ -112,6 +112,39 @@ def test_the_mean_over_statements_is_that_over_their_runs(forecasters):
         both = Sized(forecasters[0], **weights), Sized(forecasters[1], **thirty)
         sizing = size(both, load_prices(), products=("gcp-local-ssd",))
         assert sizing.baseline_s == pytest.approx((today_s[0] + 3 * today_s[1]) / 4)
+
+
+def test_an_interval_of_several_statements_is_that_of_the_slowest(forecasters):
+    search = Search([Sized(f, runs) for f, runs in zip(forecasters, (1.0, 3.0), strict=False)],
+                    load_prices(), None)  # fmt: skip
+    times = search.times_of([10.0, 30.0], [(5.0, 12.0), (25.0, 40.0)])
+    assert (times.elapsed_s, times.interval_s) == (25.0, (25.0, 40.0))
+    today_s = [f.workload.total_s for f in forecasters[:2]]
+    saved_s = 1 * (today_s[0] - 10.0) + 3 * (today_s[1] - 30.0)
+    assert times.saved_h_per_month == pytest.approx(365.25 / 12 * saved_s / 3600)
+
+
+def test_what_to_buy_saves_most_of_what_the_fastest_saves(forecasters):
+    for forecaster in forecasters:
+        sizing = size([Sized(forecaster)], load_prices())
+        # Rows whose interval ends above today's time may save nothing.
+        sure = [row for row in sizing.frontier if row.interval_s[1] < sizing.baseline_s]
+        saved_s = [sizing.baseline_s - row.elapsed_s for row in sure]
+        worth = [row for row, s in zip(sure, saved_s, strict=True) if s >= 0.9 * max(saved_s)]
+        assert sizing.chosen == (worth[0] if worth else None)
+        assert {line.split()[2].rstrip(",") for line in sizing.prices} == {
+            row.provider for row in sizing.frontier
+        }
+
+
+@cases("unpriced", ["aws-sc1", "gcp-local-ssd"])
+def test_storage_without_a_price_is_named_if_it_is_faster_than_all_with_one(forecasters, unpriced):
+    prices = load_prices()
+    known = replace(prices, prices=[p for p in prices.prices if p.product != unpriced])
+    sizing = size([Sized(forecasters[2])], known, products=("aws-sc1", "gcp-local-ssd"))
+    assert bool(sizing.frontier)
+    targets = [row.target.partition("?")[0] for row in sizing.unpriced]
+    assert targets == (["catalogue:gcp-local-ssd"] if unpriced == "gcp-local-ssd" else [])
 
 
 GIB_PRICES = {"GiB-month": [(0, 2.0)], "IOPS-month": [(0, 0.0), (3000, 0.01)]}

@@ -336,7 +336,7 @@ class Threads:
     @property
     def cpu_known(self) -> bool:
         """Whether the CPU time of threads between waits was recorded."""
-        return not self.counted and self.trace.cpu_known
+        return self.trace.cpu_known
 
     @cached_property
     def _simulates(self) -> bool:

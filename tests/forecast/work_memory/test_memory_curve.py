@@ -1,5 +1,6 @@
 """Between measured sizes of memory: made-up runs of a formula, met again by the forecast."""
 
+from dataclasses import replace
 from itertools import product
 
 import numpy as np
@@ -66,6 +67,33 @@ def test_without_a_spill_every_storage_is_the_same():
     for size in (4 * M, 5 * M):
         assert curve.at("slow", size).elapsed_s == REST_S
         assert curve.at("slow", size).counts == {}
+
+
+@cases(
+    ("spilled", "fitted", "stated", "enough"),
+    [
+        ([8 * M, 16 * M], [], 64 * M, 64 * M),
+        ([8 * M, 16 * M], [128 * M, 96 * M], None, 96 * M),
+        ([8 * M, 16 * M], [96 * M], 64 * M, 64 * M),
+        # It spilled with more than a plan calls enough.
+        ([8 * M, 16 * M], [], 12 * M, 16 * M + 1),
+        ([8 * M, 16 * M], [], None, None),
+    ],
+)
+def test_enough_memory_is_what_fitted_or_is_stated_but_more_than_what_spilled(
+    spilled, fitted, stated, enough
+):
+    runs = [run("slow", at, hybrid(at)) for at in spilled] + [run("slow", at, 0) for at in fitted]
+    curve = MemoryCurve(runs, enough_bytes=stated)
+    for size in (M, 16 * M, 16 * M + 1, 64 * M - 1, 64 * M, 96 * M - 1, 96 * M, 1 << 40):
+        assert curve.spills(size) == (enough is None or size < enough), size
+
+
+def test_what_fits_takes_what_a_run_that_fitted_took_beside_its_temp_io():
+    # The run that spilled did other work: its time is no measure of one that does not.
+    spilled = replace(run("slow", 8 * M, 1000), elapsed_s=50.0)
+    answer = MemoryCurve([spilled, run("fast", 128 * M, 0)], enough_bytes=32 * M).at("slow", 32 * M)
+    assert answer.elapsed_s == REST_S
 
 
 def test_a_count_that_nothing_tells_is_in_the_interval():
