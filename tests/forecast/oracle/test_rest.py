@@ -2,15 +2,17 @@
 
 from math import log
 
+import numpy as np
 import pytest
 from bench import oracle_pairs, oracle_traces
 
 from oracle_files import HEADER, READ, WRITE, blocks, make_example, real
 from spillcast.calibrated import calibrated
+from spillcast.errors import EvidenceContradictory
 from spillcast.forecast.cpu import MIN_ERROR
 from spillcast.forecast.oracle import forecast_events, resolve_target
 from spillcast.forecast.oracle.evidence import OracleEvidence, read_shares, read_traces
-from spillcast.forecast.oracle.parts import window_error
+from spillcast.forecast.oracle.parts import TargetRest, window_error
 from spillcast.forecast.question import Question
 from spillcast.recording import TEMP_EVENTS
 
@@ -170,6 +172,33 @@ def test_a_latency_alone_leaves_a_spread_that_grows_with_the_gain(tmp_path):
         assert answer.forecast_s == pytest.approx(COUNT * 10e-3 / gain + rest_s)
         low_s[gain] = answer.interval_s[0] - COUNT * 10e-3 / gain
     assert 0 < low_s[100] < low_s[2] < rest_s
+
+
+def test_the_elapsed_time_of_a_statement_may_be_shorter_than_its_sessions_together(tmp_path):
+    path = trace(tmp_path / "here.trc", 10_000, 200)
+    with pytest.raises(EvidenceContradictory):
+        estimate(path, "latency:1ms", elapsed_s=COUNT * 5e-3)
+    answer = estimate(path, "latency:1ms", elapsed_s=COUNT * 9e-3, sql_id="4p7vm0hhw6u1v")
+    assert answer.baseline_s == COUNT * 9e-3
+    # Nobody probed the storage, so that nothing is advised of it.
+    assert list(answer.advice) == []
+
+
+@pytest.mark.parametrize(
+    ("rest", "low_s", "middle_s", "high_s"),
+    [
+        # A change of a half, and its spread either way: 0.1 is 1 standard deviation.
+        (TargetRest(10.0, log(0.5), 0.1, 0.0), 4.52 - 10, 5.0 - 10, 5.53 - 10),
+        # Only towards shorter: the half-normal has its median at 0.674, 84 % below 1.405.
+        (TargetRest(10.0, 0.0, 0.0, -0.1), 8.69 - 10, 9.35 - 10, 9.80 - 10),
+        # Anything between the two that blocks and operations imply.
+        (TargetRest(10.0, 0.0, 0.0, 0.0, by_size=(0.0, 0.1)), 0.16, 0.51, 0.88),
+    ],
+)
+def test_the_draws_of_the_time_outside_lie_as_their_spread_has_them(rest, low_s, middle_s, high_s):
+    drawn_s = rest.drawn_s(np.random.default_rng(1))
+    quantiles_s = np.quantile(drawn_s, [0.1587, 0.5, 0.8413])
+    assert quantiles_s == pytest.approx([low_s, middle_s, high_s], abs=0.06)
 
 
 def test_a_mean_is_surer_the_more_of_the_run_it_is_of():

@@ -208,9 +208,11 @@ def test_a_quota_that_was_not_in_force_is_left_out(tmp_path, threads):
     ]
 
 
-def test_throttled_time_is_no_busy_machine(tmp_path):
-    run = recorded(tmp_path / "r.spill", 1, FAST_NS, quota_cpus=0.2)
-    limits = replace(run.meta.cpu_limits, throttled_s=4.5)
+@cases(("threads", "throttled_s"), [(1, 4.5), (4, 2.25)])
+def test_throttled_time_is_no_busy_machine(tmp_path, threads, throttled_s):
+    """While a quota stops two CPUs, it stops four threads."""
+    run = recorded(tmp_path / "r.spill", threads, FAST_NS, quota_cpus=0.2)
+    limits = replace(run.meta.cpu_limits, throttled_s=throttled_s)
     capture = replace(run.meta.capture, run_queue_delay_s=4.6, run_queue_others_s=4.6)
     change(run, cpu_limits=limits, capture=capture)
     assert baseline_of(workload_of_recording(run)).others_s == pytest.approx(0.1)

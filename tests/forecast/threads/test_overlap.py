@@ -8,9 +8,13 @@ from cases import cases
 from evidence import known, recording, seconds, storage, table
 from spillcast.forecast import forecast
 from spillcast.forecast.evidence import workload_of_recording
-from spillcast.forecast.evidence_io import loads_of, recorded_threads
+from spillcast.forecast.evidence_io import counted_trace, loads_of, recorded_threads
+from spillcast.forecast.load import Load
 from spillcast.forecast.projection import baseline_of, projection
-from spillcast.recording.meta import Machine
+from spillcast.forecast.resources import Cpus
+from spillcast.forecast.threads import Threads
+from spillcast.recording import Recording
+from spillcast.recording.meta import KeptWaits, Machine
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 
@@ -116,6 +120,47 @@ def test_a_part_of_the_run_weighs_like_the_whole(tmp_path):
     )  # fmt: skip
     answer = forecast(run, storage({("read", 4096): 2 * MS}), elapsed_s=10 * run.elapsed_s)
     assert answer.forecast_s == pytest.approx(10 * TURNS * 2300e-6, rel=0.01)
+
+
+def test_a_part_of_the_waits_weighs_like_all(tmp_path):
+    run = independent(
+        tmp_path / "run.spill", threads=2, cpu_ns=300 * US, latency_ns=MS,
+        elapsed_ns=TURNS * 1300 * US, cpus=2,
+    )  # fmt: skip
+    kept = KeptWaits(TURNS, 2 * TURNS, [(0.0, run.elapsed_s / 2)])
+    half = Recording(run.path, replace(run.meta, raw=kept))
+    half.waits = run.waits.slice(0, TURNS)
+    threads = workload_of_recording(half).threads
+    # Of two waits side by side a half adds to the elapsed time.
+    assert threads.of_waits == pytest.approx(0.5, rel=0.01)
+    for latency_us in (0, 200, 5000):
+        target = storage({("read", 4096): latency_us * US})
+        assert forecast(half, target).forecast_s == pytest.approx(
+            TURNS * (300 + latency_us) * 1e-6, rel=0.02
+        )
+
+
+@cases(("cores", "per_thread"), [(2, 0.5), (8, 1.0), (None, 1.0)])
+def test_threads_of_which_only_counts_are_known_wait_side_by_side(cores, per_thread):
+    reads, writes = (
+        Load("read", 8192, 3000, 3000 * 8192, 6.0),
+        Load("write", 1 << 20, 40, 40 << 20, 1.0),
+    )
+    trace = counted_trace([reads, writes], 4, think_s=2.0)
+    threads = Threads(
+        trace=trace, elapsed_s=10.0, number=4, in_flight=4.0, operations=3040,
+        source=Cpus(8), target=Cpus(cores), counted=True,
+    )  # fmt: skip
+    assert threads.of_waits == threads.recorded.of_cpu == 1 / 4
+    assert threads.cores_per_thread == per_thread
+    assert threads.recorded.elapsed_s == 10.0
+    for load in (reads, writes):
+        of_op = trace.write == (load.op == "write")
+        assert (int(of_op.sum()), int(trace.bytes[of_op].sum())) == (load.count, load.bytes)
+    # Each thread computes between its operations as long as it did in all.
+    for thread in range(4):
+        cpu_ns = trace.cpu_ns[trace.thread == thread].sum()
+        assert cpu_ns == pytest.approx(2e9, rel=1e-3)
 
 
 def test_the_terms_are_what_the_number_is_the_sum_of(tmp_path):
