@@ -6,9 +6,10 @@ import shutil
 
 import pytest
 
+from cases import cases
 from harness import spillcast
 from oracle_files import READ, blocks, write_trace
-from spillcast.errors import PathMissing
+from spillcast.errors import EvidenceUnsuited, PathMissing
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.oracle.ash import read_ash
 from spillcast.evidence.text import distinct
@@ -100,3 +101,17 @@ def test_empty_files_and_what_is_not_there_are_left_to_their_reader(tmp_path):
         path.write_text("")
     given = [*empty, tmp_path / "none"]
     assert distinct(given) == (given, [])
+
+
+@cases("name", ["run[1].trc", "*.trc", "?.trc"])
+def test_a_name_with_signs_of_a_pattern_is_a_file_first(tmp_path, name):
+    for beside in ("run1.trc", "other.trc"):
+        write_trace(tmp_path / beside, WAITS)
+    trace = write_trace(tmp_path / name, WAITS)
+    assert find_evidence([str(trace)]).traces == [trace]
+
+
+@cases("text", ["postgresql://u@db/x", "postgres://db", "host=db dbname=x", "mysql://u@db/x"])
+def test_a_connection_string_is_no_evidence(text):
+    with pytest.raises(EvidenceUnsuited):
+        find_evidence([text])

@@ -5,6 +5,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from spillcast.evidence.postgres.nodes import nodes_of
+from spillcast.evidence.postgres.spills import spills_of
 from spillcast.evidence.postgres.work_memory import (
     PlanSpills,
     Spill,
@@ -132,6 +134,30 @@ def test_the_temp_io_of_a_plan_is_that_of_its_nodes(work_mem_bytes):
     assert replace(SORT, passes=2).share_with(work_mem_bytes) == passes / 2
     of_two = replace(HASH, batches=2)
     assert of_two.share_with(work_mem_bytes) == pytest.approx((1 - 1 / number) / (1 - 1 / 2))
+
+
+def sorted_rows(above, *, rows, loops):
+    """A plan of one process that sorts on disk, 100 bytes a row."""
+    scan = {"Node Type": "Seq Scan", "Actual Rows": rows, "Actual Loops": loops, "Plan Width": 90}
+    blocks = rows * 100 // BLOCK
+    sort = scan | {
+        "Node Type": "Sort", "Sort Space Type": "Disk", "Sort Space Used": rows * 100 // K,
+        "Temp Written Blocks": blocks, "Temp Read Blocks": blocks, "Plans": [scan],
+    }  # fmt: skip
+    top = {"Node Type": above, "Actual Rows": 1, "Actual Loops": 1, "Plans": [sort]}
+    return spills_of(nodes_of({**top, "Temp Written Blocks": blocks, "Temp Read Blocks": blocks}))
+
+
+def test_a_sort_needs_what_its_largest_execution_does():
+    (once,) = sorted_rows("Aggregate", rows=100_000, loops=1)
+    # A slot of 24 bytes stands beside each row of 100, which takes rather more in memory.
+    assert 1 <= once.needed_bytes / (100_000 * (100 + SLOT)) < 1.3
+    assert (once.rows, once.passes, once.processes) == (pytest.approx(100_000), 1, 1)
+    (each,) = sorted_rows("Nested Loop", rows=100_000, loops=3)
+    assert each.needed_bytes == once.needed_bytes
+    # Below a limit each row is freed by itself, in pieces of a power of two.
+    (limited,) = sorted_rows("Limit", rows=100_000, loops=1)
+    assert limited.needed_bytes > 1.05 * once.needed_bytes
 
 
 def test_enough_memory_is_a_setting_above_what_the_neediest_node_takes():

@@ -119,7 +119,7 @@ def number_of(text: str, *, step: int = 1000) -> Number | None:
     factor = 10.0 ** int(match[2] or 0)
     if match[3]:
         factor *= float((1024 if match[4] == "B" else step) ** _SUFFIXES.index(match[3]))
-    factor *= SECONDS.get(match[4] or "", 1.0)
+    factor *= SECONDS.get(match[4], 1.0)
     decimals = len(digits.partition(".")[2])
     value = float(digits) * factor
     if abs(value) > COUNT_MAX:

@@ -156,8 +156,6 @@ def spools_of(folder: Path) -> list[Path]:
     SQL*Plus leaves a file empty where a query has no row. Samples of V$SESSION are those of ASH
     once more where there are both.
     """
-    if not folder.is_dir() or folder.suffix == ".spill":
-        return []
     paths = [folder / name for name in SPOOLS if (folder / name).is_file()]
     paths = [path for path in paths if head_of(path, 4096).strip()]
     if folder / "spillcast_ash.csv" in paths:

@@ -361,7 +361,7 @@ def headless(lines: list[str]) -> list[str] | None:
     if any(map(_RECORD.fullmatch, lines)):
         return None
     full = [line for line in lines if line.strip() and not _is_rule(line)]
-    if full and all(line.rstrip().endswith(_CLOSING) for line in full):
+    if all(line.rstrip().endswith(_CLOSING) for line in full):
         full = [line.rstrip()[:-1].rstrip() for line in full]
     # Without a plan behind it, the name is the heading of a table.
     begin = next((at for at, line in enumerate(full) if _NAMED_PLAN.match(line)), 0)

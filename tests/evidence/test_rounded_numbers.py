@@ -1,0 +1,85 @@
+"""Numbers as reports print them, with the bounds that rounding leaves."""
+
+import pytest
+
+from cases import cases
+from spillcast.evidence.numbers import number_of, rounded_number, seconds_of
+
+
+@cases(
+    ("text", "value", "half"),
+    [
+        ("48511", 48511, 0),
+        ("1,234,567", 1_234_567, 0),
+        ("1 234 567", 1_234_567, 0),
+        ("12.5", 12.5, 0.05),
+        (".5", 0.5, 0.05),
+        # K is rounded to a thousand, or with a decimal to a hundred; of bytes it is 1,024.
+        ("12K", 12_000, 500),
+        ("28.9K", 28_900, 50),
+        ("3M", 3_000_000, 500_000),
+        ("2KB", 2048, 512),
+        ("2KiB", 2048, 512),
+        ("47GB", 47 * 2**30, 2**29),
+        ("1.5E+3", 1500, 50),
+        ("412.3ms", 0.4123, 0.00005),
+        ("8.00us", 8e-6, 5e-9),
+        ("209s", 209, 0),
+        ("30%", 30, 0),
+    ],
+)
+def test_a_number_lies_within_half_of_its_last_digit(text, value, half):
+    number = number_of(text)
+    assert (number.value, number.low, number.high) == pytest.approx(
+        (value, value - half, value + half)
+    )
+
+
+@cases("text", ["", "-", "12x", "1,2,3", "K", "1.2.3", "four", "1 23"])
+def test_what_is_no_number(text):
+    assert number_of(text) is None
+    assert seconds_of(text) is None
+
+
+@cases("text", ["1E30", "9" * 40])
+def test_what_no_computer_counts_is_refused(text):
+    with pytest.raises(ValueError, match=text):
+        number_of(text)
+
+
+@cases(
+    ("text", "value", "half"),
+    [
+        ("00:00:29.20", 29.2, 0.005),
+        ("00:12:53", 773, 0.5),
+        ("+1 02:03:04.5", 93784.5, 0.05),
+        ("00:00:00.2", 0.2, 0.05),
+        ("0:00:29,25", 29.25, 0.005),
+        # Times and percentages are rounded where they are printed whole.
+        ("209s", 209, 0.5),
+        ("820", 820, 0.5),
+        ("8.00us", 8e-6, 5e-9),
+    ],
+)
+def test_times_are_rounded_to_their_last_digit(text, value, half):
+    number = seconds_of(text)
+    assert (number.value, number.low, number.high) == pytest.approx(
+        (value, value - half, value + half)
+    )
+
+
+def test_no_bound_is_below_nothing():
+    assert (rounded_number("0").low, rounded_number("0").high) == (0, 0.5)
+    assert (seconds_of("00:00:00").low, seconds_of("00:00:00").high) == (0, 0.5)
+    assert rounded_number("0.25").high == pytest.approx(0.255)
+
+
+def test_sums_products_and_ratios_keep_the_bounds():
+    left, right = number_of("2.0"), number_of("4.0")
+    assert (left + right).low == pytest.approx(1.95 + 3.95)
+    assert (left * right).high == pytest.approx(2.05 * 4.05)
+    ratio = left / right
+    assert (ratio.value, ratio.low, ratio.high) == pytest.approx((0.5, 1.95 / 4.05, 2.05 / 3.95))
+    assert (left * 3).low == pytest.approx(3 * 1.95)
+    nothing = left / number_of("0")
+    assert (nothing.value, nothing.low, nothing.high) == (0, 0, float("inf"))
