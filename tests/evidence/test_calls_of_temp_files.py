@@ -209,6 +209,9 @@ def test_limits_that_spills_met_are_shown(tmp_path):
     path = tmp_path / "a.log"
     path.write_text(LIMITS)
     each = read_logs(path).exceeded
+    # Up to version 16 there are no quotes.
+    path.write_text(LIMITS.replace('"temp_file_limit"', "temp_file_limit"))
+    assert read_logs(path).exceeded == each
     assert [failure.query for failure in each] == ["select 1\norder by 1", "select 2", "select 4"]
     assert "temp_file_limit (1024kB)" in each[0].limit
     assert "max_temp_directory_size" in each[2].limit

@@ -302,3 +302,55 @@ Execution Time: 12105.1 ms
     (path := tmp_path / "plan.txt").write_text(text)
     with pytest.raises(EvidenceIncomplete, match="cut"):
         read_plan(path)
+
+
+#: The blanks before the lines right below the first node are lost, those further below are not.
+DEDENTED = """\
+Hash Join  (cost=1.0..2.0 rows=9 width=34) (actual time=9.0..980.0 rows=9 loops=1)
+Hash Cond: (a.id = b.id)
+->  Nested Loop  (cost=1.0..2.0 rows=9 width=44) (actual time=0.1..500.0 rows=128000 loops=1)
+      ->  Seq Scan on a  (cost=1.0..2.0 rows=9 width=21) (actual time=0.1..9.0 rows=9 loops=1)
+->  Hash  (cost=1.0..2.0 rows=9 width=44) (actual time=91.0..91.0 rows=64000 loops=1)
+      Buckets: 32768  Batches: 8  Memory Usage: 1025kB
+Execution time: 990 ms
+"""
+
+
+def test_indentation_that_is_lost_in_the_first_column_alone(tmp_path):
+    """Rows of both sides of the join are in its files, of 20 bytes and their columns each."""
+    (path := tmp_path / "plan.txt").write_text(DEDENTED)
+    counts = read_plan(path)
+    blocks = -(-(128000 + 64000) * (44 + 20) * 7 // 8 // 8192)
+    assert (counts.elapsed_s, counts.writes.bytes) == (0.99, blocks * 8192)
+
+
+#: No Gather, a line that a tool cut, and times without decimals.
+WITHOUT_GATHER = """\
+GroupAggregate  (actual time=3267..3813 rows=300001 loops=1)
+  Buffers: shared hit=54932, temp read=2100 written=2400
+  ->  Sort  (cost=1.0..2.0 rows=9 width=4) (actual time=3253..3409 rows=1613362 loops=3)
+        Sort Method: external merge  Disk: 6400kB
+        Worker 0:  Sort Method: external merge  Disk: 6400kB
+        Worker 1:  Sort Method: external merge  Disk: 6400kB
+        ->  Parallel Index Scan using posting_at on posting p  (actual time=1..133 rows=1 lo ...
+Execution Time: 3825 ms
+"""
+
+
+def test_workers_tell_of_processes_where_the_gather_is_left_out(tmp_path):
+    (path := tmp_path / "plan.txt").write_text(WITHOUT_GATHER)
+    counts = read_plan(path)
+    assert (counts.elapsed_s, counts.processes, counts.writes.count) == (3.825, 3.0, 2400)
+
+
+def test_a_remark_on_batches_is_no_node_without_spill(tmp_path):
+    text = """\
+Hash Join  (cost=3.8..7.3 rows=10 width=20) (actual time=5.2..45678.9 rows=10 loops=1)
+  ->  Hash  (Batches: 8  Memory Usage: 4096kB)
+        ->  Seq Scan on orders  (rows=10000000)
+              Buffers: shared hit=100 read=45000
+Execution Time: 45679 ms
+"""
+    (path := tmp_path / "plan.txt").write_text(text)
+    with pytest.raises(EvidenceDamaged):
+        read_plan(path)

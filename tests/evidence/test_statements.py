@@ -45,7 +45,7 @@ MEANS = """\
       |       |                |                   |          | from t
 (1 row)
 
-END_OF_SAMPLE */
+END_OF_SAMPLE
 """
 
 

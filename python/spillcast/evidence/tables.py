@@ -81,16 +81,22 @@ def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
     if text.lstrip()[:1] in ("[", "{"):
         return list(_objects(text.strip(), path, hint))
     cells = cells_of(text)
-    names = [name.strip(' "') for name in next(cells, [])]
-    rows = []
-    for number, row in enumerate(cells, 1):
-        is_below = len(names) > 1 and not any(row[1:]) and _BELOW_TABLE.search(row[0].strip())
+    names = [name.strip(' "') for name in next(filter(None, cells), [])]
+    rows: list[dict[str, Any]] = []
+    ended = False
+    for row in cells:
+        if not row:
+            ended = True
+            continue
+        is_alone = len(names) > 1 and not any(row[1:])
+        ended = ended and len(row) == 1
+        is_below = is_alone and (ended or _BELOW_TABLE.search(row[0].strip()))
         if is_below and "\n" + text.partition("\n")[0] not in text:
             break
         if row == names or is_below:
             raise ValueError("a second heading: put each export into a file of its own")
         if len(row) != len(names):
-            problem = f"row {number} has {len(row)} values and not {len(names)}: it is cut"
+            problem = f"row {len(rows) + 1} has {len(row)} values, not {len(names)}: it is cut"
             raise damaged(path, problem, hint)
         cells_of_row = (None if cell.strip() in _NULLS else cell.strip() for cell in row)
         rows.append(dict(zip(names, cells_of_row, strict=True)))
@@ -98,7 +104,7 @@ def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
 
 
 def cells_of(text: str) -> Iterator[list[str]]:
-    """The cells of each line of CSV or TSV that has some."""
+    """The cells of each line of CSV or TSV; a blank line has none."""
     separator = max(",;|\t", key=text.split("\n", 1)[0].count)
     # The text of a statement has no limit.
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
@@ -106,7 +112,7 @@ def cells_of(text: str) -> Iterator[list[str]]:
         cells = (list(map(unescaped, line.split("\t"))) for line in text.split("\n"))
     else:
         cells = csv.reader(io.StringIO(text), delimiter=separator, strict=True)  # type: ignore[assignment]
-    return (row for row in cells if any(row))
+    return (row if any(row) else [] for row in cells)
 
 
 def unescaped(cell: str) -> str:

@@ -242,8 +242,10 @@ def _node(
 def _ran_in(values: Mapping[str, Any], processes: int) -> int:
     """Of the processes that ran the node above, those that ran this one: no more than its loops.
 
-    What Parallel Append hands out whole, and what is made once for all, runs in one of them.
+    What Parallel Append hands out whole, and what is made once for all, runs in one of them. An
+    author may have left out the Gather above its workers.
     """
+    processes = max(processes, len(by_process(values)))
     loops = int(values.get("Actual Loops", processes) or 1)
     return min(processes, max(1, loops))
 

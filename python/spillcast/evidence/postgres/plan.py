@@ -159,7 +159,8 @@ def counts_of_plan(
         document = document[0]
     with reading(path, HOW):
         if "Actual Loops" in document["Plan"] and "Temp Written Blocks" not in document["Plan"]:
-            raise EvidenceIncomplete(f"{path}: a plan without BUFFERS: it has no temp blocks", HOW)
+            problem = "without BUFFERS, or cut: its first node has no temp blocks"
+            raise EvidenceIncomplete(f"{path}: a plan {problem}", HOW)
         plan_s = elapsed_s or elapsed_of(path, document)
         if elapsed_s is None:
             _check_elapsed(path, document, plan_s)

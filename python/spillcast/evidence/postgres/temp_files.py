@@ -39,7 +39,7 @@ _DURATION = re.compile(
     re.DOTALL,
 )
 _LIMITS = (
-    (re.compile(r'temporary file size exceeds "(temp_file_limit)" (\(\w+\))'), "{} {}"),
+    (re.compile(r'temporary file size exceeds "?(temp_file_limit)"? (\(\w+\))'), "{} {}"),
     (
         re.compile(r"(?:pgsql_tmp|temporary file)[^\n]*: No space left on device()()"),
         "the device of its temp files",

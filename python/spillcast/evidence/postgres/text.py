@@ -45,6 +45,7 @@ _QUOTATION = re.compile(r"(`|\*\*|\")([^`*\"]+)\1")
 #: Figures of a spill: a line that holds one and is not understood is no line to pass over.
 FIGURES = re.compile(
     r"\(cost=\d|\(actual |\btemp (?:read|written)=\d|\b(?:Disk|Disk Usage): +\d|Workfile: \([1-9]"
+    r"|\(Batches: (?!1\b)\d"
 )
 _TEMP = re.compile(r"\b(?P<kind>shared/local|shared|local|temp)(?P<pairs>(?: \w+=\d\S*)+)")
 _KINDS = {"temp": "Temp ", "shared/local": "", "shared": "Shared ", "local": "Local "}
@@ -151,6 +152,9 @@ class _Plan:
         if flat:
             # Without its indent each node may be below the one above, or beside it.
             self.plan["Unindented"] = True
+        if flat and self.nodes[-1][0] > at:
+            # Only the nodes right below the first one lost their indent.
+            del self.nodes[1:]
         while self.nodes and self.nodes[-1][0] >= at and not flat:
             self.nodes.pop()
         if self.nodes:
@@ -317,6 +321,9 @@ def _node(line: str) -> tuple[int, bool, dict[str, Any]] | None:
         return len(bare["indent"]), True, {"Node Type": bare["name"].split()[0]}
     if (figures := _OF_NODE.search(line)) is None:
         return None
+    if line.rstrip().endswith(("...", "…")) and _is_open(line):
+        # A tool that shows so many letters of each line left out the end of its figures.
+        line = line[: line.rindex("(")]
     line = line[: figures.start()] + _GROUPED.sub(
         lambda match: match[0].replace(",", ""), line[figures.start() :]
     )
@@ -384,9 +391,9 @@ def _timings(match: re.Match[str]) -> dict[str, Any]:
 
 
 def milliseconds(text: str) -> float:
-    """A time of three decimals, the point of which may be a comma."""
-    digits, _, decimals = text.strip(".,").replace(",", ".").rpartition(".")
-    return float(f"{digits.replace('.', '')}.{decimals}")
+    """A time of three decimals, the point of which may be a comma, or of none."""
+    digits, point, decimals = text.strip(".,").replace(",", ".").rpartition(".")
+    return float(f"{digits.replace('.', '')}{point}{decimals}")
 
 
 def _ran(match: re.Match[str]) -> dict[str, Any]:
