@@ -11,8 +11,7 @@ from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast import _core
 from spillcast.errors import EvidenceDamaged
 from spillcast.evidence.oracle.trace import TABLES
-from spillcast.profile.sql import run_sql
-from spillcast.profile.trace_tables import requested
+from spillcast.profile.sql import requested, run_sql
 
 WAITS = [(READ, 100 + n % 700, blocks(n % 32)) for n in range(4_000)] + [
     (WRITE, 7, blocks(31, 203))

@@ -29,7 +29,7 @@ from spillcast.evidence.oracle.row_sources import (
 from spillcast.evidence.oracle.trace import Progress, TraceOptions, spool_traces
 from spillcast.profile.result import DIMENSIONS, QUANTILES, ROW_SOURCE, Profile, bare_row
 from spillcast.profile.rows import Grouping
-from spillcast.profile.trace_tables import add_call_tree, confine
+from spillcast.profile.sql import add_call_tree, confine
 from spillcast.profile.traces import trace_warnings
 from spillcast.recording import Recording
 from spillcast.tables import Table

@@ -16,7 +16,7 @@ from spillcast import _core
 from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
 from spillcast.evidence.oracle.trace import WHOLE, TraceOptions
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
-from spillcast.profile.trace_tables import ask_no_traces, ask_traces, confine
+from spillcast.profile.sql import ask_no_traces, ask_traces, confine, view_of_waits
 from spillcast.profile.traces import WAITS_ALONE, trace_warnings
 from spillcast.stats import quantiles
 
@@ -201,9 +201,6 @@ def _with_kinds(connection: duckdb.DuckDBPyConnection) -> str:
 
 def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -> Profile:
     """The single waits of a recording, with its CPU time beside them."""
-    # Traces are read without numpy.
-    from spillcast.profile.sql import view_of_waits
-
     elapsed_us = recording.elapsed_s * 1e6
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
         files = view_of_waits(connection, recording, "recorded")

@@ -1,18 +1,34 @@
-"""The evidence as tables in DuckDB; each kind's readers are imported where they are needed."""
+"""The evidence as tables of DuckDB, for a query; traces are read while it asks for their rows."""
 
+import json
+import queue
 import tempfile
-from collections.abc import Callable, Sequence
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import duckdb
 
+from spillcast import _core
 from spillcast.errors import EvidenceMixed, OptionConflict, QueryInvalid, first_line
 from spillcast.evidence.open import Evidence, find_evidence
-from spillcast.evidence.oracle.trace import TABLES, Progress, TraceOptions
+from spillcast.evidence.oracle.trace import (
+    TABLES,
+    Progress,
+    Read,
+    TraceOptions,
+    Traces,
+    failures_as_errors,
+    open_reader,
+    profile_traces,
+    read_once,
+    spool_traces,
+)
 from spillcast.evidence.text import repeated_words
 from spillcast.interruptible import run_interruptibly
-from spillcast.profile.trace_tables import ask_traces, confine
 from spillcast.tabular import plain_rows
 from spillcast.text import exact_name, rows_of
 
@@ -132,3 +148,246 @@ def view_of_waits(
     connection.execute(f"create view {name} as select {', '.join(columns)} from {rows}")
     # DuckDB opens the given name and the resolved one.
     return [Path(exact_name(path)), path.absolute()]
+
+
+def confine(
+    connection: duckdb.DuckDBPyConnection, folder: Path, files: Sequence[Path] = ()
+) -> None:
+    """Restrict SQL to the evidence: no file is readable but ``files`` and those in ``folder``."""
+    connection.execute("set temp_directory = ?", [str(folder / "temp")])
+    connection.execute("set allowed_directories = ?", [[str(folder)]])
+    connection.execute("set allowed_paths = ?", [[str(file) for file in files]])
+    connection.execute("set python_enable_replacements = false")
+    connection.execute("set enable_external_access = false")
+    connection.execute("set lock_configuration = true")
+
+
+#: Literals, which distinguish statements that are otherwise alike, and blanks.
+_ALIKE = (("'(?:[^']|'')*'", ":s"), (r"\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b", ":n"), (r"\s+", " "))
+
+
+def add_call_tree(connection: duckdb.DuckDBPyConnection) -> None:
+    """Create the views ``call_tree``, calls with callers and own work, and ``statement_texts``.
+
+    A trace writes a line when its call ends. The caller is the next call of the session that is
+    less deep, unless its apparent callees took longer than itself: then the caller is unknown.
+    ``statement`` is the text without its literals.
+    """
+    row = connection.execute("select coalesce(max(dep), 0) from calls").fetchone()
+    deepest = 0 if row is None else row[0]
+    parts = [
+        "select *, null::bigint as parent_line, null::varchar as caller from calls where dep = 0"
+    ]
+    parts += [
+        "select c.*, p.line as parent_line, p.sql_id as caller "
+        f"from (from calls where dep = {n}) c "
+        f"asof left join (from calls where dep < {n}) p on c.source = p.source "
+        "and coalesce(c.session, 0) = coalesce(p.session, 0) and c.line < p.line"
+        for n in range(1, deepest + 1)
+    ]
+    statement = "lower(trim(any_value(text)))"
+    for pattern, replacement in _ALIKE:
+        escaped = pattern.replace("'", "''")
+        statement = f"regexp_replace({statement}, '{escaped}', '{replacement}', 'g')"
+    # Before Oracle 11g the hash value identifies a statement.
+    connection.execute(
+        "create view statement_texts as select "
+        f"coalesce(nullif(sql_id, ''), hv::varchar) as sql_id, {statement} as statement "
+        "from statements group by 1"
+    )
+    connection.execute(
+        f"create view call_tree as with told as ({' union all '.join(parts)}), "
+        "seemed as (select source, parent_line as line, sum(p) as p, sum(cr) as cr, "
+        "sum(cu) as cu, sum(e_us) as e_us, count(*) as calls "
+        "from told where parent_line is not null group by all), "
+        # Times are rounded to a microsecond, each by itself.
+        "below as (select seemed.* from seemed join calls using (source, line) "
+        "where seemed.e_us <= calls.e_us + seemed.calls + 1) "
+        "select told.*, told.p - coalesce(below.p, 0) as self_p, "
+        "told.cr - coalesce(below.cr, 0) as self_cr, told.cu - coalesce(below.cu, 0) as self_cu, "
+        "statement_texts.statement from told "
+        "left join below on told.source = below.source and told.line = below.line "
+        "left join statement_texts on told.sql_id = statement_texts.sql_id"
+    )
+
+
+#: A table and a column of it.
+Column = tuple[str, str]
+_SCAN = "PYTHON_ARROW_SCAN"
+#: Batches that wait for the database.
+_AHEAD = 2
+#: The answer to a query.
+Ask = Callable[[duckdb.DuckDBPyConnection, str], Any]
+Take = Callable[[_core.Table], None]
+
+
+def ask_traces(
+    connection: duckdb.DuckDBPyConnection,
+    query: str,
+    ask: Ask,
+    paths: Sequence[Path],
+    folder: Path,
+    options: TraceOptions,
+) -> tuple[Any, Traces]:
+    """The result of ``ask`` on a connection in which the traces are tables for this query."""
+    try:
+        columns, scans = requested(query)
+    except duckdb.Error:
+        # The query may use tables of files that were collected with the traces.
+        if not connection.execute("show tables").fetchall():
+            raise
+        columns, scans = None, 2
+    if scans != 1:
+        read = spool_traces(paths, folder, options, columns)
+        for name in TABLES:
+            connection.execute(f"create view {name} as from {rows_of(folder / f'{name}.parquet')}")
+        add_call_tree(connection)
+        confine(connection, folder)
+        return ask(connection, query), read
+    tables = _register_traces(connection)
+    confine(connection, folder)
+    assert columns is not None
+    table = columns[0][0]
+    stream = tables[table]
+    answers: list[Any] = []
+
+    def read_and_ask(kept: list[Path]) -> Read:
+        reader, watch = open_reader(kept, options)
+
+        def fill(take: Take) -> dict[str, Any]:
+            at = TABLES.index(table)
+            return reader.rows(lambda *batch: take(batch[at]), columns=columns)
+
+        with failures_as_errors(), stream.filled(fill, reader.cancel):
+            try:
+                answer = run_interruptibly(
+                    lambda: ask(connection, query), connection.interrupt, watch
+                )
+            except duckdb.Error:
+                stream.check()
+                raise
+        answers[:] = [answer]
+        # A query that needs no more rows ends the reading; a single file is no copy of another.
+        if stream.facts is None and len(kept) > 1:
+            return [], {"files": profile_traces(kept, [], replace(options, on_progress=None)).files}
+        return [], stream.facts or {"files": [{"sessions": []}]}
+
+    read = read_once(paths, read_and_ask)
+    return answers[0], read
+
+
+def ask_no_traces(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
+    """The tables of traces, without rows."""
+    _register_traces(connection)
+    confine(connection, folder)
+
+
+def _register_traces(connection: duckdb.DuckDBPyConnection) -> "dict[str, _Stream]":
+    """Create the tables of traces, which have no rows yet."""
+    tables = dict(zip(TABLES, map(_Stream, _core.TraceReader.no_rows()), strict=True))
+    for name, table in tables.items():
+        connection.register(name, table)
+    add_call_tree(connection)
+    return tables
+
+
+def requested(query: str) -> tuple[list[Column] | None, int]:
+    """The columns that a query needs (None: all), and the number of its table scans.
+
+    Raises DuckDB's error for an unknown name before anything is read.
+    """
+    with duckdb.connect() as connection:
+        tables = _register_traces(connection)
+        for table in tables.values():
+            table.bound = False
+        try:
+            if len(connection.extract_statements(query)) != 1:
+                return None, 2
+            [(_, plan)] = connection.execute(f"explain (format json) {query}").fetchall()
+            scans = list(_scans(json.loads(plan)))
+            if "call_tree" in query.lower():
+                return None, 2
+        except (duckdb.BinderException, duckdb.CatalogException):
+            raise
+        except (duckdb.Error, ValueError):
+            return None, 2
+    bound = [name for name, table in tables.items() if table.bound]
+    names = {name for scan in scans for name in scan}
+    columns = [
+        (name, column) for name in bound for column in tables[name].empty.names() if column in names
+    ]
+    # count(*) needs no column of a table, but its rows.
+    columns += [(name, "") for name in bound]
+    return columns, len(scans)
+
+
+def _scans(nodes: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
+    """The columns of each scan of a plan."""
+    for node in nodes:
+        if node["name"].strip() == _SCAN:
+            columns = node["extra_info"].get("Projections", [])
+            yield [columns] if isinstance(columns, str) else columns
+        yield from _scans(node["children"])
+
+
+class _Stream:
+    """A table that DuckDB reads through the Arrow interface; it has rows while a reader is open."""
+
+    def __init__(self, empty: _core.Table) -> None:
+        self.empty = empty
+        self.bound = False
+        self.facts: dict[str, Any] | None = None
+        self._failure: BaseException | None = None
+        self._ahead: queue.Queue[_core.Table | None] | None = None
+
+    def __arrow_c_schema__(self) -> object:
+        self.bound = True
+        return self.empty.__arrow_c_schema__()
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        return _core.Stream(self.empty, self._next).__arrow_c_stream__(requested_schema)
+
+    @contextmanager
+    def filled(
+        self, fill: Callable[[Take], dict[str, Any]], cancel: Callable[[], None]
+    ) -> Iterator[None]:
+        """The rows are what ``fill`` passes to its argument, until ``cancel`` or the block ends."""
+        self.facts = self._failure = None
+        ahead = self._ahead = queue.Queue[_core.Table | None](_AHEAD)
+        ended = threading.Event()
+
+        def put(table: _core.Table | None) -> None:
+            while not ended.is_set():
+                with suppress(queue.Full):
+                    ahead.put(table, timeout=0.1)
+                    break
+
+        def read() -> None:
+            try:
+                self.facts = fill(lambda table: put(table) if len(table) else None)
+            except BaseException as error:
+                # A reader that was cancelled has not failed.
+                self._failure = None if ended.is_set() else error
+            finally:
+                put(None)
+
+        thread = threading.Thread(target=read, name="spillcast-read")
+        thread.start()
+        try:
+            yield
+        finally:
+            ended.set()
+            cancel()
+            thread.join()
+            self._ahead = None
+
+    def check(self) -> None:
+        """Raise the reader's original exception; DuckDB passes on its text only."""
+        if self._failure is not None:
+            raise self._failure
+
+    def _next(self) -> _core.Table | None:
+        table = None if self._ahead is None else self._ahead.get()
+        if table is None:
+            self.check()
+        return table
