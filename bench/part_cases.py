@@ -13,7 +13,7 @@ from spillcast.engines.registry import lab_of
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated
 from spillcast.workspace import workspace
-from spillcast_lab.tpc import tpc_labs_of
+from spillcast_lab.tpc.labs import LABS
 
 STORAGES = (
     Emulated("0.5 ms", 0.0005, 0.0005),
@@ -40,7 +40,7 @@ def wholes(room: Path, seed: int, *, queries: int | None = None) -> Iterator[Who
         lab = lab_of(engine)(room)
         yield from of_lab(lab, QUERIES[engine], engine, room, chance, queries)
         # Those of one server: the other has the same queries.
-        tpch, *_ = tpc_labs_of(engine)["tpch"]
+        tpch, *_ = LABS[engine]["tpch"]
         lab = tpch(room)
         every = [item for item in lab.verified(1) if not item.cold]
         yield from of_lab(lab, every, engine, room, chance, queries)

@@ -22,7 +22,7 @@ from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
 from spillcast.units import format_duration
 from spillcast.workspace import workspace
-from spillcast_lab.tpc.postgres import load
+from spillcast_lab.tpc.labs import load
 from spillcast_lab.tpc.suite import TPCH
 
 if TYPE_CHECKING:

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from spillcast.engines.postgres.lab import PARALLEL
-from spillcast_lab.tpc.postgres import FORCED
+from spillcast_lab.tpc.labs import FORCED
 from spillcast_lab.tpc.suite import TPCH
 
 if TYPE_CHECKING:

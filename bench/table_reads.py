@@ -27,7 +27,7 @@ from spillcast.errors import InputError
 from spillcast.recording.calibration import measured_cost
 from spillcast.recording.capture import RecordOptions
 from spillcast.workspace import workspace
-from spillcast_lab.tpc.postgres import FORCED, TPCH_SPILLING, DebianTpch, load
+from spillcast_lab.tpc.labs import FORCED, POSTGRES_TPCH, DebianTpch, load
 from spillcast_lab.tpc.suite import TPCH
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ def run() -> Iterator[Result]:
 
 def _queries() -> Iterator[tuple[str, Sequence[str], str]]:
     yield "a scan", [SCAN] * SCANS, "4MB"
-    for spilling in TPCH_SPILLING:
+    for spilling in POSTGRES_TPCH:
         if spilling.query in READING:
             text = TPCH.text(spilling.query)
             yield f"TPC-H {spilling.query}", [text], f"{spilling.memory_kb}kB"

@@ -13,7 +13,7 @@ from spillcast.engines.registry import lab_of
 from spillcast.errors import ChoiceUnknown, OptionInvalid, OptionMissing, TargetUnknown
 from spillcast.lab.storages import Emulated, Plain
 from spillcast_lab.kernel_slowed import KernelSlowed, why_not
-from spillcast_lab.tpc import tpc_labs_of
+from spillcast_lab.tpc.labs import LABS
 
 Storage = Emulated | Plain | KernelSlowed
 #: Where a forecast is from and to, by name.
@@ -125,7 +125,7 @@ def all_cells(
         usual = _in_turn(engine, [None], threads, shift)
         suites = {
             suite: iter(_in_turn(engine, labs, threads, shift))
-            for suite, labs in tpc_labs_of(engine).items()
+            for suite, labs in LABS.get(engine, {}).items()
         }
         mixed = [
             [first, *chain(*(islice(cells, AFTER_EACH[suite]) for suite, cells in suites.items()))]

@@ -12,7 +12,7 @@ from spillcast.engines.engine import Workload
 from spillcast.errors import ProgramMissing, SpaceInsufficient
 from spillcast.workspace import workspace
 from spillcast_lab.tpc import suite
-from spillcast_lab.tpc.embedded import DuckDbTpcds, DuckDbTpch
+from spillcast_lab.tpc.labs import DebianTpch, DuckDbTpcds, DuckDbTpch, PostgresTpcds, PostgresTpch
 from spillcast_lab.tpc.suite import TPCH, chill, cold, warm
 
 #: Scale factor 0.01.
@@ -72,8 +72,6 @@ def test_tables_are_as_the_specification_has_them(duckdb, tmp_path):
 @pytest.mark.parametrize("name", AGREEING)
 def test_duckdb_and_postgresql_agree(room, name):
     pytest.importorskip("psycopg")
-    from spillcast_lab.tpc.postgres import PostgresTpcds, PostgresTpch
-
     temp = room / f"temp-{name}"
     temp.mkdir()
     labs = {"tpch": (DuckDbTpch, PostgresTpch), "tpcds": (DuckDbTpcds, PostgresTpcds)}
@@ -86,9 +84,6 @@ def test_duckdb_and_postgresql_agree(room, name):
 
 @pytest.mark.parametrize("threads", [1, 2, 4])
 def test_each_engine_has_queries_that_are_asked_for_by_one_word(threads):
-    pytest.importorskip("psycopg")
-    from spillcast_lab.tpc.postgres import DebianTpch, PostgresTpcds, PostgresTpch
-
     for lab in (DuckDbTpch, DuckDbTpcds, PostgresTpch, PostgresTpcds, DebianTpch):
         queries = lab.verified(threads)
         assert {item.suite for item in queries} == {lab.suite.name}
