@@ -1,10 +1,17 @@
-"""Ranks the statements that spill, by the query log of a server or by an export of it."""
+"""Ranks the statements that spill, by the query log of a ClickHouse server or an export of it."""
 
+import json
+import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from http.client import HTTPException
 from pathlib import Path
 from statistics import fmean
+from typing import Any
+from urllib.error import HTTPError
+from urllib.parse import quote, unquote, urlencode, urlsplit
+from urllib.request import ProxyHandler, Request, build_opener
 
 from spillcast.engines.ranking import (
     FORECAST_MAX,
@@ -15,22 +22,65 @@ from spillcast.engines.ranking import (
     timed_counts,
     with_gains,
 )
-from spillcast.errors import InputError, OptionConflict, Refusal
+from spillcast.errors import (
+    InputError,
+    OptionConflict,
+    OptionInvalid,
+    Refusal,
+    ServerUnreachable,
+    ServerUnsuited,
+)
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.clickhouse import (
+    SPILL_EVENTS,
+    SPILLS,
     LoggedQuery,
     counts_of_query,
+    logged_query,
     no_spill_bytes,
     read_rows,
     settings_that_spill,
     spilled_bytes,
 )
-from spillcast.evidence.clickhouse.server import QUERIES_MAX, LoggedWindow, logged_window
 from spillcast.redaction import struck_text
 
 RECORD = "spillcast record --pid $(pidof -s clickhouse-server) -o run.spill"
 _PLACE = Path("system.query_log")
 _CONSTANT = re.compile(r"'(?:[^'\\]|\\.|'')*'|\b\d+(?:\.\d+)?\b")
+_PASSWORD = "CLICKHOUSE_PASSWORD"
+_DSN = "give http://USER@HOST:8123, with the password in CLICKHOUSE_PASSWORD"
+_PORTS = {"http": 8123, "https": 8443}
+_TIMEOUT_S = 30
+#: Queries that are read, the latest first.
+_QUERIES_MAX = 50_000
+_COLUMNS = (
+    *("type", "query_id", "query", "normalized_query_hash", "query_duration_ms", "memory_usage"),
+    *("query_start_time", "Settings", "thread_ids", "peak_threads_usage", "hostname"),
+    *("is_initial_query", "clickhouse_version"),
+)
+#: By the code of an exception: what is wrong, and what lets it work.
+_CODES = {
+    "46": ("its version has no clusterAllReplicas", "rank each server by itself"),
+    "60": ("it has no system.query_log", "enable query_log in the server's configuration and set "
+           "log_queries = 1"),
+    "497": ("the role may not read system.query_log", "GRANT SELECT ON system.query_log TO the "
+            "role, and SELECT ON system.columns"),
+    "516": ("it refuses the user or the password", f"set {_PASSWORD}"),
+    "192": ("it does not know the user", _DSN),
+    "193": ("it refuses the password", f"set {_PASSWORD}"),
+    "170": ("it does not know the cluster", "SELECT cluster FROM system.clusters lists them"),
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _LoggedWindow:
+    """Queries that spilled in a time, and what all queries of that time took."""
+
+    source: str
+    spilling: list[LoggedQuery]
+    statements: int
+    elapsed_s: float
+    window_s: float
 
 
 def rank_clickhouse(
@@ -45,7 +95,7 @@ def rank_clickhouse(
     """Rank what spills on a server, by DSN, or in a file of rows of system.query_log."""
     request = request_of(targets, origin, confidence)
     if "://" in source:
-        log = logged_window(source, since_s or 86_400.0, cluster)
+        log = _logged_window(source, since_s or 86_400.0, cluster)
     elif (since_s, cluster) != (None, None):
         raise OptionConflict("--since and --cluster need a server, not an export of its log")
     else:
@@ -73,11 +123,92 @@ def rank_clickhouse(
     )
 
 
-def _exported(path: Path) -> LoggedWindow:
+class _Server:
+    """A server by its DSN; the password is neither shown nor stored."""
+
+    def __init__(self, dsn: str) -> None:
+        parts = urlsplit(dsn)
+        try:
+            port = parts.port
+        except ValueError:
+            raise OptionInvalid(f"{struck_text(dsn)}: the port is no number", _DSN) from None
+        if parts.scheme not in _PORTS or not parts.hostname:
+            raise OptionInvalid(f"{struck_text(dsn)} is not the address of a server", _DSN)
+        host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
+        self._url = f"{parts.scheme}://{host}:{port or _PORTS[parts.scheme]}/"
+        user = unquote(parts.username or "default")
+        password = unquote(parts.password or "") or os.environ.get(_PASSWORD, "")
+        self._headers = {"X-ClickHouse-User": user, "X-ClickHouse-Key": password}
+        self.shown = f"{parts.scheme}://{quote(user)}@{self._url.partition('//')[2]}"
+        # A proxy would see the password.
+        self._opener = build_opener(ProxyHandler({}))
+
+    def rows(self, sql: str) -> list[dict[str, Any]]:
+        """The rows of a query, by GET, with which a server allows no change. InputError."""
+        query = urlencode({"query": f"{sql} FORMAT JSONEachRow", "max_execution_time": _TIMEOUT_S})
+        request = Request(f"{self._url}?{query}", headers=self._headers)
+        try:
+            with self._opener.open(request, timeout=_TIMEOUT_S) as answer:
+                return [json.loads(line) for line in answer]
+        except HTTPError as error:
+            raise self._refused(error.read().decode(errors="replace")) from None
+        except (OSError, HTTPException, ValueError) as error:
+            reason = getattr(error, "reason", None) or error
+            raise ServerUnreachable(f"{self.shown}: {reason}", _DSN) from None
+
+    def _refused(self, text: str) -> InputError:
+        code = re.search(r"Code: (\d+)", text)
+        problem, hint = _CODES.get(code[1] if code else "", (struck_text(text.strip()[:200]), None))
+        return ServerUnsuited(f"{self.shown}: {problem}", hint)
+
+
+def _logged_window(dsn: str, window_s: float, cluster: str | None) -> _LoggedWindow:
+    """What the log of a server, or of all replicas of a cluster, has of the time up to now."""
+    server = _Server(dsn)
+    columns = {
+        row["name"]
+        for row in server.rows(
+            "SELECT name FROM system.columns WHERE database = 'system' AND table = 'query_log'"
+        )
+    }
+    if not columns:
+        raise server._refused("Code: 60")
+    log = "system.query_log"
+    if cluster is not None:
+        name = cluster.replace("\\", "\\\\").replace("'", "\\'")
+        log = f"clusterAllReplicas('{name}', system.query_log)"
+    where = (
+        f"FROM {log} WHERE toString(type) IN ('QueryFinish', '2') AND event_date >= "
+        f"toDate(now() - {window_s:.0f}) AND event_time >= now() - {window_s:.0f}"
+    )
+    form = "ProfileEvents['{}']"
+    if "ProfileEvents" not in columns:
+        form = "ProfileEvents.Values[indexOf(ProfileEvents.Names, '{}')]"
+    events = ", ".join(f"{form.format(name)} AS {name}" for name in SPILL_EVENTS)
+    spills = " + ".join(form.format(f"External{kind}WritePart") for kind in SPILLS)
+    known = ", ".join(name for name in _COLUMNS if name in columns)
+    rows = server.rows(
+        f"SELECT {known}, {events} {where} AND {spills} > 0 "
+        f"ORDER BY event_time DESC LIMIT {_QUERIES_MAX}"
+    )
+    key = "normalized_query_hash" if "normalized_query_hash" in columns else "query"
+    [sums] = server.rows(
+        f"SELECT uniq({key}) AS statements, sum(query_duration_ms) / 1000 AS elapsed_s {where}"
+    )
+    return _LoggedWindow(
+        server.shown,
+        [logged_query(row, item, _PLACE) for item, row in enumerate(rows, 1)],
+        int(sums["statements"]),
+        float(sums["elapsed_s"]),
+        window_s,
+    )
+
+
+def _exported(path: Path) -> _LoggedWindow:
     queries = read_rows(path)
     starts = [query.started_s for query in queries if query.started_s is not None]
     ends = [query.started_s + query.elapsed_s for query in queries if query.started_s is not None]
-    return LoggedWindow(
+    return _LoggedWindow(
         struck_text(str(path)),
         [query for query in queries if spilled_bytes(query)],
         len(set(map(_statement, queries))),
@@ -127,13 +258,13 @@ def _ranked(calls: Sequence[LoggedQuery], request: RankRequest, *, is_forecast: 
         return replace(ranked, refused=error.message.removeprefix(f"{_PLACE}: "))
 
 
-def _unseen(log: LoggedWindow) -> list[str]:
+def _unseen(log: _LoggedWindow) -> list[str]:
     lines = []
     if parts := [query for query in log.spilling if not query.is_initial]:
         lines.append(
             f"{len(parts):,} queries are parts of distributed ones: they run at the same time, so "
             "their savings do not add up"
         )
-    if len(log.spilling) == QUERIES_MAX:
-        lines.append(f"earlier queries: the latest {QUERIES_MAX:,} are read; shorten --since")
+    if len(log.spilling) == _QUERIES_MAX:
+        lines.append(f"earlier queries: the latest {_QUERIES_MAX:,} are read; shorten --since")
     return lines
