@@ -7,22 +7,26 @@ import shutil
 import signal
 import sys
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 from spillcast.errors import OptionInvalid, ProgramMissing, RehearsalFailed, RehearsalRefused
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import describe_exit, held_command
-from spillcast.recording.record import Recorder
+from spillcast.recording.record import Recorder, held_and_observed
 from spillcast.redaction import STRUCK
 from spillcast.storage.rehearse import LONGER, Rehearsal
 from spillcast.units import format_duration
 from spillcast.workspace import undone_by, workspace
+
+if TYPE_CHECKING:
+    from spillcast import _core
 
 #: A command that is asked to end may take so long before it is killed.
 GRACE_S = 2.0
@@ -267,21 +271,41 @@ def _check_alone(
 
 
 def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehearsal:
-    environment = recorder.prepare()
+    program = shutil.which(arguments[0])
+    if program is None:
+        raise ProgramMissing(f"{arguments[0]}: no such command", "give its path, or fix PATH")
+    pairs = [
+        f"{quote(bytes(replacement))}:{quote(bytes(path))}" for replacement, path in places.pairs
+    ]
+    report, report_fd = os.pipe()
+    inside = [sys.executable, "-I", "-S", str(INSIDE), str(report_fd), str(os.getpid()), *pairs]
+
+    def hold(environment: Mapping[str, str]) -> "_core.Target":
+        # Who else is started would keep it open.
+        os.set_inheritable(report_fd, True)
+        try:
+            return held_command([*inside, "--", program, *arguments[1:]], environment)
+        finally:
+            os.set_inheritable(report_fd, False)
+
     try:
-        while True:
-            with _Held(arguments, environment, places) as held:
-                if (again := recorder.observe(held.command, arguments)) is not None:
-                    environment = again
-                    continue
-                started_ns = held.release()
-                while not recorder.poll():
-                    pass
-                elapsed_s = (time.monotonic_ns() - started_ns) / 1e9
-                # What ends it now is not its own doing.
-                status = held.command.exit_status
-                recorder.stop()
-                break
+        try:
+            command = held_and_observed(recorder, arguments, hold)
+        finally:
+            os.close(report_fd)
+        try:
+            started_ns = _release(command, report)
+            while not recorder.poll():
+                pass
+            elapsed_s = (time.monotonic_ns() - started_ns) / 1e9
+            # What ends it now is not its own doing.
+            status = command.exit_status
+            recorder.stop()
+        finally:
+            places.end()
+            if not command.wait(0):
+                os.kill(command.pid, 9)
+                command.wait(10)
         if status:
             raise RehearsalFailed(f"{arguments[0]} {describe_exit(status)} in the rehearsal", GIVE)
         if not recorder.saw_temp_io():
@@ -292,54 +316,14 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
     except BaseException:
         recorder.abandon()
         raise
+    finally:
+        os.close(report)
 
 
-class _Held:
-    """The command, held until it is observed; with the block it and all that it started end."""
-
-    def __init__(
-        self, arguments: Sequence[str], environment: dict[str, str], places: Replaced
-    ) -> None:
-        program = shutil.which(arguments[0])
-        if program is None:
-            raise ProgramMissing(f"{arguments[0]}: no such command", "give its path, or fix PATH")
-        self._report, report_fd = os.pipe()
-        os.set_inheritable(report_fd, True)
-        pairs = [
-            f"{quote(bytes(replacement))}:{quote(bytes(path))}"
-            for replacement, path in places.pairs
-        ]
-        inside = [sys.executable, "-I", "-S", str(INSIDE), str(report_fd), str(os.getpid()), *pairs]
-        try:
-            self.command = held_command(
-                [*inside, "--", program, *arguments[1:]], dict(os.environ) | environment
-            )
-        finally:
-            os.close(report_fd)
-        self._places = places
-        self._released = False
-
-    def __enter__(self) -> "_Held":
-        return self
-
-    def release(self) -> int:
-        """Let it run; CLOCK_MONOTONIC as it begins. Refusal where it cannot have the mounts."""
-        self._released = True
-        self.command.release()
-        refused = os.read(self._report, 4096).decode()
-        if refused:
-            hint = "run as root, or allow user namespaces: sysctl user.max_user_namespaces"
-            raise RehearsalRefused(
-                f"temp files cannot be moved for one command alone: {refused}", hint
-            )
-        return time.monotonic_ns()
-
-    def __exit__(self, *_: object) -> None:
-        os.close(self._report)
-        if not self._released:
-            self.command.abandon()
-            return
-        self._places.end()
-        if not self.command.wait(0):
-            os.kill(self.command.pid, 9)
-            self.command.wait(10)
+def _release(command: "_core.Target", report: int) -> int:
+    """Let it run; CLOCK_MONOTONIC as it begins. Refusal where it cannot have the mounts."""
+    command.release()
+    if refused := os.read(report, 4096).decode():
+        hint = "run as root, or allow user namespaces: sysctl user.max_user_namespaces"
+        raise RehearsalRefused(f"temp files cannot be moved for one command alone: {refused}", hint)
+    return time.monotonic_ns()
