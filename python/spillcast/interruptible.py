@@ -1,15 +1,22 @@
 """Ctrl-C and what ends a process as it does: at once in long work in Rust, which Python watches;
-later while something is kept.
+later while something is kept; by way of a command where there is one.
 """
 
+import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import TypeVar
+from typing import Generic, Protocol, TypeVar
+
+
+class _Command(Protocol):
+    def send_signal(self, sig: int, /) -> None: ...
+
 
 T = TypeVar("T")
+C = TypeVar("C", bound=_Command)
 #: The signals that end spillcast as Ctrl-C does.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TICK_S = 0.1
@@ -80,12 +87,58 @@ def interrupts_reported() -> Iterator[threading.Event]:
         _received[:] = [number]
         interrupted.set()
 
-    before = {}
-    if threading.current_thread() is threading.main_thread():
-        taken = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
-        before = {number: signal.signal(number, report) for number in taken}
-    try:
+    with _handled_by(report):
         yield interrupted
+
+
+class PassedOn(Generic[C]):
+    """Signals for spillcast on their way to a command that it runs."""
+
+    def __init__(self) -> None:
+        self.command: C | None = None
+        self._early: list[int] = []
+
+    def to(self, command: C) -> None:
+        """Pass them on from now on, with those that came while it was started."""
+        self.command = command
+        for number in self._early:
+            command.send_signal(number)
+
+    @contextmanager
+    def taken(self) -> Iterator[None]:
+        """Take them in the block: they end the command, and only thereby the block."""
+        with _handled_by(self._take):
+            yield
+
+    def _take(self, number: int, _frame: FrameType | None) -> None:
+        if self.command is None:
+            self._early.append(number)
+        # Ctrl-C in a terminal has reached it already; a second one may mean more to it.
+        elif number != signal.SIGINT or not _in_foreground():
+            self.command.send_signal(number)
+
+
+def _in_foreground() -> bool:
+    """Whether keys of our terminal send signals to us, and to the command with us."""
+    with suppress(OSError):
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
+        try:
+            return os.tcgetpgrp(terminal) == os.getpgrp()
+        finally:
+            os.close(terminal)
+    return False
+
+
+@contextmanager
+def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
+    """Have it take the signals of ``ENDING``; none outside the main thread, which gets them."""
+    taken = list[int]()
+    if threading.current_thread() is threading.main_thread():
+        # What is ignored, as SIGHUP under nohup, a command ignores as well.
+        taken = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
+    before = {number: signal.signal(number, handler) for number in taken}
+    try:
+        yield
     finally:
         for number, old in before.items():
             signal.signal(number, old)

@@ -143,9 +143,9 @@ def test_a_command_runs_with_the_mount_and_its_exit_status_is_passed(tmp_path):
     assert not is_mounted(mountpoint)
 
 
-@cases("number", [signal.SIGINT, signal.SIGTERM])
+@cases("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_signal_goes_to_the_command(tmp_path, number):
-    script = "trap 'exit 9' INT TERM; while :; do sleep 0.05; done"
+    script = "trap 'exit 9' INT TERM HUP; while :; do sleep 0.05; done"
     with Emulator(tmp_path, "--read", "1ms", "--", "sh", "-c", script) as emulator:
         emulator.ready()
         pid = emulator.process.pid

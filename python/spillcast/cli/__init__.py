@@ -136,10 +136,9 @@ def _strike_passwords(error: "SpillcastError", arguments: list[str]) -> None:
 
 
 def _interrupted() -> int:
-    from spillcast.interruptible import interrupted_status
+    from spillcast.interruptible import interrupted_once, interrupted_status
 
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)
+    interrupted_once()
     print("spillcast: interrupted", file=sys.stderr)
     return interrupted_status()
 

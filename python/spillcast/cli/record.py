@@ -29,9 +29,11 @@ from spillcast.units import parse_duration_s
 if TYPE_CHECKING:
     CaptureName = str
 
+    from spillcast import _core
     from spillcast.cli.progress import View
-    from spillcast.cli.recording import CommandOutput, PassedOn, Target
+    from spillcast.cli.recording import CommandOutput, Target
     from spillcast.forecast.ask import RunningForecast
+    from spillcast.interruptible import PassedOn
     from spillcast.recording import Recording
     from spillcast.recording.capture import RecordOptions
 else:
@@ -261,7 +263,7 @@ def _recorded(
     options: "RecordOptions",
     shows: "AbstractContextManager[View]",
     others: "CommandOutput | None",
-    passed_on: "PassedOn | None",
+    passed_on: "PassedOn[_core.Target] | None",
     *,
     live: bool,
 ) -> "Recording | None":

@@ -3,11 +3,10 @@
 import os
 import shlex
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import count
@@ -26,13 +25,11 @@ from spillcast.errors import (
     SpillcastError,
     TerminalMissing,
 )
-from spillcast.interruptible import ENDING, interrupted_once
+from spillcast.interruptible import PassedOn, interrupted_once
 from spillcast.redaction import struck_text
 from spillcast.units import format_duration
 
 if TYPE_CHECKING:
-    from types import FrameType
-
     from spillcast import _core
     from spillcast.cli.progress import View
     from spillcast.recording import Recording
@@ -157,30 +154,8 @@ def check_minute(command: Sequence[str] | None, options: "RecordOptions", *, oth
         )
 
 
-class PassedOn:
-    """Signals for spillcast on their way to the command that it observes."""
-
-    def __init__(self) -> None:
-        self.command: _core.Target | None = None
-        self._early: list[int] = []
-
-    def to(self, command: "_core.Target") -> None:
-        """Pass them on from now on, with those that came while it was started."""
-        self.command = command
-        for number in self._early:
-            command.send_signal(number)
-
-    def take(self, number: int, _frame: "FrameType | None") -> None:
-        """A signal has come."""
-        if self.command is None:
-            self._early.append(number)
-        # Ctrl-C in a terminal has reached it already; a second one may mean more to it.
-        elif number != signal.SIGINT or not _in_foreground():
-            self.command.send_signal(number)
-
-
 @contextmanager
-def as_it_ends(words: Sequence[str] | None) -> Iterator[PassedOn | None]:
+def as_it_ends(words: Sequence[str] | None) -> Iterator["PassedOn[_core.Target] | None"]:
     """Stay with a command until it has ended, even after a failure here.
 
     SIGTERM, SIGINT and SIGHUP end the command, and only thereby its recording. A command that
@@ -189,11 +164,8 @@ def as_it_ends(words: Sequence[str] | None) -> Iterator[PassedOn | None]:
     if words is None:
         yield None
         return
-    passed_on = PassedOn()
-    # What is ignored, as SIGHUP under nohup, the command ignores as well.
-    taken = [number_ for number_ in ENDING if signal.getsignal(number_) != signal.SIG_IGN]
-    before = {number: signal.signal(number, passed_on.take) for number in taken}
-    try:
+    passed_on: PassedOn[_core.Target] = PassedOn()
+    with passed_on.taken():
         try:
             yield passed_on
         except (SpillcastError, OSError) as error:
@@ -203,9 +175,6 @@ def as_it_ends(words: Sequence[str] | None) -> Iterator[PassedOn | None]:
             raise
         if passed_on.command is not None and _stay(passed_on.command):
             _leave_as(passed_on.command, "what was recorded is kept")
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 class CommandOutput:
@@ -263,24 +232,13 @@ def _leave_as(command: "_core.Target", then: str) -> None:
     raise typer.Exit(status if status > 0 else 128 - status)
 
 
-def _in_foreground() -> bool:
-    """Whether keys of our terminal send signals to us, and to the command with us."""
-    with suppress(OSError):
-        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
-        try:
-            return os.tcgetpgrp(terminal) == os.getpgrp()
-        finally:
-            os.close(terminal)
-    return False
-
-
 def begin(
     target: Target,
     output: Path | None,
     options: "RecordOptions",
     running: "Running | None",
     others: "CommandOutput | None",
-    passed_on: "PassedOn | None",
+    passed_on: "PassedOn[_core.Target] | None",
 ) -> "Recorder":
     """Start a command under observation, which gets our signals, or attach to a process."""
     from spillcast.cli.progress import progress_bar

@@ -1,21 +1,18 @@
 """A FUSE mount that behaves like a storage: its options, its life, its accuracy."""
 
-import os
 import shutil
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 from spillcast import _core
 from spillcast.document import Note, written
 from spillcast.errors import OptionConflict, OptionInvalid, ProgramMissing, SystemFailed
+from spillcast.interruptible import PassedOn
 from spillcast.recording import OPS
 from spillcast.storage.model import Behaviour, Point, behaviour_of, fixed_behaviour
 from spillcast.storage.storage import bytes_limit
@@ -195,29 +192,15 @@ def run_command(command: Sequence[str], on_tick: Callable[[], None]) -> int:
 
     Signals that would end this process are the command's to obey: its end is the end.
     """
-    process: subprocess.Popen[bytes] | None = None
-    early = list[int]()
-
-    def forward(number: int, _frame: FrameType | None) -> None:
-        if process is None:
-            early.append(number)
-        # Ctrl-C at a terminal reaches the command by itself.
-        elif number != signal.SIGINT or not _in_foreground():
-            process.send_signal(number)
-
-    before = {number: signal.signal(number, forward) for number in (signal.SIGINT, signal.SIGTERM)}
-    try:
+    passed_on = PassedOn[subprocess.Popen[bytes]]()
+    with passed_on.taken():
         process = subprocess.Popen(command)
-        for number in early:
-            process.send_signal(number)
+        passed_on.to(process)
         while process.poll() is None:
             try:
                 process.wait(TICK_S)
             except subprocess.TimeoutExpired:
                 on_tick()
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
     return process.returncode if process.returncode >= 0 else 128 - process.returncode
 
 
@@ -229,11 +212,3 @@ def stay(mount: Mount, on_tick: Callable[[], None]) -> None:
             time.sleep(TICK_S)
     except KeyboardInterrupt:
         return
-
-
-def _in_foreground() -> bool:
-    """Whether this process is one of those to which the terminal sends Ctrl-C."""
-    try:
-        return os.tcgetpgrp(sys.stderr.fileno()) == os.getpgrp()
-    except OSError:
-        return False
