@@ -9,7 +9,7 @@ from cases import cases
 from evidence import storage
 from harness import spillcast
 from monitor_reports import IO_BYTES, IO_S, LINES, READS, WRITES
-from spillcast.errors import EvidenceDamaged, InputError, NoTempIo, Refusal
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, InputError, NoTempIo, Refusal
 from spillcast.evidence.open import read_figures
 from spillcast.forecast import forecast
 
@@ -78,6 +78,26 @@ def test_what_does_not_spill_and_what_still_runs(written):
         read_figures([written(lines=lines)])
     result = read_figures([written(status="EXECUTING")])
     assert any("still running" in item for item in result.notes)
+
+
+def test_a_text_without_its_totals_is_counted_by_its_samples(tmp_path):
+    text = monitor_reports.text()
+    begin = text.index("Global Stats")
+    end = text.index("SQL Plan Monitoring Details")
+    (path := tmp_path / "run.txt").write_text(text[:begin] + text[end:])
+    result = read_figures([path])
+    # 430 of 773 samples of 773 s.
+    assert result.total_s == pytest.approx(430)
+    assert (result.reads.count, result.writes.count) == (READS, WRITES)
+    lines = [(*line[:4], {}) for line in LINES]
+    unsampled = monitor_reports.text(lines=lines)
+    begin, end = unsampled.index("Global Stats"), unsampled.index("SQL Plan Monitoring Details")
+    path.write_text(unsampled[:begin] + unsampled[end:])
+    with pytest.raises(EvidenceIncomplete):
+        read_figures([path])
+    path.write_text(text[: text.index("SQL Plan Monitoring Details")])
+    with pytest.raises((EvidenceIncomplete, Refusal)):
+        read_figures([path])
 
 
 def test_a_blank_line_in_a_heading_is_none_of_its_lines(tmp_path):

@@ -193,6 +193,8 @@ def test_operations_of_unknown_size_read_no_more_than_the_column_disk(figures):
         (tkprof(sources=JOIN.replace("pr=48000", "pr=99000")), "sources-of-disk"),
         (tkprof(sources=JOIN + source(2, "TABLE ACCESS FULL T", 50000, 0)), "children-of-parent"),
         (tkprof(sources=JOIN).replace("pw=15000 time=9 us)", "pw=15000 tim"), "not understood"),
+        # Ten waits of 50 ms at the longest are no 6 s.
+        (tkprof(waits=[("direct path write temp", 10, 0.05, 6.0)]), "part-of-whole"),
     ],
 )
 def test_what_contradicts_itself_or_was_not_understood_is_refused(figures, text, words):

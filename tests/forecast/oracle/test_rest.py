@@ -107,6 +107,17 @@ def test_sizes_are_matched(tmp_path):
     answer = estimate(source, target)
     assert rest_of(answer).forecast_s == pytest.approx(COUNT * 200e-6, rel=1e-3)
     assert "rest-kept" not in codes(answer)
+    assert "sizes" in codes(answer)
+    assert "sizes" not in codes(estimate(source, trace(tmp_path / "as.trc", 100, 100, size=30)))
+
+
+@pytest.mark.parametrize(("share", "is_served"), [(0.9, True), (0.1, False)])
+def test_temp_io_that_a_flash_cache_serves_gains_little(tmp_path, share, is_served):
+    read = read_traces([trace(tmp_path / "here.trc", 10_000, 200)])
+    evidence = OracleEvidence(traces=read, flash={"read": share})
+    answer = forecast_events(resolve_target("latency:1ms"), evidence, Question())
+    texts = [item.message for item in answer.warnings if item.code == "flash-cache"]
+    assert [f"{share:.0%}" in text for text in texts] == [True] * is_served
 
 
 def test_as_much_beside_smaller_operations_is_not_more_work(tmp_path):
