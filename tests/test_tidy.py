@@ -3,6 +3,7 @@
 import ast
 import re
 import subprocess
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,12 @@ def offenders(paths, violations):
     return [f"{name(path)}: {violation}" for path in paths for violation in violations(path)]
 
 
+@lru_cache(maxsize=1)
+def nodes(code):
+    """All nodes of a file's code."""
+    return list(ast.walk(ast.parse(code)))
+
+
 def test_imports_go_down():
     cli = pytest.importorskip("importlinter.cli")
     # The contracts are in pyproject.toml.
@@ -44,7 +51,7 @@ PROJECTING = ("workload", "load", "projection", "interval", "project",
 
 def test_a_projection_reads_no_file():
     def reading(path):
-        for node in ast.walk(ast.parse(path.read_text())):
+        for node in nodes(path.read_text()):
             names = [alias.name for alias in getattr(node, "names", []) if hasattr(alias, "name")]
             module = getattr(node, "module", None) or ""
             for result in (module, *(f"{module}.{name}".strip(".") for name in names)):
@@ -72,19 +79,19 @@ def engines_chosen_by_name(code, *, imported=False):
     As the value of a key in a document, as an example of one, or of who was observed, a name
     chooses nothing. Texts that hold one are no names.
     """
-    tree = ast.parse(code)
-    reported = {id(value) for node in ast.walk(tree) if isinstance(node, ast.Dict)
+    tree = nodes(code)
+    reported = {id(value) for node in tree if isinstance(node, ast.Dict)
             for value in node.values}  # fmt: skip
-    reported |= {id(node.args[0]) for node in ast.walk(tree) if isinstance(node, ast.Call)
+    reported |= {id(node.args[0]) for node in tree if isinstance(node, ast.Call)
              and node.args and getattr(node.func, "id", "") == "ObservedEngine"}  # fmt: skip
-    reported |= {id(part) for node in ast.walk(tree)
+    reported |= {id(part) for node in tree
              if isinstance(node, ast.keyword) and node.arg == "example"
              for part in ast.walk(node.value)}  # fmt: skip
     # A verb may be called as an engine is.
-    reported |= {id(part) for node in ast.walk(tree) if isinstance(node, ast.Assign)
+    reported |= {id(part) for node in tree if isinstance(node, ast.Assign)
              and getattr(node.targets[0], "id", "") == "VERBS"
              for part in ast.walk(node.value)}  # fmt: skip
-    for node in ast.walk(tree):
+    for node in tree:
         if (
             isinstance(node, ast.Constant)
             and node.value in ENGINE_NAMES
@@ -133,10 +140,16 @@ def test_a_choice_of_an_engine_by_name_is_detected():
         assert list(engines_chosen_by_name(code)), code
 
 
+def beginning(text):
+    """The text to the end of the first string of several lines."""
+    quotes = [match.end() for match in re.finditer('"""', text)]
+    return text[: quotes[1]] if len(quotes) > 1 else text
+
+
 def faults_of_a_file(path):
     """What is wrong with its first line and its length."""
     text = path.read_text()
-    docstring = ast.get_docstring(ast.parse(text))
+    docstring = ast.get_docstring(ast.parse(beginning(text)))
     if not docstring:
         yield "its first line does not say its job"
     elif not docstring.splitlines()[0].endswith((".", ":")) and "\n" not in docstring:
@@ -172,9 +185,14 @@ def test_words_of_the_glossary_are_words_of_the_code():
     assert missing == []
 
 
+def nodes_that_may_hold(word, path):
+    """The nodes of a file, none where it lacks a word."""
+    return nodes(code) if word in (code := path.read_text()) else []
+
+
 def read_by_name(path):
     """Where a file looks something up by a string in what is called meta."""
-    for node in ast.walk(ast.parse(path.read_text())):
+    for node in nodes_that_may_hold("meta", path):
         looked, by = None, None
         if isinstance(node, ast.Subscript):
             looked, by = node.value, node.slice
@@ -189,7 +207,7 @@ def read_by_name(path):
 
 def names_meta_json(path):
     """The lines of a file that name meta.json."""
-    return [node.lineno for node in ast.walk(ast.parse(path.read_text()))
+    return [node.lineno for node in nodes_that_may_hold("meta", path)
             if isinstance(node, ast.Constant) and node.value == "meta.json"]  # fmt: skip
 
 
@@ -251,7 +269,7 @@ KEYS = {"asked", "what", "told"}
 
 def empty_names(code):
     """The identifiers of a file that are among them; keys of documents may be attributes."""
-    for node in ast.walk(ast.parse(code)):
+    for node in nodes(code):
         if isinstance(node, ast.Name | ast.arg):
             name = getattr(node, "id", None) or node.arg
         elif isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -284,7 +302,7 @@ def empty_rust_names(path):
 
 def fields(code):
     """The keys of documents that a file declares."""
-    for node in ast.walk(ast.parse(code)):
+    for node in nodes(code):
         if isinstance(node, ast.ClassDef):
             yield from (
                 f"line {part.lineno}: {part.target.id}"
