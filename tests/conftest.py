@@ -1,6 +1,7 @@
 """Fixtures for all tests: places for temp files and base tables, and a recording to work with."""
 
 import atexit
+import gc
 import os
 import signal
 import tempfile
@@ -14,6 +15,9 @@ import leftovers
 from harness import account_of, available, make_places, spillcast, target
 from leftovers import SESSION
 from spillcast.recording.record import Recorder
+
+# Collecting tests makes many objects and no garbage.
+gc.set_threshold(20_000)
 
 #: What observing costs is measured once for all tests, and kept apart from the user's own, as is
 #: what calibrations find.

@@ -1,8 +1,8 @@
 """Runs of spillcast by a fork of a process that has imported it: most of a short run is imports.
 
-What starts a run differently, such as another PYTHONPATH, is left to a start of its own; so is
-everything where SPILLCAST_STARTS=anew. The commands on the
-pages of the reference, of every verb, always start anew.
+What starts no other program runs in the process of the tests (inside.py). What starts differently,
+such as with another PYTHONPATH, is left to a start of its own; so is everything where
+SPILLCAST_STARTS=anew. On the pages of the reference the first command of each verb always does.
 """
 
 import atexit
@@ -17,6 +17,8 @@ import threading
 import time
 import traceback
 from pathlib import Path
+
+import inside
 
 VERBS = (
     "cache", "check", "clickhouse", "collect", "emulate", "export", "fleet", "forecast", "ingest",
@@ -33,17 +35,16 @@ class Forks:
     def __init__(self):
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._free = threading.Lock()
-        self._started = at_start(os.environ)
         with theirs:
             self._process = subprocess.Popen(
                 [sys.executable, __file__], stdin=theirs, stdout=subprocess.DEVNULL
             )
 
-    def run(self, words, *, cwd=None, env=os.environ, timeout_s):
+    def run(self, words, *, cwd, env, timeout_s):
         """As subprocess.run captures it as text; None where only a start of its own will do."""
-        request = {"words": words, "cwd": str(cwd or Path.cwd()), "env": dict(env)}
+        request = {"words": words, "cwd": str(cwd), "env": dict(env)}
         message = json.dumps(request).encode()
-        if at_start(env) != self._started or len(message) > MESSAGE_BYTES:
+        if len(message) > MESSAGE_BYTES:
             return None
         if not self._free.acquire(blocking=False):
             return None
@@ -106,6 +107,10 @@ def at_start(env):
     return {name: value for name, value in env.items() if name.startswith(AT_START)}
 
 
+#: Those of this process.
+STARTED = at_start(os.environ)
+
+
 _forks = []
 
 
@@ -130,9 +135,24 @@ def run(arguments, options, timeout_s):
         return None
     if os.environ.get("SPILLCAST_STARTS") == "anew":
         return None
+    options = {"cwd": Path.cwd(), "env": os.environ} | options
+    if at_start(options["env"]) != STARTED:
+        return None
+    if inside.can_run(words, options["env"]):
+        return run_inside(words, timeout_s, **options)
     if not _forks:
         _forks.append(Forks())
     return _forks[0].run(words, timeout_s=timeout_s, **options)
+
+
+def run_inside(words, timeout_s, **options):
+    """The result of a run in this process."""
+    readers = [Reader(), Reader()]
+    outputs = [os.dup(item.given) for item in readers]
+    for item in readers:
+        item.begin()
+    status = inside.run(words, outputs, timeout_s=timeout_s, **options)
+    return subprocess.CompletedProcess(words, status, *(item.text(timeout_s) for item in readers))
 
 
 def serve(channel):

@@ -77,6 +77,8 @@ ELSEWHERE = {
     "calibrate": "tests/lab/test_machine_measured.py",
     "check": "tests/lab/test_check.py",
 }
+#: Verbs of which a process was started.
+STARTED = set()
 #: What stands for any lines which the guide leaves out, or within a line for any words.
 LEFT_OUT = "..."
 #: What a guide's commands find in their directory.
@@ -158,8 +160,9 @@ def test_the_guide_prints_what_spillcast_prints(directory, guide, command, outpu
     environ = environment()
     environ.pop("COLUMNS", None)
     environ["PATH"] = f"{Path(sys.executable).parent}:{environ['PATH']}"
-    # Each verb starts a process of its own on its page of the reference.
-    anew = guide.parent == REFERENCE
+    # Each verb starts a process of its own once, on its page of the reference.
+    anew = guide.parent == REFERENCE and arguments[0] not in STARTED
+    STARTED.update(arguments[:1] if anew else ())
     result = spillcast(*arguments, cwd=directory(guide), env=environ, anew=anew)
     assert result.returncode == 0, result.stderr
     if not matches(output, result.stdout):

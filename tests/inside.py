@@ -1,0 +1,141 @@
+"""Runs of spillcast in the process of the tests, of verbs that start no other program.
+
+A fork of a process that has many packages takes longer than most of these runs. A run must leave
+the process of the tests as it was, which is asserted.
+"""
+
+import gc
+import os
+import signal
+import sys
+import threading
+import time
+import warnings
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+VERBS = (
+    "cache", "clickhouse", "collect", "export", "fleet", "forecast", "ingest", "move", "mysql",
+    "postgres", "profile", "report", "size", "storage",
+)  # fmt: skip
+#: What runs a command on other storage, which may end it.
+REHEARSALS = ("--rehearse", "--command")
+#: Variables with which a process lets no other look at its memory, as with a password it is given.
+PASSWORDS = {"CLICKHOUSE_PASSWORD", "MYSQL_PWD", "PGPASSWORD"}
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def can_run(words, env):
+    """Whether a command line neither starts programs nor hides its arguments from others."""
+    prints_help = "--help" in words and "--" not in words
+    if not (prints_help or "".join(words[:1]) in VERBS) or not PASSWORDS.isdisjoint(env):
+        return False
+    # Others would see its folder, environment and streams; handlers of signals are the main one's.
+    if own_threads() != {threading.main_thread()}:
+        return False
+    secret = any("password" in word.lower() or ("://" in word and "@" in word) for word in words)
+    return not secret and not any(word.startswith(REHEARSALS) for word in words)
+
+
+def run(words, outputs, *, cwd, env, timeout_s):
+    """Be ``python -m spillcast`` for one command line; ``outputs`` are two pipes; its status."""
+    from spillcast.cli import main
+
+    with surroundings(words, cwd, env), streams(outputs), unchanged():
+        # What never ends ends this process: pytest names the test.
+        signal.alarm(int(timeout_s))
+        try:
+            main()
+        except SystemExit as exited:
+            return exited.code if isinstance(exited.code, int) else int(exited.code is not None)
+        finally:
+            signal.alarm(0)
+    raise AssertionError("main() returned")
+
+
+@contextmanager
+def streams(outputs):
+    """The standard streams of a program without input; ``outputs`` are closed."""
+    kept = [os.dup(number) for number in range(3)]
+    before = sys.stdin, sys.stdout, sys.stderr
+    try:
+        put([os.open(os.devnull, os.O_RDONLY), *outputs])
+        with (
+            open(0, closefd=False) as sys.stdin,
+            open(1, "w", closefd=False) as sys.stdout,
+            open(2, "w", closefd=False, errors="backslashreplace") as sys.stderr,
+        ):
+            yield
+    finally:
+        sys.stdin, sys.stdout, sys.stderr = before
+        put(kept)
+
+
+def put(descriptors):
+    """Give them the numbers 0 to 2."""
+    for number, descriptor in enumerate(descriptors):
+        os.dup2(descriptor, number)
+        os.close(descriptor)
+
+
+@contextmanager
+def surroundings(words, cwd, env):
+    """Arguments, folder and environment of a program, and what starting it sets."""
+    arguments, folder, variables = sys.argv, Path.cwd(), dict(os.environ)
+    handlers = {number: signal.getsignal(number) for number in SIGNALS}
+    hook, threshold = sys.unraisablehook, gc.get_threshold()
+    sys.argv = ["spillcast", *words]
+    os.chdir(cwd)
+    replace_environment(env)
+    try:
+        with warnings.catch_warnings():
+            yield
+    finally:
+        gone = [name for name, value in env.items() if os.environ.get(name) != value]
+        moved = Path.cwd() != Path(cwd)
+        sys.argv = arguments
+        os.chdir(folder)
+        replace_environment(variables)
+        for number, handler in handlers.items():
+            signal.signal(number, handler)
+        sys.unraisablehook = hook
+        gc.set_threshold(*threshold)
+    assert not gone, f"variables of the environment changed: {gone}"
+    assert not moved, "the working directory changed"
+
+
+def replace_environment(variables):
+    os.environ.clear()
+    os.environ.update(variables)
+    time.tzset()
+
+
+@contextmanager
+def unchanged():
+    """What a run may not leave behind in this process."""
+    before = state()
+    yield
+    for thread in own_threads() - {threading.main_thread()}:
+        thread.join()
+    after = state()
+    changed = {name: after[name] for name in before if after[name] != before[name]}
+    assert not changed, f"a run left behind: {changed}"
+
+
+def state():
+    return {
+        "limit of recursion": sys.getrecursionlimit(),
+        "open files": sorted(open_files()),
+        "signals that are blocked": signal.pthread_sigmask(signal.SIG_BLOCK, []),
+    }
+
+
+def own_threads():
+    """Those that a process waits for as it ends."""
+    return {thread for thread in threading.enumerate() if not thread.daemon}
+
+
+def open_files():
+    for path in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):
+            yield os.readlink(path)
