@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import warnings
+from collections import Counter
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -81,7 +82,7 @@ def put(descriptors):
 @contextmanager
 def surroundings(words, cwd, env):
     """Arguments, folder and environment of a program, and what starting it sets."""
-    arguments, folder, variables = sys.argv, Path.cwd(), dict(os.environ)
+    arguments, folder, variables, env = sys.argv, Path.cwd(), dict(os.environ), dict(env)
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     hook, threshold = sys.unraisablehook, gc.get_threshold()
     sys.argv = ["spillcast", *words]
@@ -113,21 +114,17 @@ def replace_environment(variables):
 @contextmanager
 def unchanged():
     """What a run may not leave behind in this process."""
-    before = state()
+    files, masked, depth = open_files(), blocked_signals(), sys.getrecursionlimit()
     yield
     for thread in own_threads() - {threading.main_thread()}:
         thread.join()
-    after = state()
-    changed = {name: after[name] for name in before if after[name] != before[name]}
-    assert not changed, f"a run left behind: {changed}"
+    assert open_files() - files == Counter(), "a run left files open"
+    assert blocked_signals() == masked
+    assert sys.getrecursionlimit() == depth
 
 
-def state():
-    return {
-        "limit of recursion": sys.getrecursionlimit(),
-        "open files": sorted(open_files()),
-        "signals that are blocked": signal.pthread_sigmask(signal.SIG_BLOCK, []),
-    }
+def blocked_signals():
+    return signal.pthread_sigmask(signal.SIG_BLOCK, [])
 
 
 def own_threads():
@@ -136,6 +133,9 @@ def own_threads():
 
 
 def open_files():
+    """How many descriptors but the standard ones, which are put back, lead to each file."""
+    files = Counter()
     for path in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):
-            yield os.readlink(path)
+            files[os.readlink(path)] += int(path.name) > 2
+    return files
