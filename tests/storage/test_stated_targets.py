@@ -5,7 +5,7 @@ import json
 import pytest
 
 from cases import cases
-from spillcast.errors import InputError, TargetIncomplete
+from spillcast.errors import EvidenceUnsuited, InputError
 from spillcast.storage.catalogue import lookup
 from spillcast.storage.model import Model
 from spillcast.storage.target import resolve_storage
@@ -52,11 +52,12 @@ def test_what_is_no_storage_is_told(tmp_path):
     path = tmp_path / "other.txt"
     texts = {
         "iostat": "Linux 6.1\n\nDevice            r/s     rkB/s\nsda  1.0  2.0\n",
-        "fio's text": "fio-3.28\n  read: IOPS=10.3k, BW=80.4MiB/s\n",
+        "fio": "fio-3.28\n  read: IOPS=10.3k, BW=80.4MiB/s\n",
+        "one size": "9 requests completed in 9.0 s, 233 iops, 233.1 MiB/s\n",
     }
     for words, text in texts.items():
         path.write_text(text)
-        with pytest.raises(TargetIncomplete, match=words):
+        with pytest.raises(EvidenceUnsuited, match=words):
             resolve_storage(str(path))
 
 

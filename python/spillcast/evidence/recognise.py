@@ -194,6 +194,10 @@ def _has_heading(text: str, *groups: str) -> bool:
     return False
 
 
+_IF_KNOWN = (
+    "if you know how long one run took, and what it spilled: "
+    "figures:elapsed=ELAPSED,spilled=SIZE,size=256K"
+)
 _REDSHIFT_HINT = (
     "give query_temp_blocks_to_disk of SVL_QUERY_METRICS_SUMMARY, which are blocks of 1 MB, as "
     "figures: figures:elapsed=ELAPSED,spilled=SIZE,size=1M"
@@ -214,7 +218,11 @@ FOREIGN = (
     ("Snowflake", r"bytes spilled to (?:local|remote) (?:storage|disk)[^\w\n]{1,80}+([\d.]+ ?\w*)",
      r"(?:total elapsed|execution) time[^\w\n]{1,80}+([\d.]+ ?m?s)\b"),
     ("Trino", r"\bSpilled: ([\d.]+ ?\w+)", r"\bExecution(?: time)?: ([\d.]+ ?m?s)\b"),
-    ("TiDB", r"^\|.*\btime:.*\|\s*([\d.]+ [KMGT]?B)\s*\|$", r"\btime:([\d.]+m?s)\b"),
+    # Only the row of the root has the time of all.
+    ("TiDB", r"^[+ \t]*+\|.*\btime:.*\|\s*([\d.]+ [KMGT]?B)\s*\|$",
+     r"^[+ \t]*+\| \w.*?\btime:((?:[\d.]+[a-zµ]+)+)"),
+    ("StarRocks", r"\b(?:QuerySpill(?:ed)?Bytes: |SpilledBytes=)([\d.]+ ?[KMGT]?B?)",
+     r"(?:\bQueryExecutionWallTime: |\|Time=)([\d.][\w.]*)"),
     ("DataFusion", r"\bspilled_bytes=([\d.]+ ?[KMGT]?i?B?)\b", r"(?!)"),
 )  # fmt: skip
 KINDS: Sequence[Kind] = (
@@ -300,9 +308,10 @@ KINDS: Sequence[Kind] = (
                 "report of SQL Monitor or DBMS_XPLAN, ASH or a trace"),
     _too_little("counters of MySQL",
                 r"^# Query_time: |\b(?:SUM_)?(?:Created_tmp_disk_tables|Sort_merge_passes)\b"
-                r"|\btmp_disk_tables\b",
-                "counters of MySQL count merge passes and tables on disk, and no bytes of them",
-                "record the query: spillcast record --mysql DSN --query PATTERN"),
+                r"|\btmp_disk_tables\b|^# Attribute +(?:pct +)?total +min ",
+                "counters of MySQL count merge passes and tables, and not what was read and "
+                "written on disk",
+                f"record the query: spillcast record --mysql DSN --query PATTERN; {_IF_KNOWN}"),
     _too_little("pages of STATISTICS IO",
                 r"'(?:Worktable|Workfile)'|\bTable '[^'\n]+'\. Scan count \d",
                 "STATISTICS IO counts pages of work tables, also those in memory, and not what "
@@ -311,10 +320,17 @@ KINDS: Sequence[Kind] = (
     _too_little("a plan of CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: ",
                 "a plan of CockroachDB without max sql temp disk usage: nothing spilled, or the "
                 "version is older than 21.2",
-                "give figures of the run: figures:elapsed=ELAPSED,spilled=SIZE,size=256K"),
-    _too_little("tables of Spark's pages",
-                r"^[^\w\n]*(?:(?:Shuffle )?Spill \((?:Disk|Memory)\)|Stage Id)\s*[|\t]",
-                "a page of Spark has sums or quantiles of its tasks, not how they read and wrote",
+                _IF_KNOWN),
+    _too_little("a plan of Trino", r"\bCPU: [\d.]+\w+(?: \([\d.]+%\))?, Scheduled: \d",
+                "this part of a plan of Trino has no Spilled: nothing in it spilled",
+                f"give all of the plan; {_IF_KNOWN}"),
+    _too_little("a plan of TiDB", r"\bcop\[tikv\]|\bactRows\b",
+                "a plan of TiDB without sizes in a column disk, or not as the client drew it",
+                _IF_KNOWN),
+    _too_little("pages and logs of Spark",
+                r"^[^\w\n]*(?:(?:Shuffle )?Spill \((?:Disk|Memory)\)|Stage Id)\s*[|\t]"
+                r"|\b(?:memory|disk)BytesSpilled\b|\bspilling (?:sort )?data of [\d.]+ \w+ to disk",
+                "pages and logs of Spark have sizes of tasks, not how they read and wrote",
                 "give the event log of the application (spark.eventLog.dir)"),
     _too_little("a plan of Redshift", r"^[^\w\n]*XN [A-Z][^\n(]*\(cost=",
                 "a plan of Redshift is an estimate, and tells of no run",
@@ -328,6 +344,27 @@ KINDS: Sequence[Kind] = (
     _too_little("a log of ClickHouse", r"\{[\da-f]{8}-[\da-f-]{27}\} <\w+> \w",
                 "a log of ClickHouse counts what some spills wrote, and no reads or times",
                 "give the row of the query in system.query_log"),
+    _too_little("output of iostat",
+                r"^Device:?\s.*\b(?:r/s|tps|rkB/s|kB_read/s)(?!\w)|\"sysstat\"\s*:",
+                "iostat counts what ran on a device, not how long it would take other I/O",
+                "measure the storage: spillcast probe DIR --grid -o storage.json"),
+    _too_little("output of fio",
+                r"^[^\w\n]*+(?:read|write)[ \t]*: (?:IOPS|io)=|^fio-\d"
+                r"|\bc?lat (?:percentiles )?\([num]sec\)"
+                r"|[\"'](?:clat(?:_ns)?|lat_ns|latency_window)[\"']\s*:",
+                "fio measures a storage, and only its whole JSON has latencies by size",
+                "give the JSON with --to: fio --output-format=json --output=fio.json JOBFILE"),
+    _too_little("output of a tool that measures storage",
+                r"\brequests completed in [\d.]+ |^min/avg/max/mdev = |^\d+\+\d+ [^\W\d]+ [^\W\d]+$"
+                r"|\bdiskspd\b|^thread \| +bytes +\||\bCrystalDiskMark\b|^ *Timing .* disk reads:",
+                "a tool measured a storage, with operations of one size",
+                "give what it measured with --to, such as latency:1.4ms or "
+                "limits:iops=3000,throughput=125MB/s,latency=1ms; or measure all sizes: "
+                "spillcast probe DIR --grid -o storage.json"),
+    _too_little("sizes of spills",
+                r"spill[\w ]{0,20}(?:bytes|data|size)|bytes[\w ]{0,20}spill|\btemp\w* disk usage\b",
+                "it tells what spilled in a form that is not known",
+                _IF_KNOWN, score=0.4),
     Kind("parameters", "parameters of a database",
          lambda sample: 1.0 * ("db_block_size" in sample.text[:4096].lower())),
     Kind("work_areas", "work areas", columns(2.0, "number_passes", "operation_type")),

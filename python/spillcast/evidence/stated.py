@@ -194,8 +194,9 @@ def read_foreign(paths: Sequence[Path], _selection: Selection) -> Counts:
         spilled_bytes = sum(parse_bytes(size, engine) for size in sizes)
         if not spilled_bytes:
             raise NoTempIo(f"{path}: this query of {engine} does not spill")
-        match = re.search(time, text, _FLAGS)
-        elapsed = "ELAPSED" if match is None else match[1].replace(" ", "")
+        times = {match[1].replace(" ", "") for match in re.finditer(time, text, _FLAGS)}
+        # Of several runs it is not known which are meant; a bare number is in milliseconds.
+        elapsed = re.sub(r"^[\d.]+$", r"\g<0>ms", times.pop()) if len(times) == 1 else "ELAPSED"
         raise EvidenceUnsuited(
             f"{path}: a plan of {engine} counts bytes of temp files and no operations",
             f"give its figures and the size of an operation: "

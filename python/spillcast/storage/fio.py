@@ -1,6 +1,5 @@
 """fio: its JSON as a storage, and a recording as a log that it replays."""
 
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -21,26 +20,6 @@ from spillcast.workspace import whole_file
 
 _HOW = "make it with: fio --output-format=json --output=fio.json JOBFILE"
 _NS = {"lat_ns": 1.0, "clat_ns": 1.0, "lat": 1e3, "clat": 1e3}
-_IOSTAT = re.compile(r"^Device:?\s.*\b(?:r/s|tps|rkB/s|kB_read/s)\b|\"sysstat\"\s*:", re.MULTILINE)
-_TEXT = re.compile(
-    r"^[ \t]*+(?:read|write)[ \t]*+: IOPS=|^fio-\d|\bclat \((?:nsec|usec|msec)\)", re.MULTILINE
-)
-
-
-def check_foreign(path: Path, text: str) -> None:
-    """InputError for output of other tools that cannot describe a storage."""
-    if _IOSTAT.search(text):
-        raise TargetIncomplete(
-            f"{path}: iostat counts what ran on a device, not how long it would take other I/O",
-            "measure the storage: spillcast probe DIR --grid -o storage.json",
-        )
-    if _TEXT.search(text) and not is_fio(text):
-        raise TargetIncomplete(f"{path}: fio's text has no latencies by size", _HOW)
-
-
-def is_fio(text: str) -> bool:
-    """Whether a text is JSON of fio, which may stand behind its messages."""
-    return '"fio version"' in text and '"jobs"' in text
 
 
 def fio_storage(path: Path, text: str) -> Storage:

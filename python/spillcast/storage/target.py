@@ -11,7 +11,7 @@ from spillcast.errors import InputError, Refusal, TargetInvalid, TargetUnknown
 from spillcast.evidence.choice import is_word
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import kind_of
-from spillcast.evidence.text import text_of
+from spillcast.evidence.text import head_of, text_of
 from spillcast.gate import json_of
 from spillcast.recording import OPS, Recording
 from spillcast.recording.meta import is_recording
@@ -112,7 +112,7 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         recording = Recording.open(path)
         alone = recording.plan_alone is not None
         return replace(observed(plan_counts(recording) if alone else recording), name=path.stem)
-    kind_of_file = kind_of(path) if path.is_file() else None
+    kind_of_file = None if not path.is_file() or is_fio(head_of(path)) else kind_of(path)
     if kind_of_file == "plans":
         from spillcast.evidence.postgres.plan import read_plan
 
@@ -172,15 +172,19 @@ def device(text: str, option: str, operation_bytes: int) -> "Device":
 
 def _measured(path: Path, forms: str) -> Storage:
     """The storage of a file: a document of a probe, or of fio."""
-    from spillcast.storage.fio import check_foreign, fio_storage, is_fio
-
     content = text_of(path)
     if is_fio(content):
+        from spillcast.storage.fio import fio_storage
+
         return fio_storage(path, content)
-    check_foreign(path, content)
     if not content.lstrip().startswith("{"):
         raise TargetUnknown(f"{path} is not a storage: it holds no JSON object", f"name {forms}")
     return Storage.from_json(json_of(content, path, "probe again"), str(path))
+
+
+def is_fio(text: str) -> bool:
+    """Whether a text is JSON of fio, which may stand behind its messages."""
+    return '"fio version"' in text and '"jobs"' in text
 
 
 def depends_on_recording(text: str) -> bool:

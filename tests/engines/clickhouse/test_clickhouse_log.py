@@ -75,6 +75,29 @@ def test_events_in_columns_of_their_own(runs):
     assert counts.time_bounds.lower <= exact.total_s <= counts.time_bounds.upper
 
 
+def test_columns_of_a_letter_one_a_line(tmp_path):
+    """Beside a value stands what a person added; two queries are not mixed into one."""
+    lines = """type = QueryFinish (completed cleanly)
+    query_duration_ms = 458,063
+    - ExternalSortCompressedBytes   = 86,072,587,094  (80.16 GiB)
+    ExternalSortWritePart         = 61
+    Query shape: SELECT a FROM wide
+    """
+    (path := tmp_path / "letter.txt").write_text(lines)
+    [query] = read_rows(path)
+    assert query.elapsed_s == 458.063
+    assert query.events == {
+        "ExternalSortCompressedBytes": 86_072_587_094,
+        "ExternalSortWritePart": 61,
+    }
+    path.write_text(lines.replace("86,072,587,094  (80.16 GiB)", "80.16 GiB"))
+    with pytest.raises(InputError):
+        read_rows(path)
+    path.write_text(lines + lines.replace("458,063", "9"))
+    with pytest.raises(InputError):
+        read_rows(path)
+
+
 def test_version_18(tmp_path):
     counts = read_figures([log_in(tmp_path, OLD)])
     assert (counts.writes.count, counts.writes.bytes) == (10, 7906243)

@@ -179,6 +179,16 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
          "elapsed=62s,spilled=1610612736,size="),
         ("SortExec: metrics=[spilled_bytes=4096]\n  SortExec: metrics=[spilled_bytes=1024]\n",
          "elapsed=ELAPSED,spilled=5120,size="),
+        ("2023-08-16 [slow_query] |State=EOF|Time=45063|ScanRows=9|SpilledBytes=977346042\n",
+         "elapsed=45063ms,spilled=977346042,size="),
+        ("  - QueryExecutionWallTime: 45s28ms\n  - QuerySpilledBytes: 1.5 GB\n",
+         "elapsed=45s28ms,spilled=1610612736,size="),
+        ("  execution time: 18.6s\n  max sql temp disk usage: 1 MiB\n"
+         "  execution time: 9.1s\n  max sql temp disk usage: 1 MiB\n",
+         "elapsed=ELAPSED,spilled="),
+        ("+ | Sort_4    | 9 | root | time:1m2.5s, loops:2 | t.a | 8 MB | 16 KB |\n"
+         "+ | └─Scan_7  | 9 | root | time:2.5s, loops:9 | t.b | N/A | N/A |\n",
+         "elapsed=1m2.5s,spilled=16384,size="),
     ],
 )  # fmt: skip
 def test_engines_that_count_only_bytes_name_their_figures(tmp_path, text, words):

@@ -60,6 +60,8 @@ _EVENT_NAME = re.compile(
     r"|Disk(?:Read|Write)Elapsed\w+|ThreadPoolReader\w+|OS[A-Z]\w+|(?:User|System|Real)Time\w+"
 )
 _MAP_PAIR = re.compile(r"\s*'((?:[^'\\]|\\.)*)'\s*:\s*(-?\d+|'(?:[^'\\]|\\.)*')\s*(?:,|$)")
+#: A column a line, as in a letter: ``query_duration_ms = 458,063 (7 min)``.
+_EQUATION = re.compile(r"^[^\w\n]*+(\w+) *+= *+([^\s(]+)", re.MULTILINE)
 _WORDS = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _PASTED_LENGTH = 1 << 20
 #: What Pretty formats of earlier versions write around heads.
@@ -234,6 +236,13 @@ def _parquet(path: Path) -> Iterator[Row]:
 
 def _table(text: str, path: Path) -> Iterator[Row]:
     """Rows of a table, or of TSV or CSV without a heading."""
+    pairs = _EQUATION.findall(text)
+    row = {name: value.rstrip(",").replace(",", "") for name, value in pairs}
+    if "query_duration_ms" in row:
+        if len(row) < len(pairs):
+            raise damaged(path, "a column has two values: give one query at a time", HOW)
+        yield row
+        return
     if (heading := _COLUMN.search(text)) is not None:
         yield from rows_of(text[text.rfind("\n", 0, heading.start() + 1) + 1 :], path, HOW)
         return
