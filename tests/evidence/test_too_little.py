@@ -42,6 +42,11 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "'write': {'total_ios': 9, 'clat_ns': {'min': 4834, 'mean': 107193.1}}\n",
         "min/avg/max/mdev = 216 us / 1.4 ms / 33.6 ms / 3.3 ms\n",
         "thread |       bytes     |     I/Os     |     MB/s\n",
+        "1073741824 bytes (1.1 GB, 1.0 GiB) copied, 4.20552 s, 255 MB/s\n",
+        "----dsk/sda---\n read  writ\n  38k 3442k\n",
+        "2021.07.27 10:53:32.017057 [ 30637 ] {} executeQuery: Read 1 rows\n",
+        "Settings: {'a':'1'}\nProfileEvents:  {'Query':1,'SelectedRows':100000}\n",
+        "Random 4k IOPS (Read/Write): 28,832 / 5,730\n",
         "1+0 Datens\u00e4tze ein\n1+0 Datens\u00e4tze aus\n",
         f"2020.09.10 10:04:50.03 [ 9 ] {{{QUERY_ID}}} <Trace> Aggregator: Written part in 24 s\n",
     ],
@@ -57,6 +62,8 @@ def test_it_is_refused_for_what_it_is(tmp_path, text):
     "text",
     [
         "- **SortSpillDetails**: WritesToTempDb=260 | ReadsFromTempDb=260\n",
+        "    </RelOp>\n  <RelOp NodeId='67' PhysicalOp='Sort'>\n",
+        "    ├── wait time: 7.92s\n    └── output bytes: 272.05 GiB\n",
         '"Temp Read Blocks": 31,\n"Temp Written Blocks": 32,\n"Plans": [\n',
     ],
 )

@@ -53,7 +53,7 @@ def test_what_is_no_storage_is_told(tmp_path):
     texts = {
         "iostat": "Linux 6.1\n\nDevice            r/s     rkB/s\nsda  1.0  2.0\n",
         "fio": "fio-3.28\n  read: IOPS=10.3k, BW=80.4MiB/s\n",
-        "one size": "9 requests completed in 9.0 s, 233 iops, 233.1 MiB/s\n",
+        "by size": "9 requests completed in 9.0 s, 233 iops, 233.1 MiB/s\n",
     }
     for words, text in texts.items():
         path.write_text(text)

@@ -50,12 +50,13 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     """
     [path] = paths
     text = unwrapped(text_of(path, HOW))
-    if _CUT.search(text) is not None:
+    plans = _ROOT.findall(text)
+    if not plans or _CUT.search(text) is not None:
         raise EvidenceIncomplete(
             f"{path}: lines of the plan are missing",
             "let the client show all of them; in bendsql: !set max_display_rows 1000",
         )
-    if len(plans := _ROOT.findall(text)) > 1:
+    if len(plans) > 1:
         raise EvidenceAmbiguous(f"{path}: {len(plans)} plans", "give one, in a file of its own")
     busy_s = sum(parse_duration_s(match[1]) for match in _BUSY.finditer(text))
     if not busy_s:

@@ -30,7 +30,7 @@ _HEADING_LINES_MAX = 200
 _ASH_COLUMNS = {"sample_time", "session_state", "wait_class", "time_waited", "event", "sql_exec_id"}
 
 #: An execution plan of SQL Server, and parts of one that tell of a spill.
-_SHOWPLAN = ("ShowPlanXML", "SortSpillDetails", "HashSpillDetails", "SpillToTempDb")
+_SHOWPLAN = ("ShowPlanXML", "SortSpillDetails", "HashSpillDetails", "SpillToTempDb", "<RelOp ")
 
 
 @dataclass(frozen=True)
@@ -286,8 +286,8 @@ KINDS: Sequence[Kind] = (
             _matching(rf'"query_block"\s*:|^[^\w\n]*{MYSQL_NODE}|\| r_filtered\b')),
     _report(4.0, "a profile of DuckDB", "duckdb.read", _profile),
     _report(3.9, "a plan of Databend", "databend.read",
-            _matching(r"[├└]── (?:estimated rows: \d|(?:(?:numbers|bytes) )?(?:local |remote )?"
-                      r"spilled (?:time )?by (?:read|write): )")),
+            _matching(r"[├└]── (?:estimated rows: \d|(?:cpu|wait) time: \d"
+                      r"|(?:(?:numbers|bytes) )?(?:local |remote )?spilled (?:time )?by \w+: )")),
     _report(3.75, "figures of a run", "stated.read", _stated),
     _report(3.5, "a plan that counts bytes", "stated.read_foreign",
             _matching("|".join(counter for _, counter, _ in FOREIGN))),
@@ -329,7 +329,7 @@ KINDS: Sequence[Kind] = (
                 _IF_KNOWN),
     _too_little("pages and logs of Spark",
                 r"^[^\w\n]*(?:(?:Shuffle )?Spill \((?:Disk|Memory)\)|Stage Id)\s*[|\t]"
-                r"|\b(?:memory|disk)BytesSpilled\b|\bspilling (?:sort )?data of [\d.]+ \w+ to disk",
+                r"|\b(?:memory|disk)BytesSpilled|\bspilling (?:sort )?data of [\d.]+ \w+ to disk",
                 "pages and logs of Spark have sizes of tasks, not how they read and wrote",
                 "give the event log of the application (spark.eventLog.dir)"),
     _too_little("a plan of Redshift", r"^[^\w\n]*XN [A-Z][^\n(]*\(cost=",
@@ -341,12 +341,16 @@ KINDS: Sequence[Kind] = (
     _too_little("a report of pgBadger", r"\bpgBadger\b|Queries generating the most temporary files",
                 "a report of pgBadger has sums of temp files by statement, and not of one call",
                 "give the server's log that it was made of"),
-    _too_little("a log of ClickHouse", r"\{[\da-f]{8}-[\da-f-]{27}\} <\w+> \w",
+    _too_little("a log of ClickHouse", r"\[ \d+ \] \{[\da-f-]{0,36}\} ",
                 "a log of ClickHouse counts what some spills wrote, and no reads or times",
                 "give the row of the query in system.query_log"),
-    _too_little("output of iostat",
-                r"^Device:?\s.*\b(?:r/s|tps|rkB/s|kB_read/s)(?!\w)|\"sysstat\"\s*:",
-                "iostat counts what ran on a device, not how long it would take other I/O",
+    _too_little("a part of a row of system.query_log", r"\bProfileEvents\b",
+                "it has events of a query of ClickHouse, and not query_duration_ms",
+                "give whole rows: SELECT * FROM system.query_log FORMAT JSONEachRow"),
+    _too_little("counts of a device",
+                r"^Device:?\s.*\b(?:r/s|tps|rkB/s|kB_read/s)(?!\w)|\"sysstat\"\s*:"
+                r"|-dsk/\w|\bDEV +tps\b",
+                "iostat and its like count what ran on a device, not how long other I/O would take",
                 "measure the storage: spillcast probe DIR --grid -o storage.json"),
     _too_little("output of fio",
                 r"^[^\w\n]*+(?:read|write)[ \t]*: (?:IOPS|io)=|^fio-\d"
@@ -356,13 +360,15 @@ KINDS: Sequence[Kind] = (
                 "give the JSON with --to: fio --output-format=json --output=fio.json JOBFILE"),
     _too_little("output of a tool that measures storage",
                 r"\brequests completed in [\d.]+ |^min/avg/max/mdev = |^\d+\+\d+ [^\W\d]+ [^\W\d]+$"
-                r"|\bdiskspd\b|^thread \| +bytes +\||\bCrystalDiskMark\b|^ *Timing .* disk reads:",
-                "a tool measured a storage, with operations of one size",
+                r"|\d \w+ \([\d.,]+ [kKMGT]i?B\b[^)\n]*\) \w+, \d|\bdiskspd\b|^thread \| +bytes +\|"
+                r"|\bIOPS\b|^ *Timing .* disk reads:",
+                "figures of a storage that do not tell its latencies by size",
                 "give what it measured with --to, such as latency:1.4ms or "
                 "limits:iops=3000,throughput=125MB/s,latency=1ms; or measure all sizes: "
                 "spillcast probe DIR --grid -o storage.json"),
     _too_little("sizes of spills",
-                r"spill[\w ]{0,20}(?:bytes|data|size)|bytes[\w ]{0,20}spill|\btemp\w* disk usage\b",
+                r"spill[\w ]{0,20}(?:bytes|data|size|stat)|bytes[\w ]{0,20}spill"
+                r"|\btemp\w* disk usage\b",
                 "it tells what spilled in a form that is not known",
                 _IF_KNOWN, score=0.4),
     Kind("parameters", "parameters of a database",
