@@ -52,7 +52,8 @@ COUNT_MAX = 1 << 53
 
 #: What parsers raise for what they cannot read; any other error is a fault in this program.
 UNREADABLE = (ValueError, LookupError, ArithmeticError, EOFError, RecursionError, zlib.error)
-_VALUE = re.compile(r"^[ \t]*(?=[\[{])", re.MULTILINE)
+#: Where one begins: with a line, or behind a name that ends one.
+_VALUE = re.compile(r"^[ \t]*(?=[\[{])|[:=(] ?(?=[\[{][ \t]*$)", re.MULTILINE)
 #: A value shows within so much of its text what it is.
 _MARKED_LENGTH = 200
 #: Libraries that parse files and raise errors of their own.
@@ -144,7 +145,7 @@ def json_of(text: str, where: str | Path, hint: str | None = None, *, rest: bool
 
 
 def json_values(text: str, where: str | Path, hint: str | None, mark: str) -> Iterator[Any]:
-    """The JSON values that begin a line, among other text.
+    """The JSON values that begin a line, or end one with a name before them, among other text.
 
     InputError as ``json_of``, also where one that begins with a match of ``mark`` is cut.
     """
@@ -160,7 +161,7 @@ def json_values(text: str, where: str | Path, hint: str | None, mark: str) -> It
             marked = text[match.end() : match.end() + _MARKED_LENGTH]
             if begun and re.search(mark, marked):
                 raise damaged(where, f"not JSON: {error}", hint) from error
-            at = max(text.find("\n", match.end()), match.end() + 1)
+            at = match.end() + 1
             continue
         yield json_of(text[match.end() : end], where, hint)
         at = end

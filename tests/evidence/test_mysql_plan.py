@@ -76,6 +76,8 @@ SHOWN = json.dumps(SORTED, indent=2)
     "text",
     [
         f"{STARS} 1. row {STARS}\nANALYZE: {SHOWN}\n1 row in set (1.844 sec)\n",
+        f"1 row in set (1.8 sec)\n```json\nANALYZE: {SHOWN}\n```\n",
+        f"[2023-05-11 23:18:10] a explain: {SHOWN}\n[2023-05-11 23:18:10] done\n",
         f"t> analyze ...\n{LINE}\n| ANALYZE{' ' * 32}|\n{LINE}\n| {SHOWN} |\n{LINE}\n",
     ],
 )
@@ -90,6 +92,7 @@ def test_what_the_client_prints_is_the_plan(tmp_path, text):
     [
         json.dumps({"query_block": {"select_id": 1}}),
         json.dumps(SORTED)[:90],
+        f"[23:18:10] a explain: {SHOWN}\n[23:18:10] b explain: {SHOWN}\n",
         json.dumps(SORTED).replace("12", '"many"'),
         json.dumps(SORTED).replace("12", "0"),
         json.dumps(SORTED).replace("800.0", "[]"),

@@ -51,6 +51,15 @@ def test_a_plan_in_each_form_it_is_passed_on(tmp_path, text):
     assert "1 MiB" in " ".join(counts.notes)
 
 
+def test_a_spill_without_run_times_is_that_of_an_actual_plan(tmp_path):
+    """What shortened the plan left the pages of the spill, and no time."""
+    start = SORT.index("<RunTime")
+    short = SORT[:start].replace('<QueryTimeStats CpuTime="1500" ElapsedTime="5000"/>', "")
+    (path := tmp_path / "short.xml").write_text(plan(short.format(pages=500) + "</RelOp>"))
+    counts = read_figures([path], Selection(elapsed_s=5.0))
+    assert counts.writes.bytes == counts.reads.bytes == 500 * 8192
+
+
 def test_a_parallel_join_without_waits(tmp_path):
     counts = read(tmp_path, plan(HASH))
     assert (counts.reads.bytes, counts.writes.bytes) == (19040 * 8192, 10040 * 8192)

@@ -39,6 +39,7 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "     CPU: 235.00ms (20.12%), Scheduled: 266.00ms (15.09%), Output: 1500000 rows\n",
         "| TableReader_17 | 1.00 | 1 | root | time:211.1us | N/A | N/A |\n  cop[tikv]\n",
         "Bytes spilled: 977346042\n",
+        "input_bytes=1,207,968,776\nspilled_bytes=140,803,703\ntotal_us=5,586,112\n",
         "'write': {'total_ios': 9, 'clat_ns': {'min': 4834, 'mean': 107193.1}}\n",
         "min/avg/max/mdev = 216 us / 1.4 ms / 33.6 ms / 3.3 ms\n",
         "thread |       bytes     |     I/Os     |     MB/s\n",

@@ -32,7 +32,7 @@ HOW = (
     "then the query"
 )
 _HINT = "a recording of the query shows it: spillcast record -o run.spill -- COMMAND"
-_MEMBER = r'"[\w-]+"\s*:'
+_MEMBER = r'^[\[{\s]*"[\w-]+"\s*:'
 #: The end of EXPLAIN ANALYZE's box.
 _BOX = re.compile(r"[│|┃]\s*Total Time:\s*([\d.]+\s*[mun]?s)\b")
 #: Before it there is no size of temp files in a profile.
@@ -114,8 +114,10 @@ def _unsized(path: Path, elapsed_s: float) -> InputError:
 
 def _renamed(path: Path, document: dict[str, Any]) -> dict[str, Any]:
     """The metrics by the names of DuckDB 1: 0.10 has only a time, and 2 has groups."""
-    if "latency" in document:
-        return document
+    # A profile may be kept within another document.
+    parts = (document, *document.values())
+    if inner := next((p for p in parts if isinstance(p, dict) and "latency" in p), None):
+        return inner
     if "timing" in document:
         return {"latency": document["timing"]}
     query, system = document.get("query"), document.get("system", {})

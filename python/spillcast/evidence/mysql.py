@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import EvidenceIncomplete, EvidenceUnsuited, NoTempIo
+from spillcast.errors import EvidenceAmbiguous, EvidenceIncomplete, EvidenceUnsuited, NoTempIo
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import PROFILE, Counts, at_most, counts_of_figures
 from spillcast.evidence.text import text_of
@@ -23,7 +23,7 @@ MERGED, MERGED_LAST = 7, 15
 RUNS_MAX = 1 << 16
 #: A row in the buffer has a pointer beside it that is not written: a row has as many bytes or more.
 WRITTEN_MIN = 0.5
-_MEMBER = r'"[\w-]+"\s*:'
+_MEMBER = r'^[\[{\s]*"[\w-]+"\s*:'
 
 
 @dataclass(frozen=True)
@@ -87,11 +87,15 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
         )
     plain = re.sub(r"\\n", "\n", unwrapped(text)) if text.count("\n") < 3 else unwrapped(text)
     documents = [d for d in json_values(plain, path, HOW, _MEMBER) if isinstance(d, dict)]
-    block = next((d["query_block"] for d in documents if "query_block" in d), None)
-    if not isinstance(block, dict):
+    blocks = [d["query_block"] for d in documents if isinstance(d.get("query_block"), dict)]
+    if not blocks:
         raise damaged(path, "it has no query_block", HOW)
-    if "r_total_time_ms" not in block:
+    blocks = [block for block in blocks if "r_total_time_ms" in block]
+    if len(blocks) > 1:
+        raise EvidenceAmbiguous(f"{path}: {len(blocks)} plans", "give one, in a file of its own")
+    if not blocks:
         raise EvidenceIncomplete(f"{path}: the plan was not run to its end: it counts no I/O", HOW)
+    [block] = blocks
     nodes = list(_nodes(block))
     sorts = [_sort(path, node) for name, node in nodes if name == "filesort"]
     spilled = [sort for sort in sorts if sort is not None]

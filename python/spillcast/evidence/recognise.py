@@ -163,11 +163,12 @@ def _stated(text: str) -> bool:
 
 def _profile(text: str) -> bool:
     """Whether it is a profile of DuckDB: of any version, in JSON or as a box."""
-    if re.search(r"^[^\S\n]*\{", text, re.MULTILINE) is None:
-        return "Total Time:" in text and "\u2502" in text
+    if "Total Time:" in text and "\u2502" in text:
+        return True
     marks = ("cumulative_cardinality", "operator_timing", "peak_temp_dir_size", "extra-info")
     sizes = ("total_intermediate_size_bytes", "intermediate_size_bytes", "total_bytes_spilled")
-    return any(f'"{mark}"' in text for mark in (*marks, *sizes))
+    names = (*marks, *sizes, "system_peak_temp_dir_size")
+    return any(f'"{name}"' in text for name in names)
 
 
 def _abridged_statements(sample: Sample) -> float:
@@ -223,7 +224,7 @@ FOREIGN = (
      r"^[+ \t]*+\| \w.*?\btime:((?:[\d.]+[a-zµ]+)+)"),
     ("StarRocks", r"\b(?:QuerySpill(?:ed)?Bytes: |SpilledBytes=)([\d.]+ ?[KMGT]?B?)",
      r"(?:\bQueryExecutionWallTime: |\|Time=)([\d.][\w.]*)"),
-    ("DataFusion", r"\bspilled_bytes=([\d.]+ ?[KMGT]?i?B?)\b", r"(?!)"),
+    ("DataFusion", r"\bspilled_bytes=([\d.]+ ?[KMGT]?i?B?)(?=, |\])", r"(?!)"),
 )  # fmt: skip
 KINDS: Sequence[Kind] = (
     Kind("spark", "an event log of Spark", lambda sample: 5.0 * is_event_log(sample.raw)),
@@ -355,7 +356,7 @@ KINDS: Sequence[Kind] = (
     _too_little("output of fio",
                 r"^[^\w\n]*+(?:read|write)[ \t]*: (?:IOPS|io)=|^fio-\d"
                 r"|\bc?lat (?:percentiles )?\([num]sec\)"
-                r"|[\"'](?:clat(?:_ns)?|lat_ns|latency_window)[\"']\s*:",
+                r"|[\"'](?:clat(?:_ns)?|lat_ns|latency_window|fio version)[\"']\s*:",
                 "fio measures a storage, and only its whole JSON has latencies by size",
                 "give the JSON with --to: fio --output-format=json --output=fio.json JOBFILE"),
     _too_little("output of a tool that measures storage",

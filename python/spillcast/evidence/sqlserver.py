@@ -106,11 +106,11 @@ def read_plan(paths: Sequence[Path], selection: Selection) -> Counts:
     if len(plans) < text.count("<ShowPlanXML"):
         raise damaged(path, "a plan has no end: </ShowPlanXML> is missing", HOW)
     roots = [xml_of(plan, path, HOW) for plan in plans]
-    if all(root.find(".//{*}RunTimeInformation") is None for root in roots):
+    statements = [statement for root in roots for statement in _statements(root, path)]
+    if not statements and all(root.find(".//{*}RunTimeInformation") is None for root in roots):
         raise EvidenceUnsuited(
             f"{path}: an estimated plan: the query was not executed, so nothing was counted", HOW
         )
-    statements = [statement for root in roots for statement in _statements(root, path)]
     if not statements:
         raise NoTempIo(f"{path}: no sort, hash or exchange of this plan spilled to tempdb")
     items = [
@@ -128,7 +128,7 @@ def read_plan(paths: Sequence[Path], selection: Selection) -> Counts:
 
 
 def _statements(root: "Element", path: Path) -> Iterator[Spilled]:
-    """The statements that were executed and spilled."""
+    """The statements that spilled, of which only an actual plan tells."""
     for statement in root.iter():
         if not _tag(statement).startswith("Stmt"):
             continue
@@ -139,8 +139,7 @@ def _statements(root: "Element", path: Path) -> Iterator[Spilled]:
             for plan in statement.iterfind(f"{inner}{{*}}QueryPlan")
         )
         for plan in plans:
-            spills = _spills(plan)
-            if spills and plan.find(".//{*}RunTimeInformation") is not None:
+            if spills := _spills(plan):
                 yield _statement(plan, spills, text, path)
 
 

@@ -60,6 +60,18 @@ def document_in(folder, **changes):
     return path
 
 
+@cases(
+    "text",
+    [
+        "let profile = json!({\n" + json.dumps(OLD, indent=4)[1:] + ");\n",
+        json.dumps({"query_id": "base", "stage": "match", "profile": OLD}),
+    ],
+)
+def test_a_profile_within_a_program_or_a_document(tmp_path, text):
+    (path := tmp_path / "paste.txt").write_text(text)
+    assert read_figures([path]).writes == read_figures([document_in(tmp_path)]).writes
+
+
 def test_its_bounds_hold_what_a_recording_saw(observed):
     path, recorded = observed
     result = read_figures([path], Selection(timed=False))

@@ -237,11 +237,11 @@ def _parquet(path: Path) -> Iterator[Row]:
 def _table(text: str, path: Path) -> Iterator[Row]:
     """Rows of a table, or of TSV or CSV without a heading."""
     pairs = _EQUATION.findall(text)
-    row = {name: value.rstrip(",").replace(",", "") for name, value in pairs}
-    if "query_duration_ms" in row:
-        if len(row) < len(pairs):
+    columns = {name: value.replace(",", "") for name, value in pairs}
+    if "query_duration_ms" in columns:
+        if len(columns) < len(pairs):
             raise damaged(path, "a column has two values: give one query at a time", HOW)
-        yield row
+        yield columns
         return
     if (heading := _COLUMN.search(text)) is not None:
         yield from rows_of(text[text.rfind("\n", 0, heading.start() + 1) + 1 :], path, HOW)
