@@ -1,6 +1,7 @@
 """Storages that others measured or that people state: fio's JSON, limits in a word, rates."""
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -46,6 +47,13 @@ def test_fio_has_latencies_by_size_and_depth(tmp_path):
     assert groups["write", 1].size_class_bytes == 1 << 20
     model = Model(result)
     assert model.latency("read", 8192, depth=1.0, sequential=False).mean_s == pytest.approx(96e-6)
+
+
+def test_a_storage_may_be_named_after_what_other_tools_print(tmp_path):
+    """Its document is no output of theirs."""
+    named = replace(resolve_storage("limits:iops=900,throughput=9MiB/s,latency=1ms"), name="9 IOPS")
+    (path := tmp_path / "storage.json").write_text(json.dumps(named.to_json()))
+    assert resolve_storage(str(path)).name == "9 IOPS"
 
 
 def test_what_is_no_storage_is_told(tmp_path):

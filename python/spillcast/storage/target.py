@@ -112,7 +112,9 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
         recording = Recording.open(path)
         alone = recording.plan_alone is not None
         return replace(observed(plan_counts(recording) if alone else recording), name=path.stem)
-    kind_of_file = None if not path.is_file() or is_fio(head_of(path)) else kind_of(path)
+    head = head_of(path) if path.is_file() else ""
+    measured = not head or '"spillcast.storage/' in head or is_fio(head)
+    kind_of_file = None if measured else kind_of(path)
     if kind_of_file == "plans":
         from spillcast.evidence.postgres.plan import read_plan
 
