@@ -24,7 +24,7 @@ from spillcast.forecast.cpu import (
     rehearsed_change,
 )
 from spillcast.forecast.load import Load, counts, latencies, operations, rehearsed
-from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, ZERO_LATENCY, Term
+from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, RUN_QUEUE, ZERO_LATENCY, Term
 from spillcast.forecast.threads import CpuLimits, Overlap, Simulated
 from spillcast.forecast.workload import CaptureOverhead, Workload
 from spillcast.recording import WRITEBACK
@@ -37,6 +37,8 @@ from spillcast.storage.storage import Storage
 OVERHEAD_MAX = 0.5
 #: Share of the elapsed time in cold reads of data files from which they are a term of their own.
 COLD_SHOWN = 0.01
+#: Share of the run without a CPU, because of other programs, that is worth a term and a warning.
+BUSY_REPORTED = 0.05
 #: Share of its time that temp I/O waits for a limit of the storage.
 LIMITED = 0.5
 #: What compressing takes more or less elsewhere may be off by so much of itself.
@@ -168,7 +170,7 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
         ready_s=ready_s,
         memory_stalled_s=min(scale * workload.memory_stalled_s, max_stalled_s),
         cold_data=cold,
-        rest=_rest(workload, remainder_s, cpu_s, cold, cost_s),
+        rest=_rest(workload, remainder_s, cpu_s, ready_s, cold, cost_s),
         cpu_slope=None if workload.cpu.bursts is None else cpu_slope(workload.cpu.bursts),
         sample_parts=[baseline_of(part, estimators) for part in workload.sample_parts],
     )
@@ -207,9 +209,14 @@ def _cold_data(workload: Workload, remainder_s: float, cpu_s: float | None) -> T
 
 
 def _rest(
-    workload: Workload, remainder_s: float, cpu_s: float | None, cold: Term | None, cost_s: float
+    workload: Workload,
+    remainder_s: float,
+    cpu_s: float | None,
+    ready_s: float,
+    cold: Term | None,
+    cost_s: float,
 ) -> list[Term]:
-    """The terms of CPU time, other waits and cold data; one thread has a term for CPU time alone.
+    """The terms of CPU time, waits and cold data; one thread has a term for CPU time alone.
 
     On the target only its CPUs change them, and there is no cost of recording.
     """
@@ -224,11 +231,16 @@ def _rest(
     more_s = limits.target_quota_s - limits.source_quota_s
     throttled_target_s = max(throttled_s + more_s, 0.0)
     other_s -= throttled_s
+    ready_s = min(ready_s, other_s - (cpu_s or 0.0))
+    is_busy = ready_s > BUSY_REPORTED * workload.total_s
+    other_s -= ready_s if is_busy else 0.0
     if cpu_s is None:
         terms = [unchanged("CPU and other waits", other_s)]
     else:
         terms = [unchanged("CPU", cpu_s), unchanged("other waits", other_s - cpu_s)]
     terms[0] = replace(terms[0], forecast_s=max(terms[0].baseline_s + limits.target_cores_s, 0.0))
+    if is_busy:
+        terms.append(unchanged(RUN_QUEUE, ready_s))
     if max(throttled_s, throttled_target_s) > 0:
         terms.append(Term(QUOTA, None, None, None, throttled_s, throttled_target_s))
     if cold is not None:

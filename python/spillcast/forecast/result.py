@@ -28,6 +28,8 @@ CHANGES = "other calls on temp files"
 ZERO_LATENCY = "zero-latency storage"
 #: The term of reads of data files that memory did not answer.
 DATA_READS = "data reads"
+#: The term of threads that were runnable while other programs had the CPUs.
+RUN_QUEUE = "waits for a CPU"
 #: The term of waits for a CPU quota that zero-latency storage would leave.
 QUOTA = "CPU quota"
 #: The term of what recording cost, which no target has.

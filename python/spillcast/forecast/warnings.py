@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from spillcast.forecast.load import Load, moved_bytes, operations
-from spillcast.forecast.projection import Baseline, Projection, projection
+from spillcast.forecast.projection import BUSY_REPORTED, Baseline, Projection, projection
 from spillcast.forecast.resources import BURST_MIN_S
 from spillcast.forecast.result import Warned
 from spillcast.forecast.verdict import LITTLE
@@ -22,8 +22,6 @@ from spillcast.storage.memory import HEADROOM
 from spillcast.storage.source import ASSUMED, Provenance
 from spillcast.units import format_bytes, format_duration
 
-#: Share of the elapsed time for which the query waited for CPUs that others had.
-BUSY_REPORTED = 0.05
 #: Share of the elapsed time in which a CPU quota held threads back.
 THROTTLED_REPORTED = 0.02
 #: Share of the elapsed time in calls of which the target tells nothing.

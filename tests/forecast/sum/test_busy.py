@@ -9,6 +9,7 @@ from evidence import change, recording, storage
 from spillcast.forecast import forecast
 from spillcast.forecast.evidence import workload_of_recording
 from spillcast.forecast.projection import baseline_of
+from spillcast.forecast.result import RUN_QUEUE
 from spillcast.recording.meta import Machine
 
 MS = 1_000_000
@@ -83,6 +84,21 @@ def test_waits_for_memory_may_end_with_the_storage(tmp_path, stalled_s, spared_s
     assert low_s < expected.forecast_s - 0.75 * spared_s
     assert answer.interval_s[0] < expected.interval_s[0]
     assert answer.ceiling_interval_s[0] < expected.ceiling_interval_s[0]
+
+
+@cases(("others_s", "shown"), [(1.0, True), (0.05, False)])
+def test_time_without_a_cpu_is_a_term_of_its_own(tmp_path, others_s, shown):
+    run = recording(
+        tmp_path / "run.spill", LOADS, elapsed_s=ELAPSED_S, cpu_s=0.5, run_queue_delay_s=1.0
+    )
+    change(run, capture=replace(run.meta.capture, run_queue_others_s=others_s))
+    answer = forecast(run, TARGET)
+    times_s = {term.name: term.baseline_s for term in answer.terms}
+    assert (RUN_QUEUE in times_s) == shown == ("run-queue" in codes(answer))
+    # 2 s less 0.2 s of temp I/O, 0.5 s of CPU time and the time without a CPU.
+    assert times_s.get(RUN_QUEUE, 0.0) == pytest.approx(1.0 if shown else 0.0)
+    assert times_s["other waits"] == pytest.approx(0.3 if shown else 1.3)
+    assert sum(times_s.values()) == pytest.approx(ELAPSED_S)
 
 
 def test_time_without_a_cpu_is_no_wait_for_memory(tmp_path):

@@ -14,7 +14,7 @@ from typing import Any
 from spillcast.document import keys_of
 from spillcast.fleet.dataset import UNKNOWN
 from spillcast.forecast.remaining import CALLS_SOURCE, FILES_SOURCE, HISTORY_SOURCE, PLAN_SOURCE
-from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING, explained
+from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING, RUN_QUEUE, explained
 from spillcast.forecast.spark import TERMS as APPLICATION_TERMS
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.profile import Profile
@@ -33,7 +33,7 @@ _EVENT_KEYS = {"event", "label", "busy", "totals_s", "terms.name"}
 #: Names of terms beside wait events.
 TERMS = (
     *("CPU", "CPU and other waits", "temp read", "temp write"),
-    *(CHANGES, DATA_READS, QUOTA, RECORDING, WRITEBACK, *APPLICATION_TERMS),
+    *(CHANGES, DATA_READS, QUOTA, RECORDING, RUN_QUEUE, WRITEBACK, *APPLICATION_TERMS),
 )
 _VERSION = r"\d+(?:\.\d+)*"
 #: What happened to a server.
