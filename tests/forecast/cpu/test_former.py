@@ -10,9 +10,11 @@ from forecast.threads.test_overlap import MS, US, recorded, turn
 from spillcast.forecast import forecast
 from spillcast.forecast.cpu import former_change, spinning_s
 from spillcast.forecast.load import NO_LATENCY, Load
+from spillcast.forecast.previous_runs import reason_against
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.workload import CpuTime, FormerRun
 from spillcast.recording.calibration import WaitCost
+from spillcast.recording.meta import ObservedEngine
 
 COUNT = 1000
 LOADS = [Load("read", 8192, COUNT, 8192 * COUNT, COUNT * 1.5e-3)]
@@ -82,3 +84,15 @@ def test_a_former_run_as_long_or_of_other_work_tells_nothing_of_cpu_time(tmp_pat
     memory = storage({("read", 4096): 10 * US})
     answer = forecast(slow, memory, known=RemainingWorkHints(history=[other]))
     assert answer.forecast_s == forecast(slow, memory).forecast_s
+
+
+@cases(
+    ("before", "now", "differs"),
+    [({"work_mem": "4MB"}, {"work_mem": "64MB"}, True), ({"work_mem": "4MB"}, {}, False),
+     ({}, {"work_mem": "4MB"}, False), ({"work_mem": "4MB"}, {"work_mem": "4MB"}, False)],
+)  # fmt: skip
+def test_a_run_whose_work_memory_is_not_known_may_be_a_former_one(tmp_path, before, now, differs):
+    runs = [run_of(tmp_path / f"{at}.spill", 2 * MS, 0.3, turns=3) for at in "ab"]
+    for run, settings in zip(runs, (before, now), strict=True):
+        change(run, engine=ObservedEngine("PostgreSQL", query="select 1", settings=settings))
+    assert (reason_against(*runs) is not None) == differs

@@ -2,13 +2,18 @@
 
 import json
 import shutil
+from dataclasses import replace
 
 import pytest
 
 from cases import cases
 from evidence import change, recording, storage
 from harness import only_line, spillcast
+from spillcast.errors import EvidenceContradictory
+from spillcast.evidence.choice import Selection
+from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.forecast import forecast
+from spillcast.forecast.evidence import workload_of_counts
 from spillcast.recording.meta import Temp
 from spillcast.recording.observed import Missed, RecordedQuery, Worker
 from spillcast.report.recording import recording_text
@@ -92,6 +97,14 @@ def test_page_faults_that_may_take_long_are_a_warning(tmp_path):
     run = recording(tmp_path / "few.spill", LOADS, elapsed_s=1.0, file_faults=5)
     change(run, temp=Temp(90, 10, total_s=0.2))
     assert forecast(run, storage(TARGET)).warnings == []
+
+
+def test_counts_of_no_time_leave_nothing_to_forecast():
+    figures = "figures:elapsed=10s,io=4s,reads=1000,read-bytes=8M,threads=1"
+    counts = open_evidence(find_evidence([figures]), Selection())
+    assert workload_of_counts(counts).total_s == 10.0
+    with pytest.raises(EvidenceContradictory):
+        workload_of_counts(replace(counts, elapsed_s=0.0))
 
 
 def test_an_op_that_the_target_has_no_figures_for(tmp_path):

@@ -94,6 +94,7 @@ def test_what_fits_takes_what_a_run_that_fitted_took_beside_its_temp_io():
     spilled = replace(run("slow", 8 * M, 1000), elapsed_s=50.0)
     answer = MemoryCurve([spilled, run("fast", 128 * M, 0)], enough_bytes=32 * M).at("slow", 32 * M)
     assert answer.elapsed_s == REST_S
+    assert answer.interval_s[1] < 1.5 * REST_S
 
 
 def test_a_count_that_nothing_tells_is_in_the_interval():
