@@ -18,7 +18,12 @@ from postgres_rig import JOIN, PARALLEL, private_server
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
-from spillcast.recording.completeness import BLOCKS_APART, DIFFERENCE_MAX, checks_of
+from spillcast.recording.completeness import (
+    BLOCKS_APART,
+    DIFFERENCE_MAX,
+    checks_of,
+    contradictions_of,
+)
 from spillcast.workspace import workspace
 
 ROWS = 150_000
@@ -68,7 +73,7 @@ def outcome(run: Recording) -> str:
     if max(apart) <= BLOCKS_APART:
         return "equal"
     unseen = run.meta.unseen
-    if unseen.excessive or any(c.difference > DIFFERENCE_MAX for c in run.contradictions):
+    if unseen.excessive or any(c.difference > DIFFERENCE_MAX for c in contradictions_of(run)):
         return "refused"
     covered = sum(apart) / (read.expected + written.expected) <= unseen.calls_share
     print(f"  {read.text}; {written.text}; {unseen.text}", flush=True)

@@ -14,7 +14,7 @@ from spillcast import _core
 from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording
-from spillcast.recording.observed import TempPlace, named_temp_places
+from spillcast.recording.observed import TempPlace
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 
@@ -95,7 +95,7 @@ def test_a_relative_directory_is_that_of_who_recorded(tmp_path):
     reported = replace(
         recording.meta, asked=replace(recording.meta.asked, temp_dirs=[Path("temp")])
     )
-    assert [place.directory for place in named_temp_places(reported)] == [str(tmp_path / "temp")]
+    assert [place.directory for place in reported.named_temp_places] == [str(tmp_path / "temp")]
     done = spillcast("forecast", tmp_path / "run.spill", "--to", "factor:1")
     assert done.returncode == 0, done.stderr
 

@@ -41,6 +41,7 @@ from spillcast.forecast.workload import (
 from spillcast.recording import OPS, Recording
 from spillcast.recording.completeness import (
     Part,
+    contradictions_of,
     large_other_io,
     unrecognised,
     unspilled,
@@ -48,7 +49,6 @@ from spillcast.recording.completeness import (
     whole_s,
 )
 from spillcast.recording.derived import PageCacheRoom, parts_of, sampled, slice_numbers
-from spillcast.recording.observed import named_temp_places
 from spillcast.recording.thread_trace import TempOperations
 from spillcast.storage.memory import engine_cache_bytes
 from spillcast.storage.rehearse import KEPT
@@ -146,7 +146,7 @@ def workload_of_recording(recording: Recording, question: Question | None = None
         memory_stalled_s=_memory_stalled_s(recording),
         held_bytes=recording.held_bytes,
         written_bytes=recording.written_bytes.temp,
-        temp_places=named_temp_places(meta),
+        temp_places=meta.named_temp_places,
         host=meta.machine.host,
         quality=_quality(recording),
         compression=compression(recording, loads),
@@ -197,6 +197,7 @@ def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
     wait_cost = None
     if calibration is not None:
         wait_cost = calibration.cost_of(engine.name, engine.version, work.temp_owner)
+    operations = TempOperations.of(recording.waits, recording.slices_s) if rehearsed else None
     exceeded = meta.cpu_limits.quota_cpus if quota_exceeded(meta) else None
     return CpuTime(
         total_s=meta.cpu_s,
@@ -204,7 +205,7 @@ def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
         wait_cost=wait_cost,
         caches=meta.machine.caches,
         bursts=work.bursts,
-        operations=TempOperations.of(recording) if rehearsed else None,
+        operations=operations,
         run_queue_s=meta.capture.run_queue_delay_s,
         run_queue_others_s=meta.run_queue_others_s,
         throttled_s=meta.cpu_limits.throttled_s,
@@ -229,7 +230,7 @@ def _quality(recording: Recording) -> Quality:
         busy_s = 0.0
     return Quality(
         unseen=meta.unseen,
-        contradictions=recording.contradictions,
+        contradictions=contradictions_of(recording),
         io_uring_depth=capture.io_uring_depth,
         io_uring_busy_s=busy_s,
         file_faults=faults,

@@ -29,7 +29,7 @@ from spillcast.lab.run import Stage, run, run_recorded, undisturbed
 from spillcast.lab.storages import Emulated, Place, direction, emulated, fast_parent, plain
 from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast.recording import Recording
-from spillcast.recording.observed import IN_MEMORY, Statement, TempPlace, named_temp_places
+from spillcast.recording.observed import IN_MEMORY, Statement, TempPlace
 from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
 from spillcast.storage.target import resolve
@@ -79,7 +79,7 @@ def actual_run_of_evidence(
     actual = _of_terms(forecast)
     if len(evidence.recordings) != 1:
         return actual
-    return replace(actual, places=named_temp_places(Recording.open(evidence.recordings[0]).meta))
+    return replace(actual, places=Recording.open(evidence.recordings[0]).meta.named_temp_places)
 
 
 def actual_run(executed: Executed) -> ActualRun:

@@ -3,15 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 from spillcast import _core
 from spillcast.document import key
+from spillcast.recording.observed import RecordedQuery, Sampling, TempKind
 from spillcast.units import format_bytes, format_count
-
-if TYPE_CHECKING:
-    from spillcast.recording.meta import Meta
-    from spillcast.recording.observed import Sampling
 
 #: Asks for the best source that works.
 AUTO = "auto"
@@ -243,6 +240,47 @@ class CaptureAccount:
     )
 
 
+@dataclass(frozen=True)
+class Temp:
+    """Temp I/O of the whole run, over all threads."""
+
+    reads: int = key("reads of temp files", example=1757, default=0)
+    writes: int = key("writes", example=1758, default=0)
+    bytes: int = key("bytes moved", unit="bytes", example=921108480, default=0)
+    total_s: float = key(
+        "sum of their durations over all threads", unit="s", example=3.9, default=0.0
+    )
+
+    @property
+    def operations(self) -> int:
+        """Reads and writes."""
+        return self.reads + self.writes
+
+    def __add__(self, more: "Temp") -> "Temp":
+        return Temp(
+            self.reads + more.reads,
+            self.writes + more.writes,
+            self.bytes + more.bytes,
+            # Both are whole nanoseconds.
+            round(self.total_s + more.total_s, 9),
+        )
+
+
+@dataclass(frozen=True)
+class OtherIO:
+    """I/O on files that are no temp files."""
+
+    count: int = key(
+        "calls on other files; for PostgreSQL without those of its I/O workers",
+        example=158,
+        default=0,
+    )
+    total_s: float = key("sum of their durations", unit="s", example=0.0009, default=0.0)
+
+    def __add__(self, more: "OtherIO") -> "OtherIO":
+        return OtherIO(self.count + more.count, round(self.total_s + more.total_s, 9))
+
+
 #: Of an account, what is shared out over the parts of a run, and what adds up over several.
 _SHARED = (
     *("lost", "dropped", "unknown_file", "temp_copies", "temp_copied_bytes", "calls", "switches"),
@@ -250,7 +288,7 @@ _SHARED = (
     *("run_queue_others_s", "spun_s", "file_fault_s"),
 )
 _ADDS_UP = (*_SHARED, "io_uring_busy_s", "file_faults")
-Account = TypeVar("Account", "CaptureAccount", "Sampling")
+Account = TypeVar("Account", CaptureAccount, Sampling)
 
 
 def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
@@ -311,33 +349,35 @@ class Unseen:
         return f"up to {shown} of the temp I/O is missing: {'; '.join(self.causes)}"
 
 
-def unseen_of(meta: "Meta") -> Unseen:
+def unseen_of(
+    capture: CaptureAccount, temp: Temp, kinds: Sequence[TempKind], query: RecordedQuery | None
+) -> Unseen:
     """The bound for a capture, from its counts."""
-    causes = [(calls, text) for calls, text in _causes(meta) if calls]
-    seen, missed = meta.temp.operations, sum(calls for calls, _ in causes)
-    blind = list(_blind(meta))
+    possible = [*_causes(capture, temp), *_causes_of_server(query, temp, kinds)]
+    causes = [(calls, text) for calls, text in possible if calls]
+    seen, missed = temp.operations, sum(calls for calls, _ in causes)
+    blind = list(_blind(capture))
     return Unseen(
         1.0 if blind else missed / max(seen + missed, 1),
         tuple([*blind, *(text for _, text in causes)]),
-        _remedy(meta) if blind or causes else "",
+        _remedy(capture, query) if blind or causes else "",
     )
 
 
-def _blind(meta: "Meta") -> Iterator[str]:
+def _blind(capture: CaptureAccount) -> Iterator[str]:
     """Paths that may hide any amount of temp I/O."""
-    if meta.capture.mapped_temp_files:
-        names = ", ".join(meta.capture.mapped_temp_files[:3])
+    if capture.mapped_temp_files:
+        names = ", ".join(capture.mapped_temp_files[:3])
         yield f"temp files are memory-mapped ({names}), which makes no system call"
-    if meta.capture.io_uring:
+    if capture.io_uring:
         yield "the process uses io_uring, whose requests were not observed"
-    if count := meta.capture.unobserved_processes:
+    if count := capture.unobserved_processes:
         processes = format_count(count, "process")
         yield f"{processes} ran as another user, where the preload library does not observe"
 
 
-def _causes(meta: "Meta") -> Iterator[tuple[float, str]]:
+def _causes(capture: CaptureAccount, temp: Temp) -> Iterator[tuple[float, str]]:
     """Calls that may be missing, and why."""
-    capture, temp = meta.capture, meta.temp
     yield capture.lost, f"{format_count(capture.lost, 'capture event')} lost"
     unknown = format_count(capture.unknown_file, "call")
     yield capture.unknown_file, f"{unknown} on files closed before their names could be read"
@@ -350,32 +390,34 @@ def _causes(meta: "Meta") -> Iterator[tuple[float, str]]:
         mean_bytes = max(temp.bytes / max(temp.operations, 1), 1.0)
         calls = max(capture.temp_copies, capture.temp_copied_bytes / mean_bytes)
         yield calls, f"{size} copied to or from sockets or pipes by sendfile or splice, not timed"
-    if (query := meta.server) is not None:
-        recorded = sum(
-            kind.reads + kind.writes for kind in meta.temp_kinds if kind.kind == TABLES_KIND
-        )
-        calls = max((query.table_calls or 0) - recorded, 0)
-        text = f"{format_count(calls, 'call')} on temporary tables by other threads of the server"
-        yield calls, text
-        each = temp.operations / (1 + len(query.workers))
-        # What a worker did before the recording began is as little a part of it as the session's.
-        late = [
-            worker for worker in query.workers if worker.late and (worker.started_s or 0) >= -TICK_S
-        ]
-        before = [
-            each if late_worker.missed is None else late_worker.missed.calls for late_worker in late
-        ]
-        workers = format_count(len(late), "parallel worker")
-        yield sum(before), f"{workers} attached when temp I/O may have begun"
-        workers = format_count(query.workers_not_attached, "parallel worker")
-        yield each * query.workers_not_attached, f"{workers} not attached"
 
 
-def _remedy(meta: "Meta") -> str:
-    capture = meta.capture
+def _causes_of_server(
+    query: RecordedQuery | None, temp: Temp, kinds: Sequence[TempKind]
+) -> Iterator[tuple[float, str]]:
+    """Calls of other threads and processes of a server that may be missing, and why."""
+    if query is None:
+        return
+    recorded = sum(kind.reads + kind.writes for kind in kinds if kind.kind == TABLES_KIND)
+    calls = max((query.table_calls or 0) - recorded, 0)
+    text = f"{format_count(calls, 'call')} on temporary tables by other threads of the server"
+    yield calls, text
+    each = temp.operations / (1 + len(query.workers))
+    # What a worker did before the recording began is as little a part of it as the session's.
+    late = [
+        worker for worker in query.workers if worker.late and (worker.started_s or 0) >= -TICK_S
+    ]
+    before = [each if worker.missed is None else worker.missed.calls for worker in late]
+    workers = format_count(len(late), "parallel worker")
+    yield sum(before), f"{workers} attached when temp I/O may have begun"
+    workers = format_count(query.workers_not_attached, "parallel worker")
+    yield each * query.workers_not_attached, f"{workers} not attached"
+
+
+def _remedy(capture: CaptureAccount, query: RecordedQuery | None) -> str:
     if capture.mapped_temp_files:
         return "no capture source observes memory-mapped temp files"
-    if meta.server is not None and meta.server.table_calls:
+    if query is not None and query.table_calls:
         return "record --pid of the server records all of its threads"
     if capture.method != "bpf":
         return "record again with --capture bpf, as root"

@@ -21,7 +21,7 @@ from spillcast.document import as_text
 from spillcast.errors import NoTempIo, TimesUnknown
 from spillcast.recording.completeness import temp_option
 from spillcast.recording.meta import KeptWaits
-from spillcast.recording.recording import Recording
+from spillcast.recording.recording import Recording, Sample
 from spillcast.recording.schema import WAITS, seconds_of, totals
 from spillcast.tables import Numbers, Table, distinct
 from spillcast.text import several
@@ -188,21 +188,6 @@ class PageCacheRoom:
     bytes: int
     memory_ns: float
     memory_ns_per_byte: float
-
-
-@dataclass(frozen=True)
-class Sample:
-    """Describes the selection of a recording's waits."""
-
-    #: The recording with all waits.
-    whole: Recording
-    rows: int
-    #: Start and end of each stretch of the run of which all waits were taken, s; and the number of
-    #: its window.
-    slices_s: Sequence[tuple[float, float]]
-    windows: Sequence[int]
-    #: The most that temp files held together, and the number of operations without an offset.
-    held_bytes: tuple[int, int]
 
 
 def sampled(recording: Recording, rows: int, room: PageCacheRoom | None = None) -> Recording:

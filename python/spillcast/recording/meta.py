@@ -1,6 +1,7 @@
 """The document meta.json: the run, its machine and engine, what was seen and kept."""
 
 import json
+import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,6 +15,8 @@ from spillcast.gate import object_of
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.recording.capture import PRELOAD, RecordOptions, Unseen, unseen_of
 from spillcast.recording.capture import CaptureAccount as CaptureAccount
+from spillcast.recording.capture import OtherIO as OtherIO
+from spillcast.recording.capture import Temp as Temp
 from spillcast.recording.observed import (
     CpuLimits,
     DoneBefore,
@@ -145,47 +148,6 @@ class Memory:
         "waited for memory; null if unknown",
         unit="s", example=0.0, later=True,
     )  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Temp:
-    """Temp I/O of the whole run, over all threads."""
-
-    reads: int = key("reads of temp files", example=1757, default=0)
-    writes: int = key("writes", example=1758, default=0)
-    bytes: int = key("bytes moved", unit="bytes", example=921108480, default=0)
-    total_s: float = key(
-        "sum of their durations over all threads", unit="s", example=3.9, default=0.0
-    )
-
-    @property
-    def operations(self) -> int:
-        """Reads and writes."""
-        return self.reads + self.writes
-
-    def __add__(self, more: "Temp") -> "Temp":
-        return Temp(
-            self.reads + more.reads,
-            self.writes + more.writes,
-            self.bytes + more.bytes,
-            # Both are whole nanoseconds.
-            round(self.total_s + more.total_s, 9),
-        )
-
-
-@dataclass(frozen=True)
-class OtherIO:
-    """I/O on files that are no temp files."""
-
-    count: int = key(
-        "calls on other files; for PostgreSQL without those of its I/O workers",
-        example=158,
-        default=0,
-    )
-    total_s: float = key("sum of their durations", unit="s", example=0.0009, default=0.0)
-
-    def __add__(self, more: "OtherIO") -> "OtherIO":
-        return OtherIO(self.count + more.count, round(self.total_s + more.total_s, 9))
 
 
 @dataclass(frozen=True)
@@ -350,7 +312,19 @@ class Meta:
     @property
     def unseen(self) -> Unseen:
         """How much temp I/O is missing at most. It follows from the counts and is not stored."""
-        return unseen_of(self)
+        return unseen_of(self.capture, self.temp, self.temp_kinds, self.server)
+
+    @property
+    def named_temp_places(self) -> list[TempPlace]:
+        """Those of ``temp_places`` below or above directories that the user named; else all."""
+        # A relative path was relative to an unknown directory.
+        named = [str(path) for path in map(Path, self.asked.temp_dirs) if path.is_absolute()]
+
+        def is_named(place: TempPlace) -> bool:
+            pairs = [(place.directory, folder) for folder in named]
+            return any(os.path.commonpath(pair) in pair for pair in pairs)
+
+        return [place for place in self.temp_places if not named or is_named(place)]
 
     @property
     def of_statement(self) -> Statement | None:

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from spillcast import _core
 from spillcast.document import key
@@ -16,9 +16,6 @@ from spillcast.units import format_bytes
 
 #: File systems whose pages are the storage itself.
 IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
-
-if TYPE_CHECKING:
-    from spillcast.recording.meta import Meta
 
 
 @dataclass(frozen=True)
@@ -289,20 +286,6 @@ class Statement:
         "for counts, never on disk: standard deviation of the calls' times over their mean",
         optional=True,
     )
-
-
-def named_temp_places(meta: "Meta") -> list[TempPlace]:
-    """Those of a recording, without what lies elsewhere where the user named directories."""
-    # A relative path was relative to an unknown directory.
-    lines = [str(path) for path in map(Path, meta.asked.temp_dirs) if path.is_absolute()]
-    return [
-        place
-        for place in meta.temp_places
-        if not lines
-        or any(
-            os.path.commonpath((place.directory, text)) in (place.directory, text) for text in lines
-        )
-    ]
 
 
 PRELOAD_LIBRARY = Path(__file__).parents[1] / "_preload.so"

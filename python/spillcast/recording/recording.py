@@ -4,7 +4,9 @@ Its writer knows the sums of the rows, and rows that were read must agree with t
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from math import floor
 from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
 
     from spillcast import _core
     from spillcast.columns import Flags
-    from spillcast.recording.completeness import Check
-    from spillcast.recording.derived import Sample
     from spillcast.recording.thread_trace import Work
     from spillcast.tables import Table
 
@@ -80,6 +80,21 @@ class Totals(NamedTuple):
         elapsed_ns = waits["elapsed_ns"].values
         end = (waits["start_ns"].values + elapsed_ns).max(initial=0)
         return cls(len(waits), waits["bytes"].sum(), int(elapsed_ns.sum()), int(end))
+
+
+@dataclass(frozen=True)
+class Sample:
+    """Describes the selection of a recording's waits."""
+
+    #: The recording with all waits.
+    whole: "Recording"
+    rows: int
+    #: Start and end of each stretch of the run of which all waits were taken, s; and the number of
+    #: its window.
+    slices_s: Sequence[tuple[float, float]]
+    windows: Sequence[int]
+    #: The most that temp files held together, and the number of operations without an offset.
+    held_bytes: tuple[int, int]
 
 
 class Recording(Displayed):
@@ -171,7 +186,7 @@ class Recording(Displayed):
         _check_waits(Totals.of(rows), self._stored_meta, self.path / "waits.parquet")
         return rows if ascending(rows["start_ns"].values) else rows.sort_by("start_ns")
 
-    def with_waits(self, waits: "Table", sample: "Sample") -> "Recording":
+    def with_waits(self, waits: "Table", sample: Sample) -> "Recording":
         """The same recording with a sample of its waits, which need not be in order."""
         from spillcast.tables import ascending
 
@@ -191,6 +206,14 @@ class Recording(Displayed):
     def slices_s(self) -> Sequence[tuple[float, float]] | None:
         """Start and end of each stretch of the run that ``waits`` cover; None for the whole run."""
         return self.meta.raw.slices_s if self.sample is None else self.sample.slices_s
+
+    @property
+    def slices_ns(self) -> list[tuple[int, int]]:
+        """The same in ns; empty for the whole run."""
+        # An end that is not a whole ns is before the row at the next one.
+        return [
+            (round(begin_s * 1e9), floor(end_s * 1e9)) for begin_s, end_s in self.slices_s or ()
+        ]
 
     @cached_property
     def samples(self) -> "Table":
@@ -295,14 +318,7 @@ class Recording(Displayed):
         """What its threads did, by the single waits."""
         from spillcast.recording.thread_trace import work_of
 
-        return work_of(self)
-
-    @cached_property
-    def contradictions(self) -> "Sequence[Check]":
-        """What its parts contradict of each other, the largest difference first."""
-        from spillcast.recording.completeness import contradictions_of
-
-        return contradictions_of(self)
+        return work_of(self.waits, self.slices_ns, self.elapsed_s)
 
     def check_rows(self, table: Literal["waits", "samples"]) -> None:
         """InputError if a table is incomplete; for code that reads its file directly.

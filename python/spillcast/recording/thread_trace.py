@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from math import floor
 from typing import Any
 
 import numpy as np
@@ -10,8 +9,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
-from spillcast.recording.recording import Recording
-from spillcast.tables import Numbers, arrays_of
+from spillcast.tables import Numbers, Table, arrays_of
 
 Array = NDArray[np.int64]
 Flags = NDArray[np.bool_]
@@ -82,13 +80,6 @@ class ThreadTrace:
         }  # fmt: skip
 
 
-def slices_ns(recording: Recording) -> list[tuple[int, int]]:
-    """Begin and end of each stretch of the run that the waits cover; empty for the whole run."""
-    # An end that is not a whole ns is before the row at the next one.
-    slices = recording.slices_s or ()
-    return [(round(begin_s * 1e9), floor(end_s * 1e9)) for begin_s, end_s in slices]
-
-
 #: Operations as numbers.
 READ, WRITE = 0, 1
 
@@ -157,11 +148,11 @@ class Work:
     temp_owner: str | None
 
 
-def work_of(recording: Recording) -> Work:
-    """The work of a recording, in one pass over its waits."""
+def work_of(waits: Table, slices_ns: Sequence[tuple[int, int]], elapsed_s: float) -> Work:
+    """The work of a run, in one pass over its waits; no ``slices_ns`` if they are of all of it."""
     known = calibrated()
     memory = known.memory_s, known.memory_bytes_per_s
-    work = _core.work(recording.waits, slices_ns(recording), recording.elapsed_s, memory)
+    work = _core.work(waits, slices_ns, elapsed_s, memory)
     bursts = work["bursts"]
     return Work(
         trace=ThreadTrace(**arrays_of(work["trace"]), cpu_known=work["cpu_known"]),
@@ -192,9 +183,9 @@ class TempOperations:
     slices_s: Sequence[tuple[float, float]] | None
 
     @classmethod
-    def of(cls, recording: Recording) -> "TempOperations":
-        """Read the waits of a recording."""
-        rows = recording.waits.sort_by("session", "start_ns")
+    def of(cls, waits: Table, slices_s: Sequence[tuple[float, float]] | None) -> "TempOperations":
+        """Those among the waits of a recording that cover ``slices_s``."""
+        rows = waits.sort_by("session", "start_ns")
         session, start = rows["session"].values, rows["start_ns"].values
         end = start + rows["elapsed_ns"].values
         gap_ns = np.maximum(start - np.concatenate([start[:1], end[:-1]]), 0)
@@ -214,7 +205,7 @@ class TempOperations:
         )
         is_read = rows["op"].equals("read")
         threads = max(1, len(np.unique(session[is_operation])))
-        return cls(start[order], is_read[order], cpu_s, gap_s, threads, recording.slices_s)
+        return cls(start[order], is_read[order], cpu_s, gap_s, threads, slices_s)
 
     def __len__(self) -> int:
         return len(self.start_ns)

@@ -11,7 +11,6 @@ from spillcast.columns import fields_of
 from spillcast.errors import NoTempIo
 from spillcast.evidence.counts import Counts
 from spillcast.recording import OPS, Recording
-from spillcast.recording.thread_trace import slices_ns
 from spillcast.tables import Table
 
 Array = NDArray[np.int64]
@@ -46,7 +45,7 @@ def replay_plan(recording: Recording) -> tuple[Table, bool]:
 
 
 def _steps(waits: Table, recording: Recording, *, moves_only: bool = False) -> tuple[Table, bool]:
-    rows, closed_loop = _core.replay_plan(waits, slices_ns(recording), moves_only=moves_only)
+    rows, closed_loop = _core.replay_plan(waits, recording.slices_ns, moves_only=moves_only)
     return Table.from_arrow(rows), closed_loop
 
 

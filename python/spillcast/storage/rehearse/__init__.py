@@ -47,7 +47,7 @@ class Rehearsal:
     @cached_property
     def temp_operations(self) -> TempOperations:
         """Its temp operations in their order."""
-        return TempOperations.of(self.recording)
+        return TempOperations.of(self.recording.waits, self.recording.slices_s)
 
     @cached_property
     def groups(self) -> dict[tuple[str, int], Group]:
