@@ -7,7 +7,6 @@ import pytest
 from evidence import recording
 from made_up import case
 from spillcast.evidence.counts import Counts, OpCounts
-from spillcast.recording.completeness import went_on
 from spillcast_lab.accuracy_figures import aims
 from spillcast_lab.partial_runs import FIFTH, MINUTE, parts
 
@@ -29,7 +28,7 @@ def test_a_tenth_begins_anywhere_in_the_first_four_fifths(whole):
     assert 13 < max(begun_s) <= 16
     assert {round(part.elapsed_s, 6) for part in matches} == {2.0}
     # How long the whole took is nowhere in it.
-    assert all(went_on(part.meta) and part.meta.recorded_s == 2.0 for part in matches)
+    assert all(part.meta.went_on and part.meta.recorded_s == 2.0 for part in matches)
     assert parts(whole, Random(1), None)[FIFTH].elapsed_s == 4.0
 
 

@@ -14,7 +14,7 @@ from spillcast import _core
 from spillcast.forecast import forecast
 from spillcast.recording.meta import Memory
 from spillcast.storage import probe as groups
-from spillcast.storage.memory import engine_cache_bytes, machine_cache_bytes
+from spillcast.storage.memory import machine_cache_bytes
 from spillcast.storage.probe import SLACK_BYTES, NoMemoryGroup, memory_group, probe
 from spills import MIB, recording, written_and_read
 
@@ -108,7 +108,8 @@ def test_with_all_memory_the_same_is_read_from_the_page_cache(disk, tmp_path):
 )
 def test_the_page_cache_an_engine_had(tmp_path, meta, cache):
     operations = written_and_read(MIB)
-    assert engine_cache_bytes(recording(tmp_path / "run.spill", operations, **meta)) == cache
+    run = recording(tmp_path / "run.spill", operations, **meta)
+    assert run.meta.engine_cache_bytes == cache
 
 
 def test_without_privilege_it_goes_on_and_says_so(open_places):

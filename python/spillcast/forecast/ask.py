@@ -10,8 +10,8 @@ from typing import Any
 from spillcast.errors import EvidenceMixed, OptionConflict, Refusal, SpillcastError, TargetUnsuited
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import Evidence, find_evidence, open_evidence
-from spillcast.forecast.evidence import read_workload, too_unsure, workload_of_counts
-from spillcast.forecast.evidence_io import timed_on
+from spillcast.forecast.evidence import read_workload, too_unsure
+from spillcast.forecast.evidence_io import timed_on, workload_of_counts
 from spillcast.forecast.project import Projector
 from spillcast.forecast.projection import estimators_without
 from spillcast.forecast.question import CONFIDENCE, Question
@@ -19,7 +19,6 @@ from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import ZERO_LATENCY, Forecast, Warned
 from spillcast.forecast.workload import Workload
 from spillcast.recording import Recording
-from spillcast.recording.completeness import went_on
 from spillcast.storage import Storage
 from spillcast.storage.rehearse import check_room, kept_rehearsal
 from spillcast.storage.target import FORMS, is_place, resolve, resolve_storage, stated
@@ -229,7 +228,7 @@ class RunningForecast:
         if recording is not None:
             try:
                 storage = self._storage or resolve(self._target, recording)
-                known = self._known if went_on(recording.meta) else NO_HINTS
+                known = self._known if recording.meta.went_on else NO_HINTS
                 self.latest = forecast(recording, storage, confidence=self._confidence, known=known)
                 self.because = self.latest.refused
                 if self.latest.to_come is not None and not self.latest.to_come.open_ended:

@@ -1,4 +1,4 @@
-"""Evidence -> a workload: a recording, or counts. A forecast reads no file of it after this."""
+"""The workload of the query that a recording is of: a sample of it, what remained, other runs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,58 +7,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
-from spillcast.errors import EvidenceContradictory, NotSpilled, QueryEnded
-from spillcast.evidence.counts import Counts, are_close
+from spillcast.errors import EvidenceContradictory, QueryEnded
 from spillcast.forecast.cpu import spinning_s
-from spillcast.forecast.duckdb import compression
-from spillcast.forecast.evidence_io import (
-    capture_overhead,
-    counted_trace,
-    data_reads,
-    loads_of,
-    quota_exceeded,
-    recorded_cpus,
-    recorded_threads,
-    temp_changes,
-)
+from spillcast.forecast.evidence_io import recorded_cpus, recorded_workload, workload_of_part
 from spillcast.forecast.interval import SHORTER, WHOLE, check_elapsed
-from spillcast.forecast.load import Load, moved_bytes, operations
+from spillcast.forecast.load import Load, moved_bytes
 from spillcast.forecast.previous_runs import former_runs, spill_spread
 from spillcast.forecast.question import Question
-from spillcast.forecast.resources import Cpus, memory_ns
+from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.resources import memory_ns
 from spillcast.forecast.result import Forecast
-from spillcast.forecast.threads import Threads
-from spillcast.forecast.workload import (
-    SHARE_REPORTED,
-    CpuTime,
-    DataReads,
-    FormerRun,
-    Quality,
-    WaitSample,
-    Workload,
-    cpu_between_s,
-)
+from spillcast.forecast.workload import WaitSample, Workload
 from spillcast.recording import OPS, Recording
-from spillcast.recording.completeness import (
-    Part,
-    contradictions_of,
-    large_other_io,
-    unrecognised,
-    unspilled,
-    went_on,
-    whole_s,
-)
+from spillcast.recording.completeness import Part
 from spillcast.recording.derived import PageCacheRoom, parts_of, sampled, slice_numbers
-from spillcast.recording.thread_trace import TempOperations
-from spillcast.storage.memory import engine_cache_bytes
 from spillcast.storage.rehearse import KEPT
 
 #: With a smaller share of the written bytes read back, reading is yet to come.
 UNREAD = 0.5
 #: Seconds of a single recorded stretch are joined to at most so many rows.
 STRETCHES_MAX = 1000
-#: Threads that do other work in a larger share of the time of io_uring do not wait for it.
-BUSY_MAX = 0.1
 
 
 def read_workload(
@@ -84,167 +52,83 @@ def workload_of_recording(recording: Recording, question: Question | None = None
     """The workload of a recording. NotSpilled without temp I/O, Refusal if none was recorded."""
     question = question or Question()
     recording.need_io()
-    meta, elapsed_s, hints = recording.meta, question.elapsed_s, question.known
-    rehearsed = question.rehearse is not None or (recording.path / KEPT).exists()
-    cpus = recorded_cpus(meta).but(question.cpus, question.cpu_quota)
-    if not (loads := loads_of(recording)):
-        raise NotSpilled(f"{recording.path}: {unspilled(recording)}")
-    recorded_loads, threads = loads, recorded_threads(recording, cpus)
-    check_elapsed(elapsed_s, recording.elapsed_s, WHOLE if went_on(meta) else SHORTER)
-    part = Part.of(meta) if elapsed_s is None else None
-    total_s = (whole_s(meta) or recording.elapsed_s) if elapsed_s is None else elapsed_s
+    meta, elapsed_s = recording.meta, question.elapsed_s
+    workload = recorded_workload(
+        recording,
+        recorded_cpus(meta).but(question.cpus, question.cpu_quota),
+        rehearsed=question.rehearse is not None or (recording.path / KEPT).exists(),
+    )
+    check_elapsed(elapsed_s, recording.elapsed_s, WHOLE if meta.went_on else SHORTER)
+    total_s = (meta.whole_s or recording.elapsed_s) if elapsed_s is None else elapsed_s
     if min(total_s, recording.elapsed_s) <= 0:
         raise EvidenceContradictory(
             f"{recording.path}: an elapsed time of 0 leaves nothing to forecast"
         )
-    cpu = cpu_time(recording, rehearsed=rehearsed)
-    remaining = to_come = spread = None
-    if went_on(meta):
-        extrapolation = hints.extrapolate(recording, threads, elapsed_s)
-        remaining, to_come = extrapolation.work, extrapolation.to_come
-        unused = extrapolation.unused
+    part = Part.of(meta) if elapsed_s is None else None
+    workload = replace(workload, total_s=total_s, part=part)
+    if meta.went_on:
+        workload = _extrapolated(workload, recording, question)
     else:
-        if options := hints.of_remaining:
-            raise QueryEnded(
-                f"{recording.path}: the query ended while it was recorded: nothing remains",
-                f"leave {options} out",
-            )
-        others, unused = hints.runs_of(recording) if hints.history else ((), ())
-        spread = spill_spread(recording, others)
-        cpu, threads = _with_former_runs(cpu, threads, former_runs(others, loads), loads)
-    if remaining is not None:
-        loads = remaining.loads(loads)
-        total_s, part = elapsed_s or remaining.total_s(loads), None
-    plan = None
-    if meta.engine.plan_file is not None:
-        from spillcast.evidence.postgres.spills import spills_beside
-
-        plan = spills_beside(recording)
-    is_part = recording.elapsed_s < WHOLE * total_s
-    kind = _kind(recording, recorded_loads, is_part)
-    if remaining is not None:
+        workload = _among_other_runs(workload, recording, question.known)
+    if recording.elapsed_s < WHOLE * workload.total_s:
+        kind, io_ns = _kind(recording, workload.recorded_loads), _io_ns_by_stretch(recording)
+        workload = replace(workload, kind=kind, io_ns_by_stretch=io_ns)
+    if workload.remaining is not None:
         # With a previous run, what is not known of the rest is drawn well enough.
-        kind = "part" if remaining.guessed else "recording"
-    workload = Workload(
-        name=recording.path.name,
-        elapsed_s=recording.elapsed_s,
-        total_s=total_s,
-        kind=kind,
-        loads=loads,
-        recorded_loads=recorded_loads,
-        threads=threads,
-        part=part,
-        remaining=remaining,
-        unused_hints=unused,
-        spill_spread=spread,
-        to_come=to_come,
-        io_ns_by_stretch=_io_ns_by_stretch(recording) if is_part else None,
-        cpu=cpu,
-        changes=temp_changes(recording),
-        data_reads=data_reads(recording),
-        capture_overhead=capture_overhead(recording, recorded_loads),
-        memory_stalled_s=_memory_stalled_s(recording),
-        held_bytes=recording.held_bytes,
-        written_bytes=recording.written_bytes.temp,
-        temp_places=meta.named_temp_places,
-        host=meta.machine.host,
-        quality=_quality(recording),
-        compression=compression(recording, loads),
-        statement=meta.of_statement,
-        plan=plan,
-    )
+        workload = replace(workload, kind="part" if workload.remaining.guessed else "recording")
     if (sample := recording.sample) is None:
         return workload
     return replace(
         workload,
         sample=WaitSample(sample.rows, meta.raw.rows, len(sample.slices_s)),
-        sample_parts=[_of_part(workload, part) for part in parts_of(recording)],
+        sample_parts=[workload_of_part(workload, its) for its in parts_of(recording)],
     )
 
 
-def _with_former_runs(
-    cpu: CpuTime, threads: Threads, former: Sequence[FormerRun], loads: Sequence[Load]
-) -> tuple[CpuTime, Threads]:
-    """CPU time and threads with what former runs show: the cost of waits, and spinning."""
-    cpu = replace(cpu, former=former)
-    if threads.sampled or not former:
-        return cpu, threads
-    spun_s = spinning_s(former, cpu, loads, threads.cores_per_thread)
-    shorter = threads.with_spinning(spun_s) if spun_s else None
-    return (cpu, threads) if shorter is None else (replace(cpu, spun_s=spun_s), shorter)
-
-
-def _of_part(workload: Workload, part: Recording) -> Workload:
-    """The workload by a part of the sampled waits."""
-    loads = loads_of(part)
+def _extrapolated(workload: Workload, recording: Recording, question: Question) -> Workload:
+    """The workload of a query that went on after its recording, as far as something tells it."""
+    known = question.known.extrapolate(recording, workload.threads, question.elapsed_s)
+    workload = replace(workload, unused_hints=known.unused, to_come=known.to_come)
+    if (remaining := known.work) is None:
+        return workload
+    loads, compression = remaining.loads(workload.loads), workload.compression
     return replace(
         workload,
         loads=loads,
-        recorded_loads=loads,
-        threads=recorded_threads(part, workload.threads.target),
-        cpu=replace(workload.cpu, bursts=part.work.bursts),
-        changes=temp_changes(part),
-        data_reads=data_reads(part),
-        capture_overhead=capture_overhead(part, loads),
-        compression=compression(part, loads),
+        remaining=remaining,
+        total_s=question.elapsed_s or remaining.total_s(loads),
+        part=None,
+        compression=None if compression is None else replace(compression, loads=loads),
     )
 
 
-def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
-    """The CPU time of a recorded run; ``rehearsed`` keeps the order of its operations."""
-    meta, temp = recording.meta, recording.meta.temp
-    engine, work, calibration = meta.engine, recording.work, meta.machine.calibration
-    wait_cost = None
-    if calibration is not None:
-        wait_cost = calibration.cost_of(engine.name, engine.version, work.temp_owner)
-    operations = TempOperations.of(recording.waits, recording.slices_s) if rehearsed else None
-    exceeded = meta.cpu_limits.quota_cpus if quota_exceeded(meta) else None
-    return CpuTime(
-        total_s=meta.cpu_s,
-        between_s=cpu_between_s(meta.cpu_s, recording.elapsed_s, temp.total_s, temp.operations),
-        wait_cost=wait_cost,
-        caches=meta.machine.caches,
-        bursts=work.bursts,
-        operations=operations,
-        run_queue_s=meta.capture.run_queue_delay_s,
-        run_queue_others_s=meta.run_queue_others_s,
-        throttled_s=meta.cpu_limits.throttled_s,
-        exceeded_quota_cpus=exceeded,
+def _among_other_runs(
+    workload: Workload, recording: Recording, hints: RemainingWorkHints
+) -> Workload:
+    """The workload with what other runs of its query show: the spread of its spill, CPU time."""
+    if options := hints.of_remaining:
+        raise QueryEnded(
+            f"{recording.path}: the query ended while it was recorded: nothing remains",
+            f"leave {options} out",
+        )
+    others, unused = hints.runs_of(recording) if hints.history else ((), ())
+    former, threads = former_runs(others, workload.loads), workload.threads
+    cpu = replace(workload.cpu, former=former)
+    if former and not threads.sampled:
+        spun_s = spinning_s(former, cpu, workload.loads, threads.cores_per_thread)
+        if spun_s and (shorter := threads.with_spinning(spun_s)) is not None:
+            cpu, threads = replace(cpu, spun_s=spun_s), shorter
+    return replace(
+        workload,
+        unused_hints=unused,
+        spill_spread=spill_spread(recording, others),
+        cpu=cpu,
+        threads=threads,
     )
 
 
-def _memory_stalled_s(recording: Recording) -> float:
-    stalled_s = recording.meta.memory.stalled_s or 0.0
-    return stalled_s if stalled_s > SHARE_REPORTED * recording.elapsed_s else 0.0
-
-
-def _quality(recording: Recording) -> Quality:
-    meta, capture = recording.meta, recording.meta.capture
-    mean_s = meta.temp.total_s / max(meta.temp.operations, 1)
-    # Where it is known how long page faults took they are data reads, a term of the forecast.
-    faults = (capture.file_faults or 0) if capture.file_fault_s is None else 0
-    if faults * mean_s <= SHARE_REPORTED * recording.elapsed_s:
-        faults = 0
-    busy_s = capture.io_uring_busy_s
-    if busy_s <= BUSY_MAX * meta.temp.total_s:
-        busy_s = 0.0
-    return Quality(
-        unseen=meta.unseen,
-        contradictions=contradictions_of(recording),
-        io_uring_depth=capture.io_uring_depth,
-        io_uring_busy_s=busy_s,
-        file_faults=faults,
-        unrecognised=unrecognised(recording),
-        other_io_s=meta.other_io.total_s if large_other_io(recording) else None,
-        wakings_seen=recording.work.wakings_seen,
-        all_waits=meta.raw.whole,
-    )
-
-
-def _kind(recording: Recording, loads: Sequence[Load], is_part: bool) -> str:
-    """The kind of evidence, by which verified forecasts like it are looked up."""
-    if not is_part:
-        return "recording"
+def _kind(recording: Recording, loads: Sequence[Load]) -> str:
+    """The kind of a recorded part, by which verified forecasts like it are looked up."""
     if recording.meta.raw.slices_of_all:
         return "slices"
     unread = moved_bytes(loads, "read") < UNREAD * moved_bytes(loads, "write")
@@ -289,9 +173,9 @@ def sample_of(recording: Recording, max_rows: int | None = None) -> Recording:
     rows = recording.meta.raw.rows
     if recording.waits_in_memory or rows < (WHOLE_ROWS if max_rows is None else max_rows + 1):
         return recording
-    if went_on(recording.meta) or (recording.path / KEPT).exists():
+    if recording.meta.went_on or (recording.path / KEPT).exists():
         return recording
-    room_bytes, room = engine_cache_bytes(recording), None
+    room_bytes, room = recording.meta.engine_cache_bytes, None
     if room_bytes is not None and _fast_share(recording) > FAST_MAX:
         known = calibrated()
         room = PageCacheRoom(room_bytes, 1e9 * known.memory_s, 1e9 / known.memory_bytes_per_s)
@@ -316,63 +200,3 @@ def _fast_share(recording: Recording) -> float:
     assert counts.items is not None
     is_fast = latency_ns.items.values <= np.repeat(usual_ns, latency_ns.lengths)
     return float(counts.items.values[is_fast].sum() / count.sum())
-
-
-def workload_of_counts(counts: Counts) -> Workload:
-    """The workload of counts, and that at each bound of a quantity that has only bounds.
-
-    EvidenceContradictory for an elapsed time of 0; NotSpilled without temp I/O.
-    """
-    loads = loads_of(counts)
-    if not loads:
-        raise NotSpilled(f"{counts.path}: did not spill")
-    if counts.elapsed_s <= 0:
-        raise EvidenceContradictory(
-            f"{counts.path}: an elapsed time of 0 leaves nothing to forecast"
-        )
-    calibration, time = counts.calibration, counts.time_bounds
-    threads, io_s = round(counts.processes), counts.total_s / counts.processes
-    quality = Quality(
-        notes=counts.notes,
-        timed_on=counts.timed_on,
-        absent_because=counts.absent_because,
-        unknown=counts.unknown,
-        time_unknown=time is not None and not are_close(time),
-        processes_unknown=counts.processes_bounds is not None,
-    )
-    return Workload(
-        name=counts.path.name,
-        elapsed_s=counts.elapsed_s,
-        total_s=counts.elapsed_s,
-        kind="plan",
-        loads=loads,
-        recorded_loads=loads,
-        threads=Threads(
-            trace=counted_trace(loads, threads, max(counts.elapsed_s - io_s, 0.0)),
-            elapsed_s=counts.elapsed_s,
-            number=threads,
-            in_flight=counts.processes,
-            operations=operations(loads),
-            source=Cpus(None),
-            target=Cpus(None),
-            counted=True,
-        ),
-        cpu=CpuTime(
-            total_s=counts.cpu_s,
-            between_s=cpu_between_s(
-                counts.cpu_s, counts.elapsed_s, counts.total_s, counts.operations
-            ),
-            wait_cost=None
-            if calibration is None
-            else calibration.cost_of(counts.engine.name, counts.engine.version),
-        ),
-        data_reads=DataReads(None, None, counts.data_read_s) if counts.data_read_s else None,
-        held_bytes=counts.held_bytes,
-        quality=quality,
-        statement=counts.of_statement,
-        subject=counts.subject,
-        plan=counts.plan,
-        at_bounds=[
-            replace(workload_of_counts(bound), quality=quality) for bound in counts.at_bounds()
-        ],
-    )

@@ -1,4 +1,4 @@
-"""The I/O of evidence: loads of temp I/O and threads of a recording or of counts; data reads."""
+"""What evidence holds as a workload: the time that a recording covers, or counts; no more."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -7,28 +7,40 @@ from math import hypot
 import numpy as np
 
 from spillcast import _core
+from spillcast.errors import EvidenceContradictory, NotSpilled
 from spillcast.evidence.counts import (
     Bounds,
     Counts,
+    are_close,
     feasible_processes,
     middle,
     middle_processes,
 )
+from spillcast.forecast.duckdb import compression
 from spillcast.forecast.load import Load, latencies, operations
 from spillcast.forecast.resources import PERIOD_S, Cpus
 from spillcast.forecast.threads import Threads
 from spillcast.forecast.workload import (
+    SHARE_REPORTED,
     CaptureOverhead,
+    CpuTime,
     DataReads,
+    Quality,
     TempChanges,
+    Workload,
+    cpu_between_s,
 )
 from spillcast.recording import DATA_READ_BY_OTHERS, OPS, Recording
-from spillcast.recording.completeness import unrecognised
+from spillcast.recording.completeness import (
+    contradictions_of,
+    large_other_io,
+    unrecognised,
+    unspilled,
+)
 from spillcast.recording.derived import MISSING_BYTES
 from spillcast.recording.meta import Meta
-from spillcast.recording.thread_trace import NONE, ThreadTrace
+from spillcast.recording.thread_trace import NONE, TempOperations, ThreadTrace
 from spillcast.storage import Storage
-from spillcast.storage.memory import engine_cache_bytes
 from spillcast.tables import Table
 from spillcast.units import format_duration
 
@@ -39,8 +51,110 @@ INSIDE_ERROR = 0.25
 OBSERVED_ERROR = 0.5
 #: Of a normal distribution, standard deviations between the quartiles.
 QUARTILES = 1.349
+#: Threads that do other work in a larger share of the time of io_uring do not wait for it.
+BUSY_MAX = 0.1
 #: CPU time above this multiple of a quota is no error of the clocks.
 QUOTA_EXCEEDED = 1.1
+
+
+def recorded_workload(recording: Recording, target: Cpus, *, rehearsed: bool) -> Workload:
+    """The workload of the recorded time. NotSpilled without temp I/O.
+
+    ``target`` are the CPUs that it is to run on; ``rehearsed`` keeps the order of its operations.
+    """
+    meta = recording.meta
+    if not (loads := loads_of(recording)):
+        raise NotSpilled(f"{recording.path}: {unspilled(recording)}")
+    plan = None
+    if meta.engine.plan_file is not None:
+        from spillcast.evidence.postgres.spills import spills_beside
+
+        plan = spills_beside(recording)
+    stalled_s = meta.memory.stalled_s or 0.0
+    return Workload(
+        name=recording.path.name,
+        elapsed_s=recording.elapsed_s,
+        total_s=recording.elapsed_s,
+        kind="recording",
+        loads=loads,
+        recorded_loads=loads,
+        threads=recorded_threads(recording, target),
+        cpu=cpu_time(recording, rehearsed=rehearsed),
+        changes=temp_changes(recording),
+        data_reads=data_reads(recording),
+        capture_overhead=capture_overhead(recording, loads),
+        memory_stalled_s=stalled_s if stalled_s > SHARE_REPORTED * recording.elapsed_s else 0.0,
+        held_bytes=recording.held_bytes,
+        written_bytes=recording.written_bytes.temp,
+        temp_places=meta.named_temp_places,
+        host=meta.machine.host,
+        quality=_quality(recording),
+        compression=compression(recording, loads),
+        statement=meta.of_statement,
+        plan=plan,
+    )
+
+
+def workload_of_part(workload: Workload, part: Recording) -> Workload:
+    """The workload by a part of the sampled waits."""
+    loads = loads_of(part)
+    return replace(
+        workload,
+        loads=loads,
+        recorded_loads=loads,
+        threads=recorded_threads(part, workload.threads.target),
+        cpu=replace(workload.cpu, bursts=part.work.bursts),
+        changes=temp_changes(part),
+        data_reads=data_reads(part),
+        capture_overhead=capture_overhead(part, loads),
+        compression=compression(part, loads),
+    )
+
+
+def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
+    """The CPU time of a recorded run; ``rehearsed`` keeps the order of its operations."""
+    meta, temp = recording.meta, recording.meta.temp
+    engine, work, calibration = meta.engine, recording.work, meta.machine.calibration
+    wait_cost = None
+    if calibration is not None:
+        wait_cost = calibration.cost_of(engine.name, engine.version, work.temp_owner)
+    operations = TempOperations.of(recording.waits, recording.slices_s) if rehearsed else None
+    exceeded = meta.cpu_limits.quota_cpus if quota_exceeded(meta) else None
+    return CpuTime(
+        total_s=meta.cpu_s,
+        between_s=cpu_between_s(meta.cpu_s, recording.elapsed_s, temp.total_s, temp.operations),
+        wait_cost=wait_cost,
+        caches=meta.machine.caches,
+        bursts=work.bursts,
+        operations=operations,
+        run_queue_s=meta.capture.run_queue_delay_s,
+        run_queue_others_s=meta.run_queue_others_s,
+        throttled_s=meta.cpu_limits.throttled_s,
+        exceeded_quota_cpus=exceeded,
+    )
+
+
+def _quality(recording: Recording) -> Quality:
+    meta, capture = recording.meta, recording.meta.capture
+    mean_s = meta.temp.total_s / max(meta.temp.operations, 1)
+    # Where it is known how long page faults took they are data reads, a term of the forecast.
+    faults = (capture.file_faults or 0) if capture.file_fault_s is None else 0
+    if faults * mean_s <= SHARE_REPORTED * recording.elapsed_s:
+        faults = 0
+    busy_s = capture.io_uring_busy_s
+    if busy_s <= BUSY_MAX * meta.temp.total_s:
+        busy_s = 0.0
+    return Quality(
+        unseen=meta.unseen,
+        contradictions=contradictions_of(recording),
+        io_uring_depth=capture.io_uring_depth,
+        io_uring_busy_s=busy_s,
+        file_faults=faults,
+        unrecognised=unrecognised(recording),
+        other_io_s=meta.other_io.total_s if large_other_io(recording) else None,
+        wakings_seen=recording.work.wakings_seen,
+        all_waits=meta.raw.whole,
+    )
 
 
 def loads_of(evidence: Recording | Counts) -> list[Load]:
@@ -96,7 +210,7 @@ def recorded_threads(recording: Recording, target: Cpus | None = None) -> Thread
         operations=recording.temp_seconds["count"].sum(),
         source=source,
         target=source if target is None else target,
-        cache_bytes=engine_cache_bytes(recording) if tells_cache else None,
+        cache_bytes=recording.meta.engine_cache_bytes if tells_cache else None,
         missing_bytes=missing_bytes,
         change_events=change_events,
         sampled=recording.meta.capture.spun_s is not None,
@@ -188,6 +302,66 @@ def _share_read_by_others(recording: Recording) -> float:
         return 0.0
     waited = samples["event"].isin(DATA_READ_BY_OTHERS)
     return float(samples["weight_us"].values[waited].sum() / total_us)
+
+
+def workload_of_counts(counts: Counts) -> Workload:
+    """The workload of counts, and that at each bound of a quantity that has only bounds.
+
+    EvidenceContradictory for an elapsed time of 0; NotSpilled without temp I/O.
+    """
+    loads = loads_of(counts)
+    if not loads:
+        raise NotSpilled(f"{counts.path}: did not spill")
+    if counts.elapsed_s <= 0:
+        raise EvidenceContradictory(
+            f"{counts.path}: an elapsed time of 0 leaves nothing to forecast"
+        )
+    calibration, time = counts.calibration, counts.time_bounds
+    threads, io_s = round(counts.processes), counts.total_s / counts.processes
+    quality = Quality(
+        notes=counts.notes,
+        timed_on=counts.timed_on,
+        absent_because=counts.absent_because,
+        unknown=counts.unknown,
+        time_unknown=time is not None and not are_close(time),
+        processes_unknown=counts.processes_bounds is not None,
+    )
+    return Workload(
+        name=counts.path.name,
+        elapsed_s=counts.elapsed_s,
+        total_s=counts.elapsed_s,
+        kind="plan",
+        loads=loads,
+        recorded_loads=loads,
+        threads=Threads(
+            trace=counted_trace(loads, threads, max(counts.elapsed_s - io_s, 0.0)),
+            elapsed_s=counts.elapsed_s,
+            number=threads,
+            in_flight=counts.processes,
+            operations=operations(loads),
+            source=Cpus(None),
+            target=Cpus(None),
+            counted=True,
+        ),
+        cpu=CpuTime(
+            total_s=counts.cpu_s,
+            between_s=cpu_between_s(
+                counts.cpu_s, counts.elapsed_s, counts.total_s, counts.operations
+            ),
+            wait_cost=None
+            if calibration is None
+            else calibration.cost_of(counts.engine.name, counts.engine.version),
+        ),
+        data_reads=DataReads(None, None, counts.data_read_s) if counts.data_read_s else None,
+        held_bytes=counts.held_bytes,
+        quality=quality,
+        statement=counts.of_statement,
+        subject=counts.subject,
+        plan=counts.plan,
+        at_bounds=[
+            replace(workload_of_counts(bound), quality=quality) for bound in counts.at_bounds()
+        ],
+    )
 
 
 #: Least time of an operation that the page cache serves.

@@ -12,7 +12,7 @@ from spillcast.errors import Refusal
 from spillcast.forecast.binding import Binding
 from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.work_memory import Spilled, WorkMemory
-from spillcast.recording.completeness import Part, Remaining, recorded_words
+from spillcast.recording.completeness import Part
 from spillcast.recording.observed import Statement
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import format_bytes, format_count, format_duration, interval_name
@@ -65,6 +65,50 @@ class Term:
     def mean_bytes(self) -> float | None:
         """Mean size of its operations; None where these have none."""
         return self.bytes / self.count if self.count and self.bytes else None
+
+
+@dataclass(frozen=True, kw_only=True)
+class RemainingQuantity:
+    """What remains, nine in ten between ``low`` and ``high``.
+
+    ``centre`` and ``high`` are None without an upper bound.
+    """
+
+    low: float
+    centre: float | None
+    high: float | None
+    #: What they are known from.
+    source: str
+    #: Of bytes: those moved by the recording's end, and within it.
+    done: float | None = key("", optional=True)
+    recorded: float | None = key("", optional=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Remaining:
+    """What remains of a partly recorded query at the end of its recording."""
+
+    done_s: float
+    reads_bytes: RemainingQuantity
+    writes_bytes: RemainingQuantity
+    elapsed_s: RemainingQuantity
+    #: What was given and is not used, and why.
+    unused: Sequence[str] = later(())
+    #: Whether temp files were still written at full rate at the end: nothing bounds what remains.
+    still_writing: bool = later(False)
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether only a lower bound is known."""
+        return self.elapsed_s.high is None
+
+    @property
+    def still_writing_words(self) -> str:
+        """Why only a lower bound is known, and which, where files were still written."""
+        return (
+            "no upper bound: temp files were still written at full rate when the recording ended, "
+            f"and to read what they hold takes at least {format_duration(self.elapsed_s.low)} more"
+        )
 
 
 @dataclass(frozen=True)
@@ -310,6 +354,13 @@ class Forecast(Tabular):
         """All that moves with the storage as one term."""
         return Term.sum_of("moved", [term for term in self.terms if term.op is not None])
 
+    @property
+    def recorded_words(self) -> str:
+        """What of a run of known length was recorded, within a sentence; empty for all of it."""
+        if self.recorded_s is None:
+            return ""
+        return f", judging by the {format_duration(self.recorded_s)} recorded"
+
     def sentence(self, beside: Iterable["Forecast"] = ()) -> str:
         """The answer in one sentence; ``beside`` as in ``ceiling_words``."""
         today = format_duration(self.baseline_s)
@@ -320,7 +371,7 @@ class Forecast(Tabular):
         if self.part is None:
             run = self.subject or "this run"
             sentence = f"On {self.target} {run} would take about {then} instead of {today}"
-            sentence += recorded_words(self.recorded_s)
+            sentence += self.recorded_words
         else:
             sentence = f"{self.part.words}: on {self.target} this part would take about {then}"
         return (

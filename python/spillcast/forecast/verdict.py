@@ -17,7 +17,6 @@ from spillcast.forecast.result import (
     Term,
 )
 from spillcast.recording import WRITEBACK
-from spillcast.recording.completeness import recorded_words
 from spillcast.tabular import Column, Display, Tabular
 from spillcast.units import format_bytes, format_duration, format_setting
 
@@ -209,7 +208,7 @@ def _kind(query: Forecast) -> Kind:
 
 def _where(query: Forecast, kind: Kind) -> str:
     """Where the time goes, in a sentence."""
-    of = query.subject or f"this query{recorded_words(query.recorded_s)}"
+    of = query.subject or f"this query{query.recorded_words}"
     of = of if query.part is None else "this part"
     times_s = temp_s(query), _term_s(query, DATA_READS)
     temp, data = (_percent(_share(query, s)) for s in times_s)

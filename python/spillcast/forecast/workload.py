@@ -13,11 +13,11 @@ from numpy.typing import NDArray
 
 from spillcast.evidence.counts import Unknown
 from spillcast.forecast.load import NO_LATENCY, Load
-from spillcast.forecast.result import SpillSpread
+from spillcast.forecast.result import Remaining, SpillSpread
 from spillcast.forecast.threads import Threads
 from spillcast.recording.calibration import WaitCost
 from spillcast.recording.capture import Unseen
-from spillcast.recording.completeness import Check, Part, Remaining
+from spillcast.recording.completeness import Check, Part
 from spillcast.recording.meta import CpuCache
 from spillcast.recording.observed import Statement, TempPlace
 from spillcast.recording.thread_trace import Bursts, TempOperations

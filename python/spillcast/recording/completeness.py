@@ -1,21 +1,16 @@
-"""What a recording contains of its run and what remains; unrecognised spills, contradictions."""
+"""What a recording contains of its run; unrecognised spills, contradictions."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from spillcast.document import key, later
+from spillcast.document import later
 from spillcast.gate import json_of, reading, text_of
 from spillcast.recording.meta import Meta, is_recording
-from spillcast.recording.observed import DoneBefore
 from spillcast.recording.recording import Recording
 from spillcast.text import shell_word
 from spillcast.units import format_bytes, format_duration
-
-#: Of a process that ran already: CPU time, over the time recorded, and bytes, over those recorded,
-#: from which on it had worked on something before.
-WORKED = 0.1
 
 
 @dataclass(frozen=True)
@@ -36,13 +31,13 @@ class Part:
     @classmethod
     def of(cls, meta: Meta) -> "Part | None":
         """None if the time of the entire run is known, or nothing shows that it is a part."""
-        if whole_s(meta) is not None:
+        if meta.whole_s is not None:
             return None
-        because = _cut_off_by(meta) or "late"
+        because = meta.cut_off_by or "late"
         query = meta.server
         if query is not None:
             return cls(meta.elapsed_s, because, query.before_recording_s or None)
-        if meta.before is not None and had_worked(meta, meta.before):
+        if meta.before is not None and meta.had_worked:
             return cls(meta.elapsed_s, because, meta.before.ran_s, "process")
         return cls(meta.elapsed_s, because)
 
@@ -60,90 +55,6 @@ class Part:
             did.append("went on")
         recorded = format_duration(self.recorded_s)
         return f"{recorded} were recorded of a {self.what} that {' and '.join(did)}"
-
-
-def recorded_words(recorded_s: float | None) -> str:
-    """What of a run of known length was recorded, within a sentence; empty for all of it."""
-    if recorded_s is None:
-        return ""
-    return f", judging by the {format_duration(recorded_s)} recorded"
-
-
-@dataclass(frozen=True, kw_only=True)
-class RemainingQuantity:
-    """What remains, nine in ten between ``low`` and ``high``.
-
-    ``centre`` and ``high`` are None without an upper bound.
-    """
-
-    low: float
-    centre: float | None
-    high: float | None
-    #: What they are known from.
-    source: str
-    #: Of bytes: those moved by the recording's end, and within it.
-    done: float | None = key("", optional=True)
-    recorded: float | None = key("", optional=True)
-
-
-@dataclass(frozen=True, kw_only=True)
-class Remaining:
-    """What remains of a partly recorded query at the end of its recording."""
-
-    done_s: float
-    reads_bytes: RemainingQuantity
-    writes_bytes: RemainingQuantity
-    elapsed_s: RemainingQuantity
-    #: What was given and is not used, and why.
-    unused: Sequence[str] = later(())
-    #: Whether temp files were still written at full rate at the end: nothing bounds what remains.
-    still_writing: bool = later(False)
-
-    @property
-    def open_ended(self) -> bool:
-        """Whether only a lower bound is known."""
-        return self.elapsed_s.high is None
-
-    @property
-    def still_writing_words(self) -> str:
-        """Why only a lower bound is known, and which, where files were still written."""
-        return (
-            "no upper bound: temp files were still written at full rate when the recording ended, "
-            f"and to read what they hold takes at least {format_duration(self.elapsed_s.low)} more"
-        )
-
-
-def whole_s(meta: Meta) -> float | None:
-    """Elapsed time of the whole run; None if the recording is a part and it is unknown."""
-    if went_on(meta):
-        return None
-    query = meta.server
-    if query is not None and query.before_recording_s > 0:
-        return query.query_elapsed_s
-    if query is None and meta.before is not None and had_worked(meta, meta.before):
-        return None
-    return meta.elapsed_s
-
-
-def went_on(meta: Meta) -> bool:
-    """Whether the run is known not to have been complete when its recording ended."""
-    return _cut_off_by(meta) is not None
-
-
-def had_worked(meta: Meta, before: DoneBefore) -> bool:
-    """Whether a process had done enough before its recording that it may be of the query.
-
-    One that had waited for its query until then, like a shell, had done next to nothing.
-    """
-    moved = before.bytes is not None and before.bytes > WORKED * meta.temp.bytes
-    return before.cpu_s > WORKED * meta.elapsed_s or moved
-
-
-def _cut_off_by(meta: Meta) -> str | None:
-    """The reason why the recording of an incomplete run ended; None if unknown."""
-    query = meta.server
-    ended_by = meta.ended_by if query is None else query.ended_by
-    return None if ended_by in ("end", "query") else ended_by
 
 
 #: Share of the elapsed time from which I/O on other files is worth a word.
@@ -182,7 +93,7 @@ def unspilled(recording: Recording) -> str:
     under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
     if meta.captured and meta.spilled is None:
         return f"no temp I/O was seen{under}, but {'; '.join(meta.blind_to)}"
-    if went_on(meta):
+    if meta.went_on:
         return f"did not spill{under} in the {format_duration(meta.elapsed_s)} that were recorded"
     if under:
         return f"did not spill{under}: is --temp the right directory?"

@@ -35,6 +35,9 @@ ESTIMATE_FILE = "estimate.json"
 #: Rows of pg_stat_statements of its statement's earlier calls, beside the same.
 FORMER_FILE = "former_calls.json"
 RECORDING_SCHEMA = "spillcast.recording/1"
+#: Of a process that ran already: CPU time, over the time recorded, and bytes, over those recorded,
+#: from which on it had worked on something before.
+WORKED = 0.1
 _AGAIN = "record again"
 #: What ended a recording; all but the first while the run went on.
 EndedBy = Literal["end", "error", "duration", "interrupt", "failure"]
@@ -290,6 +293,49 @@ class Meta:
             blind = "the preload library does not see what the C library writes by itself (fwrite)"
             return (*self.unseen.causes, f"{blind}; record with --capture perf")
         return self.unseen.causes
+
+    @property
+    def cut_off_by(self) -> str | None:
+        """What ended the recording of an incomplete run; None if nothing is known to have."""
+        ended_by = self.ended_by if self.server is None else self.server.ended_by
+        return None if ended_by in ("end", "query") else ended_by
+
+    @property
+    def went_on(self) -> bool:
+        """Whether the run is known not to have been complete when its recording ended."""
+        return self.cut_off_by is not None
+
+    @property
+    def had_worked(self) -> bool:
+        """Whether a process had done enough before its recording that it may be of the query.
+
+        One that had waited for its query until then, like a shell, had done next to nothing.
+        """
+        before = self.before
+        if before is None:
+            return False
+        moved = before.bytes is not None and before.bytes > WORKED * self.temp.bytes
+        return before.cpu_s > WORKED * self.elapsed_s or moved
+
+    @property
+    def whole_s(self) -> float | None:
+        """Elapsed time of the whole run; None if the recording is a part and it is unknown."""
+        if self.went_on:
+            return None
+        if self.server is not None and self.server.before_recording_s > 0:
+            return self.server.query_elapsed_s
+        return None if self.server is None and self.had_worked else self.elapsed_s
+
+    @property
+    def engine_cache_bytes(self) -> int | None:
+        """The page cache that the engine could have used; None where it is not known."""
+        memory, taken = self.memory, self.memory.peak_rss_bytes or 0
+        # What a group holds besides files counts shared pages once, and those of others in it.
+        held = taken if memory.group_held_bytes is None else memory.group_held_bytes
+        available, limit = self.machine.memory_available_bytes, memory.limit_bytes
+        room = [] if available is None else [available - taken]
+        room += [] if limit is None else [limit - held]
+        return max(0, min(room)) if room else None
 
     @property
     def run_queue_others_s(self) -> float:

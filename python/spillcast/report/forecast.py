@@ -11,6 +11,7 @@ from spillcast.forecast.result import (
     RECORDING,
     ZERO_LATENCY,
     Executors,
+    Remaining,
     explained,
     title_of,
 )
@@ -25,7 +26,6 @@ from spillcast.forecast.verdict import (
     verdict,
 )
 from spillcast.recording import Recording
-from spillcast.recording.completeness import Remaining
 from spillcast.recording.observed import Statement
 from spillcast.report.page import Page, Part, Titled, Words
 from spillcast.report.work_memory import spilled_sentences, work_memory_text

@@ -23,21 +23,6 @@ from spillcast.units import format_bytes
 _VM = Path("/proc/sys/vm")
 
 
-def engine_cache_bytes(evidence: Recording | Counts) -> int | None:
-    """The page cache that the engine could have used; None where it is not known."""
-    if isinstance(evidence, Counts):
-        return None
-    recording = evidence
-    memory = recording.meta.memory
-    taken = memory.peak_rss_bytes or 0
-    # What a group holds besides files counts shared pages once, and those of others in it.
-    held = taken if memory.group_held_bytes is None else memory.group_held_bytes
-    available, limit = recording.meta.machine.memory_available_bytes, memory.limit_bytes
-    room = [] if available is None else [available - taken]
-    room += [] if limit is None else [limit - held]
-    return max(0, min(room)) if room else None
-
-
 def machine_cache_bytes() -> int:
     """The page cache that a process could use on this machine now."""
     return max(0, min([meminfo_bytes().get("MemAvailable", sys.maxsize), *_rooms()]))

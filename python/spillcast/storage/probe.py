@@ -20,7 +20,7 @@ from spillcast.evidence.oracle.trace_recording import TRACE
 from spillcast.interruptible import run_interruptibly
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget, room_facts
-from spillcast.storage.memory import dirty_limit_bytes, engine_cache_bytes
+from spillcast.storage.memory import dirty_limit_bytes
 from spillcast.storage.plan import plan_of_counts, replay_plan
 from spillcast.storage.source import GRID, PROBE, measured_now
 from spillcast.storage.storage import Changes, Group, Storage, name_of
@@ -145,7 +145,7 @@ def bounded_run(
     the replay was held to, None for all there is; ``memory_bound_reason``, why it was not held to
     less where it should have been.
     """
-    engine_bytes = engine_cache_bytes(like)
+    engine_bytes = like.meta.engine_cache_bytes if isinstance(like, Recording) else None
     bound = replay.page_cache_bound(engine_bytes)
     facts: dict[str, Any] = {"page_cache_bytes": engine_bytes}
     reason = None

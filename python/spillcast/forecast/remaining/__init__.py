@@ -30,7 +30,6 @@ from spillcast.forecast.previous_runs import (
 )
 from spillcast.gate import reading
 from spillcast.recording import Recording
-from spillcast.recording.completeness import went_on
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
 from spillcast.stats import NORMAL_95
 from spillcast.units import format_bytes, format_duration, parse_bytes
@@ -151,7 +150,7 @@ class RemainingWorkHints:
 
     def instead_of(self, recording: Recording) -> Recording | Counts | None:
         """A previous run of this query text, if the recorded part has no temp I/O; else None."""
-        if recording.meta.temp.operations or not went_on(recording.meta):
+        if recording.meta.temp.operations or not recording.meta.went_on:
             return None
         text = query_text(recording.engine)
         same = [run for run in self._runs if text and text == query_text(run.engine)]

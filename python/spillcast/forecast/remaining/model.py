@@ -26,8 +26,8 @@ from spillcast.forecast.interval import DRAWS
 from spillcast.forecast.load import Load
 from spillcast.forecast.remaining import ELAPSED, FILES_SOURCE, Array, Estimate, Quantity
 from spillcast.forecast.remaining.progress import Progress, Rate
+from spillcast.forecast.result import Remaining, RemainingQuantity
 from spillcast.recording import OPS
-from spillcast.recording.completeness import Remaining, RemainingQuantity
 from spillcast.stats import inverse_variance
 from spillcast.units import format_duration
 

@@ -9,7 +9,6 @@ from numpy.typing import NDArray
 from spillcast.forecast.remaining import Array
 from spillcast.forecast.threads import Threads
 from spillcast.recording import OPS, Recording
-from spillcast.recording.completeness import had_worked
 from spillcast.recording.observed import DoneBefore
 from spillcast.tables import Table
 
@@ -245,7 +244,7 @@ def _before(recording: Recording) -> tuple[float, DoneBefore | None]:
         before_s = meta.server.before_recording_s
         alone = counted is not None and counted.ran_s < ALONE * before_s + ALONE_S
         return before_s, counted if alone and before_s > 0 else None
-    if counted is None or not had_worked(meta, counted) or counted.ran_s <= 0:
+    if counted is None or not meta.had_worked or counted.ran_s <= 0:
         return 0.0, None
     return counted.ran_s, counted
 

@@ -21,7 +21,8 @@ from spillcast.evidence.numbers import number_of, value_of
 from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.evidence.postgres.statements import Row, counts_of_row, read_rows
 from spillcast.forecast.ask import LIMIT, ask, with_origin
-from spillcast.forecast.evidence import read_workload, workload_of_counts
+from spillcast.forecast.evidence import read_workload
+from spillcast.forecast.evidence_io import workload_of_counts
 from spillcast.forecast.project import Projector, interval_of
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.result import Forecast

@@ -3,10 +3,10 @@
 from collections.abc import Iterator, Sequence
 
 from spillcast.forecast import Forecast
+from spillcast.forecast.result import Remaining
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.forecast.verdict import ranked, unknown_share, verdict
 from spillcast.profile.timeline import CPU, READ, WRITE
-from spillcast.recording.completeness import Remaining
 from spillcast.report import forecast as terminal
 from spillcast.report.html import charts
 from spillcast.report.html.page import Figure, Section, Weakness, between, seconds
