@@ -9,8 +9,7 @@ from cases import cases
 from evidence import change, known, recording, storage, table
 from spillcast.forecast import forecast
 from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED, machine_change
-from spillcast.forecast.evidence import cpu_time
-from spillcast.forecast.evidence_io import loads_of
+from spillcast.forecast.evidence_io import cpu_time, loads_of
 from spillcast.forecast.load import Load
 from spillcast.recording.calibration import MachineCalibration, WaitCost
 from spillcast.recording.meta import CpuCache, Machine

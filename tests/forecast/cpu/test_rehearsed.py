@@ -8,8 +8,7 @@ import pytest
 from cases import cases
 from evidence import known, seconds, table, waits
 from spillcast.forecast.cpu import rehearsed_change
-from spillcast.forecast.evidence import cpu_time
-from spillcast.forecast.evidence_io import loads_of
+from spillcast.forecast.evidence_io import cpu_time, loads_of
 from spillcast.forecast.load import rehearsed
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
