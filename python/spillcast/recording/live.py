@@ -13,7 +13,7 @@ from spillcast import _core
 from spillcast.columns import Column
 from spillcast.recording.derived import decided
 from spillcast.recording.meta import KeptWaits, Meta
-from spillcast.recording.observed import inputs_of, temp_of
+from spillcast.recording.observed import SizedFile
 from spillcast.recording.recording import Recording
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS, seconds_of
 from spillcast.recording.writer import FROM_ITS_START, Clock
@@ -240,12 +240,12 @@ class Running:
         recording = Recording(Path("so far"), replace(meta, raw=raw))
         recording.waits = of_run.sort_by("start_ns")
         folders = map(os.path.dirname, recording.temp_waits["file"].unique())
+        before = {sized.file: sized.bytes for sized in meta.temp_before}
+        read_bytes = {name: sums.read_bytes for name, sums in recording.other_files.items()}
         recording.meta = replace(
             recording.meta,
-            temp_before=temp_of(meta.temp_before, folders),
-            inputs=inputs_of(
-                {name: sums.read_bytes for name, sums in recording.other_files.items()}
-            ),
+            temp_before=[SizedFile(*sized) for sized in _core.temp_of(before, list(folders))],
+            inputs=[SizedFile(*sized) for sized in _core.inputs_of(read_bytes)],
         )
         recording.seconds = clock.seconds(seconds)
         recording.samples = Table.empty(SAMPLES)

@@ -4,15 +4,13 @@ import os
 import re
 import select
 import signal
-import sys
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from spillcast import _core
 from spillcast.document import key
-from spillcast.units import format_bytes
 
 #: File systems whose pages are the storage itself.
 IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
@@ -78,17 +76,6 @@ class SizedFile:
 
     file: str = key("its path", example="/mnt/temp/pgsql_tmp4711.0")
     bytes: int = key("its size", unit="bytes", example=1073741824)
-
-
-def inputs_of(read_bytes: Mapping[str, int]) -> list[SizedFile]:
-    """The largest files other than temp files, by name, with the bytes read of each."""
-    return [SizedFile(*sized) for sized in _core.inputs_of(read_bytes)]
-
-
-def temp_of(before: Iterable[SizedFile], folders: Iterable[str]) -> list[SizedFile]:
-    """The earlier files in folders of temp files, the largest first."""
-    sizes = {sized_file.file: sized_file.bytes for sized_file in before}
-    return [SizedFile(*sized) for sized in _core.temp_of(sizes, list(folders))]
 
 
 @dataclass(frozen=True)
@@ -312,11 +299,6 @@ def held_command(arguments: Sequence[str], environment: Mapping[str, str]) -> _c
     return _core.Target.command(arguments, pairs)
 
 
-def is_running_process(target: Target) -> bool:
-    """Whether a target is a process that was running before it was observed."""
-    return isinstance(target, _core.Target) and not target.is_command
-
-
 def preload_value() -> str | None:
     """The value of LD_PRELOAD, beside what the user loads; None if the library is missing."""
     if not PRELOAD_LIBRARY.exists():
@@ -351,11 +333,6 @@ def readable(descriptor: int, timeout_s: float) -> bool:
     return bool(poll.poll(max(0, round(timeout_s * 1000))))
 
 
-#: What a recorder takes with all that it starts, however long it records; and where it samples a
-#: server or has a live view, for which it loads numpy.
-RECORDER_BYTES, WITH_NUMPY_BYTES = 80 * 10**6, 100 * 10**6
-
-
 def resident_bytes(pid: int) -> int | None:
     """The resident memory of a process; None if it has ended or is a kernel thread."""
     return _core.status_bytes(f"/proc/{pid}/status", "VmRSS")
@@ -378,24 +355,3 @@ class MemoryGroup(NamedTuple):
 def memory_groups(**of: Any) -> list[MemoryGroup]:
     """The memory cgroups with a limit that this process is in, or a ``pid``, innermost first."""
     return [MemoryGroup(*group) for group in _core.memory_groups(**of)]
-
-
-def tightest_group(**of: Any) -> MemoryGroup | None:
-    """The memory cgroup whose limit is the lowest; None where there is none."""
-    return min(memory_groups(**of), key=lambda group: group.limit_bytes, default=None)
-
-
-def too_little_for_us() -> str | None:
-    """A warning if the memory cgroup of this process may end it; None if it is safe."""
-    group, resident = tightest_group(), resident_bytes(os.getpid())
-    if group is None or resident is None:
-        return None
-    room = group.limit_bytes - group.held_bytes + resident
-    need = WITH_NUMPY_BYTES if "numpy" in sys.modules else RECORDER_BYTES
-    if room >= need:
-        return None
-    return (
-        f"the memory cgroup has {format_bytes(max(room, 0))} for a recorder, which takes up to "
-        f"{format_bytes(need)}: the kernel may kill it; raise the limit, or record from "
-        "outside with --pid"
-    )

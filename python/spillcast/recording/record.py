@@ -5,6 +5,7 @@ machine's calibration, and a live view of the rows.
 """
 
 import os
+import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -24,14 +25,14 @@ from spillcast.recording.observed import (
     Worker,
     command_of,
     held_command,
-    is_running_process,
+    memory_groups,
     preload_value,
-    too_little_for_us,
+    resident_bytes,
 )
 from spillcast.recording.recording import Recording
 from spillcast.recording.writer import Clock, RecordingOutput
 from spillcast.redaction import struck_arguments
-from spillcast.units import format_count
+from spillcast.units import format_bytes, format_count
 from spillcast.workspace import is_new
 
 if TYPE_CHECKING:
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from spillcast.tables import Table
 
 TICK_S = 0.25
+#: What a recorder takes with all that it starts, however long it records; and where it samples a
+#: server or has a live view, for which it loads numpy.
+RECORDER_BYTES, WITH_NUMPY_BYTES = 80 * 10**6, 100 * 10**6
 
 
 @dataclass(frozen=True)
@@ -433,6 +437,28 @@ def record_pid(
     recorder.prepare(pid)
     recorder.observe(process)
     return recorder
+
+
+def is_running_process(target: Target) -> bool:
+    """Whether a target is a process that was running before it was observed."""
+    return isinstance(target, _core.Target) and not target.is_command
+
+
+def too_little_for_us() -> str | None:
+    """A warning if the memory cgroup of this process may end it; None if it is safe."""
+    groups, resident = memory_groups(), resident_bytes(os.getpid())
+    if not groups or resident is None:
+        return None
+    group = min(groups, key=lambda each: each.limit_bytes)
+    room = group.limit_bytes - group.held_bytes + resident
+    need = WITH_NUMPY_BYTES if "numpy" in sys.modules else RECORDER_BYTES
+    if room >= need:
+        return None
+    return (
+        f"the memory cgroup has {format_bytes(max(room, 0))} for a recorder, which takes up to "
+        f"{format_bytes(need)}: the kernel may kill it; raise the limit, or record from "
+        "outside with --pid"
+    )
 
 
 def sampled_threads(sampled: tuple[int, int] | None) -> str | None:
