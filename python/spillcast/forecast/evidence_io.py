@@ -64,7 +64,7 @@ def recorded_workload(recording: Recording, target: Cpus, *, rehearsed: bool) ->
     """
     meta = recording.meta
     if not (loads := loads_of(recording)):
-        raise NotSpilled(f"{recording.path}: {unspilled(recording)}")
+        raise NotSpilled(f"{recording.path}: {unspilled(meta)}")
     plan = None
     if meta.engine.plan_file is not None:
         from spillcast.evidence.postgres.spills import spills_beside
@@ -151,7 +151,7 @@ def _quality(recording: Recording) -> Quality:
         io_uring_busy_s=busy_s,
         file_faults=faults,
         unrecognised=unrecognised(recording),
-        other_io_s=meta.other_io.total_s if large_other_io(recording) else None,
+        other_io_s=meta.other_io.total_s if large_other_io(meta) else None,
         wakings_seen=recording.work.wakings_seen,
         all_waits=meta.raw.whole,
     )

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Literal
 
 from spillcast.document import later
@@ -61,10 +62,9 @@ class Part:
 NOTABLE = 0.05
 
 
-def large_other_io(recording: Recording) -> bool:
+def large_other_io(meta: Meta) -> bool:
     """Whether I/O on other files takes a notable time, and more than temp I/O."""
-    other_s, temp_s = recording.meta.other_io.total_s, recording.meta.temp.total_s
-    return other_s > max(temp_s, NOTABLE * recording.elapsed_s)
+    return meta.other_io.total_s > max(meta.temp.total_s, NOTABLE * meta.elapsed_s)
 
 
 def unrecognised(recording: Recording) -> str | None:
@@ -77,17 +77,16 @@ def unrecognised(recording: Recording) -> str | None:
     if not meta.captured or meta.server is not None:
         return None
     if not meta.temp.operations:
-        return unspilled(recording)
+        return unspilled(meta)
     temp_bytes, other_bytes = recording.written_bytes
-    if meta.asked.temp_dirs or other_bytes <= temp_bytes or not large_other_io(recording):
+    if meta.asked.temp_dirs or other_bytes <= temp_bytes or not large_other_io(meta):
         return None
     other, temp = map(format_duration, (meta.other_io.total_s, meta.temp.total_s))
-    return f"I/O on other files took {other}, temp I/O {temp}: {temp_option(recording)}"
+    return f"I/O on other files took {other}, temp I/O {temp}: {temp_option(recording.path)}"
 
 
-def unspilled(recording: Recording) -> str:
+def unspilled(meta: Meta) -> str:
     """Explains a run without temp I/O: it did not spill, or the spill may have been missed."""
-    meta = recording.meta
     if (client := server_to_record(meta)) is not None:
         return client
     under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
@@ -102,11 +101,11 @@ def unspilled(recording: Recording) -> str:
     return f"did not spill: temp storage does not matter to it{elsewhere}"
 
 
-def temp_option(recording: Recording) -> str:
-    """How to say which directory holds the temp files."""
-    command = f"spillcast forecast {shell_word(recording.path)} --temp DIR --to TARGET"
+def temp_option(path: Path) -> str:
+    """How to say which directory holds the temp files of a recording."""
+    command = f"spillcast forecast {shell_word(path)} --temp DIR --to TARGET"
     # Of a recording that is on no disk there is nothing to forecast later.
-    option = command if is_recording(recording.path) else "--temp DIR"
+    option = command if is_recording(path) else "--temp DIR"
     return f"if the query did spill, name the directory: {option}"
 
 

@@ -49,7 +49,8 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
     if not temp.operations:
         where = ", ".join(folders)
         raise NoTempIo(
-            f"{recording.path}: none of the recorded I/O was under {where}", temp_option(recording)
+            f"{recording.path}: none of the recorded I/O was under {where}",
+            temp_option(recording.path),
         )
     mapped = [file for file in meta.capture.mapped_temp_files if _is_under(file, folders)]
     relabelled = Recording(

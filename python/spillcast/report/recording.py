@@ -55,7 +55,7 @@ def recording_text(recording: Recording) -> str:
     elif (part := Part.of(meta)) is not None and part.before_s is not None:
         rows.append(("process", f"ran for {format_duration(part.before_s)} before"))
     if meta.captured:
-        rows.append(("temp I/O", _temp(recording)))
+        rows.append(("temp I/O", _temp(meta)))
         rows += _kind_rows(meta)
         rows += _place_rows(meta)
         rows.append(("capture", f"{capture.method}: {capture.lost:,} lost"))
@@ -97,10 +97,10 @@ def calibration_wanted(meta: Meta) -> str | None:
     return again if is_old(calibration.measured_at_s) else None
 
 
-def _temp(recording: Recording) -> str:
-    temp = recording.meta.temp
+def _temp(meta: Meta) -> str:
+    temp = meta.temp
     if not temp.operations:
-        return f"none: {unspilled(recording)}"
+        return f"none: {unspilled(meta)}"
     return (
         f"{format_count(temp.reads, 'read')}, {format_count(temp.writes, 'write')}, "
         f"{format_bytes(temp.bytes)}; {format_duration(temp.total_s)} in all, "
