@@ -182,6 +182,15 @@ def test_the_times_of_messages_of_one_line_are_kept(tmp_path):
     assert read_logs(path).window_s == 4.0
 
 
+def test_messages_without_their_prefix_in_a_program(tmp_path):
+    message = 'temporary file: path "base/pgsql_tmp/pgsql_tmp42.{}", size {}'
+    files = "".join(f"    '{message.format(at, size)}',\n" for at, size in ((1, 700), (0, 1300)))
+    (path := tmp_path / "test.py").write_text(
+        f'messages = [\n    "duration: 20.2 ms  statement: select 1",\n{files}]\n'
+    )
+    assert sum(file.bytes for file in read_logs(path).temp) == 2000
+
+
 def test_a_prefix_that_looks_like_an_object(tmp_path):
     lines = [line.replace("2026", '{"t":"2026', 1) for line in TEXT.splitlines()]
     (tmp_path / "a.log").write_text("\n".join(lines) + "\n")

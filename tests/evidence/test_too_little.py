@@ -20,6 +20,7 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "Table 'Worktable'. Scan count 3, logical reads 29, physical reads 0.\n",
         "Summary Metrics\nDuration\t4 s\t48 s\nSpill (disk)\t0.0 B\t1.4 GiB\n",
         " query | seg | label | is_diskbased\n-------+-----+-------+---\n 7 | 1 | sort | t\n",
+        " datname | temp_files | temp_bytes\n---------+----+------\n shop    | 51 | 4161 MB\n",
         " query    | calls | total_time\n----------+-------+------\n select 1 |     9 | 1.5\n",
         "query | calls | total_ms | temp_written\n------+---+---+---\nselect 1 | 9 | 1.5 | 9 MB\n",
         "Limit: 10 row(s)  (cost=0..0 rows=0)\nTable scan on t  (cost=2.5..2.5 rows=0)\n",

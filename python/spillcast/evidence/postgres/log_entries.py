@@ -40,6 +40,8 @@ _LEVEL = re.compile(
     r"|INFO|QUERY|LOCATION):\s{1,2}(?P<message>.*)",
     re.DOTALL,
 )
+#: Before a message without its prefix, which may be a text of a program.
+_ALONE = re.compile(rf"[ '\"]*(?={LOGGED.pattern}|temporary file: path)")
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 _CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
@@ -200,8 +202,8 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
 
 
 def _of_text(line: str) -> Entry | None:
-    if LOGGED.match(line.lstrip(" ")):
-        return Entry(None, "LOG", [line.lstrip(" ")])
+    if alone := _ALONE.match(line):
+        return Entry(None, "LOG", [line[alone.end() :]])
     if line.startswith("\t") or (match := _LEVEL.match(line[:_PREFIX_MAX])) is None:
         return None
     message = match["message"] + line[_PREFIX_MAX:]
