@@ -30,6 +30,11 @@ QUERY_ID = "5418f18d-85a7-45a3-9b1d-1c77b62df9ac"
         "Stage Id\tDescription\tDuration\tShuffle Read\n5\tcollect at x:25\t2.1 min\t12 GB\n",
         "- Queries generating the most temporary files (N)\n\n1) 8 - 1.2 GiB - SELECT a;\n",
         "          ADDM Report for Task 'TASK_7'\n\nDatabase version 12.1.0.2.0.\n",
+        "Statistics\n------------\n   54288  physical reads\n       1  sorts (disk)\n",
+        "SQL_ID        SUM(BLOCKS)\n------------- -----------\ncw4d8h5fudg6b      456704\n"
+        "SQL> select * from v$tempseg_usage;\n",
+        " SID STATE    SECONDS_IN_WAIT EVENT\n---- ------- --------------- -----\n"
+        "1719 WAITING               0 direct path write temp\n",
         "NAME\tVALUE\nphysical writes direct temporary tablespace\t15727\n",
         "  ActSes   %Thread | SQL_ID        | EVENT\n     .52      (52%) | 8gn3q7k6h3y5n | a\n",
         "OPERATION\tLAST_DISK_READS\tLAST_DISK_WRITES\nSORT\t7147\t7147\n",

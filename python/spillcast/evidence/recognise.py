@@ -263,7 +263,7 @@ KINDS: Sequence[Kind] = (
     _report(6.0, "a report of SQL Monitor", "oracle.monitor_reports.read_xml",
             _matching(r"<sql_monitor_report|FXTMODEL"), "item sql_id exec_id"),
     _report(5.75, "a report of SQL Monitor", "oracle.monitor_reports.read_text",
-            _matching(r"SQL Monitoring Report|SQL Plan Monitoring Details"
+            _matching(r"SQL Monitoring Report|SQL Plan Monitoring Details|\| Elapsed \|\s+Cpu\s+\|"
                       r"|Global Information\W+Status\s*:"),
             "item sql_id exec_id"),
     _report(5.5, "a report of ASH", "oracle.wait_lists.read_shares",
@@ -302,9 +302,10 @@ KINDS: Sequence[Kind] = (
                 "let it print waits, too: @snapper ash,stats,gather=w 30 1 SID"),
     _too_little("statistics and advice of Oracle",
                 r"^[^\w\n]*(?:(?:DETAILED )?ADDM Report for Task|SQL Monitoring List)\b"
-                r"|physical (?:reads|writes) direct temporary tablespace"
-                r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE)\b",
-                "it has blocks, sizes or shares of temp files, and no times of their I/O",
+                r"|physical (?:reads|writes) direct temporary tablespace|^[^\w\n]*\d+\s+sorts \(disk\)"
+                r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE"
+                r"|(?:TEMPSEG|SORT)_(?:USAGE|SEGMENT)|SECONDS_IN_WAIT)\b",
+                "it has blocks, sizes, shares or one moment of temp I/O, and no times of it",
                 "export event, total_waits and time_waited_micro of v$session_event, or give a "
                 "report of SQL Monitor or DBMS_XPLAN, ASH or a trace"),
     _too_little("counters of MySQL",

@@ -5,6 +5,7 @@ import pytest
 from cases import cases
 from spillcast.errors import (
     EvidenceAmbiguous,
+    EvidenceDamaged,
     EvidenceIncomplete,
     EvidenceMixed,
     EvidenceUnsuited,
@@ -471,3 +472,32 @@ def test_a_percentage_without_decimals_tells_the_time_of_all(figures):
     text += "CPU time                                   434      43%\n"
     text += "direct path write temp           567K      123      12%\n"
     assert figures(text).elapsed_s == pytest.approx(456 / 0.45, rel=0.01)
+
+
+CUT_WITHIN = """\
+EVENT                            TOTAL_WAITS TIME_WAITED_MICRO
+-------------------------------- ----------- -----------------
+db file sequential read                 1042           5042121
+direct path read temp                 463035           51381
+direct path write temp                 20112            370000
+log file sync                            100            370000
+"""
+
+
+#: Its only row ends the file.
+CUT_ALONE = """\
+EVENT                            TOTAL_WAITS TIME_WAITED_MICRO
+-------------------------------- ----------- -----------------
+direct path write temp                 20112            370"""
+
+
+@cases("text", [CUT_WITHIN, CUT_ALONE])
+def test_a_row_that_ends_within_a_number_is_cut(figures, text):
+    with pytest.raises(EvidenceDamaged):
+        figures(text, elapsed_s=1)
+
+
+def test_numbers_at_the_left_of_their_columns_are_whole(figures):
+    rows = [line.rsplit(None, 1) for line in CUT_WITHIN.splitlines()]
+    text = "\n".join(f"{rest.ljust(44)} {number}" for rest, number in rows)
+    assert figures(text, elapsed_s=1).total_s == pytest.approx(0.421381)

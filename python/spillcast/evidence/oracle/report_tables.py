@@ -180,23 +180,34 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
                     table.cells.append(cells if beside else _cut(lines[at], ends))
             at += 1
         table.last = at
-        if at > end and table.cells:
-            # The file ends within this one.
-            rows = [line.rstrip() for line in lines[begin:at] if line.strip()]
-            column = _cut_column(rows, ends)
-            if column is not None and _FIGURE.fullmatch(table.cells[-1][column]):
-                table.cells[-1][column] = ""
+        rows = [line.rstrip() for line in lines[begin:at] if line.strip()]
+        if len(rows) == len(table.cells):
+            # The file may end within the last one.
+            for row, column in _cut_cells(rows, ends, heading[-1:] if at > end else []):
+                table.cells[row][column] = ""
         if heading:
             yield table
 
 
-def _cut_column(rows: Sequence[str], ends: Sequence[int]) -> int | None:
-    """The column that the last row ends within, where others fill it as numbers do; else None."""
-    *others, last = rows
-    column = next((at for at, end in enumerate(ends) if len(last) < end), None)
-    if column is None or any(_splits_word(row, ends) for row in others):
-        return None
-    return column if any(row[ends[column] - 1 : ends[column]].strip() for row in others) else None
+def _cut_cells(
+    rows: Sequence[str], ends: Sequence[int], heading: Sequence[str]
+) -> Iterator[tuple[int, int]]:
+    """Rows, and the columns within whose figure they end, which others fill as numbers do.
+
+    Of a row that ends the file, one other or else the heading is enough.
+    """
+    if any(_splits_word(row, ends) for row in rows[:-1]):
+        return
+    filled = [sum(row[end - 1 : end].strip() != "" for row in rows) for end in ends]
+    for at, row in enumerate(rows):
+        column = next((column for column, end in enumerate(ends) if len(row) < end), None)
+        if column is None or not _FIGURE.fullmatch(_cut(row, ends)[column]):
+            continue
+        least = max(2, len(rows) - 1)
+        if heading and at == len(rows) - 1:
+            least = heading[0][ends[column] - 1 :].strip() == "" or len(rows) > 1
+        if filled[column] >= least:
+            yield at, column
 
 
 def _is_closing(lines: Sequence[str], at: int, ends: Sequence[int]) -> bool:
