@@ -302,7 +302,8 @@ KINDS: Sequence[Kind] = (
                 "let it print waits, too: @snapper ash,stats,gather=w 30 1 SID"),
     _too_little("statistics and advice of Oracle",
                 r"^[^\w\n]*(?:(?:DETAILED )?ADDM Report for Task|SQL Monitoring List)\b"
-                r"|physical (?:reads|writes) direct temporary tablespace|^[^\w\n]*\d+\s+sorts \(disk\)"
+                r"|physical (?:reads|writes) direct temporary tablespace"
+                r"|^[^\w\n]*\d+\s+sorts \(disk\)"
                 r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE"
                 r"|(?:TEMPSEG|SORT)_(?:USAGE|SEGMENT)|SECONDS_IN_WAIT)\b",
                 "it has blocks, sizes, shares or one moment of temp I/O, and no times of it",
