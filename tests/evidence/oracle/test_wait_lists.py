@@ -484,11 +484,7 @@ log file sync                            100            370000
 """
 
 
-#: Its only row ends the file.
-CUT_ALONE = """\
-EVENT                            TOTAL_WAITS TIME_WAITED_MICRO
--------------------------------- ----------- -----------------
-direct path write temp                 20112            370"""
+CUT_ALONE = "".join(CUT_WITHIN.splitlines(True)[:2]) + f"direct path write temp{20112:22}{370:15}"
 
 
 @cases("text", [CUT_WITHIN, CUT_ALONE])
