@@ -160,14 +160,14 @@ def test_damaged_files_are_set_aside_and_listed(tmp_path):
     assert done.files == 3
     aside = {row["file"].rpartition("/")[2]: row["what"] for row in done.set_aside}
     assert aside.keys() == {"no.trc", "cut.parquet", "other.csv"}
-    assert "no extended SQL trace lines" in aside["no.trc"]
+    assert "no waits and no calls of an extended SQL trace" in aside["no.trc"]
     # What comes before the cut counts, and the cut is told.
     assert done.damaged[-1]["what"] == "compressed file cut short"
     assert ingest([str(tmp_path / "in")], str(tmp_path / "fleet")).seen_before == 6
     result = spillcast("ingest", tmp_path / "in" / "no.trc", "-o", tmp_path / "other")
     assert result.returncode == 0
     assert "1 set aside\n" in result.stdout
-    assert f"spillcast: {tmp_path}/in/no.trc: set aside: no extended SQL trace" in result.stderr
+    assert f"spillcast: {tmp_path}/in/no.trc: set aside: no waits and no calls" in result.stderr
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "no.trc").write_text("nothing of a trace\n")
     nothing = spillcast("fleet", tmp_path / "bad", "--to", "latency:1ms")

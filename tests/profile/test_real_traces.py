@@ -85,7 +85,7 @@ def test_recursive_cpu_is_counted_once():
 
 def test_no_trace_at_all():
     error = only_line(spillcast("profile", real("jks_lgwr_17884.trc")), 2)
-    assert "no extended SQL trace lines" in error
+    assert "no waits and no calls of an extended SQL trace" in error
 
 
 def test_waits_in_running_text_only_where_asked():

@@ -29,7 +29,10 @@ impl TraceReader {
     fn new(paths: Vec<PathBuf>, lenient: bool, windows_us: Vec<(i64, i64)>) -> TraceReader {
         let window = |(first_us, last_us)| Window { first_us, last_us };
         let windows = windows_us.into_iter().map(window).collect();
-        TraceReader { paths, options: Options { lenient, windows, ..Options::default() } }
+        TraceReader {
+            paths,
+            options: Options { lenient, pasted: true, windows, ..Options::default() },
+        }
     }
 
     /// Count waits and CPU by each dimension named: event (calls: their kind), op, temp, idle, blocks,

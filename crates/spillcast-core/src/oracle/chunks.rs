@@ -7,6 +7,7 @@ use std::path::PathBuf;
 
 use super::line::Fault;
 use super::options::ReadError;
+use super::pasted;
 use super::scan::LINE_BYTES_MAX;
 use crate::unpack::unpacked;
 
@@ -28,6 +29,7 @@ pub(super) struct Chunk {
 pub(super) struct Chunks<'a> {
     inputs: &'a [PathBuf],
     chunk_bytes: usize,
+    pasted: bool,
     file: usize,
     source: Option<Source>,
     /// The begun line behind the chunk before.
@@ -35,13 +37,15 @@ pub(super) struct Chunks<'a> {
 }
 
 impl<'a> Chunks<'a> {
-    pub fn new(inputs: &'a [PathBuf], chunk_bytes: usize) -> Self {
-        Chunks { inputs, chunk_bytes: chunk_bytes.max(1), file: 0, source: None, carry: Vec::new() }
+    pub fn new(inputs: &'a [PathBuf], chunk_bytes: usize, pasted: bool) -> Self {
+        let chunk_bytes = chunk_bytes.max(1);
+        Chunks { inputs, chunk_bytes, pasted, file: 0, source: None, carry: Vec::new() }
     }
 
     /// The next chunk, in the buffer `bytes`, or None behind the last file.
     pub fn next(&mut self, bytes: Vec<u8>) -> Result<Option<Chunk>, ReadError> {
         let Some(path) = self.inputs.get(self.file) else { return Ok(None) };
+        let may_be_pasted = self.pasted && self.source.is_none();
         let mut source = match self.source.take() {
             Some(source) => source,
             None => File::open(path).and_then(unpacked).map_err(|error| self.unreadable(error))?,
@@ -57,6 +61,9 @@ impl<'a> Chunks<'a> {
             }
         }
         if chunk.last {
+            if may_be_pasted && chunk.fault.is_none() {
+                chunk.bytes = pasted::plain(&chunk.bytes);
+            }
             self.file += 1;
         } else {
             self.source = Some(source);

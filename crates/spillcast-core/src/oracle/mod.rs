@@ -13,6 +13,7 @@ mod grammar;
 mod latencies;
 mod line;
 mod options;
+mod pasted;
 mod profile;
 mod reader;
 mod rows;

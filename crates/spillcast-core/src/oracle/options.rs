@@ -13,6 +13,8 @@ use super::sink::Sink;
 pub struct Options {
     /// Take WAIT lines out of running text, such as a page that quotes a trace.
     pub lenient: bool,
+    /// A file of one chunk may be as a mail or a forum shows it: quoted, or broken at a width.
+    pub pasted: bool,
     /// Bytes read at a time. What is read does not depend on it; memory does, at about twice as
     /// much a thread.
     pub chunk_bytes: usize,
@@ -76,6 +78,7 @@ impl Default for Options {
     fn default() -> Self {
         Options {
             lenient: false,
+            pasted: false,
             chunk_bytes: 256 << 10,
             binds: false,
             windows: Vec::new(),
@@ -100,7 +103,11 @@ impl fmt::Display for ReadError {
             ReadError::File { path, error } => write!(f, "{}: {error}", path.display()),
             ReadError::NoTraceLines { paths, waits_in_text } => {
                 let names: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
-                write!(f, "no extended SQL trace lines in {}", names.join(", "))?;
+                write!(
+                    f,
+                    "no waits and no calls of an extended SQL trace in {}",
+                    names.join(", ")
+                )?;
                 match waits_in_text {
                     0 => write!(f, "; trace the session with waits: event 10046 at level 8"),
                     n => write!(f, "; {n} WAIT lines stand in running text: --lenient reads them"),

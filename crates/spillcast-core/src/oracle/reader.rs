@@ -31,7 +31,7 @@ pub fn read(
     options: &Options,
     sink: &mut impl Sink,
 ) -> Result<Reading, ReadError> {
-    let source = Mutex::new((0, Chunks::new(inputs, options.chunk_bytes)));
+    let source = Mutex::new((0, Chunks::new(inputs, options.chunk_bytes, options.pasted)));
     let wanted = options.wanted(sink);
     let follow = Follow {
         options,

@@ -54,7 +54,10 @@ fn waits_quoted_in_running_text_are_read_only_when_asked_for() {
     let (count, total_us, _) = event(&path, true, "direct path read temp");
     assert_eq!((count, (total_us as f64 / 100.0).round() / 10.0), (4, 1.8));
     let error = rows(&path, &Options::default()).unwrap_err();
-    assert!(error.to_string().starts_with("no extended SQL trace lines in"), "{error}");
+    assert!(
+        error.to_string().starts_with("no waits and no calls of an extended SQL trace in"),
+        "{error}"
+    );
     assert!(error.to_string().contains("--lenient"), "{error}");
 }
 

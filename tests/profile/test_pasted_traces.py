@@ -1,0 +1,53 @@
+"""Traces that mails and forums quoted, indented or broke at a width tell what the whole ones do."""
+
+import textwrap
+
+import pytest
+
+from cases import cases
+from oracle_files import READ, WRITE, blocks, write_trace
+from spillcast.profile import profile
+
+WAITS = [
+    *((WRITE, 8_000, blocks(31)) for _ in range(20)),
+    *((READ, 5_000 + at, blocks(31)) for at in range(20)),
+    ("SQL*Net message from client", 7_000, "driver id=1413697536 #bytes=1 p3=0"),
+]
+
+
+def at_words(width):
+    return lambda line: textwrap.wrap(line, width, break_on_hyphens=False) or [""]
+
+
+def at_columns(width):
+    return lambda line: [line[at : at + width] for at in range(0, len(line) or 1, width)]
+
+
+@cases(
+    "broken",
+    [
+        lambda line: [f"    {line}"],
+        lambda line: [f"> {line}"],
+        at_words(60),
+        at_words(80),
+        at_words(110),
+        at_columns(80),
+        lambda line: [f"    {part}" for part in at_words(80)(line)],
+        lambda line: line.replace(" tim=", "\ntim=").split("\n"),
+    ],
+)
+def test_a_pasted_trace_is_that_trace(tmp_path, broken):
+    whole = write_trace(tmp_path / "whole.trc", WAITS)
+    lines = [part for line in whole.read_text().splitlines() for part in broken(line)]
+    (pasted := tmp_path / "pasted.trc").write_text("\n".join(lines) + "\n")
+    for by in (("event",), ("event", "blocks"), ("sql_id",)):
+        expected, joined = (profile(path, by=by) for path in (whole, pasted))
+        assert joined.elapsed_s == pytest.approx(expected.elapsed_s)
+        figures = [
+            [{k: v for k, v in row.items() if k != "longest_at"} for row in result.rows]
+            for result in (expected, joined)
+        ]
+        assert figures[0] == figures[1]
+    longest = next(row for row in profile(pasted).rows if row["event"] == READ)["longest_at"]
+    line = lines[int(longest.rpartition(":")[2]) - 1]
+    assert "WAIT #" in line
