@@ -2,9 +2,12 @@
 
 import os
 import signal
+import threading
 
 import pytest
 
+from cases import cases
+from spillcast import interruptible
 from spillcast.errors import is_interruption
 from spillcast.interruptible import interrupts_reported
 
@@ -17,12 +20,42 @@ def interrupt():
 
 def test_it_is_told_and_interrupts_nothing():
     with interrupts_reported() as reported:
-        assert not reported.is_set()
+        assert not reported
         interrupt()
         interrupt()
-        assert reported.is_set()
+        assert reported == [signal.SIGINT, signal.SIGINT]
     with pytest.raises(KeyboardInterrupt):
         interrupt()
+
+
+@cases("number", [signal.SIGINT, signal.SIGTERM])
+def test_work_that_is_interrupted_at_any_moment_is_cancelled_and_ends(monkeypatch, number):
+    """Each of many works interrupts itself: from the start of its thread to the last wait."""
+    monkeypatch.setattr(interruptible, "TICK_S", 1e-4)
+    for _ in range(200):
+        cancelled, ended = threading.Event(), []
+
+        def work(cancelled=cancelled, ended=ended):
+            signal.raise_signal(number)
+            ended.append(cancelled.wait())
+
+        handler = signal.signal(number, interruptible.interrupt)
+        try:
+            with pytest.raises(KeyboardInterrupt):
+                interruptible.run_interruptibly(work, cancelled.set)
+            assert signal.getsignal(number) == interruptible.interrupt
+        finally:
+            signal.signal(number, handler)
+        assert ended == [True]
+
+
+def test_who_takes_signals_keeps_them_while_work_goes_on():
+    with interrupts_reported() as reported:
+        answer = interruptible.run_interruptibly(
+            lambda: [signal.raise_signal(signal.SIGTERM), 7][1], lambda: None
+        )
+        assert answer == 7
+    assert reported == [signal.SIGTERM]
 
 
 def test_where_python_makes_a_class_it_is_one_too():

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from types import FrameType
-from typing import Generic, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 
 class _Command(Protocol):
@@ -20,6 +20,7 @@ C = TypeVar("C", bound=_Command)
 #: The signals that end spillcast as Ctrl-C does.
 ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 TICK_S = 0.1
+Handler = Callable[[int, FrameType | None], Any]
 #: The last signal.
 _received = list[int]()
 
@@ -57,16 +58,20 @@ def run_interruptibly(
         finally:
             ended.set()
 
-    threading.Thread(target=run, name="spillcast-work").start()
-    try:
-        over = False
-        while not over:
-            over = ended.wait(TICK_S)
-            if watch is not None:
-                watch()
-    finally:
-        cancel()
-        ended.wait()
+    # An exception amid a wait would leave the lock of its event locked, and the thread with it.
+    with _reported(interrupt, signal.default_int_handler) as interrupted:
+        threading.Thread(target=run, name="spillcast-work").start()
+        try:
+            over = False
+            while not (over or interrupted):
+                over = ended.wait(TICK_S)
+                if watch is not None:
+                    watch()
+        finally:
+            cancel()
+            ended.wait()
+    if interrupted:
+        signal.raise_signal(interrupted[0])
     if failures:
         raise failures[0]
     return results[0]
@@ -79,15 +84,9 @@ def interrupted_once() -> None:
 
 
 @contextmanager
-def interrupts_reported() -> Iterator[threading.Event]:
-    """Let Ctrl-C set the event and interrupt nothing; only the main thread gets signals."""
-    interrupted = threading.Event()
-
-    def report(number: int, _frame: FrameType | None) -> None:
-        _received[:] = [number]
-        interrupted.set()
-
-    with _handled_by(report):
+def interrupts_reported() -> Iterator[list[int]]:
+    """Let Ctrl-C add its signal to the list and interrupt nothing; the main thread gets signals."""
+    with _reported() as interrupted:
         yield interrupted
 
 
@@ -130,12 +129,34 @@ def _in_foreground() -> bool:
 
 
 @contextmanager
-def _handled_by(handler: Callable[[int, FrameType | None], None]) -> Iterator[None]:
-    """Have it take the signals of ``ENDING``; none outside the main thread, which gets them."""
+def _reported(*replaced: Handler) -> Iterator[list[int]]:
+    """Have signals added to the list where their handler is among ``replaced``, or all of them."""
+    interrupted = list[int]()
+
+    # No event: a second signal would wait for the lock that the first one holds.
+    def report(number: int, _frame: FrameType | None) -> None:
+        _received[:] = [number]
+        interrupted.append(number)
+
+    with _handled_by(report, *replaced):
+        yield interrupted
+
+
+@contextmanager
+def _handled_by(handler: Handler, *replaced: Handler) -> Iterator[None]:
+    """Have it take the signals of ``ENDING``, or those whose handler is among ``replaced``.
+
+    It takes none outside the main thread, which gets them.
+    """
     taken = list[int]()
     if threading.current_thread() is threading.main_thread():
+        handlers = {number: signal.getsignal(number) for number in ENDING}
         # What is ignored, as SIGHUP under nohup, a command ignores as well.
-        taken = [number for number in ENDING if signal.getsignal(number) != signal.SIG_IGN]
+        taken = [
+            number
+            for number, before in handlers.items()
+            if (before in replaced if replaced else before != signal.SIG_IGN)
+        ]
     before = {number: signal.signal(number, handler) for number in taken}
     try:
         yield

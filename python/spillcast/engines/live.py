@@ -3,12 +3,12 @@
 Each engine derives from ``SessionRecorder`` where its temp files are and how its settings read.
 """
 
+import signal
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
-from threading import Event
 from typing import Any, ClassVar, Generic, TypeVar
 
 from spillcast import _core
@@ -184,7 +184,7 @@ class LiveRecorder(ABC, Generic[Result]):
             self.recorder.abandon()
             raise
 
-    def _follow(self, interrupted: Event, on_status: OnStatus) -> EndedBy:
+    def _follow(self, interrupted: list[int], on_status: OnStatus) -> EndedBy:
         limit_s, since_s = self.recorder.options.duration_s, time.monotonic()
         while True:
             # A query that ends at once is shown, too.
@@ -194,10 +194,10 @@ class LiveRecorder(ABC, Generic[Result]):
                 on_status(self.recorder, {**self.recorder.status(), **counts})
             except KeyboardInterrupt:
                 # A key of the live view.
-                interrupted.set()
+                interrupted.append(signal.SIGINT)
             if (ended_by := self.ended(TICK_S)) is not None:
                 return ended_by
-            if interrupted.is_set():
+            if interrupted:
                 if self.began_s is None:
                     raise KeyboardInterrupt
                 return "interrupt"
