@@ -156,6 +156,9 @@ def spools_of(folder: Path) -> list[Path]:
     SQL*Plus leaves a file empty where a query has no row. Samples of V$SESSION are those of ASH
     once more where there are both.
     """
+    if folder.suffix == ".spill":
+        # A recording may be another user's, who alone can look into it.
+        return []
     paths = [folder / name for name in SPOOLS if (folder / name).is_file()]
     paths = [path for path in paths if head_of(path, 4096).strip()]
     if folder / "spillcast_ash.csv" in paths:
