@@ -9,15 +9,16 @@ from evidence import recording
 from harness import only_line, spillcast
 from spillcast.errors import EvidenceAmbiguous
 from spillcast.forecast.question import Question
+from spillcast.forecast.result import RUN_QUEUE
 from spillcast.lab.check import actual_run_of_evidence
 
 #: 1,000 reads and 500 writes in a run that does 1 s of other work.
 READS, WRITES = 1000, 500
 
 
-def run(folder, name, read_us, elapsed_s, reads=READS):
+def run(folder, name, read_us, elapsed_s, reads=READS, **capture):
     loads = [("read", 8192, reads, read_us * 1000), ("write", 8192, WRITES, 100_000)]
-    made = recording(folder / name, loads, elapsed_s=elapsed_s)
+    made = recording(folder / name, loads, elapsed_s=elapsed_s, **capture)
     assert made.waits.num_rows > 0
     return made.path
 
@@ -68,6 +69,16 @@ def test_terms_are_unknown_where_the_run_has_bounds_of_them(tmp_path):
 def test_what_came_otherwise_is_not(forecast, tmp_path):
     after = run(tmp_path, "after.spill", 4000, 5.05)
     assert not checked(forecast, after, "--target", "latency:100us", status=1)["inside"]
+
+
+def test_a_machine_that_was_busy_after_the_move_alone_is_in_what_was_measured(forecast, tmp_path):
+    waited = {"run_queue_delay_s": 2.0, "run_queue_others_s": 2.0}
+    after = run(tmp_path, "after.spill", 100, 3.15, **waited)
+    result = checked(forecast, after, "--target", "latency:100us", status=1)
+    terms = {term["name"]: term for term in result["terms"]}
+    assert terms[RUN_QUEUE]["measured_s"] == pytest.approx(2.0)
+    for total in ("baseline_s", "forecast_s", "measured_s"):
+        assert sum(term[total] for term in terms.values()) == pytest.approx(result[total])
 
 
 def test_other_work_is_told(forecast, tmp_path):

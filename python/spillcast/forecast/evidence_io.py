@@ -1,4 +1,4 @@
-"""What evidence holds as a workload: the time that a recording covers, or counts; no more."""
+"""The workload that evidence holds by itself: that of the recorded time, or of counts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -31,12 +31,7 @@ from spillcast.forecast.workload import (
     cpu_between_s,
 )
 from spillcast.recording import DATA_READ_BY_OTHERS, OPS, Recording
-from spillcast.recording.completeness import (
-    contradictions_of,
-    large_other_io,
-    unrecognised,
-    unspilled,
-)
+from spillcast.recording.completeness import large_other_io, unrecognised, unspilled
 from spillcast.recording.derived import MISSING_BYTES
 from spillcast.recording.meta import Meta
 from spillcast.recording.thread_trace import NONE, TempOperations, ThreadTrace
@@ -146,7 +141,7 @@ def _quality(recording: Recording) -> Quality:
         busy_s = 0.0
     return Quality(
         unseen=meta.unseen,
-        contradictions=contradictions_of(recording),
+        contradictions=recording.contradictions,
         io_uring_depth=capture.io_uring_depth,
         io_uring_busy_s=busy_s,
         file_faults=faults,

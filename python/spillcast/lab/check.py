@@ -22,6 +22,7 @@ from spillcast.evidence.postgres.statements import executed_statement
 from spillcast.forecast import Forecast, forecast, interval
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
+from spillcast.forecast.result import RUN_QUEUE
 from spillcast.forecast.verdict import unknown_share
 from spillcast.gate import json_of, text_of
 from spillcast.lab.case import Case, Evidence, Runs, Truth, evidence_of, seed_formula_s
@@ -163,11 +164,15 @@ class Check:
 
     def terms(self) -> list[tuple[str, float, float, float | None]]:
         """The terms by name: before the move, as forecast, and as measured."""
-        measured_s = self.actual.terms_s
-        return [
+        measured_s, terms = self.actual.terms_s, self.forecast.terms_by_name
+        rows = [
             (term.name, term.baseline_s, term.forecast_s, measured_s.get(term.name))
-            for term in self.forecast.terms_by_name
+            for term in terms
         ]
+        # Before the move the machine may have been quiet.
+        if RUN_QUEUE in measured_s and all(term.name != RUN_QUEUE for term in terms):
+            rows.append((RUN_QUEUE, 0.0, 0.0, measured_s[RUN_QUEUE]))
+        return rows
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""

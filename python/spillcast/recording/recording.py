@@ -28,6 +28,7 @@ if TYPE_CHECKING:
 
     from spillcast import _core
     from spillcast.columns import Flags
+    from spillcast.recording.completeness import Check
     from spillcast.recording.thread_trace import Work
     from spillcast.tables import Table
 
@@ -209,7 +210,7 @@ class Recording(Displayed):
 
     @property
     def slices_ns(self) -> list[tuple[int, int]]:
-        """The same in ns; empty for the whole run."""
+        """Start and end of each of ``slices_s``, ns; empty for the whole run."""
         # An end that is not a whole ns is before the row at the next one.
         return [
             (round(begin_s * 1e9), floor(end_s * 1e9)) for begin_s, end_s in self.slices_s or ()
@@ -319,6 +320,13 @@ class Recording(Displayed):
         from spillcast.recording.thread_trace import work_of
 
         return work_of(self.waits, self.slices_ns, self.elapsed_s)
+
+    @cached_property
+    def contradictions(self) -> "Sequence[Check]":
+        """What its parts contradict of each other, the largest difference first."""
+        from spillcast.recording.completeness import contradictions_of
+
+        return contradictions_of(self)
 
     def check_rows(self, table: Literal["waits", "samples"]) -> None:
         """InputError if a table is incomplete; for code that reads its file directly.

@@ -357,8 +357,9 @@ def matching(names: Sequence[str], temp_events: str) -> list[str]:
     """Names like ``temp_events``, upper and lower case alike. InputError where there is none."""
     matches = [name for name in names if is_like(name, temp_events)]
     if not matches:
-        hint = f"the events are {', '.join(sorted(names))}"
-        hint = hint if names else "it has no waits: trace the session with event 10046 at level 8"
+        hint = "it has no waits, which a trace holds from level 8 of event 10046 on"
+        if names:
+            hint = f"the events are {', '.join(sorted(names))}"
         remark = " (the default)" if temp_events == TEMP_EVENTS else ""
         raise NoTempIo(
             f"--temp-events '{temp_events}'{remark} matches no event of the baseline", hint
