@@ -3,6 +3,7 @@
 import pytest
 
 from cases import cases
+from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.plan import read_plan
 
 SCANNED = """\
@@ -16,16 +17,17 @@ SCANNED = """\
               Buffers: shared hit=500, temp read=500 written=500
               ->  Hash Join (actual time=1.0..{join_ms} loops={loops})
                     {buffers}
-        ->  Index Scan on i (actual time=0.001..0.002 rows=1 loops=50000)
+        ->  Index Scan on i (actual time={index_ms})
               Buffers: shared hit=400
 Execution Time: 1000.0 ms
 """
 SERIAL = {
     "top": "Aggregate",
     "workers": "",
+    "index_ms": "0.001..0.002 rows=1 loops=50000",
     "processes": 1,
     "sorted": "Sort Method: external merge  Disk: 4000kB",
-    "join_ms": "400.0 rows=9",
+    "join_ms": "400.001 rows=9",
     "loops": 1,
     "buffers": "Buffers: shared hit=500",
 }
@@ -46,7 +48,9 @@ OUTSIDE = {
     "of two, one did it": (
         {**TWO, "sorted": "Sort Method: external merge  Disk: 4000kB\n"
          "              Worker 0:  Sort Method: quicksort  Memory: 25kB"}, 1.0),
-    "times that do not fit into the run": ({**SERIAL, "join_ms": "1400.0 rows=9"}, 1.0),
+    # Each of 150 scans took half a millisecond at least.
+    "whole milliseconds": ({**SERIAL, "index_ms": "0..1 rows=1 loops=150"}, 1 - 0.4 - 0.075),
+    "times that do not fit into the run": ({**SERIAL, "join_ms": "1400.001 rows=9"}, 1.0),
 }  # fmt: skip
 
 
@@ -56,3 +60,94 @@ def test_temp_io_took_none_of_the_time_of_nodes_that_did_none(tmp_path, name):
     path = tmp_path / "plan.txt"
     path.write_text(SCANNED.format(**values))
     assert read_plan(path).time_bounds.upper == pytest.approx(upper_s, abs=1e-4)
+
+
+#: Without buffers: the scan of t asks for the init plan, and its time has that of the sort.
+INIT_PLAN = """\
+Hash Join  (cost=1.0..2.0 rows=9 width=8) (actual time=990.001..995.001 rows=9 loops=1)
+  InitPlan 1 (returns $0)
+    ->  Unique  (cost=1.0..2.0 rows=9 width=8) (actual time=900.001..970.001 rows=1 loops=1)
+          ->  Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=900.001..960.001 rows=9 loops=1)
+                Sort Method: external merge  Disk: 80000kB
+  ->  Seq Scan on t  (cost=1.0..2.0 rows=9 width=8) (actual time=970.001..980.001 rows=9 loops=1)
+        Filter: (x > $0)
+  ->  Hash  (cost=1.0..2.0 rows=9 width=8) (actual time=1.001..1.001 rows=9 loops=1)
+        ->  Seq Scan on u  (cost=1.0..2.0 rows=9 width=8) (actual time=0.001..0.501 rows=9 loops=1)
+Execution Time: 1000.0 ms
+"""
+SORTED = """\
+{arrow}Gather Merge  (actual time=200.001..{ms} rows=9 loops=1)
+{arrow}  Workers Launched: 4
+{arrow}  Buffers: shared hit=9, temp read=500 written=500
+{arrow}  ->  Sort  (actual time=200.001..490.001 rows=9 loops=5)
+{arrow}        Sort Method: external merge  Disk: 4000kB
+{arrow}        Buffers: shared hit=9, temp read=500 written=500
+{arrow}        ->  Parallel Seq Scan on t  (actual time=0.001..{scan_ms} rows=9 loops=5)
+{arrow}              Buffers: shared hit=9
+"""
+EACH = SORTED.format(arrow="  ->  ", ms="490.001", scan_ms="190.001").replace(
+    "\n  ->  ", "\n      "
+)
+#: Nine processes: 300 ms of the leader and of each worker remain for the sorts, and more.
+TWO_GATHERS = f"""\
+Merge Join  (actual time=400.001..990.001 rows=9 loops=1)
+  Buffers: shared hit=18, temp read=1000 written=1000
+{EACH}{EACH}Execution Time: 1000.0 ms
+"""
+#: The line of Gather is missing: five processes ran what one node above is said to have run.
+NO_GATHER = (
+    "Aggregate  (actual time=990.001..990.001 rows=1 loops=1)\n"
+    "  Buffers: shared hit=9, temp read=500 written=500\n"
+    + "\n".join(EACH.splitlines()[3:])
+    + "\nExecution Time: 1000.0 ms\n"
+)
+#: Its inputs run on other nodes, beside the join.
+EXCHANGED = """\
+PX Coordinator 4:1  (slice1; segments: 4)  (actual time=9.001..990.001 rows=9 loops=1)
+  Buffers: shared hit=9, temp read=500 written=500
+  ->  Hash Join  (actual time=9.001..980.001 rows=9 loops=1)
+        Buffers: shared hit=9, temp read=500 written=500
+        ->  PX Hash 4:4  (slice2; segments: 4)  (actual time=9.001..900.001 rows=9 loops=1)
+              Buffers: shared hit=9
+Execution Time: 1000.0 ms
+"""
+#: The first scan made the first part of c, which is a scan; the second scan made the rest.
+IN_PARTS = """\
+Nested Loop  (actual time=1.001..990.001 rows=9 loops=1)
+  Buffers: shared hit=9, temp read=500 written=500
+  CTE c
+    ->  Append  (actual time=0.001..970.001 rows=9 loops=1)
+          Buffers: shared hit=9, temp read=500 written=500
+          ->  Seq Scan on t  (actual time=0.001..300.001 rows=9 loops=1)
+                Buffers: shared hit=9
+          ->  Sort  (actual time=500.001..600.001 rows=9 loops=1)
+                Sort Method: external merge  Disk: 4000kB
+                Buffers: temp read=500 written=500
+  ->  Limit  (actual time=0.001..300.001 rows=9 loops=1)
+        Buffers: shared hit=9
+        ->  CTE Scan on c  (actual time=0.001..300.001 rows=9 loops=1)
+              Buffers: shared hit=9
+  ->  CTE Scan on c d  (actual time=0.001..680.001 rows=9 loops=1)
+        Buffers: temp read=500 written=500
+Execution Time: 1000.0 ms
+"""
+WITHIN = {
+    "an init plan without buffers": (INIT_PLAN, 1.0),
+    "two gathers at the same time": (TWO_GATHERS, 5.0),
+    "no gather": (NO_GATHER, 1.0),
+    "a node of a fork": (EXCHANGED, 1.0),
+    "a common table expression made in parts": (IN_PARTS, 0.7),
+}
+
+
+@cases("name", WITHIN)
+def test_no_time_is_left_out_in_which_temp_io_may_have_been_done(tmp_path, name):
+    text, upper_s = WITHIN[name]
+    (path := tmp_path / "plan.txt").write_text(text)
+    assert read_plan(path).time_bounds.upper == pytest.approx(upper_s, abs=1e-4)
+
+
+def test_nodes_that_were_timed_in_another_run_bound_nothing(tmp_path):
+    (path := tmp_path / "plan.txt").write_text(SCANNED.format(**SERIAL))
+    counts = read_plan(path, Selection(elapsed_s=0.6))
+    assert counts.time_bounds.upper == pytest.approx(0.6)

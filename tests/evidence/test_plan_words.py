@@ -343,6 +343,14 @@ def test_workers_tell_of_processes_where_the_gather_is_left_out(tmp_path):
     assert (counts.elapsed_s, counts.processes, counts.writes.count) == (3.825, 3.0, 2400)
 
 
+def test_a_remark_beside_a_node_may_name_its_batches(tmp_path):
+    (path := tmp_path / "plan.txt").write_text(DEDENTED)
+    counts = read_plan(path)
+    remark = "rows=64000 loops=1)   <-- spills (Batches: 8)!\n"
+    path.write_text(DEDENTED.replace("rows=64000 loops=1)\n", remark))
+    assert read_plan(path).writes == counts.writes
+
+
 def test_a_remark_on_batches_is_no_node_without_spill(tmp_path):
     text = """\
 Hash Join  (cost=3.8..7.3 rows=10 width=20) (actual time=5.2..45678.9 rows=10 loops=1)

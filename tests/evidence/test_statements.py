@@ -56,6 +56,16 @@ def test_the_mean_of_the_calls_stands_for_their_total(tmp_path, mean):
     assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (0.2505, 150, 200)
 
 
+@cases("blank", ["", "\n"])
+def test_a_row_that_is_cut_below_a_blank_line_is_no_end_of_the_table(tmp_path, blank):
+    heading = "calls,total_exec_time,temp_blks_read,temp_blks_written,query\n"
+    rows = f"4,1002.0,600,800,a\n{blank}4,1002.0,0,0,b\n{blank}"
+    for cut in ("77", "\n77", "\n77,5"):
+        (path := tmp_path / "rows.csv").write_text(heading + rows + cut)
+        with pytest.raises(EvidenceDamaged):
+            read_statements(path)
+
+
 #: Columns of blanks, a table in Markdown, and one in Org mode; the last value goes on to the end.
 COLUMNS = """\
 query                calls  total_exec_time  temp_blks_read  temp_blks_written

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from itertools import islice
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -60,7 +61,8 @@ class Kind:
     ``reader`` is the function that reads figures of the kind, below ``spillcast.evidence``; several
     such files may be parts of one report if ``joins``. ``selects`` names the fields of
     ``Selection`` with which the reader selects a run, or calculates its counts. What is known and
-    tells too little has no reader, but a ``reason`` and a ``hint``.
+    tells too little has no reader, but a ``reason`` and a ``hint``. ``score`` returns at most
+    ``score_max``.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Kind:
     selects: frozenset[str] = frozenset()
     reason: str = ""
     hint: str = ""
+    score_max: float = inf
 
     def read(self, paths: Sequence[Path], selection: "Selection") -> "Counts":
         """The counts of the run that is selected. InputError where the files are damaged."""
@@ -88,7 +91,12 @@ def recognise(path: Path, score_min: float = 0.0) -> Kind | None:
     """
     raw = head_of(path)
     sample = Sample(path, raw, unwrapped(raw[:_UNWRAPPED_LENGTH]) + raw[_UNWRAPPED_LENGTH:])
-    score, at = max((kind.score(sample), -at) for at, kind in enumerate(KINDS))
+    best = (0.0, -len(KINDS))
+    for at, kind in sorted(enumerate(KINDS), key=lambda pair: -pair[1].score_max):
+        # To look for what cannot win takes most of the time.
+        if kind.score_max >= best[0]:
+            best = max(best, (kind.score(sample), -at))
+    score, at = best
     return KINDS[-at] if score > 0 and score >= score_min else None
 
 
@@ -121,13 +129,17 @@ def _report(
 ) -> Kind:
     """A kind of figures, whose text ``known`` recognises."""
     fields = frozenset(selects.split())
-    return Kind("figures", words, lambda s: score * known(s.text), reader, joins, fields)
+    return Kind(
+        "figures", words, lambda s: score * known(s.text), reader, joins, fields, score_max=score
+    )
 
 
 def _too_little(words: str, pattern: str, reason: str, hint: str, score: float = 1.2) -> Kind:
     """A kind that tells too little of temp I/O, in a text that is nothing else."""
     known = _matching(pattern)
-    return Kind("figures", words, lambda s: score * known(s.text), reason=reason, hint=hint)
+    return Kind(
+        "figures", words, lambda s: score * known(s.text), reason=reason, hint=hint, score_max=score
+    )
 
 
 def _matching(pattern: str) -> Callable[[str], bool]:
@@ -215,7 +227,8 @@ FOREIGN = (
     ("CockroachDB",
      r"^[^\w\n]*+(?:estimated (?=max sql temp disk usage: 0 B))?+max sql temp disk usage: "
      r"([\d.]+ ?\w+)",
-     r"execution time: ([\d.]+ ?(?:\w|µ)+)"),
+     # So far right stand those of its nodes.
+     r"^[^\w\n│]{,4}execution time: ([\d.]+ ?(?:\w|µ)+)"),
     ("Snowflake", r"bytes spilled to (?:local|remote) (?:storage|disk)[^\w\n]{1,80}+([\d.]+ ?\w*)",
      r"(?:total elapsed|execution) time[^\w\n]{1,80}+([\d.]+ ?m?s)\b"),
     ("Trino", r"\bSpilled: ([\d.]+ ?\w+)", r"\bExecution(?: time)?: ([\d.]+ ?m?s)\b"),
@@ -224,7 +237,7 @@ FOREIGN = (
      r"^[+ \t]*+\| \w.*?\btime:((?:[\d.]+[a-zµ]+)+)"),
     ("StarRocks", r"\b(?:QuerySpill(?:ed)?Bytes: |SpilledBytes=)([\d.]+ ?[KMGT]?B?)",
      r"(?:\bQueryExecutionWallTime: |\|Time=)([\d.][\w.]*)"),
-    ("DataFusion", r"\bspilled_bytes=([\d.]+ ?[KMGT]?i?B?)(?=, |\])", r"(?!)"),
+    ("DataFusion", r"\bspilled_bytes=([\d.]+ ?[KMGT]?i?B?)(?=,\s|\])", r"(?!)"),
 )  # fmt: skip
 KINDS: Sequence[Kind] = (
     Kind("spark", "an event log of Spark", lambda sample: 5.0 * is_event_log(sample.raw)),

@@ -83,13 +83,15 @@ def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
     cells = cells_of(text)
     names = [name.strip(' "') for name in next(filter(None, cells), [])]
     rows: list[dict[str, Any]] = []
-    ended = False
+    ended = spaced = False
     for row in cells:
         if not row:
-            ended = True
+            ended = not spaced
             continue
+        # Where rows stand below blank lines, these end nothing.
+        spaced = spaced or (ended and len(row) > 1)
+        ended = ended and len(row) == 1 and any(map(str.isalpha, row[0]))
         is_alone = len(names) > 1 and not any(row[1:])
-        ended = ended and len(row) == 1
         is_below = is_alone and (ended or _BELOW_TABLE.search(row[0].strip()))
         if is_below and "\n" + text.partition("\n")[0] not in text:
             break

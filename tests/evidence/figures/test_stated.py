@@ -186,6 +186,12 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
         ("  execution time: 18.6s\n  max sql temp disk usage: 1 MiB\n"
          "  execution time: 9.1s\n  max sql temp disk usage: 1 MiB\n",
          "elapsed=ELAPSED,spilled="),
+        ("  execution time: 18.6s\n\n  • sort\n  │ execution time: 9.1s\n"
+         "  │ estimated max sql temp disk usage: 1 MiB\n  └── • scan\n        execution time: 2s\n"
+         "  max sql temp disk usage: 1 MiB\n",
+         "elapsed=18.6s,spilled="),
+        ("SortExec: metrics=[spill_count=5, spilled_bytes=1.5 GB,\nspilled_rows=9]\n",
+         "elapsed=ELAPSED,spilled=1610612736,size="),
         ("+ | Sort_4    | 9 | root | time:1m2.5s, loops:2 | t.a | 8 MB | 16 KB |\n"
          "+ | └─Scan_7  | 9 | root | time:2.5s, loops:9 | t.b | N/A | N/A |\n",
          "elapsed=1m2.5s,spilled=16384,size="),

@@ -61,7 +61,7 @@ _EVENT_NAME = re.compile(
 )
 _MAP_PAIR = re.compile(r"\s*'((?:[^'\\]|\\.)*)'\s*:\s*(-?\d+|'(?:[^'\\]|\\.)*')\s*(?:,|$)")
 #: A column a line, as in a letter: ``query_duration_ms = 458,063 (7 min)``.
-_EQUATION = re.compile(r"^[^\w\n]*+(\w+) *+= *+([^\s(]+)", re.MULTILINE)
+_EQUATION = re.compile(r"^[^\w\n]*+(\w+) *+= *+([^\s(]++)([^\n(]*)", re.MULTILINE)
 _WORDS = re.compile(r"'((?:[^'\\]|\\.)*)'")
 _PASTED_LENGTH = 1 << 20
 #: What Pretty formats of earlier versions write around heads.
@@ -237,10 +237,13 @@ def _parquet(path: Path) -> Iterator[Row]:
 def _table(text: str, path: Path) -> Iterator[Row]:
     """Rows of a table, or of TSV or CSV without a heading."""
     pairs = _EQUATION.findall(text)
-    columns = {name: value.replace(",", "") for name, value in pairs}
+    columns = {name: value.replace(",", "") for name, value, _ in pairs}
     if "query_duration_ms" in columns:
         if len(columns) < len(pairs):
             raise damaged(path, "a column has two values: give one query at a time", HOW)
+        if line := next((line for line in pairs if line[1][0].isdigit() and line[2].strip()), None):
+            problem = f"{line[0]} is {''.join(line[1:]).strip()[:40]}, and not a number alone"
+            raise damaged(path, problem, HOW)
         yield columns
         return
     if (heading := _COLUMN.search(text)) is not None:

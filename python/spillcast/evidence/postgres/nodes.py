@@ -1,8 +1,8 @@
 """Temp blocks of a query, and the nodes of its plan: what each did, and in how many processes."""
 
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -38,10 +38,17 @@ _NEVER_SPILLS = frozenset(
         *("Nested Loop", "Result", "Sample Scan", "Seq Scan", "Tid Scan", "Unique", "Values Scan"),
     )
 )
-#: Nodes whose inputs run on other servers or segments, at the same time.
-_ELSEWHERE = re.compile(r"Custom Scan|Distributed|Motion|Remote|Task")
-#: A printed time of one execution of a node ends with the digit of microseconds.
-_TIME_ROUNDED_MS = 0.0005
+#: Nodes whose inputs run within them, or in workers. Those of forks and extensions may have theirs
+#: run on other servers or segments, at the same time.
+_LOCAL = frozenset(
+    (
+        *(_NEVER_SPILLS - {"Foreign Scan"}),
+        *("Aggregate", "CTE Scan", "Function Scan", "Gather Merge", "Hash", "Hash Join"),
+        *("Incremental Sort", "LockRows", "Materialize", "Memoize", "Merge Append", "Merge Join"),
+        *("ModifyTable", "Insert", "Update", "Delete", "ProjectSet", "Recursive Union", "SetOp"),
+        *("Sort", "Subquery Scan", "WindowAgg"),
+    )
+)
 #: Of blocks and of milliseconds: 73 TB and 104 days.
 _TEMP_MAX = COUNT_MAX // 1_000_000
 
@@ -297,34 +304,67 @@ def elapsed_share(top: Node, weights: Callable[[Node], float]) -> tuple[float, f
 def least_outside_s(top: Node, elapsed_s: float, sharing: float) -> float:
     """How long a process that did temp I/O ran nodes without any, at the least (s).
 
-    ``sharing`` is over how many processes the temp I/O was spread. 0 where times of nodes do not
-    fit into the run.
+    ``elapsed_s`` is that of the run in which the nodes were timed; ``sharing`` is over how many
+    processes the temp I/O was spread. 0 where times of nodes do not fit into the run, or those of
+    a node not into that of the node above.
     """
-    processes = max((node.processes for node in top.walk() if node.all_temp.blocks), default=1)
-    outside_s = _outside_s(top)
+    spilling = [node for node in top.walk() if node.all_temp.blocks]
+    # Workers of several Gathers may run at the same time.
+    workers = sum(_processes_below(node.values, 1) - 1 for node in spilling)
+    processes = max([1 + workers, *(node.processes for node in spilling)])
+    subplans_spill = any("Subplan Name" in node.values for node in spilling)
+    outside_s = _outside_s(top, subplans_spill=subplans_spill)
     if outside_s > processes * elapsed_s:
         return 0.0
     # Processes without temp I/O may have run such nodes all the time.
     return max(0.0, outside_s - (processes - sharing) * elapsed_s) / sharing
 
 
-def _outside_s(node: Node) -> float:
-    """Time of nodes without temp I/O in their subtree, summed over the processes (s)."""
+def _outside_s(node: Node, *, subplans_spill: bool) -> float:
+    """Time of nodes without temp I/O in their subtree, summed over the processes (s).
+
+    The time of a subplan is also in that of the node that asks for it, which only buffers show to
+    have its temp I/O. Infinite where a node ends before those within it.
+    """
     kinds = {values["Node Type"] for values in all_nodes(node.values)}
-    if node.all_temp.blocks or not (_has_buffers(node) or kinds <= _NEVER_SPILLS):
-        if _ELSEWHERE.search(node.kind):
-            return 0.0
-        # The time of a subplan with a name is also in that of the node that asks for it, which has
-        # its temp I/O as well.
-        return sum(
-            _outside_s(child)
-            for child in node.children
-            if "Subplan Name" not in child.values
-            or (child.all_temp.blocks > 0 and _has_buffers(child))
-        )
+    shows_temp = _has_buffers(node) or (kinds <= _NEVER_SPILLS and not subplans_spill)
+    # One scan of a common table expression may make a part of it without temp I/O.
+    makes_part = subplans_spill and "CTE Scan" in kinds
+    if shows_temp and not makes_part and not node.all_temp.blocks:
+        return _time_s(node, -1)
+    if node.kind not in _LOCAL:
+        return 0.0
+    if not _holds_inputs(node):
+        return inf
+    return sum(
+        _outside_s(child, subplans_spill=subplans_spill)
+        for child in node.children
+        if "Subplan Name" not in child.values or (child.all_temp.blocks > 0 and _has_buffers(child))
+    )
+
+
+def _holds_inputs(node: Node) -> bool:
+    """Whether the nodes right below ran within one, or in the processes of a Gather.
+
+    Else lines are missing, or stand below another node than theirs.
+    """
+    inputs = [child for child in node.children if "Subplan Name" not in child.values]
+    if node.kind in {"Gather", "Gather Merge"}:
+        runs = _loops(node) * _processes_below(node.values, 1)
+        return all(_loops(child) <= runs for child in inputs)
+    return sum(_time_s(child, -1) for child in inputs) <= _time_s(node, +1)
+
+
+def _loops(node: Node) -> float:
+    return float(amount(node.values.get("Actual Loops", 1), "Actual Loops"))
+
+
+def _time_s(node: Node, sign: int) -> float:
+    """The time of all executions (s): at the least for a ``sign`` of -1, at the most for +1."""
     once_ms = amount(node.values.get("Actual Total Time", 0.0), "Actual Total Time")
-    loops = amount(node.values.get("Actual Loops", 1), "Actual Loops")
-    return max(0.0, once_ms - _TIME_ROUNDED_MS) * loops / 1e3
+    # PostgreSQL prints three decimals, and people and tools fewer.
+    decimals = len(f"{once_ms:.3f}".rstrip("0").partition(".")[2])
+    return max(0.0, once_ms + sign * 0.5 * 0.1**decimals) * _loops(node) / 1e3
 
 
 def _has_buffers(node: Node) -> bool:

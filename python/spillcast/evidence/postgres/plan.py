@@ -182,7 +182,8 @@ def counts_of_plan(
             shared = replace(shared, lower=lower, upper=max(lower, shared.upper))
         named = document.get("Settings", {})
         data_read_s = _data_read_s(top, plan_s)
-        outside_s = least_outside_s(top, plan_s, shared.lower)
+        # Of another run it is not known how long each node took.
+        outside_s = 0.0 if elapsed_s else least_outside_s(top, plan_s, shared.lower)
         return counts_of_blocks(
             path,
             plan_s,

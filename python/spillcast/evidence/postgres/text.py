@@ -45,7 +45,7 @@ _QUOTATION = re.compile(r"(`|\*\*|\")([^`*\"]+)\1")
 #: Figures of a spill: a line that holds one and is not understood is no line to pass over.
 FIGURES = re.compile(
     r"\(cost=\d|\(actual |\btemp (?:read|written)=\d|\b(?:Disk|Disk Usage): +\d|Workfile: \([1-9]"
-    r"|\(Batches: (?!1\b)\d"
+    r"|-> +(?:Parallel )?Hash +\(Batches: (?!1\b)\d"
 )
 _TEMP = re.compile(r"\b(?P<kind>shared/local|shared|local|temp)(?P<pairs>(?: \w+=\d\S*)+)")
 _KINDS = {"temp": "Temp ", "shared/local": "", "shared": "Shared ", "local": "Local "}
