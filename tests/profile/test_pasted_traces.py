@@ -5,8 +5,9 @@ import textwrap
 import pytest
 
 from cases import cases
-from oracle_files import READ, WRITE, blocks, write_trace
+from oracle_files import HEADER, READ, WRITE, blocks, write_trace
 from spillcast.profile import profile
+from spillcast.profile.sql import run_sql
 
 WAITS = [
     *((WRITE, 8_000, blocks(31)) for _ in range(20)),
@@ -51,3 +52,14 @@ def test_a_pasted_trace_is_that_trace(tmp_path, broken):
     longest = next(row for row in profile(pasted).rows if row["event"] == READ)["longest_at"]
     line = lines[int(longest.rpartition(":")[2]) - 1]
     assert "WAIT #" in line
+
+
+@cases("text", ["select * from big where id=5", "delete\n  from t\n where name='x'\n   and a=1"])
+@cases("ends", ["\n", "\r\n"])
+def test_a_text_that_looks_like_figures_stays_that_of_its_statement(tmp_path, text, ends):
+    header = HEADER.replace("len=17", f"len={len(text)}").replace("select 1 from big", text)
+    whole = write_trace(tmp_path / "whole.trc", WAITS, header=header)
+    lines = [part for line in whole.read_text().splitlines() for part in at_columns(80)(line)]
+    (pasted := tmp_path / "pasted.trc").write_bytes((ends.join(lines) + ends).encode())
+    _, ((sql_id, read),) = run_sql("select sql_id, text from statements", [str(pasted)])
+    assert (sql_id, read.replace("\r", "")) == ("4q7zf0d2m8kcx", text)

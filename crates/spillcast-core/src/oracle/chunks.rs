@@ -62,7 +62,7 @@ impl<'a> Chunks<'a> {
         }
         if chunk.last {
             if may_be_pasted && chunk.fault.is_none() {
-                chunk.bytes = pasted::plain(&chunk.bytes);
+                chunk.bytes = pasted::plain(std::mem::take(&mut chunk.bytes));
             }
             self.file += 1;
         } else {

@@ -15,8 +15,8 @@ pub struct Options {
     pub lenient: bool,
     /// A file of one chunk may be as a mail or a forum shows it: quoted, or broken at a width.
     pub pasted: bool,
-    /// Bytes read at a time. What is read does not depend on it; memory does, at about twice as
-    /// much a thread.
+    /// Bytes read at a time. What is read does not depend on it, unless `pasted`; memory does, at
+    /// about twice as much a thread.
     pub chunk_bytes: usize,
     /// Hand on bound values.
     pub binds: bool,

@@ -1,5 +1,7 @@
 //! Undoes what mails and forums do to a short trace: marks before its lines, lines broken at a width.
 
+use std::iter::repeat_n;
+
 use super::grammar;
 use super::line::{Line, Role};
 
@@ -8,27 +10,49 @@ const MORE_MAX: usize = 4;
 const BROKEN_MIN: usize = 3;
 const STARTS: [&str; 7] = ["WAIT", "FETCH", "EXEC", "PARSE", "PARSING IN", "CLOSE", "STAT"];
 
-/// The same trace with whole lines; empty ones behind those that were broken keep the numbers.
-pub(super) fn plain(bytes: &[u8]) -> Vec<u8> {
-    let mut lines: Vec<_> = bytes.split(|&byte| byte == b'\n').collect();
+/// The same trace with whole lines; empty ones beside those that were broken keep the numbers.
+pub(super) fn plain(bytes: Vec<u8>) -> Vec<u8> {
+    let mut lines = lines_of(&bytes);
     let mark = mark(&lines);
     for line in &mut lines {
         *line = line.strip_prefix(mark).unwrap_or(line);
     }
-    let mut plain = Vec::with_capacity(bytes.len());
-    let (mut at, mut whole, mut broken) = (0, 0, 0);
+    let starting: Vec<_> = (0..lines.len()).filter(|&at| starts(lines[at])).collect();
+    // A width breaks the lines of waits, which are most; a single one is damaged.
+    let are_most = |broken: usize| broken >= BROKEN_MIN && 2 * broken >= starting.len();
+    let is_followed = |&&at: &&usize| lines.get(at + 1).is_some_and(|next| may_go_on(next));
+    if are_most(starting.iter().filter(is_followed).count()) {
+        let (whole, broken) = whole(&lines, bytes.len());
+        if are_most(broken) {
+            return whole;
+        }
+    }
+    if mark.is_empty() { bytes } else { lines.join(&b'\n') }
+}
+
+fn lines_of(bytes: &[u8]) -> Vec<&[u8]> {
+    let mut begin = 0;
+    let line = |end| &bytes[std::mem::replace(&mut begin, end + 1)..end];
+    memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]).map(line).collect()
+}
+
+/// The lines with those joined that belong together, and how many were broken.
+fn whole(lines: &[&[u8]], bytes: usize) -> (Vec<u8>, usize) {
+    let mut whole = Vec::with_capacity(bytes);
+    let (mut at, mut broken) = (0, 0);
     while at < lines.len() {
         let more = &lines[at + 1..lines.len().min(at + 1 + MORE_MAX)];
         let (line, used) = joined(lines[at], more).unwrap_or((lines[at].to_vec(), 0));
         broken += usize::from(used > 0);
-        whole += usize::from(used == 0 && starts(&line));
-        plain.extend(line);
-        plain.extend(std::iter::repeat_n(b'\n', used + 1));
+        // The text of a statement comes right behind its line.
+        let before = if line.starts_with(b"PARSING") { used } else { 0 };
+        whole.extend(repeat_n(b'\n', before));
+        whole.extend(line);
+        whole.extend(repeat_n(b'\n', used - before + 1));
         at += used + 1;
     }
-    plain.pop();
-    // A width breaks the lines of waits, which are most; a single one is damaged.
-    if broken >= BROKEN_MIN && broken >= whole { plain } else { lines.join(&b'\n') }
+    whole.pop();
+    (whole, broken)
 }
 
 /// What stands before the first line of a known kind: blanks, or signs of a quotation.
@@ -47,21 +71,23 @@ fn starts(line: &[u8]) -> bool {
     })
 }
 
+/// Whether a line may be the rest of the one above it.
+fn may_go_on(line: &[u8]) -> bool {
+    let line = line.trim_ascii();
+    !line.is_empty() && !starts(line) && matches!(grammar::parse(line, true), Ok((Line::Text, _)))
+}
+
 /// The line with as many of those behind it as make it longer and are no lines themselves.
 fn joined(line: &[u8], more: &[&[u8]]) -> Option<(Vec<u8>, usize)> {
     let mut best = None;
     let mut whole = line.trim_ascii_end().to_vec();
-    // The text of a statement follows its line, whose last figures are in quotes.
-    let is_complete = line.starts_with(b"PARSING") && grammar::parse(line, true).is_ok();
-    let goes_on = |next: &&[u8]| memchr::memmem::find(next, b"d='").is_some();
-    if !starts(line) || (is_complete && !more.first().is_some_and(goes_on)) {
+    if !starts(line) {
         return None;
     }
     for (used, next) in more.iter().map(|next| next.trim_ascii()).enumerate() {
-        if next.is_empty()
-            || starts(next)
-            || !matches!(grammar::parse(next, true), Ok((Line::Text, _)))
-        {
+        // The text of a statement follows its line, and may look like more of its figures.
+        let is_text = line.starts_with(b"PARSING") && known(&whole) > 0;
+        if !may_go_on(next) || (is_text && !next.starts_with(b"sqlid='")) {
             break;
         }
         let within_number = whole.last()?.is_ascii_digit() && next[0].is_ascii_digit();

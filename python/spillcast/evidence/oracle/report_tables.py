@@ -180,11 +180,14 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
                     table.cells.append(cells if beside else _cut(lines[at], ends))
             at += 1
         table.last = at
-        rows = [line.rstrip() for line in lines[begin:at] if line.strip()]
-        if len(rows) == len(table.cells):
-            # The file may end within the last one.
-            for row, column in _cut_cells(rows, ends, heading[-1:] if at > end else []):
-                table.cells[row][column] = ""
+        rows = [
+            line.rstrip()
+            for line in lines[begin:at]
+            if line.strip() and not _HEADING_RULE.fullmatch(line)
+        ]
+        # The file may end within the last one.
+        for row, column in _cut_cells(rows, ends, heading[-1:] if at > end else []):
+            table.cells[row][column] = ""
         if heading:
             yield table
 
@@ -194,20 +197,34 @@ def _cut_cells(
 ) -> Iterator[tuple[int, int]]:
     """Rows, and the columns within whose figure they end, which others fill as numbers do.
 
-    Of a row that ends the file, one other or else the heading is enough.
+    Of a row that ends the file, one other or else the heading is enough. A figure with as many
+    decimals as the others is whole: it stands beside its column, as that of DB CPU does in AWR.
     """
     if any(_splits_word(row, ends) for row in rows[:-1]):
         return
-    filled = [sum(row[end - 1 : end].strip() != "" for row in rows) for end in ends]
+    cells = [_cut(row, ends) for row in rows]
+    filled = [
+        [row[column] for line, row in zip(rows, cells, strict=True) if line[end - 1 : end].strip()]
+        for column, end in enumerate(ends)
+    ]
+    decimals = [max(map(_decimals, figures), default=0) for figures in filled]
     for at, row in enumerate(rows):
         column = next((column for column, end in enumerate(ends) if len(row) < end), None)
-        if column is None or not _FIGURE.fullmatch(_cut(row, ends)[column]):
+        if column is None or not _FIGURE.fullmatch(cells[at][column]):
+            continue
+        if 0 < decimals[column] <= _decimals(cells[at][column]):
             continue
         least = max(2, len(rows) - 1)
         if heading and at == len(rows) - 1:
-            least = heading[0][ends[column] - 1 :].strip() == "" or len(rows) > 1
-        if filled[column] >= least:
+            is_headed = heading[0][ends[column] - 1 :].strip() != ""
+            least = 0 if is_headed and len(rows) == 1 else 1
+        if len(filled[column]) >= least:
             yield at, column
+
+
+def _decimals(figure: str) -> int:
+    """How much stands behind its point, a unit included."""
+    return len(figure.partition(".")[2])
 
 
 def _is_closing(lines: Sequence[str], at: int, ends: Sequence[int]) -> bool:
