@@ -5,9 +5,11 @@ the process of the tests as it was, which is asserted.
 """
 
 import gc
+import logging
 import os
 import signal
 import sys
+import tempfile
 import threading
 import time
 import warnings
@@ -42,16 +44,27 @@ def run(words, outputs, *, cwd, env, timeout_s):
     """Be ``python -m spillcast`` for one command line; ``outputs`` are two pipes; its status."""
     from spillcast.cli import main
 
-    with surroundings(words, cwd, env), streams(outputs), unchanged():
-        # What never ends ends this process: pytest names the test.
-        signal.alarm(int(timeout_s))
+    with limited(timeout_s), surroundings(words, cwd, env), streams(outputs), unchanged():
         try:
             main()
         except SystemExit as exited:
-            return exited.code if isinstance(exited.code, int) else int(exited.code is not None)
-        finally:
-            signal.alarm(0)
-    raise AssertionError("main() returned")
+            status = exited.code if isinstance(exited.code, int) else int(exited.code is not None)
+        else:
+            raise AssertionError("main() returned")
+    if status == 128 + signal.SIGINT:
+        # Who presses Ctrl-C means the tests.
+        raise KeyboardInterrupt
+    return status
+
+
+@contextmanager
+def limited(timeout_s):
+    """What never ends ends this process: pytest-xdist names the test."""
+    signal.alarm(int(timeout_s))
+    try:
+        yield
+    finally:
+        signal.alarm(0)
 
 
 @contextmanager
@@ -85,6 +98,9 @@ def surroundings(words, cwd, env):
     arguments, folder, variables, env = sys.argv, Path.cwd(), dict(os.environ), dict(env)
     handlers = {number: signal.getsignal(number) for number in SIGNALS}
     hook, threshold = sys.unraisablehook, gc.get_threshold()
+    # Those of pytest would take what libraries log, and the directory is that of its own TMPDIR.
+    loggers, directory = logging.root.handlers, tempfile.tempdir
+    logging.root.handlers, tempfile.tempdir = [], None
     sys.argv = ["spillcast", *words]
     os.chdir(cwd)
     replace_environment(env)
@@ -100,6 +116,7 @@ def surroundings(words, cwd, env):
         for number, handler in handlers.items():
             signal.signal(number, handler)
         sys.unraisablehook = hook
+        logging.root.handlers, tempfile.tempdir = loggers, directory
         gc.set_threshold(*threshold)
     assert not gone, f"variables of the environment changed: {gone}"
     assert not moved, "the working directory changed"

@@ -15,7 +15,7 @@ from pathlib import Path
 import psycopg
 
 from emulator import skip_without_fuse
-from harness import partial_folders, spillcast_command, until
+from harness import TIMEOUT_S, partial_folders, spillcast_command, until
 from leftovers import TEMPLATES
 from spillcast.engines.postgres.connection import SAMPLER
 from spillcast.engines.postgres.server import (
@@ -42,11 +42,16 @@ PARALLEL = {
     "min_parallel_table_scan_size": 0,
 }
 SERIAL = {"max_parallel_workers_per_gather": 0}
-#: Waits while a file is there; parallel workers may call it.
-GATE = """
+#: Waits while a file is there, but not for ever; parallel workers may call it.
+GATE = f"""
 create function gate() returns bool volatile parallel safe language plpgsql as $$
+declare
+    deadline constant timestamptz := clock_timestamp() + interval '{TIMEOUT_S} s';
 begin
     while (pg_stat_file('gate', true)).size is not null loop
+        if clock_timestamp() > deadline then
+            raise exception 'nobody opened the gate';
+        end if;
         perform pg_sleep(0.01);
     end loop;
     return true;

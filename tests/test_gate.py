@@ -37,6 +37,14 @@ def test_json_is_as_deep_as_a_plan_may_be():
     assert json.dumps(gate.json_of(deep, "x.json")) == deep
 
 
+@cases("length", [*range(4085, 4100), 20_000])
+def test_json_among_other_text_is_found_however_long_it_is(length):
+    values = [["x" * length], {"a": [None] * length, "b": True}, {"a": 1}]
+    other = "[2026-11-27] plan: {\nplan = [\n"
+    text = other + f"\nplan: {other}".join(json.dumps(value, indent=0) for value in values)
+    assert list(gate.json_values(f"{text}\n{other}", "x.txt", None, "nowhere")) == values
+
+
 def test_json_that_is_too_long_is_not_parsed():
     with refused(r"^x\.json: more than 32 MiB of JSON$"):
         gate.json_of(" " * (gate.JSON_LENGTH_MAX + 1), "x.json")

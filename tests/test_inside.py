@@ -1,5 +1,6 @@
 """A run in the process of the tests is as one in a process of its own, and leaves nothing."""
 
+import logging
 import os
 import sys
 import time
@@ -7,11 +8,14 @@ from pathlib import Path
 
 import pytest
 
+import forked
 import inside
 from cases import cases
-from harness import environment, spillcast
+from harness import TIMEOUT_S, environment, spillcast
 
-PLAN = Path(__file__).parents[1] / "examples" / "work-memory" / "plan.json"
+EXAMPLES = Path(__file__).parents[1] / "examples"
+PLAN = EXAMPLES / "work-memory" / "plan.json"
+TRACE = EXAMPLES / "oracle" / "plan.trc"
 
 
 @cases(
@@ -33,6 +37,33 @@ def test_it_prints_what_another_process_prints(tmp_path, words):
     assert (Path.cwd(), dict(os.environ), time.tzname, sys.stdout) == before
     assert (result.returncode, result.stdout) == (alone.returncode, alone.stdout)
     assert result.stderr == alone.stderr
+
+
+def test_its_temp_files_are_where_its_environment_says(tmp_path):
+    query = "select current_setting('temp_directory') as folder"
+    requested = ("profile", TRACE, "--sql", query, "--json")
+    result = spillcast(*requested, env=environment(TMPDIR=tmp_path))
+    assert result.returncode == 0, result.stderr
+    assert str(tmp_path) in result.stdout
+
+
+def test_what_a_library_logs_is_on_stderr(tmp_path, monkeypatch):
+    def main():
+        logging.getLogger("library").warning("went wrong")
+        sys.exit(0)
+
+    monkeypatch.setattr("spillcast.cli.main", main)
+    result = forked.run_inside(["storage"], TIMEOUT_S, cwd=tmp_path, env=os.environ)
+    assert result.stderr == "went wrong\n"
+
+
+def test_ctrl_c_ends_the_tests(tmp_path, monkeypatch):
+    def main():
+        sys.exit(130)
+
+    monkeypatch.setattr("spillcast.cli.main", main)
+    with pytest.raises(KeyboardInterrupt):
+        forked.run_inside(["storage"], TIMEOUT_S, cwd=tmp_path, env=os.environ)
 
 
 def test_what_a_run_leaves_is_seen(tmp_path):

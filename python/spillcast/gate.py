@@ -54,8 +54,8 @@ COUNT_MAX = 1 << 53
 UNREADABLE = (ValueError, LookupError, ArithmeticError, EOFError, RecursionError, zlib.error)
 #: Where one begins: with a line, or behind a name that ends one.
 _VALUE = re.compile(r"^[ \t]*(?=[\[{])|[:=(] ?(?=[\[{][ \t]*$)", re.MULTILINE)
-#: A value shows within so much of its text what it is.
-_MARKED_LENGTH = 200
+#: A value shows within so much of its text what it is, and other text that it is none.
+_MARKED_LENGTH, _TRIED_LENGTH = 200, 4096
 #: Libraries that parse files and raise errors of their own.
 LIBRARIES = {"_duckdb", "_csv", "_lzma", "zipfile"}
 #: Errors whose message tells a user enough.
@@ -151,6 +151,9 @@ def json_values(text: str, where: str | Path, hint: str | None, mark: str) -> It
     """
     decoder, at = json.JSONDecoder(), 0
     while (match := _VALUE.search(text, at)) is not None:
+        if _is_other_text(text[match.end() : match.end() + _TRIED_LENGTH], mark):
+            at = match.end() + 1
+            continue
         try:
             _, end = decoder.raw_decode(text, match.end())
         except RecursionError:
@@ -165,6 +168,20 @@ def json_values(text: str, where: str | Path, hint: str | None, mark: str) -> It
             continue
         yield json_of(text[match.end() : end], where, hint)
         at = end
+
+
+def _is_other_text(beginning: str, mark: str) -> bool:
+    """Whether no JSON value begins so; an error in a long text counts all lines before it."""
+    try:
+        json.JSONDecoder().raw_decode(beginning)
+    except RecursionError:
+        return False
+    except json.JSONDecodeError as error:
+        # The text that follows may complete a string, and what is near the end.
+        early = error.pos < _TRIED_LENGTH // 2 and "Unterminated" not in error.msg
+        is_sure = early or len(beginning) < _TRIED_LENGTH
+        return is_sure and re.search(mark, beginning[:_MARKED_LENGTH]) is None
+    return False
 
 
 def object_of(text: str, where: str | Path, hint: str | None = None) -> dict[str, Any]:

@@ -144,7 +144,7 @@ def test_a_command_runs_with_the_mount_and_its_exit_status_is_passed(tmp_path):
 
 
 @cases("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_goes_to_the_command(tmp_path, number):
+def test_a_signal_goes_to_the_command(tmp_path, signals_by_default, number):
     script = "trap 'exit 9' INT TERM HUP; while :; do sleep 0.05; done"
     with Emulator(tmp_path, "--read", "1ms", "--", "sh", "-c", script) as emulator:
         emulator.ready()

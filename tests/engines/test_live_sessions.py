@@ -4,6 +4,7 @@ from dataclasses import replace
 
 import pytest
 
+from cases import cases
 from spillcast.engines import sampler
 from spillcast.engines.activity import SessionState
 from spillcast.engines.engine import SessionSelector
@@ -157,13 +158,13 @@ def test_a_source_that_cannot_attach_is_refused(tmp_path):
 class Late:
     """The clock, and a server whose answers come late, but for every seventh.
 
-    Its session runs a query from 5 s to 15 s; its own clock is ahead.
+    Its session runs a query from 5 s to 15 s; its own clock is ahead, and further at 12 s.
     """
 
     process, ahead_s = None, 1e9
 
-    def __init__(self):
-        self.now_s, self.looks = 0.0, 0
+    def __init__(self, set_s):
+        self.now_s, self.looks, self.set_s = 0.0, 0, set_s
 
     def monotonic(self):
         self.now_s += 0.001
@@ -185,7 +186,9 @@ class Late:
             if at_s <= now_s
         )[::-1]
         begun_s = self.ahead_s + 5
-        now_s, changed_s = self.ahead_s + now_s, self.ahead_s + changed_s
+        now_s, changed_s = (
+            self.ahead_s + at_s + (self.set_s if at_s >= 12 else 0) for at_s in (now_s, changed_s)
+        )
         return [SessionState(7, None, None, None, now_s, state, begun_s, begun_s, changed_s, 1)]
 
     def statements(self, _pids):
@@ -195,9 +198,10 @@ class Late:
         return []
 
 
-def test_a_query_begins_and_ends_when_it_did_however_late_answers_come(monkeypatch):
+@cases("set_s", [0, 3600])
+def test_a_query_begins_and_ends_when_it_did_however_late_answers_come(monkeypatch, set_s):
     """On a busy machine: what it did in its first moments is of it."""
-    server = Late()
+    server = Late(set_s)
     monkeypatch.setattr(sampler, "time", server)
     sampling = Sampler(server, 0, rate_hz=100, session=7)
     sampling.run()

@@ -278,8 +278,9 @@ class Sampler(threading.Thread):
         if phase == "waiting":
             # What ran before was passed over.
             query.started_ns = None
-        elif query.life.new and session is not None:
-            query.started_ns = self._local_ns(session.query_start_s)
+        elif query.life.started_s is not None and query.ticks < OFFSETS:
+            # The looks that come soon tell it better; before later ones the clock may be set.
+            query.started_ns = self._local_ns(query.life.started_s)
         return phase
 
     def _local_ns(self, server_s: float) -> int:
@@ -288,8 +289,6 @@ class Sampler(threading.Thread):
 
     def _end(self, query: SessionQuery, session: SessionState | None, now_ns: int) -> SessionQuery:
         ended_s = query.life.ended_s
-        if query.life.started_s is not None:
-            query.started_ns = self._local_ns(query.life.started_s)
         # What a session did that is gone now, it did before it went.
         query.ended_ns, query.sure_until_ns = now_ns, self.last_ns
         if session is not None and ended_s is not None:

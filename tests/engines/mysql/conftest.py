@@ -51,21 +51,21 @@ class Rig:
     def recorded(self, statement, output, *, first=None, dsn=None, say=lambda _text: None):
         """The recording of a statement which begins while it is waited for, and its text.
 
-        It ends once it was seen: until then another session holds it. ``first`` is run before it.
+        It ends once it was seen: until then another session holds it. ``first`` is run before it,
+        and the recorder looks between them.
         """
         statement = statement.replace("sleep(0.5)", HELD)
         with self.session() as cursor, self.session() as gate:
             gate.execute(f"select {HELD}")
             number = cursor.connection.thread_id()
 
-            def run():
-                for text in (first, statement) if first else (statement,):
-                    cursor.execute(text)
-
-            thread = threading.Thread(target=run)
+            before = [first] if first else []
+            thread = threading.Thread(target=cursor.execute, args=[statement])
 
             def on_status(_recorder, status):
-                if thread.ident is None:
+                if before:
+                    cursor.execute(before.pop())
+                elif thread.ident is None:
                     thread.start()
                 if not status["waiting"]:
                     gate.execute("select release_lock('gate')")

@@ -100,7 +100,8 @@ def test_a_run_that_is_given_is_used_instead(part, tmp_path):
     given = RemainingWorkHints(history=[plan])
     left = forecast(part, resolve("latency:1ms", part), known=given).to_come
     assert "plan.json" in " ".join(left.unused)
-    assert CALLS_SOURCE not in left.writes_bytes.source
+    for quantity in (left.reads_bytes, left.writes_bytes, left.elapsed_s):
+        assert CALLS_SOURCE not in quantity.source
 
 
 @pytest.mark.parametrize(("database", "of"), [("postgres", 1), ("other", 0)])

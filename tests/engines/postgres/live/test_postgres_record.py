@@ -13,7 +13,6 @@ import pytest
 
 from harness import available, spillcast, until
 from postgres_rig import (
-    HELD,
     JOIN,
     MIDWAY,
     PARALLEL,
@@ -202,14 +201,18 @@ def temp_bytes(newest):
         ).fetchone()
 
 
+def go_on(newest, gate):
+    """Let a query at the gate spill for a while, and hold it again before it ends."""
+    before_bytes = temp_bytes(newest)
+    gate.open()
+    until(lambda: temp_bytes(newest) != before_bytes, "its spill")
+    gate.close()
+
+
 def test_ctrl_c_keeps_the_recording_and_leaves_the_query(newest, tmp_path):
     output = tmp_path / "run.spill"
     with recorded(newest, output, MIDWAY) as (client, process, gate):
-        # Let go on for a while, and held again, so that it does not end first.
-        before_bytes = temp_bytes(newest)
-        gate.open()
-        until(lambda: temp_bytes(newest) != before_bytes, "its spill")
-        gate.close()
+        go_on(newest, gate)
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate()
         assert process.returncode == 0, stderr
@@ -261,7 +264,8 @@ def test_duration_bounds_the_waiting_for_a_query(newest, tmp_path, which):
 
 def test_a_session_that_ends_with_its_query_ends_the_recording(newest, tmp_path):
     output = tmp_path / "run.spill"
-    with recorded(newest, output, HELD) as (client, process, _):
+    with recorded(newest, output, MIDWAY) as (client, process, gate):
+        go_on(newest, gate)
         with newest.connect() as connection:
             connection.execute("select pg_terminate_backend(%s)", [client.pid])
         _, stderr = process.communicate()
@@ -269,11 +273,13 @@ def test_a_session_that_ends_with_its_query_ends_the_recording(newest, tmp_path)
         with pytest.raises(psycopg.errors.AdminShutdown):
             client.result()
     assert meta_of(output)["server"]["ended_by"] == "query"
+    assert sum(temp_blocks(output)) > 0
 
 
 def test_killed_it_leaves_server_and_query_alone(newest, tmp_path):
     output = tmp_path / "run.spill"
-    with recorded(newest, output, HELD) as (client, process, gate):
+    with recorded(newest, output, MIDWAY) as (client, process, gate):
+        go_on(newest, gate)
         process.kill()
         gate.open()
         assert client.result() == [("x" * 40,)]

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import psycopg
 import pytest
-from test_postgres_record import EXPLAIN, temp_blocks, temp_bytes
+from test_postgres_record import EXPLAIN, go_on, temp_blocks
 
 from harness import only_line, refuse_perf, spillcast, until
 from postgres_rig import (
@@ -165,10 +165,7 @@ def test_what_still_runs_at_the_end_is_kept_as_far_as_it_came(newest, tmp_path):
         newest.until_held(client)
         with all_recorded(newest, output, "--duration", "4s") as process:
             # Observed, it goes on, and is held again until the recorder has ended.
-            before_bytes = temp_bytes(newest)
-            gate.open()
-            until(lambda: temp_bytes(newest) != before_bytes, "its spill")
-            gate.close()
+            go_on(newest, gate)
             _, stderr = process.communicate()
         assert process.returncode == 0, stderr
         assert client.thread.is_alive()
