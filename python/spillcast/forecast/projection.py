@@ -152,9 +152,10 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
     others_s = _others_s(workload)
     max_ready_s = remainder_s - (cpu_s or 0.0)
     ready_s = min(scale * others_s / workload.threads.at_work, max_ready_s)
-    # Neither CPU time nor the time without a CPU is a wait for memory.
+    # CPU time is no wait, and the time without a CPU none for memory.
     busy_s = scale * overlap.of_cpu * (workload.cpu.total_s or 0.0)
-    max_stalled_s = max(remainder_s - busy_s - ready_s, 0.0)
+    waited_s = max(remainder_s - busy_s, 0.0)
+    max_stalled_s = max(waited_s - ready_s, 0.0)
     cold = _cold_data(workload, remainder_s, cpu_s)
     cost_s = outside_s + sum(inside_s)
     return Baseline(
@@ -170,7 +171,7 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
         ready_s=ready_s,
         memory_stalled_s=min(scale * workload.memory_stalled_s, max_stalled_s),
         cold_data=cold,
-        rest=_rest(workload, remainder_s, cpu_s, ready_s, cold, cost_s),
+        rest=_rest(workload, remainder_s, cpu_s, min(ready_s, waited_s), cold, cost_s),
         cpu_slope=None if workload.cpu.bursts is None else cpu_slope(workload.cpu.bursts),
         sample_parts=[baseline_of(part, estimators) for part in workload.sample_parts],
     )
@@ -238,9 +239,12 @@ def _rest(
         terms = [unchanged("CPU and other waits", other_s)]
     else:
         terms = [unchanged("CPU", cpu_s), unchanged("other waits", other_s - cpu_s)]
-    terms[0] = replace(terms[0], forecast_s=max(terms[0].baseline_s + limits.target_cores_s, 0.0))
+    target_s = terms[0].baseline_s + limits.target_cores_s
+    terms[0] = replace(terms[0], forecast_s=max(target_s, 0.0))
     if is_busy:
-        terms.append(unchanged(RUN_QUEUE, ready_s))
+        # What more CPUs save beyond the CPU time, they save of waits for one.
+        target_s = max(ready_s + min(target_s, 0.0), 0.0)
+        terms.append(Term(RUN_QUEUE, None, None, None, ready_s, target_s))
     if max(throttled_s, throttled_target_s) > 0:
         terms.append(Term(QUOTA, None, None, None, throttled_s, throttled_target_s))
     if cold is not None:

@@ -8,7 +8,8 @@ from cases import cases
 from evidence import change, recording, storage
 from spillcast.forecast import forecast
 from spillcast.forecast.evidence import workload_of_recording
-from spillcast.forecast.projection import baseline_of
+from spillcast.forecast.project import _terms as terms_of
+from spillcast.forecast.projection import baseline_of, projection
 from spillcast.forecast.result import RUN_QUEUE
 from spillcast.recording.meta import Machine
 
@@ -101,6 +102,27 @@ def test_time_without_a_cpu_is_a_term_of_its_own(tmp_path, others_s, shown):
     assert times_s.get(RUN_QUEUE, 0.0) == pytest.approx(1.0 if shown else 0.0)
     assert times_s["other waits"] == pytest.approx(0.3 if shown else 1.3)
     assert sum(times_s.values()) == pytest.approx(ELAPSED_S)
+
+
+def test_cpu_time_of_several_threads_is_no_wait_for_a_cpu(tmp_path):
+    run = made(tmp_path / "run.spill", others_s=3 * ELAPSED_S)
+    times_s = {term.name: term.baseline_s for term in forecast(run, TARGET).terms}
+    # Of 2 s less 0.2 s of temp I/O, three threads side by side had 3.4 s of CPU time.
+    assert times_s["CPU and other waits"] == pytest.approx(CPU_S / SESSIONS, rel=0.05)
+    assert times_s[RUN_QUEUE] == pytest.approx(1.8 - CPU_S / SESSIONS, rel=0.1)
+
+
+def test_less_cpu_time_than_none_shortens_waits_for_a_cpu(tmp_path):
+    run = made(tmp_path / "run.spill", others_s=DELAY_S)
+    usual = baseline_of(workload_of_recording(run))
+    cpu, ready = usual.rest
+    assert ready.name == RUN_QUEUE
+    for less_s in (0.1, cpu.forecast_s + 0.1):
+        projected = replace(projection(usual, TARGET), drift_s=-less_s)
+        [cpu_then, ready_then, *_] = terms_of(usual, projected)
+        assert cpu_then.forecast_s == pytest.approx(max(cpu.forecast_s - less_s, 0.0))
+        saved_s = cpu.forecast_s - cpu_then.forecast_s + ready.forecast_s - ready_then.forecast_s
+        assert saved_s == pytest.approx(less_s)
 
 
 def test_time_without_a_cpu_is_no_wait_for_memory(tmp_path):
