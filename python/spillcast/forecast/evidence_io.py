@@ -31,7 +31,12 @@ from spillcast.forecast.workload import (
     cpu_between_s,
 )
 from spillcast.recording import DATA_READ_BY_OTHERS, OPS, Recording
-from spillcast.recording.completeness import large_other_io, unrecognised, unspilled
+from spillcast.recording.completeness import (
+    contradictions_of,
+    large_other_io,
+    unrecognised,
+    unspilled,
+)
 from spillcast.recording.derived import MISSING_BYTES
 from spillcast.recording.meta import Meta
 from spillcast.recording.thread_trace import NONE, TempOperations, ThreadTrace
@@ -141,7 +146,7 @@ def _quality(recording: Recording) -> Quality:
         busy_s = 0.0
     return Quality(
         unseen=meta.unseen,
-        contradictions=recording.contradictions,
+        contradictions=contradictions_of(recording),
         io_uring_depth=capture.io_uring_depth,
         io_uring_busy_s=busy_s,
         file_faults=faults,

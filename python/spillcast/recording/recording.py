@@ -28,7 +28,6 @@ if TYPE_CHECKING:
 
     from spillcast import _core
     from spillcast.columns import Flags
-    from spillcast.recording.completeness import Check
     from spillcast.recording.thread_trace import Work
     from spillcast.tables import Table
 
@@ -320,13 +319,6 @@ class Recording(Displayed):
         from spillcast.recording.thread_trace import work_of
 
         return work_of(self.waits, self.slices_ns, self.elapsed_s)
-
-    @cached_property
-    def contradictions(self) -> "Sequence[Check]":
-        """What its parts contradict of each other, the largest difference first."""
-        from spillcast.recording.completeness import contradictions_of
-
-        return contradictions_of(self)
 
     def check_rows(self, table: Literal["waits", "samples"]) -> None:
         """InputError if a table is incomplete; for code that reads its file directly.

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from spillcast.recording import Recording
 from spillcast.recording.calibration import is_old
-from spillcast.recording.completeness import Part, unrecognised, unspilled
+from spillcast.recording.completeness import Part, contradictions_of, unrecognised, unspilled
 from spillcast.recording.meta import CaptureAccount, Meta
 from spillcast.recording.observed import IN_MEMORY, RecordedQuery, Sampling
 from spillcast.tabular import Column, Table
@@ -185,7 +185,7 @@ def recording_warnings(recording: Recording) -> list[str]:
     if capture.dropped:
         dropped = format_count(capture.dropped, "single wait")
         texts.append(f"{dropped} dropped; the totals by second are complete")
-    texts += [check.text for check in recording.contradictions]
+    texts += [check.text for check in contradictions_of(recording)]
     hidden = unrecognised(recording) if meta.temp.operations else None
     return [*texts, *([] if hidden is None else [hidden]), *failed]
 
