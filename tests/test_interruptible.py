@@ -3,6 +3,7 @@
 import os
 import signal
 import threading
+import time
 
 import pytest
 
@@ -51,10 +52,15 @@ def test_work_that_is_interrupted_at_any_moment_is_cancelled_and_ends(monkeypatc
 
 def test_who_takes_signals_keeps_them_while_work_goes_on():
     with interrupts_reported() as reported:
-        answer = interruptible.run_interruptibly(
-            lambda: [signal.raise_signal(signal.SIGTERM), 7][1], lambda: None
-        )
-        assert answer == 7
+
+        def work():
+            signal.raise_signal(signal.SIGTERM)
+            # The main thread takes it, sooner or later.
+            while not reported:
+                time.sleep(1e-3)
+            return 7
+
+        assert interruptible.run_interruptibly(work, lambda: None) == 7
     assert reported == [signal.SIGTERM]
 
 
