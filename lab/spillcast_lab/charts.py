@@ -19,7 +19,7 @@ _COLOURS = {
 }  # fmt: skip
 _MARKS = {"circle": "○", "square": "□", "triangle": "△", "diamond": "◇"}
 #: The side of a plot, the width of bars and of their names, the height of a row of them, px.
-_SIDE, _BARS, _NAMES, _ROW = 440, 380, 250, 18
+_SIDE, _BARS, _NAMES, _ROW = 440, 380, 340, 18
 
 
 def draw_charts(cases: Sequence[Case], folder: Path) -> list[str]:
