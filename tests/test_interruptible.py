@@ -3,11 +3,11 @@
 import os
 import signal
 import threading
-import time
 
 import pytest
 
 from cases import cases
+from harness import until
 from spillcast import interruptible
 from spillcast.errors import is_interruption
 from spillcast.interruptible import interrupts_reported
@@ -56,8 +56,7 @@ def test_who_takes_signals_keeps_them_while_work_goes_on():
         def work():
             signal.raise_signal(signal.SIGTERM)
             # The main thread takes it, sooner or later.
-            while not reported:
-                time.sleep(1e-3)
+            until(lambda: reported, "the signal")
             return 7
 
         assert interruptible.run_interruptibly(work, lambda: None) == 7

@@ -59,7 +59,7 @@ def run_interruptibly(
             ended.set()
 
     # An exception amid a wait would leave the lock of its event locked, and the thread with it.
-    with _reported(interrupt, signal.default_int_handler) as interrupted:
+    with interrupts_reported(interrupt, signal.default_int_handler) as interrupted:
         threading.Thread(target=run, name="spillcast-work").start()
         try:
             over = False
@@ -84,9 +84,19 @@ def interrupted_once() -> None:
 
 
 @contextmanager
-def interrupts_reported() -> Iterator[list[int]]:
-    """Let Ctrl-C add its signal to the list and interrupt nothing; the main thread gets signals."""
-    with _reported() as interrupted:
+def interrupts_reported(*replaced: Handler) -> Iterator[list[int]]:
+    """Let Ctrl-C add its signal to the list and interrupt nothing; the main thread gets signals.
+
+    Only signals whose handler is among ``replaced``, if there are any.
+    """
+    interrupted = list[int]()
+
+    # No event: a second signal would wait for the lock that the first one holds.
+    def report(number: int, _frame: FrameType | None) -> None:
+        _received[:] = [number]
+        interrupted.append(number)
+
+    with _handled_by(report, *replaced):
         yield interrupted
 
 
@@ -126,20 +136,6 @@ def _in_foreground() -> bool:
         finally:
             os.close(terminal)
     return False
-
-
-@contextmanager
-def _reported(*replaced: Handler) -> Iterator[list[int]]:
-    """Have signals added to the list where their handler is among ``replaced``, or all of them."""
-    interrupted = list[int]()
-
-    # No event: a second signal would wait for the lock that the first one holds.
-    def report(number: int, _frame: FrameType | None) -> None:
-        _received[:] = [number]
-        interrupted.append(number)
-
-    with _handled_by(report, *replaced):
-        yield interrupted
 
 
 @contextmanager
