@@ -54,6 +54,8 @@ COUNT_MAX = 1 << 53
 UNREADABLE = (ValueError, LookupError, ArithmeticError, EOFError, RecursionError, zlib.error)
 #: Where one begins: with a line, or behind a name that ends one.
 _VALUE = re.compile(r"^[ \t]*(?=[\[{])|[:=(] ?(?=[\[{][ \t]*$)", re.MULTILINE)
+#: An object, or a list of some, begins so.
+_MEMBER = r'^[\[{\s]*"[\w-]+"\s*:'
 #: A value shows within so much of its text what it is, and other text that it is none.
 _MARKED_LENGTH, _TRIED_LENGTH = 200, 4096
 #: Libraries that parse files and raise errors of their own.
@@ -144,7 +146,9 @@ def json_of(text: str, where: str | Path, hint: str | None = None, *, rest: bool
     return document
 
 
-def json_values(text: str, where: str | Path, hint: str | None, mark: str) -> Iterator[Any]:
+def json_values(
+    text: str, where: str | Path, hint: str | None, mark: str = _MEMBER
+) -> Iterator[Any]:
     """The JSON values that begin a line, or end one with a name before them, among other text.
 
     InputError as ``json_of``, also where one that begins with a match of ``mark`` is cut.

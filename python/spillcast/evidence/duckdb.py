@@ -32,7 +32,6 @@ HOW = (
     "then the query"
 )
 _HINT = "a recording of the query shows it: spillcast record -o run.spill -- COMMAND"
-_MEMBER = r'^[\[{\s]*"[\w-]+"\s*:'
 #: The end of EXPLAIN ANALYZE's box.
 _BOX = re.compile(r"[│|┃]\s*Total Time:\s*([\d.]+\s*[mun]?s)\b")
 #: Before it there is no size of temp files in a profile.
@@ -59,7 +58,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     text = text_of(path, HOW, bytes_max=JSON_LENGTH_MAX)
     if (box := _BOX.search(text)) is not None:
         raise _unsized(path, parse_duration_s(box[1]))
-    documents = list(json_values(unwrapped(text), path, HOW, _MEMBER))
+    documents = list(json_values(unwrapped(text), path, HOW))
     if len(documents) > 1:
         raise EvidenceAmbiguous(
             f"{path}: {len(documents)} profiles", "give one, in a file of its own"

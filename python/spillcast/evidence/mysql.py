@@ -23,7 +23,6 @@ MERGED, MERGED_LAST = 7, 15
 RUNS_MAX = 1 << 16
 #: A row in the buffer has a pointer beside it that is not written: a row has as many bytes or more.
 WRITTEN_MIN = 0.5
-_MEMBER = r'^[\[{\s]*"[\w-]+"\s*:'
 
 
 @dataclass(frozen=True)
@@ -86,7 +85,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
             _RECORD,
         )
     plain = re.sub(r"\\n", "\n", unwrapped(text)) if text.count("\n") < 3 else unwrapped(text)
-    documents = [d for d in json_values(plain, path, HOW, _MEMBER) if isinstance(d, dict)]
+    documents = [d for d in json_values(plain, path, HOW) if isinstance(d, dict)]
     blocks = [d["query_block"] for d in documents if isinstance(d.get("query_block"), dict)]
     if not blocks:
         raise damaged(path, "it has no query_block", HOW)
