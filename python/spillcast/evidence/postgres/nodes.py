@@ -326,11 +326,7 @@ def _outside_s(node: Node, *, subplans_spill: bool) -> float:
     The time of a subplan is also in that of the node that asks for it, which only buffers show to
     have its temp I/O. Infinite where a node ends before those within it.
     """
-    kinds = {values["Node Type"] for values in all_nodes(node.values)}
-    shows_temp = _has_buffers(node) or (kinds <= _NEVER_SPILLS and not subplans_spill)
-    # One scan of a common table expression may make a part of it without temp I/O.
-    makes_part = subplans_spill and "CTE Scan" in kinds
-    if shows_temp and not makes_part and not node.all_temp.blocks:
+    if not node.all_temp.blocks and _shows_no_temp(node, subplans_spill=subplans_spill):
         return _time_s(node, -1)
     if node.kind not in _LOCAL:
         return 0.0
@@ -341,6 +337,17 @@ def _outside_s(node: Node, *, subplans_spill: bool) -> float:
         for child in node.children
         if "Subplan Name" not in child.values or (child.all_temp.blocks > 0 and _has_buffers(child))
     )
+
+
+def _shows_no_temp(node: Node, *, subplans_spill: bool) -> bool:
+    """Whether a node to which no temp I/O is counted did none, nor any below it."""
+    if _has_buffers(node) and not subplans_spill:
+        return True
+    kinds = {its.kind for its in node.walk()}
+    if subplans_spill:
+        # One scan of a common table expression may make a part of it without temp I/O.
+        return _has_buffers(node) and "CTE Scan" not in kinds
+    return kinds <= _NEVER_SPILLS
 
 
 def _holds_inputs(node: Node) -> bool:

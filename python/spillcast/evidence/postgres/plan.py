@@ -183,7 +183,8 @@ def counts_of_plan(
         named = document.get("Settings", {})
         data_read_s = _data_read_s(top, plan_s)
         # Of another run it is not known how long each node took.
-        outside_s = 0.0 if elapsed_s else least_outside_s(top, plan_s, shared.lower)
+        is_bounded = not (elapsed_s or temp.total_s)
+        outside_s = least_outside_s(top, plan_s, shared.lower) if is_bounded else 0.0
         return counts_of_blocks(
             path,
             plan_s,
