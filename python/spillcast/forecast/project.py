@@ -37,7 +37,6 @@ from spillcast.forecast.question import CONFIDENCE
 from spillcast.forecast.result import (
     CHANGES,
     QUOTA,
-    RUN_QUEUE,
     Forecast,
     Interval,
     Rehearsed,
@@ -219,7 +218,7 @@ class Projector:
             confidence,
             ceiling_s=ceiling_s,
             ceiling_interval_s=ceiling_interval_s,
-            terms=baseline.rest,
+            terms=baseline.with_run_queue(baseline.rest),
             part=workload.part,
             recorded_s=workload.recorded_s,
             subject=workload.subject,
@@ -307,19 +306,15 @@ def _rehearsed(baseline: Baseline, storage: Storage) -> Rehearsed | None:
 def _terms(baseline: Baseline, projected: Projection) -> list[Term]:
     """The terms that the elapsed time is the sum of, today and on the target."""
     workload, drift_s, (cpu, *others) = baseline.workload, projected.drift_s, baseline.rest
-    ready_s = sum(term.forecast_s for term in others if term.name == RUN_QUEUE)
     cpu_drift_s = drift_s
     if any(term.name == QUOTA for term in others):
         # Less CPU time also shortens the wait for the quota.
-        cpu_drift_s = max(drift_s, -(cpu.forecast_s + ready_s) / 2)
-    more_s = {QUOTA: drift_s - cpu_drift_s}
-    if ready_s:
-        # And that for a CPU.
-        more_s[RUN_QUEUE] = min(cpu.forecast_s + cpu_drift_s, 0.0)
-        cpu_drift_s -= more_s[RUN_QUEUE]
+        cpu_drift_s = max(drift_s, -cpu.forecast_s / 2)
     terms = [replace(cpu, forecast_s=cpu.forecast_s + cpu_drift_s)]
     for term in others:
-        terms.append(replace(term, forecast_s=term.forecast_s + more_s.get(term.name, 0.0)))
+        more_s = drift_s - cpu_drift_s if term.name == QUOTA else 0.0
+        terms.append(replace(term, forecast_s=term.forecast_s + more_s))
+    terms = baseline.with_run_queue(terms)
     for load, today_s, target_s in zip(workload.loads, baseline.io_s, projected.io_s, strict=True):
         name = f"temp {load.op}"
         terms.append(Term(name, load.op, load.bytes, load.count, today_s, target_s))

@@ -37,6 +37,8 @@ from spillcast.storage.storage import Storage
 OVERHEAD_MAX = 0.5
 #: Share of the elapsed time in cold reads of data files from which they are a term of their own.
 COLD_SHOWN = 0.01
+#: The term of waits outside temp I/O: with CPU time where that is not known by itself, and without.
+WAITS = CPU_AND_WAITS, OTHER_WAITS = "CPU and other waits", "other waits"
 #: Share of the run without a CPU, because of other programs, that is worth a term and a warning.
 BUSY_REPORTED = 0.05
 #: Share of its time that temp I/O waits for a limit of the storage.
@@ -89,10 +91,11 @@ class Baseline:
     #: Cost of recording outside temp operations, and its standard error.
     outside_cost_s: float
     cost_error_s: float
-    #: The most time that other processes kept threads off the CPUs, and how much of the
-    #: remainder it explains at most.
+    #: The most time that other processes kept threads off the CPUs, how much of the remainder it
+    #: explains at most, and how much beside all CPU time.
     others_s: float
     ready_s: float
+    run_queue_s: float
     #: The most that waits for memory are of the remainder: how they change with the storage, which
     #: the kernel writes temp files back to meanwhile, is not known.
     memory_stalled_s: float
@@ -114,6 +117,22 @@ class Baseline:
     def limits_s(self) -> float:
         """Change of the elapsed time because of the target's CPUs."""
         return sum(t.forecast_s - t.baseline_s for t in self.rest if t.name != RECORDING)
+
+    def with_run_queue(self, rest: Sequence[Term]) -> list[Term]:
+        """The terms ``rest``, today's or those on a target, with many waits for a CPU as their own.
+
+        What a target saves beyond the CPU time, it saves of them.
+        """
+        at, waits = next((at, term) for at, term in enumerate(rest) if term.name in WAITS)
+        queue_s = min(self.run_queue_s, waits.baseline_s)
+        if queue_s <= BUSY_REPORTED * self.workload.total_s:
+            return list(rest)
+        target_s = min(queue_s, waits.forecast_s)
+        others = replace(
+            waits, baseline_s=waits.baseline_s - queue_s, forecast_s=waits.forecast_s - target_s
+        )
+        queue = Term(RUN_QUEUE, None, None, None, queue_s, target_s)
+        return [*rest[:at], others, queue, *rest[at + 1 :]]
 
     @property
     def min_drift_s(self) -> float:
@@ -169,9 +188,10 @@ def baseline_of(workload: Workload, estimators: Collection[str] = ESTIMATORS) ->
         cost_error_s=scale * overlap.of_cpu * overhead.error_s,
         others_s=others_s,
         ready_s=ready_s,
+        run_queue_s=min(ready_s, waited_s),
         memory_stalled_s=min(scale * workload.memory_stalled_s, max_stalled_s),
         cold_data=cold,
-        rest=_rest(workload, remainder_s, cpu_s, min(ready_s, waited_s), cold, cost_s),
+        rest=_rest(workload, remainder_s, cpu_s, cold, cost_s),
         cpu_slope=None if workload.cpu.bursts is None else cpu_slope(workload.cpu.bursts),
         sample_parts=[baseline_of(part, estimators) for part in workload.sample_parts],
     )
@@ -210,12 +230,7 @@ def _cold_data(workload: Workload, remainder_s: float, cpu_s: float | None) -> T
 
 
 def _rest(
-    workload: Workload,
-    remainder_s: float,
-    cpu_s: float | None,
-    ready_s: float,
-    cold: Term | None,
-    cost_s: float,
+    workload: Workload, remainder_s: float, cpu_s: float | None, cold: Term | None, cost_s: float
 ) -> list[Term]:
     """The terms of CPU time, waits and cold data; one thread has a term for CPU time alone.
 
@@ -232,19 +247,11 @@ def _rest(
     more_s = limits.target_quota_s - limits.source_quota_s
     throttled_target_s = max(throttled_s + more_s, 0.0)
     other_s -= throttled_s
-    ready_s = min(ready_s, other_s - (cpu_s or 0.0))
-    is_busy = ready_s > BUSY_REPORTED * workload.total_s
-    other_s -= ready_s if is_busy else 0.0
     if cpu_s is None:
-        terms = [unchanged("CPU and other waits", other_s)]
+        terms = [unchanged(CPU_AND_WAITS, other_s)]
     else:
-        terms = [unchanged("CPU", cpu_s), unchanged("other waits", other_s - cpu_s)]
-    target_s = terms[0].baseline_s + limits.target_cores_s
-    terms[0] = replace(terms[0], forecast_s=max(target_s, 0.0))
-    if is_busy:
-        # What more CPUs save beyond the CPU time, they save of waits for one.
-        target_s = max(ready_s + min(target_s, 0.0), 0.0)
-        terms.append(Term(RUN_QUEUE, None, None, None, ready_s, target_s))
+        terms = [unchanged("CPU", cpu_s), unchanged(OTHER_WAITS, other_s - cpu_s)]
+    terms[0] = replace(terms[0], forecast_s=max(terms[0].baseline_s + limits.target_cores_s, 0.0))
     if max(throttled_s, throttled_target_s) > 0:
         terms.append(Term(QUOTA, None, None, None, throttled_s, throttled_target_s))
     if cold is not None:

@@ -115,7 +115,7 @@ def test_cpu_time_of_several_threads_is_no_wait_for_a_cpu(tmp_path):
 def test_less_cpu_time_than_none_shortens_waits_for_a_cpu(tmp_path):
     run = made(tmp_path / "run.spill", others_s=DELAY_S)
     usual = baseline_of(workload_of_recording(run))
-    cpu, ready = usual.rest
+    cpu, ready = usual.with_run_queue(usual.rest)
     assert ready.name == RUN_QUEUE
     for less_s in (0.1, cpu.forecast_s + 0.1):
         projected = replace(projection(usual, TARGET), drift_s=-less_s)
