@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from cases import cases
-from spillcast.engines import sampler
+from spillcast.engines import activity, sampler
 from spillcast.engines.activity import SessionState
 from spillcast.engines.engine import SessionSelector
 from spillcast.engines.live import SessionRecorder, prepare, wait_for_session
@@ -62,10 +62,10 @@ def runs(seconds, number=7, query_id=2, state="sorting"):
     return Session(number, "etl", "dw", True, seconds, state, SQL, query_id, None)
 
 
-def recorded(tmp_path, wanted, *looks, duration_s=None, capture="auto"):
+def recorded(tmp_path, wanted, *looks, duration_s=None, capture="auto", messages=None):
     options = RecordOptions(duration_s=duration_s, capture=capture)
     recorder = Recorder(tmp_path / "run.spill", options)
-    answer, look = [], script(*looks)
+    answer, look = [] if messages is None else messages, script(*looks)
     absent_because = prepare(recorder, None, "it runs on paper", answer.append)
     selected = wait_for_session(
         lambda: chosen(look(), wanted),
@@ -93,6 +93,15 @@ def test_the_next_query_of_an_idle_session_is_recorded_to_its_end(tmp_path):
     assert set(recording.samples["event"].to_pylist()) == {"sorting"}
     assert "secret-word" not in recording.meta.engine.query
     assert "from orders" in recording.meta.engine.query
+
+
+def test_what_is_waited_for_is_shown_once(tmp_path, monkeypatch):
+    monkeypatch.setattr("spillcast.engines.live.ENDED_S", 0.0)
+    monkeypatch.setattr("spillcast.engines.live.TICK_S", 1 / RATE_HZ)
+    looks = *([idle()] for _ in range(20)), *([runs(0.005 * n)] for n in range(60))
+    messages = []
+    recorded(tmp_path, SessionSelector(7), *looks, [idle(query_id=2)], messages=messages)
+    assert sum("session 7" in text for text in messages) == 1
 
 
 def test_a_running_query_is_selected_by_its_text_and_counts_from_its_start(tmp_path):
@@ -138,7 +147,8 @@ def test_a_query_that_ended_before_it_was_seen_is_none(tmp_path):
 
 def test_a_duration_that_ends_after_a_short_statement_has_no_query(tmp_path, monkeypatch):
     monkeypatch.setattr("spillcast.engines.live.TICK_S", 1 / RATE_HZ)
-    # By the ages it took no time, however long this machine takes.
+    # However long this machine takes, that is short.
+    monkeypatch.setattr(activity, "PASSED_OVER_S", 60.0)
     over = replace(idle(query_id=2), seconds=60.0)
     looks = [idle()], [idle()], *([runs(0.005 * n)] for n in range(20)), [over]
     with pytest.raises(TimedOut):
@@ -179,6 +189,7 @@ class Late:
     def sessions(self):
         self.looks += 1
         now_s = self.now_s
+        assert now_s < 60, "it has ended at 15 s"
         self.now_s += 0.3 if self.looks % 7 else 0.001
         state, changed_s = max(
             (at_s, state)
@@ -198,14 +209,16 @@ class Late:
         return []
 
 
-@cases("set_s", [0, 3600])
+@cases("set_s", [0, 3600, -3600])
 def test_a_query_begins_and_ends_when_it_did_however_late_answers_come(monkeypatch, set_s):
     """On a busy machine: what it did in its first moments is of it."""
     server = Late(set_s)
     monkeypatch.setattr(sampler, "time", server)
+    monkeypatch.setattr(activity, "time", server)
     sampling = Sampler(server, 0, rate_hz=100, session=7)
     sampling.run()
     [query] = sampling.take_ended()
     assert sampling.failure is None
     assert query.started_ns / 1e9 == pytest.approx(5, abs=0.01)
     assert query.ended_ns / 1e9 == pytest.approx(15, abs=0.01)
+    assert query.life.elapsed_s == pytest.approx(10, abs=0.01)

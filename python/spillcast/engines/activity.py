@@ -1,5 +1,7 @@
 """What the sessions of a server do, look by look, as a sampler asks; the life of one query."""
 
+import math
+import time
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal, Protocol
@@ -70,11 +72,46 @@ class Activity(Protocol):
 FETCH_S = 1.0
 #: Before the query that is waited for, shorter statements are passed over: BEGIN, SET and the like.
 PASSED_OVER_S = 0.1
+#: Looks that place the start of a query: a busy machine delays most answers.
+PLACING = 20
 
 #: Whether the last statement of a transaction that is open ran to its end.
 _COMPLETED = {"idle in transaction": True, "idle in transaction (aborted)": False}
 
 Phase = Literal["waiting", "running", "ended"]
+
+
+class ServerClock:
+    """A server's clock beside ours, ``time.monotonic``, as its answers show.
+
+    Anyone may set it at any time: the offset holds until an answer contradicts it.
+    """
+
+    def __init__(self) -> None:
+        #: When it was asked last and answered, by our clock.
+        self.asked_s = self.answered_s = 0.0
+        #: How often it was set.
+        self.times_set = 0
+        # Our clock is ahead of the server's by so much.
+        self._least_s, self._most_s = -math.inf, math.inf
+
+    def look(self, activity: Activity) -> list[SessionState]:
+        """Ask for the sessions, and take in what the answer shows of the clock."""
+        self.asked_s = time.monotonic()
+        sessions = activity.sessions()
+        self.answered_s = time.monotonic()
+        if sessions:
+            least_s, most_s = (at_s - sessions[0].now_s for at_s in (self.asked_s, self.answered_s))
+            if least_s > self._most_s or most_s < self._least_s:
+                self.times_set += 1
+            else:
+                least_s, most_s = max(least_s, self._least_s), min(most_s, self._most_s)
+            self._least_s, self._most_s = least_s, most_s
+        return sessions
+
+    def local_s(self, server_s: float, after_s: float = -math.inf) -> float:
+        """A time of the server by our clock, between ``after_s`` and the last answer."""
+        return max(after_s, min(server_s + self._most_s, self.answered_s))
 
 
 class QueryLife:
@@ -84,43 +121,47 @@ class QueryLife:
     long as text and transaction stay the same, that is one query.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, clock: ServerClock) -> None:
         self.phase: Phase = "waiting"
+        #: When it began, by the server's clock.
         self.started_s: float | None = None
+        #: When it began and ended, by ours.
+        self.began_s: float | None = None
         self.ended_s: float | None = None
         #: Whether the query began to be seen with the last look.
         self.new = False
         #: Whether it ran to its end, by the state of its transaction afterwards; None: not known.
         self.completed: bool | None = None
+        #: The session as it ran the query at the last look at it.
+        self.last: SessionState | None = None
+        self._clock = clock
         self._waited = False
-        self._last: SessionState | None = None
+        #: By our clock: when it was last seen to run, and the last change of its state.
+        self._seen_s = self._changed_s = 0.0
+        #: When the session was looked at last, and last before the query.
+        self._asked_s = self._before_s = -math.inf
+        #: Looks that have placed its start, and how often the clock was set before the first.
+        self._placed = self._times_set = 0
 
     @property
     def elapsed_s(self) -> float | None:
         """How long it has run, as far as was seen; None before it began."""
-        if self.started_s is None or self._last is None:
+        if self.began_s is None:
             return None
-        return (self._last.now_s if self.ended_s is None else self.ended_s) - self.started_s
+        return (self._seen_s if self.ended_s is None else self.ended_s) - self.began_s
 
     @property
     def unseen_s(self) -> float:
         """How long it went on after the last look at it, until it ended."""
-        if self.ended_s is None or self._last is None:
-            return 0.0
-        return max(0.0, self.ended_s - self._last.now_s)
+        return 0.0 if self.ended_s is None else max(0.0, self.ended_s - self._seen_s)
 
     @property
     def active(self) -> bool:
         """Whether it was running at the last look, not waiting for its client to fetch rows."""
-        return self._last is not None and self._last.state in ACTIVE
-
-    @property
-    def text_hash(self) -> int | None:
-        """The hash of its text; None before it began."""
-        return None if self._last is None else self._last.text_hash
+        return self.last is not None and self.last.state in ACTIVE
 
     def see(self, session: SessionState | None) -> Phase:
-        """Take the next look; None when the session is gone."""
+        """Take the next look, the last of its clock; None when the session is gone."""
         self.new = False
         if self.phase == "running":
             self._running(session)
@@ -128,37 +169,53 @@ class QueryLife:
             if session is None:
                 self.phase = "ended"
             elif session.state in ACTIVE:
-                self.phase, self.started_s, self._last = "running", session.query_start_s, session
-                self.new = True
+                self.phase, self.started_s = "running", session.query_start_s
+                self._before_s, self._placed = self._asked_s, 0
+                self._times_set, self.new = self._clock.times_set, True
+                self._changed_s = self._clock.local_s(session.state_change_s)
+                self._go_on(session)
             else:
                 self._waited = True
+        self._asked_s = self._clock.asked_s
         return self.phase
 
+    def _go_on(self, session: SessionState) -> None:
+        """It still runs."""
+        assert self.started_s is not None
+        self.last, self._seen_s = session, self._clock.local_s(session.now_s)
+        if self._placed < PLACING and self._clock.times_set == self._times_set:
+            self._placed += 1
+            self.began_s = min(self._clock.local_s(self.started_s, self._before_s), self._seen_s)
+
     def _running(self, session: SessionState | None) -> None:
-        last = self._last
+        last = self.last
         assert last is not None
         if session is None:
-            self._end(last.now_s)
+            self._end(self._seen_s)
             return
-        # A query is shown a moment before its transaction has a start.
+        if session.state_change_s != last.state_change_s:
+            self._changed_s = self._clock.local_s(session.state_change_s, self._asked_s)
+        same_start = session.query_start_s == last.query_start_s
+        # A query is shown a moment before its transaction has a start. A procedure commits.
         same_transaction = len({session.xact_start_s, last.xact_start_s} - {None}) == 1
-        if session.text_hash == last.text_hash and same_transaction:
+        if session.text_hash == last.text_hash and (same_transaction or same_start):
             fetching = session.state == "idle in transaction"
-            soon = session.now_s < session.state_change_s + FETCH_S
+            soon = self._clock.answered_s < self._changed_s + FETCH_S
             if session.state in ACTIVE or (fetching and soon):
-                self._last = session
+                self._go_on(session)
             else:
                 self.completed = _COMPLETED.get(session.state or "")
-                self._end(session.state_change_s)
-        elif session.query_start_s == last.query_start_s:
-            self._end(session.state_change_s)
+                self._end(self._changed_s)
+        elif same_start:
+            self._end(self._changed_s)
         else:
             # Another query has begun since the last look.
-            self._end(session.query_start_s if session.state in ACTIVE else last.now_s)
+            began_s = self._clock.local_s(session.query_start_s, self._asked_s)
+            self._end(began_s if session.state in ACTIVE else self._seen_s)
 
     def _end(self, end_s: float) -> None:
-        assert self.started_s is not None
-        if self._waited and end_s - self.started_s < PASSED_OVER_S:
-            self.phase, self.started_s = "waiting", None
+        assert self.began_s is not None
+        if self._waited and end_s - self.began_s < PASSED_OVER_S:
+            self.phase, self.started_s, self.began_s = "waiting", None, None
         else:
-            self.phase, self.ended_s = "ended", max(end_s, self.started_s)
+            self.phase, self.ended_s = "ended", max(end_s, self.began_s)

@@ -212,6 +212,8 @@ class SessionRecorder(LiveRecorder[Recording]):
 
     #: The option that selects a session by its number.
     option: ClassVar[str]
+    #: What shows a message.
+    say: Say
     #: Looks a second beside a capture, and where samples are all there is.
     rate_hz: int
     rate_alone_hz: int
@@ -226,7 +228,7 @@ class SessionRecorder(LiveRecorder[Recording]):
         super().__init__(recorder, activity)
         self._session, self._runs = session, runs
         self.pid, self.awaited = pid, f"a query of session {session}"
-        self._unattached = 0
+        self._unattached, self._announced = 0, False
         #: What is known of the query now that it is watched no longer.
         self._ended: RunSoFar | None = None
         recorder.run_so_far = self.run_so_far
@@ -272,6 +274,7 @@ class SessionRecorder(LiveRecorder[Recording]):
 
     def begin(self, absent_because: str | None, say: Say) -> None:
         """Capture the session and workers that it starts, if possible, and prepare the sampler."""
+        self.say = say
         if absent_because is None:
             absent_because = _refusal(self.recorder, self.observe, say)
         if absent_because is not None:
@@ -300,11 +303,16 @@ class SessionRecorder(LiveRecorder[Recording]):
         """What was sampled so far."""
         query = self.query
         waiting = query.life.phase == "waiting"
-        if self._runs and waiting and time.monotonic() - self.attached_ns / 1e9 > ENDED_S:
-            raise QueryEnded(
-                f"the query of session {query.pid} ended before it could be recorded",
-                f"record again while it runs; {self.option} {query.pid} waits for its next query",
-            )
+        if waiting and time.monotonic() - self.attached_ns / 1e9 > ENDED_S:
+            if self._runs:
+                next_query = f"{self.option} {query.pid} waits for its next query"
+                raise QueryEnded(
+                    f"the query of session {query.pid} ended before it could be recorded",
+                    f"record again while it runs; {next_query}",
+                )
+            if not self._announced:
+                self._announced = True
+                self.say(f"waiting for {self.awaited}; Ctrl-C ends it")
         if query.life.phase == "running":
             self.watch()
         return {"samples": query.samples, "processes": len(query.pids), "waiting": waiting}

@@ -3,7 +3,6 @@
 import random
 import threading
 import time
-from collections import deque
 from collections.abc import Callable, Container, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,6 +13,7 @@ from spillcast.engines.activity import (
     ACTIVE,
     Activity,
     QueryLife,
+    ServerClock,
     SessionState,
     Statement,
     TempHeld,
@@ -26,8 +26,6 @@ from spillcast.tables import Table
 #: After a gap of so many intervals the looks were delayed, most likely by what they look at: what
 #: they show then is not what happened meanwhile, and is not counted.
 GAP = 5
-#: Looks whose answers are compared: a busy machine delays most of them, and clocks are set.
-OFFSETS = 20
 #: How often temp files are listed.
 LIST_S = 0.5
 #: How often the server's new children are looked at: some workers live no longer.
@@ -158,8 +156,7 @@ class Sampler(threading.Thread):
         self.server_cpu_s: float | None = None
         #: Samples of all queries.
         self.samples = 0
-        #: By how much our clock was ahead of the server's as the last looks came.
-        self._offsets_ns = deque[int](maxlen=OFFSETS)
+        self._clock = ServerClock()
         #: When it looked last.
         self.last_ns = time.monotonic_ns()
         self.done = threading.Event()
@@ -172,7 +169,7 @@ class Sampler(threading.Thread):
         self._rows: list[dict[str, Any]] = []
         self._queries: dict[int, SessionQuery] = {}
         if session is not None:
-            self._queries[session] = SessionQuery(session, QueryLife())
+            self._queries[session] = SessionQuery(session, QueryLife(self._clock))
         self._ended: list[SessionQuery] = []
 
     def take_samples(self) -> Table:
@@ -229,16 +226,14 @@ class Sampler(threading.Thread):
             self.done.set()
 
     def _tick(self) -> None:
-        backends = self._activity.sessions()
+        backends = self._clock.look(self._activity)
         now_ns = time.monotonic_ns()
-        if backends:
-            self._offsets_ns.append(now_ns - round(backends[0].now_s * 1e9))
         sessions = {backend.pid: backend for backend in backends if backend.leader is None}
         with self._lock:
             self._see(sessions, now_ns)
-        if new := {query.pid: query for query in self._queries.values() if query.life.new}:
+        if new := {pid: query for pid, query in self._queries.items() if query.life.new}:
             for statement in self._activity.statements(new):
-                if statement.text_hash == new[statement.pid].life.text_hash:
+                if statement.text_hash == sessions[statement.pid].text_hash:
                     new[statement.pid].statement = statement
         self._sample(backends, now_ns, now_ns - self.last_ns)
         if time.monotonic() - self._listed_s > LIST_S:
@@ -267,7 +262,7 @@ class Sampler(threading.Thread):
             return
         for pid, session in sessions.items():
             if pid not in self._queries and session.state in ACTIVE:
-                query = self._queries[pid] = SessionQuery(pid, QueryLife())
+                query = self._queries[pid] = SessionQuery(pid, QueryLife(self._clock))
                 self._see_query(query, session)
                 # A worker may have been seen before the query that it is of.
                 for worker in ended[pid].workers if pid in ended else ():
@@ -275,26 +270,20 @@ class Sampler(threading.Thread):
 
     def _see_query(self, query: SessionQuery, session: SessionState | None) -> str:
         phase = query.life.see(session)
-        if phase == "waiting":
-            # What ran before was passed over.
-            query.started_ns = None
-        elif query.life.started_s is not None and query.ticks < OFFSETS:
-            # The looks that come soon tell it better; before later ones the clock may be set.
-            query.started_ns = self._local_ns(query.life.started_s)
+        began_s = query.life.began_s
+        query.started_ns = None if began_s is None else round(began_s * 1e9)
         return phase
-
-    def _local_ns(self, server_s: float) -> int:
-        """A time of the server's clock in CLOCK_MONOTONIC, by the answer that took least."""
-        return round(server_s * 1e9) + min(self._offsets_ns)
 
     def _end(self, query: SessionQuery, session: SessionState | None, now_ns: int) -> SessionQuery:
         ended_s = query.life.ended_s
         # What a session did that is gone now, it did before it went.
         query.ended_ns, query.sure_until_ns = now_ns, self.last_ns
         if session is not None and ended_s is not None:
-            query.sure_until_ns = self._local_ns(ended_s)
-            # Where it runs, or has run, another query by now, that is the end at the latest.
-            query.ended_ns = self._local_ns(max(session.query_start_s, ended_s))
+            query.sure_until_ns = round(ended_s * 1e9)
+            query.ended_ns = query.sure_until_ns
+            if query.life.last and session.query_start_s != query.life.last.query_start_s:
+                # It runs, or has run, another query by now: that is the end at the latest.
+                query.ended_ns = round(self._clock.local_s(session.query_start_s, ended_s) * 1e9)
         if query.life.unseen_s > self.gap_s:
             query.gap_s += query.life.unseen_s
         self._ended.append(query)

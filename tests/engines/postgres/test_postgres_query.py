@@ -1,17 +1,39 @@
 """When a query begins and ends, told from what the server says of its session."""
 
 from dataclasses import replace
+from unittest import mock
 
 from cases import cases
-from spillcast.engines.activity import QueryLife, SessionState
+from spillcast.engines import activity
+from spillcast.engines.activity import QueryLife, ServerClock, SessionState
 
 #: A query that began at 100 s, seen a second later.
 RUNNING = SessionState(1, None, None, None, 101.0, "active", 100.0, 100.0, 100.0, text_hash=1)
 
 
-def life_of(*sessions):
-    life = QueryLife()
-    phases = [life.see(session) for session in sessions]
+class Clock:
+    """Our clock, and a server that has a session or none."""
+
+    now_s, session = 0.0, None
+
+    def monotonic(self):
+        return self.now_s
+
+    def sessions(self):
+        return [] if self.session is None else [self.session]
+
+
+def life_of(*sessions, set_s=0.0):
+    """Its life after these looks, and its phases; the server's clock is set after the second."""
+    ours, clock = Clock(), ServerClock()
+    life, phases = QueryLife(clock), []
+    with mock.patch.object(activity, "time", ours):
+        for number, session in enumerate(sessions):
+            ours.session = session
+            if session is not None:
+                ours.now_s = session.now_s - (set_s if number > 1 else 0)
+            clock.look(ours)
+            phases.append(life.see(session))
     return life, phases
 
 
@@ -44,10 +66,26 @@ def test_the_same_text_again_is_another_query():
 def test_rows_fetched_in_portions_are_one_query():
     waits = replace(RUNNING, now_s=102.4, state="idle in transaction", state_change_s=102.0)
     fetches = replace(RUNNING, now_s=102.6, query_start_s=102.5, state_change_s=102.5)
-    gone = replace(waits, now_s=105.0, query_start_s=102.5, state_change_s=103.0)
-    life, phases = life_of(RUNNING, waits, fetches, gone)
-    assert phases == ["running"] * 3 + ["ended"]
+    waits_again = replace(waits, now_s=103.2, query_start_s=102.5, state_change_s=103.0)
+    gone = replace(waits_again, now_s=105.0)
+    life, phases = life_of(RUNNING, waits, fetches, waits_again, gone)
+    assert phases == ["running"] * 4 + ["ended"]
     assert life.ended_s == 103.0
+
+
+@cases("set_s", [-3600.0, -5.0, 0.0, 3600.0])
+def test_a_clock_that_is_set_neither_hides_a_query_nor_ends_it(set_s):
+    """An NTP step, or a virtual machine that was moved."""
+    idle = SessionState(1, None, None, None, 99.0, "idle", 90.0, None, 91.0, text_hash=0)
+    runs = replace(RUNNING, now_s=109.0 + set_s)
+    changed_s, states = 110.0 + set_s, ("idle in transaction", "idle")
+    for state, now_s in zip(states, (111.5, 110.5), strict=True):
+        waits = replace(runs, state=state, state_change_s=changed_s, now_s=110.5 + set_s)
+        gone = replace(waits, now_s=now_s + set_s)
+        life, phases = life_of(idle, RUNNING, runs, waits, gone, set_s=set_s)
+        assert phases[:3] == ["waiting", "running", "running"]
+        assert phases[-1] == "ended"
+        assert abs(life.elapsed_s - 10.0) < 1e-6
 
 
 def test_a_query_is_shown_before_its_transaction_has_a_start():
@@ -56,13 +94,21 @@ def test_a_query_is_shown_before_its_transaction_has_a_start():
     assert life.started_s == 100.0
 
 
+def test_a_procedure_that_commits_goes_on():
+    again = replace(RUNNING, now_s=104.0, xact_start_s=103.0)
+    life, phases = life_of(RUNNING, again, replace(again, now_s=105.0))
+    assert phases == ["running"] * 3
+    assert life.elapsed_s == 5.0
+
+
 @cases(("took_s", "phase"), [(0.05, "waiting"), (0.2, "ended")])
 def test_what_comes_before_the_query_that_is_waited_for(took_s, phase):
     idle = SessionState(1, None, None, None, 99.0, "idle", 90.0, None, 91.0, text_hash=0)
     done = replace(
         idle, now_s=103.0, query_start_s=100.0, state_change_s=100.0 + took_s, text_hash=1
     )
-    assert life_of(idle, RUNNING, done)[1] == ["waiting", "running", phase]
+    seen = replace(RUNNING, now_s=100.03)
+    assert life_of(idle, seen, done)[1] == ["waiting", "running", phase]
 
 
 def test_a_query_that_runs_at_the_first_look_is_never_passed_over():

@@ -4,7 +4,7 @@ import os
 
 import pytest
 
-from spillcast.engines.activity import QueryLife
+from spillcast.engines.activity import QueryLife, ServerClock
 from spillcast.engines.engine import SessionSelector
 from spillcast.engines.postgres.live.activity import ActivityQueries
 from spillcast.engines.postgres.live.record import record_postgres
@@ -15,7 +15,7 @@ SLEEP = "select pg_sleep(600)"
 
 
 def test_a_worker_may_join_a_query_whose_processes_are_gone_through():
-    query = SessionQuery(1, QueryLife(), started_ns=0)
+    query = SessionQuery(1, QueryLife(ServerClock()), started_ns=0)
     seen = []
     for pid in query.pids:
         query.join(os.getpid(), 1)

@@ -105,7 +105,6 @@ def record_postgres(
                 ServerSettings.of(connection).for_session(*whose),
                 dsn=dsn,
                 database=selected.database or connection.info.dbname,
-                say=say,
                 runs=selected.active and wanted.backend is None,
             )
         else:
@@ -154,9 +153,9 @@ class _PostgresSession(SessionRecorder):
 class _WatchedSession(_PostgresSession):
     """The recording of a query that a session of somebody's runs."""
 
-    def __init__(self, *session: Any, dsn: str, database: str, say: Say, runs: bool) -> None:
+    def __init__(self, *session: Any, dsn: str, database: str, runs: bool) -> None:
         super().__init__(*session, runs=runs)
-        self._dsn, self._database, self._say = dsn, database, say
+        self._dsn, self._database = dsn, database
         self._rolled_back = self._rollbacks()
         self._plan: dict[str, Any] | None = None
         #: Its earlier calls, and when they had been counted (CLOCK_MONOTONIC).
@@ -183,7 +182,7 @@ class _WatchedSession(_PostgresSession):
                 # One that fails is not counted; a call of another session meanwhile is, too.
                 done = sum(row["calls"] for row in after) != sum(row["calls"] for row in calls)
         if done is None and self._rollbacks() != self._rolled_back:
-            self._say(UNKNOWN)
+            self.say(UNKNOWN)
         return done is not False
 
     @property

@@ -5,7 +5,7 @@ import time
 from contextlib import closing
 from pathlib import Path
 
-from spillcast.engines.activity import QueryLife
+from spillcast.engines.activity import QueryLife, ServerClock
 from spillcast.engines.engine import Say, SessionSelector, StatementSelector
 from spillcast.engines.postgres.connection import (
     SAMPLER,
@@ -99,11 +99,12 @@ def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Exec
     find(connection, SessionSelector(backend=pid), say)
     say(f"waiting for the query of session {pid} to end; Ctrl-C ends it")
     queries = ActivityQueries(connection, SESSION, pid)
-    life = QueryLife()
+    clock = ServerClock()
+    life = QueryLife(clock)
     before: Snapshot | None = None
     queryid: str | None = None
     while True:
-        mine = next((session for session in queries.sessions() if session.pid == pid), None)
+        mine = next((session for session in clock.look(queries) if session.pid == pid), None)
         if life.see(mine) == "ended":
             break
         # A query's identifier shows a moment after the query.
