@@ -102,6 +102,14 @@ def test_the_tree_of_a_real_trace(name):
     assert len(rows) == len(calls)
 
 
+@cases("question", [{"by": ["call"]}, {"by": ["sql"]}, {"by": ["call", "caller"]}])
+def test_a_wrong_condition_is_named_before_the_trace_is_read(nested, question):
+    read = []
+    with pytest.raises(QueryInvalid, match="--where"):
+        profile(nested, where="colour = 1", on_progress=read.append, **question)
+    assert not read
+
+
 def test_a_wrong_condition_is_named(nested):
     with pytest.raises(QueryInvalid, match="--where"):
         profile(nested, by=["call"], where="nothing = 1")

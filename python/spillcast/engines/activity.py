@@ -89,7 +89,7 @@ class ServerClock:
 
     def __init__(self) -> None:
         #: When it was asked last and answered, by our clock.
-        self.asked_s = self.answered_s = 0.0
+        self.requested_s = self.answered_s = 0.0
         #: How often it was set.
         self.times_set = 0
         # Our clock is ahead of the server's by so much.
@@ -97,11 +97,12 @@ class ServerClock:
 
     def look(self, activity: Activity) -> list[SessionState]:
         """Ask for the sessions, and take in what the answer shows of the clock."""
-        self.asked_s = time.monotonic()
+        self.requested_s = time.monotonic()
         sessions = activity.sessions()
         self.answered_s = time.monotonic()
         if sessions:
-            least_s, most_s = (at_s - sessions[0].now_s for at_s in (self.asked_s, self.answered_s))
+            server_s = sessions[0].now_s
+            least_s, most_s = self.requested_s - server_s, self.answered_s - server_s
             if least_s > self._most_s or most_s < self._least_s:
                 self.times_set += 1
             else:
@@ -139,7 +140,7 @@ class QueryLife:
         #: By our clock: when it was last seen to run, and the last change of its state.
         self._seen_s = self._changed_s = 0.0
         #: When the session was looked at last, and last before the query.
-        self._asked_s = self._before_s = -math.inf
+        self._requested_s = self._before_s = -math.inf
         #: Looks that have placed its start, and how often the clock was set before the first.
         self._placed = self._times_set = 0
 
@@ -170,13 +171,13 @@ class QueryLife:
                 self.phase = "ended"
             elif session.state in ACTIVE:
                 self.phase, self.started_s = "running", session.query_start_s
-                self._before_s, self._placed = self._asked_s, 0
+                self._before_s, self._placed = self._requested_s, 0
                 self._times_set, self.new = self._clock.times_set, True
                 self._changed_s = self._clock.local_s(session.state_change_s)
                 self._go_on(session)
             else:
                 self._waited = True
-        self._asked_s = self._clock.asked_s
+        self._requested_s = self._clock.requested_s
         return self.phase
 
     def _go_on(self, session: SessionState) -> None:
@@ -194,7 +195,7 @@ class QueryLife:
             self._end(self._seen_s)
             return
         if session.state_change_s != last.state_change_s:
-            self._changed_s = self._clock.local_s(session.state_change_s, self._asked_s)
+            self._changed_s = self._clock.local_s(session.state_change_s, self._requested_s)
         same_start = session.query_start_s == last.query_start_s
         # A query is shown a moment before its transaction has a start. A procedure commits.
         same_transaction = len({session.xact_start_s, last.xact_start_s} - {None}) == 1
@@ -210,7 +211,7 @@ class QueryLife:
             self._end(self._changed_s)
         else:
             # Another query has begun since the last look.
-            began_s = self._clock.local_s(session.query_start_s, self._asked_s)
+            began_s = self._clock.local_s(session.query_start_s, self._requested_s)
             self._end(began_s if session.state in ACTIVE else self._seen_s)
 
     def _end(self, end_s: float) -> None:

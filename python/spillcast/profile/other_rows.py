@@ -159,6 +159,8 @@ def of_calls(
 
     InputError for a wrong expression or condition, and for one that no call meets.
     """
+    grouping = Grouping(by, where, _OF_CALLS)
+    grouping.check_unread("call_tree")
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
         read = spool_traces(paths, Path(folder), options)
         for name in ("calls", "statements"):
@@ -166,8 +168,6 @@ def of_calls(
             connection.execute(f"create view {name} as from {table}")
         add_call_tree(connection)
         confine(connection, Path(folder))
-        grouping = Grouping(by, where, _OF_CALLS)
-        grouping.check(connection, "call_tree")
         with grouping.failures():
             rows = grouping.answer(connection, grouping.query("call_tree", _SUMS_OF_CALLS))
     grouping.check_some(rows, "call")

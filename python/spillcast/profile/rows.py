@@ -67,6 +67,13 @@ class Grouping:
         with self.failures(f"the columns are {columns}"):
             connection.sql(f"select 1 from {table} where {self.condition} limit 0").fetchall()
 
+    def check_unread(self, table: str) -> None:
+        """As ``check``, over a table of traces, before they are read."""
+        with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
+            with duckdb.connect() as connection:
+                ask_no_traces(connection, Path(folder))
+                self.check(connection, table)
+
     @contextmanager
     def failures(self, hint: str | None = None) -> Iterator[None]:
         """Turn DuckDB's errors into QueryInvalid."""
@@ -155,11 +162,9 @@ def of_trace_rows(
     # Joined with the text of their statement if a name may need it.
     source = _WITH_STATEMENTS if _words(by, where) & _OF_STATEMENTS else "waits"
     query = _query_of_waits(grouping, source, of_trace=True)
+    # Also with the statements, which cost nothing without rows.
+    grouping.check_unread(_WITH_STATEMENTS)
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
-        with duckdb.connect() as connection:
-            ask_no_traces(connection, Path(folder))
-            # Also with the statements, which cost nothing without rows.
-            grouping.check(connection, _WITH_STATEMENTS)
         with duckdb.connect() as connection, grouping.failures():
             rows, read = ask_traces(
                 connection, query, grouping.answer, paths, Path(folder), options
