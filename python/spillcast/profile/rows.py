@@ -69,10 +69,10 @@ class Grouping:
 
     def check_unread(self, table: str) -> None:
         """As ``check``, over a table of traces, before they are read."""
-        with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
-            with duckdb.connect() as connection:
-                ask_no_traces(connection, Path(folder))
-                self.check(connection, table)
+        folder = tempfile.TemporaryDirectory(prefix="spillcast-")
+        with folder as name, duckdb.connect() as connection:
+            ask_no_traces(connection, Path(name))
+            self.check(connection, table)
 
     @contextmanager
     def failures(self, hint: str | None = None) -> Iterator[None]:
@@ -164,11 +164,9 @@ def of_trace_rows(
     query = _query_of_waits(grouping, source, of_trace=True)
     # Also with the statements, which cost nothing without rows.
     grouping.check_unread(_WITH_STATEMENTS)
-    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder:
-        with duckdb.connect() as connection, grouping.failures():
-            rows, read = ask_traces(
-                connection, query, grouping.answer, paths, Path(folder), options
-            )
+    folder = tempfile.TemporaryDirectory(prefix="spillcast-")
+    with folder as name, duckdb.connect() as connection, grouping.failures():
+        rows, read = ask_traces(connection, query, grouping.answer, paths, Path(name), options)
     read.check(options.chosen)
     grouping.check_some(rows, "wait")
     histograms = _take_histograms(rows)
