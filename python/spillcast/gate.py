@@ -147,19 +147,20 @@ def json_of(text: str, where: str | Path, hint: str | None = None, *, rest: bool
 
 
 def json_values(
-    text: str, where: str | Path, hint: str | None, mark: str = _MEMBER
+    text: str, where: str | Path, hint: str | None, mark: str = _MEMBER, *, repeats: bool = False
 ) -> Iterator[Any]:
     """The JSON values that begin a line, or end one with a name before them, among other text.
 
+    With ``repeats``, a list holds the values that have one name in an object; else the last stands.
     InputError as ``json_of``, also where one that begins with a match of ``mark`` is cut.
     """
-    decoder, at = json.JSONDecoder(), 0
+    decoder, at = json.JSONDecoder(object_pairs_hook=_grouped if repeats else None), 0
     while (match := _VALUE.search(text, at)) is not None:
         if _is_other_text(text[match.end() : match.end() + _TRIED_LENGTH], mark):
             at = match.end() + 1
             continue
         try:
-            _, end = decoder.raw_decode(text, match.end())
+            value, end = decoder.raw_decode(text, match.end())
         except RecursionError:
             raise damaged(where, "nested too deep", hint) from None
         except ValueError as error:
@@ -170,8 +171,17 @@ def json_values(
                 raise damaged(where, f"not JSON: {error}", hint) from error
             at = match.end() + 1
             continue
-        yield json_of(text[match.end() : end], where, hint)
+        checked = json_of(text[match.end() : end], where, hint)
+        yield value if repeats else checked
         at = end
+
+
+def _grouped(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object in which a list stands for the values of a name that is repeated."""
+    values: dict[str, list[Any]] = {}
+    for name, value in pairs:
+        values.setdefault(name, []).append(value)
+    return {name: many if len(many) > 1 else many[0] for name, many in values.items()}
 
 
 def _is_other_text(beginning: str, mark: str) -> bool:

@@ -56,6 +56,21 @@ def test_a_plan_gives_bounds_and_the_buffer_that_is_enough(tmp_path):
     assert read_figures([path]).io_bounds.upper.writes == io.upper.writes
 
 
+def test_sorts_and_tables_of_one_name_in_an_object_all_count(tmp_path):
+    block = SORTED["query_block"]
+    rest = json.dumps({"r_total_time_ms": 2000.0})[1:]
+    first = f'"read_sorted_file": {json.dumps(block["read_sorted_file"])}'
+    fits = '"read_sorted_file": {"filesort": {"r_total_time_ms": 1.0, "r_buffer_size": "2Kb"}}'
+    derived = f'"table": {{"materialized": {{{first}}}}}, "table": {{"table_name": "u"}}'
+    (path := tmp_path / "alone.json").write_text(json.dumps(SORTED))
+    alone = read_figures([path]).io_bounds.upper.writes
+    for inner in (f"{first}, {fits}", f"{fits}, {first}", derived):
+        (path := tmp_path / "plan.json").write_text(f'{{"query_block": {{{inner}, {rest}}}')
+        assert read_figures([path]).io_bounds.upper.writes == alone
+    path.write_text(f'{{"query_block": {{{first}, {first}, {rest}}}')
+    assert read_figures([path]).io_bounds.upper.writes.bytes == 2 * alone.bytes
+
+
 def test_a_sort_of_a_temporary_table_does_not_read_the_tables_that_filled_it(tmp_path):
     plan = json.loads(json.dumps(SORTED))
     sort = plan["query_block"].pop("read_sorted_file")["filesort"]

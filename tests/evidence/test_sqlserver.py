@@ -9,6 +9,7 @@ from spillcast.errors import (
     EvidenceAmbiguous,
     EvidenceDamaged,
     EvidenceIncomplete,
+    EvidenceMixed,
     EvidenceUnsuited,
     NoTempIo,
 )
@@ -139,6 +140,13 @@ def test_two_snapshots_of_tempdb_are_timed_counts(tmp_path):
         assert (counts.reads.count, counts.reads.bytes) == (1000, 8192000)
         assert (counts.writes.count, counts.writes.bytes) == (2000, 131072000)
         assert (counts.reads.total_ns, counts.writes.total_ns) == (5e9, 9e9)
+    # Both in one paste, and a third.
+    both = tmp_path / "both.txt"
+    both.write_text(before.read_text() + after.read_text().removeprefix(FILES))
+    pasted = read_figures([both])
+    assert (pasted.reads, pasted.elapsed_s) == (counts.reads, counts.elapsed_s)
+    with pytest.raises(EvidenceMixed):
+        read_figures([both, before], Selection(elapsed_s=60.0))
     with pytest.raises(EvidenceIncomplete):
         read_figures([after])
     alone = read_figures([after], Selection(elapsed_s=60.0))

@@ -58,7 +58,8 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     text = text_of(path, HOW, bytes_max=JSON_LENGTH_MAX)
     if (box := _BOX.search(text)) is not None:
         raise _unsized(path, parse_duration_s(box[1]))
-    documents = list(json_values(unwrapped(text), path, HOW))
+    values = json_values(unwrapped(text), path, HOW)
+    documents = [its for value in values for its in (value if isinstance(value, list) else [value])]
     if len(documents) > 1:
         raise EvidenceAmbiguous(
             f"{path}: {len(documents)} profiles", "give one, in a file of its own"

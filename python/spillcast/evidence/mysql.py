@@ -85,7 +85,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
             _RECORD,
         )
     plain = re.sub(r"\\n", "\n", unwrapped(text)) if text.count("\n") < 3 else unwrapped(text)
-    documents = [d for d in json_values(plain, path, HOW) if isinstance(d, dict)]
+    documents = [d for d in json_values(plain, path, HOW, repeats=True) if isinstance(d, dict)]
     blocks = [d["query_block"] for d in documents if isinstance(d.get("query_block"), dict)]
     if not blocks:
         raise damaged(path, "it has no query_block", HOW)
@@ -130,16 +130,21 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     )
 
 
-def _nodes(part: Any, without: str | None = None) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    """All objects below a part, each with its name, but those ``without`` names and all below."""
-    values = part.items() if isinstance(part, dict) else (("", value) for value in part)
+def _nodes(
+    part: Any, without: str | None = None, name: str = ""
+) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    """All objects below a part, each with its name, but those ``without`` names and all below.
+
+    Tables of a join, and sorts, may have one name beside each other in an object, and so a list.
+    """
+    values = part.items() if isinstance(part, dict) else ((name, value) for value in part)
     for name, value in values:
         if name == without:
             continue
         if isinstance(value, dict):
             yield name, value
         if isinstance(value, dict | list):
-            yield from _nodes(value, without)
+            yield from _nodes(value, without, name)
 
 
 def _sort(path: Path, node: Mapping[str, Any]) -> Sort | None:
@@ -148,8 +153,8 @@ def _sort(path: Path, node: Mapping[str, Any]) -> Sort | None:
     if not passes:
         return None
     buffer = node.get("r_buffer_size")
-    if not isinstance(buffer, str):
-        raise damaged(path, "r_buffer_size is not a size", HOW)
+    if not isinstance(buffer, str) or not buffer[:1].isdigit():
+        raise EvidenceIncomplete(f"{path}: r_buffer_size is {buffer!r}, not one size", _RECORD)
     # The time of a sort includes that of tables that it reads, not that of filling a temporary one.
     rows_ms = sum(
         _number(path, below, "r_table_time_ms")

@@ -231,7 +231,7 @@ FOREIGN = (
      r"^[^\w\n│]{,4}execution time: ([\d.]+ ?(?:\w|µ)+)"),
     ("Snowflake", r"bytes spilled to (?:local|remote) (?:storage|disk)[^\w\n]{1,80}+([\d.]+ ?\w*)",
      r"(?:total elapsed|execution) time[^\w\n]{1,80}+([\d.]+ ?m?s)\b"),
-    ("Trino", r"\bSpilled: ([\d.]+ ?\w+)", r"\bExecution(?: time)?: ([\d.]+ ?m?s)\b"),
+    ("Trino", r"\bSpilled: ([\d.]+ ?[kKMGTP]?B)\b", r"\bExecution(?: time)?: ([\d.]+ ?m?s)\b"),
     # Only the row of the root has the time of all.
     ("TiDB", r"^[+ \t]*+\|.*\btime:.*\|\s*([\d.]+ [KMGT]?B)\s*\|$",
      r"^[+ \t]*+\| \w.*?\btime:((?:[\d.]+[a-zµ]+)+)"),
@@ -269,10 +269,11 @@ KINDS: Sequence[Kind] = (
          lambda sample: 6.5 * any(mark in sample.raw for mark in _SHOWPLAN), "sqlserver.read_plan",
          selects=frozenset({"item"})),
     _report(6.4, "rows of sys.dm_exec_query_stats", "sqlserver.read_query_stats",
-            _headed("total_spills execution_count", "total_spills total_elapsed_time"),
+            _headed("total_spills execution_count", "total_spills total_elapsed_time",
+                    "total spills executions", "totalspills executioncount"),
             "item queryid"),
     _report(6.3, "rows of sys.dm_io_virtual_file_stats", "sqlserver.read_file_stats",
-            _headed("io_stall_write_ms num_of_bytes_written"), joins=True),
+            _headed("io_stall_write_ms num_of_writes"), joins=True),
     _report(6.0, "a report of SQL Monitor", "oracle.monitor_reports.read_xml",
             _matching(r"<sql_monitor_report|FXTMODEL"), "item sql_id exec_id"),
     _report(5.75, "a report of SQL Monitor", "oracle.monitor_reports.read_text",
@@ -328,6 +329,11 @@ KINDS: Sequence[Kind] = (
                 "counters of MySQL count merge passes and tables, and not what was read and "
                 "written on disk",
                 f"record the query: spillcast record --mysql DSN --query PATTERN; {_IF_KNOWN}"),
+    _too_little("times of files and stages of MySQL",
+                r"\bwait/io/file/|@@tmpdir/|^[^\w\n]*(?:Copying to tmp table|Creating sort index)\b"
+                r"|^[^\w\n]*converting HEAP to ",
+                "MySQL's times of files are those of all statements, and its stages count no I/O",
+                f"record the query: spillcast record --mysql DSN --query PATTERN; {_IF_KNOWN}"),
     _too_little("pages of STATISTICS IO",
                 r"'(?:Worktable|Workfile)'|\bTable '[^'\n]+'\. Scan count \d",
                 "STATISTICS IO counts pages of work tables, also those in memory, and not what "
@@ -364,14 +370,18 @@ KINDS: Sequence[Kind] = (
     _too_little("a log of ClickHouse", r"\[ \d+ \] \{[\da-f-]{0,36}\} ",
                 "a log of ClickHouse counts what some spills wrote, and no reads or times",
                 "give the row of the query in system.query_log"),
-    _too_little("a part of a row of system.query_log", r"\bProfileEvents\b",
+    _too_little("a part of a row of system.query_log",
+                r"\bProfileEvents\b|\bExternal(?:Sort|Aggregation|Join|Processing)[A-Z]\w+\W+\d",
                 "it has events of a query of ClickHouse, and not query_duration_ms",
                 "give whole rows: SELECT * FROM system.query_log FORMAT JSONEachRow"),
     _too_little("counts of a device",
                 r"^Device:?\s.*\b(?:r/s|tps|rkB/s|kB_read/s)(?!\w)|\"sysstat\"\s*:"
-                r"|-dsk/\w|\bDEV +tps\b",
-                "iostat and its like count what ran on a device, not how long other I/O would take",
-                "measure the storage: spillcast probe DIR --grid -o storage.json"),
+                r"|-dsk/\w|\bDEV +tps\b|\bkB_rd/s\b|\bDISK READ\b|^ *[mun]?secs +: count\b"
+                r"|^% time +seconds +usecs/call",
+                "iostat and its like count what ran on a device or in a process, and do not tell "
+                "which of it was temp I/O",
+                "record the query: spillcast record --pid PID; or measure the storage: "
+                "spillcast probe DIR --grid -o storage.json"),
     _too_little("output of fio",
                 r"^[^\w\n]*+(?:read|write)[ \t]*: (?:IOPS|io)=|^fio-\d"
                 r"|\bc?lat (?:percentiles )?\([num]sec\)"
@@ -388,7 +398,8 @@ KINDS: Sequence[Kind] = (
                 "spillcast probe DIR --grid -o storage.json"),
     _too_little("sizes of spills",
                 r"spill[\w ]{0,20}(?:bytes|data|size|stat)|bytes[\w ]{0,20}spill"
-                r"|\btemp\w* disk usage\b",
+                r"|\btemp\w* disk usage\b|\bScratchBytesWritten\b|\bspilled.records\b"
+                r"|\bsort overflows\b|\bSpilled: \d+ rows\b",
                 "it tells what spilled in a form that is not known",
                 _IF_KNOWN, score=0.4),
     Kind("parameters", "parameters of a database",

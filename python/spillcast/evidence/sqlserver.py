@@ -280,6 +280,8 @@ def _with_bounds(
     return counts_of_figures(path, selection, temp, threads=threads, **more)
 
 
+#: Rows of one snapshot have the same sample_ms, or nearly.
+APART_S = 1.0
 _TEXTS = ("statement_text", "query_text", "text")
 _NEEDED_OF_QUERIES = ("execution_count", "total_elapsed_time", "total_spills")
 QUERY_STATS = (*_NEEDED_OF_QUERIES, "total_worker_time", "total_dop", "query_hash", *_TEXTS)
@@ -364,11 +366,13 @@ def _text(row: Row) -> str | None:
 
 def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     """I/O on tempdb's data files between two snapshots, or since the server began."""
-    if len(paths) > 2:
-        raise EvidenceMixed(f"{len(paths)} snapshots of tempdb's files", "give two, or one")
-    snapshots = sorted((_snapshot(path) for path in paths), key=lambda snapshot: snapshot[0])
+    snapshots = sorted(
+        (snapshot for path in paths for snapshot in _snapshots(path)), key=lambda its: its[0]
+    )
+    if len(snapshots) > 2:
+        raise EvidenceMixed(f"{len(snapshots)} snapshots of tempdb's files", "give two, or one")
     elapsed_s, reads, writes = 0.0, *snapshots[-1][1:]
-    if len(paths) == 2:
+    if len(snapshots) == 2:
         elapsed_s = snapshots[1][0] - snapshots[0][0]
         reads, writes = (
             OpCounts(last.count - its.count, last.bytes - its.bytes, last.total_ns - its.total_ns)
@@ -390,13 +394,13 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
         threads=upper,
         processes_bounds=Bounds(lower, upper, "the view has no sessions", PLAN),
         engine=ObservedEngine("sqlserver"),
-        subject="the interval between the snapshots" if len(paths) == 2 else None,
+        subject="the interval between the snapshots" if len(snapshots) == 2 else None,
         notes=["the view counts the I/O of all sessions on tempdb"],
     )
 
 
-def _snapshot(path: Path) -> tuple[float, OpCounts, OpCounts]:
-    """When a snapshot was taken (s), and the reads and writes of tempdb's data files until then."""
+def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts]]:
+    """When each snapshot was taken (s), and the reads and writes of tempdb's data files before."""
     rows = exported_rows(path, FILE_STATS, _NEEDED_OF_FILES, HOW_FILES)
     if any(row.get("database_id") or row.get("database_name") for row in rows):
         rows = [
@@ -409,13 +413,19 @@ def _snapshot(path: Path) -> tuple[float, OpCounts, OpCounts]:
     if not rows:
         raise NoTempIo(f"{path}: none of its rows is of a data file of tempdb (database_id 2)")
 
-    def total(name: str) -> int:
-        return round(sum(_number(path, row, name, HOW_FILES) for row in rows))
+    def total(taken: Sequence[Row], name: str) -> int:
+        return round(sum(_number(path, row, name, HOW_FILES) for row in taken))
 
-    reads, writes = (
-        OpCounts.timed(
-            total(f"num_of_{op}s"), total(f"num_of_bytes_{past}"), total(f"io_stall_{op}_ms") / 1e3
+    timed = sorted(((total([row], "sample_ms") / 1e3, row) for row in rows), key=lambda its: its[0])
+    starts = [at for at, (s, _) in enumerate(timed) if at == 0 or s - timed[at - 1][0] > APART_S]
+    for start, end in zip(starts, [*starts[1:], len(timed)], strict=True):
+        taken = [row for _, row in timed[start:end]]
+        reads, writes = (
+            OpCounts.timed(
+                total(taken, f"num_of_{op}s"),
+                total(taken, f"num_of_bytes_{past}"),
+                total(taken, f"io_stall_{op}_ms") / 1e3,
+            )
+            for op, past in (("read", "read"), ("write", "written"))
         )
-        for op, past in (("read", "read"), ("write", "written"))
-    )
-    return _number(path, rows[0], "sample_ms", HOW_FILES) / 1e3, reads, writes
+        yield timed[start][0], reads, writes

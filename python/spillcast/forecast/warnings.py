@@ -134,7 +134,7 @@ def _evidence(case: Case) -> Iterator[Warned]:
     for note in quality.notes:
         yield Warned("untold", note)
     if (unknown := quality.unknown) is not None:
-        text = f"{unknown.words}; the interval covers both bounds, and {unknown.remedy}"
+        text = f"{unknown.words}; the interval covers both bounds; {unknown.remedy}"
         yield Warned(unknown.code, text)
     if quality.timed_on is not None:
         text = f"temp I/O was not timed: the latency of {quality.timed_on} is assumed"

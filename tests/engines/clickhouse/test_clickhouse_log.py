@@ -36,6 +36,10 @@ def test_a_pasted_table_is_the_table(runs, tmp_path, suffix):
     path.write_text("".join(f"> {line}" for line in ["Look:\n", "```\n", *lines, "```\n"]))
     wanted = [query.events for query in read_rows(runs / "log.jsonl")]
     assert [query.events for query in read_rows(path)] == wanted
+    # Below the statement that the client echoed.
+    echo = "SELECT\n    query_duration_ms,\n    ProfileEvents\nFROM system.query_log\n\n"
+    path.write_text(echo + "".join(lines))
+    assert [query.events for query in read_rows(path)] == wanted
     # As a test or a pager prints it.
     path.write_text("".join(f"2024-09-04 20:58:58 {line}" for line in lines))
     assert [query.events for query in read_rows(path)] == wanted

@@ -220,6 +220,7 @@ def test_one_among_words_is_read_and_two_are_refused(tmp_path):
     for pasted in (f"Hi,\n\n```\n{text}\n```\n\nAny ideas?\n", quoted, f"{text}\nD \n"):
         path.write_text(pasted)
         assert read_figures([path], Selection(timed=False)) == plain
-    path.write_text(f"{text}\n{text}\n")
-    with pytest.raises(EvidenceAmbiguous, match="2 profiles"):
-        read_figures([path], Selection(timed=False))
+    for two in (f"{text}\n{text}\n", f"[{text},\n{text}]"):
+        path.write_text(two)
+        with pytest.raises(EvidenceAmbiguous, match="2 profiles"):
+            read_figures([path], Selection(timed=False))

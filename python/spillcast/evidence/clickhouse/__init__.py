@@ -51,6 +51,8 @@ _HEADINGLESS = re.compile(
     r"(?:QueryStart|QueryFinish|Exception\w+)[\"\t,]+\"?\d{4}-\d\d-\d\d[\"\t,].*\{'\w+':\d"
 )
 _COLUMN = re.compile(r"(?:^|[\s\"',;|│┃─━{])query_duration_ms(?:[\s\"',;:|│┃─━]|$)")
+#: A statement above its rows, which a blank line ends.
+_ECHOED = re.compile(r"^(?:\S* :\) )?select\b", re.IGNORECASE | re.MULTILINE)
 #: What stands for an event where it has a column of its own.
 _EVENT_COLUMN = re.compile(
     r"(?:ProfileEvents(?:\['|[._]|, ')|ProfileEvent_)(\w+)(?:'[\])])?|arrayElement\(.*'(\w+)'\)"
@@ -122,6 +124,8 @@ def read_rows(path: Path) -> list[LoggedQuery]:
             for item, row in enumerate(rows, 1)
             if str(row.get("type", _FINISHED)) in (_FINISHED, _FINISHED_NUMBER)
         ]
+    if not rows:
+        raise damaged(path, "no rows stand below the heading", HOW)
     if not queries:
         hint = "export rows with type = 'QueryFinish'"
         raise SelectionEmpty(f"{path}: no query finished in its {len(rows):,} rows", hint)
@@ -247,6 +251,8 @@ def _table(text: str, path: Path) -> Iterator[Row]:
         yield columns
         return
     if (heading := _COLUMN.search(text)) is not None:
+        if (echoed := _ECHOED.search(text, 0, heading.start())) is not None:
+            heading = _COLUMN.search(text, text.find("\n\n", echoed.start())) or heading
         yield from rows_of(text[text.rfind("\n", 0, heading.start() + 1) + 1 :], path, HOW)
         return
     width = 0
