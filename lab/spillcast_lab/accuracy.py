@@ -1,4 +1,4 @@
-"""The page docs/accuracy.md, made from the cases of a verification and nothing else."""
+"""The page docs/accuracy.md, made from the cases of a verification alone."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ from spillcast_lab.calibrate import calibration
 from spillcast_lab.summary import EVIDENCE, breakdown, of_evidence, query_of, refusals, worst
 from spillcast_lab.variants import REHEARSED_S, REHEARSED_SHARE
 
-#: Written by people, shown below the worst cases: in the page's folder.
+#: File in the page's folder with the reasons of the largest errors, which people write.
 REASONS = "worst.md"
 NO_REASONS = f"Their reasons appear here after they have been written to `docs/accuracy/{REASONS}`."
 READING = (
@@ -136,7 +136,7 @@ def _introduction(truth: Truth) -> str:
 
 
 def readme_section(truth: Truth) -> str:
-    """What the README states of the cases of a verification."""
+    """The section of the README about the cases of a verification."""
     about = truth.about
     engines = " and ".join(sorted({case.engine for case in truth.cases}))
     text = (
@@ -158,8 +158,8 @@ def _worst(cases: Sequence[Case]) -> str:
             f"{case.measured_to_s:.3g} s",
             percent(case.error),
             "; ".join(
-                f"{name} {source_s:.3g} to {target_s:.3g}"
-                for name, (source_s, target_s) in _terms(case).items()
+                f"{term.name} {term.baseline_s:.3g} to {term.forecast_s:.3g}"
+                for term in case.forecast.terms_by_name
             ),
             ", ".join(
                 f"{share:.0%}"
@@ -178,15 +178,6 @@ def _worst(cases: Sequence[Case]) -> str:
         "recorded run and in the least disturbed runs on source and target, summed over threads."
     )
     return markdown_table(header, rows) + "\n\n" + note
-
-
-def _terms(case: Case) -> dict[str, tuple[float, float]]:
-    """Seconds here and there by the name of a term, over all sizes of operations."""
-    terms: dict[str, tuple[float, float]] = {}
-    for term in case.forecast.terms:
-        source_s, target_s = terms.get(term.name, (0.0, 0.0))
-        terms[term.name] = source_s + term.baseline_s, target_s + term.forecast_s
-    return terms
 
 
 def _refused(by_reason: Mapping[str, Sequence[Case]]) -> str:

@@ -1,4 +1,4 @@
-"""What forecasts are to reach, each aim beside the figure that cases give; tables of figures."""
+"""Aims of the accuracy of forecasts with the measured figures, and the tables of the page."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -12,8 +12,8 @@ from spillcast.tabular import markdown_table, paragraph
 from spillcast.units import format_count
 from spillcast_lab.summary import (
     SUMMARY_HEADER,
-    by_way,
-    by_way_and_threads,
+    by_direction,
+    by_direction_and_threads,
     forecast_with,
     grouped,
     of_evidence,
@@ -26,7 +26,7 @@ from spillcast_lab.summary import (
 )
 from spillcast_lab.variants import ADDED, LEFT_OUT, REHEARSED, without
 
-#: The least and the most of each figure of a ``Summary``; None where there is no bound.
+#: Lower and upper bound of each figure of a ``Summary``; None without a bound.
 Bounds = Mapping[str, tuple[float | None, float | None]]
 CRITERIA = {
     "median": "median error",
@@ -39,16 +39,16 @@ CRITERIA = {
     "sign_test": "p-value of the errors' signs",
     "refused_share": "share refused",
 }
-#: Errors of one sign are a cause that the forecast leaves out, however small they are.
+#: Errors of one sign, however small, show a cause that the forecast lacks.
 _NO_BIAS: Bounds = {"bias": (-0.03, 0.03), "sign_test": (0.05, None)}
 _BESIDE_SEED: Bounds = {"ratio": (1.0, None)}
 _BELOW: Bounds = {"below_ceiling": (None, 0.05)}
 _FEW_REFUSED: Bounds = {"refused_share": (None, 0.15)}
-#: The suites that the public has.
+#: The public suites in words.
 PUBLIC = " and ".join(SUITES.values())
-OTHER_WAYS = "other directions"
+OTHER_DIRECTIONS = "other directions"
 SLICES = "ten slices of 0.3 s"
-#: Nobody attaches for less: parts as long as this have aims of their own.
+#: Nobody attaches for less: parts of at least this length have aims of their own.
 ATTACHED_S = 1.0
 
 
@@ -66,7 +66,7 @@ _BY_THREADS = {
     2: errors_within(0.08, 0.20),
     4: errors_within(0.12, 0.30),
 }
-#: Parts of runs whose whole time is not told, by evidence: it in words, and what is to be kept.
+#: Parts of runs of unknown elapsed time by evidence: its name, and the bounds of its figures.
 _PARTS: Mapping[str, tuple[str, Bounds]] = {
     "minute": (
         "a minute, or a tenth",
@@ -85,22 +85,22 @@ _PARTS: Mapping[str, tuple[str, Bounds]] = {
 
 @dataclass(frozen=True)
 class Aim:
-    """One figure, the bounds it is to keep, and what was measured."""
+    """A figure with its bounds and its measured value."""
 
     of: str
     criterion: str
     figure: float | None
     least: float | None
     most: float | None
-    #: ``share``, ``points`` (of a hundred), ``s``, or ``times the forecast's``.
+    #: ``share``, ``points`` (percentage points), ``s``, or ``times the forecast's``.
     unit: str
     cases: int
-    #: Of the cases, those without a number.
+    #: Cases without a number.
     refused: int = 0
 
     @property
     def met(self) -> bool | None:
-        """Whether the figure keeps to its bounds; None where there are no cases."""
+        """Whether the figure is within its bounds; None without cases."""
         if self.figure is None:
             return None
         above = self.least is None or self.figure >= self.least
@@ -133,11 +133,11 @@ def aims_table(aims: Iterable[Aim]) -> str:
 
 
 def aims(cases: Sequence[Case]) -> list[Aim]:
-    """All of them, from the cases of a verification."""
+    """The aims of all engines and kinds of evidence."""
     whole = of_evidence(cases)
     results = list[Aim]()
-    for engine, its in grouped(whole, lambda case: case.engine_name).items():
-        results += _of_engine(engine, its)
+    for engine, of_engine in grouped(whole, lambda case: case.engine_name).items():
+        results += _of_engine(engine, of_engine)
     results += aims_of("all", whole, {"half_width": (None, 0.12), **_BELOW})
     if len(whole) == len(cases):
         return results
@@ -151,20 +151,20 @@ def aims(cases: Sequence[Case]) -> list[Aim]:
 
 
 def _of_engine(engine: str, cases: Sequence[Case]) -> list[Aim]:
-    """From slow storage to fast those of queries of TPC-H and TPC-DS, and all other directions."""
+    """The aims of queries of public suites from slow to fast, and of all other directions."""
     public = [case for case in cases if case.direction == FALLING and case.is_public]
     others = [case for case in cases if case.direction != FALLING]
     rehearsed = forecast_with([case for case in public if case.threads in (1, 2)], REHEARSED)
     of = f"{engine}, {FALLING}, {PUBLIC}"
     results = list[Aim]()
     for threads, bounds in _BY_THREADS.items():
-        its = [case for case in public if case.threads == threads]
-        results += aims_of(f"{of}, {format_count(threads, 'thread')}", its, bounds)
+        of_threads = [case for case in public if case.threads == threads]
+        results += aims_of(f"{of}, {format_count(threads, 'thread')}", of_threads, bounds)
     results += aims_of(of, public, {**_NO_BIAS, **_intervals(0.12), **_BESIDE_SEED, **_BELOW})
     rehearsed_bounds = {**errors_within(0.04, 0.10), **_intervals(0.10)}
     results += aims_of(f"{of}, rehearsed", rehearsed, rehearsed_bounds)
     other_bounds = {**errors_within(0.03, 0.10), **_NO_BIAS, **_BESIDE_SEED}
-    return results + aims_of(f"{engine}, {OTHER_WAYS}", others, other_bounds)
+    return results + aims_of(f"{engine}, {OTHER_DIRECTIONS}", others, other_bounds)
 
 
 def aims_of(of: str, cases: Sequence[Case], bounds: Bounds) -> list[Aim]:
@@ -185,7 +185,7 @@ def aims_of(of: str, cases: Sequence[Case], bounds: Bounds) -> list[Aim]:
 
 
 def _of_slices(cases: Sequence[Case]) -> list[Aim]:
-    """Against whole recordings, between the same storages of the same queries; and their time."""
+    """The aims of slices, compared with whole recordings of the same runs, and of their time."""
 
     def pair(case: Case) -> tuple[object, ...]:
         return case.engine, case.workload, case.threads, case.source, case.target
@@ -204,19 +204,20 @@ def _of_slices(cases: Sequence[Case]) -> list[Aim]:
 
 
 def figures_table(of: str, groups: Mapping[str, Sequence[Case]]) -> str:
-    """A table of groups."""
-    rows = [summary_row(name, summarise(its)) for name, its in groups.items()]
+    """A row of figures for each group."""
+    rows = [summary_row(name, summarise(group)) for name, group in groups.items()]
     return markdown_table((of, *SUMMARY_HEADER[1:]), rows)
 
 
 def headline(cases: Sequence[Case]) -> str:
-    """How far forecasts from slow storage to fast were off, in a sentence or two."""
+    """A sentence or two about the errors of forecasts from slow storage to fast."""
     falling = [case for case in cases if case.direction == FALLING]
-    its = [case for case in falling if case.is_public] or falling
-    if not its:
+    public = [case for case in falling if case.is_public]
+    shown = public or falling
+    if not shown:
         return "No forecast from slow storage to fast was verified."
     sentences, seeds = list[str](), list[str]()
-    for engine, group in grouped(its, lambda case: case.engine_name).items():
+    for engine, group in grouped(shown, lambda case: case.engine_name).items():
         summary = summarise(group)
         refused = f", {summary.refused} refused" if summary.refused else ""
         forecasts = format_count(summary.cases, "forecast")
@@ -225,8 +226,8 @@ def headline(cases: Sequence[Case]) -> str:
             f"({forecasts}{refused}; {share(summary.coverage, 0)} of the intervals hold)"
         )
         seeds.append(share(summary.seed_median))
-    which = f"queries of {PUBLIC}" if its is not falling else "queries of neither TPC-H nor TPC-DS"
-    apart = summarise(its).run_apart
+    which = f"queries of {PUBLIC}" if public else "queries of neither TPC-H nor TPC-DS"
+    apart = summarise(shown).run_apart
     noise = (
         "" if apart is None else f" A repeated run there differs by {share(apart)} in the median."
     )
@@ -239,8 +240,8 @@ def headline(cases: Sequence[Case]) -> str:
 def readme_table(cases: Sequence[Case]) -> str:
     """The table of the README: by direction and engine, from slow to fast also by threads."""
     rows = [
-        summary_row(", ".join(names), summarise(its))[:-1]
-        for names, its in by_way_and_threads(of_evidence(cases)).items()
+        summary_row(", ".join(names), summarise(group))[:-1]
+        for names, group in by_direction_and_threads(of_evidence(cases)).items()
         if len(names) == 2 or (len(names) == 3 and names[0] == FALLING)
     ]
     return markdown_table(("forecasts", *SUMMARY_HEADER[1:-1]), rows)
@@ -254,7 +255,7 @@ _MEANS = {
 
 
 def by_means(cases: Sequence[Case]) -> str:
-    """By what makes the slow storage slow, as far as that is known."""
+    """A table by direction and by the cause of slowness, if that is known."""
     known = [case for case in cases if case.source_means and case.target_means]
     if not known:
         return "The file of these cases does not contain what made storage slow."
@@ -267,52 +268,52 @@ def by_means(cases: Sequence[Case]) -> str:
         return " to ".join(dict.fromkeys(means)) or "nothing"
 
     groups = {
-        f"{way}, {means}": its
-        for way, of_way in by_way(known).items()
-        for means, its in grouped(of_way, means_of).items()
+        f"{direction}, {means}": group
+        for direction, of_direction in by_direction(known).items()
+        for means, group in grouped(of_direction, means_of).items()
     }
     return figures_table("slowed by", groups)
 
 
 def estimates(cases: Sequence[Case]) -> str:
-    """The matrix without each estimate, and with a rehearsal beside the same without one."""
+    """A table of forecasts without each estimate, and with a rehearsal or previous runs."""
     if not any(case.variants for case in cases):
         return "The file of these cases contains no forecasts without an estimate."
     rows = list[list[str]]()
 
-    def add(of: str, words: str, differ: int | None, its: Sequence[Case]) -> None:
-        figures = summary_row("", summarise(its))[1:8]
+    def add(of: str, words: str, differ: int | None, group: Sequence[Case]) -> None:
+        figures = summary_row("", summarise(group))[1:8]
         rows.append([of, words, "" if differ is None else f"{differ}", *figures])
 
-    for way in (FALLING, OTHER_WAYS):
-        of_way = [case for case in cases if (case.direction == FALLING) == (way == FALLING)]
-        for engine, its in grouped(of_way, lambda case: case.engine_name).items():
-            of = f"{way}, {engine}"
-            add(of, "today", None, its)
+    falling = [case for case in cases if case.direction == FALLING]
+    others = [case for case in cases if case.direction != FALLING]
+    for direction, of_direction in ((FALLING, falling), (OTHER_DIRECTIONS, others)):
+        for engine, of_engine in grouped(of_direction, lambda case: case.engine_name).items():
+            of = f"{direction}, {engine}"
+            add(of, "today", None, of_engine)
             for name, words in LEFT_OUT.items():
-                if differ := sum(without(name) in case.variants for case in its):
-                    add(of, f"without {words}", differ, without_estimate(its, name))
+                if differ := sum(without(name) in case.variants for case in of_engine):
+                    add(of, f"without {words}", differ, without_estimate(of_engine, name))
             for name, words in ADDED.items():
-                if few := forecast_with(its, name):
-                    add(of, words, len(few), few)
-                    same = [case for case in its if name in case.variants]
+                if variants := forecast_with(of_engine, name):
+                    add(of, words, len(variants), variants)
+                    same = [case for case in of_engine if name in case.variants]
                     add(of, "the same without that", None, same)
     return markdown_table(("of", "forecast", "differ", *SUMMARY_HEADER[1:8]), rows)
 
 
 def noise(cases: Sequence[Case]) -> str:
-    """What a repeated run differs by, and what recording costs, by engine and threads."""
+    """A table of deviations of repeated runs and the cost of recording, by engine and threads."""
     groups = grouped(cases, lambda case: f"{case.engine_name}, {threads_of(case)}")
     rows = []
-    for name, its in (*groups.items(), ("all", cases)):
-        apart = repeated(its)
+    for name, group in (*groups.items(), ("all", cases)):
+        deviations = repeated(group)
         # A recording is the baseline of several cases.
-        recorded = {(case.engine, case.workload, case.threads, case.source): case for case in its}
-        longer = [recording_cost(case) for case in recorded.values()]
-        of_runs, of_recordings = _median_and_p90(apart), _median_and_p90(map(abs, longer))
-        counts = f"{len(apart)}", f"{len(longer)}"
-        longer_by = percent(median(longer))
-        rows.append([name, counts[0], *of_runs, counts[1], longer_by, *of_recordings])
+        recorded = {(case.engine, case.workload, case.threads, case.source): case for case in group}
+        costs = [recording_cost(case) for case in recorded.values()]
+        of_runs = [f"{len(deviations)}", *_median_and_p90(deviations)]
+        of_costs = [f"{len(costs)}", percent(median(costs)), *_median_and_p90(map(abs, costs))]
+        rows.append([name, *of_runs, *of_costs])
     header = ("", "runs", "difference, median", "90th", "recordings", "longer by, median",
               "difference, median", "90th")  # fmt: skip
     return markdown_table(header, rows)

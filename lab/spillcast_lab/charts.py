@@ -8,7 +8,7 @@ from spillcast.lab.case import Case
 from spillcast.report.html.axes import log_scale, percent_ticks, scatter_ticks
 from spillcast.report.html.charts import DIRECTIONS
 from spillcast.stats import NORMAL_95
-from spillcast_lab.summary import breakdown, by_way, of_evidence, summarise
+from spillcast_lab.summary import breakdown, by_direction, of_evidence, summarise
 
 AIM = (0.85, 0.95)
 #: As style.css has them in its light scheme.
@@ -66,7 +66,7 @@ def scatter_svg(points: Sequence[tuple[float, float, str]]) -> str:
 def coverage_svg(cases: Sequence[Case]) -> str:
     """The share of intervals that contain the truth by group, with its interval by chance."""
     rows: list[tuple[str, Sequence[Case]]] = []
-    for groups in {**breakdown(cases), "direction": by_way(of_evidence(cases))}.values():
+    for groups in {**breakdown(cases), "direction": by_direction(of_evidence(cases))}.values():
         rows += [*groups.items(), ("", [])]
     height, confidence = _ROW * (len(rows) - 1), cases[0].forecast.confidence
     low, high = (_BARS * share for share in AIM)

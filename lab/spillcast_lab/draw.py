@@ -1,4 +1,4 @@
-"""Selects the queries and storages of a verification: random by a seed, balanced, within a time.
+"""Draws the queries and storages of a verification: at random, balanced, within a time.
 
 Every query between every two storages would take hours. Storages are drawn for each query until the
 time is used up, each about equally often, and half of the forecasts are from a slow storage to a
@@ -16,38 +16,31 @@ from random import Random
 from spillcast.engines.engine import Lab
 from spillcast.lab.storages import Plain
 from spillcast_lab.kernel_slowed import KernelSlowed
-from spillcast_lab.matrix import (
-    Cell,
-    Pair,
-    Storage,
-    cell_s,
-    run_s,
-    unavailable,
-)
+from spillcast_lab.matrix import Cell, Pair, Storage, cell_s, run_s, unavailable
 
-#: Share of the time that is drawn for: tables are built in the rest, and disturbed runs repeated.
+#: Share of the time that is drawn for; the remaining time builds tables and repeats disturbed runs.
 DRAWN = 0.9
-#: Estimates of time are careful: cells are drawn for so many times the time that there is, and a
-#: verification ends with the last for which there is time at the pace of those before.
+#: Estimates of time are too high: cells are drawn for this multiple of the time, and a verification
+#: ends with the last cell that the time suffices for at the pace of the cells before it.
 OVERDRAWN = 2.5
 #: Kinds of a cell's storages, in the order in which it gets them.
 KINDS = ("slow", "fast", "slow", "slow", "fast")
 #: A cell begins with three slow storages and a fast one, and gets another while there is time.
 STORAGES_FIRST, STORAGES_MAX = 4, 5
-#: A query is not drawn on a storage on which one run takes more than this part of the time, or
-#: than this many seconds where the time is short.
+#: A query is not drawn on a storage on which one run takes more than this share of the time, or
+#: more than this many seconds if the time is short.
 MAX_RUN, SHORT_RUN_S = 1 / 250, 4.0
 
 
 @dataclass(frozen=True)
 class Drawn:
-    """Cells in the order in which they are to be verified, and what they will take."""
+    """Cells in the order of their verification, and their expected time."""
 
     cells: Sequence[Cell]
-    #: Cells for which there is no time at all.
+    #: Cells that there is no time for.
     without_time: Sequence[Cell]
     expected_s: float
-    #: By which chance chose.
+    #: The seed of the draw.
     seed: int = 0
 
 
@@ -64,9 +57,9 @@ def draw(
     """Give storages to cells until the time is used up, so that each is drawn equally often.
 
     First three slow storages and a fast one to every cell, then a fifth, by KINDS; engines and
-    thread counts take turns. Half of a cell's forecasts are from slow to fast. Among equals chance
-    decides, by ``seed``. Storages that cannot be made here are not drawn, nor those on which one
-    run takes a large part of the time. ``overdrawn`` times the time is drawn for.
+    thread counts take turns. Half of a cell's forecasts are from slow to fast. Ties are broken at
+    random, by ``seed``. Storages that cannot be made here are not drawn, nor those on which one
+    run takes a large share of the time. Cells are drawn for ``overdrawn`` times the budget.
     """
     cost = {storage.name: storage for storage in storages if unavailable(storage) is None}
     limit_s = max(MAX_RUN * budget_s, SHORT_RUN_S)
@@ -87,22 +80,22 @@ def _drawn(
     parts: bool,
     max_run_s: float,
 ) -> Drawn:
-    """The cells for which there is time, on storages on which no run is longer."""
-    chance = Random(seed)
+    """The cells that there is time for, on storages on which no run takes over ``max_run_s``."""
+    generator = Random(seed)
     drawn: list[Cell] = []
     used = _Used()
     spent_s, loaded = 0.0, set[type[Lab]]()
 
     def grow(cell: Cell, count: int) -> Cell:
-        """The cell with so many storages, or as it is where there is no time for them."""
+        """The cell with ``count`` storages, or unchanged if there is no time for them."""
         nonlocal spent_s
-        grown = _grown(cell, count, cost, max_run_s, used, chance)
+        grown = _grown(cell, count, cost, max_run_s, used, generator)
         if len(grown.storages) < count:
             return cell
         directed = used.directed - Counter(cell.pairs)
-        grown = replace(grown, pairs=_half_to_fast(grown.storages, cost, directed, chance))
+        grown = replace(grown, pairs=_half_to_fast(grown.storages, cost, directed, generator))
         added_s = cell_s(grown, cost, repeat, parts=parts) - cell_s(cell, cost, repeat, parts=parts)
-        # Tables are made once, for the first query that is drawn on them.
+        # The first drawn query of an engine builds its tables.
         added_s += 0.0 if cell.lab in loaded else cell.workload.load_s
         if spent_s + added_s > DRAWN * budget_s:
             return cell
@@ -129,7 +122,7 @@ def _drawn(
 
 
 class _Used:
-    """How often storages were drawn: each, two in one cell, and as source and target."""
+    """Counts of drawn storages: each, pairs in one cell, and pairs of source and target."""
 
     def __init__(self) -> None:
         self.single = Counter[str]()
@@ -137,14 +130,14 @@ class _Used:
         self.directed = Counter[Pair]()
 
     def replace(self, cell: Cell, grown: Cell) -> None:
-        """Count a cell with the storages that it has now."""
+        """Replace the counts of a cell by those of the same cell with more storages."""
         self.single.update(set(grown.storages) - set(cell.storages))
         self.beside.update(_together(grown) - _together(cell))
         self.directed -= Counter(cell.pairs)
         self.directed += Counter(grown.pairs)
 
     def times(self, name: str, cell: Cell) -> tuple[int, int]:
-        """How often a storage was drawn, with those of the cell and at all."""
+        """How often a storage was drawn together with those of the cell, and in all."""
         together = sum(self.beside[frozenset((name, other))] for other in cell.storages)
         return together, self.single[name]
 
@@ -155,9 +148,9 @@ def _grown(
     storages: Mapping[str, Storage],
     max_run_s: float,
     used: _Used,
-    chance: Random,
+    generator: Random,
 ) -> Cell:
-    """The cell with ``count`` storages, or as many as suit it and take no longer a run."""
+    """The cell with ``count`` storages, or fewer if no more suit it within ``max_run_s``."""
     while len(cell.storages) < count:
         fast = KINDS[len(cell.storages)] == "fast"
         kind = [name for name, storage in storages.items() if isinstance(storage, Plain) == fast]
@@ -169,7 +162,7 @@ def _grown(
         ]
         if not names:
             break
-        chance.shuffle(names)
+        generator.shuffle(names)
         name = min(names, key=lambda n: used.times(n, cell))
         cell = replace(cell, storages=(*cell.storages, name))
     return cell
@@ -178,8 +171,8 @@ def _grown(
 def _suits(storage: Storage, cell: Cell, storages: Mapping[str, Storage]) -> bool:
     """Whether a cell may get a storage.
 
-    What the kernel slows bounds the page cache: that of cold tables as well (warm ones are in it
-    before), and a forecast from there takes it for as small elsewhere, where it is not.
+    A storage that the kernel slows bounds the page cache of cold tables too (warm ones are in it
+    before). A forecast from there assumes an equally small page cache on the target.
     """
     if storage.name in cell.storages:
         return False
@@ -190,23 +183,23 @@ def _suits(storage: Storage, cell: Cell, storages: Mapping[str, Storage]) -> boo
 
 
 def _half_to_fast(
-    names: Sequence[str], storages: Mapping[str, Storage], used: Counter[Pair], chance: Random
+    names: Sequence[str], storages: Mapping[str, Storage], used: Counter[Pair], generator: Random
 ) -> tuple[Pair, ...]:
-    """All pairs from slow to fast and fewer others: at least one back and one between slow ones.
+    """All pairs from slow to fast, at least one from fast to slow, and one between slow storages.
 
-    Those that were ``used`` least. All pairs where there is nothing fast, or nothing else.
+    The pairs that were ``used`` least come first. All pairs if all storages are fast, or all slow.
     """
     fast = {name for name in names if isinstance(storages[name], Plain)}
     bounded = {name for name in names if isinstance(storages[name], KernelSlowed)}
-    # Memory is the same on both sides, as far as the target's latency depends on it.
+    # Latency on a target with a bounded page cache is known only from a source with such a cache.
     pairs = [(a, b) for a, b in permutations(names, 2) if a in bounded or b not in bounded]
-    chance.shuffle(pairs)
+    generator.shuffle(pairs)
     pairs.sort(key=used.__getitem__)
     to_fast = [(a, b) for a, b in pairs if a not in fast and b in fast]
     if not to_fast:
         return tuple(pairs)
     back = [(a, b) for a, b in pairs if a in fast and b not in fast]
-    # Each fast storage is a source first: the recording there is to be for something.
+    # Each fast storage is a source once before any is twice.
     first = {source: (source, target) for source, target in reversed(back)}.values()
     back = [*first, *(pair for pair in back if pair not in first)]
     between = [(a, b) for a, b in pairs if a not in fast and b not in fast]

@@ -1,6 +1,6 @@
-"""What can be verified: queries by engine and threads, and storages; what each of it takes."""
+"""The cells and storages that can be verified, and their approximate time."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import chain, islice, permutations, zip_longest
@@ -16,7 +16,7 @@ from spillcast_lab.kernel_slowed import KernelSlowed, why_not
 from spillcast_lab.tpc.labs import LABS
 
 Storage = Emulated | Plain | KernelSlowed
-#: Where a forecast is from and to, by name.
+#: Source and target of a forecast, by name.
 Pair = tuple[str, str]
 
 THREADS = (1, 2, 4)
@@ -35,20 +35,20 @@ STORAGES: Sequence[Storage] = (
 #: A forecast is from one storage to another.
 STORAGES_MIN = 2
 
-#: Of each suite so many queries are verified after each of the others.
+#: Queries of each suite after each of the engine's own queries.
 AFTER_EACH = {"tpch": 1, "tpcds": 2}
-#: Recorded runs on a source where forecasts are also made from parts with a previous run.
+#: Recorded runs on each source, if forecasts are also made from parts with a previous run.
 RECORDINGS_FOR_PARTS = 2
-#: Runs made for one that counts, where others work on the machine.
+#: Runs per counted run, because other work on the machine disturbs some.
 REPEATED = 1.15
-#: Threads share the operations of a query, but not all of the time.
+#: Exponent of the number of threads by which they speed up temp I/O.
 SHARED = 0.8
-#: A process or a server started; a recording begun and ended. Seconds.
+#: Start of a process or server; begin and end of a recording.
 START_S, RECORD_S = 0.6, 2.5
-#: Time that a probe may take: with the I/O of an entire run, which it repeats at the pace of the
-#: query, or of a part of one; and what it takes of a part, usually.
+#: Budget of a probe with the I/O of an entire run, which it replays at the pace of the query, and
+#: of a probe with a part; the usual time of the latter.
 PROBE_S, PART_PROBE_S, PART_REPLAY_S = 4.0, 2.0, 0.9
-#: A rehearsal, usually.
+#: The usual time of a rehearsal.
 REHEARSAL_S = 2.0
 
 
@@ -59,19 +59,19 @@ class Cell:
     engine: str
     workload: Workload
     storages: tuple[str, ...] = ()
-    #: The experiments that it is one of; None for those that the engine usually offers.
+    #: The lab that runs it; None for the usual one of the engine.
     other_lab: type[Lab] | None = None
-    #: Those forecast, a storage's first also from a part of a recording; all where none is named.
+    #: Forecast pairs, the first of each source also from a part of a recording; empty for all.
     pairs: tuple[Pair, ...] = ()
 
     @property
     def lab(self) -> type[Lab]:
-        """The experiments that it is one of."""
+        """The lab that runs the query."""
         return self.other_lab or lab_of(self.engine)
 
     @property
     def directed(self) -> tuple[Pair, ...]:
-        """From where to where it is forecast."""
+        """The pairs of source and target that are forecast."""
         return self.pairs or tuple(permutations(self.storages, 2))
 
     @property
@@ -96,7 +96,7 @@ def unavailable(storage: Storage) -> str | None:
 
 
 def choose_storages(names: Sequence[str] | None, storages: Sequence[Any] = STORAGES) -> list[Any]:
-    """Those that are named, all where none is. InputError for others, or for one."""
+    """The named storages; without names all. InputError for an unknown or a single one."""
     known = {storage.name: storage for storage in storages}
     for name in names or ():
         if name not in known:
@@ -111,7 +111,7 @@ def choose_storages(names: Sequence[str] | None, storages: Sequence[Any] = STORA
 def all_cells(
     engines: Sequence[str], threads: Sequence[int] = THREADS, workloads: Sequence[str] | None = None
 ) -> list[Cell]:
-    """Cells without storages, in an order of which each beginning is balanced.
+    """Cells without storages, in an order whose every prefix is balanced.
 
     Engines take turns; with each, half of the queries are TPC-DS's and a quarter TPC-H's. A
     workload is a suite, a kind, or one name. InputError for one that no engine has and for a thread
@@ -131,9 +131,8 @@ def all_cells(
             [first, *chain(*(islice(cells, AFTER_EACH[suite]) for suite, cells in suites.items()))]
             for first in usual
         ]
-        rest = (cell for turn in zip_longest(*suites.values()) for cell in turn if cell is not None)
-        by_engine.append([*chain(*mixed), *rest])
-    cells = [cell for turn in zip_longest(*by_engine) for cell in turn if cell is not None]
+        by_engine.append([*chain(*mixed), *_alternating(suites.values())])
+    cells = _alternating(by_engine)
     if not cells:
         raise OptionInvalid(
             f"--threads {', '.join(map(str, threads))}: {', '.join(engines)} runs no query so",
@@ -148,10 +147,14 @@ def all_cells(
     return [cell for cell in cells if not workloads or {*workloads} & {*_names(cell.workload)}]
 
 
+def _alternating(groups: Iterable[Iterable[Cell]]) -> list[Cell]:
+    return [cell for turn in zip_longest(*groups) for cell in turn if cell is not None]
+
+
 def _in_turn(
     engine: str, labs: Sequence[type[Lab] | None], threads: Sequence[int], shift: int
 ) -> list[Cell]:
-    """All cells of experiments, each query in each of its variants with each thread count.
+    """All cells of some labs: each query in each of its variants with each thread count.
 
     Thread counts with which an engine runs no query are left out. Every query comes once before any
     comes twice; variants and thread counts take turns.
@@ -175,7 +178,7 @@ def _cell(engine: str, lab: type[Lab] | None, at: int, threads: int) -> Cell:
 
 
 def _names(workload: Workload) -> list[str]:
-    """What it goes by: its suite, its kind and its name."""
+    """The words that select a workload: its suite, kind and name."""
     return [name for name in (workload.suite, workload.kind, workload.name) if name]
 
 
@@ -186,14 +189,13 @@ def cell_s(
     if not cell.storages:
         return 0.0
     runs_s = {name: run_s(storages[name], cell.workload) for name in cell.storages}
-    targets = cell.targets
+    targets, sources = cell.targets, cell.sources
     bare_s = sum(s * (repeat if name in targets else 1) for name, s in runs_s.items())
-    sources = cell.sources
     recorded_s = recordings(repeat, parts) * sum(runs_s[name] + RECORD_S for name in sources)
     probes_s = sum(min(runs_s[target], PROBE_S) for _, target in cell.directed)
     if parts:
         probes_s += 2 * len(sources) * PART_REPLAY_S
-        # Where the engine explains the query, that is probed too.
+        # A plan of EXPLAIN is evidence too, with a probe of its own.
         if issubclass(cell.lab, Explains):
             recorded_s += recordings(repeat, parts) * runs_s[cell.storages[0]]
             probes_s += PROBE_S
@@ -202,7 +204,7 @@ def cell_s(
         for source, target in cell.directed
     )
     rehearsals_s = to_fast * REHEARSAL_S
-    # Runs that show what memory the engine takes.
+    # Runs that measure the memory of the engine.
     ahead_s = sum(runs_s[n] for n in cell.storages if isinstance(storages[n], KernelSlowed))
     runs_s_total = REPEATED * (bare_s + recorded_s)
     return START_S + cell.workload.cpu_s + ahead_s + runs_s_total + probes_s + rehearsals_s
@@ -214,12 +216,12 @@ def recordings(repeat: int, parts: bool) -> int:
 
 
 def run_s(storage: Storage, workload: Workload) -> float:
-    """How long one run on a storage takes, roughly."""
+    """Approximate time of one run on a storage."""
     at_once = 1 if storage.servers == 1 else workload.threads**SHARED
     return START_S + workload.cpu_s + workload.operations * storage.expected_s / at_once
 
 
-#: With the seven emulations that are always there, a third of the slow storages is the kernel's.
+#: With the seven emulations of STORAGES, the kernel slows a third of the slow storages.
 EMULATED, KERNEL_SLOWED = 5, 6
 LATENCY_S = (0.0001, 0.003)
 S_PER_BYTE = (0.5e-6 / 1024, 10e-6 / 1024)
@@ -229,40 +231,40 @@ READ_AHEAD_BYTES = (8 << 10, 32 << 10, 128 << 10)
 
 
 def random_storages(seed: int) -> Sequence[Emulated | KernelSlowed]:
-    """Emulations, the first with several servers and costs a byte, and what the kernel slows."""
-    chance = Random(f"storages {seed}")
-    emulated = [_emulated(chance, number) for number in range(EMULATED)]
-    return [*emulated, *(_kernel_slowed(chance, number) for number in range(KERNEL_SLOWED))]
+    """Emulated and kernel-slowed storages; the first has several servers and a cost per byte."""
+    generator = Random(f"storages {seed}")
+    emulated = [_emulated(generator, number) for number in range(EMULATED)]
+    return [*emulated, *(_kernel_slowed(generator, number) for number in range(KERNEL_SLOWED))]
 
 
-def _emulated(chance: Random, number: int) -> Emulated:
-    """Half have a cost a byte, half a queue, half a spread; parameters are log-uniform."""
-    queued, by_size, spread = (chance.random() < 0.5 for _ in range(3))
-    servers = chance.randint(*SERVERS) if queued else None
+def _emulated(generator: Random, number: int) -> Emulated:
+    """Half have a cost per byte, half a queue, half a spread; parameters are log-uniform."""
+    queued, by_size, spread = (generator.random() < 0.5 for _ in range(3))
+    servers = generator.randint(*SERVERS) if queued else None
     if number == 0:
-        by_size, servers = True, chance.randint(2, SERVERS[1])
+        by_size, servers = True, generator.randint(2, SERVERS[1])
     return Emulated(
         f"random {number + 1}",
-        read_s=_log_uniform(chance, *LATENCY_S),
-        write_s=_log_uniform(chance, *LATENCY_S),
-        s_per_byte=_log_uniform(chance, *S_PER_BYTE) if by_size else 0.0,
+        read_s=_log_uniform(generator, *LATENCY_S),
+        write_s=_log_uniform(generator, *LATENCY_S),
+        s_per_byte=_log_uniform(generator, *S_PER_BYTE) if by_size else 0.0,
         servers=servers,
-        sigma=chance.uniform(*SIGMA) if spread else 0.0,
+        sigma=generator.uniform(*SIGMA) if spread else 0.0,
     )
 
 
-def _kernel_slowed(chance: Random, number: int) -> KernelSlowed:
-    """By turns writes are waited for, and written back later; half limit bytes as well."""
-    by_size = chance.random() < 0.5
+def _kernel_slowed(generator: Random, number: int) -> KernelSlowed:
+    """Every second storage has synchronous writes; half also limit bytes."""
+    by_size = generator.random() < 0.5
     return KernelSlowed(
         f"kernel {number + 1}",
-        read_s=_log_uniform(chance, *LATENCY_S),
-        write_s=_log_uniform(chance, *LATENCY_S),
-        s_per_byte=_log_uniform(chance, *S_PER_BYTE) if by_size else 0.0,
+        read_s=_log_uniform(generator, *LATENCY_S),
+        write_s=_log_uniform(generator, *LATENCY_S),
+        s_per_byte=_log_uniform(generator, *S_PER_BYTE) if by_size else 0.0,
         synchronous=number % 2 == 0,
-        read_ahead_bytes=chance.choice(READ_AHEAD_BYTES),
+        read_ahead_bytes=generator.choice(READ_AHEAD_BYTES),
     )
 
 
-def _log_uniform(chance: Random, least: float, most: float) -> float:
-    return exp(chance.uniform(log(least), log(most)))
+def _log_uniform(generator: Random, least: float, most: float) -> float:
+    return exp(generator.uniform(log(least), log(most)))

@@ -140,12 +140,12 @@ PARTS = (MINUTE, AGAIN, FIFTH)
 MINUTE_S, SHARE, LATEST = 60.0, 0.1, 0.8
 
 
-def parts(whole: Recording, chance: Random, plan: Counts | None) -> dict[str, Recording]:
+def parts(whole: Recording, generator: Random, plan: Counts | None) -> dict[str, Recording]:
     """Parts by name, with the estimates of ``plan``, which is of the same query.
 
     A part without temp I/O gets no forecast.
     """
-    began_s = chance.uniform(0, LATEST) * whole.elapsed_s
+    began_s = generator.uniform(0, LATEST) * whole.elapsed_s
     lasted_s = min(MINUTE_S, SHARE * whole.elapsed_s)
     recordings = {
         MINUTE: attached(whole, began_s, began_s + lasted_s),

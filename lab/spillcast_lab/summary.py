@@ -1,4 +1,4 @@
-"""What cases say together: errors, coverage and width of intervals; rows and the page of verify."""
+"""Figures of groups of cases: errors, coverage and width of intervals; the page of ``verify``."""
 
 import re
 from collections.abc import Callable, Iterable, Sequence
@@ -18,10 +18,10 @@ from spillcast_lab.variants import without
 
 @dataclass(frozen=True)
 class Summary:
-    """Figures of some cases; errors are absolute and relative to the measured time.
+    """Figures of a group of cases; errors are absolute and relative to the measured time.
 
-    None where there is nothing to take a figure from. ``ratio`` is the seed's median error over
-    the forecast's on the cases that have both.
+    A figure is None if no case has it. ``ratio`` is the median error of the seed's formula over
+    that of the forecast, for the cases that have both.
     """
 
     cases: int
@@ -29,16 +29,16 @@ class Summary:
     median: float | None
     p90: float | None
     worst: float | None
-    #: Median of the signed errors; above 0 where forecasts are too long.
+    #: Median of the signed errors; above 0 if forecasts are too long.
     bias: float | None
-    #: Probability that so many errors or more have the same sign where forecasts have no bias.
+    #: Probability of at least as many errors of one sign if forecasts have no bias.
     sign_test: float | None
-    #: Of the intervals that were given, the share that holds the measured time.
+    #: Share of the intervals that contain the measured time.
     coverage: float | None
     half_width: float | None
-    #: Share measured below what no storage was said to bring them under.
+    #: Share of the cases with a measured time below the ceiling.
     below_ceiling: float | None
-    #: How far a run on the target is from others there: the median over runs.
+    #: Median deviation of a run on the target from the others of its query there.
     run_apart: float | None
     seed_median: float | None
     ratio: float | None
@@ -53,7 +53,7 @@ def summarise(cases: Sequence[Case]) -> Summary:
     """The figures of some cases."""
     signed = [case.error for case in cases if case.error is not None]
     errors = list(map(abs, signed))
-    given = [case.covered for case in cases if case.forecast.interval_s is not None]
+    covered = [case.covered for case in cases if case.forecast.interval_s is not None]
     widths = [case.half_width for case in cases if case.half_width is not None]
     below = [case.below_ceiling for case in cases if case.below_ceiling is not None]
     both = [
@@ -71,7 +71,7 @@ def summarise(cases: Sequence[Case]) -> Summary:
         worst=max(errors, default=None),
         bias=_median(signed),
         sign_test=sign_test(signed) if signed else None,
-        coverage=sum(given) / len(given) if given else None,
+        coverage=sum(covered) / len(covered) if covered else None,
         half_width=_median(widths),
         below_ceiling=sum(below) / len(below) if below else None,
         run_apart=_median(repeated(cases)),
@@ -89,7 +89,7 @@ def sign_test(errors: Sequence[float]) -> float:
 
 
 def grouped(cases: Iterable[Case], key: Callable[[Case], str]) -> dict[str, list[Case]]:
-    """Cases by what they have in common, in the order of its words."""
+    """Cases by ``key``, in the alphabetical order of the keys."""
     groups: dict[str, list[Case]] = {}
     for case in cases:
         groups.setdefault(key(case), []).append(case)
@@ -101,12 +101,12 @@ ENTIRE = ("recording", "event_log", "event_log+recording")
 
 
 def of_evidence(cases: Iterable[Case], *names: str) -> list[Case]:
-    """Those made from these kinds of evidence; of an entire run where none is named."""
+    """The cases from these kinds of evidence; without ``names`` those of entire runs."""
     return [case for case in cases if case.evidence.name in (names or ENTIRE)]
 
 
 def repeated(cases: Iterable[Case]) -> list[float]:
-    """How far runs on the targets are from others there; those of several cases count once."""
+    """Deviations of runs on targets from the others there; runs of several cases count once."""
     runs = {
         (case.engine, case.workload, case.threads, case.target): case.on_target for case in cases
     }
@@ -114,7 +114,7 @@ def repeated(cases: Iterable[Case]) -> list[float]:
 
 
 def without_estimate(cases: Iterable[Case], name: str) -> list[Case]:
-    """The cases with forecasts that leave an estimate out, as they are where that says the same."""
+    """The cases with forecasts without an estimate; unchanged if the forecast does not differ."""
     return [case.otherwise(without(name)) or case for case in cases]
 
 
@@ -130,12 +130,12 @@ def worst(cases: Sequence[Case], count: int = 10) -> list[Case]:
 
 
 def recording_cost(case: Case) -> float:
-    """By what share of a bare run the recorded one took longer."""
+    """Relative difference of the elapsed times of the recorded run and of bare runs."""
     return case.forecast.baseline_s / case.measured_from_s - 1
 
 
 def refusals(cases: Iterable[Case]) -> dict[str, list[Case]]:
-    """The cases without a number by the reason; of reasons that differ in figures, the first."""
+    """The refused cases by reason; of reasons that differ only in figures, the first is the key."""
     by_kind: dict[str, list[Case]] = {}
     for case in cases:
         if case.forecast.refused is not None:
@@ -149,7 +149,7 @@ def _median(values: Iterable[float]) -> float | None:
     return median(listed) if listed else None
 
 
-#: As many cases are listed one by one; of more there are summaries and the worst.
+#: At most this many cases are listed; of more there are summaries and the worst.
 LISTED_MAX = 24
 
 
@@ -230,31 +230,31 @@ def summary_row(name: str, summary: Summary) -> list[str]:
     ]
 
 
-def by_way(cases: Sequence[Case]) -> dict[str, list[Case]]:
+def by_direction(cases: Sequence[Case]) -> dict[str, list[Case]]:
     """Cases by direction, in the order of DIRECTIONS."""
-    ways = grouped(cases, lambda case: case.direction)
-    return {way: ways[way] for way in DIRECTIONS if way in ways}
+    groups = grouped(cases, lambda case: case.direction)
+    return {direction: groups[direction] for direction in DIRECTIONS if direction in groups}
 
 
-def by_way_and_threads(cases: Sequence[Case]) -> dict[tuple[str, ...], list[Case]]:
-    """Cases by direction, of each by engine, and of each by threads."""
+def by_direction_and_threads(cases: Sequence[Case]) -> dict[tuple[str, ...], list[Case]]:
+    """Cases by direction, by direction and engine, and by these and threads."""
     groups: dict[tuple[str, ...], list[Case]] = {}
-    for way, its in by_way(cases).items():
-        groups[way,] = its
-        for engine, some in grouped(its, lambda case: case.engine_name).items():
-            groups[way, engine] = some
-            for threads, few in grouped(some, threads_of).items():
-                groups[way, engine, threads] = few
+    for direction, of_direction in by_direction(cases).items():
+        groups[direction,] = of_direction
+        for engine, of_engine in grouped(of_direction, lambda case: case.engine_name).items():
+            groups[direction, engine] = of_engine
+            for threads, of_threads in grouped(of_engine, threads_of).items():
+                groups[direction, engine, threads] = of_threads
     return groups
 
 
 def breakdown(cases: Sequence[Case]) -> dict[str, dict[str, list[Case]]]:
-    """The groups that a report tells of, under what they are told apart by."""
+    """The groups of cases in a report, by the property that distinguishes them."""
     whole = of_evidence(cases)
     by_evidence = grouped(cases, lambda case: case.evidence.name)
     named = {EVIDENCE[name]: by_evidence[name] for name in EVIDENCE if name in by_evidence}
     return {
-        "direction": {", ".join(k): its for k, its in by_way_and_threads(whole).items()},
+        "direction": {", ".join(k): v for k, v in by_direction_and_threads(whole).items()},
         "engine": grouped(whole, lambda case: case.engine),
         "threads": grouped(whole, threads_of),
         "workload": grouped(whole, lambda case: case.workload),
@@ -273,7 +273,7 @@ def verify_page(truth: Truth) -> Page:
     else:
         rows = [summary_row("all", summarise(cases))]
         for groups in breakdown(cases).values():
-            rows += [summary_row(name, summarise(refused)) for name, refused in groups.items()]
+            rows += [summary_row(name, summarise(group)) for name, group in groups.items()]
         parts.append(Table(_SUMMARY, rows))
         listed, heading = grouped(worst(of_evidence(cases)), _heading), "the worst: "
     for name, group in listed.items():
@@ -281,7 +281,7 @@ def verify_page(truth: Truth) -> Page:
     parts.append(Words([CASE_NOTE]))
     if len(cases) <= LISTED_MAX:
         parts.append(Table(_SUMMARY, [summary_row("all", summarise(cases))]))
-    lines = [f"  {len(refused)} refused: {why}" for why, refused in refusals(cases).items()]
+    lines = [f"  {len(group)} refused: {reason}" for reason, group in refusals(cases).items()]
     if left_out := truth.about.get("left_out"):
         lines.append(f"  {len(left_out)} skipped, the last one because: {left_out[-1]['why']}")
     return Page([*parts, *([Words(lines, "  ")] if lines else [])], cases_table(cases))

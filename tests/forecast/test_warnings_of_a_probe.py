@@ -27,10 +27,17 @@ def codes(facts):
         ({"byte_share": 0.5, "working_set_bytes": 3 << 30}, ["byte-budget"]),
         ({"memory_bound_reason": "no rights", "page_cache_bytes": None}, ["page-cache"]),
         ({"network": True, "filesystem": "nfs"}, ["network"]),
+        # A document may hold null for a fact that is not known.
+        (dict.fromkeys(("steps_replayed", "steps_skipped", "prefilled_bytes", "byte_share")), []),
     ],
 )
 def test_each_fact_has_its_warning(facts, expected):
     assert codes(facts) == expected
+
+
+def test_a_trace_has_no_counts_to_compare_a_probe_of_counts_with():
+    [made_up] = about_measuring({"steps_from": "counts", "steps_replayed": 500})
+    assert made_up.code == "made-up"
 
 
 def test_a_share_of_the_steps_and_the_budget_for_all_are_named():

@@ -14,7 +14,7 @@ from spillcast_lab.spark.verify import LOG, LOG_AND_RECORDING, NAIVE, SPARKLENS
 from spillcast_lab.summary import (
     EVIDENCE,
     SUMMARY_HEADER,
-    by_way,
+    by_direction,
     forecast_with,
     grouped,
     of_evidence,
@@ -54,7 +54,7 @@ def spark_markdown(truth: Truth) -> str:
         ),
         *(_spread(some, name) for name, some in _by_evidence(cases).items()),
         "## By direction",
-        _table("", {"all": cases, **by_way(cases)}),
+        _table("", {"all": cases, **by_direction(cases)}),
         "## By storage",
         _table("from, to", grouped(cases, lambda case: f"{case.source}, {case.target}")),
         "## By job",

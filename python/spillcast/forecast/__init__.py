@@ -1,4 +1,4 @@
-"""How long a run would take if its temp I/O stood on another storage."""
+"""Forecasts of the elapsed time of a run with its temp files on another storage."""
 
 import sys
 from types import ModuleType
@@ -16,7 +16,7 @@ __all__ = ["Forecast", "Forecasts", "Term", "Warned", "forecast"]
 
 
 class _Callable(ModuleType):
-    """Lets ``spillcast.forecast`` be both the room and its verb."""
+    """Makes ``spillcast.forecast`` both a package and a function."""
 
     def __call__(self, baseline: Any, to: Any, **options: Any) -> Forecast | Forecasts:
         """Forecast the elapsed time (s) of ``baseline`` with its temp files on each target ``to``.
@@ -28,14 +28,14 @@ class _Callable(ModuleType):
         targets that cannot be used; if the evidence does not allow a forecast, ``forecast_s`` is
         None and ``refused`` gives the reason.
         """
-        known = isinstance(baseline, Recording | Counts | list | tuple)
-        files = baseline if known else [baseline]
+        single_path = not isinstance(baseline, Recording | Counts | list | tuple)
+        evidence = [baseline] if single_path else baseline
         several = isinstance(to, list | tuple)
         if "boost" in options:
             warn("boost is deprecated: use temp_events", DeprecationWarning, stacklevel=2)
             options["temp_events"] = options.pop("boost")
         question = Question(**options)
-        forecasts = [forecast for forecast, _ in ask(files, to if several else [to], question)]
+        forecasts = [forecast for forecast, _ in ask(evidence, to if several else [to], question)]
         return Forecasts(forecasts) if several else forecasts[0]
 
 

@@ -1,4 +1,4 @@
-"""Evidence and targets as the command line names them -> forecasts; those of a run in progress."""
+"""Forecasts from evidence and targets as the command line names them, also during a run."""
 
 import time
 from collections import deque
@@ -34,7 +34,7 @@ LIMIT = "limits:latency=0ms"
 
 
 def as_limit(forecast: Forecast) -> Forecast:
-    """A forecast for ``LIMIT`` as that of zero-latency storage, of which nothing is assumed."""
+    """The forecast for ``LIMIT`` as one for zero-latency storage, which assumes nothing."""
     warnings = [warning for warning in forecast.warnings if warning.code != "not-measured"]
     return replace(forecast, target=ZERO_LATENCY, warnings=warnings)
 
@@ -86,7 +86,7 @@ def ask(
 
 
 def _of_application(files: Evidence, targets: Sequence[Target], question: Question) -> list[Answer]:
-    """Forecasts of a Spark application; recordings of its executors have the waits of its tasks."""
+    """Forecasts of a Spark application, with the waits of its tasks if executors were recorded."""
     from spillcast.evidence.spark import read_application
     from spillcast.forecast.spark import forecast_application
 
@@ -94,7 +94,7 @@ def _of_application(files: Evidence, targets: Sequence[Target], question: Questi
     if files.recordings and question.origin is not None:
         raise OptionConflict(
             "--from does not go with recordings beside an event log",
-            "leave it out: the recordings tell how long tasks waited for the storage they ran on",
+            "leave it out: the recordings show how long tasks waited for the storage they ran on",
         )
     if len(files.spark) > 1:
         names = f"{files.spark[0]}, {files.spark[1]}{', ...' if len(files.spark) > 2 else ''}"
@@ -123,7 +123,7 @@ def with_origin(evidence: Recording | Counts, question: Question) -> Recording |
 def forecasts_of(
     recording: Recording, targets: Sequence[str], question: Question
 ) -> list[Forecast]:
-    """Forecasts of one recording of several; a refusal becomes the reason of each forecast."""
+    """Forecasts of a recording that is shown with others: a refusal is the reason of each."""
     try:
         return [forecast for forecast, _ in ask([recording.path], targets, question)]
     except Refusal as refusal:
@@ -195,13 +195,13 @@ def _resolved(
 
 
 #: Least time between two forecasts, and the share of one CPU that they may take.
-EVERY_S, SHARE = 3.0, 0.02
-#: Number of last forecasts whose widths are kept.
-KEPT = 120
+INTERVAL_MIN_S, CPU_SHARE_MAX = 3.0, 0.02
+#: The widths of this many latest forecasts are kept.
+WIDTHS_MAX = 120
 
 
 class RunningForecast:
-    """The forecast of a run in progress for ``target``, or of the time recorded so far.
+    """The forecast for ``target`` of a run in progress, or of its recorded time.
 
     ``known`` are hints about the entire run. InputError for a target that does not exist, or that
     needs a probe, which would disturb the recording.
@@ -215,15 +215,15 @@ class RunningForecast:
         self._due_s, self._loaded = 0.0, False
         self.latest: Forecast | None = None
         #: Why there is no forecast yet.
-        self.because: str | None = "too little was seen"
+        self.because: str | None = "too little was recorded"
         #: Half-widths of the intervals of the entire run over its forecasts; None if refused.
-        self.half_widths: deque[float | None] = deque(maxlen=KEPT)
+        self.half_widths: deque[float | None] = deque(maxlen=WIDTHS_MAX)
 
     def look(self, so_far: Callable[[], Recording | None], *, last: bool = False) -> None:
         """Renew the forecast if it is due or the ``last``; an error becomes ``because``."""
         if not last and time.monotonic() < self._due_s:
             return
-        began_s = time.thread_time()
+        cpu_begin_s = time.thread_time()
         recording = so_far()
         if recording is not None:
             try:
@@ -235,10 +235,10 @@ class RunningForecast:
                     self.half_widths.append(_half_width(self.latest))
             except SpillcastError as error:
                 self.latest, self.because = None, error.message.removeprefix("so far: ")
-        # The first forecast mostly takes the time to load modules.
-        cost_s = time.thread_time() - began_s if self._loaded else 0.0
+        # Most of the time of the first forecast is the import of modules.
+        cost_s = time.thread_time() - cpu_begin_s if self._loaded else 0.0
         self._loaded = recording is not None
-        self._due_s = time.monotonic() + max(EVERY_S, cost_s / SHARE)
+        self._due_s = time.monotonic() + max(INTERVAL_MIN_S, cost_s / CPU_SHARE_MAX)
 
 
 def _half_width(forecast: Forecast) -> float | None:
@@ -249,12 +249,15 @@ def _half_width(forecast: Forecast) -> float | None:
 
 
 def known_target(target: str) -> Storage | None:
-    """The storage; None if it depends on the recording."""
+    """The storage of a target; None if it depends on the recording.
+
+    InputError for a target that does not exist, or that needs a probe.
+    """
     if stated(target) is not None or target.startswith("cache:"):
         return None
     if target == "tmpfs" or is_place(Path(target)):
         raise TargetUnsuited(
-            f"--to {target}: a probe would disturb what is watched",
+            f"--to {target}: a probe would disturb the run that is observed",
             f"probe before: spillcast probe {shell_word(target)} --grid -o storage.json",
         )
     return resolve_storage(target, f"--to {target}", FORMS)

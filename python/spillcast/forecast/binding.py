@@ -7,16 +7,16 @@ from spillcast.document import key
 from spillcast.storage.storage import Limit, Storage
 from spillcast.units import format_duration
 
-#: Share of the elapsed time below which more or less of it is about nothing.
+#: Changes of the elapsed time by less than this share are negligible.
 NEGLIGIBLE = 0.001
 #: Causes of waits other than limits of the storage.
 LATENCY, QUEUE, MEMORY = "latency", "queue", "memory"
-#: Doubling a cause that saves less than this share of the elapsed time saves nothing.
+#: Relieving a cause must save at least this share of the elapsed time to count.
 SAVING_MIN = 0.005
 #: Share of temp I/O that must be waits for limits before they are named together.
 TOGETHER_MIN = 0.1
 MIB = 1 << 20
-#: What a limit takes of the device's time.
+#: Fields of a limit that are device time per operation or byte.
 COSTS = (
     *("read_random_ns", "read_sequential_ns", "write_random_ns", "write_sequential_ns"),
     *("read_ns_per_byte", "write_ns_per_byte"),
@@ -127,7 +127,7 @@ def binding_of(storage: Storage, outcome_on: Callable[[Storage], Outcome]) -> Bi
     best_s = max(saved_s.values(), default=0.0)
     if pair := _reached_together(limits, causes_s, outcomes):
         together_s = elapsed_s - outcome_on(relieved(storage, pair))[0]
-        # More of either alone saves little.
+        # Relieving one of them alone saves little.
         if together_s > max(2 * max(saved_s.get(cause, 0.0) for cause in pair), best_s):
             bound_by, best_s = pair, together_s
     if best_s < SAVING_MIN * elapsed_s:
@@ -176,7 +176,7 @@ def relieved(storage: Storage, causes: Sequence[str]) -> Storage:
         ]
     for at, limit in enumerate(limits):
         if limit.name in causes:
-            # The bucket holds as many seconds of the rate.
+            # ``burst_ns`` stays: the bucket holds as many seconds of the rate as before.
             costs = {name: getattr(limit, name) / 2 for name in COSTS}
             limits[at] = replace(limit, **costs)
     return replace(storage, limits=limits, servers=servers, groups=groups)

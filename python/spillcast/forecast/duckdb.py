@@ -1,4 +1,8 @@
-"""DuckDB compresses what it spills as far as writes are slow: what that changes elsewhere."""
+"""DuckDB's adaptive compression of spilled blocks: the loads and CPU time of it on other storage.
+
+For each block DuckDB picks a compression level, or none, by moving averages of how long writes took
+lately at each (TemporaryFileCompressionAdaptivity). On slow storage it therefore compresses more.
+"""
 
 import random
 import re
@@ -19,211 +23,213 @@ from spillcast.tables import followed
 if TYPE_CHECKING:
     from spillcast.recording import Recording
 
-#: Fewer blocks of a kind tell nothing.
+#: Fewer blocks of a kind are too few for a mean CPU time.
 BLOCKS_MIN = 30
-#: Of the CPU times, those before the longest are averaged: blocks are also written between phases.
+#: The longest CPU times are left out of a mean, because blocks are also written between phases.
 TRIMMED = 0.2
-#: The highest level takes long, too: of what compressing takes, up to so many times the median.
+#: The highest level takes long, too: of compressed writes CPU times up to this multiple of the
+#: median count.
 LONGEST = 10.0
-#: How many CPUs a thread works on, now and then, where there are so many.
+#: CPUs that a thread moves between during a run; each has its own averages.
 CPUS_OF_A_THREAD = 2
-#: What a write is assumed to take before there was one.
-ASSUMED_S = 50e-6
-#: A write counts one in so many in what writes took lately.
-WEIGHT = 16
-#: Compressing may take so many times as long as not to.
-WORTH = 2.0
-#: The rule is run for so many blocks together; the more there are on a CPU, the fewer times.
-DRAWN = 1500
-#: After so many blocks on a CPU it goes on as in the last half of them.
+#: Moving averages of the time of a write begin here; a new write has 1/WEIGHT of the weight.
+INITIAL_S, WEIGHT = 50e-6, 16
+#: A compressed write may take this many times as long as a plain one.
+RATIO_MAX = 2.0
+#: The algorithm is simulated for at least this many blocks in all.
+SIMULATED_BLOCKS = 1500
+#: After this many blocks on a CPU the shares of the levels stay those of the second half of them.
 SETTLED = 1500
 
 
-class Adapted(NamedTuple):
-    """What came of the rule."""
+class Adaptation(NamedTuple):
+    """The outcome of the algorithm."""
 
-    #: Blocks compressed, over all.
+    #: Compressed blocks over all blocks.
     share: float
-    #: CPU time to compress one of them, mean over the levels.
+    #: Mean CPU time to compress a block; 0 if none is compressed.
     cpu_s: float
 
 
-def adapt(lowest_s: float, blocks: int, compressed_s: float, plain_s: float) -> Adapted:
-    """What the rule makes of so many ``blocks``, whose lowest level takes ``lowest_s`` of CPU time.
+def adapt(lowest_s: float, blocks: int, compressed_s: float, plain_s: float) -> Adaptation:
+    """Simulate the algorithm for ``blocks`` on a CPU; the lowest level takes ``lowest_s`` of CPU.
 
-    A write of a compressed block takes ``compressed_s``, one of a plain block ``plain_s``.
+    Writing a compressed block takes ``compressed_s``, writing a plain one ``plain_s``.
     """
     levels = calibrated().compression_levels
-    took_s = [*(lowest_s * level + compressed_s for level in levels), plain_s]
-    chance = random.Random(0)
-    run = max(min(blocks, SETTLED), 1)
-    # Those that are not run do as the last half of those that are.
-    last = run - run // 2
-    more = 1 + max(blocks - run, 0) / last
-    counts = [0.0] * len(took_s)
-    for _ in range(-(-DRAWN // run)):
-        lately_s = [ASSUMED_S] * len(took_s)
-        first_half = _run(run // 2, took_s, lately_s, chance)
-        last_half = _run(last, took_s, lately_s, chance)
-        counts = [
-            count + first + more * second
-            for count, first, second in zip(counts, first_half, last_half, strict=True)
-        ]
-    *small, _ = counts
-    cpu_s = lowest_s * sum(n * level for n, level in zip(small, levels, strict=True))
-    return Adapted(sum(small) / sum(counts), cpu_s / sum(small) if any(small) else 0.0)
+    write_s = [*(lowest_s * level + compressed_s for level in levels), plain_s]
+    generator = random.Random(0)
+    simulated = max(min(blocks, SETTLED), 1)
+    second_half = simulated - simulated // 2
+    # The blocks that are not simulated are like those of the second half.
+    weight = 1 + max(blocks - simulated, 0) / second_half
+    counts = [0.0] * len(write_s)
+    for _ in range(-(-SIMULATED_BLOCKS // simulated)):
+        average_s = [INITIAL_S] * len(write_s)
+        for half, half_weight in ((simulated // 2, 1.0), (second_half, weight)):
+            for choice, count in enumerate(_choices(half, write_s, average_s, generator)):
+                counts[choice] += half_weight * count
+    compressed = sum(counts[:-1])
+    cpu_s = lowest_s * sum(n * level for n, level in zip(counts[:-1], levels, strict=True))
+    return Adaptation(compressed / sum(counts), cpu_s / compressed if compressed else 0.0)
 
 
 def lowest_level_s(cpu_s: float, blocks: int, compressed_s: float, plain_s: float) -> float:
-    """The CPU time of the lowest level with which compressing takes ``cpu_s`` in the mean."""
+    """CPU time of the lowest level with which compressing a block takes ``cpu_s`` in the mean."""
     steps, highest = 40, calibrated().compression_levels[-1]
-    ways = [cpu_s * exp(-log(highest) * step / steps) for step in range(steps + 1)]
-    return min(
-        ways, key=lambda way: abs(adapt(way, blocks, compressed_s, plain_s).cpu_s / cpu_s - 1)
-    )
+
+    def error(lowest_s: float) -> float:
+        return abs(adapt(lowest_s, blocks, compressed_s, plain_s).cpu_s / cpu_s - 1)
+
+    return min((cpu_s * exp(-log(highest) * step / steps) for step in range(steps + 1)), key=error)
 
 
-def _run(
-    blocks: int, took_s: list[float], lately_s: list[float], chance: random.Random
+def _choices(
+    blocks: int, write_s: list[float], average_s: list[float], generator: random.Random
 ) -> list[int]:
-    """How many blocks at each level, and as they are; ``lately_s`` goes on."""
-    plain, highest = len(took_s) - 1, len(took_s) - 2
-    counts = [0] * len(took_s)
+    """Number of blocks written at each level, and last plain; ``average_s`` is updated."""
+    plain, highest = len(write_s) - 1, len(write_s) - 2
+    counts = [0] * len(write_s)
     for _ in range(blocks):
-        best = lately_s.index(min(lately_s[:plain]))
-        ratio = lately_s[best] / lately_s[plain]
-        deviates, to_plain = chance.random() < 0.5, chance.random() < 0.5
+        best = average_s.index(min(average_s[:plain]))
+        ratio = average_s[best] / average_s[plain]
+        deviates, to_plain = generator.random() < 0.5, generator.random() < 0.5
         if not deviates:
-            level = best if ratio < WORTH else plain
-        elif ratio >= WORTH:
-            level = 0
+            choice = best if ratio < RATIO_MAX else plain
+        elif ratio >= RATIO_MAX:
+            choice = 0
         elif to_plain:
-            level = plain
+            choice = plain
         elif best == highest:
-            level = best - 1
+            choice = best - 1
         elif ratio < 1:
-            level = best + 1
+            choice = best + 1
         else:
-            level = best - 1 if best else plain
-        counts[level] += 1
-        lately_s[level] += (took_s[level] - lately_s[level]) / WEIGHT
+            choice = best - 1 if best else plain
+        counts[choice] += 1
+        average_s[choice] += (write_s[choice] - average_s[choice]) / WEIGHT
     return counts
 
 
-#: What DuckDB calls the files of its blocks.
+#: Names of DuckDB's files of blocks.
 FILES = "duckdb_temp_.*storage_"
-#: A block as it is; a compressed one is at least one step of 32 KiB smaller.
+#: The size of a plain block; a compressed one is smaller by at least 32 KiB.
 BLOCK_BYTES = 262_144
 
 
 @dataclass(frozen=True)
-class Compressed:
-    """What a run's blocks would be on other storage."""
+class CompressedElsewhere:
+    """The compression of a run's blocks on other storage."""
 
     #: Compressed blocks over all blocks.
     share: float
-    #: The loads with as many blocks of each kind as there would be.
+    #: The loads with that share of compressed blocks.
     loads: Sequence[Load]
-    #: CPU time that compressing takes more there than here; below 0 where it is less.
+    #: CPU time for compression that the run needs more there than here; negative if less.
     cpu_s: float
 
 
 @dataclass(frozen=True)
 class Compression:
-    """What a run's blocks were: how many were compressed, and the CPU time that it took."""
+    """The compression of a run's blocks, as recorded."""
 
     loads: Sequence[Load]
     #: Compressed blocks over all blocks.
     share: float
-    #: CPU time that a compressed block takes more than another: to write it, and to read it.
+    #: CPU time that a compressed block takes more than a plain one, to write and to read.
     write_cpu_s: float
     read_cpu_s: float
-    #: On how many CPUs blocks were written: each has its own experience.
+    #: CPUs that wrote blocks: each adapts by itself.
     cpus: int
 
     def explained(self, more: str) -> str:
-        """Why ``more`` or ``less`` is compressed elsewhere, in words."""
+        """The reason why ``more`` or ``less`` is compressed elsewhere."""
         return f"DuckDB would compress {more}, because it chooses by how long writes take"
 
-    def on_target(self, latencies: Sequence[Estimate]) -> Compressed:
-        """On a storage of these latencies."""
+    def on_target(self, latencies: Sequence[Estimate]) -> CompressedElsewhere:
+        """The compression on a storage with these latencies of the loads."""
         lowest_s, recorded = self._recorded
         target = adapt(lowest_s, *self._writes([latency.mean_s for latency in latencies]))
-        # Some are no smaller when compressed, and are written as they are.
+        # Blocks that compression does not make smaller are written plain on any storage.
         share = min(self.share * target.share / recorded.share, 1.0)
-        fewer = share / self.share, (1 - share) / (1 - self.share)
-        return Compressed(
-            share,
-            [_times(load, fewer[load.size_class_bytes == BLOCK_BYTES]) for load in self.loads],
-            self.cpu_of_s(share, self.write_cpu_s * target.cpu_s / recorded.cpu_s)
-            - self.cpu_of_s(self.share, self.write_cpu_s),
+        of_compressed, of_plain = share / self.share, (1 - share) / (1 - self.share)
+        loads = [
+            _scaled(load, of_plain if load.size_class_bytes == BLOCK_BYTES else of_compressed)
+            for load in self.loads
+        ]
+        target_cpu_s = self.cpu_of_s(share, self.write_cpu_s * target.cpu_s / recorded.cpu_s)
+        return CompressedElsewhere(
+            share, loads, target_cpu_s - self.cpu_of_s(self.share, self.write_cpu_s)
         )
 
     def cpu_of_s(self, share: float, write_cpu_s: float) -> float:
-        """CPU time of compressing a share of the blocks; to read one takes what it took here."""
+        """CPU time of compressing a share of the blocks, and of reading them at recorded cost."""
         writes, reads = (
             sum(load.count for load in self.loads if load.op == op) for op in ("write", "read")
         )
         return share * (writes * write_cpu_s + reads * self.read_cpu_s)
 
     @cached_property
-    def _recorded(self) -> tuple[float, Adapted]:
-        """CPU time of the lowest level, and what came of the rule where it was recorded."""
+    def _recorded(self) -> tuple[float, Adaptation]:
+        """CPU time of the lowest level, and the simulated outcome on the recorded storage."""
         writes = self._writes([load.mean_s for load in self.loads])
         lowest_s = lowest_level_s(self.write_cpu_s, *writes)
         return lowest_s, adapt(lowest_s, *writes)
 
     def _writes(self, mean_s: Sequence[float]) -> tuple[int, float, float]:
-        """Blocks on a CPU, and what a write takes of a compressed one and of one as it is."""
-        sums = {True: [0, 0.0], False: [0, 0.0]}
-        for load, write_s in zip(self.loads, mean_s, strict=True):
-            if load.op == "write":
-                its = sums[load.size_class_bytes < BLOCK_BYTES]
-                its[0] += load.count
-                its[1] += load.count * write_s
-        (small, small_s), (plain, plain_s) = sums[True], sums[False]
-        blocks = -(-round(small + plain) // self.cpus)
-        return blocks, small_s / max(small, 1), plain_s / max(plain, 1)
+        """Blocks per CPU, and the mean time of a compressed and of a plain write."""
+        pairs = zip(self.loads, mean_s, strict=True)
+        writes = [(load, load_s) for load, load_s in pairs if load.op == "write"]
+        small = [pair for pair in writes if pair[0].size_class_bytes < BLOCK_BYTES]
+        plain = [pair for pair in writes if pair[0].size_class_bytes >= BLOCK_BYTES]
+        blocks = sum(load.count for load, _ in writes)
+        return -(-blocks // self.cpus), _mean_write_s(small), _mean_write_s(plain)
+
+
+def _mean_write_s(writes: Sequence[tuple[Load, float]]) -> float:
+    total_s = sum(load.count * mean_s for load, mean_s in writes)
+    return total_s / max(sum(load.count for load, _ in writes), 1)
 
 
 def compression(recording: "Recording", loads: Sequence[Load]) -> Compression | None:
-    """How a recording's blocks were compressed; None where it is not DuckDB's, or says too little.
+    """The compression of a recording's blocks; None if it is not DuckDB's or shows too little.
 
-    That is the case without single waits and their CPU times, and where hardly any block was of one
-    kind: data that cannot be made smaller, or storage so slow that all of it was.
+    It must have single waits with CPU times, and a number of blocks of either kind. Nearly all are
+    of one kind for data that does not compress, and on storage so slow that all are compressed.
     """
     waits = recording.waits
     cpu = waits["cpu_before_ns"]
     file, size = waits["file"], waits["bytes"].filled(0)
-    named = file.isin(name for name in file.names if re.search(FILES, name))
-    if not named.any() or cpu.null_count == len(cpu):
+    of_blocks = file.isin(name for name in file.names if re.search(FILES, name))
+    if not of_blocks.any() or cpu.null_count == len(cpu):
         return None
-    block = named & (size > 0)
+    block = of_blocks & (size > 0)
     before_ns = cpu.filled(0).astype(float)
     row, following = followed(waits["session"].values)
     after_ns = np.zeros(len(before_ns))
     after_ns[row] = before_ns[following]
     small = size < BLOCK_BYTES
     writes = waits["op"].equals("write")
-    kinds = [
-        (before_ns[block & writes & small], before_ns[block & writes & ~small]),
-        (after_ns[block & ~writes & small], after_ns[block & ~writes & ~small]),
-    ]
-    if any(len(blocks) < BLOCKS_MIN for kind in kinds for blocks in kind):
+    # DuckDB compresses a block before it writes it, and decompresses it after it has read it.
+    written_small_ns, written_plain_ns = (
+        before_ns[block & writes & kind] for kind in (small, ~small)
+    )
+    read_small_ns, read_plain_ns = (after_ns[block & ~writes & kind] for kind in (small, ~small))
+    kinds = (written_small_ns, written_plain_ns, read_small_ns, read_plain_ns)
+    if any(len(cpu_ns) < BLOCKS_MIN for cpu_ns in kinds):
         return None
-    written, read = kinds
-    share = len(written[0]) / (len(written[0]) + len(written[1]))
-    max_ns = LONGEST * float(np.median(written[0]))
-    write_ns = _mean_up_to(written[0], max_ns) - _mean_up_to(written[1], max_ns)
+    share = len(written_small_ns) / (len(written_small_ns) + len(written_plain_ns))
+    max_ns = LONGEST * float(np.median(written_small_ns))
+    write_ns = _mean_up_to(written_small_ns, max_ns) - _mean_up_to(written_plain_ns, max_ns)
     if write_ns <= 0:
         return None
-    read_ns = max(_mean(read[0]) - _mean(read[1]), 0.0)
+    read_ns = max(_trimmed_mean(read_small_ns) - _trimmed_mean(read_plain_ns), 0.0)
     threads = len(np.unique(waits["session"].values[block & writes]))
     cpus = min(CPUS_OF_A_THREAD * threads, recording.meta.machine.cpus or threads)
     return Compression(loads, share, write_ns / 1e9, read_ns / 1e9, cpus)
 
 
-def _times(load: Load, factor: float) -> Load:
+def _scaled(load: Load, factor: float) -> Load:
     count = max(round(load.count * factor), 1)
     ratio = count / load.count
     return replace(load, count=count, bytes=round(load.bytes * ratio), total_s=load.total_s * ratio)
@@ -234,6 +240,6 @@ def _mean_up_to(values: NDArray[np.float64], max_value: float) -> float:
     return float(kept.mean()) if len(kept) else 0.0
 
 
-def _mean(values: NDArray[np.float64]) -> float:
+def _trimmed_mean(values: NDArray[np.float64]) -> float:
     kept = np.sort(values)[: int(len(values) * (1 - TRIMMED))]
     return float(kept.mean())

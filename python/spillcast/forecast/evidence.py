@@ -1,4 +1,4 @@
-"""The workload of the query that a recording is of: a sample of it, what remained, other runs."""
+"""The workload of a recorded query: its recording or a sample, what remains, and other runs."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,7 +25,7 @@ from spillcast.storage.rehearse import KEPT
 
 #: With a smaller share of the written bytes read back, reading is yet to come.
 UNREAD = 0.5
-#: Seconds of a single recorded stretch are joined to at most so many rows.
+#: The seconds of a single recorded stretch are joined to at most this many rows.
 STRETCHES_MAX = 1000
 
 
@@ -34,13 +34,13 @@ def read_workload(
 ) -> tuple[Workload, Recording]:
     """The workload of a recording, and the recording that storages are probed with.
 
-    A large recording is sampled unless the question is ``exact``; with ``max_rows`` any that has
-    more waits, to about so many.
+    A large recording is sampled unless the question is ``exact``. With ``max_rows`` any recording
+    of more waits is sampled, to about that many.
     """
     exact = question.exact or question.rehearse is not None
     sample = recording if exact else sample_of(recording, max_rows)
     workload = workload_of_recording(sample, question)
-    # What remains of a part is reads of what it wrote, where it has none itself.
+    # A recorded part may have no reads: those that remain read back what it wrote.
     if workload.remaining is None:
         return workload, sample
     from spillcast.recording.derived import read_back
@@ -74,19 +74,19 @@ def workload_of_recording(recording: Recording, question: Question | None = None
         kind, io_ns = _kind(recording, workload.recorded_loads), _io_ns_by_stretch(recording)
         workload = replace(workload, kind=kind, io_ns_by_stretch=io_ns)
     if workload.remaining is not None:
-        # With a previous run, what is not known of the rest is drawn well enough.
+        # A previous run gives the spread of what remains; a guess needs that of verified parts.
         workload = replace(workload, kind="part" if workload.remaining.guessed else "recording")
     if (sample := recording.sample) is None:
         return workload
     return replace(
         workload,
         sample=WaitSample(sample.rows, meta.raw.rows, len(sample.slices_s)),
-        sample_parts=[workload_of_part(workload, its) for its in parts_of(recording)],
+        sample_parts=[workload_of_part(workload, part) for part in parts_of(recording)],
     )
 
 
 def _extrapolated(workload: Workload, recording: Recording, question: Question) -> Workload:
-    """The workload of a query that went on after its recording, as far as something tells it."""
+    """The workload of a query that went on after its recording, by estimates of what remains."""
     known = question.known.extrapolate(recording, workload.threads, question.elapsed_s)
     workload = replace(workload, unused_hints=known.unused, to_come=known.to_come)
     if (remaining := known.work) is None:
@@ -105,7 +105,7 @@ def _extrapolated(workload: Workload, recording: Recording, question: Question) 
 def _among_other_runs(
     workload: Workload, recording: Recording, hints: RemainingWorkHints
 ) -> Workload:
-    """The workload with what other runs of its query show: the spread of its spill, CPU time."""
+    """The workload with the spread of its spill and the CPU time of other runs of its query."""
     if options := hints.of_remaining:
         raise QueryEnded(
             f"{recording.path}: the query ended while it was recorded: nothing remains",
@@ -128,7 +128,7 @@ def _among_other_runs(
 
 
 def _kind(recording: Recording, loads: Sequence[Load]) -> str:
-    """The kind of a recorded part, by which verified forecasts like it are looked up."""
+    """The kind of a recorded part; verified forecasts are looked up by it."""
     if recording.meta.raw.slices_of_all:
         return "slices"
     unread = moved_bytes(loads, "read") < UNREAD * moved_bytes(loads, "write")
@@ -154,11 +154,11 @@ def _io_ns_by_stretch(recording: Recording) -> NDArray[np.float64]:
     return table
 
 
-#: Recordings of fewer waits are used entirely; of larger ones a sample of about so many.
+#: A recording of fewer waits is used entirely; a larger one is sampled, to about SAMPLE_ROWS.
 WHOLE_ROWS, SAMPLE_ROWS = 1_000_000, 256_000
-#: Share of temp operations as fast as memory from which on the page cache may have served them.
+#: If a larger share of temp operations was as fast as memory, the page cache may have served them.
 FAST_MAX = 0.005
-#: With a larger sampling error all waits are used after all, up to so many.
+#: With a larger sampling error all waits are used, if there are no more than EXACT_ROWS_MAX.
 ERROR_MAX, EXACT_ROWS_MAX = 0.05, 20_000_000
 
 

@@ -1,4 +1,4 @@
-"""The workload that evidence holds by itself: that of the recorded time, or of counts."""
+"""Builds the workload of the recorded time of a run, or of counts."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -44,14 +44,14 @@ from spillcast.storage import Storage
 from spillcast.tables import Table
 from spillcast.units import format_duration
 
-#: Share of the cost of observing a temp call that lies within its times, and the error of that.
+#: Share of the cost of observing a temp call within its timed interval, and its standard error.
 INSIDE = 0.5
 INSIDE_ERROR = 0.25
-#: Relative error of the cost of observing, which differs as much if measured again.
+#: Relative error of the cost of observing: repeated measurements differ by as much.
 OBSERVED_ERROR = 0.5
-#: Of a normal distribution, standard deviations between the quartiles.
+#: Standard deviations between the quartiles of a normal distribution.
 QUARTILES = 1.349
-#: Threads that do other work in a larger share of the time of io_uring do not wait for it.
+#: Threads that use the CPU in a larger share of the time of io_uring requests do not wait for them.
 BUSY_MAX = 0.1
 #: CPU time above this multiple of a quota is no error of the clocks.
 QUOTA_EXCEEDED = 1.1
@@ -60,7 +60,7 @@ QUOTA_EXCEEDED = 1.1
 def recorded_workload(recording: Recording, target: Cpus, *, rehearsed: bool) -> Workload:
     """The workload of the recorded time. NotSpilled without temp I/O.
 
-    ``target`` are the CPUs that it is to run on; ``rehearsed`` keeps the order of its operations.
+    ``target`` are the CPUs to run on; with ``rehearsed`` the order of the operations is kept.
     """
     meta = recording.meta
     if not (loads := loads_of(recording)):
@@ -112,7 +112,7 @@ def workload_of_part(workload: Workload, part: Recording) -> Workload:
 
 
 def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
-    """The CPU time of a recorded run; ``rehearsed`` keeps the order of its operations."""
+    """The CPU time of a recorded run; with ``rehearsed`` the order of its operations is kept."""
     meta, temp = recording.meta, recording.meta.temp
     engine, work, calibration = meta.engine, recording.work, meta.machine.calibration
     wait_cost = None
@@ -137,7 +137,7 @@ def cpu_time(recording: Recording, *, rehearsed: bool) -> CpuTime:
 def _quality(recording: Recording) -> Quality:
     meta, capture = recording.meta, recording.meta.capture
     mean_s = meta.temp.total_s / max(meta.temp.operations, 1)
-    # Where it is known how long page faults took they are data reads, a term of the forecast.
+    # Page faults of known time are data reads, a term of the forecast.
     faults = (capture.file_faults or 0) if capture.file_fault_s is None else 0
     if faults * mean_s <= SHARE_REPORTED * recording.elapsed_s:
         faults = 0
@@ -166,10 +166,9 @@ def loads_of(evidence: Recording | Counts) -> list[Load]:
     """
     if isinstance(evidence, Counts):
         return [
-            Load(op, _core.size_class_bytes(its.bytes // its.count), its.count, its.bytes,
-                 its.total_ns / 1e9)
-            for op, its in evidence.by_op
-        ]  # fmt: skip
+            Load(op, _core.size_class_bytes(n.bytes // n.count), n.count, n.bytes, n.total_ns / 1e9)
+            for op, n in evidence.by_op
+        ]
     seconds = evidence.temp_seconds
     seconds = seconds.filter(seconds["size_class_bytes"].values > 0)
     groups = seconds.group_by("op", "size_class_bytes")
@@ -200,8 +199,8 @@ def recorded_threads(recording: Recording, target: Cpus | None = None) -> Thread
         ]
     if trace.change.any():
         change_events = recording.waits["event"][trace.source[trace.change]].to_pylist()
-    # A sample does not show what the page cache held, unless each of its reads does.
-    tells_cache = recording.sample is None or missing_bytes is not None
+    # A sample shows the contents of the page cache only if it has the missing bytes of each read.
+    cache_known = recording.sample is None or missing_bytes is not None
     return Threads(
         trace=trace,
         elapsed_s=recording.elapsed_s,
@@ -210,7 +209,7 @@ def recorded_threads(recording: Recording, target: Cpus | None = None) -> Thread
         operations=recording.temp_seconds["count"].sum(),
         source=source,
         target=source if target is None else target,
-        cache_bytes=recording.meta.engine_cache_bytes if tells_cache else None,
+        cache_bytes=recording.meta.engine_cache_bytes if cache_known else None,
         missing_bytes=missing_bytes,
         change_events=change_events,
         sampled=recording.meta.capture.spun_s is not None,
@@ -235,7 +234,7 @@ def quota_exceeded(meta: Meta) -> bool:
 
 
 def temp_changes(recording: Recording) -> list[TempChanges]:
-    """Calls that change temp files, of the entire run, by kind as far as single waits show it."""
+    """Calls that change temp files in the entire run, by kind if single waits show it."""
     seconds = recording.seconds
     seconds = seconds.filter(seconds["temp"].values & seconds["op"].is_null())
     count, total_ns = seconds["count"].sum(), seconds["total_ns"].sum()
@@ -254,8 +253,8 @@ def temp_changes(recording: Recording) -> list[TempChanges]:
 def capture_overhead(recording: Recording, loads: Sequence[Load]) -> CaptureOverhead:
     """The cost of recording to the observed threads; 0 if not measured.
 
-    It is the same for every call and every context switch. A part of the cost of a temp call, and
-    all of a switch within it, lie within its timed interval; the rest lies outside.
+    Every call costs the same, and every context switch. A part of the cost of a temp call, and the
+    cost of a switch during it, are within its timed interval; the rest is outside.
     """
     capture = recording.meta.capture
     call_s, calls = capture.call_cost_s, capture.calls
@@ -274,7 +273,7 @@ def capture_overhead(recording: Recording, loads: Sequence[Load]) -> CaptureOver
 
 
 def data_reads(recording: Recording) -> DataReads | None:
-    """Reads of data that was not cached; None without any, or if they may be an unknown spill."""
+    """Reads of data that was not cached; None without any, or if they may be a spill."""
     if unrecognised(recording) is not None:
         return None
     reads, seconds = recording.work.data_reads, recording.seconds
@@ -415,8 +414,8 @@ def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Cou
 
 #: Simulated operations that suffice to find the effect of a storage's limits and servers.
 STEPS_MAX = 100_000
-#: The same times threads, because each step of a simulation looks at every thread.
-LOOKS_MAX = 6_400_000
+#: The same times threads, because each step of a simulation visits every thread.
+VISITS_MAX = 6_400_000
 
 
 def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> ThreadTrace:
@@ -425,7 +424,7 @@ def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> Thread
     ``think_s`` is the CPU time of each thread.
     """
     total = operations(loads)
-    kept = min(1.0, STEPS_MAX / total, LOOKS_MAX / threads / total) / threads
+    kept = min(1.0, STEPS_MAX / total, VISITS_MAX / threads / total) / threads
     ordered = sorted(loads, key=lambda load: load.op == "read")
     counts = [max(1, round(load.count * kept)) for load in ordered]
     size = np.repeat([round(load.mean_bytes) for load in ordered], counts).astype(np.int64)

@@ -20,7 +20,7 @@ class Load:
     count: int
     bytes: int
     total_s: float
-    #: Share of the operations that begin where the last on their file ended.
+    #: Share of the operations that begin at the end of the previous one on their file.
     sequential: float = 1.0
 
     @property
@@ -54,7 +54,7 @@ def moved_bytes(loads: Sequence[Load], op: str) -> int:
     return sum(load.bytes for load in loads if load.op == op)
 
 
-#: Least number of rehearsed operations of a size that represent the others.
+#: Fewer rehearsed operations of a size do not represent the others.
 REHEARSED_MIN = 100
 
 
@@ -69,7 +69,7 @@ def latencies(storage: Storage, loads: Sequence[Load], depth: float) -> list[Est
     model = Model(storage)
     latencies = [_latency(model, load, depth) for load in loads]
     if storage.source.any_size:
-        # Figures of a formula have no error of interpolation; the storage has a spread of its own.
+        # A formula has no error of interpolation; the spread of the source is accounted elsewhere.
         return [replace(latency, error=0.0) for latency in latencies]
     return latencies
 

@@ -1,4 +1,4 @@
-"""Other runs of a recorded query: which files hold one, how its spill differs, what waits cost.
+"""Other runs of a recorded query: their files, the spread of the spill, the CPU cost of waits.
 
 The spill of a process depends on when each of its threads takes memory from their common limit:
 
@@ -31,8 +31,8 @@ from spillcast.recording.meta import FORMER_FILE, NOBODY, ObservedEngine
 
 #: A plan that was not run, as FORMAT JSON gives it.
 Plan = dict[str, object]
-#: Settings with which a query spills as much.
-_MEMORY = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
+#: The spills of two runs are comparable only if these settings are equal.
+_MEMORY_SETTINGS = ("work_mem", "memory_limit", "hash_mem_multiplier", "threads")
 
 
 def read_run_or_plan(path: Path) -> Plan | Recording | Counts:
@@ -82,18 +82,18 @@ def previous_calls(recording: Recording) -> Counts | str | None:
 
 
 def reason_against(run: Recording | Counts, recording: Recording) -> str | None:
-    """Why it is no previous run of this query with these settings; None where it may be one."""
+    """Why ``run`` is no previous run of the recorded query; None if it may be one."""
     before, now = run.engine, recording.engine
     if isinstance(run, Recording) and Part.of(run.meta) is not None:
         return "it covers only part of a run itself"
-    # Some evidence calls an engine by a longer name than other.
+    # Kinds of evidence name an engine differently: one name begins with the other.
     shorter, longer = sorted((before.name, now.name), key=len)
     if NOBODY.name not in (shorter, longer) and not longer.startswith(shorter):
         return f"it is of {before.name}, this one of {now.name}"
     texts = [query_text(engine) for engine in (before, now)]
     if all(texts) and texts[0] != texts[1]:
         return "it is of another query"
-    for name in _MEMORY:
+    for name in _MEMORY_SETTINGS:
         was, is_now = (engine.settings.get(name) for engine in (before, now))
         if None not in (was, is_now) and str(was) != str(is_now):
             return f"it had {name} = {was}, this one has {is_now}"
@@ -101,19 +101,19 @@ def reason_against(run: Recording | Counts, recording: Recording) -> str | None:
 
 
 def query_text(engine: ObservedEngine) -> str:
-    """The text of a query as far as it is known, blanks alike."""
+    """The text of a query for comparison, in lower case with single blanks; empty if unknown."""
     text = engine.query or engine.sql or " ".join(engine.command or ())
     return " ".join(text.split()).rstrip(";").lower()
 
 
-#: Weight of the relation, in runs.
+#: Weight of the relation of memory and spill, in runs.
 RELATION_RUNS = 2
 #: Largest spread of the spills of one query (standard deviation of the logarithm).
 MAX_SPREAD = 1.0
 
 
 def relative_spread(recording: Recording) -> float | None:
-    """The spread by the memory and spill of a run; None without a shared limit, or if unknown."""
+    """The spread by the relation of memory and spill; None if unknown or without a shared limit."""
     memory, spill = recording.meta.memory.peak_rss_bytes, recording.written_bytes.temp
     if recording.meta.server is not None or not memory or not spill:
         return None
@@ -147,9 +147,9 @@ def spill_spread(
     )
 
 
-#: Runs that differ by more of their temp operations did other work.
+#: Runs whose numbers of temp operations differ by a larger share did other work.
 SAME_OPERATIONS = 0.2
-#: Waits of two runs whose mean weights differ by less tell nothing: 0.5 is 1 and 1.7 ms.
+#: Runs whose mean weights of waits differ by less show no effect of waits: 0.5 is 1 and 1.7 ms.
 WEIGHT_MIN = 0.5
 
 

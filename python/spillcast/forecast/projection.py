@@ -4,8 +4,8 @@
 
 Calls that create, resize, sync or remove temp files are operations too, by kind instead of size.
 N, T_A and IO_A come from the workload, L_B from the storage. w is the weight of a wait, 1 for one
-thread and less where several overlap; C is the cost of recording outside temp I/O, and D the CPU
-time that colder or warmer caches make. docs/method.md derives it and says what breaks it.
+thread and less if several overlap. C is the cost of recording outside temp I/O. D is the change of
+CPU time by colder or warmer caches. docs/method.md derives the formula and lists its limits.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -35,15 +35,15 @@ from spillcast.storage.storage import Storage
 
 #: Recording is never taken to be more than this share of the time outside temp I/O.
 OVERHEAD_MAX = 0.5
-#: Share of the elapsed time in cold reads of data files from which they are a term of their own.
+#: Cold reads of data files are a term of their own from this share of the elapsed time on.
 COLD_SHOWN = 0.01
-#: The term of waits outside temp I/O: with CPU time where that is not known by itself, and without.
+#: The term of waits outside temp I/O, which contains CPU time if that is not known separately.
 WAITS = CPU_AND_WAITS, OTHER_WAITS = "CPU and other waits", "other waits"
-#: Share of the run without a CPU, because of other programs, that is worth a term and a warning.
+#: Waits for a CPU because of other programs are a term and a warning above this share of the run.
 BUSY_REPORTED = 0.05
-#: Share of its time that temp I/O waits for a limit of the storage.
+#: A limit of the storage saturates if temp I/O waits for it in more than this share of its time.
 LIMITED = 0.5
-#: What compressing takes more or less elsewhere may be off by so much of itself.
+#: Relative standard error of the change of CPU time for compression.
 COMPRESSING_SPREAD = 0.5
 #: No storage is faster than this one.
 ZERO_LATENCY_STORAGE = Storage(ZERO_LATENCY, INSTANT, [])
@@ -51,7 +51,7 @@ ZERO_LATENCY_STORAGE = Storage(ZERO_LATENCY, INSTANT, [])
 
 MACHINE, WITHIN_RUN, REHEARSAL, FORMER = "machine", "recording", "rehearsal", "history"
 CAPTURE_COST, REPLAY, SPINNING = "cost", "replay", "spinning"
-#: Estimates that a forecast can be made without, by name. Experiments measure what each brings.
+#: Estimators that a forecast can leave out, by name. Experiments measure the benefit of each.
 ESTIMATORS: Mapping[str, str] = {
     MACHINE: "what a wait costs on this machine",
     WITHIN_RUN: "what a wait costs in this recording",
@@ -64,7 +64,7 @@ ESTIMATORS: Mapping[str, str] = {
 
 
 def estimators_without(names: Collection[str]) -> Collection[str]:
-    """All estimators but those of these names. OptionInvalid for a name that none has."""
+    """All estimators except ``names``. OptionInvalid for an unknown name."""
     if unknown := sorted(set(names) - ESTIMATORS.keys()):
         raise OptionInvalid(
             f"without {', '.join(unknown)}: no such estimator",
@@ -75,7 +75,7 @@ def estimators_without(names: Collection[str]) -> Collection[str]:
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Baseline:
-    """Today's elapsed time of a workload in parts, s; ``rest`` alone has the cost of recording."""
+    """Today's elapsed time of a workload in parts, s; only ``rest`` has the cost of recording."""
 
     workload: Workload
     #: Names of the estimators in use.
@@ -91,13 +91,13 @@ class Baseline:
     #: Cost of recording outside temp operations, and its standard error.
     outside_cost_s: float
     cost_error_s: float
-    #: The most time that other processes kept threads off the CPUs, how much of the remainder it
-    #: explains at most, and how much beside all CPU time.
+    #: Upper bounds of the time that other processes kept threads off the CPUs: in all, as a part of
+    #: the remainder, and as a part of the remainder that is not CPU time.
     others_s: float
     ready_s: float
     run_queue_s: float
-    #: The most that waits for memory are of the remainder: how they change with the storage, which
-    #: the kernel writes temp files back to meanwhile, is not known.
+    #: Upper bound of the waits for memory in the remainder. The kernel writes temp files back in
+    #: them, so they may change with the storage; how is unknown.
     memory_stalled_s: float
     #: Reads of data files that the page cache did not serve; None if negligible.
     cold_data: Term | None
@@ -119,9 +119,9 @@ class Baseline:
         return sum(t.forecast_s - t.baseline_s for t in self.rest if t.name != RECORDING)
 
     def with_run_queue(self, rest: Sequence[Term]) -> list[Term]:
-        """The terms ``rest``, today's or those on a target, with many waits for a CPU as their own.
+        """The terms ``rest``, with notable waits for a CPU as a term of their own.
 
-        What a target saves beyond the CPU time, it saves of them.
+        A target's savings beyond the CPU time are savings of these waits.
         """
         at, waits = next((at, term) for at, term in enumerate(rest) if term.name in WAITS)
         queue_s = min(self.run_queue_s, waits.baseline_s)
@@ -320,12 +320,12 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     workload = baseline.workload
     loads, threads = workload.loads, workload.threads
     _check_figures(workload, storage)
-    change_times = _change_times(storage, workload)
+    change_ratios = _change_ratios(storage, workload)
     replayed_s = _replayed_s(workload, storage) if REPLAY in baseline.estimators else None
     page_cache = threads.page_cache(loads) if cached else None
     behaviour = None if storage.source.instant else behaviour_of(storage, access="buffered")
     total_operations = workload.scale * operations(loads)
-    simulated = threads.on(behaviour, total_operations, change_times, page_cache)
+    simulated = threads.on(behaviour, total_operations, change_ratios, page_cache)
     target_latencies = [
         latency if mean_s is None else latency.at(mean_s)
         for latency, mean_s in zip(
@@ -342,25 +342,25 @@ def projection(baseline: Baseline, storage: Storage, *, cached: bool = False) ->
     compressing_s = compressed.cpu_s if compressed else 0.0
     cpu = _cpu_change(baseline, target_latencies, rehearsal, compressing_s)
     overlap = threads.overlap(simulated, loads, cpu.each_s, replayed_s)
-    done = compressed.loads if compressed else loads
+    target_loads = compressed.loads if compressed else loads
     of_waits = baseline.io_share * overlap.of_waits
     io_wait_s, wait_s = workload.io_scale * of_waits, workload.scale * of_waits
     cpu_s = workload.io_scale * overlap.of_cpu
-    drift_s = float(counts(done) @ cpu.each_s) + compressing_s
+    drift_s = float(counts(target_loads) @ cpu.each_s) + compressing_s
     spinning = SPINNING in baseline.estimators
     io_s = [
         io_wait_s * load.count * latency.mean_s
-        for load, latency in zip(done, target_latencies, strict=True)
+        for load, latency in zip(target_loads, target_latencies, strict=True)
     ]
     return Projection(
         latencies=target_latencies,
         io_s=io_s,
         changes_s=[
-            wait_s * change.total_s * change_times.get(change.event, 1.0)
+            wait_s * change.total_s * change_ratios.get(change.event, 1.0)
             for change in workload.changes
         ],
         changes_kept_s=wait_s
-        * sum(change.total_s for change in workload.changes if change.event not in change_times),
+        * sum(change.total_s for change in workload.changes if change.event not in change_ratios),
         rest_s=baseline.remainder_s + baseline.limits_s,
         drift_s=max(cpu_s * drift_s, baseline.min_drift_s),
         drift_error_s=cpu_s * hypot(cpu.error_s, COMPRESSING_SPREAD * compressing_s),
@@ -381,7 +381,7 @@ def _cpu_change(
     rehearsal: Rehearsal | None,
     compressing_s: float,
 ) -> CpuChange:
-    """CPU time that operations take more on a target, by all estimates that are known."""
+    """Change of the CPU time of operations on a target, by all estimates that are known."""
     workload, loads, cpu = baseline.workload, baseline.workload.loads, baseline.workload.cpu
     changes = list[CpuChange | None]()
     if MACHINE in baseline.estimators and (cpu.wait_cost is not None or cpu.caches):
@@ -397,11 +397,10 @@ def _cpu_change(
 
 
 def _saturated(storage: Storage, limited: Sequence[float]) -> str | None:
-    """The limit that temp I/O waits for most, if for a notable share of its time."""
-    number = max(range(len(storage.limits)), key=lambda at: limited[at], default=None)
-    if number is None or limited[number] <= LIMITED:
-        return None
-    return storage.limits[number].name
+    """The limit that temp I/O waits for most; None if for less than LIMITED of its time."""
+    shares = zip(limited, (limit.name for limit in storage.limits), strict=False)
+    share, name = max(shares, key=lambda pair: pair[0], default=(0.0, None))
+    return name if share > LIMITED else None
 
 
 def _causes_s(storage: Storage, simulated: Simulated, io_s: float) -> dict[str, float]:
@@ -412,7 +411,7 @@ def _causes_s(storage: Storage, simulated: Simulated, io_s: float) -> dict[str, 
         causes_ns[limit.name] = causes_ns.get(limit.name, 0.0) + ns
     total_ns = sum(causes_ns.values())
     if not total_ns:
-        # Nothing but latency: no operation depends on another.
+        # The simulation has no waits: all time is latency.
         causes_ns[LATENCY] = total_ns = 1.0
     causes_s = {
         cause: io_s * share * ns / total_ns
@@ -422,25 +421,25 @@ def _causes_s(storage: Storage, simulated: Simulated, io_s: float) -> dict[str, 
     return causes_s | ({MEMORY: io_s * (1 - share)} if share < 1 else {})
 
 
-def _change_times(storage: Storage, workload: Workload) -> dict[str | None, float]:
-    """How many times as long calls that change temp files take, by kind where that is known."""
+def _change_ratios(storage: Storage, workload: Workload) -> dict[str | None, float]:
+    """Latency of calls that change temp files, over the recorded one, by kind if known."""
     if storage.source.instant:
         return dict.fromkeys((change.event for change in workload.changes), 0.0)
     mean_s = {change.event: change.mean_s for change in storage.changes if change.count}
-    times = dict[str | None, float]()
+    ratios = dict[str | None, float]()
     for change in workload.changes:
         if change.event in mean_s and change.total_s > 0:
-            times[change.event] = change.count * mean_s[change.event] / change.total_s
+            ratios[change.event] = change.count * mean_s[change.event] / change.total_s
         elif change.event == WRITEBACK and change.total_s > 0:
-            times[WRITEBACK] = _writeback_times(storage, workload.recorded_loads, change.total_s)
-    return times
+            ratios[WRITEBACK] = _writeback_ratio(storage, workload.recorded_loads, change.total_s)
+    return ratios
 
 
-def _writeback_times(storage: Storage, loads: Sequence[Load], writeback_s: float) -> float:
-    """How many times as long waits for writeback are there: as writes with their writeback are.
+def _writeback_ratio(storage: Storage, loads: Sequence[Load], writeback_s: float) -> float:
+    """Waits for writeback over the recorded ones, in the ratio of writes with their writeback.
 
     A write to the page cache is paid for later. A storage's figures contain the entire cost of a
-    write, or were measured with a page cache as small as the recorded one: no wait grows there.
+    write, or were measured with a page cache as small as the recorded one, so no wait grows.
     """
     writes = [load for load in loads if load.op == "write"]
     recorded_s = sum(load.total_s for load in writes) + writeback_s
@@ -471,5 +470,6 @@ def _replayed_s(workload: Workload, storage: Storage) -> float | None:
         and not facts.get("prefilled_bytes")
         and facts.get("byte_share") == 1
         and facts.get("think_scale") == 1
+        and facts.get("elapsed_ns")
     )
     return facts["elapsed_ns"] / 1e9 if complete else None

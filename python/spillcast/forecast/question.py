@@ -1,4 +1,4 @@
-"""The options of a forecast besides its evidence and targets, and the evidence that each fits."""
+"""The options of a forecast besides evidence and targets, and the evidence that uses each."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
@@ -84,7 +84,7 @@ class Question:
     reading: Reading = _unshown
 
     def __post_init__(self) -> None:
-        """OptionInvalid for a number that is no share or no time."""
+        """OptionInvalid for a confidence that is not a share, and a negative or infinite time."""
         if not 0 < self.confidence < 1:
             raise OptionInvalid(f"confidence {self.confidence:g}: not a share", "such as 0.9")
         if self.elapsed_s is not None and not 0 <= self.elapsed_s < inf:
@@ -117,7 +117,9 @@ class Question:
     def check(self, evidence: Evidence, *, of_plan: bool = False) -> None:
         """OptionConflict for an option that this evidence (``of_plan``: a plan) does not use."""
         if self.execution is not None and self.job is not None:
-            raise OptionConflict("--sql and --job both say which part of the application is meant")
+            raise OptionConflict(
+                "--sql and --job both select a part of the application", "give one"
+            )
         kinds = ["spark"] if evidence.spark else evidence.kinds
         if of_plan:
             kinds = ["plans of recordings"]

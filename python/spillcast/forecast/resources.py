@@ -1,4 +1,4 @@
-"""What the threads of a run share: CPUs, a CPU quota, and the page cache in front of temp files."""
+"""Resources that the threads of a run share: CPUs, a CPU quota, the page cache of temp files."""
 
 import sys
 from collections.abc import Sequence
@@ -20,11 +20,11 @@ from spillcast.tables import Table
 
 #: Share of the page cache that may be dirty before writers wait: the default of vm.dirty_ratio.
 DIRTY_SHARE = 0.2
-#: The kernel's period of a quota, as it comes.
+#: The kernel's default period of a quota.
 PERIOD_S = 0.1
 #: The kernel's least quota in its longest period.
 QUOTA_CPUS_MIN = 0.001
-#: A longer stretch of CPU time without a call, beside temp I/O of others, may be spinning: a wait.
+#: CPU time of this length without a call during temp I/O of other threads may be spinning: a wait.
 BURST_MIN_S = 0.5
 
 
@@ -148,8 +148,8 @@ class Stretches:
         if cpus.quota_cpus is None or not trace.cpu_known:
             return np.array(times_s)
         call_ns = np.where(trace.on_core, wait_ns, np.minimum(self._call_ns, wait_ns))
-        had_s = cpu_s + self.of_waits(trace.io_ns(call_ns) / 1e9)
-        return np.maximum(times_s, had_s / cpus.quota_cpus)
+        charged_s = cpu_s + self.of_waits(trace.io_ns(call_ns) / 1e9)
+        return np.maximum(times_s, charged_s / cpus.quota_cpus)
 
     def _spread(self, begin_ns: Array, end_ns: Array, values: Seconds) -> Seconds:
         """Sums by stretch; what lies before the run counts in the first, after it in the last."""
@@ -158,16 +158,19 @@ class Stretches:
 
 
 def repairman_s(threads: float, cores: int, cpu_s: float, latency_s: float) -> float:
-    """Time of threads (a fraction: interpolated) for a total CPU time and a total I/O latency."""
-    least = floor(threads)
-    below_s = _whole_s(least, cores, cpu_s, latency_s)
-    if threads == least:
+    """Time of threads for a total CPU time and I/O latency, by the machine repairman model.
+
+    A fraction of a thread is interpolated.
+    """
+    whole = floor(threads)
+    below_s = _whole_repairman_s(whole, cores, cpu_s, latency_s)
+    if threads == whole:
         return below_s
-    above_s = _whole_s(least + 1, cores, cpu_s, latency_s)
-    return below_s + (threads - least) * (above_s - below_s)
+    above_s = _whole_repairman_s(whole + 1, cores, cpu_s, latency_s)
+    return below_s + (threads - whole) * (above_s - below_s)
 
 
-def _whole_s(threads: int, cores: int, cpu_s: float, latency_s: float) -> float:
+def _whole_repairman_s(threads: int, cores: int, cpu_s: float, latency_s: float) -> float:
     if threads <= cores or cpu_s <= 0:
         return (cpu_s + latency_s) / threads
     if latency_s <= 0:
@@ -186,9 +189,9 @@ Ns = NDArray[np.float64]
 #: Any storage that takes time, to find out which operations miss the cache.
 ANY_STORAGE = fixed_behaviour(1e-6, 1e-6)
 #: Least share of the cacheable operations that were as fast as memory if a page cache served them.
-SEEN = 0.5
-#: More than any machine has.
-NO_BOUND_BYTES = sys.maxsize
+SERVED_MIN = 0.5
+#: More memory than any machine has.
+UNLIMITED_BYTES = sys.maxsize
 
 
 @dataclass(frozen=True)
@@ -212,14 +215,14 @@ def page_cache_of(trace: ThreadTrace, storage_ns: Ns, room_bytes: int) -> PageCa
     operations that the cache would have served were slow, the engine bypasses it, or the file
     system has none.
     """
-    answered = moving(trace) & (storage_ns == 0)
+    served = moving(trace) & (storage_ns == 0)
     usual_ns = memory_ns(trace.bytes)
     fast = trace.temp & (trace.wait_ns <= usual_ns)
-    if not answered.any() or fast[answered].mean() < SEEN:
+    if not served.any() or fast[served].mean() < SERVED_MIN:
         return None
-    # Served operations take their recorded time; others the same part of the usual as fast ones.
-    part = np.median(trace.wait_ns[fast] / usual_ns[fast])
-    cached_ns = np.where(fast | answered, trace.wait_ns, part * usual_ns).astype(np.int64)
+    # Served operations take their recorded time; others the usual time, scaled like the fast ones.
+    scale = np.median(trace.wait_ns[fast] / usual_ns[fast])
+    cached_ns = np.where(fast | served, trace.wait_ns, scale * usual_ns).astype(np.int64)
     return PageCache(room_bytes, cached_ns)
 
 
@@ -235,7 +238,7 @@ def page_cache_of_counts(
         return None
     cached_ns = np.zeros(len(trace.temp), dtype=np.int64)
     cached_ns[trace.temp] = mean_ns[load_of].astype(np.int64)
-    return PageCache(NO_BOUND_BYTES, cached_ns)
+    return PageCache(UNLIMITED_BYTES, cached_ns)
 
 
 def moving(trace: ThreadTrace) -> NDArray[np.bool_]:
@@ -244,7 +247,7 @@ def moving(trace: ThreadTrace) -> NDArray[np.bool_]:
 
 
 def memory_ns(size_bytes: NDArray[Any]) -> NDArray[np.float64]:
-    """The longest time of memory for operations of these sizes."""
+    """The longest time (ns) that an operation of each size takes if memory serves it."""
     known = calibrated()
     longest: NDArray[np.float64] = 1e9 * (known.memory_s + size_bytes / known.memory_bytes_per_s)
     return longest

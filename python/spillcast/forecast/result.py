@@ -1,4 +1,4 @@
-"""A forecast: the number, how sure it is, and the terms that it is the sum of."""
+"""A forecast as a value: the elapsed time on a target, its interval, terms and warnings."""
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 
 FORECAST_SCHEMA = "spillcast.forecast/1"
-#: The term of the calls that make, resize, sync or remove temp files.
+#: The term of calls that create, resize, sync or remove temp files.
 CHANGES = "other calls on temp files"
-#: The storage that no storage can beat.
+#: The name of the target that no storage is faster than.
 ZERO_LATENCY = "zero-latency storage"
-#: The term of reads of data files that memory did not answer.
+#: The term of reads of data files that the page cache did not serve.
 DATA_READS = "data reads"
 #: The term of threads that were runnable while other programs had the CPUs.
 RUN_QUEUE = "waits for a CPU"
 #: The term of waits for a CPU quota that zero-latency storage would leave.
 QUOTA = "CPU quota"
-#: The term of what recording cost, which no target has.
+#: The term of the cost of recording; it is 0 on a target.
 RECORDING = "recording"
 
 Interval = tuple[float, float]
@@ -63,13 +63,13 @@ class Term:
 
     @property
     def mean_bytes(self) -> float | None:
-        """Mean size of its operations; None where these have none."""
+        """Mean size of the operations; None if they have none."""
         return self.bytes / self.count if self.count and self.bytes else None
 
 
 @dataclass(frozen=True, kw_only=True)
 class RemainingQuantity:
-    """What remains, nine in ten between ``low`` and ``high``.
+    """Bytes or seconds that remain: 90 % interval from ``low`` to ``high``, and its ``centre``.
 
     ``centre`` and ``high`` are None without an upper bound.
     """
@@ -77,24 +77,24 @@ class RemainingQuantity:
     low: float
     centre: float | None
     high: float | None
-    #: What they are known from.
+    #: The evidence of the quantity.
     source: str
-    #: Of bytes: those moved by the recording's end, and within it.
+    #: Bytes moved before the end of the recording, and during it; None for times.
     done: float | None = key("", optional=True)
     recorded: float | None = key("", optional=True)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Remaining:
-    """What remains of a partly recorded query at the end of its recording."""
+    """The work that remains of a partly recorded query at the end of its recording."""
 
     done_s: float
     reads_bytes: RemainingQuantity
     writes_bytes: RemainingQuantity
     elapsed_s: RemainingQuantity
-    #: What was given and is not used, and why.
+    #: Hints that are not used, and why.
     unused: Sequence[str] = later(())
-    #: Whether temp files were still written at full rate at the end: nothing bounds what remains.
+    #: Whether temp files were written at full rate at the end, so that there is no upper bound.
     still_writing: bool = later(False)
 
     @property
@@ -104,7 +104,7 @@ class Remaining:
 
     @property
     def still_writing_words(self) -> str:
-        """Why only a lower bound is known, and which, where files were still written."""
+        """Why only a lower bound is known, and its value, if the query was ``still_writing``."""
         return (
             "no upper bound: temp files were still written at full rate when the recording ended, "
             f"and to read what they hold takes at least {format_duration(self.elapsed_s.low)} more"
@@ -113,11 +113,11 @@ class Remaining:
 
 @dataclass(frozen=True)
 class Warned:
-    """Something that weakens the number; ``code`` is stable, the rest is for people."""
+    """A weakness of the forecast; ``code`` is stable, the other fields are for people."""
 
     code: str
     message: str
-    #: Of the code: a few words, and what to do. None of a code that this version does not know.
+    #: A few words, and what to do; None for a code that this version does not know.
     title: str | None = later()
     next_step: str | None = later()
 
@@ -129,7 +129,7 @@ class Warned:
 
 @dataclass(frozen=True)
 class Warm:
-    """Elapsed times of a run that finds the data it reads in memory, as it is and on the target."""
+    """Elapsed times with all data files in memory, today and on the target."""
 
     baseline_s: float
     forecast_s: float | None
@@ -137,35 +137,35 @@ class Warm:
 
 @dataclass(frozen=True)
 class Rehearsed:
-    """How much of the query was run on the target."""
+    """The part of the query that was run on the target."""
 
     elapsed_s: float
     operations: int
-    #: Of all its temp operations.
+    #: Share of all temp operations of the query.
     share: float
-    #: Whether that was the whole query, so that the forecast is a measured time.
+    #: Whether the entire query ran, so that the forecast is a measured time.
     ended: bool
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """What a forecast from a sample of a large recording rests on."""
+    """The sample of a large recording that a forecast is made from."""
 
-    #: Single waits that were taken, and that there are.
+    #: Waits in the sample, and in the recording.
     waits: int
     of_waits: int
-    #: Standard error of the forecast for that, as a share of it.
+    #: Relative standard error of the forecast because of sampling.
     error: float
 
 
 @dataclass(frozen=True, kw_only=True)
 class SpillSpread:
-    """How far the bytes that a query spills differ from run to run."""
+    """The variation of the bytes that a query spills from run to run."""
 
-    #: Standard deviation of their logarithm, and its excess over that of verified queries.
+    #: Standard deviation of the logarithm of these bytes, and its excess over verified queries.
     spread: float
     added: float
-    #: Bytes of this run, and the memory that its threads shared; None where not shared or unknown.
+    #: Bytes of this run, and the memory that its threads shared; None if not shared or unknown.
     written_bytes: int
     memory_bytes: int | None
     #: Runs whose spill was compared.
@@ -196,25 +196,25 @@ class StageForecast:
     shuffle_read_bytes: int
     shuffle_write_bytes: int
     spill_bytes: int
-    #: Its part of the elapsed time; that of stages at the same time is of the first of them.
+    #: Its part of the elapsed time; time of concurrent stages counts for the first of them.
     baseline_s: float
     forecast_s: float
-    #: When it begins and ends, from the begin of the run.
+    #: Begin and end, from the begin of the run.
     baseline_at_s: Interval
     forecast_at_s: Interval
-    #: What its tasks spend most of their time on, or why slots are idle.
+    #: The activity that its tasks spend most time on, or the reason why slots are idle.
     baseline_bound_by: str
     bound_by: str
 
 
 @dataclass(frozen=True, kw_only=True)
 class Executors:
-    """Executors of a Spark application, of an event log or supposed instead."""
+    """Executors of a Spark application, from its event log or assumed instead."""
 
     executors: int
     cores: int
     memory_bytes: int
-    #: Elapsed time of the application with those of its log.
+    #: Elapsed time of the application with the executors of its log.
     measured_s: float
 
     @property
@@ -231,7 +231,7 @@ class WithoutSpills:
 
     memory_bytes: int
     current_bytes: int
-    #: Whether the page cache of the nodes is large enough to give that memory; None: not known.
+    #: Whether the page cache of the nodes is large enough to give that memory; None if unknown.
     fits: bool | None
     forecast_s: float
     interval_s: Interval
@@ -247,55 +247,55 @@ class Forecast(Tabular):
     interval_s: Interval | None
     confidence: float
     ceiling_s: float
-    #: Bounds of ``ceiling_s``, of which no storage is likely to beat the lower; None if unknown.
+    #: Interval of ``ceiling_s``: probably no storage is faster than its lower end. None if unknown.
     ceiling_interval_s: Interval | None = later()
-    #: Elapsed time without free memory, if the page cache is taken to hold the temp files.
+    #: Elapsed time without free memory, if the page cache is assumed to hold the temp files.
     without_cache_s: float | None = later()
     terms: Sequence[Term]
     method: str = later("counts")
     warnings: Sequence[Warned]
-    #: Why there is no number, and the code of that error.
+    #: Why there is no forecast, and the code of that error.
     refused: str | None
     refused_code: str | None = later()
-    #: What the numbers are for, where that is not the whole query.
+    #: The recorded part, if the forecast is for it and not for the entire query.
     part: Part | None = later()
-    #: What was recorded of a whole that the numbers are for; None for all of it.
+    #: Elapsed time of the recorded part, if the forecast is for the entire query.
     recorded_s: float | None = later()
-    #: What the numbers are for, within a sentence, where that is not one query.
+    #: The subject of the forecast within a sentence, if that is not one query.
     subject: str | None = later()
-    #: What remains of a query that was recorded in part, where something tells it.
+    #: The work that remains of a query that was recorded in part, if it can be estimated.
     to_come: Remaining | None = later()
-    #: What was run on the target itself.
+    #: The rehearsal on the target.
     rehearsed: Rehearsed | None = later()
-    #: Whose it is, where it was picked out of a file that may hold many.
+    #: The statement, if it was selected from a file of several.
     statement: Statement | None = later()
-    #: Where reads of data files took a notable time: without them.
+    #: The times without reads of data files, if these took notable time.
     warm: Warm | None = later()
-    #: Where not all waits of a large recording were taken.
+    #: The sample, if not all waits of a large recording were used.
     sampled: Sampled | None = later()
-    #: How far the spill differs from run to run, which is part of the interval; None if unknown.
+    #: Variation of the spill from run to run, which widens the interval; None if unknown.
     spill_spread: SpillSpread | None = later()
     #: How to get this storage, in words.
     advice: Sequence[str] = later(())
-    #: What more work memory would do, where a plan of PostgreSQL is known.
+    #: The effect of more work memory, if a plan of PostgreSQL is known.
     work_memory: WorkMemory | None = later()
-    #: Which lines of an Oracle plan spill, and what more PGA would do, where that is known.
+    #: Lines of an Oracle plan that spill, and the effect of more PGA, if known.
     spilled: Spilled | None = later()
-    #: What temp I/O waits for on a target with limits.
+    #: The causes of waits of temp I/O on a target with limits.
     binding: Binding | None = later()
     #: The stages of a Spark application, in their order.
     stages: Sequence[StageForecast] = later(())
-    #: The executors that are supposed; None: those of the event log.
+    #: The assumed executors; None for those of the event log.
     supposed: Executors | None = later()
-    #: What more memory would do to a Spark application; None where nothing spills.
+    #: The effect of more memory on a Spark application; None if nothing spills.
     without_spills: WithoutSpills | None = later()
-    #: Price of the target, in whatever unit all prices are given.
+    #: Price of the target, in the unit that the user gave all prices in.
     cost: float | None = later()
     #: Whether it saves the most time for its price.
     best_value: bool = later(False)
-    #: What its interval follows from; also where that was too wide for a number.
+    #: The causes of the interval, also if that was too wide for a forecast.
     uncertainty: Uncertainty | None = internal()
-    #: ``ceiling_s`` at the bounds of what the evidence leaves open; None where it leaves nothing.
+    #: ``ceiling_s`` at the bounds of an unknown quantity of the evidence; None without one.
     ceiling_bounds_s: Interval | None = internal()
 
     def __post_init__(self) -> None:
@@ -311,20 +311,20 @@ class Forecast(Tabular):
 
     @classmethod
     def unanswered(
-        cls, target: str, elapsed_s: float, confidence: float, **known: Any
+        cls, target: str, elapsed_s: float, confidence: float, **fields: Any
     ) -> "Forecast":
-        """A forecast without a number; ``known`` are its other fields."""
+        """A forecast without a number; ``fields`` are its other fields."""
         return cls(
             target=target,
             baseline_s=elapsed_s,
             forecast_s=None,
             interval_s=None,
             confidence=confidence,
-            **{"ceiling_s": elapsed_s, "terms": (), "warnings": (), "refused": None, **known},
+            **{"ceiling_s": elapsed_s, "terms": (), "warnings": (), "refused": None, **fields},
         )
 
     def refused_by(self, refusal: Refusal) -> "Forecast":
-        """The same without a number, for this reason."""
+        """This unanswered forecast with the reason of a refusal."""
         return replace(self, refused=refusal.message, refused_code=refusal.code)
 
     def __str__(self) -> str:
@@ -333,7 +333,7 @@ class Forecast(Tabular):
 
     @property
     def speedup(self) -> float | None:
-        """Baseline over forecast: below 1 the query gets slower."""
+        """Baseline over forecast; below 1 if the query gets slower."""
         return None if self.forecast_s is None else self.baseline_s / self.forecast_s
 
     @property
@@ -345,18 +345,18 @@ class Forecast(Tabular):
 
     @property
     def terms_by_name(self) -> list[Term]:
-        """The terms of each name as one, without regard to size."""
+        """One term per name: the sum over sizes."""
         names = dict.fromkeys(term.name for term in self.terms)
         return [Term.sum_of(name, [t for t in self.terms if t.name == name]) for name in names]
 
     @property
     def moved(self) -> Term:
-        """All that moves with the storage as one term."""
+        """The sum of all terms that depend on the storage."""
         return Term.sum_of("moved", [term for term in self.terms if term.op is not None])
 
     @property
     def recorded_words(self) -> str:
-        """What of a run of known length was recorded, within a sentence; empty for all of it."""
+        """The recorded time within a sentence; empty if the entire run was recorded."""
         if self.recorded_s is None:
             return ""
         return f", judging by the {format_duration(self.recorded_s)} recorded"
@@ -382,8 +382,8 @@ class Forecast(Tabular):
     def ceiling_words(self, beside: Iterable["Forecast"] = (), of: str = "") -> str:
         """The time on zero-latency storage, ``of`` today's, and the limit that no storage can beat.
 
-        ``beside`` are forecasts of the same query that are shown with this one: the limit stated is
-        not above any of theirs.
+        ``beside`` are forecasts of the same query that are shown with this one. The limit is the
+        lowest of all.
         """
         words = f"{ZERO_LATENCY} would leave about {format_duration(self.ceiling_s)}{of}"
         intervals_s = (forecast.ceiling_interval_s for forecast in (self, *beside))
@@ -393,7 +393,7 @@ class Forecast(Tabular):
         return f"{words}, and none can bring it under {format_duration(floor_s)}"
 
     def figures(self) -> dict[str, Any]:
-        """The forecast as one row of a table: bounds have columns of their own."""
+        """The forecast as a row of a table, with the bounds of intervals in separate columns."""
         low_s, high_s = self.interval_s or (None, None)
         ceiling_low_s, ceiling_high_s = self.ceiling_interval_s or (None, None)
         return {
@@ -426,7 +426,7 @@ class Forecast(Tabular):
         return Table.from_rows([asdict(term) for term in self.terms], fields_of(types))
 
     def display(self) -> Display:
-        """The sentence, the terms without regard to size, and what weakens it."""
+        """The sentence, a row per name of a term, and the warnings."""
         rows = []
         if self.forecast_s is not None:
             rows = [
@@ -466,12 +466,12 @@ class Explained:
 
 @cache
 def explained() -> Mapping[str, Explained]:
-    """All of them by code."""
+    """The explanation of each warning by code."""
     record = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
     return {code: Explained(**about) for code, about in record.items()}
 
 
 def title_of(code: str) -> str:
-    """A warning in a few words; its code where it is one of another version."""
+    """A warning in a few words; its code if this version does not know it."""
     about = explained().get(code)
     return code if about is None else about.title

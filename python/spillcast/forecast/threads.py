@@ -1,10 +1,10 @@
-"""The part of the temp I/O of several threads that adds to the elapsed time.
+"""The part of the temp I/O of threads that adds to the elapsed time.
 
 The recorded threads are simulated on a storage, which schedules each operation. Two models give
-their elapsed time. In the first no work moves: each thread does what it did, and waits for the
-threads that it waited for. In the second each stretch of the run keeps its number of active
-threads. Each model restricts a run in a way that the run is not restricted, so the shorter time
-counts.
+their elapsed time. In the first, work is fixed: each thread repeats its operations, and waits for
+the threads that it waited for. In the second, work moves between threads: each stretch of the run
+keeps its number of active threads. Each model has a restriction that the run does not have, so the
+shorter time counts.
 
 The elapsed time less that without any latency is what temp I/O adds. Divided by the sum of
 latencies, it is the weight of a wait. One thread has the weight 1, unless a CPU quota throttles it:
@@ -156,25 +156,25 @@ class Threads:
         self,
         behaviour: Behaviour | None,
         total_operations: float,
-        change_times: Mapping[str | None, float],
+        change_ratios: Mapping[str | None, float],
         page_cache: PageCache | None = None,
     ) -> Simulated:
         """The threads on a storage, None for zero latency; the query does ``total_operations``.
 
-        ``change_times`` has the ratio of latencies of each event that changes files.
+        ``change_ratios`` has the ratio of latencies of each event that changes files.
         """
         if behaviour is None:
             return self._unwaited(self.target)
         trace = self.trace
         wait_ns = np.where(trace.temp, 0, trace.wait_ns)
         wait_ns[trace.change] = trace.wait_ns[trace.change] * np.array(
-            [change_times.get(event, 1.0) for event in self.change_events]
+            [change_ratios.get(event, 1.0) for event in self.change_events]
         )
         kept = self._kept(total_operations)
         return self._simulated(wait_ns, self.target, behaviour, kept, page_cache)
 
     def page_cache(self, loads: Sequence[Load]) -> PageCache | None:
-        """The page cache of its temp I/O; None if unknown."""
+        """The page cache in front of the temp files; None if unknown."""
         if self.counted:
             return page_cache_of_counts(self.trace, self._load_of(loads), loads)
         return self._recorded_page_cache
@@ -229,12 +229,12 @@ class Threads:
         of_cpu = 1 / simulated.in_flight
         if abs(more_s) > abs(moving_s) / 1000:
             of_cpu = (self._moving_s(simulated, cpu_ns, cpus) - moving_s) / more_s
-        most = max(1.0, 1 / (cpus.quota_cpus or 1.0))
-        whole = self._of_all(moving_s), self._of_all(fixed_s)
-        result = Overlap(0.0, *whole, replayed_s, float(np.clip(of_cpu, 0.0, most)))
+        of_cpu_max = max(1.0, 1 / (cpus.quota_cpus or 1.0))
+        of_cpu = float(np.clip(of_cpu, 0.0, of_cpu_max))
+        result = Overlap(0.0, self._of_all(moving_s), self._of_all(fixed_s), replayed_s, of_cpu)
         more_s = result.elapsed_s - self._of_all(self._without_s(cpus))
-        # An operation makes a run no longer than it takes itself.
-        of_waits = float(np.clip(more_s * self._seen / sum_s, 0.0, 1.0))
+        # An operation adds at most its own latency to the elapsed time.
+        of_waits = float(np.clip(more_s * self._recorded_share / sum_s, 0.0, 1.0))
         return replace(result, of_waits=of_waits)
 
     def spinning_s(self, simulated: Simulated) -> float:
@@ -243,8 +243,8 @@ class Threads:
             return 0.0
         cpu_ns = np.where(self._bursts, 0, self.trace.cpu_ns)
         longer, shorter = (
-            self._run(simulated.wait_ns, self.target, each)["elapsed_ns"]
-            for each in (self.trace.cpu_ns, cpu_ns)
+            self._run(simulated.wait_ns, self.target, burst_ns)["elapsed_ns"]
+            for burst_ns in (self.trace.cpu_ns, cpu_ns)
         )
         return float(max(longer - shorter, 0) / 1e9)
 
@@ -272,7 +272,7 @@ class Threads:
         return bursts
 
     def cpu_limits(self, loads: Sequence[Load]) -> CpuLimits:
-        """What the CPUs of source and target add to the run without any latency of temp I/O."""
+        """The elapsed time that CPU limits add to the run without any latency of temp I/O."""
         if not self._simulates:
             return CpuLimits(0.0, 0.0, 0.0)
         kept = self._kept(operations(loads))
@@ -287,23 +287,25 @@ class Threads:
         )
 
     def _kept(self, total_operations: float) -> float:
-        """Share of so many temp operations that move bytes whose waits were kept."""
+        """Kept waits of temp operations that move bytes, over ``total_operations`` of them."""
         kept = int((self.trace.temp & ~self.trace.change).sum())
         return min(1.0, kept / max(total_operations, 1))
 
     @cached_property
-    def _seen(self) -> float:
-        """The same share of those that were recorded."""
+    def _recorded_share(self) -> float:
+        """Share of the recorded temp operations whose waits were kept."""
         return self._kept(self.operations) or 1.0
 
     def _of_all(self, elapsed_s: float) -> float:
         """The elapsed time with all waits, from the simulated one with the kept waits."""
         recorded_s = self.elapsed_s
-        return max(recorded_s + (elapsed_s - recorded_s) / self._seen, 0.0)
+        return max(recorded_s + (elapsed_s - recorded_s) / self._recorded_share, 0.0)
 
     def throttled_share(self, simulated: Simulated) -> float:
-        """Share of a run in which the target's quota throttles threads; its upper bound
-        where the CPU time of threads is unknown."""
+        """Share of a run in which the target's quota throttles threads.
+
+        It is an upper bound if the CPU time of threads is unknown.
+        """
         if self.target.quota_ns is None:
             return 0.0
         run = self._run(simulated.wait_ns, self.target, self.trace.cpu_ns)
@@ -325,12 +327,12 @@ class Threads:
 
     @property
     def _constant(self) -> Overlap:
-        at_once, elapsed_s = self.in_flight, self.elapsed_s
-        return Overlap(1 / at_once, elapsed_s, elapsed_s, of_cpu=1 / at_once)
+        weight, elapsed_s = 1 / self.in_flight, self.elapsed_s
+        return Overlap(weight, elapsed_s, elapsed_s, of_cpu=weight)
 
     @property
     def _several(self) -> bool:
-        """Whether there are several threads, and what they did is known."""
+        """Whether there are several threads, and their single waits are known."""
         return not self.counted and self.number > 1
 
     @property
@@ -387,21 +389,20 @@ class Threads:
         return elapsed_s + more_s * min(elapsed_s / max(recorded_s, 1e-9), 1.0)
 
     def _lower_s(self, cpus: Cpus) -> float:
-        """What the CPU time of all threads takes on all CPUs; 0 if it is not known."""
+        """Lower bound by the CPU time of all threads on all CPUs; 0 if it is not known."""
         if not self.cpu_known or None in (cpus.cores, self.source.cores):
             return 0.0
-        source, target = (each.cpu_s_per_s(self.trace) for each in (self.source, cpus))
+        source, target = self.source.cpu_s_per_s(self.trace), cpus.cpu_s_per_s(self.trace)
         return min(float(self.trace.cpu_ns.sum()) / 1e9, self.elapsed_s * source) / target
 
     def _moving_s(self, simulated: Simulated, cpu_ns: Array, cpus: Cpus) -> float:
         """Elapsed time if each stretch keeps its active threads; one thread's work cannot move."""
         if not self._several:
-            fixed_s, cpu_ns_each = self._fixed_s(simulated), self.trace.cpu_ns
-            if np.array_equal(cpu_ns, cpu_ns_each):
+            fixed_s, wait_ns = self._fixed_s(simulated), simulated.wait_ns
+            if np.array_equal(cpu_ns, self.trace.cpu_ns):
                 return fixed_s
-            more, recorded = (
-                self._run(simulated.wait_ns, cpus, each) for each in (cpu_ns, cpu_ns_each)
-            )
+            more = self._run(wait_ns, cpus, cpu_ns)
+            recorded = self._run(wait_ns, cpus, self.trace.cpu_ns)
             return fixed_s + float(more["elapsed_ns"] - recorded["elapsed_ns"]) / 1e9
         return self._stretches.elapsed_s(simulated.wait_ns, cpu_ns, cpus)
 

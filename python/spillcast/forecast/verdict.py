@@ -1,4 +1,4 @@
-"""The verdict on a query: where its time goes, whether storage helps, what to do; and its table."""
+"""The verdict on forecasts of a query: where its time goes, whether storage helps, what to do."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -23,16 +23,16 @@ from spillcast.units import format_bytes, format_duration, format_setting
 if TYPE_CHECKING:
     from spillcast.tables import Table
 
-#: Share of the time outside temp I/O from which storage for temp files can help little.
+#: Storage for temp files helps little if at least this share of the time is outside temp I/O.
 LITTLE = 0.9
-#: What bounds the time of a query that was seen in part.
+#: The remedy for a partly recorded query without an upper bound.
 BOUND_IT = (
     "For the entire query give --elapsed TIME, --written SIZE or a previous run (--history), or "
     "record until its temp writes slow down."
 )
-#: Share of the time that storage can save from which on it is the problem.
+#: Storage is the problem if it can save at least this share of the time.
 PROBLEM = 0.5
-#: Share of the time that a sentence names.
+#: A sentence names parts of at least this share of the time.
 NAMED = 0.1
 
 #: ``storage`` is the problem; ``partly``: of a part of the time; ``data``: reads of tables are;
@@ -81,7 +81,7 @@ class Fix:
 
 @dataclass(frozen=True)
 class Verdict:
-    """One or two sentences that a person can act on, and what they rest on."""
+    """One or two sentences that a user can act on, and the figures behind them."""
 
     kind: Kind
     #: Where the time goes; then what to do.
@@ -94,7 +94,7 @@ class Verdict:
 
     @property
     def text(self) -> str:
-        """All of it."""
+        """All sentences."""
         return " ".join(self.sentences)
 
     def to_json(self) -> dict[str, Any]:
@@ -144,9 +144,9 @@ def recommended(forecasts: Sequence[Forecast]) -> frozenset[str]:
 
 
 def rank(forecast: Forecast) -> Interval:
-    """The order of storages: by time, or where only bounds are known by the lower and the upper.
+    """The sort key of storages: the time, or the two bounds if only these are known.
 
-    What sits behind memory comes after memory.
+    A storage behind a page cache is ranked by its time without that.
     """
     if forecast.forecast_s is None:
         return float("inf"), float("inf")
@@ -161,17 +161,17 @@ def negligible(saved_s: float, elapsed_s: float) -> bool:
 
 
 def temp_s(query: Forecast) -> float:
-    """Time in calls on temp files, or in what else moves with the storage."""
+    """Time in calls on temp files, or in other I/O that depends on the storage."""
     return max(_observed_s(query) - sum(term.baseline_s for term in _staying(query)), 0.0)
 
 
 def _observed_s(query: Forecast) -> float:
-    """The elapsed time without what recording cost."""
+    """The elapsed time without the cost of recording."""
     return query.baseline_s - _term_s(query, RECORDING)
 
 
 def _staying(query: Forecast) -> list[Term]:
-    """The parts of it that do not move with the storage, but for what recording cost."""
+    """The terms that do not depend on the storage, without the cost of recording."""
     moving = (CHANGES, WRITEBACK, RECORDING)
     return [t for t in query.terms if t.op is None and t.name not in moving]
 
@@ -181,7 +181,7 @@ def _term_s(query: Forecast, name: str) -> float:
 
 
 def _moved(query: Forecast) -> str:
-    """What moves with the storage, as a sentence names it."""
+    """The name of the I/O that depends on the storage, within a sentence."""
     moved = [term.name for term in query.terms if term.op is not None]
     temp = all(name.startswith("temp ") or name.endswith(" temp") for name in moved)
     return "temp I/O" if temp else "I/O on the storage to be replaced"
@@ -207,7 +207,7 @@ def _kind(query: Forecast) -> Kind:
 
 
 def _where(query: Forecast, kind: Kind) -> str:
-    """Where the time goes, in a sentence."""
+    """A sentence about where the time goes."""
     of = query.subject or f"this query{query.recorded_words}"
     of = of if query.part is None else "this part"
     times_s = temp_s(query), _term_s(query, DATA_READS)
@@ -233,10 +233,10 @@ def _where(query: Forecast, kind: Kind) -> str:
 
 
 def unknown_share(query: Forecast) -> str | None:
-    """The parts of the time that temp I/O may be, where only bounds of it are known."""
+    """The range of the share of temp I/O, such as ``10 % to 40 %``, if only bounds are known."""
     if TIME_UNKNOWN.isdisjoint(warned.code for warned in query.warnings):
         return None
-    # An interval also holds what the model may be wrong by.
+    # ``ceiling_interval_s`` also contains the error of the model, so it must be wider to matter.
     bounds_s = query.ceiling_bounds_s or query.ceiling_interval_s
     notable = PROBLEM if query.ceiling_bounds_s is None else NAMED
     if bounds_s is None:
@@ -247,7 +247,7 @@ def unknown_share(query: Forecast) -> str | None:
 
 
 def _largest(query: Forecast) -> str:
-    """The largest part that stays, but for data reads; empty if it is not worth a name."""
+    """The largest term that stays, except data reads; empty if it is below NAMED."""
     staying = [term for term in _staying(query) if term.name != DATA_READS]
     largest = max(staying, key=lambda term: term.baseline_s, default=None)
     if largest is None or (share := _share(query, largest.baseline_s)) < NAMED:
@@ -256,7 +256,7 @@ def _largest(query: Forecast) -> str:
 
 
 def _fixes(given: Sequence[Forecast]) -> list[Fix]:
-    """All of them, the fastest first; but more work memory, which costs nothing, where it gains."""
+    """All fixes, the fastest first; free work memory comes before them if it gains."""
     order = sorted(given, key=lambda forecast: (not forecast.best_value, rank(forecast)))
     bounds_only = unknown_share(given[0]) is not None
     fixes = [
@@ -277,13 +277,13 @@ def _fixes(given: Sequence[Forecast]) -> list[Fix]:
         elif memory.fits and more.gains(given[0].baseline_s):
             fixes = [more, *fixes]
         else:
-            # Memory that is not free comes first only where it is surely faster.
+            # Memory that is in use comes first only if even its upper bound is the least.
             fixes = sorted([*fixes, more], key=lambda fix: (not fix.best_value, fix.interval_s[1]))
     return fixes
 
 
 def memory_fixes(query: Forecast) -> list[Fix]:
-    """So much work memory, or so much memory of Spark's executors, that nothing spills."""
+    """Work memory, or memory of Spark's executors, with which nothing spills."""
     bounds_only, fixes = unknown_share(query) is not None, list[Fix]()
     if query.work_memory is not None:
         enough = query.work_memory.enough
@@ -302,7 +302,7 @@ def memory_fixes(query: Forecast) -> list[Fix]:
 
 
 def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
-    """What to do first, and next, in a sentence; or that nothing asked about is of any use."""
+    """A sentence about what to do first and next, or that no target helps."""
     now = format_duration(query.baseline_s)
     if _is_all_data(query, kind):
         return "No other storage for temp files will help."
@@ -335,7 +335,7 @@ def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
 
 
 def in_memory_sentences(without_cache_s: Mapping[str, float], now_s: float) -> list[str]:
-    """What storage changes where the page cache holds the temp files, and the times without it."""
+    """The effect of storage if the page cache holds the temp files, and the times without it."""
     times = " and ".join(f"{format_duration(s)} on {name}" for name, s in without_cache_s.items())
     return [
         "Today these temp files stay in memory: storage changes nothing while memory is free.",
@@ -344,7 +344,7 @@ def in_memory_sentences(without_cache_s: Mapping[str, float], now_s: float) -> l
 
 
 def _is_all_data(query: Forecast, kind: Kind) -> bool:
-    """Whether reads of tables take so much that temp I/O is of no matter."""
+    """Whether the problem is reads of tables, with temp I/O below NAMED."""
     return kind == "data" and temp_s(query) < NAMED * _observed_s(query)
 
 
@@ -353,8 +353,8 @@ def priced(
 ) -> list[Forecast]:
     """Forecasts for the targets that ``words`` name, in the same order, with ``costs`` by word."""
     results = [replace(f, cost=costs.get(word)) for word, f in zip(words, forecasts, strict=True)]
-    # Of what costs nothing, or as much for each second, the one that saves more.
-    best = max((f for f in results if _value(f)[0] > 0), key=_value, default=None)
+    # Among free ones, or those of equal savings per price, the one that saves more.
+    best = max((f for f in results if _gain(f)[0] > 0), key=_gain, default=None)
     return [replace(forecast, best_value=forecast is best) for forecast in results]
 
 
@@ -364,7 +364,7 @@ def ranked(forecasts: Sequence[Forecast]) -> list[Forecast]:
 
 
 def forecasts_document(forecasts: Sequence[Forecast]) -> dict[str, Any]:
-    """The document of docs/schema.md: of one target, or of several; with the verdict on all."""
+    """The document of docs/schema.md for one or several targets, with the verdict on all."""
     answer = {"verdict": verdict(forecasts).to_json()}
     if len(forecasts) == 1:
         return forecasts[0].to_json() | answer
@@ -373,7 +373,7 @@ def forecasts_document(forecasts: Sequence[Forecast]) -> dict[str, Any]:
 
 
 def refusal_document(refusal: Refusal) -> dict[str, Any]:
-    """The document where the evidence allows a forecast for no target, and tells no time either."""
+    """The document for evidence that allows no forecast and has no elapsed time."""
     answer = Verdict("none", [f"No forecast: {refusal.message}."], None, None, [])
     return {
         "schema": FORECAST_SCHEMA,
@@ -390,7 +390,7 @@ def parse_costs(
 ) -> dict[str, float]:
     """Prices such as ``catalogue:aws-gp3=96`` of the storages in ``words``, given by ``option``.
 
-    InputError names one that is no price, or of no such storage.
+    InputError for a text that is not a price, or that names none of ``words``.
     """
     costs = {}
     for text in priced:
@@ -409,8 +409,8 @@ def parse_costs(
     return costs
 
 
-def _value(forecast: Forecast) -> tuple[float, float]:
-    """Time saved (s) for each unit of the price, and in all; 0 without a price or a number."""
+def _gain(forecast: Forecast) -> tuple[float, float]:
+    """Time saved (s) per unit of the price, and in all; 0 without a price or a forecast."""
     cost, baseline_s = forecast.cost, forecast.baseline_s
     if cost is None or forecast.forecast_s is None:
         return 0.0, 0.0

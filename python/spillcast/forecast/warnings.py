@@ -1,7 +1,7 @@
-"""What weakens a forecast: a table of checks of the evidence, the projection and the target.
+"""Warnings of a forecast: checks of the evidence, the projection and the target.
 
-A check yields its warnings; Oracle's forecasts share those of the target. ``explained.toml`` has a
-title and a next step for each code.
+Each check yields its warnings. Forecasts from Oracle's traces share the checks of the target.
+``explained.toml`` has a title and a next step for each code.
 """
 
 import platform
@@ -22,30 +22,30 @@ from spillcast.storage.memory import HEADROOM
 from spillcast.storage.source import ASSUMED, Provenance
 from spillcast.units import format_bytes, format_duration
 
-#: Share of the elapsed time in which a CPU quota held threads back.
+#: A CPU quota is reported if it throttles the run in more than this share of the time.
 THROTTLED_REPORTED = 0.02
-#: Share of the elapsed time in calls of which the target tells nothing.
+#: Calls without figures of the target are reported above this share of the elapsed time.
 CHANGES_REPORTED = 0.01
-#: Latency ratio from which a small error of the recording becomes a large one of the forecast.
+#: Ratio of latencies above which a small error of the recording is a large one of the forecast.
 AMPLIFIED = 20.0
-#: Share of the forecast by which CPU time may be off for want of a calibration of the machine.
+#: An uncalibrated machine is reported if CPU time is uncertain by this share of the forecast.
 UNCALIBRATED = 0.02
-#: Shares of compressed blocks nearer than this are one.
+#: Shares of compressed blocks that differ by less count as equal.
 COMPRESSED_ALIKE = 0.05
-#: Share by which waits weigh more or less where no work moves from thread to thread.
+#: Dependent threads are reported if the times of the models differ by more than this share.
 DEPENDENT = 0.1
 
 
 @dataclass(frozen=True)
 class Case:
-    """A forecast with a number: what it starts from, and what it is made of."""
+    """A forecast with a number, and the values it was computed from."""
 
     baseline: Baseline
     storage: Storage
     projected: Projection
     #: Elapsed time on storage of no latency.
     ceiling_s: float
-    #: Elapsed time without the page cache; None where no page cache is taken to be there.
+    #: Elapsed time without the page cache; None if the forecast assumes none.
     uncached_s: float | None
 
     @property
@@ -60,7 +60,7 @@ def warnings_of(case: Case) -> list[Warned]:
 
 
 def _part(case: Case) -> Iterator[Warned]:
-    """A recording that covers a part of the query, and what the rest may hold."""
+    """A recording that covers a part of the query, and the assumptions about what remains."""
     workload = case.workload
     part, left = workload.part, workload.to_come
     unused = [Warned("not-used", f"not used: {reason}") for reason in workload.unused_hints]
@@ -351,28 +351,27 @@ _CHECKS: Sequence[Callable[[Case], Iterator[Warned]]] = (
 )  # fmt: skip
 
 
-#: A storage that was measured longer ago may be another by now.
+#: A storage may have changed since a measurement this many days ago.
 DAYS_MAX = 30
-#: Share of the CPUs that other programs may have during a probe.
+#: Other programs disturb a probe above this share of the CPUs.
 OTHERS_MAX = 0.1
-#: Share of the bytes read of which a probe had to write the files itself.
+#: Reads of files that the probe wrote itself are reported above this share of the bytes read.
 PREFILLED_MAX = 0.1
 
 
 def about_measuring(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iterator[Warned]:
-    """What a probe left open, and that others share the way to a storage."""
+    """Weaknesses of a probe, and network storage, which others share."""
+    facts = {name: fact for name, fact in facts.items() if fact is not None}
     replayed, skipped = facts.get("steps_replayed", 0), facts.get("steps_skipped", 0)
     if facts.get("steps_from") == "counts":
-        share = min(1.0, (replayed + skipped) / operations(loads))
-        yield Warned(
-            "made-up",
-            f"the probe's I/O is synthetic, made from {share:.0%} of the counts: files written "
-            "sequentially, then read back",
-        )
+        text = "the probe's I/O is synthetic"
+        if total := operations(loads):
+            text += f", made from {min(1.0, (replayed + skipped) / total):.0%} of the counts"
+        yield Warned("made-up", f"{text}: files written sequentially, then read back")
     if skipped:
         share = replayed / (replayed + skipped)
         yield Warned("budget", f"the probe's budget was enough for {share:.0%} of the I/O")
-    others_share = facts.get("others_cpu_share") or 0.0
+    others_share = facts.get("others_cpu_share", 0.0)
     if others_share > OTHERS_MAX and replayed:
         yield Warned(
             "disturbed",
@@ -389,15 +388,15 @@ def about_measuring(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Ite
     share, total = facts.get("byte_share", 1.0), facts.get("working_set_bytes", 0)
     if share < 1:
         text = f"the byte budget was enough for {share:.1%} of {format_bytes(total)} of temp files"
-        if facts.get("memory_bound") is None:
+        if "memory_bound" not in facts:
             text += "; whether all of it fits the page cache was not tested"
         enough = f"{-(-total >> 30)}G"
         yield Warned("byte-budget", f"{text}; --budget {enough} is enough for all")
     if (reason := facts.get("memory_bound_reason")) is not None:
         yield Warned(
             "page-cache",
-            f"the engine had {format_bytes(facts['page_cache_bytes'] or 0)} of page cache and the "
-            f"probe more, because no memory cgroup could be made ({reason})",
+            f"the engine had {format_bytes(facts.get('page_cache_bytes', 0))} of page cache and "
+            f"the probe more, because no memory cgroup could be made ({reason})",
         )
     if facts.get("network"):
         yield Warned(
@@ -420,7 +419,7 @@ def about_sizes(
 
 
 def about_provenance(storage: Storage, recorded_host: str | None = None) -> Iterator[Warned]:
-    """When and where latencies were measured; ``recorded_host`` is where the query ran."""
+    """Old latencies, and those of another host or mount; the query ran on ``recorded_host``."""
     origin = storage.provenance
     if origin is None:
         return
@@ -455,15 +454,15 @@ def _mount_words(origin: Provenance) -> str:
 
 
 def about_space(workload: Workload, facts: Mapping[str, Any]) -> Iterator[Warned]:
-    """Free space that is less than what the temp files take, or hardly more."""
+    """Free space that is less than the size of the temp files, or hardly more."""
     quota = f" by the quota of {facts.get('quota_of')}"
     rooms = (facts.get("free_bytes"), ""), (facts.get("quota_free_bytes"), quota)
-    room, limit = min(((room, of) for room, of in rooms if room is not None), default=(None, ""))
+    room, limit = min((room for room in rooms if room[0] is not None), default=(None, ""))
     spill = workload.held_bytes
     needed = round(spill * HEADROOM)
     if room is None or room >= needed:
         return
-    # All that was written is no less than what the files held.
+    # The files held at most the bytes that were written.
     if workload.written_bytes is not None and workload.written_bytes * HEADROOM <= room:
         return
     free = f"{facts.get('directory', 'it')} had {format_bytes(room)} free{limit}"

@@ -1,7 +1,7 @@
-"""A workload: everything that a forecast needs from the evidence of a run, read once.
+"""A workload: everything that a forecast needs from the evidence of a run.
 
-It holds plain values and arrays. It names no file to read and no engine, so ``project`` treats
-recordings, plans, reports and stated figures alike.
+It is read once, and contains plain values and arrays. It depends on no file and no engine, so
+``project`` treats recordings, plans, reports and stated figures alike.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,13 +28,13 @@ if TYPE_CHECKING:
     from spillcast.forecast.duckdb import Compression
     from spillcast.forecast.remaining.model import RemainingWork
 
-#: Share of the I/O that was not measured, or only with other sizes.
+#: Weaknesses that concern a smaller share of the time or I/O are not reported.
 SHARE_REPORTED = 0.05
 #: Kinds of evidence, by which verified forecasts are looked up: a recording of an entire query; a
 #: recording of a part in slices spread over the run, in one stretch, or in one stretch that read
 #: back little of what it wrote; counts only; a part whose entire query is only estimated.
 KINDS = ("recording", "slices", "stretch", "unread", "plan", "part")
-#: Nothing is known to be missing.
+#: Evidence without known gaps.
 NOTHING_UNSEEN = Unseen(0.0, (), "")
 
 
@@ -128,7 +128,7 @@ class Quality:
     io_uring_busy_s: float = 0.0
     #: Page faults that read files for an unknown time; 0 if negligible.
     file_faults: int = 0
-    #: Why a spill may have gone unrecognised.
+    #: The reason why a spill may be unrecognised.
     unrecognised: str | None = None
     #: Time of I/O on other files, if longer than temp I/O and notable.
     other_io_s: float | None = None
@@ -152,7 +152,7 @@ class Quality:
 
 @dataclass(frozen=True)
 class WaitSample:
-    """The sample of a large recording's waits that the workload is made of."""
+    """The sample of a large recording's waits that the workload is made from."""
 
     rows: int
     of_rows: int
@@ -181,7 +181,7 @@ class Workload:
     unused_hints: Sequence[str] = ()
     #: Variation of the spill from run to run; None if unknown.
     spill_spread: SpillSpread | None = None
-    #: What remains by ``remaining``, or else its lower bound; None for an entire query.
+    #: The remaining work by ``remaining``, else its lower bound; None for an entire query.
     to_come: Remaining | None = None
     #: Of a part: time (ns) in temp I/O, a row per slice or second, a column per op.
     io_ns_by_stretch: NDArray[np.float64] | None = None
@@ -200,7 +200,7 @@ class Workload:
     host: str | None = None
     quality: Quality = Quality()
     statement: Statement | None = None
-    #: What the workload is, within a sentence, where that is not one query.
+    #: Its subject within a sentence, if it is not one query.
     subject: str | None = None
     plan: "PlanSpills | None" = None
     #: The workload at each bound of ``quality.unknown``.
