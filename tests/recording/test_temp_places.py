@@ -14,6 +14,8 @@ from spillcast import _core
 from spillcast.forecast import ask, forecast
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording
+from spillcast.recording.capture import RecordOptions
+from spillcast.recording.meta import Meta
 from spillcast.recording.observed import TempPlace
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
@@ -98,6 +100,12 @@ def test_a_relative_directory_is_that_of_who_recorded(tmp_path):
     assert [place.directory for place in reported.named_temp_places] == [str(tmp_path / "temp")]
     done = spillcast("forecast", tmp_path / "run.spill", "--to", "factor:1")
     assert done.returncode == 0, done.stderr
+
+
+def test_a_relative_place_is_below_no_directory_that_the_user_named():
+    places = [TempPlace(path, "8:1", "ext4", False, 1) for path in ("mnt/temp", "/mnt/temp/a")]
+    options = RecordOptions(temp_dirs=[Path("/mnt/temp")])
+    assert Meta(temp_places=places, asked=options).named_temp_places == places[1:]
 
 
 def test_a_few_blocks_elsewhere_are_no_second_device(tmp_path):

@@ -30,7 +30,7 @@ class CaptureSource:
     needs_privilege: bool = False
 
     def check(self) -> None:
-        """Make it ready and let go of it. OSError says why it does not work here."""
+        """Start and end a capture that observes nothing. OSError if it does not work here."""
         _core.try_source(self.name)
 
 
@@ -90,7 +90,7 @@ class RecordOptions:
 
 @dataclass(frozen=True)
 class CaptureAccount:
-    """Describes a capture. All counts are 0 without one."""
+    """What a capture observed, lost and cost. All counts are 0 without a capture."""
 
     method: str = key(
         "`perf`, `preload`, or `none` if only samples were recorded; `explain` for "
@@ -281,7 +281,7 @@ class OtherIO:
         return OtherIO(self.count + more.count, round(self.total_s + more.total_s, 9))
 
 
-#: Of an account, what is shared out over the parts of a run, and what adds up over several.
+#: Fields of an account that the parts of a run share, and those that add up over several.
 _SHARED = (
     *("lost", "dropped", "unknown_file", "temp_copies", "temp_copied_bytes", "calls", "switches"),
     *("tracer_cpu_s", "overhead_s", "overhead_low_s", "overhead_high_s", "run_queue_delay_s"),
@@ -292,7 +292,7 @@ Account = TypeVar("Account", CaptureAccount, Sampling)
 
 
 def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
-    """The account of a part: what can be shared out, by the part's ``share`` of it."""
+    """The account of a part of a run: the part's ``share`` of all that parts share."""
     shares: dict[str, Any] = {}
     for name in _SHARED:
         value = getattr(capture, name)
@@ -303,7 +303,7 @@ def share_of(capture: CaptureAccount, share: float) -> CaptureAccount:
 
 
 def summed(parts: Sequence[Account], names: Iterable[str] = _ADDS_UP) -> Account:
-    """The last of some accounts with sums of all, where each of them tells."""
+    """The last account with the sums of ``names`` over all; None where any is unknown."""
     sums: dict[str, Any] = {}
     for name in names:
         values = [getattr(part, name) for part in parts]
@@ -311,39 +311,40 @@ def summed(parts: Sequence[Account], names: Iterable[str] = _ADDS_UP) -> Account
     return replace(parts[-1], **sums)
 
 
-#: Kind of the files of MySQL's temporary tables on disk, whose pages InnoDB's threads write.
+#: The kind of MySQL's temporary tables on disk, whose pages InnoDB's threads write.
 TABLES_KIND = "temporary tables of a session"
-#: From this share on it is worth a warning; above the other there is no forecast.
+#: Shares of missing calls above which there is a warning, and no forecast.
 SHARE_REPORTED, SHARE_MAX = 0.01, 0.2
-#: The least that is shown: a smaller share is rounded up.
+#: The smallest share that is shown: smaller ones are rounded up.
 SHARE_SHOWN = 0.001
-#: Starts of processes are known to within so much.
+#: The resolution of the start times of processes.
 TICK_S = 0.01
 
 
 @dataclass(frozen=True)
 class Unseen:
-    """Bounds what is missing from a recording."""
+    """A bound of the temp I/O that is missing from a recording."""
 
     #: Upper bound of the share of all temp I/O calls that are missing from the recording.
     calls_share: float
-    #: What was not observed, and what observes it, in words; empty if nothing is missing.
+    #: What was not observed, in words; empty if nothing is missing.
     causes: tuple[str, ...]
+    #: What observes it, in words.
     remedy: str
 
     @property
     def notable(self) -> bool:
-        """Whether it is worth a warning."""
+        """Whether so much may be missing that the user is warned."""
         return self.calls_share > SHARE_REPORTED
 
     @property
     def excessive(self) -> bool:
-        """Whether it forbids a forecast."""
+        """Whether so much may be missing that there is no forecast."""
         return self.calls_share > SHARE_MAX
 
     @property
     def text(self) -> str:
-        """Says what may be missing, and why."""
+        """What may be missing, and why."""
         share = self.calls_share
         shown = f"{share:.0%}" if self.notable else f"{max(share, SHARE_SHOWN):.1%}"
         return f"up to {shown} of the temp I/O is missing: {'; '.join(self.causes)}"
@@ -353,19 +354,19 @@ def unseen_of(
     capture: CaptureAccount, temp: Temp, kinds: Sequence[TempKind], query: RecordedQuery | None
 ) -> Unseen:
     """The bound for a capture, from its counts."""
-    possible = [*_causes(capture, temp), *_causes_of_server(query, temp, kinds)]
-    causes = [(calls, text) for calls, text in possible if calls]
-    seen, missed = temp.operations, sum(calls for calls, _ in causes)
-    blind = list(_blind(capture))
+    possible = [*_countable(capture, temp), *_countable_in_server(query, temp, kinds)]
+    counted = [(calls, text) for calls, text in possible if calls]
+    seen, missed = temp.operations, sum(calls for calls, _ in counted)
+    unbounded = list(_unbounded(capture))
     return Unseen(
-        1.0 if blind else missed / max(seen + missed, 1),
-        tuple([*blind, *(text for _, text in causes)]),
-        _remedy(capture, query) if blind or causes else "",
+        1.0 if unbounded else missed / max(seen + missed, 1),
+        (*unbounded, *(text for _, text in counted)),
+        _remedy(capture, query) if unbounded or counted else "",
     )
 
 
-def _blind(capture: CaptureAccount) -> Iterator[str]:
-    """Paths that may hide any amount of temp I/O."""
+def _unbounded(capture: CaptureAccount) -> Iterator[str]:
+    """Causes that may hide any amount of temp I/O."""
     if capture.mapped_temp_files:
         names = ", ".join(capture.mapped_temp_files[:3])
         yield f"temp files are memory-mapped ({names}), which makes no system call"
@@ -376,15 +377,15 @@ def _blind(capture: CaptureAccount) -> Iterator[str]:
         yield f"{processes} ran as another user, where the preload library does not observe"
 
 
-def _causes(capture: CaptureAccount, temp: Temp) -> Iterator[tuple[float, str]]:
-    """Calls that may be missing, and why."""
+def _countable(capture: CaptureAccount, temp: Temp) -> Iterator[tuple[float, str]]:
+    """The number of calls that may be missing, with the cause."""
     yield capture.lost, f"{format_count(capture.lost, 'capture event')} lost"
     unknown = format_count(capture.unknown_file, "call")
     yield capture.unknown_file, f"{unknown} on files closed before their names could be read"
     if capture.threads_sampled is not None:
-        seen, of = capture.threads_sampled
-        text = f"only {seen:,} of {format_count(of, 'thread')} observed"
-        yield temp.operations * (of / max(seen, 1) - 1), text
+        observed, threads = capture.threads_sampled
+        text = f"only {observed:,} of {format_count(threads, 'thread')} observed"
+        yield temp.operations * (threads / max(observed, 1) - 1), text
     if capture.temp_copies:
         size = format_bytes(capture.temp_copied_bytes)
         mean_bytes = max(temp.bytes / max(temp.operations, 1), 1.0)
@@ -392,26 +393,26 @@ def _causes(capture: CaptureAccount, temp: Temp) -> Iterator[tuple[float, str]]:
         yield calls, f"{size} copied to or from sockets or pipes by sendfile or splice, not timed"
 
 
-def _causes_of_server(
+def _countable_in_server(
     query: RecordedQuery | None, temp: Temp, kinds: Sequence[TempKind]
 ) -> Iterator[tuple[float, str]]:
-    """Calls of other threads and processes of a server that may be missing, and why."""
+    """The number of calls by other threads and processes of a server, with the cause."""
     if query is None:
         return
     recorded = sum(kind.reads + kind.writes for kind in kinds if kind.kind == TABLES_KIND)
     calls = max((query.table_calls or 0) - recorded, 0)
     text = f"{format_count(calls, 'call')} on temporary tables by other threads of the server"
     yield calls, text
-    each = temp.operations / (1 + len(query.workers))
-    # What a worker did before the recording began is as little a part of it as the session's.
+    mean_calls = temp.operations / (1 + len(query.workers))
+    # Workers that started before the recording are excluded, as is the session's earlier work.
     late = [
         worker for worker in query.workers if worker.late and (worker.started_s or 0) >= -TICK_S
     ]
-    before = [each if worker.missed is None else worker.missed.calls for worker in late]
+    missed = [mean_calls if worker.missed is None else worker.missed.calls for worker in late]
     workers = format_count(len(late), "parallel worker")
-    yield sum(before), f"{workers} attached when temp I/O may have begun"
+    yield sum(missed), f"{workers} attached when temp I/O may have begun"
     workers = format_count(query.workers_not_attached, "parallel worker")
-    yield each * query.workers_not_attached, f"{workers} not attached"
+    yield mean_calls * query.workers_not_attached, f"{workers} not attached"
 
 
 def _remedy(capture: CaptureAccount, query: RecordedQuery | None) -> str:

@@ -1,4 +1,4 @@
-"""What a recording contains of its run; unrecognised spills, contradictions."""
+"""How much of its run a recording covers: parts, missed spills, contradictions."""
 
 import os
 from collections.abc import Iterator
@@ -16,12 +16,12 @@ from spillcast.units import format_bytes, format_duration
 
 @dataclass(frozen=True)
 class Part:
-    """Describes a recording of a run that took longer, of unknown length.
+    """A recording of a part of a run whose length is unknown.
 
     ``because`` is what ended the recording (``duration``, ``interrupt``, ``failure``), ``error``
-    where the run was cancelled or failed, or ``late`` where the recording began after the run.
-    ``before_s`` is how long the run had taken by then, or its ``process``, of which it is unknown
-    when its query began; None where it began with the recording.
+    if the run was cancelled or failed, or ``late`` if the recording began after the run.
+    ``before_s`` is the time before the recording began, of the run or of its ``process``, whose
+    query may have begun at any time; None if the run began with the recording.
     """
 
     recorded_s: float
@@ -31,7 +31,7 @@ class Part:
 
     @classmethod
     def of(cls, meta: Meta) -> "Part | None":
-        """None if the time of the entire run is known, or nothing shows that it is a part."""
+        """The part that was recorded; None if the elapsed time of the whole run is known."""
         if meta.whole_s is not None:
             return None
         because = meta.cut_off_by or "late"
@@ -44,21 +44,21 @@ class Part:
 
     @property
     def words(self) -> str:
-        """It in words, as a sentence begins with it."""
-        did = []
+        """The beginning of a sentence: "5.0 s were recorded of a run that went on"."""
+        clauses = []
         if self.before_s is not None:
-            did.append(f"had already run for {format_duration(self.before_s)}")
+            clauses.append(f"had already run for {format_duration(self.before_s)}")
         elif self.because == "late":
-            did.append("had already started")
+            clauses.append("had already started")
         if self.because == "error":
-            did.append("was cancelled or failed")
+            clauses.append("was cancelled or failed")
         elif self.because != "late":
-            did.append("went on")
+            clauses.append("went on")
         recorded = format_duration(self.recorded_s)
-        return f"{recorded} were recorded of a {self.what} that {' and '.join(did)}"
+        return f"{recorded} were recorded of a {self.what} that {' and '.join(clauses)}"
 
 
-#: Share of the elapsed time from which I/O on other files is worth a word.
+#: I/O on other files is reported from this share of the elapsed time.
 NOTABLE = 0.05
 
 
@@ -68,10 +68,10 @@ def large_other_io(meta: Meta) -> bool:
 
 
 def unrecognised(recording: Recording) -> str | None:
-    """A hint that a spill may be unrecognised, with the option for it; None without a sign of one.
+    """A hint that a spill may be unrecognised, with the remedy; None if nothing suggests that.
 
-    If there is temp I/O, more must have been written to other files, and neither the user nor a
-    server has named the directories of temp files.
+    After temp I/O, more bytes written to other files suggest it, unless the user or a server has
+    named the directories of temp files.
     """
     meta = recording.meta
     if not meta.captured or meta.server is not None:
@@ -86,7 +86,7 @@ def unrecognised(recording: Recording) -> str | None:
 
 
 def unspilled(meta: Meta) -> str:
-    """Explains a run without temp I/O: it did not spill, or the spill may have been missed."""
+    """Explain a run without temp I/O: it did not spill, or the spill may have been missed."""
     if (client := server_to_record(meta)) is not None:
         return client
     under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
@@ -96,32 +96,32 @@ def unspilled(meta: Meta) -> str:
         return f"did not spill{under} in the {format_duration(meta.elapsed_s)} that were recorded"
     if under:
         return f"did not spill{under}: is --temp the right directory?"
-    # Of a server it is known where its temp files are.
+    # A server's directories of temp files are known.
     elsewhere = "" if meta.server else " (keeps temp files elsewhere? --temp DIR)"
     return f"did not spill: temp storage does not matter to it{elsewhere}"
 
 
 def temp_option(path: Path) -> str:
-    """How to say which directory holds the temp files of a recording."""
+    """The option that names the directory of temp files, for a recording at ``path``."""
     command = f"spillcast forecast {shell_word(path)} --temp DIR --to TARGET"
-    # Of a recording that is on no disk there is nothing to forecast later.
+    # A recording in memory cannot be forecast later.
     option = command if is_recording(path) else "--temp DIR"
     return f"if the query did spill, name the directory: {option}"
 
 
 _PROCESS = "--pid PID of the server's process"
-#: The option that records a server, and programs that are only its clients.
+#: Programs that are only clients of a server, by the option that records the server.
 _CLIENTS = {
     "--postgres DSN": "psql pgcli pgbench",
     "--mysql DSN --query PATTERN": "mysql mariadb mycli mysqldump",
     _PROCESS: "sqlplus sqlcl beeline sqlcmd",
 }
-#: A program that waits for less than this share of its run does work of its own.
+#: A program that waits for less than this share of its run is not only a client.
 _WAITED = 0.5
 
 
 def server_to_record(meta: Meta) -> str | None:
-    """A hint to record the server if a run without temp I/O only waited for one; else None."""
+    """A hint to record the server, if a run without temp I/O mostly waited for it; else None."""
     command = meta.engine.command
     name = os.path.basename(command[0]) if command else ""
     options = (option for option, clients in _CLIENTS.items() if name in clients.split())
@@ -145,14 +145,15 @@ PLAN_FILE = "plan.json"
 
 @dataclass(frozen=True)
 class Check:
-    """One quantity from the capture and from another source."""
+    """A quantity as it was captured and as another source states it."""
 
     quantity: str
     recorded: int
     expected: int
     source: str
-    #: Whether the source counts no more than a part, so that more may be recorded.
+    #: Whether the source is a lower bound, which the capture may exceed.
     at_least: bool = False
+    #: The largest difference that is no contradiction.
     apart: int = 0
     is_bytes: bool = False
 
@@ -166,7 +167,7 @@ class Check:
 
     @property
     def text(self) -> str:
-        """Both figures."""
+        """The quantity with both figures and the source."""
         recorded, expected = (
             format_bytes(n) if self.is_bytes else f"{n:,}" for n in (self.recorded, self.expected)
         )
@@ -175,7 +176,7 @@ class Check:
 
 
 def checks_of(recording: Recording) -> list[Check]:
-    """All comparable pairs, agreeing or not. InputError for a damaged plan."""
+    """All quantities of a whole query that two sources state. InputError for a damaged plan."""
     query = recording.meta.server
     whole = query is not None and query.ended_by == "query" and not query.before_recording_s
     if query is None or not whole or not recording.meta.captured:
@@ -184,22 +185,25 @@ def checks_of(recording: Recording) -> list[Check]:
 
 
 def contradictions_of(recording: Recording) -> list[Check]:
-    """The pairs that deserve a warning, the largest difference first."""
+    """The checks that deserve a warning, the largest difference first."""
     checks = [check for check in checks_of(recording) if check.difference > DIFFERENCE_REPORTED]
     return sorted(checks, key=lambda check: -check.difference)
 
 
 def _by_plan(recording: Recording) -> Iterator[Check]:
-    """Compares with the counts of EXPLAIN (ANALYZE, BUFFERS) in the same folder."""
+    """Compare with the counts of EXPLAIN (ANALYZE, BUFFERS) in the same folder."""
     file = recording.path / PLAN_FILE
     if not file.exists():
         return
     with reading(file):
         document = json_of(text_of(file), file)
-        root = (document[0] if isinstance(document, list) else document).get("Plan") or {}
+        explained = document[0] if isinstance(document, list) else document
+        root = (explained.get("Plan") or {}) if isinstance(explained, dict) else None
+        if not isinstance(root, dict):
+            raise ValueError("it holds no plan of EXPLAIN")
     blocks = {"read": 0, "write": 0}
     for row in recording.temp_seconds.select(["op", "count", "bytes"]).to_pylist():
-        # A read at the end of a file is no block.
+        # A read at the end of a file moves no block.
         blocks[row["op"]] += row["count"] if row["bytes"] else 0
     for name, recorded in (("read", blocks["read"]), ("written", blocks["write"])):
         expected = root.get(f"Temp {name.title()} Blocks")
@@ -209,7 +213,7 @@ def _by_plan(recording: Recording) -> Iterator[Check]:
 
 
 def _by_looks(recording: Recording) -> Iterator[Check]:
-    """Compares with the server's list of temp files during the query."""
+    """Compare with the server's list of temp files during the query."""
     query = recording.meta.server
     held = [] if query is None else query.temp_files
     source = "in the server's list of temp files"
@@ -223,7 +227,7 @@ def _by_looks(recording: Recording) -> Iterator[Check]:
 
 
 def _by_processes(recording: Recording) -> Iterator[Check]:
-    """Compares the attached processes with those that have rows."""
+    """Compare the attached processes with those that have rows."""
     query = recording.meta.server
     workers = set() if query is None else {worker.pid for worker in query.workers}
     if not workers or not _complete(recording):
@@ -233,5 +237,5 @@ def _by_processes(recording: Recording) -> Iterator[Check]:
 
 
 def _complete(recording: Recording) -> bool:
-    """Whether its waits are all there, and few enough to look at each."""
+    """Whether the recording has all single waits of the run in memory or on disk."""
     return recording.sample is None and recording.meta.raw.whole

@@ -1,4 +1,4 @@
-"""A recording in progress, in memory: totals by event, latencies, and the input of a forecast."""
+"""A recording in progress, in memory: totals by event, latencies, and waits for a forecast."""
 
 import os
 from collections.abc import Iterable
@@ -20,19 +20,19 @@ from spillcast.recording.writer import FROM_ITS_START, Clock
 from spillcast.tables import Table
 
 Array = NDArray[np.int64]
-#: Bins of latency to a power of ten, each 6 % wide, from 1 ns to 10,000 s.
+#: Bins of latency in each power of ten, each 6 % wide, from 1 ns to 10,000 s.
 BINS, POWERS = 40, 13
-#: Single waits kept for a forecast: enough for its sums, and few enough to be quick.
+#: Single waits kept for a forecast: enough for exact sums, few enough for a quick forecast.
 ROWS_MAX = 200_000
 PART_NS = 1_000_000_000
-#: Rows of sums by second that are kept, and waits by event and thread: enough for hours of a query
-#: with hundreds of threads.
+#: Per-second rows that are kept, and tallies of waits by event and thread: enough for hours of a
+#: query with hundreds of threads.
 SECONDS_MAX, WAITS_MAX = 100_000, 2_000
-#: In the place of a thread: those whose waits were added up, without and with temp I/O.
+#: Session numbers of the threads whose waits were added up: without and with temp I/O.
 OTHERS, OTHERS_SPILLING = -1, -2
-#: Batches of these that are kept before they become one.
+#: Batches of per-second rows that are kept before they are joined.
 BATCHES_MAX = 1_000
-#: Seconds of which each one's mean latency is kept.
+#: The latest seconds whose counts and sums are kept one by one.
 RECENT = 120
 ON_CPU = "CPU"
 
@@ -53,10 +53,10 @@ class Tally:
         self.count += len(elapsed_ns)
         self.total_ns += int(elapsed_ns.sum())
         self.bytes += size
-        at = (np.log10(np.maximum(elapsed_ns, 1)) * BINS).astype(np.int64)
-        self.bins += np.bincount(np.minimum(at, len(self.bins) - 1), minlength=len(self.bins))
-        seconds, which = np.unique(start_ns // 1_000_000_000, return_inverse=True)
-        counts, sums_ns = np.bincount(which), np.bincount(which, weights=elapsed_ns).astype(int)
+        bins = (np.log10(np.maximum(elapsed_ns, 1)) * BINS).astype(np.int64)
+        self.bins += np.bincount(np.minimum(bins, len(self.bins) - 1), minlength=len(self.bins))
+        seconds, group = np.unique(start_ns // 1_000_000_000, return_inverse=True)
+        counts, sums_ns = np.bincount(group), np.bincount(group, weights=elapsed_ns).astype(int)
         self._add_recent(zip(seconds.tolist(), counts.tolist(), sums_ns.tolist(), strict=True))
 
     def _add_recent(self, rows: Iterable[tuple[int, int, int]]) -> None:
@@ -67,7 +67,7 @@ class Tally:
             del self.recent[second]
 
     def merge(self, other: "Tally") -> None:
-        """Add the operations of another kind, also those in ``recent``."""
+        """Add the operations of another tally, with those in ``recent``."""
         self.count += other.count
         self.total_ns += other.total_ns
         self.bytes += other.bytes
@@ -80,24 +80,24 @@ class Tally:
         return self.total_ns / self.count
 
     def quantile_ns(self, quantile: float) -> float:
-        """Latency below which that share lies, to within 3 %."""
+        """Latency (ns) below which that share of operations lies, to within 3 %."""
         sums = np.cumsum(self.bins)
-        at = int(np.searchsorted(sums, max(1.0, quantile * sums[-1])))
-        return float(10 ** ((at + 0.5) / BINS))
+        bin_number = int(np.searchsorted(sums, max(1.0, quantile * sums[-1])))
+        return float(10 ** ((bin_number + 0.5) / BINS))
 
 
 class Running:
     """Collects rows from a recorder.
 
-    Of single waits whole seconds are kept, every second one dropped whenever they grow too many;
-    counts and totals are of all. Of a long run, sums by second become sums by 2, 4, 8 ... seconds,
-    and waits of many threads are added up, so that it takes no more memory however long it goes on.
+    Memory is bounded, however long the run is. Single waits are kept for whole seconds: of every
+    second, then of every 2nd, 4th, 8th ... Counts and totals include all waits. Per-second rows
+    become sums of 2, 4, 8 ... seconds, and waits of many threads are added up.
     """
 
     def __init__(self) -> None:
-        #: By event, op and whether it was on a temp file.
+        #: Reads and writes by event, op and whether the file is a temp file.
         self.tallies: dict[tuple[str, str | None, bool], Tally] = {}
-        #: By event and session: waits that move no data, which idle threads do all the time.
+        #: Waits that move no data, by event and session: idle threads have them all the time.
         self._waits: dict[tuple[str, int], Tally] = {}
         self._spilling: set[int] = set()
         #: Time (us) that samples stand for, by wait event.
@@ -109,11 +109,11 @@ class Running:
         self._seconds: list[Table] = []
         self._seconds_rows = 0
         self._seconds_stride = 1
-        #: Whether files are temp, for files with rows from before that was decided.
+        #: Whether a file is a temp file, for files with rows from before this was decided.
         self._decided: dict[str, bool] = {}
 
     def add_waits(self, rows: Any) -> None:
-        """Count waits and keep some."""
+        """Count all waits; keep those of every ``_stride``-th second."""
         batch = Table.from_arrow(rows).cast(WAITS)
         if isinstance(rows, _core.Waits):
             self._decided = rows.decided()
@@ -173,7 +173,7 @@ class Running:
         self._waits = tallies
 
     def waits(self) -> dict[str, Tally]:
-        """Waits that move no data, by event: of sessions that do temp I/O, once there are any."""
+        """Waits that move no data, by event; only of sessions with temp I/O, once there are any."""
         tallies: dict[str, Tally] = {}
         for (event, session), tally in self._waits.items():
             if not self._spilling or session in self._spilling:
@@ -187,7 +187,7 @@ class Running:
             return
         self._seconds.append(batch)
         self._seconds_rows += batch.num_rows
-        # Many small batches take much more memory than their rows.
+        # Many small batches take much more memory than one batch with the same rows.
         if len(self._seconds) > BATCHES_MAX or self._seconds_rows > SECONDS_MAX:
             rows = Table.concat(self._seconds)
             while rows.num_rows > SECONDS_MAX / 2 and self._seconds_rows > SECONDS_MAX:
@@ -208,7 +208,7 @@ class Running:
         self._documents[name] = document
 
     def temp(self) -> dict[str, Tally]:
-        """Operations on temp files by op."""
+        """Reads and writes of temp files, by op."""
         tallies: dict[str, Tally] = {}
         for (_, op, temp), tally in self.tallies.items():
             if temp and op is not None:
@@ -218,13 +218,13 @@ class Running:
     def recording(
         self, meta: Meta, clock: Clock = FROM_ITS_START, *, before_s: int | None = None
     ) -> Recording:
-        """A recording in memory of the rows that began before a time."""
+        """A recording in memory of the rows that began before ``before_s``; by default of all."""
         batches = [rows for _, kept in sorted(self._parts.items()) for rows in kept]
         waits = Table.concat(batches or [Table.empty(WAITS)])
         seconds = Table.concat(self._seconds or [Table.empty(SECONDS)])
         if self._decided:
             waits = decided(waits, self._decided)
-            # Seconds do not say which files they are of; where waits were dropped, they stay.
+            # Per-second rows name no files, so they are made again, unless waits were dropped.
             seconds = seconds_of(waits) if self._stride == 1 else seconds
         kept = waits.num_rows
         if before_s is not None:
@@ -234,7 +234,7 @@ class Running:
         if self._stride > 1:
             slices = clock.slices_s([(float(part), part + 1.0) for part in sorted(self._parts)])
         of_run = clock.waits(waits)
-        # Waits that are left out here were seen, and are not part of this recording.
+        # Waits outside of this recording do not count as seen by it.
         seen = self._rows_seen - (kept - of_run.num_rows)
         raw = KeptWaits(of_run.num_rows, seen, slices)
         recording = Recording(Path("so far"), replace(meta, raw=raw))
@@ -265,13 +265,13 @@ _SUMS = ("count", "bytes", "total_ns")
 
 
 def added_up(seconds: Table, stride: int) -> Table:
-    """A row for ``stride`` seconds where there was one for each of them, in their first one."""
+    """Per-second rows summed over ``stride`` seconds; ``second`` is the first of them."""
     rows = seconds.with_column("second", seconds["second"].values // stride * stride)
     groups = rows.group_by(*_KEYS)
     latency_ns, latency_count = rows["latency_ns"], rows["latency_count"]
     assert latency_ns.items is not None
     assert latency_count.items is not None
-    # A row for each bucket of a row, then one for each latency of a group.
+    # Histograms of a group are merged: one row for each bucket, summed by latency.
     buckets = Table(
         {
             "group": np.repeat(groups.number, latency_ns.lengths),

@@ -1,7 +1,6 @@
-"""The document meta.json: the run, its machine and engine, what was seen and kept."""
+"""The document meta.json: the run, its machine and engine, the capture and the kept rows."""
 
 import json
-import os
 import platform
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -30,22 +29,22 @@ from spillcast.recording.observed import (
 )
 from spillcast.text import is_utf8
 
-#: A plan of PostgreSQL that was not run, beside the recording of a query that went on.
+#: PostgreSQL's estimated plan of a query that still ran when its recording ended.
 ESTIMATE_FILE = "estimate.json"
-#: Rows of pg_stat_statements of its statement's earlier calls, beside the same.
+#: Rows of pg_stat_statements of earlier calls of that query's statement.
 FORMER_FILE = "former_calls.json"
 RECORDING_SCHEMA = "spillcast.recording/1"
-#: Of a process that ran already: CPU time, over the time recorded, and bytes, over those recorded,
-#: from which on it had worked on something before.
+#: A process had worked before its recording if its earlier CPU time exceeds this share of the
+#: recorded time, or its earlier bytes this share of the recorded bytes.
 WORKED = 0.1
 _AGAIN = "record again"
-#: What ended a recording; all but the first while the run went on.
+#: What ended a recording. After ``duration``, ``interrupt`` and ``failure`` the run went on.
 EndedBy = Literal["end", "error", "duration", "interrupt", "failure"]
 
 
 @dataclass(frozen=True)
 class ObservedEngine:
-    """Who was observed. What no code reads of it, and the engine's settings, are a mapping."""
+    """The observed engine and query. ``settings`` has all keys that have no field."""
 
     name: str = key("`process`, or the engine's name", example="duckdb")
     version: str | None = key("its version", example="18.6", optional=True)
@@ -71,7 +70,7 @@ class ObservedEngine:
 
     @property
     def statement(self) -> Statement | None:
-        """The query as one call of a statement; None without its text and its identifier."""
+        """The query as one call of a statement; None if text and identifier are unknown."""
         query = self.query or None
         if query is None and self.queryid is None:
             return None
@@ -79,7 +78,7 @@ class ObservedEngine:
 
     @property
     def plan_file(self) -> str | None:
-        """The plan's file beside meta.json; None without one."""
+        """The name of the plan's file beside meta.json; None without one."""
         file = (self.settings.get("plan") or {}).get("file")
         return None if file is None else str(file)
 
@@ -89,7 +88,7 @@ NOBODY = ObservedEngine("process")
 
 @dataclass(frozen=True)
 class CpuCache:
-    """A core's own cache, or all the cache that it usually gets."""
+    """A core's private cache, or its usual share of all caches."""
 
     bytes: int = key("its size", unit="bytes", example=2097152)
     warm_ns: int = key("CPU time to read all of it while warm", unit="ns", example=38000)
@@ -100,7 +99,7 @@ class CpuCache:
 
 @dataclass(frozen=True)
 class Machine:
-    """Where it ran; None where that is not known. Where there was no capture nothing is."""
+    """The machine of the run; None for unknown values. Without a capture all are unknown."""
 
     host: str | None = key("host name; null if unknown, like all keys below", default=None)
     kernel: str | None = key("release of the kernel", default=None)
@@ -119,18 +118,18 @@ class Machine:
 
     @property
     def is_this_one(self) -> bool:
-        """Whether it is the machine that this runs on."""
+        """Whether it is the machine of this process."""
         return self.host == platform.node()
 
 
 def describe_machine() -> Machine:
-    """This machine, without its caches."""
+    """The machine of this process, without its caches."""
     return read(Machine, json.loads(_core.describe_machine()), "this machine", _AGAIN)
 
 
 @dataclass(frozen=True)
 class Memory:
-    """Holds the memory of the observed processes, in bytes."""
+    """The memory of the observed processes, in bytes."""
 
     limit_bytes: int | None = key(
         "lowest limit of the process's memory cgroups; null for none",
@@ -191,8 +190,8 @@ class KeptWaits:
         return self.slices_s is None
 
 
-#: What only a capture sees: what stands on disk where there was none, and what that means.
-_UNSEEN: Mapping[str, tuple[object, object]] = {
+#: Keys that need a capture: their value on disk without one, and the same as a document to read.
+_WITHOUT_CAPTURE: Mapping[str, tuple[object, object]] = {
     "machine": ({}, written(Machine())),
     "temp": (None, written(Temp())),
     "other_io": (None, written(OtherIO())),
@@ -210,7 +209,7 @@ _NOTHING_COUNTED = {
 class Meta:
     """All of meta.json. ``temp`` and ``other_io`` are 0 where nothing was ``captured``.
 
-    By default nothing is known, as of a recording that is nowhere on disk.
+    By default nothing is known.
     """
 
     spillcast: str = key("version that recorded", example="0.1.0", default="")
@@ -278,38 +277,38 @@ class Meta:
     extra: Mapping[str, Any] = key("", rest=True)
 
     def __post_init__(self) -> None:
-        # Whatever is replaced, and in recordings that do not say it.
+        # It follows from the counts, also after ``replace`` and for recordings without the key.
         spilled = True if self.temp.operations else None if self.blind_to else False
         object.__setattr__(self, "spilled", spilled)
 
     @property
     def blind_to(self) -> tuple[str, ...]:
-        """Why no temp I/O was seen although there may have been some; empty where that is sure."""
+        """Reasons why the recording may have missed all temp I/O; empty if it cannot have."""
         if not self.captured:
             return ("only waits were sampled",)
         if self.capture.threads_sampled is not None:
             return (*self.unseen.causes, "not all threads were observed")
         if self.capture.method == PRELOAD:
-            blind = "the preload library does not see what the C library writes by itself (fwrite)"
-            return (*self.unseen.causes, f"{blind}; record with --capture perf")
+            reason = "the preload library does not see what the C library writes by itself (fwrite)"
+            return (*self.unseen.causes, f"{reason}; record with --capture perf")
         return self.unseen.causes
 
     @property
     def cut_off_by(self) -> str | None:
-        """What ended the recording of an incomplete run; None if nothing is known to have."""
+        """What ended the recording before the run; None if the run ended, or this is unknown."""
         ended_by = self.ended_by if self.server is None else self.server.ended_by
         return None if ended_by in ("end", "query") else ended_by
 
     @property
     def went_on(self) -> bool:
-        """Whether the run is known not to have been complete when its recording ended."""
+        """Whether the recording is known to have ended before the run was complete."""
         return self.cut_off_by is not None
 
     @property
     def had_worked(self) -> bool:
-        """Whether a process had done enough before its recording that it may be of the query.
+        """Whether the query may have begun before its recording, by the process's earlier work.
 
-        One that had waited for its query until then, like a shell, had done next to nothing.
+        A process that waited for its query until then, like a shell, had done next to nothing.
         """
         before = self.before
         if before is None:
@@ -319,7 +318,7 @@ class Meta:
 
     @property
     def whole_s(self) -> float | None:
-        """Elapsed time of the whole run; None if the recording is a part and it is unknown."""
+        """Elapsed time of the whole run; None if only a part was recorded and it is unknown."""
         if self.went_on:
             return None
         if self.server is not None and self.server.before_recording_s > 0:
@@ -328,20 +327,20 @@ class Meta:
 
     @property
     def engine_cache_bytes(self) -> int | None:
-        """The page cache that the engine could have used; None where it is not known."""
-        memory, taken = self.memory, self.memory.peak_rss_bytes or 0
-        # What a group holds besides files counts shared pages once, and those of others in it.
-        held = taken if memory.group_held_bytes is None else memory.group_held_bytes
+        """The page cache that the engine could have used; None if it is unknown."""
+        memory, resident_bytes = self.memory, self.memory.peak_rss_bytes or 0
+        # The cgroup's own figure counts shared pages once, and includes its other processes.
+        held = resident_bytes if memory.group_held_bytes is None else memory.group_held_bytes
         available, limit = self.machine.memory_available_bytes, memory.limit_bytes
-        room = [] if available is None else [available - taken]
+        room = [] if available is None else [available - resident_bytes]
         room += [] if limit is None else [limit - held]
         return max(0, min(room)) if room else None
 
     @property
     def run_queue_others_s(self) -> float:
-        """The most of the time runnable but not scheduled that other processes caused.
+        """Upper bound of the time runnable but not scheduled that other processes caused.
 
-        Where it was not measured, others had no more of the CPUs than the observed threads left.
+        If it was not measured, others had at most the CPU time that the observed threads left.
         """
         capture, cpus = self.capture, self.machine.cpus
         if capture.run_queue_others_s is not None:
@@ -357,24 +356,24 @@ class Meta:
 
     @property
     def unseen(self) -> Unseen:
-        """How much temp I/O is missing at most. It follows from the counts and is not stored."""
+        """The most temp I/O that may be missing, computed from the counts."""
         return unseen_of(self.capture, self.temp, self.temp_kinds, self.server)
 
     @property
     def named_temp_places(self) -> list[TempPlace]:
-        """Those of ``temp_places`` below or above directories that the user named; else all."""
+        """The ``temp_places`` below or above a directory that the user named; else all."""
         # A relative path was relative to an unknown directory.
-        named = [str(path) for path in map(Path, self.asked.temp_dirs) if path.is_absolute()]
+        named = [path for path in map(Path, self.asked.temp_dirs) if path.is_absolute()]
 
         def is_named(place: TempPlace) -> bool:
-            pairs = [(place.directory, folder) for folder in named]
-            return any(os.path.commonpath(pair) in pair for pair in pairs)
+            at = Path(place.directory)
+            return any(at.is_relative_to(path) or path.is_relative_to(at) for path in named)
 
         return [place for place in self.temp_places if not named or is_named(place)]
 
     @property
     def of_statement(self) -> Statement | None:
-        """The statement that ran, as a server's counts name it; None where neither is known."""
+        """The recorded statement, as a server's counts name it; None if it is unknown."""
         return self.statement or self.engine.statement
 
     def to_json(self) -> dict[str, Any]:
@@ -382,15 +381,15 @@ class Meta:
         document = {"schema": RECORDING_SCHEMA, **written(self)}
         if not self.captured:
             because = self.capture.absent_because
-            document |= {name: stands for name, (stands, _) in _UNSEEN.items()}
+            document |= {name: on_disk for name, (on_disk, _) in _WITHOUT_CAPTURE.items()}
             document["capture"] = {"method": self.capture.method, "absent_because": because}
         return document
 
     @classmethod
     def from_json(cls, text: str, where: str) -> "Meta":
-        """The account of a recording, ``where`` it stands. InputError says what is wrong with it.
+        """Read meta.json; ``where`` names it in errors.
 
-        That is another schema, a key that lacks, a value of another type.
+        InputError for another schema, a missing key or a value of another type.
         """
         document = object_of(text, where, _AGAIN)
         schema = document.get("schema")
@@ -407,9 +406,9 @@ class Meta:
                 document[name] = document.pop(former)
         capture = document.get("capture")
         if not isinstance(capture, dict) or capture.get("method", "none") == "none":
-            for name, (stands, means) in _UNSEEN.items():
-                if name in document and document[name] == stands:
-                    document[name] = means
+            for name, (on_disk, to_read) in _WITHOUT_CAPTURE.items():
+                if name in document and document[name] == on_disk:
+                    document[name] = to_read
             if isinstance(capture, dict):
                 document["capture"] = _NOTHING_COUNTED | capture
         return read(cls, document, where, _AGAIN)

@@ -1,7 +1,7 @@
-"""Recording a command or a running process: the core's recorder, with what only Python knows.
+"""Records a command or a running process with the core's recorder.
 
-That is secrets to strike out of a command's arguments, samples and documents of an engine, the
-machine's calibration, and a live view of the rows.
+Python strikes secrets out of a command's arguments, adds samples and documents of an engine and the
+machine's calibration, and passes rows on to a live view.
 """
 
 import os
@@ -40,25 +40,24 @@ if TYPE_CHECKING:
     from spillcast.tables import Table
 
 TICK_S = 0.25
-#: What a recorder takes with all that it starts, however long it records; and where it samples a
-#: server or has a live view, for which it loads numpy.
+#: Memory of a recorder and its children, however long it records; and the same with numpy, which
+#: samples of a server and live views load.
 RECORDER_BYTES, WITH_NUMPY_BYTES = 80 * 10**6, 100 * 10**6
 
 
 @dataclass(frozen=True)
 class RunSoFar:
-    """A run under way, by who knows it better than its recorder: its start (CLOCK_MONOTONIC) and
-    fields of ``Meta``, as of ``Recorder.finish``.
-    """
+    """The run of a recording in progress, as its engine knows it better than the recorder."""
 
+    #: Its start (CLOCK_MONOTONIC) and fields of ``Meta``, as for ``Recorder.finish``.
     started_ns: int | None = None
     meta: Mapping[str, Any] = field(default_factory=dict)
-    #: What goes with it, by name.
+    #: JSON documents of the recording, by name.
     documents: Mapping[str, object] = field(default_factory=dict)
 
     def extrapolated(self, meta: Meta, share: float) -> Meta:
-        """The recorder's account of it, whose counts cover a share of the time."""
-        # What others caused is known of whole windows only.
+        """The recorder's account for this ``share`` of the time that it counts."""
+        # The part that other processes caused is known only for the whole time.
         delay_s = share * meta.capture.run_queue_delay_s
         capture = replace(meta.capture, run_queue_delay_s=delay_s, run_queue_others_s=None)
         cpu_s = None if meta.cpu_s is None else share * meta.cpu_s
@@ -66,7 +65,7 @@ class RunSoFar:
 
 
 class Sink(Protocol):
-    """Receives the rows of a recording in progress besides its folder."""
+    """Receives the rows of a recording in progress, beside or instead of its folder."""
 
     def add_waits(self, rows: Any) -> None:
         """Take raw waits, as a capture hands them over."""
@@ -81,18 +80,18 @@ class Sink(Protocol):
         """Take a JSON document."""
 
     def finish(self, meta: Meta, clock: Clock) -> Recording:
-        """Complete it, with times by ``clock``; ``meta`` does not yet list the kept waits."""
+        """Complete the recording, its times by ``clock``; ``meta`` does not list the waits yet."""
 
     def discard(self) -> None:
-        """Leave nothing."""
+        """Remove everything that was written."""
 
 
 class Recorder:
-    """One recording under way: ``prepare``, ``observe``, ``poll`` until done, ``finish``.
+    """A recording in progress: ``prepare``, ``observe``, ``poll`` until it is True, ``finish``.
 
-    ``record_command`` and ``record_pid`` begin one. Without an ``output`` nothing is written;
-    ``running`` has what there is so far. With a ``sink`` rows go there alone,
-    which makes recordings of them by ``account``. InputError where a directory cannot be used.
+    Rows go to the folder ``output``, if there is one, to ``running``, which holds them in memory,
+    and to ``sink``, which may make several recordings of them. ``record_command`` and
+    ``record_pid`` begin a recording. InputError if a directory cannot be used.
     """
 
     def __init__(
@@ -115,26 +114,26 @@ class Recorder:
         self._command: list[str] | None = None
         self._samples = self._whole_s = 0
         self._has_ended = self._stopped = False
-        #: What the capture costs those it observes; None while that is not known.
+        #: What the capture costs the observed threads; None while this is unknown.
         self.cost: CaptureCost | None = None
-        #: Where the run is not the observed process's life: what is known of it by now.
+        #: Describes a run that is not the whole life of the observed process, for ``so_far``.
         self.run_so_far: Callable[[], RunSoFar] | None = None
 
     def prepare(
         self, pid: int | None = None, label: str | None = None, calls: Sequence[str] | None = None
     ) -> dict[str, str]:
-        """Choose the capture; returns what the environment of a command must hold for it.
+        """Choose a capture source; returns the variables that it needs in a command's environment.
 
-        ``pid`` is a process that runs already, so that it cannot be given an environment; ``label``
-        names it in errors. ``calls`` are the system calls by which its engine does file I/O (None:
-        all); each costs a little. InputError says what is refused.
+        ``pid`` is a process that runs already and gets no variables; ``label`` names it in errors.
+        ``calls`` are the system calls to observe, those by which the engine does file I/O (None:
+        all); each adds to the cost. InputError if the requested source cannot be used.
         """
         self._calls = calls
         return self._core.prepare(pid, label, calls, preload_value())
 
     @property
     def method(self) -> str:
-        """The name of the capture source; none where there is no capture."""
+        """The name of the capture source; ``none`` without a capture."""
         return self._core.method
 
     @property
@@ -156,29 +155,29 @@ class Recorder:
         only_calls: bool = False,
         watch_memory: bool = True,
     ) -> dict[str, str] | None:
-        """Begin. Nothing of the target's work before this call is in the recording.
+        """Begin the capture; it sees nothing of the target's work before this call.
 
-        None, or nothing has begun: a held command has to be started again with the environment
-        that is returned, for the next source.
+        Returns None. Or, if the source failed and nothing has begun, the environment for the next
+        source, with which a held command has to be started again.
 
-        ``temp_dirs`` is where the engine has its temp files; the user's own word goes before.
-        ``only_calls`` is of an engine that may use io_uring, but never for temp files. Without
+        ``temp_dirs`` are the engine's directories of temp files; the user's options precede them.
+        ``only_calls`` is for an engine that may use io_uring, but never for temp files. Without
         ``watch_memory`` the memory of the processes is not read, which costs a look at each.
-        InputError says what is refused.
+        InputError if the target cannot be observed.
         """
-        again = self._core.observe(
+        next_environment = self._core.observe(
             target.pid,
             temp_dirs,
             only_calls=only_calls,
             many_processes=not watch_memory,
             was_running=is_running_process(target),
         )
-        if again is not None:
-            return again
+        if next_environment is not None:
+            return next_environment
         try:
             self.cost = kept_cost(self.method, self._calls)
-            given = command_of(target.pid) if command is None else struck_arguments(command)
-            self._command = given
+            shown = command_of(target.pid) if command is None else struck_arguments(command)
+            self._command = shown
             self._begin(target)
         except BaseException:
             self.abandon()
@@ -197,31 +196,31 @@ class Recorder:
             self._written = RecordingOutput(self._core)
 
     def know_before(self) -> None:
-        """Keep what the target, which runs already, had done until now."""
+        """Keep the counts of what the target, which runs already, has done before this call."""
         self._core.know_before()
 
     def new_notices(self) -> list[str]:
-        """What a user needs to know as the recording starts, a line each; of the source once."""
+        """Notices for the user as the recording starts; that of a source is shown only once."""
         if not self.captures:
             return []
         notice = self._core.notice
         new_notice = notice if notice is not None and is_new(notice) else None
-        lines = new_notice, sampled_threads(self.status()["sampled"]), too_little_for_us()
+        lines = new_notice, sampled_threads(self.status()["sampled"]), memory_warning()
         return [line for line in lines if line is not None]
 
     def attach(self, pid: int) -> None:
-        """Observe one more running process; once is enough. OSError says why not."""
+        """Observe one more running process, unless it is observed. OSError if that fails."""
         self._core.attach(pid)
 
     def attach_children(self, parent: int, title: str) -> None:
-        """Observe what ``parent`` starts from now on and calls by ``title``. OSError says why not.
+        """Observe each process that ``parent`` starts from now on with this ``title``.
 
-        At once, which is before a child has done anything, where ``attach`` waits to be called.
+        From the child's first moment, unlike ``attach``. OSError if that fails.
         """
         self._core.attach_children(parent, title)
 
     def joined(self, started_ns: int | None = None) -> list[Worker]:
-        """The processes that were attached since ``observe``; ``started_ns`` as of ``finish``."""
+        """The processes attached since ``observe``; ``started_ns`` as for ``finish``."""
         zero_ns = self.origin_ns + Clock.of(self.origin_ns, started_ns).zero_ns
         return [
             Worker(
@@ -235,7 +234,7 @@ class Recorder:
         ]
 
     def poll(self, timeout_s: float = TICK_S) -> bool:
-        """Sleep a moment, write new rows; True when the observed process has ended."""
+        """Wait up to ``timeout_s``, pass on new rows; True when the observed process has ended."""
         self._has_ended = self.target.wait(timeout_s)
         self._note_whole_seconds()
         is_over, waits, seconds = self._core.tick(self._has_ended)
@@ -243,12 +242,12 @@ class Recorder:
         return is_over
 
     def collect(self) -> None:
-        """Write the rows since the last call."""
+        """Pass on the rows since the last call."""
         self._note_whole_seconds()
         self._pass_on(*self._core.collect())
 
     def _note_whole_seconds(self) -> None:
-        # Seconds are handed over when they have been over for two more.
+        # The core hands a second over two seconds after its end.
         self._whole_s = (time.monotonic_ns() - self.origin_ns) // 1_000_000_000 - 2
 
     def _pass_on(self, waits: "_core.Waits", seconds: "_core.Seconds") -> None:
@@ -261,7 +260,7 @@ class Recorder:
         return [*([] if self._written is None else [self._written]), *self._sinks]
 
     def add_samples(self, batch: "Table") -> None:
-        """Keep samples, whose times count from ``origin_ns``; see recording/schema.py."""
+        """Keep rows of SAMPLES (recording/schema.py), whose times count from ``origin_ns``."""
         self._samples += batch.num_rows
         for sink in self._all_sinks:
             sink.add_samples(batch)
@@ -281,11 +280,11 @@ class Recorder:
         return self._core.status()
 
     def saw_temp_io(self) -> bool:
-        """End the capture; whether it saw any temp I/O, or cannot tell why it did not."""
+        """End the capture; whether it saw temp I/O, or could not have seen all of it."""
         self._core.end_capture()
         status = self.status()
-        unseen = status["io_uring"] or status["mapped"]
-        return bool(status["temp_reads"] + status["temp_writes"] or unseen)
+        blind = status["io_uring"] or status["mapped"]
+        return bool(status["temp_reads"] + status["temp_writes"] or blind)
 
     def finish(
         self,
@@ -294,12 +293,12 @@ class Recorder:
         started_ns: int | None = None,
         extra: Mapping[str, Any] | None = None,
     ) -> Recording:
-        """End the capture, keep the recording.
+        """End the capture and keep the recording.
 
-        ``elapsed_s`` is the wall time of the run and ``started_ns`` its start (CLOCK_MONOTONIC),
-        from which all times count, where the caller knows them better than the recorder, as when
-        only a part of a process's life was the query; ``extra`` are the fields of ``Meta`` that it
-        knows better. InputError when nothing at all was seen of the run.
+        A caller that knows the run better than the recorder, because the query was only a part of
+        the process's life, gives its wall time ``elapsed_s``, its start ``started_ns``
+        (CLOCK_MONOTONIC), from which all times count, and further fields of ``Meta`` as ``extra``.
+        InputError if nothing was seen of the run.
         """
         if elapsed_s is None:
             elapsed_s = self._core.elapsed_s(self.target.exit_status is not None)
@@ -309,18 +308,18 @@ class Recorder:
             self.stop(over=ended_by == "end")
             self._check_seen()
             if self.captures:
-                # Only now, when it disturbs no observed process.
+                # A measurement would have disturbed the observed processes before.
                 self.cost = cost_of(self.method, self._calls)
             meta = replace(self._meta(elapsed_s, started_ns), **known)
             clock = Clock.of(self.origin_ns, started_ns)
-            first, *_ = [sink.finish(meta, clock) for sink in self._all_sinks]
-            return first
+            recordings = [sink.finish(meta, clock) for sink in self._all_sinks]
+            return recordings[0]
         except BaseException:
             self._discard()
             raise
 
     def _check_seen(self) -> None:
-        """InputError for a run of which nothing was seen."""
+        """InputError if nothing was seen of the run."""
         if self._samples:
             return
         if not self.captures:
@@ -328,14 +327,14 @@ class Recorder:
         self._core.check_connected()
 
     def account(self, elapsed_s: float, started_ns: int) -> Meta:
-        """What is known by now of all that is observed, as of a run of a part of it.
+        """meta.json for one of several runs in a capture; ``started_ns`` as for ``finish``.
 
-        ``started_ns`` is as of ``finish``. What was seen and cost is of all processes and times.
+        Its counts and costs are those of all observed processes since the capture began.
         """
         return replace(self._meta(elapsed_s, started_ns), recorded_s=elapsed_s)
 
     def stop(self, *, over: bool = False) -> None:
-        """End the capture; all that it saw has been taken then. ``over``: so is the run."""
+        """End the capture and pass on its last rows; ``over`` if the run has ended, too."""
         self._core.end_capture(over=over)
         self.collect()
         self._stopped = True
@@ -351,10 +350,9 @@ class Recorder:
         self._core.discard()
 
     def so_far(self) -> Recording | None:
-        """What there is by now as a recording in memory, up to the last second that is whole.
+        """A recording in memory up to the last whole second, or of everything after ``stop``.
 
-        Of a recording that has ended all of it. None where there is none yet, or no capture.
-        There must be a ``running``.
+        None before the first second, and without a capture or a ``running``.
         """
         if self.running is None or not self.captures:
             return None
@@ -373,7 +371,7 @@ class Recorder:
         return recording
 
     def _meta(self, elapsed_s: float, started_ns: int | None) -> Meta:
-        """The account of the core; the machine's caches are measured unless it is calibrated."""
+        """meta.json by the core. The machine's caches are measured unless it is calibrated."""
         kept = kept_calibration() if self.captures else None
         calibration = None if kept is None else kept.for_recordings
         if self.captures and calibration is None:
@@ -398,14 +396,14 @@ def held_and_observed(
     while True:
         command = hold(dict(os.environ) | environment)
         try:
-            again = recorder.observe(command, arguments)
+            next_environment = recorder.observe(command, arguments)
         except BaseException:
             command.abandon()
             raise
-        if again is None:
+        if next_environment is None:
             return command
         command.abandon()
-        environment = again
+        environment = next_environment
 
 
 def record_command(
@@ -440,41 +438,42 @@ def record_pid(
 
 
 def is_running_process(target: Target) -> bool:
-    """Whether a target is a process that was running before it was observed."""
+    """Whether a target is a process that ran before it was observed."""
     return isinstance(target, _core.Target) and not target.is_command
 
 
-def too_little_for_us() -> str | None:
-    """A warning if the memory cgroup of this process may end it; None if it is safe."""
-    groups, resident = memory_groups(), resident_bytes(os.getpid())
-    if not groups or resident is None:
+def memory_warning() -> str | None:
+    """A warning if the memory cgroup of this process is too small for a recorder; else None."""
+    groups, resident_now_bytes = memory_groups(), resident_bytes(os.getpid())
+    if not groups or resident_now_bytes is None:
         return None
-    group = min(groups, key=lambda each: each.limit_bytes)
-    room = group.limit_bytes - group.held_bytes + resident
-    need = WITH_NUMPY_BYTES if "numpy" in sys.modules else RECORDER_BYTES
-    if room >= need:
+    group = min(groups, key=lambda group: group.limit_bytes)
+    room_bytes = group.limit_bytes - group.held_bytes + resident_now_bytes
+    need_bytes = WITH_NUMPY_BYTES if "numpy" in sys.modules else RECORDER_BYTES
+    if room_bytes >= need_bytes:
         return None
     return (
-        f"the memory cgroup has {format_bytes(max(room, 0))} for a recorder, which takes up to "
-        f"{format_bytes(need)}: the kernel may kill it; raise the limit, or record from "
+        f"the memory cgroup has {format_bytes(max(room_bytes, 0))} for a recorder, which takes up "
+        f"to {format_bytes(need_bytes)}: the kernel may kill it; raise the limit, or record from "
         "outside with --pid"
     )
 
 
 def sampled_threads(sampled: tuple[int, int] | None) -> str | None:
-    """How many of how many threads are observed, and the remedy; None if all are."""
+    """A notice that only ``(observed, all)`` threads are observed, and the remedy; None if all."""
     if sampled is None:
         return None
     import resource
 
-    seen, of = sampled
+    observed, threads = sampled
     limit, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    room = f"more need more descriptors than ulimit -n {limit:,} allows"
-    return f"{seen:,} of {format_count(of, 'thread')} observed: {room}; raise it, or run as root"
+    seen = f"{observed:,} of {format_count(threads, 'thread')} observed"
+    reason = f"more need more descriptors than ulimit -n {limit:,} allows"
+    return f"{seen}: {reason}; raise it, or run as root"
 
 
 def left_running(recorder: Recorder) -> str | None:
-    """A notice that a command left processes behind, and how to record them; None if not."""
+    """A notice that a command left processes behind, and the remedy; None if it left none."""
     running, target = recorder.status()["running"], recorder.target
     if is_running_process(target) or target.exit_status is None or not running:
         return None

@@ -1,6 +1,6 @@
-"""A recording on disk: a folder of meta.json and Parquet files that any reader opens.
+"""A recording on disk: a folder of meta.json and Parquet files, checked as they are read.
 
-Its writer knows the sums of the rows, and rows that were read must agree with them.
+meta.json has the sums of the rows; rows that do not add up to them are incomplete.
 """
 
 from collections.abc import Iterator, Sequence
@@ -11,12 +11,7 @@ from operator import add
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, NamedTuple
 
-from spillcast.errors import (
-    EvidenceDamaged,
-    PathMissing,
-    PermissionDenied,
-    TimesUnknown,
-)
+from spillcast.errors import EvidenceDamaged, PathMissing, PermissionDenied, TimesUnknown
 from spillcast.gate import damaged, text_of
 from spillcast.recording.meta import META_FILE, Meta, ObservedEngine, check_name
 from spillcast.tabular import Column, Display, Displayed, polars_of
@@ -39,30 +34,30 @@ _DISPLAYED = (
     *(Column(name, None, "s") for name in ("time", "mean")),
 )
 AGAIN = "copy the whole folder again from where it was recorded, or record again"
-#: Rows that are decoded at a time, if no part of them is kept: they stay in the caches of a CPU.
+#: Rows of a batch of which nothing is kept: few enough to stay in the caches of a CPU.
 _SCANNED_ROWS = 8_192
-#: A row may end so much after its recording did, as clocks are read one after the other.
+#: A row may end later than its recording by this much, because the clocks are read in turn.
 _LATER_S, _LATER_SHARE = 1.0, 0.01
-#: Of what was counted, at least so much was done after the run began.
-_BEFORE_SHARE = 0.9
+#: The counts in meta.json may include I/O from before the run; at least this share is in the rows.
+_IN_RUN_SHARE = 0.9
 
 
 class WrittenBytes(NamedTuple):
-    """Bytes written to temp files, and to others."""
+    """Bytes written to temp files and to other files."""
 
     temp: int
     other: int
 
 
 class FileSums(NamedTuple):
-    """Sums up the bytes of a file."""
+    """The bytes written to and read from a file."""
 
     written_bytes: int = 0
     read_bytes: int = 0
 
 
 class Totals(NamedTuple):
-    """Sums up single waits: their number, bytes and time, and the end of the last."""
+    """The sums of single waits, and the end of the last of them."""
 
     rows: int = 0
     bytes: int = 0
@@ -70,7 +65,7 @@ class Totals(NamedTuple):
     end_ns: int = 0
 
     def plus(self, other: "Totals") -> "Totals":
-        """The totals of these and other rows."""
+        """The totals of both sets of rows."""
         summed = Totals(*map(add, self, other))
         return summed._replace(end_ns=max(self.end_ns, other.end_ns))
 
@@ -84,14 +79,14 @@ class Totals(NamedTuple):
 
 @dataclass(frozen=True)
 class Sample:
-    """Describes the selection of a recording's waits."""
+    """Which single waits of a large recording were selected."""
 
     #: The recording with all waits.
     whole: "Recording"
     rows: int
-    #: Start and end of each stretch of the run of which all waits were taken, s; and the number of
-    #: its window.
+    #: Start and end (s) of each stretch of the run all of whose waits were selected.
     slices_s: Sequence[tuple[float, float]]
+    #: The number of the window that each slice belongs to.
     windows: Sequence[int]
     #: The most that temp files held together, and the number of operations without an offset.
     held_bytes: tuple[int, int]
@@ -103,13 +98,13 @@ class Recording(Displayed):
     def __init__(self, path: Path, meta: Meta) -> None:
         self.path = path
         self.meta = meta
-        #: meta.json as it was read; None for a recording that was made in memory.
+        #: meta.json as it was read; None for a recording in memory.
         self._stored_meta: Meta | None = None
         #: Tables whose files were read to their end and are complete.
         self._whole_tables = set[str]()
-        #: JSON documents of a recording that is nowhere on disk, by name.
+        #: JSON documents of a recording in memory, by name.
         self.documents: dict[str, object] = {}
-        #: Of a large recording: which of its single waits these are; None for all that were kept.
+        #: How ``waits`` was selected from a larger recording; None if it has all that were kept.
         self.sample: Sample | None = None
 
     @classmethod
@@ -137,7 +132,7 @@ class Recording(Displayed):
         return recording
 
     def need_io(self) -> None:
-        """Refusal if there are only samples, which show shares but neither counts nor sizes."""
+        """Refusal for samples without I/O: they show shares of time, neither counts nor sizes."""
         if not self.meta.captured:
             because = self.meta.capture.absent_because
             raise TimesUnknown(
@@ -148,7 +143,7 @@ class Recording(Displayed):
 
     @property
     def plan_alone(self) -> Path | None:
-        """The plan that it contains instead of I/O; None if it has I/O or no plan."""
+        """The plan's file in a recording without I/O; None if it has I/O or no plan."""
         file = self.meta.engine.plan_file
         if self.meta.captured or file is None:
             return None
@@ -157,7 +152,7 @@ class Recording(Displayed):
 
     @property
     def waits_in_memory(self) -> bool:
-        """Whether the single waits are in memory, so that they are not read from disk."""
+        """Whether the single waits are in memory already."""
         return "waits" in vars(self)
 
     @property
@@ -167,19 +162,19 @@ class Recording(Displayed):
 
     @property
     def engine(self) -> ObservedEngine:
-        """What ran."""
+        """The engine and the query that ran."""
         return self.meta.engine
 
     @cached_property
     def seconds(self) -> "Table":
-        """Per second, op and size: the whole run. See recording/schema.py."""
+        """The whole run, summed by second, op and size; SECONDS of recording/schema.py."""
         rows = self._table("seconds")
         _check_seconds(rows, self._stored_meta, self.path / "seconds.parquet")
         return rows
 
     @cached_property
     def waits(self) -> "Table":
-        """Single waits by start, of the whole run or of slices of it."""
+        """Single waits of the whole run or of ``slices_s``, sorted by start."""
         from spillcast.tables import ascending
 
         rows = self._table("waits")
@@ -187,7 +182,7 @@ class Recording(Displayed):
         return rows if ascending(rows["start_ns"].values) else rows.sort_by("start_ns")
 
     def with_waits(self, waits: "Table", sample: Sample) -> "Recording":
-        """The same recording with a sample of its waits, which need not be in order."""
+        """The same recording with ``waits``, a sample of its waits in any order."""
         from spillcast.tables import ascending
 
         recording = Recording(self.path, self.meta)
@@ -199,7 +194,7 @@ class Recording(Displayed):
 
     @property
     def whole(self) -> "Recording":
-        """The recording that this one is a sample of; itself if it is no sample."""
+        """The recording that this one is a sample of; itself if it is not a sample."""
         return self if self.sample is None else self.sample.whole
 
     @property
@@ -210,76 +205,77 @@ class Recording(Displayed):
     @property
     def slices_ns(self) -> list[tuple[int, int]]:
         """Start and end of each of ``slices_s``, ns; empty for the whole run."""
-        # An end that is not a whole ns is before the row at the next one.
+        # An end within a nanosecond excludes a row that starts at the next one.
         return [
             (round(begin_s * 1e9), floor(end_s * 1e9)) for begin_s, end_s in self.slices_s or ()
         ]
 
     @cached_property
     def samples(self) -> "Table":
-        """Samples of what sessions did."""
+        """Samples of the states of sessions; SAMPLES of recording/schema.py."""
         rows = self._table("samples")
         _check_samples(rows, self._stored_meta, self.path / "samples.parquet")
         return rows
 
     @cached_property
     def temp_waits(self) -> "Table":
-        """Reads and writes of temp files, by start."""
+        """Reads and writes of temp files, sorted by start."""
         return self.waits.filter(self._temp_moved)
 
     def temp_columns(self, *names: str) -> "Table":
-        """Some columns of ``temp_waits``, which takes less memory than all of them."""
+        """The named columns of ``temp_waits``; they take less memory than all columns."""
         if "temp_waits" in vars(self):
             return self.temp_waits.select(names)
         return self.waits.select(names).filter(self._temp_moved)
 
     @cached_property
     def _temp_moved(self) -> "Flags":
-        return _is_temp(self.waits, moved=True)
+        return _temp_rows(self.waits, with_op=True)
 
     @cached_property
     def temp_changes(self) -> "Table":
-        """Calls that create, resize, sync or remove temp files, and writeback, by start."""
+        """Calls that create, resize, sync or remove temp files, and writeback; sorted by start."""
         from spillcast.recording.schema import WAITS
         from spillcast.tables import Table
 
-        if "waits" in vars(self):
-            return self.waits.filter(_is_temp(self.waits, moved=False))
-        # The seconds, which are read in no time, mostly count none.
-        if not _is_temp(self.seconds, moved=False).any():
+        if self.waits_in_memory:
+            return self.waits.filter(_temp_rows(self.waits, with_op=False))
+        # The per-second rows are much faster to read than the waits, and often show that there
+        # are no such calls.
+        if not _temp_rows(self.seconds, with_op=False).any():
             return Table.empty(WAITS)
-        tables = [rows.filter(_is_temp(rows, moved=False)) for rows in self.batches("waits")]
+        tables = [rows.filter(_temp_rows(rows, with_op=False)) for rows in self.batches("waits")]
         return Table.concat(tables).sort_by("start_ns")
 
     @cached_property
     def temp_seconds(self) -> "Table":
         """The per-second rows of reads and writes of temp files."""
-        return self.seconds.filter(_is_temp(self.seconds, moved=True))
+        return self.seconds.filter(_temp_rows(self.seconds, with_op=True))
 
     @cached_property
     def written_bytes(self) -> WrittenBytes:
-        """Bytes written to temp files, and to others."""
+        """Bytes written to temp files and to other files."""
         writes = self.seconds.filter(self.seconds["op"].equals("write"))
         temp, size = writes["temp"].values, writes["bytes"].values
         return WrittenBytes(int(size[temp].sum()), int(size[~temp].sum()))
 
     @cached_property
     def held_bytes(self) -> int:
-        """The most that the temp files held together: the sum of their ends, as if all had stayed.
+        """Upper bound of the bytes that all temp files held at once: the sum of their sizes.
 
-        Where offsets are not known, all that was written counts.
+        If the offsets of some operations are unknown, at least all written bytes.
         """
         from spillcast import _core
 
-        sample = self.sample
-        held, unplaced = (
-            self.scan(_core.Scan()).held_bytes() if sample is None else sample.held_bytes
-        )
-        return max(held, self.written_bytes.temp) if unplaced else held
+        if self.sample is not None:
+            held, without_offset = self.sample.held_bytes
+        else:
+            held, without_offset = self.scan(_core.Scan()).held_bytes()
+        return max(held, self.written_bytes.temp) if without_offset else held
 
     @cached_property
     def other_files(self) -> dict[str, FileSums]:
-        """The sums of files that are not temp files, by name."""
+        """The bytes of each file that is not a temp file, by name."""
         by_file: dict[str, dict[str, int]] = {}
         for waits in self.whole.batches("waits"):
             others = waits.filter(waits["file"].is_valid() & ~waits["temp"].values)
@@ -292,16 +288,16 @@ class Recording(Displayed):
         return {file: FileSums(sums["write"], sums["read"]) for file, sums in by_file.items()}
 
     def to_arrow(self, table: TableName = "waits") -> "Table":
-        """One of its tables; docs/schema.md lists the columns."""
+        """One of the tables; docs/schema.md lists the columns."""
         selected: Table = getattr(self, table)
         return selected
 
     def to_polars(self, table: TableName = "waits") -> "pl.DataFrame":
-        """The same for Polars. SpillcastError if Polars is not installed."""
+        """The table for Polars. SpillcastError if Polars is not installed."""
         return polars_of(self.to_arrow(table))
 
     def display(self) -> Display:
-        """What was recorded, and its temp I/O."""
+        """The engine, the elapsed time and the temp I/O by op."""
         ran = f"{format_duration(self.elapsed_s)} of {self.meta.engine.name}"
         headline = f"{self.path}: {ran}"
         if not self.meta.captured:
@@ -315,29 +311,26 @@ class Recording(Displayed):
 
     @cached_property
     def work(self) -> "Work":
-        """What its threads did, by the single waits."""
+        """The work of the recorded threads, by the single waits."""
         from spillcast.recording.thread_trace import work_of
 
         return work_of(self.waits, self.slices_ns, self.elapsed_s)
 
     def check_rows(self, table: Literal["waits", "samples"]) -> None:
-        """InputError if a table is incomplete; for code that reads its file directly.
-
-        Rows are read without being kept in memory.
-        """
+        """InputError if a table is incomplete; for code that reads the table's file directly."""
         if table not in vars(self) and table not in self._whole_tables:
             for _ in self.batches(table):
                 pass
 
     def check_waits(self, seen: Totals) -> None:
-        """InputError if the waits are incomplete; their rows were checked elsewhere."""
+        """InputError if ``seen``, the totals of all waits in the file, shows that some lack."""
         _check_waits(seen, self._stored_meta, self.path / "waits.parquet")
         self._whole_tables.add("waits")
 
     def batches(self, table: Literal["waits", "samples"]) -> Iterator["Table"]:
-        """The rows of a table, in batches as they are in its file, or all at once from memory.
+        """The rows of a table in the batches of its file, or in one batch if it is in memory.
 
-        InputError, at the latest after the last batch, if they are incomplete.
+        InputError, at the latest after the last batch, if the table is incomplete.
         """
         from spillcast.recording.schema import SIGNED, TABLES
         from spillcast.tables import batches_of
@@ -357,9 +350,9 @@ class Recording(Displayed):
         self._whole_tables.add(table)
 
     def scan(self, scan: "_core.Scan") -> "_core.Scan":
-        """Give all waits to ``scan``, also those that a sample lacks, without keeping them.
+        """Pass all waits of the whole recording to ``scan``, without keeping them in memory.
 
-        InputError if they are incomplete.
+        InputError if the waits are incomplete.
         """
         from spillcast.recording.schema import SIGNED, WAITS
         from spillcast.tables import core_batches_of
@@ -375,7 +368,7 @@ class Recording(Displayed):
         return scan
 
     def waits_unchecked(self, *names: str) -> Iterator["Table"]:
-        """Some columns of the waits, in batches, without the check that none is missing."""
+        """The named columns of the waits, in batches, without a check that none is missing."""
         from spillcast.recording.schema import SIGNED, WAITS
         from spillcast.tables import batches_of
 
@@ -393,14 +386,14 @@ class Recording(Displayed):
         return table_of(self.path / f"{name}.parquet", TABLES[name], AGAIN, signed=SIGNED)
 
 
-def _is_temp(rows: "Table", *, moved: bool) -> "Flags":
-    """Whether rows are of temp files, of those with an op or of those without."""
+def _temp_rows(rows: "Table", *, with_op: bool) -> "Flags":
+    """Which rows are of temp files: those that read or write, or those of other calls."""
     has_op = rows["op"].is_valid()
-    return rows["temp"].values & (has_op if moved else ~has_op)
+    return rows["temp"].values & (has_op if with_op else ~has_op)
 
 
 def _check_waits(totals: Totals, meta: "Meta | None", path: Path) -> None:
-    """InputError where the single waits are not those that ``meta`` counts."""
+    """InputError if the single waits are not those that ``meta`` counts."""
     if meta is None or not meta.captured:
         return
     _check(path, [("waits", totals.rows, meta.raw.rows)])
@@ -411,13 +404,13 @@ def _check_waits(totals: Totals, meta: "Meta | None", path: Path) -> None:
 
 
 def _check_seconds(seconds: "Table", meta: "Meta | None", path: Path) -> None:
-    """InputError where the per-second rows are not all that ``meta`` counts."""
+    """InputError if the per-second rows are not all that ``meta`` counts."""
     if meta is None or not meta.captured:
         return
     latencies, counts = seconds["latency_ns"], seconds["latency_count"]
-    alike = (latencies.lengths == counts.lengths).all()
+    paired = (latencies.lengths == counts.lengths).all()
     assert counts.items is not None
-    if not alike or counts.items.sum() != seconds["count"].sum():
+    if not paired or counts.items.sum() != seconds["count"].sum():
         raise damaged(path, "its histograms do not add up to its counts", AGAIN)
     if meta.sums is None:
         _check_temp(seconds, meta, path)
@@ -433,7 +426,7 @@ def _check_seconds(seconds: "Table", meta: "Meta | None", path: Path) -> None:
 
 
 def _check_samples(samples: "Table", meta: "Meta | None", path: Path) -> None:
-    """InputError where samples are of another time than the recording."""
+    """InputError if a sample was taken after the end of the recording."""
     if meta is not None:
         _check_end((samples["time_ns"].max() or 0) / 1e9, meta, path)
 
@@ -445,19 +438,19 @@ def _check(path: Path, figures: Sequence[tuple[str, int, int]]) -> None:
 
 
 def _check_temp(seconds: "Table", meta: "Meta", path: Path) -> None:
-    """Check a recording without sums of its rows by its counts of temp I/O.
+    """Compare the rows with the counts of temp I/O, in a recording without sums of its rows.
 
-    These may be more, by what was done before the run began.
+    The counts may exceed the rows by the I/O from before the run.
     """
     temp, count = seconds["temp"].values, seconds["count"].values
-    for name, all_of_them in (("read", meta.temp.reads), ("write", meta.temp.writes)):
-        counted = int(count[temp & seconds["op"].equals(name)].sum())
-        if not _BEFORE_SHARE * all_of_them <= counted <= all_of_them:
-            _check(path, [(f"{name}s of temp files", counted, all_of_them)])
+    for op, stated in (("read", meta.temp.reads), ("write", meta.temp.writes)):
+        in_rows = int(count[temp & seconds["op"].equals(op)].sum())
+        if not _IN_RUN_SHARE * stated <= in_rows <= stated:
+            _check(path, [(f"{op}s of temp files", in_rows, stated)])
 
 
 def _check_end(end_s: float, meta: "Meta", path: Path) -> None:
-    """InputError where rows lie after the end. Some recordings do not tell how long they were."""
+    """InputError if rows lie after the end of the recording. Older recordings do not state it."""
     length_s = max(meta.recorded_s, meta.elapsed_s)
     if meta.recorded_s and end_s > length_s * (1 + _LATER_SHARE) + _LATER_S:
         text = f"a row at {end_s:,.1f} s of a recording of {length_s:,.1f} s"

@@ -18,6 +18,7 @@ from bench.capture.workers import outcome
 from harness import available, ordinary_user
 from postgres_rig import JOIN, PARALLEL, SERIAL, SPILLING
 from spillcast.engines.postgres.live.record import record_postgres
+from spillcast.errors import EvidenceDamaged
 from spillcast.forecast import forecast
 from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
@@ -105,6 +106,15 @@ def test_a_plan_of_another_run(serial, tmp_path, factor, is_refused):
     assert check.expected == round(was * factor)
     assert check.recorded == pytest.approx(was, abs=2)
     assert (refused(recording) is not None) == is_refused
+
+
+@pytest.mark.parametrize("document", [["x"], 3, [{"Plan": ["Temp Read Blocks"]}]])
+def test_a_file_without_a_plan(serial, tmp_path, document):
+    output = tmp_path / "run.spill"
+    shutil.copytree(serial.path, output)
+    (output / "plan.json").write_text(json.dumps(document))
+    with pytest.raises(EvidenceDamaged):
+        contradictions_of(Recording.open(output))
 
 
 @contextmanager
