@@ -1,11 +1,10 @@
-"""Recordings derived from a recording: other temp files, the op that it lacks, a sample of waits.
+"""Recordings derived from a recording: with other temp files, with both ops, or with fewer waits.
 
-Ten million waits say hardly more about the overlap of threads than 256,000 do, and take fifty
-times as long and eight times the memory. Single waits picked at random would not show which thread
-waits for which, so a sample contains all waits of some windows that are spread evenly over the run.
-Readers treat it like a recording that kept slices: nothing is known between two windows. The core
-still reads and checks the file to its end, in one pass. Meanwhile it estimates which reads missed a
-page cache, from regions of the files.
+256,000 waits show the overlap of threads almost as well as ten million, in a fiftieth of the time
+and an eighth of the memory. Single waits picked at random would not show which thread waits for
+which. So a sample contains all waits of some windows, which are spread evenly over the run, and
+readers treat it like a recording that kept slices. The core still reads and checks the whole file,
+in one pass, and estimates from regions of the files which reads missed a page cache.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,10 +27,10 @@ from spillcast.text import several
 
 
 def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recording:
-    """The same run in memory with the files under ``temp_dirs``, and no others, as temp files.
+    """The same run in memory, whose temp files are exactly those under ``temp_dirs``.
 
-    The recording itself where none is given. Refusal unless all single waits were kept, InputError
-    where nothing lies under them.
+    The recording itself if there are no ``temp_dirs``. Refusal unless all single waits were kept,
+    InputError if none of the recorded I/O was under them.
     """
     if not temp_dirs:
         return recording
@@ -72,34 +71,32 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
 
 
 def decided(waits: Table, temp: Mapping[str, bool]) -> Table:
-    """``waits`` with the files that ``temp`` holds labelled by it."""
+    """``waits`` with column ``temp`` from the mapping ``temp``, for the files that it has."""
     file, before = waits["file"], waits["temp"].values
     is_temp = file.isin(name for name, label in temp.items() if label)
     return waits.with_column("temp", np.where(file.isin(temp), is_temp, before))
 
 
 def _labelled(waits: Table, folders: Sequence[str]) -> Table:
-    """``temp`` of each row by where its file lies."""
+    """``waits`` with column ``temp`` true for files under ``folders``, and false for others."""
     file = waits["file"]
     is_below = file.isin(name for name in file.names if _is_under(name, folders))
     return waits.with_column("temp", is_below)
 
 
-#: How the events of requests of io_uring begin.
+#: The beginning of the events of io_uring requests.
 _REQUEST = "io_uring_"
 
 
 def _io_uring_depth(waits: Table) -> int:
-    """The most requests that one session had in flight at once; 0 if none is of a temp file.
-
-    A request that is alone is a row of its thread, which waited for it.
-    """
+    """The most io_uring requests of a session in flight at once; 0 if none is of a temp file."""
     event = waits["event"]
     names = [name for name in event.names if name.startswith(_REQUEST)]
-    beside = event.isin(names) & waits["blocked"].is_null()
-    if not (beside & waits["temp"].values).any():
+    # A thread waits for its only request, so that ``blocked`` is known.
+    concurrent = event.isin(names) & waits["blocked"].is_null()
+    if not (concurrent & waits["temp"].values).any():
         return 0
-    requests = waits.filter(beside)
+    requests = waits.filter(concurrent)
     start = requests["start_ns"].values
     end = start + requests["elapsed_ns"].values
     session = np.tile(requests["session"].values, 2)
@@ -113,45 +110,44 @@ def _is_under(name: str, folders: Sequence[str]) -> bool:
 
 
 def _codes(names: Column) -> Numbers:
-    """A number for each name, by the first rows; one more for none."""
+    """A number for each row's name, in the order of their first rows; nulls have the largest."""
     distinct_codes, number = distinct(names.codes().astype(np.int64))
-    first = np.full(len(distinct_codes), len(number))
-    np.minimum.at(first, number, np.arange(len(number)))
-    first[distinct_codes < 0] = len(number)
-    place = np.empty(len(first), dtype=np.int32)
-    place[np.argsort(first)] = np.arange(len(first))
-    return place[number]
+    first_row = np.full(len(distinct_codes), len(number))
+    np.minimum.at(first_row, number, np.arange(len(number)))
+    first_row[distinct_codes < 0] = len(number)
+    rank = np.empty(len(first_row), dtype=np.int32)
+    rank[np.argsort(first_row)] = np.arange(len(first_row))
+    return rank[number]
 
 
 def read_back(recording: Recording) -> Recording:
-    """Read back what was written, or write what was read, each file from its beginning.
+    """The run extended by reading back what was written, or writing what was read.
 
-    The same recording where both were seen, or its single waits are not all there. How long the
-    other op takes is not known: it has the times of the one.
+    Each file is read or written from its beginning, with the times of the recorded op, because
+    those of the other are unknown. The same recording if it has both ops or lacks single waits.
     """
     temp = recording.temp_waits
     ops = temp["op"].unique()
     raw = recording.meta.raw
     if raw.rows < raw.rows_seen or len(ops) != 1:
         return recording
-    [other] = {"read", "write"} - set(ops)
+    [other_op] = {"read", "write"} - set(ops)
     offset = temp["offset"].filled(0)
-    more = temp.take(np.lexsort((offset, _codes(temp["file"]))))
-    elapsed_ns = more["elapsed_ns"].values
+    added = temp.take(np.lexsort((offset, _codes(temp["file"]))))
+    elapsed_ns = added["elapsed_ns"].values
     ended_ns = round(recording.elapsed_s * 1e9)
     start_ns = ended_ns + np.cumsum(elapsed_ns) - elapsed_ns
-    count = more.num_rows
+    count = added.num_rows
     changed = {
         "start_ns": start_ns,
-        "op": [other] * count,
-        "event": [f"p{other}64"] * count,
+        "op": [other_op] * count,
+        "event": [f"p{other_op}64"] * count,
         "cpu_before_ns": np.zeros(count, dtype=np.int64),
         "woken_by": Column.nulls(count, "int64"),
         # The first thread does it all: how several would share the work is unknown.
         "session": np.full(count, temp["session"][0], dtype=np.int64),
     }
-    more = Table({**more.columns, **changed})
-    waits = Table.concat([recording.waits, more])
+    waits = Table.concat([recording.waits, Table({**added.columns, **changed})])
     temp_meta = replace(recording.meta.temp, reads=count, writes=count)
     meta = replace(
         recording.meta,
@@ -168,23 +164,23 @@ def read_back(recording: Recording) -> Recording:
 
 
 Array = NDArray[np.int64]
-#: What is known of a window's threads ends with it, so it must be long.
+#: Windows of a sample: few and long, because the states of threads are unknown between them.
 WINDOWS = 64
-#: Parts of a sample, each as evenly spread: their distance shows how certain it is.
+#: Parts of a sample, each spread evenly over the run: their differences show its uncertainty.
 PARTS = 4
 #: Slices are chosen by the start of every 64th wait.
 STEP = 64
-#: The column of a sample's waits: of reads of temp files, what had to be read of a storage.
+#: A column of a sample's waits: the bytes of a read that a page cache would not have held.
 MISSING_BYTES = "missing_bytes"
-#: The value for rows that are not reads.
+#: Its value for rows that are not reads of temp files.
 NONE = -1
-#: Regions are picked so that about as many operations are on them.
+#: About as many operations are on the regions that are chosen to estimate a page cache.
 OPERATIONS = 1_000_000
 
 
 @dataclass(frozen=True)
 class PageCacheRoom:
-    """The engine's page cache, and what a call that memory serves takes at most."""
+    """The size of the engine's page cache, and the most that a call served from memory takes."""
 
     bytes: int
     memory_ns: float
@@ -192,10 +188,10 @@ class PageCacheRoom:
 
 
 def sampled(recording: Recording, rows: int, room: PageCacheRoom | None = None) -> Recording:
-    """The same run with about so many of its single waits; its seconds count what they counted.
+    """The same run with a sample of about ``rows`` of its waits, and all per-second rows.
 
     With ``room``, the column MISSING_BYTES holds the bytes of each read that the page cache lacked.
-    InputError where the file of waits is damaged.
+    InputError if the file of waits is damaged.
     """
     slices, windows = _slices_ns(recording, rows)
     cache = None
@@ -222,35 +218,38 @@ def parts_of(recording: Recording) -> list[Recording]:
     """The PARTS of a sample, each with every fourth window; none if the recording is no sample."""
     if (sample := recording.sample) is None:
         return []
-    part_of = np.array(sample.windows) % PARTS
-    at = slice_numbers(sample.slices_s, recording.waits["start_ns"].values) - 1
+    part_of_slice = np.array(sample.windows) % PARTS
+    slice_of_wait = slice_numbers(sample.slices_s, recording.waits["start_ns"].values) - 1
     recordings = []
     for part in range(PARTS):
-        waits = recording.waits.filter(part_of[at] == part)
-        its = np.flatnonzero(part_of == part).tolist()
+        waits = recording.waits.filter(part_of_slice[slice_of_wait] == part)
+        slices = np.flatnonzero(part_of_slice == part).tolist()
         part_sample = replace(
             sample,
             rows=len(waits),
-            slices_s=[sample.slices_s[n] for n in its],
-            windows=[sample.windows[n] for n in its],
+            slices_s=[sample.slices_s[number] for number in slices],
+            windows=[sample.windows[number] for number in slices],
         )
         recordings.append(recording.with_waits(waits, part_sample))
     return recordings
 
 
 def slice_numbers(slices_s: Sequence[tuple[float, float]], start_ns: Array) -> Array:
-    """Which of some slices, in order, rows that begin then are of: from 1, 0 before the first."""
-    # Seconds are no whole ns: a row at an edge is of the slice behind it.
+    """The number of the slice in which each ``start_ns`` lies: from 1, or 0 before the first.
+
+    ``slices_s`` are the start and end of each slice, in order.
+    """
+    # A row at an edge belongs to the later slice; seconds are rounded to whole ns.
     begin_ns = np.round([begin_s * 1e9 for begin_s, _ in slices_s])
     return np.searchsorted(begin_ns, start_ns, side="right")
 
 
 def _slices_ns(recording: Recording, rows: int) -> tuple[Array, list[int]]:
-    """Slices that hold about so many waits, and the window of each.
+    """Slices (n x 2) that hold about ``rows`` waits, and the number of the window of each.
 
-    The waits are cut into equal parts by number, of each of which a window is taken, anywhere in
-    it: what comes again at equal times is met as often as not. Where slices alone were kept, a
-    window ends with its slice.
+    The waits are divided into WINDOWS parts of equal size. A window is taken at random from each
+    part, so that periodic work is sampled fairly. A recording that kept slices has only the parts
+    of windows within them.
     """
     starts = [
         # A copy: a view would keep the whole batch in memory.
@@ -259,18 +258,15 @@ def _slices_ns(recording: Recording, rows: int) -> tuple[Array, list[int]]:
     ]
     start_ns = np.sort(np.concatenate(starts))
     share = min(rows / max(recording.meta.raw.rows, 1), 1.0)
-    anywhere = np.random.default_rng(0).uniform(0, 1 - share, WINDOWS)
-    at = (np.arange(WINDOWS) + anywhere)[:, None] + [0.0, share]
-    edges = np.quantile(start_ns, at / WINDOWS).astype(np.int64)
-    kept = recording.meta.raw.slices_s
-    if kept is None:
-        pieces = [(begin, end, window) for window, (begin, end) in enumerate(edges.tolist())]
-    else:
-        kept_ns = [(round(begin * 1e9), round(end * 1e9)) for begin, end in kept]
-        pieces = [
-            (max(begin, first), min(end, last), window)
-            for window, (begin, end) in enumerate(edges.tolist())
-            for first, last in kept_ns
-        ]
-    pieces = [piece for piece in pieces if piece[0] < piece[1]]
-    return np.array([piece[:2] for piece in pieces]).reshape(-1, 2), [p[2] for p in pieces]
+    offset = np.random.default_rng(0).uniform(0, 1 - share, WINDOWS)
+    parts = (np.arange(WINDOWS) + offset)[:, None] + [0.0, share]
+    edges = np.quantile(start_ns, parts / WINDOWS).astype(np.int64)
+    kept_s = recording.meta.raw.slices_s
+    kept_ns = [(round(begin * 1e9), round(end * 1e9)) for begin, end in kept_s or ()]
+    slices, windows = [], []
+    for window, (begin, end) in enumerate(edges.tolist()):
+        for first, last in [(begin, end)] if kept_s is None else kept_ns:
+            if max(begin, first) < min(end, last):
+                slices.append((max(begin, first), min(end, last)))
+                windows.append(window)
+    return np.array(slices).reshape(-1, 2), windows

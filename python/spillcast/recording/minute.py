@@ -1,7 +1,4 @@
-"""Records a minute of a long run: bursts at growing intervals, joined end to end.
-
-What the process did before is that of the last burst, less what earlier bursts observed.
-"""
+"""Records a minute of a long run: bursts at growing intervals, joined end to end."""
 
 import json
 from collections.abc import Callable, Sequence
@@ -18,21 +15,22 @@ from spillcast.recording.recording import Recording
 from spillcast.recording.writer import RecordingWriter
 from spillcast.tables import Table
 
-#: Twelve bursts, over a quarter of an hour where no time is given.
+#: Twelve bursts. By default they take a quarter of an hour with the pauses.
 BURST_S, BURSTS = 5.0, 12
+#: The first pause, and the factor by which each one exceeds the one before.
 GAP_S, GROWS = 5.0, 1.5
 
-#: What is known of a run that was not there any more when a burst was to begin.
+#: The notice for a run that ended between two bursts.
 ENDED = "ended while detached (give its total time to a forecast with --elapsed)"
 
-#: Attaches for so long; the recording of that.
+#: Attach for so many seconds; the recording of them.
 Burst = Callable[[float], Recording]
-#: Waits detached for so long.
+#: Stay detached for so many seconds.
 Pause = Callable[[float], None]
 
 
 def gaps_s(span_s: float | None) -> list[float]:
-    """The pauses between bursts, each longer than the one before; with them ``span_s`` in all."""
+    """The pauses between bursts, each longer than the one before; all take ``span_s`` together."""
     gaps = [GAP_S * GROWS**number for number in range(BURSTS - 1)]
     if span_s is None:
         return gaps
@@ -51,7 +49,10 @@ def record_bursts(
     span_s: float | None,
     say: Callable[[str], None] = lambda _text: None,
 ) -> list[Recording]:
-    """Until the run or all bursts end, or Ctrl-C; ``say`` gets what ended it early."""
+    """The recordings of bursts until the run ends, all are done, or Ctrl-C.
+
+    ``say`` gets a notice of the end between two bursts. The error of the first burst is raised.
+    """
     recordings: list[Recording] = []
     for gap_s in [*gaps_s(span_s), 0.0]:
         try:
@@ -80,7 +81,7 @@ def record_bursts(
 
 
 def _same_query(first: Meta, later: Meta) -> bool:
-    """Whether a second query has not begun in a server's session meanwhile."""
+    """Whether no other query has begun in a server's session since the first burst."""
     if first.server is None or later.server is None:
         return True
     return first.server.query_started_at == later.server.query_started_at
@@ -89,15 +90,15 @@ def _same_query(first: Meta, later: Meta) -> bool:
 def keep(
     parts: Sequence[Recording], output: Path, *, share: bool = False, force: bool = False
 ) -> Recording:
-    """Joins bursts end to end into a recording on disk."""
+    """Join bursts end to end into a recording on disk."""
     edges_s = [0.0, *accumulate(part.elapsed_s for part in parts)]
     writer = RecordingWriter(output, share=share, force=force)
     try:
         for part, begin_s in zip(parts, edges_s, strict=False):
             begin_ns = round(begin_s * 1e9)
-            writer.add_waits(_later(part.waits, "start_ns", begin_ns))
-            writer.add_seconds(_later(part.seconds, "second", round(begin_s)))
-            writer.add_samples(_later(part.samples, "time_ns", begin_ns))
+            writer.add_waits(_moved(part.waits, "start_ns", begin_ns))
+            writer.add_seconds(_moved(part.seconds, "second", round(begin_s)))
+            writer.add_samples(_moved(part.samples, "time_ns", begin_ns))
         for name in (ESTIMATE_FILE, FORMER_FILE):
             if (source := parts[-1].path / name).is_file():
                 writer.add_document(name, json.loads(source.read_bytes()))
@@ -107,7 +108,7 @@ def keep(
         raise
 
 
-def _later(rows: Table, column: str, by: int) -> Table:
+def _moved(rows: Table, column: str, by: int) -> Table:
     return rows.with_column(column, rows[column].values + by)
 
 
@@ -124,39 +125,35 @@ def _meta(parts: Sequence[Recording], edges_s: Sequence[float]) -> Meta:
         temp=sum((meta.temp for meta in metas), Temp()),
         other_io=sum((meta.other_io for meta in metas), OtherIO()),
         capture=summed([meta.capture for meta in metas]),
-        raw=_kept(metas, edges_s),
-        sampling=_looked([meta.sampling for meta in metas]),
+        raw=_kept_waits([meta.raw for meta in metas], edges_s),
+        sampling=_summed_sampling([meta.sampling for meta in metas]),
     )
     if meta.server is not None:
         meta = replace(meta, server=_query(meta.server, metas, edges_s))
-    return _less(meta, parts[:-1], earlier_s)
+    return _without_observed_work(meta, parts[:-1], earlier_s)
 
 
-def _kept(metas: Sequence[Meta], edges_s: Sequence[float]) -> KeptWaits:
-    """Each burst is a slice; one of which waits were thinned out has slices of its own."""
-    slices_s = [
-        (begin_s + start_s, begin_s + end_s)
-        for meta, (begin_s, until_s) in zip(metas, pairwise(edges_s), strict=True)
-        for start_s, end_s in (
-            [(0.0, until_s - begin_s)] if meta.raw.slices_s is None else meta.raw.slices_s
-        )
-    ]
-    raw = [meta.raw for meta in metas]
-    because = next((waits.because for waits in raw if waits.because is not None), None)
-    rows, rows_seen = sum(waits.rows for waits in raw), sum(waits.rows_seen for waits in raw)
-    return KeptWaits(rows, rows_seen, slices_s, because)
+def _kept_waits(bursts: Sequence[KeptWaits], edges_s: Sequence[float]) -> KeptWaits:
+    """The kept waits of all bursts; each burst is a slice, unless it has slices of its own."""
+    slices_s = []
+    for burst, (begin_s, end_s) in zip(bursts, pairwise(edges_s), strict=True):
+        of_burst = [(0.0, end_s - begin_s)] if burst.slices_s is None else burst.slices_s
+        slices_s += [(begin_s + start_s, begin_s + until_s) for start_s, until_s in of_burst]
+    because = next((burst.because for burst in bursts if burst.because is not None), None)
+    rows = sum(burst.rows for burst in bursts)
+    return KeptWaits(rows, sum(burst.rows_seen for burst in bursts), slices_s, because)
 
 
 def _query(last: RecordedQuery, metas: Sequence[Meta], edges_s: Sequence[float]) -> RecordedQuery:
-    """The query of all bursts: a worker may have come and gone before the last of them."""
+    """The query as the last burst knows it, with the workers of all bursts."""
     workers: dict[int, Worker] = {}
     for meta, begin_s in zip(metas, edges_s, strict=False):
         for worker in meta.server.workers if meta.server else ():
             started_s = None if worker.started_s is None else begin_s + worker.started_s
-            later = replace(worker, started_s=started_s, attached_s=begin_s + worker.attached_s)
-            workers.setdefault(worker.pid, later)
-    # One that cannot be attached is seen in every burst anew.
-    unattached = max(worker.server.workers_not_attached for worker in metas if worker.server)
+            moved = replace(worker, started_s=started_s, attached_s=begin_s + worker.attached_s)
+            workers.setdefault(worker.pid, moved)
+    # Each burst counts the same workers again.
+    unattached = max(meta.server.workers_not_attached for meta in metas if meta.server)
     before_s = max(last.before_recording_s - edges_s[-2], 0.0)
     return replace(
         last,
@@ -166,15 +163,15 @@ def _query(last: RecordedQuery, metas: Sequence[Meta], edges_s: Sequence[float])
     )
 
 
-def _looked(looks: Sequence[Sampling | None]) -> Sampling | None:
-    """How a session was looked at in all bursts."""
-    known = [look for look in looks if look is not None]
+def _summed_sampling(bursts: Sequence[Sampling | None]) -> Sampling | None:
+    """The sums of the sampling of all bursts; None if none was sampled."""
+    sampled = [burst for burst in bursts if burst is not None]
     names = ("samples", "ticks", "discarded", "gap_s", "client_cpu_s", "server_cpu_s")
-    return summed(known, names) if known else None
+    return summed(sampled, names) if sampled else None
 
 
-def _less(meta: Meta, earlier: Sequence[Recording], earlier_s: float) -> Meta:
-    """What was done before the last burst, without what was seen of it."""
+def _without_observed_work(meta: Meta, earlier: Sequence[Recording], earlier_s: float) -> Meta:
+    """``meta`` of the last burst, whose ``before`` excludes the work that ``earlier`` observed."""
     before = meta.before
     if before is None:
         return meta
