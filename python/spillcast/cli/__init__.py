@@ -1,4 +1,4 @@
-"""The command line: its verbs; runs one, turns errors into messages and an exit status."""
+"""The command line: runs a verb and turns errors into messages and an exit status."""
 
 import gc
 import os
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from spillcast.errors import SpillcastError
 
-#: Each verb and its module, in the order of the work: what spills, a recording, a storage, a
+#: The module of each verb, in the order of a user's work: what spills, a recording, a storage, a
 #: forecast, a move; then the rest. Modules of other packages come with an extra.
 VERBS = {
     "postgres": "spillcast.cli.ranking",
@@ -44,9 +44,9 @@ VERBS = {
     "doctor": "spillcast.cli.lab",
     "engines": "spillcast.cli.lab",
 }
-#: A verb whose options stand before the command that it runs.
+#: Settings of a verb for click: after the command that ``record`` runs no option is its own.
 _SETTINGS = {"record": {"allow_interspersed_args": False}}
-#: Options of the last version, each with its present name.
+#: The present names of options of the last version.
 _FORMER_OPTIONS = {"--boost": "--temp-events"}
 
 
@@ -64,11 +64,11 @@ def main() -> None:
 
 
 def run(arguments: list[str]) -> int:
-    """Run a verb; its exit status."""
+    """Run a verb; return its exit status."""
     if arguments == ["--version"]:
         print_version()
         return 0
-    # Starting makes many objects and no garbage, and so do answers of many rows.
+    # Imports and long answers make many objects and little garbage: collect it less often.
     gc.set_threshold(20_000)
     from spillcast.cli.output import visible_streams
 
@@ -93,7 +93,7 @@ def _status(arguments: list[str]) -> int:
             raise
         return _failed(missing, arguments)
     except SystemExit as exited:
-        # typer makes an exit of Ctrl-C and says nothing.
+        # typer turns Ctrl-C into an exit without a message.
         if isinstance(getattr(exited.__context__, "__cause__", None), KeyboardInterrupt):
             return _interrupted()
         raise
@@ -102,7 +102,7 @@ def _status(arguments: list[str]) -> int:
             return _interrupted()
         raise
     except BrokenPipeError:
-        # The reader of stdout has gone; nothing more can be said to it.
+        # The reader of stdout has ended: what Python flushes at its exit must not fail, too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -111,7 +111,7 @@ def _status(arguments: list[str]) -> int:
 
 
 def _failed(error: "SpillcastError", arguments: list[str]) -> int:
-    """Print an error, with ``--json`` also its document on stdout; the exit status."""
+    """Print an error, with ``--json`` also its document on stdout; return the exit status."""
     _strike_passwords(error, arguments)
     print(f"spillcast: {error.message}", file=sys.stderr)
     if error.hint:
@@ -125,7 +125,7 @@ def _failed(error: "SpillcastError", arguments: list[str]) -> int:
 
 
 def _strike_passwords(error: "SpillcastError", arguments: list[str]) -> None:
-    """Replace arguments with a password, which an error may quote, by what may be shown of them."""
+    """Hide the passwords of arguments that the error quotes."""
     for argument in filter(_may_hold_password, arguments):
         from spillcast.redaction import struck_arguments
 
@@ -144,12 +144,12 @@ def _interrupted() -> int:
 
 
 def _open_streams() -> None:
-    """Let standard streams that are closed lead nowhere: files of ours would get their numbers."""
-    for number in range(3):
+    """Open closed standard streams on /dev/null, so that no other file gets their descriptors."""
+    for descriptor in range(3):
         try:
-            os.fstat(number)
+            os.fstat(descriptor)
         except OSError:
-            # The lowest number that is free, and closed again for what we start.
+            # It gets the lowest free number, which is this one; child processes do not inherit it.
             os.open(os.devnull, os.O_RDWR)
     if sys.stdout is None or sys.stderr is None:
         nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
@@ -157,10 +157,10 @@ def _open_streams() -> None:
 
 
 def _handle_signals() -> None:
-    """SIGTERM ends a run as Ctrl-C does: recordings are kept, mounts and files are undone.
+    """Let SIGTERM and SIGHUP end a run as Ctrl-C does: recordings are kept, mounts are removed.
 
-    So does the end of the terminal, but under nohup. A shell that starts a command in the
-    background has it ignore SIGINT, which must not hold here.
+    nohup has SIGHUP ignored, which stays. A shell has SIGINT ignored in background commands, which
+    does not.
     """
     from spillcast.interruptible import interrupt
 
@@ -171,7 +171,7 @@ def _handle_signals() -> None:
 
 
 def _unraisable(lost: "sys.UnraisableHookArgs") -> None:
-    """Interrupt again where Python lost it, in a callback of an import that cannot fail."""
+    """Interrupt again if Python dropped a KeyboardInterrupt, in a callback of an import."""
     if not isinstance(lost.exc_value, KeyboardInterrupt):
         sys.__unraisablehook__(lost)
         return
@@ -189,7 +189,7 @@ def application(arguments: list[str]) -> "Typer":
     from spillcast.cli.usage import VerbList, usage_errors_explained
 
     class InOrder(VerbList):
-        """Lists verbs in the order of the work, also those that are groups."""
+        """Lists verbs and groups of commands in the order of ``VERBS``."""
 
         def make_context(self, *words: Any, **options: Any) -> Any:
             return usage_errors_explained(super().make_context, *words, **options)
@@ -210,7 +210,7 @@ def application(arguments: list[str]) -> "Typer":
         rich_markup_mode=None,
     )
 
-    # ``spillcast --version`` alone is answered before typer is imported.
+    # ``run`` answers ``spillcast --version`` alone, without typer.
     def any_verb(
         version: bool = typer.Option(False, "--version", help="Show the version and exit."),
     ) -> None:
@@ -251,9 +251,9 @@ def print_version() -> None:
 
 
 def with_present_names(arguments: list[str]) -> list[str]:
-    """The arguments with present names for those of the last version; stderr says each.
+    """Replace verbs and options of the last version by the present ones, with notices on stderr.
 
-    A command after ``--`` stays as it is. InputError for a verb that nothing replaces.
+    A command after ``--`` stays as it is. InputError for a verb without a replacement.
     """
     end = arguments.index("--") if "--" in arguments else len(arguments)
     words, command = arguments[:end], arguments[end:]
@@ -269,35 +269,38 @@ def with_present_names(arguments: list[str]) -> list[str]:
         words = _sql_as_profile(words[1:])
     elif words[:1] == ["watch"]:
         writes = any(word.startswith(("-o", "--output")) for word in words)
-        _deprecated("watch", "record --live" if writes else "record --live --discard")
-        words = ["record", "--live", *([] if writes else ["--discard"]), *words[1:]]
+        live = ["record", "--live"] if writes else ["record", "--live", "--discard"]
+        _deprecated("watch", " ".join(live))
+        words = [*live, *words[1:]]
     elif words[:1] == ["verify"]:
         words = _with_page(words)
-    for at, word in enumerate(words):
+    for index, word in enumerate(words):
         option, equals, value = word.partition("=")
         if (present := _FORMER_OPTIONS.get(option)) is not None:
             _deprecated(option, present)
-            words[at] = f"{present}{equals}{value}"
+            words[index] = f"{present}{equals}{value}"
     return words + command
 
 
 def _sql_as_profile(words: list[str]) -> list[str]:
-    """``QUERY EVIDENCE...`` with flags anywhere: the query becomes the value of --sql."""
-    at = next((at for at, word in enumerate(words) if not word.startswith("-")), None)
-    return ["profile", *words] if at is None else ["profile", *words[:at], "--sql", *words[at:]]
+    """Arguments of ``profile`` for ``sql QUERY EVIDENCE...`` with flags anywhere."""
+    for index, word in enumerate(words):
+        if not word.startswith("-"):
+            return ["profile", *words[:index], "--sql", *words[index:]]
+    return ["profile", *words]
 
 
 def _with_page(words: list[str]) -> list[str]:
-    """``--markdown FILE`` as --page; ``--markdown -`` as --markdown, which has no value now."""
+    """--page FILE for ``--markdown FILE``, and --markdown, now a flag, for ``--markdown -``."""
     words = [part for word in words for part in re.split("(?<=^--markdown)=", word)]
-    at = words.index("--markdown") + 1 if "--markdown" in words else len(words)
-    value = "".join(words[at : at + 1])
+    value_index = words.index("--markdown") + 1 if "--markdown" in words else len(words)
+    value = "".join(words[value_index : value_index + 1])
     if value == "-":
         _deprecated("--markdown -", "--markdown")
-        del words[at]
+        del words[value_index]
     elif value and not value.startswith("-"):
         _deprecated("--markdown FILE", "--page FILE")
-        words[at - 1] = "--page"
+        words[value_index - 1] = "--page"
     return words
 
 
@@ -308,7 +311,7 @@ def _deprecated(former: str, present: str) -> None:
 
 
 _PROCESS = Path("/proc/self")
-#: Of the fields of /proc/self/stat after the program's name, where the arguments begin in memory.
+#: Index of arg_start among the fields of /proc/self/stat after the program's name; proc(5).
 _ARG_START = 45
 #: Variables that hold the password of a server.
 _PASSWORDS = {"CLICKHOUSE_PASSWORD", "MYSQL_PWD", "PGPASSWORD"}
@@ -317,16 +320,17 @@ _PASSWORDS = {"CLICKHOUSE_PASSWORD", "MYSQL_PWD", "PGPASSWORD"}
 def hide_passwords(arguments: Sequence[str]) -> None:
     """Overwrite passwords of addresses and connection strings in this process's arguments.
 
-    Other users read those with ps. Of arguments before ``--`` a line on stderr says so.
+    Other users can read those with ps. A notice says so, unless the password is in the command
+    after ``--``.
     """
     end = list(arguments).index("--") if "--" in arguments else len(arguments)
-    at = [place for place, argument in enumerate(arguments) if _may_hold_password(argument)]
-    if at:
+    suspects = [index for index, word in enumerate(arguments) if _may_hold_password(word)]
+    if suspects:
         from spillcast.redaction import struck_arguments
 
         shown = [*arguments]
-        for place in at:
-            (shown[place],) = struck_arguments([arguments[place]])
+        for index in suspects:
+            (shown[index],) = struck_arguments([arguments[index]])
         _overwrite(arguments, shown)
         if shown[:end] != list(arguments[:end]):
             print(
@@ -335,33 +339,33 @@ def hide_passwords(arguments: Sequence[str]) -> None:
                 "CLICKHOUSE_PASSWORD",
                 file=sys.stderr,
             )
-    # A command that is started keeps its limit.
-    if end == len(arguments) and (at or not _PASSWORDS.isdisjoint(os.environ)):
+    # A command that spillcast starts would inherit the limit.
+    if end == len(arguments) and (suspects or not _PASSWORDS.isdisjoint(os.environ)):
         _dump_no_core()
 
 
 def _may_hold_password(argument: str) -> bool:
-    """Without a regular expression, as it runs at each start."""
+    # Every start runs this: regular expressions would have to be compiled.
     return ("://" in argument and "@" in argument) or "password" in argument.lower()
 
 
 def _overwrite(arguments: Sequence[str], shown: Sequence[str]) -> None:
-    """Put ``shown`` where the kernel reads the arguments; each keeps its place and its length."""
+    """Write ``shown`` where the kernel reads the arguments; each keeps its place and length."""
     try:
-        memory = (_PROCESS / "cmdline").read_bytes()
-        theirs = b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
-        if not memory.endswith(theirs):
+        command_line = (_PROCESS / "cmdline").read_bytes()
+        before = b"".join(os.fsencode(argument) + b"\0" for argument in arguments)
+        if not command_line.endswith(before):
             return
-        text = b"".join(
+        after = b"".join(
             os.fsencode(new)[: len(old)].ljust(len(old)) + b"\0"
             for new, old in zip(shown, map(os.fsencode, arguments), strict=True)
         )
         fields = (_PROCESS / "stat").read_text(errors="replace").rpartition(")")[2].split()
         with (_PROCESS / "mem").open("r+b", buffering=0) as file:
-            file.seek(int(fields[_ARG_START]) + len(memory) - len(theirs))
-            file.write(text)
+            file.seek(int(fields[_ARG_START]) + len(command_line) - len(before))
+            file.write(after)
     except (OSError, ValueError, IndexError):
-        # Where the kernel refuses it, the line on stderr is all there is.
+        # If the kernel refuses it, the notice on stderr still warns the user.
         return
 
 

@@ -1,4 +1,4 @@
-"""``spillcast forecast``, and the rehearsals that forecast and record run."""
+"""The verb ``forecast``, and the rehearsals that ``forecast`` and ``record`` run."""
 
 import shlex
 from collections.abc import Callable, Sequence
@@ -138,31 +138,31 @@ def forecast(
     costs = parse_costs(cost or (), to)
     targets = to or [LIMIT]
 
-    def named(forecasts: "list[Forecast]") -> "list[Forecast]":
+    def with_costs(forecasts: "list[Forecast]") -> "list[Forecast]":
         return priced(to, forecasts, costs) if to else [as_limit(f) for f in forecasts]
 
     question = replace(question, method=method, exact=exact, cpus=cpus, cpu_quota=cpu_quota)
     with ExitStack() as stack:
         if rehearse_s is not None:
-            again = rehearsing(rehearse_s, command, server, stack.enter_context(workspace()))
-            question = replace(question, rehearse=again)
+            rehearse = rehearsing(rehearse_s, command, server, stack.enter_context(workspace()))
+            question = replace(question, rehearse=rehearse)
         if len(baseline) == 1 and (paths := recordings_in(Path(baseline[0]))):
-            each = [
-                (recording, named(forecasts_of(recording, targets, question)))
+            by_recording = [
+                (recording, with_costs(forecasts_of(recording, targets, question)))
                 for recording in map(Recording.open, paths)
             ]
-            answered = any(not forecast.refused for _, row in each for forecast in row)
+            refused = all(forecast.refused for _, row in by_recording for forecast in row)
             return Answer(
-                lambda: forecast_each_document(each),
-                lambda: forecast_each_page(each),
-                0 if answered else 3,
+                lambda: forecast_each_document(by_recording),
+                lambda: forecast_each_page(by_recording),
+                3 if refused else 0,
             )
         try:
             answers = ask(baseline, targets, question)
         except Refusal as refusal:
             refusal.document = refusal_document(refusal)
             raise
-    forecasts = named([forecast for forecast, _ in answers])
+    forecasts = with_costs([forecast for forecast, _ in answers])
     cells = memory_cells(to or [ZERO_LATENCY], forecasts)
     advice = None
     if within_s is not None and cells:
@@ -183,7 +183,7 @@ def forecast(
 def check_rehearse(
     directories: Sequence[Path] | None, pid: int | None, explain: str | None, server: str | None
 ) -> None:
-    """InputError for targets that `record` cannot run again, and for a missing directory."""
+    """InputError if ``record`` cannot run its target again, and for a missing directory."""
     if not directories:
         return
     if pid is not None or (server is not None and explain is None):
@@ -201,25 +201,21 @@ DURATION_S = 10.0
 def rehearse_recorded(
     recording: "Recording", directories: Sequence[Path], server: str | None
 ) -> None:
-    """Rehearse a new recording on each directory, and keep the results with it.
-
-    What cannot be rehearsed is said on stderr; the recording stays as it is.
-    """
+    """Rehearse a new recording on each directory; keep the results with it, or say why not."""
     from spillcast.storage.rehearse import check_room, keep_rehearsal
     from spillcast.workspace import workspace
 
     with workspace() as folder:
-        # Who asks for it names the command in the same line.
+        # The user gave the command and --rehearse together, which confirms it.
         rehearse = rehearsing(DURATION_S, None, server, folder, confirmed=True)
         for directory in directories:
             try:
                 check_room(recording, directory)
                 kept = keep_rehearsal(recording, rehearse(recording, directory), directory)
             except Refusal as refusal:
-                place = f"none on {directory}: {refusal}"
+                notify(f"rehearsal: none on {directory}: {refusal}")
             else:
-                place = f"on {directory}, kept in {kept}"
-            notify(f"rehearsal: {place}")
+                notify(f"rehearsal: on {directory}, kept in {kept}")
 
 
 def rehearsing(
@@ -249,18 +245,18 @@ def rehearsing(
             if recording.meta.server is not None:
                 problem = "its query ran in a server"
                 raise RehearsalRefused(problem, "name the server with --postgres DSN")
-            words = None if command is None else _words(command)
+            words = None if command is None else _split_command(command)
             return rehearse_command(*run, command=words, confirmed=confirmed, say=say)
         except Refusal as refusal:
-            # A refused forecast has one line for the reason and its remedy.
+            # A refused forecast shows the reason and the remedy in one line.
             reason = "; ".join(filter(None, (refusal.message, refusal.hint)))
             raise RehearsalRefused(reason) from None
 
     return rehearse
 
 
-def _words(command: str) -> list[str]:
-    """The words of a command, as a shell has them. InputError where a quote is left open."""
+def _split_command(command: str) -> list[str]:
+    """Split a command as a shell does. InputError for an open quote."""
     try:
         return shlex.split(command)
     except ValueError as error:

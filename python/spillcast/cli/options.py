@@ -1,4 +1,4 @@
-"""Options that verbs share, each defined once, and the options of a forecast as one question."""
+"""Options that several verbs share; those of a forecast form a ``Question``."""
 
 import inspect
 from collections.abc import Callable, Sequence
@@ -31,9 +31,9 @@ def option(
     parse: Callable[[str, str], Any] | None = None,
     **more: Any,
 ) -> Any:
-    """An option by its names and the placeholder of its value, such as ``--output, -o DIR``.
+    """An option for typer. ``term`` has its names and a placeholder: ``--output, -o DIR``.
 
-    A flag has no placeholder. ``parse`` converts the value; it takes the name for its errors.
+    A flag has no placeholder. ``parse(text, name)`` converts the value; errors have the name.
     """
     words = term.replace(",", "").split()
     names = [word for word in words if word.startswith("-")]
@@ -129,7 +129,7 @@ Where = Annotated[
 
 
 class QuestionOptions(NamedTuple):
-    """The options of a forecast; most have the names of the fields of ``Question``."""
+    """The options of a forecast, which most verbs share; named like the fields of ``Question``."""
 
     item: Item = None
     confidence: Confidence = 0.9
@@ -189,7 +189,7 @@ class QuestionOptions(NamedTuple):
 def with_parameters(
     run: Callable[..., Any], verb: Callable[..., Any], parameters: Sequence[inspect.Parameter]
 ) -> Callable[..., Any]:
-    """``run`` with the name and the help of ``verb``, and with these parameters."""
+    """``run`` with the name and the help of ``verb``, as typer sees it with ``parameters``."""
     signature = inspect.signature(verb).replace(parameters=parameters)
     run = wraps(verb)(run)
     run.__dict__["__signature__"] = signature
@@ -203,8 +203,10 @@ def with_question(verb: Callable[..., Any]) -> Callable[..., Any]:
     options = inspect.signature(QuestionOptions).parameters
     parameters: list[inspect.Parameter] = []
     for name, parameter in inspect.signature(verb).parameters.items():
-        stands_for = options.values() if name == "question" else [parameter]
-        parameters += [each.replace(kind=parameter.kind) for each in stands_for]
+        if name == "question":
+            parameters += [option.replace(kind=parameter.kind) for option in options.values()]
+        else:
+            parameters.append(parameter)
 
     def run(**values: Any) -> Any:
         chosen = QuestionOptions(**{name: values.pop(name) for name in options})

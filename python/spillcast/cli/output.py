@@ -1,4 +1,4 @@
-"""Output as text, JSON, CSV or Markdown, without control sequences of others."""
+"""Prints answers as text, JSON, CSV or Markdown; no text can control the terminal."""
 
 import json
 import os
@@ -16,20 +16,20 @@ if TYPE_CHECKING:
 
 
 class VisibleStream:
-    """A stream that writes text as ``visible`` has it; ``obeyed`` is the one below."""
+    """Writes text to the stream ``obeyed`` with its control characters made visible."""
 
     def __init__(self, obeyed: TextIO) -> None:
         self.obeyed = obeyed
 
     def write(self, text: str) -> int:
-        """Write a text; its own length, as every stream says it."""
+        """Write a text; return its length."""
         shown = visible(text)
         try:
             self.obeyed.write(shown)
         except UnicodeEncodeError as error:
-            # Of a locale such as C or ISO-8859-1, whose letters are not all that there are.
-            known = shown.encode(error.encoding, "replace")
-            self.obeyed.write(known.decode(error.encoding))
+            # The encoding of a locale such as C or ISO-8859-1 lacks some letters.
+            encoded = shown.encode(error.encoding, "replace")
+            self.obeyed.write(encoded.decode(error.encoding))
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
@@ -43,24 +43,24 @@ class VisibleStream:
 
 @contextmanager
 def visible_streams() -> Iterator[None]:
-    """Make all output of the process visible text."""
+    """Replace stdout and stderr by ``VisibleStream`` within the context."""
     out, err = (cast(TextIO, VisibleStream(stream)) for stream in (sys.stdout, sys.stderr))
     with redirect_stdout(out), redirect_stderr(err):
         yield
 
 
 def obeyed(stream: TextIO) -> TextIO:
-    """The stream for escape codes of ours, or for bytes that a program reads."""
+    """The stream below, for our own escape codes and for bytes that a program reads."""
     return stream.obeyed if isinstance(stream, VisibleStream) else stream
 
 
-#: The line on stderr that the next one is written over; a bar is drawn by a thread of its own.
+#: The line on stderr that the next one overwrites. Bars are drawn by a thread: hence the lock.
 _line = ""
 _line_lock = threading.RLock()
 
 
 def write_over(text: str, width: int) -> None:
-    """Put a line in the place of the last one on stderr, cut to ``width`` columns."""
+    """Overwrite the last line on stderr by a text, cut to ``width`` columns."""
     global _line
     with _line_lock:
         _line = " ".join(visible(text).split("\n"))[:width]
@@ -71,13 +71,13 @@ def write_over(text: str, width: int) -> None:
 
 
 def clear_line() -> None:
-    """Remove the line that would be written over, if there is one."""
+    """Remove the line that ``write_over`` has written, if there is one."""
     if _line:
         write_over("", 0)
 
 
 def notice_line(text: str) -> str:
-    """A notice as it is printed; one that begins with a blank continues the last."""
+    """A notice as it is printed; a text that begins with a blank continues the last one."""
     return text if text.startswith(" ") else f"spillcast: {text}"
 
 
@@ -136,17 +136,14 @@ def _finite(tree: Any) -> Any:
 
 
 def terminal_columns() -> int:
-    """Columns that output may fill: the terminal's, from 60 to 200; all where there is none.
-
-    What a file or another program reads is not shortened for the sake of a screen.
-    """
+    """Columns that output may fill: the terminal's, within 60 and 200; 200 without a terminal."""
     import shutil
 
     return min(max(shutil.get_terminal_size((COLUMNS_MAX, 24)).columns, COLUMNS_MIN), COLUMNS_MAX)
 
 
 def print_coloured(text: str) -> None:
-    """Print on stdout, with colours where a terminal shows them: the text is the same."""
+    """Print a text on stdout, with colours on a terminal."""
     if not takes_colours(sys.stdout.isatty()):
         print(text)
         return
@@ -154,7 +151,7 @@ def print_coloured(text: str) -> None:
 
     from spillcast.report.page import highlighter
 
-    # No word of the text is a command to the console.
+    # Markup and emoji codes in the text stay as they are.
     console = Console(file=obeyed(sys.stdout), highlighter=highlighter(), markup=False, emoji=False)
     console.print(visible(text), soft_wrap=True)
 

@@ -1,4 +1,4 @@
-"""Commands that print an answer, their help, and errors of usage."""
+"""Classes of commands for typer: their help, the formats of their answers, and usage errors."""
 
 import re
 from collections.abc import Callable, Mapping
@@ -22,9 +22,9 @@ from spillcast.text import near_names
 if TYPE_CHECKING:
     from spillcast.report.page import Page
 
-#: Numbers by their names in click's errors.
+#: Our words for "not a valid TYPE" in click's errors.
 _NUMBERS = {"float": "not a number", "int": "not an integer"}
-#: Letters of a first sentence, at the most.
+#: The most letters of a verb's first sentence.
 _SENTENCE = 300
 
 
@@ -32,7 +32,7 @@ class VerbList(TyperGroup):
     """Lists each verb with the first sentence of its help."""
 
     def format_commands(self, context: Any, formatter: Any) -> None:
-        """The list, each sentence broken into lines."""
+        """Write the list of verbs."""
         verbs = [(verb, self.commands[verb]) for verb in self.list_commands(context)]
         rows = [(verb, command.get_short_help_str(limit=_SENTENCE)) for verb, command in verbs]
         with formatter.section("Commands"):
@@ -41,7 +41,7 @@ class VerbList(TyperGroup):
 
 @dataclass(frozen=True)
 class Answer:
-    """The output of a verb, a JSON document or a page, and its exit status."""
+    """What a verb returns: functions for its JSON document and its page, and the exit status."""
 
     document: Callable[[], Mapping[str, Any]]
     page: "Callable[[], Page]"
@@ -49,10 +49,10 @@ class Answer:
 
 
 class Grouped(TyperCommand):
-    """Lists options under the heading of their panel, those without one first."""
+    """A command whose help lists options by panel; those without a panel come first."""
 
     def parse_args(self, context: Any, arguments: list[str]) -> list[str]:
-        """What remains of the arguments. BadParameter for an empty path, not the current folder."""
+        """Parse as typer does. BadParameter for an empty path: it would be the current folder."""
         raw, _, _ = self.make_parser(context).parse_args(args=list(arguments))
         for parameter in self.get_params(context):
             value = raw.get(parameter.name or "")
@@ -62,11 +62,11 @@ class Grouped(TyperCommand):
         return super().parse_args(context, arguments)
 
     def format_usage(self, context: Any, formatter: Any) -> None:
-        """The arguments and the options that are required."""
+        """Write the arguments and the required options."""
         formatter.write_usage(context.command_path, usage_of(context))
 
     def format_options(self, context: Any, formatter: Any) -> None:
-        """Arguments, options, and a section for each panel."""
+        """Write arguments, options, and a section for each panel."""
         sections: dict[str, list[Any]] = {"Arguments": [], "Options": []}
         for parameter in self.get_params(context):
             heading = getattr(parameter, "rich_help_panel", None)
@@ -110,29 +110,26 @@ class AnswerCommand(Grouped):
 
 def single_format(context: Any, parameter: Any, given: bool) -> bool:
     """Refuse a second format before any work is done."""
-    before = next((name for name in FORMATS if context.params.get(name)), None)
-    if given and before is not None:
-        raise OptionConflict(f"--{before} and --{parameter.name}: stdout has one format, give one")
+    other = next((name for name in FORMATS if context.params.get(name)), None)
+    if given and other is not None:
+        raise OptionConflict(f"--{other} and --{parameter.name}: stdout has one format, give one")
     return given
 
 
 def given_of(options: Mapping[str, object]) -> list[str]:
-    """The names of the options that have a value; 0 is one."""
-    return [
-        name
-        for name, value in options.items()
-        if value not in (None, [], ()) and value is not False
-    ]
+    """The names of the options that have a value; 0 is a value, False is not."""
+    absent = (None, [], ())
+    return [name for name, v in options.items() if v not in absent and v is not False]
 
 
 def refuse(options: Mapping[str, object], why: str, hint: str | None = None) -> None:
-    """OptionConflict if one of the options has a value: its name and ``why``."""
+    """OptionConflict if one of the options has a value; the message is its name and ``why``."""
     for option in given_of(options):
         raise OptionConflict(f"{option} {why}", hint)
 
 
 def command_group(help_: str) -> Typer:
-    """A verb that has commands."""
+    """A verb with commands of its own."""
     group = Typer(cls=VerbList, help=help_, no_args_is_help=True, rich_markup_mode=None)
     group.callback()(lambda: None)
     return group
@@ -145,11 +142,11 @@ def usage_errors_explained(call: Callable[..., Any], *words: Any, **options: Any
     except NoArgsIsHelpError:
         raise
     except UsageError as error:
-        raise UsageInvalid(_named(error), _mended(error)) from error
+        raise UsageInvalid(_message(error), _remedy(error)) from error
 
 
-def _named(error: UsageError) -> str:
-    """The verb, and the error."""
+def _message(error: UsageError) -> str:
+    """The verb, and click's message in our words."""
     text = error.message if isinstance(error, NoSuchOption) else error.format_message()
     text = " ".join(text.split()).rstrip(".")
     text = re.sub(r" Did you mean .*", "", text).rstrip(".")
@@ -159,7 +156,7 @@ def _named(error: UsageError) -> str:
     return f"{verb}: {text}" if verb else text
 
 
-def _mended(error: UsageError) -> str:
+def _remedy(error: UsageError) -> str:
     """A suggestion or the missing parameter, and where to find all of them."""
     see = f"see: {_path(error)} -h"
     if isinstance(error, NoSuchOption):
