@@ -118,8 +118,7 @@ def single_format(context: Any, parameter: Any, given: bool) -> bool:
 
 def given_of(options: Mapping[str, object]) -> list[str]:
     """The names of the options that have a value; 0 is a value, False is not."""
-    absent = (None, [], ())
-    return [name for name, v in options.items() if v not in absent and v is not False]
+    return [name for name, v in options.items() if v not in (None, [], ()) and v is not False]
 
 
 def refuse(options: Mapping[str, object], why: str, hint: str | None = None) -> None:
