@@ -14,6 +14,7 @@ from hypothesis import HealthCheck, settings
 import leftovers
 from harness import account_of, available, make_places, spillcast, target
 from leftovers import SESSION
+from measured_once import measure_once
 from spillcast.recording.record import Recorder
 
 # Collecting tests makes many objects and no garbage.
@@ -26,6 +27,7 @@ atexit.register(CACHE.cleanup)
 os.environ["XDG_CACHE_HOME"] = CACHE.name
 os.environ["XDG_STATE_HOME"] = str(Path(CACHE.name) / "state")
 Path(CACHE.name).chmod(0o777)
+measure_once()
 #: As workers of pytest-xdist have it, also without them: else output is as wide as their terminal.
 os.environ["COLUMNS"] = "80"
 

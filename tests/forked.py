@@ -158,8 +158,10 @@ def run_inside(words, timeout_s, **options):
 def serve(channel):
     """Fork for each request, tell who that is and how it ended; return when nobody asks."""
     from fuzz.trial import warm_up
+    from measured_once import measure_once
 
     warm_up()
+    measure_once()
     while True:
         message, descriptors, _, _ = socket.recv_fds(channel, MESSAGE_BYTES, 2)
         if not message:

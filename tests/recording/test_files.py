@@ -8,6 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from arrow_schemas import arrow_schema
+from harness import spillcast, target
 from spillcast.recording.schema import SAMPLES, SECONDS, WAITS
 
 FILES = {
@@ -58,6 +59,20 @@ def test_meta_says_what_was_seen_and_what_it_cost(spilled):
     assert meta["capture"].keys() >= {
         "method", "lost", "tracer_cpu_s", "run_queue_delay_s", "io_uring", "mapped_temp_files"
     }  # fmt: skip
+
+
+def test_a_process_of_its_own_measures_the_caches(places):
+    output = places.root / "run.spill"
+    command = target("spill", "--file", places.temp / "spill", "--base", places.base)
+    done = spillcast("record", "-o", output, "--", *command, env=places.env, anew=True)
+    assert done.returncode == 0, done.stderr
+    private, usual = json.loads((output / "meta.json").read_text())["machine"]["caches"]
+    assert 0 < private["bytes"] < usual["bytes"]
+    assert 0 < private["warm_ns"] < usual["warm_ns"]
+    for cache in (private, usual):
+        waits_ns, extra_ns = zip(*cache["cold_ns"], strict=True)
+        assert list(waits_ns) == sorted(set(waits_ns))
+        assert list(extra_ns) == sorted(extra_ns)
 
 
 def test_waits_of_a_thread_do_not_overlap(spilled):

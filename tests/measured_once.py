@@ -1,0 +1,41 @@
+"""The machine's caches, measured by the first recording of a process of the tests alone.
+
+Each recording would measure them for 0.5 s. Those of processes of their own do, as for users.
+"""
+
+import json
+import os
+from dataclasses import asdict, replace
+from pathlib import Path
+
+from spillcast import _core
+from spillcast.recording.meta import CpuCache
+from spillcast.recording.record import Recorder
+
+_measure, _meta = _core.Recorder.measure_caches, Recorder._meta
+
+
+def measure_once():
+    """Keep what the first recording of this process, or of its forks, measures."""
+    kept = Path(os.environ["XDG_CACHE_HOME"], "caches.json")
+
+    def measure(core):
+        if not kept.exists():
+            _measure(core)
+
+    def meta(recorder, *times):
+        result = _meta(recorder, *times)
+        machine = result.machine
+        if machine.caches:
+            # Others may read it meanwhile.
+            written = kept.with_suffix(f".{os.getpid()}")
+            written.write_text(json.dumps([asdict(cache) for cache in machine.caches]))
+            written.replace(kept)
+            return result
+        if not recorder.captures or machine.calibration is not None or not kept.exists():
+            return result
+        caches = [CpuCache(**cache) for cache in json.loads(kept.read_text())]
+        return replace(result, machine=replace(machine, caches=caches))
+
+    _core.Recorder.measure_caches = measure
+    Recorder._meta = meta
