@@ -7,6 +7,7 @@ import pytest
 from cases import cases
 from spillcast.errors import EvidenceDamaged
 from spillcast.evidence.postgres.logs import read_logs
+from spillcast.evidence.postgres.plan import read_plan
 
 TEXT = """\
 2026-11-23 10:00:04.000 UTC [42] LOG:  temporary file: path "b/pgsql_tmp42.0", size 819200
@@ -21,6 +22,34 @@ def test_syslog_names_months_in_its_language(tmp_path, month):
     (tmp_path / "plain.log").write_text(TEXT)
     (tmp_path / "sys.log").write_text("\n".join(lines) + "\n")
     assert read_logs(tmp_path / "sys.log").temp == read_logs(tmp_path / "plain.log").temp
+
+
+def test_lines_of_a_drain_with_their_lengths(tmp_path):
+    """Only the first line of a message has the server's prefix."""
+    drain = "211 <134>1 2026-11-23T10:00:04+00:00 host app postgres.109 - [DATABASE] [{}] {}\n"
+    prefix = 'time_ms = "2026-11-23 10:00:04.1 UTC" pid="42" user="u"'
+    lines = [
+        ("11-1", f"{prefix} LOG:  duration: 900.5 ms  execute <unnamed>: select *"),
+        ("11-2", "\tfrom big"),
+        ("12-1", f'{prefix} LOG:  temporary file: path "b/pgsql_tmp42.0", size 819200'),
+    ]
+    (path := tmp_path / "drain.log").write_text("".join(drain.format(*each) for each in lines))
+    (file,) = read_logs(path).temp
+    assert (file.bytes, file.elapsed_s, file.query) == (819200, 0.9005, "select *\nfrom big")
+
+
+@cases("ran", ["Execution Time: 990.5 ms", "Total runtime: 990.5 ms"])
+def test_times_before_the_lines_of_a_plan(tmp_path, ran):
+    plan = [
+        "Sort  (cost=1.0..2.0 rows=1 width=8) (actual time=1.0..900.0 rows=6 loops=1)",
+        "  Sort Key: k",
+        "  Buffers: shared hit=96, temp read=100 written=101",
+        ran,
+    ]
+    at = "2026-11-23T10:00:04.123456789Z"
+    (path := tmp_path / "plan.txt").write_text("".join(f"{at} {line}\n" for line in plan))
+    counts = read_plan(path)
+    assert (counts.elapsed_s, counts.writes.count) == (0.9905, 101)
 
 
 def test_a_plan_through_syslog(tmp_path):

@@ -1,6 +1,7 @@
 """What stands around the figures of a plan: times of its parts, remarks, quotations, separators."""
 
 import json
+import re
 
 import pytest
 
@@ -135,6 +136,26 @@ def test_the_time_of_psql_stands_in_for_that_of_the_plan(tmp_path):
     assert read_plan(path).elapsed_s == pytest.approx(3.4712)
     path.write_text(f"{for_plan}\nTime: 3471.2 ms (00:03.471)\n")
     assert read_plan(path).elapsed_s == pytest.approx(3.4581)
+
+
+def test_the_time_of_psql_of_the_next_statement_is_not_that_of_the_plan(tmp_path):
+    """An author wrote it above the plan of that statement."""
+    untimed = REMARKED.format(remark="").replace("Execution time : 3,458.1 ms\n", "")
+    text = f"{untimed}\n\nSELECT sum(n)\nFROM daily\nTime: 129438.5 ms (02:09.439)\n"
+    (path := tmp_path / "plan.txt").write_text(text)
+    assert read_plan(path).elapsed_s == pytest.approx(3.356)
+
+
+def test_a_plan_that_was_not_run_is_none_of_several_runs(tmp_path):
+    ran = REMARKED.format(remark="")
+    plain = (
+        "Sort  (cost=1.0..2.0 rows=9 width=8)\n  ->  Seq Scan on t  (cost=0.0..1.0 rows=9 width=8)"
+    )
+    (path := tmp_path / "plan.txt").write_text(f"before:\n\n{plain}\n\nafter:\n\n{ran}")
+    assert read_plan(path).reads.count == 102909
+    path.write_text(f"{plain}\n\n{plain}\n")
+    with pytest.raises(EvidenceIncomplete, match="without ANALYZE"):
+        read_plan(path)
 
 
 def test_a_plan_without_its_first_node_is_no_plan_that_does_not_spill(tmp_path):
@@ -302,6 +323,80 @@ Execution Time: 12105.1 ms
     (path := tmp_path / "plan.txt").write_text(text)
     with pytest.raises(EvidenceIncomplete, match="cut"):
         read_plan(path)
+
+
+#: Two parts that spill, of which each has its own blocks.
+PARTS = """\
+Nested Loop (actual time=5360.2..5360.4 rows=1 loops=1)
+  Buffers: shared hit=766, temp read=3174 written=3174
+  ->  Aggregate (actual time=2683.1..2683.1 rows=1 loops=1)
+        Buffers: shared hit=256, temp read=1465 written=1465
+        ->  Function Scan on a (actual time=885.7..1663.1 rows=1000000 loops=1)
+              Buffers: shared hit=255, temp read=1465 written=1465
+  ->  Aggregate (actual time=2677.0..2677.1 rows=1 loops=1)
+        Buffers: shared hit=510, temp read=1709 written=1709
+        ->  Function Scan on b (actual time=886.4..1660.1 rows=1000000 loops=1)
+              Buffers: shared hit=509, temp read=1709 written=1709
+Execution Time: 5361.1 ms
+"""
+
+
+def _with_tabs(text, width):
+    lines = [(len(line) - len(line.lstrip()), line.lstrip()) for line in text.split("\n")]
+    return "\n".join("\t" * (at // width) + " " * (at % width) + line for at, line in lines)
+
+
+@cases("damage", ["tabs of 8", "tabs of 4", "single blanks", "colours", "numbers", "in JSON"])
+def test_what_editors_and_terminals_do_to_indentation(tmp_path, damage):
+    lines = PARTS.splitlines()
+    damaged = {
+        "tabs of 8": _with_tabs(PARTS, 8),
+        "tabs of 4": _with_tabs(PARTS, 4),
+        "single blanks": re.sub(" +", " ", PARTS),
+        "colours": "".join(f"\x1b[32m{line}\x1b[0m\n" for line in lines),
+        "in JSON": json.dumps({"body": f"Slow:\n```sql\n{PARTS}```\n"}),
+        "numbers": "".join(f"{at:3d}  {line}\n" for at, line in enumerate(["", *lines], 1)),
+    }
+    (path := tmp_path / "plan.txt").write_text(damaged[damage])
+    counts = read_plan(path)
+    assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (5.3611, 3174, 3174)
+
+
+def test_a_part_of_a_plan_is_not_all_that_the_run_spilled(tmp_path):
+    lines = PARTS.splitlines()
+    (path := tmp_path / "plan.txt").write_text("\n".join(lines[6:]))
+    with pytest.raises(EvidenceIncomplete, match="cut"):
+        read_plan(path)
+    # What took all of the run did all that there was.
+    path.write_text("\n".join([*lines[6:-1], "Execution Time: 2690.1 ms"]))
+    assert read_plan(path).reads.count == 1709
+
+
+def test_batches_in_a_plan_of_one_line_belong_to_their_node(tmp_path):
+    """PostgreSQL has two blanks before them; levels tell whose they are."""
+    lines = PARTS.splitlines()
+    batches = "Planned Partitions: 8  Batches: 41  Memory Usage: 2105kB  Disk Usage: {}kB"
+    at = [0, 2, 4, 6, 8]
+    kept = [
+        lines[i] if i != 4 else lines[4].replace("Function Scan on a", "HashAggregate") for i in at
+    ]
+    kept[1:1] = [f"  {batches.format(800)}"]
+    kept[4:4] = [f"              {batches.format(160)}"]
+    (path := tmp_path / "plan.txt").write_text("   ".join([*kept, lines[-1]]))
+    assert read_plan(path).writes.count == (800 + 160) // 8
+
+
+def test_a_node_that_was_left_out_does_not_change_the_one_above(tmp_path):
+    """Without the second Gather's node below, its workers are still those that spilled."""
+    lines = PARTS.splitlines()
+    (path := tmp_path / "plan.txt").write_text("\n".join([*lines[:2], "      ...", *lines[5:]]))
+    assert read_plan(path).reads.count == 3174
+    gather = "  ->  Gather (actual time=2677.0..2677.1 rows=1 loops=1)\n        Workers Launched: 2"
+    text = PARTS.replace(lines[6], gather).replace(f"{lines[8]}\n{lines[9]}\n", "")
+    path.write_text(text)
+    counts = read_plan(path)
+    shared = 3174 / (1465 + 1709 / 3)
+    assert (counts.reads.count, counts.processes) == (3174, pytest.approx(shared, abs=1e-3))
 
 
 #: The blanks before the lines right below the first node are lost, those further below are not.

@@ -191,6 +191,16 @@ def test_messages_without_their_prefix_in_a_program(tmp_path):
     assert sum(file.bytes for file in read_logs(path).temp) == 2000
 
 
+def test_lines_of_a_log_in_a_program(tmp_path):
+    """Temp files that are not understood are not called none."""
+    quoted = "".join(f"\t\t\t`{line}`,\n" for line in TEXT.splitlines() if "\t" not in line)
+    (path := tmp_path / "log_test.go").write_text(f"\tlines: []string{{\n{quoted}\t}},\n")
+    assert [file.bytes for file in read_logs(path).temp] == [8192, 1024, 5]
+    path.write_text('see temporary file: path "b/pgsql_tmp42.0", of 8192\n')
+    with pytest.raises(EvidenceDamaged):
+        read_logs(path)
+
+
 def test_a_prefix_that_looks_like_an_object(tmp_path):
     lines = [line.replace("2026", '{"t":"2026', 1) for line in TEXT.splitlines()]
     (tmp_path / "a.log").write_text("\n".join(lines) + "\n")

@@ -41,6 +41,7 @@ _CHARACTERS = str.maketrans(
         **dict.fromkeys("\u2018\u2019", "'"),
     }
 )
+_COLOUR = re.compile(r"\x1b\[[\d;]*[A-Za-z]")
 _DASH = r"\u2010-\u2015\u2212\u00ad"
 _LONG_DASH = re.compile(rf"^((?:[^\w\n{_DASH}]++|[{_DASH}]++(?!>))*)[{_DASH}]+>", re.MULTILINE)
 _TAG = re.compile(
@@ -76,7 +77,8 @@ SHIPPERS = (
     re.compile(rf"{_ISO} std(?:out|err) [FP] "),
     # syslog with times of ISO 8601, by either form.
     re.compile(
-        rf"(?:<\d+>1 )?{_ISO} \S+ (?:[\w./-]+(?:\[\d+\]:| \d+ \S+ \S+) |[\w./-]+: )"
+        rf"(?:(?:\d+ )?<\d+>1 )?{_ISO} (?!(?:Planning|Execution|Total) )\S+ "
+        r"(?:[\w./-]+(?:\[\d+\]:| \d+ \S+ \S+| [a-z][\w.-]* -) |[\w./-]+: )"
         r"(?:\[\w+\] )?(?:\[[\d-]+\] ?)?"
     ),
     # Heroku.
@@ -159,10 +161,11 @@ def without_shipper(line: str) -> str:
 
 
 def _characters(lines: Lines) -> Lines | None:
-    """Blanks, quotes and arrows that word processors and pages put in place of the plain ones."""
-    if all(line.isascii() for line in lines):
+    """Blanks, quotes and arrows that pages put in place of the plain ones; a terminal's colours."""
+    text = "\n".join(lines)
+    if text.isascii() and "\x1b" not in text:
         return None
-    return _LONG_DASH.sub(r"\1->", "\n".join(lines).translate(_CHARACTERS)).split("\n")
+    return _LONG_DASH.sub(r"\1->", _COLOUR.sub("", text).translate(_CHARACTERS)).split("\n")
 
 
 def _escapes(lines: Lines) -> Lines | None:
@@ -197,8 +200,9 @@ def _html(lines: Lines) -> Lines | None:
 
 
 def _fences(lines: Lines) -> Lines | None:
-    # A chat has its marks in the lines of the text.
-    inline = sum(line.count("```") for line in lines) > 1
+    # A chat has its marks in the lines of the text; those in JSON are within its strings.
+    is_json = lines[0].lstrip()[:1] in ('"', "'", "{", "[")
+    inline = sum(line.count("```") for line in lines) > 1 and not is_json
     parts = [part for line in lines for part in line.split("```")] if inline else lines
     if not inline and not any(_FENCE.fullmatch(line) for line in lines):
         return None
@@ -224,7 +228,8 @@ def _prefixes(lines: Lines) -> Lines | None:
 
 def _numbered(lines: Lines) -> Lines | None:
     """Numbers before the lines, as of the rows of a data frame; a page may leave out some."""
-    full = [line for line in lines if line.strip()]
+    # A blank line has nothing but its number.
+    full = [line for line in lines if line.strip() and not line.strip().isdecimal()]
     full = list(dropwhile(lambda line: _NUMBER.match(line) is None, full))
     matches = [match for line in full if (match := _NUMBER.match(line))]
     numbers = [int(match[1]) for match in matches]

@@ -42,6 +42,8 @@ _LEVEL = re.compile(
 )
 #: Before a message without its prefix, which may be a text of a program.
 _ALONE = re.compile(rf"[ '\"]*(?={LOGGED.pattern}|temporary file: path)")
+#: Before a line with its prefix, in a text of a program.
+_QUOTED = re.compile(r"^[\s'\"`]+(?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d.*\b(?:LOG|STATEMENT):  )")
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 _CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
@@ -202,6 +204,7 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
 
 
 def _of_text(line: str) -> Entry | None:
+    line = _QUOTED.sub("", line)
     if alone := _ALONE.match(line):
         return Entry(None, "LOG", [line[alone.end() :]])
     if line.startswith("\t") or (match := _LEVEL.match(line[:_PREFIX_MAX])) is None:

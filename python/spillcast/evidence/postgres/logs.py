@@ -7,7 +7,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from spillcast.errors import EvidenceIncomplete, EvidenceUnknown, InputError, NoTempIo
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    EvidenceUnknown,
+    InputError,
+    NoTempIo,
+)
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres import MARK
@@ -31,6 +37,8 @@ _NAMED_PID = re.compile(r"\b(?:pid|process|p)[=:] ?\"?(\d+)\b")
 #: The format in a log's name, also after it was rotated: ``pg-2026.csv``, ``pg.log-20261125``.
 _FORMAT = re.compile(r"\.(csv|json|log)(?=(?:[.-]\d{1,20}){,9}$)")
 _PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|zip)$")
+#: A temp file that a log tells of, or a program's text of one.
+_TEMP_FILE = re.compile(r"temporary file: path [\\\"']*[^\s\"'{}$%]+.*")
 HOW = (
     "set log_temp_files = 0, and auto_explain with log_buffers for plans, then give the server's "
     "log folder"
@@ -109,6 +117,8 @@ def read_logs(path: Path) -> Logs:
         # Plans that are in no log.
         _check_counted(path, pasted)
         return Logs(1, plans=pasted)
+    if is_empty and (unread := _TEMP_FILE.search(text)) and MARK not in text:
+        raise EvidenceDamaged(f"{path}: a line is not understood: {unread[0][:200]}", HOW)
     if is_empty:
         raise NoTempIo(
             f"{path}: no temp file and no plan in {format_count(logs.files, 'file')}",

@@ -49,6 +49,7 @@ _LOCAL = frozenset(
         *("Sort", "Subquery Scan", "WindowAgg"),
     )
 )
+_GATHERS = frozenset(("Gather", "Gather Merge"))
 #: Of blocks and of milliseconds: 73 TB and 104 days.
 _TEMP_MAX = COUNT_MAX // 1_000_000
 
@@ -238,6 +239,9 @@ def _node(
     children = [_node(plan, below, kind, shared) for plan in values.get("Plans", ())]
     inside = [child.all_temp for child in children if not _is_cte(child.values)]
     temp = _temp(values)
+    if kind in _GATHERS and temp.less(inside).blocks:
+        # Nodes below it are left out, which its processes ran.
+        processes = below
     producer = shared.get(values.get("CTE Name", "")) if kind == "CTE Scan" else None
     # One of those that scan a common table expression made it: the one that did at least as much.
     if producer is not None and temp.read >= producer.read and temp.written >= producer.written:
@@ -259,7 +263,7 @@ def _ran_in(values: Mapping[str, Any], processes: int) -> int:
 
 def _processes_below(values: Mapping[str, Any], processes: int) -> int:
     """Workers and, unless it only collects, the leader."""
-    if values["Node Type"] not in {"Gather", "Gather Merge"}:
+    if values["Node Type"] not in _GATHERS:
         return processes
     if "Workers Launched" not in values:
         # An author left it out: each process ran the node below once.
@@ -356,7 +360,7 @@ def _holds_inputs(node: Node) -> bool:
     Else lines are missing, or stand below another node than theirs.
     """
     inputs = [child for child in node.children if "Subplan Name" not in child.values]
-    if node.kind in {"Gather", "Gather Merge"}:
+    if node.kind in _GATHERS:
         runs = _loops(node) * _processes_below(node.values, 1)
         return all(_loops(child) <= runs for child in inputs)
     return sum(_time_s(child, -1) for child in inputs) <= _time_s(node, +1)

@@ -52,6 +52,8 @@ _UNTIMED = (
     "that spill"
 )
 _SPLIT = "give all times of one run; EXPLAIN (ANALYZE, BUFFERS, VERBOSE) counts by process"
+#: Where the nodes above took no more of the run than the rest, they hardly spilled.
+_EXCERPT_SHARE = 0.95
 _ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
 
 
@@ -79,7 +81,8 @@ def read_plan(
         selected, path=path, elapsed_s=selection.elapsed_s, timed=selection.timed, settings=settings
     )
     notes = [*counts.notes, *([] if logs is None else logs.notes)]
-    return replace(counts, statement=_statement(selected, spilling), notes=notes)
+    most_of = spilling if selection.item is None else 1
+    return replace(counts, statement=_statement(selected, most_of), notes=notes)
 
 
 def plans_in(path: Path) -> list[dict[str, Any]]:
@@ -127,13 +130,13 @@ def picked(path: Path, documents: Sequence[dict[str, Any]], selection: Selection
     alike = {
         (str(document.get("Query Text")), blocks_of(document["Plan"])) for document in spilling
     }
-    if selection.item is None and is_log and len(alike) < 2:
+    is_run = any("Actual Loops" in document["Plan"] for document in documents)
+    if selection.item is None and ((is_log and len(alike) < 2) or not is_run):
         return (spilling or list(documents))[0]
     items = [
         Item(
             document,
-            document.get("Execution Time", document["Plan"].get("Actual Total Time", 0)) / 1e3
-            or None,
+            (_ran_ms(document) or 0.0) / 1e3 or None,
             size_bytes=blocks_of(document["Plan"]) * BLOCK_BYTES,
             text=str(document.get("Query Text") or document["Plan"].get("Node Type", "?")),
         )
@@ -167,7 +170,9 @@ def counts_of_plan(
         top = nodes_of(document["Plan"])
         check_sums(path, top)
         temp = top.all_temp
-        if not temp.blocks and "Excerpt" in document:
+        first_s = 1e-3 * amount(document["Plan"].get("Actual Total Time", 0.0), "Actual Total Time")
+        is_all = temp.blocks and first_s >= _EXCERPT_SHARE * plan_s
+        if "Excerpt" in document and not is_all:
             problem = "its first node is below others, which are missing and may spill"
             raise EvidenceIncomplete(f"{path}: cut: {problem}", HOW)
         if not temp.blocks:
@@ -256,6 +261,13 @@ def _statement(document: Mapping[str, Any], spilling: int) -> Statement | None:
     )
 
 
+def _ran_ms(document: Mapping[str, Any]) -> float | None:
+    """The time of the run, or of a first node that did all of it; None where it is not known."""
+    node_ms = None if document.get("Cut") else document["Plan"].get("Actual Total Time")
+    ms: float | None = document.get("Execution Time", node_ms)
+    return ms
+
+
 def elapsed_of(path: Path, document: Mapping[str, Any]) -> float:
     """How long the query ran (s). InputError where the plan lacks what ANALYZE gives."""
     plan = document["Plan"]
@@ -266,8 +278,7 @@ def elapsed_of(path: Path, document: Mapping[str, Any]) -> float:
             else "a plan without ANALYZE: it was not run"
         )
         raise EvidenceIncomplete(f"{path}: {reason}", HOW)
-    elapsed_ms = document.get("Execution Time", plan.get("Actual Total Time"))
-    if elapsed_ms is None or document.get("Cut"):
+    if (elapsed_ms := _ran_ms(document)) is None:
         raise EvidenceIncomplete(
             f"{path}: no Execution Time: cut, or made with SUMMARY OFF and TIMING OFF", _ELAPSED
         )

@@ -65,7 +65,9 @@ _SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
 #: Hosts where a server that shares its work lets others spill, in lines of their own.
 ELSEWHERE = re.compile(r"Workfile: \([1-9]\d* spilling|Work_mem wanted: |Wrote \d+K .*workfile")
 #: The last is psql's own, by ``\\timing``.
-_SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime ?|Total runtime ?|^Time): (?P<ms>[\d.,]+) ms")
+_SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime ?|Total runtime ?|^Time): (?P<ms>[\d.,]+) ?ms")
+#: What clients write between a plan and the time of it.
+_IS_BETWEEN = re.compile(r"EXPLAIN|[\W_]+|\([^()]*\)")
 #: Blanks before another line of details; within one there are two at most.
 _JOINED = re.compile(r"(?<=\S) {3,}(?=[A-Z][A-Za-z/ -]{,40}: )")
 _TYPE_OF_NODE = (
@@ -82,7 +84,7 @@ _LABEL = (
     r"|(?:Join|One-Time) Filter|(?<!Join )(?<!Time )Filter|Sort Method|Buffers|I/O Timings"
     r"|(?:Full|Pre)-sort(?:ed)? Groups|Workers (?:Planned|Launched)|Worker \d+"
     r"|Heap (?:Fetches|Blocks)|Rows Removed by [A-Z][\w ]+|Buckets|Planned Partitions"
-    r"|(?<!\d )Batches|Storage|Output|Settings|Query Identifier|Planning(?: [Tt]ime)?|JIT"
+    r"|(?<!\d )(?<!\d  )Batches|Storage|Output|Settings|Query Identifier|Planning(?: [Tt]ime)?|JIT"
     r"|Functions|Execution [Tt]ime|Total runtime|(?:InitPlan|SubPlan) \d+):?(?:\s|$)"
 )
 #: Where lines were joined, in a line that has a whole plan.
@@ -108,7 +110,7 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
     are 0 wherever the plan has buffers at all.
     """
     plans: list[_Plan] = []
-    for line in _logical(lines):
+    for line in _logical(_indented(lines)):
         node = _node(line)
         if node is not None and (not plans or plans[-1].ended or not node[1]):
             plans.append(_Plan(excerpt=node[1]))
@@ -144,6 +146,8 @@ class _Plan:
         #: Where the line of the worker stands; what it did is further right.
         self.worker_at = 0
         self.buffers = self.ended = False
+        #: Whether words of something else stood below it, such as the next statement.
+        self.is_left = False
         self.planning: int | None = None
 
     def add(self, at: int, node: dict[str, Any]) -> None:
@@ -179,8 +183,9 @@ class _Plan:
         elif text in ("Planning:", "Planning"):
             self.planning = indent
         elif summary := _SUMMARY.match(line):
-            # psql's time is also below a plan that was not run.
-            if "Actual Loops" in self.plan["Plan"] or not line.startswith("Time:"):
+            # psql's time is also below a plan that was not run, and below other statements.
+            is_own = "Actual Loops" in self.plan["Plan"] and not self.is_left
+            if is_own or not line.startswith("Time:"):
                 self._ran(indent, milliseconds(summary["ms"]))
         elif text.startswith("Settings:"):
             self.plan["Settings"] = {name: value for name, value in _SETTING.findall(text)}
@@ -224,10 +229,15 @@ class _Plan:
         if self.worker is not None and text.startswith("Buffers:"):
             values = {"Temp Read Blocks": 0, "Temp Written Blocks": 0, **(values or {})}
         if values is not None:
-            target.update(values)
+            # A second line of the kind is of a node below that was left out.
+            counted = any(name.endswith("Blocks") for name in node)
+            if target is not node or not (text.startswith("Buffers:") and counted):
+                target.update(values)
             self.words |= _words(text)
-        elif not re.match(_SKIPPED, text) and self._tells_more(text):
-            raise _not_understood(text)
+        elif not re.match(_SKIPPED, text):
+            self.is_left |= _BEGINS.match(text) is None and _IS_BETWEEN.fullmatch(text) is None
+            if self._tells_more(text):
+                raise _not_understood(text)
         return True
 
     def _tells_more(self, text: str) -> bool:
@@ -252,6 +262,13 @@ class _Plan:
 
 def _words(text: str) -> set[str]:
     return {word.strip(".,;:") for word in text.split()}
+
+
+def _indented(lines: list[str]) -> list[str]:
+    """The lines with blanks for tabs before them; single blanks are no indentation."""
+    lines = [re.sub(r"^\s+", lambda blanks: blanks[0].expandtabs(), line) for line in lines]
+    arrows = {line.partition("->")[0] for line in lines if line.lstrip().startswith("->")}
+    return [line.lstrip() for line in lines] if arrows == {" "} else lines
 
 
 def _logical(lines: list[str]) -> Iterator[str]:
@@ -424,7 +441,7 @@ _DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]
     (re.compile(r"I/O Timings: .*"), _timings),
     (
         re.compile(
-            r"Sort Method: {1,2}(?P<method>\S(?:.*?\S)??)\s++(?P<kind>Disk|Memory): (?P<kb>\d+)kB"
+            r"Sort Method: {1,2}(?P<method>\S(?:.*?\S)??)\s++(?P<kind>Disk|Memory): (?P<kb>\d+) ?kB"
         ),
         lambda m: {
             "Sort Method": m["method"],
