@@ -7,14 +7,16 @@ import os
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from subprocess import DEVNULL
+from types import SimpleNamespace
 from unittest.mock import patch
 
 import pytest
 
 from cases import cases
-from harness import environment, error_code, spillcast
+from harness import environment, error_code, spillcast, until
 from screen import at_terminal, plain, screen
 from spillcast import cli
+from spillcast.cli import progress
 from spillcast.fleet.ingest import ingest
 from spillcast.lab.check import Demo
 from spillcast.lab.truth_file import read_truth
@@ -221,3 +223,22 @@ def test_nothing_is_written_where_stderr_is_no_terminal(tmp_path):
     result = spillcast("probe", tmp_path, "--grid", "--budget", "2s,32M", "--csv")
     assert result.returncode == 0
     assert result.stderr == ""
+
+
+def test_the_time_left_is_that_of_the_round_under_way(monkeypatch):
+    """A probe replays several times; the second begins after 100 s here."""
+    now_s, lines = [0.0], []
+    monkeypatch.setattr(progress, "_is_drawn_on", lambda: True)
+    monkeypatch.setattr(progress, "_columns", lambda: 80)
+    monkeypatch.setattr(progress, "clear_line", lambda: None)
+    monkeypatch.setattr(progress, "write_over", lambda text, _width: lines.append(text))
+    monkeypatch.setattr(progress, "time", SimpleNamespace(monotonic=lambda: now_s[0]))
+    with progress.progress_bar("probing") as show:
+        show(90, 100)
+        now_s[0] = 100.0
+        show(0, 100)
+        now_s[0] = 102.0
+        show(2, 100)
+        until(lambda: lines, "the bar")
+    # Of 2 of 100 in 2 s; of 102 s it would be more than an hour.
+    assert "98 s left" in lines[-1]

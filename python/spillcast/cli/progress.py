@@ -99,7 +99,9 @@ def progress_bar(title: str, unit: str = "bytes") -> Iterator[Show]:
     ended = threading.Event()
 
     def show(done: int, total: int | None = None, moved: int | None = None, /) -> None:
-        nonlocal fed
+        nonlocal fed, since_s
+        if done < fed[0]:  # The work is repeated: rate and time left are those of this round.
+            since_s = time.monotonic()
         fed = done, total, moved
 
     def draw() -> None:

@@ -371,7 +371,7 @@ _RECORDING_COLUMNS = (
     Column("elapsed", "forecast_s", "s"),
     Column("interval", None, "interval"),
     Column("speed-up", "speedup", "ratio", spare=1),
-    Column("", "refused", "words"),
+    Column(None, "refused"),
 )
 
 
@@ -382,12 +382,15 @@ def forecast_each_page(forecasted: Sequence[Forecasted]) -> Page:
         [
             *(recording.path.name, " ".join((recording.meta.engine.query or "").split())),
             *(forecast.baseline_s, forecast.target, forecast.forecast_s, forecast.interval_s),
-            *(forecast.speedup, forecast.refused or ""),
+            *(forecast.speedup, forecast.refused or "", forecast.without_cache_s),
+            _each_remark(forecast),
         ]
         for recording, forecasts in order
         for forecast in ranked(forecasts)
     ]
-    table = Table(_RECORDING_COLUMNS, rows)
+    cached = any(one.without_cache_s is not None for _, each in order for one in each)
+    uncached = Column("uncached" if cached else None, "without_cache_s", "s", spare=1)
+    table = Table([*_RECORDING_COLUMNS, uncached, Column("", None, "words")], rows)
     return Page([Words(_sums(forecasted), indent=""), table], table)
 
 
@@ -401,16 +404,28 @@ def forecast_each_document(forecasted: Sequence[Forecasted]) -> dict[str, Any]:
     return {"schema": FORECAST_SCHEMA, "recordings": recordings}
 
 
+def _each_remark(forecast: Forecast) -> str:
+    """The reason of a refusal, or that the numbers are not of the entire query."""
+    is_part = any(warning.code == "part-only" for warning in forecast.warnings)
+    return forecast.refused or ("part only" if is_part else "")
+
+
 def _sums(forecasted: Sequence[Forecasted]) -> list[str]:
-    sums: dict[str, tuple[int, float, float]] = {}
+    given: dict[str, list[Forecast]] = {}
     for _, forecasts in forecasted:
         for forecast in forecasts:
             if forecast.forecast_s is not None:
-                count, target_s, today_s = sums.get(forecast.target, (0, 0.0, 0.0))
-                target_s += forecast.forecast_s
-                sums[forecast.target] = count + 1, target_s, today_s + forecast.baseline_s
-    return [
-        f"On {target} {count} of {len(forecasted)} queries would take "
-        f"{format_duration(target_s)} in all instead of {format_duration(today_s)}."
-        for target, (count, target_s, today_s) in sums.items()
-    ] or ["No forecast for any of these queries."]
+                given.setdefault(forecast.target, []).append(forecast)
+    lines = []
+    for target, each in given.items():
+        target_s = sum(forecast.forecast_s or 0.0 for forecast in each)
+        uncached_s = sum(forecast.without_cache_s or forecast.forecast_s or 0.0 for forecast in each)
+        line = (
+            f"On {target} {len(each)} of {len(forecasted)} queries would take "
+            f"{format_duration(target_s)} in all instead of "
+            f"{format_duration(sum(forecast.baseline_s for forecast in each))}"
+        )
+        if any(forecast.without_cache_s is not None for forecast in each):
+            line += f"; uncached, where memory is not free, {format_duration(uncached_s)}"
+        lines.append(f"{line}.")
+    return lines or ["No forecast for any of these queries."]

@@ -4,6 +4,7 @@ import json
 import shlex
 
 import pytest
+from psycopg.conninfo import conninfo_to_dict
 
 from harness import spillcast, until
 from plans import INSTALLATIONS
@@ -94,12 +95,33 @@ def test_statements_of_spillcast_do_not_count(cluster):
         assert item.calls == 1
 
 
+def test_commands_keep_loaded_libraries_and_name_who_may_run_them(cluster):
+    """A role that may not see the list would replace it, and unload what others need."""
+    with serve(cluster, {"shared_preload_libraries": "auto_explain"}) as server:
+        with server.connect() as connection:
+            superuser = connection.info.user
+            connection.execute("create role watcher login")
+            connection.execute("create role stranger login")
+            connection.execute("grant pg_monitor to watcher")
+        blind = rank_postgres(f"{server.dsn} user=stranger", ["factor:2"]).enable
+        assert blind
+        assert not statements_of(blind)
+        lines = rank_postgres(f"{server.dsn} user=watcher", ["factor:2"]).enable
+    commands = [shlex.split(line, comments=True) for line in lines]
+    dsns = [words[1] for words in commands if words[:1] == ["psql"]]
+    assert {conninfo_to_dict(dsn)["user"] for dsn in dsns} == {superuser}
+    [preload] = [text for text in statements_of(lines) if "shared_preload" in text]
+    assert "'auto_explain', 'pg_stat_statements'" in preload
+
+
 @pytest.mark.parametrize(
     ("provider", "tool"), [("rds", "aws"), ("cloudsql", "gcloud"), ("azure", "az")]
 )
 def test_a_managed_server_has_its_own_commands(provider, tool, monkeypatch):
     monkeypatch.setattr(enable, "row", lambda _connection, query: rows_of(query, provider))
-    lines = enabling(None, "dbname=dw", {"track_io_timing": "off"})
+    lines = enabling(
+        None, "dbname=dw", {"track_io_timing": "off", "shared_preload_libraries": ""}
+    )
     words = [shlex.split(line, comments=True)[:1] for line in lines]
     assert [tool] in words
     assert words[-1] == ["psql"]

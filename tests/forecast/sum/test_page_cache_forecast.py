@@ -1,5 +1,6 @@
 """The page cache before storage that was only looked up: as fast as memory where that suffices."""
 
+import csv
 import json
 from dataclasses import replace
 
@@ -15,6 +16,7 @@ from spillcast.recording.meta import Machine, Memory
 from spillcast.recording.observed import TempPlace
 from spillcast.storage import Group, Storage
 from spillcast.storage.source import ASSUMED, GRID, RECORDING, catalogue
+from spillcast.units import format_duration
 from spills import MIB, recording, written_and_read
 
 US, MS = 1_000, 1_000_000
@@ -192,3 +194,19 @@ def test_a_catalogues_disk_from_the_command_line(tmp_path):
 def _part(operations, part, parts):
     each = len(operations) // parts
     return operations[part * each : (part + 1) * each]
+
+
+def test_the_sum_of_a_folder_has_both_answers(tmp_path):
+    for name in ("1.spill", "2.spill"):
+        run(tmp_path / name)
+    command = "forecast", tmp_path, "--to", "catalogue:linux-hdd"
+    documents = json.loads(spillcast(*command, "--json").stdout)["recordings"]
+    cached_s, uncached_s = (
+        sum(document[key] for document in documents) for key in ("forecast_s", "without_cache_s")
+    )
+    assert uncached_s > 1.5 * cached_s
+    sums = spillcast(*command).stdout.partition("\n\n")[0]
+    assert format_duration(cached_s) in sums
+    assert format_duration(uncached_s) in sums
+    rows = csv.DictReader(spillcast(*command, "--csv").stdout.splitlines())
+    assert sum(float(row["without_cache_s"]) for row in rows) == pytest.approx(uncached_s)

@@ -15,6 +15,7 @@ from spillcast.engines.postgres.connection import (
     open_session,
     refused,
     server_message,
+    shown_name,
 )
 from spillcast.errors import InputError, SpillcastError, StatementFailed, StatementRejected
 from spillcast.evidence.postgres.nodes import nodes_of
@@ -124,6 +125,9 @@ def _prepare(
         connection.execute("set track_io_timing = on")
     except psycopg.Error as error:
         say(f"the plan may have no I/O times: {server_message(error)}")
+        if connection.info.server_version >= 150_000:
+            user = shown_name(connection.info.user)
+            say(f"  as a superuser: grant set on parameter track_io_timing to {user}")
 
 
 def plan_summary(plan: list[dict[str, Any]]) -> dict[str, Any]:

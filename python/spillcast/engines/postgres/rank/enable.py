@@ -11,6 +11,7 @@ _PRELOAD, _TIMES = "shared_preload_libraries", "track_io_timing"
 _KINDS = "select array_agg(distinct split_part(name, '.', 1)) from pg_settings where name ~ '[.]'"
 _AURORA = "select exists (select from pg_proc where proname = 'aurora_version')"
 _SHIPPED = "select exists (select from pg_available_extensions where name = %s)"
+_BOOTSTRAP = "select rolname from pg_roles where oid = 10"
 #: Providers, by the prefix of settings that only their servers have, and who may change settings.
 _ROLES = {"rds": "rds_superuser", "cloudsql": "cloudsqlsuperuser", "azure": "azure_pg_admin"}
 _GOOGLE = (
@@ -31,10 +32,15 @@ def enabling(connection: Connection, shown: str, settings: Mapping[str, str]) ->
     changed = {}
     # Its settings are there once it is loaded; the list itself may be hidden.
     if EXTENSION not in prefixes:
+        if _PRELOAD not in settings:
+            # A list without the libraries that are loaded now would unload them.
+            return [f"# as a role with pg_monitor, spillcast postgres prints how: it keeps {_PRELOAD}"]
         libraries = [library.strip(' "') for library in settings.get(_PRELOAD, "").split(",")]
         changed[_PRELOAD] = ",".join([*filter(None, libraries), EXTENSION])
     if settings.get(_TIMES) == "off":
         changed[_TIMES] = "on"
+    if provider is None:
+        shown = _as_superuser(connection, shown)
     create = _psql(shown, f"CREATE EXTENSION IF NOT EXISTS {EXTENSION}")
     role = _ROLES[provider] if provider else "a superuser"
     head = f"# as {role}; {'restarts the server' if _PRELOAD in changed else 'no restart'}"
@@ -46,6 +52,15 @@ def enabling(connection: Connection, shown: str, settings: Mapping[str, str]) ->
         # Its servers load the extension always.
         return [head, *(_GOOGLE if _TIMES in changed else ()), create]
     return [head, *_amazon(changed, cluster), create]
+
+
+def _as_superuser(connection: Connection, shown: str) -> str:
+    """The DSN ``shown``, of the superuser that made the cluster unless its own role is one."""
+    if connection.info.parameter_status("is_superuser") == "on":
+        return shown
+    from psycopg.conninfo import make_conninfo
+
+    return make_conninfo(shown, user=row(connection, _BOOTSTRAP)[0])
 
 
 def _psql(shown: str, *statements: str) -> str:
