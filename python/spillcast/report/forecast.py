@@ -419,7 +419,9 @@ def _sums(forecasted: Sequence[Forecasted]) -> list[str]:
     lines = []
     for target, each in given.items():
         target_s = sum(forecast.forecast_s or 0.0 for forecast in each)
-        uncached_s = sum(forecast.without_cache_s or forecast.forecast_s or 0.0 for forecast in each)
+        uncached_s = sum(
+            forecast.without_cache_s or forecast.forecast_s or 0.0 for forecast in each
+        )
         line = (
             f"On {target} {len(each)} of {len(forecasted)} queries would take "
             f"{format_duration(target_s)} in all instead of "

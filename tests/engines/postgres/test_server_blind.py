@@ -119,9 +119,7 @@ def test_commands_keep_loaded_libraries_and_name_who_may_run_them(cluster):
 )
 def test_a_managed_server_has_its_own_commands(provider, tool, monkeypatch):
     monkeypatch.setattr(enable, "row", lambda _connection, query: rows_of(query, provider))
-    lines = enabling(
-        None, "dbname=dw", {"track_io_timing": "off", "shared_preload_libraries": ""}
-    )
+    lines = enabling(None, "dbname=dw", {"track_io_timing": "off", "shared_preload_libraries": ""})
     words = [shlex.split(line, comments=True)[:1] for line in lines]
     assert [tool] in words
     assert words[-1] == ["psql"]

@@ -34,7 +34,9 @@ def enabling(connection: Connection, shown: str, settings: Mapping[str, str]) ->
     if EXTENSION not in prefixes:
         if _PRELOAD not in settings:
             # A list without the libraries that are loaded now would unload them.
-            return [f"# as a role with pg_monitor, spillcast postgres prints how: it keeps {_PRELOAD}"]
+            return [
+                f"# as a role with pg_monitor, spillcast postgres prints how: it keeps {_PRELOAD}"
+            ]
         libraries = [library.strip(' "') for library in settings.get(_PRELOAD, "").split(",")]
         changed[_PRELOAD] = ",".join([*filter(None, libraries), EXTENSION])
     if settings.get(_TIMES) == "off":
