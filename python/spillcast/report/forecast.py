@@ -388,7 +388,7 @@ def forecast_each_page(forecasted: Sequence[Forecasted]) -> Page:
         for recording, forecasts in order
         for forecast in ranked(forecasts)
     ]
-    cached = any(one.without_cache_s is not None for _, each in order for one in each)
+    cached = any(made.without_cache_s is not None for _, each in order for made in each)
     uncached = Column("uncached" if cached else None, "without_cache_s", "s", spare=1)
     table = Table([*_RECORDING_COLUMNS, uncached, Column("", None, "words")], rows)
     return Page([Words(_sums(forecasted), indent=""), table], table)
