@@ -20,13 +20,12 @@ from spillcast.recording.record import Recorder
 # Collecting tests makes many objects and no garbage.
 gc.set_threshold(20_000)
 
-#: What observing costs is measured once for all tests, and kept apart from the user's own, as is
-#: what calibrations find.
-CACHE = tempfile.TemporaryDirectory(prefix=f"spillcast-cache-{SESSION}-")
-atexit.register(CACHE.cleanup)
-os.environ["XDG_CACHE_HOME"] = CACHE.name
-os.environ["XDG_STATE_HOME"] = str(Path(CACHE.name) / "state")
-Path(CACHE.name).chmod(0o777)
+# What is measured once is shared by all workers, and what calibrations find is of each: both are
+# kept apart from the user's own.
+STATE = tempfile.TemporaryDirectory(prefix=f"spillcast-state-{SESSION}-")
+atexit.register(STATE.cleanup)
+os.environ["XDG_CACHE_HOME"] = str(leftovers.CACHE)
+os.environ["XDG_STATE_HOME"] = STATE.name
 measure_once()
 #: As workers of pytest-xdist have it, also without them: else output is as wide as their terminal.
 os.environ["COLUMNS"] = "80"
@@ -37,7 +36,7 @@ recorder = Recorder(None)
 recorder.prepare()
 recorder.new_notices()
 del recorder
-for folder in (Path(os.environ["XDG_STATE_HOME"]), Path(os.environ["XDG_STATE_HOME"], "spillcast")):
+for folder in (Path(STATE.name), Path(STATE.name, "spillcast")):
     folder.chmod(0o777)
 
 # How long an example takes depends on what else the machine does.

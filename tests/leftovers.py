@@ -27,6 +27,11 @@ FIRST = None if VARIABLE in os.environ else os.getpid()
 SESSION = os.environ.setdefault(VARIABLE, secrets.token_hex(4))
 #: Clusters of PostgreSQL that all processes of a user copy.
 TEMPLATES = Path(tempfile.gettempdir(), f"spillcast-templates-{SESSION}-{os.geteuid()}")
+#: What is measured once for all tests: the caches of the machine, and what observing costs.
+CACHE = Path(tempfile.gettempdir(), f"spillcast-cache-{SESSION}")
+if FIRST is not None:
+    CACHE.mkdir()
+    CACHE.chmod(0o777)
 GROUP_NAME = re.compile(r"spillcast-(?:probe-\d+-(\d+)|(\d+)-.+)")
 #: A process that ends, a mount that goes and a janitor take a moment.
 PATIENCE_S = 10
@@ -35,10 +40,10 @@ REPORTED = []
 
 
 @atexit.register
-def remove_templates():
+def remove_shared():
     """Remove those of all users, once the processes that inherited the session have ended."""
     if os.getpid() == FIRST:
-        for folder in TEMPLATES.parent.glob(f"spillcast-templates-{SESSION}-*"):
+        for folder in (CACHE, *TEMPLATES.parent.glob(f"spillcast-templates-{SESSION}-*")):
             shutil.rmtree(folder, ignore_errors=True)
 
 

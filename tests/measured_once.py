@@ -1,6 +1,7 @@
-"""The machine's caches, measured by the first recording of a process of the tests alone.
+"""The machine's caches, measured by the first recording of a session of the tests alone.
 
-Each recording would measure them for 0.5 s. Those of processes of their own do, as for users.
+Each recording would measure them for 0.5 s. Those of processes of their own do, as for users,
+unless they run this module in place of ``-m spillcast``.
 """
 
 import json
@@ -16,7 +17,7 @@ _measure, _meta = _core.Recorder.measure_caches, Recorder._meta
 
 
 def measure_once():
-    """Keep what the first recording of this process, or of its forks, measures."""
+    """Use what the first recording measured, or measure and keep it."""
     kept = Path(os.environ["XDG_CACHE_HOME"], "caches.json")
 
     def measure(core):
@@ -39,3 +40,10 @@ def measure_once():
 
     _core.Recorder.measure_caches = measure
     Recorder._meta = meta
+
+
+if __name__ == "__main__":
+    from spillcast.cli import main
+
+    measure_once()
+    main()

@@ -7,6 +7,7 @@ import os
 import pickle
 import socket
 import subprocess
+import sys
 import threading
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
@@ -14,8 +15,9 @@ from pathlib import Path
 
 import psycopg
 
+import measured_once
 from emulator import skip_without_fuse
-from harness import TIMEOUT_S, partial_folders, spillcast_command, until
+from harness import TIMEOUT_S, partial_folders, until
 from leftovers import TEMPLATES
 from spillcast.engines.postgres.connection import SAMPLER
 from spillcast.engines.postgres.server import (
@@ -299,7 +301,7 @@ def recorder(output, *arguments, under=(), **options):
     """
     where = ("--discard",) if output is None else ("-o", output)
     process = subprocess.Popen(
-        [*under, *spillcast_command("record", *where, *arguments)],
+        [*under, sys.executable, measured_once.__file__, "record", *where, *map(str, arguments)],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
