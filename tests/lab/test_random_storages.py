@@ -1,9 +1,13 @@
 """Random storages: the same for a seed, within their bounds, and emulated with what was drawn."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
-from spillcast.lab.storages import Emulated, Plain
+from spillcast.errors import SystemFailed
+from spillcast.lab.storages import Emulated, Plain, emulated
+from spillcast.recording.capture import PRELOAD
 from spillcast_lab.kernel_slowed import KernelSlowed
 from spillcast_lab.matrix import STORAGES, random_storages
 
@@ -56,3 +60,18 @@ def test_a_spread_keeps_the_mean_and_has_the_deviation():
         assert np.mean(point.latency_ns) == pytest.approx(mean_ns, rel=1e-6)
         # A few quantiles of a distribution have somewhat less of its tails.
         assert np.log(point.latency_ns).std() == pytest.approx(0.5, rel=0.05)
+
+
+def test_a_spread_of_latencies_needs_a_mount(tmp_path, monkeypatch):
+    """The library that delays calls has one latency for all reads."""
+
+    def no_fuse(*_):
+        raise SystemFailed("no FUSE here")
+
+    monkeypatch.setattr("spillcast.lab.storages.emulate", no_fuse)
+    fixed = Emulated("fixed", 0.001, 0.001)
+    with emulated(fixed, tmp_path, tmp_path) as place:
+        assert place.means == PRELOAD
+    spread = replace(fixed, name="spread", sigma=0.5)
+    with pytest.raises(SystemFailed), emulated(spread, tmp_path, tmp_path):
+        pass

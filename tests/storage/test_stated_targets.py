@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from math import inf
 
 import pytest
 
@@ -9,7 +10,7 @@ from cases import cases
 from spillcast.errors import EvidenceUnsuited, InputError
 from spillcast.storage.catalogue import lookup
 from spillcast.storage.model import Model
-from spillcast.storage.target import resolve_storage
+from spillcast.storage.target import device, resolve_storage
 from spillcast.units import parse_bytes_per_s, parse_rate
 
 
@@ -69,6 +70,17 @@ def test_what_is_no_storage_is_told(tmp_path):
             resolve_storage(str(path))
 
 
+@pytest.mark.parametrize("sizes", [{"bssplit": "64k/50:16k/50"}, {"bsrange": "16k-64k"}, {}])
+def test_operations_of_fio_without_a_single_size_have_their_mean_size(tmp_path, sizes):
+    read = {"total_ios": 100, "io_bytes": 4_000_000, "clat_ns": {"mean": 1e5}}
+    job = {"job options": {"rw": "read", **sizes}, "read": read}
+    path = tmp_path / "fio.json"
+    path.write_text(json.dumps({"fio version": "fio-3.28", "jobs": [job]}))
+    [group] = resolve_storage(str(path)).groups
+    assert group.bytes == 4_000_000
+    assert group.size_class_bytes >= 40_000
+
+
 @cases(
     "jobs",
     [
@@ -112,6 +124,12 @@ def test_limits_are_a_storage():
 def test_limits_that_cannot_be(word, subject):
     with pytest.raises(InputError, match=subject):
         resolve_storage(word)
+
+
+def test_a_device_without_latency_has_no_limit():
+    assert device("limits:latency=0ms", "--flash", 65_536).read_bytes_per_s == inf
+    limited = device("limits:throughput=100MiB/s,latency=0ms", "--flash", 65_536)
+    assert limited.read_bytes_per_s < 1 << 40
 
 
 def test_rates_as_people_write_them():

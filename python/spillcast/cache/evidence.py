@@ -1,4 +1,4 @@
-"""Traces, recordings, CSV files and oracleGeneral files -> requests for lines of a cache."""
+"""Reads traces, recordings, CSV and oracleGeneral files as requests for lines of a cache."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,4 +1,4 @@
-"""I/O at offsets of files as columns that the core takes: of recordings, traces, CSV and counts."""
+"""Reads I/O with offsets, of recordings, traces, CSV and counts, as columns for the core."""
 
 import csv
 import re
@@ -74,7 +74,7 @@ class Rows:
 
 
 def coded(names: Column) -> tuple[Integers, Sequence[str]]:
-    """Each name as its number, and the names by number, in the order they come in."""
+    """By row the number of its name, and the names by number, in the order of occurrence."""
     used, first, number = np.unique(names.values, return_index=True, return_inverse=True)
     order = np.argsort(first)
     place = np.empty_like(order)
@@ -85,7 +85,7 @@ def coded(names: Column) -> tuple[Integers, Sequence[str]]:
 
 
 def is_sequential(file: Integers, offset: Integers, size: Integers) -> Flags:
-    """Whether each row begins where the row before it on its file ended."""
+    """Whether each row begins at the end of the previous row of its file."""
     order = np.argsort(file, kind="stable")
     end, at = (offset + size)[order], file[order]
     follows = np.zeros(len(file), dtype=bool)
@@ -146,7 +146,7 @@ def of_traces(paths: Sequence[Path], block_bytes: int, *, lenient: bool = False)
         for at, number in zip(file, known["object"].to_pylist(), strict=True)
     ]
     object_, objects = _with_temp(*coded(Column.of(objects_of, TEXT)), temp)
-    # A trace shows no more of a query than the statement of a session.
+    # In a trace, a query is a statement of a session.
     sql = coded(known["sql_id"])[0]
     _, query = np.unique(np.stack([known["session"].to_numpy(), sql]), axis=1, return_inverse=True)
     return Rows(
@@ -168,7 +168,7 @@ def _classes(temp: Flags, writes: Flags, scans: Flags) -> Integers:
 
 
 def _with_temp(object_: Integers, names: Sequence[str], temp: Flags) -> tuple[Integers, list[str]]:
-    """The objects with all temp data as one more, and only those that are used."""
+    """The objects that occur, with all temp data as one object."""
     numbers = np.where(temp, len(names), object_)
     used, numbers = np.unique(numbers, return_inverse=True)
     all_names = [*names, TEMP_OBJECT]
@@ -264,7 +264,7 @@ def _read(path: Path) -> Table:
 
 
 def _cells(path: Path) -> tuple[list[str], dict[str, list[str]]]:
-    """The columns' names as this program has them, and the texts of those that it uses."""
+    """The standard names of all columns, and the texts of the columns that are used."""
     with path.open(encoding="utf-8-sig", newline="") as file:
         heading = file.readline()
         delimiter = max(",;\t|", key=heading.count)
@@ -287,7 +287,7 @@ def _cells(path: Path) -> tuple[list[str], dict[str, list[str]]]:
 
 
 def _column(path: Path, name: str, type: str, texts: Sequence[str]) -> Column:
-    """InputError for what is no number, and for impossible ones."""
+    """A column of texts as its type. InputError for invalid and impossible numbers."""
     if type == TEXT:
         return Column.of(texts, TEXT)
     if "" in texts:
@@ -355,7 +355,7 @@ class Scan:
 
 
 def is_observed(path: Path) -> bool:
-    """Whether a file holds such counts, judged by its beginning."""
+    """Whether a file contains counts of scans, judged by its beginning."""
     if not path.is_file() or path.suffix.lower() in (".csv", ".trc", ".zst", ".gz"):
         return False
     with reading(path), path.open("rb") as file:
@@ -379,7 +379,7 @@ def read_observed(paths: Sequence[Path]) -> Rows:
     if sum(largest.values()) > _LINES_MAX * MIB:
         raise FileTooLarge(f"{paths[0]}: more than {format_bytes(_LINES_MAX * MIB)} were read")
     notes = [scan.words for scan in scans]
-    notes.append("which blocks were read is not known: each object is taken to be read in order")
+    notes.append("which blocks were read is unknown: each object is assumed to be read in order")
     return _rows(largest, notes)
 
 
@@ -408,8 +408,8 @@ def _of_session(lines: Sequence[str]) -> Iterator[Scan]:
     counters: dict[str, int] = {}
     for line in lines:
         if match := _ELAPSED.match(line.strip()):
-            took_s = 3600 * int(match[1]) + 60 * int(match[2]) + float(match[3])
-            elapsed_s = max(elapsed_s or 0.0, took_s)
+            hours, minutes, seconds = (float(part) for part in match.groups())
+            elapsed_s = max(elapsed_s or 0.0, 3600 * hours + 60 * minutes + seconds)
         if not (match := _STAT.match(line.strip())):
             continue
         counters[match[1]] = _count(match[2])
@@ -446,7 +446,7 @@ def _of_contents(lines: Sequence[str]) -> Iterator[Scan]:
 
 
 def _of_metrics(lines: Sequence[str]) -> Iterator[Scan]:
-    """Growth of a cell's counts over the history: requests, or megabytes where these are there."""
+    """Growth of a cell's counts over the history: megabytes if there are any, else requests."""
     seen: dict[tuple[str, str], list[tuple[datetime, float]]] = {}
     for line in lines:
         if match := _METRIC.match(line):

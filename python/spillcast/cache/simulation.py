@@ -1,4 +1,4 @@
-"""A flash cache in front of a disk: what it serves, its elapsed time, and miss ratios by size."""
+"""Simulates a flash cache in front of a disk: its hits, elapsed time, and miss ratios by size."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -46,7 +46,7 @@ class Moved:
     read_bytes_per_s: float | None = key("bytes read over that time", unit="bytes/s")
 
 
-#: Share of the cache that temp data may take by the rules of ``keep``.
+#: Share of the cache that the policy ``keep`` allows temp data.
 TEMP_SHARE = 0.5
 _LINES_MAX = 1 << 30
 
@@ -118,7 +118,7 @@ class CacheRun(Moved):
 
 @dataclass(frozen=True)
 class CachedObject:
-    """What the cache holds of an object at the end."""
+    """The cached part of an object at the end."""
 
     object: str = key("its name, or number", example="115825")
     bytes: int = key("cached at the end", unit="bytes")
@@ -148,8 +148,8 @@ def simulate(
 ) -> Cache:
     """Run the requests through an empty cache, then again. InputError for an impossible cache.
 
-    ``cells`` servers share its contents. ``on_progress`` gets the number of requests done; their
-    total is unknown.
+    Its contents are spread over ``cells`` servers. ``on_progress`` gets the number of requests
+    done; their total is unknown.
     """
     options.check()
     lines = min(options.size_bytes // requests.line_bytes, _LINES_MAX)
@@ -201,7 +201,7 @@ def _run(
     for account in run["accounts"]:
         alone = account.pop("alone_hits")
         if len(requests.objects) == 1:
-            # The shared cache is the same as one of its own.
+            # A single object has the cache to itself.
             alone = account["hits"]
         named = {"object": requests.objects[account.pop("object")], "class_": account.pop("class")}
         accounts.append(Account(**named, **account, lost_hits=alone - account["hits"]))
@@ -210,8 +210,8 @@ def _run(
     from_flash = options.from_flash * sum(account.hit_bytes for account in reads)
     from_disk = sum(account.bytes for account in reads) - from_flash
     to_flash = sum(account.flash_write_bytes for account in accounts)
-    back = run["lines_written_back"] * requests.line_bytes
-    to_disk = sum(account.disk_write_bytes for account in accounts) + back
+    written_back = run["lines_written_back"] * requests.line_bytes
+    to_disk = sum(account.disk_write_bytes for account in accounts) + written_back
     return CacheRun(
         hit_ratio=sum(account.hits for account in reads) / count if count else 0.0,
         accounts=accounts,
@@ -239,7 +239,7 @@ def _moved(
     }
 
 
-#: A cache with this share of the hits of the largest cache is large enough.
+#: A cache is large enough with this share of the hits of the largest one.
 MOST = 0.9
 #: Sizes between the smallest and the data, each some percent larger than the last.
 _FINE = 400
@@ -263,7 +263,7 @@ class Curve(Tabular):
 
     @property
     def error_max(self) -> float:
-        """Mean error of the miss ratios over all sizes, at most; if sampled, in 19 of 20 traces."""
+        """Upper bound of the mean error of the miss ratios; if sampled, for 19 of 20 traces."""
         return self.core.error_max
 
     @property
@@ -318,10 +318,10 @@ def curve(
     runs: int = 1,
     on_progress: Callable[[int], None] | None = None,
 ) -> Curve:
-    """The curve of some requests. InputError without reads, or for a rate of 0.
+    """The miss-ratio curve of requests. InputError without reads, or for an invalid rate or error.
 
-    All lines are followed, or a share ``rate`` of them. With ``error_points`` all are, with rounded
-    distances: the curve is off by no more percentage points (``Curve.error_max``).
+    All lines are followed, or the share ``rate`` of them. With ``error_points`` all are, with
+    rounded distances: the mean error is at most that many percentage points (``Curve.error_max``).
     ``on_progress`` gets the number of requests done, as in ``simulate``.
     """
     if rate is not None and not 0 < rate <= 1:

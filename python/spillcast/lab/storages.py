@@ -1,4 +1,4 @@
-"""Storages for experiments: plain directories, and slow ones emulated on top of them."""
+"""Storages for experiments: plain directories, and emulated slow ones."""
 
 import os
 import re
@@ -21,15 +21,15 @@ from spillcast.units import format_duration
 from spillcast.workspace import free_bytes, workspace
 
 SHARED_MEMORY = Path("/dev/shm")
-#: A latency that grows with the size is a straight line through these sizes.
+#: Sizes of the two points of a latency that grows with the size.
 LINE_BYTES = (1 << 10, 1 << 20)
-#: Latencies that a spread is made of, each as likely as the others.
+#: Number of equally likely latencies that approximate a distribution.
 SPREAD = 32
 
 
 @dataclass(frozen=True)
 class Emulated:
-    """A storage that takes so long for each operation, and so long for each byte of it."""
+    """An emulated storage: a latency for reads and writes, and a time per byte."""
 
     name: str
     read_s: float
@@ -37,17 +37,17 @@ class Emulated:
     s_per_byte: float = 0.0
     #: Operations served at once; None for all.
     servers: int | None = None
-    #: How far latencies spread: the standard deviation of their logarithm. The mean stays.
+    #: Standard deviation of the logarithm of latencies; ``read_s`` and ``write_s`` are means.
     sigma: float = 0.0
 
     @property
     def expected_s(self) -> float:
-        """What an operation of 64 KiB takes, roughly."""
+        """Approximate time of an operation of 64 KiB."""
         return (self.read_s + self.write_s) / 2 + (64 << 10) * self.s_per_byte
 
     @property
     def words(self) -> str:
-        """What it is, for people."""
+        """The description for people."""
         read, write = format_duration(self.read_s), format_duration(self.write_s)
         each = read if read == write else f"{read} a read, {write} a write"
         by_size = f" and {format_duration(self.s_per_byte * 1024)} a KiB" if self.s_per_byte else ""
@@ -57,7 +57,7 @@ class Emulated:
 
     @property
     def model(self) -> Behaviour:
-        """What a mount is to behave like."""
+        """The behaviour of the mount."""
         model = replace(fixed_behaviour(self.read_s, self.write_s), servers=self.servers)
         points = model.points
         if self.s_per_byte:
@@ -70,7 +70,7 @@ class Emulated:
         return replace(point, size_bytes=size_bytes, latency_ns=[latency_ns])
 
     def _spread(self, point: Point) -> Point:
-        """Log-normal latencies around those of a point, whose mean they keep."""
+        """The point with log-normal latencies of the same mean."""
         if not self.sigma:
             return point
         factors = [
@@ -83,7 +83,7 @@ class Emulated:
 
 @dataclass(frozen=True)
 class Plain:
-    """A directory as it is: of the machine's memory, or of the disk of the workspace."""
+    """A plain directory: in memory, or on the disk of the workspace."""
 
     name: str
     in_memory: bool
@@ -91,12 +91,12 @@ class Plain:
 
     @property
     def expected_s(self) -> float:
-        """What an operation takes, roughly."""
+        """Approximate time of an operation."""
         return calibrated().memory_s
 
     @property
     def words(self) -> str:
-        """What it is, for people."""
+        """The description for people."""
         if self.in_memory:
             return "a directory of /dev/shm, in memory"
         return "a directory on the disk, through the page cache"
@@ -106,43 +106,43 @@ class Groups(Protocol):
     """Control groups that make a place slow for the processes in them."""
 
     def limited(self) -> AbstractContextManager[None]:
-        """This process in those that limit I/O; probes of the place run so."""
+        """Keep this process in the groups that limit I/O, for a probe of the place."""
 
     def inside(self) -> AbstractContextManager[None]:
-        """This process in all of them, to start an engine that stays there."""
+        """Keep this process in all groups, to start an engine, which stays in them."""
 
     def unbounded(self, spread: float) -> AbstractContextManager[None]:
-        """No limit of memory meanwhile; what the engine took bounds its page cache afterwards.
+        """Lift the limit of memory, and then set it by the memory that the engine took.
 
-        ``spread`` is the share that it may take beyond that.
+        ``spread`` is the share that the engine may take beyond that.
         """
 
 
 @dataclass(frozen=True)
 class Place:
-    """A directory to spill to, and the environment that makes it as slow as asked."""
+    """A directory to spill to, and the means that make it slow."""
 
     name: str
     directory: Path
     environment: dict[str, str]
-    #: How the delay is made: ``fuse``, ``preload``, or ``none`` for a plain directory.
+    #: ``fuse``, ``preload``, ``kernel``, or ``none`` for a plain directory.
     means: str
-    #: Whether memory answers: its own, or a page cache that holds the spill.
+    #: Whether memory serves it: it is in memory, or the page cache holds the spill.
     fast: bool
-    #: Where it is slow for some processes only.
+    #: The groups, if it is slow only for the processes in them.
     groups: Groups | None = None
 
     def limited(self) -> AbstractContextManager[None]:
-        """What a probe of it has to be run in."""
+        """The context for a probe of the place."""
         return nullcontext() if self.groups is None else self.groups.limited()
 
     def inside(self) -> AbstractContextManager[None]:
-        """What an engine has to be started in."""
+        """The context for the start of an engine."""
         return nullcontext() if self.groups is None else self.groups.inside()
 
 
 def direction(source: Place, target: Place) -> str:
-    """From a fast or a slow place to a fast or a slow one, in words."""
+    """The direction of a forecast, such as ``slow to fast``."""
     return " to ".join("fast" if place.fast else "slow" for place in (source, target))
 
 
@@ -150,8 +150,8 @@ def direction(source: Place, target: Place) -> str:
 def emulated(storage: Emulated | Behaviour, room: Path, below: Path) -> Iterator[Place]:
     """A slow directory: a FUSE mount in ``room``, over a directory made in ``below``.
 
-    Where FUSE is not to be had, the preload library delays the engine's own calls instead, which
-    makes latency and nothing else: SpillcastError where more is asked for.
+    Without FUSE the preload library delays the engine's calls by a fixed latency. SpillcastError if
+    the storage has more than that.
     """
     folder = re.sub(r"\W+", "-", storage.name)
     mountpoint, backing = room / f"mnt-{folder}", below / f"backing-{folder}"
@@ -162,8 +162,9 @@ def emulated(storage: Emulated | Behaviour, room: Path, below: Path) -> Iterator
             model = storage if isinstance(storage, Behaviour) else storage.model
             stack.enter_context(emulate(model, mountpoint, backing))
         except SpillcastError:
-            # A fixed time for each call is all that the library can make.
-            if isinstance(storage, Behaviour) or storage.s_per_byte or storage.servers:
+            if isinstance(storage, Behaviour):
+                raise
+            if storage.s_per_byte or storage.servers or storage.sigma:
                 raise
             read_ns, write_ns = round(storage.read_s * 1e9), round(storage.write_s * 1e9)
             delay = f"{backing.resolve()}:{read_ns}:{write_ns}"
@@ -174,28 +175,28 @@ def emulated(storage: Emulated | Behaviour, room: Path, below: Path) -> Iterator
 
 
 def plain(name: str, directory: Path) -> Place:
-    """A directory as it is, made if it is not there."""
+    """A plain directory, which is created if it does not exist."""
     directory.mkdir(exist_ok=True)
     return Place(name, directory, {}, "none", fast=True)
 
 
 def fast_parent(need_bytes: int) -> Path | None:
-    """Shared memory, where it is there and has room; None otherwise."""
+    """The directory of shared memory if it has room for ``need_bytes``; else None."""
     if SHARED_MEMORY.is_dir() and free_bytes(SHARED_MEMORY) > need_bytes:
         return SHARED_MEMORY
     return None
 
 
-#: What a spill of an experiment may take in memory.
+#: Memory that the spill of an experiment may take.
 SPILL_BYTES = 1 << 30
 FORMS = "a directory, tmpfs, latency:1ms, a storage.json, a recording or catalogue:NAME"
 
 
 @contextmanager
 def named_places(words: Sequence[str], room: Path) -> Iterator[list[Place]]:
-    """A place for each word of ``--on``, in their order; all that they hold is gone at the end.
+    """A place for each word of ``--on``, in their order; their contents are removed at the end.
 
-    InputError names a word that is not a storage, before anything is made.
+    InputError for a word that is not a storage, before any place is created.
     """
     if len(set(words)) < len(words):
         raise OptionConflict("--on: a storage is named twice")
@@ -216,7 +217,7 @@ def named_places(words: Sequence[str], room: Path) -> Iterator[list[Place]]:
 
 
 def _requested(word: str) -> Path | Emulated | Behaviour:
-    """What a word names; a path without parts is shared memory."""
+    """The storage of a word; a path without parts is shared memory."""
     match stated(word, "--on"):
         case "latency", seconds:
             return Emulated(word, seconds, seconds)

@@ -16,7 +16,7 @@ _HINT = "write for example 60s, 4G or 60s,4G"
 
 
 class Limits(TypedDict):
-    """A budget as the core takes it. No bytes: all that is free but a reserve."""
+    """A budget for the core. Without ``budget_bytes`` it is all free space but a reserve."""
 
     budget_s: float
     budget_bytes: int | None
@@ -24,29 +24,29 @@ class Limits(TypedDict):
 
 @dataclass(frozen=True)
 class Budget:
-    """``bytes`` None is ``free_share`` of what is free on the storage."""
+    """Time and bytes of a probe; without ``bytes`` the share ``free_share`` of the free space."""
 
     time_s: float = 60.0
     bytes: int | None = None
     free_share: float = 0.1
 
     def limits(self, directory: Path) -> Limits:
-        """The same for one directory."""
+        """The limits for a probe of ``directory``."""
         count = self.bytes
         if count is None and self.free_share < 1:
             stats = os.statvfs(directory)
-            # A file system without limits says that it has no blocks.
+            # A file system without a limit of space reports 0 blocks.
             if stats.f_blocks:
                 count = int(stats.f_bavail * stats.f_frsize * self.free_share)
         return {"budget_s": self.time_s, "budget_bytes": count}
 
 
 def all_that_is_free(budget: Budget | None) -> Budget:
-    """The same budget without a limit of bytes, unless one was given."""
+    """The budget with all free space, unless it states bytes."""
     return replace(budget or Budget(), free_share=1.0)
 
 
-#: For a directory that is there for the experiment alone.
+#: The budget for a directory of an experiment.
 OWNED = all_that_is_free(None)
 
 
@@ -77,16 +77,16 @@ def parse_budget(text: str) -> Budget:
 #: Numbers of Linux: the call that takes an open directory (5.14), its command, kinds of quota.
 _QUOTACTL_FD, _GETQUOTA = 443, 0x800007
 _KINDS = {"user": 0, "group": 1}
-#: Limits are counted in blocks of so many bytes, what is used in bytes.
+#: The kernel counts limits in blocks of this size, and usage in bytes.
 _LIMIT_BYTES = 1024
 
 
 @dataclass(frozen=True)
 class Quota:
-    """The rest of a quota, in bytes."""
+    """The unused part of a quota, in bytes."""
 
     free_bytes: int
-    #: Whose it is, such as ``user 1000``.
+    #: The owner, such as ``user 1000``.
     whose: str
 
 
@@ -101,10 +101,10 @@ class _Quota(ctypes.Structure):
 
 
 def quota_of(directory: Path) -> Quota | None:
-    """The quota that leaves the least to who owns a directory; None without one that is known.
+    """The quota with the least space left for the owner of a directory; None if none is known.
 
-    That is the engine's user, who has a directory of its own for temp files; where anybody may
-    write, it is who asks. Nothing binds root. Those of a project are in the free space already.
+    The owner is the engine's user; in a directory that all may write to, it is this user. Root has
+    no quota. The free space of the file system already accounts for project quotas.
     """
     about = directory.stat()
     user = os.geteuid() if about.st_mode & stat.S_IWOTH else about.st_uid
@@ -128,7 +128,7 @@ def room_facts(directory: Path) -> dict[str, Any]:
 def left_bytes(directory: Path, kind: str, number: int) -> int | None:
     """Bytes that the ``kind`` (``user`` or ``group``) of this number may still write there.
 
-    None where the kernel knows no limit, or does not tell.
+    None if there is no limit, or it cannot be read.
     """
     if sys.platform != "linux":
         return None

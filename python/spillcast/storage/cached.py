@@ -1,8 +1,8 @@
-"""A cache of flash before a disk, as a storage for one recording's temp files.
+"""A flash cache in front of a disk, as a storage for the temp files of one recording.
 
-What the cache serves is simulated with the recorded offsets; each operation then takes what it
-takes on flash or on the disk, in the shares of its op and size. Temp data is written to flash, and
-to the disk only when it leaves the cache, which nobody waits for.
+The cache is simulated with the recorded offsets. Operations of each op and size then have the
+latencies of flash and of the disk in the simulated shares. Temp data is written to flash, and in
+the background to the disk when it leaves the cache.
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,9 +32,9 @@ Shares = Mapping[tuple[str, int], float]
 def cached(
     text: str, flash: Storage, disk: Storage, options: CacheOptions, baseline: TempEvidence
 ) -> Storage:
-    """The storage that ``baseline`` would find in a cache of ``flash`` before ``disk``.
+    """The storage of a cache of ``flash`` in front of ``disk`` for the I/O of ``baseline``.
 
-    Refusal where the recording does not show what was read again, and not all fits.
+    Refusal if the temp files do not fit, and the recording does not show which data is read again.
     """
     recorded = observed(baseline).groups
     shares = _shares(recorded, baseline, options)
@@ -58,7 +58,7 @@ def cached(
 
 
 def parse_cache(text: str, value: str) -> tuple[str, str, CacheOptions]:
-    """Flash, disk and cache of ``cache:FLASH+DISK?size=2T``. InputError says what is wrong."""
+    """Flash, disk and options of ``cache:FLASH+DISK?size=2T``. InputError for an invalid text."""
     parts, _, query = value.partition("?")
     flash, plus, disk = parts.partition("+")
     given = dict(pair.partition("=")[::2] for pair in query.split("&") if pair)
@@ -112,7 +112,7 @@ def _shares(groups: Sequence[Group], baseline: TempEvidence, options: CacheOptio
 def _group(
     group: Group, flash: Storage, disk: Storage, shares: Shares, baseline: TempEvidence
 ) -> Group:
-    """What the operations of a group would take: those of flash, and those of the disk."""
+    """The group with latencies of flash and of the disk, in the shares of the cache."""
     share_of_flash = shares[group.kind]
     parts = [
         (share, _latency(storage, group, baseline))
@@ -126,12 +126,12 @@ def _group(
 
 
 def _latency(storage: Storage, group: Group, baseline: TempEvidence) -> Estimate:
-    """What the operations of a group take on one part, were they all there."""
+    """The latency of a group's operations on flash or disk alone."""
     sequential, threads = True, 1
     if isinstance(baseline, Recording):
         sequential = baseline.work.sequential.get(group.kind, 1.0) > 0.5
         threads = baseline.work.threads or 1
-    # Limits are stated of the whole, so they must not count here.
+    # The limits of the parts are limits of the cached storage, and must not count twice.
     model = Model(replace(storage, limits=()))
     return model.latency(*group.kind, depth=float(threads), sequential=sequential)
 
@@ -139,9 +139,9 @@ def _latency(storage: Storage, group: Group, baseline: TempEvidence) -> Estimate
 def _distance(
     storage: Storage, groups: Sequence[Group], shares: Shares, baseline: TempEvidence
 ) -> dict[str, float]:
-    """How far a part's figures are from the operations that it serves, as shares of these.
+    """Shares of the operations of a part that are outside or between its measured sizes.
 
-    ``error`` is the relative standard error of its latencies for that, in the root mean square.
+    ``error`` is the relative standard error of their latencies, as the root mean square.
     """
     if storage.source.any_size:
         return {}
@@ -162,22 +162,22 @@ def _distance(
 
 
 def _mixed(parts: list[tuple[float, Estimate]], count: int) -> tuple[list[int], list[int]]:
-    """Histograms in some shares, as one of ``count`` operations."""
+    """One histogram (ns, counts) of ``count`` operations from histograms with their shares."""
     latency_s = np.concatenate([latency.latency_s for _, latency in parts])
     weight = np.concatenate(
         [share * latency.latency_count / latency.latency_count.sum() for share, latency in parts]
     )
     order = np.argsort(latency_s)
-    # Rounded sums, so that the whole is kept.
-    upto = np.rint(np.cumsum(weight[order]) * count).astype(int)
-    each = np.diff(upto, prepend=0)
-    each[-1] += count - upto[-1]
-    kept = each > 0
-    return [round(s * 1e9) for s in latency_s[order][kept]], [int(n) for n in each[kept]]
+    # Cumulative counts are rounded, so that their total is ``count``.
+    cumulative = np.rint(np.cumsum(weight[order]) * count).astype(int)
+    cumulative[-1] = count
+    counts = np.diff(cumulative, prepend=0)
+    kept = counts > 0
+    return [round(s * 1e9) for s in latency_s[order][kept]], [int(n) for n in counts[kept]]
 
 
 def _limits(storage: Storage, groups: list[Group], shares: Shares) -> list[Limit]:
-    """The limits of one part, which a share of the reads and of the writes draws from."""
+    """The limits of flash or disk for the share of the reads and writes that it serves."""
     limits = []
     for limit in storage.limits:
         costs: dict[str, Any] = {}

@@ -27,11 +27,11 @@ KERNEL = 0.05
 SHARE_MIN = 0.0075
 #: ...the valley beside it is at most this deep, as a share of its height...
 VALLEY_MAX = 0.7
-#: ...and what rises above the valley is so many standard deviations of its number of operations.
-SURE = 3.2
+#: ...and the operations above the valley are this many standard deviations of their number.
+SIGNIFICANT = 3.2
 #: A peak this many times above another one is far from it.
 FAR = 3.0
-#: A peak whose bounds are no further apart than this factor is a place, not a range.
+#: A peak whose bounds differ by at most this factor is described by its mode alone.
 NARROW = 1.25
 
 
@@ -57,8 +57,8 @@ class _Basin:
 def find_peaks(latency_ns: Sequence[int], counts: Sequence[int]) -> list[Peak]:
     """The peaks of a histogram of bucket middles (ns) and counts, the fastest first.
 
-    Hills of the smoothed density are joined, the least sure first, until every one is clear of its
-    neighbours. None where there are no operations.
+    Hills of the smoothed density are joined, the least significant first, until each is clear of
+    its neighbours. Empty without operations.
     """
     ns = np.maximum(np.asarray(latency_ns, dtype=float), 1.0)
     count = np.asarray(counts, dtype=float)
@@ -96,9 +96,9 @@ def _hills(density: Array) -> list[_Basin]:
 def _clear(density: Array, basins: list[_Basin]) -> list[_Basin]:
     """Basins joined until every valley between two is clear."""
     while len(basins) > 1:
-        sure = [_sureness(density, *pair) for pair in pairwise(basins)]
-        least = int(np.argmin(sure))
-        if sure[least] >= SURE:
+        significance = [_significance(density, *pair) for pair in pairwise(basins)]
+        least = int(np.argmin(significance))
+        if significance[least] >= SIGNIFICANT:
             break
         low, high = basins[least : least + 2]
         top = max(low.top, high.top, key=lambda at: density[at])
@@ -106,7 +106,7 @@ def _clear(density: Array, basins: list[_Basin]) -> list[_Basin]:
     return basins
 
 
-def _sureness(density: Array, low: _Basin, high: _Basin) -> float:
+def _significance(density: Array, low: _Basin, high: _Basin) -> float:
     """Standard deviations by which the lower of two neighbours rises above the valley between."""
     valley = density[high.begin]
     lower = min(low, high, key=lambda basin: density[basin.top])
@@ -121,7 +121,7 @@ def _peak(ns: Array, count: Array, total: float, top: float) -> Peak:
     """The peak of these operations; ``top`` is the decimal logarithm of where they are densest."""
     reached = np.cumsum(count)
     low, high = np.searchsorted(reached, [0.05 * reached[-1], 0.95 * reached[-1]])
-    # The density is known in steps; the middle of what lies about its top is known better.
+    # The mean about the top is more accurate than the top, which is a step of the density.
     power = np.log10(ns)
     near = count * (np.abs(power - top) <= KERNEL)
     mode_ns = 10 ** (float(np.average(power, weights=near)) if near.any() else top)
@@ -175,7 +175,7 @@ def _place(peak: Peak, *, around: bool) -> str:
 
 
 def _words(seconds: float, digits: int) -> str:
-    """To so many digits, or one more where that would be off by more than 5 %."""
+    """A duration with ``digits`` digits, or one more if that would be off by more than 5 %."""
     rounded = float(f"{seconds:.{digits - 1}e}")
     if abs(rounded / seconds - 1) > 0.05:
         rounded = float(f"{seconds:.{digits}e}")
@@ -243,7 +243,7 @@ def shape(group: Group) -> Shape:
 
 
 def described(storage: Storage, groups: Sequence[Group]) -> dict[str, Any]:
-    """The storage's document with what ``groups`` say under the key ``model``."""
+    """The storage's document, with limits and peaks of ``groups`` under the key ``model``."""
     ops = sorted({group.op for group in groups})
     model: dict[str, Any] = {op: asdict(ability(storage, op)) for op in ops}
     model["peaks"] = [shape(group).to_json() for group in groups]
@@ -251,13 +251,13 @@ def described(storage: Storage, groups: Sequence[Group]) -> dict[str, Any]:
 
 
 COMPARISON_SCHEMA = "spillcast.comparison/1"
-#: One letter stands for each.
+#: A letter is the name of each in a comparison.
 STORAGES_MAX = 26
 
 
 @dataclass(frozen=True)
 class Latency:
-    """An operation on one storage. ``error`` is relative, of what was not measured."""
+    """Latency of an operation on a storage; ``error`` is relative, 0 if measured."""
 
     p50_s: float
     mean_s: float
@@ -283,9 +283,9 @@ class Row:
 
 @dataclass(frozen=True)
 class Verdict:
-    """How many times as fast as the first a storage is: over all sizes, least and most.
+    """The speed-up of a storage over the first: over all sizes, and its range.
 
-    ``error`` is the relative standard error of what was not measured on either, in the mean.
+    ``error`` is its mean relative standard error by interpolation on either storage.
     """
 
     storage: str
@@ -320,10 +320,10 @@ class Comparison:
 
 
 def compare(storages: Sequence[Storage], names: Sequence[str]) -> Comparison:
-    """Compare storages by every size that one of them has, one operation at a time.
+    """Compare storages at every size that one of them has, with one operation at a time.
 
-    Short bursts of what is stated are used up. Sizes that a storage was not measured at are taken
-    from its others, and say so. InputError where there is no op that two of them have.
+    Short bursts of stated limits are used up. Sizes that were not measured are interpolated, and
+    marked so. InputError if no other storage has an op of the first.
     """
     if len(storages) > STORAGES_MAX:
         raise OptionInvalid(f"{len(storages)} storages: up to {STORAGES_MAX} can be compared")
@@ -376,9 +376,9 @@ def _latency(estimate: Estimate | None, first: Estimate | None) -> Latency | Non
 
 
 def _verdict(rows: Sequence[Row], name: str, op: str, pattern: str, at: int) -> Verdict | None:
-    """How much faster the I/O goes that the first storage was measured with.
+    """The speed-up of the I/O that the first storage was measured with.
 
-    Each row weighs as the time that was measured there, if any was; else all weigh the same.
+    The weight of a row is its measured time there; without measured times all rows are equal.
     """
     shared: list[tuple[float, float, float]] = []
     for row in rows:

@@ -1,4 +1,4 @@
-"""A FUSE mount that behaves like a storage: its options, its life, its accuracy."""
+"""A FUSE mount with the latencies of a storage, and a report of its accuracy."""
 
 import shutil
 import subprocess
@@ -20,7 +20,7 @@ from spillcast.storage.target import resolve_storage
 from spillcast.units import format_bytes, format_duration, parse_bytes, parse_latency_s
 
 EMULATION_SCHEMA = "spillcast.emulation/1"
-#: Share of operations that came more than a tenth later than asked from which on it warns.
+#: Late operations, by over 10 %, are a warning above this share.
 LATE = 0.05
 
 
@@ -70,7 +70,7 @@ class Mount:
         return words
 
     def _excess_s(self, point: Point) -> float:
-        """The excess of the mount's own time over the latency of a point."""
+        """The time by which the mount itself exceeds the latency of a point; negative if faster."""
         of_op = [(size, ns) for op, size, ns in self.floor if op == point.op]
         _, floor_ns = min(of_op, key=lambda known: abs(known[0] - point.size_bytes))
         return floor_ns / 1e9 - self.behaviour.median_s(point)
@@ -126,11 +126,11 @@ class Emulated:
 def emulate(
     behaviour: Behaviour, mountpoint: Path, backing: Path, *, page_cache: bool = False
 ) -> Iterator[Mount]:
-    """Show the directory ``backing`` at ``mountpoint``, an empty one, at the pace of ``behaviour``.
+    """Mount ``backing`` at the empty directory ``mountpoint``, with the latencies of ``behaviour``.
 
-    Opening, naming and removing files takes no time. It ends with the block; where this process is
-    killed, at once. This process must not use the mount itself: killed meanwhile, it would hang.
-    InputError where a directory cannot be used, SpillcastError where there is no FUSE.
+    Opening, renaming and removing files takes no extra time. The mount ends with the block, or at
+    once if this process is killed. This process must not use the mount: killed during an operation
+    it would hang. InputError for an unusable directory, SpillcastError without FUSE.
     """
     try:
         mounted = _core.Emulation(backing, mountpoint, behaviour, page_cache=page_cache)
@@ -151,7 +151,7 @@ def model_of_options(
     bandwidth: str | None,
     servers: int | None,
 ) -> Behaviour:
-    """The model of the flags. InputError if they contradict each other."""
+    """The behaviour that the options describe. InputError if they contradict each other."""
     if storage is not None and (read or write):
         raise OptionConflict(
             "--storage says how long reads and writes take", "leave --read, --write"
@@ -190,7 +190,7 @@ def check_program(command: Sequence[str]) -> None:
 def run_command(command: Sequence[str], on_tick: Callable[[], None]) -> int:
     """Run a command to its end; returns its exit status, or 128 plus the signal that ended it.
 
-    Signals that would end this process are the command's to obey: its end is the end.
+    Signals that would end this process are passed on to the command.
     """
     passed_on = PassedOn[subprocess.Popen[bytes]]()
     with passed_on.taken():

@@ -1,4 +1,4 @@
-"""fio: its JSON as a storage, and a recording as a log that it replays."""
+"""fio: reads its JSON as a storage, and writes a recording as a log that it replays."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
@@ -18,15 +18,15 @@ from spillcast.storage.source import GRID
 from spillcast.storage.storage import Group, Storage
 from spillcast.workspace import whole_file
 
-_HOW = "make it with: fio --output-format=json --output=fio.json JOBFILE"
+_HINT = "make it with: fio --output-format=json --output=fio.json JOBFILE"
 _NS = {"lat_ns": 1.0, "clat_ns": 1.0, "lat": 1e3, "clat": 1e3}
 
 
 def fio_storage(path: Path, text: str) -> Storage:
     """The storage that fio measured. InputError if no job did reads or writes."""
-    document = json_of(text[text.index("{") :], path, _HOW, rest=True)
+    document = json_of(text[text.index("{") :], path, _HINT, rest=True)
     try:
-        with reading(path, _HOW):
+        with reading(path, _HINT):
             given = document.get("global options", {})
             groups = [
                 group
@@ -34,9 +34,9 @@ def fio_storage(path: Path, text: str) -> Storage:
                 for group in _groups({**given, **job.get("job options", {})}, job)
             ]
     except (AttributeError, TypeError) as error:
-        raise damaged(path, "a key has another type than fio writes", _HOW) from error
+        raise damaged(path, "a key has another type than fio writes", _HINT) from error
     if not groups:
-        raise TargetIncomplete(f"{path}: no job of fio did reads or writes", _HOW)
+        raise TargetIncomplete(f"{path}: no job of fio did reads or writes", _HINT)
     return Storage(path.stem, GRID, groups, {"fio": str(document["fio version"])})
 
 
@@ -73,15 +73,15 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[Grou
 
 
 def _size(options: Mapping[str, Any], op: str) -> int | None:
-    """The size of an operation, if all have the same."""
-    sizes = str(options.get("bs", "4k")).split(",")
+    """The size (bytes) of all operations; None if it is not stated, or a range."""
+    sizes = str(options.get("bs", "")).split(",")
     text = sizes[1] if op == "write" and len(sizes) > 1 and sizes[1] else sizes[0]
     number = number_of(text.strip().upper().removesuffix("IB").removesuffix("B"), step=1024)
     return None if number is None else round(number.value)
 
 
 def _histogram(done: Mapping[str, Any], count: int, mean_ns: float) -> tuple[list[int], list[int]]:
-    """Latencies and how many had them: of its bins, or between its percentiles."""
+    """Latencies (ns) and their counts, from the bins of fio or from its percentiles."""
     name = next((name for name in ("clat_ns", "lat_ns") if done.get(name)), "clat")
     scale = _NS[name]
     measured = done.get(name) or {}
@@ -104,7 +104,7 @@ def _histogram(done: Mapping[str, Any], count: int, mean_ns: float) -> tuple[lis
             below = upto
     if not counts:
         return [round(mean_ns)], [count]
-    # What is slower than the last percentile is taken to be as fast.
+    # Operations above the last percentile count as that.
     counts[-1] += count - below
     return latency_ns, counts
 
@@ -114,16 +114,16 @@ IOLOG_SCHEMA = "spillcast.iolog/1"
 
 @dataclass(frozen=True)
 class Iolog:
-    """A log that was written."""
+    """Properties of a written log."""
 
     path: str
     reads: int
     writes: int
     read_bytes: int
     write_bytes: int
-    #: Names in the log, relative to where fio runs, and how long each file gets.
+    #: Sizes (bytes) of the files by their names, which are relative to fio's working directory.
     files: dict[str, int]
-    #: Files of which more is read than was written before: fio wants them to be there.
+    #: Files that are read before they are written: fio needs them to exist.
     laid_before: list[str]
 
     def to_json(self) -> dict[str, Any]:
@@ -132,10 +132,10 @@ class Iolog:
 
 
 def write_iolog(recording: Recording, path: Path) -> Iolog:
-    """Write the log, whole or not at all.
+    """Write the log, completely or not at all.
 
-    fio replays it in the directory it runs in, in one thread: order, offsets, sizes and start
-    times (us) are kept, operations that overlapped follow each other.
+    fio replays it in its working directory, in one thread. Order, offsets, sizes and start times
+    (us) are kept; concurrent operations follow each other.
     """
     steps = plan(recording)
     start_ns = moved_waits(recording)["start_ns"].to_numpy()

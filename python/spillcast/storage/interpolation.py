@@ -71,14 +71,14 @@ def _extrapolate(x: Array, mean_s: Array, at: float, power: bool) -> Interpolati
     """Extrapolates from ``x``, which begins with the nearest point."""
     distance = abs(math.log(at / x[0]))
     value_s, exponent = _extended_line(x[0], x[1], mean_s[0], mean_s[1], at, power)
-    # Above, latency may come to grow with x; below, it may stop to depend on x.
+    # Beyond the largest x, latency may start to grow with x; below the smallest it may stop.
     turn = (1 - exponent if at > x[0] else exponent) * distance * _STDDEV_ABOUT_END
-    seen = 0.0
+    predicted = 0.0
     if len(x) > 2:
         again_s, _ = _extended_line(x[1], x[2], mean_s[1], mean_s[2], x[0], power)
         off = max(abs(_log(again_s) - _log(mean_s[0])), _typical_error(x, mean_s, power))
-        seen = off * distance / abs(math.log(x[0] / x[1]))
-    return Interpolation(value_s, math.hypot(turn, seen), False, True)
+        predicted = off * distance / abs(math.log(x[0] / x[1]))
+    return Interpolation(value_s, math.hypot(turn, predicted), False, True)
 
 
 def _extended_line(
@@ -120,7 +120,7 @@ def _log(seconds: float) -> float:
     return math.log(max(seconds, _LATENCY_MIN_S))
 
 
-#: A cell of fewer operations is not used if it lies among others.
+#: A cell of fewer operations is used only if it extends the measured range.
 COUNT_MIN = 8
 
 
@@ -274,7 +274,7 @@ class Cells:
 
 
 def _neighbours(sizes: list[int], size_bytes: int) -> list[int]:
-    """The size itself if it was measured, else the measured sizes beside it."""
+    """The size itself if it was measured, else the measured neighbours."""
     at = bisect_left(sizes, size_bytes)
     if at < len(sizes) and sizes[at] == size_bytes:
         return [size_bytes]

@@ -29,10 +29,10 @@ def machine_cache_bytes() -> int:
 
 
 def dirty_limit_bytes(filesystem: str) -> int | None:
-    """The kernel's limit of dirty pages, as far as user space can tell; None without a limit.
+    """The kernel's limit of dirty pages, from what user space can read; None without a limit.
 
-    ``vm.dirty_bytes``, or ``vm.dirty_ratio`` of what could be dirty: free memory and the pages of
-    files, here or in the smallest memory cgroup. Writers are slowed down from somewhat below.
+    ``vm.dirty_bytes``, or the share ``vm.dirty_ratio`` of free memory and the pages of files, of
+    the machine or of the smallest memory cgroup. The kernel slows writers down before that.
     """
     if filesystem in IN_MEMORY:
         return None

@@ -40,7 +40,7 @@ def _plateau(depths: Array, mean_s: Array) -> float | None:
     per_s = depths / mean_s
     if not _is_flat(depths[-2], depths[-1], per_s[-2], per_s[-1]):
         return None
-    # All depths from which on it does not grow; the first of them may be on its way there.
+    # The median over all depths without growth, because the first of them may be in transition.
     at = len(depths) - 2
     while at > 0 and _is_flat(depths[at - 1], depths[at], per_s[at - 1], per_s[at]):
         at -= 1
@@ -63,9 +63,9 @@ def queued_s(
 ) -> float:
     """Latency with ``depth`` operations always under way, from the latency of an idle storage.
 
-    With q under way, k servers and c the device time that the tightest limit without burst takes of
-    an operation, which comes before L: max(c + L, q * L / k, q * c). A burst goes at once; where it
-    is ``lasting``, limits with a burst of less than a minute count among q * c.
+    With depth q, idle latency L, k servers, and the device time c of an operation by the tightest
+    limit without a burst: max(c + L, q * L / k, q * c). A burst takes no time; for a ``lasting``
+    load, limits with a burst of less than a minute count in q * c too.
     """
     costs_ns = [
         (limit.burst_ns, limit.cost_ns(op, size_bytes, sequential=sequential))
@@ -79,7 +79,7 @@ def queued_s(
 
 
 def _ns_per_byte(limit: Limit, op: str) -> float:
-    """Device time for a byte of an operation that is as large as can be."""
+    """Device time per byte of the largest operations."""
     per_byte: float = getattr(limit, f"{op}_ns_per_byte")
     if limit.operation_bytes is not None:
         base_ns: float = getattr(limit, f"{op}_sequential_ns")
@@ -91,11 +91,10 @@ def _ns_per_byte(limit: Limit, op: str) -> float:
 class Estimate:
     """Latency of an operation.
 
-    ``mean_s`` is its mean. ``blocks`` holds count and mean (s) of consecutive stretches of the
-    measurement it comes from, scaled to it. ``error`` is the relative standard error of taking it
-    from other sizes and depths: 0 where ``measured``, which says that the storage has a figure for
-    this very cell. ``extrapolated`` says that it lies outside of what was measured, or is of
-    another pattern.
+    ``blocks`` contains count and mean (s) of consecutive stretches of the measurement, scaled to
+    ``mean_s``. ``error`` is the relative standard error of an estimate from other sizes and depths;
+    it is 0 if ``measured``: the storage has a figure for exactly this cell. An ``extrapolated`` one
+    is outside the measured range, or from another pattern.
     """
 
     mean_s: float
@@ -103,12 +102,12 @@ class Estimate:
     error: float
     measured: bool
     extrapolated: bool
-    #: The histogram it comes from, scaled to it: latencies (s), ascending, and operations.
+    #: The histogram of the measurement, scaled to ``mean_s``: latencies (s), ascending, and counts.
     latency_s: Array = field(default_factory=lambda: np.zeros(0))
     latency_count: Array = field(default_factory=lambda: np.zeros(0))
 
     def at(self, mean_s: float) -> "Estimate":
-        """The same with another mean, such as that of operations that queue."""
+        """The estimate scaled to another mean, such as that of operations that queue."""
         factor = mean_s / self.mean_s if self.mean_s else 1.0
         blocks, latency_s = self.blocks * [1.0, factor], self.latency_s * factor
         return replace(self, mean_s=mean_s, blocks=blocks, latency_s=latency_s)
@@ -137,11 +136,10 @@ class Model:
     ) -> Estimate:
         """Latency of ``op`` (``read`` or ``write``) with ``depth`` operations under way.
 
-        ``sequential`` None is taken as random where both were measured apart. What was measured
-        with the I/O of a recording serves any pattern and has that recording's depth. Stated
-        servers and limits hold where no depth was measured but 1: see ``queued_s``.
-        With ``lasting`` short bursts are used up.
-        Refusal where the storage has no figures for the op.
+        Without ``sequential`` it is that of random operations if the patterns were measured
+        separately. Figures from the I/O of a recording apply to any pattern, at the depth of that
+        recording. Stated servers and limits apply if only depth 1 was measured (``queued_s``);
+        with ``lasting`` short bursts are used up. Refusal if there are no figures for the op.
         """
         if size_bytes <= 0:
             raise ValueError(f"an operation of {size_bytes} bytes")
@@ -174,8 +172,8 @@ class Model:
     def servers(self, op: str) -> float | None:
         """The number of operations that the storage serves at once; None if unknown.
 
-        Of a measured one it is the rate of the smallest size at depth over that at depth 1, and
-        need not be a whole number: operations may share a part of their way.
+        For a measured storage it is the rate of the smallest size at the largest depths over that
+        at depth 1. It may be a fraction, because operations share a part of their path.
         """
         cells = self.cells(op, False)[0]
         depths, mean_s = cells.row(cells.sizes[0])
@@ -185,7 +183,7 @@ class Model:
         return max(1.0, most * float(mean_s[0]))
 
     def bandwidth_bytes_per_s(self, op: str) -> float | None:
-        """Bytes per second that larger sizes and depths do not raise; None where none is shown."""
+        """Bytes per second that larger sizes and depths do not raise; None if unknown."""
         cells = self.cells(op, True)[0]
         shown = _bandwidth(cells)
         if shown is not None or not self._stated(cells):
@@ -194,7 +192,7 @@ class Model:
         return 1e9 / slowest_ns if slowest_ns else None
 
     def operations_per_s(self, op: str) -> float | None:
-        """Small operations per second that depth does not raise; None where none is shown."""
+        """Small operations per second that larger depths do not raise; None if unknown."""
         cells, storage = self.cells(op, False)[0], self.storage
         size = cells.sizes[0]
         depths, mean_s = cells.row(size)
@@ -227,7 +225,7 @@ class Model:
         return self._cells[key]
 
     def _stated(self, cells: Cells) -> bool:
-        """Whether servers and limits as stated say how latency grows with depth."""
+        """Whether latency at larger depths follows from stated servers and limits."""
         is_limited = self.storage.servers is not None or bool(self.storage.limits)
         return cells.single_depth and (is_limited or self.storage.source.stated)
 
@@ -239,7 +237,7 @@ def _of(groups: Sequence[Group], key: str, wanted: Sequence[str]) -> list[Group]
     return [g for g in groups if getattr(g, key) == value]
 
 
-#: The size at which a latency that holds for all sizes is compared with what a mount takes.
+#: The size of a point whose latency applies to all sizes.
 ANY_SIZE_BYTES = 8192
 
 
@@ -259,8 +257,8 @@ class Point:
 class Behaviour:
     """Determines latencies of operations. An op without points takes no time.
 
-    Between points latency is a straight line in bytes and a power of the depth, which is that of
-    the operations under way when one arrives.
+    Between points, latency is linear in bytes and a power law of the depth: the number of
+    operations under way when one arrives.
     """
 
     name: str
@@ -271,12 +269,12 @@ class Behaviour:
 
     @property
     def idle_points(self) -> list[Point]:
-        """Latencies where an operation finds no other, or as few as were measured."""
+        """The points of the smallest depth."""
         least = min((point.depth for point in self.points), default=1)
         return [point for point in self.points if point.depth == least]
 
     def median_s(self, point: Point) -> float:
-        """Median time of an operation of a point that finds no other, with what limits take."""
+        """Median time of a single operation of a point, with the device time of limits."""
         costs_ns = (
             limit.cost_ns(point.op, point.size_bytes, sequential=point.sequential)
             for limit in self.limits
@@ -292,7 +290,7 @@ class Behaviour:
 
 
 def behaviour_of(storage: Storage, *, access: str = "direct") -> Behaviour:
-    """The behaviour of a storage; what was measured with ``access`` comes before the rest."""
+    """The behaviour of a storage; figures of ``access`` are preferred."""
     model = Model(storage, access=access)
     points = [
         point
@@ -309,7 +307,7 @@ def _points(model: Model, op: str, sequential: bool) -> Iterator[Point]:
     for cell in cells.cells:
         moved = sum(group.bytes for group in cell.groups)
         latency_s, count = cell.histogram
-        # Buckets have a width: their middles are scaled to give the mean.
+        # The middles of buckets are scaled, so that their mean is the measured one.
         middle_s = float(np.dot(latency_s, count)) / cell.count
         latency_ns = latency_s * 1e9 * (cell.mean_s / middle_s if middle_s else 1.0)
         yield Point(
@@ -323,7 +321,7 @@ def _points(model: Model, op: str, sequential: bool) -> Iterator[Point]:
 
 
 def fixed_behaviour(read_s: float | None, write_s: float | None) -> Behaviour:
-    """Every read and write takes the same, whatever its size; None for no time."""
+    """A behaviour with one latency for all reads and one for all writes; None for no time."""
     points = [
         Point(op, sequential, ANY_SIZE_BYTES, [round(seconds * 1e9)], [1])
         for op, seconds in zip(OPS, (read_s, write_s), strict=True)

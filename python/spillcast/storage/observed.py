@@ -1,4 +1,4 @@
-"""Storages without a probe: as an engine saw its own, or with stated latencies and limits."""
+"""Storages without a probe: observed in evidence of a run, or with stated latencies and limits."""
 
 from itertools import groupby
 from operator import itemgetter
@@ -28,7 +28,7 @@ TempEvidence = Recording | Counts
 
 
 def observed(evidence: TempEvidence) -> Storage:
-    """The storage that a run was on, as its evidence shows it."""
+    """The storage of a run, with the latencies of its evidence."""
     if isinstance(evidence, Recording):
         return _observed_in(evidence)
     groups = [_counted_group(op, counts) for op, counts in evidence.by_op]
@@ -51,7 +51,7 @@ def _counted_group(op: str, counts: OpCounts) -> Group:
 
 def _observed_in(recording: Recording) -> Storage:
     """From the whole run's per-second histograms, and single waits that change temp files."""
-    # Rows come by second and stay so within a group, for the sort is stable.
+    # The sort is stable, so that rows stay in order of seconds within a group.
     key = itemgetter("op", "size_class_bytes")
     counted = [row for row in recording.temp_seconds.to_pylist() if row["count"]]
     rows = groupby(sorted(counted, key=key), key)
@@ -92,21 +92,21 @@ def assumed_latency(like: Storage, latency_s: float, name: str) -> Storage:
 
 
 _EXAMPLE = "for example limits:iops=12000,throughput=500MiB/s,latency=0.5ms"
-#: Time's worth of a rate that goes at once, so that single operations are not delayed.
+#: Burst of a stated rate in seconds of it, so that single operations are not delayed.
 _BURST_S = 0.1
 
 
 def limits_storage(text: str, value: str) -> Storage:
-    """The storage of ``value``, what follows ``limits:``. InputError names what is wrong."""
+    """The storage of ``value``, the text after ``limits:``. InputError for an invalid one."""
     given: dict[str, str] = {}
     for part in value.split(","):
-        key, equals, of_key = (each.strip() for each in part.partition("="))
+        key, equals, figure = (word.strip() for word in part.partition("="))
         if not equals or key not in ("iops", "throughput", "latency") or key in given:
             known = "iops, throughput and latency, each once"
             raise TargetInvalid(
                 f"{text}: '{part.strip()}' is no limit; known are {known}", _EXAMPLE
             )
-        given[key] = of_key
+        given[key] = figure
     if "latency" not in given:
         raise TargetInvalid(f"{text}: the latency of one operation is missing", _EXAMPLE)
     latency_s = parse_latency_s(given["latency"], f"{text}: latency")
@@ -118,7 +118,7 @@ def limits_storage(text: str, value: str) -> Storage:
         bytes_per_s = parse_bytes_per_s(given["throughput"], f"{text}: throughput")
         burst = _positive(text, bytes_per_s) * _BURST_S
         limits.append(bytes_limit("throughput", bytes_per_s, burst=burst))
-    # What larger operations cost follows from the throughput.
+    # The time of larger operations follows from the throughput.
     base_ns = {(op, p): latency_s * 1e9 for op in OPS for p in PATTERNS}
     groups = stated_groups(base_ns, 0.0)
     return Storage(text, ASSUMED, groups, limits=limits)

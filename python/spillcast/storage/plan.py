@@ -23,7 +23,7 @@ def moved_waits(recording: Recording) -> Table:
 
 
 def _moved(temp_waits: Table, recording: Recording) -> NDArray[np.bool_]:
-    """Which of them moved bytes. InputError if none did."""
+    """Whether each wait moved bytes. InputError if none did."""
     moved = temp_waits["bytes"].filled(0) > 0
     if not moved.any():
         raise NoTempIo(f"{recording.path}: holds no temp I/O to replay")
@@ -31,14 +31,14 @@ def _moved(temp_waits: Table, recording: Recording) -> NDArray[np.bool_]:
 
 
 def plan(recording: Recording) -> Table:
-    """The reads and writes of temp files as steps, each after the pause of its thread before it."""
+    """The reads and writes of temp files as steps, each after a pause of its thread."""
     return _steps(moved_waits(recording), recording, moves_only=True)[0]
 
 
 def replay_plan(recording: Recording) -> tuple[Table, bool]:
-    """All that was done to temp files as steps, and whether threads wait in them for each other.
+    """All operations on temp files as steps, and whether they include waits between threads.
 
-    They do where the recording shows the waits of threads outside of I/O.
+    They do if the recording shows the waits of threads outside of I/O.
     """
     _moved(recording.temp_columns("bytes"), recording)
     return _steps(recording.waits, recording)
@@ -49,7 +49,7 @@ def _steps(waits: Table, recording: Recording, *, moves_only: bool = False) -> t
     return Table.from_arrow(rows), closed_loop
 
 
-#: The columns of steps that read or write after a pause, as the core takes them.
+#: The columns of steps that read or write after a pause, with the types of the core.
 _STEPS = fields_of(
     {
         "thread": "uint32", "file": "uint32", "write": "bool", "offset": "uint64",
@@ -63,7 +63,7 @@ def steps_of(columns: Mapping[str, Any]) -> Table:
     return Table(columns).cast(_STEPS)
 
 
-#: More steps than these are thinned out: 3 GiB of I/O say what a storage is like.
+#: At most this many steps are made: some 3 GiB of I/O are enough to measure a storage.
 STEPS_MAX = 400_000
 
 
@@ -73,17 +73,18 @@ def plan_of_counts(counts: Counts, steps_max: int = STEPS_MAX) -> Table:
     read_bytes, write_bytes = _mean_bytes(counts)
     threads = max(1, round(counts.processes))
     kept = min(1.0, steps_max / counts.operations)
-    each_read, each_write = (max(1, round(n * kept / threads)) if n else 0 for n in (reads, writes))
+    reads_each, writes_each = (
+        max(1, round(n * kept / threads)) if n else 0 for n in (reads, writes)
+    )
     held_bytes = counts.held_bytes
     passes = max(1, round(writes * write_bytes / held_bytes)) if held_bytes else 1
-    # A file holds so many blocks of a read's size.
     ratio = write_bytes / read_bytes
-    write, file, block = _process_plan(each_read, each_write, passes, counts.files, ratio)
+    write, file, block = _process_plan(reads_each, writes_each, passes, counts.files, ratio)
     size = np.where(write, write_bytes, read_bytes)
-    # What a process does between its operations, in equal parts.
+    # The time outside temp I/O is divided equally between the operations.
     think_s = counts.elapsed_s - counts.total_s / counts.processes
     think_ns = round(max(0.0, think_s) * kept * 1e9 / len(write))
-    # Threads take turns, so that a stretch of the steps is a stretch of the run.
+    # Threads alternate, so that every prefix of the steps is a prefix of the run.
     thread = np.tile(np.arange(threads), len(write))
     return steps_of(
         {
@@ -100,7 +101,7 @@ def plan_of_counts(counts: Counts, steps_max: int = STEPS_MAX) -> Table:
 def _mean_bytes(counts: Counts) -> tuple[int, int]:
     """The sizes of a read and of a write; a missing op has the size of the other."""
     any_bytes = counts.bytes // counts.operations
-    means = {op: its.bytes // its.count for op, its in counts.by_op}
+    means = {op: of_op.bytes // of_op.count for op, of_op in counts.by_op}
     read, write = (max(1, means.get(op, any_bytes)) for op in OPS)
     return read, write
 
@@ -108,16 +109,17 @@ def _mean_bytes(counts: Counts) -> tuple[int, int]:
 def _process_plan(
     reads: int, writes: int, passes: int, files: int, ratio: float
 ) -> tuple[NDArray[np.bool_], Array, Array]:
-    """Whether each step writes, its file, and its block there: of a write's size, or a read's."""
+    """By step: whether it writes, its file, and its block of a write's size or a read's."""
     parts = []
     for at in range(passes):
-        pass_counts = [writes * (at + 1) // passes - writes * at // passes,
-                reads * (at + 1) // passes - reads * at // passes]  # fmt: skip
-        written = np.arange(pass_counts[0])
-        parts.append((np.ones(pass_counts[0], dtype=bool), written % files, written // files))
-        # File by file, each to its end; what is read more often than written begins again.
-        held = max(1, int(-(-(pass_counts[0] * ratio or pass_counts[1]) // files)))
-        read = np.arange(pass_counts[1])
-        parts.append((np.zeros(pass_counts[1], dtype=bool), read // held % files, read % held))
+        pass_writes, pass_reads = (
+            count * (at + 1) // passes - count * at // passes for count in (writes, reads)
+        )
+        written, read = np.arange(pass_writes), np.arange(pass_reads)
+        parts.append((np.ones(pass_writes, dtype=bool), written % files, written // files))
+        # Files are read one after the other; reads beyond the written blocks begin again.
+        file_reads = max(1, int(-(-(pass_writes * ratio or pass_reads) // files)))
+        file = read // file_reads % files
+        parts.append((np.zeros(pass_reads, dtype=bool), file, read % file_reads))
     write, file, block = (np.concatenate(columns) for columns in zip(*parts, strict=True))
     return write, file, block

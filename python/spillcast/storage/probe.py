@@ -1,4 +1,4 @@
-"""Measures a directory: with the I/O of a recording, or op by op with a grid."""
+"""Measures a directory, with the I/O of a recording or with a grid of ops, sizes and depths."""
 
 import errno
 import json
@@ -127,7 +127,7 @@ def _remove_stale(parent: Path) -> None:
 #: ``groups``, ``changes`` and ``facts`` of storage.json.
 Measured = dict[str, Any]
 Progress = Callable[[int, int, int], None]
-#: What the kernel and Python take besides what the replay says it takes.
+#: Memory that the kernel and Python take besides that of the replay.
 SLACK_BYTES = 4 << 20
 
 
@@ -139,11 +139,10 @@ def bounded_run(
     limits: Mapping[str, Any],
     on_progress: Progress | None,
 ) -> Measured:
-    """Run ``replay``, whose plan and limits are the others, with the page cache of the engine.
+    """Run ``replay`` of the plan ``steps`` with ``limits``, bound to the page cache of the engine.
 
-    Facts: ``page_cache_bytes``, what the engine could use; ``memory_bound``, the page cache that
-    the replay was held to, None for all there is; ``memory_bound_reason``, why it was not held to
-    less where it should have been.
+    Facts: ``page_cache_bytes`` that the engine could use; ``memory_bound``, the page cache of the
+    replay, None if unlimited; ``memory_bound_reason``, why a bound could not be set.
     """
     engine_bytes = like.meta.engine_cache_bytes if isinstance(like, Recording) else None
     bound = replay.page_cache_bound(engine_bytes)
@@ -171,8 +170,8 @@ _RUN = "from spillcast.storage.probe import run_bounded_replay; run_bounded_repl
 def _in_a_process(
     steps: Table, options: Mapping[str, Any], on_progress: Progress | None
 ) -> Measured:
-    """What ``run_bounded_replay`` measures; raises what it raises."""
-    # Ctrl-C reaches this process, which ends that one.
+    """The result of ``run_bounded_replay`` in a process of its own, or its exception."""
+    # Ctrl-C reaches this process alone, which ends the other one.
     process = subprocess.Popen(
         [sys.executable, "-c", _RUN],
         stdin=subprocess.PIPE,
@@ -185,8 +184,8 @@ def _in_a_process(
     progress = (0, 0, 0)
     results = list[Measured | Exception]()
 
-    def hear() -> None:
-        """Hand over the plan and listen. Its pipe stays open: the end of it ends the process."""
+    def exchange() -> None:
+        """Send the plan and receive results. The end of the pipe would end the process."""
         nonlocal progress
         with suppress(BrokenPipeError):
             pickle.dump((steps, options), plan)
@@ -201,7 +200,7 @@ def _in_a_process(
 
     watch = None if on_progress is None else lambda: on_progress(*progress)
     try:
-        run_interruptibly(hear, process.kill, watch)
+        run_interruptibly(exchange, process.kill, watch)
     finally:
         process.kill()
         status = process.wait()
@@ -211,7 +210,7 @@ def _in_a_process(
     if not results:
         raise SystemFailed(
             f"the replay's process ended with status {status}: perhaps for lack of memory",
-            "a smaller --budget takes less",
+            "a smaller --budget needs less memory",
         )
     if isinstance(results[0], Exception):
         raise results[0]
@@ -221,7 +220,7 @@ def _in_a_process(
 def run_bounded_replay() -> None:
     """Replay the plan of stdin in a memory cgroup; send progress and the result to stdout.
 
-    Everything is loaded before this process joins the group.
+    All modules are loaded before this process joins the group, which limits its memory.
     """
     steps, options = pickle.load(sys.stdin.buffer)
     threading.Thread(target=_end_with_the_owner, daemon=True).start()
@@ -245,7 +244,7 @@ def _send(reply: object) -> None:
 
 
 def _end_with_the_owner() -> None:
-    """Wait for the end of stdin, which the owner keeps open during its life."""
+    """End this process with its owner, which keeps stdin open during its life."""
     while os.read(0, 1 << 16):
         pass
     os._exit(1)
@@ -260,11 +259,11 @@ def probe(
 ) -> Storage:
     """Replay the temp I/O of ``like`` on ``directory`` and time it, with the memory it had.
 
-    ``on_progress`` gets steps done, steps in all and bytes, a few times a second. InputError where
-    the directory cannot be used; nothing is left in it, whatever happens.
+    ``on_progress`` gets steps done, steps in all and bytes, a few times a second. InputError for an
+    unusable directory; nothing is left in it, whatever happens.
     """
     with failures_as_errors(directory):
-        # A database that writes traces and reports has a cache of its own: past the kernel's.
+        # Databases with traces and reports (Oracle) bypass the page cache.
         counted = isinstance(like, Counts)
         source = like.source if isinstance(like, Counts) else like.meta.capture.method
         direct = source in (TRACE, REPORT)
@@ -295,9 +294,9 @@ def probe_grid(
 ) -> Storage:
     """Measure ``directory``: reads and writes of 4 KiB to 1 MiB, 1 to 32 at once.
 
-    Through the page cache and around it, random and sequential; then writes on and on. ``psync``
-    keeps io_uring out of it. ``on_progress`` gets milliseconds passed, milliseconds in all and
-    bytes. InputError where the directory cannot be used; nothing is left in it, whatever happens.
+    They are buffered and direct, random and sequential; sustained writes follow. ``psync`` avoids
+    io_uring. ``on_progress`` gets milliseconds passed, milliseconds in all and bytes. InputError
+    for an unusable directory; nothing is left in it, whatever happens.
     """
     with failures_as_errors(directory):
         limits = (budget or Budget()).limits(directory)

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Limit:
-    """A bucket of device time that fills at one second a second, and that operations draw from.
+    """A token bucket of device time that operations take tokens from; it fills in real time.
 
-    An operation of n bytes costs ``base + n * ns_per_byte``; where ``operation_bytes`` is set, one
-    that is larger counts as several. It begins once the bucket is not below zero after it. With
-    ``burst_ns`` 0 every operation first waits for its own cost, as on a bus or a disk; with more,
-    operations go at once until the burst is used up, as on a rented volume.
+    An operation of n bytes costs ``base + n * ns_per_byte``; above ``operation_bytes`` it counts as
+    several. It begins as soon as the bucket covers its cost. With ``burst_ns`` 0 every operation
+    first waits for its own cost, as on a bus or a disk. With more, operations do not wait until the
+    burst is used up, as on a rented volume.
     """
 
     name: str = key("its name", example="iops")
@@ -57,19 +57,19 @@ class Limit:
 def operations_limit(
     name: str, per_s: float, *, operation_bytes: int | None = None, burst: float = 0.0
 ) -> Limit:
-    """So many operations a second, reads and writes together; ``burst`` operations go at once."""
+    """A limit of ``per_s`` operations per second, reads plus writes, with a burst of operations."""
     ns = 1e9 / per_s
     return Limit(name, ns, ns, ns, ns, operation_bytes=operation_bytes, burst_ns=burst * ns)
 
 
 def bytes_limit(name: str, per_s: float, *, burst: float = 0.0) -> Limit:
-    """So many bytes a second, reads and writes together; ``burst`` bytes go at once."""
+    """A limit of ``per_s`` bytes per second, reads plus writes, with a burst of bytes."""
     ns = 1e9 / per_s
     return Limit(name, read_ns_per_byte=ns, write_ns_per_byte=ns, burst_ns=burst * ns)
 
 
 def write_cache_limit(cache_bytes: float, bytes_per_s: float) -> Limit:
-    """A write cache that saturates: so many bytes go at once, and leave it at this rate."""
+    """A write cache: writes are limited to ``bytes_per_s`` after a burst of ``cache_bytes``."""
     ns = 1e9 / bytes_per_s
     return Limit("write cache", write_ns_per_byte=ns, burst_ns=cache_bytes * ns)
 
@@ -225,7 +225,7 @@ SIZES_BYTES = tuple(4096 << doubling for doubling in range(9))
 
 
 def stated_groups(base_ns: Mapping[tuple[str, str], float], ns_per_byte: float) -> list[Group]:
-    """An operation of each op, pattern and size, by latencies of no bytes and of a byte."""
+    """Groups of one operation of each op, pattern and size: ``base_ns`` plus ``ns_per_byte``."""
 
     def group(op: str, pattern: str, size: int) -> Group:
         ns = round(base_ns[op, pattern] + size * ns_per_byte)

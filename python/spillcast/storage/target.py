@@ -1,9 +1,10 @@
-"""The TARGET of a forecast: a word on the command line -> a storage."""
+"""Resolves a TARGET of the command line to a storage."""
 
 import re
 from collections.abc import Iterable
 from dataclasses import replace
 from difflib import get_close_matches
+from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,15 +36,14 @@ FORMS = (
 )
 
 
-#: Kinds of words that say how a storage differs from that of the operations it is asked for.
+#: Prefixes of targets that are defined relative to the storage of the recorded operations.
 RELATIVE = ("latency:", "factor:", "cache:")
 
 
 def stated(text: str, option: str = "--to") -> tuple[str, float] | None:
-    """Of ``latency:150us`` the word and seconds, of ``factor:60`` the word and number.
+    """The prefix and value of ``latency:150us`` (in seconds) or ``factor:60``; None for others.
 
-    None for other words. InputError for a word of these without such a figure, and for an empty
-    one.
+    InputError for an invalid value, and for an empty word.
     """
     check_word(text, option)
     kind, colon, value = text.partition(":")
@@ -60,14 +60,14 @@ def resolve(
 ) -> Storage:
     """The storage that ``text`` names. A directory is probed now, with the I/O of ``baseline``.
 
-    Refusal where the temp files would not fit into memory.
+    Refusal if the temp files do not fit into memory.
     """
     match stated(text):
         case "latency", latency_s:
             return assumed_latency(observed(baseline), latency_s, text)
         case "factor", factor:
             return observed(baseline).scaled(1 / factor, text)
-    # A sample of a recording is measured with all of it.
+    # A probe uses the entire recording, also for a sample.
     complete = baseline if isinstance(baseline, Counts) else baseline.whole
     if text.startswith("cache:"):
         from spillcast.storage.cached import cached, parse_cache
@@ -93,7 +93,7 @@ def resolve(
 def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> Storage:
     """The storage of a description: a file, a recording made on it, a row of the catalogue.
 
-    ``role`` names the object of the search in an InputError.
+    InputError for an unknown one; it is called ``role``, and ``forms`` are what it may be.
     """
     kind, colon, value = text.partition(":")
     if colon and kind == "catalogue":
@@ -139,37 +139,36 @@ def resolve_storage(text: str, role: str | None = None, forms: str = KNOWN) -> S
     raise TargetUnknown(f"{role or text}: there is no such file or directory", hint)
 
 
-#: Operations under way at once where storage is read as fast as it can be.
+#: Queue depth at which a device reaches its throughput.
 DEPTH = 32
 _DEVICES = "a rate such as 9G/s or 9G/s,3.4G/s (read, write), a storage.json, or catalogue:NAME"
 
 
 def device(text: str, option: str, operation_bytes: int) -> "Device":
-    """The device that ``text`` names, for operations of a size in bytes.
+    """The device that ``text`` names, with its throughput in operations of a size.
 
-    InputError where it names none, or one without figures.
+    InputError for an unknown device, or one without figures.
     """
     from spillcast.cache.simulation import Device
 
     if text.endswith("/s"):
-        rates = [parse_bytes(rate.strip().removesuffix("/s")) for rate in text.split(",")]
-        if len(rates) > 2 or not all(rates):
+        stated = [parse_bytes(rate.strip().removesuffix("/s")) for rate in text.split(",")]
+        if len(stated) > 2 or not all(stated):
             raise TargetInvalid(f"{option} {text}: not a rate", f"give {_DEVICES}")
-        return Device(text, rates[0], rates[-1])
+        return Device(text, stated[0], stated[-1])
     from spillcast.storage.model import Model
 
     storage = resolve_storage(text, f"{option} {text}", _DEVICES)
     model = Model(storage)
     try:
-        rates_per_s = [
-            DEPTH
-            * operation_bytes
-            / model.latency(op, operation_bytes, depth=DEPTH, sequential=True).mean_s
+        means_s = [
+            model.latency(op, operation_bytes, depth=DEPTH, sequential=True, lasting=True).mean_s
             for op in OPS
         ]
     except Refusal as refusal:
         raise TargetInvalid(f"{option} {text}: {refusal}", f"give {_DEVICES}") from refusal
-    return Device(storage.name, *rates_per_s)
+    rates = [DEPTH * operation_bytes / mean_s if mean_s else inf for mean_s in means_s]
+    return Device(storage.name, *rates)
 
 
 def _measured(path: Path, forms: str) -> Storage:
@@ -185,17 +184,17 @@ def _measured(path: Path, forms: str) -> Storage:
 
 
 def is_fio(text: str) -> bool:
-    """Whether a text is JSON of fio, which may stand behind its messages."""
+    """Whether a text is JSON of fio, which its messages may precede."""
     return '"fio version"' in text and '"jobs"' in text
 
 
 def depends_on_recording(text: str) -> bool:
-    """Whether a TARGET is another storage for another recording, or is measured with its I/O."""
+    """Whether a TARGET differs by recording: it is relative, or probed with the recorded I/O."""
     return text.startswith(RELATIVE) or text == "tmpfs" or is_place(Path(text))
 
 
 def is_place(path: Path) -> bool:
-    """Whether a path is a directory that could be measured, and no recording."""
+    """Whether a path is a directory that can be probed, and not a recording."""
     return path.is_dir() and not is_recording(path)
 
 
@@ -210,7 +209,7 @@ _MEMORY = {"ram", "mem", "memory", "shm", "ramdisk", "ramfs"}
 
 
 def check_word(text: str, option: str) -> None:
-    """InputError for an empty word, which is no path either: often a variable that is unset."""
+    """InputError for an empty word, often from an unset variable; Path would take it as ``.``."""
     if not text.strip():
         raise TargetUnknown(f"{option} '{text}': names nothing", "is a shell variable unset?")
 
@@ -226,7 +225,7 @@ def suggestion(text: str, forms: str) -> str | None:
 
 
 def _other_form(text: str) -> str | None:
-    """The form of the word that is a form in another spelling, or the value of one."""
+    """The form for a word that spells one differently, or that is only its value."""
     if (form := _FORM.fullmatch(text)) and (kind := _like(form[1], _ALL_KINDS)) is not None:
         return f"{_KINDS.get(kind, kind)}:{form[2]}"
     if times := _TIMES.fullmatch(text):
@@ -239,7 +238,7 @@ def _other_form(text: str) -> str | None:
 
 
 def _like(word: str, words: Iterable[str]) -> str | None:
-    """The candidate that equals or resembles a word; None if none does."""
+    """The most similar of ``words``, which may be equal; None if none is similar."""
     return next(iter(get_close_matches(word.lower(), words, n=1, cutoff=_ALIKE)), None)
 
 
