@@ -21,7 +21,7 @@ from spillcast.storage.observed import TempEvidence, observed
 
 @dataclass(frozen=True)
 class Variant:
-    """The numbers of a forecast, None where it is refused."""
+    """The numbers of a forecast; None if it is refused."""
 
     forecast_s: float | None
     interval_s: tuple[float, float] | None
@@ -36,7 +36,7 @@ class Variant:
         )
 
     def instead_of(self, answer: Forecast) -> Forecast:
-        """A forecast of the same question with these numbers, and without terms."""
+        """The forecast ``answer`` with these numbers, and without terms."""
         refused = None if self.forecast_s is not None else answer.refused or "refused"
         return replace(
             answer, **vars(self), refused=refused, terms=(), warnings=(), uncertainty=None
@@ -44,20 +44,20 @@ class Variant:
 
 
 VERIFY_SCHEMA = "spillcast.verify/1"
-#: Directions in the order in which people ask for them.
+#: Directions of a forecast, the most common first.
 DIRECTIONS = ("slow to fast", "fast to slow", "slow to slow", "fast to fast")
 FALLING = DIRECTIONS[0]
-#: Titles of the public suites by the first word of their queries' names, and of the others.
+#: Titles of the public suites by the first word of their queries' names, and of other queries.
 SUITES = {"tpch": "TPC-H", "tpcds": "TPC-DS"}
 OTHERS = "other queries"
 
 
 @dataclass(frozen=True)
 class Runs:
-    """Bare runs of one query on one storage, in the order they were made.
+    """Runs of one query on one storage without recording, in order.
 
-    ``wanted`` of them count. If other work on the machine made more runs necessary, these are the
-    least disturbed ones.
+    The ``wanted`` least disturbed ones count; there are more if other work on the machine disturbed
+    some.
     """
 
     made: Sequence[RunResult]
@@ -65,18 +65,18 @@ class Runs:
 
     @property
     def median_s(self) -> float:
-        """Median elapsed time of those that count."""
+        """Median elapsed time of the runs that count."""
         return median(self.counted_s)
 
     @property
     def counted_s(self) -> list[float]:
-        """Elapsed times of those that count, the calmest first."""
+        """Elapsed times of the runs that count, the least disturbed first."""
         calmest = sorted(zip(lost_shares(self.made), self.elapsed_s, strict=True))
         return [elapsed_s for _, elapsed_s in calmest[: self.wanted]]
 
     @property
     def deviations(self) -> list[float]:
-        """The deviation of each run that counts from the median of the others, as a share of it."""
+        """The relative deviation of each run that counts from the median of the others."""
         times_s = self.counted_s
         others_s = [times_s[:at] + times_s[at + 1 :] for at in range(len(times_s))]
         return [
@@ -92,7 +92,7 @@ class Runs:
 
     @property
     def delay_share(self) -> float:
-        """Share of the time of the calmest run that it was runnable but not scheduled."""
+        """The least share of a run in which it was runnable but not scheduled."""
         return min(ran.run_queue_delay_s / ran.elapsed_s for ran in self.made)
 
 
@@ -110,10 +110,10 @@ class Evidence:
     #: Time that the recorded run was runnable but not scheduled.
     run_queue_delay_s: float
     probe_s: float
-    #: Mean time of a temp operation, as recorded and as probed; None where it was not timed.
+    #: Mean time of a temp operation, as recorded and as probed; None if not timed.
     operation_from_s: float | None
     operation_to_s: float | None
-    #: What recording cost the run; None without a recording, and where it was not measured.
+    #: Cost of recording to the run; None without a recording, or if not measured.
     overhead_s: float | None = None
 
 
@@ -142,7 +142,7 @@ def evidence_of(name: str, evidence: TempEvidence, target: Storage | None) -> Ev
 class Case:
     """A forecast from one storage to another, and the measured elapsed times.
 
-    ``seed_formula_s`` needs samples of an entire run: other evidence has none.
+    ``seed_formula_s`` needs samples of an entire run; it is None for other evidence.
     """
 
     engine: str
@@ -165,7 +165,7 @@ class Case:
 
     @property
     def suite(self) -> str:
-        """The title of the suite that its query is one of."""
+        """The title of its query's suite."""
         return SUITES.get(self.workload.split()[0], OTHERS)
 
     @property
@@ -179,7 +179,7 @@ class Case:
         return re.split(r" (?=\d)", self.engine, maxsplit=1)[0]
 
     def otherwise(self, name: str) -> "Case | None":
-        """The same case with the variant of this name for its forecast; None without one."""
+        """The case with the variant of this name as its forecast; None without that variant."""
         variant = self.variants.get(name)
         if variant is None:
             return None
@@ -203,13 +203,13 @@ class Case:
 
     @property
     def seed_error(self) -> float | None:
-        """The seed's formula over measured, minus 1; None where there is none."""
+        """The seed's formula over measured, minus 1; None without the former."""
         seed_s = self.seed_formula_s
         return None if seed_s is None else seed_s / self.measured_to_s - 1
 
     @property
     def covered(self) -> bool:
-        """Whether the interval holds the measured time."""
+        """Whether the interval contains the measured time."""
         bounds = self.forecast.interval_s
         return bounds is not None and bounds[0] <= self.measured_to_s <= bounds[1]
 
@@ -226,7 +226,7 @@ class Case:
 
     @property
     def runs_covered(self) -> list[bool]:
-        """Whether the interval holds each single run on the target; empty if refused."""
+        """Whether the interval contains each run on the target; empty if refused."""
         if self.forecast.interval_s is None:
             return []
         low_s, high_s = self.forecast.interval_s
@@ -234,7 +234,7 @@ class Case:
 
     @property
     def half_width(self) -> float | None:
-        """Half of the interval's width over the forecast; None where the forecast was refused."""
+        """Half of the interval's width over the forecast; None if refused."""
         bounds, forecast_s = self.forecast.interval_s, self.forecast.forecast_s
         if bounds is None or not forecast_s:
             return None
@@ -268,7 +268,7 @@ class MeasuredCase:
 
     @classmethod
     def of(cls, case: Case) -> "MeasuredCase":
-        """What a document tells of a case."""
+        """The values of a case for a document."""
         names = {field.name for field in fields(cls)} - {"evidence"}
         return cls(evidence=case.evidence.name, **{name: getattr(case, name) for name in names})
 
@@ -300,7 +300,7 @@ def document(cases: Sequence[Case], about: Mapping[str, Any] | None = None) -> d
     return Verification(cases=list(map(MeasuredCase.of, cases)), about=about or {}).to_json()
 
 
-#: The blog post's formula takes the share of samples a second apart in temp waits.
+#: The interval of samples in the formula of the blog post.
 SAMPLE_NS = 1_000_000_000
 
 

@@ -37,19 +37,19 @@ from spillcast.storage.target import resolve
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace
 
-#: The storage that something was recorded on, as a target.
-_AS_IT_IS = "factor:1"
+#: The storage of the evidence itself, as a target.
+_SAME_STORAGE = "factor:1"
 
 
 @dataclass(frozen=True)
 class ActualRun:
-    """Holds the actual time of a query: total, and by the terms of a forecast if known."""
+    """The measured time of a query: in all, and by the terms of a forecast if known."""
 
     elapsed_s: float
     terms_s: Mapping[str, float]
     operations: int | None = None
     bytes: int | None = None
-    #: Whose it is, and where its temp files were, as far as that is known.
+    #: The statement, and the places of its temp files, if known.
     statement: Statement | None = None
     places: Sequence[TempPlace] = ()
 
@@ -57,11 +57,10 @@ class ActualRun:
 def actual_run_of_evidence(
     paths: Sequence[str], question: Question, forecast_queryid: str | None = None
 ) -> ActualRun:
-    """From a recording, a plan, statement counts or a trace of the query after the move.
+    """The run in a recording, plan, statement counts, figures or trace of the query after the move.
 
-    A plan and counts need not spill; neither need they time their I/O, nor need figures. Of several
-    plans or statements ``forecast_queryid`` is the one, if ``question`` names none. InputError or
-    Refusal.
+    Plans, counts and figures need not spill, nor time their I/O. ``forecast_queryid`` selects one
+    of several statements if ``question`` does not. InputError or Refusal.
     """
     evidence = find_evidence(paths)
     kind = evidence.only_kind()
@@ -76,7 +75,7 @@ def actual_run_of_evidence(
         figures = read_figures(evidence.figures, replace(question.selection, timed=False))
         if figures.io_bounds is not None or not figures.total_s:
             return ActualRun(figures.elapsed_s, {})
-    [(forecast, _)] = ask(paths, [_AS_IT_IS], question)
+    [(forecast, _)] = ask(paths, [_SAME_STORAGE], question)
     actual = _of_terms(forecast)
     if len(evidence.recordings) != 1:
         return actual
@@ -84,14 +83,14 @@ def actual_run_of_evidence(
 
 
 def actual_run(executed: Executed) -> ActualRun:
-    """From one call, its terms where its temp I/O was timed."""
+    """The run of one call, with terms if its temp I/O was timed."""
     if executed.counts is None:
         return ActualRun(executed.elapsed_s, {}, executed.operations, executed.bytes)
-    return _of_terms(forecast(executed.counts, resolve(_AS_IT_IS, executed.counts)))
+    return _of_terms(forecast(executed.counts, resolve(_SAME_STORAGE, executed.counts)))
 
 
 def _of_terms(forecast: Forecast) -> ActualRun:
-    # Between bounds of the time of temp I/O no term is known, but the total is.
+    # If only bounds of the time of temp I/O are known, so is the total, but no term.
     terms = [] if unknown_share(forecast) else forecast.terms_by_name
     terms_s, moved = {term.name: term.baseline_s for term in terms}, forecast.moved
     return ActualRun(
@@ -101,22 +100,22 @@ def _of_terms(forecast: Forecast) -> ActualRun:
 
 CHECK_SCHEMA = "spillcast.check/1"
 HOW = "keep one with: spillcast forecast run.spill --to TARGET --json > forecast.json"
-#: Where temp files were before.
+#: The storage of the temp files before the move.
 OLD_STORAGE = "the old storage"
-#: Temp I/O that is so much more or less is of other work.
+#: Runs whose temp operations differ by a larger share did other work.
 SAME_WORK = 0.2
 
 
 @dataclass(frozen=True)
 class Check:
-    """Compares a forecast with the actual run."""
+    """A forecast beside the measured run."""
 
     forecast: Forecast
     actual: ActualRun
 
     @property
     def error(self) -> float:
-        """Forecast over measured, less 1; of a forecast with bounds alone, the nearest bound."""
+        """Forecast over measured, minus 1; by the nearest bound if the forecast is only bounds."""
         forecast_s = self.forecast.forecast_s or 0.0
         if self.bounded and self.forecast.interval_s is not None:
             low_s, high_s = self.forecast.interval_s
@@ -125,7 +124,7 @@ class Check:
 
     @property
     def bounded(self) -> bool:
-        """Whether the forecast is only bounds, so that its middle says nothing."""
+        """Whether the forecast is only bounds, so that its middle has no meaning."""
         return unknown_share(self.forecast) is not None
 
     @property
@@ -144,7 +143,7 @@ class Check:
 
     @property
     def objection(self) -> str | None:
-        """Why this run says nothing of the forecast; None where it does, as far as is known."""
+        """Why this run cannot verify the forecast; None if no reason is known."""
         forecast, actual = self.forecast, self.actual
         if actual.elapsed_s == forecast.baseline_s and self.work == 1:
             return (
@@ -163,7 +162,7 @@ class Check:
         return None
 
     def terms(self) -> list[tuple[str, float, float, float | None]]:
-        """The terms by name: before the move, as forecast, and as measured."""
+        """The terms: name, seconds before the move, as forecast, and as measured."""
         measured_s, terms = self.actual.terms_s, self.forecast.terms_by_name
         rows = [
             (term.name, term.baseline_s, term.forecast_s, measured_s.get(term.name))
@@ -193,7 +192,7 @@ class Check:
 
 
 def _is_on(place: TempPlace, target: str) -> bool:
-    """Whether a place is on the storage of a target, judged by its name."""
+    """Whether a place is on the storage of a target; True if the target's name does not show it."""
     if target == "tmpfs":
         return place.filesystem in IN_MEMORY
     if not target.startswith("/") or Path(target).is_file():
@@ -205,9 +204,9 @@ def _is_on(place: TempPlace, target: str) -> bool:
 
 
 def kept_forecast(path: Path, target: str | None) -> Forecast:
-    """The forecast of ``target`` in a document; the only one where none is named.
+    """The forecast for ``target`` in a document; without ``target`` the only one.
 
-    InputError for a file that is not a forecast, and if several could be meant.
+    InputError for a file that is not a forecast, and if several match.
     """
     if path.is_dir():
         raise EvidenceUnknown(f"{path} is not a forecast: give the forecast first", HOW)
@@ -227,9 +226,9 @@ def kept_forecast(path: Path, target: str | None) -> Forecast:
 
 
 def meant_of(forecast: Forecast, named: StatementSelector) -> StatementSelector:
-    """The query that a server is asked of: the one that is named, or else the forecast's own.
+    """The query to find on a server: the named one, or else that of the forecast.
 
-    InputError where neither is known.
+    InputError if neither is known.
     """
     if (named.backend, named.queryid, named.query) != (None, None, None):
         return named
@@ -241,7 +240,7 @@ def meant_of(forecast: Forecast, named: StatementSelector) -> StatementSelector:
 
 
 def log(check: Check, path: Path, name: str) -> int:
-    """Add a check to a file of cases, which ``verify --from`` reads; how many it has then."""
+    """Add a check to a file of cases for ``verify --from``; returns their number."""
     before = read_truth(path) if path.is_file() else Truth([])
     cases = [*before.cases, _case(check, name)]
     write_truth(path, Truth(cases, before.about))
@@ -273,7 +272,7 @@ def _case(check: Check, name: str) -> Case:
 
 
 SLOW = Emulated("slow", read_s=0.001, write_s=0.001)
-#: The engine's data and, beside it, a spill.
+#: Space for the engine's data and a spill, and for the spill in memory.
 DISK_BYTES = 4 << 30
 SPILL_BYTES = 3 << 30
 STEPS = 5
@@ -281,7 +280,7 @@ STEPS = 5
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demo did and where."""
+    """The case of a demo, and how its storage was made slow."""
 
     case: Case
     means: str
@@ -293,7 +292,7 @@ class Demo:
 def run_demo(
     stage: Stage, work: Path | None = None, *, engine: str, workload: Workload | None = None
 ) -> Demo:
-    """Do the whole loop and return forecast and measurement. Leaves nothing behind."""
+    """Record, probe, forecast and measure a query. Nothing is left behind."""
     lab = lab_of(engine)
     workload = workload or lab.demo
     with workspace(work) as room, _candidate(room) as fast, ExitStack() as stack:
@@ -335,7 +334,7 @@ def run_demo(
 
 @contextmanager
 def _candidate(room: Path) -> Iterator[Place]:
-    """Shared memory where there is enough; else a directory on the disk of the workspace."""
+    """The fast place: shared memory if it has room, else a directory on the workspace's disk."""
     memory = fast_parent(SPILL_BYTES)
     if memory is None:
         yield plain(f"a directory in {room.parent}", room / "fast")

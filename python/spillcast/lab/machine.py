@@ -1,4 +1,4 @@
-"""What a wait costs, fitted to the same queries on memory and on delays."""
+"""Calibrates a machine: the CPU cost of waits, from equal queries in memory and on slow storage."""
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -35,17 +35,17 @@ from spillcast.workspace import free_bytes, workspace
 
 T = TypeVar("T")
 Floats = NDArray[np.float64]
-#: CPU times in which parts of memory are gone through that are tried: half a power of ten apart.
+#: Candidate times to refill a part of the caches: half a power of ten apart.
 FILL_S = tuple(float(f"{fill_s:.3g}") for fill_s in np.geomspace(1e-6, 1e-2, 9))
-#: Bursts of one kind are compared by so many quantiles, each of so many bursts at the least.
+#: Number of quantiles by which bursts of a kind are compared, and least bursts in each.
 QUANTILES, BURSTS_MIN = 12, 4
-#: How far a quantile may be off for other reasons: a share of it, and seconds.
+#: Error of a quantile for other reasons: relative, and absolute.
 OFF_SHARE, OFF_S = 0.08, 0.5e-6
-#: Bounds of the spread over queries: few of them tell it roughly.
+#: Bounds of the spread over queries, because few queries give a rough estimate.
 SPREAD_MIN, SPREAD_MAX = 0.2, 1.5
-#: The least spread of a cost that is taken for an engine that was not measured.
+#: The least spread of the cost for an engine that was not measured.
 OTHER_ENGINE_SPREAD = 0.6
-#: By where it spilled, of the same query and kind of burst, from memory on: mean wait of each.
+#: Mean wait on each storage but memory, s.
 Waits = Sequence[float]
 
 
@@ -54,46 +54,44 @@ class Kind:
     """Bursts of one kind of one query: quantiles of their CPU time, a row for each storage."""
 
     query: str
-    #: Bursts that a quantile stands for.
+    #: Bursts per quantile.
     count: float
     cpu_s: Floats
-    #: By how much runs of the same differ in what the longest wait adds to all bursts, squared,
-    #: over their number: how far off their mean is.
+    #: Variance, over repeated runs, of the mean CPU time that the longest wait adds to all bursts.
     noise: float = 0.0
 
     @property
     def extra_s(self) -> Floats:
-        """What waits add to each quantile, a row for each storage but memory."""
+        """CPU time that waits add to each quantile, a row for each storage but memory."""
         return np.asarray(self.cpu_s[1:] - self.cpu_s[0])
 
 
 def kinds_of(query: str, runs: Sequence[Sequence[Bursts]], before: Sequence[int]) -> list[Kind]:
     """The bursts of runs by storage (memory first), grouped by the operations around them.
 
-    ``before`` are operations that may follow a burst: READ, WRITE. The same work is done
-    everywhere, so that the n-th longest burst is the n-th longest. Repeated runs count by their
-    median.
+    ``before`` are operations that may follow a burst: READ, WRITE. Bursts are matched by rank,
+    because the work is the same on every storage. Repeated runs count by their median.
     """
     kinds = []
     for op in (READ, WRITE):
         for next_op in before:
-            quantiles = [[_quantiles(bursts, op, next_op) for bursts in each] for each in runs]
-            if any(bursts is None for each in quantiles for bursts in each):
+            quantiles = [[_quantiles(run, op, next_op) for run in repeats] for repeats in runs]
+            if any(run is None for repeats in quantiles for run in repeats):
                 continue
-            cpu_s = np.array([np.median(np.array(each), axis=0) for each in quantiles])
-            its = (runs[0][0].op == op) & (runs[0][0].next_op == next_op)
-            count = its.sum() / QUANTILES
+            cpu_s = np.array([np.median(np.array(repeats), axis=0) for repeats in quantiles])
+            of_kind = (runs[0][0].op == op) & (runs[0][0].next_op == next_op)
+            count = of_kind.sum() / QUANTILES
             kinds.append(Kind(query, count, cpu_s, _noise(quantiles, count)))
     return kinds
 
 
 def fit(engine: str, kinds: Sequence[Kind], waits_s: Waits, version: str = "") -> WaitCost:
-    """Centre over all queries, and their spread around the cost of the other queries.
+    """The cost of a wait over all queries, and the spread of queries around that of the others.
 
-    InputError without any.
+    InputError without any query.
     """
     if not kinds:
-        raise EvidenceUnsuited(f"{engine}: too few temp operations to tell what a wait costs")
+        raise EvidenceUnsuited(f"{engine}: too few temp operations to measure what a wait costs")
     shares = [[float(share) for share in row] for row in _shares(kinds)]
     by_query = _grouped([(kind.query, kind) for kind in kinds])
     spread = _spread(by_query)
@@ -108,9 +106,9 @@ def _grouped(kinds: Iterable[tuple[T, Kind]]) -> list[list[Kind]]:
 
 
 def _spread(groups: Sequence[Sequence[Kind]]) -> float:
-    """How far groups are off the cost of the others, relative, less what equal runs differ by.
+    """Relative deviation of groups from the cost of the others, without that of repeated runs.
 
-    Of a single group nothing is known.
+    SPREAD_MAX for a single group.
     """
     off, noise = list[float](), list[float]()
     for number, members in enumerate(groups):
@@ -118,8 +116,10 @@ def _spread(groups: Sequence[Sequence[Kind]]) -> float:
         if others:
             shares = _shares(others)
             predicted = sum(_total(kind, _predicted(kind, shares)[-1]) for kind in members)
-            seen = sum(_total(kind, kind.extra_s[-1]) for kind in members)
-            off.append(((seen - predicted) / predicted) ** 2 if predicted > 0 else SPREAD_MAX**2)
+            measured = sum(_total(kind, kind.extra_s[-1]) for kind in members)
+            off.append(
+                ((measured - predicted) / predicted) ** 2 if predicted > 0 else SPREAD_MAX**2
+            )
             noise.append(sum(k.noise for k in members) / predicted**2 if predicted > 0 else 0.0)
     if not off:
         return SPREAD_MAX
@@ -130,7 +130,7 @@ def _spread(groups: Sequence[Sequence[Kind]]) -> float:
 
 def _noise(quantiles: Sequence[Sequence[Floats | None]], count: float) -> float:
     """The variance of the mean cost of a wait among repeated runs, by storage and repeat."""
-    repeats = min(len(each) for each in quantiles)
+    repeats = min(map(len, quantiles))
     if repeats < 2:
         return 0.0
     totals = [
@@ -141,11 +141,11 @@ def _noise(quantiles: Sequence[Sequence[Floats | None]], count: float) -> float:
 
 
 def _quantiles(bursts: Bursts, op: int, next_op: int) -> Floats | None:
-    """Mean CPU time from quantile to quantile; None of too few bursts."""
-    its = np.sort(bursts.cpu_s[(bursts.op == op) & (bursts.next_op == next_op)])
-    if len(its) < QUANTILES * BURSTS_MIN:
+    """Mean CPU time between neighbouring quantiles; None for too few bursts."""
+    cpu_s = np.sort(bursts.cpu_s[(bursts.op == op) & (bursts.next_op == next_op)])
+    if len(cpu_s) < QUANTILES * BURSTS_MIN:
         return None
-    return np.array([part.mean() for part in np.array_split(its, QUANTILES)])
+    return np.array([part.mean() for part in np.array_split(cpu_s, QUANTILES)])
 
 
 def _total(kind: Kind, extra_s: Floats) -> float:
@@ -153,19 +153,19 @@ def _total(kind: Kind, extra_s: Floats) -> float:
 
 
 def _predicted(kind: Kind, shares: Floats) -> Floats:
-    """Extra CPU time of its quantiles, a row for each wait."""
+    """Predicted extra CPU time of the quantiles of a kind, a row for each wait."""
     return np.asarray(shares @ filled_s(kind.cpu_s[0], np.array(FILL_S)).T)
 
 
 def _shares(kinds: Sequence[Kind]) -> Floats:
-    """s by wait and fill time: least squares in which a longer wait costs no less."""
+    """Cost (s) by wait and fill time: least squares in which a longer wait costs no less."""
     warm_s = np.concatenate([kind.cpu_s[0] for kind in kinds])
     count = np.concatenate([np.full(len(kind.cpu_s[0]), kind.count) for kind in kinds])
     weight = np.sqrt(count) / np.hypot(OFF_SHARE * warm_s, OFF_S)
     filled = filled_s(warm_s, np.array(FILL_S)) * weight[:, None]
     extra = np.concatenate([kind.extra_s for kind in kinds], axis=1) * weight
     waits = len(extra)
-    # What each wait adds to the one before is not below 0, so a wait's rows hold all up to it.
+    # The unknowns are the non-negative increments from wait to wait; a wait costs their sum.
     up_to = np.tril(np.ones((waits, waits)))
     shares = nonnegative_least_squares(np.kron(up_to, filled), extra.reshape(-1)).reshape(
         waits, len(FILL_S)
@@ -174,19 +174,19 @@ def _shares(kinds: Sequence[Kind]) -> Floats:
 
 
 def pooled(costs: Mapping[tuple[str, str], Sequence[Kind]], waits_s: Waits) -> list[WaitCost]:
-    """A cost for each engine and version, and one of all together for engines not measured.
+    """A cost for each engine and version, and a common one for engines that were not measured.
 
     The spread of the latter is that of engines around the cost of the others.
     """
     measured = {name: kinds for name, kinds in costs.items() if kinds}
     fits = [fit(name, kinds, waits_s, version) for (name, version), kinds in measured.items()]
-    every = [
+    all_kinds = [
         (engine, replace(kind, query=f"{engine} {kind.query}"))
         for (engine, _), kinds in measured.items()
         for kind in kinds
     ]
-    together = fit(ANY, [kind for _, kind in every], waits_s)
-    by_engine = _grouped(every)
+    together = fit(ANY, [kind for _, kind in all_kinds], waits_s)
+    by_engine = _grouped(all_kinds)
     spread = max(together.spread, OTHER_ENGINE_SPREAD)
     if len(by_engine) > 1:
         spread = max(spread, _spread(by_engine))
@@ -195,13 +195,13 @@ def pooled(costs: Mapping[tuple[str, str], Sequence[Kind]], waits_s: Waits) -> l
 
 STORAGES = ("tmpfs", "latency:0.25ms", "latency:1.5ms")
 REPEAT = 2
-#: What the engines' data takes, and what a query spills.
+#: Space for the engines' data, and for a spill.
 DATA_BYTES, SPILL_BYTES = 1 << 30, 1 << 30
 
 
 @dataclass(frozen=True)
 class _Measured:
-    """An engine of a version, its queries, and their bursts by query and storage."""
+    """An engine of one version, its queries, and their bursts by query and storage."""
 
     engine: Engine
     lab: Calibrates
@@ -216,10 +216,10 @@ def measure_machine(
     queries: int | None = None,
     server: str | None = None,
 ) -> Calibration:
-    """Run the engines' queries by turns, the first so many of each; leaves nothing behind.
+    """Run queries of each engine in turn, at most the first ``queries``. Nothing is left behind.
 
-    PostgreSQL's run on the programs of the server that the DSN ``server`` leads to, where there is
-    one. InputError where there is no room, or no engine.
+    With a DSN ``server``, PostgreSQL runs with the programs of that server. InputError for too
+    little space, or without any engine.
     """
     started_s = time.monotonic()
     stage.step("reading memory after waits")
@@ -252,7 +252,7 @@ def measure_machine(
 def _opened(
     room: Path, queries: int | None, server: str | None
 ) -> tuple[list[_Measured], list[str]]:
-    """The engines that there are, and why others are not."""
+    """The available engines, and the reasons why others are not."""
     opened, skipped = list[_Measured](), list[str]()
     for engine in engines("lab"):
         try:
@@ -272,7 +272,7 @@ def _opened(
 def _points(
     stage: Stage, opened: Sequence[_Measured], places: Sequence[Place], room: Path, repeat: int
 ) -> Iterator[Point]:
-    """Each query on each storage in turn, and again: what drifts on the machine drifts for all."""
+    """Runs of each query on each storage, repeated in turn, so that a drift affects all."""
     stage.step("making tables")
     for engine in opened:
         for rows in {query.rows for query in engine.queries}:
@@ -320,14 +320,14 @@ def _point(
 
 
 def _costs(opened: Sequence[_Measured], points: Sequence[Point]) -> list[WaitCost]:
-    """What a wait costs each engine, and all; none where no query was seen on all storages."""
+    """The cost of a wait by engine, and for all; empty if no query ran on all storages."""
     waits_s = [
         median(point.latency_s for point in points if point.storage == name)
         for name in STORAGES[1:]
     ]
     kinds = dict[tuple[str, str], list[Kind]]()
     for measured in opened:
-        # What compressing takes is no cost of waits.
+        # The CPU time of compression is not a cost of waits.
         before = [READ] if measured.lab.compresses_writes else [READ, WRITE]
         kinds[measured.engine.name, measured.lab.describe(measured.queries[0]).version or ""] = [
             kind

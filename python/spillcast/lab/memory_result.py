@@ -15,15 +15,14 @@ SWEEP_SCHEMA = "spillcast.sweep/1"
 
 @dataclass(frozen=True)
 class SpillState:
-    """What is known of a size of memory on every storage."""
+    """How a query spills with a size of memory, on any storage."""
 
     state: State
-    #: How often the rows of a sort were written, or all that was spilled; None where that is not
-    #: known.
+    #: How often the rows of a sort, or all spilled data, were written; None if unknown.
     passes: int | None
     #: Batches of a hash join of PostgreSQL.
     batches: int | None
-    #: Whether a run says so, and not arithmetic or its neighbours.
+    #: Whether it was observed in a run, and not computed.
     measured: bool
 
 
@@ -55,9 +54,9 @@ class Point:
     batches: int | None = key("the most of a hash; null if there is none or it is unknown")
     spilled_bytes: int = key("written to temp files", unit="bytes", example=29360128)
     histograms: Mapping[str, Latencies] | None = key("latencies by op; null where forecast")
-    #: Whether a run says how it spills.
+    #: Whether ``state`` was observed in a run.
     state_measured: bool = internal(True)
-    #: What was run with it; of a forecast, to check it.
+    #: The run with this size; for a forecast, the run that checks it.
     run: MemoryRun | None = internal()
 
     @classmethod
@@ -69,7 +68,7 @@ class Point:
         run: MemoryRun | None,
         between: Between | None,
     ) -> "Point":
-        """As forecast, or else as measured."""
+        """The forecast point if ``between`` is given, else the measured one."""
         estimate = between or run
         assert estimate is not None
         ops = {} if run is None else run.ops
@@ -96,7 +95,7 @@ class Point:
 
     @property
     def cell(self) -> Cell:
-        """As the advice takes it."""
+        """The point as input of the advice."""
         return Cell(self.storage, self.memory_bytes, self.elapsed_s, self.interval_s)
 
 
@@ -111,7 +110,7 @@ class Turn:
 
 
 def turns_of(forecasts: Mapping[int, SpillState]) -> list[Turn]:
-    """Where it spills less than with the size before."""
+    """The sizes with which the query spills less than with the next smaller one."""
     return [
         Turn(size, before.state, after.state)
         for (_, before), (size, after) in pairwise(forecasts.items())
@@ -152,7 +151,7 @@ class Sweep:
 
     @property
     def storages(self) -> list[str]:
-        """Their words, in the order of the points."""
+        """The words of ``--on``, in the order of the points."""
         return list(dict.fromkeys(point.storage for point in self.points))
 
     @property
@@ -161,7 +160,7 @@ class Sweep:
         return sorted({point.memory_bytes for point in self.points})
 
     def with_advice(self, advice: Advice | None) -> "Sweep":
-        """With what to take where a time was asked for."""
+        """The sweep with advice, if a time limit was given."""
         return self if advice is None else replace(self, advice=advice.to_json())
 
     def to_json(self) -> dict[str, Any]:
@@ -170,7 +169,7 @@ class Sweep:
 
 
 def checked(points: Sequence[Point]) -> list[CheckedForecast]:
-    """The errors of the forecasts that were measured afterwards."""
+    """The forecasts that were measured afterwards, with their errors."""
     return [
         CheckedForecast(
             storage=point.storage,

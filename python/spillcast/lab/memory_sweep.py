@@ -1,4 +1,4 @@
-"""The sizes of work memory of a sweep: which there are, and which to measure next."""
+"""Sweeps work memory: measures some sizes on each storage, and forecasts the others."""
 
 import time
 from collections.abc import Collection, Iterator, Sequence
@@ -23,7 +23,7 @@ from spillcast.recording import Recording
 from spillcast.units import format_bytes, format_count, format_duration, parse_bytes
 from spillcast.workspace import free_bytes, workspace
 
-#: Sizes are whole KiB, as engines take them.
+#: Sizes are multiples of 1 KiB, the unit of engines.
 UNIT_BYTES = 1 << 10
 POINTS_MAX = 64
 
@@ -31,7 +31,7 @@ POINTS_MAX = 64
 def memory_sizes(engine: str, text: str | None, points: int | None = None) -> list[int]:
     """Sizes (bytes) of a range such as ``1M..256M``: its lower end doubled, or ``points`` sizes.
 
-    InputError where it is no range, or one that the engine refuses.
+    InputError for an invalid range, or one that the engine does not allow.
     """
     setting = work_memory_of(engine)
     text = text or setting.default_range
@@ -67,10 +67,10 @@ def next_size(
     fits: Collection[int],
     enough_bytes: int | None,
 ) -> int | None:
-    """The size to measure next: in the middle of the neighbours whose times are furthest apart.
+    """The size to measure next: in the middle of the neighbours whose times differ most.
 
-    ``elapsed_s`` holds the measured sizes, ``fits`` those that spilled nothing. What nothing is
-    spilled with needs no measuring. None where nothing is left.
+    ``elapsed_s`` contains the times of the measured sizes, ``fits`` the sizes without a spill.
+    Sizes from the smallest of these or ``enough_bytes`` on are not measured. None if none is left.
     """
     measured = sorted(elapsed_s)
     enough = min([*fits, *([enough_bytes] if enough_bytes is not None else [])], default=None)
@@ -86,22 +86,22 @@ def next_size(
     return None if best is None else best[2]
 
 
-#: A spill may take so much more elsewhere than where it was measured.
+#: Free space that a spill needs, over its size on another storage.
 ROOM = 1.25
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a sweep is to do."""
+    """The sizes and runs of a sweep."""
 
     engine: str
     workload: Workload
     sizes: Sequence[int]
-    #: Sizes to measure at most, the least and the most among them.
+    #: Maximum number of measured sizes, with the smallest and the largest.
     measure: int
-    #: None: as long as it takes.
+    #: None for unlimited time.
     budget_s: float | None = None
-    #: Whether to measure what was forecast, too.
+    #: Whether to measure the forecast sizes too.
     check: bool = False
     confidence: float = 0.9
     #: Runs of each size on each storage, of which the median counts.
@@ -111,7 +111,7 @@ class Plan:
 def sweep_memory(stage: Stage, engine: Lab, plan: Plan, places: Sequence[Place]) -> Sweep:
     """Measure some sizes on each place and forecast the others.
 
-    InputError where the engine refuses the least memory, or a place is too small for the spill.
+    InputError if the engine refuses the smallest size, or a place is too small for the spill.
     """
     with workspace(None) as room:
         return _Run(stage, engine, plan, places, room).sweep()
@@ -153,7 +153,7 @@ class _Run:
                 self.warnings.append(Note(code="budget", message=text))
                 break
             self._size(size)
-        # What is measured to check takes no part in what is forecast.
+        # The runs that check forecasts must not enter them.
         forecasts, by_size = self._forecasts(), {size: self._state(size) for size in plan.sizes}
         for place, size in self._cells() if plan.check else ():
             if (place.name, size) in forecasts:
@@ -182,7 +182,7 @@ class _Run:
         return product(self.places, self.plan.sizes)
 
     def _first(self) -> None:
-        """The least memory, which the engine may refuse, and the most."""
+        """Measure the smallest size, which the engine may refuse, and the largest."""
         smallest, largest = self.plan.sizes[0], self.plan.sizes[-1]
         workload, first = self._workload(largest), self.places[0]
         self.stage.step(f"{workload.name}, {format_bytes(largest)} on {first.name}, to warm up")
@@ -193,10 +193,10 @@ class _Run:
         self._size(largest)
 
     def _size(self, size: int) -> None:
-        """A size on every storage; on one of them where it spills nothing."""
+        """Measure a size on every storage; on the first alone if the query does not spill."""
         first, *others = self.places
         run, recording = self._measure(size, first)
-        self.states[size] = self._tell(size, recording, first)
+        self.states[size] = self._observed_state(size, recording, first)
         if not run.ops:
             return
         needed = ROOM * self.held_bytes
@@ -223,7 +223,7 @@ class _Run:
         return measured, recording
 
     def _run(self, size: int, place: Place) -> tuple[RunResult, Recording | None]:
-        """Once, or again where other work on the machine took CPU."""
+        """A recorded run, repeated if other work on the machine disturbed it."""
         workload = self._workload(size)
 
         def recorded(_number: int) -> tuple[RunResult, Recording | None]:
@@ -233,8 +233,8 @@ class _Run:
 
         return least_disturbed(workload, recorded)
 
-    def _tell(self, size: int, recording: Recording | None, place: Place) -> SpillState:
-        """How it spilled, by the server's own plan where it has one."""
+    def _observed_state(self, size: int, recording: Recording | None, place: Place) -> SpillState:
+        """How a measured run spilled, by the engine's plan if it has one."""
         if recording is None:
             return SpillState("none", 0, None, measured=True)
         self.held_bytes = max(self.held_bytes, recording.held_bytes)
@@ -253,7 +253,7 @@ class _Run:
         return _spill_state(counts, state if spills else "none", measured=True)
 
     def _state(self, size: int) -> SpillState:
-        """The point of a size, from a run or from arithmetic."""
+        """How the query spills with a size, observed or computed."""
         if size in self.states:
             return self.states[size]
         if not self._curve().spills(size):
@@ -264,7 +264,7 @@ class _Run:
         return _spill_state(counts, state_with(self.spills, size), measured=False)
 
     def _forecasts(self) -> dict[tuple[str, int], Between]:
-        """For what was not measured; nothing that is measured later takes part."""
+        """The forecasts of all cells without a run so far."""
         curve = self._curve()
         return {
             (place.name, size): curve.at(place.name, size)
@@ -282,7 +282,7 @@ class _Run:
         )
 
     def _measured(self) -> dict[int, float]:
-        """Times of the sizes that were measured, summed over the storages."""
+        """Elapsed times of the measured sizes, summed over the storages."""
         sums: dict[int, float] = {}
         for size in {size for _, size in self.runs}:
             runs = [self.runs.get((place.name, size)) for place in self.places]
@@ -302,7 +302,7 @@ class _Run:
         return work_memory_of(self.plan.engine).given(self.plan.workload, size)
 
     def _time_left(self, place: Place) -> str:
-        """What the runs still to come may take, by those that were done; once there is one."""
+        """The expected time of the remaining runs, by the runs so far; empty before the first."""
         taken = self.took_s.get(place.name)
         if not taken:
             return ""
@@ -318,7 +318,7 @@ class _Run:
 def _spill_state(
     counts: Sequence[tuple[int | None, int | None]], state: State, *, measured: bool
 ) -> SpillState:
-    """The most passes and the most batches of the nodes that spill, where they are known."""
+    """The state with the most passes and the most batches of the nodes that spill, if known."""
     passes = max((count for count, _ in counts if count is not None), default=None)
     batches = max((count for _, count in counts if count is not None), default=None)
     return SpillState(state, passes, batches, measured)

@@ -1,4 +1,4 @@
-"""Running a query somewhere: bare, or under observation."""
+"""Runs a query of an experiment in a place: bare, or recorded."""
 
 import os
 import subprocess
@@ -19,9 +19,9 @@ from spillcast.recording.capture import AUTO, PRELOAD, RecordOptions
 from spillcast.recording.record import Recorder
 
 Status = dict[str, Any]
-#: What a verified query allocates, roughly.
+#: Memory that a verified query allocates, approximately.
 RESIDENT_BYTES = 512 << 20
-#: Least memory that others find free, as a multiple.
+#: Memory is held only if this multiple of it is available.
 SPARED = 4
 
 
@@ -42,14 +42,14 @@ class Stage(Protocol):
 
 
 class ResidentMemory:
-    """Memory in use between runs, which a run gets at its start.
+    """Memory that is held between runs, and released for each run.
 
     A virtual machine returns free memory to its host within a second (free page reporting of
     virtio-balloon). The first use of a page then waits for the host: by up to 2 s/GiB in huge
     pages, which would count as time of the query, in one run and not in the next.
 
-    A process of its own uses it: its end frees all pages at once, also where this process is
-    killed, and no process that is forked from this one has them.
+    A separate process holds it. Its end frees all pages at once, also if this process is killed,
+    and processes forked from this one do not inherit them.
     """
 
     def __init__(self, size_bytes: int) -> None:
@@ -58,7 +58,7 @@ class ResidentMemory:
 
     @contextmanager
     def released(self) -> Iterator[None]:
-        """The memory is free for a run meanwhile, and in use again afterwards."""
+        """Release the memory for a run, and hold it again afterwards."""
         self.hold()
         self.release()
         try:
@@ -74,7 +74,7 @@ class ResidentMemory:
             self._holder = None
 
     def hold(self) -> None:
-        """Use every page of it, as far as others have enough."""
+        """Hold every page, unless too little memory is available."""
         if self._holder is not None or _available_bytes() < SPARED * self._size_bytes:
             return
         self._holder = subprocess.Popen(
@@ -87,7 +87,7 @@ class ResidentMemory:
         self._holder.stdout.read(1)
 
 
-#: Uses every page of memory, says so by a byte, and ends at the end of its input.
+#: Writes to every page, then prints a byte, and ends at the end of its input.
 HOLDER = """
 import mmap, sys
 memory = mmap.mmap(-1, int(sys.argv[1]), flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -108,7 +108,7 @@ resident_memory = ResidentMemory(RESIDENT_BYTES)
 def run(
     engine: Lab, workload: Workload, place: Place, on_tick: Callable[[], None] | None = None
 ) -> RunResult:
-    """Run a query as it is."""
+    """Run a query without observation."""
     with _held(engine, workload, place, place.environment) as held, resident_memory.released():
         held.start()
         while not held.wait(0.1):
@@ -128,7 +128,7 @@ def run_recorded(
 ) -> tuple[RunResult, Recording]:
     """Run a query that spills and record it, from ``ahead_s`` before it begins on.
 
-    The recording's elapsed time is the query's own. SpillcastError where it spilled nothing.
+    The recording's elapsed time is that of the query. SpillcastError if it did not spill.
     """
     ran, recording = run_recorded_if_spilled(
         engine, workload, place, output, on_status, ahead_s=ahead_s
@@ -147,9 +147,9 @@ def run_recorded_if_spilled(
     *,
     ahead_s: float = 0.0,
 ) -> tuple[RunResult, Recording | None]:
-    """Run a query and record it; without a recording where it spilled nothing."""
+    """Run a query and record it; the recording is None if it did not spill."""
     recorder = recorder_for(place, output)
-    # Before the recording, which it would make longer.
+    # Holding memory takes time, which must not be part of the recording.
     resident_memory.hold()
     with observed(engine, workload, place, recorder) as held:
         time.sleep(ahead_s)
@@ -168,8 +168,8 @@ def run_recorded_if_spilled(
 
 
 def recorder_for(place: Place, output: Path, duration_s: float | None = None) -> Recorder:
-    """A recorder of what a query does in a place."""
-    # A delay made by the preload library is seen from inside the process only.
+    """A recorder for a query in a place."""
+    # Delays of the preload library are visible only inside the process.
     capture = PRELOAD if place.means == PRELOAD else AUTO
     options = RecordOptions([place.directory], capture, duration_s, force=True)
     return Recorder(output, options)
@@ -179,7 +179,7 @@ def recorder_for(place: Place, output: Path, duration_s: float | None = None) ->
 def observed(
     engine: Lab, workload: Workload, place: Place, recorder: Recorder
 ) -> Iterator[HeldQuery]:
-    """A query that is held at its gate, observed with its workers by the best source that works.
+    """A query held before its start, observed with its workers by the best available source.
 
     The recording is abandoned if anything fails.
     """
@@ -203,7 +203,7 @@ def observed(
 def _held(
     engine: Lab, workload: Workload, place: Place, environment: Mapping[str, str]
 ) -> Iterator[HeldQuery]:
-    """A query at its gate. Its processes are started in the groups of the place, and stay there."""
+    """A query held before its start, with its processes in the control groups of the place."""
     with ExitStack() as stack:
         with place.inside():
             held = stack.enter_context(engine.hold(workload, place.directory, environment))
@@ -211,31 +211,31 @@ def _held(
 
 
 T = TypeVar("T")
-#: Share of a run that other work on the machine took, beyond which it counts as disturbed.
+#: A run is disturbed if other work on the machine took more than this share of it.
 BUSY = 0.05
-#: How often a run is repeated when other work on the machine disturbed it.
+#: Number of repetitions of disturbed runs.
 RETRIES = 2
 
 
 @dataclass
 class Series(Generic[T]):
-    """Runs of a query in one place and in one way, of which ``wanted`` are to be undisturbed."""
+    """Equal runs of a query in one place, until ``wanted`` of them are undisturbed."""
 
     place: str
     wanted: int
-    #: Gets the number of the run from 0.
+    #: Makes the run with this number, from 0.
     attempt: Callable[[int], tuple[RunResult, T]]
     done: list[tuple[RunResult, T]] = field(default_factory=list)
 
     @property
     def runs(self) -> list[RunResult]:
-        """Those that were made, in order."""
+        """The runs so far, in order."""
         return [ran for ran, _ in self.done]
 
     def calmest(self, rank: int = 0) -> tuple[RunResult, T]:
-        """The run with the least interference from other work on the machine, and its result.
+        """The run that is least disturbed by other work on the machine, and its result.
 
-        Or the one of a ``rank`` after it, as far as there are so many.
+        ``rank`` 1 is the second least disturbed, and so on; the last one if there are fewer.
         """
         lost = lost_shares(self.runs)
         ranked = sorted(range(len(lost)), key=lost.__getitem__)
@@ -243,11 +243,11 @@ class Series(Generic[T]):
 
 
 def lost_shares(runs: Sequence[RunResult], beside: Sequence[RunResult] = ()) -> list[float]:
-    """The share of each run that other work on the machine took; ``beside`` are more runs there.
+    """The share of each run that other work on the machine took; ``beside`` are further runs there.
 
-    That is time runnable but not scheduled, and CPU time beyond that of the run with the least:
-    processes that share a core or a cache make the same work take longer. The share is a sum over
-    threads, and may be above 1.
+    It is the time runnable but not scheduled, plus CPU time above the least of all runs, because
+    processes that share a core or a cache slow each other down. The share is a sum over threads,
+    and may be above 1.
     """
     min_cpu_s = min((ran.cpu_s for ran in (*runs, *beside)), default=0.0)
     return [(ran.run_queue_delay_s + ran.cpu_s - min_cpu_s) / ran.elapsed_s for ran in runs]
@@ -256,10 +256,10 @@ def lost_shares(runs: Sequence[RunResult], beside: Sequence[RunResult] = ()) -> 
 def undisturbed(
     runs: Sequence[RunResult], workload: Workload, beside: Sequence[RunResult] = ()
 ) -> int:
-    """How many runs were not disturbed by other work on the machine.
+    """The number of runs that other work on the machine did not disturb.
 
-    A query with a thread for every CPU waits for its own threads and for those that serve its
-    storage: its runs are compared with the least disturbed of all.
+    A query with a thread for every CPU waits for its own threads and those of its storage. Its runs
+    are therefore compared with the least disturbed one.
     """
     usual = 0.0
     if workload.threads >= (os.cpu_count() or 1):
@@ -268,9 +268,9 @@ def undisturbed(
 
 
 def take_turns(workload: Workload, series: Sequence[Series[Any]]) -> None:
-    """Run each until it has as many undisturbed runs as it wants, or RETRIES more than these.
+    """Run each series until it has the wanted undisturbed runs, or RETRIES more runs.
 
-    By turns, so that what drifts on the machine drifts for all.
+    The series alternate, so that a drift of the machine affects all.
     """
     for number in range(max(turn.wanted for turn in series) + RETRIES):
         for turn in series:
@@ -284,7 +284,7 @@ def take_turns(workload: Workload, series: Sequence[Series[Any]]) -> None:
 def least_disturbed(
     workload: Workload, attempt: Callable[[int], tuple[RunResult, T]]
 ) -> tuple[RunResult, T]:
-    """Run, and again while other work on the machine took CPU; the best attempt counts."""
+    """The least disturbed run; disturbed runs are repeated."""
     series = Series("", 1, attempt)
     take_turns(workload, [series])
     return series.calmest()

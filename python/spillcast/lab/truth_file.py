@@ -1,4 +1,4 @@
-"""The cases of a verification as one Parquet file, from which every report can be made again."""
+"""Reads and writes the cases of a verification as one Parquet file, the source of all reports."""
 
 import json
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ from spillcast.tables import Table, table_of, write_parquet
 from spillcast.workspace import whole_file
 
 CASES_SCHEMA = "spillcast.cases/2"
-#: Where in the file's own metadata stands what is to be known of the verification, as JSON.
+#: Key of the file's metadata with the description of the verification, as JSON.
 ABOUT = "spillcast"
 
 _SECONDS = "list of float64"
@@ -87,7 +87,7 @@ COLUMNS = (
     Described("to_means", TEXT, True, "what makes the storage slow", "none"),
     Described("variants", f"list of {_VARIANT}", True, "the forecast made otherwise", []),
 )
-#: Columns that hold a value of a case, and of its evidence, as it is: the name of that value.
+#: Columns that contain a field of a case, or of its evidence, unchanged: the name of that field.
 _OF_CASE = {
     **{name: name for name in ("engine", "workload", "threads", "direction", "seed_formula_s")},
     "from": "source", "to": "target", "from_means": "source_means", "to_means": "target_means",
@@ -99,7 +99,7 @@ _OF_EVIDENCE = {
 
 
 def write_truth(path: Path, truth: Truth) -> None:
-    """Write the file whole or leave the one that is there. InputError where it cannot be."""
+    """Write the file completely, or keep the existing one. InputError if it cannot be written."""
     about = {"schema": CASES_SCHEMA, **truth.about}
     table = Table.from_rows([_row(case) for case in truth.cases], COLUMNS).cast(COLUMNS)
     try:
@@ -112,7 +112,7 @@ def write_truth(path: Path, truth: Truth) -> None:
 
 
 def read_truth(path: Path) -> Truth:
-    """Read what ``write_truth`` wrote. InputError says why it is no such file."""
+    """Read a file of ``write_truth``. InputError for another file."""
     hint = "make one with: spillcast verify -o FILE"
     if not path.is_file():
         raise PathMissing(f"{path}: no such file", hint)
@@ -149,10 +149,10 @@ def _row(case: Case) -> dict[str, Any]:
             {"name": name, **_numbers(variant)} for name, variant in case.variants.items()
         ],
     }
-    for way, runs in (("from", case.on_source), ("to", case.on_target)):
-        row[f"measured_{way}_s"], row[f"runs_{way}_s"] = runs.median_s, runs.elapsed_s
-        row[f"delays_{way}_s"] = [ran.run_queue_delay_s for ran in runs.made]
-        row[f"cpu_{way}_s"] = [ran.cpu_s for ran in runs.made]
+    for end, runs in (("from", case.on_source), ("to", case.on_target)):
+        row[f"measured_{end}_s"], row[f"runs_{end}_s"] = runs.median_s, runs.elapsed_s
+        row[f"delays_{end}_s"] = [ran.run_queue_delay_s for ran in runs.made]
+        row[f"cpu_{end}_s"] = [ran.cpu_s for ran in runs.made]
     return row
 
 
@@ -201,18 +201,18 @@ def _variant(row: Mapping[str, Any]) -> Variant:
     return Variant(row["forecast_s"], bounds[0], row["ceiling_s"], bounds[1])
 
 
-def _bounds(row: Mapping[str, Any], of: str = "") -> tuple[float, float] | None:
-    low_s, high_s = row.get(f"{of}low_s"), row.get(f"{of}high_s")
+def _bounds(row: Mapping[str, Any], prefix: str = "") -> tuple[float, float] | None:
+    low_s, high_s = row.get(f"{prefix}low_s"), row.get(f"{prefix}high_s")
     if low_s is not None and high_s is not None:
         return low_s, high_s
     if low_s is not None or high_s is not None:
-        raise ValueError(f"{of}low_s is there without {of}high_s, or the reverse")
+        raise ValueError(f"{prefix}low_s is there without {prefix}high_s, or the reverse")
     return None
 
 
-def _runs(row: Mapping[str, Any], way: str) -> Runs:
-    figures = zip(*(row[f"{name}_{way}_s"] for name in ("runs", "delays", "cpu")), strict=True)
+def _runs(row: Mapping[str, Any], end: str) -> Runs:
+    figures = zip(*(row[f"{name}_{end}_s"] for name in ("runs", "delays", "cpu")), strict=True)
     made = [RunResult(elapsed_s, "", delay_s, cpu_s) for elapsed_s, delay_s, cpu_s in figures]
     if not made or not row["runs_wanted"] or not all(ran.elapsed_s for ran in made):
-        raise ValueError(f"runs_{way}_s holds no run that counts")
+        raise ValueError(f"runs_{end}_s holds no run that counts")
     return Runs(made, row["runs_wanted"])
