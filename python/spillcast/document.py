@@ -21,9 +21,9 @@ from spillcast.errors import EvidenceDamaged
 from spillcast.gate import INTEGER_MAX
 
 Document = TypeVar("Document")
-#: An example that is not given.
+#: Marks a key without an example.
 UNSHOWN = object()
-#: JSON has them as they are.
+#: Types that JSON contains unchanged.
 _PLAIN = frozenset({int, float, bool, type(None)})
 
 
@@ -36,22 +36,22 @@ class Note(TypedDict):
 
 @dataclass(frozen=True)
 class Key:
-    """What is known of one key of a document, beside its name and type."""
+    """Properties of a key of a document, besides its name and type."""
 
     meaning: str
     unit: str
     example: object
-    #: Written only where it is known.
+    #: Written only if it differs from its default.
     optional: bool
-    #: Always written, and lacking in documents of earlier versions.
+    #: Always written, but missing in documents of earlier versions.
     later: bool
     #: Whether a number may be negative.
     signed: bool
-    #: Holds the keys that no other field names, which are written beside the others.
+    #: Contains all keys that no other field names; they are written beside the others.
     rest: bool
-    #: What the document calls it, where Python has that word for itself; else the field's name.
+    #: Its name in the document, if that is a keyword of Python; else the field's name.
     name: str | None = None
-    #: The type in the document where the reader makes another of it.
+    #: Its type in the document, if the reader converts it.
     form: type | None = None
 
 
@@ -81,12 +81,12 @@ def key(
 
 
 def later(default: Any = None) -> Any:
-    """A field that is always written, and that documents of earlier versions may lack."""
+    """A field that is always written, but missing in documents of earlier versions."""
     return key("", default=default, later=True)
 
 
 def internal(default: Any = None) -> Any:
-    """A field that no document holds."""
+    """A field that documents do not contain."""
     return field(default=default, metadata={"internal": True})
 
 
@@ -140,9 +140,9 @@ def as_text(text: str) -> str:
 
 
 def keys_of(kind: Any) -> list[tuple[Field[Any], Key]]:
-    """The fields that a document holds, and what is known of each.
+    """The fields that a document contains, and the properties of their keys.
 
-    Nothing is known of a plain one but that it may lack it where it has a default.
+    A field that was not made by ``key`` may be missing if it has a default.
     """
     return [
         (
@@ -156,7 +156,7 @@ def keys_of(kind: Any) -> list[tuple[Field[Any], Key]]:
 
 
 def _form(kind: Any) -> type[msgspec.Struct]:
-    """The type that checks a document: what ``kind`` says of its keys, as msgspec takes it."""
+    """The msgspec type that checks a document of ``kind``."""
     if kind in _FORMS:
         return _FORMS[kind]
     hints, keys = get_type_hints(kind, include_extras=True), list[tuple[Any, ...]]()
@@ -185,7 +185,7 @@ def _meta(about: Key) -> msgspec.Meta:
 
 
 def _type(hint: Any, about: Key) -> Any:
-    """A type as msgspec checks it: with the bounds of numbers, and forms of dataclasses."""
+    """A type for msgspec, with bounds of numbers and forms of dataclasses."""
     if hint in (int, float):
         upper = hint(INTEGER_MAX >> 1)
         return Annotated[hint, msgspec.Meta(ge=-upper if about.signed else 0, le=upper)]
@@ -208,14 +208,14 @@ def _type(hint: Any, about: Key) -> Any:
 
 
 def _path(kind: type, value: Any) -> Any:
-    """What msgspec does not read by itself: paths, which are text."""
+    """Convert text to a path, which msgspec does not do."""
     if kind is not Path or not isinstance(value, str):
         raise ValueError(f"Expected `str`, got `{type(value).__name__}`")
     return Path(value)
 
 
 def _instance(checked: Any, document: Any) -> Any:
-    """The dataclass of a checked document, or the value of a key with those in it."""
+    """The dataclass of a checked document, or the value of a key with its dataclasses."""
     if isinstance(checked, msgspec.Struct):
         names = dict(zip(checked.__struct_encode_fields__, checked.__struct_fields__, strict=True))
         record = {

@@ -1,4 +1,4 @@
-"""This installation: the commit that it was built from, and packages of extras that are missing."""
+"""The installed spillcast: its commit, and the packages of extras that are missing."""
 
 import re
 from functools import cache
@@ -8,13 +8,13 @@ from pathlib import Path
 from spillcast.errors import InputError, PackageMissing
 
 #: Extras for developers of spillcast.
-_OURS = {"dev", "docs"}
+_DEVELOPER_EXTRAS = {"dev", "docs"}
 _REQUIRED = re.compile(r"([\w.-]++)[^;]*+;.*\bextra == ['\"]([\w-]+)['\"]")
 
 
 @cache
 def extras() -> dict[str, list[str]]:
-    """By extra, its packages, as the installed metadata has them; none where there is none."""
+    """Packages by extra, from the installed metadata; empty without metadata."""
     packages: dict[str, list[str]] = {}
     try:
         required = requires("spillcast") or []
@@ -22,7 +22,7 @@ def extras() -> dict[str, list[str]]:
         required = []
     for line in required:
         match = _REQUIRED.match(line)
-        if match and match[1] != "spillcast" and match[2] not in _OURS:
+        if match and match[1] != "spillcast" and match[2] not in _DEVELOPER_EXTRAS:
             packages.setdefault(match[2], []).append(match[1])
     return packages
 
@@ -38,7 +38,7 @@ def lacking(extra: str) -> list[str]:
 
 
 def wanted(error: ModuleNotFoundError) -> InputError | None:
-    """What to say where an import failed for want of an extra; None where it is another module."""
+    """The error for a failed import if an extra has the module; None for other modules."""
     module = (error.name or "").partition(".")[0]
     for extra, packages in extras().items():
         for package in packages:
@@ -56,12 +56,12 @@ def _installed(package: str) -> bool:
     return True
 
 
-#: Its only line is the commit, with a + where files differed from it.
+#: Contains the commit, with a + if files differed from it.
 FILE = Path(__file__).with_name("commit.txt")
 
 
 def commit() -> str | None:
-    """The commit; None where it is not known."""
+    """The commit that spillcast was built from; None if unknown."""
     try:
         return FILE.read_text().strip() or None
     except OSError:

@@ -1,4 +1,4 @@
-"""Recording the Python code that runs: ``with spillcast.record() as run:``, and ``%%spillcast``."""
+"""Records running Python code: ``with spillcast.record() as run:``, and ``%%spillcast``."""
 
 import json
 import os
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 _MAGIC = "write for example %%spillcast /mnt/nvme latency:150us"
 _REFUSED = "or record a script: spillcast record -o run.spill -- python script.py"
-#: Starts the recorder and ends: a child of ours would be observed with us, an orphan is not.
+#: Starts the recorder and ends, because a child of this process would be observed, too.
 _STARTER = "import subprocess, sys; subprocess.Popen(sys.argv[1:], start_new_session=True)"
 _OBSERVER = "import sys; from spillcast.interactive import observe; observe(*sys.argv[1:])"
 
@@ -52,7 +52,7 @@ class Run:
         self._observer: subprocess.Popen[str] | None = None
 
     def __enter__(self) -> Self:
-        """Attach. InputError with a remedy if that is refused."""
+        """Start the recording. InputError with a remedy if no source can observe the process."""
         force = "force" if self._force else ""
         observer = [sys.executable, "-c", _OBSERVER, str(os.getpid()), str(self.output), force]
         self._observer = subprocess.Popen(
@@ -78,7 +78,7 @@ class Run:
         with observer:
             assert observer.stdin is not None
             assert observer.stdout is not None
-            # A line, since a child that was forked in the block keeps the pipe open.
+            # A line ends the recording: a child forked in the block may keep the pipe open.
             with suppress(BrokenPipeError):
                 os.write(observer.stdin.fileno(), b"\n")
             text = observer.stdout.readline()
@@ -95,7 +95,7 @@ class Run:
 
     @property
     def recording(self) -> "Recording":
-        """What was recorded."""
+        """The recording of the block."""
         from spillcast.recording import Recording
 
         return Recording.open(self.output)
@@ -157,7 +157,7 @@ class Run:
 
 
 def observe(pid: str, output: str, force: str, *temp: str) -> None:
-    """Record a process until stdin has a line, or ends: a line of JSON at the start and the end."""
+    """Record a process until stdin has a line or ends; prints a line of JSON at start and end."""
     from spillcast.recording.capture import RecordOptions
     from spillcast.recording.record import record_pid
 
@@ -175,7 +175,7 @@ def observe(pid: str, output: str, force: str, *temp: str) -> None:
 
 
 def _check(text: str) -> None:
-    """InputError where a recorder said why it could not."""
+    """InputError if a recorder reports a failure, or ended by itself."""
     if not text:
         raise CaptureUnavailable("the recorder ended by itself", _REFUSED)
     if (answer := json.loads(text)).get("message"):
@@ -209,7 +209,7 @@ def load_ipython_extension(shell: Any) -> None:
         try:
             with record() as run:
                 ran = shell.run_cell(cell)
-            # What went wrong in the cell is shown already.
+            # IPython has already shown an error of the cell.
             return run.forecast(targets or ["latency:100us"]) if ran.success else None
         except SpillcastError as error:
             # IPython shows it without a traceback.

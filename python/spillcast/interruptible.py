@@ -1,5 +1,5 @@
-"""Ctrl-C and what ends a process as it does: at once in long work in Rust, which Python watches;
-later while something is kept; by way of a command where there is one.
+"""Handles Ctrl-C, SIGTERM and SIGHUP: at once during work in Rust, deferred while results are kept,
+and passed on to a command that spillcast runs.
 """
 
 import os
@@ -47,7 +47,7 @@ def run_interruptibly(
     """Run ``work`` in a thread; call ``watch`` meanwhile, and ``cancel`` when interrupted."""
     results: list[T] = []
     failures: list[BaseException] = []
-    # Python 3.11 takes a thread for ended whose join was interrupted.
+    # Python 3.11 considers a thread ended after an interrupted join.
     ended = threading.Event()
 
     def run() -> None:
@@ -58,7 +58,7 @@ def run_interruptibly(
         finally:
             ended.set()
 
-    # An exception amid a wait would leave the lock of its event locked, and the thread with it.
+    # An exception during a wait would leave the lock of the event held, and block the thread.
     with interrupts_reported(interrupt, signal.default_int_handler) as interrupted:
         threading.Thread(target=run, name="spillcast-work").start()
         try:
@@ -78,7 +78,7 @@ def run_interruptibly(
 
 
 def interrupted_once() -> None:
-    """Ignore another Ctrl-C from here to the end: it would lose what is being kept."""
+    """Ignore further signals until the process ends, because they would lose the results."""
     for number in ENDING:
         signal.signal(number, signal.SIG_IGN)
 
@@ -91,7 +91,7 @@ def interrupts_reported(*replaced: Handler) -> Iterator[list[int]]:
     """
     interrupted = list[int]()
 
-    # No event: a second signal would wait for the lock that the first one holds.
+    # Not an event: a second signal would wait for the lock that the first one holds.
     def report(number: int, _frame: FrameType | None) -> None:
         _received[:] = [number]
         interrupted.append(number)
@@ -108,27 +108,27 @@ class PassedOn(Generic[C]):
         self._early: list[int] = []
 
     def to(self, command: C) -> None:
-        """Pass them on from now on, with those that came while it was started."""
+        """Pass on signals from now on, and those that arrived during the start of ``command``."""
         self.command = command
         for number in self._early:
             command.send_signal(number)
 
     @contextmanager
     def taken(self) -> Iterator[None]:
-        """Take them in the block: they end the command, and only thereby the block."""
+        """Handle signals in the block: they end the command, and the block ends with it."""
         with _handled_by(self._take):
             yield
 
     def _take(self, number: int, _frame: FrameType | None) -> None:
         if self.command is None:
             self._early.append(number)
-        # Ctrl-C in a terminal has reached it already; a second one may mean more to it.
+        # The terminal sends Ctrl-C to the command too; a second one may have another meaning.
         elif number != signal.SIGINT or not _in_foreground():
             self.command.send_signal(number)
 
 
 def _in_foreground() -> bool:
-    """Whether keys of our terminal send signals to us, and to the command with us."""
+    """Whether the terminal sends signals of its keys to this process group."""
     with suppress(OSError):
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY | os.O_CLOEXEC)
         try:
@@ -140,14 +140,14 @@ def _in_foreground() -> bool:
 
 @contextmanager
 def _handled_by(handler: Handler, *replaced: Handler) -> Iterator[None]:
-    """Have it take the signals of ``ENDING``, or those whose handler is among ``replaced``.
+    """Install ``handler`` for ``ENDING``, or for those whose handler is among ``replaced``.
 
-    It takes none outside the main thread, which gets them.
+    Outside the main thread, which gets all signals, it installs none.
     """
     taken = list[int]()
     if threading.current_thread() is threading.main_thread():
         handlers = {number: signal.getsignal(number) for number in ENDING}
-        # What is ignored, as SIGHUP under nohup, a command ignores as well.
+        # Ignored signals, such as SIGHUP under nohup, stay ignored, as a command inherits.
         taken = [
             number
             for number, before in handlers.items()

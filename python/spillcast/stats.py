@@ -1,8 +1,8 @@
-"""Statistics that several rooms use: quantiles of histograms, bootstrap, least squares, pooling.
+"""Shared statistics: quantiles of histograms, bootstrap, least squares, pooling.
 
-A histogram is kept as the middles of its buckets, ascending, and the count in each. Profiles of
-traces are made without numpy, whose import takes longer than a small trace, so the functions that
-use it import it themselves.
+A histogram is the middles of its buckets, ascending, and the count in each. Profiles of traces do
+not import numpy, because that takes longer than reading a small trace. Functions that need numpy
+import it themselves.
 """
 
 from bisect import bisect_left
@@ -17,37 +17,37 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: The 95 % quantile of a normal distribution: 90 % of it lie within so many standard deviations.
+#: 90 % of a normal distribution are within this many standard deviations of its mean.
 NORMAL_95 = 1.6448536269514715
-#: More blocks of a measurement are joined with their neighbours to at most so many.
+#: More blocks of a measurement than this are joined with their neighbours.
 BLOCKS_MAX = 1000
-#: Steps in which non-negative least squares settle.
+#: Steps after which non-negative least squares have converged.
 NNLS_STEPS = 2000
 
 
 def quantile(middles: Sequence[float], counts: Iterable[float], share: float) -> float:
-    """The bucket below whose end this share lies; there must be something in one."""
+    """The middle of the bucket that contains the quantile; the histogram must not be empty."""
     return quantiles(middles, counts, [share])[0]
 
 
 def quantiles(
     middles: Sequence[float], counts: Iterable[float], shares: Iterable[float]
 ) -> list[float]:
-    """The buckets below whose ends these shares lie."""
+    """The middles of the buckets that contain the quantiles ``shares``."""
     sums = list(accumulate(counts))
     at = (bisect_left(sums, share * sums[-1]) for share in shares)
     return [middles[min(index, len(sums) - 1)] for index in at]
 
 
 def rounded(values: Iterable[int]) -> tuple[list[int], list[int]]:
-    """A histogram of single values: each to within 1 %."""
+    """The histogram of single values, rounded to within 1 %."""
     return merged(([int(float(f"{value:.2e}"))], [1]) for value in values)
 
 
 def merged(
     histograms: Iterable[tuple[Sequence[int], Sequence[int]]],
 ) -> tuple[list[int], list[int]]:
-    """All of them as one."""
+    """The sum of several histograms."""
     buckets = Counter[int]()
     for middles, counts in histograms:
         for middle, count in zip(middles, counts, strict=True):
@@ -57,9 +57,9 @@ def merged(
 
 
 def inverse_variance(values: "Floats", errors: "Floats") -> tuple["Floats", float]:
-    """Weights of independent estimates, one over the error squared, and the error of their mean.
+    """Weights of independent estimates, proportional to 1/error^2, and the error of their mean.
 
-    If values differ by more than their errors explain, the error grows by as much (Birge ratio).
+    If the values differ by more than their errors explain, it grows by the Birge ratio.
     """
     weights = errors**-2 / (errors**-2).sum()
     ratio = float((((values - weights @ values) / errors) ** 2).sum()) / (len(values) - 1)
@@ -67,10 +67,10 @@ def inverse_variance(values: "Floats", errors: "Floats") -> tuple["Floats", floa
 
 
 def resampled_means(blocks: "Floats", draws: "np.random.Generator", count: int) -> "Floats":
-    """Block bootstrap: ``count`` means of the measurement, resampled by block, over its own mean.
+    """Block bootstrap: ``count`` resampled means of a measurement, over its own mean.
 
-    ``blocks`` are rows of count and mean. Latencies next to each other are alike, so entire blocks
-    are drawn, not single operations.
+    ``blocks`` are rows of count and mean. Entire blocks are drawn, because consecutive latencies
+    are correlated.
     """
     import numpy as np
 

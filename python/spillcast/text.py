@@ -1,4 +1,4 @@
-"""Text and names of others: on terminals, in shells, as arguments, as files for DuckDB."""
+"""Makes foreign text and names safe for terminals, shells and SQL, and finds similar names."""
 
 import glob
 import os
@@ -9,13 +9,13 @@ from difflib import get_close_matches
 from pathlib import Path
 from typing import TypeVar
 
-#: C0 but tab and the ends of lines, DEL, C1, what turns the direction of writing around, separators
-#: of lines that are no newline, and bytes that are no UTF-8.
+#: C0 except tab and newlines, DEL, C1, marks of text direction, line separators other than newline,
+#: and bytes that are not UTF-8.
 _CONTROL = re.compile(
     "\r(?!\n)|[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f"
     "\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
-#: Of ASCII what stays as it is, wherever it stands: most texts hold nothing else.
+#: ASCII characters that never need an escape. Most texts contain no others.
 _PLAIN = bytes([*b"\t\n", *range(0x20, 0x7F)])
 
 
@@ -27,7 +27,7 @@ def visible(text: str) -> str:
 
 
 def has_control(text: str) -> bool:
-    """Whether a text holds control characters, tab and newline among them."""
+    """Whether a text contains control characters, including tab and newline."""
     return "\n" in text or "\t" in text or _CONTROL.search(text) is not None
 
 
@@ -38,18 +38,18 @@ def one_line(text: str, length_max: int) -> str:
 
 
 def capitalized(text: str) -> str:
-    """The text with a capital at its beginning; a target such as ``latency:1ms`` stays."""
+    """The text with a capital first letter, unless it begins with a target (``latency:1ms``)."""
     is_target = ":" in text.partition(" ")[0].rstrip(":")
     return text if is_target else f"{text[:1].upper()}{text[1:]}"
 
 
 def sentence(message: str) -> str:
-    """A message as a sentence: with a capital, and a full stop where it has no other end."""
+    """A message as a sentence, with a capital and a full stop."""
     return capitalized(message) + ("" if message.endswith((".", "?", "!")) else ".")
 
 
 def is_utf8(text: str) -> bool:
-    """Whether a name or an argument holds no bytes of another encoding."""
+    """Whether a name or an argument is valid UTF-8."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -58,10 +58,10 @@ def is_utf8(text: str) -> bool:
 
 
 def shell_word(text: object) -> str:
-    """One word of a shell, whatever it holds, on one line.
+    """Any text as one quoted word of a shell, on one line.
 
-    Control characters and quotes beside them are octal in ``$'...'``: a shell that does not know
-    this form takes another name, and runs nothing.
+    A word with control characters is written as ``$'...'``, with these and quotes in octal. A shell
+    without this form reads another name, but runs nothing.
     """
     word = str(text)
     if not has_control(word):
@@ -78,13 +78,13 @@ def _octal(letter: str) -> str:
 def _escape(letter: str) -> str:
     code = ord(letter)
     if 0xDC80 <= code <= 0xDCFF:
-        # A byte that is no UTF-8, as file names may hold.
+        # A surrogate escape: a byte of a file name that is not UTF-8.
         code -= 0xDC00
     return f"\\x{code:02x}" if code <= 0xFF else f"\\u{code:04x}"
 
 
 def exact_name(path: str | Path) -> str:
-    """A name that stands for this file alone, whatever letters are in it."""
+    """A glob pattern that matches this file alone."""
     return glob.escape(os.path.abspath(path))
 
 
@@ -97,18 +97,18 @@ Item = TypeVar("Item", bound=str | Path)
 
 
 def several(given: Item | Sequence[Item]) -> Sequence[Item]:
-    """Those that are given, in a sequence."""
+    """The items as a sequence, also if a single one is given."""
     if isinstance(given, str | Path):
         return [given]
     return given
 
 
-#: From here on a name is like another: 1 is the same, 0 has nothing of it.
+#: Least similarity of similar names; equal names have 1.
 ALIKE = 0.75
 
 
 def near_names(name: str, known: Iterable[str]) -> list[str]:
-    """At most three of the ``known`` names, the most similar first, in any case."""
+    """At most three similar names of ``known``, the most similar first; case is ignored."""
     by_lower: dict[str, str] = {}
     for candidate in known:
         by_lower.setdefault(candidate.lower(), candidate)
@@ -116,7 +116,7 @@ def near_names(name: str, known: Iterable[str]) -> list[str]:
 
 
 def near_path(path: Path) -> Path | None:
-    """A file or folder beside ``path``, which is not there, whose name is like its name."""
+    """A similar path in the folder of ``path``, which does not exist; None if there is none."""
     try:
         # A broken symbolic link is listed, too.
         names = sorted(entry.name for entry in path.parent.iterdir() if entry.name != path.name)
@@ -129,7 +129,7 @@ def near_path(path: Path) -> Path | None:
 
 
 def path_hint(path: Path) -> str | None:
-    """The hint for a missing path: a similar path; None where there is none."""
+    """The hint for a missing path, which names a similar one; None if there is none."""
     near = near_path(path)
     return None if near is None else f"do you mean {near}?"
 

@@ -1,4 +1,4 @@
-"""Durations and sizes: read from what people type, written as people read them."""
+"""Parses and formats durations, sizes and rates."""
 
 import re
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ _SECONDS = {
     **dict.fromkeys(("d", "day", "days"), 86400.0),
 }
 _BYTES = {"": 1, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
-#: A size without a unit is bytes; no size here is as small as what somebody means by 64 or 200.
+#: A size without a unit is bytes. A smaller number lacks its unit: nobody means 64 bytes.
 _BARE_BYTES_MIN = 512
 _DURATIONS = "write for example 150us, 9ms, 60s, 12m53s or 12:53"
 #: Nobody means a longer duration (300 years), nor a longer operation or a factor beyond.
@@ -60,7 +60,7 @@ def parse_latency_s(text: str, option: str = "") -> float:
 
 def _duration_s(text: str) -> float | None:
     """Seconds, or None for text that is not a duration. Units go from large to small, each once."""
-    # Two letters look like a mu: the sign of the unit, and the Greek one.
+    # Unicode has two letters mu: the micro sign, and the Greek letter.
     text = text.strip().lower().replace("\u00b5", "u").replace("\u03bc", "u")
     if re.fullmatch(_NUMBER, text):
         return float(text)
@@ -138,7 +138,7 @@ def _named(option: str) -> str:
 
 
 def _decimal_point(text: str, hint: str) -> str:
-    """The hint, or what to write where the number has a comma for a point."""
+    """``hint``, or the number with a decimal point if it has a comma."""
     pointed = re.sub(r"(?<=\d),(?=\d)", ".", text)
     return hint if pointed == text else f"write {pointed.strip()}, with a point"
 
@@ -195,7 +195,7 @@ def format_setting(size: int) -> str:
 
 
 def interval_name(confidence: float) -> str:
-    """What an interval of a level of confidence is called: ``90 % interval``."""
+    """The name of an interval of this confidence: ``90 % interval``."""
     return f"{100 * confidence:.3g} % interval"
 
 

@@ -1,4 +1,4 @@
-"""Directories removed after work even if it is killed, files written at once, files of the user."""
+"""Temporary directories that are always removed, complete files, and folders of the user."""
 
 import errno
 import os
@@ -12,8 +12,8 @@ from pathlib import Path
 
 from spillcast.errors import OutputUnwritable, PathMissing, PathUnusable
 
-#: Reads until the other end of the pipe closes, which it does however the work ends. A mount in
-#: there and a server that writes there are about to go then, and may take a moment.
+#: Waits until the other end of the pipe closes, which happens however the work ends. Then it
+#: retries, because mounts in the directory and servers that write there may take time to end.
 _JANITOR = """
 trap "" INT TERM HUP
 cat >/dev/null
@@ -28,7 +28,7 @@ done
 def workspace(parent: Path | None = None) -> Iterator[Path]:
     """A new empty directory below ``parent`` (default: the system's temp directory).
 
-    Others may pass through it, for an engine may run as another user; they cannot list it.
+    Other users may enter but not list it, because an engine may run as another user.
     """
     path = Path(tempfile.mkdtemp(prefix="spillcast-", dir=parent))
     path.chmod(0o711)
@@ -38,10 +38,10 @@ def workspace(parent: Path | None = None) -> Iterator[Path]:
 
 @contextmanager
 def undone_by(script: str, name: str, *words: str | Path) -> Iterator[None]:
-    """A shell, ``name`` to who lists processes, that undoes what was done once the work is over.
+    """A shell that runs ``script`` after the block, also if this process is killed.
 
-    It is handed ``words``, and a pipe that ends with the block, also where this process is killed:
-    the ``script`` reads that to its end first. The block ends when the shell has.
+    The script must first read stdin, a pipe that ends with the block. Its arguments are ``words``,
+    and lists of processes show it as ``name``. The block waits for its end.
     """
     shell = subprocess.Popen(
         ["sh", "-c", script, name, *map(str, words)],
@@ -81,10 +81,10 @@ def check_output_file(path: Path, option: str = "-o") -> None:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[Path]:
-    """A name to write a file under, which gets its own once all is written and is gone if not.
+    """A temporary path to write to, which becomes ``path`` after the block, or is removed.
 
-    What is no file, such as /dev/stdout or a link, is written to and stays what it is. OSError for
-    a folder, InputError for a link of another user.
+    Other things than files, such as /dev/stdout or a link, are written to directly. OSError for a
+    folder, InputError for a link of another user.
     """
     refuse_planted_link(path)
     if path.is_dir():
@@ -101,13 +101,13 @@ def whole_file(path: Path) -> Iterator[Path]:
 
 
 def free_bytes(directory: Path) -> int:
-    """Space an ordinary user may still fill."""
+    """Free space for an ordinary user."""
     stats = os.statvfs(directory)
     return stats.f_bavail * stats.f_frsize
 
 
 def user_folder(variable: str, usual: str) -> Path:
-    """Below what an environment variable names, or else ``usual`` of the home directory.
+    """spillcast's folder below that of an environment variable, else below ``usual`` of the home.
 
     RuntimeError for a user without a home.
     """
@@ -117,9 +117,9 @@ def user_folder(variable: str, usual: str) -> Path:
 
 
 def is_new(notice: str) -> bool:
-    """Whether this user never got the notice, which counts as printed from now on.
+    """Whether this user has not seen the notice; from now on it counts as seen.
 
-    Where that cannot be kept, the notice is new each time.
+    If that cannot be stored, the notice is new each time.
     """
     try:
         path = user_folder("XDG_STATE_HOME", ".local/state") / "notices"
