@@ -1,8 +1,9 @@
-"""What a recorded command writes into a file stays its output alone."""
+"""A recorded command keeps its output in a file for itself, and passes its end on."""
 
+import signal
 import subprocess
 
-from harness import TIMEOUT_S, environment, spillcast_command
+from harness import TIMEOUT_S, environment, spillcast, spillcast_command
 
 
 def test_the_summary_stays_out_of_a_file(tmp_path):
@@ -19,3 +20,12 @@ def test_the_summary_stays_out_of_a_file(tmp_path):
     assert done.returncode == 0
     assert (tmp_path / "numbers").read_text().split() == ["1", "2", "3"]
     assert "run.spill" in done.stderr
+
+
+def test_a_signal_without_a_name_ends_a_command(tmp_path):
+    number = signal.SIGRTMIN + 1
+    command = ("sh", "-c", f"echo spill > {tmp_path}/file; kill -{number} $$")
+    done = spillcast("record", "-o", tmp_path / "run.spill", "--", *command)
+    assert done.returncode == 128 + number
+    assert str(int(number)) in done.stderr
+    assert (tmp_path / "run.spill" / "meta.json").exists()

@@ -1,4 +1,4 @@
-"""What the sessions of a server do, look by look, as a sampler asks; the life of one query."""
+"""The states of a server's sessions at one look, and the life of a query over many looks."""
 
 import math
 import time
@@ -14,7 +14,7 @@ ACTIVE = ("active", "fastpath function call")
 class SessionState:
     """A session or a parallel worker at one instant; times are seconds since the epoch."""
 
-    #: Its number; where each is a process of its own, that of the process.
+    #: The id of its process, or the server's number of the session if it has no process.
     pid: int
     #: The session that a parallel worker serves.
     leader: int | None
@@ -30,7 +30,7 @@ class SessionState:
 
 @dataclass(frozen=True)
 class Statement:
-    """Whose query it is, and its text, cut where the server cuts it; empty or 0 where unknown."""
+    """The text of a session's query, as the server cuts it, and its user; empty or 0 if unknown."""
 
     pid: int = 0
     text_hash: int = 0
@@ -44,7 +44,7 @@ class Statement:
 
 @dataclass(frozen=True)
 class TempHeld:
-    """The temp files of a process in a tablespace."""
+    """The temp files of a process in a tablespace at one look."""
 
     pid: int
     tablespace: str
@@ -53,50 +53,50 @@ class TempHeld:
 
 
 class Activity(Protocol):
-    """Asks a server by one connection. SpillcastError where that is lost."""
+    """Queries to a server by one connection. SpillcastError if the connection is lost."""
 
     #: The server's process or thread of the connection; None if it is not on this machine.
     process: int | None
 
     def sessions(self) -> list[SessionState]:
-        """Return the sessions and parallel workers that are sampled."""
+        """Return the sessions and parallel workers to sample."""
 
     def statements(self, pids: Iterable[int]) -> list[Statement]:
-        """Return what some sessions run, or ran last."""
+        """Return the present or last statement of some sessions."""
 
     def temp_held(self) -> list[TempHeld]:
-        """Return the temp files of all processes; none where they cannot be listed."""
+        """Return the temp files of all processes; empty if they cannot be listed."""
 
 
-#: A cursor's query continues when the next rows are fetched; no client waits longer than this.
+#: The longest pause between two fetches of a cursor that belong to one query.
 FETCH_S = 1.0
-#: Before the query that is waited for, shorter statements are passed over: BEGIN, SET and the like.
+#: Shorter statements before the awaited query do not count as it: BEGIN, SET and the like.
 PASSED_OVER_S = 0.1
 #: Looks that place the start of a query: a busy machine delays most answers.
 PLACING = 20
 
-#: Whether the last statement of a transaction that is open ran to its end.
+#: Whether the last statement of a transaction ran to its end, by the session's state after it.
 _COMPLETED = {"idle in transaction": True, "idle in transaction (aborted)": False}
 
 Phase = Literal["waiting", "running", "ended"]
 
 
 class ServerClock:
-    """A server's clock beside ours, ``time.monotonic``, as its answers show.
+    """The offset of a server's clock from ours, ``time.monotonic``, bounded by its answers.
 
-    Anyone may set it at any time: the offset holds until an answer contradicts it.
+    The server's clock may be set at any time: bounds hold until an answer contradicts them.
     """
 
     def __init__(self) -> None:
-        #: When it was asked last and answered, by our clock.
+        #: The times of the last request and of its answer, by our clock.
         self.requested_s = self.answered_s = 0.0
-        #: How often it was set.
+        #: How often the server's clock was set.
         self.times_set = 0
-        # Our clock is ahead of the server's by so much.
+        # Bounds of the time by which our clock is ahead of the server's.
         self._least_s, self._most_s = -math.inf, math.inf
 
     def look(self, activity: Activity) -> list[SessionState]:
-        """Ask for the sessions, and take in what the answer shows of the clock."""
+        """Ask for the sessions; narrow the bounds by the time in the answer."""
         self.requested_s = time.monotonic()
         sessions = activity.sessions()
         self.answered_s = time.monotonic()
@@ -111,58 +111,58 @@ class ServerClock:
         return sessions
 
     def local_s(self, server_s: float, after_s: float = -math.inf) -> float:
-        """A time of the server by our clock, between ``after_s`` and the last answer."""
+        """The time of our clock for one of the server's, within ``after_s`` and the last answer."""
         return max(after_s, min(server_s + self._most_s, self.answered_s))
 
 
 class QueryLife:
-    """The life of the query that runs at the first look, or of the next that is no mere moment.
+    """A session's query at successive looks: the one at the first look, or the next long one.
 
-    A client may fetch its rows in portions, for each of which the server runs it for a while: as
-    long as text and transaction stay the same, that is one query.
+    A client may fetch rows in portions, for each of which the server runs the query for a while.
+    All with the same text and transaction are one query.
     """
 
     def __init__(self, clock: ServerClock) -> None:
         self.phase: Phase = "waiting"
-        #: When it began, by the server's clock.
+        #: The start of the query by the server's clock.
         self.started_s: float | None = None
-        #: When it began and ended, by ours.
+        #: The start and the end by our clock.
         self.began_s: float | None = None
         self.ended_s: float | None = None
-        #: Whether the query began to be seen with the last look.
+        #: Whether the last look was the first that showed the query.
         self.new = False
-        #: Whether it ran to its end, by the state of its transaction afterwards; None: not known.
+        #: Whether the query ran to its end, by the state of its transaction; None if unknown.
         self.completed: bool | None = None
-        #: The session as it ran the query at the last look at it.
+        #: The session at the last look at which it ran the query.
         self.last: SessionState | None = None
         self._clock = clock
         self._waited = False
-        #: By our clock: when it was last seen to run, and the last change of its state.
+        # By our clock: the last look at which the query ran, and the last change of its state.
         self._seen_s = self._changed_s = 0.0
-        #: When the session was looked at last, and last before the query.
+        # The last look at the session, and the last one before the query.
         self._requested_s = self._before_s = -math.inf
-        #: Looks that have placed its start, and how often the clock was set before the first.
+        # Looks that have placed the start, and how often the clock was set before the first.
         self._placed = self._times_set = 0
 
     @property
     def elapsed_s(self) -> float | None:
-        """How long it has run, as far as was seen; None before it began."""
+        """The time from the start to the end, or to the last look; None before the start."""
         if self.began_s is None:
             return None
         return (self._seen_s if self.ended_s is None else self.ended_s) - self.began_s
 
     @property
     def unseen_s(self) -> float:
-        """How long it went on after the last look at it, until it ended."""
+        """The time from the last look at which it ran to its end."""
         return 0.0 if self.ended_s is None else max(0.0, self.ended_s - self._seen_s)
 
     @property
     def active(self) -> bool:
-        """Whether it was running at the last look, not waiting for its client to fetch rows."""
+        """Whether the server executed it at the last look, not waiting for the client's fetch."""
         return self.last is not None and self.last.state in ACTIVE
 
     def see(self, session: SessionState | None) -> Phase:
-        """Take the next look, the last of its clock; None when the session is gone."""
+        """Take in the last look of the clock; ``session`` is None if the session has ended."""
         self.new = False
         if self.phase == "running":
             self._running(session)
@@ -174,14 +174,14 @@ class QueryLife:
                 self._before_s, self._placed = self._requested_s, 0
                 self._times_set, self.new = self._clock.times_set, True
                 self._changed_s = self._clock.local_s(session.state_change_s)
-                self._go_on(session)
+                self._continue(session)
             else:
                 self._waited = True
         self._requested_s = self._clock.requested_s
         return self.phase
 
-    def _go_on(self, session: SessionState) -> None:
-        """It still runs."""
+    def _continue(self, session: SessionState) -> None:
+        """Take in a look at which the query still runs; the first ones place its start."""
         assert self.started_s is not None
         self.last, self._seen_s = session, self._clock.local_s(session.now_s)
         if self._placed < PLACING and self._clock.times_set == self._times_set:
@@ -197,13 +197,13 @@ class QueryLife:
         if session.state_change_s != last.state_change_s:
             self._changed_s = self._clock.local_s(session.state_change_s, self._requested_s)
         same_start = session.query_start_s == last.query_start_s
-        # A query is shown a moment before its transaction has a start. A procedure commits.
+        # A query may show before its transaction has a start. A procedure commits transactions.
         same_transaction = len({session.xact_start_s, last.xact_start_s} - {None}) == 1
         if session.text_hash == last.text_hash and (same_transaction or same_start):
             fetching = session.state == "idle in transaction"
             soon = self._clock.answered_s < self._changed_s + FETCH_S
             if session.state in ACTIVE or (fetching and soon):
-                self._go_on(session)
+                self._continue(session)
             else:
                 self.completed = _COMPLETED.get(session.state or "")
                 self._end(self._changed_s)

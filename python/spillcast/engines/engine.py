@@ -1,4 +1,4 @@
-"""What an engine is to spillcast: how it is called, what it offers, the queries of experiments."""
+"""What an engine declares: its names, its features, and the queries of experiments on it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -12,105 +12,106 @@ if TYPE_CHECKING:
     from spillcast.recording.meta import ObservedEngine
     from spillcast.recording.record import Recorder
 
-#: PostgreSQL has eight workers at most, and memory is divided among all.
+#: The most threads of an experiment: PostgreSQL starts at most eight workers by default.
 THREADS_MAX = 8
 
 
 @dataclass(frozen=True)
 class Workload:
-    """A query and the memory under which it spills well on a table of ``rows`` rows."""
+    """A query that spills on a table of ``rows`` rows, and its work memory."""
 
     name: str
     sql: str
     rows: int
-    #: As the engine writes it: ``memory_limit`` of DuckDB, ``work_mem`` of PostgreSQL.
+    #: The value of the engine's setting: ``memory_limit`` of DuckDB, ``work_mem`` of PostgreSQL.
     memory: str
-    #: Threads or processes that work on it.
+    #: Threads or processes that execute the query.
     threads: int = 1
     #: Further settings of the session.
     settings: Mapping[str, str] = field(default_factory=dict)
-    #: The word for many queries at once; empty where there is none.
+    #: The name that selects it together with other queries; empty if it has none.
     suite: str = ""
     #: Whether its tables are dropped from the page cache before each run.
     cold: bool = False
-    #: CPU time and temp operations of a run, roughly, for the time that a verification takes.
+    #: Estimated CPU time and temp operations of a run, from which a verification's time follows.
     cpu_s: float = 1.2
     operations: int = 2200
-    #: What its tables take to make, once for all queries on them, roughly.
+    #: Estimated time to load its tables, once for all queries on them.
     load_s: float = 0.0
 
     @property
     def kind(self) -> str:
-        """Its name, whether its tables are cold or warm."""
+        """The name, which is the same for cold and warm tables."""
         return self.name.removesuffix(" cold")
 
 
 class LikelyName(str):
-    """A pattern that names of other files match, too: the use of such a file decides."""
+    """A pattern that other files may match, too: the recorder decides by the use of a file."""
 
     __slots__ = ()
 
 
-#: How a query of any process is observed.
+#: The verbs that observe a query of any process.
 BY_PROCESS = "record --pid, record -- COMMAND"
 
 
 @dataclass(frozen=True)
 class Coverage:
-    """What is known of an engine, in words: the rest of a row of docs/engines.md."""
+    """How well an engine is supported, in words: columns of docs/engines.md."""
 
     #: The verbs that observe a query while it runs; empty if it never runs on the same machine.
     live: str = BY_PROCESS
-    #: What is read of a run on another machine.
+    #: The files that describe a run on another machine.
     evidence: str = ""
-    #: How threads or processes that share the temp I/O are known.
+    #: How the threads or processes of a parallel query are observed.
     parallel: str = "each thread is recorded"
-    #: What avoids the spill instead, where no ``WorkMemory`` names it.
+    #: The setting that avoids the spill, if no ``WorkMemory`` names it.
     cure: str = ""
-    #: What shows that it works, if not ``verify``.
+    #: What shows that the support works, if not ``verify``.
     verified: str = ""
-    #: The first version with it.
+    #: The first version of spillcast that supports the engine.
     since: str = "0.1.0"
 
 
 @dataclass(frozen=True)
 class Engine:
-    """Describes an engine. A feature that it lacks is None.
+    """The declaration of an engine. A feature that it lacks is None.
 
-    Features are named as ``module:name``; ``registry`` imports them when they are used.
+    The features notice, lab, record, move and collect are references ``module:name``, which
+    ``registry.feature_of`` imports when they are used.
     """
 
-    #: In options of the command line and in meta.json.
+    #: The name in options and in meta.json.
     name: str
-    #: In messages and reports.
+    #: The name in messages and reports.
     label: str
     #: Further names in meta.json.
     aliases: tuple[str, ...] = ()
-    #: Patterns of the names of its temp files, by what the file contains. A pattern that ends with
-    #: a slash is of a folder. The recorder reads them from temp_names.tsv, which
+    #: Patterns of the names of temp files, by the content of the file. A pattern that ends with a
+    #: slash matches a folder. The recorder reads them from temp_names.tsv, which
     #: docs/generate_engines.py writes.
     temp_names: Mapping[str, str] = field(default_factory=dict)
-    #: Tells of a process (by its id) what its user should know before it is recorded, or None.
+    #: A function of a process id: a notice for the user before its recording, or None.
     notice: str | None = None
     #: Settings in meta.json that affect spills.
     settings: tuple[str, ...] = ()
-    #: What sets the size of a temp I/O, in words.
+    #: What determines the size of a temp I/O, in words.
     io_size: str | None = None
-    #: The statements that set its minimum and maximum (bytes).
+    #: A function of the minimum and maximum size (bytes): the statements that set them.
     set_io_size: Callable[[int, int], tuple[str, ...]] | None = None
     #: The setting that a sweep of work memory changes.
     memory: "WorkMemory | None" = None
-    #: Experiments on a server or a database of our own: a ``Lab``.
+    #: A class ``Lab``: experiments on a server or database of our own.
     lab: str | None = None
     #: Whether its queries run in a server, which options such as --postgres name.
     server: bool = False
-    #: Records the query of a session; ``record_mysql`` shows its arguments.
+    #: A function that records the query of a session, with the arguments of ``record_mysql``.
     record: str | None = None
-    #: The command that moves temp files elsewhere: its parameters are options of the command line.
+    #: The command ``move``; its parameters are options of the command line.
     move: str | None = None
-    #: The command whose script a DBA runs to collect the evidence; its parameters as those of move.
+    #: The command ``collect``, with the script for a DBA; its parameters are options, too.
     collect: str | None = None
-    #: The rest of its row in the table of engines.
+    #: The rest of its row in docs/engines.md.
     coverage: Coverage = field(default_factory=Coverage)
 
 
@@ -119,17 +120,17 @@ class WorkMemory:
     """The setting of the memory beyond which a query spills."""
 
     name: str
-    #: From far too little to enough for the queries of the lab.
+    #: The sizes of a sweep by default, from far too little to enough for the lab's queries.
     default_range: str
-    #: The unit that follows a number of KiB.
+    #: The unit that the engine writes for KiB.
     unit: str
-    #: Its range; None if the engine itself reports a value that is too small.
+    #: The least and most that can be set; None if the engine itself refuses other values.
     bounds_bytes: tuple[int, int] | None = None
-    #: Settings with which it reports the peak size of its buffers.
+    #: Settings with which the engine reports the peak size of its buffers.
     report_settings: Mapping[str, str] = field(default_factory=dict)
 
     def given(self, workload: Workload, size_bytes: int) -> Workload:
-        """The query with ``size_bytes`` of work memory."""
+        """``workload`` with ``size_bytes`` of work memory."""
         memory = f"{size_bytes >> 10}{self.unit}"
         return replace(
             workload, memory=memory, settings={**workload.settings, **self.report_settings}
@@ -137,41 +138,41 @@ class WorkMemory:
 
 
 class Lab(Protocol):
-    """An engine in experiments, with a table ``t`` of its own in a directory."""
+    """Experiments on an engine, with a table ``t`` of their own in a directory."""
 
-    #: Its name and version in meta.json, for ``describe``.
+    #: The engine's name and version in meta.json.
     engine: ClassVar[str]
     version: str
     #: The query of a demo.
     demo: ClassVar[Workload]
-    #: Name and version, for people.
+    #: Name and version in messages.
     label: str
-    #: How much more memory a run may take than another, as a share.
+    #: The share by which the memory of equal runs may differ.
     memory_spread: ClassVar[float] = 0.0
 
     def __init__(self, room: Path) -> None:
-        """With its data in ``room``. InputError where a package is missing."""
+        """Keep the data in ``room``. InputError if a package is missing."""
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
-        """The queries that a verification runs, by so many threads or processes together."""
+        """The queries of a verification, each executed by ``threads`` threads or processes."""
 
     def build(self, rows: int) -> None:
-        """Make the table of ``rows`` rows if it does not exist; takes seconds."""
+        """Make the table of ``rows`` rows, unless it exists. Takes seconds."""
 
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
     ) -> "AbstractContextManager[HeldQuery]":
-        """Prepare a query with its temp files in ``temp``; it ends with the context.
+        """Prepare a query with its temp files in ``temp``; its processes end with the context.
 
-        ``environment`` is for the processes that do the query's work.
+        The processes that execute the query get the variables of ``environment``.
         """
 
     def settings_of(self, workload: Workload) -> dict[str, Any]:
-        """The settings of a query that meta.json keeps, for ``describe``."""
+        """The query's settings for meta.json."""
 
     def describe(self, workload: Workload) -> "ObservedEngine":
-        """Engine, version, query and settings, as a recording's meta.json keeps them."""
+        """The engine and the query for meta.json."""
         from spillcast.recording.meta import ObservedEngine
 
         settings, sql = self.settings_of(workload), workload.sql.strip()
@@ -183,20 +184,20 @@ class Lab(Protocol):
         room: Path,  # noqa: ARG003
         server: str | None,  # noqa: ARG003
     ) -> "Sequence[Calibrates]":
-        """The versions of the engine to calibrate with; none where it has no queries for that.
+        """The versions of the engine to calibrate with; empty if it has no queries for that.
 
-        They are those on this machine, or that of the server that the DSN ``server`` leads to.
+        All versions on this machine, or only that of the server with the DSN ``server``.
         """
         return ()
 
 
 @runtime_checkable
 class OpensOwn(Protocol):
-    """A lab that also runs the user's queries."""
+    """A lab that also runs queries of the user."""
 
     @classmethod
     def on(cls, room: Path, database: Path | None) -> Self:
-        """Open the user's database read-only, or none if the query names its data."""
+        """Open the user's database read-only; None for a query that names its files itself."""
 
 
 @runtime_checkable
@@ -207,19 +208,19 @@ class Explains(Protocol):
         """The query that returns the plan of ``workload``."""
 
     def plan_of(self, ran: "RunResult") -> "Counts":
-        """The temp I/O in the plan that such a run returned."""
+        """The temp I/O in the plan that the run of such a query returned."""
 
 
 @runtime_checkable
 class Calibrates(Lab, Protocol):
-    """A lab that has queries for measuring a machine."""
+    """A lab with queries that calibrate a machine."""
 
     #: Whether the CPU time before a write depends on how long writes take.
     compresses_writes: ClassVar[bool]
 
     @staticmethod
     def calibrating() -> "Sequence[Workload]":
-        """Small queries that spill, on one table; none of them is verified."""
+        """Small queries that spill, on one table; ``verified`` has none of them."""
 
 
 @dataclass(frozen=True)
@@ -227,8 +228,9 @@ class SessionSelector:
     """Selects a session of a server; at least one field is set."""
 
     backend: int | None = None
-    #: A regular expression for its query, case-insensitive.
+    #: A regular expression for the text of its query, case-insensitive.
     query: str | None = None
+    #: Whether its query must be spilling.
     spilling: bool = False
 
 
@@ -240,12 +242,12 @@ OnStatus = Callable[["Recorder", Mapping[str, Any]], None]
 class StatementSelector:
     """Selects a query of a server by its session, its identifier or its text."""
 
-    #: The query that this session runs now, or next.
+    #: The session that runs the query now, or next.
     backend: int | None = None
     queryid: str | None = None
-    #: A regular expression for its text, case-insensitive.
+    #: A regular expression for the text of the query, case-insensitive.
     query: str | None = None
-    #: Its text if neither is known; constants are ignored.
+    #: The text of the query, if session and identifier are unknown; constants are ignored.
     text: str | None = None
     #: Time between two snapshots, or the file of a saved one: only calls between them count.
     since: str | None = None

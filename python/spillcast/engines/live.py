@@ -1,6 +1,6 @@
-"""Records queries of running servers: a capture of their processes beside looks at sessions.
+"""Records queries of running servers: captures their processes and samples their sessions.
 
-Each engine derives from ``SessionRecorder`` where its temp files are and how its settings read.
+An engine derives a class from ``SessionRecorder`` that knows its processes and settings.
 """
 
 import signal
@@ -25,10 +25,11 @@ from spillcast.recording.record import Recorder, RunSoFar
 from spillcast.redaction import struck_text
 from spillcast.units import format_duration
 
-#: The interval of writes and of the status; looks at sessions have a rate of their own.
+#: The interval of writes and of the status; sampling has a rate of its own.
 TICK_S = 0.25
-#: A session that ran a query and is idle for so long has ended it, as the first looks at it show.
+#: A session that was selected by its query and is idle for so long at first has ended the query.
 ENDED_S = 1.0
+#: The most sessions in an error, and the letters of a line.
 LISTED, LINE_MAX = 8, 76
 
 Result = TypeVar("Result")
@@ -45,7 +46,7 @@ def session_line(number: int, user: str, running_s: float, query: str) -> str:
 def only_session(
     matching: Sequence[Listed], describe: Callable[[Listed], str], hint: str
 ) -> Listed | None:
-    """The session that matches; None if there is none. SessionAmbiguous lists several."""
+    """The only session that matches; None if there is none. SessionAmbiguous lists several."""
     if len(matching) > 1:
         lines = [f"{len(matching)} sessions match:", *map(describe, matching[:LISTED])]
         lines += [f"and {len(matching) - LISTED} more"] * (len(matching) > LISTED)
@@ -94,7 +95,7 @@ def prepare(
 ) -> str | None:
     """Prepare the capture of ``pid``, the server's process or thread on this machine.
 
-    Return why there can be none, or None; without a ``pid``, ``absent_because`` says why.
+    Return None, or the reason why there is no capture: ``absent_because`` if it is given.
     """
     hint = "leave it out: perf events are used"
     _core.check_attaches(recorder.options.capture, "a server", hint)
@@ -107,7 +108,7 @@ def prepare(
 
 
 def _refusal(recorder: Recorder, attempt: Callable[[], object], say: Say) -> str | None:
-    """The reason against a capture that was not requested by name; None if there is none."""
+    """Why an attempt to capture failed, or None. Raises if the user named the capture source."""
     try:
         attempt()
     except InputError as error:
@@ -121,31 +122,31 @@ def _refusal(recorder: Recorder, attempt: Callable[[], object], say: Say) -> str
 
 
 class LiveRecorder(ABC, Generic[Result]):
-    """A capture of a server's processes and looks at its sessions, begun and ended together.
+    """A capture of a server's processes and a sampler of its sessions, begun and ended together.
 
-    Where one session is recorded, this is the target of the recorder, and ``pid`` its process.
+    For one session, it is also the recorder's ``Target``, and ``pid`` is the session's process.
     """
 
     pid: int
     exit_status: int | None = None
-    #: What is waited for until then.
+    #: What has not begun while ``began_s`` is None, in words.
     awaited = ""
 
     sampler: Sampler
 
     def __init__(self, recorder: Recorder, activity: Activity) -> None:
         self.recorder, self._activity = recorder, activity
-        #: When the capture was attached (CLOCK_MONOTONIC).
+        #: CLOCK_MONOTONIC when the capture was attached.
         self.attached_ns = 0
 
     @property
     def began_s(self) -> float | None:
-        """When what is recorded began (of ``time.monotonic``); None while it is waited for."""
+        """``time.monotonic`` when the recorded run began; None before."""
         return self.attached_ns / 1e9
 
     @abstractmethod
     def ended(self, timeout_s: float) -> EndedBy | None:
-        """Sleep until it has ended or the time is over; how it ended, None if it continues."""
+        """Wait up to ``timeout_s`` for the run's end; how it ended, None if it continues."""
 
     @abstractmethod
     def look(self) -> dict[str, Any]:
@@ -153,28 +154,28 @@ class LiveRecorder(ABC, Generic[Result]):
 
     @abstractmethod
     def finish(self, ended_by: EndedBy) -> Result:
-        """End capture and looks, and keep what was recorded."""
+        """End capture and sampling, and keep what was recorded."""
 
     def sample(self, **sampled: Any) -> None:
-        """Sample beside the capture; the ``Sampler`` has the connection to itself from now on."""
+        """Create the sampler; from now on only its thread uses the connection."""
         self.attached_ns = time.monotonic_ns()
         self.sampler = Sampler(self._activity, self.recorder.origin_ns, **sampled)
 
     def start(self) -> None:
-        """Let the looks begin, and what is recorded."""
+        """Begin sampling, and the run that is recorded."""
         self.sampler.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep until it has ended or the time is over; True when it has ended."""
+        """Wait up to ``timeout_s``; whether the run has ended."""
         return self.ended(timeout_s) is not None
 
     def collect(self) -> None:
-        """Write what was captured and sampled since the last call."""
+        """Write the rows and samples since the last call."""
         self.recorder.collect()
         self.recorder.add_samples(self.sampler.take_samples())
 
     def until_the_end(self, on_status: OnStatus) -> Result:
-        """Record to the end, for the duration, or until Ctrl-C; keep what there is."""
+        """Record to the end, for the duration, or until Ctrl-C, and keep the recording."""
         try:
             with interrupts_reported() as interrupted:
                 self.start()
@@ -187,13 +188,13 @@ class LiveRecorder(ABC, Generic[Result]):
     def _follow(self, interrupted: list[int], on_status: OnStatus) -> EndedBy:
         limit_s, since_s = self.recorder.options.duration_s, time.monotonic()
         while True:
-            # A query that ends at once is shown, too.
+            # Even a query that ends at once is shown.
             self.collect()
             counts = self.look()
             try:
                 on_status(self.recorder, {**self.recorder.status(), **counts})
             except KeyboardInterrupt:
-                # A key of the live view.
+                # The live view's key q.
                 interrupted.append(signal.SIGINT)
             if (ended_by := self.ended(TICK_S)) is not None:
                 return ended_by
@@ -214,42 +215,41 @@ class SessionRecorder(LiveRecorder[Recording]):
     option: ClassVar[str]
     #: What shows a message.
     say: Say
-    #: Looks a second beside a capture, and where samples are all there is.
+    #: Looks a second beside a capture, and without one.
     rate_hz: int
     rate_alone_hz: int
-    #: The calls on its temporary tables by any thread, once the query has ended; None if not
-    #: counted.
+    #: Calls of all threads on the query's temporary tables; None before its end, or if uncounted.
     table_calls: int | None = None
 
     def __init__(
         self, recorder: Recorder, activity: Activity, session: int, pid: int, *, runs: bool = False
     ) -> None:
-        """``runs``: the session ran the wanted query when it was selected."""
+        """``runs`` if the session was selected because it ran the wanted query."""
         super().__init__(recorder, activity)
         self._session, self._runs = session, runs
         self.pid, self.awaited = pid, f"a query of session {session}"
         self._unattached, self._announced = 0, False
-        #: What is known of the query now that it is watched no longer.
+        #: The query as it was known when recording ended.
         self._ended: RunSoFar | None = None
         recorder.run_so_far = self.run_so_far
 
     @abstractmethod
     def observe(self) -> None:
-        """Capture the session's process, and those that work for it."""
+        """Begin the capture of the session's process and of those that work for it."""
 
     @abstractmethod
     def described(self) -> ObservedEngine:
         """Return server, session, settings and query."""
 
     def watch(self) -> None:
-        """Note what can be known of the query only while it runs."""
+        """Note what the server shows only while the query runs."""
 
     def completed(self) -> bool:
-        """Return whether the query that has ended ran to its end, as far as the server shows."""
+        """Return whether the query ran to its end, as far as the server shows."""
         return True
 
     def elapsed_s(self) -> float:
-        """Return the wall time that was recorded. QueryEnded where there was no query."""
+        """Return the wall time that was recorded. QueryEnded if there was no query."""
         query_s = self.query.life.elapsed_s
         if query_s is None:
             reason = f"session {self.query.pid} has ended without a query"
@@ -258,18 +258,18 @@ class SessionRecorder(LiveRecorder[Recording]):
 
     @property
     def started_ns(self) -> int | None:
-        """When the query began (CLOCK_MONOTONIC); None before."""
+        """CLOCK_MONOTONIC at the start of the query; None before."""
         return self.query.started_ns
 
     @property
     def began_s(self) -> float | None:
-        """When it began, or was attached if that was later; None while it is waited for."""
+        """``time.monotonic`` at the later of the query's start and the attach; None before."""
         began_ns = self.started_ns
         return None if began_ns is None else max(began_ns, self.attached_ns) / 1e9
 
     @property
     def documents(self) -> Mapping[str, object]:
-        """Evidence of what remains of a query that still runs, by file."""
+        """JSON documents that help to forecast the rest of an unfinished query, by file."""
         return {}
 
     def begin(self, absent_because: str | None, say: Say) -> None:
@@ -294,13 +294,13 @@ class SessionRecorder(LiveRecorder[Recording]):
             self._unattached += 1
 
     def ended(self, timeout_s: float) -> EndedBy | None:
-        """Sleep until the query has ended, or sampling of it."""
+        """Wait up to ``timeout_s`` for the end of the query, or of its sampling."""
         if not self.sampler.done.wait(timeout_s):
             return None
         return "failure" if self.sampler.failure else "end"
 
     def look(self) -> dict[str, Any]:
-        """What was sampled so far."""
+        """Watch a running query; return counts for the status line."""
         query = self.query
         waiting = query.life.phase == "waiting"
         if waiting and time.monotonic() - self.attached_ns / 1e9 > ENDED_S:
@@ -318,7 +318,7 @@ class SessionRecorder(LiveRecorder[Recording]):
         return {"samples": query.samples, "processes": len(query.pids), "waiting": waiting}
 
     def finish(self, ended_by: EndedBy) -> Recording:
-        """Keep the recording. InputError where the query ended before anything was seen of it."""
+        """Keep the recording. InputError if the query ended before anything was recorded."""
         recorder, query = self.recorder, self.query
         self.sampler.stop()
         recorder.add_samples(self.sampler.take_samples())
@@ -336,7 +336,7 @@ class SessionRecorder(LiveRecorder[Recording]):
         return recorder.finish(elapsed_s=elapsed_s, started_ns=self.started_ns, extra=extra)
 
     def run_so_far(self) -> RunSoFar:
-        """The query as it is known by now."""
+        """The query as it is known now."""
         if self._ended is not None:
             return self._ended
         return RunSoFar(self.started_ns, self._known("duration"), self.documents)
@@ -352,7 +352,7 @@ class SessionRecorder(LiveRecorder[Recording]):
 
 
 def before_recording_s(query: SessionQuery, attached_ns: int) -> float:
-    """How long a query had run when the capture was attached (CLOCK_MONOTONIC)."""
+    """How long a query had run at ``attached_ns`` (CLOCK_MONOTONIC)."""
     return max(0, attached_ns - (query.started_ns or attached_ns)) / 1e9
 
 
@@ -378,7 +378,7 @@ def query_meta(
 
 
 def sampling_meta(query: SessionQuery, sampler: Sampler) -> Sampling:
-    """What sampling gave of a query, and its share of what sampling cost."""
+    """The samples of a query, and its share of the cost of sampling."""
     share = query.samples / sampler.samples if sampler.samples else 1.0
     server_s = sampler.server_cpu_s
     return Sampling(

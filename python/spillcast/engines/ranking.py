@@ -1,4 +1,4 @@
-"""Rankings of a server's statements that spill: counts, what cures save, history and alerts."""
+"""Rankings of a server's statements that spill: counts, savings, history and alerts."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -22,25 +22,25 @@ from spillcast.storage.target import depends_on_recording, resolve
 from spillcast.units import parse_bytes, parse_duration_s
 
 DAY_S = 86_400.0
-#: Bounds of a time whose ratio is below this are too wide for a value between them.
+#: Bounds of a time are too wide for an estimate if the lower is at most this share of the upper.
 BOUNDS_RATIO_MIN = 0.05
 SCHEMA = "spillcast.server/1"
 
 
 @dataclass(frozen=True)
 class Gain:
-    """Elapsed time that a cure saves of all calls, with its interval; below 0 they get slower."""
+    """Elapsed time that a remedy saves of all calls, with its interval; below 0 they get slower."""
 
     saved_s: float = key("", signed=True)
     interval_s: tuple[float, float] = key("", signed=True)
-    #: Elapsed time of all calls where memory is not free; None unless the page cache holds the temp
-    #: files, so that storage changes nothing.
+    #: Elapsed time of all calls without a page cache; None unless it holds the temp files, so that
+    #: storage changes nothing.
     without_cache_s: float | None = None
 
 
 @dataclass(frozen=True)
 class SpillNode:
-    """A node of a plan that spilled: its type, its temp bytes and what it says of memory."""
+    """A node of a plan that spilled: its type, its temp bytes and its memory in words."""
 
     node: str
     temp_bytes: int
@@ -49,34 +49,34 @@ class SpillNode:
 
 @dataclass(frozen=True)
 class Ranked:
-    """A statement that spills; sums over its calls in the time looked at."""
+    """A statement that spills, with sums over its calls in the window of the ranking."""
 
     queryid: str | None
     query: str | None
-    #: None where only a log's temp files tell of it.
+    #: None if only temp files in a log are known of the statement.
     calls: int | None
     elapsed_s: float | None
-    #: Temp bytes read and written; of a log's temp files, written. None where nothing counts them.
+    #: Temp bytes read and written; only written ones for temp files in a log. None if not counted.
     temp_bytes: int | None
-    #: Elapsed time in temp I/O: from that with the most processes which there may have been to that
-    #: with the fewest. None where nothing was timed.
+    #: Bounds of the elapsed time in temp I/O, with the most and the fewest processes that may have
+    #: shared it. None if it was not timed.
     temp_s: tuple[float, float] | None = None
-    #: By target, and with work memory that nothing spills.
+    #: The gain on each target, and with so much work memory that nothing spills.
     gains: Mapping[str, Gain] = field(default_factory=dict)
     no_spill: Gain | None = None
-    #: The work_mem that is enough for that, by a plan.
+    #: The work_mem with which nothing spills, by a plan.
     work_mem_bytes: int | None = None
     #: Why there are no gains.
     refused: str | None = None
-    #: Of a statement without a plan, bounds of what its largest temp files need in memory; the
-    #: upper one is None if no log shows which files are of one call.
+    #: Without a plan: bounds of the work_mem for its largest temp files. The upper one is None if
+    #: no log shows which files belong to one call.
     work_mem_between: tuple[int, int | None] | None = None
-    #: Bounds of the memory with which no call spills, by its peak memory and what it wrote.
+    #: Bounds of the memory with which no call spills, by its peak memory and its written bytes.
     memory_between: tuple[int, int] | None = None
-    #: Temporary tables on disk and merge passes of sorts, where a server counts those.
+    #: Temporary tables on disk and merge passes of sorts, if the server counts them.
     disk_tables: int | None = None
     merge_passes: int | None = None
-    #: Of the plan with the most temp I/O, where one is known; the most temp bytes first.
+    #: The nodes of the known plan with the most temp I/O, those with the most temp bytes first.
     nodes: Sequence[SpillNode] = ()
 
     @property
@@ -91,7 +91,7 @@ class Ranked:
 
     @property
     def weight(self) -> tuple[float, float]:
-        """What it is ranked by: what not spilling would save, else temp I/O in time or bytes."""
+        """The sort key of a ranking: time saved without spills, else in temp I/O; then bytes."""
         if self.no_spill is not None:
             return self.no_spill.saved_s, self.temp_bytes or 0
         return (sum(self.temp_s) / 2 if self.temp_s else 0.0), self.temp_bytes or 0
@@ -122,11 +122,11 @@ class Bucket:
     start: str
     #: The time between the snapshots in it.
     covered_s: float
-    #: As the databases count them.
+    #: Temp files and their bytes, as the databases count them.
     temp_files: int
     written_bytes: int
-    #: Temp bytes read and written by statements, the time of processes in it, and the statements
-    #: with their bytes, the most first.
+    #: Temp bytes read and written by statements, the time of processes in temp I/O, and the
+    #: statements, those with the most bytes first.
     temp_bytes: int
     temp_s: float
     statements: Sequence[StatementBytes]
@@ -139,10 +139,10 @@ class Change:
     kind: Literal["new", "more", "less"]
     queryid: str
     query: str | None
-    #: Unix times (s) of the snapshots between which it began.
+    #: Unix times (s) of the snapshots between which the change began.
     after_s: float
     by_s: float
-    #: Temp bytes of a call from then on, and by which factor that is more than before.
+    #: Temp bytes of a call from then on, and their ratio to those before.
     bytes_per_call: float
     ratio: float | None
     is_gradual: bool
@@ -171,14 +171,14 @@ class Alert:
 
 @dataclass(frozen=True)
 class History:
-    """What a server did between its snapshots."""
+    """The spills of a server between its snapshots."""
 
-    #: Number of snapshots.
+    #: The number of snapshots.
     looks: int
     first_s: float
     last_s: float
     version: str
-    #: How long a bucket is (s).
+    #: The length of a bucket (s).
     bucket_s: float
     buckets: Sequence[Bucket]
     changes: Sequence[Change] = ()
@@ -191,7 +191,7 @@ class History:
 
 @dataclass(frozen=True)
 class Rule:
-    """A limit of a rate: what ``measure`` may add in ``per_s`` seconds."""
+    """A limit of a rate: ``measure`` may grow by at most ``limit`` in ``per_s`` seconds."""
 
     text: str
     measure: str
@@ -200,7 +200,7 @@ class Rule:
 
     @classmethod
     def of(cls, text: str) -> "Rule":
-        """From its text. InputError for another grammar."""
+        """Parse the text of --alert. InputError for another grammar."""
         match = _RULE.fullmatch(text.strip())
         if match is None:
             raise OptionInvalid(f"--alert '{text}' is not a rule", _GRAMMAR)
@@ -226,14 +226,14 @@ class Rule:
             total += value or 0.0
         if not is_known or not covered_s:
             return Alert(self.text, None, covered_s, exceeded=False)
-        # A shorter time is not extrapolated: what is above the limit already stays above.
+        # A shorter time is not extrapolated: what exceeds the limit already will go on to do so.
         rate = total * self.per_s / max(covered_s, self.per_s)
         return Alert(self.text, rate, covered_s, rate > self.limit)
 
 
 @dataclass(frozen=True)
 class ServerRanking:
-    """Holds the ranking from a snapshot of a server, or from a folder of its logs."""
+    """The statements of a server that spill, by a snapshot, by its logs or by its history."""
 
     source: str
     #: The time that all sums cover; None if unknown.
@@ -241,32 +241,32 @@ class ServerRanking:
     statements: Sequence[Ranked]
     targets: Sequence[str]
     confidence: float
-    #: Of all statements, those that do not spill included; None of logs.
+    #: Number and elapsed time of all statements, with those that do not spill; None for logs.
     statements_seen: int | None = None
     elapsed_s: float | None = None
     databases: Sequence[DatabaseSpill] = ()
-    #: Lines for a shell that let the server count statements; none where it does.
+    #: Lines for a shell that let the server count statements; empty if it counts them.
     enable: Sequence[str] = ()
-    #: Of all databases, and what reading data files took by all backends' times.
+    #: Temp bytes of all databases, and the time of all backends in reads of data files.
     database_temp_bytes: int | None = None
     data_read_s: float | None = None
     live: Sequence[LiveSession] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
-    #: The setting with more of which nothing spills.
+    #: The setting that avoids spills if it is large enough.
     memory: str = "work_mem"
-    #: Hidden figures, and the remedy.
+    #: Figures that the user may not see, and the remedy.
     unseen: Sequence[str] = ()
-    #: By logs, calls that failed at a limit of temp files.
+    #: Calls in logs that failed at a limit of temp files.
     exceeded: Sequence[Exceeded] = ()
-    #: The command that records the first.
+    #: The command that records the first statement.
     record: str | None = None
-    #: How long the server was asked.
+    #: How long the queries to the server took.
     asked_s: float | None = None
-    #: Of snapshots over time.
+    #: The history by snapshots.
     history: History | None = None
     #: Storage to buy for all statements: the frontier of price and time; None if unknown.
     sizing: Sizing | None = None
-    #: What the ranking is made of, for the sizing.
+    #: The rows behind the ranking, for the sizing.
     counted: Sequence[Row] = internal(())
 
     @property
@@ -292,24 +292,24 @@ def histories_document(address: str, rankings: Sequence[ServerRanking]) -> dict[
     return {"schema": HISTORY_SCHEMA, "dataset": address, "servers": servers}
 
 
-#: So many statements get a forecast; the rest are listed with their counts.
+#: The most statements with a forecast; others are listed with their counts.
 FORECAST_MAX = 12
 
 
 @dataclass(frozen=True)
 class RankRequest:
-    """What is wanted to know of each statement."""
+    """The options of the forecasts of all statements."""
 
     targets: Sequence[str]
-    #: The storage that temp files are on, where I/O was not timed.
+    #: The present storage of temp files, for I/O that was not timed.
     origin: str | None
     confidence: float
-    #: What a wait costs on the server's machine; None where that is not known.
+    #: The cost of waits on the server's machine; None if unknown.
     calibration: MachineCalibration | None = None
     _known: dict[str, Storage] = field(default_factory=dict, compare=False, repr=False)
 
     def storage(self, target: str, counts: Counts) -> Storage:
-        """A target's storage; what is the same for all statements is read once."""
+        """A target's storage, read once if it is the same for all statements."""
         if depends_on_recording(target):
             return resolve(target, counts)
         if target not in self._known:
@@ -318,14 +318,14 @@ class RankRequest:
 
 
 def request_of(targets: Sequence[str], origin: str | None, confidence: float) -> RankRequest:
-    """What is wanted to know of each statement. InputError for an unknown target."""
+    """The options of the forecasts. InputError for an unknown target."""
     for target in targets:
         known_target(target)
     return RankRequest(targets, origin, confidence)
 
 
 def timed_counts(counts: Counts, request: RankRequest) -> Counts:
-    """Return the counts with times of the storage that ``request`` says they were on."""
+    """The counts, with times computed for the storage ``request.origin`` if there is one."""
     if request.origin is None:
         return counts
     return timed_on(counts, request.storage(request.origin, counts))
@@ -334,9 +334,9 @@ def timed_counts(counts: Counts, request: RankRequest) -> Counts:
 def with_gains(
     ranked: Ranked, at_bounds: Sequence[Counts], calls: int, request: RankRequest
 ) -> Ranked:
-    """What each target saves of all calls; what not spilling saves is as on no latency.
+    """``ranked`` with the gains of all calls on each target, and without spills (no latency).
 
-    From the smallest to the largest saving of any of ``at_bounds``.
+    Intervals span the savings by all of ``at_bounds``, the counts of a call at their bounds.
     """
     if not request.targets:
         return ranked
@@ -363,22 +363,22 @@ def with_gains(
 
 
 def _elapsed_s(forecast: Forecast) -> tuple[float, tuple[float, float] | None]:
-    """With its interval, however wide; without one where it was refused for another reason."""
+    """The elapsed time and its interval, however wide; None if refused for another reason."""
     if forecast.uncertainty is None:
         return forecast.forecast_s or 0.0, forecast.interval_s
     return forecast.uncertainty.forecast_s, interval_of(forecast)
 
 
 def _gain(
-    then: Sequence[tuple[float, tuple[float, float] | None]],
+    times: Sequence[tuple[float, tuple[float, float] | None]],
     forecasts: Sequence[Forecast],
     calls: int,
 ) -> Gain | None:
-    """The middle of what each saves, and the bounds of all; None where one of them is not known."""
+    """The mean saving of ``times`` with intervals, and the bounds of all; None if one has none."""
     saved, ends = list[float](), list[float]()
-    for (then_s, bounds), now in zip(then, forecasts, strict=True):
-        if bounds is None:
+    for (time_s, interval_s), today in zip(times, forecasts, strict=True):
+        if interval_s is None:
             return None
-        saved.append(now.baseline_s - then_s)
-        ends += [now.baseline_s - s for s in bounds]
+        saved.append(today.baseline_s - time_s)
+        ends += [today.baseline_s - bound_s for bound_s in interval_s]
     return Gain(calls * sum(saved) / len(saved), (calls * min(ends), calls * max(ends)))

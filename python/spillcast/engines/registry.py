@@ -1,7 +1,6 @@
-"""The registry: a declaration of each engine, and the only way to look one up.
+"""The declarations of all engines, and the functions that look them up.
 
-A feature that an engine lacks is None and is refused by name. Modules of features are imported when
-they are used. ``tests/paper_engine.py`` is an engine in one file.
+``tests/paper_engine.py`` is an example of an engine in one file.
 """
 
 from dataclasses import replace
@@ -11,6 +10,7 @@ from typing import Any
 from spillcast.engines.engine import BY_PROCESS, Coverage, Engine, Lab, LikelyName, WorkMemory
 from spillcast.errors import ChoiceUnknown, EngineUnsupported
 
+#: Values of ``Coverage.verified``.
 SPILLS = "a test records its spill"
 NOTHING_RUN = "names alone: it was not run"
 
@@ -46,7 +46,7 @@ DUCKDB = Engine(
     name="duckdb",
     label="DuckDB",
     temp_names={"blocks": "duckdb_temp_*"},
-    # It spills buffers of its own block, whole or compressed.
+    # DuckDB spills buffers of its own block size, whole or compressed.
     io_size=(
         "there is no setting. Temp files are written and read in blocks of 256 KiB, or less "
         "where they are compressed; default_block_size is for database files"
@@ -66,12 +66,11 @@ POSTGRES = Engine(
     name="postgres",
     label="PostgreSQL",
     temp_names={"sort runs, hash batches, rows": "pgsql_tmp/"},
-    # What a plan of EXPLAIN becomes, which knows nothing of a process.
+    # The name in meta.json of a plan of EXPLAIN.
     aliases=("postgresql",),
     settings=("work_mem", "hash_mem_multiplier", "max_parallel_workers_per_gather", "io_method"),
-    # It spills a block of its build. Its io_combine_limit joins reads of tables and indexes (read
-    # streams); src/backend/storage/file/buffile.c has one buffer of BLCKSZ for each file and issues
-    # it alone.
+    # src/backend/storage/file/buffile.c has one buffer of BLCKSZ for each file and reads or writes
+    # one at a time; io_combine_limit combines only the reads of tables and indexes (read streams).
     io_size=(
         "there is no setting. Temp files are written and read in blocks of the server's build, "
         "8 KiB (BLCKSZ); io_combine_limit and effective_io_concurrency are for tables and "
@@ -109,7 +108,7 @@ MYSQL = Engine(
         "temporary tables of a session": "temp_*.ibt",
         "overflow of TempTable": "mysql_temptable.*",
     },
-    # Of a session: they decide whether a statement spills.
+    # These settings of a session decide whether a statement spills.
     settings=("sort_buffer_size", "tmp_table_size", "max_heap_table_size", "join_buffer_size"),
     io_size=(
         "there is no setting. A sort reads its runs in parts of sort_buffer_size; temporary "
@@ -219,7 +218,7 @@ GREENPLUM = Engine(
         verified=NOTHING_RUN,
     ),
 )
-#: A directory of an executor below each local directory, and one of its 64 folders.
+#: An executor's directory below each local directory, and one of its 64 folders.
 _BLOCKS = "blockmgr-*/*"
 SPARK = Engine(
     name="spark",
@@ -227,14 +226,14 @@ SPARK = Engine(
     temp_names={
         # UnsafeExternalSorter, ExternalAppendOnlyMap
         "spill": f"{_BLOCKS}/temp_local_*",
-        # One file a partition, or sorted parts, which are merged to a shuffle file.
+        # One file for each partition, or sorted parts, which are merged into a shuffle file.
         "unmerged shuffle": f"{_BLOCKS}/temp_shuffle_*",
         "shuffle": f"{_BLOCKS}/shuffle_*.data*",
         "shuffle index": f"{_BLOCKS}/shuffle_*",
         "cached block": f"{_BLOCKS}/rdd_*",
         "broadcast": f"{_BLOCKS}/broadcast_*",
         "task result": f"{_BLOCKS}/taskresult_*",
-        # As of Python workers.
+        # For example of Python workers.
         "other block": "blockmgr-*/",
     },
     notice="spillcast.engines.spark:local_dirs_notice",
@@ -291,7 +290,7 @@ ENGINES = {
         DATABEND,
     )
 }
-#: What engines offer, by the name of the field, in words.
+#: The noun after "no" in the error for a missing feature, by the field of ``Engine``.
 _FEATURES = {
     "lab": "experiments are made on it",
     "record": "session of it is recorded",
@@ -302,14 +301,14 @@ _FEATURES = {
 
 
 def engine_of(name: str) -> Engine:
-    """The engine of a name. InputError where there is none."""
+    """The engine with a name. InputError if there is none."""
     if name not in ENGINES:
         raise ChoiceUnknown(f"--engine {name}: no such engine", f"there are: {', '.join(ENGINES)}")
     return ENGINES[name]
 
 
 def engines(*offering: str) -> list[Engine]:
-    """All engines, or those that offer all that is named: ``lab``, ``record``, ``move``, ..."""
+    """The engines that have all named features: ``lab``, ``record``, ``move``, ..."""
     return [
         engine
         for engine in ENGINES.values()
@@ -318,7 +317,7 @@ def engines(*offering: str) -> list[Engine]:
 
 
 def feature_of(engine: Engine, name: str) -> Any:
-    """Import a feature of an engine, such as ``move``. InputError where it has none."""
+    """Import a feature of an engine, such as ``move``. InputError if the engine lacks it."""
     reference = getattr(engine, name)
     if reference is None:
         raise EngineUnsupported(
@@ -329,13 +328,13 @@ def feature_of(engine: Engine, name: str) -> Any:
 
 
 def lab_of(name: str) -> type[Lab]:
-    """The engine in experiments. InputError where none are made on it."""
+    """The class for experiments on an engine. InputError if there is none."""
     lab: type[Lab] = feature_of(engine_of(name), "lab")
     return lab
 
 
 def work_memory_of(name: str) -> WorkMemory:
-    """The engine's setting of work memory. InputError where none is known."""
+    """The engine's setting of work memory. InputError if it is unknown."""
     engine = engine_of(name)
     if engine.memory is None:
         raise EngineUnsupported(
@@ -345,11 +344,11 @@ def work_memory_of(name: str) -> WorkMemory:
 
 
 def notices_of(pid: int) -> list[str]:
-    """What engines say of a process before it is recorded, such as where its temp files are."""
+    """Notices of engines on a process before its recording, such as where its temp files are."""
     notices = (feature_of(engine, "notice")(pid) for engine in engines("notice"))
     return [notice for notice in notices if notice is not None]
 
 
 def known_as(name: str) -> Engine | None:
-    """The engine that meta.json calls so; None for a mere process, and for one not known here."""
+    """The engine with a name or alias in meta.json; None for ``process`` and unknown engines."""
     return next((engine for engine in engines() if name in (engine.name, *engine.aliases)), None)

@@ -23,55 +23,55 @@ from spillcast.errors import SpillcastError
 from spillcast.recording.schema import SAMPLES
 from spillcast.tables import Table
 
-#: After a gap of so many intervals the looks were delayed, most likely by what they look at: what
-#: they show then is not what happened meanwhile, and is not counted.
+#: Samples after a gap of this many intervals do not count: what delayed them was most likely the
+#: sampled work itself, so they do not represent it.
 GAP = 5
-#: How often temp files are listed.
+#: The interval at which temp files are listed.
 LIST_S = 0.5
-#: How often the server's new children are looked at: some workers live no longer.
+#: The interval at which new children of the server are looked for: some workers live no longer.
 CHILDREN_S = 0.02
-#: The run-queue delay of a query that has not spilled is read at every so many looks.
+#: The run-queue delay of a query that has not spilled is read at every fifth look.
 DELAY_TICKS = 5
 NOTHING_KNOWN = Statement()
-#: To within which the start of a process is known, twice.
+#: Twice the resolution of the start times of processes.
 TICKS_NS = 20_000_000
 
 
 @dataclass
 class SessionQuery:
-    """A query of a session as far as it was sampled; all times are of CLOCK_MONOTONIC."""
+    """What sampling showed of a session's query; all times are of CLOCK_MONOTONIC."""
 
     #: The process of the session.
     pid: int
     life: QueryLife
-    #: When it began, to within a round trip; None before it was seen.
+    #: Its start, to within a round trip; None before it was seen.
     started_ns: int | None = None
-    #: Whose it is and its text; unknown where the session went on before they could be read.
+    #: Its user and text; unknown if the session ran another query before they could be read.
     statement: Statement = NOTHING_KNOWN
-    #: The query's identifier; None where the server computes none.
+    #: The query's identifier; None if the server computes none.
     queryid: str | None = None
-    #: When its rows end, and until when it was sure to run: of a session that is gone, the look
-    #: before; None while it runs.
+    #: Bounds of its end: the latest, at which its rows end, and the earliest, the last look at a
+    #: session that has ended. None while it runs.
     ended_ns: int | None = None
     sure_until_ns: int | None = None
     ticks: int = 0
     samples: int = 0
-    #: Samples taken after a gap, and the time of gaps, the one before the query's end included: no
-    #: sample stands for it.
+    #: Samples taken after a gap, and the time of all gaps, which no sample represents; the time
+    #: from the last look to the query's end may be one.
     discarded: int = 0
     gap_s: float = 0.0
-    #: Why sampling ended before the query did; None where it did not.
+    #: Why sampling ended before the query; None if it did not.
     failure: str | None = None
-    #: All processes seen: the leader and its workers. Never changed but replaced, for other threads
-    #: go through it meanwhile.
+    #: All processes seen: the leader and its workers. Replaced, never changed, because other
+    #: threads iterate over it.
     pids: frozenset[int] = frozenset()
-    #: Of each parallel worker, its start; None where that is not known.
+    #: The start of each parallel worker; None if unknown.
     workers: dict[int, int | None] = field(default_factory=dict)
-    #: Most bytes and files of temp files at one look, by tablespace.
+    #: The most bytes, with the number of files, of temp files at one look, by tablespace.
     temp_peak: dict[str, tuple[int, int]] = field(default_factory=dict)
     #: The memory of its processes; None before it spilled.
     memory: PeakMemory | None = None
-    #: Rows of SAMPLES since it was last active: of it only if its client fetches more of its rows.
+    #: Rows of SAMPLES since it was last active; they count if its client fetches more rows.
     held: list[dict[str, Any]] = field(default_factory=list)
     _delay_s: dict[int, tuple[float, float]] = field(default_factory=dict)
 
@@ -80,22 +80,22 @@ class SessionQuery:
 
     @property
     def text(self) -> str:
-        """Its text, cut where the server cuts it; empty if unknown."""
+        """Its text, as the server cuts it; empty if unknown."""
         return self.statement.text
 
     @property
     def began_ns(self) -> int:
-        """When it began; it must have been seen."""
+        """Its start; there must have been a look at it."""
         assert self.started_ns is not None
         return self.started_ns
 
     @property
     def run_queue_delay_s(self) -> float:
-        """How long its processes were runnable but not scheduled while they were looked at."""
+        """The time that its processes were runnable but not scheduled, from first to last look."""
         return sum(last_s - first_s for first_s, last_s in self._delay_s.values())
 
     def join(self, worker: int, began_ns: int | None) -> bool:
-        """Take in a parallel worker, unless it is of an earlier query; whether it is new."""
+        """Add a parallel worker, unless it belongs to an earlier query; whether it was added."""
         if worker in self.workers:
             return False
         if began_ns is not None and began_ns <= (self.started_ns or 0) - TICKS_NS:
@@ -105,13 +105,13 @@ class SessionQuery:
         return True
 
     def look_at_memory(self) -> None:
-        """Look what its processes hold."""
+        """Read the memory that its processes hold."""
         self.memory = self.memory or PeakMemory(self.pid)
         self.memory.add(*self.pids)
         self.memory.look()
 
     def look_at_delay(self) -> None:
-        """Look how long its processes have been runnable but not scheduled."""
+        """Read how long its processes have been runnable but not scheduled."""
         for pid in self.pids:
             if (times := task_times(Path(f"/proc/{pid}"))) is not None:
                 delay_s = times.run_queue_delay_s
@@ -119,7 +119,7 @@ class SessionQuery:
                 self._delay_s[pid] = first_s, delay_s
 
     def hold(self, held: list[TempHeld]) -> None:
-        """Take a look at temp files, of which some may be of others."""
+        """Take in a look at the temp files of all processes."""
         sums: dict[str, tuple[int, int]] = {}
         for files in held:
             if files.pid in self.pids:
@@ -132,10 +132,10 @@ class SessionQuery:
 class Sampler(threading.Thread):
     """Looks at a server's sessions ``rate_hz`` times a second until it is stopped.
 
-    With a ``session`` it looks at that one alone until its query has ended, and calls ``on_worker``
-    with each parallel worker when it is first seen. With ``new_workers``, which returns the new
-    workers of sessions on this machine with their leaders, it looks at all. Times of samples count
-    from ``origin_ns`` (CLOCK_MONOTONIC). ``done`` is set when it has ended.
+    With a ``session`` it samples only that one, until its query has ended. Otherwise it samples
+    all; ``new_workers`` takes the sessions with a query and returns pairs of leader and new worker
+    on this machine. ``on_worker`` gets each worker when it is first seen. Times of samples count
+    from ``origin_ns`` (CLOCK_MONOTONIC). ``done`` is set when sampling has ended.
     """
 
     def __init__(
@@ -151,13 +151,13 @@ class Sampler(threading.Thread):
         super().__init__(name="spillcast-sample", daemon=True)
         self.rate_hz, self.gap_s = rate_hz, GAP / rate_hz
         self.failure: str | None = None
-        #: What sampling has cost so far in this process and in the server.
+        #: The CPU time of sampling so far, in this process and in the server.
         self.client_cpu_s = 0.0
         self.server_cpu_s: float | None = None
         #: Samples of all queries.
         self.samples = 0
         self._clock = ServerClock()
-        #: When it looked last.
+        #: The time of the last look.
         self.last_ns = time.monotonic_ns()
         self.done = threading.Event()
         self._halt = threading.Event()
@@ -173,19 +173,19 @@ class Sampler(threading.Thread):
         self._ended: list[SessionQuery] = []
 
     def take_samples(self) -> Table:
-        """The samples since the last time, in the columns of SAMPLES."""
+        """The samples since the last call, in the columns of SAMPLES."""
         with self._lock:
             rows, self._rows = self._rows, []
         return Table.from_rows(rows, SAMPLES)
 
     def take_ended(self) -> list[SessionQuery]:
-        """The queries that have ended since the last time."""
+        """The queries that have ended since the last call."""
         with self._lock:
             ended, self._ended = self._ended, []
         return ended
 
     def queries(self) -> list[SessionQuery]:
-        """The queries that run; of one session also the query that it is to begin."""
+        """The running queries; of one session also the query that it has not begun."""
         with self._lock:
             return list(self._queries.values())
 
@@ -196,10 +196,10 @@ class Sampler(threading.Thread):
             self.join()
 
     def run(self) -> None:
-        """Sample; the thread's work."""
+        """Sample until the end: the work of the thread."""
         began, due_s = self._server_times(), 0.0
         self.last_ns = time.monotonic_ns()
-        # Not in step with anything that happens as often.
+        # Looks are not in step with periodic work of the same rate.
         jitter = random.Random(self._session)
         try:
             while not self._halt.is_set() and (self._session is None or self._queries):
@@ -215,7 +215,7 @@ class Sampler(threading.Thread):
                 self._count_cost(began)
                 due_s = time.monotonic() + jitter.uniform(0.7, 1.3) / self.rate_hz
         except Exception as error:
-            # Of any kind: the query has not ended with it.
+            # Any error ends only the sampling: the query still runs and its capture goes on.
             self.failure = f"sampling failed: {type(error).__name__}: {error}"
             if isinstance(error, SpillcastError):
                 self.failure = error.message
@@ -253,7 +253,7 @@ class Sampler(threading.Thread):
         return None if process is None else task_times(Path(f"/proc/{process}"))
 
     def _see(self, sessions: dict[int, SessionState], now_ns: int) -> None:
-        """End the queries that have ended, begin those that have begun."""
+        """Take in a look: end queries, and begin those of sessions that became active."""
         ended = dict[int, SessionQuery]()
         for pid, query in list(self._queries.items()):
             if self._see_query(query, sessions.get(pid)) == "ended":
@@ -264,7 +264,7 @@ class Sampler(threading.Thread):
             if pid not in self._queries and session.state in ACTIVE:
                 query = self._queries[pid] = SessionQuery(pid, QueryLife(self._clock))
                 self._see_query(query, session)
-                # A worker may have been seen before the query that it is of.
+                # A worker may have been seen before its query, beside the session's last one.
                 for worker in ended[pid].workers if pid in ended else ():
                     query.join(worker, _started_ns(worker))
 
@@ -276,13 +276,13 @@ class Sampler(threading.Thread):
 
     def _end(self, query: SessionQuery, session: SessionState | None, now_ns: int) -> SessionQuery:
         ended_s = query.life.ended_s
-        # What a session did that is gone now, it did before it went.
+        # A session that has ended did so after the last look.
         query.ended_ns, query.sure_until_ns = now_ns, self.last_ns
         if session is not None and ended_s is not None:
             query.sure_until_ns = round(ended_s * 1e9)
             query.ended_ns = query.sure_until_ns
             if query.life.last and session.query_start_s != query.life.last.query_start_s:
-                # It runs, or has run, another query by now: that is the end at the latest.
+                # The session has begun another query since, which is the latest end of this one.
                 query.ended_ns = round(self._clock.local_s(session.query_start_s, ended_s) * 1e9)
         if query.life.unseen_s > self.gap_s:
             query.gap_s += query.life.unseen_s
@@ -301,7 +301,7 @@ class Sampler(threading.Thread):
             if backend.leader is not None:
                 self._join(query, backend.pid)
             elif query.queryid is None:
-                # It shows a moment after the query.
+                # The identifier may show later than the query.
                 query.queryid = backend.query_id
             if kept_from_running:
                 query.discarded += 1
@@ -324,7 +324,7 @@ class Sampler(threading.Thread):
             if kept_from_running:
                 query.gap_s += gap_ns / 1e9
             elif query.life.active:
-                # The client has not left the query, which still runs: what was held counts.
+                # The client has fetched more rows: samples since the last fetch count, too.
                 query.samples += len(query.held)
                 self.samples += len(query.held)
                 with self._lock:
@@ -332,12 +332,12 @@ class Sampler(threading.Thread):
                 query.held = []
 
     def _join(self, query: SessionQuery, worker: int) -> None:
-        """Take a worker in; when it began is known of processes of this machine alone."""
+        """Add a worker; its start is known only for processes on this machine."""
         if query.join(worker, None if self._new_workers is None else _started_ns(worker)):
             self._on_worker(worker)
 
 
 def _started_ns(pid: int) -> int | None:
-    """CLOCK_MONOTONIC at the start of a process, to within 10 ms; None where it is gone."""
+    """CLOCK_MONOTONIC at the start of a process, to within 10 ms; None if it has ended."""
     ago_s = age_s(pid)
     return None if ago_s is None else time.monotonic_ns() - round(ago_s * 1e9)

@@ -1,4 +1,4 @@
-"""Costs measured on a machine and kept for the user: what waits cost work, what captures cost."""
+"""Costs measured on a machine and kept for the user: of waits to later work, and of captures."""
 
 import hashlib
 import json
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 
     Floats = NDArray[np.float64]
 
-#: Between waits that were measured the cost is a straight line over log(1 + wait / this): nothing
-#: goes cold in less, and each time as long brings as much again.
+#: Between measured waits the cost is linear in log(1 + wait / SHORT_S): shorter waits cost almost
+#: nothing, and each doubling of longer ones adds the same.
 SHORT_S = 20e-6
-#: No wait costs more than one of so many times the longest that was measured.
+#: Beyond so many times the longest measured wait the cost is constant.
 BEYOND = 8.0
-#: The engine of a cost that rests on all of them.
+#: The engine of a cost that rests on all engines.
 ANY = "any"
-#: Classes of wait lengths per power of ten, where there are many waits.
+#: Classes of wait lengths per power of ten.
 LEVELS = 8
 
 
 @dataclass(frozen=True)
 class WaitCost:
-    """Extra CPU time of the work after a wait, by its length and that of the work.
+    """Extra CPU time of the work after a wait, by the lengths of the wait and of the work.
 
-    Work goes through memory that went cold, step by step: of each part with a CPU time f in which
-    it is gone through, work of CPU time b meets 1 - exp(-b / f). A wait of w makes a share s(w) of
-    f longer: extra(b, w) = sum over f of s(w) * f * (1 - exp(-b / f)).
+    Memory went cold in the wait. It has parts, each of which takes CPU time f to read. Work of CPU
+    time b reads the share 1 - exp(-b / f) of a part, and a wait of length w lengthens that by the
+    share s(w): extra(b, w) = sum over f of s(w) * f * (1 - exp(-b / f)).
     """
 
     engine: str = key("engine whose queries were run; `any` for all together", example="postgres")
@@ -63,13 +63,13 @@ class WaitCost:
     )
 
     def extra_s(self, warm_s: "Floats", wait_s: float) -> "Floats":
-        """CPU time that work takes more after a wait than warm, where it takes ``warm_s``."""
+        """Extra CPU time after a wait of ``wait_s``, of work that takes ``warm_s`` without one."""
         import numpy as np
 
         return filled_s(warm_s, np.array(self.fill_s)) @ self._shares(wait_s)
 
     def warm_s(self, burst_s: "Floats", wait_s: float) -> "Floats":
-        """What work that took ``burst_s`` after a wait takes warm: the other way round."""
+        """CPU time without a wait, of work that took ``burst_s`` after a wait of ``wait_s``."""
         import numpy as np
 
         if not len(burst_s):
@@ -79,27 +79,27 @@ class WaitCost:
         return np.asarray(np.interp(burst_s, warm_s + self.extra_s(warm_s, wait_s), warm_s))
 
     def moved_s(self, burst_s: "Floats", waited_s: "Floats", wait_s: float) -> float:
-        """Seconds a burst takes more, on average, after ``wait_s`` than after what it waited."""
+        """Mean change (s) of the bursts if all followed a wait of ``wait_s``, not ``waited_s``."""
         import numpy as np
 
         levels = np.round(LEVELS * np.log10(np.maximum(waited_s, 1e-7)))
         total_s = 0.0
         for level in np.unique(levels):
-            its = levels == level
-            warm_s = self.warm_s(burst_s[its], float(waited_s[its].mean()))
-            total_s += float((warm_s + self.extra_s(warm_s, wait_s) - burst_s[its]).sum())
+            bursts_s = burst_s[levels == level]
+            warm_s = self.warm_s(bursts_s, float(waited_s[levels == level].mean()))
+            total_s += float((warm_s + self.extra_s(warm_s, wait_s) - bursts_s).sum())
         return total_s / max(len(burst_s), 1)
 
     def _shares(self, wait_s: float) -> "Floats":
-        """The extra CPU time (s) after a wait of any length."""
+        """The shares s of a wait of any length, interpolated, with an entry for each f."""
         import numpy as np
 
         known_s = [0.0, *self.waits_s]
         shares = np.vstack([np.zeros(len(self.fill_s)), np.array(self.shares)])
         wait_s = min(wait_s, BEYOND * known_s[-1])
-        at, *points = weights_of(np.array([wait_s, *known_s]))
-        right = min(int(np.searchsorted(points, at, side="left")) or 1, len(points) - 1)
-        part = (at - points[right - 1]) / (points[right] - points[right - 1])
+        weight, *points = weights_of(np.array([wait_s, *known_s]))
+        right = min(int(np.searchsorted(points, weight, side="left")) or 1, len(points) - 1)
+        part = (weight - points[right - 1]) / (points[right] - points[right - 1])
         return np.asarray(shares[right - 1] + part * (shares[right] - shares[right - 1]))
 
 
@@ -113,10 +113,10 @@ class MachineCalibration:
     )
 
     def cost_of(self, engine: str, version: str | None, owner: str | None = None) -> WaitCost:
-        """The cost for an engine of a version, or for the ``owner`` of the names of its temp files.
+        """The cost for an engine, or for the engine ``owner`` whose temp files have such names.
 
-        For a version that was not measured, that of another version of the engine; for an engine
-        that was not measured, that of all others, whose spread is larger.
+        If the version was not measured, the cost of another version; if the engine was not, that
+        of all engines, whose spread is larger.
         """
         of_engine = [cost for cost in self.costs if cost.engine == engine] or [
             cost for cost in self.costs if cost.engine == owner
@@ -128,14 +128,14 @@ class MachineCalibration:
 
 
 def weights_of(waits_s: "Floats") -> "Floats":
-    """How much goes cold in a wait, in no unit; 0 in none."""
+    """The relative amount of memory that goes cold in each wait; 0 for no wait."""
     import numpy as np
 
     return np.log1p(waits_s / SHORT_S)
 
 
 def filled_s(work_s: "Floats", fill_s: "Floats") -> "Floats":
-    """CPU time in which work goes through each part of memory: rows of work, columns f."""
+    """CPU time in which work reads each part of memory: a row for each work, a column per f."""
     import numpy as np
 
     return np.asarray(fill_s * -np.expm1(-np.asarray(work_s)[:, None] / fill_s))
@@ -149,7 +149,7 @@ OLD_S = 30 * 86_400.0
 
 @dataclass(frozen=True)
 class Point:
-    """Describes a recorded run of a query on a storage."""
+    """A recorded run of a query on a storage."""
 
     engine: str = key("its name and version", example="DuckDB 2.0.0")
     query: str = key("the query's name", example="join of amounts")
@@ -168,7 +168,7 @@ class Point:
 
 @dataclass(frozen=True)
 class Chase:
-    """Holds times of memory reads in an order that defeats prefetchers, warm and after waits."""
+    """The time of memory reads in an order that defeats prefetchers, warm or after a wait."""
 
     bytes: int = key("memory read through", unit="bytes", example=1048576)
     hops: int = key("cache lines read", example=3000)
@@ -190,7 +190,7 @@ class CalibratedOn:
 
     @staticmethod
     def this_machine() -> "CalibratedOn":
-        """This machine, as it is now."""
+        """The present conditions on this machine."""
         return CalibratedOn(
             platform.node(), _core.__version__, platform.release(), cpu_model(), os.cpu_count()
         )
@@ -218,7 +218,7 @@ class Calibration:
 
 
 def keep(calibration: Calibration) -> Path:
-    """Write it whole or not at all, in place of an older one; where it is. OSError says why not."""
+    """Replace the kept calibration, atomically; returns its path. OSError if that fails."""
     path = calibration_path()
     _write(path, calibration)
     return path
@@ -242,12 +242,12 @@ def kept_calibration() -> Calibration | None:
 
 
 def is_old(measured_at_s: float) -> bool:
-    """Whether the machine may have changed since."""
+    """Whether a calibration is so old that it should be repeated."""
     return time.time() - measured_at_s > OLD_S
 
 
 def calibration_path() -> Path:
-    """The file of the user. InputError for a user without a home."""
+    """The path of the user's calibration. InputError for a user without a home."""
     try:
         return user_folder("XDG_STATE_HOME", ".local/state") / "calibration.json"
     except RuntimeError as error:
@@ -255,15 +255,15 @@ def calibration_path() -> Path:
 
 
 COST_SCHEMA = "spillcast.capture-cost/1"
-#: How long a measurement serves as a rough cost, unless the machine reboots.
+#: A cost of the same boot is a rough estimate for a day.
 DAY_S = 86_400.0
-#: How long it is valid for recordings that end: load and clock rates change within minutes.
+#: It is exact enough for the account of a recording for minutes: load and clock rates change.
 FRESH_S = 600.0
 
 
 @dataclass(frozen=True)
 class CaptureCost:
-    """Holds the losses of an observed thread. Low and high are quartiles of the measurement."""
+    """The losses of an observed thread; low and high are quartiles of the measurement."""
 
     call_s: float = key("by a call", unit="s", example=3.6e-07)
     call_low_s: float = key("lower quartile", unit="s", example=3.4e-07)
@@ -275,7 +275,7 @@ class CaptureCost:
     switch_high_s: float | None = key("upper quartile", unit="s", example=7.0e-06)
 
     def overhead_s(self, calls: int, switches: int | None) -> tuple[float, float, float]:
-        """The loss of all observed threads by these costs: estimate, low, high."""
+        """The loss (s) of all observed threads: estimate, low, high."""
         calls_s = (self.call_s, self.call_low_s, self.call_high_s)
         switches_s = (self.switch_s, self.switch_low_s, self.switch_high_s)
         about_s, low_s, high_s = (
@@ -300,7 +300,7 @@ class Setting:
 
 @dataclass(frozen=True)
 class KeptCost:
-    """The kept file of a measurement."""
+    """The kept document of a capture's cost."""
 
     schema: str = key("the format", example=COST_SCHEMA)
     measured_at_s: float = key("time of the measurement", unit="s since 1970", example=1.8e9)
@@ -309,9 +309,9 @@ class KeptCost:
 
 
 def cost_of(source: str, calls: Sequence[str] | None = None) -> CaptureCost | None:
-    """What a source costs with these calls: kept from the last minutes, or else measured and kept.
+    """The cost of a source with these calls: kept for minutes, else measured now and kept.
 
-    If it cannot be measured now, the one of the last day; None without one.
+    If it cannot be measured, the kept one of the last day; None if there is none.
     """
     if (kept := kept_cost(source, calls, FRESH_S)) is not None:
         return kept
@@ -329,7 +329,7 @@ def cost_of(source: str, calls: Sequence[str] | None = None) -> CaptureCost | No
 def kept_cost(
     source: str, calls: Sequence[str] | None = None, within_s: float = DAY_S
 ) -> CaptureCost | None:
-    """The kept cost; None if there is none, or it is too old, or of another machine or boot."""
+    """The kept cost; None if there is none, if it is too old, or of another machine or boot."""
     path = _cost_path(source, calls)
     if path is None:
         return None
@@ -343,10 +343,7 @@ def kept_cost(
 
 
 def measured_cost(source: str, calls: Sequence[str] | None = None) -> CaptureCost | None:
-    """The cost to observed processes, measured on a child that does nothing else.
-
-    None if it cannot be measured.
-    """
+    """The cost, measured on a child process that only makes calls; None if that fails."""
     preload = preload_value() if source == PRELOAD else None
     bare = dict(os.environ)
     observed = bare if preload is None else bare | {"LD_PRELOAD": preload}

@@ -1,4 +1,4 @@
-"""Observed processes, servers and machines, as meta.json describes them, and the target itself."""
+"""What meta.json says of observed processes, servers and mounts, and how processes are observed."""
 
 import os
 import re
@@ -12,13 +12,13 @@ from typing import Any, NamedTuple, Protocol
 from spillcast import _core
 from spillcast.document import key
 
-#: File systems whose pages are the storage itself.
+#: File systems that keep files in memory alone.
 IN_MEMORY = ("tmpfs", "ramfs", "hugetlbfs")
 
 
 @dataclass(frozen=True)
 class CpuLimits:
-    """Holds the limits of the observed process; None for unknown values and without a limit."""
+    """The CPU limits of the observed process; None for unknown values and without a limit."""
 
     cpus: int | None = key(
         "CPUs that it may run on, by cpusets and affinity; null if unknown",
@@ -55,7 +55,7 @@ class CpuLimits:
 
 @dataclass(frozen=True)
 class DoneBefore:
-    """Holds the work of a running process before its recording began."""
+    """The work of a running process before its recording began."""
 
     ran_s: float = key("since its start", unit="s", example=3.61)
     cpu_s: float = key("CPU time, including its child processes", unit="s", example=1.9)
@@ -72,7 +72,7 @@ class DoneBefore:
 
 @dataclass(frozen=True)
 class SizedFile:
-    """Names a file and its size."""
+    """A file and its size."""
 
     file: str = key("its path", example="/mnt/temp/pgsql_tmp4711.0")
     bytes: int = key("its size", unit="bytes", example=1073741824)
@@ -80,24 +80,24 @@ class SizedFile:
 
 @dataclass(frozen=True)
 class Mounted:
-    """Describes a mount as the kernel lists it."""
+    """A mount as the kernel lists it."""
 
-    #: As the kernel numbers it.
+    #: The device number, such as ``254:0``.
     device: str
-    #: As mount(8) writes it.
+    #: The type, as mount(8) writes it.
     filesystem: str
-    #: Whether it lies behind a network; None where nothing is known.
+    #: Whether it is network storage; None if unknown.
     network: bool | None
     mount_point: str
     mount_options: str
-    #: Of a block device, with the model of its disk; None for others.
+    #: The block device with the model of its disk; None for other devices.
     device_name: str | None
 
 
 def mounted(path: str) -> Mounted | None:
-    """The mount that holds an absolute path, which may be gone; None where nothing is listed.
+    """The mount of an absolute path, which need not exist; None if the kernel lists none.
 
-    As this process sees its mounts: those of another may differ.
+    Other processes may have other mounts than this one.
     """
     entry = _core.mounted(path)
     if entry is None:
@@ -108,7 +108,7 @@ def mounted(path: str) -> Mounted | None:
 
 @dataclass(frozen=True)
 class TempPlace:
-    """Describes a device that held temp files."""
+    """A device that held temp files."""
 
     directory: str = key(
         "the directory that contains all of them on that file system", example="/mnt/temp"
@@ -134,7 +134,7 @@ class TempPlace:
 
 @dataclass(frozen=True)
 class TempKind:
-    """Sums up the temp I/O on files of one kind, which their names tell."""
+    """The temp I/O on files of one kind, by the names of the files."""
 
     engine: str = key("engine that gives files such names", example="duckdb")
     kind: str = key("what such a file contains", example="blocks")
@@ -157,7 +157,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Missed:
-    """Holds the I/O of a worker on any file before it was attached."""
+    """The I/O of a worker on any file before it was attached."""
 
     reads: int = key("calls that read")
     writes: int = key("calls that wrote")
@@ -171,7 +171,7 @@ class Missed:
 
 @dataclass(frozen=True)
 class Worker:
-    """Describes a parallel worker of the query."""
+    """A parallel worker of the query."""
 
     pid: int = key("process id", example=4712)
     started_s: float | None = key(
@@ -188,16 +188,13 @@ class Worker:
 
     @property
     def late(self) -> bool:
-        """Whether its temp I/O may have begun before it was attached.
-
-        One that has written nothing and has no temp file open has not begun.
-        """
+        """Whether the worker had written anything or opened a temp file before it was attached."""
         return self.temp_files > 0 or self.missed is None or self.missed.writes > 0
 
 
 @dataclass(frozen=True)
 class TempFiles:
-    """Holds the largest temp usage of a tablespace in a sample."""
+    """The largest temp usage of a tablespace in a sample."""
 
     tablespace: str = key("its name", example="pg_default")
     peak_bytes: int = key("largest value in one sample", unit="bytes")
@@ -206,7 +203,7 @@ class TempFiles:
 
 @dataclass(frozen=True)
 class RecordedQuery:
-    """Describes the recorded query; instants are by the server's clock."""
+    """The recorded query of a server; instants are by the server's clock."""
 
     backend: int = key("process id of the session", example=4711)
     query_started_at: str | None = key(
@@ -241,7 +238,7 @@ class RecordedQuery:
 
 @dataclass(frozen=True)
 class Sampling:
-    """Describes the sampling of the session, and its cost."""
+    """The sampling of the session, and its cost."""
 
     rate_hz: int = key("samples per second", unit="1/s", example=50)
     samples: int = key("number of samples", example=3866)
@@ -261,7 +258,7 @@ class Sampling:
 
 @dataclass(frozen=True)
 class Statement:
-    """Identifies the statement of counts in a file with many; never on disk."""
+    """The statement that counts are of; never on disk."""
 
     queryid: str | None = key("for counts, never on disk: the server's identifier of the statement")
     query: str | None = key("for counts, never on disk: its text, without secrets")
@@ -279,7 +276,7 @@ PRELOAD_LIBRARY = Path(__file__).parents[1] / "_preload.so"
 
 
 class Target(Protocol):
-    """A target, and a way to wait for its end."""
+    """What is recorded: a command, a process or a server's session."""
 
     @property
     def pid(self) -> int:
@@ -287,20 +284,20 @@ class Target(Protocol):
 
     @property
     def exit_status(self) -> int | None:
-        """Of a command that has ended its status, negative for a signal."""
+        """The status of a command that has ended, negative for a signal; else None."""
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep until it has ended or the time is over; True when it has ended."""
+        """Wait up to ``timeout_s`` for its end; whether it has ended."""
 
 
 def held_command(arguments: Sequence[str], environment: Mapping[str, str]) -> _core.Target:
-    """Start a command that does nothing until it is released."""
+    """Start a command that waits until ``release`` is called."""
     pairs = [f"{name}={value}" for name, value in environment.items()]
     return _core.Target.command(arguments, pairs)
 
 
 def preload_value() -> str | None:
-    """The value of LD_PRELOAD, beside what the user loads; None if the library is missing."""
+    """The value of LD_PRELOAD with our library and the user's; None if ours is missing."""
     if not PRELOAD_LIBRARY.exists():
         return None
     preload = [str(PRELOAD_LIBRARY), os.environ.get("LD_PRELOAD", "")]
@@ -308,8 +305,8 @@ def preload_value() -> str | None:
 
 
 def command_of(pid: int) -> list[str] | None:
-    """The arguments of a process, secrets struck out; None where it has ended."""
-    # Its many patterns take 9 ms to compile.
+    """The arguments of a process without secrets; None if it has ended."""
+    # An import at the top would cost each start 9 ms: its many patterns are compiled.
     from spillcast.redaction import struck_arguments
 
     try:
@@ -320,14 +317,16 @@ def command_of(pid: int) -> list[str] | None:
 
 
 def describe_exit(status: int) -> str:
-    """Describe an exit status."""
-    if status < 0:
-        return f"ended by {signal.Signals(-status).name}"
-    return f"exited with status {status}"
+    """Describe an exit status, which is negative for a signal."""
+    if status >= 0:
+        return f"exited with status {status}"
+    # Most real-time signals have no name.
+    names = {number.value: number.name for number in signal.Signals}
+    return f"ended by {names.get(-status, f'signal {-status}')}"
 
 
 def readable(descriptor: int, timeout_s: float) -> bool:
-    """Sleep until a descriptor has something to read or the time is over."""
+    """Wait up to ``timeout_s`` until a descriptor has something to read; whether it has."""
     poll = select.poll()
     poll.register(descriptor, select.POLLIN)
     return bool(poll.poll(max(0, round(timeout_s * 1000))))
@@ -346,12 +345,12 @@ def meminfo_bytes() -> dict[str, int]:
 
 
 class MemoryGroup(NamedTuple):
-    """A memory cgroup: its limit, and what it holds that the kernel cannot drop."""
+    """A memory cgroup: its limit, and the memory in it that the kernel cannot drop."""
 
     limit_bytes: int
     held_bytes: int
 
 
 def memory_groups(**of: Any) -> list[MemoryGroup]:
-    """The memory cgroups with a limit that this process is in, or a ``pid``, innermost first."""
+    """The limited memory cgroups of this process, or of a ``pid``; the innermost first."""
     return [MemoryGroup(*group) for group in _core.memory_groups(**of)]

@@ -1,4 +1,4 @@
-"""Recordings of all queries of a server: rows of all sessions, the folder, and its list."""
+"""Recordings of all queries of a server: the rows of all sessions, and the folder of recordings."""
 
 import os
 import shutil
@@ -22,14 +22,16 @@ from spillcast.tables import Table, table_of, write_parquet
 from spillcast.workspace import refuse_planted_link
 
 PART_NS = 1_000_000_000
-#: Rows kept in all, some GB: from then on the oldest go.
+#: The most rows that are kept, some GB; beyond that the oldest are dropped.
 ROWS_MAX = 50_000_000
-#: A second is written out when no more rows of it are likely to come.
+#: The latest seconds stay in memory, because more of their rows may come.
 OPEN = 2
+#: The name of the temporary folder of rows.
+_ROWS = "rows"
 
 
-class _Kind:
-    """Keeps rows of one schema in parts of a second: the last in memory, earlier ones in files."""
+class _RowsBySecond:
+    """Keeps rows of one schema by second: the latest seconds in memory, earlier ones in files."""
 
     def __init__(self, folder: Path, fields: Sequence[Field], time: str) -> None:
         folder.mkdir(parents=True)
@@ -49,7 +51,7 @@ class _Kind:
         self._close(before=int(part_of.max()) - OPEN)
 
     def tables(self, begin_ns: int, end_ns: int) -> Iterator[Table]:
-        """The rows of each second that touches a window, all sessions."""
+        """The rows of all sessions, for each second that overlaps a window."""
         for part in sorted(self._files.keys() | self._open.keys()):
             if part * PART_NS <= end_ns and (part + 1) * PART_NS > begin_ns:
                 tables = [
@@ -59,7 +61,7 @@ class _Kind:
                 yield Table.concat([*tables, *self._open.get(part, ())])
 
     def forget(self, before: int) -> None:
-        """Drop whole seconds."""
+        """Drop the seconds before one."""
         for part in [part for part in self._files if part < before]:
             for path, rows in self._files.pop(part):
                 path.unlink()
@@ -69,7 +71,7 @@ class _Kind:
 
     @property
     def oldest(self) -> int:
-        """The first second of which there are rows; there must be some."""
+        """The first second with rows; there must be rows."""
         return min(self._files.keys() | self._open.keys())
 
     def _close(self, before: int) -> None:
@@ -84,15 +86,15 @@ class _Kind:
 class SessionRows:
     """Receives the rows of a capture of a whole server, as the recorder's sink.
 
-    Times count from the capture's start, ns. Single waits are whole from ``whole_from_ns`` on.
+    Times (ns) count from the capture's start. No single wait is missing from ``whole_from_ns`` on.
     """
 
     def __init__(self, folder: Path) -> None:
         self.whole_from_ns = 0
         self._folder = folder
-        self._waits = _Kind(folder / "waits", WAITS, "start_ns")
-        self._samples = _Kind(folder / "samples", SAMPLES, "time_ns")
-        #: Seconds in which a process did temp I/O.
+        self._waits = _RowsBySecond(folder / "waits", WAITS, "start_ns")
+        self._samples = _RowsBySecond(folder / "samples", SAMPLES, "time_ns")
+        #: Pairs of a session and a second in which it did temp I/O.
         self._temp: set[tuple[int, int]] = set()
 
     def add_waits(self, rows: Any) -> None:
@@ -106,7 +108,7 @@ class SessionRows:
             self._drop(self._waits.oldest + 2)
 
     def add_seconds(self, rows: Any) -> None:
-        """Ignore per-second rows, which do not distinguish sessions; waits give the counts."""
+        """Ignore per-second rows, which do not distinguish sessions."""
 
     def add_samples(self, batch: Table) -> None:
         """Take samples."""
@@ -124,8 +126,9 @@ class SessionRows:
         shutil.rmtree(self._folder, ignore_errors=True)
 
     def spilled(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> bool:
-        """Whether any of these did temp I/O in the seconds of a window."""
+        """Whether any of some sessions did temp I/O in the seconds of a window."""
         seconds = range(max(begin_ns, 0) // PART_NS, end_ns // PART_NS + 1)
+        # The shorter of two ways, as the window may be long or the server busy.
         if len(seconds) * len(sessions) < len(self._temp):
             return any(
                 (session, second) in self._temp for session in sessions for second in seconds
@@ -133,14 +136,14 @@ class SessionRows:
         return any(session in sessions and second in seconds for session, second in self._temp)
 
     def waits(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[Table]:
-        """Their waits in a window, whose begin becomes zero, second by second."""
+        """The waits of some sessions in a window, second by second; times count from its begin."""
         clock = Clock(begin_ns)
         # A wait that began in an earlier second may reach into the window.
         for rows in self._of(self._waits.tables, sessions, begin_ns - PART_NS, end_ns):
             yield clock.waits(within(rows, begin_ns, end_ns))
 
     def samples(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[Table]:
-        """Their samples in a window, whose begin becomes zero, second by second."""
+        """The samples of some sessions in a window, as ``waits``."""
         for rows in self._of(self._samples.tables, sessions, begin_ns, end_ns):
             yield Clock(begin_ns).samples(rows.filter(rows["time_ns"].values <= end_ns))
 
@@ -155,13 +158,13 @@ class SessionRows:
             yield rows.filter(np.isin(rows["session"].values, list(sessions)))
 
     def forget(self, before_ns: int) -> None:
-        """Drop what began before, which no query needs."""
-        second = before_ns // PART_NS
-        self._drop(second)
-        self._temp = {(session, at) for session, at in self._temp if at >= second}
+        """Drop rows from before ``before_ns``, which no query needs."""
+        first = before_ns // PART_NS
+        self._drop(first)
+        self._temp = {(session, second) for session, second in self._temp if second >= first}
 
     def _drop(self, second: int) -> None:
-        """Drop the rows before a second, but one for waits that reach over."""
+        """Drop the rows before ``second``, but keep the second before it: its waits may overlap."""
         self.lack(second * PART_NS)
         self._waits.forget(second - 1)
         self._samples.forget(second - 1)
@@ -177,7 +180,7 @@ SERVER_RECORDING_SCHEMA = "spillcast.server-recording/1"
 
 @dataclass(frozen=True)
 class QueryRecording:
-    """Summarises the recording of one query."""
+    """A recording of a query, and its figures."""
 
     path: Path = key("its folder, a recording like any other", example="server.spills/4711-1.spill")
     pid: int = key("process id of the session", example=4711)
@@ -210,7 +213,7 @@ class QueryRecording:
 
 @dataclass(frozen=True)
 class UnkeptQuery:
-    """Names a query that spilled but has no recording."""
+    """A query that spilled but has no recording."""
 
     pid: int = key("process id of the session", example=4711)
     query: str = key("text of the query, without secrets")
@@ -219,7 +222,7 @@ class UnkeptQuery:
 
 @dataclass(frozen=True)
 class ServerRecording:
-    """Lists the recordings of a whole server."""
+    """The recordings of a whole server."""
 
     path: Path = key("the folder of the recordings", example="server.spills")
     server: Server = key("")
@@ -276,10 +279,9 @@ class RecordingsFolder:
         _core.check_free(path / _ROWS)
 
     def make(self, *, share: bool = False) -> Path:
-        """Make it, without what a recorder that was killed has left there.
+        """Create the folder, or remove what a killed recorder has left in it.
 
-        The folder in which rows stand until they are those of a query. InputError where another
-        recorder writes there.
+        Returns the temporary folder for rows. InputError if another recorder writes there.
         """
         self._is_ours = not self.path.exists()
         if self._is_ours:
@@ -301,6 +303,3 @@ class RecordingsFolder:
             self._rows.close()
         if self._is_ours and self.path.is_dir() and not any(self.path.iterdir()):
             self.path.rmdir()
-
-
-_ROWS = "rows"

@@ -20,19 +20,19 @@ NONE = -1
 
 @dataclass(frozen=True)
 class ThreadTrace:
-    """One row a wait, by start; each thread's rows are in its order.
+    """Waits of all threads, a row each, sorted by start.
 
-    A thread burns ``cpu_ns`` until ``start_ns`` and then waits: for ``wait_ns``, on the core where
-    ``on_core``, or, where ``after`` is not NONE, until the thread of row ``after`` has ended that
-    row and then burned ``after_cpu_ns``. ``temp`` are the operations on temp files, as recorded;
-    of those ``file``, ``offset`` (NONE where it is not known), ``bytes`` and ``write`` are known.
-    Of them ``change`` are those that move no bytes but make, resize, sync or remove a file.
+    A thread uses ``cpu_ns`` of CPU time until ``start_ns`` and then waits for ``wait_ns``; if
+    ``on_core``, it keeps its core. Or, if ``after`` is not NONE, it waits until the thread of row
+    ``after`` has ended that row and then used ``after_cpu_ns``. Rows with ``temp`` are operations
+    on temp files, which have ``file``, ``offset`` (NONE if unknown), ``bytes`` and ``write``.
+    Those with ``change`` move no bytes but create, resize, sync or remove a file.
     """
 
     thread: Numbers
     start_ns: Array
     cpu_ns: Array
-    #: Ready without a core, between the end of the thread's last row and this one's start.
+    #: Time runnable without a core, between the end of the thread's last row and this start.
     ready_ns: Array
     wait_ns: Array
     on_core: Flags
@@ -40,7 +40,7 @@ class ThreadTrace:
     after_cpu_ns: Array
     temp: Flags
     change: Flags
-    #: Calls on files, temp files and others.
+    #: Whether the row is a call on a file of any kind.
     io: Flags
     #: Rows of ``Recording.waits``; NONE for the beginning of a thread.
     source: Numbers
@@ -48,7 +48,7 @@ class ThreadTrace:
     offset: Array
     bytes: Array
     write: Flags
-    #: Whether CPU time was measured; else all time between two rows is taken to be it.
+    #: Whether CPU time was measured; if not, it is all time between two rows of a thread.
     cpu_known: bool
 
     @property
@@ -57,20 +57,16 @@ class ThreadTrace:
         return int(self.thread.max(initial=NONE)) + 1
 
     def io_ns(self, wait_ns: NDArray[Any]) -> NDArray[Any]:
-        """The part of each row's wait in which its thread had I/O in flight.
-
-        A thread that waits for something else does nothing meanwhile: engines look in turns of some
-        ms whether there is work again, and no other thread wakes them.
-        """
-        under_way: NDArray[Any] = np.where(self.io, wait_ns, 0)
-        return under_way
+        """``wait_ns`` of rows of I/O, 0 for others: a thread that waits for work has no I/O."""
+        in_flight_ns: NDArray[Any] = np.where(self.io, wait_ns, 0)
+        return in_flight_ns
 
     @property
     def columns(self) -> dict[str, NDArray[Any]]:
         """The columns that ``_core.simulate`` takes.
 
-        It may have more: ``cached_ns``, how long each takes that a page cache answers,
-        ``missing_bytes``, what of a read it lacks, and ``call_ns``, CPU time within waits.
+        Optional ones are ``cached_ns``, the time of an operation that a page cache serves,
+        ``missing_bytes``, the bytes of a read that it lacks, and ``call_ns``, CPU time in waits.
         """
         return {
             "thread": self.thread, "cpu_ns": self.cpu_ns, "wait_ns": self.wait_ns,
@@ -92,11 +88,11 @@ class Bursts:
     end_s: Floats
     wait_s: Floats
     bytes: Array
-    #: READ or WRITE: the operation, and the one that follows.
+    #: READ or WRITE, of the operation and of the next one.
     op: NDArray[np.int8]
     next_op: NDArray[np.int8]
     session: Array
-    #: CPU time of the thread from the one to the other, outside of temp operations.
+    #: CPU time of the thread between the two operations.
     cpu_s: Floats
 
     def after(self, op: str) -> Flags:
@@ -122,20 +118,20 @@ class ReadsOfData:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What the threads of a recording did, by the single waits that were kept."""
+    """The work of a recording's threads, by the single waits that were kept."""
 
-    #: Threads that neither do temp I/O nor wait, at one remove or more, for one that does are left
-    #: out: they sleep, or serve others. A thread's beginning is a row of its own.
+    #: The threads that do temp I/O, or wait for one that does, directly or through others. The
+    #: beginning of a thread is a row of its own.
     trace: ThreadTrace
     #: The number of threads that did temp I/O.
     threads: int
-    #: Mean number of temp operations under way while at least one is; 0 without any.
+    #: Mean number of temp operations in flight while there are any; 0 without any.
     in_flight: float
-    #: By op and size class (bytes), share of the temp operations that begin where the last one of
-    #: the op on their file ended. Those without an offset are skipped, and so is the first one of
-    #: each slice, whose predecessor is unknown.
+    #: By op and size class (bytes): the share of temp operations that begin where the last one of
+    #: the op on their file ended. Operations without an offset do not count, nor do the first ones
+    #: of a slice, whose predecessors are unknown.
     sequential: Mapping[tuple[str, int], float]
-    #: Share of the temp operations that left the CPU; 0 where none is known to.
+    #: Share of the temp operations that left the CPU; 0 if none is known to have.
     blocked_share: float
     #: Calls that change temp files: event, number and time (ns).
     changes: Sequence[tuple[str, int, int]]
@@ -144,14 +140,14 @@ class Work:
     data_reads: ReadsOfData
     #: Whether the recording shows which threads wait for each other.
     wakings_seen: bool
-    #: The engine that gives the temp files their names; None if none is known to.
+    #: The engine whose temp files have such names; None if unknown.
     temp_owner: str | None
 
 
 def work_of(waits: Table, slices_ns: Sequence[tuple[int, int]], elapsed_s: float) -> Work:
-    """The work of a run, in one pass over its waits; no ``slices_ns`` if they are of all of it."""
-    known = calibrated()
-    memory = known.memory_s, known.memory_bytes_per_s
+    """The work of a run, in one pass over its waits; empty ``slices_ns`` for the whole run."""
+    constants = calibrated()
+    memory = constants.memory_s, constants.memory_bytes_per_s
     work = _core.work(waits, slices_ns, elapsed_s, memory)
     bursts = work["bursts"]
     return Work(
@@ -170,11 +166,11 @@ def work_of(waits: Table, slices_ns: Sequence[tuple[int, int]], elapsed_s: float
 
 @dataclass(frozen=True, eq=False)
 class TempOperations:
-    """The temp operations that a recording keeps, of all threads together, by start."""
+    """The temp operations of all threads in a recording, sorted by start."""
 
     start_ns: Array
     is_read: Flags
-    #: Of the thread from this operation to its next one: CPU time, and all time between its calls.
+    #: From an operation to the next of its thread: CPU time, and all time outside of waits.
     cpu_s: Floats
     gap_s: Floats
     #: Threads that did temp I/O.
@@ -184,7 +180,7 @@ class TempOperations:
 
     @classmethod
     def of(cls, waits: Table, slices_s: Sequence[tuple[float, float]] | None) -> "TempOperations":
-        """Those among the waits of a recording that cover ``slices_s``."""
+        """The temp operations among ``waits``, which cover ``slices_s``."""
         rows = waits.sort_by("session", "start_ns")
         session, start = rows["session"].values, rows["start_ns"].values
         end = start + rows["elapsed_ns"].values
@@ -192,15 +188,16 @@ class TempOperations:
         cpu_ns = rows["cpu_before_ns"].filled(0)
         moved = rows["bytes"].filled(0) > 0
         is_operation = rows["temp"].values & rows["op"].is_valid()
-        # A row's time belongs to the thread's last temp operation before it.
-        at = np.arange(len(start))
-        last = np.maximum.accumulate(np.where(is_operation & moved, at, -1)) if len(at) else at
+        # The time before a row counts for the thread's last temp operation before it.
+        numbers = np.arange(len(start))
+        last = np.where(is_operation & moved, numbers, -1)
+        last = np.maximum.accumulate(last) if len(last) else last
         before = np.concatenate([[-1], last[:-1]])
-        ours = (before >= 0) & (session[before] == session)
+        counted = (before >= 0) & (session[before] == session)
         order = np.flatnonzero(is_operation & moved)
         order = order[np.argsort(start[order], kind="stable")]
         cpu_s, gap_s = (
-            np.bincount(before[ours], ns[ours], minlength=len(at))[order] / 1e9
+            np.bincount(before[counted], ns[counted], minlength=len(numbers))[order] / 1e9
             for ns in (cpu_ns, gap_ns)
         )
         is_read = rows["op"].equals("read")
@@ -211,7 +208,7 @@ class TempOperations:
         return len(self.start_ns)
 
     def first(self, count: int) -> "TempOperations":
-        """The first of them."""
+        """The first ``count`` operations."""
         return replace(
             self,
             start_ns=self.start_ns[:count],

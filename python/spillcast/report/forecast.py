@@ -1,7 +1,8 @@
-"""A forecast as people read it: the verdict, the targets in one table, terms and warnings."""
+"""Forecasts as a page of text: the verdict, a table of the targets, terms and warnings."""
 
 from collections.abc import Sequence
 from dataclasses import asdict
+from operator import itemgetter
 from typing import Any
 
 from spillcast.forecast import Forecast, Term, Warned
@@ -11,6 +12,7 @@ from spillcast.forecast.result import (
     RECORDING,
     ZERO_LATENCY,
     Executors,
+    Interval,
     Remaining,
     explained,
     title_of,
@@ -41,12 +43,12 @@ from spillcast.units import (
     interval_name,
 )
 
-#: Letters of a statement that are shown.
+#: The most letters of a statement.
 STATEMENT_MAX = 200
-#: The rows of a table that are no target.
+#: Names of rows of the table that are not targets.
 NOW, NO_LATENCY = "today", f"{ZERO_LATENCY} (limit)"
 SUPPOSED_NOW = "these executors, today's storage"
-#: The order of a table where only bounds are known.
+#: The remark below a table in which only bounds are known.
 BOUNDS_ORDER = "in the order of the lower bound, then of the upper"
 MORE = "  --details: what the numbers are made of, and what to do about warnings"
 
@@ -54,7 +56,7 @@ MORE = "  --details: what the numbers are made of, and what to do about warnings
 def forecast_page(
     forecasts: Sequence[Forecast], notes: Sequence[str] = (), *, in_full: bool = False
 ) -> Page:
-    """The verdict, ``notes``, and the table; ``in_full`` with all that the numbers rest on."""
+    """The verdict, ``notes``, the table, advice, warnings; ``in_full`` also terms and remedies."""
     order = ranked(forecasts)
     first = order[0]
     supposed = [] if first.supposed is None else [supposed_text(first, first.supposed)]
@@ -72,39 +74,41 @@ def forecast_page(
 
 
 def compared_parts(order: Sequence[Forecast]) -> list[Part]:
-    """All targets side by side, the limit that binds on each that has limits, and the spill."""
+    """The table of targets, the limit that each one reaches, and the spill of an Oracle plan."""
     parts: list[Part] = []
     if any(forecast.forecast_s is not None for forecast in order):
         parts.append(targets_table(order))
         if unknown_share(order[0]) is not None:
             parts.append(Words([f"  {BOUNDS_ORDER}"]))
-    bound = [f"  {f.target}: {f.binding.text}" for f in order if f.binding is not None]
+    limits = [f"  {f.target}: {f.binding.text}" for f in order if f.binding is not None]
     spilled = [] if order[0].spilled is None else spilled_sentences(order[0].spilled)
-    return [*parts, Words(bound), Words([f"  {text}" for text in spilled])]
+    return [*parts, Words(limits), Words([f"  {text}" for text in spilled])]
 
 
 def supposed_text(forecast: Forecast, supposed: Executors) -> str:
     """The elapsed time on today's storage with executors that the application did not have."""
-    then, now = map(format_duration, (forecast.baseline_s, supposed.measured_s))
+    simulated = format_duration(forecast.baseline_s)
+    measured = format_duration(supposed.measured_s)
     return (
-        f"As if it had {supposed.words}: about {then} on today's storage; with its own executors "
-        f"it took {now}."
+        f"As if it had {supposed.words}: about {simulated} on today's storage; with its own "
+        f"executors it took {measured}."
     )
 
 
 def statement_text(statement: Statement) -> str:
-    """The statement of a forecast."""
+    """The statement of a forecast: its identifier, the calls of the forecast, and its text."""
     text = one_line(statement.query or "its text is not known", STATEMENT_MAX)
     name = "" if statement.queryid is None else f" {statement.queryid}"
-    several = statement.calls != 1
-    of = f"the mean of {format_count(statement.calls, 'call')}" if several else "one call"
+    calls = "one call"
     if statement.most_of > 1:
-        of = f"the one with the most temp I/O of {statement.most_of:,} plans in the log"
-    return f"Statement{name}, {of}: {text}"
+        calls = f"the one with the most temp I/O of {statement.most_of:,} plans in the log"
+    elif statement.calls != 1:
+        calls = f"the mean of {format_count(statement.calls, 'call')}"
+    return f"Statement{name}, {calls}: {text}"
 
 
 def targets_table(order: Sequence[Forecast]) -> Table:
-    """A row for each target, for more work memory, today and the limit: best first."""
+    """A row for each target, for more work memory, for today and for the limit; the best first."""
     first = next(forecast for forecast in order if forecast.forecast_s is not None)
     columns = [
         Column("target", None),
@@ -114,39 +118,35 @@ def targets_table(order: Sequence[Forecast]) -> Table:
         Column("cost", None, "number"),
         Column("", None, "words"),
     ]
-    # Midway between bounds that are far apart is no forecast.
+    today_s = first.baseline_s
+    # The middle of bounds that are far apart is no forecast.
     bounds_only = unknown_share(first) is not None
-    rows: list[tuple[Any, ...]] = [
-        (rank(f), f.target, f.forecast_s, f.interval_s, f.cost, _remark(f))
-        for f in order
-        if f.target != ZERO_LATENCY
-    ]
+
+    def row(name: str, time_s: float | None, bounds_s: Interval | None, *more: Any) -> list[Any]:
+        shown_s = None if bounds_only else time_s
+        speedup = today_s / shown_s if shown_s else None
+        return [name, shown_s, bounds_s, speedup, *more]
+
+    rows: list[tuple[Interval, list[Any]]] = []
+    for f in order:
+        if f.target != ZERO_LATENCY:
+            cells = row(f.target, f.forecast_s, f.interval_s, f.cost, _remark(f))
+            rows.append((rank(f), cells))
     for fix in memory_fixes(first):
-        times = fix.forecast_s, fix.interval_s
-        rows.append((fix.rank, fix.target, *times, None, _memory_remark(first)))
+        cells = row(fix.target, fix.forecast_s, fix.interval_s, None, _memory_remark(first))
+        rows.append((fix.rank, cells))
     limit_s, limits_s = first.ceiling_s, first.ceiling_interval_s
     limit_rank = limits_s if bounds_only and limits_s else (limit_s, limit_s)
-    rows.append((limit_rank, NO_LATENCY, limit_s, limits_s, None, ""))
-    today_s, now = first.baseline_s, NOW if first.supposed is None else SUPPOSED_NOW
-    today = (today_s, today_s), now, today_s, None, None, ""
-    cells = []
-    for row in sorted([*rows, today], key=lambda row: row[0]):
-        _, name, s, bounds, cost, remark = row
-        shown_s = None if bounds_only and row is not today else s
-        speedup = today_s / shown_s if shown_s and row is not today else None
-        cells.append([name, shown_s, bounds, speedup, cost, remark])
-    return Table(columns, cells)
+    rows.append((limit_rank, row(NO_LATENCY, limit_s, limits_s, None, "")))
+    today = NOW if first.supposed is None else SUPPOSED_NOW
+    rows.append(((today_s, today_s), [today, today_s, None, None, None, ""]))
+    return Table(columns, [cells for _, cells in sorted(rows, key=itemgetter(0))])
 
 
 def advice(forecasts: Sequence[Forecast]) -> list[str]:
-    """The steps for each storage that the verdict on one query recommends."""
+    """The steps for each target that the verdict recommends."""
     useful = recommended(forecasts)
-    return [
-        f"{forecast.target}: {step}"
-        for forecast in forecasts
-        if forecast.target in useful
-        for step in forecast.advice
-    ]
+    return [f"{f.target}: {step}" for f in forecasts if f.target in useful for step in f.advice]
 
 
 def _remark(forecast: Forecast) -> str:
@@ -159,7 +159,7 @@ def _remark(forecast: Forecast) -> str:
 
 
 def _memory_remark(forecast: Forecast) -> str:
-    """Whether the memory with which nothing spills is there, as far as that is known."""
+    """Whether there is enough memory for a run without spills, as far as it is known."""
     if (memory := forecast.work_memory) is not None:
         return "if the plan stays" if memory.fits else "more than is free"
     if (spills := forecast.without_spills) is None:
@@ -169,9 +169,9 @@ def _memory_remark(forecast: Forecast) -> str:
 
 
 def _notes(order: Sequence[Forecast], *, in_full: bool) -> list[str]:
-    """A line for each warning, with its targets where not common; and why one is refused.
+    """A line for each warning, with its targets unless all have it, and for each refused target.
 
-    What to do about an unknown time of temp I/O follows, unless the details say it.
+    The remedy for an unknown time of temp I/O follows, unless the details have it.
     """
     common = [warning.code for warning in common_warnings(order)]
     targets_of: dict[str, list[str]] = {code: [] for code in common}
@@ -181,8 +181,8 @@ def _notes(order: Sequence[Forecast], *, in_full: bool) -> list[str]:
                 targets_of.setdefault(warning.code, []).append(forecast.target)
     lines = []
     for code, targets in targets_of.items():
-        of = "" if len(targets) in (0, len(order)) else f": {', '.join(dict.fromkeys(targets))}"
-        lines.append(f"  warning: {title_of(code)} ({code}){of}")
+        some = "" if len(targets) in (0, len(order)) else f": {', '.join(dict.fromkeys(targets))}"
+        lines.append(f"  warning: {title_of(code)} ({code}){some}")
         if code in TIME_UNKNOWN and not in_full:
             lines.append(f"    next: {explained()[code].next_step}")
     if any(forecast.forecast_s is not None for forecast in order):
@@ -190,16 +190,16 @@ def _notes(order: Sequence[Forecast], *, in_full: bool) -> list[str]:
     return lines
 
 
-#: Share of the elapsed time below which the term of a size is shown with others.
+#: Terms of sizes below this share of the elapsed time are shown as one.
 SMALL = 0.005
 #: A spread of the spill that adds less than this to the interval is not shown.
 SHOWN_SPREAD = 0.005
-#: Times have three digits.
+#: The share of a time that its three digits do not show.
 ROUNDED = 0.0005
 
 
 def details(forecasts: Sequence[Forecast]) -> list[Part]:
-    """Target by target, the best first; then warnings common to all."""
+    """The terms and warnings of each target, the best first; then the warnings common to all."""
     shared = common_warnings(forecasts) if len(forecasts) > 1 else []
     parts: list[Part] = []
     for forecast in forecasts:
@@ -222,14 +222,14 @@ def common_warnings(forecasts: Sequence[Forecast]) -> list[Warned]:
 
 
 def _warned(warning: Warned) -> list[str]:
-    """The case, and what to do."""
+    """The warning in full, and the next step."""
     about = explained().get(warning.code)
     lines = [f"  warning: {warning.message} ({warning.code})"]
     return lines if about is None else [*lines, f"    next: {about.next_step}"]
 
 
 def terms_parts(forecast: Forecast, beside: Sequence[Forecast]) -> list[Part]:
-    """The sentence, the terms, and the stages of an application."""
+    """The forecast in a sentence with its terms, and the stages of a Spark application."""
     if forecast.interval_s is not None and unknown_share(forecast) is not None:
         bounds, today = format_interval(forecast.interval_s), format_duration(forecast.baseline_s)
         title = (
@@ -255,13 +255,13 @@ def _remarks(forecast: Forecast, warnings: Sequence[Warned]) -> list[str]:
         text = f"  in the interval: {spread.words}"
         lines.append(text if spread.runs > 1 else f"{text}; --history RUN measures it")
     if (warm := forecast.warm) is not None and warm.forecast_s is not None:
-        today, then = map(format_duration, (warm.baseline_s, warm.forecast_s))
-        lines.insert(0, f"  with its data in memory: {today} today, {then} on this target")
-    if (done := forecast.rehearsed) is not None:
-        count = format_count(done.operations, "temp operation")
-        part = f"{count}, {100 * done.share:.0f} % of the query's"
-        result = "the entire query, so its time is measured" if done.ended else part
-        ran = format_duration(done.elapsed_s)
+        today, on_target = map(format_duration, (warm.baseline_s, warm.forecast_s))
+        lines.insert(0, f"  with its data in memory: {today} today, {on_target} on this target")
+    if (rehearsal := forecast.rehearsed) is not None:
+        count = format_count(rehearsal.operations, "temp operation")
+        part = f"{count}, {100 * rehearsal.share:.0f} % of the query's"
+        result = "the entire query, so its time is measured" if rehearsal.ended else part
+        ran = format_duration(rehearsal.elapsed_s)
         lines.insert(0, f"  rehearsed on the target for {ran}: {result}")
     return lines
 
@@ -294,7 +294,7 @@ def stages_table(forecast: Forecast) -> Table:
 
 
 def terms_table(forecast: Forecast) -> Table:
-    """The terms, and their sum."""
+    """The terms of a forecast, and their sum."""
     rows: list[list[Any]] = []
     for term in _merged(forecast):
         rows.append([term.name, term.count, term.mean_bytes, term.baseline_s, term.forecast_s])
@@ -303,9 +303,9 @@ def terms_table(forecast: Forecast) -> Table:
 
 
 def _merged(forecast: Forecast) -> list[Term]:
-    """The terms, sizes that take next to nothing on either storage together.
+    """The terms to show. Sizes that take little time on either storage are summed by op.
 
-    Of calls that change files, and of recording, such a term is left out.
+    Terms of file changes and of recording are left out if three digits do not show them.
     """
 
     def is_below(term: Term, share: float) -> bool:
@@ -335,7 +335,7 @@ _REMAINING = (
 
 
 def to_come_parts(forecast: Forecast) -> list[Part]:
-    """Nothing for a query that was seen from its beginning to its end."""
+    """What remains of a query that was recorded in part; empty for an entire query."""
     if (coming := forecast.to_come) is None:
         return []
     unused = [f"  not used: {reason}" for reason in coming.unused]
@@ -343,25 +343,25 @@ def to_come_parts(forecast: Forecast) -> list[Part]:
 
 
 def to_come_table(coming: Remaining) -> Table:
-    """Remaining bytes, with the source of each."""
+    """The remaining bytes, and how they are known."""
     quantities = {"temp reads": coming.reads_bytes, "temp writes": coming.writes_bytes}
     rows = [[name, q.low, q.centre, q.high, q.source] for name, q in quantities.items()]
     return Table(_REMAINING, rows)
 
 
 def left_words(forecast: Forecast, coming: Remaining) -> str:
-    """The time if moved and restarted now, and if left running."""
-    alone = coming.elapsed_s
-    if alone.centre is None or alone.high is None:
-        return f"left running it takes at least another {format_duration(alone.low)} to read them"
-    estimate = format_estimate(alone.centre, (alone.low, alone.high))
-    words = f"left running it takes about another {estimate}: known from {alone.source}"
+    """The elapsed time if the query is moved and restarted now, and if it is left running."""
+    rest = coming.elapsed_s
+    if rest.centre is None or rest.high is None:
+        return f"left running it takes at least another {format_duration(rest.low)} to read them"
+    estimate = format_estimate(rest.centre, (rest.low, rest.high))
+    words = f"left running it takes about another {estimate}: known from {rest.source}"
     if forecast.forecast_s is None:
         return words
     return f"moved now and restarted: {format_duration(forecast.forecast_s)}; {words}"
 
 
-#: A recording and the forecasts of it.
+#: A recording and its forecasts.
 Forecasted = tuple[Recording, Sequence[Forecast]]
 _RECORDING_COLUMNS = (
     Column("recording", "recording"),
@@ -376,7 +376,7 @@ _RECORDING_COLUMNS = (
 
 
 def forecast_each_page(forecasted: Sequence[Forecasted]) -> Page:
-    """The sum for each target, and a row for each recording and target, the longest query first."""
+    """The sum for each target, and a row for each recording and target; longest queries first."""
     order = sorted(forecasted, key=lambda pair: -pair[0].elapsed_s)
     rows = [
         [
@@ -395,7 +395,7 @@ def forecast_each_page(forecasted: Sequence[Forecasted]) -> Page:
 
 
 def forecast_each_document(forecasted: Sequence[Forecasted]) -> dict[str, Any]:
-    """The document of docs/schema.md: that of a single recording for each of them."""
+    """The document of docs/schema.md for several recordings."""
     recordings = [
         {"recording": str(recording.path), "query": recording.meta.engine.query}
         | forecasts_document(forecasts)
@@ -411,6 +411,7 @@ def _each_remark(forecast: Forecast) -> str:
 
 
 def _sums(forecasted: Sequence[Forecasted]) -> list[str]:
+    """A sentence for each target: the sum of its queries there and today."""
     given: dict[str, list[Forecast]] = {}
     for _, forecasts in forecasted:
         for forecast in forecasts:

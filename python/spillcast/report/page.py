@@ -1,9 +1,7 @@
-"""The page of a verb, from top to bottom: words, tables and drawings, and the table for CSV.
+"""The page that a verb prints: sentences, tables and drawings, as text or Markdown, and CSV data.
 
-A report module makes a ``Page`` and knows neither width nor colour. A ``Table`` holds raw values
-under columns with units, so the same rows become lines for a terminal, CSV and Markdown.
-rich colours the finished text by patterns, so colours cannot add words. It also draws progress and
-the live view.
+A report module makes a ``Page`` and knows neither width nor colour. Colours are set by patterns on
+the finished text, so they cannot change it.
 """
 
 import sys
@@ -23,8 +21,7 @@ if TYPE_CHECKING:
 
     from spillcast.storage.description import Peak
 
-#: The width for which a drawing is made where there is no terminal, and that of the longest bar at
-#: least.
+#: The width of a drawing in Markdown, and the least width of the longest bar.
 DRAWN, BAR_MIN = 80, 10
 
 
@@ -46,19 +43,19 @@ class Words:
     indent: str = "    "
 
     def text(self, width: int) -> str:
-        """Broken at ``width``, or before where lines would be too long to read."""
+        """The sentences, broken at ``width`` or at the longest line that is easy to read."""
         return "\n".join(
             paragraph(sentence, self.indent, min(width, WIDTH)) for sentence in self.sentences
         )
 
     def markdown(self) -> str:
-        """A sentence, or a list."""
+        """A paragraph for a single sentence, else a list."""
         lines = [sentence.strip() for sentence in self.sentences]
         return lines[0] if len(lines) == 1 else "\n".join(f"- {sentence}" for sentence in lines)
 
 
 class Notes(Words):
-    """What weakens the numbers: an HTML page collects those of all its inputs."""
+    """Sentences on what weakens the numbers; an HTML page collects those of all its inputs."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +87,7 @@ class Commands:
         return "\n".join(f"  {visible(line)}" for line in self.lines)
 
     def markdown(self) -> str:
-        """As code."""
+        """A block of code."""
         return "\n".join([f"```{self.language}", *self.lines, "```"])
 
 
@@ -101,32 +98,32 @@ class Drawn:
     draw: Callable[[int], str]
 
     def text(self, width: int) -> str:
-        """As wide as ``width``, but no wider than sentences: longer bars show no more."""
+        """The drawing, at most as wide as sentences: longer bars show no more."""
         return self.draw(min(width, WIDTH))
 
     def markdown(self) -> str:
-        """As code, for which letters are equally wide."""
+        """A block of code, which has letters of equal width."""
         return f"```text\n{self.draw(DRAWN)}\n```"
 
 
 @dataclass(frozen=True)
 class Page:
-    """Parts with an empty line between them, but for empty ones; ``data`` is what --csv prints."""
+    """The parts of an answer from top to bottom, and ``data``, the table that --csv prints."""
 
     parts: Sequence[Part]
     data: Table
 
     def text(self, width: int = DRAWN) -> str:
-        """For a terminal, or a pipe."""
+        """The text for a terminal or a pipe; an empty line separates parts that have any."""
         return "\n\n".join(filter(None, (part.text(width) for part in self.parts)))
 
     def markdown(self) -> str:
-        """For an issue or a wiki."""
+        """The same for an issue or a wiki."""
         return "\n\n".join(filter(None, (part.markdown() for part in self.parts)))
 
 
 def listed(lines: Sequence[str], upper: int) -> list[str]:
-    """The first ``upper`` lines, and how many more there are in JSON."""
+    """The first ``upper`` lines, and a line with the number of the others."""
     more = len(lines) - upper
     return [*lines[:upper], *([f"... and {more:,} more, see --json"] if more > 0 else [])]
 
@@ -155,7 +152,7 @@ def with_bars(table: Table, values: Sequence[float], bar_max: int, width: int) -
     return with_drawings(table, width, draw)
 
 
-#: Headings, rules, warnings and bars by the pattern of their lines; the names of groups are styles.
+#: Patterns of headings, rules, warnings and bars; the names of groups are styles of rich.
 _HIGHLIGHTS = [
     r"(?m)^(?P<bold>.+)(?=\n {2}-+(?: {2}-+)*$)",
     r"(?m)^(?P<dim> {2}-+(?: {2}-+)*)$",
@@ -165,7 +162,7 @@ _HIGHLIGHTS = [
 
 
 def highlighter() -> "RegexHighlighter":
-    """The colours of a finished text. They add no words."""
+    """The colours of a finished text, for rich."""
     from rich.highlighter import RegexHighlighter
 
     class Lines(RegexHighlighter):
@@ -174,11 +171,11 @@ def highlighter() -> "RegexHighlighter":
     return Lines()
 
 
-#: Bins to a power of ten, about 26 % wide: 1, 2 and 5 are the edges of some.
+#: Lower edges of the bins in a power of ten, about 26 % wide; 1, 2 and 5 are among them.
 EDGES = (1.0, 1.25, 1.6, 2.0, 2.5, 3.15, 4.0, 5.0, 6.3, 8.0)
 _LABELLED = (1.0, 2.0, 5.0)
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
-#: So many empty bins in a row are drawn as one line.
+#: From this number on, adjacent empty bins are drawn as one line.
 _GAP = 3
 _LABEL, _FIGURES = 8, 20
 
@@ -190,30 +187,31 @@ def histogram_text(
     width: int = 80,
     marks: Mapping[float, str] | None = None,
 ) -> str:
-    """One line a bin: its lower edge at 1, 2 and 5, and where bins begin; a bar, count and share.
+    """A line for each bin of latency (ns): the label of its lower edge, a bar, count and share.
 
-    ``marks`` are letters to be set beside the bins of some latencies (ns).
+    The first bin, those after a gap and those at 1, 2 and 5 have a label. ``marks`` are letters
+    beside the bins of some latencies (ns).
     """
     sums = latency_bins(latency_ns, counts)
-    beside: dict[int, str] = {}
-    for at_ns, letter in (marks or {}).items():
-        beside[_bin(at_ns)] = beside.get(_bin(at_ns), "") + letter
+    letters: dict[int, str] = {}
+    for marked_ns, letter in (marks or {}).items():
+        letters[_bin(marked_ns)] = letters.get(_bin(marked_ns), "") + letter
     count_max, total = max(sums.values()), sum(sums.values())
     bar_width = max(width - _LABEL - _FIGURES - (8 if marks else 4), BAR_MIN)
     gap, lines = f"  {'...':>{_LABEL}}", list[str]()
     span = range(min(sums), max(sums) + 1)
-    for empty, run in groupby(span, key=lambda at: not sums.get(at)):
+    for empty, run in groupby(span, key=lambda number: not sums.get(number)):
         bins = list(run)
         if empty and len(bins) >= _GAP:
             lines.append(gap)
             continue
-        for at in bins:
-            count = sums.get(at, 0)
-            labelled = not lines or lines[-1] == gap or EDGES[at % 10] in _LABELLED
-            label = format_duration(edge_s(at)) if labelled else ""
+        for number in bins:
+            count = sums.get(number, 0)
+            labelled = not lines or lines[-1] == gap or EDGES[number % 10] in _LABELLED
+            label = format_duration(edge_s(number)) if labelled else ""
             share = "< 0.1 %" if count / total < 0.0005 else f"{100 * count / total:.1f} %"
             figures = f"{count:>10,} {share:>8}" if count else ""
-            mark = f"  {beside[at]}" if at in beside else ""
+            mark = f"  {letters[number]}" if number in letters else ""
             drawn = bar(count / count_max, bar_width)
             lines.append(f"  {label:>{_LABEL}} |{drawn:<{bar_width}}{figures}{mark}".rstrip())
     return "\n".join(lines)
@@ -239,28 +237,28 @@ def histogram(
 
 
 def latency_bins(latency_ns: Sequence[int], counts: Sequence[int]) -> dict[int, int]:
-    """Operations by bin of their latency."""
+    """The number of operations by the number of their bin."""
     sums: dict[int, int] = {}
     for latency, count in zip(latency_ns, counts, strict=True):
         sums[_bin(latency)] = sums.get(_bin(latency), 0) + count
     return sums
 
 
-def edge_s(at: int) -> float:
-    """The lower edge of a bin."""
-    return float(EDGES[at % 10] * 10.0 ** (at // 10) / 1e9)
+def edge_s(number: int) -> float:
+    """The lower edge (s) of a bin by its number."""
+    return float(EDGES[number % 10] * 10.0 ** (number // 10) / 1e9)
 
 
-def _bin(ns: float) -> int:
-    """Number of the bin of a latency; 10 to a power of ten, from 1 ns on."""
-    power, value = 0, max(float(ns), 1.0)
+def _bin(latency_ns: float) -> int:
+    """The number of a latency's bin: from 0 at 1 ns, ten for each power of ten."""
+    power, value = 0, max(float(latency_ns), 1.0)
     while value >= 10:
         power, value = power + 1, value / 10
     return 10 * power + bisect_right(EDGES, value) - 1
 
 
 def bar(share: float, width: int) -> str:
-    """A bar of a share of ``width`` columns, in eighths of one; no share above 0 is empty."""
+    """A bar over a share of ``width`` columns, in eighths of one; at least one if above 0."""
     eighths = max(round(8 * width * share), int(share > 0))
     if not _blocks_are_printed():
         return "#" * -(-eighths // 8)

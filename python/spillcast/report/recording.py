@@ -1,4 +1,4 @@
-"""Text of recordings: in progress, finished, and those of a server."""
+"""Recordings as text: the status line, the summary at the end, and the recordings of a server."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from spillcast import tables
     from spillcast.recording.server import QueryRecording, ServerRecording
 
-#: Waits that are named one by one.
+#: The most wait events in the summary of samples.
 WAITS_NAMED = 4
 
 
 def status_line(status: Mapping[str, Any]) -> str:
-    """One line while recording: rate, share of time, latency, size, loss."""
+    """The line of a recording in progress: rate, share of time, latency, size, loss."""
     elapsed_s, temp_s = max(status["elapsed_ns"], 1) / 1e9, status["temp_ns"] / 1e9
     ran, size = format_duration(elapsed_s), format_bytes(status["temp_bytes"])
     if status.get("waiting"):
@@ -42,7 +42,7 @@ def status_line(status: Mapping[str, Any]) -> str:
     return f"recording {ran}  {text}{lost}"
 
 
-#: A label and its text; rows without a label continue the one before.
+#: A label and a text; a row without a label continues the one before.
 Row = tuple[str, str]
 
 
@@ -55,7 +55,7 @@ def recording_text(recording: Recording) -> str:
     elif (part := Part.of(meta)) is not None and part.before_s is not None:
         rows.append(("process", f"ran for {format_duration(part.before_s)} before"))
     if meta.captured:
-        rows.append(("temp I/O", _temp(meta)))
+        rows.append(("temp I/O", _temp_io(meta)))
         rows += _kind_rows(meta)
         rows += _place_rows(meta)
         rows.append(("capture", f"{capture.method}: {capture.lost:,} lost"))
@@ -82,22 +82,23 @@ def _lines(rows: Iterable[Row]) -> list[str]:
     return [f"  {label:<11}{text}" for label, text in rows]
 
 
-#: The proposal for a machine that was never calibrated.
+#: The advice for a machine that was never calibrated.
 PROPOSAL = "run `spillcast calibrate` (three minutes) for narrower forecasts"
 
 
 def calibration_wanted(meta: Meta) -> str | None:
-    """Advice to calibrate the machine; None if that would not help, or is done."""
+    """Advice to calibrate the machine; None if it is calibrated or has no use for that."""
     calibration = meta.machine.calibration
     if not meta.captured or not meta.temp.operations:
         return None
     if calibration is None:
         return PROPOSAL
-    again = "the machine was calibrated over 30 days ago: run `spillcast calibrate` again"
-    return again if is_old(calibration.measured_at_s) else None
+    if is_old(calibration.measured_at_s):
+        return "the machine was calibrated over 30 days ago: run `spillcast calibrate` again"
+    return None
 
 
-def _temp(meta: Meta) -> str:
+def _temp_io(meta: Meta) -> str:
     temp = meta.temp
     if not temp.operations:
         return f"none: {unspilled(meta)}"
@@ -117,7 +118,7 @@ def _kind_rows(meta: Meta) -> list[Row]:
         if kind.written_bytes and not kind.reads:
             read = "reads unknown, because mapped memory is read without calls"
         texts.append(f"{kind.kind}: {written}; {read}")
-    return _below("by kind", texts)
+    return _labelled("by kind", texts)
 
 
 def _place_rows(meta: Meta) -> list[Row]:
@@ -126,11 +127,11 @@ def _place_rows(meta: Meta) -> list[Row]:
         device = "memory" if place.filesystem in IN_MEMORY else place.device_name
         on = f"{place.filesystem} on {device}" if device else place.filesystem
         texts.append(f"in {place.directory} ({on})")
-    return _below("temp files", texts)
+    return _labelled("temp files", texts)
 
 
-def _below(label: str, texts: Sequence[str]) -> list[Row]:
-    return [("" if at else label, text) for at, text in enumerate(texts)]
+def _labelled(label: str, texts: Sequence[str]) -> list[Row]:
+    return [("" if index else label, text) for index, text in enumerate(texts)]
 
 
 def _query_rows(statement: str, query: RecordedQuery) -> list[Row]:
@@ -138,7 +139,7 @@ def _query_rows(statement: str, query: RecordedQuery) -> list[Row]:
     if query.before_recording_s:
         before, total = query.before_recording_s, query.query_elapsed_s or 0.0
         texts.append(f"ran for {format_duration(before)} before, {format_duration(total)} in all")
-    rows = _below("query", texts)
+    rows = _labelled("query", texts)
     if workers := len({worker.pid for worker in query.workers}):
         late = len({worker.pid for worker in query.workers if worker.late})
         attached = f"{late:,} of them late" if late else "attached on arrival"
@@ -169,7 +170,7 @@ def _sample_rows(samples: "tables.Table", sampling: Sampling) -> list[Row]:
 
 
 def recording_warnings(recording: Recording) -> list[str]:
-    """Warnings about a recording."""
+    """What weakens a recording: one sentence each, without remedies that a later forecast has."""
     meta = recording.meta
     capture, texts = meta.capture, list[str]()
     failed = [meta.server.failure] if meta.server is not None and meta.server.failure else []
@@ -191,19 +192,19 @@ def recording_warnings(recording: Recording) -> list[str]:
 
 
 def overhead_words(capture: CaptureAccount) -> str:
-    """Time that the observed threads lost by recording, and CPU and memory of the recorder."""
-    # Recordings of earlier versions know the time of the reading thread alone.
-    who = "the recorder" if capture.calls is not None else "the thread that reads events"
-    tracer = f"{format_duration(capture.tracer_cpu_s)} of CPU"
+    """The time that the observed threads lost, and CPU time and memory of the recorder."""
+    # In recordings of earlier versions the CPU time is that of the reading thread.
+    tracer = "the recorder" if capture.calls is not None else "the thread that reads events"
+    used = f"{format_duration(capture.tracer_cpu_s)} of CPU"
     if capture.recorder_memory_bytes is not None:
-        tracer += f" and {format_bytes(capture.recorder_memory_bytes)} of memory"
+        used += f" and {format_bytes(capture.recorder_memory_bytes)} of memory"
     if capture.overhead_s is None:
-        return f"not measured for the query; {who} used {tracer}"
+        return f"not measured for the query; {tracer} used {used}"
     bounds_s = None
     if capture.overhead_low_s is not None and capture.overhead_high_s is not None:
         bounds_s = capture.overhead_low_s, capture.overhead_high_s
     overhead = format_estimate(capture.overhead_s, bounds_s)
-    return f"the query ran about {overhead} longer; {who} used {tracer}"
+    return f"the query ran about {overhead} longer; {tracer} used {used}"
 
 
 _QUERIES = (
@@ -215,20 +216,17 @@ _QUERIES = (
     Column("written", None, "bytes"),
     Column("temp I/O", None, "percent"),
 )
-#: Of a query in a table.
+#: The most letters of a query in the table.
 QUERY_MAX = 43
 
 
 def server_recording_text(recording: "ServerRecording", width: int) -> str:
-    """The recordings, the queries of which nothing was kept, and the next step.
-
-    The table is ``width`` columns wide at most; paths are never broken.
-    """
+    """The recordings in a table of at most ``width`` columns, warnings, and the next step."""
     elapsed, rows = format_duration(recording.recorded_s), _warnings(recording)
     if not recording.recordings:
         return "\n".join([f"no query did temp I/O in {elapsed}", *_lines(rows)])
     recordings = format_count(len(recording.recordings), "recording")
-    table = Table(_QUERIES, list(map(_cells, recording.recordings)))
+    table = Table(_QUERIES, [_cells(query) for query in recording.recordings])
     largest = max(recording.recordings, key=lambda query: query.temp_s)
     rows.append(("next", f"spillcast forecast {shell_word(largest.path)} --to DIRECTORY"))
     head = f"{recording.path}: {recordings} of queries that spilled, in {elapsed}"
