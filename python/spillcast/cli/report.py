@@ -183,7 +183,7 @@ def report(
     from spillcast.cli.ranking import of_snapshots
     from spillcast.engines.postgres.rank.rank import with_sizing
     from spillcast.engines.ranking import ServerRanking
-    from spillcast.evidence.open import TOTALS, WORDS, Evidence, find_evidence
+    from spillcast.evidence.open import KIND_WORDS, TOTALS, Evidence, find_evidence
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.ask import ask
     from spillcast.report.html.evidence import add_runs
@@ -228,7 +228,7 @@ def report(
         hint = "name a target with --to"
         refuse(of_forecast, "is for a forecast", hint)
         for kind in set(TOTALS).intersection(evidence.kinds):
-            raise EvidenceUnsuited(f"{WORDS[kind]} hold counts, not waits", hint)
+            raise EvidenceUnsuited(f"{KIND_WORDS[kind]} hold counts, not waits", hint)
     summary = write_report(page, output, redact=redact)
     if json:
         emit(summary)

@@ -1,4 +1,4 @@
-"""Which run of a file is meant: by an option, or the only one."""
+"""Selects a run of a file by an option, or the only run; lists runs where several remain."""
 
 from collections.abc import Sequence
 from dataclasses import KW_ONLY, dataclass
@@ -10,21 +10,22 @@ from spillcast.tabular import aligned
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_duration, parse_bytes
 
-#: Bare figures on the command line begin so.
-WORD = "figures:"
+#: The beginning of an argument that states bare figures.
+FIGURES_PREFIX = "figures:"
 BLOCK_BYTES = 8192
+#: Rows of a list of runs in an error.
 LISTED = 8
 Run = TypeVar("Run")
 
 
 def is_word(text: str) -> bool:
-    """Whether an argument is bare figures and no file."""
-    return text.startswith(WORD)
+    """Whether an argument states bare figures, and names no file."""
+    return text.startswith(FIGURES_PREFIX)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Selection:
-    """Which run of a file is meant, and what is known better than the file knows it.
+    """Selects a run of a file, and adds or replaces figures of the file.
 
     ``elapsed_s`` is the time of the run, ``block`` the size of Oracle's blocks, ``temp_dirs`` the
     directories of a recording's temp files. Times of temp I/O that the file lacks have bounds if
@@ -52,10 +53,10 @@ ONLY = Selection()
 
 @dataclass(frozen=True, kw_only=True)
 class Chosen:
-    """What is asked of samples of ASH, or by time of traces; None leaves all.
+    """Selects samples of ASH, or a time of traces; None does not restrict.
 
-    ``since`` and ``until`` are times as the evidence has them, both included, times of its day or,
-    of a trace, how long after its first line.
+    ``since`` and ``until`` are both included: times as the evidence prints them, times of its day
+    or, of a trace, how long after its first line.
     """
 
     sql_id: str | None = None
@@ -64,15 +65,14 @@ class Chosen:
     until: str | None = None
 
 
-#: All of the evidence.
 ALL = Chosen()
 
 
 @dataclass(frozen=True)
 class Item(Generic[Run]):
-    """A run of a file with what it is known by; ``plan`` is the hash value of its plan.
+    """A run of a file with its identifiers; ``plan`` is the hash value of its plan.
 
-    ``size_bytes`` is that of its temp I/O, and ``text`` its statement.
+    ``size_bytes`` is the size of its temp I/O, and ``text`` is its statement.
     """
 
     run: Run
@@ -88,7 +88,7 @@ class Item(Generic[Run]):
 
 #: Characters of a statement in a list.
 TEXT_MAX = 48
-#: Columns of a list, and the option that each is chosen with.
+#: Headings of a list by field of ``Item``; those of sql_id and exec_id are also options.
 _COLUMNS = {
     "sql_id": "sql-id", "exec_id": "exec-id", "plan": "plan hash value", "session": "session",
 }  # fmt: skip
@@ -104,7 +104,7 @@ def pick(
 ) -> Run:
     """The selected run, or the only one. InputError lists several by temp I/O or by time.
 
-    ``beside`` is what else selects one, and follows a hint. ``title`` heads the column of texts.
+    ``beside`` follows a hint and describes other ways to select. ``title`` is the heading of texts.
     """
     left = list(enumerate(items, start=1))
     for name in ("sql_id", "exec_id"):
@@ -113,10 +113,10 @@ def pick(
             continue
         left = [(at, item) for at, item in left if getattr(item, name) == str(wanted)]
         if not left:
-            known = dict.fromkeys(getattr(item, name) for item in items)
-            names = ", ".join([name for name in known if name][:LISTED]) or "none"
+            values = dict.fromkeys(getattr(item, name) for item in items)
+            few = ", ".join([value for value in values if value][:LISTED]) or "none"
             raise SelectionEmpty(
-                f"{path}: no run has {_COLUMNS[name]} {wanted}", f"there are: {names}"
+                f"{path}: no run has {_COLUMNS[name]} {wanted}", f"there are: {few}"
             )
     if selection.item is not None:
         left = [(at, item) for at, item in left if at == selection.item]
@@ -132,7 +132,7 @@ def pick(
 def ambiguous(
     summary: str, names: Sequence[str], rows: Sequence[Sequence[str]], total: int, hint: str
 ) -> InputError:
-    """An error that asks to select a run, with a list of the first rows."""
+    """The error of several runs, with a list of the first ``rows`` of ``total``."""
     lines = aligned([names, *rows[:LISTED]], right=True)
     lines += [f"and {total - LISTED:,} more"] * (total > LISTED)
     return EvidenceAmbiguous("\n    ".join([summary, *lines]), hint)
@@ -141,30 +141,32 @@ def ambiguous(
 def _several(
     path: Path, left: Sequence[tuple[int, Item[Run]]], beside: str, title: str
 ) -> InputError:
-    by_size, by_text = (any(getattr(item, of) for _, item in left) for of in ("size_bytes", "text"))
-    largest = sorted(left, key=lambda its: (-its[1].size_bytes, -(its[1].elapsed_s or 0.0)))
+    has_size = any(item.size_bytes for _, item in left)
+    has_text = any(item.text for _, item in left)
+    largest = sorted(left, key=lambda pair: (-pair[1].size_bytes, -(pair[1].elapsed_s or 0.0)))
     names = [name for name in _COLUMNS if any(getattr(item, name) for _, item in left)]
     rows = [
         (
             f"{at}",
             *(getattr(item, name) or "-" for name in names),
             "-" if item.elapsed_s is None else format_duration(item.elapsed_s),
-            *[format_bytes(item.size_bytes)] * by_size,
-            *[one_line(item.text, TEXT_MAX)] * by_text,
+            *[format_bytes(item.size_bytes)] * has_size,
+            *[one_line(item.text, TEXT_MAX)] * has_text,
         )
         for at, item in largest[:LISTED]
     ]
-    telling = [
+    # An option is a remedy if each run has another value of it.
+    options = [
         f"--{_COLUMNS[name]}"
         for name in names
         if name in ("sql_id", "exec_id") and len({getattr(i, name) for _, i in left}) == len(left)
     ]
     columns = [*(_COLUMNS[name] for name in names), "elapsed"]
-    columns += ["temp I/O"] * by_size + [title] * by_text
+    columns += ["temp I/O"] * has_size + [title] * has_text
     spilling = sum(item.size_bytes > 0 for _, item in left)
     count = f"{len(left):,} runs"
     if 0 < spilling < len(left):
         count += f", of which {spilling:,} spill"
-    order = "the most temp I/O" if by_size else "the longest"
-    hint = f"name one with {telling[0] if telling else '--item'}{beside}"
+    order = "the most temp I/O" if has_size else "the longest"
+    hint = f"name one with {options[0] if options else '--item'}{beside}"
     return ambiguous(f"{path}: {count}, {order} first:", ("item", *columns), rows, len(left), hint)

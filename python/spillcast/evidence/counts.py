@@ -1,4 +1,4 @@
-"""Counts of the temp I/O of a run: totals by op, and bounds of what their source leaves open.
+"""Counts of the temp I/O of a run: totals by op, with bounds of quantities that are not known.
 
 Plans, statement statistics, reports and stated figures contain such totals and no single waits.
 """
@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 #: The smallest total time of temp I/O: no latency follows from a time of 0.
 MIN_TOTAL_S = 1e-6
-#: Bounds of this ratio are those of a sample or of rounding.
+#: Bounds are close if their ratio is at least this: those of a sample or of rounding are.
 CLOSE = 0.7
 
 
 @dataclass(frozen=True)
 class Bounds(Generic[T]):
-    """A quantity that its source leaves open: its bounds, and the reason for them.
+    """The bounds of a quantity that its source does not contain, and the reason for them.
 
     ``remedy`` names the evidence that contains the quantity.
     """
@@ -48,28 +48,28 @@ class Bounds(Generic[T]):
     remedy: str = ""
 
 
-def are_close(bounds: "Bounds[float]") -> bool:
+def are_close(bounds: Bounds[float]) -> bool:
     """Whether the bounds are so close that the quantity is about known."""
     return bounds.lower >= CLOSE * bounds.upper
 
 
-def middle(bounds: "Bounds[float]") -> float:
+def middle(bounds: Bounds[float]) -> float:
     """The arithmetic mean of both bounds."""
     return (bounds.lower + bounds.upper) / 2
 
 
-def middle_processes(bounds: "Bounds[float]") -> float:
-    """The harmonic mean of both bounds: elapsed time goes with 1 / processes."""
+def middle_processes(bounds: Bounds[float]) -> float:
+    """The harmonic mean of both bounds: elapsed time is proportional to 1 / processes."""
     return 2 / (1 / bounds.lower + 1 / bounds.upper)
 
 
 def feasible_processes(
-    bounds: "Bounds[float]", elapsed_s: float, temp_s: float, other_s: float = 0.0
-) -> "Bounds[float]":
+    bounds: Bounds[float], elapsed_s: float, temp_s: float, other_s: float = 0.0
+) -> Bounds[float]:
     """The bounds without numbers of processes that could not have done the I/O in ``elapsed_s``.
 
-    ``temp_s`` is all temp I/O and ``other_s`` all other I/O, summed over the processes, of which
-    each does one thing at a time. TimesContradictory where that leaves none.
+    ``temp_s`` is all temp I/O and ``other_s`` all other I/O, summed over the processes. Each
+    process does one operation at a time. TimesContradictory where no number is possible.
     """
     if temp_s == 0:
         return bounds
@@ -103,11 +103,11 @@ class OpCounts:
 
     @classmethod
     def timed(cls, count: int, size_bytes: int, total_s: float | None) -> "OpCounts":
-        """Counts with a total time, 0 where that is not known."""
+        """Counts with a total time, 0 where the time is not known."""
         return cls(count, size_bytes, round((total_s or 0.0) * 1e9) if count else 0)
 
     def scaled(self, times: float, counts: float) -> "OpCounts":
-        """With so many times the total time, and so many times the operations."""
+        """The counts with ``times`` the total time, and ``counts`` times the operations."""
         if not self.count:
             return self
         count = max(1, round(self.count * counts))
@@ -116,13 +116,13 @@ class OpCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class Counts:
-    """What a source without single waits contains of one run.
+    """The totals of one run from a source without single waits.
 
-    ``processes`` shared the temp I/O equally, on the mean. Of what has bounds, the counts hold a
-    value between them.
+    ``processes`` is the mean number of processes, which shared the temp I/O equally. A quantity
+    with bounds has a value between them.
     """
 
-    #: What an error names.
+    #: The file that errors name.
     path: Path
     elapsed_s: float
     reads: OpCounts
@@ -137,32 +137,32 @@ class Counts:
     time_bounds: Bounds[float] | None = None
     #: Whether the number of operations follows from their time and a mean latency.
     counts_follow_time: bool = False
-    #: The run with the least temp I/O that it may have done, and with the most.
+    #: The run with the least possible temp I/O, and with the most.
     io_bounds: "Bounds[Counts] | None" = None
     cpu_s: float | None = None
     #: Elapsed time of reads of tables.
     data_read_s: float = 0.0
-    #: Size of the temp files, and how many were written in turn.
+    #: Size of the temp files, and how many were written one after another.
     held_bytes: int = 0
     files: int = 1
     statement: Statement | None = None
-    #: The plan of EXPLAIN that they are from, and its nodes that spill, as far as it has them.
+    #: The plan of EXPLAIN that is the source, and its nodes that spill, where they are known.
     document: Mapping[str, Any] | None = None
     plan: "PlanSpills | None" = None
-    #: What the counts are of, within a sentence, where that is not one query.
+    #: The subject of the counts in a sentence, if they are not those of one query.
     subject: str | None = None
-    #: What a wait costs on the machine.
+    #: The overhead of a wait on the machine.
     calibration: MachineCalibration | None = None
-    #: What the source does not contain, in sentences.
+    #: Sentences about limits of the source.
     notes: Sequence[str] = ()
     #: The storage whose latencies were assumed.
     timed_on: str | None = None
-    #: Why there is no recording in place of the counts.
+    #: The reason for counts in place of a recording.
     absent_because: str | None = None
 
     @property
     def by_op(self) -> Sequence[tuple[str, OpCounts]]:
-        """The ops that the run did."""
+        """Ops with at least one operation, and their counts."""
         pairs = zip(OPS, (self.reads, self.writes), strict=True)
         return [(op, counts) for op, counts in pairs if counts.count]
 
@@ -183,7 +183,7 @@ class Counts:
 
     @property
     def unknown(self) -> Unknown | None:
-        """The quantity that has only bounds; None where all are known."""
+        """The most important quantity that has only bounds; None where all are known."""
         if self.io_bounds is not None:
             return Unknown("io-unknown", self.io_bounds.reason, self.io_bounds.remedy)
         if (time := self.time_bounds) is not None:
@@ -199,17 +199,17 @@ class Counts:
         return Unknown("processes", words, shared.remedy)
 
     def at_bounds(self) -> "list[Counts]":
-        """The counts at each bound of what has bounds; empty where all is known."""
+        """The counts at each bound of each quantity with bounds; empty where all are known."""
         if self.io_bounds is None:
             return self._at_bounds_of_time()
         runs = self.io_bounds.lower, self.io_bounds.upper
         return [bound for run in runs for bound in run._at_bounds_of_time() or [run]]
 
     def with_mean_ns(self, mean_ns: Mapping[str, int]) -> "Counts":
-        """Operations that take so long each, by op."""
+        """The same operations with this mean latency by op."""
         reads, writes = (
-            replace(its, total_ns=mean_ns[op] * its.count if its.count else 0)
-            for op, its in zip(OPS, (self.reads, self.writes), strict=True)
+            replace(counts, total_ns=mean_ns[op] * counts.count if counts.count else 0)
+            for op, counts in zip(OPS, (self.reads, self.writes), strict=True)
         )
         return replace(self, reads=reads, writes=writes)
 
@@ -219,11 +219,11 @@ class Counts:
         return self.statement or self.engine.statement
 
     def with_processes(self, processes: float) -> "Counts":
-        """The same I/O, shared by so many processes."""
+        """The same I/O, shared by this number of processes."""
         return replace(self, processes=processes, processes_bounds=None)
 
     def with_total_s(self, total_s: float) -> "Counts":
-        """Temp I/O that takes ``total_s``; the number of operations follows where it can."""
+        """Temp I/O that takes ``total_s``, with more operations if ``counts_follow_time``."""
         times = max(total_s, MIN_TOTAL_S) / max(self.total_s, MIN_TOTAL_S)
         counts = times if self.counts_follow_time else 1.0
         return replace(
@@ -240,7 +240,7 @@ class Counts:
             runs = [self.with_processes(number) for number in (shared.lower, shared.upper)]
         if time is None:
             return [] if shared is None else runs
-        # The bounds are parts of the elapsed time, in as many processes as there are taken to be.
+        # The time is summed over processes: its bounds are proportional to their number.
         return [
             run.with_total_s(total_s * run.processes / self.processes)
             for run in runs
@@ -248,20 +248,20 @@ class Counts:
         ]
 
 
-#: The sources of such counts: what a person typed, what Oracle reports, and what DuckDB does.
+#: Values of ``Counts.source``.
 FIGURES, REPORT, PROFILE = "figures", "report", "profile"
 _UNTIMED = "give the time of its temp I/O, or name its storage with --from"
-#: Rounded times may add up to more than the run by so much of it.
+#: The share of a run by which rounded times may add up to more than the run.
 ROUNDED = 0.02
-#: 30 years: no run took as long.
+#: An upper bound of any time of a run: 30 years.
 LONGEST_S = 1e9
 THREADS_MAX = 10_000
-#: Blocks of an operation where nothing tells: the most usual number in traces of Oracle.
+#: Blocks of an operation of unknown size: the most frequent number in traces of Oracle.
 OPERATION_BLOCKS = 31
 OPERATION_BYTES = OPERATION_BLOCKS * 8192
-#: What a wait for temp files takes at the least.
+#: The shortest wait for temp files.
 _SHORTEST_S = 10e-6
-#: Rounding that leaves less open than this is not worth a word.
+#: Bounds from rounding are left out if their spread is at most this share of the value.
 _PRECISE = 0.25
 TRACE_TELLS = "a trace (10046) or ASH of the run shows it"
 _TIMES_TELL = f"name the storage of its temp files with --from; {TRACE_TELLS}"
@@ -269,21 +269,21 @@ _TIMES_TELL = f"name the storage of its temp files with --from; {TRACE_TELLS}"
 
 @dataclass(frozen=True)
 class TempCounts:
-    """The temp I/O of a run as its source counts it, with bounds of what the source leaves open."""
+    """The temp I/O of a run as its source counts it, with bounds of what is not known."""
 
     reads: OpCounts
     writes: OpCounts
     #: Of the time of both, summed over the processes (s).
     time_bounds: Bounds[float] | None = None
-    #: The least reads and writes that the run may have done, and the most.
+    #: The least possible reads and writes of the run, and the most.
     io_bounds: Bounds[tuple[OpCounts, OpCounts]] | None = None
 
     def between(
         self, fewest: "TempCounts", most: "TempCounts", reason: str, remedy: str
     ) -> "TempCounts":
-        """The same, where the run may have done as little as ``fewest`` and as much as ``most``."""
-        ends = (fewest.reads, fewest.writes), (most.reads, most.writes)
-        return replace(self, io_bounds=Bounds(*ends, reason, remedy))
+        """The same, with the I/O of ``fewest`` and of ``most`` as bounds."""
+        lower, upper = (fewest.reads, fewest.writes), (most.reads, most.writes)
+        return replace(self, io_bounds=Bounds(lower, upper, reason, remedy))
 
 
 def counts_of_figures(
@@ -303,10 +303,10 @@ def counts_of_figures(
 ) -> Counts:
     """The counts of a run; ``more`` are fields of Counts.
 
-    ``threads`` is how many were at work on the mean; times of I/O and CPU are summed over them.
-    Where ``busy_s`` is known, the time of all of them together, they follow from it.
-    ``elapsed_unknown`` says why there is no elapsed time. InputError for figures that cannot be;
-    Refusal, if ``selection.timed``, where nothing tells how long temp I/O took.
+    ``threads`` is the mean number of busy threads, and follows from ``busy_s``, the sum of their
+    times, where it is given. Times of I/O and CPU are sums over them. ``elapsed_unknown`` is the
+    reason for a missing elapsed time. InputError for impossible figures. Refusal, if
+    ``selection.timed``, for temp I/O without a time.
     """
     elapsed_s = selection.elapsed_s or elapsed_s
     if elapsed_s <= 0:
@@ -327,7 +327,7 @@ def counts_of_figures(
             processes_bounds=processes_bounds,
             time_bounds=temp.time_bounds if selection.timed else None,
             cpu_s=cpu_s,
-            # What is read was written once, if nothing else is known.
+            # Without counts of writes, all that is read was written once.
             held_bytes=temp.writes.bytes or temp.reads.bytes,
             notes=tuple(notes),
             **more,
@@ -350,7 +350,7 @@ def counts_of_figures(
 
 
 def _checked(counts: Counts) -> Counts:
-    """The same. InputError for what no run can have been."""
+    """The same counts. InputError for impossible ones."""
     path, reads, writes, threads = counts.path, counts.reads, counts.writes, counts.processes
     if not counts.operations:
         raise NoTempIo(
@@ -378,8 +378,8 @@ def _checked(counts: Counts) -> Counts:
     return counts
 
 
-#: Operations and bytes by op.
-Ends = Mapping[str, Sequence[float]]
+#: The number of operations and their bytes by op.
+OpTotals = Mapping[str, Sequence[float]]
 
 
 @dataclass(frozen=True)
@@ -391,15 +391,15 @@ class TempTimes:
     within: Bounds[float] | None = None
 
     def moved(self, counts: Mapping[str, float], size_bytes: Mapping[str, float]) -> TempCounts:
-        """Reads and writes of these times: how many and how many bytes in all, by op."""
+        """Reads and writes that take these times; counts and sums of bytes by op."""
         reads, writes = (
             OpCounts.timed(round(counts[op]), round(size_bytes[op]), total_s)
             for op, total_s in zip(OPS, (self.read_s, self.write_s), strict=True)
         )
         return TempCounts(reads, writes, self.within)
 
-    def bounded(self, fewest: Ends, most: Ends, reason: str, remedy: str) -> TempCounts:
-        """Reads and writes of these times, their number and bytes the geometric mean of both."""
+    def bounded(self, fewest: OpTotals, most: OpTotals, reason: str, remedy: str) -> TempCounts:
+        """Reads and writes that take these times; geometric means of both bounds."""
         mean = {
             op: [
                 sqrt(low * high) if low else high / 2
@@ -409,16 +409,16 @@ class TempTimes:
         }
         lower, temp, upper = (
             self.moved(
-                {op: round(count) or size_bytes > 0 for op, (count, size_bytes) in ends.items()},
-                {op: size_bytes for op, (_, size_bytes) in ends.items()},
+                {op: round(count) or size_bytes > 0 for op, (count, size_bytes) in totals.items()},
+                {op: size_bytes for op, (_, size_bytes) in totals.items()},
             )
-            for ends in (fewest, mean, most)
+            for totals in (fewest, mean, most)
         )
         return temp.between(lower, upper, reason, remedy)
 
 
 def printed(read: Number | None, write: Number | None) -> TempTimes:
-    """Times as printed; their bounds where the last digit matters, as of ``0.00``."""
+    """Times as printed, with bounds where rounding matters, as for ``0.00``."""
     read, write = read or ZERO, write or ZERO
     total = read + write
     within = Bounds(total.low, total.high, "the report rounds times of waits", TRACE_TELLS)
@@ -430,14 +430,14 @@ def printed(read: Number | None, write: Number | None) -> TempTimes:
 def at_most(
     total_s: float, reads: int, writes: int, because: str, remedy: str = _TIMES_TELL
 ) -> TempTimes:
-    """Where temp I/O took no longer than this, and nothing tells how long: half of it, by count."""
+    """Times of temp I/O of which only a maximum is known: half of it, divided by counts."""
     share = total_s / 2 / max(reads + writes, 1)
     within = Bounds(0.0, total_s, because, remedy)
     return TempTimes(share * reads, share * writes, within)
 
 
 def with_more(times: TempTimes, more_s: float, because: str) -> TempTimes:
-    """The same where waits that are not listed may have taken so much more."""
+    """The same times where waits that are not listed may have taken up to ``more_s``."""
     total_s = (times.read_s or 0.0) + (times.write_s or 0.0)
     within = times.within or Bounds(total_s, total_s, because)
     upper_s = within.upper + more_s
@@ -452,9 +452,9 @@ def uncounted(
     because: str,
     remedy: str,
 ) -> TempCounts:
-    """Temp I/O of known time whose number has only bounds.
+    """Temp I/O of known time whose number of operations has only bounds.
 
-    It is between one operation a sample, and ``max_counts``, or as many as their time allows.
+    These are one operation a sample and ``max_counts``, or as many as the time allows.
     """
     seconds = {"read": times.read_s, "write": times.write_s}
     lower = {op: max(1, samples.get(op, 0)) for op in OPS}

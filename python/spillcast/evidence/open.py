@@ -1,4 +1,4 @@
-"""Files on a command line -> evidence, sorted by kind; the one run that is meant of it, opened."""
+"""Sorts the files of a command line by kind of evidence, and opens the selected run."""
 
 import glob
 import re
@@ -25,21 +25,21 @@ from spillcast.recording.recording import Recording
 from spillcast.text import path_hint, shell_word
 
 TRACES = ("*.trc", "*.trc.gz", "*.trc.zst")
-#: Documents of other verbs begin so.
-_DOCUMENT = re.compile(r'\A\s*\{\s*"schema":\s*"spillcast\.([a-z-]+)/')
-#: What is to be done with those that are often given in place of evidence.
-_MEANT = {
+#: The beginning of a JSON document that spillcast itself wrote, such as a forecast.
+_OWN_DOCUMENT = re.compile(r'\A\s*\{\s*"schema":\s*"spillcast\.([a-z-]+)/')
+#: Hints for documents that users often give in place of evidence.
+_HINTS_BY_DOCUMENT = {
     "storage": "it says how long operations take: give it as a target, with --to",
     "forecast": "spillcast check compares it with a later run; spillcast report shows it",
 }
-KNOWN = (
+_KNOWN = (
     "a recording, a plan or profile of a query, a log or statistics of a server, an Oracle trace "
     "or report, or an event log of Spark"
 )
-#: How a connection string of a server begins.
+#: The beginning of a connection string of a server.
 _DSN = re.compile(r"(?:postgres(?:ql)?|mysql|mariadb)://|(?:host|port|user|dbname|service)=")
-_BESIDE = "add a trace or an ASH export"
-#: Files that ``spillcast collect oracle`` spools, and what they are, whatever stands in them.
+#: The kinds of the files that ``spillcast collect oracle`` spools: their names decide, not their
+#: content.
 SPOOLS = {
     "spillcast_ash.csv": "ash",
     "spillcast_sessions.csv": "ash",
@@ -48,14 +48,14 @@ SPOOLS = {
     "spillcast_workareas.csv": "work_areas",
     "spillcast_temp.csv": "temp_usage",
 }
-#: What says more of a run, but not where its time goes.
-_MORE = ("parameters", "work_areas", "temp_usage")
-#: What one folder may hold of one run, the best for its shares of time first.
+#: Kinds that supplement evidence of time and are none alone.
+_SUPPLEMENTS = ("parameters", "work_areas", "temp_usage")
+#: Kinds that a collected folder may hold together, the best source of shares of time first.
 _COLLECTED = ("ash", "traces", "statistics")
-#: Kinds that count operations and keep no single wait.
+#: Kinds that count operations and contain no single wait.
 TOTALS = ("plans", "statements", "figures", "spark")
-#: What paths are, by the field of ``Evidence`` that holds them.
-WORDS = {
+#: The plural of each kind in messages, by the field of ``Evidence`` that holds its paths.
+KIND_WORDS = {
     "recordings": "recordings",
     "traces": "traces",
     "ash": "ASH exports",
@@ -74,7 +74,7 @@ WORDS = {
 class Evidence:
     """Paths by kind.
 
-    ``collected`` are the folders among what was given that ``spillcast collect oracle`` filled.
+    ``collected`` are the given folders that ``spillcast collect oracle`` filled.
     """
 
     recordings: list[Path] = field(default_factory=list)
@@ -86,9 +86,9 @@ class Evidence:
     temp_usage: list[Path] = field(default_factory=list)
     plans: list[Path] = field(default_factory=list)
     statements: list[Path] = field(default_factory=list)
-    #: Files, and words of ``figures:``.
+    #: Files, and arguments that begin with ``figures:``.
     figures: list[Path | str] = field(default_factory=list)
-    #: Event logs of Spark: files, folders of parts, and addresses of fsspec.
+    #: Event logs of Spark: files, folders of parts, and URLs of fsspec.
     spark: list[Path | str] = field(default_factory=list)
     collected: list[Path] = field(default_factory=list)
 
@@ -98,38 +98,40 @@ class Evidence:
         if kind in TOTALS:
             file = getattr(self, kind)[0]
             hint = f"forecast it: spillcast forecast {shell_word(str(file))} --to catalogue:aws-gp3"
-            text = f"{file}: {WORDS[kind]} contain totals, not the time of each wait"
+            text = f"{file}: {KIND_WORDS[kind]} contain totals, not the time of each wait"
             raise EvidenceUnsuited(text, hint)
         return kind
 
     @property
     def kinds(self) -> list[str]:
-        """The kinds that were given, as names of fields."""
-        return [kind for kind in WORDS if getattr(self, kind)]
+        """The kinds with a path, as names of fields."""
+        return [kind for kind in KIND_WORDS if getattr(self, kind)]
 
     def only_kind(self) -> str:
-        """The kind of all of it, as a field's name. InputError where kinds are mixed.
+        """The kind of all paths, as a field's name. InputError where kinds are mixed.
 
-        What was collected together is one evidence: its ASH tells where the time goes, and its
-        traces where there is none.
+        Files that were collected together are one evidence: shares of time come from its ASH, or
+        from its traces if it has no ASH.
         """
-        given = self.kinds
-        if given and not set(given) - set(_MORE):
-            words = " and ".join(WORDS[kind] for kind in given)
-            raise EvidenceMissing(f"{words} are not evidence by themselves", _BESIDE)
-        given = [kind for kind in given if kind not in _MORE]
-        if self.collected and set(given) <= set(_COLLECTED):
-            return next(kind for kind in _COLLECTED if kind in given)
-        if len(given) != 1:
-            raise EvidenceMixed(
-                f"{' and '.join(WORDS[kind] for kind in given)} are mixed",
-                "give files of one kind at a time",
+        kinds = [kind for kind in self.kinds if kind not in _SUPPLEMENTS]
+        if self.kinds and not kinds:
+            raise EvidenceMissing(
+                f"{_joined(self.kinds)} are not evidence by themselves",
+                "add a trace or an ASH export",
             )
-        return given[0]
+        if self.collected and set(kinds) <= set(_COLLECTED):
+            return next(kind for kind in _COLLECTED if kind in kinds)
+        if len(kinds) != 1:
+            raise EvidenceMixed(f"{_joined(kinds)} are mixed", "give files of one kind at a time")
+        return kinds[0]
+
+
+def _joined(kinds: Sequence[str]) -> str:
+    return " and ".join(KIND_WORDS[kind] for kind in kinds)
 
 
 def find_evidence(arguments: Sequence[str | Path]) -> Evidence:
-    """Sort files, folders and patterns by kind. InputError for what is not there or is empty."""
+    """Sort files, folders and patterns by kind. InputError for a missing or empty one."""
     evidence = Evidence()
     for argument in map(str, arguments):
         if is_word(argument):
@@ -151,13 +153,13 @@ def find_evidence(arguments: Sequence[str | Path]) -> Evidence:
 
 
 def spools_of(folder: Path) -> list[Path]:
-    """What ``spillcast collect oracle`` spooled into a folder and holds rows; none of others.
+    """The files with rows that ``spillcast collect oracle`` spooled into a folder.
 
-    SQL*Plus leaves a file empty where a query has no row. Samples of V$SESSION are those of ASH
-    once more where there are both.
+    SQL*Plus leaves a file empty where a query has no row. Samples of V$SESSION are left out beside
+    ASH, which has the same samples.
     """
     if folder.suffix == ".spill":
-        # A recording may be another user's, who alone can look into it.
+        # Only its owner may be able to list a recording.
         return []
     paths = [folder / name for name in SPOOLS if (folder / name).is_file()]
     paths = [path for path in paths if head_of(path, 4096).strip()]
@@ -168,17 +170,17 @@ def spools_of(folder: Path) -> list[Path]:
 
 def _expand(argument: str) -> list[Path]:
     if not argument:
-        raise EvidenceMissing("an argument is empty, and names no evidence", f"give {KNOWN}")
+        raise EvidenceMissing("an argument is empty, and names no evidence", f"give {_KNOWN}")
     path = repeatable(argument)
     check_kind(path)
     if recordings := recordings_in(path):
         return [*recordings, *([path] if traces_below(path) else [])]
     if path.exists() or path.suffix == ".spill":
         return [path]
-    if lines := sorted(glob.glob(argument, recursive=True)):
-        if broken := next((name for name in lines if not Path(name).exists()), None):
+    if matches := [Path(name) for name in sorted(glob.glob(argument, recursive=True))]:
+        if broken := next((match for match in matches if not match.exists()), None):
             raise PathMissing(f"{broken}: the symbolic link leads to no file")
-        return [Path(name) for name in lines]
+        return matches
     _check_no_server(argument)
     raise PathMissing(f"{argument}: there is no such file or folder", path_hint(path))
 
@@ -194,7 +196,7 @@ def _check_no_server(argument: str) -> None:
 
 
 def _kind_of(path: Path) -> str:
-    """The field of ``Evidence`` that holds it. EvidenceUnknown where there is none."""
+    """The field of ``Evidence`` that holds a path. EvidenceUnknown where there is none."""
     if path.suffix == ".spill" or is_recording(path):
         return "recordings"
     if is_log_folder(path):
@@ -205,18 +207,18 @@ def _kind_of(path: Path) -> str:
         return spooled
     head = head_of(path)
     if not head.strip():
-        raise EvidenceUnknown(f"{path} is empty", f"give {KNOWN}")
-    if (document := _DOCUMENT.match(head)) is not None:
-        hint = _MEANT.get(document[1], f"give {KNOWN}")
+        raise EvidenceUnknown(f"{path} is empty", f"give {_KNOWN}")
+    if (document := _OWN_DOCUMENT.match(head)) is not None:
+        hint = _HINTS_BY_DOCUMENT.get(document[1], f"give {_KNOWN}")
         raise EvidenceUnknown(f"{path} is a spillcast {document[1]}, not evidence", hint)
     if (kind := kind_of(path, score_min=0.0)) is not None:
         return kind
-    raise EvidenceUnknown(f"{path} is not evidence of a known kind", f"give {KNOWN}")
+    raise EvidenceUnknown(f"{path} is not evidence of a known kind", f"give {_KNOWN}")
 
 
 def kind_of(path: Path, score_min: float = 1.0) -> str | None:
-    """The kind of a file, as a field of ``Evidence``; None for documents of ours and the unsure."""
-    # Recordings need none of the readers of text.
+    """The kind of a file, as a field of ``Evidence``; None if no score reaches ``score_min``."""
+    # A start with a recording does not load the readers of text.
     from spillcast.evidence.recognise import recognise
 
     kind = recognise(path, score_min)
@@ -227,36 +229,39 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir() or path.suffix == ".spill" or is_recording(path) or is_log_folder(path):
         return [path]
     if not (paths := traces_below(path)):
-        files = (p for p in sorted(path.iterdir()) if p.is_file())
-        inside = next((p for p in files if kind_of(p) is not None), None)
+        files = (file for file in sorted(path.iterdir()) if file.is_file())
+        example = next((file for file in files if kind_of(file) is not None), None)
         hint = "a directory for temp files is a target: name it with --to"
-        if inside is not None:
-            hint = f"name one of its files, such as {shell_word(str(inside))}"
+        if example is not None:
+            hint = f"name one of its files, such as {shell_word(str(example))}"
         raise EvidenceMissing(f"{path}: the folder holds no traces ({', '.join(TRACES)})", hint)
     return paths
 
 
 def recordings_in(folder: Path) -> list[Path]:
-    """The recordings that a folder holds, such as those of a server's queries; none of others."""
+    """The recordings in a folder, such as those of a server's queries; none in a recording."""
     if folder.suffix == ".spill" or not folder.is_dir() or is_recording(folder):
         return []
     return sorted(path for path in folder.iterdir() if is_recording(path))
 
 
 def traces_below(folder: Path) -> list[Path]:
-    """Files below a folder that are called traces. To read a pipe would wait for its writer."""
+    """Files below a folder whose names are those of traces.
+
+    Pipes are left out, because reading one would wait for its writer. A broken link is included:
+    it is a missing trace.
+    """
     paths = (path for pattern in TRACES for path in folder.rglob(pattern))
-    # A link that leads nowhere is a trace that is missing.
     return sorted(path for path in paths if path.is_file() or not path.exists())
 
 
 def open_evidence(
     evidence: Evidence, selection: Selection, recording: Recording | None = None
 ) -> Recording | Counts:
-    """The one recording or export that is given, each read by its reader.
+    """The only recording or export, read by the reader of its kind.
 
-    ``recording`` is what is open of it already. InputError for several runs, and for what readers
-    refuse.
+    ``recording`` is the recording if it is open already. InputError for several runs, and for
+    whatever the reader refuses.
     """
     kind = evidence.only_kind()
     if kind == "figures":
@@ -287,10 +292,10 @@ def open_evidence(
 
 
 def read_figures(given: Sequence[str | Path], selection: Selection = ONLY) -> Counts:
-    """The counts of files of figures, or of a word of them.
+    """The counts of files of figures, or of an argument that begins with ``figures:``.
 
-    Several files may be parts of one report. InputError for what is damaged; Refusal, if
-    ``selection.timed``, where no time is told.
+    Several files may be parts of one report. InputError for damaged files. Refusal, if
+    ``selection.timed``, where the evidence has no time.
     """
     if len(given) == 1 and is_word(str(given[0])):
         from spillcast.evidence.stated import counts_of_word

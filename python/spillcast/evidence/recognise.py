@@ -1,4 +1,4 @@
-"""What a text is, by what it holds and never by its name: each kind with a score, the best wins."""
+"""Recognises the kind of a file by its content: the kind with the highest score."""
 
 import csv
 import re
@@ -21,29 +21,27 @@ if TYPE_CHECKING:
     from spillcast.evidence.choice import Selection
     from spillcast.evidence.counts import Counts
 
-#: What a person pastes is shorter.
+#: Wrappings are removed from so many characters. A text that a person pastes is shorter.
 _UNWRAPPED_LENGTH = 1 << 17
-#: A table says in its first lines what its columns are.
-_HEADING_LENGTH = 1 << 16
-_NAMES_LENGTH = 4096
-#: Lines before a heading: echoed commands and words of a mail.
+#: The heading of a table is looked for in so many characters; fixed names in the first few.
+_HEADING_LENGTH, _NAMES_LENGTH = 1 << 16, 4096
+#: Lines that may stand above a heading: echoed commands and the text of a mail.
 _HEADING_LINES_MAX = 200
 _ASH_COLUMNS = {"sample_time", "session_state", "wait_class", "time_waited", "event", "sql_exec_id"}
-
-#: An execution plan of SQL Server, and parts of one that tell of a spill.
+#: Tags of an execution plan of SQL Server, and of parts of one that describe a spill.
 _SHOWPLAN = ("ShowPlanXML", "SortSpillDetails", "HashSpillDetails", "SpillToTempDb", "<RelOp ")
 
 
 @dataclass(frozen=True)
 class Sample:
-    """The beginning of a text: as it stands, and without what was put around it."""
+    """The beginning of a file: ``raw``, and ``text`` without its wrapping."""
 
     path: Path
     raw: str
     text: str
 
     def columns(self) -> set[str]:
-        """Names in the first row of a table in CSV, or of an object in JSON, in small letters."""
+        """Names in lower case in the first row of a table in CSV, or of an object in JSON."""
         start = table_of(self.text)[:_HEADING_LENGTH]
         if start[:1] in ("[", "{"):
             return {name.lower() for name in re.findall(r'"(\w+)"\s*:', start)}
@@ -55,14 +53,13 @@ class Sample:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of evidence by its name among the fields of ``Evidence``.
+    """A kind of evidence; ``name`` is the field of ``Evidence`` that holds its paths.
 
-    ``score`` is 0 where a text is not of the kind, and the higher the more certain the kind is.
-    ``reader`` is the function that reads figures of the kind, below ``spillcast.evidence``; several
-    such files may be parts of one report if ``joins``. ``selects`` names the fields of
-    ``Selection`` with which the reader selects a run, or calculates its counts. What is known and
-    tells too little has no reader, but a ``reason`` and a ``hint``. ``score`` returns at most
-    ``score_max``.
+    ``score`` is 0 where a text is not of the kind, and the higher the more certain the kind is, at
+    most ``score_max``. ``reader`` is the function below ``spillcast.evidence`` that reads figures
+    of the kind; several such files may be parts of one report if ``joins``. ``selects`` names the
+    fields of ``Selection`` that the reader uses. A kind whose figures do not suffice for a forecast
+    has no reader, but the ``reason`` and a ``hint`` for its error.
     """
 
     name: str
@@ -85,23 +82,22 @@ class Kind:
 
 
 def recognise(path: Path, score_min: float = 0.0) -> Kind | None:
-    """The kind that a file is most likely of; None where no score is above 0 and so high.
+    """The most likely kind of a file; None if no score is above 0 and at least ``score_min``.
 
-    InputError where it is damaged.
+    InputError where the file is damaged.
     """
     raw = head_of(path)
     sample = Sample(path, raw, unwrapped(raw[:_UNWRAPPED_LENGTH]) + raw[_UNWRAPPED_LENGTH:])
-    best = (0.0, -len(KINDS))
-    for at, kind in sorted(enumerate(KINDS), key=lambda pair: -pair[1].score_max):
-        # To look for what cannot win takes most of the time.
-        if kind.score_max >= best[0]:
-            best = max(best, (kind.score(sample), -at))
-    score, at = best
-    return KINDS[-at] if score > 0 and score >= score_min else None
+    best, best_score = None, 0.0
+    for kind in sorted(KINDS, key=lambda kind: -kind.score_max):
+        # Most of the time would go to kinds that cannot win.
+        if kind.score_max > best_score and (score := kind.score(sample)) > best_score:
+            best, best_score = kind, score
+    return best if best_score >= score_min else None
 
 
 def marks(*weights: tuple[float, str]) -> Callable[[Sample], float]:
-    """The sum of the weights of those patterns that a text holds."""
+    """A score: the sum of the weights of the patterns that occur in a text."""
     patterns = [(weight, re.compile(pattern, re.M)) for weight, pattern in weights]
     return lambda sample: sum(
         weight for weight, pattern in patterns if pattern.search(sample.text) is not None
@@ -109,82 +105,88 @@ def marks(*weights: tuple[float, str]) -> Callable[[Sample], float]:
 
 
 def columns(score: float, *groups: str) -> Callable[[Sample], float]:
-    """The score of a table that has a column of each group, whose names are put apart by blanks."""
+    """A score: ``score`` if a table has a column of each group of names."""
     wanted = [set(group.split()) for group in groups]
 
-    def scored(sample: Sample) -> float:
+    def score_of(sample: Sample) -> float:
         present = sample.columns()
         return score if all(group & present for group in wanted) else 0.0
 
-    return scored
+    return score_of
 
 
 def _report(
     score: float,
     words: str,
     reader: str,
-    known: Callable[[str], bool],
+    matches: Callable[[str], bool],
     selects: str = "",
     joins: bool = False,
 ) -> Kind:
-    """A kind of figures, whose text ``known`` recognises."""
+    """A kind of figures with a reader."""
     fields = frozenset(selects.split())
     return Kind(
-        "figures", words, lambda s: score * known(s.text), reader, joins, fields, score_max=score
+        "figures", words, lambda s: score * matches(s.text), reader, joins, fields, score_max=score
     )
 
 
 def _too_little(words: str, pattern: str, reason: str, hint: str, score: float = 1.2) -> Kind:
-    """A kind that tells too little of temp I/O, in a text that is nothing else."""
-    known = _matching(pattern)
+    """A kind of figures that do not suffice for a forecast, in a text of no other kind."""
+    matches = _matching(pattern)
     return Kind(
-        "figures", words, lambda s: score * known(s.text), reason=reason, hint=hint, score_max=score
+        "figures",
+        words,
+        lambda s: score * matches(s.text),
+        reason=reason,
+        hint=hint,
+        score_max=score,
     )
 
 
 def _matching(pattern: str) -> Callable[[str], bool]:
-    """Whether the beginning of a text holds what a pattern finds."""
     compiled = re.compile(pattern, re.IGNORECASE | re.MULTILINE)
     return lambda text: compiled.search(text) is not None
 
 
 def _headed(*groups: str) -> Callable[[str], bool]:
-    """Whether all names of one of these groups stand in the first lines."""
+    """Whether the first lines of a text have all names of a group."""
     wanted = [group.split() for group in groups]
 
-    def known(text: str) -> bool:
+    def matches(text: str) -> bool:
         start = text[:_NAMES_LENGTH].lower()
         return any(all(name in start for name in group) for group in wanted)
 
-    return known
+    return matches
 
 
-def _tkprof(text: str) -> bool:
-    """Whether it is a report of tkprof, or a fragment of one that quotes no trace beside it."""
+def _is_tkprof(text: str) -> bool:
+    """Whether it is a report of tkprof, or a fragment of one without lines of a trace."""
     if re.search(r"TKPROF: Release|call\s+count\s+cpu\s+(?:time\s+)?elapsed", text, re.IGNORECASE):
         return True
     fragment = re.search(r"\bEvent waited on\b|Row Source Operation", text, re.IGNORECASE)
     return fragment is not None and re.search(r"^WAIT #\d", text, re.MULTILINE) is None
 
 
-def _stated(text: str) -> bool:
+def _is_stated(text: str) -> bool:
     if "elapsed_s" not in text or '"schema"' in text or '"Plan"' in text:
         return False
     return text.lstrip()[:1] == "{" or re.search(r"^elapsed_s\s*=", text, re.MULTILINE) is not None
 
 
-def _profile(text: str) -> bool:
+def _is_duckdb_profile(text: str) -> bool:
     """Whether it is a profile of DuckDB: of any version, in JSON or as a box."""
     if "Total Time:" in text and "\u2502" in text:
         return True
-    marks = ("cumulative_cardinality", "operator_timing", "peak_temp_dir_size", "extra-info")
-    sizes = ("total_intermediate_size_bytes", "intermediate_size_bytes", "total_bytes_spilled")
-    names = (*marks, *sizes, "system_peak_temp_dir_size")
+    names = (
+        "cumulative_cardinality", "operator_timing", "peak_temp_dir_size", "extra-info",
+        "total_intermediate_size_bytes", "intermediate_size_bytes", "total_bytes_spilled",
+        "system_peak_temp_dir_size",
+    )  # fmt: skip
     return any(f'"{name}"' in text for name in names)
 
 
 def _abridged_statements(sample: Sample) -> float:
-    """Calls with times of statements, under whichever names a query gave them."""
+    """A score for calls and times of statements, also in columns that a query renamed."""
     names = sample.columns()
     timed = any(name.startswith(("total_", "mean_", "avg_")) for name in names)
     return 0.9 * ("calls" in names and timed)
@@ -201,8 +203,8 @@ def _has_heading(text: str, *groups: str) -> bool:
     wanted = [set(group.split()) for group in groups]
     for line in islice(text[:_HEADING_LENGTH].split("\n"), _HEADING_LINES_MAX):
         names = {name.lower() for name in re.split(r'[\s",;|]+', line) if name}
-        known = all(group & names for group in wanted) and "select" not in names
-        if known and all(re.fullmatch(r"[\w#$]+", name) for name in names):
+        has_groups = all(group & names for group in wanted) and "select" not in names
+        if has_groups and all(re.fullmatch(r"[\w#$]+", name) for name in names):
             return True
     return False
 
@@ -215,24 +217,24 @@ _REDSHIFT_HINT = (
     "give query_temp_blocks_to_disk of SVL_QUERY_METRICS_SUMMARY, which are blocks of 1 MB, as "
     "figures: figures:elapsed=ELAPSED,spilled=SIZE,size=1M"
 )
-#: Nodes that only MySQL's plans have, whatever is left of the arrows before them.
+#: Nodes that only plans of MySQL have, with or without the arrows before them.
 MYSQL_NODE = (
     r"(?-i:(?:Table|Index|Index range|Covering index) (?:skip )?(?:scan|lookup) on |Single-row "
     r"|Nested loop [a-z]|Temporary table\b|Stream results\b|Limit: \d+ row|Window aggregate\b)"
     r"[^\n]*(?:\n[^\w\n]*)?\((?:cost=|actual )"
 )
-#: Engines whose plans count only bytes: name, counters of spilled bytes, elapsed time.
-FOREIGN = (
-    # Each node of its tree has an estimate, of which only none at all adds up.
+#: Engines whose plans count bytes and no operations: name, counter of spilled bytes, elapsed time.
+BYTE_COUNTERS = (
+    # Each node has an estimate of its maximum. They do not add up, except zeros.
     ("CockroachDB",
      r"^[^\w\n]*+(?:estimated (?=max sql temp disk usage: 0 B))?+max sql temp disk usage: "
      r"([\d.]+ ?\w+)",
-     # So far right stand those of its nodes.
+     # Times of nodes are indented further.
      r"^[^\w\n│]{,4}execution time: ([\d.]+ ?(?:\w|µ)+)"),
     ("Snowflake", r"bytes spilled to (?:local|remote) (?:storage|disk)[^\w\n]{1,80}+([\d.]+ ?\w*)",
      r"(?:total elapsed|execution) time[^\w\n]{1,80}+([\d.]+ ?m?s)\b"),
     ("Trino", r"\bSpilled: ([\d.]+ ?[kKMGTP]?B)\b", r"\bExecution(?: time)?: ([\d.]+ ?m?s)\b"),
-    # Only the row of the root has the time of all.
+    # Only the row of the root has the time of the query.
     ("TiDB", r"^[+ \t]*+\|.*\btime:.*\|\s*([\d.]+ [KMGT]?B)\s*\|$",
      r"^[+ \t]*+\| \w.*?\btime:((?:[\d.]+[a-zµ]+)+)"),
     ("StarRocks", r"\b(?:QuerySpill(?:ed)?Bytes: |SpilledBytes=)([\d.]+ ?[KMGT]?B?)",
@@ -294,18 +296,18 @@ KINDS: Sequence[Kind] = (
                 text, "event", "total_waits wait_count",
                 "time_waited time_waited_micro wait_time_milli wait_time_micro"),
             "item block"),
-    _report(4.5, "a report of tkprof", "oracle.tkprof.read", _tkprof, "item sql_id block"),
+    _report(4.5, "a report of tkprof", "oracle.tkprof.read", _is_tkprof, "item sql_id block"),
     _report(4.25, "a plan of DBMS_XPLAN", "oracle.xplan.read",
             _matching(r"\|\s*Id\s*\|\s*Operation\s*\|"), "item sql_id block"),
     _report(4.1, "a plan of MySQL or MariaDB", "mysql.read",
             _matching(rf'"query_block"\s*:|^[^\w\n]*{MYSQL_NODE}|\| r_filtered\b')),
-    _report(4.0, "a profile of DuckDB", "duckdb.read", _profile),
+    _report(4.0, "a profile of DuckDB", "duckdb.read", _is_duckdb_profile),
     _report(3.9, "a plan of Databend", "databend.read",
             _matching(r"[├└]── (?:estimated rows: \d|(?:cpu|wait) time: \d"
                       r"|(?:(?:numbers|bytes) )?(?:local |remote )?spilled (?:time )?by \w+: )")),
-    _report(3.75, "figures of a run", "stated.read", _stated),
+    _report(3.75, "figures of a run", "stated.read", _is_stated),
     _report(3.5, "a plan that counts bytes", "stated.read_foreign",
-            _matching("|".join(counter for _, counter, _ in FOREIGN))),
+            _matching("|".join(counter for _, counter, _ in BYTE_COUNTERS))),
     _report(1.5, "waits by event", "oracle.awr.read",
             _matching(r"^(?:[^\w\n]|\d)*direct path (?:read|write) temp(?=[^\w|]*+\||[ \t])\W*+\d"
                       r"|direct path (?:read|write) temp(?:\s*</td>|['\"]? *[,;\t])"
@@ -411,7 +413,7 @@ KINDS: Sequence[Kind] = (
     Kind("ash", "an ASH export", lambda sample: 2.0 * _has_heading(
         sample.text, "sample_time", "event session_id sql_id")),
     Kind("ash", "an ASH export", lambda sample: 3.0 * sample.raw.startswith("PAR1")),
-    # Of a table with any column of ASH, its reader names those that it lacks.
+    # For a table with only some columns of ASH the reader names the missing ones.
     Kind("ash", "an ASH export", lambda sample: 0.2 * bool(_ASH_COLUMNS & sample.columns())),
     Kind("traces", "an extended SQL trace", marks(
         (3.0, r"^(?:WAIT|PARSING IN CURSOR|EXEC|FETCH|PARSE|STAT|CLOSE) #\d"),

@@ -16,10 +16,10 @@ from spillcast.errors import (
     EvidenceUnsuited,
     NoTempIo,
 )
-from spillcast.evidence.choice import WORD, Selection
+from spillcast.evidence.choice import FIGURES_PREFIX, Selection
 from spillcast.evidence.counts import FIGURES, Counts, OpCounts, TempCounts, counts_of_figures
 from spillcast.evidence.numbers import number_of
-from spillcast.evidence.recognise import FOREIGN
+from spillcast.evidence.recognise import BYTE_COUNTERS
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import object_of, reading
@@ -96,7 +96,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
 def counts_of_word(word: str, selection: Selection) -> Counts:
     """The counts of ``figures:elapsed=62.4s,threads=8.78,reads=1792,...``. InputError."""
     document: dict[str, Any] = {}
-    for figure in word.removeprefix(WORD).split(","):
+    for figure in word.removeprefix(FIGURES_PREFIX).split(","):
         name, _, value = (text.strip() for text in figure.partition("="))
         if name not in _PLACES:
             raise ChoiceUnknown(
@@ -187,7 +187,7 @@ def read_foreign(paths: Sequence[Path], _selection: Selection) -> Counts:
     """InputError, which names the figures to give in place of the plan."""
     (path,) = paths
     text = unwrapped(text_of(path))
-    for engine, counter, time in FOREIGN:
+    for engine, counter, time in BYTE_COUNTERS:
         sizes = [re.sub(r"\s", "", match[1]) for match in re.finditer(counter, text, _FLAGS)]
         if not sizes:
             continue
@@ -200,6 +200,6 @@ def read_foreign(paths: Sequence[Path], _selection: Selection) -> Counts:
         raise EvidenceUnsuited(
             f"{path}: a plan of {engine} counts bytes of temp files and no operations",
             f"give its figures and the size of an operation: "
-            f"{WORD}elapsed={elapsed},spilled={spilled_bytes},size={_SIZE}",
+            f"{FIGURES_PREFIX}elapsed={elapsed},spilled={spilled_bytes},size={_SIZE}",
         )
     raise ValueError("no counter of spilled bytes")

@@ -1,13 +1,11 @@
-"""Tables as clients write them: drawn in text or HTML -> lines of a plan, or CSV; CSV, TSV and JSON
--> rows by column.
-"""
+"""Reads tables that clients write: drawn ones as lines of a plan or CSV, others as rows."""
 
 import csv
 import io
 import json
 import re
 from collections.abc import Iterator
-from itertools import dropwhile, pairwise
+from itertools import dropwhile, pairwise, takewhile
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +13,9 @@ from spillcast.evidence.page_tables import html_tables
 from spillcast.gate import damaged, json_of
 
 _BARS = "|│║┃┆"
-#: A row of a table goes on in the next line: as psql marks it.
-_MORE = ("+", "↵", "⏎")
-#: A line goes on in the next, in psql's format "wrapped".
+#: psql's marks at the end of a line that continues in the next.
+_CONTINUED = ("+", "↵", "⏎")
+#: Marks of a line that continues, in psql's format "wrapped".
 _WRAPS = (".", "…")
 _RULE = re.compile(r"[\s|+:│║┃┆┼╪╬╇├┤╞╡╟╢╠╣┡┩┌┐╔╗╒╕╓╖┏┓┬╤╦╥┳═─━-]*")
 #: A heading in the upper border of a table.
@@ -28,21 +26,21 @@ _CLOSING = tuple(_BARS)
 _JOINTS = "+┼╪╬╇"
 _COUNT = re.compile(r"\s*\([\d,. ]+ [^\W\d]+\)\s*")
 _RECORD = re.compile(r"[-+*╔╒┌╭═─├╞╟|\[ ]+R[Ee][Cc][Oo][Rr][Dd] \d+\b\W*")
-#: The same of clients that write a colon between a name and its value.
+#: The heading of a record, and a field, of clients that write a colon behind a name.
 _COLON_RECORD = re.compile(r"Row \d+:|\*{3,} \d+\. row \*{3,}")
 _COLON_FIELD = re.compile(r"\s*([\w.]+|\w[^\s(]*\(.*\)|\S+\['\w+'\]):(?: +(.*)|)")
-#: A name and what stands between it and its value, or no more than a blank for a plan's.
+#: A name and the separator before its value; behind QUERY PLAN it may be a blank.
 _NAMED = re.compile(
     r"[|│]?\s*(?P<name>QUERY PLAN(?=[ |│,\t])|\w+(?= *[|│]|[,\t]))(?P<separator> *[|│] ?|,|\t| )"
 )
 #: The first line of a plan in any format.
-_PLAN = re.compile(r"[A-Z*].*\((?:cost=\d|actual )|[\[{]\s*$|- Plan:|<explain\b")
-_NAMED_PLAN = re.compile(rf'[|│]?\s*QUERY PLAN[ |│,\t]+"?(?={_PLAN.pattern})')
+_PLAN_START = re.compile(r"[A-Z*].*\((?:cost=\d|actual )|[\[{]\s*$|- Plan:|<explain\b")
+_NAMED_PLAN = re.compile(rf'[|│]?\s*QUERY PLAN[ |│,\t]+"?(?={_PLAN_START.pattern})')
 _FRAME_HEADING = re.compile(r" +\w+(?: +\w+)* *\\?")
-#: What clients write where a row has no value.
+#: Values that clients print for NULL.
 _NULLS = ("", "NULL", "[NULL]", "[null]", "(null)", "<null>", "NaN", "None", "NA")
 _SET = re.compile(r"\d+ rows? in set\b.*")
-#: What ClickHouse prints behind a large number.
+#: A large number, and the rounded one that ClickHouse prints behind it.
 _ROUNDED = re.compile(r"(?<!\d)(\d++) -- [\d.]++ \w++")
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPES = {"\n": "", "t": "\t", "n": "\n", "r": "\r", "0": "\0", "b": "\b", "f": "\f"}
@@ -51,11 +49,11 @@ _BELOW_TABLE = re.compile(
     r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\s\d]|[-=*!(][>#]$|^\(\d+ [^\W\d]+\)$|^```"
     r"|^Time: [\d.,]+ ms"
 )
-#: A column that tells that a table is one of ours, and not part of a report.
-_OURS = re.compile(
+#: Columns of tables that contain evidence by themselves, and are not part of a report.
+_KNOWN_COLUMNS = re.compile(
     r"\bQUERY PLAN\b|\bcalls\b.*\btemp_blks_|\btemp_blks_.*\bcalls\b|\bquery_duration_ms\b", re.I
 )
-#: Rows in JSON, or a heading: names beside each other, and no statement about them.
+#: The beginning of rows in JSON, or a heading: names beside each other, which are not a statement.
 _TABLE = re.compile(
     r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_blks_)"
     r"|(?=[^\n]{,4000}\b(?:calls|query|queryid|total_\w+)\b)"
@@ -63,37 +61,38 @@ _TABLE = re.compile(
     re.MULTILINE,
 )
 _JSON = re.compile(r"\s*[\[{]")
-#: Lists of records stand no deeper in a document.
+#: The depth in a document at which lists of records are looked for.
 _DEPTH_MAX = 4
 
 
 def table_of(text: str) -> str:
-    """The text from the heading of a table of ours, or from its rows in JSON; else all of it."""
+    """The text from the heading of a known table, or from its rows in JSON; else all of it."""
     match = None if text.lstrip()[:1] in ("[", "{") else _TABLE.search(text)
     return text.strip() if match is None else text[match.start() :].strip()
 
 
 def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
-    """The rows of a table in JSON, CSV or TSV, which begins with its heading.
+    """The rows of a table in JSON, CSV or TSV that begins with its heading.
 
-    InputError, or ValueError, where a row is cut or damaged.
+    Words below a table are left out. InputError, or ValueError, where a row is cut or damaged.
     """
     if text.lstrip()[:1] in ("[", "{"):
         return list(_objects(text.strip(), path, hint))
     cells = cells_of(text)
     names = [name.strip(' "') for name in next(filter(None, cells), [])]
     rows: list[dict[str, Any]] = []
-    ended = spaced = False
+    has_ended = is_spaced = False
     for row in cells:
         if not row:
-            ended = not spaced
+            has_ended = not is_spaced
             continue
-        # Where rows stand below blank lines, these end nothing.
-        spaced = spaced or (ended and len(row) > 1)
-        ended = ended and len(row) == 1 and any(map(str.isalpha, row[0]))
+        # A blank line does not end a table that has rows below blank lines.
+        is_spaced = is_spaced or (has_ended and len(row) > 1)
+        has_ended = has_ended and len(row) == 1 and any(map(str.isalpha, row[0]))
         is_alone = len(names) > 1 and not any(row[1:])
-        is_below = is_alone and (ended or _BELOW_TABLE.search(row[0].strip()))
-        if is_below and "\n" + text.partition("\n")[0] not in text:
+        is_below = is_alone and (has_ended or _BELOW_TABLE.search(row[0].strip()))
+        heading = text.partition("\n")[0]
+        if is_below and "\n" + heading not in text:
             break
         if row == names or is_below:
             raise ValueError("a second heading: put each export into a file of its own")
@@ -108,7 +107,7 @@ def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
 def cells_of(text: str) -> Iterator[list[str]]:
     """The cells of each line of CSV or TSV; a blank line has none."""
     separator = max(",;|\t", key=text.split("\n", 1)[0].count)
-    # The text of a statement has no limit.
+    # The text of a statement may exceed the default limit of a cell.
     csv.field_size_limit(max(csv.field_size_limit(), len(text)))
     if separator == "\t" and '\t"' not in text:
         cells = (list(map(unescaped, line.split("\t"))) for line in text.split("\n"))
@@ -118,7 +117,7 @@ def cells_of(text: str) -> Iterator[list[str]]:
 
 
 def unescaped(cell: str) -> str:
-    """A value of TSV, Markdown or a program without its escapes."""
+    """A cell of TSV or Markdown, or a string of a program, without its escapes."""
     if "\\" not in cell:
         return cell
     return _ESCAPE.sub(
@@ -127,7 +126,11 @@ def unescaped(cell: str) -> str:
 
 
 def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
-    """Objects in turn, in a list, below ``data`` or ``items`` (SQLcl), and lists with names."""
+    """The rows of JSON documents that follow each other.
+
+    A document is a row, a list of rows, or has rows below ``data`` (lists beside ``meta`` with
+    their names), below ``results`` and ``items`` (SQLcl), or in any list.
+    """
     decoder, at = json.JSONDecoder(), 0
     while text[at : at + 1] in ("[", "{"):
         try:
@@ -136,14 +139,16 @@ def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
             end = len(text)
         value, names = json_of(text[at:end], path, hint), []
         if isinstance(value, dict) and isinstance(results := value.get("results"), list):
-            items = [its["items"] for its in results if isinstance(its, dict) and "items" in its]
+            items = [
+                part["items"] for part in results if isinstance(part, dict) and "items" in part
+            ]
             value = [row for rows in items if isinstance(rows, list) for row in rows] or value
         if isinstance(value, dict) and isinstance(value.get("data"), list):
             names = [column["name"] for column in value.get("meta", [])]
             value = value["data"]
         if isinstance(value, dict):
-            # A row of ours may have a list in a cell.
-            value = [value] if _OURS.search(" ".join(value)) else records_of(value)
+            # A cell of a known row may be a list, which contains no rows.
+            value = [value] if _KNOWN_COLUMNS.search(" ".join(value)) else records_of(value)
         for row in value:
             if isinstance(row, list) and len(row) == len(names):
                 row = dict(zip(names, row, strict=True))
@@ -154,26 +159,26 @@ def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
 
 
 def records_of(document: Any) -> list[dict[str, Any]]:
-    """Objects that stand in some list of a document, such as the hits of a search; else itself."""
+    """Objects in a list of a document, such as the hits of a search; else the document."""
     rows = document
     for _ in range(_DEPTH_MAX):
         if not isinstance(rows, dict):
             break
         inner = [value for value in rows.values() if isinstance(value, list | dict)]
         rows = next((value for value in inner if isinstance(value, list)), next(iter(inner), None))
-    # Loki has a time and a line in each row.
+    # A row of Loki is a list of a time and a line.
     lists = [{"line": row[-1]} if isinstance(row, list) and row else row for row in rows or ()]
     return [row for row in lists if isinstance(row, dict)] or [document]
 
 
-def drawn(text: str) -> str:
+def with_tables_as_csv(text: str) -> str:
     """The text with its tables as CSV."""
     lines = text.split("\n")
-    plain = (draw(lines) for draw in (page, expanded, grid))
-    return "\n".join(next((table for table in plain if table is not None), lines))
+    tables = (reader(lines) for reader in (html_page, expanded, grid))
+    return "\n".join(next((table for table in tables if table is not None), lines))
 
 
-def page(lines: list[str]) -> list[str] | None:
+def html_page(lines: list[str]) -> list[str] | None:
     """Tables in HTML whose column is a plan, or rows of pg_stat_statements."""
     text = "\n".join(lines)
     if not re.search(r"<td\b", text, re.IGNORECASE):
@@ -189,13 +194,13 @@ def page(lines: list[str]) -> list[str] | None:
             heading = list(dict.fromkeys(name for name, _ in pairs))
             values = [value for _, value in pairs]
             cells = [values[at : at + len(heading)] for at in range(0, len(values), len(heading))]
-        if _OURS.search(" ".join(heading)):
+        if _KNOWN_COLUMNS.search(" ".join(heading)):
             plain += as_lines(heading, [row for row in cells if len(row) == len(heading)])
     return plain or None
 
 
-def frame(lines: list[str]) -> list[str] | None:
-    """A printed data frame, in parts if it is wide: numbered rows that end below their names."""
+def data_frame(lines: list[str]) -> list[str] | None:
+    """A printed data frame: numbered rows, right-aligned below names; a wide one is in parts."""
     parts: list[list[str]] = []
     for line in lines:
         if _FRAME_HEADING.fullmatch(line):
@@ -204,8 +209,8 @@ def frame(lines: list[str]) -> list[str] | None:
             parts[-1].append(line)
     parts = [part for part in parts if len(part) > 1]
     names = [name for heading, *_ in parts for name in heading.split()]
-    is_ours = len(names) > 2 and _OURS.search(" ".join(names)) is not None
-    if not is_ours or len({len(part) for part in parts}) != 1:
+    is_known = len(names) > 2 and _KNOWN_COLUMNS.search(" ".join(names)) is not None
+    if not is_known or len({len(part) for part in parts}) != 1:
         return None
     rows: list[list[str]] = [[] for _ in parts[0][1:]]
     for heading, *body in parts:
@@ -221,85 +226,88 @@ def frame(lines: list[str]) -> list[str] | None:
 def grid(lines: list[str]) -> list[str] | None:
     """A table with a heading and a rule below it."""
     lines = [part for line in lines for part in _with_rule(line)]
-    for at in range(1, len(lines)):
-        if _is_rule(lines[at]) and lines[at - 1].strip() and _is_ours(lines, at):
-            end = next((n for n in range(at + 1, len(lines)) if _ends(lines[n])), len(lines))
-            closed = {line.rstrip()[-1:] for line in lines[at + 1 : at + 2]}
-            if closed <= set(_CLOSING):
-                ended = (
-                    n for n in range(at + 1, end) if lines[n].rstrip()[-1:] not in closed | {"╡"}
-                )
-                end = next(ended, end)
-            rows = _rows(lines[at - 1], lines[at], lines[at + 1 : end])
-            before = [line for line in lines[: at - 1] if not _is_rule(line) or not line.strip()]
-            return [*before, *rows, *_after(lines[end:])]
-    return None
+    at = next((at for at in range(1, len(lines)) if _is_known_table(lines, at)), None)
+    if at is None:
+        return None
+    body = list(takewhile(lambda line: not _is_end(line), lines[at + 1 :]))
+    closing = {line.rstrip()[-1:] for line in body[:1]}
+    if closing <= set(_BARS):
+        # The table ends where a line lacks the bar at its end.
+        body = list(takewhile(lambda line: line.rstrip()[-1:] in closing | {"╡"}, body))
+    rows = _grid_lines(lines[at - 1], lines[at], body)
+    before = [line for line in lines[: at - 1] if not _is_rule(line) or not line.strip()]
+    return [*before, *rows, *_below_grid(lines[at + 1 + len(body) :])]
 
 
 def _with_rule(line: str) -> list[str]:
-    """A heading that stands in a border, and a rule below it; or the line."""
+    """The heading in an upper border and a rule below it; other lines as they are."""
     if _IN_BORDER.fullmatch(line) is None:
         return [line]
     return [line.translate(_HEADING_OF_BORDER), re.sub(r"[^\s┬]", "─", line).replace("┬", "┼")]
 
 
-def _after(lines: list[str]) -> list[str]:
-    """What follows a table, without its end and count; there may be another."""
-    rest = list(dropwhile(lambda line: not line.strip() or _ends(line), lines))
-    return ["", *(grid(rest) or rest)]
+def _below_grid(lines: list[str]) -> list[str]:
+    """The lines below a table without its border and count; another table may be among them."""
+    below = list(dropwhile(lambda line: not line.strip() or _is_end(line), lines))
+    return ["", *(grid(below) or below)]
 
 
 def _is_rule(line: str) -> bool:
     return _RULE.fullmatch(line) is not None and sum(line.count(stroke) for stroke in "-═─━") >= 3
 
 
-def _is_ours(lines: list[str], at: int) -> bool:
-    below = lines[at + 1] if at + 1 < len(lines) else ""
-    one_column = not any(bar in lines[at - 1].strip(_BARS + " ") for bar in _BARS)
-    json = one_column and _JSON.match(below.strip(_BARS + " ")) is not None
-    return _OURS.search(lines[at - 1]) is not None or json
+def _is_known_table(lines: list[str], at: int) -> bool:
+    """Whether a rule is at ``at``, below known columns or above JSON in the only column."""
+    heading, below = lines[at - 1], lines[at + 1] if at + 1 < len(lines) else ""
+    if not _is_rule(lines[at]) or not heading.strip():
+        return False
+    has_one_column = not any(bar in heading.strip(_BARS + " ") for bar in _BARS)
+    is_json = has_one_column and _JSON.match(below.strip(_BARS + " ")) is not None
+    return _KNOWN_COLUMNS.search(heading) is not None or is_json
 
 
-def _ends(line: str) -> bool:
+def _is_end(line: str) -> bool:
     return bool(_BOTTOM.fullmatch(line) or _COUNT.fullmatch(line)) and bool(line.strip())
 
 
-def _rows(heading: str, rule: str, body: list[str]) -> list[str]:
+def _grid_lines(heading: str, rule: str, body: list[str]) -> list[str]:
+    """The lines of a plan, or CSV, of a drawn table."""
     bar = len(heading) - len(heading.lstrip())
     if heading[bar : bar + 1] in tuple(_BARS) and rule[:bar].strip():
-        # The first column has numbers of rows, and no name.
+        # The first column has numbers of rows and no name.
         heading, rule, *body = (line[bar + 1 :] for line in (heading, rule, *body))
     # Polars writes the types of columns below their names.
     body = body[1:] if "┆" in rule else body
-    framed = heading.lstrip()[:1] in tuple(_BARS)
-    names = _split(heading, framed)
+    is_framed = heading.lstrip()[:1] in tuple(_BARS)
+    names = _split(heading, is_framed)
     body = [line for line in body if not _is_rule(line) or not line.strip()]
     if len(names) == 1 and not re.search(r"-\s+-", rule.strip()):
         margin = len(rule) - len(rule.lstrip())
         body = [line if line[:margin].strip() else line[margin:] for line in body]
-        return _one_column(body, framed)
-    starts = _starts(rule)
-    bars = any(bar in heading for bar in _BARS)
-    if not bars:
-        names = [name.strip() for name in _at(heading, starts)]
-    rows = _many(body, len(names), starts, framed, bars)
+        return _column_lines(body, is_framed)
+    starts = _column_starts(rule)
+    has_bars = any(bar in heading for bar in _BARS)
+    if not has_bars:
+        names = [name.strip() for name in _cells_at(heading, starts)]
+    rows = _body_rows(body, len(names), starts, is_framed, has_bars)
     if rule.lstrip().startswith("|") and "+" not in rule:
         rows = [list(map(unescaped, row)) for row in rows]
     return as_lines(names, rows)
 
 
-def _one_column(body: list[str], framed: bool) -> list[str]:
-    if framed:
+def _column_lines(body: list[str], is_framed: bool) -> list[str]:
+    """The text in the only column of a table, without bars and marks."""
+    if is_framed:
         body = [line.lstrip()[1:] if line.lstrip()[:1] in _CLOSING else line for line in body]
     if all(line.rstrip()[-1:] in _CLOSING for line in body if line.strip()):
         body = [line.rstrip()[:-1] for line in body]
-    # The column before the text is blank, or has the mark of a line that goes on.
-    blank = all(line.startswith((" ", *_WRAPS)) for line in body if line.strip())
+    # Before the text is a blank, or the mark of a line that continues.
+    is_padded = all(line.startswith((" ", *_WRAPS)) for line in body if line.strip())
     lines: list[str] = []
     for line in body:
         mark = line[:1]
-        line = _without_mark(line[1:] if blank or mark in _WRAPS else line)
-        # psql's format "wrapped" ends a line that goes on, and begins the next, with a mark.
+        line = _without_mark(line[1:] if is_padded or mark in _WRAPS else line)
+        # psql's format "wrapped" marks the end of a line that continues and the start of the next.
         if mark in _WRAPS and lines and lines[-1].endswith(mark):
             lines[-1] = lines[-1].removesuffix(mark) + line
         else:
@@ -308,13 +316,13 @@ def _one_column(body: list[str], framed: bool) -> list[str]:
 
 
 def _without_mark(line: str) -> str:
-    """The text of a line, without the mark that it goes on."""
+    """The text of a line, without the mark that it continues."""
     line = line.rstrip()
-    return line[:-1].rstrip() if line.endswith(_MORE) else line
+    return line[:-1].rstrip() if line.endswith(_CONTINUED) else line
 
 
-def _starts(rule: str) -> list[int]:
-    """Where columns begin: by the joints of the rule, or by its gaps."""
+def _column_starts(rule: str) -> list[int]:
+    """Positions at which columns begin: by the joints of the rule, or by its gaps."""
     inner = rule.rstrip()
     joints = [at for at, char in enumerate(inner) if char in _JOINTS]
     if joints:
@@ -323,41 +331,42 @@ def _starts(rule: str) -> list[int]:
     return [match.start() for match in re.finditer(r"[-═─━:]+", rule)]
 
 
-def _at(line: str, starts: list[int]) -> list[str]:
+def _cells_at(line: str, starts: list[int]) -> list[str]:
     ends = [*starts[1:], len(line) + 1]
     return [line[start:end].strip(_BARS) for start, end in zip(starts, ends, strict=True)]
 
 
-def _split(line: str, framed: bool) -> list[str]:
+def _split(line: str, is_framed: bool) -> list[str]:
     parts = re.split(f"[{_BARS}]", line)
-    if framed:
+    if is_framed:
         parts = parts[1:]
-    # DBeaver and frames close the last column.
+    # Frames and DBeaver have a bar behind the last column.
     if len(parts) > 1 and not parts[-1].strip():
         parts = parts[:-1]
     return [part.strip() for part in parts]
 
 
-def _many(
-    body: list[str], columns: int, starts: list[int], framed: bool, bars: bool
+def _body_rows(
+    body: list[str], columns: int, starts: list[int], is_framed: bool, has_bars: bool
 ) -> list[list[str]]:
+    """Cells by row; a cell that continues in further lines has all of them."""
     rows: list[list[str]] = []
     is_continued = False
     for line in body:
-        # Below a table there may be words, which have no bars.
-        is_below = bars and not is_continued and not any(bar in line for bar in _BARS)
+        # Words below a table have no bars.
+        is_below = has_bars and not is_continued and not any(bar in line for bar in _BARS)
         if not line.strip() or is_below:
             break
-        cells = _split(line, framed)
+        cells = _split(line, is_framed)
         if len(cells) != columns and len(starts) == columns:
-            # Where the last columns are missing the line is cut; the last may be empty.
-            cells = _at(line, starts)[: sum(start <= len(line) for start in starts) + 1]
+            # A line that is cut lacks the last columns; an empty last column may be left out.
+            cells = _cells_at(line, starts)[: sum(start <= len(line) for start in starts) + 1]
         cells = [cell.rstrip() for cell in cells] + [""] * (len(cells) == columns - 1)
-        continues = any(cell.endswith(_MORE) for cell in cells)
+        continues = any(cell.endswith(_CONTINUED) for cell in cells)
         cells = [_without_mark(cell).strip() for cell in cells]
         if rows and is_continued:
             pairs = zip(rows[-1], cells, strict=False)
-            rows[-1] = [f"{old}\n{new}" if new else old for old, new in pairs]
+            rows[-1] = [f"{cell}\n{more}" if more else cell for cell, more in pairs]
         else:
             rows.append(cells)
         is_continued = continues
@@ -365,13 +374,13 @@ def _many(
 
 
 def headless(lines: list[str]) -> list[str] | None:
-    """Records without a line above each: a name and a value a line, as of ``psql -xt`` and CSV."""
+    """Records without a heading: a name and a value a line, as from ``psql -xt`` and CSV."""
     if any(map(_RECORD.fullmatch, lines)):
         return None
     full = [line for line in lines if line.strip() and not _is_rule(line)]
     if all(line.rstrip().endswith(_CLOSING) for line in full):
         full = [line.rstrip()[:-1].rstrip() for line in full]
-    # Without a plan behind it, the name is the heading of a table.
+    # QUERY PLAN without a plan behind it is the heading of a table.
     begin = next((at for at, line in enumerate(full) if _NAMED_PLAN.match(line)), 0)
     above, full = full[:begin], full[begin:]
     first = _NAMED.match(full[0]) if full else None
@@ -383,7 +392,7 @@ def headless(lines: list[str]) -> list[str] | None:
         if not {"calls", "temp_blks_written"} <= names:
             return None
     elif not re.search("[|│] | [|│]", separator):
-        # A value keeps its lines as they are, or has blanks below its name.
+        # Further lines of a value are as they are, or have blanks below the name.
         width = first.end()
         return above + [
             line[width:]
@@ -404,20 +413,20 @@ def headless(lines: list[str]) -> list[str] | None:
 
 
 def framed(lines: list[str]) -> list[str] | None:
-    """A plan in a frame without a rule below its heading, as of ``psql -t`` or in Jira."""
+    """A plan in a frame without a rule below its heading, as from ``psql -t`` or in Jira."""
     full = [line.rstrip() for line in lines if line.strip() and not _is_rule(line)]
-    at = [n for n, line in enumerate(full) if line[0] in _BARS and line[-1] in _BARS]
-    if len(at) < 2 or len(at) <= at[-1] - at[0]:
+    framed_at = [at for at, line in enumerate(full) if line[0] in _BARS and line[-1] in _BARS]
+    if len(framed_at) < 2 or len(framed_at) <= framed_at[-1] - framed_at[0]:
         return None
-    cells = _one_column(full[at[0] : at[-1] + 1], framed=True)
+    begin, end = framed_at[0], framed_at[-1] + 1
+    cells = _column_lines(full[begin:end], is_framed=True)
     cells = cells[cells[0].strip() == "QUERY PLAN" :]
-    return (
-        [*full[: at[0]], *cells, *full[at[-1] + 1 :]] if cells and _PLAN.match(cells[0]) else None
-    )
+    is_plan = bool(cells) and _PLAN_START.match(cells[0]) is not None
+    return [*full[:begin], *cells, *full[end:]] if is_plan else None
 
 
 def expanded(lines: list[str]) -> list[str] | None:
-    """Records of psql, MySQL or ClickHouse, a column a line."""
+    """Records of psql, MySQL or ClickHouse with a line for each column."""
     has_colons = any(map(_COLON_RECORD.fullmatch, lines))
     record = _COLON_RECORD if has_colons else _RECORD
     if not any(map(record.fullmatch, lines)):
@@ -437,7 +446,7 @@ def expanded(lines: list[str]) -> list[str] | None:
             records[-1][name] = (match[2] or "").strip()
         elif has_colons and name is not None:
             records[-1][name] += "\n" + line if line.strip() and not _SET.match(line) else ""
-        elif not has_colons and line.strip() and not _ends(line):
+        elif not has_colons and line.strip() and not _is_end(line):
             inner = line.rstrip()
             if inner.lstrip()[:1] in tuple(_BARS) and inner[-1:] in tuple(_BARS):
                 inner = inner.lstrip()[1:-1]
@@ -461,9 +470,9 @@ def expanded(lines: list[str]) -> list[str] | None:
 
 
 def _field(line: str, width: int) -> tuple[str, str, str]:
-    """A name and its value: at a bar, or without a frame after the names' column."""
+    """A name, the separator or "", and a value; ``width`` is that of names above, or 0."""
     if width and not line[:width].strip() and line[width : width + 1] in (":", ";"):
-        # psql's linestyle "old-ascii" marks so where a value goes on, or was wrapped.
+        # The mark of psql's linestyle "old-ascii" for a value that continues, or was wrapped.
         return line[:width], ":", line[width + 1 :]
     at = min((place for bar in _BARS if (place := line.find(bar)) >= 0), default=-1)
     if at >= 0 and (not width or at <= width + 1):
@@ -474,7 +483,7 @@ def _field(line: str, width: int) -> tuple[str, str, str]:
 
 
 def as_lines(names: list[str], rows: list[list[str]]) -> list[str]:
-    """The lines of the only column, or the rows as CSV."""
+    """The lines of the only column, or a table with several columns as CSV."""
     if len(names) == 1:
         return [line for row in rows for cell in row for line in cell.split("\n")]
     out = io.StringIO()

@@ -1,4 +1,4 @@
-"""The bytes of a file -> text: unpacked, decoded and bounded, whole or as blocks of lines."""
+"""Reads a file as text: unpacked, decoded and bounded, whole or in blocks of lines."""
 
 import bz2
 import codecs
@@ -15,32 +15,32 @@ from pathlib import Path
 from typing import IO, Any
 
 from spillcast import _core
-from spillcast.errors import EvidenceAmbiguous, FileTooLarge
+from spillcast.errors import EvidenceAmbiguous, EvidenceUnsuited, FileTooLarge
 from spillcast.gate import TEXT_BYTES_MAX, bounded, reading
 
-#: What a file is recognised by.
+#: The beginning of a file, by which its kind is recognised.
 HEAD_BYTES = 1 << 20
-#: A log is read in such blocks; a line that is longer is cut.
+#: The size of a block of a log. Longer lines than LINE_BYTES_MAX are cut.
 BLOCK_BYTES, LINE_BYTES_MAX = 8 << 20, 64 << 20
-#: What a file may unpack to, as far as it is read at all.
+#: The largest size of an unpacked log.
 UNPACKED_BYTES_MAX = 64 << 30
-#: Of what zstd unpacks, read at once.
 _ZSTD_BUFFER_BYTES = 1 << 20
-_UNPACK_HINT = "unpack it, and give the file that tells of the run"
+_UNPACK_HINT = "unpack it, and give the file that describes the run"
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
     (codecs.BOM_UTF16_BE, "utf-16"),
 )
-#: Of the first bytes, the share of NULs, and of letters and blanks, of UTF-16 without a mark.
+#: UTF-16 without a byte order mark: the first bytes have more NULs than this share of them, and
+#: decode to more ASCII letters, digits and blanks than this share of the characters.
 _NUL_SHARE, _PLAIN_SHARE, _PROBED_BYTES = 0.1, 0.3, 4096
 _FALLBACK = "spillcast-latin-1"
-#: A repeated file, and the one that it equals.
+#: A repeated file, and the first file that it equals.
 Repeated = tuple[Path, Path]
 
 
 def _as_latin_1(error: UnicodeError) -> tuple[str, int]:
-    """Bytes that are no UTF-8 stand for the characters of Windows, or else of Latin-1."""
+    """Decode bytes that are not UTF-8 as Windows-1252, or else as Latin-1."""
     if not isinstance(error, UnicodeDecodeError):
         raise error
     content = error.object[error.start : error.end]
@@ -54,7 +54,7 @@ codecs.register_error(_FALLBACK, _as_latin_1)
 
 
 def text_of(path: Path, hint: str | None = None, *, bytes_max: int = TEXT_BYTES_MAX) -> str:
-    """The text of a file, whole. InputError where it is too long, or packed and damaged."""
+    """The whole text of a file. InputError where it is too long, or packed and damaged."""
     with opened(path, hint) as file:
         content = file.read(bytes_max + 1)
     return decoded(bounded(content, path, bytes_max))
@@ -67,7 +67,7 @@ def head_of(path: Path, bytes_max: int = HEAD_BYTES) -> str:
 
 
 def json_or_none(text: str) -> Any:
-    """The value of a text in JSON; None where it is none."""
+    """The value of a text in JSON; None where the text is not JSON."""
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -75,34 +75,34 @@ def json_or_none(text: str) -> Any:
 
 
 def decoded(content: bytes) -> str:
-    """Text in UTF-8 or UTF-16, marked or not, and else in Latin-1; line ends are ``\\n``."""
+    """Text from UTF-8 or UTF-16, with or without a byte order mark; line ends are ``\\n``."""
     text = content.decode(_encoding(content), errors=_FALLBACK)
     return text.replace("\r\n", "\n").replace("\r", "\n") if "\r" in text else text
 
 
 def blocks_of(path: Path, hint: str | None = None) -> Iterator[bytes]:
-    """Blocks of whole lines, in UTF-8; what is left of a line that is too long is dropped."""
+    """Blocks of whole lines, in UTF-8; the end of a line that is too long is dropped."""
     with opened(path, hint) as file:
         head = file.read(_PROBED_BYTES)
         encoding = _encoding(head)
-        wide = codecs.getincrementaldecoder(encoding)("replace") if "16" in encoding else None
+        utf_16 = codecs.getincrementaldecoder(encoding)("replace") if "16" in encoding else None
         kept, total = b"", 0
         block = head + file.read(BLOCK_BYTES)
         while block:
             total += len(block)
             if total > UNPACKED_BYTES_MAX:
                 raise FileTooLarge(f"{path}: unpacks to more than {UNPACKED_BYTES_MAX >> 30} GiB")
-            if wide is not None:
-                block = wide.decode(block).encode()
-            more = file.read(BLOCK_BYTES)
-            # The last line may lack its end, as pasted text does.
-            end = block.rfind(b"\n") + 1 if more else len(block)
+            if utf_16 is not None:
+                block = utf_16.decode(block).encode()
+            following = file.read(BLOCK_BYTES)
+            # The last line may lack its end, as in pasted text.
+            end = block.rfind(b"\n") + 1 if following else len(block)
             if end:
                 yield kept + block[:end]
                 kept = block[end:]
             elif len(kept) < LINE_BYTES_MAX:
                 kept += block
-            block = more
+            block = following
         if kept:
             yield kept
 
@@ -115,8 +115,8 @@ def opened(path: Path, hint: str | None = None) -> Iterator[IO[bytes]]:
         if file.seekable():
             begin = file.read(6)
             file.seek(0)
-        unpacks = (unpack for magic, unpack in _PACKED if begin.startswith(magic))
-        with next(unpacks, nullcontext)(file) as unpacked:
+        openers = (opener for magic, opener in _PACKED if begin.startswith(magic))
+        with next(openers, nullcontext)(file) as unpacked:
             yield unpacked
 
 
@@ -141,7 +141,10 @@ def _zip(file: IO[bytes]) -> IO[bytes]:
         raise EvidenceAmbiguous(
             f"{file.name}: an archive of {len(names)} files: {few}", _UNPACK_HINT
         )
-    return archive.open(names[0])
+    try:
+        return archive.open(names[0])
+    except RuntimeError as error:  # A password, or a compression that zipfile does not know.
+        raise EvidenceUnsuited(f"{file.name}: {error}", _UNPACK_HINT) from error
 
 
 _PACKED: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
@@ -160,22 +163,22 @@ def _encoding(content: bytes) -> str:
     probed = content[: min(_PROBED_BYTES, len(content) // 2 * 2)]
     if probed.count(0) <= _NUL_SHARE * len(probed):
         return "utf-8"
-    plain = {
+    plain_chars = {
         name: sum(
             char.isascii() and (char.isalnum() or char.isspace())
             for char in probed.decode(name, "replace")
         )
         for name in ("utf-16-le", "utf-16-be")
     }
-    best = max(plain, key=plain.__getitem__)
-    return best if plain[best] > _PLAIN_SHARE * len(probed) / 2 else "utf-8"
+    best = max(plain_chars, key=plain_chars.__getitem__)
+    return best if plain_chars[best] > _PLAIN_SHARE * len(probed) / 2 else "utf-8"
 
 
 def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:
-    """The files without those that are there already, and these.
+    """The files without repeated ones, and the repeated ones.
 
-    Known by device and inode, or by their bytes; only files of one size are read for that. What is
-    no plain file, or cannot be looked at, is kept: whoever reads it says why.
+    Files are equal by device and inode, or by their bytes, which are read only if sizes are equal.
+    A path that is not a plain file or cannot be read is kept: its reader reports the error.
     """
     by_path = {path: status for path in paths if (status := _status(path)) is not None}
     by_inode: dict[tuple[int, int], Path] = {}
@@ -203,12 +206,12 @@ def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:
 
 
 def repeated_words(repeated: Sequence[Repeated]) -> list[str]:
-    """A note about files that were given twice and count once."""
+    """A note for each file that was given twice and counts once."""
     return [
-        f"{again} is given twice and counts once"
-        if again == first
-        else f"{again} holds the same as {first} and counts once"
-        for again, first in repeated
+        f"{path} is given twice and counts once"
+        if path == first
+        else f"{path} holds the same as {first} and counts once"
+        for path, first in repeated
     ]
 
 

@@ -1,7 +1,7 @@
-"""Text -> plain text: each kind of wrapping that clients, mails, pages and log shippers put on it.
+"""Removes what clients, mails, pages and log shippers put around a text.
 
-A wrapping is a function of lines that returns the lines without it, or None where it is not there.
-They are tried again until none applies: a table of psql may stand in a quoted mail.
+WRAPPINGS has a function for each. It returns the lines without the wrapping, or None where there is
+none. All are tried until none applies: a quoted mail may contain a table of psql.
 """
 
 import csv
@@ -13,16 +13,16 @@ from collections.abc import Callable, Sequence
 from itertools import dropwhile, pairwise, takewhile
 from typing import Any
 
-from spillcast.evidence.tables import expanded, frame, framed, grid, headless, page, unescaped
+from spillcast.evidence import tables
 from spillcast.evidence.text import json_or_none
 from spillcast.evidence.typeset import asciidoc, typeset
 
-#: Longer texts and lines come from programs, which wrap nothing.
+#: Longer texts and lines come from programs and have no wrapping.
 LENGTH_MAX, LINE_LENGTH_MAX = 16 << 20, 1 << 19
 _ROUNDS_MAX = 8
-#: A wrapping of lines is there where so many of those with figures have it.
+#: Lines are wrapped if at least this share of those with figures is.
 _SHARE = 0.8
-#: Lines that a wrapping is judged by.
+#: Lines with figures, which decide whether lines are wrapped.
 FIGURES = re.compile(
     r"\(cost=|\(actual|Buffers:|Sort Method|Execution [Tt]ime|Total runtime|temp_blks|\bLOG:  "
     r"|\"(?:Plan|Node Type|Temp \w+ Blocks)\"|Node Type:|Node-Type"
@@ -56,7 +56,7 @@ _ESCAPED = re.compile(r"\\\((?:cost=|actual)|\btemp\\_blks")
 _FENCE = re.compile(
     r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?code\]|\{% \w++[^%]*+%\})\s*"
 )
-#: What stands before each line; the text follows.
+#: Prefixes of each line.
 _QUOTED_MAIL = re.compile(r"^ {0,3}(?:> ?)+")
 _PREFIXES = (
     _QUOTED_MAIL,
@@ -66,16 +66,16 @@ _PREFIXES = (
     re.compile(r"^\s*\d{1,5}(?:[:.|\t]| \|) ?"),
 )
 _ISO = r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)"
-#: What log shippers put before each line, also before those that go on with a message.
+#: Prefixes by log shippers, also of lines that continue a message.
 SHIPPERS = (
-    # syslog, by its older form; a server numbers its messages and their lines.
+    # syslog in its older form; a server numbers its messages and their lines.
     re.compile(
         r"(?:<\d+>)?[^\W\d_]{3,4}\.? [ \d]\d \d\d:\d\d:\d\d "
         r"\S+ [\w./-]+(?:\[\d*)?\]?: (?:\[[\d-]+\] ?)?"
     ),
-    # Containers on Kubernetes, as their node keeps them.
+    # Files of containers on a node of Kubernetes.
     re.compile(rf"{_ISO} std(?:out|err) [FP] "),
-    # syslog with times of ISO 8601, by either form.
+    # syslog with times of ISO 8601, in its older and its newer form.
     re.compile(
         rf"(?:(?:\d+ )?<\d+>1 )?{_ISO} (?!(?:Planning|Execution|Total) )\S+ "
         r"(?:[\w./-]+(?:\[\d+\]:| \d+ \S+ \S+| [a-z][\w.-]* -) |[\w./-]+: )"
@@ -88,20 +88,19 @@ SHIPPERS = (
     # kubectl logs --timestamps, docker logs -t, aws logs tail.
     re.compile(rf"{_ISO}(?: (?=[ \t])|[ \t])"),
 )
-#: A time that a test or a pager put before each line: not that of a server's message, or of csvlog.
+#: A time that a tool put before each line. Times of a server's messages and of csvlog do not match.
 _TIMED = re.compile(
     r"^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[\d.,]*\]? (?![\w+:/-]{1,40},|.*\b[A-Z]+\d?:  )"
 )
 _NUMBER = re.compile(r"\s*(\d{1,5}) +(?=\S)")
-_TAB = re.compile(r"#011")
-#: Messages of a server, whose records have more than texts.
-_LOGGED = re.compile(
+#: Messages of a server, whose records have more fields than the text.
+_SERVER_MESSAGE = re.compile(
     r"LOG:  |\"(?:error_severity|textPayload|log|msg)\":|duration: [\d.]+ ms\s+plan:"
 )
-#: Longer code of a program is not looked at.
+#: The longest code of a program that is searched for plans.
 _CODE_LENGTH = 4 << 20
-#: Tokens of Python, JavaScript, Java and C# that JSON writes otherwise or lacks. Whatever has no
-#: end ends with its line, or is no token: so each character is looked at once.
+#: Tokens of Python, JavaScript, Java and C# that JSON lacks or spells differently. Unclosed ones
+#: end with their line or do not match, which keeps matching linear in time.
 _TOKEN = re.compile(
     r"(?P<string>(?:\b[rRbBuUfF]{1,2}|[@$])?(?:"
     r"\"{3}(?:[^\"\\]|\\.|\"(?!\"\"))*+\"{3}|(?<=@)\"(?:[^\"]|\"\")*+\""
@@ -114,18 +113,18 @@ _TOKEN = re.compile(
 _CONSTANTS = {"None": "null", "undefined": "null", "True": "true", "False": "false"}
 #: Keys of a plan, and of a row of pg_stat_statements.
 _KEY = re.compile(r'"(?:Plan|temp_blks_(?:written|read))"')
-#: What only plans have.
-_OF_PLAN = re.compile(
+#: Text that occurs only in plans.
+_ONLY_IN_PLANS = re.compile(
     r"\(cost=|\(actual |\"Plan\"|Node Type|Node-Type|\|\*?\s+\d+ \|"
     r"|Execution [Tt]ime:|Total runtime:"
 )
-_ROW = re.compile(r"[\"'] *[,;\t] *[\"']")
-_OPENING = re.compile(r"[\s\[(]*[\"']")
+_STRING_SEPARATOR = re.compile(r"[\"'] *[,;\t] *[\"']")
+_OPENING_QUOTE = re.compile(r"[\s\[(]*[\"']")
 _WORD = re.compile(r"[^\W\d]")
-#: Strings that make up one.
+#: An operator that concatenates two strings.
 _CONCATENATED = re.compile(r"\s*\+\s*[@$rRbBuUfF]{,2}[\"'`]")
 _IDE_QUOTED = re.compile(r'"(?P<text>(?:[^"]|"")*)"')
-_NODE = re.compile(r"\((?:cost=|actual )[^\"]*$")
+_NODE_FIGURES = re.compile(r"\((?:cost=|actual )[^\"]*$")
 _HEADING = re.compile(r'\s*"?QUERY PLAN"?\s*', re.I)
 #: The heading of a table whose first column has numbers of rows.
 _ROW_NUMBERS = re.compile(r" +[|│║┃] *QUERY PLAN\b", re.I)
@@ -134,7 +133,7 @@ Lines = list[str]
 
 
 def unwrapped(text: str) -> str:
-    """The text without whatever was put around it."""
+    """The text without its wrappings."""
     if len(text) > LENGTH_MAX:
         return text
     lines = text.split("\n")
@@ -151,32 +150,32 @@ def unwrapped(text: str) -> str:
 
 
 def without_shipper(line: str) -> str:
-    """A line of a log without what a shipper put before it; tabs that it wrote as numbers."""
+    """A line of a log without the prefixes of up to two shippers, and with tabs for ``#011``."""
     for _ in range(2):
-        shipped = next((match for pattern in SHIPPERS if (match := pattern.match(line))), None)
-        if shipped is None:
+        prefix = next((match for pattern in SHIPPERS if (match := pattern.match(line))), None)
+        if prefix is None:
             break
-        line = line[shipped.end() :]
-    return _TAB.sub("\t", line)
+        line = line[prefix.end() :]
+    return line.replace("#011", "\t")
 
 
-def _characters(lines: Lines) -> Lines | None:
-    """Blanks, quotes and arrows that pages put in place of the plain ones; a terminal's colours."""
+def _typographic_characters(lines: Lines) -> Lines | None:
+    """Blanks, quotes and arrows that pages put in place of ASCII; colours of a terminal."""
     text = "\n".join(lines)
     if text.isascii() and "\x1b" not in text:
         return None
     return _LONG_DASH.sub(r"\1->", _COLOUR.sub("", text).translate(_CHARACTERS)).split("\n")
 
 
-def _escapes(lines: Lines) -> Lines | None:
+def _markdown_escapes(lines: Lines) -> Lines | None:
     """Backslashes that Markdown has before punctuation."""
     if not any(_ESCAPED.search(line) for line in lines):
         return None
     return [_ESCAPE.sub(r"\1", line) for line in lines]
 
 
-def _ends(lines: Lines) -> Lines | None:
-    """Marks of psql where a value goes on in the next line, without the heading above it."""
+def _continuation_marks(lines: Lines) -> Lines | None:
+    """Marks of psql at lines that continue in the next, where the heading is missing."""
     full = [line for line in lines if line.strip()]
     marked = sum(line.rstrip().endswith((" +", "↵")) for line in full)
     if marked < 2 or marked < _SHARE * (len(full) - 2):
@@ -184,14 +183,15 @@ def _ends(lines: Lines) -> Lines | None:
     return [line.rstrip().removesuffix("+").removesuffix("↵").rstrip() for line in lines]
 
 
-def _spaced(lines: Lines) -> Lines | None:
-    """Blank lines between all others, as of paragraphs."""
-    full = [bool(line.strip()) for line in lines]
-    beside = sum(line and below for line, below in pairwise(full))
-    return [line for line in lines if line.strip()] if sum(full) > 3 and not beside else None
+def _double_spacing(lines: Lines) -> Lines | None:
+    """Blank lines between all other lines, as between paragraphs."""
+    is_full = [bool(line.strip()) for line in lines]
+    if sum(is_full) <= 3 or any(line and below for line, below in pairwise(is_full)):
+        return None
+    return [line for line in lines if line.strip()]
 
 
-def _html(lines: Lines) -> Lines | None:
+def _html_markup(lines: Lines) -> Lines | None:
     text = "\n".join(lines)
     is_html = _ENTITY.search(text) or _TAG.search(text)
     if not is_html or _MARKED_UP.search(text) or text.lstrip()[:1] in "[{":
@@ -199,36 +199,36 @@ def _html(lines: Lines) -> Lines | None:
     return html.unescape(_TAG.sub("", _BREAK.sub("\n", text))).replace("\u00a0", " ").split("\n")
 
 
-def _fences(lines: Lines) -> Lines | None:
-    # A chat has its marks in the lines of the text; those in JSON are within its strings.
+def _code_fences(lines: Lines) -> Lines | None:
+    # In a chat, fences are in the first and the last line of the text; in JSON, within strings.
     is_json = lines[0].lstrip()[:1] in ('"', "'", "{", "[")
-    inline = sum(line.count("```") for line in lines) > 1 and not is_json
-    parts = [part for line in lines for part in line.split("```")] if inline else lines
-    if not inline and not any(_FENCE.fullmatch(line) for line in lines):
+    if sum(line.count("```") for line in lines) > 1 and not is_json:
+        lines = [part for line in lines for part in line.split("```")]
+    elif not any(map(_FENCE.fullmatch, lines)):
         return None
-    return [part for part in parts if not _FENCE.fullmatch(part)]
+    return [line for line in lines if not _FENCE.fullmatch(line)]
 
 
-def _prefixes(lines: Lines) -> Lines | None:
-    """Quoted mail, comments of SQL and of shells, numbered lines."""
+def _line_prefixes(lines: Lines) -> Lines | None:
+    """Marks of quoted mail and of comments, and numbers of lines."""
     if any(_ROW_NUMBERS.match(line) for line in lines):
         return None
     judged = [line for line in lines if FIGURES.search(line)]
     full = [line for line in lines if line.strip()]
-    if not judged and all(_QUOTED_MAIL.match(line) for line in full):
+    if not judged and all(map(_QUOTED_MAIL.match, full)):
         judged = full
-    for prefix in _PREFIXES:
-        before = [match[0] for line in judged if (match := prefix.match(line))]
+    for pattern in _PREFIXES:
+        prefixes = [match[0] for line in judged if (match := pattern.match(line))]
         # Numbers that do not ascend are values of a column.
-        numbers = [int(number[0]) for text in before if (number := re.search(r"\d+", text))]
-        if judged and len(before) >= _SHARE * len(judged) and numbers == sorted(set(numbers)):
-            return [prefix.sub("", line, count=1) for line in lines]
+        numbers = [int(number[0]) for text in prefixes if (number := re.search(r"\d+", text))]
+        if judged and len(prefixes) >= _SHARE * len(judged) and numbers == sorted(set(numbers)):
+            return [pattern.sub("", line, count=1) for line in lines]
     return None
 
 
-def _numbered(lines: Lines) -> Lines | None:
-    """Numbers before the lines, as of the rows of a data frame; a page may leave out some."""
-    # A blank line has nothing but its number.
+def _line_numbers(lines: Lines) -> Lines | None:
+    """Numbers before lines, as before rows of a data frame; a page may leave out some."""
+    # A blank line consists of its number.
     full = [line for line in lines if line.strip() and not line.strip().isdecimal()]
     full = list(dropwhile(lambda line: _NUMBER.match(line) is None, full))
     matches = [match for line in full if (match := _NUMBER.match(line))]
@@ -238,51 +238,51 @@ def _numbered(lines: Lines) -> Lines | None:
     if len(numbers) < max(3, len(full)) or sorted(set(numbers)) != numbers:
         return None
     is_consecutive = numbers[-1] - numbers[0] < len(numbers)
-    if not is_consecutive and not any(map(_NODE.search, full)):
+    if not is_consecutive and not any(map(_NODE_FIGURES.search, full)):
         return None
-    # A list that is not aligned has the same blanks after numbers of one and of two digits.
+    # Numbers of one and of two digits are followed by equally many blanks if they are not aligned.
     widths = {len(match[1]) for match in matches}
     blanks = [min(m.end() - m.end(1) for m in matches if len(m[1]) == width) for width in widths]
+    is_ragged = len(widths) > 1 and len(set(blanks)) == 1
     begin = min(match.end() for match in matches)
-    ragged = len(widths) > 1 and len(set(blanks)) == 1
-    begins = [m.end(1) + blanks[0] if ragged else begin for m in matches]
+    begins = [m.end(1) + blanks[0] if is_ragged else begin for m in matches]
     texts = [line[begin:] for line, begin in zip(full, begins, strict=True)]
-    # Text that ends in one column has lost its indentation.
-    aligned_right = len(set(map(len, texts))) == 1
-    return [text.lstrip() if aligned_right else text for text in texts]
+    # Right-aligned text has lost its indentation.
+    is_right_aligned = len(set(map(len, texts))) == 1
+    return [text.lstrip() if is_right_aligned else text for text in texts]
 
 
-def _shipped(lines: Lines) -> Lines | None:
-    """What a client printed where a shipper took it: no messages of a server."""
+def _shipper_prefixes(lines: Lines) -> Lines | None:
+    """Prefixes by shippers of a client's output. Messages of a server keep theirs."""
     full = [line for line in lines if line.strip()]
     if any("LOG:  " in line or line.startswith("{") for line in full):
         return None
-    timed = all(map(_TIMED.match, full))
-    stripped = [_TIMED.sub("", line) if timed else without_shipper(line) for line in full]
-    changed = sum(before != line for before, line in zip(stripped, full, strict=True))
-    return stripped if full and changed >= _SHARE * len(full) and changed > 1 else None
+    is_timed = all(map(_TIMED.match, full))
+    stripped = [_TIMED.sub("", line) if is_timed else without_shipper(line) for line in full]
+    changes = sum(text != line for text, line in zip(stripped, full, strict=True))
+    return stripped if full and changes >= _SHARE * len(full) and changes > 1 else None
 
 
-def _logger(lines: Lines) -> Lines | None:
-    """What a program's logger put before each line of a plan: the same but for its digits."""
+def _logger_prefixes(lines: Lines) -> Lines | None:
+    """The prefix by a program's logger of each line of a plan; only digits of it differ."""
     judged = [line for line in lines if _LINE_OF_PLAN.search(line)]
-    if len(judged) < 3 or any(map(_LOGGED.search, lines)):
+    if len(judged) < 3 or any(map(_SERVER_MESSAGE.search, lines)):
         return None
     masked = [re.sub(r"\d", "0", line) for line in judged]
-    # What the first and the last share in the order of letters, all share.
+    # The common prefix of the first and the last in lexical order is that of all.
     pairs = takewhile(lambda pair: pair[0] == pair[1], zip(min(masked), max(masked), strict=False))
-    # A quote belongs to the text, as does the end of another word.
-    begin = re.sub(r"(?<![\w\"'(])[\w\"'(]++$", "", "".join(sign for sign, _ in pairs))
-    if not begin.strip() or re.match(r"\s*[\[{]+[\"{]", begin):
+    # A quote or a word at its end belongs to the text.
+    prefix = re.sub(r"(?<![\w\"'(])[\w\"'(]++$", "", "".join(char for char, _ in pairs))
+    if not prefix.strip() or re.match(r"\s*[\[{]+[\"{]", prefix):
         return None
     return [
-        line[len(begin) :] if re.sub(r"\d", "0", line[: len(begin)]) == begin else line
+        line[len(prefix) :] if re.sub(r"\d", "0", line[: len(prefix)]) == prefix else line
         for line in lines
     ]
 
 
-def _cells(lines: Lines) -> Lines | None:
-    """CSV of one column, as psql --csv and pgAdmin write a plan, with words around it."""
+def _csv_of_one_column(lines: Lines) -> Lines | None:
+    """CSV of one column, as psql --csv and pgAdmin write a plan; words may stand around it."""
     full = [line for line in lines if line.strip()]
     headings = (at for at, line in enumerate(full) if _HEADING.fullmatch(line))
     begin = next(headings, None if full and not full[0].lstrip().startswith('"') else 0)
@@ -299,46 +299,46 @@ def _cells(lines: Lines) -> Lines | None:
     return [*full[:begin], *(line for row in cells for line in row[0].split("\n"))]
 
 
-def _quotes(lines: Lines) -> Lines | None:
-    """Quotes around the lines that have a comma, as of an IDE."""
-    # Nothing else in JSON has the figures of a node.
-    has_nodes = any(_NODE.search(line) for line in lines)
-    if not has_nodes or not any(_IDE_QUOTED.fullmatch(line.rstrip()) for line in lines):
+def _ide_quotes(lines: Lines) -> Lines | None:
+    """Quotes that an IDE puts around lines with a comma."""
+    # Text of a node does not occur in other quoted lines, such as those of JSON.
+    quoted = [_IDE_QUOTED.fullmatch(line.rstrip()) for line in lines]
+    if not any(quoted) or not any(map(_NODE_FIGURES.search, lines)):
         return None
     return [
-        match["text"].replace('""', '"')
-        if (match := _IDE_QUOTED.fullmatch(line.rstrip()))
-        else line
-        for line in lines
+        line if match is None else match["text"].replace('""', '"')
+        for line, match in zip(lines, quoted, strict=True)
     ]
 
 
-def _values(lines: Lines) -> Lines | None:
-    """Plans, rows of statements and texts of plans that stand in JSON or in code of a program."""
+def _plans_in_code(lines: Lines) -> Lines | None:
+    """Plans, rows of statements and texts of plans in JSON or in the code of a program."""
     text = "\n".join(lines).strip()
     if len(text) > _CODE_LENGTH:
         return None
-    # A report may be quoted line by line; only a plan stands in a program, or in a row of strings.
-    is_quoted = all(map(_OPENING.match, filter(str.strip, lines))) and not _ROW.search(text)
-    if _LOGGED.search(text) and not is_quoted:
+    # Each line of a report may be quoted. In a program, or in a row of strings, only plans occur.
+    are_strings = all(map(_OPENING_QUOTE.match, filter(str.strip, lines)))
+    is_quoted = are_strings and not _STRING_SEPARATOR.search(text)
+    if _SERVER_MESSAGE.search(text) and not is_quoted:
         return None
-    figures = FIGURES if is_quoted else _OF_PLAN
-    records, texts = _values_of(text, figures)
+    figures = FIGURES if is_quoted else _ONLY_IN_PLANS
+    records, texts = _records_and_strings(text, figures)
     if records:
-        # JSON that is nothing else is read as it is.
+        # A text that is only JSON is read as it is.
         return None if json_or_none(text) is not None else json.dumps(records, indent=1).split("\n")
     return texts.split("\n") if texts else None
 
 
-def _values_of(text: str, figures: re.Pattern[str]) -> tuple[list[Any], str]:
-    """Objects with a plan or a row of statements; else the strings from a plan's first to its last.
+def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any], str]:
+    """Objects with a plan or a row of statements; else the strings of a plan.
 
-    Each token is looked at once. The strings are those of a plan where no figure stands outside.
+    These are the strings from the first with figures to the last, if no figure is outside of
+    strings. Takes linear time.
     """
     records: list[Any] = []
-    #: Joined as far as nothing but punctuation stands between them.
+    #: Strings are joined if only punctuation is between them.
     strings: list[str] = []
-    #: The text as JSON, the braces that are open in it, and the place of the outermost of a record.
+    #: The text as JSON, positions of open braces in it, and the depth of the outermost of a record.
     plain: list[str] = []
     braces: list[int] = []
     record: int | None = None
@@ -351,7 +351,7 @@ def _values_of(text: str, figures: re.Pattern[str]) -> tuple[list[Any], str]:
         outside.append(between)
         end = token.end()
         if (quoted := token["string"]) is not None:
-            inner = _inner(quoted)
+            inner = _string_value(quoted)
             plain.append(json.dumps(inner))
             if token["colon"] is None:
                 joins = inner.endswith("\n") or _CONCATENATED.match(text, end)
@@ -380,55 +380,55 @@ def _values_of(text: str, figures: re.Pattern[str]) -> tuple[list[Any], str]:
     outside.append(text[end:])
     places = [at for at, string in enumerate(strings) if figures.search(string)]
     if record is not None or (records and _LINE_OF_PLAN.search("".join(outside))):
-        # The last plan is cut, or another stands in text.
+        # The last plan is cut, or the text has another plan.
         return [], ""
     if records or not places or figures.search("".join(outside)) or "temp_blks_" in text:
         return records, ""
     return [], "".join(strings[places[0] : places[-1] + 1])
 
 
-def _inner(quoted: str) -> str:
-    """The value of a string of a program; of a verbatim one, its quotes are doubled."""
+def _string_value(quoted: str) -> str:
+    """The value of a string literal; quotes are doubled in a verbatim literal (C#) and in SQL."""
     quote = quoted.lstrip("@$rRbBuUfF")
     width = 3 if quote[:3] in ('"""', "'''") and len(quote) > 5 else 1
     inner = quote[width:-width]
     if quoted[0] == "@":
         return inner.replace('""', '"')
-    return unescaped(inner.replace('""', '"') if width == 1 and quote[0] == '"' else inner)
+    return tables.unescaped(inner.replace('""', '"') if width == 1 and quote[0] == '"' else inner)
 
 
-def _indent(lines: Lines) -> Lines | None:
-    """Blanks before every line: an indented block of a page or a mail."""
+def _indentation(lines: Lines) -> Lines | None:
+    """Blanks or a tab before all lines, as in an indented block of a page or a mail."""
     full = [line for line in lines if line.strip()]
     indent = min((len(line) - len(line.lstrip(" ")) for line in full), default=0)
-    tabs = min((len(list(takewhile(str.isspace, line))) for line in full), default=0)
-    if indent < 2 and not (tabs and all(line.startswith("\t") for line in full)):
+    has_tabs = bool(full) and all(line.startswith("\t") for line in full)
+    if indent < 2 and not has_tabs:
         return None
     return [line[max(indent, 1) :] for line in lines]
 
 
-#: In the order in which they are tried.
+#: Functions in the order in which they are tried.
 WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
-    _characters,
-    _escapes,
-    page,
-    frame,
-    _html,
-    _spaced,
-    _fences,
-    _prefixes,
-    _numbered,
-    _values,
+    _typographic_characters,
+    _markdown_escapes,
+    tables.html_page,
+    tables.data_frame,
+    _html_markup,
+    _double_spacing,
+    _code_fences,
+    _line_prefixes,
+    _line_numbers,
+    _plans_in_code,
     asciidoc,
     typeset,
-    headless,
-    expanded,
-    framed,
-    grid,
-    _ends,
-    _cells,
-    _quotes,
-    _indent,
-    _shipped,
-    _logger,
+    tables.headless,
+    tables.expanded,
+    tables.framed,
+    tables.grid,
+    _continuation_marks,
+    _csv_of_one_column,
+    _ide_quotes,
+    _indentation,
+    _shipper_prefixes,
+    _logger_prefixes,
 )

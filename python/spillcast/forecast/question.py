@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import OptionConflict, OptionInvalid
 from spillcast.evidence.choice import Chosen, Selection, is_word
-from spillcast.evidence.open import WORDS, Evidence
+from spillcast.evidence.open import KIND_WORDS, Evidence
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.storage.budget import Budget, parse_budget
@@ -132,9 +132,10 @@ class Question:
             from spillcast.evidence.recognise import KINDS
 
             option = f"--{_OPTIONS.get(field.name, field.name.replace('_', '-'))}"
-            words = [WORDS.get(kind, kind) for kind in kinds if kind != "figures" or not figures]
+            named = [kind for kind in kinds if kind != "figures" or not figures]
+            words = [KIND_WORDS.get(kind, kind) for kind in named]
             words += dict.fromkeys(kind.words for kind in figures)
-            of = [WORDS[kind] for kind in WORDS if field.name in _USED_BY.get(kind, ())]
+            of = [KIND_WORDS[kind] for kind in KIND_WORDS if field.name in _USED_BY.get(kind, ())]
             of += dict.fromkeys(kind.words for kind in KINDS if field.name in kind.selects)
             raise OptionConflict(
                 f"{self.known.options if field.name == 'known' else option} does not apply to "

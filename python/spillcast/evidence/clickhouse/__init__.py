@@ -24,7 +24,7 @@ from spillcast.evidence.counts import (
     counts_of_figures,
     feasible_processes,
 )
-from spillcast.evidence.tables import cells_of, drawn, rows_of
+from spillcast.evidence.tables import cells_of, rows_of, with_tables_as_csv
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, reading
@@ -227,7 +227,7 @@ def _rows_of(path: Path) -> Iterable[Row]:
     if text.lstrip()[:1] in ("{", "["):
         return rows_of(text, path, HOW)
     # What a person pastes is short, and has more around it.
-    return _table(unwrapped(text) if len(text) < _PASTED_LENGTH else drawn(text), path)
+    return _table(unwrapped(text) if len(text) < _PASTED_LENGTH else with_tables_as_csv(text), path)
 
 
 def _parquet(path: Path) -> Iterator[Row]:
