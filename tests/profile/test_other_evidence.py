@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -102,6 +103,23 @@ def test_what_a_thread_without_temp_io_waits_for_is_idle(tmp_path):
     assert [row["share"] for row in profile(path).rows] == [None, pytest.approx(0.6), 0.2]
     by_session = {row["session"]: row["idle"] for row in profile(path, by=["session"]).rows}
     assert by_session == {1: False, 2: True, 3: True}
+
+
+def test_recordings_of_one_name_in_two_folders_are_profiled_together(tmp_path, spilled):
+    paths = [tmp_path / folder / "run.spill" for folder in ("first", "second")]
+    for path in paths:
+        shutil.copytree(spilled.path, path)
+    alone, together = profile(paths[0]), profile(*paths)
+    assert {row["recording"] for row in together.rows} == set(map(str, paths))
+    assert len(together.rows) == 2 * len(alone.rows)
+    expected, counted = (
+        [
+            (row["event"], row["total_us"], counts)
+            for row, counts in zip(p.rows, p.histograms, strict=True)
+        ]
+        for p in (alone, together)
+    )
+    assert all(row in expected for row in counted)
 
 
 def test_a_recording_in_print(spilled):

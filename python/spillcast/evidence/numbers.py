@@ -1,4 +1,4 @@
-"""Numbers and durations as reports print them, each with the rounding of its last digit."""
+"""Reads printed numbers and durations with the bounds that rounding leaves, and compares them."""
 
 import re
 from collections.abc import Iterable
@@ -9,27 +9,26 @@ from typing import Self
 from spillcast.errors import EvidenceContradictory
 from spillcast.gate import COUNT_MAX
 
-#: A number, what it is counted in, and a unit of time or bytes.
+#: A number with an exponent or a suffix such as K, and a unit of time or bytes.
 _NUMBER = re.compile(
     r"((?:\d+(?:,\d{3})*|\d{1,3}(?: \d{3})+)?(?:\.\d*)?)(?:[eE]([+-]?\d{1,2}))?"
     r"\s*([KMGTPE]?)i?(B|us|µs|ms|ns|s|%)?"
 )
 _CLOCK = re.compile(r"[+-]?(?:(\d+) )?(\d+):([0-5]\d):([0-5]\d(?:[.,]\d+)?)")
-#: Characters that tell which of both a text has.
+#: The characters of a text that decide whether it has decimal commas.
 _JUDGED_LENGTH = 1 << 20
 _SUFFIXES = " KMGTPE"
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-#: Tokens of text, and those that only a decimal comma or only a decimal point explains.
+#: Numbers in a text, and forms that only a decimal comma or only a decimal point explains.
 _TOKEN = re.compile(r"(?<![\w.,:/#*-])\d[\d.,]*\d(?=(?:[KMGTP]?i?B?|[num]?s)?(?![\w.,:/-]))")
 _COMMA_FORM = re.compile(r"\d{1,3}(?:\.\d{3})*(?:,\d+)?|\d+,\d+")
-_SURELY = (
+_UNAMBIGUOUS = (
     r"\d{{1,3}}(?:{1}\d{{3}})+{0}\d+|\d{{1,3}}(?:{1}\d{{3}}){{2,}}"
     r"|\d+{0}(?:\d{{1,2}}|\d{{4,}})|\d{{4,}}{0}\d+"
 )
-_SURELY_COMMA, _SURELY_POINT = (
-    re.compile(_SURELY.format(*its)) for its in ((",", r"\."), (r"\.", ","))
-)
-#: Beside the rounding of what is printed: means of means, clocks read one after the other.
+_ONLY_COMMA = re.compile(_UNAMBIGUOUS.format(",", r"\."))
+_ONLY_POINT = re.compile(_UNAMBIGUOUS.format(r"\.", ","))
+#: The tolerance beside rounding: means of means, and clocks that are read one after the other.
 SLACK = 0.02
 
 
@@ -43,7 +42,7 @@ class Number:
 
     @classmethod
     def exact(cls, value: float) -> Self:
-        """What is not rounded."""
+        """A number that is not rounded."""
         return cls(value, value, value)
 
     def __mul__(self, other: "Number | float") -> "Number":
@@ -61,21 +60,21 @@ class Number:
 
     @property
     def width(self) -> float:
-        """How far apart the bounds are."""
+        """The difference of the bounds."""
         return self.high - self.low
 
     @property
     def spread(self) -> float:
-        """How far apart the bounds are, by the value."""
+        """The difference of the bounds as a share of the value."""
         return self.width / self.value if self.value else float("inf")
 
 
 ZERO = Number.exact(0.0)
 
 
-#: Relations between two figures by name, in words; whether both are equal, or the left is at most
-#: the right.
-CHECKS = {
+#: Relations between two figures by name: in words, and whether the figures are equal; else the left
+#: one is at most the right one.
+RELATIONS = {
     "count-mean-total": ("the waits of an event times their mean are its total", True),
     "share-of-db-time": ("a percentage of DB time is that part of it", True),
     "part-of-whole": ("a part is at most its whole", False),
@@ -89,10 +88,10 @@ CHECKS = {
 
 
 @dataclass(frozen=True)
-class Held:
-    """Two figures that a check compares, each with its words."""
+class Check:
+    """Two figures, each with its words, and the name of their relation in RELATIONS."""
 
-    check: str
+    relation: str
     left: Number
     left_words: str
     right: Number
@@ -100,17 +99,17 @@ class Held:
 
     @property
     def holds(self) -> bool:
-        """Whether rounding explains what they are apart."""
-        (_, equal), left, right = CHECKS[self.check], self.left, self.right
+        """Whether the relation holds within the bounds of rounding and SLACK."""
+        (_, equal), left, right = RELATIONS[self.relation], self.left, self.right
         at_most = left.low * (1 - SLACK) <= right.high
         return at_most and (not equal or right.low * (1 - SLACK) <= left.high)
 
 
 def number_of(text: str, *, step: int = 1000) -> Number | None:
-    """The number of ``28.9K``, ``12K``, ``1,234.5``, ``.5`` or ``48511``; None of anything else.
+    """The number of ``28.9K``, ``12K``, ``1,234.5``, ``.5`` or ``48511``; None for other text.
 
-    ``step`` is what K stands for. A unit of time makes seconds of it; B makes the step 1,024. A
-    percent sign changes nothing.
+    ``step`` is the value of K, which is 1,024 before B. Times are in seconds. A percent sign is
+    ignored.
     """
     match = _NUMBER.fullmatch(text.strip())
     if match is None or not re.search(r"\d", match[1]):
@@ -124,13 +123,13 @@ def number_of(text: str, *, step: int = 1000) -> Number | None:
     value = float(digits) * factor
     if abs(value) > COUNT_MAX:
         raise ValueError(f"{text} is neither a count nor a size")
-    # Counts that are printed whole are exact.
+    # Whole counts are exact.
     half = 0.5 * 10.0**-decimals * factor if decimals or factor != 1.0 else 0.0
     return Number(value, max(value - half, 0.0), value + half)
 
 
 def rounded_number(text: str) -> Number | None:
-    """The same of a time or a percentage, which is rounded where it is printed whole, too."""
+    """The number of a time or a percentage, which is rounded even if it is whole."""
     number = number_of(text)
     if number is None or number.low != number.high:
         return number
@@ -138,7 +137,7 @@ def rounded_number(text: str) -> Number | None:
 
 
 def seconds_of(text: str) -> Number | None:
-    """Seconds of ``00:00:29.20``, ``209s``, ``8.00us`` or ``820``; None of anything else."""
+    """Seconds of ``00:00:29.20``, ``209s``, ``8.00us`` or ``820``; None for other text."""
     if clock := _CLOCK.fullmatch(text.strip()):
         days, hours, minutes = (float(part or 0) for part in clock.groups()[:3])
         seconds = float(clock[4].replace(",", "."))
@@ -149,19 +148,18 @@ def seconds_of(text: str) -> Number | None:
 
 
 def value_of(number: Number | None) -> float | None:
-    """The value; None where there is no number."""
+    """The value of a number, or None."""
     return None if number is None else number.value
 
 
 def with_decimal_points(text: str) -> str:
-    """The text with ``1,234.5`` for ``1.234,5`` where its numbers have a decimal comma."""
+    """The text with ``1,234.5`` for ``1.234,5`` if most numbers have a decimal comma."""
     start = text[:_JUDGED_LENGTH]
     tokens = [token for token in _TOKEN.findall(start) if "." in token or "," in token]
-    comma = sum(_SURELY_COMMA.fullmatch(token) is not None for token in tokens)
-    point = sum(_SURELY_POINT.fullmatch(token) is not None for token in tokens)
-    if comma <= point:
+    commas = sum(_ONLY_COMMA.fullmatch(token) is not None for token in tokens)
+    points = sum(_ONLY_POINT.fullmatch(token) is not None for token in tokens)
+    if commas <= points:
         return text
-
     swapped = str.maketrans(".,", ",.")
     return _TOKEN.sub(
         lambda match: match[0].translate(swapped) if _COMMA_FORM.fullmatch(match[0]) else match[0],
@@ -169,17 +167,12 @@ def with_decimal_points(text: str) -> str:
     )
 
 
-def hold(path: Path, comparisons: Iterable[Held], hint: str) -> None:
-    """InputError for the first figures that contradict each other, with both."""
-    for held in comparisons:
-        if not held.holds:
+def check_all(path: Path, checks: Iterable[Check], hint: str) -> None:
+    """InputError for the first two figures that contradict each other."""
+    for check in checks:
+        if not check.holds:
             raise EvidenceContradictory(
-                f"{path}: {held.left_words} and {held.right_words} contradict each other: "
-                f"{CHECKS[held.check][0]} ({held.check})",
+                f"{path}: {check.left_words} and {check.right_words} contradict each "
+                f"other: {RELATIONS[check.relation][0]} ({check.relation})",
                 hint,
             )
-
-
-def surer(left: Number, right: Number) -> Number:
-    """Of two forms of one figure that which rounding leaves less open."""
-    return left if left.width <= right.width else right

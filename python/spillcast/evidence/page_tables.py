@@ -1,12 +1,12 @@
-"""Tables of a page in HTML -> rows of cells."""
+"""Reads tables of a page in HTML as rows of cells."""
 
 import re
 from collections.abc import Sequence
 from html.parser import HTMLParser
 
-#: Blanks that clients and browsers write between words and digits.
+#: Non-ASCII blanks that clients and browsers write between words and digits.
 BLANKS = dict.fromkeys(map(ord, "\u00a0\u2007\u2009\u202f"), " ")
-#: Cells that span others are looked for in so many columns.
+#: The most columns in which a cell may span others.
 _COLUMNS_MAX = 100
 #: Rows of a table: cells with their tags.
 HtmlRows = Sequence[Sequence[tuple[str, str]]]
@@ -20,16 +20,16 @@ def html_tables(text: str) -> list[HtmlRows]:
 
 
 class _Page(HTMLParser):
-    """The tables of a page. A cell that spans rows is in each of them, in its column."""
+    """Collects the tables of a page. A cell that spans rows occurs in each of them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.tables: list[HtmlRows] = []
         self._rows: list[list[tuple[str, str]]] = []
         self._cell: str | None = None
-        #: Columns and rows that the cell spans.
+        #: The number of columns and of rows that the cell spans.
         self._span = 1, 1
-        #: By column, the last row that a cell spans, counted from 1, and the cell.
+        #: By column, the number of the last row that a cell spans, from 1, and the cell.
         self._spanned: dict[int, tuple[int, tuple[str, str]]] = {}
 
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
@@ -68,7 +68,7 @@ class _Page(HTMLParser):
             self._add_spanned()
 
     def _add_spanned(self) -> None:
-        """Adds the cells of rows above that span the next columns."""
+        """Add cells of rows above that span the next columns of this row."""
         row, number = self._rows[-1], len(self._rows)
         while (spanned := self._spanned.get(len(row))) is not None and number <= spanned[0]:
             row.append(spanned[1])

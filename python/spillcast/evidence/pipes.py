@@ -1,4 +1,4 @@
-"""Standard input and pipes of the shell -> files, so that readers can begin again."""
+"""Replaces standard input and pipes of the shell by files, so that they can be read again."""
 
 import os
 import re
@@ -16,16 +16,16 @@ from spillcast.gate import TEXT_BYTES_MAX
 STDIN = Path("/dev/stdin")
 _DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
 _BUFFER_BYTES = 1 << 20
-#: Inodes of pipes that pass on what was kept.
+#: Inodes of the pipes that ``_pass_on`` made.
 _PASSING_ON = set[int]()
 
 
 def repeatable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
     """The path of an argument; ``-`` is standard input.
 
-    A pipe that this process holds is copied to a file without a name, which takes its place under
-    the same descriptor and goes with the process. A longer one stays a pipe if it is a trace, which
-    is read once; others are refused with FileTooLarge.
+    An unnamed temporary file with the content of a pipe takes over its descriptor. If the content
+    exceeds ``bytes_max``, a trace stays a pipe, because it is read once; other kinds raise
+    FileTooLarge.
     """
     path = STDIN if argument == "-" else Path(argument)
     if (match := _DESCRIPTOR.fullmatch(str(path))) is None:
@@ -41,7 +41,7 @@ def repeatable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
 
 
 def _keep(path: Path, descriptor: int, bytes_max: int) -> None:
-    """Put a file with the content of a pipe in its place."""
+    """Make the descriptor of a pipe a file with its content."""
     with ExitStack() as stack:
         pipe = stack.enter_context(os.fdopen(os.dup(descriptor), "rb", buffering=0))
         kept = stack.enter_context(tempfile.TemporaryFile(prefix="spillcast-"))
@@ -63,7 +63,7 @@ def _keep(path: Path, descriptor: int, bytes_max: int) -> None:
 
 
 def _pass_on(kept: IO[bytes], rest: IO[bytes], descriptor: int) -> None:
-    """Make the descriptor a pipe of what was kept and the rest, as they are read."""
+    """Make the descriptor a pipe of ``kept`` and ``rest``, which a thread writes to it."""
     end, begin = os.pipe()
     _PASSING_ON.add(os.fstat(end).st_ino)
     os.dup2(end, descriptor)
@@ -74,5 +74,5 @@ def _pass_on(kept: IO[bytes], rest: IO[bytes], descriptor: int) -> None:
             for source in (kept, rest):
                 shutil.copyfileobj(source, out, _BUFFER_BYTES)
 
-    # Whoever stops reading leaves it waiting, which must not keep the process.
+    # If the reader stops early, the thread waits for ever, which must not keep the process alive.
     Thread(target=copy, name="spillcast-pipe", daemon=True).start()

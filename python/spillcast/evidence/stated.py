@@ -1,4 +1,6 @@
-"""Bare figures, as a file, as a word, or to be given for plans of engines that count only bytes."""
+"""Reads stated figures of a run from a file or an argument, and asks for them in place of plans
+that count only bytes.
+"""
 
 import re
 import tomllib
@@ -82,7 +84,7 @@ class StatedFigures:
 
 
 def read(paths: Sequence[Path], selection: Selection) -> Counts:
-    """The counts of a file. InputError where they are damaged or cannot be."""
+    """The counts of a file. InputError for damaged or impossible figures."""
     (path,) = paths
     text = text_of(path, HOW, bytes_max=_BYTES_MAX)
     if text.lstrip().startswith("{"):
@@ -116,7 +118,7 @@ def _number(value: str, where: str) -> float:
     return number.value
 
 
-#: By name: the key of a file that holds a figure, also below reads or writes, and what parses it.
+#: By the name of a figure in an argument: its keys in a file, and its parser.
 _PLACES: Mapping[str, tuple[tuple[str, ...], Callable[[str, str], float]]] = {
     **{name: ((f"{name}_s",), parse_duration_s) for name in ("elapsed", "io", "cpu")},
     "threads": (("threads",), _number),
@@ -195,7 +197,7 @@ def read_foreign(paths: Sequence[Path], _selection: Selection) -> Counts:
         if not spilled_bytes:
             raise NoTempIo(f"{path}: this query of {engine} does not spill")
         times = {match[1].replace(" ", "") for match in re.finditer(time, text, _FLAGS)}
-        # Of several runs it is not known which are meant; a bare number is in milliseconds.
+        # Of several runs the right one is not known. A bare number is in milliseconds.
         elapsed = re.sub(r"^[\d.]+$", r"\g<0>ms", times.pop()) if len(times) == 1 else "ELAPSED"
         raise EvidenceUnsuited(
             f"{path}: a plan of {engine} counts bytes of temp files and no operations",

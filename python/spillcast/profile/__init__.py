@@ -1,11 +1,11 @@
-"""Where the time goes: evidence of any kind -> waits and CPU time, grouped, with latencies.
+"""Profiles evidence of any kind: waits and CPU time, grouped, with latencies.
 
-Each kind's readers are imported where they are needed: a large trace is read in less time than all
-of them take to load.
+Readers are imported where they are needed: loading all of them takes longer than reading a large
+trace.
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from spillcast.errors import OptionConflict, QueryInvalid, SelectionEmpty
 from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import Evidence, find_evidence
-from spillcast.profile.result import CALL, COLUMNS, FUNCTION, ROW_SOURCE, with_shares
+from spillcast.profile.result import CALL, COLUMNS, FUNCTION, ROW_SOURCE, LatencyCounts, with_shares
 from spillcast.profile.result import DIMENSIONS as DIMENSIONS
 from spillcast.profile.result import Profile as Profile
 from spillcast.recording import is_like
@@ -39,11 +39,11 @@ def profile(
 ) -> Profile:
     """Profile traces, ASH exports or recordings.
 
-    ``by`` are names of dimensions or SQL expressions over the columns of a wait, or of a sample.
-    ``event`` is a pattern in which ``*`` stands for any text; ``where`` is an SQL condition on the
-    same columns. If ``temp_dirs`` are given, the temp files of a recording are those under them.
-    ``chosen`` picks samples of ASH, or a time of traces; with ``block_bytes`` sizes in traces are
-    in bytes and not in blocks. InputError for evidence that cannot be read or is empty.
+    ``by`` are names of dimensions, or SQL expressions over the columns of a wait or a sample.
+    ``event`` is a pattern in which ``*`` stands for any text. ``where`` is an SQL condition on the
+    same columns as ``by``. ``temp_dirs`` are the directories of a recording's temp files.
+    ``chosen`` selects samples of ASH, or a time of traces. With ``block_bytes`` sizes in traces are
+    bytes in place of blocks. InputError for evidence that is empty or cannot be read.
     """
     by = several(by)
     if where is not None and not where.strip():
@@ -71,8 +71,8 @@ def profile(
 
         result = of_ash(files.ash, by, where, chosen, on_progress)
         if files.traces:
-            where_to = f"{files.collected[0]}/*.trc"
-            text = f"how long single waits took tell its traces: spillcast profile {where_to}"
+            command = f"spillcast profile {files.collected[0]}/*.trc"
+            text = f"its traces have the duration of each wait: {command}"
             result = replace(result, warnings=[*result.warnings, text])
     elif kind == "statistics":
         from spillcast.profile.other_rows import of_statistics
@@ -100,7 +100,7 @@ def profile(
 
 
 def _check_chosen(chosen: Chosen, kind: str) -> None:
-    """OptionConflict for samples or times that evidence of a kind cannot select."""
+    """OptionConflict where evidence of this kind has no samples or times to select."""
     of_statement = chosen.sql_id is not None or chosen.exec_id is not None
     if chosen != ALL and kind != "ash" and (kind != "traces" or of_statement):
         raise OptionConflict(
@@ -110,10 +110,11 @@ def _check_chosen(chosen: Chosen, kind: str) -> None:
 
 
 def _in_bytes(result: Profile, block_bytes: int) -> Profile:
-    """Sizes in bytes in place of blocks."""
-    blocks = [row["size"] for row in result.rows]
-    sizes = [None if count is None else count * block_bytes for count in blocks]
-    rows = [row | {"size": size} for row, size in zip(result.rows, sizes, strict=True)]
+    """The profile with sizes in bytes in place of blocks."""
+    rows = [
+        row if row["size"] is None else row | {"size": row["size"] * block_bytes}
+        for row in result.rows
+    ]
     return replace(result, rows=rows)
 
 
@@ -138,32 +139,31 @@ def _of_recording(
     from spillcast.recording import Recording
     from spillcast.recording.derived import with_temp
 
-    profiles = {}
+    profiles: dict[Path, Profile] = {}
     for path in evidence.recordings:
         recording = with_temp(Recording.open(path), temp_dirs)
-        of = of_recording if recording.meta.captured else of_samples
-        profiles[path.name] = of(recording, by, where)
-    return _side_by_side(profiles) if len(profiles) > 1 else profiles.popitem()[1]
+        profile_of = of_recording if recording.meta.captured else of_samples
+        profiles[path] = profile_of(recording, by, where)
+    return _combined(profiles, by) if len(profiles) > 1 else profiles.popitem()[1]
 
 
-def _side_by_side(profiles: dict[str, Profile]) -> Profile:
+def _combined(profiles: Mapping[Path, Profile], by: Sequence[str]) -> Profile:
     """Profiles of several recordings as one, by recording first; shares are of all their time."""
     elapsed_s = sum(profile.elapsed_s for profile in profiles.values())
-    rows = [
-        {"recording": name, **row} for name, profile in profiles.items() for row in profile.rows
-    ]
-    rows.sort(key=lambda row: -row["total_us"])
-    [first, *_] = profiles.values()
-    warnings = [
-        f"{name}: {warning}" for name, profile in profiles.items() for warning in profile.warnings
-    ]
-    return replace(
-        first,
-        by=["recording", *first.by],
-        elapsed_s=elapsed_s,
-        rows=with_shares(rows, elapsed_s),
-        warnings=warnings,
-    )
+    has_distinct_names = len({path.name for path in profiles}) == len(profiles)
+    rows: list[dict[str, Any]] = []
+    histograms: list[LatencyCounts] = []
+    warnings: list[str] = []
+    for path, profile in profiles.items():
+        name = path.name if has_distinct_names else str(path)
+        rows += ({"recording": name, **row} for row in profile.rows)
+        histograms += profile.histograms or [([], [])] * len(profile.rows)
+        warnings += (f"{name}: {warning}" for warning in profile.warnings)
+    if not any(profile.histograms for profile in profiles.values()):
+        histograms = []
+    by = ["recording", *by]
+    rows = with_shares(rows, elapsed_s)
+    return Profile(by, elapsed_s, rows, (), warnings, histograms=histograms).sorted()
 
 
 def _only_event(result: Profile, pattern: str) -> Profile:

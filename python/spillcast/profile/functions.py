@@ -1,4 +1,4 @@
-"""The functions that the threads of a recording ran (stacks.json): the CPU time of each."""
+"""The CPU time of each function that the threads of a recording ran, from stacks.json."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -13,15 +13,14 @@ from spillcast.profile.result import FUNCTION, Profile
 from spillcast.recording.recording import AGAIN, Recording
 from spillcast.units import format_duration
 
-#: What a function is counted by, and what may be added.
-_BY, _MORE = (FUNCTION, "module"), "thread"
+#: The keys of each row, and one that may be added.
+_KEYS, _THREAD = (FUNCTION, "module"), "thread"
 UNNAMED, TRUNCATED = "[unknown]", "[truncated]"
-#: Shares of the samples from which on a weakness is mentioned.
-_NOTABLE = 0.05
-_KERNEL_NOTABLE = 0.1
+#: Warnings concern more than this share of the samples; CPU time in the kernel, of all CPU time.
+_NOTABLE, _KERNEL_NOTABLE = 0.05, 0.1
 _COMPILED = "compiled at run time"
 _MODULES_NAMED = 3
-#: Rows of a flame graph below which there is nothing to see.
+#: A flame graph ends above the first row with a smaller share of the samples.
 _ROW_SHARE_MIN = 0.02
 STACKS_FILE = "stacks.json"
 
@@ -41,7 +40,7 @@ class Module:
 
 @dataclass(frozen=True)
 class Function:
-    """Describes a function; those of a module without names are one."""
+    """Describes a function; all functions without a name in a module are one."""
 
     name: str | None = key(
         "its name without parameters; null if it has none", example="tuplesort_performsort"
@@ -63,7 +62,7 @@ class CountedStack:
 
 @dataclass(frozen=True)
 class Stacks:
-    """Holds what a capture sampled of the stacks of running threads, in user mode."""
+    """Holds the sampled stacks of running threads in user mode."""
 
     schema: str = key("`spillcast.stacks/1`", example="spillcast.stacks/1")
     samples_per_s: float = key("how often a running thread is sampled", unit="1/s", example=99.8)
@@ -74,19 +73,17 @@ class Stacks:
     stacks: Sequence[CountedStack] = key("the counted stacks, the most samples first")
 
     def __post_init__(self) -> None:
-        """Refuse positions of what is not there."""
-        named = [function.module for function in self.functions]
-        run = list(chain.from_iterable(stack.functions for stack in self.stacks))
-        if max(named, default=-1) >= len(self.modules) or max(run, default=-1) >= len(
-            self.functions
-        ):
+        """ValueError for positions beyond the end of a list."""
+        last_module = max((function.module for function in self.functions), default=-1)
+        last = max(chain.from_iterable(stack.functions for stack in self.stacks), default=-1)
+        if last_module >= len(self.modules) or last >= len(self.functions):
             raise ValueError("a position is beyond the end of its list")
         if not all(stack.functions for stack in self.stacks) or self.samples_per_s <= 0:
             raise ValueError("a stack without functions, or no sampling rate")
 
 
 def has_stacks(recording: Recording) -> bool:
-    """Whether the functions of its threads were sampled."""
+    """Whether a recording has sampled stacks."""
     return (recording.path / STACKS_FILE).is_file()
 
 
@@ -111,27 +108,27 @@ def by_function(recording: Recording, by: Sequence[str] = (FUNCTION,)) -> Profil
 
     InputError where stacks were not sampled.
     """
-    if wrong := [name for name in by if name not in (*_BY, _MORE)]:
-        raise QueryInvalid(f"--by: function does not go with {wrong[0]}", f"it goes with {_MORE}")
-    by = [*_BY, *((_MORE,) if _MORE in by else ())]
+    if wrong := [name for name in by if name not in (*_KEYS, _THREAD)]:
+        raise QueryInvalid(f"--by: function does not go with {wrong[0]}", f"it goes with {_THREAD}")
+    by = [*_KEYS, *((_THREAD,) if _THREAD in by else ())]
     stacks = stacks_of(recording)
-    alone, with_callees = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+    own, with_callees = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for stack in stacks.stacks:
         keys = _keys(stacks, stack, by)
-        alone[keys[0]] += stack.samples
-        # Of a function that calls itself each sample counts once.
-        for row in set(keys):
-            with_callees[row] += stack.samples
-    counted = sum(alone.values()) or 1
+        own[keys[0]] += stack.samples
+        # A sample counts once for a function that calls itself.
+        for row_key in set(keys):
+            with_callees[row_key] += stack.samples
+    total = sum(own.values()) or 1
     us = 1e6 / stacks.samples_per_s
     rows: list[dict[str, Any]] = [
         dict(zip(by, key, strict=True))
         | {
-            "total_us": alone[key] * us,
-            "share": alone[key] / counted,
+            "total_us": own[key] * us,
+            "share": own[key] / total,
             "with_callees_us": samples * us,
-            "with_callees_share": samples / counted,
-            "count": alone[key],
+            "with_callees_share": samples / total,
+            "count": own[key],
             "idle": False,
         }
         for key, samples in with_callees.items()
@@ -147,7 +144,10 @@ def by_function(recording: Recording, by: Sequence[str] = (FUNCTION,)) -> Profil
 
 
 def _keys(stacks: Stacks, stack: CountedStack, by: Sequence[str]) -> list[tuple[str, ...]]:
-    """The values of ``by`` for each function of a stack; one without a name has its caller's."""
+    """The values of ``by`` for each function of a stack, the innermost first.
+
+    The name of an unnamed function has that of its caller.
+    """
     keys, caller = list[tuple[str, ...]](), ""
     for at in reversed(stack.functions):
         function = stacks.functions[at]
@@ -160,7 +160,7 @@ def _keys(stacks: Stacks, stack: CountedStack, by: Sequence[str]) -> list[tuple[
 
 
 def cpu_words(recording: Recording, stacks: Stacks) -> str:
-    """How much CPU time was sampled, and how much was not because it was spent in the kernel."""
+    """The sampled CPU time, and the CPU time in the kernel, which is not sampled, in words."""
     sampled_s = stacks.samples / stacks.samples_per_s
     words = (
         f"{format_duration(sampled_s)} of CPU time in functions of programs, by {stacks.samples:,} "
@@ -176,8 +176,8 @@ def cpu_words(recording: Recording, stacks: Stacks) -> str:
 
 
 def _weaknesses(stacks: Stacks) -> list[str]:
-    """What the rows do not show, and what would."""
-    counted = sum(stack.samples for stack in stacks.stacks) or 1
+    """Warnings about functions without names, cut stacks and lost samples, with remedies."""
+    total = sum(stack.samples for stack in stacks.stacks) or 1
     unnamed, cut = Counter[int](), 0
     for stack in stacks.stacks:
         function = stacks.functions[stack.functions[0]]
@@ -185,15 +185,15 @@ def _weaknesses(stacks: Stacks) -> list[str]:
             unnamed[function.module] += stack.samples
         cut += 0 if stack.complete else stack.samples
     warnings = list[str]()
-    if unnamed.total() > _NOTABLE * counted:
-        most = [stacks.modules[at] for at, _ in unnamed.most_common(_MODULES_NAMED)]
+    if unnamed.total() > _NOTABLE * total:
+        modules = [stacks.modules[at] for at, _ in unnamed.most_common(_MODULES_NAMED)]
         warnings.append(
-            f"{unnamed.total() / counted:.0%} of the samples are in functions without names: "
-            + "; ".join(map(_remedy, most))
+            f"{unnamed.total() / total:.0%} of the samples are in functions without names: "
+            + "; ".join(map(_remedy, modules))
         )
-    if cut > _NOTABLE * counted:
+    if cut > _NOTABLE * total:
         warnings.append(
-            f"of {cut / counted:.0%} of the samples the outer callers are unknown: the "
+            f"of {cut / total:.0%} of the samples the outer callers are unknown: the "
             "stacks are deeper than the 32 KiB that are sampled, or cannot be unwound"
         )
     if stacks.left_out:
@@ -228,7 +228,7 @@ def folded(stacks: Stacks) -> Iterator[str]:
 
 
 def path_of(stacks: Stacks, stack: CountedStack) -> list[tuple[str, str]]:
-    """The name of the thread, then name and module of its functions from the outermost one on."""
+    """The name of the thread, then names and modules of its functions, the outermost first."""
     path = [(stack.thread, ""), *(() if stack.complete else ((TRUNCATED, ""),))]
     for at in reversed(stack.functions):
         function = stacks.functions[at]
@@ -239,7 +239,7 @@ def path_of(stacks: Stacks, stack: CountedStack) -> list[tuple[str, str]]:
 
 @dataclass
 class Frame:
-    """A function below its caller in a flame graph."""
+    """A function in a flame graph, with its callees."""
 
     name: str
     module: str = ""
@@ -248,7 +248,7 @@ class Frame:
 
 
 def flame(stacks: Stacks) -> Frame:
-    """The tree of all stacks, from the first function that has several callees."""
+    """The tree of all stacks; its root is the innermost function that all stacks share."""
     root = Frame("all")
     for stack in stacks.stacks:
         frame = root
@@ -265,10 +265,10 @@ def flame(stacks: Stacks) -> Frame:
 
 
 def drawn_frames(root: Frame, *, share_min: float, rows_max: int) -> list[dict[str, Any]]:
-    """The frames of a flame graph by rows, without narrower ones than ``share_min`` of all.
+    """The frames of a flame graph by rows, without those with a smaller share than ``share_min``.
 
-    It ends above the first row that is narrower than 2 % in all. ``start`` and ``share`` are of the
-    width of the graph.
+    The graph ends above the first row that has less than 2 % of all samples. ``start`` and
+    ``share`` are shares of the width of the graph.
     """
     total = root.samples or 1
     frames: list[dict[str, Any]] = []
@@ -279,12 +279,11 @@ def drawn_frames(root: Frame, *, share_min: float, rows_max: int) -> list[dict[s
         below: list[tuple[float, Frame]] = []
         for start, frame in level:
             share = frame.samples / total
-            about = {"function": frame.name, "module": frame.module}
-            frames.append(about | {"depth": depth, "start": start, "share": share})
-            at = start
+            function = {"function": frame.name, "module": frame.module}
+            frames.append(function | {"depth": depth, "start": start, "share": share})
             for callee in sorted(frame.callees.values(), key=lambda f: (-f.samples, f.name)):
                 if callee.samples >= share_min * total:
-                    below.append((at, callee))
-                at += callee.samples / total
+                    below.append((start, callee))
+                start += callee.samples / total
         level = below
     return frames

@@ -1,4 +1,4 @@
-"""Profiles of rows other than waits: samples, statistics, calls, and lines of a plan."""
+"""Profiles samples, statistics, calls and lines of a plan, whose rows are no waits."""
 
 import tempfile
 from collections.abc import Sequence
@@ -26,6 +26,7 @@ from spillcast.evidence.oracle.row_sources import (
     row_sources_of_traces,
     spilling,
 )
+from spillcast.evidence.oracle.spooled import Damage
 from spillcast.evidence.oracle.trace import Progress, TraceOptions, spool_traces
 from spillcast.profile.result import DIMENSIONS, QUANTILES, ROW_SOURCE, Profile, bare_row
 from spillcast.profile.rows import Grouping
@@ -50,18 +51,17 @@ def of_samples(recording: Recording, by: Sequence[str], where: str | None) -> Pr
     InputError for columns that samples lack, such as sizes and files, and for a wrong condition.
     """
     rows = grouped(recording.samples, by, where)
-    whole_us = recording.samples["weight_us"].sum()
-    why = recording.meta.capture.absent_because
-    return Profile(by, whole_us / 1e6, rows, [], [f"samples of waits, no I/O: {why}"])
+    total_us = recording.samples["weight_us"].sum()
+    reason = recording.meta.capture.absent_because
+    return Profile(by, total_us / 1e6, rows, [], [f"samples of waits, no I/O: {reason}"])
 
 
 def grouped(samples: Table, by: Sequence[str], where: str | None) -> list[dict[str, Any]]:
     """Rows by names or expressions, the largest first; shares are of all samples."""
     for name in by:
         if name in DIMENSIONS and name not in _OF_SAMPLES:
-            known = ", ".join(_OF_SAMPLES)
             raise EvidenceUnsuited(
-                f"--by {name}: this evidence has only samples", f"ask by {known}"
+                f"--by {name}: this evidence has only samples", f"ask by {', '.join(_OF_SAMPLES)}"
             )
     grouping = Grouping(by, where, _OF_SAMPLES)
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
@@ -77,22 +77,25 @@ def grouped(samples: Table, by: Sequence[str], where: str | None) -> list[dict[s
 
 
 def of_statistics(paths: Sequence[Path], by: Sequence[str], where: str | None) -> Profile:
-    """One row a statistic; InputError for any other question."""
+    """A row for each statistic. InputError for other keys than the event, and for a condition."""
     if list(by) != ["event"] or where is not None:
         raise EvidenceUnsuited(
             "statistics are shown one by one only",
             'for more use: spillcast profile FILE --sql "select ... from statistics"',
         )
-    read = read_statistics(paths)
+    statistics = read_statistics(paths)
     rows: dict[str, dict[str, Any]] = {}
-    for row in read.rows.to_pylist():
-        name = row["name"]
-        seen = rows.setdefault(name, {"event": name, "value": 0, "per_second_max": 0})
-        seen["value"] += row["value"] or 0
-        seen["per_second_max"] = max(seen["per_second_max"], row["per_second"] or 0)
-        seen["accumulated"] = row["accumulated"]
-    damaged = [{"file": str(d.file), "line": d.line, "what": d.text} for d in read.damaged]
-    return Profile(["event"], 0.0, list(rows.values()), damaged)
+    for figures in statistics.rows.to_pylist():
+        name = figures["name"]
+        row = rows.setdefault(name, {"event": name, "value": 0, "per_second_max": 0})
+        row["value"] += figures["value"] or 0
+        row["per_second_max"] = max(row["per_second_max"], figures["per_second"] or 0)
+        row["accumulated"] = figures["accumulated"]
+    return Profile(["event"], 0.0, list(rows.values()), _damaged_lines(statistics.damaged))
+
+
+def _damaged_lines(damaged: Sequence[Damage]) -> list[dict[str, Any]]:
+    return [{"file": str(d.file), "line": d.line, "what": d.text} for d in damaged]
 
 
 def of_ash(
@@ -102,7 +105,7 @@ def of_ash(
     chosen: Chosen = ALL,
     on_progress: Progress | None = None,
 ) -> Profile:
-    """By statement and event, with latencies corrected for the bias of samples, or by ``by``.
+    """Samples by the keys of ``by``; by the event alone, latencies are corrected for sampling bias.
 
     Lists the executions if there are several.
     """
@@ -112,16 +115,14 @@ def of_ash(
     else:
         more = {"op": None, "idle": False, **dict.fromkeys(QUANTILES)}
         rows = [row | more for row in profile_ash(ash).to_pylist()]
-    total_s = ash.samples["weight_us"].sum() / 1e6
-    damaged = [{"file": str(d.file), "line": d.line, "what": d.text} for d in ash.damaged]
-    matching = executions(ash)
+    sampled = executions(ash)
     return Profile(
         by,
-        total_s,
+        ash.samples["weight_us"].sum() / 1e6,
         rows,
-        damaged,
+        _damaged_lines(ash.damaged),
         [*ash.notes, *hints(ash)],
-        executions=[asdict(execution) for execution in matching] if len(matching) > 1 else [],
+        executions=[asdict(execution) for execution in sampled] if len(sampled) > 1 else [],
     )
 
 
@@ -155,9 +156,9 @@ def of_calls(
     where: str | None,
     options: TraceOptions,
 ) -> Profile:
-    """A row for each kind of call and further key; nothing counts twice.
+    """Calls by the keys of ``by``, with their own time and work, without those of their callees.
 
-    InputError for a wrong expression or condition, and for one that no call meets.
+    InputError for a wrong expression or condition, and for a condition that no call meets.
     """
     grouping = Grouping(by, where, _OF_CALLS)
     grouping.check_unread("call_tree")
@@ -181,7 +182,7 @@ def of_calls(
     return Profile(by, elapsed_us / 1e6, rows, read.damaged(), trace_warnings(read))
 
 
-#: Keys of a row that have the names of RowSource.
+#: Fields of RowSource that are keys of a row.
 _OF_ROW_SOURCE = (
     *("depth", "count", "rows", "starts"),
     *("temp_read_bytes", "temp_written_bytes", "temp_us", "passes"),
@@ -197,7 +198,7 @@ def by_row_source(
 ) -> Profile:
     """A row for each line of each statement's plan, in the order of the plan.
 
-    InputError for evidence without plan lines, and if other groupings are given too.
+    InputError for evidence without plan lines, for further keys and for a condition.
     """
     if list(by) != [ROW_SOURCE] or where is not None:
         raise OptionConflict(
@@ -211,20 +212,19 @@ def by_row_source(
         ash = read_ash(evidence.ash, options.chosen, on_progress=options.on_progress)
         sources = row_sources_of_samples(ash.samples, block.bytes)
         elapsed_s = sum(source.elapsed_us for source in sources) / 1e6
-        damaged = [{"file": str(d.file), "line": d.line, "what": d.text} for d in ash.damaged]
-        warnings = [*ash.notes, *hints(ash)]
-        lacking = "the samples contain no plan lines"
+        damaged, warnings = _damaged_lines(ash.damaged), [*ash.notes, *hints(ash)]
+        problem = "the samples contain no plan lines"
         remedy = "export SQL_PLAN_LINE_ID, as collect oracle does"
     elif kind == "traces":
         read, sources = row_sources_of_traces(evidence.traces, block.bytes, options)
         elapsed_s = read.elapsed_us() / 1e6
         damaged, warnings = read.damaged(), trace_warnings(read)
-        lacking = "the traces hold no STAT lines, which a cursor writes when it is closed"
+        problem = "the traces hold no STAT lines, which a cursor writes when it is closed"
         remedy = "trace until the query has ended, or give an ASH export with SQL_PLAN_LINE_ID"
     else:
         raise OptionConflict(f"--by {ROW_SOURCE} is for Oracle's traces and ASH exports")
     if not sources:
-        raise EvidenceUnsuited(lacking, remedy)
+        raise EvidenceUnsuited(problem, remedy)
     if evidence.work_areas:
         passes = passes_by_line(read_work_areas(evidence.work_areas).to_pylist())
         sources = [
@@ -253,7 +253,7 @@ def _rows(sources: Sequence[RowSource], elapsed_s: float) -> list[dict[str, Any]
 
 
 def _sentences(sources: Sequence[RowSource]) -> list[str]:
-    """Sentences about the lines that spill most; none if nothing spills."""
+    """A sentence about the line that spills most, or one that nothing spills."""
     ranked = spilling(sources)
     if not ranked:
         return ["Nothing of it spills."]
@@ -263,6 +263,6 @@ def _sentences(sources: Sequence[RowSource]) -> list[str]:
     text = plan_line_words(most.operation, most.plan_line)
     if most.temp_us is not None:
         return [f"{text} takes {share:.0%} of the time in temp I/O."]
-    sizes = (format_bytes(size or 0) for size in (most.temp_written_bytes, most.temp_read_bytes))
-    text += " spills {:.0%} of it: {} written, {} read.".format(share, *sizes)
-    return [text]
+    written = format_bytes(most.temp_written_bytes or 0)
+    read = format_bytes(most.temp_read_bytes or 0)
+    return [f"{text} spills {share:.0%} of it: {written} written, {read} read."]

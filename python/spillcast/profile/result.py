@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 PROFILE_SCHEMA = "spillcast.profile/1"
-#: Shares of the operations below which the quantile columns lie.
+#: Columns of quantiles of latencies.
 QUANTILES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}
 _LATENCIES = ("mean_us", *QUANTILES, "max_us")
-#: Rows that sum to so much more than the elapsed time are of sessions side by side.
+#: Sessions ran side by side if rows add up to more than the elapsed time by this share of it.
 _SIDE_BY_SIDE = 0.01
-#: What rows may be counted by, and what it is called in a trace.
+#: Names that rows may be grouped by, and their names in a trace.
 DIMENSIONS = {
     "event": None,
     "op": "op",
@@ -30,18 +30,17 @@ DIMENSIONS = {
     "second": "second",
     "minute": "minute",
 }
-#: What waits of a trace may be counted by besides: columns of theirs, as they are called there.
+#: Further columns by which waits of a trace may be grouped, and their names in a trace.
 COLUMNS = {
     name: name for name in ("idle", "temp", "blocks", "bytes", "cursor", "p1", "p2", "p3")
 } | {"sql_id": "sql"}
-#: By which plan lines are counted, and calls of a trace: with other rows than waits.
-ROW_SOURCE, CALL = "row-source", "call"
-#: By which the CPU time of a recording is counted, from samples of stacks.
-FUNCTION = "function"
+#: Names whose rows are no waits: lines of a plan, calls of a trace, and functions in samples of
+#: stacks.
+ROW_SOURCE, CALL, FUNCTION = "row-source", "call", "function"
 
 
 class Figures(TypedDict, total=False):
-    """The keys of a row that every kind of evidence has, None where they are unknown."""
+    """The keys of a row for all kinds of evidence; None where they are unknown."""
 
     count: int | None
     total_us: float | None
@@ -54,9 +53,9 @@ class Figures(TypedDict, total=False):
     latency_us: float | None
 
 
-#: A row as the program has it; it also has the columns that rows are counted by.
+#: A row: its figures, and the columns by which rows are grouped.
 Row = Annotated[dict[str, Any], Figures]
-#: Latencies (ns) and how many waits there are of each.
+#: Latencies (ns), and the number of waits of each.
 LatencyCounts = tuple[Sequence[int], Sequence[int]]
 
 
@@ -66,9 +65,9 @@ class Profile(Tabular):
 
     Every row has the keys of ``by``, ``op``, ``idle``, ``count``, ``total_us``, ``share`` (of
     ``elapsed_s``), ``min_us``, ``mean_us``, quantiles, ``max_us`` and ``longest_at``; rows of ASH
-    also have ``latency_us`` and ``n_est``. ``histograms`` has one per row; ASH has none.
-    ``executions`` are those of the ASH samples, if there are several. Rows of plan lines and of
-    calls have other columns; ``words`` are conclusions in words.
+    also have ``latency_us`` and ``n_est``. ``histograms`` has one for each row, or none for ASH.
+    ``executions`` are the executions in ASH samples, if there are several. Rows of plan lines and
+    of calls have other columns. ``words`` are conclusions in sentences.
     """
 
     by: Sequence[str]
@@ -85,16 +84,13 @@ class Profile(Tabular):
         return elapsed_words(self.elapsed_s, self.rows)
 
     def sorted(self) -> "Profile":
-        """The same rows with their histograms, the largest total first."""
+        """The same rows with their histograms, if any, the largest total first."""
         ranked = sorted(range(len(self.rows)), key=lambda at: -self.rows[at]["total_us"])
-        return replace(
-            self,
-            rows=[self.rows[at] for at in ranked],
-            histograms=[self.histograms[at] for at in ranked],
-        )
+        histograms = [self.histograms[at] for at in ranked] if self.histograms else ()
+        return replace(self, rows=[self.rows[at] for at in ranked], histograms=histograms)
 
     def top(self, rows: int | None) -> "Profile":
-        """Only the first ``rows`` rows; None for all."""
+        """The first ``rows`` rows; None for all."""
         return replace(self, rows=self.rows[:rows], histograms=self.histograms[:rows])
 
     def to_json(self) -> dict[str, Any]:
@@ -115,7 +111,7 @@ class Profile(Tabular):
         )
 
     def display(self) -> Display:
-        """The rows of a profile as a table, statistics as they are."""
+        """The rows as a table; statistics have all their columns."""
         if any("value" in row for row in self.rows):
             headline, columns = None, [Column(name, name, "raw") for name in self.rows[0]]
         else:
@@ -133,21 +129,21 @@ class Profile(Tabular):
 
 
 def elapsed_words(elapsed_s: float, rows: Sequence[Mapping[str, Any]]) -> str:
-    """The elapsed time, and the sum over parallel sessions that the rows of a profile add up to."""
+    """The elapsed time, and the sum of the rows where sessions ran side by side."""
     busy_s = sum(row.get("total_us") or 0 for row in rows if not row.get("idle")) / 1e6
-    words = f"{format_duration(elapsed_s)} of elapsed time"
+    elapsed, busy = format_duration(elapsed_s), format_duration(busy_s)
+    words = f"{elapsed} of elapsed time"
     if busy_s <= (1 + _SIDE_BY_SIDE) * elapsed_s:
         return words
-    spent = format_duration(busy_s)
     shares = [row["share"] for row in rows if row.get("share") and not row.get("idle")]
-    of = spent if shares and sum(shares) <= 1 + _SIDE_BY_SIDE else format_duration(elapsed_s)
-    return f"{words}; sessions side by side spent {spent}; shares are of the {of}"
+    whole = busy if shares and sum(shares) <= 1 + _SIDE_BY_SIDE else elapsed
+    return f"{words}; sessions side by side spent {busy}; shares are of the {whole}"
 
 
 def with_shares(rows: Sequence[dict[str, Any]], elapsed_s: float) -> list[dict[str, Any]]:
-    """Rows with their shares of what sessions spent, which is no less than ``elapsed_s``.
+    """Rows with their shares of the time of all sessions, which is at least ``elapsed_s``.
 
-    Waits of idle threads are not part of it.
+    Waits of idle threads have no share.
     """
     busy_us = max(sum(row["total_us"] for row in rows if not row["idle"]), elapsed_s * 1e6)
     return [
@@ -157,22 +153,14 @@ def with_shares(rows: Sequence[dict[str, Any]], elapsed_s: float) -> list[dict[s
 
 
 def bare_row(total_us: float, elapsed_us: float) -> dict[str, Any]:
-    """A row of time that is not made of timed operations, without its keys."""
-    nothing = dict.fromkeys(
-        ("count", "min_us", "mean_us", *QUANTILES, "max_us", "longest_at"), None
-    )
+    """The figures of a row of time without timed operations."""
+    unknown = dict.fromkeys(("count", "min_us", "mean_us", *QUANTILES, "max_us", "longest_at"))
     share = total_us / elapsed_us if elapsed_us else None
-    return {
-        "op": None,
-        "idle": False,
-        **nothing,
-        "total_us": round(total_us),
-        "share": share,
-    }
+    return {"op": None, "idle": False, **unknown, "total_us": round(total_us), "share": share}
 
 
 def _column_type(name: str) -> str | None:
-    """The fixed type of a column; None if its values decide."""
+    """The type of a column; None if it follows from the values."""
     if name in {"event", "op", "file", "sql", "longest_at"}:
         return "string"
     if name in {"size", "object", "session", "second", "minute", "count"}:
@@ -185,19 +173,19 @@ def _column_type(name: str) -> str | None:
 
 
 def split_by(text: str) -> list[str]:
-    """The parts between commas that are not within brackets or quotes."""
+    """The parts between commas outside of brackets and quotes."""
     parts, depth, quote = [""], 0, ""
-    for letter in text:
+    for char in text:
         if quote:
-            quote = "" if letter == quote else quote
-        elif letter in "'\"":
-            quote = letter
-        elif letter in "([{":
+            quote = "" if char == quote else quote
+        elif char in "'\"":
+            quote = char
+        elif char in "([{":
             depth += 1
-        elif letter in ")]}":
+        elif char in ")]}":
             depth -= 1
-        elif letter == "," and depth == 0:
+        elif char == "," and depth == 0:
             parts.append("")
             continue
-        parts[-1] += letter
+        parts[-1] += char
     return [part.strip() for part in parts]

@@ -1,4 +1,4 @@
-"""Rows grouped by DuckDB -> a profile: waits of recordings, and of traces under a condition."""
+"""Profiles waits with DuckDB: those of recordings, and of traces under a condition."""
 
 import re
 import tempfile
@@ -29,11 +29,11 @@ _NAME = re.compile(r"\w+")
 
 @dataclass(frozen=True)
 class Grouping:
-    """Rows of a table grouped by names or SQL expressions, those with the most time first."""
+    """Groups rows of a table by names or SQL expressions, the group with the most time first."""
 
     by: Sequence[str]
     where: str | None
-    #: The SQL of each name that ``by`` may have besides expressions over the columns.
+    #: The SQL of each name that ``by`` may contain.
     names: Mapping[str, str]
 
     @property
@@ -48,11 +48,11 @@ class Grouping:
         groups = ", ".join(str(number + 1) for number in range(len(keys)))
         rows = f"select * from {table} where {self.condition}"
         select = f"select {', '.join([*keys, *sums])} from ({rows}) group by {groups}"
-        # A defined order for rows with the same total.
+        # Groups with the same total have a defined order.
         return f"{select} order by total_us desc, {groups}"
 
     def check(self, connection: Connection, table: str) -> None:
-        """QueryInvalid for an expression or a condition that is none over the columns."""
+        """QueryInvalid for an expression or a condition that is not SQL over the columns."""
         columns = ", ".join(connection.sql(f"from {table} limit 0").columns)
         for key in self.by:
             if key in self.names:
@@ -89,18 +89,18 @@ class Grouping:
         rows = []
         for values in relation.fetchall():
             keys = dict(zip(self.by, map(_plain, values), strict=False))
-            # A key hides a sum of its name.
+            # A key replaces a sum of the same name.
             rows.append(dict(zip(names, values, strict=True)) | keys)
         return rows
 
     def check_some(self, rows: Sequence[Mapping[str, Any]], noun: str) -> None:
-        """SelectionEmpty if the condition holds for no row, which is a ``noun``."""
+        """SelectionEmpty if the condition holds for no row; ``noun`` is what a row is."""
         if self.where is not None and not rows:
             raise SelectionEmpty(f"--where: no {noun} meets '{self.where}'")
 
 
 def _plain(value: Any) -> Any:
-    """A value in the form of a JSON document."""
+    """A value that JSON can represent."""
     if isinstance(value, Decimal):
         return float(value)
     if isinstance(value, date | timedelta | list | dict | bytes):
@@ -120,26 +120,26 @@ _COLUMNS = {
     "second": "(start_ns + elapsed_ns) // 1000000000",
     "minute": "(start_ns + elapsed_ns) // 60000000000",
 }
-#: Separates temp I/O from I/O on data and on other files.
+#: Whether files of I/O are temp files.
 _FILES = "if(op is null, null, if(temp, 'temp', 'other')) as files"
-#: Null where operations differ, also where some are neither read nor write.
+#: The op of all operations of a group; null where they differ or some are neither read nor write.
 _COMMON_OP = (
     "if(count(distinct op) = 1 and count(op) = count(*), any_value(op::varchar), null) as op"
 )
-#: Names that need the text of a statement, or columns that are not named.
+#: Words of SQL that may refer to the text of a statement.
 _OF_STATEMENTS = {"statement", "columns", "waits"}
 _WITH_STATEMENTS = (
     "(select waits.*, statement from waits left join statement_texts using (sql_id)) as waits"
 )
-#: A column of recordings alone: what a temp file contains, by its name.
+#: A column of recordings: the content of a temp file, by its name.
 _KIND = "kind"
-#: A thread without temp I/O mostly waits for threads with it: for work, or for their end.
+#: A thread without temp I/O mostly waits for work, or for the end of threads with temp I/O.
 _IDLE = "op is null and session in (from idle_sessions)"
 _IDLE_SESSIONS = """
     create temp table idle_sessions as
     select session from recorded group by session having not bool_or(temp)
 """
-#: Durations cut to three digits, so that a histogram has few buckets and keeps powers of ten.
+#: Durations cut to three digits: a histogram has few buckets, and powers of ten are exact.
 _THREE_DIGITS = " ".join(
     ["case when elapsed_ns < 1000 then elapsed_ns"]
     + [f"when elapsed_ns < {10**n} then elapsed_ns // {10 ** (n - 3)} * {10 ** (n - 3)}"
@@ -156,13 +156,12 @@ def of_trace_rows(
 ) -> Profile:
     """The waits of traces for which ``where`` holds, by names or expressions.
 
-    The rows pass through DuckDB in batches.
+    DuckDB reads the rows in batches.
     """
     grouping = Grouping(by, where, _COLUMNS)
-    # Joined with the text of their statement if a name may need it.
     source = _WITH_STATEMENTS if _words(by, where) & _OF_STATEMENTS else "waits"
     query = _query_of_waits(grouping, source, of_trace=True)
-    # Also with the statements, which cost nothing without rows.
+    # Without rows, the join with statements costs nothing.
     grouping.check_unread(_WITH_STATEMENTS)
     folder = tempfile.TemporaryDirectory(prefix="spillcast-")
     with folder as name, duckdb.connect() as connection, grouping.failures():
@@ -192,10 +191,10 @@ def _words(by: Sequence[str], where: str | None) -> set[str]:
 
 
 def _with_kinds(connection: duckdb.DuckDBPyConnection) -> str:
-    """The recorded waits with the kind of their temp file; null for a name that no engine gives."""
+    """The recorded waits with the kind of their temp file; null for names of no known engine."""
     files = connection.execute("select distinct file from recorded where temp").fetchall()
-    names = [(file, _core.temp_name_of(file or "")) for (file,) in files]
-    kinds = [(file, name[1]) for file, name in names if name is not None]
+    temp_names = [(file, _core.temp_name_of(file or "")) for (file,) in files]
+    kinds = [(file, temp_name[1]) for file, temp_name in temp_names if temp_name is not None]
     connection.execute(f"create temp table kinds (file varchar, {_KIND} varchar)")
     if kinds:
         connection.executemany("insert into kinds values (?, ?)", kinds)
@@ -203,7 +202,7 @@ def _with_kinds(connection: duckdb.DuckDBPyConnection) -> str:
 
 
 def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -> Profile:
-    """The single waits of a recording, with its CPU time beside them."""
+    """The single waits of a recording, and a row of its CPU time if ``by`` is the event."""
     elapsed_us = recording.elapsed_s * 1e6
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
         files = view_of_waits(connection, recording, "recorded")
@@ -232,13 +231,13 @@ def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -
 
 
 def _query_of_waits(grouping: Grouping, table: str, *, of_trace: bool) -> str:
-    """The SELECT of a profile's rows; shares and quantiles are not known yet."""
+    """The SELECT of a profile's rows, without shares and quantiles."""
     by = grouping.by
-    # Idle waits of recordings, and of events, have rows of their own.
+    # Idle waits have rows of their own in recordings, and by event.
     separate = "event" in by or not of_trace
     further_keys = ["idle"] if separate else []
     further_keys += [_FILES] if "event" in by and not of_trace else []
-    # Rows of a recording have no line number.
+    # Only rows of a trace have line numbers.
     longest = "[source, line], (elapsed_ns, -source, -line)" if of_trace else "null, null"
     sums = [
         *([] if "op" in by else [_COMMON_OP]),
@@ -257,14 +256,14 @@ def _query_of_waits(grouping: Grouping, table: str, *, of_trace: bool) -> str:
 
 
 def _take_histograms(rows: Sequence[dict[str, Any]]) -> list[LatencyCounts]:
-    """Take the histogram out of each row, which gets its quantiles instead."""
+    """Replace the histogram of each row by quantiles; returns the histograms."""
     histograms = list[LatencyCounts]()
     for row in rows:
         counts = dict(row.pop("histogram"))
         histograms.append((list(counts), list(counts.values())))
         cut_ns = quantiles(*histograms[-1], QUANTILES.values())
         for name, ns in zip(QUANTILES, cut_ns, strict=True):
-            # In the middle of the durations that are cut to these three digits.
+            # The middle of all durations with these three digits.
             middle_us = (ns + (10 ** max(len(str(ns)) - 3, 0) - 1) / 2) / 1e3
             row[name] = min(max(middle_us, row["min_us"]), row["max_us"])
     return histograms

@@ -1,4 +1,4 @@
-"""The evidence as tables of DuckDB, for a query; traces are read while it asks for their rows."""
+"""Queries evidence as tables of DuckDB, which reads traces while the query runs."""
 
 import json
 import queue
@@ -44,9 +44,9 @@ def run_sql(
     on_progress: Progress | None = None,
     say: Callable[[str], None] = lambda _words: None,
 ) -> tuple[list[str], list[list[Any]]]:
-    """Column names and rows. InputError with DuckDB's message for a wrong query.
+    """Column names and rows of the result. InputError with DuckDB's message for a wrong query.
 
-    ``say`` reports files that were given twice and count once.
+    ``say`` is called with a note for each file that was given twice and counts once.
     """
     resolved = find_evidence(evidence)
     if lenient and not resolved.traces:
@@ -56,7 +56,7 @@ def run_sql(
             files = _register(connection, resolved, on_progress)
             if not resolved.traces or not (resolved.collected or resolved.only_waits() == "traces"):
                 confine(connection, Path(folder), files)
-                # In a thread, because a working DuckDB notices no signal but SIGINT, and that late.
+                # In a thread: a busy DuckDB ignores all signals but SIGINT, and reacts to it late.
                 return run_interruptibly(lambda: _answer(connection, query), connection.interrupt)
             answer: tuple[list[str], list[list[Any]]]
             options = TraceOptions(lenient=lenient, on_progress=on_progress)
@@ -68,10 +68,11 @@ def run_sql(
             return answer
         except duckdb.Error as error:
             shown = [row[0] for row in connection.execute("show tables").fetchall()]
-            # Names are checked before the tables of traces are made.
+            # For traces, names are checked before their tables are created.
             tables = ", ".join(shown or (*TABLES, "call_tree"))
-            reason = first_line(error)
-            raise QueryInvalid(f"the query: {reason}", f"the tables are {tables}") from error
+            raise QueryInvalid(
+                f"the query: {first_line(error)}", f"the tables are {tables}"
+            ) from error
 
 
 def _answer(connection: duckdb.DuckDBPyConnection, query: str) -> tuple[list[str], list[list[Any]]]:
@@ -86,7 +87,7 @@ def _register(
     evidence: Evidence,
     on_progress: Progress | None,
 ) -> list[Path]:
-    """Create the tables except those of traces; returns the user's files that they read."""
+    """Create the tables except those of traces; returns the files of the user that they read."""
     kind = evidence.only_waits()
     # Files that were collected together form one set of tables.
     kinds = {kind} if not evidence.collected else {"ash", "statistics"}
@@ -123,9 +124,9 @@ def _register(
 def view_of_waits(
     connection: duckdb.DuckDBPyConnection, recording: "Recording", name: str
 ) -> list[Path]:
-    """Create the view ``name`` of them, unordered; returns the names of files that it reads.
+    """Create the view ``name`` of unordered waits; returns the paths of files that it reads.
 
-    A recording that exists in memory only is used as it is. InputError for a damaged file.
+    Waits in memory have no file. InputError for a damaged file.
     """
     from spillcast.columns import NAME
     from spillcast.recording.schema import WAITS
@@ -138,7 +139,7 @@ def view_of_waits(
     rows = rows_of(path)
     present = connection.sql(f"from {rows} limit 0").columns
     kinds = {"int64": "bigint", "bool": "boolean", NAME: "varchar"}
-    # Recordings of earlier versions lack some.
+    # Recordings of earlier versions lack some columns.
     columns = [
         f'"{field.name}"'
         if field.name in present
@@ -153,7 +154,7 @@ def view_of_waits(
 def confine(
     connection: duckdb.DuckDBPyConnection, folder: Path, files: Sequence[Path] = ()
 ) -> None:
-    """Restrict SQL to the evidence: no file is readable but ``files`` and those in ``folder``."""
+    """Restrict SQL to the evidence: only ``files`` and those in ``folder`` are readable."""
     connection.execute("set temp_directory = ?", [str(folder / "temp")])
     connection.execute("set allowed_directories = ?", [[str(folder)]])
     connection.execute("set allowed_paths = ?", [[str(file) for file in files]])
@@ -162,16 +163,16 @@ def confine(
     connection.execute("set lock_configuration = true")
 
 
-#: Literals, which distinguish statements that are otherwise alike, and blanks.
-_ALIKE = (("'(?:[^']|'')*'", ":s"), (r"\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b", ":n"), (r"\s+", " "))
+#: Patterns of literals and blanks, and their replacements in a normalised statement.
+_NORMALISED = (("'(?:[^']|'')*'", ":s"), (r"\b\d+(?:\.\d+)?(?:e[+-]?\d+)?\b", ":n"), (r"\s+", " "))
 
 
 def add_call_tree(connection: duckdb.DuckDBPyConnection) -> None:
     """Create the views ``call_tree``, calls with callers and own work, and ``statement_texts``.
 
-    A trace writes a line when its call ends. The caller is the next call of the session that is
-    less deep, unless its apparent callees took longer than itself: then the caller is unknown.
-    ``statement`` is the text without its literals.
+    A trace writes a line when a call ends. The caller is the next call of the session with a
+    smaller depth. It has no callees if these took longer than itself. ``statement`` is the text
+    without literals.
     """
     row = connection.execute("select coalesce(max(dep), 0) from calls").fetchone()
     deepest = 0 if row is None else row[0]
@@ -186,7 +187,7 @@ def add_call_tree(connection: duckdb.DuckDBPyConnection) -> None:
         for n in range(1, deepest + 1)
     ]
     statement = "lower(trim(any_value(text)))"
-    for pattern, replacement in _ALIKE:
+    for pattern, replacement in _NORMALISED:
         escaped = pattern.replace("'", "''")
         statement = f"regexp_replace({statement}, '{escaped}', '{replacement}', 'g')"
     # Before Oracle 11g the hash value identifies a statement.
@@ -196,40 +197,40 @@ def add_call_tree(connection: duckdb.DuckDBPyConnection) -> None:
         "from statements group by 1"
     )
     connection.execute(
-        f"create view call_tree as with told as ({' union all '.join(parts)}), "
-        "seemed as (select source, parent_line as line, sum(p) as p, sum(cr) as cr, "
+        f"create view call_tree as with called as ({' union all '.join(parts)}), "
+        "callees as (select source, parent_line as line, sum(p) as p, sum(cr) as cr, "
         "sum(cu) as cu, sum(e_us) as e_us, count(*) as calls "
-        "from told where parent_line is not null group by all), "
+        "from called where parent_line is not null group by all), "
         # Times are rounded to a microsecond, each by itself.
-        "below as (select seemed.* from seemed join calls using (source, line) "
-        "where seemed.e_us <= calls.e_us + seemed.calls + 1) "
-        "select told.*, told.p - coalesce(below.p, 0) as self_p, "
-        "told.cr - coalesce(below.cr, 0) as self_cr, told.cu - coalesce(below.cu, 0) as self_cu, "
-        "statement_texts.statement from told "
-        "left join below on told.source = below.source and told.line = below.line "
-        "left join statement_texts on told.sql_id = statement_texts.sql_id"
+        "below as (select callees.* from callees join calls using (source, line) "
+        "where callees.e_us <= calls.e_us + callees.calls + 1) "
+        "select called.*, called.p - coalesce(below.p, 0) as self_p, "
+        "called.cr - coalesce(below.cr, 0) as self_cr, "
+        "called.cu - coalesce(below.cu, 0) as self_cu, statement_texts.statement from called "
+        "left join below on called.source = below.source and called.line = below.line "
+        "left join statement_texts on called.sql_id = statement_texts.sql_id"
     )
 
 
-#: A table and a column of it.
+#: The names of a table and of a column.
 Column = tuple[str, str]
 _SCAN = "PYTHON_ARROW_SCAN"
-#: Batches that wait for the database.
-_AHEAD = 2
-#: The answer to a query.
-Ask = Callable[[duckdb.DuckDBPyConnection, str], Any]
-Take = Callable[[_core.Table], None]
+#: The maximum of batches that are read ahead.
+_READ_AHEAD = 2
+#: Runs a query on a connection.
+RunQuery = Callable[[duckdb.DuckDBPyConnection, str], Any]
+TakeBatch = Callable[[_core.Table], None]
 
 
 def ask_traces(
     connection: duckdb.DuckDBPyConnection,
     query: str,
-    ask: Ask,
+    run_query: RunQuery,
     paths: Sequence[Path],
     folder: Path,
     options: TraceOptions,
 ) -> tuple[Any, Traces]:
-    """The result of ``ask`` on a connection in which the traces are tables for this query."""
+    """The result of ``run_query`` on a connection with the traces as tables, and what was read."""
     try:
         columns, scans = requested(query)
     except duckdb.Error:
@@ -243,7 +244,7 @@ def ask_traces(
             connection.execute(f"create view {name} as from {rows_of(folder / f'{name}.parquet')}")
         add_call_tree(connection)
         confine(connection, folder)
-        return ask(connection, query), read
+        return run_query(connection, query), read
     tables = _register_traces(connection)
     confine(connection, folder)
     assert columns is not None
@@ -254,20 +255,21 @@ def ask_traces(
     def read_and_ask(kept: list[Path]) -> Read:
         reader, watch = open_reader(kept, options)
 
-        def fill(take: Take) -> dict[str, Any]:
+        def fill(take: TakeBatch) -> dict[str, Any]:
             at = TABLES.index(table)
             return reader.rows(lambda *batch: take(batch[at]), columns=columns)
 
         with failures_as_errors(), stream.filled(fill, reader.cancel):
             try:
                 answer = run_interruptibly(
-                    lambda: ask(connection, query), connection.interrupt, watch
+                    lambda: run_query(connection, query), connection.interrupt, watch
                 )
             except duckdb.Error:
                 stream.check()
                 raise
         answers[:] = [answer]
-        # A query that needs no more rows ends the reading; a single file is no copy of another.
+        # A query that needs no more rows ends the reading early, without facts about the files.
+        # Copies are found by these facts. A single file is no copy.
         if stream.facts is None and len(kept) > 1:
             return [], {"files": profile_traces(kept, [], replace(options, on_progress=None)).files}
         return [], stream.facts or {"files": [{"sessions": []}]}
@@ -277,13 +279,13 @@ def ask_traces(
 
 
 def ask_no_traces(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """The tables of traces, without rows."""
+    """Create the tables of traces without rows."""
     _register_traces(connection)
     confine(connection, folder)
 
 
 def _register_traces(connection: duckdb.DuckDBPyConnection) -> "dict[str, _Stream]":
-    """Create the tables of traces, which have no rows yet."""
+    """Create the tables of traces; returns their streams, which have no rows yet."""
     tables = dict(zip(TABLES, map(_Stream, _core.TraceReader.no_rows()), strict=True))
     for name, table in tables.items():
         connection.register(name, table)
@@ -316,13 +318,13 @@ def requested(query: str) -> tuple[list[Column] | None, int]:
     columns = [
         (name, column) for name in bound for column in tables[name].empty.names() if column in names
     ]
-    # count(*) needs no column of a table, but its rows.
+    # count(*) needs rows of a table, but no column.
     columns += [(name, "") for name in bound]
     return columns, len(scans)
 
 
 def _scans(nodes: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
-    """The columns of each scan of a plan."""
+    """The columns of each table scan in a plan."""
     for node in nodes:
         if node["name"].strip() == _SCAN:
             columns = node["extra_info"].get("Projections", [])
@@ -331,7 +333,7 @@ def _scans(nodes: Sequence[dict[str, Any]]) -> Iterator[list[str]]:
 
 
 class _Stream:
-    """A table that DuckDB reads through the Arrow interface; it has rows while a reader is open."""
+    """A table that DuckDB reads through the Arrow interface; it has rows within ``filled``."""
 
     def __init__(self, empty: _core.Table) -> None:
         self.empty = empty
@@ -349,11 +351,14 @@ class _Stream:
 
     @contextmanager
     def filled(
-        self, fill: Callable[[Take], dict[str, Any]], cancel: Callable[[], None]
+        self, fill: Callable[[TakeBatch], dict[str, Any]], cancel: Callable[[], None]
     ) -> Iterator[None]:
-        """The rows are what ``fill`` passes to its argument, until ``cancel`` or the block ends."""
+        """Within, the rows are those that ``fill`` passes to its argument in a thread.
+
+        The end of the block calls ``cancel``, which must end ``fill``.
+        """
         self.facts = self._failure = None
-        ahead = self._ahead = queue.Queue[_core.Table | None](_AHEAD)
+        ahead = self._ahead = queue.Queue[_core.Table | None](_READ_AHEAD)
         ended = threading.Event()
 
         def put(table: _core.Table | None) -> None:
@@ -366,7 +371,7 @@ class _Stream:
             try:
                 self.facts = fill(lambda table: put(table) if len(table) else None)
             except BaseException as error:
-                # A reader that was cancelled has not failed.
+                # A cancelled reader has not failed.
                 self._failure = None if ended.is_set() else error
             finally:
                 put(None)

@@ -1,4 +1,4 @@
-"""The states of sessions over time: on a CPU, in temp reads and writes, waiting."""
+"""Time lines of the states of sessions: on a CPU, in temp reads and writes, waiting."""
 
 import math
 from collections import Counter
@@ -21,21 +21,21 @@ if TYPE_CHECKING:
 
 CPU, READ, WRITE, OTHER_IO, WAITS = "CPU", "temp reads", "temp writes", "other I/O", "other waits"
 STATES = (CPU, READ, WRITE, OTHER_IO, WAITS)
-#: So many events get their own line; the others share one.
+#: The number of events with a line of their own; the others share one.
 EVENTS_MAX, ON_CPU, OTHERS = 5, "(on CPU)", "other events"
-#: A drawing cannot show more slices.
+#: The most slices that a drawing can show.
 SLICES_MAX = 160
 _LENGTHS_S = (0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1, 2, 5, 10, 20, 30, 60, 120, 300, 600, 1800, 3600)
-#: PostgreSQL's names, which version 17 spells BuffileRead; patterns identify Oracle's.
+#: PostgreSQL's events in lower case: version 17 spells BuffileRead. Oracle's match TEMP_EVENTS.
 _TEMP = {"buffileread": READ, "buffilewrite": WRITE}
 
 
 @dataclass(frozen=True)
 class Timeline:
-    """Time of all sessions by state: in all (s), and the mean number of them in each slice.
+    """The total time (s) of all sessions by state, and their mean number in each slice.
 
-    ``busy`` holds, for each state that occurs, a number for each slice of ``length_s``;
-    ``sessions`` is how many there were, which are threads of a recording.
+    ``busy`` has the mean number of sessions in each state that occurs, by slice of ``length_s``.
+    ``sessions`` is the number of sessions, which are threads in a recording.
     """
 
     length_s: float
@@ -45,20 +45,20 @@ class Timeline:
 
 
 def slice_s(elapsed_s: float, min_s: float = 0.01) -> float:
-    """The length of a slice: a round number of at least ``min_s`` that makes few slices."""
-    fit = [s for s in _LENGTHS_S if s >= min_s and elapsed_s / s <= SLICES_MAX]
-    return fit[0] if fit else elapsed_s / SLICES_MAX
+    """The length of a slice: the smallest round number from ``min_s`` up with few slices."""
+    lengths_s = (s for s in _LENGTHS_S if s >= min_s and elapsed_s / s <= SLICES_MAX)
+    return next(lengths_s, elapsed_s / SLICES_MAX)
 
 
 def of_recording(recording: Recording) -> Timeline:
-    """The single waits and the CPU before them if all were kept, else the I/O of each second.
+    """The single waits and the CPU time before them if all were kept, else the I/O of each second.
 
-    Waits other than I/O are those of sessions with temp I/O, because others may be idle. CPU
-    time counts where it ended. Rows are read without being kept in memory.
+    Waits other than I/O count only for sessions with temp I/O, because other sessions may be idle.
+    Rows are read in batches.
     """
     if not recording.meta.captured:
         return of_samples(recording.samples, recording.elapsed_s)
-    # The recording may have gone on for longer than the run.
+    # A recording may last longer than the run.
     total_s = max(recording.elapsed_s, recording.meta.recorded_s)
     if not recording.meta.raw.whole:
         temp_states = {"read": READ, "write": WRITE}
@@ -82,13 +82,13 @@ def _sessions(rows: Table) -> int:
 
 
 def of_samples(samples: Table, elapsed_s: float) -> Timeline:
-    """Samples of sessions: each stands for its weight."""
+    """The samples of sessions; each represents the time of its weight."""
     states = [state_of(event) for event in samples["event"].to_pylist()]
     return _of_samples(samples, states, STATES, elapsed_s)
 
 
 def of_ash(paths: Sequence[Path], chosen: Chosen = ALL) -> tuple[Timeline, Timeline]:
-    """The samples of ASH exports, or a selection, over the time they cover: by state, by event."""
+    """The selected samples of ASH exports over the time that they cover: by state, and by event."""
     samples = read_ash(paths, chosen).samples
     times = samples["time_ns"].to_numpy()
     covered_s = float(times.max() - times.min()) / 1e9 + 1 if len(times) else 0.0
@@ -96,7 +96,7 @@ def of_ash(paths: Sequence[Path], chosen: Chosen = ALL) -> tuple[Timeline, Timel
 
 
 def events_of_samples(samples: Table, elapsed_s: float) -> Timeline:
-    """The same as ``of_samples`` by event: those that took longest, the rest as one."""
+    """As ``of_samples``, but by event: the events with the most time, and all others as one."""
     events = [ON_CPU if event is None else event for event in samples["event"].to_pylist()]
     total_us = Counter[str]()
     for event, weight_us in zip(events, samples["weight_us"].to_pylist(), strict=True):
@@ -121,7 +121,7 @@ def _of_samples(
 
 
 def of_traces(read: "Traces", elapsed_s: float) -> Timeline:
-    """Groups of traces by ``event`` and ``second``: by the second in which a wait ended."""
+    """Groups of traces by ``event``, and by ``second``, in which a wait ended."""
     first = read.first_second()
     rows = (
         (
@@ -136,7 +136,7 @@ def of_traces(read: "Traces", elapsed_s: float) -> Timeline:
 
 
 def state_of(event: str | None, op: str | None = None) -> str:
-    """The state of a database's wait event; None means on a CPU."""
+    """The state of a session in a wait event; None means on a CPU."""
     if event is None:
         return CPU
     if (temp := _TEMP.get(event.lower())) is not None:
@@ -147,7 +147,7 @@ def state_of(event: str | None, op: str | None = None) -> str:
 
 
 def _slices(total_s: float, length_s: float) -> int:
-    """The number of slices; a rest below a twentieth of one joins the last."""
+    """The number of slices; a remainder below a twentieth of a slice joins the last."""
     return max(math.ceil(total_s / length_s - 0.05), 1)
 
 
@@ -157,7 +157,7 @@ def _of_rows(
     sessions: int,
     names: Sequence[str] = STATES,
 ) -> Timeline:
-    """Of times (s), states and seconds in them, in slices of a second or more."""
+    """The time line of (time (s), state, seconds in it), in slices of a second or more."""
     length_s = slice_s(total_s, 1)
     count = _slices(total_s, length_s)
     busy_s = {name: [0.0] * count for name in names}
@@ -169,7 +169,7 @@ def _of_rows(
 def _timeline(
     busy_s: Mapping[str, Sequence[float]], length_s: float, total_s: float, sessions: int
 ) -> Timeline:
-    """Of the seconds in each state, slice by slice."""
+    """The time line of the seconds in each state by slice."""
     count = _slices(total_s, length_s)
     lengths_s = [length_s] * (count - 1) + [total_s - (count - 1) * length_s or length_s]
     states = {state: busy for state, busy in busy_s.items() if sum(busy)}
@@ -187,9 +187,9 @@ def _timeline(
 def _waits_over_time(
     recording: Recording, slice_ns: int, count: int
 ) -> tuple[dict[str, NDArray[np.float64]], int]:
-    """Time of all sessions (ns) by state and slice, and how many did I/O or used a CPU.
+    """The time (ns) of all sessions by state and slice, and the number of active sessions.
 
-    Later waits count in the last slice. No rows are kept.
+    These did I/O or used a CPU. Waits after the last slice count in it.
     """
     with_temp_io = set[int]()
     for rows in recording.waits_unchecked("session", "temp"):
@@ -202,16 +202,16 @@ def _waits_over_time(
         cpu_ns = rows["cpu_before_ns"].filled(0)
         sessions.update(np.unique(session[op.is_valid() | (cpu_ns > 0)]).tolist())
         read, write = temp & op.equals("read"), temp & op.equals("write")
-        waits = ~temp & op.is_null()
-        of_state = {
+        is_wait = ~temp & op.is_null()
+        masks = {
             READ: read,
             WRITE: write,
-            OTHER_IO: ~(read | write | waits),
-            WAITS: waits & np.isin(session, [*with_temp_io]),
+            OTHER_IO: ~(read | write | is_wait),
+            WAITS: is_wait & np.isin(session, [*with_temp_io]),
         }
         spans_ns = [
-            (state, begin_ns[its], begin_ns[its] + rows["elapsed_ns"].values[its])
-            for state, its in of_state.items()
+            (state, begin_ns[mask], begin_ns[mask] + rows["elapsed_ns"].values[mask])
+            for state, mask in masks.items()
         ]
         on_cpu = cpu_ns > 0
         spans_ns.append((CPU, np.maximum(begin_ns - cpu_ns, 0)[on_cpu], begin_ns[on_cpu]))

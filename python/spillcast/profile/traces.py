@@ -1,7 +1,4 @@
-"""Traces -> a profile, from groups that the core counts without keeping rows.
-
-The core counts groups by any column while it reads lines, and skips figures that no group needs.
-"""
+"""Profiles traces from groups, which the core counts by any columns without keeping rows."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -20,9 +17,9 @@ from spillcast.profile.result import (
 )
 from spillcast.units import format_count, format_duration
 
-#: CPU time and waits use different clocks; old servers count CPU in ticks of 10 ms.
+#: The overlap of CPU time and waits that their different clocks and ticks of 10 ms can cause.
 OVERLAP_SHARE, TICK_US = 0.01, 10_000
-#: The value for calls, which have no such columns.
+#: The warning for a grouping by columns that calls lack.
 WAITS_ALONE = "rows hold waits only: --by event also shows CPU time"
 
 
@@ -31,7 +28,7 @@ def of_traces(
     by: Sequence[str],
     options: TraceOptions = WHOLE,
 ) -> Profile:
-    """Waits and CPU by names of DIMENSIONS; waits alone if a column of theirs is among them."""
+    """Waits and CPU time by DIMENSIONS; waits alone if ``by`` has one of COLUMNS."""
     waits_alone = not all(name in DIMENSIONS for name in by)
     dimensions = {name: DIMENSIONS.get(name) or COLUMNS.get(name, name) for name in by}
     read = profile_traces(
@@ -45,7 +42,7 @@ def of_traces(
     elapsed_us = read.elapsed_us()
     _name_groups(read)
     waits = read.waits()
-    # Frees each group as its row is made; there may be one for each second.
+    # There may be a group for each second: each is freed as its row is made.
     groups = read.groups[::-1]
     read.groups.clear()
     rows: list[dict[str, Any]] = []
@@ -82,7 +79,7 @@ def of_traces(
 
 
 def _name_groups(read: Traces) -> None:
-    """The key as displayed."""
+    """Replace keys of groups by those to display."""
     first_second = read.first_second()
     for group in read.groups:
         # Old servers write events without a name.
@@ -98,12 +95,12 @@ def _name_groups(read: Traces) -> None:
 
 def quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float:
     """The quantile (us) of a histogram, which must not be empty."""
-    # Traces count whole microseconds; the histogram has no bucket for 0.
+    # A trace has whole microseconds; the histogram has no bucket for 0.
     return stats.quantile(latency_ns, counts, quantile) // 10 / 1e2
 
 
 def trace_warnings(read: Traces) -> list[str]:
-    """Notes that limit the profile of a trace."""
+    """Warnings about lines and time that the profile of a trace lacks or counts twice."""
     warnings = repeated_words(read.repeated)
     unmeasured = read.unmeasured()
     if damaged := read.damaged_count() - unmeasured:
@@ -121,7 +118,6 @@ def trace_warnings(read: Traces) -> list[str]:
             )
     over_us = 0
     for session in read.sessions():
-        # Different clocks cause a little.
         tolerated_us = max(OVERLAP_SHARE * session["elapsed_us"], TICK_US)
         if -session["unaccounted_us"] > tolerated_us:
             over_us -= session["unaccounted_us"]

@@ -20,14 +20,13 @@ from spillcast.evidence.counts import (
 from spillcast.evidence.numbers import (
     ZERO,
     Number,
-    hold,
+    check_all,
     number_of,
     seconds_of,
-    surer,
     value_of,
 )
 from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
-from spillcast.evidence.oracle.wait_lists import Wait, WaitList, comparisons, wait_lists
+from spillcast.evidence.oracle.wait_lists import Wait, WaitList, checks, wait_lists
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.observed import Statement
 from spillcast.units import format_duration
@@ -247,7 +246,7 @@ def _report(path: Path, text: str, selection: Selection) -> Report:
         (op,) = set(OPS) - waits.keys()
         upper = format_duration(left_out.high)
         notes.append(f"direct path {op} temp is not among the top events: at most {upper} of it")
-    hold(path, comparisons(list(waits.values()), database_s), HOW)
+    check_all(path, checks(list(waits.values()), database_s), HOW)
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
         database_s=value_of(database_s) or 0.0,
@@ -304,20 +303,20 @@ def _left_out(lists: Sequence[WaitList], waits: Mapping[str, Wait]) -> Number:
 
 
 def _by_op(waits: Iterator[Wait]) -> dict[str, Wait]:
-    """Of several lists the fullest, and of as full ones that which rounds least."""
+    """The waits of each op from the list with the most time; of equal ones, the least rounded."""
     chosen: dict[str, Wait] = {}
     for wait in waits:
         if wait.mean is not None and wait.count.value:
             product = wait.count * wait.mean
             if product.low <= wait.total.high and wait.total.low <= product.high:
-                wait = replace(wait, total=surer(wait.total, product))
+                wait = replace(wait, total=min(wait.total, product, key=lambda n: n.width))
         op = wait.event.lower().split()[2]
         total, former = wait.total, chosen[op].total if op in chosen else None
         if former is not None and total.low <= former.high and former.low <= total.high:
-            fuller = surer(total, former) is total and total != former
+            is_better = total.width <= former.width and total != former
         else:
-            fuller = former is None or total.value > former.value
-        if fuller:
+            is_better = former is None or total.value > former.value
+        if is_better:
             chosen[op] = wait
     return chosen
 

@@ -1,4 +1,4 @@
-"""Lines of a plan with their own work: of a trace's STAT lines, of ASH, or of a printed plan."""
+"""Lines of a plan with their own work, from STAT lines of traces, ASH, or a printed plan."""
 
 import re
 import tempfile
@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceDamaged
-from spillcast.evidence.numbers import Held, Number, hold
+from spillcast.evidence.numbers import Check, Number, check_all
 from spillcast.evidence.oracle.ash_profile import WAITS
 from spillcast.evidence.oracle.trace import TraceOptions, Traces, spool_traces
 from spillcast.tables import Table
@@ -17,14 +17,14 @@ from spillcast.text import rows_of
 if TYPE_CHECKING:
     import duckdb
 
-#: Operations that keep rows in a work area, and write to temp what does not fit; and temporary
-#: tables that a statement makes for itself.
+#: Operations with a work area, whose excess goes to temp files, and temporary tables that a
+#: statement creates for itself.
 _SPILLS = re.compile(
     r"(HASH|SORT|WINDOW|BUFFER|BITMAP|CONNECT BY|SQL MODEL|SPREADSHEET|MATCH RECOGNIZE)\b"
     r"|.*(SYS_TEMP_|RECURSIVE WITH)"
 )
 
-# A line's figures hold those of the lines below it. A plan begins with its line 1.
+# The figures of a line include those of the lines below it. A plan begins with line 1.
 _OF_TRACE = """
 with numbered as (
     select *, sum((id = 1)::int) over (partition by source, session, cursor order by line) as run
@@ -54,7 +54,7 @@ group by all
 order by own.sql_id, own.id, own.operation
 """
 
-# Rows stand for waits as in a profile of ASH: one in (interval / length) short waits is seen.
+# Rows represent waits as in a profile of ASH: a short wait is sampled once in (interval / length).
 _OF_ASH = """
 select
     sql_id, plan_line,
@@ -74,16 +74,16 @@ order by sql_id, plan_line
 
 @dataclass(frozen=True, kw_only=True)
 class RowSource:
-    """One line of the plan of one statement, by itself, over all its executions.
+    """One line of a statement's plan without the lines below it, over all executions.
 
-    ``temp_read_bytes`` and ``temp_written_bytes`` are 0 for what cannot spill, and None where
-    nothing tells. ``passes`` is how often what was written was read; None where nothing was.
+    ``temp_read_bytes`` and ``temp_written_bytes`` are 0 for operations that cannot spill, and None
+    where they are not known. ``passes`` is how often written data was read; None if none was.
     """
 
     sql_id: str | None
     plan_line: int | None
     operation: str
-    #: Lines above it.
+    #: The number of lines above it.
     depth: int = 0
     #: Executions, or samples of ASH.
     count: int
@@ -98,7 +98,7 @@ class RowSource:
 
     @property
     def spilled(self) -> float:
-        """What its part of the spill is measured by: time where that is known, or bytes."""
+        """The measure of its share of the spill: time where it is known, or bytes."""
         if self.temp_us is not None:
             return float(self.temp_us)
         return float((self.temp_read_bytes or 0) + (self.temp_written_bytes or 0))
@@ -107,7 +107,7 @@ class RowSource:
 def row_sources_of_traces(
     paths: Sequence[Path], block_bytes: int, options: TraceOptions
 ) -> tuple[Traces, list[RowSource]]:
-    """Out of their STAT lines; empty where there are none."""
+    """What was read, and the lines of plans in STAT lines; empty where there are none."""
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
@@ -202,7 +202,7 @@ class PlanLine:
 
 @dataclass(frozen=True)
 class Spilled:
-    """What the lines with work areas did by themselves; None where they printed no time."""
+    """The sums of lines with work areas without lines below; ``elapsed_s`` is None if unknown."""
 
     read_blocks: int = 0
     written_blocks: int = 0
@@ -210,9 +210,9 @@ class Spilled:
 
 
 def spilled(path: Path, lines: Sequence[PlanLine], hint: str) -> Spilled:
-    """Temp blocks of all lines that have a work area and wrote some of it out.
+    """Temp blocks of all lines that spilled their work area.
 
-    InputError where a line has less than those below it, or where the indentation is lost.
+    InputError where a line has less than the lines below it, or where the indentation is lost.
     """
     if len(lines) > 1 and len({line.depth for line in lines}) == 1:
         raise EvidenceDamaged(f"{path}: the lines of its plan have lost their indentation", hint)
@@ -223,14 +223,10 @@ def spilled(path: Path, lines: Sequence[PlanLine], hint: str) -> Spilled:
             continue
         below = _children(lines, at)
         reads_below = sum(child.reads for child in below)
-        comparison = Held(
-            "children-of-parent",
-            Number.exact(reads_below),
-            f"{reads_below:,} blocks read below {line.operation}",
-            Number.exact(line.reads),
-            f"{line.reads:,} blocks read by it and those below",
-        )
-        hold(path, [comparison], hint)
+        words = f"{reads_below:,} blocks read below {line.operation}"
+        whole = Number.exact(line.reads), f"{line.reads:,} blocks read by it and those below"
+        check = Check("children-of-parent", Number.exact(reads_below), words, *whole)
+        check_all(path, [check], hint)
         own_writes = line.writes - sum(child.writes for child in below)
         if own_writes <= 0:
             continue
@@ -243,7 +239,7 @@ def spilled(path: Path, lines: Sequence[PlanLine], hint: str) -> Spilled:
 
 
 def _children(lines: Sequence[PlanLine], at: int) -> list[PlanLine]:
-    """Those right below: the least indented of what is more indented than the line itself."""
+    """The children of a line: of the following, more indented lines the least indented ones."""
     inner: list[PlanLine] = []
     for line in lines[at + 1 :]:
         if line.depth <= lines[at].depth:

@@ -20,7 +20,7 @@ from spillcast.evidence.counts import (
     counts_of_figures,
     uncounted,
 )
-from spillcast.evidence.numbers import Held, Number, hold
+from spillcast.evidence.numbers import Check, Number, check_all
 from spillcast.evidence.oracle.row_sources import may_spill
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.observed import Statement
@@ -135,7 +135,7 @@ def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
     """The temp I/O of the lines that spill. InputError where none does."""
     path, spilling = execution.path, [line for line in execution.lines if line.spills]
     temp = total_io(spilling)
-    hold(path, _comparisons(execution, temp), _REPORT_HINT)
+    check_all(path, _checks(execution, temp), _REPORT_HINT)
     if not spilling:
         raise NoTempIo(f"{path}: it does not spill: no line of its plan uses temp space")
     elapsed_s, elapsed_unknown, remarks = execution.elapsed_s, "", _notes(execution)
@@ -169,18 +169,18 @@ def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
     )
 
 
-def _comparisons(execution: Execution, temp: Mapping[str, OpCounts]) -> Iterator[Held]:
+def _checks(execution: Execution, temp: Mapping[str, OpCounts]) -> Iterator[Check]:
     rounding = _ROUNDED_TO if execution.rounded else 1.0
     for op, part in temp.items():
         total = execution.io[op].count
         words = f"{part.count:,} {op} requests of the lines that spill"
         if total:
-            yield Held(
+            yield Check(
                 "part-of-whole", _down_to(part.count, rounding), words,
                 Number.exact(total), f"{total:,} {op} requests in all",
             )  # fmt: skip
         if part.bytes:
-            yield Held(
+            yield Check(
                 "blocks-of-operations", _down_to(part.count * _SECTOR_BYTES, rounding), words,
                 Number.exact(part.bytes / rounding), f"{part.bytes:,} bytes",
             )  # fmt: skip
@@ -188,12 +188,12 @@ def _comparisons(execution: Execution, temp: Mapping[str, OpCounts]) -> Iterator
     words = f"{format_duration(execution.database_s)} of DB time"
     if execution.parts_s:
         parts = f"{format_duration(execution.parts_s)} of CPU time and waits"
-        yield Held("part-of-whole", Number.exact(execution.parts_s), parts, database, words)
+        yield Check("part-of-whole", Number.exact(execution.parts_s), parts, database, words)
     if execution.servers and execution.elapsed_s:
         processes = execution.servers + 1
         upper = Number.exact(processes * (execution.elapsed_s + 1))
         times = f"{processes} processes in {format_duration(execution.elapsed_s)}"
-        yield Held("time-at-once", Number.exact(execution.database_s), words, upper, times)
+        yield Check("time-at-once", Number.exact(execution.database_s), words, upper, times)
 
 
 def _down_to(value: float, rounding: float) -> Number:

@@ -18,7 +18,7 @@ from spillcast.evidence.counts import (
     printed,
     with_more,
 )
-from spillcast.evidence.numbers import ZERO, Held, Number, hold, number_of
+from spillcast.evidence.numbers import ZERO, Check, Number, check_all, number_of
 from spillcast.evidence.oracle.report_tables import check_all_read, report_text
 from spillcast.evidence.oracle.row_sources import PlanLine, Spilled, spilled
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
@@ -256,19 +256,19 @@ def _of_coordinator(section: Section) -> tuple[float, float]:
 
 def _check(path: Path, section: Section) -> None:
     """InputError for figures that contradict each other."""
-    comparisons = []
+    checks = []
     if (disk := section.disk) is not None:
         read = section.spilled.read_blocks * section.runs
         words, total = f"{read:,} temp blocks read by row sources", Number.exact(disk)
         disk_words = f"{disk:,} blocks in the column disk"
-        comparisons.append(Held("sources-of-disk", Number.exact(read), words, total, disk_words))
+        checks.append(Check("sources-of-disk", Number.exact(read), words, total, disk_words))
     for op, (count, longest, total) in section.temp.items():
         name = f"direct path {op} temp"
         words = f"{format_duration(total.value)} of {name} in all"
         upper = Number(longest.value * count, longest.low * count, longest.high * count)
         times = f"{count:,} times {format_duration(longest.value)} at the longest"
-        comparisons.append(Held("part-of-whole", total, words, upper, times))
-    hold(path, comparisons, HOW)
+        checks.append(Check("part-of-whole", total, words, upper, times))
+    check_all(path, checks, HOW)
 
 
 def _joined_lines(lines: Sequence[str]) -> Iterator[str]:

@@ -16,7 +16,7 @@ from spillcast.evidence.counts import (
     counts_of_figures,
     uncounted,
 )
-from spillcast.evidence.numbers import ZERO, Held, Number, number_of, seconds_of, value_of
+from spillcast.evidence.numbers import ZERO, Check, Number, number_of, seconds_of, value_of
 from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.units import format_duration
@@ -171,25 +171,25 @@ def _without_total(waits: Sequence[Wait]) -> WaitList:
         return WaitList(waits)
     *events, last = waits
     total = sum((wait.total for wait in events), ZERO)
-    is_sum = Held("sum-of-parts", total, "", last.total, "").holds
+    is_sum = Check("sum-of-parts", total, "", last.total, "").holds
     return WaitList(events, last.total) if is_sum and last.total.value else WaitList(waits)
 
 
-def comparisons(waits: Sequence[Wait], whole: Number | None) -> Iterator[Held]:
+def checks(waits: Sequence[Wait], whole: Number | None) -> Iterator[Check]:
     """Of each wait its count, mean, total and share, and ``whole``, the time of all."""
     for wait in waits:
         if wait.mean is not None and wait.count.value:
             times = f"{wait.count.value:,.0f} waits of {format_duration(wait.mean.value)}"
             product = wait.count * wait.mean
-            yield Held("count-mean-total", product, times, wait.total, wait.words)
+            yield Check("count-mean-total", product, times, wait.total, wait.words)
         if whole is None:
             continue
         total = f"{format_duration(whole.value)} of DB time"
-        yield Held("part-of-whole", wait.total, wait.words, whole, total)
+        yield Check("part-of-whole", wait.total, wait.words, whole, total)
         if wait.share is not None:
             share = f"{100 * wait.share.value:.3g} % of {total}"
             part = wait.share * whole
-            yield Held("share-of-db-time", part, share, wait.total, wait.words)
+            yield Check("share-of-db-time", part, share, wait.total, wait.words)
 
 
 def _wait_columns(table: Table, rows: Sequence[Row]) -> WaitColumns | None:
@@ -240,7 +240,7 @@ def _multiply(rows: Sequence[Row], columns: WaitColumns) -> Iterator[bool]:
     for row in rows:
         wait = _wait(row, columns)
         if wait and wait.mean and wait.count.value and wait.total.spread < PRECISE:
-            product = next(comparisons([wait], None))
+            product = next(checks([wait], None))
             # A count and a mean in ms have the same product in either order.
             yield product.holds and wait.count.value > wait.mean.value / _MS
 

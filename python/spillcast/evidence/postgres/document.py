@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
-from spillcast.evidence.numbers import Held, Number, hold
+from spillcast.evidence.numbers import Check, Number, check_all
 from spillcast.evidence.postgres.nodes import SIZES_NOTE, Node, all_nodes, count_disk_sizes
 from spillcast.evidence.postgres.text import ELSEWHERE, FIGURES, begins_plan, documents_of_text
 from spillcast.evidence.text import head_of, json_or_none, text_of
@@ -275,8 +275,8 @@ def check_sums(path: Path, top: Node) -> None:
     total, max_blocks = top.all_temp.blocks, max(node.all_temp.blocks for node in top.walk())
     parts = f"{max_blocks:,} temp blocks of a node"
     plan = f"{total:,} of the entire plan"
-    sums = Held("children-of-parent", Number.exact(max_blocks), parts, Number.exact(total), plan)
-    hold(path, [sums], HOW)
+    sums = Check("children-of-parent", Number.exact(max_blocks), parts, Number.exact(total), plan)
+    check_all(path, [sums], HOW)
     sorts = [node for node in top.walk() if node.values.get("Sort Space Type") == "Disk"]
     if sorts and not top.all_temp.blocks:
         raise EvidenceIncomplete(

@@ -15,7 +15,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.choice import ONLY, Item, Selection, pick
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
-from spillcast.evidence.numbers import Held, Number, hold
+from spillcast.evidence.numbers import Check, Number, check_all
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import HOW, check_sums, is_log, read_documents
 from spillcast.evidence.postgres.nodes import (
@@ -290,8 +290,8 @@ def _check_elapsed(path: Path, document: Mapping[str, Any], elapsed_s: float) ->
     node_s = amount(document["Plan"].get("Actual Total Time", 0.0), "Actual Total Time") / 1e3
     part = f"{format_duration(node_s)} of the first node"
     run = f"{format_duration(elapsed_s)} of the run"
-    times = Held("part-of-whole", Number.exact(node_s), part, Number.exact(elapsed_s), run)
-    hold(path, [times], _ELAPSED)
+    times = Check("part-of-whole", Number.exact(node_s), part, Number.exact(elapsed_s), run)
+    check_all(path, [times], _ELAPSED)
 
 
 def blocks_of(plan: Mapping[str, Any]) -> int:

@@ -18,7 +18,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.choice import LISTED, ONLY, TEXT_MAX, Selection, ambiguous
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
-from spillcast.evidence.numbers import ZERO, Held, hold, rounded_number, with_decimal_points
+from spillcast.evidence.numbers import ZERO, Check, check_all, rounded_number, with_decimal_points
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.nodes import WORKERS_MAX, TempIO, counts_of_blocks
 from spillcast.evidence.postgres.plan import Executed, executed
@@ -138,7 +138,7 @@ def read_rows(path: Path) -> list[Row]:
         for name in _NEEDED:
             if any(name not in row for row in rows):
                 raise EvidenceIncomplete(f"{path}: pg_stat_statements without {name}", HOW)
-        hold(path, (held for row in rows for held in _held(row)), HOW)
+        check_all(path, (held for row in rows for held in _held(row)), HOW)
         return merged([Row.of(row) for row in rows])
 
 
@@ -170,7 +170,7 @@ def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
     return [{name: pointed.get(str(cell), cell) for name, cell in row.items()} for row in rows]
 
 
-def _held(row: Mapping[str, Any]) -> Iterator[Held]:
+def _held(row: Mapping[str, Any]) -> Iterator[Check]:
     """The mean of a call times the calls is the total, as far as both are exported."""
     total, mean, calls = (row.get(name) for name in ("total_exec_time", "mean_exec_time", "calls"))
     if None in (total, mean, calls) or not _number(mean):
@@ -178,7 +178,7 @@ def _held(row: Mapping[str, Any]) -> Iterator[Held]:
     mean_ms, total_ms = (rounded_number(str(time)) or ZERO for time in (mean, total))
     calls_words, total_words = f"{calls} calls of {mean} ms", f"a total of {total} ms"
     product = mean_ms * _number(calls)
-    yield Held("count-mean-total", product, calls_words, total_ms, total_words)
+    yield Check("count-mean-total", product, calls_words, total_ms, total_words)
 
 
 def merged(rows: Iterable[Row]) -> list[Row]:
