@@ -112,23 +112,23 @@ def by_function(recording: Recording, by: Sequence[str] = (FUNCTION,)) -> Profil
         raise QueryInvalid(f"--by: function does not go with {wrong[0]}", f"it goes with {_THREAD}")
     by = [*_KEYS, *((_THREAD,) if _THREAD in by else ())]
     stacks = stacks_of(recording)
-    own, with_callees = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
+    own_samples, with_callees = Counter[tuple[str, ...]](), Counter[tuple[str, ...]]()
     for stack in stacks.stacks:
         keys = _keys(stacks, stack, by)
-        own[keys[0]] += stack.samples
+        own_samples[keys[0]] += stack.samples
         # A sample counts once for a function that calls itself.
         for row_key in set(keys):
             with_callees[row_key] += stack.samples
-    total = sum(own.values()) or 1
+    total = sum(own_samples.values()) or 1
     us = 1e6 / stacks.samples_per_s
     rows: list[dict[str, Any]] = [
         dict(zip(by, key, strict=True))
         | {
-            "total_us": own[key] * us,
-            "share": own[key] / total,
+            "total_us": own_samples[key] * us,
+            "share": own_samples[key] / total,
             "with_callees_us": samples * us,
             "with_callees_share": samples / total,
-            "count": own[key],
+            "count": own_samples[key],
             "idle": False,
         }
         for key, samples in with_callees.items()
