@@ -1,12 +1,11 @@
-"""How far verified forecasts were off, made into intervals: conformal, by kind of evidence.
+"""Conformal intervals from the errors of verified forecasts, by kind of evidence and direction.
 
-A case's score is its residual |log(measured / forecast)| over the spread stated for it. That spread
-is made of shares of the forecast that are not and that are temp I/O, each as far off as it was in
-whole recordings, and of what is known of the case itself. An interval of so many spreads as a share
-of the scores are below holds that share of further cases.
+The score of a case is its residual |log(measured / forecast)| over its spread. The spread combines
+the errors of the time outside temp I/O and of temp I/O, as in verified forecasts from whole
+recordings, with the errors of the inputs of this forecast. An interval of q spreads contains the
+share of further cases that the share of scores below q is.
 
-A case is scored with the spreads of the other queries, so that none is judged by what was taken
-from it.
+Spreads for a case come from other queries alone, so that no query is judged by its own errors.
 """
 
 from collections import Counter
@@ -31,40 +30,40 @@ from spillcast.report.checks import share
 from spillcast.tabular import markdown_table, paragraph
 from spillcast_lab.summary import of_evidence
 
-#: Levels whose quantiles are kept.
+#: Levels at which quantiles are stored.
 LEVELS = (0.5, 0.6, 0.7, 0.8, 0.85, 0.9, 0.95, 0.975, 0.99)
-#: Spreads, and factors of them, that are tried: 10 % apart.
+#: Candidate spreads and factors, 10 % apart.
 SPREADS = np.geomspace(0.01, 1.0, 49)
 FACTORS = np.geomspace(0.5, 50.0, 49)
-#: Fewer cases tell no spread and no quantile.
+#: Fewer cases are too few for a spread or a quantile.
 CASES_MIN = 10
 WHOLE = "recording"
-#: Cut from a few runs, many of each: they tell of no other kind.
+#: Many parts are cut from each of a few runs, so they say nothing about other kinds of evidence.
 PART = "part"
 
 
 @dataclass(frozen=True)
 class Residual:
-    """A verified forecast: what its interval follows from, and how far off it was."""
+    """The error of a verified forecast, and the uncertainty behind its interval."""
 
-    #: Engine and kind of query: cases of one query are alike.
+    #: Engine and name of the query. Cases of one query resemble each other.
     query: str
     uncertainty: Uncertainty
     #: Logarithm of measured over forecast.
-    off: float
+    log_error: float
 
     def score(self, residuals: Residuals) -> float:
-        """How many of its spreads it was off."""
-        return abs(self.off) / self.uncertainty.spreads(residuals)[self.off > 0]
+        """The absolute error in spreads."""
+        return abs(self.log_error) / self.uncertainty.spreads(residuals)[self.log_error > 0]
 
     def held(self, residuals: Residuals, confidence: float) -> bool:
-        """Whether an interval from these residuals holds what was measured."""
+        """Whether an interval from these residuals contains the measured time."""
         low_s, high_s = self.uncertainty.bounds_s(confidence, residuals)
-        return low_s <= self.uncertainty.forecast_s * exp(self.off) <= high_s
+        return low_s <= self.uncertainty.forecast_s * exp(self.log_error) <= high_s
 
 
 def residuals_of(cases: Iterable[Case]) -> list[Residual]:
-    """Of all cases that say what their interval follows from, also where it was too wide."""
+    """The errors of all cases with an uncertainty, including those refused for a wide interval."""
     return [
         Residual(
             f"{case.engine.split()[0]} {case.workload}",
@@ -77,7 +76,7 @@ def residuals_of(cases: Iterable[Case]) -> list[Residual]:
 
 
 def calibrate(residuals: Sequence[Residual]) -> Residuals:
-    """What intervals are to be made from."""
+    """The spreads and quantiles of further intervals."""
     scored = [
         (residual, residual.score(spreads))
         for query in sorted({residual.query for residual in residuals})
@@ -92,50 +91,54 @@ def calibrate(residuals: Sequence[Residual]) -> Residuals:
 
 
 def _spreads(residuals: Sequence[Residual]) -> Residuals:
-    """The spreads, and how many times as far off each kind of evidence is; no quantiles yet."""
+    """The spreads, and the factor of each kind of evidence; no quantiles yet."""
     whole = [residual for residual in residuals if residual.uncertainty.kind == WHOLE]
-    share, known, off = _columns(whole)
-    rest = (SPREADS[:, None, None] * share) ** 2
+    share, input_spread, error = _columns(whole)
     io = (SPREADS[:, None] * (1 - share)) ** 2
-    at = np.argmin([_unlikely(np.sqrt(each + io + known**2), off) for each in rest])
-    rest_spread, io_spread = (float(SPREADS[n]) for n in np.unravel_index(at, (len(SPREADS),) * 2))
+    unlikelihoods = [
+        _unlikelihood(np.sqrt((spread * share) ** 2 + io + input_spread**2), error)
+        for spread in SPREADS
+    ]
+    best = np.unravel_index(np.argmin(unlikelihoods), (len(SPREADS), len(SPREADS)))
+    rest_spread, io_spread = (float(SPREADS[index]) for index in best)
     categories = list[Category]()
     for kind in KINDS:
-        its = [residual for residual in residuals if residual.uncertainty.kind == kind]
-        share, known, off = _columns(its)
-        spread = np.hypot(rest_spread * share, io_spread * (1 - share))
-        every = np.sqrt((FACTORS[:, None] * spread) ** 2 + known**2)
-        enough = kind != WHOLE and len(its) >= CASES_MIN
-        factor = float(FACTORS[np.argmin(_unlikely(every, off))]) if enough else 1.0
-        ways = Counter(residual.uncertainty.direction for residual in its)
-        directions = sorted(way for way, cases in ways.items() if cases >= CASES_MIN)
-        categories += [Category(kind, way, 0, factor, 0.0, []) for way in (ANY, *directions)]
+        of_kind = [residual for residual in residuals if residual.uncertainty.kind == kind]
+        factor = 1.0
+        if kind != WHOLE and len(of_kind) >= CASES_MIN:
+            share, input_spread, error = _columns(of_kind)
+            spread = np.hypot(rest_spread * share, io_spread * (1 - share))
+            by_factor = np.hypot(FACTORS[:, None] * spread, input_spread)
+            factor = float(FACTORS[np.argmin(_unlikelihood(by_factor, error))])
+        counts = Counter(residual.uncertainty.direction for residual in of_kind)
+        directions = sorted(each for each, cases in counts.items() if cases >= CASES_MIN)
+        categories += [Category(kind, each, 0, factor, 0.0, []) for each in (ANY, *directions)]
     return Residuals(rest_spread, io_spread, LEVELS, categories)
 
 
 def _columns(residuals: Sequence[Residual]) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Of each: the share that is not temp I/O, the spread that is known, and how far off it was."""
+    """Arrays of the share outside temp I/O, the spread from the inputs, and the absolute error."""
     rows = [
-        (u.rest_share, u.above if residual.off > 0 else u.below, abs(residual.off))
+        (u.rest_share, u.above if residual.log_error > 0 else u.below, abs(residual.log_error))
         for residual in residuals
         for u in [residual.uncertainty]
     ]
-    share, known, off = np.array(rows, dtype=float).reshape(-1, 3).T
-    return share, known, off
+    share, input_spread, error = np.array(rows, dtype=float).reshape(-1, 3).T
+    return share, input_spread, error
 
 
-def _unlikely(spreads: np.ndarray, off: np.ndarray) -> np.ndarray:
-    """How unlikely the residuals are, for rows of spreads.
+def _unlikelihood(spreads: np.ndarray, error: np.ndarray) -> np.ndarray:
+    """The negative log-likelihood of absolute errors, for each row of spreads.
 
-    By their size and not by its square, so that one outlier does not make the spread; of normal
-    residuals it is their standard deviation that comes out.
+    It grows with an error and not with its square, so that one outlier does not decide the spread.
+    The factor makes the best spread of normal errors their standard deviation.
     """
-    unlikelihood: np.ndarray = (np.log(spreads) + (pi / 2) ** 0.5 * off / spreads).sum(axis=-1)
-    return unlikelihood
+    by_case: np.ndarray = np.log(spreads) + (pi / 2) ** 0.5 * error / spreads
+    return np.asarray(by_case.sum(axis=-1))
 
 
 def _category(category: Category, scored: Sequence[tuple[Residual, float]]) -> Category:
-    """With its quantiles; where its cases are too few for a level, of ever more others too."""
+    """The category with its quantiles; levels for which it has too few cases use more of them."""
     kind = [
         (residual, score)
         for residual, score in scored
@@ -151,12 +154,10 @@ def _category(category: Category, scored: Sequence[tuple[Residual, float]]) -> C
     quantiles, alone_up_to, times = list[float](), 0.0, 1.0
     for level in LEVELS:
         normal = NormalDist().inv_cdf((1 + level) / 2)
-        known = [
-            residual for pool in pools if (residual := conformal_quantile(pool, level)) is not None
-        ]
-        # Beyond what any cases tell, in proportion to a normal distribution.
-        quantile = known[0] if known else times * normal
-        # A level that others are asked for is no nearer than one below it.
+        by_pool = (conformal_quantile(pool, level) for pool in pools)
+        # Without enough cases in any pool, quantiles continue as those of a normal distribution.
+        quantile = next((score for score in by_pool if score is not None), times * normal)
+        # The quantile of a wider pool may be below that of a lower level.
         quantiles.append(max([quantile, *quantiles[-1:]]))
         times = quantiles[-1] / normal
         if conformal_quantile(pools[0], level) is not None:
@@ -167,15 +168,15 @@ def _category(category: Category, scored: Sequence[tuple[Residual, float]]) -> C
 def conformal_quantile(scores: Sequence[float], level: float) -> float | None:
     """The score that a further case stays below with probability ``level``.
 
-    Of n scores the one of rank ceil((n + 1) * level). None where there are too few, or where it
-    would be the largest: that one may be a fluke.
+    It has the rank ceil((n + 1) * level) of n scores. None for too few scores, or if it is the
+    largest one, which may be an outlier.
     """
     rank = ceil((len(scores) + 1) * level)
     return sorted(scores)[rank - 1] if len(scores) >= CASES_MIN and rank < len(scores) else None
 
 
 class Judged(NamedTuple):
-    """A case: what its interval follows from, whether that holds, and half of its width."""
+    """A case with an interval: whether it contains the measured time, and its half-width."""
 
     uncertainty: Uncertainty
     held: bool
@@ -183,7 +184,7 @@ class Judged(NamedTuple):
 
 
 def judge(all_residuals: Sequence[Residual], confidence: float) -> list[Judged]:
-    """Each case by the intervals that the other queries make."""
+    """Each case with an interval from the other queries."""
     judged = []
     for query in sorted({residual.query for residual in all_residuals}):
         residuals = calibrate([residual for residual in all_residuals if residual.query != query])
@@ -196,7 +197,7 @@ def judge(all_residuals: Sequence[Residual], confidence: float) -> list[Judged]:
 
 
 def calibration(cases: Sequence[Case]) -> str:
-    """The quantiles of intervals, and how well these hold other cases."""
+    """The page's section on intervals: their quantiles, and the cases that they contain."""
     made = calibrated().residuals
     quantiles = markdown_table(
         ("evidence", "direction", "cases", "factor", *(f"{level:.1%}" for level in made.levels)),
@@ -230,7 +231,7 @@ def calibration(cases: Sequence[Case]) -> str:
 
 
 def judged(cases: Sequence[Case], confidence: float) -> list[str]:
-    """The cases in intervals that the other queries make; nothing where there are none."""
+    """A table of the cases in intervals from the other queries; none for a single query."""
     residuals = residuals_of(cases)
     if len({residual.query for residual in residuals}) < 2:
         return []
@@ -241,19 +242,19 @@ def judged(cases: Sequence[Case], confidence: float) -> list[str]:
         if case.forecast.uncertainty and case.half_width is not None
     ]
     groups = {
-        (row.uncertainty.kind, way) for row in made for way in (row.uncertainty.direction, ANY)
+        (row.uncertainty.kind, name) for row in made for name in (row.uncertainty.direction, ANY)
     }
     rows = []
-    for kind, way in sorted(groups):
-        others, stated = (
+    for kind, name in sorted(groups):
+        from_others, stated = (
             [
                 row
                 for row in judgements
-                if row.uncertainty.kind == kind and way in (ANY, row.uncertainty.direction)
+                if row.uncertainty.kind == kind and name in (ANY, row.uncertainty.direction)
             ]
             for judgements in (made, given)
         )
-        rows.append([kind, way, f"{len(others)}", *_figures(others), *_figures(stated)])
+        rows.append([kind, name, f"{len(from_others)}", *_figures(from_others), *_figures(stated)])
     text = (
         f"Each case is tested with a {confidence:.0%} interval made from all other queries, "
         "including cases that were refused because their interval was too wide. The last columns "

@@ -1,4 +1,4 @@
-"""Constants that commands measured: calibrated.toml beside this file, as calibration wrote it."""
+"""The measured constants in calibrated.toml, which `make constants` writes."""
 
 import tomllib
 from bisect import bisect_right
@@ -10,54 +10,55 @@ from statistics import NormalDist
 from typing import Any
 
 CALIBRATED = Path(__file__).with_suffix(".toml")
-#: Any direction of a kind of evidence.
+#: Stands for all directions of a kind of evidence.
 ANY = "any"
 
 
 @dataclass(frozen=True)
 class Category:
-    """How far verified forecasts of one kind of evidence and direction were off."""
+    """Errors of verified forecasts of one kind of evidence and direction."""
 
     kind: str
     direction: str
     cases: int
     #: Ratio of the errors to those of forecasts from entire recordings.
     factor: float
-    #: The highest level whose quantile rests on these cases alone; above, on more and more others.
+    #: Highest level whose quantile rests on these cases alone.
     alone_up_to: float
-    #: Of |log(measured / forecast)| over its stated spread, at each of the levels.
+    #: Quantiles of |log(measured / forecast)| over its stated spread, one for each level.
     quantiles: Sequence[float]
 
     def quantile(self, level: float, levels: Sequence[float]) -> float:
-        """At any level: between those known, and beyond, in proportion to a normal distribution."""
+        """The quantile at any level, interpolated over those of a normal distribution."""
         normal = [0.0, *(NormalDist().inv_cdf((1 + share) / 2) for share in levels)]
-        at, known = NormalDist().inv_cdf((1 + level) / 2), [0.0, *self.quantiles]
-        if at >= normal[-1]:
-            return known[-1] * at / normal[-1]
-        right = bisect_right(normal, at)
-        part = (at - normal[right - 1]) / (normal[right] - normal[right - 1])
-        return known[right - 1] + part * (known[right] - known[right - 1])
+        wanted, quantiles = NormalDist().inv_cdf((1 + level) / 2), [0.0, *self.quantiles]
+        if wanted >= normal[-1]:
+            return quantiles[-1] * wanted / normal[-1]
+        right = bisect_right(normal, wanted)
+        left = right - 1
+        part = (wanted - normal[left]) / (normal[right] - normal[left])
+        return quantiles[left] + part * (quantiles[right] - quantiles[left])
 
 
 @dataclass(frozen=True)
 class Residuals:
-    """How far verified forecasts were off, as shares of their parts and by category."""
+    """Errors of verified forecasts: spreads of a forecast's parts, and quantiles by category."""
 
-    #: Spread of the logarithm of the time outside temp I/O, and of temp I/O.
+    #: Standard deviations of the logarithm of the time outside temp I/O, and of temp I/O.
     rest_spread: float
     io_spread: float
     levels: Sequence[float]
     categories: Sequence[Category]
 
     def category(self, kind: str, direction: str) -> Category:
-        """The one of a kind and direction, or of the kind where that direction has no cases."""
+        """The category of a kind and direction; that of all directions if it has too few cases."""
         categories = {(category.kind, category.direction): category for category in self.categories}
         return categories.get((kind, direction)) or categories[kind, ANY]
 
 
 @dataclass(frozen=True)
 class Calibrated:
-    """The values of calibrated.toml, which explains each and names its source."""
+    """The values of calibrated.toml, which states the unit and the source of each."""
 
     compression_levels: Sequence[float]
     memory_s: float
@@ -77,13 +78,13 @@ class Calibrated:
 
 @cache
 def calibrated() -> Calibrated:
-    """What the file holds; it is read when it is first needed."""
+    """The constants; the file is read at the first call."""
     values = {name: entry["value"] for name, entry in document().items() if name != "residuals"}
     return Calibrated(**values, residuals=residuals_of(document()["residuals"]))
 
 
 def residuals_of(entry: Mapping[str, Any]) -> Residuals:
-    """The table ``residuals`` of the file."""
+    """The errors of verified forecasts from the table ``residuals`` of the file."""
     return Residuals(
         entry["rest_spread"],
         entry["io_spread"],
@@ -94,8 +95,8 @@ def residuals_of(entry: Mapping[str, Any]) -> Residuals:
 
 @cache
 def document() -> dict[str, Any]:
-    """The file's tables by name; all but ``residuals`` hold a constant each.
+    """The file's tables by name; each but ``residuals`` contains one constant.
 
-    With it are its unit, when, where and by which command it was measured, and what it rests on.
+    Beside it are its unit, the date, machine and command of the measurement, and its data.
     """
     return tomllib.loads(CALIBRATED.read_text())

@@ -75,7 +75,7 @@ def test_a_direction_that_is_further_off_is_judged_by_its_own():
 
     def far(count):
         return [
-            Residual(item.query, item.uncertainty, 3 * item.off)
+            Residual(item.query, item.uncertainty, 3 * item.log_error)
             for item in off_by(random, count, direction=FAST)
         ]
 
@@ -134,7 +134,7 @@ def test_residuals_also_come_from_forecasts_that_were_withheld():
         refused="too wide", measured_s=20.0, engine="PostgreSQL 18.6", uncertainty=answer
     )
     [item] = residuals_of([withheld, case(), case(refused="reports were lost")])
-    assert (item.query, item.off) == ("PostgreSQL sort", pytest.approx(np.log(2)))
+    assert (item.query, item.log_error) == ("PostgreSQL sort", pytest.approx(np.log(2)))
 
 
 def test_confidence_only_widens():

@@ -1,15 +1,15 @@
-"""The change of CPU time on the target: after longer waits a thread finds its caches colder.
+"""The change of CPU time on the target. After a longer wait a thread finds its caches colder.
 
-Estimates are pooled, each weighted by its error:
+The estimates are averaged with weights from their errors:
 
-- The machine: `spillcast calibrate` measures it with real work. Without that, the loop through
-  memory at the end of every recording gives a guess.
+- The machine: `spillcast calibrate` measures what waits cost real queries. Without it, the loop
+  through memory at the end of every recording gives a rough estimate.
 - The recording: CPU bursts after operations of the same kind, size, thread and stretch of the run
-  do the same work, so the slope of CPU time over the wait is what a wait costs this query.
-- A rehearsal: CPU time of the query's first operations on both storages.
-- Former runs on other storage: the run with longer waits takes more CPU time, as the cost of waits,
-  or because threads asked again and again whether others had done their I/O. What exceeds the
-  machine's calibration, beyond its error, follows the time of temp I/O and is a wait.
+  do the same work, so the slope of their CPU time over the wait is the cost of a wait.
+- A rehearsal: the CPU time of the query's first operations on both storages.
+- Former runs on other storage: the run with longer waits takes more CPU time, either as the cost of
+  waits or because threads poll for the I/O of others. The excess over the machine's calibration,
+  beyond its error, is polling: it follows the time of temp I/O like a wait.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,44 +30,43 @@ from spillcast.storage.model import Estimate
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.tables import Table
 
-#: Relative error of the slope within a run, for longer waits may come before other work.
+#: Relative error of the slope within a run, because longer waits may precede other work.
 WITHIN_RUN_SPREAD = 0.3
-#: Share by which CPU time may move where waits lie outside those recorded: as in queries of TPC-H.
+#: Relative error of CPU time for waits outside the recorded range, from queries of TPC-H.
 WITHIN_RUN_BEYOND = 0.2
 Array = NDArray[np.float64]
-#: Least standard error of an estimate as a share of it: no measurement of the kind repeats better.
+#: Least relative standard error of an estimate; no such measurement repeats better.
 MIN_ERROR = 0.05
-#: A root is halved in so many times, to a millionth of a millionth.
+#: Steps of the bisection, which end at a relative error of 1e-12.
 HALVINGS = 40
-#: Where the machine was not calibrated: memory that a query goes through in its CPU time, over what
-#: the loop goes through in the same, which only reads; and how far off that ten queries were, a
-#: relative standard deviation.
+#: Without a calibration: memory that a query touches in its CPU time over the memory that the loop
+#: reads in the same time, and the relative standard deviation of that ratio over ten queries.
 TOUCHED = 0.15
 GUESS_ERROR = 0.6
-#: Stretches of the run in which work is alike; the error is how much the slope depends on them.
+#: Stretches of the run in which work is alike. The slope's error is its variation over them.
 STRETCHES = 20
-#: Fewer bursts, or stretches with some that can be compared, tell nothing.
+#: Least number of bursts, and of stretches with comparable bursts, for a slope.
 BURSTS_MIN, STRETCHES_MIN = 200, 5
-#: Quantiles of the weights of waits between which the run tells the slope.
+#: Quantiles of the weights of waits that bound the range of the slope.
 QUANTILES = (0.05, 0.95)
-#: Sizes are alike within an eighth of their power of two.
+#: Classes of sizes per power of two.
 SIZES = 8
-#: Fewer operations of a kind tell nothing of it.
+#: Least number of operations of a kind for an estimate of it.
 OPERATIONS_MIN = 100
-#: The prefix is cut into so many stretches, whose differences tell how sure their mean is.
+#: Stretches of the rehearsed prefix. Their scatter is the error of their mean.
 REHEARSED_STRETCHES = 10
-#: Two runs on the same storage differ by this share of their CPU time.
+#: Relative difference of the CPU time of two runs on the same storage.
 REPEATED = 0.02
-#: Later operations of the same kind may be off by this share of what the first ones differ by,
-#: those of a kind that was not rehearsed by more, and by a share of the CPU time between two.
+#: Errors of the change for later operations of a rehearsed kind and for other kinds, as shares of
+#: the rehearsed change, and for other kinds also as a share of the CPU time between operations.
 LATER, OTHER_KIND, OTHER_KIND_CPU = 0.3, 0.6, 0.1
 
 
 @dataclass(frozen=True)
 class CpuChange:
-    """CPU time that operations take more on the target than today; below 0 if waits get shorter."""
+    """Additional CPU time of operations on the target; below 0 if waits get shorter."""
 
-    #: Of one operation, by load; of all of them, and its standard error.
+    #: For one operation of each load; for all operations, and its standard error.
     each_s: Array
     total_s: float
     error_s: float
@@ -99,14 +98,14 @@ def machine_change(
     latencies: Sequence[Estimate],
     cores_per_thread: float = 1.0,
 ) -> CpuChange:
-    """The change of CPU time by the machine's calibration; 0 if nothing was measured.
+    """The change of CPU time by the machine's calibration; 0 without measurements.
 
     The error is the scatter of queries around this estimate. Calibration uses one thread. With
-    fewer cores than threads another thread takes the core and its caches on any storage: only the
-    share ``cores_per_thread`` of a thread's waits leaves a core to other programs.
+    fewer cores than threads another thread takes the core and its caches on any storage, so the
+    cost applies only to the share ``cores_per_thread`` of waits.
     """
     if (cost := cpu.wait_cost) is None:
-        # By the loop through memory.
+        # The estimate from the loop through memory.
         recorded_s, error = _means_s(loads), GUESS_ERROR
         warm_s = _warm_cpu_s(cpu.caches, recorded_s, counts(loads), cpu.between_s)
         each_s = _guess_s(cpu.caches, _means_s(latencies), warm_s)
@@ -127,23 +126,23 @@ def _means_s(means: Sequence[Load | Estimate]) -> Array:
 def _moved_s(cost: WaitCost, cpu: CpuTime, load: Load, target_s: float) -> float:
     """Mean additional CPU time after an operation of a load."""
     bursts = cpu.bursts
-    if bursts is not None and (its := bursts.after(load.op)).any():
-        return cost.moved_s(bursts.cpu_s[its], bursts.wait_s[its], target_s)
+    if bursts is not None and (after := bursts.after(load.op)).any():
+        return cost.moved_s(bursts.cpu_s[after], bursts.wait_s[after], target_s)
     return cost.moved_s(np.array([cpu.between_s]), np.array([load.mean_s]), target_s)
 
 
 def _guess_s(caches: Sequence[CpuCache], wait_s: Array, warm_cpu_s: float) -> Array:
-    """CPU time that the loop adds after a wait: caches are cold as far as the work uses them."""
+    """Additional CPU time after a wait by the loop: work refills the part of the caches it uses."""
     extra_s: Array = np.zeros(len(wait_s))
     for cache in caches:
         waits_ns, costs_ns = np.array([(0, 0), *cache.cold_ns], dtype=float).T
-        part = min(1.0, TOUCHED * warm_cpu_s * 1e9 / cache.warm_ns)
-        extra_s += part * np.interp(wait_s * 1e9, waits_ns, costs_ns) / 1e9
+        used_share = min(1.0, TOUCHED * warm_cpu_s * 1e9 / cache.warm_ns)
+        extra_s += used_share * np.interp(wait_s * 1e9, waits_ns, costs_ns) / 1e9
     return extra_s
 
 
 def _warm_cpu_s(caches: Sequence[CpuCache], recorded_s: Array, count: Array, cpu_s: float) -> float:
-    """CPU time between two waits without what waits add; with it, it is ``cpu_s``."""
+    """CPU time between two waits with warm caches; with the cost of waits it is ``cpu_s``."""
     lower_s, upper_s = 0.0, cpu_s
     for _ in range(HALVINGS):
         middle_s = (lower_s + upper_s) / 2
@@ -159,23 +158,23 @@ def _warm_cpu_s(caches: Sequence[CpuCache], recorded_s: Array, count: Array, cpu
 class CpuSlope:
     """CPU time after an operation by the weight of its wait, from the bursts of a run."""
 
-    #: Seconds of CPU for a unit of weight, among bursts of the same work, and its standard error.
+    #: CPU seconds per unit of weight among bursts of the same work, and the standard error.
     slope_s: float
     error_s: float
     #: Mean CPU time.
     cpu_s: float
-    #: Weights of waits: the mean, that after each op, and those between which most lie.
+    #: Weights of waits: the mean, the mean after each op, and the range of most.
     mean: float
     mean_after: Mapping[str, float]
     range: tuple[float, float]
 
     def change(self, loads: Sequence[Load], latencies: Sequence[Estimate]) -> CpuChange:
-        """CPU time that operations take more with these latencies."""
+        """Additional CPU time of operations with these latencies."""
         count, (lower, upper) = counts(loads), self.range
         recorded, target = weights_of(_means_s(loads)), weights_of(_means_s(latencies))
         pairs = zip(loads, recorded, strict=True)
         moved = target - [self.mean_after.get(load.op, weight) for load, weight in pairs]
-        # The share of the way from the mean weight that lies outside of the run's range.
+        # Share of the distance from the mean weight that lies outside the range of the run.
         outside = np.maximum(0.0, np.maximum(lower - target, target - upper))
         outside = outside / np.maximum(np.abs(target - self.mean), outside + 1e-9)
         total_s = self.slope_s * float(count @ moved)
@@ -218,10 +217,10 @@ def cpu_slope(bursts: Bursts) -> CpuSlope | None:
 def rehearsed_change(
     cpu: CpuTime, loads: Sequence[Load], rehearsal: Rehearsal, compressing_s: float = 0.0
 ) -> CpuChange | None:
-    """CPU time that operations take more on the target, by the first of them; None if unknown.
+    """Additional CPU time of operations on the target, from a rehearsal; None if unknown.
 
-    ``compressing_s`` is what the target is taken to add for compressing of what is written, which
-    the rehearsal's CPU time holds and this estimate does not.
+    ``compressing_s`` is the CPU time (s) that the target adds for the compression of writes. The
+    CPU time of the rehearsal contains it; this estimate does not.
     """
     if cpu.operations is None:
         return None
@@ -255,7 +254,7 @@ def rehearsed_change(
 
 
 def _prefix_error_s(source: TempOperations, target: TempOperations, *, same: bool) -> float:
-    """Standard error of the mean change of an operation, by how much stretches of both differ."""
+    """Standard error of the mean change of an operation, from the scatter of stretches."""
     source_s, target_s = (
         np.array([part.mean() if len(part) else 0.0 for part in parts])
         for parts in (np.array_split(run.cpu_s, REHEARSED_STRETCHES) for run in (source, target))
@@ -274,7 +273,7 @@ def _later_error_s(
     target: TempOperations,
     rehearsed: set[str],
 ) -> float:
-    """What the operations that were not rehearsed may differ by."""
+    """Error of the change of operations beyond the rehearsed ones, s."""
     mean_s, error_s = float(source.cpu_s.mean()), 0.0
     for load, change_s in zip(loads, each_s, strict=True):
         if load.op not in rehearsed:
@@ -287,31 +286,31 @@ def _later_error_s(
 
 
 def _prefix(recorded: TempOperations, target: int) -> tuple[TempOperations, bool]:
-    """The operations kept from the run's start, and True; all, and False, if those are too few."""
+    """The operations from the run's start, and True; all, and False, if too few were kept."""
     slices = recorded.slices_s
     if slices is None:
         return recorded, True
     begin_s, end_s = slices[0] if slices else (0.0, 0.0)
     before = int(np.searchsorted(recorded.start_ns, end_s * 1e9))
-    # Nothing was done before the first slice where that begins with the run.
+    # A first slice that begins with the run has nothing before it.
     if begin_s * 1e9 > 1e6 or before < min(OPERATIONS_MIN, target):
         return recorded, False
     return recorded.first(before), True
 
 
-#: Standard errors beyond which CPU time is no cost of waits.
+#: Excess in standard errors beyond which CPU time is not a cost of waits.
 SURE = 2.0
 
 
 def weight_moved(loads: Sequence[Load], latencies: Sequence[Estimate]) -> float:
-    """The sum of the weights of waits with these latencies, less that as recorded."""
+    """The sum of the weights of waits with these latencies less that of the recorded ones."""
     return float(counts(loads) @ (weights_of(_means_s(latencies)) - weights_of(_means_s(loads))))
 
 
 def spinning_s(
     runs: Sequence[FormerRun], cpu: CpuTime, loads: Sequence[Load], cores_per_thread: float
 ) -> float:
-    """CPU time of the run beyond what waits cost, by former runs with shorter waits; 0 if none."""
+    """CPU time of the run beyond the cost of waits, from former runs with shorter waits, or 0."""
     spun_s = 0.0
     for run in runs:
         latencies = run.latencies(loads)
@@ -328,12 +327,11 @@ def spinning_s(
 def former_change(
     runs: Sequence[FormerRun], cpu: CpuTime, loads: Sequence[Load], latencies: Sequence[Estimate]
 ) -> CpuChange | None:
-    """CPU time that operations take more on the target, on the line through both runs.
+    """Additional CPU time of operations on the target, from the line through both runs.
 
-    The line is over the weight of waits. CPU time grows with it, so that between both runs the line
-    is off by no more than it goes from the nearer one; outside of them CPU time may move by a share
-    of its own. None without a former run, and where CPU time was found to be spinning, for then
-    both runs do not tell what waits cost.
+    The line is over the weight of waits. CPU time grows with the weight, so the error between both
+    runs is at most the distance from the nearer one; outside, CPU time has a relative error. None
+    without a former run, and if threads poll, because then the difference is not a cost of waits.
     """
     if not runs or cpu.total_s is None or cpu.spun_s:
         return None
@@ -344,7 +342,7 @@ def former_change(
         slope_s, share = (run.cpu_s - cpu.total_s) / former, moved / former
         outside = max(-share, share - 1, 0.0) / max(abs(share), 1e-9)
         errors_s = (
-            # Two runs on the same storage differ.
+            # The difference of two runs on the same storage.
             2**0.5 * REPEATED * cpu.total_s * share,
             slope_s * min(abs(moved), abs(moved - former)),
             WITHIN_RUN_BEYOND * cpu.total_s * outside,

@@ -1,4 +1,4 @@
-"""Intervals of forecasts, from errors of what is known and from errors of verified forecasts."""
+"""Intervals of forecasts, from the errors of their inputs and those of verified forecasts."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -13,16 +13,18 @@ from spillcast.errors import EvidenceContradictory, IntervalTooWide
 from spillcast.stats import NORMAL_95, resampled_means
 from spillcast.units import format_duration
 
-#: A recording of less than this share of the query is one of a part: runs differ by as much.
+#: A recording of less than this share of the elapsed time is one of a part. Repeated runs differ
+#: by as much.
 WHOLE = 0.95
-#: Another run of a query takes at least this share of the recorded one; else the unit is wrong.
+#: Least elapsed time of another run of a query, as a share of the recorded one. A shorter one has
+#: the wrong unit.
 SHORTER = 0.5
-#: Ratio of ends from which on an interval is no answer, unless it lies below today's elapsed time.
+#: Largest ratio of the ends of an interval that answers, unless all of it is below today's time.
 USELESS = 10.0
 Array = NDArray[np.float64]
 
 DRAWS = 4000
-#: Least share of a forecast that a drawn total counts as; a lower bound of so small a share is 0.
+#: Least drawn total as a share of the forecast, and the share below which a lower bound is 0.
 SHARE_MIN, NO_BOUND = 1e-9, 1e-3
 
 
@@ -30,8 +32,8 @@ SHARE_MIN, NO_BOUND = 1e-9, 1e-3
 class Measured:
     """Seconds of a term today and on the target, and the measured blocks behind the latter.
 
-    ``error`` is the relative standard error of a latency that was interpolated. ``count`` is the
-    number of operations, whose times differ from run to run; None if too many to matter.
+    ``error`` is the relative standard error of an interpolated latency. ``count`` is the number of
+    operations, whose times differ from run to run; None if they are too many to matter.
     """
 
     op: str
@@ -44,7 +46,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Uncertainty:
-    """A forecast of an elapsed time, and what its interval of any confidence follows from."""
+    """A forecast of an elapsed time, and the spreads behind its interval of any confidence."""
 
     forecast_s: float
     #: One of ``workload.KINDS``, and a direction such as ``slow to fast``.
@@ -52,17 +54,17 @@ class Uncertainty:
     direction: str
     #: Share of the forecast that is not temp I/O.
     rest_share: float
-    #: Standard deviations of the logarithm by the errors of this forecast, below and above.
+    #: Standard deviations of the logarithm from the errors of the inputs, below and above.
     below: float
     above: float
-    #: Share of the errors of verified forecasts that applies: less after a rehearsal.
+    #: Share of the errors of verified forecasts that applies. A rehearsal makes it smaller.
     residual_share: float = 1.0
 
     @classmethod
     def of(
         cls, forecast_s: float, rest_s: float, drawn_s: Array, kind: str, direction: str
     ) -> "Uncertainty":
-        """The uncertainty by draws of the elapsed time; ``rest_s`` is the time outside temp I/O."""
+        """The uncertainty from draws of the elapsed time; ``rest_s`` is not temp I/O."""
         if forecast_s <= 0:
             return cls(forecast_s, kind, direction, 1.0, 0.0, 0.0)
         low, high = np.quantile(drawn_s, [0.05, 0.95]) / forecast_s
@@ -71,7 +73,7 @@ class Uncertainty:
         return cls(forecast_s, kind, direction, share, below / NORMAL_95, above / NORMAL_95)
 
     def spreads(self, residuals: Residuals) -> tuple[float, float]:
-        """Standard deviations below and above, with the spread of verified forecasts."""
+        """Standard deviations of the logarithm below and above, verified errors included."""
         factor = self.residual_share * residuals.category(self.kind, self.direction).factor
         rest = factor * residuals.rest_spread * self.rest_share
         io = factor * residuals.io_spread * (1 - self.rest_share)
@@ -80,7 +82,10 @@ class Uncertainty:
     def bounds_s(
         self, confidence: float, residuals: Residuals | None = None
     ) -> tuple[float, float]:
-        """Bounds of probability ``confidence``: as many spreads away as held it when verified."""
+        """Bounds (s) that contain the elapsed time with probability ``confidence``.
+
+        They are as many spreads away as contained that share of verified forecasts.
+        """
         residuals = residuals or calibrated().residuals
         category = residuals.category(self.kind, self.direction)
         normal = NormalDist().inv_cdf((1 + confidence) / 2)
@@ -92,7 +97,7 @@ class Uncertainty:
         return low_s, self.forecast_s * exp(times * above)
 
     def interval_s(self, confidence: float, max_lower_s: float = inf) -> tuple[float, float]:
-        """Bounds on both sides of the forecast; the lower one is at most ``max_lower_s``."""
+        """Bounds (s) on both sides of the forecast; the lower one is at most ``max_lower_s``."""
         low_s, high_s = self.bounds_s(confidence)
         return min(low_s, self.forecast_s, max_lower_s), max(high_s, self.forecast_s)
 
@@ -106,11 +111,12 @@ def drawn_totals(
     factors: Mapping[str, Array] | None = None,
     whole_known: bool = True,
 ) -> Array:
-    """Draws of the elapsed time.
+    """Draws of the elapsed time, s.
 
-    ``rest_s`` are draws of the time outside temp I/O, and ``noise`` is the spread of the logarithm
-    of all latencies together. ``factors`` are draws of each op's I/O in the entire query over that
-    recorded; with ``whole_known`` more of it leaves less of the elapsed time to the rest.
+    ``rest_s`` are draws of the time outside temp I/O. ``noise`` is the standard deviation of the
+    logarithm of all latencies together. ``factors`` are draws of the I/O of the entire query over
+    the recorded I/O, by op; with ``whole_known`` the elapsed time is known, so that more I/O leaves
+    less time for the rest.
     """
     io_s = np.zeros(DRAWS)
     for term in terms:
@@ -125,7 +131,7 @@ def drawn_totals(
 
 
 def _sampling_error(blocks: Array, count: int | None) -> float:
-    """Standard deviation of the logarithm of the mean of ``count`` operations, by their scatter."""
+    """Standard deviation of the logarithm of the mean of ``count`` operations."""
     if (
         count is None
         or len(blocks) < 2
@@ -137,13 +143,16 @@ def _sampling_error(blocks: Array, count: int | None) -> float:
 
 
 def direction(recorded_s: float, target_s: float, mean_bytes: float) -> str:
-    """Such as ``slow to fast``, by mean latencies; fast means as fast as memory."""
+    """The direction, such as ``slow to fast``, from mean latencies; fast is as fast as memory."""
     ends = (calibrated().memory_answers(mean_s, mean_bytes) for mean_s in (recorded_s, target_s))
     return " to ".join("fast" if fast else "slow" for fast in ends)
 
 
 def check_elapsed(elapsed_s: float | None, seen_s: float, least: float = SHORTER) -> None:
-    """EvidenceContradictory for less than a ``least`` share of the time in the evidence."""
+    """Check an elapsed time against the time in the evidence, ``seen_s``.
+
+    EvidenceContradictory if it is less than the share ``least`` of that.
+    """
     if elapsed_s is not None and 0 < elapsed_s < least * seen_s:
         raise EvidenceContradictory(
             f"an elapsed time of {format_duration(elapsed_s)} is less than the "
@@ -153,13 +162,13 @@ def check_elapsed(elapsed_s: float | None, seen_s: float, least: float = SHORTER
 
 
 def around(intervals: Sequence[tuple[float, float]], max_s: float = inf) -> tuple[float, float]:
-    """From the lowest to the highest of all, but no more than ``max_s``."""
+    """The interval (s) that contains all ``intervals``, cut at ``max_s``."""
     low_s, high_s = min(low for low, _ in intervals), max(high for _, high in intervals)
     return min(low_s, max_s), min(high_s, max_s)
 
 
 def too_wide(low_s: float, high_s: float, now_s: float = 0.0) -> IntervalTooWide | None:
-    """Why an interval is no forecast; None if it is narrow, or lies below today's ``now_s``."""
+    """The refusal of a wide interval; None if it is narrow, or below today's ``now_s``."""
     if high_s <= USELESS * low_s or high_s < now_s:
         return None
     low, high = format_duration(low_s), format_duration(high_s)

@@ -1,7 +1,7 @@
 """The forecast of a workload on a storage.
 
-If the workload has only bounds of a quantity, the forecast is for the middle of them, and its
-interval covers the forecasts at both bounds.
+If only bounds of a quantity are known, the forecast is for the middle of them, and its interval
+contains the intervals at both bounds.
 """
 
 from collections.abc import Collection, Mapping
@@ -55,14 +55,15 @@ from spillcast.storage.source import LATENCY_NOISE
 from spillcast.storage.storage import Storage
 from spillcast.units import format_duration
 
-#: Temp I/O that takes so many times the whole elapsed time is not that of the same run.
+#: Temp I/O of more than this multiple of the elapsed time is not that of the same run.
 IO_MAX = 1.25
-#: Least recorded share of a query whose reads are yet to come: none below a fifth was verified.
+#: Least recorded share of a query that has not read its temp files yet. The smallest verified
+#: share is a fifth.
 SEEN_MIN = 0.15
 
 
 class Projector:
-    """Forecasts of a workload on storages. What does not depend on the storage is computed once."""
+    """Forecasts of a workload on storages. Values that fit all storages are computed once."""
 
     def __init__(self, workload: Workload, estimators: Collection[str] = ESTIMATORS) -> None:
         self.workload, self.baseline = workload, baseline_of(workload, estimators)
@@ -72,14 +73,14 @@ class Projector:
 
     @cached_property
     def zero_latency(self) -> Uncertainty:
-        """The elapsed time on storage of no latency, which no other storage can beat."""
+        """The elapsed time on storage without latency, which no storage can beat."""
         projected = projection(self.baseline, ZERO_LATENCY_STORAGE)
         return elapsed_on(self.baseline, ZERO_LATENCY_STORAGE, projected)[0]
 
     def forecast(
         self, storage: Storage, confidence: float = CONFIDENCE, *, explain: bool = True
     ) -> Forecast:
-        """The elapsed time with temp files on a storage; with ``explain`` the limits that bind."""
+        """The forecast for temp files on a storage, with ``explain`` also the limits that bind."""
         forecast = self._between_bounds(storage, confidence, cached=storage.source.uncached)
         if forecast.forecast_s is None or forecast.interval_s is None:
             return forecast
@@ -103,7 +104,7 @@ class Projector:
         return projected.total_s, projected.causes_s
 
     def work_memory(self, confidence: float = CONFIDENCE) -> WorkMemory | None:
-        """What more work_mem would do; None without a plan with its counts."""
+        """The effect of more work_mem; None without a plan with its counts."""
         workload = self.workload
         if workload.plan is None:
             return None
@@ -201,7 +202,7 @@ class Projector:
         )
 
     def _forecast(self, target: str, confidence: float, **known: Any) -> Forecast:
-        """A forecast of what is ``known`` for a target, beside what holds for any target."""
+        """A forecast for a target: the values ``known`` for it, and those of any target."""
         workload, baseline, warm = self.workload, self.baseline, None
         if (cold := baseline.cold_data) is not None:
             target_s = known.get("forecast_s")
@@ -320,10 +321,10 @@ def _terms(baseline: Baseline, projected: Projection) -> list[Term]:
         terms.append(Term(name, load.op, load.bytes, load.count, today_s, target_s))
     changes = list(zip(workload.changes, baseline.changes_s, projected.changes_s, strict=True))
     for name in (WRITEBACK, CHANGES):
-        its = [each for each in changes if (each[0].event == WRITEBACK) == (name == WRITEBACK)]
-        if its:
-            count = sum(change.count for change, _, _ in its)
-            times_s = sum(today_s for _, today_s, _ in its), sum(target_s for *_, target_s in its)
+        named = [each for each in changes if (each[0].event == WRITEBACK) == (name == WRITEBACK)]
+        if named:
+            count = sum(change.count for change, _, _ in named)
+            times_s = sum(s for _, s, _ in named), sum(s for *_, s in named)
             terms.append(Term(name, None, None, count, *times_s))
     return terms
 
