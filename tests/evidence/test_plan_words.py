@@ -362,6 +362,16 @@ def test_what_editors_and_terminals_do_to_indentation(tmp_path, damage):
     assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (5.3611, 3174, 3174)
 
 
+def test_numbers_before_the_lines_of_a_document(tmp_path):
+    node = {"Node Type": "Sort", "Actual Rows": 9, "Actual Total Time": 86.5}
+    node |= {"Temp Read Blocks": 300, "Temp Written Blocks": 301}
+    plan = json.dumps([{"Plan": node, "Execution Time": 99.5}], indent=2)
+    lines = ["EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)", "SELECT 1;", "", *plan.splitlines()]
+    text = "".join(f"{at:4d}  {line}\n" for at, line in enumerate(lines, 1))
+    (path := tmp_path / "plan.txt").write_text(text)
+    assert read_plan(path).writes.count == 301
+
+
 def test_a_part_of_a_plan_is_not_all_that_the_run_spilled(tmp_path):
     lines = PARTS.splitlines()
     (path := tmp_path / "plan.txt").write_text("\n".join(lines[6:]))

@@ -7,7 +7,13 @@ import pytest
 
 from cases import cases
 from spillcast.engines.postgres.rank.rank import RankRequest, of_logs
-from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
+from spillcast.errors import (
+    EvidenceAmbiguous,
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    EvidenceUnknown,
+    NoTempIo,
+)
 from spillcast.evidence.postgres.logs import normal, read_logs
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.fleet.snapshots import Snapshot, between
@@ -199,6 +205,12 @@ def test_lines_of_a_log_in_a_program(tmp_path):
     path.write_text('see temporary file: path "b/pgsql_tmp42.0", of 8192\n')
     with pytest.raises(EvidenceDamaged):
         read_logs(path)
+
+
+def test_blanks_of_a_page_in_a_log(tmp_path):
+    (path := tmp_path / "page.txt").write_text(TEXT.replace(" ", "\u00a0"))
+    with pytest.raises(EvidenceAmbiguous, match=r"3 runs"):
+        read_plan(path)
 
 
 def test_a_prefix_that_looks_like_an_object(tmp_path):

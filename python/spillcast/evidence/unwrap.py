@@ -229,6 +229,7 @@ def _line_prefixes(lines: Lines) -> Lines | None:
 def _line_numbers(lines: Lines) -> Lines | None:
     """Numbers before lines, as before rows of a data frame; a page may leave out some."""
     # A blank line consists of its number.
+    blank = [line for line in lines if line.strip().isdecimal()]
     full = [line for line in lines if line.strip() and not line.strip().isdecimal()]
     full = list(dropwhile(lambda line: _NUMBER.match(line) is None, full))
     matches = [match for line in full if (match := _NUMBER.match(line))]
@@ -237,7 +238,7 @@ def _line_numbers(lines: Lines) -> Lines | None:
         return None
     if len(numbers) < max(3, len(full)) or sorted(set(numbers)) != numbers:
         return None
-    is_consecutive = numbers[-1] - numbers[0] < len(numbers)
+    is_consecutive = numbers[-1] - numbers[0] < len(numbers) + len(blank)
     if not is_consecutive and not any(map(_NODE_FIGURES.search, full)):
         return None
     # Numbers of one and of two digits are followed by equally many blanks if they are not aligned.

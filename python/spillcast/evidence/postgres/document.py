@@ -71,13 +71,15 @@ def pasted_documents(text: str, path: Path) -> list[dict[str, Any]]:
         documents = documents_of(text, path)
     if not documents and (figures := FIGURES.search(text)):
         line = text[text.rfind("\n", 0, figures.start()) + 1 :].partition("\n")[0].strip()
-        raise EvidenceDamaged(f"{path}: a line is not understood: {line[:200]}", HOW)
+        is_node = figures[0].startswith("(")
+        problem = "a line is not understood" if is_node else "the node of a line is missing"
+        raise EvidenceDamaged(f"{path}: {problem}: {line[:200]}", HOW)
     return documents
 
 
 def is_log(path: Path) -> bool:
     """Whether a file is a server's log, by what it begins with."""
-    return _LOG.search(head_of(path)) is not None
+    return _LOG.search(head_of(path).replace("\u00a0", " ")) is not None
 
 
 def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
