@@ -1,6 +1,8 @@
 """Plans that MariaDB ran: bounds of the temp I/O of their sorts hold what was recorded."""
 
+import html
 import json
+import re
 
 import pytest
 
@@ -69,6 +71,26 @@ def test_sorts_and_tables_of_one_name_in_an_object_all_count(tmp_path):
         assert read_figures([path]).io_bounds.upper.writes == alone
     path.write_text(f'{{"query_block": {{{first}, {first}, {rest}}}')
     assert read_figures([path]).io_bounds.upper.writes.bytes == 2 * alone.bytes
+
+
+@cases(
+    "disguise",
+    [
+        lambda lines: [f"# {line}" for line in lines],
+        lambda lines: [f"-- {line}" for line in lines],
+        lambda lines: [f" * {line}" for line in lines],
+        lambda lines: [f"+{line}" for line in lines],
+        lambda lines: [f"{number}: {line}" for number, line in enumerate(lines, 1)],
+        lambda lines: [f"> {line}" for line in ["See:", "```json", *lines, "```"]],
+        lambda lines: ["<pre>", *(html.escape(line) for line in lines), "</pre>"],
+        lambda lines: [re.sub(r'"(\w+)"', "\u201c\\1\u201d", line) for line in lines],
+    ],
+)
+def test_what_stands_before_its_lines_is_no_part_of_it(tmp_path, disguise):
+    (path := tmp_path / "plan.txt").write_text(json.dumps(SORTED, indent=2))
+    plain = read_figures([path])
+    path.write_text("\n".join(disguise(path.read_text().split("\n"))))
+    assert read_figures([path]).io_bounds == plain.io_bounds
 
 
 def test_a_sort_of_a_temporary_table_does_not_read_the_tables_that_filled_it(tmp_path):

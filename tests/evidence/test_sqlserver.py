@@ -145,6 +145,8 @@ def test_two_snapshots_of_tempdb_are_timed_counts(tmp_path):
     both.write_text(before.read_text() + after.read_text().removeprefix(FILES))
     pasted = read_figures([both])
     assert (pasted.reads, pasted.elapsed_s) == (counts.reads, counts.elapsed_s)
+    both.write_text(both.read_text() + after.read_text().removeprefix(FILES))
+    assert read_figures([both]).reads == counts.reads
     with pytest.raises(EvidenceMixed):
         read_figures([both, before], Selection(elapsed_s=60.0))
     with pytest.raises(EvidenceIncomplete):

@@ -18,7 +18,7 @@ from spillcast.evidence.counts import (
 )
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.text import text_of
-from spillcast.evidence.unwrap import unwrapped
+from spillcast.evidence.unwrap import LEFT_OUT, unwrapped
 from spillcast.gate import damaged
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
@@ -51,7 +51,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     [path] = paths
     text = unwrapped(text_of(path, HOW))
     plans = _ROOT.findall(text)
-    if not plans or _CUT.search(text) is not None:
+    if not plans or any(cut.search(text) is not None for cut in (_CUT, LEFT_OUT)):
         raise EvidenceIncomplete(
             f"{path}: lines of the plan are missing",
             "let the client show all of them; in bendsql: !set max_display_rows 1000",

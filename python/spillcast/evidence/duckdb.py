@@ -65,7 +65,7 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
             f"{path}: {len(documents)} profiles", "give one, in a file of its own"
         )
     if not documents or not isinstance(documents[0], dict):
-        raise damaged(path, "it is not an object", HOW)
+        raise damaged(path, "no line begins its JSON: the first is missing or has more in it", HOW)
     profile = read_document(Profile, _renamed(path, documents[0]), str(path), HOW)
     if profile.system_peak_temp_dir_size is None and profile.total_bytes_spilled is None:
         raise _unsized(path, profile.latency)

@@ -77,18 +77,18 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     InputError where it is damaged, was not run, or tells of no spill.
     """
     [path] = paths
-    text = text_of(path, HOW, bytes_max=JSON_LENGTH_MAX)
-    if '"query_block"' not in text:
+    text = unwrapped(text_of(path, HOW, bytes_max=JSON_LENGTH_MAX))
+    if '"query_block"' not in text and r"\"query_block" not in text:
         raise EvidenceUnsuited(
             f"{path}: MySQL's EXPLAIN ANALYZE does not tell whether a sort or a temporary table "
             "went to disk",
             _RECORD,
         )
-    plain = re.sub(r"\\n", "\n", unwrapped(text)) if text.count("\n") < 3 else unwrapped(text)
+    plain = re.sub(r"\\n", "\n", text) if text.count("\n") < 3 else text
     documents = [d for d in json_values(plain, path, HOW, repeats=True) if isinstance(d, dict)]
     blocks = [d["query_block"] for d in documents if isinstance(d.get("query_block"), dict)]
     if not blocks:
-        raise damaged(path, "it has no query_block", HOW)
+        raise damaged(path, "no line begins its JSON: the first is missing or has more in it", HOW)
     blocks = [block for block in blocks if "r_total_time_ms" in block]
     if len(blocks) > 1:
         raise EvidenceAmbiguous(f"{path}: {len(blocks)} plans", "give one, in a file of its own")

@@ -326,8 +326,8 @@ KINDS: Sequence[Kind] = (
                 "export event, total_waits and time_waited_micro of v$session_event, or give a "
                 "report of SQL Monitor or DBMS_XPLAN, ASH or a trace"),
     _too_little("counters of MySQL",
-                r"^# Query_time: |\b(?:SUM_)?(?:Created_tmp_disk_tables|Sort_merge_passes)\b"
-                r"|\btmp_disk_tables\b|^# Attribute +(?:pct +)?total +min ",
+                r"^(?:# )?Query_time: |\b(?:SUM_)?(?:Created_tmp_disk_tables|Sort_merge_passes)\b"
+                r"|\btmp_disk_tables\b|^(?:# )?Attribute +(?:pct +)?total +min ",
                 "counters of MySQL count merge passes and tables, and not what was read and "
                 "written on disk",
                 f"record the query: spillcast record --mysql DSN --query PATTERN; {_IF_KNOWN}"),
@@ -337,9 +337,10 @@ KINDS: Sequence[Kind] = (
                 "MySQL's times of files are those of all statements, and its stages count no I/O",
                 f"record the query: spillcast record --mysql DSN --query PATTERN; {_IF_KNOWN}"),
     _too_little("pages of STATISTICS IO",
-                r"'(?:Worktable|Workfile)'|\bTable '[^'\n]+'\. Scan count \d",
-                "STATISTICS IO counts pages of work tables, also those in memory, and not what "
-                "spilled",
+                r"'(?:Worktable|Workfile)'|\bTable '[^'\n]+'\. Scan count \d"
+                r"|\btempdb_allocations\b|\bavg_tempdb_space_used\b",
+                "STATISTICS IO, sp_WhoIsActive and the Query Store count pages in tempdb, also "
+                "those in memory, and not what spilled",
                 "give the actual plan: SET STATISTICS XML ON, or Include Actual Execution Plan"),
     _too_little("a plan of CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: ",
                 "a plan of CockroachDB without max sql temp disk usage: nothing spilled, or the "
@@ -356,11 +357,15 @@ KINDS: Sequence[Kind] = (
                 r"|\b(?:memory|disk)BytesSpilled|\bspilling (?:sort )?data of [\d.]+ \w+ to disk",
                 "pages and logs of Spark have sizes of tasks, not how they read and wrote",
                 "give the event log of the application (spark.eventLog.dir)"),
+    _too_little("a plan of SQLite", r"^[^\w\n]*USE TEMP B-TREE FOR ",
+                "a plan of SQLite tells that it sorts, and not how much it read and wrote",
+                f"record the query: spillcast record -o run.spill -- COMMAND; {_IF_KNOWN}"),
     _too_little("a plan of Redshift", r"^[^\w\n]*XN [A-Z][^\n(]*\(cost=",
                 "a plan of Redshift is an estimate, and tells of no run",
                 _REDSHIFT_HINT, score=4.2),
-    _too_little("rows of Redshift's system views", r"\bis_diskbased\b",
-                "is_diskbased tells that a step spilled, and not how much it read and wrote",
+    _too_little("rows of Redshift's system views",
+                r"\bis_diskbased\b|\bquery_temp_blocks_to_disk\b",
+                "Redshift tells that a step spilled, or its blocks, and not its reads and writes",
                 _REDSHIFT_HINT),
     _too_little("a report of pgBadger", r"\bpgBadger\b|Queries generating the most temporary files",
                 "a report of pgBadger has sums of temp files by statement, and not of one call",

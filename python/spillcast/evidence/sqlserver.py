@@ -366,9 +366,8 @@ def _text(row: Row) -> str | None:
 
 def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     """I/O on tempdb's data files between two snapshots, or since the server began."""
-    snapshots = sorted(
-        (snapshot for path in paths for snapshot in _snapshots(path)), key=lambda its: its[0]
-    )
+    taken = (snapshot for path in paths for snapshot in _snapshots(path))
+    snapshots = sorted(taken, key=lambda snapshot: snapshot[0])
     if len(snapshots) > 2:
         raise EvidenceMixed(f"{len(snapshots)} snapshots of tempdb's files", "give two, or one")
     elapsed_s, reads, writes = 0.0, *snapshots[-1][1:]
@@ -402,6 +401,8 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
 def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts]]:
     """When each snapshot was taken (s), and the reads and writes of tempdb's data files before."""
     rows = exported_rows(path, FILE_STATS, _NEEDED_OF_FILES, HOW_FILES)
+    # A row that stands there again, as of a table that was pasted twice, counts once.
+    rows = list({tuple(row.values()): row for row in rows}.values())
     if any(row.get("database_id") or row.get("database_name") for row in rows):
         rows = [
             row

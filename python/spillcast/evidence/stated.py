@@ -23,7 +23,7 @@ from spillcast.evidence.counts import FIGURES, Counts, OpCounts, TempCounts, cou
 from spillcast.evidence.numbers import number_of
 from spillcast.evidence.recognise import BYTE_COUNTERS
 from spillcast.evidence.text import text_of
-from spillcast.evidence.unwrap import unwrapped
+from spillcast.evidence.unwrap import LEFT_OUT, unwrapped
 from spillcast.gate import object_of, reading
 from spillcast.recording import OPS
 from spillcast.units import parse_bytes, parse_duration_s
@@ -193,15 +193,17 @@ def read_foreign(paths: Sequence[Path], _selection: Selection) -> Counts:
         sizes = [re.sub(r"\s", "", match[1]) for match in re.finditer(counter, text, _FLAGS)]
         if not sizes:
             continue
-        spilled_bytes = sum(parse_bytes(size, engine) for size in sizes)
-        if not spilled_bytes:
+        spilled_bytes = sum(parse_bytes(size, f"{path}: a plan of {engine}") for size in sizes)
+        is_cut = LEFT_OUT.search(text) is not None
+        if not spilled_bytes and not is_cut:
             raise NoTempIo(f"{path}: this query of {engine} does not spill")
-        times = {match[1].replace(" ", "") for match in re.finditer(time, text, _FLAGS)}
+        times = [match[1].replace(" ", "") for match in re.finditer(time, text, _FLAGS)]
         # Of several runs the right one is not known. A bare number is in milliseconds.
-        elapsed = re.sub(r"^[\d.]+$", r"\g<0>ms", times.pop()) if len(times) == 1 else "ELAPSED"
+        elapsed = re.sub(r"^[\d.]+$", r"\g<0>ms", times[0]) if len(times) == 1 else "ELAPSED"
+        spilled = "SIZE" if is_cut or len(times) > 1 else spilled_bytes
         raise EvidenceUnsuited(
             f"{path}: a plan of {engine} counts bytes of temp files and no operations",
             f"give its figures and the size of an operation: "
-            f"{FIGURES_PREFIX}elapsed={elapsed},spilled={spilled_bytes},size={_SIZE}",
+            f"{FIGURES_PREFIX}elapsed={elapsed},spilled={spilled},size={_SIZE}",
         )
     raise ValueError("no counter of spilled bytes")

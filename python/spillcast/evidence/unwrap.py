@@ -28,6 +28,8 @@ FIGURES = re.compile(
     r"|\"(?:Plan|Node Type|Temp \w+ Blocks)\"|Node Type:|Node-Type"
     r"|direct path (?:read|write) temp|\(cr=\d|\|\*?\s+\d+ \|"
 )
+#: A line that stands for others, which were left out.
+LEFT_OUT = re.compile(r"^[^\w\n]*(?:\.{3}|…)[^\w\n]*$", re.MULTILINE)
 _LINE_OF_PLAN = re.compile(
     r"\(cost=\d|\(actual |Buffers: |Sort Method: |(?:Execution [Tt]ime|Total runtime): "
 )
@@ -56,6 +58,8 @@ _ESCAPED = re.compile(r"\\\((?:cost=|actual)|\btemp\\_blks")
 _FENCE = re.compile(
     r"\s*(?:```\w*|~~~\w*|\{code(?::[^}]*)?\}|\{noformat\}|\[/?code\]|\{% \w++[^%]*+%\})\s*"
 )
+#: A fence, which may name a language at the end of its line.
+_MARK = re.compile(r"```(?:[a-z]+$)?")
 #: Prefixes of each line.
 _QUOTED_MAIL = re.compile(r"^ {0,3}(?:> ?)+")
 _PREFIXES = (
@@ -64,6 +68,8 @@ _PREFIXES = (
     re.compile(r"^\s*# ?"),
     re.compile(r"^\s*(?://|\*) ?"),
     re.compile(r"^\s*\d{1,5}(?:[:.|\t]| \|) ?"),
+    # Lines that a patch adds.
+    re.compile(r"^\+(?![-+])"),
 )
 _ISO = r"\d{4}-\d\d-\d\dT[\d:.]+(?:Z|[+-]\d\d:?\d\d)"
 #: Prefixes by log shippers, also of lines that continue a message.
@@ -203,7 +209,7 @@ def _code_fences(lines: Lines) -> Lines | None:
     # In a chat, fences are in the first and the last line of the text; in JSON, within strings.
     is_json = lines[0].lstrip()[:1] in ('"', "'", "{", "[")
     if sum(line.count("```") for line in lines) > 1 and not is_json:
-        lines = [part for line in lines for part in line.split("```")]
+        lines = [part for line in lines for part in _MARK.split(line)]
     elif not any(map(_FENCE.fullmatch, lines)):
         return None
     return [line for line in lines if not _FENCE.fullmatch(line)]
@@ -213,15 +219,19 @@ def _line_prefixes(lines: Lines) -> Lines | None:
     """Marks of quoted mail and of comments, and numbers of lines."""
     if any(_ROW_NUMBERS.match(line) for line in lines):
         return None
-    judged = [line for line in lines if FIGURES.search(line)]
     full = [line for line in lines if line.strip()]
-    if not judged and all(map(_QUOTED_MAIL.match, full)):
-        judged = full
+    judged = [line for line in full if FIGURES.search(line)]
     for pattern in _PREFIXES:
-        prefixes = [match[0] for line in judged if (match := pattern.match(line))]
-        # Numbers that do not ascend are values of a column.
+        # Without known figures, all lines have the prefix; one or two may begin so themselves.
+        is_short = len(full) < 3 and pattern is not _QUOTED_MAIL
+        if not judged and (is_short or not all(map(pattern.match, full))):
+            continue
+        prefixes = [match[0] for line in judged or full if (match := pattern.match(line))]
+        # Numbers that do not ascend are values of a column; without known figures, also with gaps.
         numbers = [int(number[0]) for text in prefixes if (number := re.search(r"\d+", text))]
-        if judged and len(prefixes) >= _SHARE * len(judged) and numbers == sorted(set(numbers)):
+        gaps = bool(numbers) and not judged and numbers[-1] - numbers[0] >= len(lines)
+        ascend = numbers == sorted(set(numbers)) and not gaps
+        if len(prefixes) >= max(1.0, _SHARE * len(judged)) and ascend:
             return [pattern.sub("", line, count=1) for line in lines]
     return None
 

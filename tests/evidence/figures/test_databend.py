@@ -146,6 +146,7 @@ def test_lines_may_be_quoted_or_in_a_table_of_another_client(counts):
     [
         (SORT, EvidenceIncomplete),
         (GROUPS.partition("    └──")[0], EvidenceIncomplete),
+        (GROUPS.replace("├── spilled time by write", "...\n    ├── other"), EvidenceIncomplete),
         (GROUPS + "\n·\n27 rows\n(10 shown)\n", EvidenceIncomplete),
         ("Sort\n├── estimated rows: 3.00\n└── Scan\n    └── estimated rows: 3.00\n",
          EvidenceIncomplete),

@@ -185,7 +185,9 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
          "elapsed=45s28ms,spilled=1610612736,size="),
         ("  execution time: 18.6s\n  max sql temp disk usage: 1 MiB\n"
          "  execution time: 9.1s\n  max sql temp disk usage: 1 MiB\n",
-         "elapsed=ELAPSED,spilled="),
+         "elapsed=ELAPSED,spilled=SIZE"),
+        ("  execution time: 18.6s\n  • top-k\n  │ estimated max sql temp disk usage: 0 B\n  ...\n",
+         "elapsed=18.6s,spilled=SIZE"),
         ("  execution time: 18.6s\n\n  • sort\n  │ execution time: 9.1s\n"
          "  │ estimated max sql temp disk usage: 1 MiB\n  └── • scan\n        execution time: 2s\n"
          "  max sql temp disk usage: 1 MiB\n",

@@ -61,7 +61,7 @@ _EVENT_NAME = re.compile(
     r"External(?:Sort|Aggregation|Join|Distinct|Processing)\w+|(?:Write|Read)BufferFrom\w+"
     r"|Disk(?:Read|Write)Elapsed\w+|ThreadPoolReader\w+|OS[A-Z]\w+|(?:User|System|Real)Time\w+"
 )
-_MAP_PAIR = re.compile(r"\s*'((?:[^'\\]|\\.)*)'\s*:\s*(-?\d+|'(?:[^'\\]|\\.)*')\s*(?:,|$)")
+_MAP_PAIR = re.compile(r"\s*'((?:[^'\\\s]|\\.)*)'\s*:\s*(-?\d+|'(?:[^'\\]|\\.)*')\s*(?:,|$)")
 #: A column a line, as in a letter: ``query_duration_ms = 458,063 (7 min)``.
 _EQUATION = re.compile(r"^[^\w\n]*+(\w+) *+= *+([^\s(]++)([^\n(]*)", re.MULTILINE)
 _WORDS = re.compile(r"'((?:[^'\\]|\\.)*)'")
