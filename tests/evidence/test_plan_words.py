@@ -40,6 +40,16 @@ def test_the_time_of_a_part_is_not_that_of_the_run(tmp_path):
     assert (counts.elapsed_s, counts.reads.count) == (0.0959, 100)
 
 
+def test_each_task_of_a_plan_without_a_time_of_the_run_is_listed(tmp_path):
+    task = CITUS.split("Task Count: 1\n")[1].split("  Execution Time: 91.7")[0].rstrip()
+    spilling = f"{task}\n            Buffers: shared hit=1, temp read=100 written=100\n"
+    top = CITUS.split("\n")[0]
+    (path := tmp_path / "plan.txt").write_text(f"{top}\n  Task Count: 2\n{spilling * 2}")
+    with pytest.raises(EvidenceAmbiguous):
+        read_plan(path)
+    assert read_plan(path, Selection(item=2)).elapsed_s == pytest.approx(0.0069)
+
+
 def test_without_times_zero_latency_storage_may_leave_nothing(tmp_path):
     (path := tmp_path / "plan.txt").write_text(REMARKED.format(remark=""))
     counts = read_plan(path)

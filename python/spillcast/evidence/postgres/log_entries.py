@@ -1,4 +1,4 @@
-"""The messages of a server's log: from blocks of bytes, in text, CSV or JSON, shipped or not."""
+"""Reads the messages of a server's log in text, CSV or JSON, with or without a shipper's prefix."""
 
 import csv
 import json
@@ -15,9 +15,9 @@ from spillcast.evidence.text import decoded, json_or_none
 from spillcast.evidence.unwrap import unwrapped, without_shipper
 from spillcast.redaction import struck_text
 
-#: A message of more lines is cut: its plan is not read then.
+#: A message with more lines is cut, and its plan is not read.
 LINES_MAX = 20_000
-#: What is looked for.
+#: Texts of messages about spills.
 _MARKS = (
     b"temporary file: path",
     b"plan:",
@@ -25,37 +25,37 @@ _MARKS = (
     b": No space left on device",
     b"failed to offload data block",
 )
-#: The statement and its duration stand within so many lines below a mark.
-_BELOW = 200
-#: So many lines above may tell of the call whose temp files follow.
-_ABOVE = 20
-#: What a person pastes is no longer.
+#: Lines below a mark that may contain its statement and duration.
+_LINES_BELOW = 200
+#: Lines above a mark that may contain the duration of its call.
+_LINES_ABOVE = 20
+#: The longest text that a person pastes.
 _PASTED_BYTES = 1 << 20
-#: A log's first and last time stand in so much of either end.
+#: The bytes at each end of a log that contain its first and its last time.
 _EDGE_BYTES = 1 << 16
-#: Where in a line its level may stand.
+#: The part of a line that may contain its level.
 _PREFIX_MAX = 4096
 _LEVEL = re.compile(
     r"(?P<before>.*?)\b(?P<level>LOG|STATEMENT|DETAIL|HINT|CONTEXT|ERROR|FATAL|PANIC|WARNING|NOTICE"
     r"|INFO|QUERY|LOCATION):\s{1,2}(?P<message>.*)",
     re.DOTALL,
 )
-#: Before a message without its prefix, which may be a text of a program.
-_ALONE = re.compile(rf"[ '\"]*(?={LOGGED.pattern}|temporary file: path)")
-#: Before a line with its prefix, in a text of a program.
+#: The beginning of a message without its prefix, which may be in the code of a program.
+_BARE = re.compile(rf"[ '\"]*(?={LOGGED.pattern}|temporary file: path)")
+#: The beginning of a line with its prefix in the code of a program.
 _QUOTED = re.compile(r"^[\s'\"`]+(?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d.*\b(?:LOG|STATEMENT):  )")
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 _CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")
-#: A heading of an export, which has no figures.
+#: The heading of an export.
 _HEADING = re.compile(r'"?@?[A-Za-z_][\w @."()\[\]]*(?:,"?@?[A-Za-z_][\w @."()\[\]]*)+')
-#: Positions in a line of csvlog.
-_CSV_AT = {
+#: Columns of a line of csvlog.
+_CSV_COLUMNS = {
     "timestamp": 0, "pid": 3, "message": 13, "context": 18, "statement": 19, "leader_pid": 24,
     "query_id": 25,
 }  # fmt: skip
-_CSV_MIN = 23
-#: Where shippers put a server's line, or its record in JSON.
+_CSV_COLUMNS_MIN = 23
+#: Keys below which shippers put a server's record in JSON, and keys of the text of a line.
 _RECORDS = ("jsonPayload", "_source", "json", "properties", "record")
 _TEXTS = (
     *("textPayload", "message", "msg", "log", "@message", "MESSAGE", "_raw", "line", "body"),
@@ -65,29 +65,29 @@ _TEXTS = (
 
 @dataclass
 class Entry:
-    """A message of the log, its statement where the format has it beside."""
+    """A message of the log, with its statement if the format has it in the same record."""
 
     at: str | None
     level: str
     lines: list[str]
     before: str = ""
     context: str = ""
-    #: None where the format puts it into a line of its own.
+    #: None if the format has a line of its own for it.
     query: str | None = None
     queryid: str | None = None
 
     @cached_property
     def message(self) -> str:
-        """All its lines, once they are read."""
+        """All lines; must not be used before they are complete."""
         return "\n".join(self.lines)
 
 
 def entries_of(blocks: Iterator[bytes], times: list[str]) -> Iterator[Entry]:
-    """The messages that may tell of spills; ``times`` gets the first and the last time of all."""
+    """The messages that may be about spills; adds the first and the last time to ``times``."""
     first, second = next(blocks, b""), next(blocks, None)
     if second is not None:
         return _entries(_lines(chain((first, second), blocks), times))
-    # What a person pastes or exports has more around it, and may have the newest first.
+    # A pasted or exported log may have wrappings, and the newest message first.
     text = decoded(first)
     if (messages := _messages(text)) is not None:
         first = "\n".join(messages).encode()
@@ -98,34 +98,34 @@ def entries_of(blocks: Iterator[bytes], times: list[str]) -> Iterator[Entry]:
 
 
 def _is_newest_first(entries: list[Entry]) -> bool:
-    """Whether times fall; where all are equal, whether the first is of a message below."""
+    """Whether times fall; if all are equal, whether the first entry is of a later message."""
     times = [entry.at for entry in entries if entry.at is not None]
     if not times or len(set(times)) == 1:
-        ends = [entry.level == "STATEMENT" for entry in (entries[:1] + entries[-1:])]
-        return ends == [True, False]
+        is_statement = [entry.level == "STATEMENT" for entry in (entries[:1] + entries[-1:])]
+        return is_statement == [True, False]
     falls = sum(before > after for before, after in pairwise(times))
     return falls > sum(before < after for before, after in pairwise(times))
 
 
 def _messages(text: str) -> list[str] | None:
-    """The server's lines in an export in CSV, such as that of CloudWatch; None of other texts."""
+    """The server's lines in an export in CSV, as from CloudWatch; None for other texts."""
     heading = text[:_PREFIX_MAX].split("\n", 1)[0]
     names = [] if _HEADING.fullmatch(heading) is None else next(csv.reader([heading]), [])
-    known = {name.lower() for name in _TEXTS}
-    column = next((name for name in names if name.strip().lower() in known), None)
+    text_names = {name.lower() for name in _TEXTS}
+    column = next((name for name in names if name.strip().lower() in text_names), None)
     if column is None:
         return None
     csv.field_size_limit(1 << 30)
     rows = list(csv.DictReader(text.splitlines(True)))
-    # A client that exports csvlog's table names its columns.
+    # An export of csvlog's table has its column names.
     is_csvlog = bool(rows) and "error_severity" in rows[0]
     return [json.dumps(row) if is_csvlog else row.get(column) or "" for row in rows]
 
 
 def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
-    """The lines that may tell of spills, and those below them; a log is mostly of others.
+    """The lines with marks, and those around them; most lines of a log are skipped unread.
 
-    ``times`` gets the first and the last time of all.
+    Adds the first and the last time of the log to ``times``.
     """
     left, edge = 0, b""
     for block in blocks:
@@ -135,23 +135,23 @@ def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
         at = 0
         if block.lstrip()[:2] in (b"[\n", b"[{", b"[ ", b"{\n"):
             record = json_or_none(text := decoded(block))
-            # What is no document has lines of another kind.
+            # A block that is not JSON may contain lines of other formats.
             yield from text.split("\n") if record is None else map(json.dumps, records_of(record))
             continue
         places = dict.fromkeys(_MARKS, -1)
         while at < len(block):
             if not left:
-                # A mark that is further on is not looked for again.
+                # Only marks that were passed are searched again.
                 for mark in [mark for mark, place in places.items() if place < at]:
                     place = block.find(mark, at)
                     places[mark] = len(block) if place < 0 else place
                 if min(places.values()) == len(block):
                     break
-                at, left = _above(block, at, min(places.values())), _BELOW
+                at, left = _above(block, at, min(places.values())), _LINES_BELOW
             end = block.find(b"\n", at) + 1 or len(block)
             line = block[at:end]
             if any(mark in line for mark in _MARKS):
-                left = _BELOW
+                left = _LINES_BELOW
             elif left > 1 or _begins(line):
                 left -= 1
             at = end
@@ -160,27 +160,28 @@ def _lines(blocks: Iterable[bytes], times: list[str]) -> Iterator[str]:
 
 
 def _above(block: bytes, begin: int, mark: int) -> int:
-    """Where the messages begin that stand above a mark."""
+    """The position at which the messages above a mark begin."""
     starts = [block.rfind(b"\n", 0, mark) + 1]
-    while len(starts) <= _ABOVE and starts[-1] > begin:
+    while len(starts) <= _LINES_ABOVE and starts[-1] > begin:
         starts.append(max(begin, block.rfind(b"\n", begin, starts[-1] - 1) + 1))
-    begun = (at for at in reversed(starts) if _begins(block[at : at + _PREFIX_MAX]))
-    return next(begun, starts[0])
+    messages = (at for at in reversed(starts) if _begins(block[at : at + _PREFIX_MAX]))
+    return next(messages, starts[0])
 
 
 def _times(lines: Iterable[str]) -> list[str]:
-    """The time of the first of them that begins a message."""
-    begun = (TIME.search(line) for line in lines if line and _begins(line[:_PREFIX_MAX].encode()))
-    return next(([match[0]] for match in begun if match is not None), [])
+    """The time of the first line that begins a message; empty without one."""
+    times = (TIME.search(line) for line in lines if line and _begins(line[:_PREFIX_MAX].encode()))
+    return next(([match[0]] for match in times if match is not None), [])
 
 
 def _begins(line: bytes) -> bool:
+    """Whether a line begins a message."""
     text = decoded(line[:_PREFIX_MAX])
     return bool(_DATED.match(text) or _LEVEL.match(text) or text.startswith("{"))
 
 
 def _entries(lines: Iterator[str]) -> Iterator[Entry]:
-    """Messages by whichever format each line is of."""
+    """The messages of lines, each in any format."""
     entry: Entry | None = None
     for line, at in _without_json(lines):
         if isinstance(line, Entry):
@@ -193,7 +194,7 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
             entry = new
             entry.at = entry.at or at
         elif isinstance(line, str) and entry is not None and len(entry.lines) <= LINES_MAX:
-            # Without what a shipper and the server put before it.
+            # The prefixes of a shipper and of the server are removed.
             text = line if line.startswith("\t") else without_shipper(line)
             if text.startswith("\t"):
                 entry.lines.append(text[1:])
@@ -205,8 +206,8 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
 
 def _of_text(line: str) -> Entry | None:
     line = _QUOTED.sub("", line)
-    if alone := _ALONE.match(line):
-        return Entry(None, "LOG", [line[alone.end() :]])
+    if bare := _BARE.match(line):
+        return Entry(None, "LOG", [line[bare.end() :]])
     if line.startswith("\t") or (match := _LEVEL.match(line[:_PREFIX_MAX])) is None:
         return None
     message = match["message"] + line[_PREFIX_MAX:]
@@ -221,9 +222,9 @@ def _of_csv(line: str, more: Iterator[str]) -> Entry | None:
         quotes += below.count('"')
     csv.field_size_limit(1 << 30)
     row = next(csv.reader(["\n".join(lines)]), [])
-    if len(row) < _CSV_MIN:
+    if len(row) < _CSV_COLUMNS_MIN:
         return None
-    return _of_record({name: row[at] for name, at in _CSV_AT.items() if at < len(row)})
+    return _of_record({name: row[at] for name, at in _CSV_COLUMNS.items() if at < len(row)})
 
 
 def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | Entry, str | None]]:
@@ -241,14 +242,14 @@ def _without_json(lines: Iterable[str]) -> Iterator[tuple[str | Entry, str | Non
         elif not text and (rows := records_of(record)) != [record]:
             yield from _without_json(map(json.dumps, rows))
         elif LOGGED.match(text):
-            # The lines of its plan are no messages, whatever they hold.
+            # Lines of a plan are no messages, even if they look like one.
             yield Entry(at, "LOG", text.split("\n")), at
         else:
             yield from ((part, at) for part in text.rstrip("\n").split("\n"))
 
 
 def _text_in(record: dict[str, Any]) -> str | Entry:
-    """A record of jsonlog, as it is or within another; or the lines that one holds as text."""
+    """The entry of a record of jsonlog, also within a shipper's record; else the text of one."""
     inner: dict[str, Any] = record
     for name in _RECORDS:
         inner = inner[name] if isinstance(inner.get(name), dict) else inner

@@ -25,7 +25,7 @@ from spillcast.evidence.postgres.temp_files import (
     TempFile,
     TempFiles,
     counts_of_files,
-    moment_of,
+    time_of,
 )
 from spillcast.evidence.recognise import recognise
 from spillcast.evidence.text import blocks_of, head_of
@@ -68,8 +68,8 @@ class Logs:
     @property
     def window_s(self) -> float | None:
         """From the first line with a time to the last; by its name the newest file may be first."""
-        moments = [moment for moment in map(moment_of, self.times) if moment is not None]
-        return (max(moments) - min(moments)).total_seconds() or None if moments else None
+        times = [time for time in map(time_of, self.times) if time is not None]
+        return (max(times) - min(times)).total_seconds() or None if times else None
 
     def add(self, file: Path, blocks: Iterator[bytes]) -> None:
         """Temp files with their statements, and plans, each of what it did itself."""

@@ -1,4 +1,4 @@
-"""Temp blocks of a query, and the nodes of its plan: what each did, and in how many processes."""
+"""The nodes of a plan: temp blocks, processes and elapsed time of each; counts of their sums."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import astuple, dataclass, replace
@@ -11,11 +11,11 @@ from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.gate import COUNT_MAX
 from spillcast.recording.meta import ObservedEngine
 
-#: One in the page cache takes at least so long.
+#: The shortest time of a block, which is in the page cache.
 MEMORY_BLOCK_S = 1e-6
 #: The evidence that contains the number of processes.
 _PROCESSES_REMEDY = "EXPLAIN (ANALYZE, BUFFERS) of a query shows it"
-#: What is read of a node as a number, here or by who asks what more memory would do.
+#: Values of a node that must be numbers, here or for the effect of more memory.
 _AMOUNTS = frozenset(
     (
         *("Actual Rows", "Actual Loops", "Plan Rows", "Plan Width", "Rows Removed by Filter"),
@@ -23,14 +23,14 @@ _AMOUNTS = frozenset(
         *("Peak Memory Usage", "Sort Space Used", "Disk Usage", "Maximum Storage"),
     )
 )
-#: PostgreSQL has no more for all queries together.
+#: The most workers that PostgreSQL has for all queries together.
 WORKERS_MAX = 1024
-#: A row in a file of a hash join has its hash value and the header of a tuple before its columns.
+#: The hash value and the header of a tuple before the columns of a row in a file of a hash join.
 _ROW_HEADER_BYTES = 20
 SIZES_NOTE = (
     "a plan without BUFFERS: temp I/O follows from sizes on disk, each written once and read once"
 )
-#: Nodes that never write temp files, whatever is known of their buffers.
+#: Nodes that never write temp files.
 _NEVER_SPILLS = frozenset(
     (
         *("Append", "Bitmap Heap Scan", "Bitmap Index Scan", "BitmapAnd", "BitmapOr"),
@@ -38,8 +38,8 @@ _NEVER_SPILLS = frozenset(
         *("Nested Loop", "Result", "Sample Scan", "Seq Scan", "Tid Scan", "Unique", "Values Scan"),
     )
 )
-#: Nodes whose inputs run within them, or in workers. Those of forks and extensions may have theirs
-#: run on other servers or segments, at the same time.
+#: Nodes whose inputs run within them or in workers. Inputs of nodes of forks and extensions may run
+#: on other servers or segments at the same time.
 _LOCAL = frozenset(
     (
         *(_NEVER_SPILLS - {"Foreign Scan"}),
@@ -50,13 +50,13 @@ _LOCAL = frozenset(
     )
 )
 _GATHERS = frozenset(("Gather", "Gather Merge"))
-#: Of blocks and of milliseconds: 73 TB and 104 days.
+#: The most temp blocks, and milliseconds: 73 TB and 104 days.
 _TEMP_MAX = COUNT_MAX // 1_000_000
 
 
 @dataclass(frozen=True)
 class TempIO:
-    """Temp blocks of 8 KiB and the time they took, over all processes; 0 s where not timed."""
+    """Temp blocks of 8 KiB and their time, summed over all processes; 0 s if they are not timed."""
 
     read: int
     written: int
@@ -74,7 +74,7 @@ class TempIO:
         return self.read_s + self.write_s
 
     def less(self, others: "Sequence[TempIO]") -> "TempIO":
-        """What is left without ``others``; never below 0."""
+        """The remainder without ``others``; never below 0."""
         sums = zip(astuple(self), *map(astuple, others), strict=True)
         return TempIO(*(max(0, total - sum(parts)) for total, *parts in sums))
 
@@ -92,8 +92,9 @@ def counts_of_blocks(
 ) -> Counts:
     """The counts of one query, whose processes ``shared`` the I/O; ``more`` are fields of Counts.
 
-    Times that were not taken have bounds, unless ``untimed``, a reason and a remedy, is None: from
-    memory's speed to all of the run but ``other_s``. Then all blocks take equally long.
+    Times that were not taken have bounds, from the speed of memory to the run without ``other_s``,
+    and all blocks take equally long. ``untimed`` is the reason for the bounds and a remedy; without
+    it there are no times.
     """
     processes, time_bounds = middle_processes(shared), None
     is_shared = shared.lower < shared.upper
@@ -128,7 +129,7 @@ class Node:
     temp: TempIO
     #: Processes that ran it side by side.
     processes: int
-    #: All temp I/O over that of the process that did most: at most ``processes``.
+    #: The ratio of all temp I/O to that of the process with the most: at most ``processes``.
     spread: float
     #: Kind of the node above; empty at the top.
     above: str
@@ -152,7 +153,7 @@ class Node:
 
 
 def amount(value: Any, name: str, max_value: float = COUNT_MAX) -> float:
-    """A count or a time of a plan. ValueError where it is none."""
+    """A count or a time of a plan. ValueError for other values."""
     if not isinstance(value, int | float) or not 0 <= value <= max_value:
         raise ValueError(f"{name} is {str(value)[:40]}")
     return value
@@ -164,22 +165,27 @@ def by_process(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _sized(values: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """The processes whose sort or hash the plan shows: before version 11 only the leader's sort."""
+    """The processes whose sort or hash the plan shows: before version 11 only the leader."""
     sizes = {"Sort Space Type", "Disk Usage", "HashAgg Batches"}
-    return [its for its in by_process(values) if sizes & its.keys()]
+    return [process for process in by_process(values) if sizes & process.keys()]
 
 
 def sorts_kib(values: Mapping[str, Any]) -> list[float]:
-    """The size of the sort of each process that has one on disk."""
+    """The sizes (KiB) of the sorts on disk, by process."""
     return [
-        amount(its.get("Sort Space Used", 0), "Sort Space Used")
-        for its in by_process(values)
-        if its.get("Sort Space Type") == "Disk"
+        amount(process.get("Sort Space Used", 0), "Sort Space Used")
+        for process in by_process(values)
+        if process.get("Sort Space Type") == "Disk"
     ]
 
 
+def _disk_usages_kib(values: Mapping[str, Any]) -> list[float]:
+    """The sizes (KiB) of the files of a hash aggregate, by process."""
+    return [amount(process.get("Disk Usage", 0), "Disk Usage") for process in by_process(values)]
+
+
 def count_disk_sizes(plan: dict[str, Any]) -> bool:
-    """Whether a plan without BUFFERS has sizes on disk; its nodes get the temp blocks of these.
+    """Whether a plan without BUFFERS has sizes on disk; adds their temp blocks to its nodes.
 
     Segments of Greenplum have files of their own, which the plan does not add up.
     """
@@ -196,10 +202,9 @@ def _add_blocks(values: dict[str, Any]) -> int:
 
 
 def _size_blocks(values: Mapping[str, Any]) -> int:
-    """Blocks that a node wrote, by the sizes of its files; a hash join has only those of rows."""
+    """Blocks that a node wrote, by the sizes of its files, or of rows for a hash join."""
     processes = by_process(values)
-    size_kib = sum(amount(its.get("Disk Usage", 0), "Disk Usage") for its in processes)
-    size_kib += sum(sorts_kib(values))
+    size_kib = sum(_disk_usages_kib(values)) + sum(sorts_kib(values))
     if values.get("Storage") == "Disk":
         size_kib += amount(values.get("Maximum Storage", 0), "Maximum Storage")
     shown = len(_sized(values)) or len(processes)
@@ -217,8 +222,8 @@ def _size_blocks(values: Mapping[str, Any]) -> int:
 def nodes_of(plan: Mapping[str, Any]) -> Node:
     """The tree of the document's ``Plan``.
 
-    The figures of PostgreSQL hold those of the nodes below; a common table expression is read, and
-    therefore counted, where it is scanned.
+    The figures of a node include those of the nodes below. A common table expression is executed,
+    and therefore counted, in the node that scans it.
     """
     shared = {
         str(child["Subplan Name"]).removeprefix("CTE "): _temp(child)
@@ -243,7 +248,7 @@ def _node(
         # Nodes below it are left out, which its processes ran.
         processes = below
     producer = shared.get(values.get("CTE Name", "")) if kind == "CTE Scan" else None
-    # One of those that scan a common table expression made it: the one that did at least as much.
+    # One of the scans of a common table expression executed it: one with at least as much temp I/O.
     if producer is not None and temp.read >= producer.read and temp.written >= producer.written:
         inside.append(producer)
     spread = _spread(values, processes)
@@ -251,10 +256,10 @@ def _node(
 
 
 def _ran_in(values: Mapping[str, Any], processes: int) -> int:
-    """Of the processes that ran the node above, those that ran this one: no more than its loops.
+    """The number of processes that ran a node: at most its loops, and those of the node above.
 
-    What Parallel Append hands out whole, and what is made once for all, runs in one of them. An
-    author may have left out the Gather above its workers.
+    A part of Parallel Append, and an InitPlan, may run in one of them. A pasted plan may lack the
+    Gather above workers.
     """
     processes = max(processes, len(by_process(values)))
     loops = int(values.get("Actual Loops", processes) or 1)
@@ -262,11 +267,11 @@ def _ran_in(values: Mapping[str, Any], processes: int) -> int:
 
 
 def _processes_below(values: Mapping[str, Any], processes: int) -> int:
-    """Workers and, unless it only collects, the leader."""
+    """The processes of the nodes below: at a Gather, its workers and mostly the leader."""
     if values["Node Type"] not in _GATHERS:
         return processes
     if "Workers Launched" not in values:
-        # An author left it out: each process ran the node below once.
+        # The line was left out: each process ran the node below once.
         loops = [1, *(child.get("Actual Loops", 1) for child in values.get("Plans", ()))]
         return int(min(max(loops) / max(1, values.get("Actual Loops", 1)), WORKERS_MAX)) or 1
     launched = int(amount(values["Workers Launched"], "Workers Launched", WORKERS_MAX))
@@ -274,26 +279,24 @@ def _processes_below(values: Mapping[str, Any], processes: int) -> int:
 
 
 def _spread(values: Mapping[str, Any], processes: int) -> float:
-    """From the blocks of each worker (VERBOSE), or what each put on disk; else even."""
+    """``Node.spread``, from the blocks of each worker (VERBOSE) or sizes on disk; else even."""
     workers = values.get("Workers", ())
     counted = [worker for worker in workers if "Temp Written Blocks" in worker]
     parts = [float(_temp(worker).blocks) for worker in counted]
     if counted:
         parts.append(max(0, _temp(values).blocks - sum(parts)))
     else:
-        parts = sorts_kib(values) or [
-            amount(its.get("Disk Usage", 0), "Disk Usage") for its in by_process(values)
-        ]
+        parts = sorts_kib(values) or _disk_usages_kib(values)
     if processes == 1 or not any(parts) or not (counted or len(_sized(values)) > 1):
         return float(processes)
     return min(float(processes), sum(parts) / max(parts))
 
 
 def elapsed_share(top: Node, weights: Callable[[Node], float]) -> tuple[float, float]:
-    """Bounds of the elapsed part of what nodes did, each by its weight over all processes.
+    """Bounds of the elapsed time of the work of nodes; ``weights`` are sums over all processes.
 
-    What one node did took its weight over the processes that shared it. Parts of a Parallel Append
-    run side by side as far as there are processes, or one after the other.
+    The work of a node takes its weight divided by its ``spread``. Parts of a Parallel Append run
+    side by side, limited by the number of processes, or one after the other.
     """
     top_share = weights(top) / top.spread
     parts = [elapsed_share(child, weights) for child in top.children]
@@ -306,11 +309,11 @@ def elapsed_share(top: Node, weights: Callable[[Node], float]) -> tuple[float, f
 
 
 def least_outside_s(top: Node, elapsed_s: float, sharing: float) -> float:
-    """How long a process that did temp I/O ran nodes without any, at the least (s).
+    """The least time (s) that a process with temp I/O spent in nodes without temp I/O.
 
-    ``elapsed_s`` is that of the run in which the nodes were timed; ``sharing`` is over how many
-    processes the temp I/O was spread. 0 where times of nodes do not fit into the run, or those of
-    a node not into that of the node above.
+    ``elapsed_s`` is the time of the run in which the nodes were timed; ``sharing`` is the number of
+    processes over which the temp I/O was spread. 0 where times of nodes exceed the run or the node
+    above.
     """
     spilling = [node for node in top.walk() if node.all_temp.blocks]
     # Workers of several Gathers may run at the same time.
@@ -320,15 +323,15 @@ def least_outside_s(top: Node, elapsed_s: float, sharing: float) -> float:
     outside_s = _outside_s(top, subplans_spill=subplans_spill)
     if outside_s > processes * elapsed_s:
         return 0.0
-    # Processes without temp I/O may have run such nodes all the time.
+    # Processes without temp I/O may have spent all their time in such nodes.
     return max(0.0, outside_s - (processes - sharing) * elapsed_s) / sharing
 
 
 def _outside_s(node: Node, *, subplans_spill: bool) -> float:
-    """Time of nodes without temp I/O in their subtree, summed over the processes (s).
+    """Time (s) of nodes without temp I/O in their subtree, summed over the processes.
 
-    The time of a subplan is also in that of the node that asks for it, which only buffers show to
-    have its temp I/O. Infinite where a node ends before those within it.
+    The time of a node includes that of the subplans that it executes; only buffers show whether it
+    includes their temp I/O. Infinite where a node ends before a node within it.
     """
     if not node.all_temp.blocks and _shows_no_temp(node, subplans_spill=subplans_spill):
         return _time_s(node, -1)
@@ -344,20 +347,20 @@ def _outside_s(node: Node, *, subplans_spill: bool) -> float:
 
 
 def _shows_no_temp(node: Node, *, subplans_spill: bool) -> bool:
-    """Whether a node to which no temp I/O is counted did none, nor any below it."""
+    """Whether a node without counted temp I/O, and all below it, did no temp I/O."""
     if _has_buffers(node) and not subplans_spill:
         return True
-    kinds = {its.kind for its in node.walk()}
+    kinds = {inner.kind for inner in node.walk()}
     if subplans_spill:
-        # One scan of a common table expression may make a part of it without temp I/O.
+        # A scan of a common table expression may execute a part of it without temp I/O.
         return _has_buffers(node) and "CTE Scan" not in kinds
     return kinds <= _NEVER_SPILLS
 
 
 def _holds_inputs(node: Node) -> bool:
-    """Whether the nodes right below ran within one, or in the processes of a Gather.
+    """Whether the children of a node ran within it, or in the processes of a Gather.
 
-    Else lines are missing, or stand below another node than theirs.
+    Otherwise lines are missing, or are below a wrong node.
     """
     inputs = [child for child in node.children if "Subplan Name" not in child.values]
     if node.kind in _GATHERS:
@@ -371,29 +374,29 @@ def _loops(node: Node) -> float:
 
 
 def _time_s(node: Node, sign: int) -> float:
-    """The time of all executions (s): at the least for a ``sign`` of -1, at the most for +1."""
+    """The time (s) of all executions: the lower bound for a ``sign`` of -1, the upper for +1."""
     once_ms = amount(node.values.get("Actual Total Time", 0.0), "Actual Total Time")
-    # PostgreSQL prints three decimals, and people and tools fewer.
+    # PostgreSQL prints three decimals; people and tools may shorten them.
     decimals = len(f"{once_ms:.3f}".rstrip("0").partition(".")[2])
     return max(0.0, once_ms + sign * 0.5 * 0.1**decimals) * _loops(node) / 1e3
 
 
 def _has_buffers(node: Node) -> bool:
-    """Whether the temp I/O of the node is counted, not taken from sizes on disk or left out."""
+    """Whether the temp I/O of a node is counted, and not left out or derived from sizes on disk."""
     return any(name.startswith("Shared ") for name in node.values)
 
 
 def _temp(values: Mapping[str, Any]) -> TempIO:
     blocks = (f"Temp {name} Blocks" for name in ("Read", "Written"))
     read, written = (int(amount(values.get(name, 0), name, _TEMP_MAX)) for name in blocks)
-    # Left out of a text, a time of 0 and one that was not taken look alike.
+    # A plan as text has neither a time of 0 nor one that was not taken.
     times = (f"Temp I/O {name} Time" for name in ("Read", "Write"))
     read_s, write_s = (amount(values.get(name) or 0.0, name, _TEMP_MAX) / 1e3 for name in times)
     return TempIO(read, written, read_s, write_s)
 
 
 def shared_read_s(values: Mapping[str, Any]) -> float:
-    """Time of reads of tables and indexes, up to version 16 with those of temp tables."""
+    """Time (s) of reads of tables and indexes, up to version 16 including temp tables."""
     names = "Shared I/O Read Time", "I/O Read Time"
     ms = next((values[name] for name in names if name in values), 0.0)
     return amount(ms, "I/O Read Time", _TEMP_MAX) / 1e3

@@ -1,4 +1,4 @@
-"""A plan of EXPLAIN (ANALYZE, BUFFERS) -> counts."""
+"""Counts the temp I/O of a plan of EXPLAIN (ANALYZE, BUFFERS)."""
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -40,9 +40,9 @@ if TYPE_CHECKING:
     from spillcast.evidence.postgres.logs import Logs
     from spillcast.recording.recording import Recording
 
-#: 30 years: no query took as long, and nobody could follow it step by step.
+#: An upper bound of the time of a query: 30 years.
 LONGEST_MS = 1e12
-#: What takes the times that are not in a plan.
+#: The remedy for a plan without times of temp I/O.
 TIMED = (
     "set track_io_timing = on and make it again: PostgreSQL 15 or newer times temp I/O; "
     "or name the storage with --from"
@@ -60,11 +60,11 @@ _ELAPSED = "give it with --elapsed, such as --elapsed 812ms"
 def read_plan(
     path: str | Path, selection: Selection = ONLY, settings: Mapping[str, Any] | None = None
 ) -> Counts:
-    """The counts of a plan in a file, or of a call whose temp files a log tells of.
+    """The counts of a plan in a file, or of a call whose temp files are in a log.
 
-    ``settings`` are those of its session that the plan does not name. InputError for a file that
-    is not a plan, is cut, lacks buffers, does not spill or has several plans; Refusal where I/O
-    cannot have been done.
+    ``settings`` are settings of the session; those in the plan take precedence. InputError for a
+    file that is not a plan, is cut, lacks buffers, does not spill or has several plans. Refusal for
+    impossible I/O.
     """
     path = Path(path)
     logs = _read_log(path)
@@ -95,7 +95,7 @@ def plans_in(path: Path) -> list[dict[str, Any]]:
 
 
 def _read_log(path: Path) -> "Logs | None":
-    """What a server's log tells; None of a file that is none."""
+    """The plans and temp files in a server's log; None if the file is not a log."""
     if not is_log(path):
         return None
     from spillcast.evidence.postgres.logs import read_logs
@@ -104,7 +104,7 @@ def _read_log(path: Path) -> "Logs | None":
 
 
 def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
-    """The plan; where a server let others do the work, the task that it shows of them."""
+    """The plan, or the plans of the tasks that a server of Citus shows of other servers."""
     top = nodes_of(document["Plan"])
     tasks = [node for node in top.walk() if node.kind == "Task" and node.children]
     if not tasks or blocks_of(document["Plan"]):
@@ -114,8 +114,8 @@ def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
     shown = [
         {
             **document,
+            **{name: value for name, value in task.values.items() if name == "Execution Time"},
             "Plan": dict(task.children[0].values),
-            "Execution Time": task.values.get("Execution Time", document.get("Execution Time")),
             "Notes": [f"{note}: the others spill on theirs, and are not counted"],
         }
         for task in tasks
@@ -124,14 +124,14 @@ def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 def picked(path: Path, documents: Sequence[dict[str, Any]], selection: Selection) -> dict[str, Any]:
-    """The plan that is meant: by its number, the only one, or the only one of a log that spills."""
+    """The selected plan, the only one, or the only one of a log that spills."""
     spilling = [document for document in documents if blocks_of(document["Plan"])]
     is_log = any("Query Text" in document for document in documents)
-    alike = {
+    distinct = {
         (str(document.get("Query Text")), blocks_of(document["Plan"])) for document in spilling
     }
     is_run = any("Actual Loops" in document["Plan"] for document in documents)
-    if selection.item is None and ((is_log and len(alike) < 2) or not is_run):
+    if selection.item is None and ((is_log and len(distinct) < 2) or not is_run):
         return (spilling or list(documents))[0]
     items = [
         Item(
@@ -155,8 +155,8 @@ def counts_of_plan(
 ) -> Counts:
     """The counts of a plan as ``EXPLAIN (ANALYZE, BUFFERS, FORMAT JSON)`` returns it.
 
-    Times that were not taken have bounds, if ``timed``: from memory's to all of the run but what
-    nodes without temp I/O took. Errors are those of ``read_plan``.
+    Times that were not taken have bounds if ``timed``: from the speed of memory to the time of the
+    run without that of nodes without temp I/O. Errors are those of ``read_plan``.
     """
     if isinstance(document, list):
         document = document[0]
@@ -179,22 +179,22 @@ def counts_of_plan(
             raise NoTempIo(f"{path}: this query does not spill: {_why_not(top)}")
         shared = _shared(top)
         if temp.total_s and plan_s:
-            most = replace(shared, upper=_shared(top, evenly=True).upper)
+            widest = replace(shared, upper=_shared(top, evenly=True).upper)
             try:
-                lower = feasible_processes(most, plan_s, temp.total_s).lower
+                lower = feasible_processes(widest, plan_s, temp.total_s).lower
             except Refusal as refusal:
                 raise TimesContradictory(f"{path}: {refusal}", _SPLIT) from refusal
             shared = replace(shared, lower=lower, upper=max(lower, shared.upper))
-        named = document.get("Settings", {})
+        plan_settings = document.get("Settings", {})
         data_read_s = _data_read_s(top, plan_s)
-        # Of another run it is not known how long each node took.
+        # With the time of another run, the times of nodes are not known.
         is_bounded = not (elapsed_s or temp.total_s)
         outside_s = least_outside_s(top, plan_s, shared.lower) if is_bounded else 0.0
         return counts_of_blocks(
             path,
             plan_s,
             temp,
-            ObservedEngine("postgresql", settings=dict(named)),
+            ObservedEngine("postgresql", settings=dict(plan_settings)),
             shared,
             (_UNTIMED, TIMED) if timed else None,
             other_s=max(data_read_s, outside_s),
@@ -203,12 +203,12 @@ def counts_of_plan(
             notes=_notes(document, top),
             data_read_s=data_read_s,
             document=document,
-            plan=plan_spills(top, {**(settings or {}), **named}),
+            plan=plan_spills(top, {**(settings or {}), **plan_settings}),
         )
 
 
 def _data_read_s(top: Node, elapsed_s: float) -> float:
-    """Elapsed time of reads of tables, over the processes of the nodes that did them."""
+    """Elapsed time (s) of reads of tables: their sums divided by the processes of each node."""
 
     def self_s(node: Node) -> float:
         return max(0.0, shared_read_s(node.values) - sum(
@@ -222,21 +222,22 @@ def _uses_temp_tables(top: Node) -> bool:
 
 
 def _why_not(top: Node) -> str:
+    """The reason for no temp I/O."""
+    if not _uses_temp_tables(top):
+        return "its plan has no temp blocks"
     local_s = sum(
         amount(top.values.get(f"Local I/O {name} Time", 0.0), "local I/O") / 1e3
         for name in ("Read", "Write")
     )
-    if _uses_temp_tables(top):
-        took = f" ({format_duration(local_s)})" if local_s else ""
-        return (
-            f"its plan has no temp blocks; it reads and writes temp tables{took}, and those move "
-            "with temp_tablespaces as well"
-        )
-    return "its plan has no temp blocks"
+    duration = f" ({format_duration(local_s)})" if local_s else ""
+    return (
+        f"its plan has no temp blocks; it reads and writes temp tables{duration}, and those move "
+        "with temp_tablespaces as well"
+    )
 
 
 def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
-    """What the forecast leaves out."""
+    """Sentences about limits of the counts."""
     notes = list(document.get("Notes", ()))
     if "Execution Time" not in document:
         notes.append("a plan without Execution Time: that of its first node stands for it")
@@ -249,7 +250,7 @@ def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
 
 
 def _statement(document: Mapping[str, Any], spilling: int) -> Statement | None:
-    """Whose plan it is, out of so many that spill; None where neither is known."""
+    """The statement of a plan, one of ``spilling`` plans; None without text and other plans."""
     query, queryid = document.get("Query Text"), document.get("Query Identifier")
     if query is None and spilling < 2:
         return None
@@ -269,7 +270,7 @@ def _ran_ms(document: Mapping[str, Any]) -> float | None:
 
 
 def elapsed_of(path: Path, document: Mapping[str, Any]) -> float:
-    """How long the query ran (s). InputError where the plan lacks what ANALYZE gives."""
+    """The time (s) of the query. InputError where the plan lacks figures of ANALYZE."""
     plan = document["Plan"]
     if "Actual Loops" not in plan:
         reason = (
@@ -286,7 +287,7 @@ def elapsed_of(path: Path, document: Mapping[str, Any]) -> float:
 
 
 def _check_elapsed(path: Path, document: Mapping[str, Any], elapsed_s: float) -> None:
-    """InputError where the first node took longer than all: texts of two runs."""
+    """InputError where the first node took longer than the query: texts of two runs."""
     node_s = amount(document["Plan"].get("Actual Total Time", 0.0), "Actual Total Time") / 1e3
     part = f"{format_duration(node_s)} of the first node"
     run = f"{format_duration(elapsed_s)} of the run"
@@ -295,33 +296,33 @@ def _check_elapsed(path: Path, document: Mapping[str, Any], elapsed_s: float) ->
 
 
 def blocks_of(plan: Mapping[str, Any]) -> int:
-    """Temp blocks that a plan read and wrote; 0 where it counts none."""
+    """Temp blocks that a plan read and wrote; 0 where it has no counts."""
     names = "Temp Read Blocks", "Temp Written Blocks"
     return sum(int(amount(plan.get(name, 0), name)) for name in names)
 
 
 def _shared(top: Node, *, evenly: bool = False) -> Bounds[float]:
-    """Over how many processes the temp I/O was spread, weighted by what each node did.
+    """Bounds of the number of processes over which temp I/O was spread, weighted by node.
 
-    One with few blocks may have waited as long as one with many: time is spread at most ``evenly``.
+    With ``evenly`` all processes of a node did equally much. That is an upper bound for times: a
+    process with few blocks may have waited as long as one with many.
     """
-    timed = top.all_temp.total_s > 0
+    is_timed = top.all_temp.total_s > 0
 
     def weight(node: Node) -> float:
-        return node.temp.total_s if timed else float(node.temp.blocks)
+        return node.temp.total_s if is_timed else float(node.temp.blocks)
 
     def elapsed(node: Node) -> float:
         return weight(node) * (node.spread / node.processes if evenly else 1.0)
 
     total = sum(weight(node) for node in top.walk())
-    lower, upper = elapsed_share(top, elapsed)
-    shared = Bounds(round(total / upper, 6), round(total / lower, 6), "as its nodes spread it")
-    because = "parts of a Parallel Append may run side by side"
-    return shared if shared.lower == shared.upper else replace(shared, reason=because)
+    least, most = (round(total / share, 6) for share in reversed(elapsed_share(top, elapsed)))
+    parallel = "parts of a Parallel Append may run side by side"
+    return Bounds(least, most, "as its nodes spread it" if least == most else parallel)
 
 
 def _held_bytes(top: Node) -> int:
-    """What the temp files held: of each node that spills, what it wrote, but sorts only once."""
+    """The size of the temp files: the bytes that each node wrote, or the sizes of its sorts."""
     held_bytes = 0
     for node in top.walk():
         written = node.temp.written * BLOCK_BYTES
@@ -331,16 +332,16 @@ def _held_bytes(top: Node) -> int:
 
 
 def _files(top: Node) -> int:
-    """Files written by turns by the node that writes most: batches of a hash, or one."""
+    """Files that the node with the most writes alternates: batches of a hash, or one."""
     writer = max(top.walk(), key=lambda node: node.temp.written)
     batches = (node.values.get("Hash Batches", 1) for node in (writer, *writer.children))
     return max(1, int(max(batches)) - 1)
 
 
 def plan_counts(recording: "Recording", selection: Selection = ONLY) -> Counts:
-    """The counts of the plan that a recording holds alone. Errors are those of read_plan.
+    """The counts of the plan in a recording of a server whose processes could not be observed.
 
-    Such recordings are of servers whose processes could not be observed.
+    Errors are those of ``read_plan``.
     """
     path, meta = recording.plan_alone, recording.meta
     assert path is not None
@@ -350,9 +351,9 @@ def plan_counts(recording: "Recording", selection: Selection = ONLY) -> Counts:
 
 @dataclass(frozen=True)
 class Executed:
-    """One call: how long it took, and its temp operations of a block each where they are known.
+    """The elapsed time of a call, and its temp operations of a block each where they are known.
 
-    ``counts`` are None where it did no temp I/O, or nothing tells how long that took.
+    ``counts`` are None where the call did no temp I/O or the time of temp I/O is not known.
     """
 
     elapsed_s: float
@@ -361,22 +362,22 @@ class Executed:
 
     @property
     def bytes(self) -> int | None:
-        """What the operations moved."""
+        """Bytes read and written."""
         return None if self.operations is None else self.operations * BLOCK_BYTES
 
 
 def executed_plan(path: Path, selection: Selection) -> Executed:
-    """The run of a plan: of several in a log, that with most temp I/O of the selected statement.
+    """The run of a plan: of several, that with the most temp I/O of the selected statement.
 
-    A log without plans tells only how long a call with temp files took. InputError for a file that
-    is not a plan, and for a plan that was not run.
+    A log without plans has only the elapsed time of a call with temp files. InputError for a file
+    that is not a plan, and for a plan that was not run.
     """
     logs = _read_log(path)
     if logs is not None and not logs.plans:
-        named_files = [
+        of_statement = [
             file for file in logs.temp if file.queryid and file.queryid == selection.queryid
         ]
-        logs = replace(logs, temp=named_files or logs.temp)
+        logs = replace(logs, temp=of_statement or logs.temp)
         from spillcast.evidence.postgres.logs import counts_of_logs
 
         call = counts_of_logs(path, logs, selection)
@@ -384,16 +385,15 @@ def executed_plan(path: Path, selection: Selection) -> Executed:
     documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
         wanted = selection.queryid
-        matching = [its for its in documents if str(its.get("Query Identifier", "")) == wanted]
+        candidates = [d for d in documents if str(d.get("Query Identifier", "")) == wanted]
         if selection.item is not None:
-            matching = [picked(path, documents, selection)]
+            candidates = [picked(path, documents, selection)]
         document = max(
-            matching or documents,
-            key=lambda its: (blocks_of(its["Plan"]), elapsed_of(path, its)),
+            candidates or documents, key=lambda d: (blocks_of(d["Plan"]), elapsed_of(path, d))
         )
         call_s = selection.elapsed_s or elapsed_of(path, document)
         blocks = blocks_of(document["Plan"])
-    # Sizes on disk bound the temp I/O from below: another run cannot be compared with them.
+    # Sizes on disk are a lower bound of the temp I/O, which is not comparable with other runs.
     is_counted = "Temp Written Blocks" in document["Plan"]
     if not is_counted or SIZES_NOTE in document.get("Notes", ()):
         return Executed(call_s, None)

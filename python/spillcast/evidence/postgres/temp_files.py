@@ -1,11 +1,11 @@
-"""Temp files that a server's log names, by the calls that wrote them: as evidence of one call."""
+"""Assigns the temp files in a server's log to calls, and counts the temp I/O of one call."""
 
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from itertools import accumulate, compress, groupby
+from itertools import accumulate, compress, groupby, pairwise
 from math import inf
 from pathlib import Path
 
@@ -24,7 +24,7 @@ from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
 from spillcast.units import format_count
 
-#: A server writes bytes; tools that shorten its messages have units.
+#: A server logs bytes; tools that shorten its messages use units.
 _TEMP = re.compile(
     r'temporary file: path "?(?P<path>[^",]*)"?, '
     r"size:? (?P<size>\d[\d.,]*+(?:\s?[kKMGT]i?B\b)?)"
@@ -51,20 +51,20 @@ _LIMITS = (
     ),
 )
 _LEVELS = ("ERROR", "FATAL", "PANIC", "LOG")
-#: Lines of a message that stand before its statement.
+#: Levels of lines between a message and its statement.
 _BESIDE = ("DETAIL", "HINT", "QUERY", "CONTEXT", "LOCATION")
-#: The times of messages may be whole seconds.
+#: The resolution of the times of messages, which may be whole seconds.
 _RESOLUTION_S = 1.0
-#: Calls of one statement may differ in their number of files by this factor.
-_ALIKE = 2
+#: The factor by which the numbers of files of two calls of a statement may differ.
+_FILES_RATIO_MAX = 2
 _TIMES = "set auto_explain.log_analyze and track_io_timing for plans with times"
 
 
 @dataclass
 class TempFile:
-    """A temp file that was removed: its statement and size, and the elapsed time of its call.
+    """A removed temp file: its statement and size, and the elapsed time of its call.
 
-    Files of one call have the same ``call``; it is 0 where nothing shows which belong together.
+    Files of one call have the same ``call``, which is 0 where the call is not known.
     """
 
     query: str | None
@@ -72,31 +72,31 @@ class TempFile:
     bytes: int
     elapsed_s: float | None = None
     call: int = 0
-    #: The process that wrote it, by its number or by its place among those of a parallel query.
+    #: The process that wrote it: its ID, or its number among the processes of a parallel query.
     process: str = ""
 
 
 @dataclass
 class Exceeded:
-    """A limit of temp files that calls of a statement met."""
+    """A limit of temp files that calls of a statement exceeded."""
 
     limit: str
-    #: None where the log does not tell.
+    #: None where the log does not contain it.
     query: str | None
     calls: int = 1
 
 
 @dataclass(frozen=True)
 class _Removal:
-    """A message about a file: its place among all, its time and the number in the file's name.
+    """A message about a file: its position among all, its time and the number in the file's name.
 
-    ``shared`` files are in a set of parallel processes, and have the number of the set. Those of
-    a ``worker`` have a process that is not the session's.
+    ``shared`` files belong to a set of parallel processes, and have the number of the set. Files
+    of a ``worker`` were written by another process than that of the session.
     """
 
     file: TempFile
-    place: int
-    moment: datetime | None
+    position: int
+    time: datetime | None
     number: int | None
     shared: bool
     worker: bool
@@ -104,7 +104,7 @@ class _Removal:
 
 @dataclass(frozen=True)
 class _Call:
-    """A call that ended, with the time of its message where the log has one."""
+    """A call that ended, with the time of its message if the log has times."""
 
     elapsed_s: float
     query: str | None
@@ -113,10 +113,10 @@ class _Call:
 
 @dataclass
 class _Session:
-    """The last call of a process, and its removals that wait for the duration of theirs.
+    """The last call of a process, and removals of files whose call is not known yet.
 
-    A server removes temp files at the end of a call, or, if the client fetched its rows through a
-    portal, at the end of the portal: then their messages follow that of the duration.
+    A server removes temp files at the end of a call or, if the client fetched the rows through a
+    portal, at the end of the portal. In the latter case, removals follow the duration of the call.
     """
 
     waiting: list[_Removal] = field(default_factory=list)
@@ -124,26 +124,26 @@ class _Session:
 
 
 class TempFiles:
-    """The temp files of a log and the calls that met a limit of them, as its messages come in."""
+    """Collects the temp files of a log, and the calls that exceeded a limit of temp files."""
 
     def __init__(self) -> None:
         self.files: list[TempFile] = []
         self.exceeded: list[Exceeded] = []
         self._sessions: dict[str, _Session] = defaultdict(_Session)
-        #: By writer of messages, what its last one is about, if the statement follows.
+        #: By writer, the subject of its last message, if the statement may follow.
         self._unnamed: dict[str, TempFile | Exceeded] = {}
 
     def take(self, writer: str, entry: Entry, *, is_named: bool) -> str:
-        """Takes a message, and returns its writer.
+        """Add a message, and return its writer: a process that a message or a file's name names.
 
-        Unless the message names its writer, that of a file is in the file's name.
+        ``is_named`` is whether messages have the names of their writers.
         """
         if entry.level == "STATEMENT":
-            if (above := self._unnamed.pop(writer, None)) is not None:
-                above.query = struck_text(entry.message)
+            if (subject := self._unnamed.pop(writer, None)) is not None:
+                subject.query = struck_text(entry.message)
         elif entry.level not in _BESIDE:
             self._unnamed.pop(writer, None)
-        # The statement of a plan may quote any message.
+        # The statement of a logged plan may quote any message.
         if LOGGED.match(entry.message):
             return writer
         for pattern, words in _LIMITS:
@@ -153,11 +153,12 @@ class TempFiles:
                 self._unnamed[writer] = exceeded
                 self.exceeded.append(exceeded)
                 break
-        for match in _TEMP.finditer(entry.message):  # of a string in a program, several
+        # A string in a program may contain several messages.
+        for match in _TEMP.finditer(entry.message):
             writer = self._add(writer, entry, match, is_named=is_named)
         if (duration := _DURATION.match(entry.message)) is not None:
             seconds = milliseconds(duration["ms"]) / 1e3
-            call = _Call(seconds, duration["query"], moment_of(entry.at or ""))
+            call = _Call(seconds, duration["query"], time_of(entry.at or ""))
             _end_call(self._sessions[writer], call)
         return writer
 
@@ -165,7 +166,6 @@ class TempFiles:
         size = number_of(match["size"].rstrip(".,").upper())
         if size is None:
             raise ValueError(f"the size of a temp file is not understood: {match['size']}")
-        # Nothing was written to an empty file.
         if not size.value:
             return writer
         name = _NAME.search(match["path"])
@@ -176,12 +176,12 @@ class TempFiles:
         self.files.append(file)
         if entry.query is None:
             self._unnamed[writer] = file
-        # The last of the processes that share a set removes it; the leader made it.
+        # The leader created a shared set; the last process that uses the set removes it.
         leader = owner if owner and shared else writer
         removal = _Removal(
             file,
             len(self.files),
-            moment_of(entry.at or ""),
+            time_of(entry.at or ""),
             None if number is None else int(number),
             shared=shared is not None,
             worker=owner is not None and owner != leader,
@@ -190,7 +190,7 @@ class TempFiles:
         return writer
 
     def by_call(self) -> list[TempFile]:
-        """All files, each with its call as far as the log shows it."""
+        """All files, each with its call where the log shows it."""
         for session in self._sessions.values():
             if session.last is not None:
                 session.waiting = _after(session.last, session.waiting)
@@ -199,18 +199,18 @@ class TempFiles:
 
 
 def _end_call(session: _Session, call: _Call) -> None:
-    """Times the waiting files of a call, or of the last one if they are older."""
-    older = [its for its in session.waiting if _is_older(its, call)]
-    _set_call([its for its in session.waiting if not _is_older(its, call)], call)
+    """Assign the waiting files to the call that ended, or to the last call if they are older."""
+    older = [removal for removal in session.waiting if _is_older(removal, call)]
+    _set_call([removal for removal in session.waiting if not _is_older(removal, call)], call)
     _group(older if session.last is None else _after(session.last, older))
     session.waiting, session.last = [], call
 
 
 def _after(call: _Call, removals: Sequence[_Removal]) -> list[_Removal]:
-    """Times files that were removed right after a call, and returns the others."""
-    late = [_seconds_between(call.ended, its.moment, inf) > _RESOLUTION_S for its in removals]
-    _set_call([its for its, is_late in zip(removals, late, strict=True) if not is_late], call)
-    return list(compress(removals, late))
+    """Assign files that were removed right after a call to it, and return the others."""
+    is_late = [_seconds_between(call.ended, r.time, inf) > _RESOLUTION_S for r in removals]
+    _set_call([r for r, late in zip(removals, is_late, strict=True) if not late], call)
+    return list(compress(removals, is_late))
 
 
 def _is_older(removal: _Removal, call: _Call) -> bool:
@@ -218,64 +218,60 @@ def _is_older(removal: _Removal, call: _Call) -> bool:
     if 2 * removal.file.bytes / BLOCK_BYTES * MEMORY_BLOCK_S > call.elapsed_s:
         return True
     rounded_s = 0.0 if call.ended is None or call.ended.microsecond else _RESOLUTION_S
-    return _seconds_between(removal.moment, call.ended, -inf) > call.elapsed_s + rounded_s
+    return _seconds_between(removal.time, call.ended, -inf) > call.elapsed_s + rounded_s
 
 
 def _set_call(removals: Sequence[_Removal], call: _Call) -> None:
-    for its in removals:
-        its.file.call, its.file.elapsed_s = removals[0].place, call.elapsed_s
-        if not its.file.query and call.query:
-            its.file.query = struck_text(call.query)
+    for removal in removals:
+        file = removal.file
+        file.call, file.elapsed_s = removals[0].position, call.elapsed_s
+        if not file.query and call.query:
+            file.query = struck_text(call.query)
 
 
 def _group(removals: Sequence[_Removal]) -> None:
-    """Groups files without a duration: those of one statement that existed together."""
-    for _, stretch in groupby(removals, key=lambda its: its.file.query):
-        for call in _calls_of(list(stretch)):
-            for its in call if len(call) > 1 else ():
-                its.file.call = call[0].place
+    """Assign files without a duration to calls: those of one statement that existed together."""
+    for _, of_statement in groupby(removals, key=lambda removal: removal.file.query):
+        for call in _calls_of(list(of_statement)):
+            for removal in call if len(call) > 1 else ():
+                removal.file.call = call[0].position
 
 
 def _calls_of(removals: Sequence[_Removal]) -> Iterator[list[_Removal]]:
     """The files of one process and statement, by call.
 
-    A process numbers its files as it creates them. A hash join removes them in another order, batch
-    by batch: a file that is removed after one of a higher number existed together with it.
-    Workers remove theirs before their leader does. Other parts of the plan remove theirs before or
-    after, until the first part comes again.
+    A process numbers its files as it creates them. A hash join removes them batch by batch, in
+    another order: a file that is removed after one with a higher number existed together with it.
+    Workers remove their files before the leader does. Other nodes of the plan remove files before
+    or after, until a group as large as the first one begins the next call.
     """
-    numbers = [
-        inf if its.number is None or its.shared or its.worker else its.number for its in removals
-    ]
+    numbers = [inf if r.number is None or r.shared or r.worker else r.number for r in removals]
     lowest_after = list(accumulate(reversed(numbers), min))[::-1]
-    groups: list[list[_Removal]] = []
-    any_crosses, highest = False, -1.0
-    for at, its in enumerate(removals):
-        before = removals[at - 1] if at else None
-        in_set = before is not None and its.shared and before.shared and its.number == before.number
-        at_once = before is not None and its.moment is not None and its.moment == before.moment
+    groups = [[removals[0]]]
+    is_any_together, highest = False, -1.0
+    for at, (before, removal) in enumerate(pairwise(removals), start=1):
+        highest = highest if numbers[at - 1] == inf else max(highest, numbers[at - 1])
+        in_set = removal.shared and before.shared and removal.number == before.number
+        at_once = removal.time is not None and removal.time == before.time
         follows_worker = (
-            before is not None
-            and before.worker
-            and _seconds_between(before.moment, its.moment, 0.0) <= _RESOLUTION_S
+            before.worker and _seconds_between(before.time, removal.time, 0.0) <= _RESOLUTION_S
         )
-        crosses = highest > lowest_after[at]
-        if before is None or not (in_set or at_once or crosses or follows_worker):
+        is_together = in_set or follows_worker or highest > lowest_after[at]
+        if not is_together and not at_once:
             groups.append([])
-        groups[-1].append(its)
-        any_crosses |= in_set or crosses or follows_worker
-        highest = highest if numbers[at] == inf else max(highest, numbers[at])
-    if not any_crosses:
+        groups[-1].append(removal)
+        is_any_together |= is_together
+    if not is_any_together:
         yield from groups
         return
     call: list[_Removal] = []
-    first = 0
+    first_size = 0
     for group in groups:
-        is_repeated = first <= _ALIKE * len(group) and len(group) <= _ALIKE * first
-        if call and is_repeated:
+        smaller, larger = sorted((first_size, len(group)))
+        if call and larger <= _FILES_RATIO_MAX * smaller:
             yield call
             call = []
-        first = first if call else len(group)
+        first_size = first_size if call else len(group)
         call += group
     yield call
 
@@ -284,9 +280,9 @@ def _seconds_between(begin: datetime | None, end: datetime | None, unknown_s: fl
     return unknown_s if begin is None or end is None else (end - begin).total_seconds()
 
 
-def moment_of(time: str) -> datetime | None:
-    """The time of a message; None where it has none."""
-    match = TIME.search(time)
+def time_of(text: str) -> datetime | None:
+    """The time in a text, such as the prefix of a message; None where it has none."""
+    match = TIME.search(text)
     try:
         return None if match is None else datetime.fromisoformat(match[0])
     except ValueError:
@@ -302,16 +298,15 @@ def counts_of_files(
     """
     by_call: dict[int, list[TempFile]] = {}
     for index, file in enumerate(files):
-        # A file of no known call is one by itself.
+        # A file of an unknown call counts as a call.
         by_call.setdefault(file.call or -1 - index, []).append(file)
-    calls = list(by_call.values())
     items = [
-        Item(its, its[0].elapsed_s, size_bytes=sum(f.bytes for f in its), text=its[0].query or "?")
-        for its in calls
+        Item(c, c[0].elapsed_s, size_bytes=sum(f.bytes for f in c), text=c[0].query or "?")
+        for c in by_call.values()
     ]
     call = pick(path, items, selection, "; spillcast postgres ranks all statements of a log")
-    took_s = selection.elapsed_s or call[0].elapsed_s
-    if took_s is None:
+    elapsed_s = selection.elapsed_s or call[0].elapsed_s
+    if elapsed_s is None:
         raise EvidenceIncomplete(
             f"{path}: the log has the size of temp files, and not how long the call took",
             "give it with --elapsed, or set log_min_duration_statement = 0",
@@ -321,29 +316,30 @@ def counts_of_files(
     processes = len({file.process for file in call})
     return counts_of_blocks(
         path,
-        took_s,
+        elapsed_s,
         TempIO(blocks, blocks),
         ObservedEngine("postgresql", query=query),
         Bounds(1.0, float(processes), f"its files are of {format_count(processes, 'process')}"),
         ("the log tells only how long the call took", _TIMES) if selection.timed else None,
         files=len(call),
-        statement=Statement(call[0].queryid, query, 1, len(calls)),
+        statement=Statement(call[0].queryid, query, 1, len(by_call)),
         notes=["each temp file is assumed to be written once and read once", *notes],
     )
 
 
-#: The memory of a sort over its temp file, at most: a row of an integer has 13 bytes on disk, and
-#: in memory 48 with what precedes it, and up to 48 in an array that grows by doubling. PostgreSQL
-#: 15 takes 2.8 to 6.8 times the file.
+#: The maximum ratio of the memory of a sort to its temp file. A row of an integer takes 13 bytes on
+#: disk, and in memory 48 with its header and up to 48 in an array that grows by doubling.
+#: PostgreSQL 15 takes 2.8 to 6.8 times the file.
 SORT_TIMES_MAX = 8
 KIB, MIB = 1 << 10, 1 << 20
 
 
 def work_mem_between(files: Sequence[TempFile]) -> tuple[int, int | None]:
-    """For all calls of a statement: at least the largest file, at most all files of one call.
+    """Bounds of the work_mem (bytes) that all calls of a statement need to not spill.
 
-    A sort has one file, and its rows take more in memory; a hash has a file a batch. The upper
-    bound is None where it is not known which files are of one call.
+    The lower bound is the largest file: a sort has one file and takes more memory, a hash has a
+    file for each batch. The upper bound follows from all files of a call, and is None where the
+    files of a call are not known.
     """
     by_call: dict[int, int] = {}
     for file in files:
