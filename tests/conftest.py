@@ -11,6 +11,7 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import HealthCheck, settings
 
+import forked
 import leftovers
 from harness import account_of, available, make_places, spillcast, target
 from leftovers import SESSION
@@ -66,8 +67,10 @@ CRASHED = []
 
 
 def pytest_configure(config):
-    """Hooks of other files."""
+    """Hooks of other files; ``make test`` times no runs of the lab."""
     config.pluginmanager.register(leftovers)
+    if config.option.markexpr == "not nightly":
+        forked.hold_little_memory()
 
 
 def pytest_collection_modifyitems(items):

@@ -11,9 +11,11 @@ from spillcast.recording import Recording
 
 #: The engine in the registry, then the command line or a recording, as with any other engine.
 REGISTERED = """
+import forked
 import paper_engine
 from spillcast.engines.registry import ENGINES
 
+forked.hold_little_memory()
 ENGINES["paper"] = paper_engine.ENGINE
 """
 COMMAND_LINE = REGISTERED + "from spillcast.cli import main; main()"
