@@ -6,6 +6,7 @@ import random
 import pytest
 
 from cases import cases
+from evidence import recording
 from harness import spillcast
 from oracle_files import READ, WRITE, blocks, write_trace
 from spillcast import profile
@@ -76,3 +77,14 @@ def test_times_beyond_the_elapsed_time_are_a_warning(tmp_path, options):
     path.write_text(path.read_text().replace("ela= 1000 ", "ela= 86400000000 ", 1))
     damaged = profile(path, **options).warnings
     assert len(damaged) == len(whole) + 1, damaged
+
+
+def test_waits_for_a_cpu_are_named_where_no_row_has_them(tmp_path):
+    """Of 2 s there are 0.1 s of reads and 0.5 s of CPU; for 1.3 s threads waited for one."""
+    path = tmp_path / "run.spill"
+    recording(path, [("read", 8192, 100, 1_000_000)], elapsed_s=2.0, cpu_s=0.5,
+              run_queue_delay_s=1.3)  # fmt: skip
+    rows = profile(path).rows
+    assert sum(row["total_us"] for row in rows) == pytest.approx(0.6e6, rel=0.01)
+    assert any("1.30 s" in warning for warning in profile(path).warnings)
+    assert not profile(path, by=["op"]).warnings

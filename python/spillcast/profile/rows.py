@@ -19,6 +19,7 @@ from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row
 from spillcast.profile.sql import ask_no_traces, ask_traces, confine, view_of_waits
 from spillcast.profile.traces import WAITS_ALONE, trace_warnings
 from spillcast.stats import quantiles
+from spillcast.units import format_duration
 
 if TYPE_CHECKING:
     from spillcast.recording import Recording
@@ -139,6 +140,8 @@ _IDLE_SESSIONS = """
     create temp table idle_sessions as
     select session from recorded group by session having not bool_or(temp)
 """
+#: Waits for a CPU below this share of the elapsed time are not worth a line.
+_DELAY_SHARE = 0.05
 #: Durations cut to three digits: a histogram has few buckets, and powers of ten are exact.
 _THREE_DIGITS = " ".join(
     ["case when elapsed_ns < 1000 then elapsed_ns"]
@@ -226,6 +229,10 @@ def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -
         cpu_us = recording.meta.cpu_s * 1e6
         rows.append({"event": "CPU", **bare_row(cpu_us, elapsed_us), "files": None})
         histograms.append(([], []))
+        delay_s = recording.meta.capture.run_queue_delay_s
+        if delay_s > _DELAY_SHARE * recording.elapsed_s:
+            waited = format_duration(delay_s)
+            warnings.append(f"{waited} of waits for a CPU are in no row, unless within an operation")
     rows = with_shares(rows, recording.elapsed_s)
     return Profile(by, recording.elapsed_s, rows, [], warnings, histograms=histograms).sorted()
 
