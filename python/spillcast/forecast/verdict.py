@@ -334,9 +334,14 @@ def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
     return f"{text}; then {others[0].words}." if others else f"{text}."
 
 
-def in_memory_sentences(without_cache_s: Mapping[str, float], now_s: float) -> list[str]:
-    """The effect of storage if the page cache holds the temp files, and the times without it."""
-    times = " and ".join(f"{format_duration(s)} on {name}" for name, s in without_cache_s.items())
+def in_memory_sentences(
+    without_cache_s: Mapping[str, float], now_s: float, at_most: str = ""
+) -> list[str]:
+    """The effect of storage if the page cache holds the temp files, and the times without it.
+
+    ``at_most`` goes before each time that is an upper bound.
+    """
+    times = " and ".join(f"{at_most}{format_duration(s)} on {name}" for name, s in without_cache_s.items())
     return [
         "Today these temp files stay in memory: storage changes nothing while memory is free.",
         f"Where it is not, {times} instead of {format_duration(now_s)}.",

@@ -88,7 +88,8 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
         lines.append(f"Time saved in the first statement: {saved}.")
         gains = {name: gain.without_cache_s for name, gain in _by_saving(first)}
         if cached := {name: s for name, s in gains.items() if s is not None}:
-            lines += in_memory_sentences(cached, first.elapsed_s or 0.0)
+            at_most = "at most " if first.temp_bytes is None else ""
+            lines += in_memory_sentences(cached, first.elapsed_s or 0.0, at_most)
     return lines
 
 
