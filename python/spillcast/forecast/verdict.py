@@ -341,7 +341,9 @@ def in_memory_sentences(
 
     ``at_most`` goes before each time that is an upper bound.
     """
-    times = " and ".join(f"{at_most}{format_duration(s)} on {name}" for name, s in without_cache_s.items())
+    times = " and ".join(
+        f"{at_most}{format_duration(s)} on {name}" for name, s in without_cache_s.items()
+    )
     return [
         "Today these temp files stay in memory: storage changes nothing while memory is free.",
         f"Where it is not, {times} instead of {format_duration(now_s)}.",
