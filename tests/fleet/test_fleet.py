@@ -5,6 +5,7 @@ import json
 import pytest
 
 from cases import cases
+from evidence import recording as made_up_recording
 from fleet_files import IDLE, READ, WRITE, waits, write_fleet, write_trace
 from harness import only_line, spillcast
 from oracle_files import make_example
@@ -75,6 +76,14 @@ def test_a_recording_is_forecast_as_by_forecast(spilled, tmp_path):
     row = only_row(tmp_path / "fleet", "--to", "catalogue:aws-gp3")
     same(row, answer("forecast", spilled.path, "--to", "catalogue:aws-gp3"))
     assert row["evidence"] == "recording"
+
+
+def test_a_reason_names_the_recording_and_no_folder_of_ours(tmp_path):
+    calm = made_up_recording(tmp_path / "calm run.spill", [], elapsed_s=3.0)
+    ingest([str(calm.path)], str(tmp_path / "fleet"))
+    done = spillcast("fleet", tmp_path / "fleet", "--to", "latency:20us", "--json")
+    [row] = json.loads(done.stdout)["statements"]
+    assert row["refused"].startswith("calm run.spill: ")
 
 
 def test_a_plan_is_forecast_as_by_forecast(tmp_path):

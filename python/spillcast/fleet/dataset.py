@@ -1,7 +1,6 @@
-"""A dataset: its tables, and the place where they are, a folder or an address of fsspec.
+"""A dataset: its tables, and the place that holds them, a folder or an address of fsspec.
 
-Counts and times are integers, times in microseconds: integers add up to the same in any order.
-Floats begin in the forecast, which is made from sorted sums.
+Counts and times (us) are integers, whose sums do not depend on the order of addition.
 """
 
 import json
@@ -32,12 +31,12 @@ DATASET_SCHEMA = "spillcast.dataset/1"
 
 _BUCKETS = "list of int64"
 
-#: The day or database of evidence that does not contain it.
+#: The day or database of evidence that does not name it.
 UNKNOWN = "unknown"
-#: Kinds of facts: a wait event, CPU time, or the time in which ASH saw the statement.
+#: Kinds of facts: a wait event, CPU time, or the time in which a statement was active in ASH.
 WAIT, CPU, ACTIVE = "wait", "cpu", "active"
 
-#: Which run a row is of.
+#: The columns that identify a run.
 _OF_RUN = [Field(name, TEXT, False) for name in ("source", "kind", "host", "instance", "sql_id")]
 
 #: A row for each source, statement and event. ``database`` and ``day`` are in the path.
@@ -81,23 +80,23 @@ SOURCES = [
     Field("damaged", "int64", False),
     #: The first damaged lines.
     Field("damage", "list of struct of line int64, what string", False),
-    #: Files of the dataset that its rows are in.
+    #: Files of the dataset with rows of the source.
     Field("parts", "list of string", False),
 ]
 
 
 _HEAD = "dataset.json"
 _LOG = "log"
-#: Folders of parts: facts of traces and ASH, and recordings and plans as they are.
+#: Folders of parts: facts of traces and ASH; recordings, plans and event logs.
 FACTS_FOLDER, RUNS_FOLDER = "facts", "runs"
 #: Folder of snapshots of PostgreSQL servers (snapshots.py), each complete in itself.
 SNAPSHOTS_FOLDER = "looks"
-#: As ``batch`` names them.
+#: Names of parts, as ``ingest.write_batch`` makes them.
 _PART = re.compile(r"(facts|runs)/database=(?!\.+/)[^/]*/day=(?!\.+/)[^/]*/[0-9a-f]{32}\.parquet")
 ANEW = "ingest into a new dataset"
 
 
-#: Names of unfinished files, which a killed ingest may leave; no other file is named so.
+#: Names of unfinished files, which a killed ingest may leave.
 _PARTIAL = re.compile(r".+\.(json|parquet)\.\d+\.partial")
 
 
@@ -108,7 +107,7 @@ def place(address: str) -> "Place":
         return RemotePlace(address)
     local = LocalPlace(Path(path))
     if not is_utf8(str(local.root)):
-        # No database opens such files.
+        # DuckDB cannot open such files.
         problem = f"{address}: the path of a dataset must be UTF-8"
         raise PathUnusable(problem, "name another folder")
     return local
@@ -125,7 +124,7 @@ def local_path(address: str) -> str | None:
 class LocalPlace:
     """A directory of this machine; files are written under another name and renamed."""
 
-    #: Engines read local files themselves.
+    #: DuckDB reads local files itself.
     filesystem = None
 
     def __init__(self, root: Path) -> None:
@@ -254,15 +253,17 @@ def _not_written(address: str, error: OSError) -> SpillcastError:
 
 
 class Dataset:
-    """Ingested evidence at a place."""
+    """Ingested evidence: parts with rows, and a log of sources that names the valid parts."""
 
     def __init__(self, where: Place) -> None:
         self.place = where
 
     @classmethod
     def open(cls, address: str, *, create: bool = False) -> "Dataset":
-        """The dataset at an address. InputError for another version, and without ``create`` if
-        there is none."""
+        """The dataset at an address. InputError for another version, or if there is none.
+
+        With ``create``, there may be none at an empty place.
+        """
         where = place(address)
         _check_version(where, missing_is_fine=create)
         return cls(where)
@@ -289,12 +290,12 @@ class Dataset:
         return Table.concat([Table.empty(SOURCES), *tables])
 
     def parts(self, folder: str) -> list[str]:
-        """The parts that count, sorted."""
+        """The valid parts in a folder, sorted: those that the log names."""
         named = {part for parts in self.sources["parts"].to_pylist() for part in parts}
         return sorted(part for part in named if part.startswith(f"{folder}/"))
 
     def commit(self, batch: str, rows: Sequence[dict[str, Any]]) -> None:
-        """Make a batch visible: all its sources, with their parts, or none of them."""
+        """Make a batch visible, with all its sources and parts, by one file of the log."""
         table = Table.from_rows(list(rows), SOURCES)
         self.place.write(f"{_LOG}/{batch}.parquet", parquet_bytes(table))
 
@@ -311,7 +312,7 @@ def is_dataset(address: str) -> bool:
 
 
 def _log(where: Place, name: str) -> Table:
-    """A file of the log. InputError if it is damaged, or names a file that is not a part."""
+    """Read a file of the log. InputError if it is damaged, or names a file that is no part."""
     path = f"{where.address}/{name}"
     with reading(path, ANEW):
         rows = table_of(path, SOURCES, ANEW, content=where.read(name))

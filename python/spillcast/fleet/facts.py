@@ -1,4 +1,4 @@
-"""Evidence -> the rows of a dataset: facts of traces and ASH; recordings and plans as they are."""
+"""Turns evidence into rows of a dataset: sums of traces and ASH; recordings and plans unchanged."""
 
 import hashlib
 import io
@@ -35,8 +35,8 @@ from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
 from spillcast.tables import any_table_of
 
-#: Database, instance, host and day in the header of a trace. The first is the name that all
-#: instances of a database share: diag/rdbms/UNIQUE_NAME/INSTANCE/trace.
+#: Patterns of database, instance, host and day in the header of a trace. All instances of a
+#: database share the first: diag/rdbms/UNIQUE_NAME/INSTANCE/trace.
 _HEADER = (
     re.compile(rb"^Trace file \S*/rdbms/([^/\s]+)/[^/\s]+/trace/", re.MULTILINE),
     re.compile(rb"^Instance name: (\S+)", re.MULTILINE),
@@ -47,9 +47,9 @@ _HEADER = (
 
 @dataclass(frozen=True)
 class Identity:
-    """Names a database as its evidence does, and the day on which the evidence begins.
+    """The name of a database in its evidence, and the day on which the evidence begins.
 
-    ``instance`` and ``host`` tell two databases of one name apart; empty where they are not known.
+    ``instance`` and ``host`` distinguish databases with the same name; empty if unknown.
     """
 
     database: str = UNKNOWN
@@ -58,11 +58,11 @@ class Identity:
     day: str = UNKNOWN
 
     def named(self, database: str | None) -> "Identity":
-        """The same identity under a given name."""
+        """The identity with another name of the database, if one is given."""
         return self if database is None else replace(self, database=database)
 
     def of_run(self, source: str, kind: str) -> dict[str, Any]:
-        """Columns of FACTS and RUNS that say which run a row is of."""
+        """The columns of FACTS and RUNS that identify a run."""
         return {"source": source, "kind": kind, "host": self.host, "instance": self.instance}
 
 
@@ -77,7 +77,7 @@ def identity_of_trace(path: Path) -> Identity:
 
 
 def identity_of_recording(meta: Meta) -> Identity:
-    """The database server's name for its database, or else the engine's name."""
+    """The identity of a server's database, or of an engine without a server."""
     host, day = meta.machine.host or "", (meta.started_at or UNKNOWN)[:10]
     server = meta.engine.server
     if server is None:
@@ -90,7 +90,7 @@ _under_way: set[_core.TraceReader] = set()
 
 
 def read_trace(path: Path) -> Traces:
-    """The groups that facts are made of. InputError if there are no trace lines."""
+    """The sums of a trace by event and statement. InputError if it has no trace lines."""
     reader, _ = open_reader([path])
     _under_way.add(reader)
     try:
@@ -102,13 +102,13 @@ def read_trace(path: Path) -> Traces:
 
 
 def cancel_reading() -> None:
-    """Stop the reads of other threads, because a large trace would delay an interrupt."""
+    """Stop reads of traces in other threads; a large trace would delay an interrupt."""
     for reader in list(_under_way):
         reader.cancel()
 
 
 def facts_of_trace(read: Traces, source: str, who: Identity) -> list[dict[str, Any]]:
-    """Rows of FACTS, in the order of statements and events."""
+    """Rows of FACTS from a trace, sorted by statement and event."""
     rows = [
         {
             **who.of_run(source, TRACE),
@@ -131,7 +131,7 @@ def facts_of_trace(read: Traces, source: str, who: Identity) -> list[dict[str, A
     return sorted(rows, key=itemgetter("sql_id", "measure", "event"))
 
 
-#: Kinds by where the rows come from: DBA_HIST repeats one in ten of those in memory.
+#: Kinds of evidence by the view of ASH: DBA_HIST has every tenth sample of V$.
 ASH_KINDS = {"V$": "ash", "DBA_HIST": "ash history"}
 #: Columns that may name the database, the best first.
 _NAMES = ("database", "db_name", "dbname", "instance_name", "dbid", "con_dbid")
@@ -176,7 +176,7 @@ order by day, sql_id, measure, event
 
 
 def database_of_export(path: Path) -> str:
-    """The only database that a column names. InputError for none or several."""
+    """The database in an export of ASH. InputError if no column names it, or for several."""
     for column in _columns(path):
         names = {str(value) for value in column if value not in (None, "")}
         if len(names) > 1:
@@ -189,13 +189,13 @@ def database_of_export(path: Path) -> str:
 
 
 def _columns(path: Path) -> Iterator[list[Any]]:
-    """The columns that may name the database, as far as the export has them, the best first."""
+    """The values of each column that may name the database, the best column first."""
     if path.suffix.lower() == ".parquet":
         table = any_table_of(path)
-        by_name = {name.lower(): at for at, name in enumerate(table.column_names)}
+        by_name = {name.lower(): name for name in table.column_names}
         for name in _NAMES:
             if name in by_name:
-                column = table[table.column_names[by_name[name]]]
+                column = table[by_name[name]]
                 yield [*column.unique(), *([None] if column.null_count else [])]
         return
     spooled = read_spooled(path, {name: name for name in _NAMES})
@@ -204,7 +204,7 @@ def _columns(path: Path) -> Iterator[list[Any]]:
             yield list(set(spooled.columns[name]))
 
 
-#: Columns of FACTS that samples say nothing of.
+#: Columns of FACTS without values in ASH.
 _NOT_IN_ASH: dict[str, Any] = {
     "op": None, "idle": False, "blocks": 0, "blocks_count": 0, "latency_ns": [],
     "latency_count": [],
@@ -212,9 +212,9 @@ _NOT_IN_ASH: dict[str, Any] = {
 
 
 def facts_of_ash(ash: Ash, source: str, who: Identity) -> dict[str, list[dict[str, Any]]]:
-    """Rows of FACTS by day."""
-    known = "instance" in ash.samples.columns
-    several = known and len(set(ash.samples["instance"].to_pylist())) > 1
+    """Rows of FACTS from ASH, by day."""
+    has_instances = "instance" in ash.samples.columns
+    several = has_instances and len(set(ash.samples["instance"].to_pylist())) > 1
     began_us = round(ash.began.replace(tzinfo=UTC).timestamp() * 1e6)
     with duckdb.connect() as connection:
         connection.register("samples", ash.samples)
@@ -233,16 +233,16 @@ def facts_of_ash(ash: Ash, source: str, who: Identity) -> dict[str, list[dict[st
 
 
 RECORDING, PLAN, APPLICATION = "recording", "plan", "application"
-#: Evidence is kept as one value of a table; of event logs, which pack well, what they are packed.
+#: The most bytes of evidence in a value of a table; event logs are compressed before.
 _BYTES_MAX = 64 << 20
-#: An event log that is larger is not unpacked.
+#: A larger event log is not unpacked.
 _LOG_BYTES_MAX = 4 << 30
-#: A fixed time for all files, so that equal recordings pack into equal bytes.
+#: The time of all packed files: equal recordings are packed into equal bytes.
 _NO_TIME = (1980, 1, 1, 0, 0, 0)
 
 
 def pack(path: Path, kind: str, source: str, who: Identity) -> dict[str, Any]:
-    """A row of RUNS. InputError if it is not evidence, or too large to keep."""
+    """A row of RUNS with the files at ``path``. InputError for other files and for large ones."""
     files = sorted(f for f in path.iterdir() if f.is_file()) if path.is_dir() else [path]
     total = sum(file.stat().st_size for file in files)
     if kind != APPLICATION:
@@ -273,7 +273,7 @@ def _check_size(path: Path, size_bytes: int, hint: str) -> None:
 
 
 def _statement(path: Path, kind: str) -> str:
-    """A short name for the query; equal texts have equal names. Of an application, its own name."""
+    """The name of a Spark application, the identifier of a query, or a hash of its text."""
     if kind == APPLICATION:
         log = read_application(path).log
         return log.properties.get("spark.app.name") or log.id or path.name
@@ -292,7 +292,7 @@ def _statement(path: Path, kind: str) -> str:
 
 @contextmanager
 def unpacked(row: dict[str, Any]) -> Iterator[Recording | Counts | Application]:
-    """The recording, the counts or the application of a row. Refusal as in ``read_plan``."""
+    """The recording, the counts or the application in a row. Refusal as in ``read_plan``."""
     name = row["name"]
     with TemporaryDirectory(prefix="spillcast-") as folder:
         path = Path(folder) / name
@@ -311,12 +311,12 @@ def unpacked(row: dict[str, Any]) -> Iterator[Recording | Counts | Application]:
             yield Recording.open(path) if row["kind"] == RECORDING else read_plan(path)
 
 
-#: Threads take turns at each read and each update, so the reads are large.
+#: Reads are large, because threads take turns at each read and each update.
 _CHUNK_BYTES = 16 << 20
 
 
 def content_hash(path: Path) -> str:
-    """SHA-256, cut to 128 bits, of the bytes of a file; of a folder, of its files and names."""
+    """SHA-256, cut to 128 bits, of a file's bytes, or of names and bytes of a folder's files."""
     digest = hashlib.sha256()
     files = sorted(f for f in path.rglob("*") if f.is_file()) if path.is_dir() else [path]
     for file in files:
@@ -332,7 +332,7 @@ _SUMS = ("count", "total_us", "blocks", "blocks_count", "sampled_us", "waits_e6"
 
 
 def check_facts(path: Path, rows: Iterable[Mapping[str, Any]]) -> None:
-    """InputError for sums that would make the dataset unreadable."""
+    """InputError for sums beyond the range that readers of a dataset accept."""
     for row in rows:
         for name in _SUMS:
             if not 0 <= row[name] <= COUNT_MAX:

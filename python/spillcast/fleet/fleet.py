@@ -1,4 +1,4 @@
-"""Which queries of which databases would gain most from other temp storage."""
+"""Ranks the statements of a fleet's databases by what other temp storage saves."""
 
 from collections import Counter, defaultdict
 from collections.abc import Sequence
@@ -33,9 +33,9 @@ from spillcast.recording.meta import is_recording
 from spillcast.storage.target import is_place
 from spillcast.text import shell_word
 
-#: The share of all savings that the sentence about the first statements names.
+#: The report names how many statements bring this share of all savings.
 MOST = 0.8
-#: Prices are for a month of so many days.
+#: The length of the month that a price is for.
 MONTH_DAYS = 30
 
 
@@ -75,10 +75,10 @@ def fleet(
 ) -> Fleet:
     """Forecast every statement of the dataset at ``address`` with its temp files on ``to``.
 
-    ``temp_events`` is a pattern of the wait events that change; ``cost`` the price of the target
-    for 30 days. ``origin`` is the present storage of Spark applications, ``page_cache_bytes`` what
-    their temp files may occupy of a node's memory. InputError for a dataset or a target that cannot
-    be used, or if nothing in the dataset waits for such events.
+    ``temp_events`` is a pattern of the wait events that change; ``cost`` is the price of the target
+    for 30 days. For Spark applications ``origin`` is the present storage, and ``page_cache_bytes``
+    the memory of a node for temp files. InputError for a dataset or a target that cannot be used,
+    or if nothing in the dataset waits for such events.
     """
     dataset = Dataset.open(address)
     sources = dataset.sources.select(["database", "instance", "host", "set_aside"]).to_pylist()
@@ -106,7 +106,7 @@ def fleet(
         elapsed_s=sum(row.elapsed_s for row in databases),
         temp_s=sum(row.temp_s for row in databases),
         saved_s=saved_s,
-        # An error about the storage affects all statements alike: the bounds are summed.
+        # Errors about the storage are common to all statements, so their bounds are summed.
         saved_interval_s=(
             sum(row.saved_interval_s[0] for row in databases),
             sum(row.saved_interval_s[1] for row in databases),
@@ -126,28 +126,28 @@ def fleet(
 
 @dataclass
 class Forecasts:
-    """All forecasts of one statement, with what the evidence says of it beside them."""
+    """The forecasts of a statement from all its evidence, with its days and latencies."""
 
     outcomes: list[Outcome] = field(default_factory=list)
+    #: Kinds of evidence, and the number of files.
     kinds: set[str] = field(default_factory=set)
     sources: int = 0
     #: Time in temp I/O by day (us).
     day_us: Counter[str] = field(default_factory=Counter)
-    #: Latencies (ns), and the number of waits.
+    #: A histogram: latency (ns) and number of waits.
     buckets: list[tuple[int, int]] = field(default_factory=list)
 
     def row(self, database: str, sql: str) -> Row:
-        """The sums of all forecasts."""
-        certain = [outcome for outcome in self.outcomes if outcome.interval_s is not None]
+        """The sums of all forecasts, as a row of the ranking."""
+        given = [(o, o.interval_s) for o in self.outcomes if o.interval_s is not None]
         refusals = (outcome.refused for outcome in self.outcomes if outcome.refused is not None)
-        forecast_s = interval = saved_s = saved = None
-        if certain:
-            source_s = sum(outcome.elapsed_s for outcome in certain)
-            forecast_s = sum(outcome.forecast_s or 0.0 for outcome in certain)
-            bounds = (outcome.interval_s for outcome in certain if outcome.interval_s is not None)
-            low_s, high_s = map(sum, zip(*bounds, strict=True))
-            interval, saved_s = (low_s, high_s), source_s - forecast_s
-            saved = source_s - high_s, source_s - low_s
+        forecast_s = interval_s = saved_s = saved_interval_s = None
+        if given:
+            today_s = sum(outcome.elapsed_s for outcome, _ in given)
+            forecast_s = sum(outcome.forecast_s or 0.0 for outcome, _ in given)
+            low_s, high_s = (sum(bounds) for bounds in zip(*(i for _, i in given), strict=True))
+            interval_s, saved_s = (low_s, high_s), today_s - forecast_s
+            saved_interval_s = today_s - high_s, today_s - low_s
         return Row(
             database,
             sql,
@@ -156,9 +156,9 @@ class Forecasts:
             elapsed_s=sum(outcome.elapsed_s for outcome in self.outcomes),
             temp_s=sum(outcome.temp_s for outcome in self.outcomes),
             forecast_s=forecast_s,
-            interval_s=interval,
+            interval_s=interval_s,
             saved_s=saved_s,
-            saved_interval_s=saved,
+            saved_interval_s=saved_interval_s,
             p50_us=self._quantile_us(0.5),
             p95_us=self._quantile_us(0.95),
             refused=next(refusals, None),
@@ -172,7 +172,7 @@ class Forecasts:
 
 
 class Facts:
-    """The sums of a dataset, with the forecasts of each statement that spills."""
+    """The contents of a dataset, and the forecasts of each statement that spills."""
 
     def __init__(
         self, dataset: Dataset, to: str, question: Question, clashes: dict[str, set[str]]
@@ -183,9 +183,9 @@ class Facts:
                 f"probe it once: spillcast probe {shell_word(to)} --grid -o storage.json",
             )
         self.statements: dict[Key, Forecasts] = {}
-        #: Elapsed time of all statements of a database, also of those that do not spill.
+        #: Elapsed time of all statements of a database, with those that do not spill.
         self.elapsed_us = Counter[str]()
-        #: Number of snapshots of PostgreSQL servers.
+        #: The number of snapshots of PostgreSQL servers.
         self.snapshots = 0
         if dataset.parts(FACTS_FOLDER):
             with duckdb.connect() as connection:
@@ -253,7 +253,7 @@ class Facts:
 
 
 def resolve_facts_target(to: str) -> Target | str:
-    """The target for traces and ASH, or why there is none: a recording serves recordings only."""
+    """The target for traces and ASH, or the reason why it cannot serve them, as for a recording."""
     try:
         return resolve_target(to)
     except InputError as error:
@@ -277,9 +277,12 @@ def _ranked(rows: list[Row]) -> list[Row]:
 
 
 def _databases(rows: Sequence[Row], facts: Facts) -> list[DatabaseRow]:
+    rows_of = defaultdict[str, list[Row]](list)
+    for row in rows:
+        rows_of[row.database].append(row)
     totals = []
     for database, elapsed_us in sorted(facts.elapsed_us.items()):
-        database_rows = [row for row in rows if row.database == database]
+        database_rows = rows_of[database]
         bounds = [row.saved_interval_s for row in database_rows if row.saved_interval_s is not None]
         totals.append(
             DatabaseRow(
@@ -296,7 +299,7 @@ def _databases(rows: Sequence[Row], facts: Facts) -> list[DatabaseRow]:
 
 
 def _days(rows: Sequence[Row], facts: Facts) -> list[DayRow]:
-    """Divide each statement's saving among its days by their time in temp I/O."""
+    """The savings by day: each statement's are divided by its time in temp I/O on a day."""
     temp_s, saved_s = defaultdict[str, float](float), defaultdict[str, float](float)
     for row in sorted(rows, key=lambda row: (row.database, row.sql)):
         day_us = facts.statements[row.database, row.sql].day_us

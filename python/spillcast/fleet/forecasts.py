@@ -1,14 +1,15 @@
-"""Sums over the facts of a dataset, by DuckDB on one machine, and the forecasts made of them.
+"""Sums over the facts of a dataset, by DuckDB on one machine, and forecasts from these sums.
 
 One machine is enough for a fleet. Two cores ingest 230 MB of traces per second and the time is
 linear (docs/guides/fleet.md), so 16 cores read 5 TB in half an hour if the network delivers them.
-Their facts take about 14 GB, which DuckDB reads from local files or, through fsspec, from an object
-store. A cluster needed five times the CPU time for the same, byte for byte.
+The facts of these take about 14 GB, which DuckDB reads from local files or, through fsspec, from an
+object store. A cluster needed five times the CPU time for the same result.
 
-All sums are of integers, so they do not depend on the order of addition. Rows are sorted, so that
-sums of floats which are made from them do not either.
+Sums of integers do not depend on the order of addition, and sums of floats are over sorted rows:
+the same dataset always has the same result.
 """
 
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -53,13 +54,13 @@ from spillcast.storage.target import resolve
 from spillcast.tables import batches_of, table_of
 
 Rows = list[dict[str, Any]]
-#: The values in columns of facts.
+#: The values that these columns of facts may have.
 _VALUES: dict[str, set[str | None]] = {
     "kind": {TRACE, *ASH_KINDS.values()},
     "measure": {ACTIVE, CPU, WAIT},
     "op": {"read", "write", None},
 }
-#: All sums, by database, kind of evidence, statement and event.
+#: The sums by database, kind of evidence, statement and event.
 TOTALS = """
 select label, kind, sql_id, measure, event, max(op) as op, bool_and(idle) as idle,
     count(distinct source) as sources, sum(count)::bigint as count,
@@ -86,12 +87,12 @@ group by all order by all
 
 
 class Sums:
-    """Sums over the facts of a dataset, which must have some."""
+    """Queries on the facts of a dataset; it must have facts."""
 
     def __init__(
         self, dataset: Dataset, connection: duckdb.DuckDBPyConnection, clashes: Iterable[str]
     ) -> None:
-        """``clashes`` are names that several databases have: their labels name the host, too."""
+        """The labels of databases with a name in ``clashes`` have their hosts, too."""
         self._connection, self._address = connection, dataset.place.address
         place = dataset.place
         if place.filesystem is not None:
@@ -107,7 +108,7 @@ class Sums:
             connection.execute(f"create view facts as select *, {label} as label from {facts}")
 
     def rows(self, sql: str, **parameters: Any) -> Rows:
-        """The rows of TOTALS, or of DAYS or LATENCIES with these ``events``."""
+        """The rows of TOTALS, or of DAYS or LATENCIES with ``events`` as parameter."""
         with reading(self._address, ANEW):
             relation = self._connection.sql(sql, params=parameters or None)
             names = relation.columns
@@ -115,9 +116,10 @@ class Sums:
 
 
 def clashing(sources: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
-    """Names of several databases, with their hosts: one name of an instance on two hosts.
+    """The names that several databases have, with their hosts.
 
-    Instances of a cluster have names of their own, so one of them on one host is no clash.
+    They are different databases if instances of one name run on several hosts, because the
+    instances of a cluster have different names.
     """
     hosts: dict[tuple[str, str], set[str]] = {}
     for row in sources:
@@ -131,7 +133,7 @@ def clashing(sources: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
 
 
 def read_runs(dataset: Dataset) -> Iterator[dict[str, Any]]:
-    """Recordings, plans and applications of a dataset, one at a time, with database and day."""
+    """The rows of RUNS, one at a time, with database and day."""
     for part in dataset.parts(RUNS_FOLDER):
         path = f"{dataset.place.address}/{part}"
         with reading(path, ANEW):
@@ -143,7 +145,7 @@ def read_runs(dataset: Dataset) -> Iterator[dict[str, Any]]:
 
 
 def _check_facts(place: Place, part: str) -> None:
-    """InputError if a part is damaged."""
+    """InputError if a part of the facts is damaged."""
     path = f"{place.address}/{part}"
     with reading(path, ANEW):
         rows = table_of(path, FACTS, ANEW, content=place.read(part))
@@ -167,7 +169,7 @@ _MEMORY, _HISTORY = ASH_KINDS["V$"], ASH_KINDS["DBA_HIST"]
 
 @dataclass
 class Statement:
-    """Sums up all facts about one statement of one database."""
+    """The sums of all facts about a statement of a database."""
 
     database: str
     sql_id: str
@@ -176,17 +178,17 @@ class Statement:
 
     @property
     def ash_kind(self) -> str | None:
-        """The ASH to use: that of memory, of which DBA_HIST repeats one sample in ten."""
+        """The kind of ASH to use: V$ before DBA_HIST, which has every tenth of its samples."""
         return next((kind for kind in (_MEMORY, _HISTORY) if kind in self.rows), None)
 
     @property
     def timed_by(self) -> str:
-        """The kind of evidence for the statement's time: ASH, which covers whole runs."""
+        """The kind of evidence for the statement's time: ASH, which has whole runs, or traces."""
         return self.ash_kind or TRACE
 
     @property
     def elapsed_us(self) -> int:
-        """CPU and waits of traces, or the time in which ASH saw the statement active."""
+        """CPU time and waits in traces, or the time in which the statement was active in ASH."""
         rows = self.rows[self.timed_by]
         if self.ash_kind is not None:
             return sum(row["total_us"] for row in rows if row["measure"] == ACTIVE)
@@ -224,7 +226,7 @@ class Statement:
 
 
 def statements(totals: Iterable[dict[str, Any]]) -> list[Statement]:
-    """The rows of TOTALS by database and statement, in their order."""
+    """The statements in rows of TOTALS, sorted by database and statement."""
     statements: dict[tuple[str, str], Statement] = {}
     for row in totals:
         key = row["label"], row["sql_id"]
@@ -234,7 +236,7 @@ def statements(totals: Iterable[dict[str, Any]]) -> list[Statement]:
 
 
 def _latency(row: Mapping[str, Any]) -> EventLatency:
-    """One event; its waits form a single interval, because their order is not kept."""
+    """The latency of an event; its waits are a single stretch, because their order is not kept."""
     count, total_s = row["count"], row["total_us"] / 1e6
     blocks = row["blocks"] / row["blocks_count"] if row["blocks_count"] else None
     return EventLatency(
@@ -250,7 +252,7 @@ def _latency(row: Mapping[str, Any]) -> EventLatency:
 
 @dataclass(frozen=True)
 class Outcome:
-    """Holds one forecast in seconds, or the reason for its absence."""
+    """The times (s) of a forecast, or the reason for its absence."""
 
     elapsed_s: float
     temp_s: float
@@ -259,7 +261,7 @@ class Outcome:
     refused: str | None = None
 
     def times(self, calls: int) -> "Outcome":
-        """The same of so many calls."""
+        """The sums over so many equal calls."""
         forecast_s = None if self.forecast_s is None else calls * self.forecast_s
         bounds = self.interval_s and (calls * self.interval_s[0], calls * self.interval_s[1])
         elapsed_s, temp_s = calls * self.elapsed_s, calls * self.temp_s
@@ -280,7 +282,7 @@ def of_statement(
 
 
 def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
-    """The forecast of a recording, a plan or an application, a row of RUNS."""
+    """The forecast of a recording, a plan or an application in a row of RUNS."""
     try:
         with unpacked(dict(row)) as evidence:
             if isinstance(evidence, Application):
@@ -289,7 +291,8 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
             storage = resolve(to, evidence)
             forecast = estimate(evidence, storage, confidence=question.confidence)
     except (InputError, Refusal) as error:
-        return Outcome(0.0, 0.0, refused=error.message.rpartition("/spillcast-")[2])
+        # The name of the folder in which it was unpacked is random.
+        return Outcome(0.0, 0.0, refused=re.sub(r"\S*/spillcast-[^/\s]+/", "", error.message))
     temp_s = sum(term.baseline_s for term in forecast.terms if term.count is not None)
     return _outcome(forecast, temp_s)
 
@@ -297,9 +300,9 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
 def of_snapshots(
     chain: Sequence[Snapshot], to: str, confidence: float
 ) -> Iterator[tuple[str, Outcome, dict[str, int]]]:
-    """Each statement that spilled between snapshots of a server: its forecast, and its days (us).
+    """Statements that spilled between snapshots of a server: queryid, forecast, and time by day.
 
-    A day's time is its part of the statement's temp I/O, by blocks.
+    The time in temp I/O (us) is divided among days by the blocks moved on them.
     """
     sums: dict[str, dict[str, Any]] = {}
     blocks: dict[str, dict[str, int]] = {}

@@ -1,7 +1,7 @@
-"""Sources -> batches of their rows -> parts of a dataset and rows of its log.
+"""Ingests evidence: finds sources, reads them in batches, writes parts of a dataset and its log.
 
-The arguments alone decide which sources form a batch, not the content of the dataset. So an ingest
-that was killed and started again writes exactly the same parts.
+Batches depend on the arguments alone, not on the content of the dataset. So an ingest that was
+killed and started again writes exactly the same parts.
 """
 
 import glob
@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatch
 from itertools import chain
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 from urllib.parse import quote
 
@@ -69,8 +69,7 @@ from spillcast.recording.meta import META_FILE
 from spillcast.tables import Table
 from spillcast.text import visible
 
-#: Names of event logs, which have those of applications (``app-20261126010203-0001``), and their
-#: codecs.
+#: Names of event logs: those of applications (``app-20261126010203-0001``), and suffixes of codecs.
 _LOGS = ("app-*", "application_*", "local-*", "*.zstd", "*.lz4", "*.snappy", "*.inprogress")
 #: Files of a folder that may be evidence.
 _PATTERNS = (*TRACES, "*.csv", "*.parquet", "*.json", "*.plan", *_LOGS)
@@ -78,7 +77,7 @@ _PATTERNS = (*TRACES, "*.csv", "*.parquet", "*.json", "*.plan", *_LOGS)
 
 @dataclass(frozen=True)
 class Source:
-    """One file, or the folder of one recording or rolled event log."""
+    """A file, or the folder of a recording or of a rolled event log."""
 
     #: A path, or an address with its scheme.
     name: str
@@ -90,7 +89,7 @@ class Source:
         return "://" in self.name
 
     def local(self) -> AbstractContextManager[Path]:
-        """A readable local path, while the context lasts."""
+        """A local path to read from, while the context lasts."""
         if not self.is_remote:
             return nullcontext(Path(self.name))
         return _downloaded(*open_filesystem(self.name))
@@ -153,25 +152,23 @@ def _remote(argument: str) -> Iterator[Source]:
     try:
         listed = filesystem.glob(path) if "*" in path else [path]
         files = {}
-        for recording in listed:
-            files.update(filesystem.find(recording, detail=True))
+        for listed_path in listed:
+            files.update(filesystem.find(listed_path, detail=True))
     except (OSError, ValueError) as error:
         raise FileUnreadable(f"{argument}: cannot be listed: {error}") from error
     children: dict[str, list[str]] = {}
     for name in files:
         folder, _, child = name.rpartition("/")
         children.setdefault(folder, []).append(child)
-    recordings = {
-        folder for folder, names in children.items() if META_FILE in names or parts_of(names)
-    }
+    units = {folder for folder, names in children.items() if META_FILE in names or parts_of(names)}
     sizes: dict[str, int] = {}
     for name, facts in files.items():
-        folder = next(
-            (recording for recording in recordings if name.startswith(f"{recording}/")), None
-        )
+        # The outermost folder, as ``_walk`` has it.
+        folders = map(str, reversed(PurePosixPath(name).parents))
+        folder = next((folder for folder in folders if folder in units), None)
         if folder is not None or name == path or _is_evidence(name.rpartition("/")[2]):
-            key = folder or name
-            sizes[key] = sizes.get(key, 0) + int(facts["size"] or 0)
+            unit = folder or name
+            sizes[unit] = sizes.get(unit, 0) + int(facts["size"] or 0)
     if not sizes:
         raise EvidenceMissing(f"{argument}: there is no evidence")
     for name, size in sizes.items():
@@ -191,41 +188,41 @@ def _downloaded(filesystem: Any, name: str) -> Iterator[Path]:
         yield local
 
 
-#: Damaged lines of a source to keep for display.
+#: The most damaged lines of a source that its row keeps.
 _DAMAGE_KEPT = 20
-#: A CSV export passes through memory whole, at some ten times its size.
+#: A CSV export is read as a whole, which takes some ten times its size in memory.
 _ASH_BYTES_MAX = 64 << 20
-#: Folder of parts, database and day.
+#: The folder of parts, the database and the day.
 Partition = tuple[str, str, str]
 
 
 @dataclass(frozen=True)
 class SourceRows:
-    """Holds a row of SOURCES without its parts, and rows by partition; None for a duplicate."""
+    """The rows of a source."""
 
+    #: The hash of its content.
     source: str
+    #: Its row of SOURCES, without parts; None if the dataset has its content.
     row: dict[str, Any] | None
     partitions: dict[Partition, list[dict[str, Any]]] = field(default_factory=dict)
 
 
 def read_source(source: Source, known: Set[str], database: str | None) -> SourceRows:
-    """Read one source, unless its content is ``known``. OSError if its bytes are unreadable; the
-    row reports any damage."""
+    """Read one source, unless its content is ``known``. OSError if it cannot be read.
+
+    Its row of SOURCES says what is damaged, or why it is set aside.
+    """
     with source.local() as path:
         content = content_hash(path)
         if content in known:
             return SourceRows(content, None)
-        row: dict[str, Any] = {
-            "source": content,
-            "name": visible(source.name),
-            "bytes": source.bytes,
-        }
-        row |= {"set_aside": None, "damaged": 0, "damage": []}
+        row: dict[str, Any] = {"source": content, "name": visible(source.name)}
+        row |= {"bytes": source.bytes, "set_aside": None, "damaged": 0, "damage": []}
         try:
             with reading(path):
                 return SourceRows(content, row, _partitions(path, content, database, row))
         except (InputError, Refusal) as error:
-            # The name is stored separately, and that of a downloaded copy is meaningless.
+            # The row has the name; that of a downloaded copy means nothing.
             reason = error.message.removeprefix(f"{path}: ").replace(str(path), source.name)
             hint = f"; {error.hint}" if error.hint else ""
             row["set_aside"] = visible(reason + hint)
@@ -235,7 +232,7 @@ def read_source(source: Source, known: Set[str], database: str | None) -> Source
 def _partitions(
     path: Path, content: str, database: str | None, row: dict[str, Any]
 ) -> dict[Partition, list[dict[str, Any]]]:
-    """The rows of a source by partition; ``row`` gets its identity and its damage."""
+    """The rows of a source by partition. Sets kind, identity and damage in ``row``."""
     kind = find_evidence([path]).only_kind()
     row["kind"] = kind
     if kind == "traces":
@@ -264,7 +261,7 @@ def _partitions(
     if kind == "recordings":
         recording = Recording.open(path)
         who = identity_of_recording(recording.meta).named(database)
-        # Detects damaged tables now rather than in a later forecast.
+        # A damaged table is detected now, not by a later forecast.
         _ = recording.seconds, recording.waits, recording.samples
         _identify(row, RECORDING, who)
     elif kind == "plans":
@@ -275,9 +272,8 @@ def _partitions(
         who = Identity("spark", day=begun.date().isoformat()).named(database)
         _identify(row, APPLICATION, who)
     elif kind == "figures":
-        raise EvidenceUnsuited(
-            "figures of a run: spillcast forecast reads them, a dataset does not"
-        )
+        problem = "figures of a run: spillcast forecast reads them, a dataset does not"
+        raise EvidenceUnsuited(problem)
     else:
         raise EvidenceUnsuited("sums over many queries: no single query can be forecast")
     return {(RUNS_FOLDER, who.database, who.day): [pack(path, row["kind"], content, who)]}
@@ -288,14 +284,14 @@ def _identify(row: dict[str, Any], kind: str, who: Identity) -> None:
 
 
 def order_of(source: Source) -> tuple[str, str, str]:
-    """Sort by database and day, so that their traces share parts."""
+    """The sort key of sources: traces of the same database and day share parts."""
     if source.is_remote or ".trc" not in source.name.lower():
         return UNKNOWN, UNKNOWN, source.name
     who = identity_of_trace(Path(source.name))
     return who.database, who.day, source.name
 
 
-#: Bounds the work that a kill loses; a few daily files stay below it.
+#: The largest batch, which is what a killed ingest loses.
 BATCH_BYTES = 256 << 20
 BATCH_FILES = 512
 
@@ -315,11 +311,10 @@ def batches(sources: Sequence[Source]) -> Iterator[list[Source]]:
 
 
 def write_batch(where: Place, read: Sequence[SourceRows]) -> tuple[str, list[dict[str, Any]]]:
-    """Write the parts of a batch; its name, and its rows of the log, which are not written yet."""
+    """Write the parts of a batch. Returns its name and its rows of the log, not yet written."""
     new = [source for source in read if source.row is not None]
-    name = hashlib.blake2b(
-        "".join(source.source for source in new).encode(), digest_size=16
-    ).hexdigest()
+    contents = "".join(source.source for source in new)
+    name = hashlib.blake2b(contents.encode(), digest_size=16).hexdigest()
     partitions: dict[Partition, list[dict[str, Any]]] = {}
     for source in new:
         for partition, rows in source.partitions.items():
@@ -327,13 +322,12 @@ def write_batch(where: Place, read: Sequence[SourceRows]) -> tuple[str, list[dic
     for partition, rows in sorted(partitions.items()):
         is_runs = partition[0] == RUNS_FOLDER
         table = Table.from_rows(rows, RUNS if is_runs else FACTS)
-        # Each recording is a row group, so that readers take one at a time.
+        # Each recording is a row group, so that readers need memory for only one.
         where.write(_part(partition, name), parquet_bytes(table, 1 if is_runs else None))
-    log = [
-        {**source.row, "parts": [_part(partition, name) for partition in sorted(source.partitions)]}
-        for source in new
-        if source.row is not None
-    ]
+    log = []
+    for source in new:
+        parts = [_part(partition, name) for partition in sorted(source.partitions)]
+        log.append({**(source.row or {}), "parts": parts})
     return name, log
 
 
@@ -355,12 +349,11 @@ def ingest(
     database: str | None = None,
     on_progress: Progress | None = None,
 ) -> Ingested:
-    """Add all evidence that ``arguments`` name to the dataset at ``address``.
+    """Add the evidence at all ``arguments`` to the dataset at ``address``.
 
-    ``database`` names the database of all of it, where the evidence does not. Content that the
-    dataset has, under any name, is skipped. Started again after it was killed, it continues.
-    InputError for sources or a dataset that cannot be used, SpillcastError where the dataset cannot
-    be written to.
+    ``database`` is the database of evidence that names none. Content that the dataset has, under
+    any name, is skipped; so a repeated ingest continues a killed one. InputError for sources or a
+    dataset that cannot be used, SpillcastError if the dataset cannot be written to.
     """
     sources = find_sources(arguments)
     dataset = Dataset.open(address, create=True)
@@ -396,7 +389,7 @@ def ingest(
 def _read_ahead(
     planned: Iterable[Sequence[Source]], known: set[str], database: str | None
 ) -> Generator[SourceRows | OSError]:
-    """The content of each source, in order; a few are read ahead."""
+    """Read the sources in order, in threads, a few ahead of the caller."""
 
     def try_source(source: Source) -> SourceRows | OSError:
         try:

@@ -1,4 +1,4 @@
-"""The results for a fleet: statements, databases and days; what an ingest took; their documents."""
+"""Results for a fleet and of an ingest, and their JSON documents."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -12,7 +12,7 @@ Bounds = tuple[float, float]
 
 @dataclass(frozen=True)
 class Row:
-    """Holds one statement of one database. Times are sums over all its evidence, in seconds."""
+    """A statement of a database. Times (s) are sums over all its evidence."""
 
     database: str = key("its database", example="erp")
     sql: str = key("statement; empty where not known", example="4q7zf0d2m8kcx")
@@ -35,7 +35,7 @@ class Row:
 
 @dataclass(frozen=True)
 class DatabaseRow:
-    """Sums up all statements of one database."""
+    """The sums of all statements of a database."""
 
     database: str = key("its name", example="erp")
     statements: int = key("statements that spill", example=3)
@@ -48,7 +48,7 @@ class DatabaseRow:
 
 @dataclass(frozen=True)
 class DayRow:
-    """Sums up all statements of one day."""
+    """The sums of all statements on a day."""
 
     day: str = key("a date, or `unknown`", example="2026-03-02")
     temp_s: float = key("time in temp I/O", unit="s")
