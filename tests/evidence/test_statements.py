@@ -462,3 +462,10 @@ def test_a_row_that_holds_a_list_is_a_row(tmp_path):
     (path := tmp_path / "row.json").write_text(json.dumps({**values, "tables": [{"name": "t"}]}))
     [row] = read_rows(path)
     assert row.blocks == 11
+
+
+def test_a_row_in_a_string_of_a_program(tmp_path):
+    values = {"calls": 40, "total_exec_time": 1234.5, "temp_blks_read": 5, "temp_blks_written": 6}
+    (path := tmp_path / "row_test.go").write_text(f"const d = `{json.dumps(values, indent=2)}`\n")
+    [row] = read_rows(path)
+    assert (row.elapsed_s, row.blocks) == (1.2345, 11)

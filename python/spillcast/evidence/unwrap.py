@@ -365,6 +365,9 @@ def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any]
             inner = _string_value(quoted)
             plain.append(json.dumps(inner))
             if token["colon"] is None:
+                # A row of statements as JSON in a string; a plan in one is read as text.
+                row = json_or_none(inner) if '"temp_blks_' in inner else None
+                records += [] if row is None else [row]
                 joins = inner.endswith("\n") or _CONCATENATED.match(text, end)
                 strings += [""] * is_apart
                 strings[-1] += inner if joins else inner + "\n"
