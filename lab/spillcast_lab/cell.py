@@ -1,4 +1,4 @@
-"""One query between some storages: recorded on each, forecast for the others, then measured."""
+"""A query on several storages: recorded and measured on each, forecast for the others."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -35,12 +35,12 @@ from spillcast_lab.partial_runs import (
 )
 from spillcast_lab.variants import rehearsed_s, variants
 
-#: A recorder comes at most so long before the query: forecasts must not depend on when.
+#: Longest time between the starts of recorder and query. Forecasts must not depend on it.
 AHEAD_S = 1.0
 
 
 class CellRun:
-    """A cell while it is verified."""
+    """The verification of a cell."""
 
     def __init__(
         self, stage: Stage, title: str, engine: Lab, cell: Cell, places: Sequence[Place]
@@ -51,17 +51,17 @@ class CellRun:
         self._workload = cell.workload
         self._pairs, self._sources, self._targets = cell.directed, cell.sources, cell.targets
         self._places = {place.name: place for place in places}
-        #: By storage, another recorded run there.
+        #: Another recorded run by storage.
         self._former = dict[str, Path]()
-        #: By storage, the recording that is evidence.
+        #: The recording that is evidence by storage.
         self._recorded_on = dict[str, Path]()
-        #: By storage, its bare runs.
+        #: The bare runs by storage.
         self._runs = dict[str, Runs]()
 
     def verify(self, room: Path, repeat: int, parts: bool) -> list[Case]:
-        """Its cases, with ``parts`` also from parts of runs and from plans.
+        """The cases of the cell, with ``parts`` also from parts of runs and from plans.
 
-        Recorded and bare runs take turns; no forecast is told of a bare one. A storage that is no
+        Recorded and bare runs alternate. No forecast uses a bare run. A storage that is not a
         target has one bare run.
         """
         with workspace(room) as recordings:
@@ -72,26 +72,26 @@ class CellRun:
         self._stage.step(f"{self._title}: {activity}")
 
     def _warm_up(self) -> None:
-        self._step("made ready")
+        self._step("prepared")
         self._engine.build(self._workload.rows)
-        self._step("once, to warm up")
+        self._step("warm-up run")
         calmest = min(self._places.values(), key=lambda place: not place.fast)
         run(self._engine, self._workload, calmest, self._stage.tick)
         for place in self._places.values():
             if place.groups is not None:
-                self._step(f"{place.name}, to see what memory it takes")
+                self._step(f"{place.name}, run that shows the memory it needs")
                 with place.groups.unbounded(self._engine.memory_spread):
                     run(self._engine, self._workload, place, self._stage.tick)
 
     def _run(self, folder: Path, repeat: int, parts: bool) -> dict[str, dict[str, TempEvidence]]:
-        """Run and record it on each storage; returns the evidence of each by name."""
+        """Run and record it on each storage; returns the evidence by storage and name."""
         wanted, sources = recordings(repeat, parts), self._sources
         repeats = {name: repeat if name in self._targets else 1 for name in self._places}
         bare = {name: Series(name, repeats[name], self._bare(name)) for name in self._places}
         recorded = {name: Series(name, wanted, self._recorded(name, folder)) for name in sources}
         explained = list(self._explained(sources[0], wanted)) if parts else []
         take_turns(self._workload, [*recorded.values(), *explained, *bare.values()])
-        # As calm as the bare run that counts, which is the median of the calmest.
+        # The rank of the bare run that counts: the median of the least disturbed ones.
         rank = (repeat - 1) // 2
         plan = next((series.calmest(rank)[1] for series in explained), None)
         evidence = dict[str, dict[str, TempEvidence]]()
@@ -110,7 +110,7 @@ class CellRun:
     def _parts(
         self, name: str, whole: Recording, former: Sequence[Recording], plan: Counts | None
     ) -> dict[str, TempEvidence]:
-        """Parts of a recorded run on a storage, and one that has a ``former`` run beside it."""
+        """Parts of a recorded run on a storage, one of them with a ``former`` run beside it."""
         evidence: dict[str, TempEvidence] = {"first_fifth": first_fifth(whole)}
         if (slices := ten_slices(whole)) is not None:
             evidence["slices"] = slices
@@ -140,7 +140,7 @@ class CellRun:
         return attempt
 
     def _explained(self, name: str, wanted: int) -> Iterator[Series[Counts]]:
-        """In one place: a plan tells the same wherever it was made, but for its I/O's times."""
+        """Runs for a plan, on one storage: plans of other storages differ only in times of I/O."""
         engine = self._engine
         if isinstance(engine, Explains):
 
@@ -150,11 +150,11 @@ class CellRun:
                 ran = run(engine, explaining, self._places[name], self._stage.tick)
                 return ran, engine.plan_of(ran)
 
-            # EXPLAIN takes CPU time of its own, so these are compared with each other.
+            # EXPLAIN takes CPU time, so these runs are compared only with each other.
             yield Series(f"{name}, explained", wanted, attempt)
 
     def _forecasts(self, evidence: Mapping[str, Mapping[str, TempEvidence]]) -> Iterator[Case]:
-        """Of the pairs that were drawn: from whole recordings all, from the rest the first each."""
+        """Forecasts from whole recordings for all pairs, from other evidence for the first."""
         first = {source: target for source, target in reversed(self._pairs)}
         for source, target in self._pairs:
             elapsed_s = evidence[source]["recording"].elapsed_s
@@ -166,14 +166,14 @@ class CellRun:
     def _case(
         self, name: str, source: str, target: str, evidence: TempEvidence, elapsed_s: float
     ) -> Case:
-        """A forecast; one that cannot be made is refused with the reason."""
+        """A forecast, or a refused one with the reason."""
         of_part = name in ("slices", "first_fifth")
         part = of_part or name in PARTS
-        known = RemainingWorkHints(history=[self._former[source]]) if name == AGAIN else NO_HINTS
+        hints = RemainingWorkHints(history=[self._former[source]]) if name == AGAIN else NO_HINTS
         like = evidence
         if isinstance(evidence, Recording):
             like = read_back(evidence) if name in PARTS else evidence
-            like = known.instead_of(evidence) or like
+            like = hints.instead_of(evidence) or like
         budget = replace(OWNED, time_s=PART_PROBE_S if part else PROBE_S)
         origin, goal = self._places[source], self._places[target]
         storage, seed_s = None, None
@@ -184,9 +184,9 @@ class CellRun:
                 storage = probe(goal.directory, like, budget=budget, on_progress=progress)
             storage = replace(storage, name=target)
             whole_s = elapsed_s if of_part else None
-            answer = forecast(evidence, storage, elapsed_s=whole_s, known=known)
+            answer = forecast(evidence, storage, elapsed_s=whole_s, known=hints)
             if name in PARTS and answer.part is not None:
-                raise TimesUnknown("nothing tells how long the whole query takes")
+                raise TimesUnknown("the elapsed time of the whole query is unknown")
             if name == "recording" and isinstance(evidence, Recording):
                 seed_s = seed_formula_s(evidence, storage)
                 rehearsed = partial(self._rehearsed, source, evidence, storage)
@@ -216,9 +216,9 @@ class CellRun:
         )
 
     def _rehearsed(self, source: str, recording: Recording, storage: Storage) -> Storage | None:
-        """The target with what the first seconds of the query tell there; None without such.
+        """The target with a rehearsal of the query's first seconds; None without one.
 
-        Only what is forecast from slow storage for fast is rehearsed.
+        Only forecasts from slow storage to fast are rehearsed.
         """
         if direction(self._places[source], self._places[storage.name]) != FALLING:
             return None
@@ -234,5 +234,5 @@ class CellRun:
             )
         except SpillcastError:
             return None
-        # A query that ended was measured, and a forecast of it would be none.
+        # The rehearsal of a query that ended is a measurement, and no forecast.
         return None if rehearsal.ended else replace(storage, rehearsal=rehearsal)
