@@ -266,6 +266,7 @@ def test_the_defaults_and_the_bounds_of_every_parameter_can_be_asked_for(row):
         ("aws-gp3?iops", "not key=value", "?iops=6000"),
         ("aws-gp3?", "not key=value", "?iops=6000"),
         ("aws-gp3?iops=4000&iops=5000", "given twice", "?iops=6000"),
+        ("aws-gp3?IOPS=4000&IOPS=5000", "given twice", "?iops=6000"),
         ("aws-gp3?iops=6000&size=10G", "up to 5,000 IOPS", "size=12G"),
         ("aws-gp3?throughput=800", "up to 750 MiB/s", "iops=3200"),
         ("aws-gp3?iops=6001&size=10G", "up to 5,000 IOPS", "size=13G"),

@@ -1,4 +1,4 @@
-"""Spills with I/O of other sizes: an external sort that is made up, and a recorded spill."""
+"""Spills with I/O of other sizes: a synthetic external sort, and a recorded spill."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from spillcast.storage.plan import plan, steps_of
 from spillcast.tables import Table
 from spillcast.units import format_bytes, parse_bytes
 
-#: More settings than these are no table that anyone reads.
+#: More settings make an unreadable table.
 SETTINGS_MAX = 200
 #: The replay's largest operation.
 SIZE_MAX_BYTES = 64 << 20
@@ -24,18 +24,18 @@ BLOCK_MIN_BYTES, BLOCK_MAX_BYTES = 512, 1 << 20
 
 @dataclass(frozen=True, order=True)
 class Setting:
-    """An engine's I/Os have at least ``min_bytes`` where it can, and never more than the other."""
+    """I/Os of an engine have at most ``max_bytes``, and at least ``min_bytes`` if possible."""
 
     max_bytes: int
     min_bytes: int
 
     def clamp(self, size_bytes: int) -> int:
-        """The size that an engine takes which would take ``size_bytes``."""
+        """The size of an I/O that would have ``size_bytes`` without limits."""
         return max(self.min_bytes, min(size_bytes, self.max_bytes))
 
 
 def parse_block(text: str) -> int:
-    """The block that sizes are multiples of: a power of two. InputError where it is none."""
+    """The block size (bytes), a power of two. InputError for an invalid one."""
     size = parse_bytes(text)
     if not BLOCK_MIN_BYTES <= size <= BLOCK_MAX_BYTES or size & (size - 1):
         raise OptionInvalid(
@@ -48,13 +48,11 @@ def parse_block(text: str) -> int:
 def parse_sizes(flag: str, text: str, block_bytes: int) -> list[int]:
     """Sizes from ``48K..1M`` (doubled up to the end, which counts too) or ``48K,240K``, ascending.
 
-    InputError for one that is no multiple of the block.
+    InputError for a size that is not a multiple of the block.
     """
     first, dots, last = text.partition("..")
-    sizes = [
-        _size(flag, text, part, block_bytes)
-        for part in ([first, last] if dots else text.split(","))
-    ]
+    parts = [first, last] if dots else text.split(",")
+    sizes = [_size(flag, text, part, block_bytes) for part in parts]
     if dots:
         at, end = sizes
         if at > end:
@@ -84,7 +82,7 @@ def _size(flag: str, text: str, part: str, block_bytes: int) -> int:
 
 
 def settings_of(mins: Sequence[int], maxs: Sequence[int]) -> list[Setting]:
-    """Every pair whose least size is not above its most. InputError where there is none."""
+    """All pairs whose minimum is not above the maximum. InputError without any."""
     settings = sorted(Setting(most, least) for least in mins for most in maxs if least <= most)
     if not settings:
         raise OptionInvalid("every --min is above every --max", "for example --min 48K --max 240K")
@@ -108,9 +106,9 @@ def setting_text(setting: Setting) -> str:
 
 
 def fan_in(memory_bytes: int, unit_bytes: int) -> int:
-    """Runs that are merged at once: a buffer of one unit for each of them and one for the output.
+    """Runs that can be merged at once, with a buffer of one unit for each and for the output.
 
-    InputError where that is less than two: such a sort would never end.
+    InputError for less than two, with which a sort would never end.
     """
     runs = memory_bytes // unit_bytes - 1
     if runs < 2:
@@ -123,7 +121,7 @@ def fan_in(memory_bytes: int, unit_bytes: int) -> int:
 
 
 def levels(data_bytes: int, memory_bytes: int, unit_bytes: int) -> int:
-    """Times that all of the data is written and read back: ceil(log_F(S/M)); 0 where it fits."""
+    """Times that all data is written and read back: ceil(log_F(S/M)); 0 if it fits."""
     at_once, runs, count = fan_in(memory_bytes, unit_bytes), -(-data_bytes // memory_bytes), 0
     while runs > 1:
         runs, count = -(-runs // at_once), count + 1
@@ -131,10 +129,9 @@ def levels(data_bytes: int, memory_bytes: int, unit_bytes: int) -> int:
 
 
 def unit_within(setting: Setting, data_bytes: int, memory_bytes: int, block_bytes: int) -> int:
-    """The largest unit of a setting that costs no level more than its least does.
+    """The largest unit of a setting that needs no more levels than its minimum.
 
-    That is what the room between least and most is for: an engine gives each run as large a buffer
-    as its memory allows.
+    An engine gives each run as large a buffer as its memory allows.
     """
     fewest = levels(data_bytes, memory_bytes, setting.min_bytes)
     runs, needed = -(-data_bytes // memory_bytes), 2
@@ -153,13 +150,13 @@ OPERATIONS_MAX = 20_000_000
 
 @dataclass(frozen=True)
 class Sort:
-    """So much data, sorted with so much memory by one thread that does nothing but I/O."""
+    """A synthetic external sort in one thread that does nothing but I/O."""
 
     data_bytes: int
     memory_bytes: int
 
     def check(self) -> None:
-        """InputError where nothing would spill."""
+        """InputError if the data fits into the memory."""
         if self.data_bytes <= self.memory_bytes:
             data, memory = format_bytes(self.data_bytes), format_bytes(self.memory_bytes)
             message = f"{data} of data fit into {memory} of memory: nothing would be spilled"
@@ -203,7 +200,7 @@ class Sort:
 
 
 def groups_of(runs: int, at_once: int) -> list[slice]:
-    """The runs that are merged together: as few groups as can be, of about the same length."""
+    """The runs that are merged together: the fewest groups, of about equal length."""
     count = -(-runs // at_once)
     return [slice(runs * at // count, runs * (at + 1) // count) for at in range(count)]
 
@@ -237,11 +234,11 @@ def _mixed(reads: Operations, writes: Operations) -> Operations:
 
 
 class ResizedIo:
-    """The steps of a plan by streams: reads, or writes, of which each begins where one ended.
+    """The steps of a plan by streams: sequences of reads or writes of adjacent ranges.
 
-    A larger buffer joins what follows each other in a stream, however many operations on other
-    streams lie between: a merge reads a run here and a run there. What is read is then read with
-    the first of the joined operations, what is written with the last.
+    A larger buffer joins consecutive operations of a stream, even if operations of other streams
+    are in between, as when a merge alternates between runs. A joined read takes place at the first
+    of its operations, a joined write at the last.
     """
 
     def __init__(self, steps: Table) -> None:
@@ -256,9 +253,9 @@ class ResizedIo:
         self._stream = stream[self._order]
 
     def steps(self, setting: Setting) -> Table:
-        """The same bytes in operations of the size that the setting makes of each recorded one.
+        """The same bytes in operations of the sizes that the setting gives to recorded ones.
 
-        Neighbours in a stream that get the same size are cut anew from the first to the last.
+        Neighbours in a stream with the same new size are joined, and split into operations of it.
         """
         rows = self._order
         sizes = self.bytes[rows]
@@ -291,7 +288,7 @@ class ResizedIo:
         )
 
     def _delays(self, anchor: Array) -> Array:
-        """A thread's pauses before an operation, with those before what was joined to others."""
+        """The pauses before operations, with those of the operations that were joined to them."""
         delays = np.zeros(len(anchor), dtype=np.int64)
         for thread in np.unique(self.thread):
             mine = self.thread == thread
@@ -302,13 +299,12 @@ class ResizedIo:
 
 
 def _changes(values: Array) -> NDArray[np.bool_]:
-    """Whether each value differs from the one before it, as a first one does."""
+    """Whether each value differs from the previous one; True for the first."""
     return np.append(True, values[1:] != values[:-1])
 
 
 def _streams(kind: Array, offset: Array, size: Array) -> Array:
-    """A number for each operation's stream: that of the last one of its kind that ended where it
-    begins and that no other has followed yet, or else a new one."""
+    """The stream of each operation: one of its kind that ends at its offset, or else a new one."""
     ends: dict[tuple[int, int], int] = {}
     streams = np.empty(len(kind), dtype=np.int64)
     count = 0
@@ -320,7 +316,7 @@ def _streams(kind: Array, offset: Array, size: Array) -> Array:
     return streams
 
 
-#: What is less than a hundredth more than the single waits is no more than they miss anyway.
+#: A warning needs more than this ratio of all I/O to that in single waits, which miss a little.
 WHOLE = 1.01
 
 
@@ -330,7 +326,7 @@ class SyntheticSpill:
     Settings of one ``sizes`` make the same I/O.
     """
 
-    #: It never was.
+    #: A synthetic spill has no recorded setting.
     recorded: Setting | None = None
 
     def __init__(self, sort: Sort, block_bytes: int) -> None:
@@ -341,7 +337,7 @@ class SyntheticSpill:
         self.like = Recording(Path("made-up.spill"), Meta())
 
     def unit_bytes(self, setting: Setting) -> int:
-        """The size of its operations. InputError where not even two runs can be merged."""
+        """The size of its operations. InputError if no two runs can be merged."""
         sort = self._sort
         return unit_within(setting, sort.data_bytes, sort.memory_bytes, self._block_bytes)
 
@@ -350,7 +346,7 @@ class SyntheticSpill:
         return (self.unit_bytes(setting),)
 
     def steps(self, setting: Setting) -> Table:
-        """What the sort does with this unit, all levels of it."""
+        """The operations of all levels of the sort with this setting."""
         return self._sort.steps(self.unit_bytes(setting))
 
     def levels(self, setting: Setting) -> int:
@@ -358,16 +354,16 @@ class SyntheticSpill:
         return self._sort.levels(self.unit_bytes(setting))
 
     def factor(self, _setting: Setting) -> float:
-        """How many times the steps have to be done to do all levels: they hold all."""
+        """1, because the steps contain all levels."""
         return 1.0
 
     def warnings(self) -> list[Note]:
-        """What weakens it: nothing."""
+        """A synthetic spill has no warnings."""
         return []
 
 
 class RecordedSpill:
-    """A recorded spill. ``memory_bytes``, the query's work memory, tells its levels too.
+    """A recorded spill; its levels are known with ``memory_bytes``, the query's work memory.
 
     Settings of one ``sizes`` make the same I/O.
     """
@@ -377,18 +373,18 @@ class RecordedSpill:
         self.like, self.name = recording, recording.path.name
         self._recut = ResizedIo(plan(recording))
         sizes = np.sort(self._recut.bytes)
-        #: The whole run over what is held of it in single waits.
+        #: Temp I/O of the entire run over that in single waits.
         self._whole = max(1.0, recording.meta.temp.bytes / int(sizes.sum()))
         self._distinct_bytes = np.unique(sizes).tolist()
-        #: The setting that leaves all as it was.
+        #: The setting that changes no operation.
         self.recorded = Setting(max_bytes=int(sizes[-1]), min_bytes=int(sizes[0]))
         self._memory_bytes = memory_bytes
-        #: The size that half of the bytes were moved in operations up to.
+        #: The median size of operations, weighted by bytes.
         self._usual_bytes = int(sizes[np.searchsorted(np.cumsum(sizes), sizes.sum() / 2)])
         self._data_bytes = 0 if memory_bytes is None else self._data_of(memory_bytes)
 
     def sizes(self, setting: Setting) -> tuple[int, ...]:
-        """What the setting makes of each size that was recorded."""
+        """The new size for each recorded size."""
         return tuple(map(setting.clamp, self._distinct_bytes))
 
     def steps(self, setting: Setting) -> Table:
@@ -396,13 +392,13 @@ class RecordedSpill:
         return self._recut.steps(setting)
 
     def levels(self, setting: Setting) -> int | None:
-        """Times that all data is written and read back; None where that is not known."""
+        """Times that all data is written and read back; None if unknown."""
         if self._memory_bytes is None:
             return None
         return levels(self._data_bytes, self._memory_bytes, setting.clamp(self._usual_bytes))
 
     def factor(self, setting: Setting) -> float:
-        """Levels over those with the recorded sizes; more where only slices were recorded."""
+        """Levels over those with the recorded sizes, times the entire I/O over that in waits."""
         count = self.levels(setting)
         if self._memory_bytes is None or count is None:
             return self._whole
@@ -427,7 +423,7 @@ class RecordedSpill:
         return warnings
 
     def _data_of(self, memory_bytes: int) -> int:
-        """The data that a sort or join had which wrote all of it once a level."""
+        """Bytes of the data of a sort or join that wrote all of it once per level."""
         written = round(self._whole * int(self._recut.bytes[self._recut.write].sum()))
         for count in range(1, 64):
             data_bytes = written // count

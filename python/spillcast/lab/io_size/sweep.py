@@ -1,4 +1,4 @@
-"""The sweep: every setting of a spill on one storage, and the best of them."""
+"""Sweeps I/O sizes: the time of a spill with each setting on a storage, and the best one."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, fields
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 SWEEP_SCHEMA = "spillcast.sweep/1"
 CONFIDENCE = 0.9
-#: An interval of this share of the best time tells little.
+#: A wider interval, as a share of the best time, is a warning.
 WIDE = 0.5
 
 
@@ -135,9 +135,9 @@ def sweep_io_size(
     budget: Budget | None = None,
     on_progress: Progress | None = None,
 ) -> Sweep:
-    """Issue ``spill`` with each setting on a directory, or take it through a storage's model.
+    """Issue ``spill`` with each setting on a directory, or simulate it on a storage.
 
-    Settings that make the same I/O are tried once. InputError where no setting can be tried.
+    Settings with equal I/O are tried once. InputError if no setting can be tried.
     """
     possible, warnings = _possible(spill, settings)
     warnings += spill.warnings()
@@ -235,7 +235,7 @@ def _meet(row: Row, other: Row) -> bool:
 
 #: Minimum and maximum sizes of I/Os, the block that they are multiples of, and the time it takes.
 MIN_SIZES, MAX_SIZES, BLOCK, BUDGET = "48K..1M", "48K..4M", "8K", "60s"
-#: The spill that is made up where none is given.
+#: Data and memory of the synthetic sort by default.
 DATA, MEMORY = "1G", "32M"
 
 
@@ -255,8 +255,8 @@ def sweep(
 
     ``storage`` is a directory, which is measured within ``budget``, or a storage that is known.
     ``min_sizes`` and ``max_sizes`` are ``48K..1M`` (powers of two) or ``48K,240K``, multiples of
-    ``block``. ``memory`` is the query's work memory. InputError for sizes that cannot be, and where
-    no setting can be tried.
+    ``block``. ``memory`` is the query's work memory. InputError for invalid sizes, and if no
+    setting can be tried.
     """
     block_bytes = parse_block(block)
     settings = settings_of(

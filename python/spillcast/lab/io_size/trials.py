@@ -37,12 +37,12 @@ class Operations:
 
     @classmethod
     def of(cls, count: float, bytes: float, total_s: float) -> "Operations":
-        """Whole operations; of a level that does a part of them, ``count`` is a fraction."""
+        """Operations with a rounded ``count``, which is a fraction for a part of a level."""
         mean_us = 1e6 * total_s / count if count else None
         return cls(count=round(count), bytes=round(bytes), mean_us=mean_us, total_s=total_s)
 
     def times(self, factor: float) -> "Operations":
-        """So many times as much of it."""
+        """The operations scaled by ``factor``."""
         return Operations.of(self.count * factor, self.bytes * factor, self.total_s * factor)
 
 
@@ -52,7 +52,7 @@ class Trial:
 
     reads: Operations
     writes: Operations
-    #: 90 % lie between; None where nothing tells.
+    #: 90 % interval of the total time; None if unknown.
     interval_s: tuple[float, float] | None
 
     @property
@@ -61,7 +61,7 @@ class Trial:
         return self.reads.total_s + self.writes.total_s
 
     def times(self, factor: float) -> "Trial":
-        """So many times as much of it."""
+        """The trial scaled by ``factor``."""
         bounds = self.interval_s
         scaled = None if bounds is None else (bounds[0] * factor, bounds[1] * factor)
         return Trial(self.reads.times(factor), self.writes.times(factor), scaled)
@@ -76,10 +76,10 @@ class Trials:
 
 
 def modelled(storage: Storage, plans: Sequence[Table]) -> Trials:
-    """Take each plan through the storage, which is idle and whose write cache is empty at first.
+    """Simulate each plan on the storage, which begins idle and with an empty write cache.
 
-    Latencies are drawn, and limits and servers make operations wait, exactly as on an emulation.
-    Refusal where the storage has no figures for an op that a plan holds.
+    Latencies are drawn, and limits and servers make operations wait, as on an emulated storage.
+    Refusal if the storage has no figures for an op of a plan.
     """
     storage = _with_write_cache(storage)
     behaviour, known = behaviour_of(storage), Model(storage, access="direct")
@@ -107,7 +107,7 @@ def modelled(storage: Storage, plans: Sequence[Table]) -> Trials:
 
 
 def _rows(plan: Table) -> Table:
-    """A plan for the simulation, every thread on a core of its own: its pauses are CPU time."""
+    """A plan for the simulation: each thread has a core, and pauses are CPU time."""
     nothing = np.zeros(len(plan), dtype=np.int64)
     thread, file = (distinct(plan[name].values)[1] for name in ("thread", "file"))
     return Table(
@@ -128,20 +128,20 @@ def _rows(plan: Table) -> Table:
 
 
 def _with_write_cache(storage: Storage) -> Storage:
-    """The storage with the write cache that a grid has seen fill up, if it did."""
-    seen = storage.facts.get("sustained")
-    if storage.limits or not seen or not seen.get("reached"):
+    """The storage with the write cache that a grid has measured, if it saturated."""
+    sustained = storage.facts.get("sustained")
+    if storage.limits or not sustained or not sustained.get("reached"):
         return storage
-    cache = write_cache_limit(seen["burst_bytes"], seen["sustained_bytes_per_s"])
+    cache = write_cache_limit(sustained["burst_bytes"], sustained["sustained_bytes_per_s"])
     return replace(storage, limits=[cache])
 
 
 def _error_s(
     known: Model, op: str, size: NDArray[np.int64], elapsed_s: NDArray[np.float64]
 ) -> float:
-    """Standard error of a sum of latencies: of the measurement, and of taking other sizes from it.
+    """Standard error of a sum of latencies, by the measurement and by interpolated sizes.
 
-    None of it where figures are stated and not measured.
+    0 for stated figures.
     """
     if not len(size):
         return 0.0
@@ -154,7 +154,7 @@ def _error_s(
             if len(means) > 1 and estimate.mean_s > 0:
                 spread = np.average((means - estimate.mean_s) ** 2, weights=counts)
                 noise = math.sqrt(spread / len(means)) / estimate.mean_s
-            # Neighbouring sizes are missed alike, so their errors add up.
+            # Errors of neighbouring sizes are correlated, so they add up.
             error_s += math.hypot(noise, estimate.error) * float(elapsed_s[size == at].sum())
     return error_s
 
@@ -169,13 +169,13 @@ def _beyond_words(storage: Storage, op: str) -> Note:
 
 
 Progress = Callable[[int, int, int], None]
-#: Rounds that the time budget is divided by, and the most where time is left.
+#: Rounds that the time budget is divided by, and the maximum if time is left.
 ROUNDS, ROUNDS_MAX = 3, 9
-#: Student's t: 90 % of the means of so many rounds lie within so many standard errors.
+#: Student's t for a 90 % interval of the mean, by the number of rounds.
 STUDENT = {2: 6.31, 3: 2.92, 4: 2.35, 5: 2.13, 6: 2.02, 7: 1.94, 8: 1.89, 9: 1.86}
-#: An operation that takes no longer than this is answered by memory.
+#: Memory serves operations that take no longer than this.
 MEMORY_NS, MEMORY_NS_PER_BYTE = 20_000, 1 / 3
-#: A part of a plan of this share or more stands for the whole.
+#: A replay of this share of a plan or more counts as complete.
 WHOLE = 0.99
 
 
@@ -189,8 +189,8 @@ def measured(
 ) -> Trials:
     """Replay each plan on ``directory``, with the memory that ``like`` had.
 
-    In each round every plan has its turn, in an order drawn anew, so that what drifts drifts for
-    all. InputError where the directory cannot be used; nothing is left in it, whatever happens.
+    Each round replays every plan, in a random order, so that a drift affects all. InputError for an
+    unusable directory; nothing is left in it, whatever happens.
     """
     rounds: list[list[_Replay]] = [[] for _ in plans]
     each = replace(budget, time_s=budget.time_s / (ROUNDS * len(plans)))
@@ -219,7 +219,7 @@ class _Replay:
     reads: Operations
     writes: Operations
     bytes: int
-    #: Of the plan's operations, those that were issued.
+    #: Share of the plan's operations that were issued.
     share: float
     from_memory: bool
     filesystem: str
@@ -246,7 +246,7 @@ def _replay(directory: Path, plan: Table, like: Recording, budget: Budget) -> _R
 
 
 def _planned(size: np.ndarray[Any, Any], groups: list[dict[str, Any]]) -> Operations:
-    """The time of all operations of an op that the plan holds, from those that were issued."""
+    """All operations of one op in a plan, with the time by the issued ones."""
     count = sum(group["count"] for group in groups)
     if not len(size) or not count:
         return Operations.of(0, 0, 0.0)
@@ -261,7 +261,7 @@ def _planned(size: np.ndarray[Any, Any], groups: list[dict[str, Any]]) -> Operat
 
 
 def _trial(replays: Sequence[_Replay]) -> Trial:
-    """The mean of some rounds, and where it would lie in others."""
+    """The mean of rounds, and its 90 % interval."""
     reads, writes = (
         Operations.of(times[0].count, times[0].bytes, fmean(time.total_s for time in times))
         for times in ([r.reads for r in replays], [r.writes for r in replays])
@@ -273,7 +273,7 @@ def _trial(replays: Sequence[_Replay]) -> Trial:
 
 
 def _warnings(directory: Path, rounds: Sequence[Sequence[_Replay]]) -> list[Note]:
-    """What weakens the measurement."""
+    """Warnings about the measurement."""
     warnings = list[Note]()
     replays = [replay for of_plan in rounds for replay in of_plan]
     least = min(replay.share for replay in replays)

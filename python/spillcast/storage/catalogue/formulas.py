@@ -1,4 +1,4 @@
-"""From the figures of a row to rate limits: devices by Linux's cost model, rented volumes by rates.
+"""Rate limits from the figures of a row: devices by Linux's cost model, rented volumes by rates.
 
 A device's figures are those of block/blk-iocost.c: page = 4096 / bytes_per_s; base = max(1 /
 operations_per_s - page, 0), for sequential and for random operations; cost = base + pages * page.
@@ -20,8 +20,8 @@ from spillcast.units import format_bytes, parse_bytes, parse_bytes_per_s, parse_
 PAGE_BYTES = 4096
 MIB, GIB = 1 << 20, 1 << 30
 UNIT_BYTES = {"MiB": MIB, "MB": 10**6}
-#: Time's worth of a rate that a volume serves at once, so that single operations are not delayed.
-#: Products do not document it; no run is short enough to feel it.
+#: Burst of a rate in seconds of it, so that single operations are not delayed. Products do not
+#: document it; it is too short to affect a run.
 _BURST_S = 0.1
 #: io1 above its plateau: operations of 16 KiB.
 _PLATEAU_OPERATION_MIB = 1 / 64
@@ -33,7 +33,7 @@ Values = Mapping[str, float]
 
 @dataclass(frozen=True)
 class Parameter:
-    """What can be chosen of a storage: ``NAME?key=value``. Sizes are bytes."""
+    """A parameter that users can choose: ``NAME?key=value``. Sizes are bytes."""
 
     key: str
     default: float
@@ -49,7 +49,7 @@ class Parameter:
         return f"{self.low:,.10g} to {self.high:,.10g} {self.unit}"
 
     def value(self, name: str, text: str) -> float:
-        """The number that ``text`` says. InputError if it is not one, or outside the range."""
+        """The number of ``text``. InputError for an invalid one, or one outside the range."""
         try:
             value = self._parsed(text)
         except InputError:
@@ -71,7 +71,7 @@ class Parameter:
 
 
 def parameters_of(figures: Figures) -> list[Parameter]:
-    """The parameters of a row: what has a default, a minimum and a maximum."""
+    """The parameters of a row: figures with a default, a minimum and a maximum."""
     columns = {
         "iops": ("iops", 1, "IOPS"),
         "throughput": ("throughput", 1, f"{_unit(figures)}/s"),
@@ -86,9 +86,9 @@ def parameters_of(figures: Figures) -> list[Parameter]:
 
 
 def settled(name: str, figures: Figures, given: Values) -> Values:
-    """A value for every parameter. Defaults give way to what is ``given``.
+    """A value for every parameter: ``given`` or its default.
 
-    InputError for values that the product does not sell together.
+    InputError for values that the product does not offer together.
     """
     values = {**{p.key: p.default for p in parameters_of(figures)}, **given}
     if "iops" in values:
@@ -114,7 +114,7 @@ def settled(name: str, figures: Figures, given: Values) -> Values:
 
 
 def device_limits(figures: Figures, _values: Values) -> list[Limit]:
-    """The device time of an operation, reads and writes apart."""
+    """The device time of operations, for reads and writes."""
     costs: dict[str, Any] = {}
     for op in OPS:
         page_ns = PAGE_BYTES / figures[f"{op}_bytes_per_s"] * 1e9
@@ -125,14 +125,14 @@ def device_limits(figures: Figures, _values: Values) -> list[Limit]:
         }
         sequential_ns = base_ns.get("sequential", base_ns["random"])
         costs[f"{op}_sequential_ns"] = sequential_ns
-        # Some devices were measured faster at random: temp I/O does not get that.
+        # Some devices were measured faster with random operations, which temp I/O does not achieve.
         costs[f"{op}_random_ns"] = max(base_ns["random"], sequential_ns)
         costs[f"{op}_ns_per_byte"] = page_ns / PAGE_BYTES
     return [Limit("device time", **costs)]
 
 
 def volume_limits(figures: Figures, values: Values) -> list[Limit]:
-    """The rates of a volume, and where it bursts those of the burst and of its credits."""
+    """The limits of a volume: its rates, or those of its burst and of its credits."""
     base = _base(figures, values)
     burst = _burst(figures, values, base)
     if burst is None:
@@ -143,21 +143,21 @@ def volume_limits(figures: Figures, values: Values) -> list[Limit]:
 
 @dataclass(frozen=True)
 class _Rates:
-    """Operations (None: as many as the bytes allow) and bytes per second, by op."""
+    """Operations (None if only bytes are limited) and bytes per second, by op."""
 
     iops: Mapping[str, float | None]
     bytes_per_s: Mapping[str, float]
 
 
 class _CreditSeconds(NamedTuple):
-    """How long the sustained rate takes to fill the credits; None if there are none."""
+    """Time in which the sustained rate fills the credits; None without credits."""
 
     operations_s: float | None
     bytes_s: float | None
 
 
 def _base(figures: Figures, values: Values) -> _Rates:
-    """What a volume sustains."""
+    """The sustained rates of a volume."""
     gib = values.get("size", 0.0) / GIB
     iops: dict[str, float | None] = {}
     bytes_per_s: dict[str, float] = {}
@@ -181,7 +181,7 @@ def _base(figures: Figures, values: Values) -> _Rates:
 
 
 def _burst(figures: Figures, values: Values, base: _Rates) -> _Rates | None:
-    """What a volume does while it has credits; None if that is no more than it sustains."""
+    """The rates of a volume with credits; None if they do not exceed the sustained rates."""
     iops, throughput = figures.get("burst_iops"), figures.get("burst_throughput")
     if "burst_throughput_per_gib" in figures:
         per_gib = figures["burst_throughput_per_gib"]
@@ -198,7 +198,7 @@ def _burst(figures: Figures, values: Values, base: _Rates) -> _Rates | None:
 
 
 def _credit_s(figures: Figures, values: Values, base: _Rates, burst: _Rates) -> _CreditSeconds:
-    """Credits are operations (gp2), as many bytes as the volume holds (st1, sc1), or minutes."""
+    """Credits are operations (gp2), bytes of the volume's size (st1, sc1), or minutes."""
     base_iops, burst_iops = base.iops["read"], burst.iops["read"]
     base_bytes, burst_bytes = base.bytes_per_s["read"], burst.bytes_per_s["read"]
     if "burst_operations" in figures:
@@ -235,8 +235,8 @@ def _buckets(
     if bytes_s is None:
         return limits
     if "merged" in figures and operation_bytes is not None:
-        # Random operations count whole; sequential ones are merged and count by their bytes, in the
-        # bucket below. What mixes both is let through a little too fast.
+        # Random operations count whole. Sequential ones are merged, and count by their bytes in the
+        # bucket below. A mixture of both is limited a little too weakly.
         whole_ns = operation_bytes / rates.bytes_per_s["read"] * 1e9
         limits.append(
             Limit(
@@ -263,7 +263,7 @@ def _iops_max(figures: Figures, values: Values) -> float:
 
 
 def _throughput_max(figures: Figures, values: Values) -> float:
-    """In the unit of the product."""
+    """The largest throughput, in the unit of the product."""
     bounds = [figures["throughput_max"]]
     if "throughput_max_per_iops" in figures:
         bounds.append(figures["throughput_max_per_iops"] * values["iops"])

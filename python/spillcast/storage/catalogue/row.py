@@ -1,9 +1,9 @@
-"""Rows of the catalogue: figures with their source, their storage, and how a word names them.
+"""Rows of the catalogue: figures of a storage with their source, and their lookup by name.
 
 ``data/storages.csv`` has all rows in one shape. Its column ``figures`` holds ``name=value`` pairs,
-from which ``formulas`` makes rate limits. ``data/latencies.csv`` has latencies, which no document
-states. Further tables, such as those of prices and of managed databases, refer to rows by their
-names. A person types ``NAME?key=value&key=value``.
+from which ``formulas`` makes rate limits. ``data/latencies.csv`` has latencies, which products
+do not document. Further tables, such as those of prices and of managed databases, refer to rows by
+their names. Users write ``NAME?key=value&key=value``.
 """
 
 import csv
@@ -31,7 +31,7 @@ from spillcast.storage.source import catalogue
 from spillcast.storage.storage import Storage, stated_groups
 from spillcast.units import format_duration
 
-#: By the column ``kind``.
+#: Functions that make limits, by the column ``kind``.
 _LIMITS = {"device": device_limits, "volume": volume_limits}
 
 
@@ -44,19 +44,19 @@ def table(name: str) -> tuple[Mapping[str, str], ...]:
 
 @dataclass(frozen=True)
 class LatencyClass:
-    """Latencies that no row measured, so that they are assumed for a whole class of storages."""
+    """Latencies that are assumed for a class of storages, because no row has measured ones."""
 
     name: str
-    #: By op and pattern, of no bytes.
+    #: Latency of an operation of 0 bytes, by op and pattern.
     base_ns: dict[tuple[str, str], int]
     ns_per_byte: float
-    #: The factor, either way, within which the latencies are held likely.
+    #: Latencies are probably right within this factor.
     spread: float
     assumption: str
     source: str
 
     def sentence(self) -> str:
-        """What is assumed, and why."""
+        """The assumption and its reason."""
         of = {kind: format_duration(ns / 1e9) for kind, ns in self.base_ns.items()}
         if len(set(of.values())) == 1:
             times = of["read", "random"]
@@ -70,7 +70,7 @@ class LatencyClass:
 
 @cache
 def latency_class(name: str) -> LatencyClass:
-    """A class of ``data/latencies.csv``. KeyError where there is none of this name."""
+    """A class of ``data/latencies.csv``. KeyError for an unknown name."""
     entry = {entry["latency"]: entry for entry in table("latencies")}[name]
     base_ns = {
         (op, pattern): round(float(entry[f"{op}_{pattern}_us"]) * 1000)
@@ -92,25 +92,25 @@ class Row:
     """A storage of the catalogue. ``title`` is a few words, ``description`` a sentence."""
 
     name: str
-    #: ``device`` or ``volume``: what its figures describe.
+    #: What the figures describe: ``device`` or ``volume``.
     kind: str
     title: str
     description: str
     #: Name of the class in ``data/latencies.csv``.
     latency: str
-    #: The factor up or down within which the true figures probably are.
+    #: Figures are probably right within this factor.
     spread: float
     figures: Figures
-    #: Where the figures come from, with an address and what it says.
+    #: The source of the figures, with its address.
     source: str
 
     @property
     def parameters(self) -> list[Parameter]:
-        """What can be chosen."""
+        """The parameters that users can choose."""
         return parameters_of(self.figures)
 
     def storage(self, settings: Mapping[str, str] | None = None) -> Storage:
-        """The storage with these settings. InputError names what can be chosen."""
+        """The storage with these settings. InputError for an unknown or invalid one."""
         settings = settings or {}
         parameters = {parameter.key: parameter for parameter in self.parameters}
         for key in settings:
@@ -155,7 +155,7 @@ def _row(entry: Mapping[str, Any]) -> Row:
     return Row(**{**entry, "spread": float(entry["spread"]), "figures": figures})
 
 
-#: Of the column ``movable``, in words.
+#: Words for the values of the column ``movable``.
 MOVABLE = {
     "yes": "yes, by a setting",
     "class": "only with another instance class",
@@ -173,7 +173,7 @@ class Managed:
     #: What the provider calls its storage, and what it allows.
     storage: str
     limits: str
-    #: Where temp files are; empty where no document says it.
+    #: Place of the temp files; empty if not documented.
     temp_files: str
     #: A key of MOVABLE.
     movable: str
@@ -187,12 +187,12 @@ class Managed:
 
 @cache
 def managed_databases() -> tuple[Managed, ...]:
-    """All lines of ``data/managed.csv``."""
+    """The databases of ``data/managed.csv``."""
     return tuple(Managed(**record) for record in table("managed"))
 
 
 _LIST = "spillcast storage list"
-#: Least similarity of a name that is offered for an unknown one: 1 is the same, 0 shares nothing.
+#: Least similarity of a suggested name; equal names have 1.
 _ALIKE = 0.6
 
 
@@ -202,7 +202,7 @@ def rows() -> list[Row]:
 
 
 def lookup(text: str) -> Storage:
-    """The storage that ``text`` names, what follows ``catalogue:``; else an InputError."""
+    """The storage of ``text``, the part after ``catalogue:``. InputError for an unknown one."""
     name, question, tail = text.partition("?")
     row = rows_by_name().get(_slug(name))
     if row is None:
@@ -212,17 +212,18 @@ def lookup(text: str) -> Storage:
     settings: dict[str, str] = {}
     for pair in tail.split("&") if question else ():
         key, equals, value = (part.strip() for part in pair.partition("="))
+        key = key.lower()
         if not (key and equals and value) or key in settings:
             problem = "is given twice" if key in settings else "is not key=value"
             raise TargetInvalid(
                 f"catalogue:{text}: '{pair}' {problem}", "for example ?iops=6000&size=1T"
             )
-        settings[key.lower()] = value
+        settings[key] = value
     return row.storage(settings)
 
 
 def matching(pattern: str) -> list[Row]:
-    """Rows whose name or description holds ``pattern``, which may hold ``*``."""
+    """Rows whose name, title or description contains ``pattern``, which may contain ``*``."""
     wanted = f"*{pattern.lower()}*"
     matches = [
         row
@@ -237,7 +238,7 @@ def matching(pattern: str) -> list[Row]:
 
 
 def nearest(name: str) -> list[str]:
-    """The names that are most like one that is not there, as a whole or in a part."""
+    """The names that are most similar to an unknown one, as a whole or in a part."""
     slug = _slug(name)
 
     def likeness(known: str) -> float:
@@ -252,14 +253,14 @@ def _slug(name: str) -> str:
 
 
 READ_BYTES, WRITE_BYTES = 8 << 10, 256 << 10
-#: So many operations at once keep any storage busy.
+#: A queue depth that saturates any storage.
 _MANY = float(1 << 24)
 
 
 def figures(storage: Storage) -> dict[str, float]:
-    """A random read and a sequential write alone (s), and how many a second go with full credits.
+    """Latencies (s) and rates of random reads and sequential writes, with short bursts used up.
 
-    By the keys of ``spillcast.catalogue/1``.
+    The keys are those of ``spillcast.catalogue/1``.
     """
     model = Model(storage)
     read = partial(model.latency, "read", READ_BYTES, sequential=False)

@@ -1,4 +1,4 @@
-"""The first part of a query as it ran on a storage: its work, its time, whether it ended."""
+"""A rehearsal: the recorded first part of a query on another storage."""
 
 import shutil
 from dataclasses import dataclass
@@ -18,13 +18,13 @@ from spillcast.workspace import free_bytes
 
 #: The remedy for a rehearsal without temp I/O.
 LONGER = "rehearse longer, or leave out --rehearse"
-#: The folder of a recording that holds those kept with it, each named after its directory.
+#: The folder of a recording with its rehearsals, each named after its directory.
 KEPT = "rehearsals"
 
 
 @dataclass(frozen=True)
 class Rehearsal:
-    """A recorded run of a query, for a while, with its temp files on a storage."""
+    """A recorded run of the first part of a query with its temp files on a storage."""
 
     recording: Recording
 
@@ -34,13 +34,13 @@ class Rehearsal:
         return self.recording.meta.ended_by == "end"
 
     def read(self) -> "Rehearsal":
-        """Read now what is else read when it is first used: its operations and latencies."""
+        """Read the operations and latencies now instead of at their first use."""
         _ = self.temp_operations, self.groups
         return self
 
     @property
     def overhead_s(self) -> float:
-        """What recording it cost in elapsed time, its threads side by side."""
+        """Cost of recording in elapsed time, shared by the threads."""
         total_s = self.recording.meta.capture.overhead_s or 0.0
         return total_s / self.temp_operations.threads
 

@@ -1,4 +1,4 @@
-"""The directories that a rehearsed command gets, and the end of all that it starts."""
+"""Rehearses a recorded command with its temp files in another directory."""
 
 import os
 import re
@@ -28,16 +28,16 @@ from spillcast.workspace import undone_by, workspace
 if TYPE_CHECKING:
     from spillcast import _core
 
-#: A command that is asked to end may take so long before it is killed.
+#: Time between SIGTERM and SIGKILL.
 GRACE_S = 2.0
-#: Waits until the other end of its input closes, however that happens; kills all who have a
-#: directory of the first name mounted, and removes the empty directories that are named after it.
+#: Waits until the other end of its input closes, however that happens. Then it kills all processes
+#: with a mounted directory of the first name, and removes the other named directories if empty.
 _GUARD = """
 trap "" INT TERM HUP
 cat >/dev/null
 name="$1"; shift
 for attempt in $(seq 50); do
-    # Its status is that of a failure where any process of the machine ends meanwhile.
+    # The status of grep is a failure if any process of the machine ends meanwhile.
     found=$(grep -l -s -F -e "$name" /proc/[0-9]*/mountinfo)
     [ -n "$found" ] || break
     for one in $found; do
@@ -51,13 +51,13 @@ for one in "$@"; do rmdir -- "$one" 2>/dev/null; done
 
 @dataclass(frozen=True)
 class Replaced:
-    """Directories of our own, each with the directory in whose place a command sees it."""
+    """Pairs of a replacement and the directory that a command sees it as."""
 
     name: str
     pairs: Sequence[tuple[Path, Path]]
 
     def processes(self) -> list[int]:
-        """The processes that see them: the command and all its descendants."""
+        """Processes that see the replacements: the command and all its descendants."""
         processes = []
         for entry in os.scandir("/proc"):
             if entry.name.isdigit():
@@ -69,7 +69,7 @@ class Replaced:
         return processes
 
     def end(self) -> None:
-        """Terminate all of them and wait a moment; the guard kills the rest."""
+        """Terminate these processes and wait GRACE_S; the guard kills those that remain."""
         deadline = time.monotonic() + GRACE_S
         signalled: set[int] = set()
         while (running := [pid for pid in self.processes() if not _ended(pid)]) and (
@@ -86,9 +86,9 @@ class Replaced:
 
 @contextmanager
 def replaced(directories: Sequence[Path], target: Path) -> Iterator[Replaced]:
-    """Empty directories in ``target`` for those of a command, which are made where they lack.
+    """Replace directories of a command by empty ones in ``target``; missing ones are created.
 
-    With the block, and also where this process is killed, all who see them end and they are gone.
+    After the block, or if this process is killed, they are removed and processes that see them end.
     """
     missing = [path for path in directories if not path.exists()]
     with ExitStack() as stack:
@@ -112,7 +112,7 @@ def replaced(directories: Sequence[Path], target: Path) -> Iterator[Replaced]:
 
 
 def _ended(pid: int) -> bool:
-    """Whether it has ended; it may be a zombie."""
+    """Whether a process has ended or is a zombie."""
     try:
         return ") Z" in Path(f"/proc/{pid}/stat").read_text()
     except OSError:
@@ -120,11 +120,11 @@ def _ended(pid: int) -> bool:
 
 
 INSIDE = Path(__file__).with_name("inside.py")
-#: Words of SQL that change something.
+#: Words of SQL that write.
 WRITES = re.compile(
     r"(?i)\b(insert|update|delete|create|copy|drop|alter|merge|truncate|vacuum|export|reindex)\b"
 )
-#: Programs whose arguments hold the SQL that they run, and how their statements begin that read.
+#: Clients with SQL in their arguments, and the beginning of statements that only read.
 CLIENT = re.compile("duckdb|psql|sqlite3")
 READS = re.compile(r"(?is)\s*(select|with|from|values|table|explain|set|pragma|show|describe)\b")
 INTO = re.compile(r"(?i)\binto\b")
@@ -132,7 +132,7 @@ COMMENT = re.compile(r"(?s)--[^\n]*|/\*.*?\*/")
 #: Options of clients with SQL, or with a file of SQL, as the next argument.
 STATEMENTS = frozenset(("-c", "--command", "-s", "-cmd"))
 SCRIPTS = frozenset(("-f", "--file", "-init"))
-#: Options of psql that hold one of these themselves (-Xc, --file=x), or name a file to write.
+#: Options of psql that contain one of these (-Xc, --file=x), or name a file to write.
 OPAQUE = re.compile(r"-\w*[cfoL]|--(command|file|output|log-file)\b")
 GIVE = "give the command to run: --command 'duckdb -readonly dw.db -c \"select ...\"'"
 
@@ -147,11 +147,11 @@ def rehearse_command(
     confirmed: bool = False,
     say: Callable[[str], None] = lambda _text: None,
 ) -> Rehearsal:
-    """Run the recorded command, or the one given, for so long with its temp files in ``directory``.
+    """Run the recorded or given command for ``duration_s`` with its temp files in ``directory``.
 
-    ``say`` is told what is about to be run. The recording of it is made in ``folder``. Refusal
-    where it cannot be run again, would write, or did no temp I/O until then; and for a recorded
-    command that is not known to read alone, unless the user has ``confirmed`` that it may run.
+    ``say`` gets a sentence about the command before it runs. The recording is made in ``folder``.
+    Refusal if the command cannot run again, writes, or does no temp I/O in that time. Refusal also
+    for a recorded command that may write, unless the user has ``confirmed`` that it may run.
     """
     arguments = command_to_run(recording, command)
     if command is None and not confirmed and not reads_only(arguments):
@@ -178,7 +178,7 @@ def rehearse_command(
 
 
 def command_to_run(recording: Recording, given: Sequence[str] | None) -> list[str]:
-    """The arguments to run. Refusal where the recording does not hold all of them."""
+    """The arguments of the command. Refusal if the recording does not have all of them."""
     if given is not None:
         if not given:
             raise OptionInvalid("--command is empty", GIVE)
@@ -204,7 +204,7 @@ def writing_word(arguments: Sequence[str]) -> str | None:
         if text.endswith(".sql") and Path(text).is_file():
             statement = Path(text).read_text(errors="replace")
         elif not re.search(r"\s", text):
-            # An option or a path, and no statement.
+            # It is an option or a path, not a statement.
             continue
         if (match := WRITES.search(statement)) is not None:
             return match[0]
@@ -212,7 +212,7 @@ def writing_word(arguments: Sequence[str]) -> str | None:
 
 
 def reads_only(arguments: Sequence[str]) -> bool:
-    """Whether it is a known client, all of whose SQL is in arguments or named files, and reads."""
+    """Whether it is a known client, and all its SQL in arguments and files only reads."""
     name = Path(arguments[0]).name
     if not CLIENT.fullmatch(name):
         return False
@@ -239,7 +239,7 @@ def reads_only(arguments: Sequence[str]) -> bool:
 
 
 def temp_directories(recording: Recording) -> list[Path]:
-    """Where its temp files were, without directories that are in others. Refusal where unknown."""
+    """The directories of its temp files, without nested ones. Refusal if unknown."""
     requested = [Path(path) for path in recording.meta.asked.temp_dirs]
     directories = requested or [path.parent for path in _written(recording)]
     directories = sorted({path for path in directories if path.is_absolute()})
@@ -249,7 +249,7 @@ def temp_directories(recording: Recording) -> list[Path]:
 
 
 def _written(recording: Recording) -> set[Path]:
-    """The temp files that it wrote: what is only read may be a table that lies among them."""
+    """The temp files that were written; a file that was only read may be a table among them."""
     waits = recording.temp_waits
     written = waits.filter(waits["op"].equals("write"))
     return {Path(name) for name in written["file"].unique()}
@@ -258,7 +258,7 @@ def _written(recording: Recording) -> set[Path]:
 def _check_alone(
     recording: Recording, arguments: Sequence[str], directories: Sequence[Path]
 ) -> None:
-    """Refusal where the command's other files are among its temp files."""
+    """Refusal if other files of the command are in the directories of its temp files."""
     temp = _written(recording)
     named = [Path(text).absolute() for text in arguments]
     for path in [*named, *map(Path, recording.other_files)]:
@@ -281,7 +281,7 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
     inside = [sys.executable, "-I", "-S", str(INSIDE), str(report_fd), str(os.getpid()), *pairs]
 
     def hold(environment: Mapping[str, str]) -> "_core.Target":
-        # Who else is started would keep it open.
+        # Other processes must not inherit it, because they would keep it open.
         os.set_inheritable(report_fd, True)
         try:
             return held_command([*inside, "--", program, *arguments[1:]], environment)
@@ -298,7 +298,7 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
             while not recorder.poll():
                 pass
             elapsed_s = (time.monotonic_ns() - started_ns) / 1e9
-            # What ends it now is not its own doing.
+            # From here on, spillcast ends the command.
             status = command.exit_status
             recorder.stop()
         finally:
@@ -321,7 +321,7 @@ def _run(recorder: Recorder, arguments: Sequence[str], places: Replaced) -> Rehe
 
 
 def _release(command: "_core.Target", report: int) -> int:
-    """Let it run; CLOCK_MONOTONIC as it begins. Refusal where it cannot have the mounts."""
+    """Start the command; returns CLOCK_MONOTONIC, ns. Refusal if it cannot have the mounts."""
     command.release()
     if refused := os.read(report, 4096).decode():
         hint = "run as root, or allow user namespaces: sysctl user.max_user_namespaces"

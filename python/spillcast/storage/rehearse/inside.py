@@ -1,8 +1,8 @@
-"""Becomes a command whose temp directories are others, seen by it and what it starts alone.
+"""Becomes a command for which, and for its children, other directories replace temp directories.
 
 Run by path, as ``inside.py DESCRIPTOR PARENT FROM:TO... -- PROGRAM ARGUMENT...``, each word of
 FROM:TO without the slashes that would need escapes being percent-encoded. The descriptor closes as
-the command begins; before that, it is told what is refused. Imports nothing of spillcast.
+the command begins; before that, a failure is written to it. Imports nothing of spillcast.
 """
 
 import ctypes
@@ -20,7 +20,7 @@ LIBC = ctypes.CDLL(None, use_errno=True)
 def main(report: int, parent: int, *words: str) -> None:
     """Mount, then become the command."""
     at = words.index("--")
-    # Whoever started this may have been killed meanwhile.
+    # The starter may have been killed before this call.
     LIBC.prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         return
@@ -29,7 +29,7 @@ def main(report: int, parent: int, *words: str) -> None:
     for pair in words[:at]:
         source, target = map(unquote_to_bytes, pair.split(":"))
         checked("mount", LIBC.mount(source, target, None, MS_BIND, None))
-    # Standard output is for what spillcast says, and nobody answers questions.
+    # Standard output belongs to spillcast, and there is no input.
     nothing = os.open(os.devnull, os.O_RDWR)
     os.dup2(nothing, 0)
     os.dup2(nothing, 1)
@@ -37,7 +37,7 @@ def main(report: int, parent: int, *words: str) -> None:
 
 
 def separate() -> None:
-    """A mount namespace of its own, which for an ordinary user wants one of users as well."""
+    """Enter a new mount namespace; an ordinary user needs a user namespace, too."""
     user, group = os.geteuid(), os.getegid()
     if LIBC.unshare(CLONE_NEWNS) != 0:
         checked("unshare", LIBC.unshare(CLONE_NEWUSER | CLONE_NEWNS))
@@ -52,7 +52,7 @@ def separate() -> None:
 
 
 def checked(call: str, result: int) -> None:
-    """OSError where a call failed."""
+    """OSError if a call failed."""
     if result != 0:
         code = ctypes.get_errno()
         raise OSError(code, f"{call}: {os.strerror(code)}")
