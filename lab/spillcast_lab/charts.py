@@ -1,4 +1,4 @@
-"""The charts of cases as files: forecasts against measured times, and intervals that hold them."""
+"""Draws the charts of cases: forecasts against measured times, and coverage of intervals."""
 
 from collections.abc import Sequence
 from html import escape
@@ -11,19 +11,19 @@ from spillcast.stats import NORMAL_95
 from spillcast_lab.summary import breakdown, by_direction, of_evidence, summarise
 
 AIM = (0.85, 0.95)
-#: As style.css has them in its light scheme.
+#: The colours of the light scheme of style.css.
 _COLOURS = {
     "text": "#1b2430", "muted": "#55616f", "grid": "#e4e8ed", "domain": "#98a3b0",
     "band": "#dfeee3", "series-1": "#1d5a8e", "series-2": "#d97f2f", "series-3": "#2e7d5b",
     "series-4": "#8a4a85",
 }  # fmt: skip
 _MARKS = {"circle": "○", "square": "□", "triangle": "△", "diamond": "◇"}
-#: The side of a plot, the width of bars and of their names, the height of a row of them, px.
+#: Side of a plot, width of bars and of their names, height of a row, px.
 _SIDE, _BARS, _NAMES, _ROW = 440, 380, 340, 18
 
 
 def draw_charts(cases: Sequence[Case], folder: Path) -> list[str]:
-    """Draw what there is to draw; names of the files."""
+    """Draw the charts into ``folder``; returns the names of the files, none without forecasts."""
     points = [
         (case.measured_to_s, case.forecast.forecast_s, case.direction)
         for case in of_evidence(cases)
@@ -64,7 +64,7 @@ def scatter_svg(points: Sequence[tuple[float, float, str]]) -> str:
 
 
 def coverage_svg(cases: Sequence[Case]) -> str:
-    """The share of intervals that contain the truth by group, with its interval by chance."""
+    """The share of intervals that contain the measured time by group, with its 90 % interval."""
     rows: list[tuple[str, Sequence[Case]]] = []
     for groups in {**breakdown(cases), "direction": by_direction(of_evidence(cases))}.values():
         rows += [*groups.items(), ("", [])]
@@ -87,14 +87,14 @@ def coverage_svg(cases: Sequence[Case]) -> str:
         given = sum(case.forecast.interval_s is not None for case in of)
         parts.append(_text(-8, y + 4, f"{name} ({given})" if of else "", "end", "text"))
         if summary.coverage is not None:
-            bounds = _chance(summary.coverage, summary.cases - summary.refused)
+            bounds = _wilson(summary.coverage, summary.cases - summary.refused)
             parts.append(_line((_BARS * bounds[0], y), (_BARS * bounds[1], y), "series-1"))
             parts.append(_text(_BARS * summary.coverage, y + 4, "●", "middle", "series-1"))
     return _file(parts, _NAMES, _NAMES + _BARS + 30, height + 64)
 
 
-def _chance(coverage: float, cases: int) -> tuple[float, float]:
-    """A 90 % interval of the true share, if cases were independent: Wilson's interval."""
+def _wilson(coverage: float, cases: int) -> tuple[float, float]:
+    """Wilson's 90 % interval of the true share, for independent cases."""
     z = NORMAL_95
     middle = (coverage + z * z / (2 * cases)) / (1 + z * z / cases)
     half = z * ((coverage * (1 - coverage) + z * z / (4 * cases)) / cases) ** 0.5
@@ -114,7 +114,7 @@ def _text(x: float, y: float, text: str, anchor: str = "", colour: str = "muted"
 
 
 def _file(parts: Sequence[str], left: int, width: int, height: int) -> str:
-    """A picture whose origin is so far from its left, and 40 px from its top."""
+    """An SVG whose origin is ``left`` px from its left edge, and 40 px from its top."""
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="{-left} -40 {width} {height}" font-family="sans-serif" font-size="13">'

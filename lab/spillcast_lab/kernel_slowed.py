@@ -1,10 +1,10 @@
-"""Storages that the kernel itself slows, with no file system of ours on the cores of the query.
+"""Storages that the kernel slows, without a FUSE server on the cores of the query.
 
-An ext4 file system on a loop device over memory, whose I/O a blkio cgroup limits and whose page
-cache a memory cgroup bounds. Both hold only the processes in them. The limit is a rate, which the
-kernel keeps over tenths of a second: operations go at full speed until those of a tenth are used
-up, and then wait for the next. What is written back later is not limited, for the kernel's own
-threads do it; reads are, and writes that are waited for.
+Each is an ext4 file system on a loop device over memory. A blkio cgroup limits its I/O, a memory
+cgroup bounds its page cache, both only for the processes in them. The kernel enforces the rate over
+tenths of a second: operations run at full speed until those of a tenth are used up, and then wait
+for the next. Reads and synchronous writes are limited; writeback is not, because threads of the
+kernel do it.
 """
 
 import os
@@ -30,15 +30,15 @@ BLKIO = Path("/sys/fs/cgroup/blkio")
 #: Size of the file system; its image takes what is in use.
 IMAGE_BYTES = 8 << 30
 PROGRAMS = ("mkfs.ext4", "mount", "umount")
-#: What a write waited for takes besides: inode and bitmaps.
+#: Device writes per synchronous write: data, inode and bitmaps.
 WRITES_EACH = 3
-#: Page cache besides the memory that the engine took when it had all it wanted: less than the
-#: twelve MiB that PostgreSQL's queries spill.
+#: Page cache besides the memory of the engine without a limit: less than the twelve MiB that
+#: PostgreSQL's queries spill.
 CACHE_BYTES = 4 << 20
 WATCH_S = 0.01
-#: Told of the mount, the group and the image before they are there. Waits until the owner's end of
-#: the pipe closes, however that comes; a command under way has a moment to end. The loop device
-#: goes with the mount.
+#: Gets the names of mount, group and image before they exist. Waits until the owner's end of the
+#: pipe closes, however that happens; a running command has a moment to end. The kernel removes the
+#: loop device with the mount.
 _GUARD = """trap "" INT TERM HUP; cat >/dev/null
 n=0; until [ $n -ge 300 ]; do
     while umount -l "$1" 2>/dev/null; do :; done
@@ -51,28 +51,28 @@ rm -f "$3"; rmdir "$1" 2>/dev/null"""
 
 @dataclass(frozen=True)
 class KernelSlowed:
-    """Rates of reads and writes as the time that each takes, and of bytes."""
+    """A storage with limited rates, given as the time per read, write and byte."""
 
     name: str
     read_s: float
     write_s: float
     s_per_byte: float = 0.0
-    #: Whether writes are waited for; else the kernel writes back later, as fast as it can.
+    #: Whether writes are synchronous; else the kernel writes back later, without a limit.
     synchronous: bool = False
     read_ahead_bytes: int = 128 << 10
-    #: Operations served at once: the rate is that of all together.
+    #: Operations served at once: the rate is for all together.
     servers: int | None = field(default=1, init=False)
 
     @property
     def expected_s(self) -> float:
-        """What an operation of 64 KiB takes, roughly."""
+        """Approximate time of an operation of 64 KiB."""
         reads = max(1, (64 << 10) / self.read_ahead_bytes)
         write_s = self.write_s * WRITES_EACH if self.synchronous else 0.0
         return (self.read_s * reads + write_s) / 2 + (64 << 10) * self.s_per_byte
 
     @property
     def words(self) -> str:
-        """What it is, for people."""
+        """The description for people."""
         rates = f"{1 / self.read_s:,.0f} reads and {1 / self.write_s:,.0f} writes a second"
         by_size = f", {format_duration(self.s_per_byte * 1024)} a KiB" if self.s_per_byte else ""
         writes = "waited for" if self.synchronous else "written back later"
@@ -88,7 +88,7 @@ class KernelSlowed:
 
 
 class SlowGroups:
-    """The groups of a place. What is started ``inside`` stays in them."""
+    """The control groups of a place; processes started ``inside`` stay in them."""
 
     def __init__(self, blkio: Path, memory: Path) -> None:
         self._blkio = blkio
@@ -96,19 +96,19 @@ class SlowGroups:
 
     @contextmanager
     def limited(self) -> Iterator[None]:
-        """This process where I/O is limited, and back."""
+        """Keep this process in the group that limits I/O."""
         with moved(self._blkio, "blkio"):
             yield
 
     @contextmanager
     def inside(self) -> Iterator[None]:
-        """This process in both, and back."""
+        """Keep this process in both groups."""
         with self.limited(), moved(self._memory, "memory"):
             yield
 
     @contextmanager
     def unbounded(self, spread: float) -> Iterator[None]:
-        """All memory meanwhile. Afterwards the page cache is bounded beside what was taken."""
+        """Lift the memory limit; afterwards it is the memory taken meanwhile, plus CACHE_BYTES."""
         self._set_memory(meminfo_bytes()["MemTotal"])
         with watched(self._memory, WATCH_S) as held_bytes:
             yield
@@ -119,7 +119,7 @@ class SlowGroups:
 
 
 def held_in(group: Path) -> int:
-    """What a memory cgroup holds that is no page of a file, in bytes."""
+    """Memory of a cgroup without pages of files, in bytes."""
     stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
     used = int((group / "memory.usage_in_bytes").read_text())
     return max(0, used - int(stat["active_file"]) - int(stat["inactive_file"]))
@@ -127,7 +127,7 @@ def held_in(group: Path) -> int:
 
 @contextmanager
 def watched(group: Path, interval_s: float) -> Iterator[list[int]]:
-    """What a memory cgroup holds that is no page of a file, in bytes, at each interval so far."""
+    """Memory of a cgroup without pages of files (bytes), sampled during the block."""
     sizes_bytes, over = [0], threading.Event()
 
     def watch() -> None:
@@ -145,9 +145,9 @@ def watched(group: Path, interval_s: float) -> Iterator[list[int]]:
 
 @contextmanager
 def kernel_slowed(storage: KernelSlowed, room: Path, below: Path) -> Iterator[Place]:
-    """A file system in ``room`` with its image in ``below``; gone afterwards, also if killed.
+    """A file system in ``room`` with its image in ``below``; removed afterwards, also if killed.
 
-    SpillcastError where this machine cannot have one.
+    SpillcastError if this machine does not support it.
     """
     reason = missing(PROGRAMS)
     if reason is not None:
@@ -181,7 +181,7 @@ def kernel_slowed(storage: KernelSlowed, room: Path, below: Path) -> Iterator[Pl
 
 @cache
 def why_not() -> str | None:
-    """Why there can be none here, found by making one; None where there can."""
+    """Why this machine does not support such storages, by a trial; None if it does."""
     storage = KernelSlowed("trial", 0.001, 0.001)
     try:
         with workspace() as room, kernel_slowed(storage, room, room) as place:
@@ -193,7 +193,7 @@ def why_not() -> str | None:
 
 
 def missing(programs: Sequence[str]) -> str | None:
-    """Why this process cannot mount file systems and limit their I/O; None where it can."""
+    """Why this process cannot mount file systems and limit their I/O; None if it can."""
     if os.geteuid() != 0:
         return "only root can mount file systems and limit their I/O"
     for program in programs:
@@ -214,7 +214,7 @@ def _own_cgroup(controller: str) -> str:
 
 @contextmanager
 def moved(group: Path, controller: str) -> Iterator[None]:
-    """This process in a group and back; what it starts meanwhile stays."""
+    """Keep this process in a group during the block; processes that it starts stay in it."""
     before = Path("/sys/fs/cgroup") / controller / _own_cgroup(controller).lstrip("/")
     try:
         join(group)
@@ -233,7 +233,7 @@ def make_file_system(image: Path, mountpoint: Path, options: str = "") -> None:
     """
     with image.open("wb") as file:
         file.truncate(IMAGE_BYTES)
-    # Without a journal: its thread is the kernel's own, and would not be limited.
+    # Without a journal, whose kernel thread would not be limited.
     options = f"loop,noatime,discard{options}"
     for command in (
         ["mkfs.ext4", "-q", "-F", "-m", "0", "-O", "^has_journal", str(image)],

@@ -1,4 +1,4 @@
-"""Parts of a run as evidence: its beginning, slices, minutes, and rehearsals."""
+"""Cuts recordings to parts as evidence: the beginning, slices, minutes; and rehearsals."""
 
 import time
 from collections.abc import Sequence
@@ -23,14 +23,14 @@ from spillcast.tables import Table
 
 SLICES = 10
 SLICE_S = 0.3
-#: Share of a run that slices may cover: beyond it they are no test of a part.
+#: Slices that cover a larger share of a run are not a test of a part.
 MAX_COVERED = 0.5
-#: Windows as start and end, s since the run began, in order and apart.
+#: Start and end of disjoint windows in order, s since the begin of the run.
 Windows = Sequence[tuple[float, float]]
 
 
 def ten_slices(recording: Recording) -> Recording | None:
-    """Ten windows of 0.3 s spread evenly over the run; None where they would be over half of it."""
+    """Ten windows of 0.3 s spread evenly over the run; None if they cover over half of it."""
     interval_s = recording.elapsed_s / SLICES
     if interval_s * MAX_COVERED < SLICE_S:
         return None
@@ -47,8 +47,8 @@ def first_fifth(recording: Recording) -> Recording:
 def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
     """A recording that attached to the run at ``begin_s``: the window, and the kernel's counts.
 
-    These are the age of the run, its CPU time, its temp files with their sizes, and all bytes that
-    it had read and written.
+    The counts are the age of the run, its CPU time, its temp files with their sizes, and all bytes
+    that it had read and written.
     """
     attached_part = cut(recording, [(begin_s, end_s)], "attached")
     begin_ns = round(begin_s * 1e9)
@@ -59,7 +59,7 @@ def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
     engine = known_as(recording.meta.engine.name)
     query = None
     if engine is not None and engine.server:
-        # It would be of a session.
+        # An attached recording of a server is of a session.
         query = RecordedQuery(0, None, end_s, begin_s, "duration", None, [], 0, [])
     attached_part.meta = replace(
         attached_part.meta,
@@ -73,7 +73,7 @@ def attached(recording: Recording, begin_s: float, end_s: float) -> Recording:
 
 
 def _files_at(rows: Table) -> list[SizedFile]:
-    """The temp files that rows leave behind, as large as they were written."""
+    """The temp files after the operations of ``rows``, with their written sizes."""
     temp = rows.filter(rows["temp"].values)
     size: dict[str, int] = {}
     columns = ("op", "file", "event", "offset", "bytes")
@@ -91,9 +91,9 @@ def _files_at(rows: Table) -> list[SizedFile]:
 def cut(recording: Recording, windows: Windows, name: str) -> Recording:
     """The operations that began within the windows, with the windows put end to end.
 
-    A wait for something other than I/O may last long: a window holds the part that lies in it. CPU
-    time is the sum of the rows; what no row contains, such as time runnable but not scheduled, is
-    taken as the windows' share of the run. Nothing is written to disk.
+    A window contains the part of a wait outside I/O that is within it, because such waits may be
+    long. CPU time is the sum of the rows. Times that rows do not contain, such as time runnable but
+    not scheduled, are scaled by the windows' share of the run. Nothing is written to disk.
     """
     whole = recording.waits
     on_file = whole["op"].is_valid() | whole["file"].is_valid()
@@ -129,21 +129,21 @@ def _meta(recording: Recording, waits: Table, edges_ns: Sequence[int]) -> Meta:
         temp=temp,
         other_io=other_io,
         capture=share_of(capture, share),
-        # One window is a stretch; several are spread over the whole.
+        # One window is a stretch; several are spread over the run.
         raw=KeptWaits(waits.num_rows, waits.num_rows, slices_s, slices_of_all=len(slices_s) > 1),
     )
 
 
-#: As evidence: a minute, the same with a previous run, the first fifth.
+#: Names as evidence: a minute, the same with a previous run, the first fifth.
 MINUTE, AGAIN, FIFTH = "minute", "minute_former", "first_fifth_alone"
 PARTS = (MINUTE, AGAIN, FIFTH)
 MINUTE_S, SHARE, LATEST = 60.0, 0.1, 0.8
 
 
 def parts(whole: Recording, generator: Random, plan: Counts | None) -> dict[str, Recording]:
-    """Parts by name, with the estimates of ``plan``, which is of the same query.
+    """Parts by name, with the estimates of ``plan``, a plan of the same query.
 
-    A part without temp I/O gets no forecast.
+    Parts may lack temp I/O, and then have no forecast.
     """
     began_s = generator.uniform(0, LATEST) * whole.elapsed_s
     lasted_s = min(MINUTE_S, SHARE * whole.elapsed_s)
@@ -161,9 +161,9 @@ def parts(whole: Recording, generator: Random, plan: Counts | None) -> dict[str,
 def rehearse(
     engine: Lab, workload: Workload, place: Place, like: Recording, duration_s: float, folder: Path
 ) -> Rehearsal:
-    """Run the query that ``like`` recorded in ``place`` for so long at most.
+    """Run the query of ``like`` in ``place`` for at most ``duration_s``.
 
-    The recording of it is kept in ``folder``. Refusal where it did no temp I/O until then.
+    Its recording is kept in ``folder``. Refusal if it does no temp I/O in that time.
     """
     output = folder / f"{like.path.stem}-on-{place.directory.name}.spill"
     recorder = recorder_for(place, output, duration_s)

@@ -1,4 +1,4 @@
-"""Forecasts of a case made otherwise: without one of the estimates, or with a rehearsal."""
+"""Variants of a forecast: without one of the estimators, or with more evidence."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -15,29 +15,29 @@ from spillcast.lab.case import Variant
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 
-#: What a forecast can be made without, and what each is.
+#: Estimators that a variant leaves out, with their descriptions.
 LEFT_OUT: Mapping[str, str] = {
     name: summary for name, summary in ESTIMATORS.items() if name not in (REHEARSAL, FORMER)
 }
-#: With what else a forecast can be made, by name.
+#: Variants with more evidence, with their descriptions.
 REHEARSED, FORMER_RUN = "rehearsed", "former run"
 ADDED: Mapping[str, str] = {
     REHEARSED: "rehearsed",
     FORMER_RUN: "with previous runs on other storage",
 }
-#: The event of CPU time in which a thread waited by asking again and again.
+#: The event of CPU time in which a thread waited by polling.
 SPINNING = "spinning"
-#: A rehearsal is a part of the run: at most so long, and of its temp I/O such a share of it.
+#: Maximum time of a rehearsal, and of its part after the first temp I/O as a share of the run.
 REHEARSED_S, REHEARSED_SHARE = 10.0, 0.1
 
 
 def without(name: str) -> str:
-    """The name of the variant that leaves an estimate out."""
+    """The name of the variant without an estimator."""
     return f"without {name}"
 
 
 def rehearsed_s(recording: Recording) -> float:
-    """How long a query is rehearsed: until its first temp I/O, and for a share of it after that."""
+    """Time of a rehearsal: until the first temp I/O, and for a share of the run after that."""
     started_ns = recording.temp_waits["start_ns"].to_numpy().min(initial=recording.elapsed_s * 1e9)
     return min(REHEARSED_S, float(started_ns) / 1e9 + REHEARSED_SHARE * recording.elapsed_s)
 
@@ -49,10 +49,10 @@ def variants(
     rehearsed: Callable[[], Storage | None],
     former: Sequence[Path] = (),
 ) -> dict[str, Variant]:
-    """Those whose numbers differ from ``answer``, and that of a rehearsal, by name.
+    """The variants whose numbers differ from ``answer``, and that of a rehearsal, by name.
 
-    ``rehearsed`` rehearses the query there and returns the storage with the rehearsal, None where
-    that cannot be done. ``former`` are recordings of the query on storage other than the target.
+    ``rehearsed`` rehearses the query on the target and returns its storage with the rehearsal, or
+    None. ``former`` are recordings of the query on other storage than the target.
     """
     results = {without(name): _variant(recording, storage, answer, name) for name in LEFT_OUT}
     if former:
@@ -66,9 +66,9 @@ def variants(
 
 
 def with_spinning_as_work(recording: Recording) -> Recording:
-    """The recording as if samples had not told spinning from work, in memory.
+    """The recording in memory as if no samples had distinguished spinning from work.
 
-    CPU time in which a thread spun is CPU time before the next operation of the thread.
+    Spinning becomes CPU time before the next operation of its thread.
     """
     waits = recording.waits
     spun = waits["event"].equals(SPINNING)
@@ -76,7 +76,7 @@ def with_spinning_as_work(recording: Recording) -> Recording:
         return recording
     session, elapsed_ns = waits["session"].to_numpy(), waits["elapsed_ns"].to_numpy()
     order = np.lexsort((waits["start_ns"].to_numpy(), session))
-    # Each row belongs to the next row of its thread that is none of spinning.
+    # Each row belongs to the next row of its thread that is not spinning.
     last = np.where(~spun[order], np.arange(len(order)), len(order))
     following = np.minimum.accumulate(last[::-1])[::-1]
     known = spun[order] & (following < len(order))

@@ -1,8 +1,8 @@
-"""Forecasts from one storage to another without a run there, then the measured times.
+"""Verifies queries: forecasts from one storage to another, and then measures the times there.
 
 Cases go to one Parquet file, which is rewritten after each query. The page of docs is made from
-that file alone, so its text can change without a new measurement. A recording that is cut to
-slices or to its first fifth comes from the whole one, so both are compared on the same run.
+that file alone, so its text can change without a new measurement. Slices and first fifths are cut
+from entire recordings, so that both are compared on the same run.
 """
 
 import time
@@ -47,11 +47,11 @@ def verify(
     former: Truth | None = None,
     on_truth: Callable[[Truth], None] = lambda _truth: None,
 ) -> Truth:
-    """Verify cells one after the other; ``on_truth`` gets all that is known after each.
+    """Verify cells one after the other; ``on_truth`` gets all cases after each.
 
     ``former`` are the cases of an interrupted run of the same draw, which is continued. A cell that
-    fails, or that the budget has no time for, is skipped and reported. InputError where
-    the package of the only engine is missing, or there is no room in memory to emulate in.
+    fails, or that the budget has no time for, is skipped and reported. InputError if the package
+    of the only engine is missing, or there is too little memory for emulated storages.
     """
     memory = fast_parent(NEED_BYTES)
     if memory is None:
@@ -115,11 +115,11 @@ def handle(
     verified: Callable[[], list[Case]],
     spent_s: Callable[[], float],
 ) -> None:
-    """Add the cases of one query, or why it was skipped: whatever fails in it, others go on."""
+    """Add the cases of one query, or the reason why it was skipped. No failure ends the others."""
     try:
         truth.cases.extend(verified())
     except Exception as error:
-        # An error of the program too.
+        # Errors of this program are reported, too.
         reason = str(error) if isinstance(error, SpillcastError) else repr(error)
         stage.step(f"{title}: skipped: {reason}")
         truth.about["left_out"].append({**named, "why": reason})
@@ -128,9 +128,9 @@ def handle(
 
 
 def _made_ready(lab: type[Lab], room: Path, *, alone: bool) -> Lab | SpillcastError:
-    """Experiments in a room, or why they cannot be made on this machine.
+    """The lab of an engine in ``room``, or the error if this machine does not support it.
 
-    InputError where a package is missing and there is no other engine.
+    InputError if a package is missing, and there is no other engine.
     """
     try:
         return lab(room)
@@ -141,7 +141,7 @@ def _made_ready(lab: type[Lab], room: Path, *, alone: bool) -> Lab | SpillcastEr
 
 
 class Clock:
-    """The time of a verification, which was spent in part by an interrupted one."""
+    """The time budget of a verification, with the time of an interrupted one before."""
 
     def __init__(self, budget_s: float | None, spent_s: float) -> None:
         self._budget_s, self._before_s = budget_s, spent_s
@@ -153,7 +153,7 @@ class Clock:
         return self._before_s + time.monotonic() - self._begun_s
 
     def check(self, expected_s: float) -> None:
-        """ExperimentFailed if the budget ends first, at the pace of what was done before."""
+        """ExperimentFailed if the budget is too short at the pace of the verification so far."""
         elapsed_s = time.monotonic() - self._begun_s
         pace = elapsed_s / self._expected_s if self._expected_s else 1.0
         end_s = self._before_s + elapsed_s + pace * expected_s
@@ -161,12 +161,12 @@ class Clock:
             raise ExperimentFailed("no time was left")
 
     def count(self, expected_s: float) -> None:
-        """Note that something is done that was expected to take so long."""
+        """Count work that was expected to take ``expected_s`` as done."""
         self._expected_s += expected_s
 
 
 def _place(storage: Storage, room: Path, fast: Path, stack: ExitStack) -> Place:
-    """A storage with an empty directory of its own, for as long as the stack."""
+    """The place of a storage, an empty directory that exists until the end of ``stack``."""
     if isinstance(storage, Plain):
         parent = fast if storage.in_memory else room
         return plain(storage.name, parent / storage.name)
@@ -176,7 +176,7 @@ def _place(storage: Storage, room: Path, fast: Path, stack: ExitStack) -> Place:
 
 
 def _named(cell: Cell, why: str | None = None) -> dict[str, Any]:
-    """A query in what is to be known; ``why`` it was skipped, if it was."""
+    """A query in the description of the run, with the reason ``why`` it was skipped."""
     return {
         "engine": cell.engine,
         "workload": cell.workload.name,
@@ -202,7 +202,7 @@ def _about(
 
 
 def _described(storage: Storage) -> dict[str, str]:
-    """A storage, and ``why`` nothing was drawn on one that cannot be made."""
+    """A storage in the description of the run, with the reason ``why`` it is unavailable."""
     described = {"name": storage.name, "what": storage.words}
     why = unavailable(storage)
     return described if why is None else {**described, "why": why}

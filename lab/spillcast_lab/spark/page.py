@@ -22,12 +22,12 @@ from spillcast_lab.summary import (
     summary_row,
 )
 
-#: By evidence, the bounds that forecasts are to keep.
+#: Bounds of the figures of forecasts, by evidence.
 AIMS: Mapping[str, Bounds] = {
     LOG: {**errors_within(0.12, 0.30), "coverage": (0.85, 0.95)},
     LOG_AND_RECORDING: {**errors_within(0.08, 0.20), "coverage": (0.85, 0.95)},
 }
-#: Storage is no part of a case in which it moves less of the time than this.
+#: Storage has no effect on a case if it changes less than this share of the time.
 MOVED_MIN = 0.1
 _HEADER = (
     "evidence", *SUMMARY_HEADER[1:8], "naive, median", "90th", "Sparklens, median", "90th",
@@ -49,10 +49,10 @@ def spark_markdown(truth: Truth) -> str:
         "## Aims",
         aims_table(
             aim
-            for name, some in _by_evidence(cases).items()
-            for aim in aims_of(EVIDENCE[name], some, AIMS[name])
+            for name, of_name in _by_evidence(cases).items()
+            for aim in aims_of(EVIDENCE[name], of_name, AIMS[name])
         ),
-        *(_spread(some, name) for name, some in _by_evidence(cases).items()),
+        *(_spread(of_name, name) for name, of_name in _by_evidence(cases).items()),
         "## By direction",
         _table("", {"all": cases, **by_direction(cases)}),
         "## By storage",
@@ -68,13 +68,13 @@ def spark_markdown(truth: Truth) -> str:
 
 def _by_evidence(cases: Sequence[Case]) -> dict[str, list[Case]]:
     """Cases by evidence in the order of AIMS."""
-    return {name: some for name in AIMS if (some := of_evidence(cases, name))}
+    return {name: of_name for name in AIMS if (of_name := of_evidence(cases, name))}
 
 
 def _headline(cases: Sequence[Case]) -> str:
     sentences = []
-    for name, some in _by_evidence(cases).items():
-        summary = summarise(some)
+    for name, of_name in _by_evidence(cases).items():
+        summary = summarise(of_name)
         sentences.append(
             f"{format_count(summary.cases, 'forecast')} by {EVIDENCE[name]}: median error "
             f"{share(summary.median)}, 90th percentile {share(summary.p90)}; "
@@ -93,7 +93,7 @@ def _headline(cases: Sequence[Case]) -> str:
 
 
 def _overhead(cases: Sequence[Case]) -> str:
-    """What recording cost the runs, as a sentence."""
+    """A sentence about the cost of recording."""
     shares = [
         case.evidence.overhead_s / case.evidence.covers_s
         for case in of_evidence(cases, LOG_AND_RECORDING)
@@ -130,7 +130,7 @@ def _method(truth: Truth) -> str:
 
 
 def _spread(cases: Sequence[Case], evidence: str) -> str:
-    """The constants of the interval, and what they would be by these cases."""
+    """The constants of the interval beside their values by these cases."""
     moved, still = list[float](), list[float]()
     for case in cases:
         forecast = case.forecast

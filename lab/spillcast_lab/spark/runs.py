@@ -32,10 +32,10 @@ from spillcast.workspace import undone_by
 from spillcast_lab.kernel_slowed import BLKIO, PROGRAMS, make_file_system, missing, watched
 
 BDI = Path("/sys/class/bdi")
-#: Linux reads ahead so much of a disk.
+#: Linux's default read-ahead of a disk.
 READ_AHEAD_BYTES = 128 << 10
-#: Undoes what ``_limit`` does and unmounts, once the owner's end of the pipe closes, however that
-#: comes. The loop device goes with the mount.
+#: Reverts ``_limit`` and unmounts once the owner's end of the pipe closes, however that happens.
+#: The kernel removes the loop device with the mount.
 _GUARD = """trap "" INT TERM HUP; cat >/dev/null
 n=0; while device=$(mountpoint -d "$1" 2>/dev/null) && [ $n -lt 100 ]; do
     for op in read write; do echo "$device 0" > "$2/blkio.throttle.${op}_bps_device"; done
@@ -48,10 +48,10 @@ umount -l "$1" 2>/dev/null; rm -f "$3"; rmdir "$1" 2>/dev/null"""
 
 @dataclass(frozen=True)
 class Volume:
-    """Where Spark's local directories are.
+    """A place for Spark's local directories.
 
-    ``bytes_per_s`` limits reads and, apart from them, writes; None where the disk that holds its
-    image does. ``in_memory`` is a directory in memory, without a device.
+    ``bytes_per_s`` limits reads and writes separately; without it the disk of the image does.
+    ``in_memory`` is a directory in memory, without a device.
     """
 
     name: str
@@ -60,17 +60,17 @@ class Volume:
 
     @property
     def is_fast(self) -> bool:
-        """Whether nothing makes it slow."""
+        """Whether it has no limit."""
         return self.bytes_per_s is None
 
     @property
     def means(self) -> str:
-        """What makes it slow."""
+        """The means that limits it: ``kernel`` or ``none``."""
         return "none" if self.is_fast else "kernel"
 
     @property
     def words(self) -> str:
-        """What it is, for people."""
+        """The description for people."""
         if self.in_memory:
             return "a directory of /dev/shm, in memory"
         if self.bytes_per_s is None:
@@ -87,7 +87,7 @@ VOLUMES = (
 
 
 def why_not() -> str | None:
-    """Why volumes cannot be made on this machine; None where they can."""
+    """Why volumes cannot be made on this machine; None if they can."""
     if (reason := missing(("losetup", "mountpoint", *PROGRAMS))) is not None:
         return reason
     if not next(BDI.glob("7:*/strict_limit"), None):
@@ -97,9 +97,9 @@ def why_not() -> str | None:
 
 @contextmanager
 def mounted(volume: Volume, room: Path, fast: Path, dirty_bytes: int) -> Iterator[Path]:
-    """The directory of a volume below ``room``; undone afterwards, also if this process is killed.
+    """The directory of a volume below ``room``; removed afterwards, also if this process is killed.
 
-    Images are in ``fast``, of the disk's in ``room``. SpillcastError where it cannot be made.
+    Images are in ``fast``, that of the disk in ``room``. SpillcastError if it cannot be made.
     """
     if volume.in_memory:
         directory = fast / "spark"

@@ -1,10 +1,9 @@
-"""Jobs of Spark on every volume: each run is forecast for the other volumes.
+"""Verifies Spark: runs jobs on every volume, and forecasts each run for the other volumes.
 
-Each run is both: its event log and its recording are evidence, and its elapsed time is what
-forecasts from other volumes are compared with. One forecast is made from the log alone, which has
-to be told the storage of the run, and one from log and recording. Beside them stand two other ways,
-as variants: ``naive`` multiplies all time in which tasks were not on a CPU by the ratio of
-bandwidths, ``sparklens`` does so task by task and puts the tasks into slots again.
+The event log and the recording of a run are evidence, and its elapsed time verifies forecasts from
+other volumes. One forecast is made from the log and the name of its storage, and one from log and
+recording. Two simpler methods are variants: ``naive`` multiplies all time in which tasks were not
+on a CPU by the ratio of bandwidths, ``sparklens`` does so by task and schedules the tasks again.
 """
 
 import json
@@ -19,11 +18,7 @@ from random import Random
 from typing import Any
 
 from spillcast.engines.held import RunResult
-from spillcast.errors import (
-    ChoiceUnknown,
-    ProgramMissing,
-    SpaceInsufficient,
-)
+from spillcast.errors import ChoiceUnknown, ProgramMissing, SpaceInsufficient
 from spillcast.evidence.spark import Application
 from spillcast.evidence.spark.observed import observed
 from spillcast.forecast import Forecast
@@ -56,36 +51,36 @@ from spillcast_lab.verify import Clock, about_run, begun, handle
 LOG, LOG_AND_RECORDING = "event_log", "event_log+recording"
 NAIVE, SPARKLENS = "naive", "sparklens"
 NEED_BYTES = 12 << 30
-#: Rows of a job of our own, 1 GB of text, and between which factors of it chance draws.
+#: Rows of a synthetic job, 1 GB of text, and the bounds of its random factor.
 ROWS, ROWS_FACTORS = 4_000_000, (0.8, 1.2)
 SUITES, SCALE_FACTOR = {suite.name: suite for suite in (TPCH, TPCDS)}, 3
-#: Of our own jobs, those that also run on a cluster.
+#: Synthetic jobs that also run on a cluster.
 ON_CLUSTER = ("sort-merge join", "sort")
-#: What a copy to memory moves, for the ways that know nothing but bandwidths.
+#: Bandwidth of memory for the methods that use only bandwidths.
 MEMORY_BYTES_PER_S = 2e9
 PROBE_BUDGET = Budget(time_s=20.0)
-#: A run is expected to take so long before the first job has ended.
+#: Expected time of a run before the first job has ended.
 EXPECTED_S = 35.0
 
 
 def jobs_of(seed: int, names: Sequence[str] | None = None) -> list[Job]:
-    """The jobs in an order drawn by the seed, which draws their rows, too; our own come first.
+    """The jobs in random order, with random numbers of rows; synthetic jobs come first.
 
-    InputError for names that no job has.
+    InputError for unknown names.
     """
-    chance = Random(f"spark {seed}")
+    generator = Random(f"spark {seed}")
 
     def with_rows(name: str, master: str) -> Job:
-        return Job(name, round(ROWS * chance.uniform(*ROWS_FACTORS)), master, seed)
+        return Job(name, round(ROWS * generator.uniform(*ROWS_FACTORS)), master, seed)
 
     first = [with_rows(name, "local") for name in OWN_JOBS]
-    rest = [
+    others = [
         Job(name, SCALE_FACTOR * SUITES[name.split()[0]].rows_of_scale_1) for name in SUITE_JOBS
     ]
-    rest += [with_rows(name, "cluster") for name in ON_CLUSTER]
-    chance.shuffle(first)
-    chance.shuffle(rest)
-    jobs = [*first, *rest]
+    others += [with_rows(name, "cluster") for name in ON_CLUSTER]
+    generator.shuffle(first)
+    generator.shuffle(others)
+    jobs = [*first, *others]
     known = dict.fromkeys(name for job in jobs for name in job.names)
     for name in names or ():
         if name not in known:
@@ -105,11 +100,11 @@ def verify_spark(
     former: Truth | None = None,
     on_truth: Callable[[Truth], None] = lambda _truth: None,
 ) -> Truth:
-    """Verify jobs one after the other; ``on_truth`` gets all that is known after each.
+    """Verify jobs one after the other; ``on_truth`` gets all cases after each.
 
     ``former`` are the cases of an interrupted run, which is continued. A job that fails, or that
-    the budget has no time for, is skipped and reported. InputError where a package is missing, or
-    there is no room in memory.
+    the budget has no time for, is skipped and reported. InputError for a missing package, or too
+    little memory.
     """
     try:
         engine = f"Spark {version('pyspark')}"
@@ -148,12 +143,12 @@ def verify_spark(
 
 @dataclass(frozen=True)
 class _Made:
-    """A volume, its directory, and the storage that it is to a forecast; None is memory."""
+    """A mounted volume, and its storage in forecasts; None for memory."""
 
     volume: Volume
     directory: Path
     storage: Storage | None
-    #: What names the storage to a forecast.
+    #: The storage as a target of a forecast.
     target: str
 
     @property
@@ -169,19 +164,19 @@ class _Runs:
 
     def __init__(self, stage: Stage, made: Sequence[_Made], room: Path, repeat: int) -> None:
         self._stage, self._made, self._room, self._repeat = stage, made, room, repeat
-        #: By master, what its processes take besides the page cache.
+        #: Memory of the processes without page cache, by master.
         self._memory_bytes = dict[str, int]()
         self._count = 0
 
     def of(self, job: Job) -> list[list[JobRun]]:
-        """By volume, each run, the fastest first."""
+        """The runs by volume, the fastest first."""
         tables = self._room
         if (suite := SUITES.get(job.name.split()[0])) is not None:
             self._stage.step(f"{job.words}: tables generated")
             tables = suite.generate(self._room, job.rows, "parquet", SUITE_JOBS[job.name])
         on_device = [made for made in self._made if not made.volume.in_memory]
         if job.master not in self._memory_bytes:
-            self._stage.step(f"{job.words}: once, to see what memory it takes")
+            self._stage.step(f"{job.words}: once, to measure its memory")
             first = self._run(job, on_device[0], tables, None)
             self._memory_bytes[job.master] = first.memory_bytes
         limit_bytes = self._memory_bytes[job.master] + PAGE_CACHE_BYTES
@@ -189,7 +184,7 @@ class _Runs:
         for number in range(self._repeat):
             for made, of_volume in zip(self._made, runs, strict=True):
                 self._stage.step(f"{job.words}: {made.volume.name}, run {number + 1}")
-                # Files in memory are no page cache, and would count.
+                # Files in memory would count against the bound, but are not page cache.
                 bounded = made in on_device
                 of_volume.append(self._run(job, made, tables, limit_bytes if bounded else None))
         return [sorted(done, key=lambda run: run.application.elapsed_s) for done in runs]
@@ -201,7 +196,7 @@ class _Runs:
 
 
 def _storage(volume: Volume, directory: Path, stage: Stage) -> Storage | None:
-    """What a forecast is told of a volume: its limits, or what a probe measures of the disk."""
+    """The storage of a volume in forecasts: its limits, or a probe of the disk; None for memory."""
     if volume.in_memory:
         return None
     if volume.bytes_per_s is None:
@@ -209,7 +204,7 @@ def _storage(volume: Volume, directory: Path, stage: Stage) -> Storage | None:
     ns = 1e9 / volume.bytes_per_s
     stated = limits_storage(volume.name, f"latency=0.1ms,throughput={volume.bytes_per_s / 1e6}MB/s")
     burst_ns = stated.limits[0].burst_ns
-    # The kernel limits reads and writes apart.
+    # The kernel limits reads and writes separately.
     limits = [
         Limit("reads", read_ns_per_byte=ns, burst_ns=burst_ns),
         Limit("writes", write_ns_per_byte=ns, burst_ns=burst_ns),
@@ -220,7 +215,7 @@ def _storage(volume: Volume, directory: Path, stage: Stage) -> Storage | None:
 def _cases(
     engine: str, job: Job, made: Sequence[_Made], job_runs: Sequence[Sequence[JobRun]]
 ) -> list[Case]:
-    """From every volume to every other, by each evidence of the median run."""
+    """The cases from every volume to every other, by each evidence of the median run."""
     runs = [Runs([_run_result(run) for run in done], len(done)) for done in job_runs]
     cases = []
     for source, target in permutations(range(len(made)), 2):
@@ -257,7 +252,7 @@ def _cases(
 
 
 def _forecasts(run: JobRun, origin: _Made, goal: _Made) -> Iterator[tuple[Evidence, Forecast]]:
-    """By the log and the name of its storage, and by log and recording."""
+    """The forecasts by the log and the name of its storage, and by log and recording."""
     known = Question(page_cache_bytes=PAGE_CACHE_BYTES)
     log, capture = run.application, run.recording.meta.capture
     for name, application, question, delay_s in (
@@ -291,7 +286,7 @@ def sparklens_s(application: Application, ratio: float) -> float:
 
 
 def _cpu_s(log: Path) -> dict[tuple[int, int], float]:
-    """CPU time of tasks by launch and end, from a log that is one plain file."""
+    """CPU time (s) of tasks by launch and end (ms), from a log in one uncompressed file."""
     cpu_s = {}
     for line in log.read_text().splitlines():
         if line.startswith('{"Event":"SparkListenerTaskEnd"'):
