@@ -1,6 +1,6 @@
-"""Columns of numpy values, with nulls: numbers, text, lists, structs.
+"""Columns of numpy values with nulls: numbers, text, lists, structs.
 
-Text is held as positions in a list of names, because it repeats.
+Text is stored as positions in a list of names, because it repeats.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,11 +14,11 @@ from numpy.typing import NDArray
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-#: Types of text: in Arrow with a dictionary, and without.
+#: Types of text: dictionary-encoded in Arrow, and plain.
 NAME, TEXT = "dictionary", "string"
-#: Bytes of any kind, and the types that hold others: lists, and ``struct of NAME TYPE, ...``.
+#: Binary values, and prefixes of nested types: lists, and ``struct of NAME TYPE, ...``.
 BYTES, _LIST, _STRUCT = "bytes", "list of ", "struct of "
-#: What numpy's types of these names hold is converted into each other.
+#: Types of numpy that are converted into each other.
 _KINDS = {
     "bool",
     "float32",
@@ -29,7 +29,7 @@ _KINDS = {
 
 @dataclass(frozen=True)
 class Field:
-    """The name of a column, its type as numpy names it, NAME, TEXT or a list, and its nulls."""
+    """Name and type of a column; the type is numpy's, NAME, TEXT, BYTES, a list or a struct."""
 
     name: str
     type: str
@@ -50,23 +50,23 @@ def struct_of(types: Mapping[str, str]) -> str:
 class Column:
     """A column: numpy values, and which of them are null.
 
-    Of text the values are positions in ``names``, -1 for null; of lists they are where each row's
-    begins in ``items``, and where the last one ends.
+    For text the values are positions in ``names``, -1 for null. For lists they are the offsets of
+    the rows in ``items``, one more than rows.
     """
 
     type: str
     values: NDArray[Any]
-    #: Whether each row has a value; None where all have. Text does without.
+    #: Whether each row has a value; None if all have, and for text.
     valid: Flags | None = None
     names: Sequence[str] = ()
     items: "Column | None" = None
-    #: Of structs, their columns by name.
+    #: Columns of a struct by name.
     members: "Mapping[str, Column]" = field(default_factory=dict)
     nullable: bool = True
 
     @classmethod
     def of(cls, values: Any, type: str | None = None) -> "Column":
-        """A column of an array or a list, in which None is null; by default of the array's type."""
+        """A column of an array or a list, in which None is null; by default with its own type."""
         if isinstance(values, Column):
             return values if type is None else values.cast(type)
         if isinstance(values, np.ndarray) and values.dtype.kind not in "OU":
@@ -104,7 +104,7 @@ class Column:
 
     @classmethod
     def nulls(cls, rows: int, type: str) -> "Column":
-        """A column of nothing but nulls."""
+        """A column of nulls."""
         if type in (NAME, TEXT):
             return cls(type, np.full(rows, -1, dtype=np.int32))
         if type.startswith(_LIST):
@@ -117,7 +117,7 @@ class Column:
 
     @classmethod
     def from_core(cls, parts: Any, nullable: bool) -> "Column":
-        """The column of what the core hands out."""
+        """The column of the core's representation."""
         type, memory, valid, extra = parts
         flags = None if valid is None else np.frombuffer(valid, dtype=bool)
         if type in (NAME, TEXT):
@@ -163,7 +163,7 @@ class Column:
         number: dict[str, int] = {}
         codes = []
         for column in columns:
-            # The last place is that of null.
+            # The last place is for null, -1.
             places = [*(number.setdefault(name, len(number)) for name in column.names), -1]
             codes.append(np.array(places, dtype=np.int32)[column.values])
         return replace(first, values=np.concatenate(codes), names=list(number))
@@ -183,12 +183,12 @@ class Column:
         return np.ones(len(self), dtype=bool) if self.valid is None else self.valid
 
     def is_null(self) -> Flags:
-        """Whether each row has none."""
+        """Whether each row is null."""
         return ~self.is_valid()
 
     @property
     def null_count(self) -> int:
-        """The number of rows without a value."""
+        """The number of null rows."""
         if self.valid is None and not self.is_text:
             return 0
         return len(self) - int(np.count_nonzero(self.is_valid()))
@@ -203,7 +203,7 @@ class Column:
         return np.where(self.valid, self.values, np.asarray(value, dtype=self.values.dtype))
 
     def to_numpy(self) -> NDArray[Any]:
-        """The values; text as objects. ValueError where a number is null."""
+        """The values; text as objects. ValueError if a number is null."""
         if self.is_text:
             return self.filled(None)
         if self.null_count:
@@ -211,7 +211,7 @@ class Column:
         return self.values
 
     def to_pylist(self) -> list[Any]:
-        """The values as Python has them, with None for null."""
+        """The values as Python objects, with None for null."""
         if self.items is not None:
             inner, ends = self.items.to_pylist(), self.values.tolist()
             rows: list[Any] = [inner[begin:end] for begin, end in pairwise(ends)]
@@ -226,7 +226,7 @@ class Column:
         return [row if has else None for row, has in zip(rows, valid, strict=True)]
 
     def __getitem__(self, at: Any) -> Any:
-        """One value, or the column of some rows: numpy's ways to index, without steps in slices."""
+        """One value, or the column of some rows, indexed as in numpy; slices have no step."""
         if isinstance(at, int | np.integer):
             return self[np.array([at])].to_pylist()[0]
         valid = None if self.valid is None else self.valid[at]
@@ -240,7 +240,7 @@ class Column:
 
     @property
     def lengths(self) -> Integers:
-        """Of lists, the number of items of each row."""
+        """The number of items of each row of lists."""
         return np.diff(self.values)
 
     def equals(self, value: str) -> Flags:
@@ -280,14 +280,14 @@ class Column:
         return [self.names[code] for code in distinct] if self.is_text else distinct
 
     def codes(self) -> NDArray[Any]:
-        """By row a number that is the same for the same value, and -1 for null."""
+        """A number by row, equal for equal values, and -1 for null."""
         if self.is_text:
             return self.values
         codes = np.unique(self.values, return_inverse=True)[1]
         return codes if self.valid is None else np.where(self.valid, codes, -1)
 
     def cast(self, type: str) -> "Column":
-        """The same values of another type."""
+        """The column converted to another type. ValueError if it does not hold the values."""
         if type == self.type:
             return self
         if self.type == "null":
@@ -312,7 +312,7 @@ class Column:
         return replace(self, type=type, values=values)
 
     def parts(self) -> tuple[Any, ...]:
-        """The column as the core takes it."""
+        """The column in the core's representation."""
         valid = None if self.valid is None else _bytes(self.valid)
         if self.items is not None:
             return "list", _bytes(self.values), valid, self.items.parts()

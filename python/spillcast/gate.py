@@ -1,8 +1,8 @@
-"""The gate for files of others: text, JSON and Parquet are bounded and checked here, or refused.
+"""Checks of untrusted files: bounded text, JSON and XML, and errors that name file and place.
 
-Readers ask for text, JSON or a table and name what they expect: bounded size and depth, columns of
-given kinds, numbers that are finite and not negative. Checks stand here, where data enter, so the
-code behind needs none. ``document.py`` then reads JSON documents as dataclasses, and
+Readers request text, JSON or a table and state what they expect: bounded size and depth, columns of
+given kinds, numbers that are finite and not negative. Data is checked where it enters, so the code
+behind needs no checks. ``document.py`` then reads JSON documents as dataclasses, and
 ``recording/recording.py`` compares the rows of a recording with its meta.json.
 
 ``reading`` surrounds the work of a reader. A parser's failure in it becomes an InputError that
@@ -36,44 +36,44 @@ from spillcast.errors import (
 if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
-#: Text that is read into memory. Documents and plans take some KiB, a server's log much more.
+#: Limit of text. Documents and plans have some KiB, a server's log much more.
 TEXT_BYTES_MAX = 256 << 20
-#: JSON, of which a byte may take much more in memory; and its lists and objects, and values.
+#: Limits of JSON, which may take much more memory: characters, lists plus objects, and values.
 JSON_LENGTH_MAX, JSON_PARTS_MAX, JSON_VALUES_MAX = 32 << 20, 1_000_000, 8_000_000
-#: XML, whose elements take as much each.
+#: Limit of XML, whose elements take as much memory.
 XML_LENGTH_MAX = 64 << 20
-#: Lists and objects in each other. A plan of PostgreSQL takes two for each of its nodes.
+#: Nesting of lists and objects. A plan of PostgreSQL has two levels for each node.
 DEPTH_MAX = 400
-#: Integers: counts, bytes, nanoseconds and the 64 bits of a query's identifier.
+#: Limit of integers: counts, bytes, nanoseconds and the 64 bits of a query's identifier.
 INTEGER_MAX = (1 << 64) - 1
-#: Of counts, bytes and times in tables: 9 PB and 104 days, so that sums of many fit 64 bits.
+#: Limit of counts, bytes and times in tables: 9 PB and 104 days, so that sums fit into 64 bits.
 COUNT_MAX = 1 << 53
 
 
-#: What parsers raise for what they cannot read; any other error is a fault in this program.
+#: Errors of parsers for invalid input; any other error is a bug of this program.
 UNREADABLE = (ValueError, LookupError, ArithmeticError, EOFError, RecursionError, zlib.error)
-#: Where one begins: with a line, or behind a name that ends one.
+#: The place where a JSON value begins: at a line, or after a name at the end of one.
 _VALUE = re.compile(r"^[ \t]*(?=[\[{])|[:=(] ?(?=[\[{][ \t]*$)", re.MULTILINE)
-#: An object, or a list of some, begins so.
+#: The beginning of an object or of a list of objects.
 _MEMBER = r'^[\[{\s]*"[\w-]+"\s*:'
-#: A value shows within so much of its text what it is, and other text that it is none.
+#: Characters in which ``mark`` must match a value, and in which other text fails to parse.
 _MARKED_LENGTH, _TRIED_LENGTH = 200, 4096
-#: Libraries that parse files and raise errors of their own.
+#: Libraries that parse files, with their own exceptions.
 LIBRARIES = {"_duckdb", "_csv", "_lzma", "zipfile"}
-#: Errors whose message tells a user enough.
+#: Errors whose message is clear without the place in the code.
 _CLEAR = (ValueError, EOFError, zlib.error)
 
 
 @contextmanager
 def reading(where: str | Path, hint: str | None = None) -> Iterator[None]:
-    """Read a file within: what fails is an InputError with its name, where, and ``hint``."""
+    """Turn failures of a reader in the block into InputErrors with ``where`` and ``hint``."""
     try:
         yield
     except SpillcastError:
         raise
     except OSError as error:
         if not error.errno:
-            # Of a library, which puts much more than the reason into what it raises.
+            # The errors of a library have more lines than the reason.
             raise damaged(where, first_line(error), hint) from error
         kind = PathMissing if isinstance(error, FileNotFoundError) else FileUnreadable
         raise kind(f"{where}: {os.strerror(error.errno)}", hint) from error
@@ -90,7 +90,7 @@ def _of_library(error: Exception) -> bool:
 
 
 def damaged(where: str | Path, text: str, hint: str | None = None) -> InputError:
-    """The error of a file that is not what it should be."""
+    """The error for a file that is cut or damaged."""
     return EvidenceDamaged(f"{where}: cut or damaged: {text}", hint)
 
 
@@ -115,7 +115,7 @@ def text_of(path: Path, hint: str | None = None, *, bytes_max: int = TEXT_BYTES_
 
 
 def bounded(content: bytes, where: str | Path, bytes_max: int = TEXT_BYTES_MAX) -> bytes:
-    """The same, or InputError where it is longer than can be read."""
+    """The content. InputError if it is longer than ``bytes_max``."""
     if len(content) > bytes_max:
         raise FileTooLarge(
             f"{where}: more than {bytes_max >> 20} MiB, which is too long to be read"
@@ -164,7 +164,7 @@ def json_values(
         except RecursionError:
             raise damaged(where, "nested too deep", hint) from None
         except ValueError as error:
-            # What fails at once is other text, such as the prompt of psql.
+            # Text that fails at once is not JSON, such as the prompt of psql.
             begun = not isinstance(error, json.JSONDecodeError) or error.pos > match.end() + 1
             marked = text[match.end() : match.end() + _MARKED_LENGTH]
             if begun and re.search(mark, marked):
@@ -185,13 +185,13 @@ def _grouped(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _is_other_text(beginning: str, mark: str) -> bool:
-    """Whether no JSON value begins so; an error in a long text counts all lines before it."""
+    """Whether no JSON value begins so. A short text is tried, as errors in a long one are slow."""
     try:
         json.JSONDecoder().raw_decode(beginning)
     except RecursionError:
         return False
     except json.JSONDecodeError as error:
-        # The text that follows may complete a string, and what is near the end.
+        # The following text may complete a string, or a value near the end.
         early = error.pos < _TRIED_LENGTH // 2 and "Unterminated" not in error.msg
         is_sure = early or len(beginning) < _TRIED_LENGTH
         return is_sure and re.search(mark, beginning[:_MARKED_LENGTH]) is None
@@ -199,7 +199,7 @@ def _is_other_text(beginning: str, mark: str) -> bool:
 
 
 def object_of(text: str, where: str | Path, hint: str | None = None) -> dict[str, Any]:
-    """The object of a text in JSON. InputError as ``json_of``, and where it is something else."""
+    """The object of a text in JSON. InputError as ``json_of``, and for another value."""
     record = json_of(text, where, hint)
     if not isinstance(record, dict):
         raise damaged(where, "it is not an object", hint)
@@ -221,9 +221,9 @@ def _check(document: Any, where: str | Path, hint: str | None) -> None:
 
 
 def xml_of(text: str, where: str | Path, hint: str | None = None) -> "Element":
-    """The root of a text in XML. InputError where it is damaged, too large or too deep.
+    """The root of a text in XML. InputError if it is damaged, too large or too deep.
 
-    Definitions of entities are refused: they can make much of little.
+    Definitions of entities are refused, because they may expand without a limit.
     """
     from xml.etree.ElementTree import ParseError, TreeBuilder, XMLParser
 

@@ -1,7 +1,7 @@
-"""Tables of numpy columns, as recordings and the core have them, and Parquet files of tables.
+"""Tables of numpy columns, for recordings and the core, and Parquet files of tables.
 
-A table offers ``__arrow_c_stream__``, so pyarrow, Polars, pandas and DuckDB take it without a copy
-of its numbers.
+A table has ``__arrow_c_stream__``, so pyarrow, Polars, pandas and DuckDB read it without a copy of
+its numbers.
 """
 
 import os
@@ -18,9 +18,9 @@ from spillcast.columns import NAME, TEXT, Column, Field, Flags, Integers
 from spillcast.errors import FileTooLarge
 from spillcast.gate import COUNT_MAX, damaged, reading
 
-#: Numbers of threads, files or rows: there are many of them in memory.
+#: Numbers of threads, files or rows, in 32 bits because there are many.
 Numbers = NDArray[np.int32]
-#: Sorts behind all text, as null does.
+#: Sorts after all text, in place of null.
 _LAST = "\U0010ffff"
 
 
@@ -41,7 +41,7 @@ class Table:
 
     @classmethod
     def from_rows(cls, rows: Sequence[Mapping[str, Any]], fields: Iterable[Field]) -> "Table":
-        """A table of dictionaries, in which a value that lacks is null."""
+        """A table of dictionaries, in which missing values are null."""
         return cls(
             {f.name: Column.of([row.get(f.name) for row in rows], f.type) for f in fields},
             len(rows),
@@ -110,24 +110,24 @@ class Table:
         return Table({name: column[at] for name, column in self.columns.items()}, rows)
 
     def slice(self, begin: int, length: int | None = None) -> "Table":
-        """So many rows from ``begin``."""
+        """``length`` rows from ``begin``, or all that follow."""
         return self.take(slice(begin, None if length is None else begin + length))
 
     def sort_by(self, *names: str) -> "Table":
-        """The rows in ascending order of these columns; equal ones stay in order."""
+        """The rows sorted by these columns, ascending and stable."""
         columns = [self.columns[name] for name in names]
         keys = [column.filled(_LAST if column.is_text else 0) for column in columns]
         order = np.argsort(keys[0], kind="stable") if len(keys) == 1 else np.lexsort(keys[::-1])
         return self.take(order)
 
     def with_column(self, name: str, values: Any) -> "Table":
-        """The table with other values in a column, which keeps its type, or with one more."""
+        """The table with a column replaced, which keeps its type, or added."""
         before = self.columns.get(name)
         column = Column.of(values, None if before is None else before.type)
         return Table({**self.columns, name: column}, self.num_rows)
 
     def cast(self, fields: Iterable[Field]) -> "Table":
-        """The columns of ``fields``, of their types; one that lacks is null."""
+        """The columns of ``fields`` with their types; a missing one is null."""
         columns = {}
         for wanted in fields:
             column = self.columns.get(wanted.name)
@@ -162,11 +162,11 @@ class Table:
 
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """Rows by equal values of some columns, the groups in the order of their first rows."""
+    """Rows grouped by equal values of columns; groups are in the order of their first rows."""
 
     #: A row for each group.
     keys: Table
-    #: By row the number of its group.
+    #: Number of the group by row.
     number: Integers
 
     @classmethod
@@ -176,7 +176,7 @@ class Groups:
         for name in names:
             codes = table[name].codes()
             code = code * (int(codes.max(initial=-1)) + 2) + codes + 1
-            # Numbered anew, so that products of many columns fit.
+            # Renumbered, so that the products of many columns fit into 64 bits.
             code = np.unique(code, return_inverse=True)[1]
         _, first, number = np.unique(code, return_index=True, return_inverse=True)
         order = np.argsort(first)
@@ -210,18 +210,18 @@ class Groups:
 
 
 def arrays_of(table: Any) -> dict[str, NDArray[Any]]:
-    """The columns that the core hands out, as numpy arrays."""
+    """The columns of a table of the core, as numpy arrays."""
     return {name: c.to_numpy() for name, c in Table.from_arrow(table).columns.items()}
 
 
-#: The widest range of values that is counted rather than sorted.
+#: Values of a wider range are sorted instead of counted.
 _SPAN_MAX = 1 << 22
 
 
 def distinct(values: NDArray[Any]) -> tuple[NDArray[Any], Numbers]:
-    """The distinct values, ascending, and by row the number of its own.
+    """The distinct values, ascending, and the number of its value by row.
 
-    Recordings hold few of them, so they are counted rather than sorted where that is faster.
+    Counting replaces sorting if the range is small, because recordings have few distinct values.
     """
     if len(values) and (values == values[0]).all():
         return values[:1], np.zeros(len(values), dtype=np.int32)
@@ -230,7 +230,7 @@ def distinct(values: NDArray[Any]) -> tuple[NDArray[Any], Numbers]:
     low, high = int(values.min()), int(values.max())
     if high - low >= _SPAN_MAX:
         return _sorted(values)
-    # Counted, which takes a tenth of the time: threads, sizes and codes are close to each other.
+    # Counting takes a tenth of the time for threads, sizes and codes, which are close together.
     is_used = np.zeros(high - low + 1, dtype=bool)
     is_used[values - low] = True
     number = (np.cumsum(is_used) - 1).astype(np.int32)
@@ -243,16 +243,16 @@ def _sorted(values: NDArray[Any]) -> tuple[NDArray[Any], Numbers]:
 
 
 def grouped(codes: NDArray[Any]) -> Integers:
-    """The rows by code, small whole numbers; of equal ones in order."""
+    """Rows sorted by code, a small integer; the order of equal ones is kept."""
     if len(codes) and codes.min() >= 0 and codes.max() <= np.iinfo(np.uint16).max:
-        # Sorted by counting, which takes a tenth of the time.
+        # numpy sorts 16-bit integers by counting, in a tenth of the time.
         codes = codes.astype(np.uint16)
     order: Integers = np.argsort(codes, kind="stable")
     return order
 
 
 def followed(codes: NDArray[Any]) -> tuple[Integers, Integers]:
-    """Rows that are followed by another row of their code, and the following rows."""
+    """Rows with a later row of equal code, and the next such row of each."""
     order = grouped(codes)
     same = codes[order][1:] == codes[order][:-1]
     return order[:-1][same], order[1:][same]
@@ -263,7 +263,7 @@ def ascending(values: NDArray[Any]) -> bool:
     return bool((values[1:] >= values[:-1]).all())
 
 
-#: What a row of a table may take of the machine's memory, as a share of it.
+#: Largest share of the machine's memory that a table may take.
 _MEMORY_SHARE = 0.5
 
 
@@ -275,11 +275,11 @@ def table_of(
     signed: Collection[str] = (),
     content: bytes | None = None,
 ) -> Table:
-    """The columns ``fields`` of a Parquet file; ``content`` is what it holds, where it is known.
+    """The columns ``fields`` of a Parquet file, or of its ``content`` if given.
 
-    Columns that may be null may lack, as in files of earlier versions; others of the file are left
-    out. InputError where one lacks or is of another kind, or holds nulls, negative numbers (but
-    for ``signed``), numbers that are not finite or invalid text; if it takes too much memory.
+    Nullable columns may be missing, as in files of earlier versions; other columns are ignored.
+    InputError for a missing column or one of another kind; for nulls, negative numbers (except in
+    ``signed``), numbers that are not finite or invalid text; and if it takes too much memory.
     """
     tables = [*batches_of(path, fields, hint, signed=signed, content=content, whole=True)]
     return Table.concat(tables) if tables else Table.empty(fields)
@@ -295,7 +295,7 @@ def batches_of(
     rows: int = 1 << 16,
     whole: bool = False,
 ) -> Iterator[Table]:
-    """The same, so many rows at a time; with ``whole`` all of them must fit into memory."""
+    """``table_of`` in batches of ``rows``; with ``whole`` all rows must fit into memory."""
     for batch in core_batches_of(
         path, fields, hint, signed=signed, content=content, rows=rows, whole=whole
     ):
@@ -312,7 +312,7 @@ def core_batches_of(
     rows: int,
     whole: bool = False,
 ) -> Iterator[_core.Table]:
-    """The same as the core reads them, for code of the core: a column may lack or be narrower."""
+    """The batches for code of the core: a column may be missing or have a narrower type."""
     if content is None and not Path(path).exists():
         raise damaged(path, "there is no such file", hint)
     with reading(path, hint):
@@ -344,7 +344,7 @@ def _parquet_in_memory(content: bytes) -> _core.ParquetReader:
 
 
 def any_table_of(path: Path, hint: str | None = None) -> Table:
-    """All columns of a Parquet file, whatever they are. InputError where it is damaged."""
+    """All columns of any Parquet file. InputError if it is damaged."""
     with reading(path, hint):
         file = _core.ParquetReader(path)
         fields = file.fields()
@@ -356,7 +356,7 @@ def any_table_of(path: Path, hint: str | None = None) -> Table:
 def _check_size(
     path: Path | str, groups: Sequence[tuple[int, int]], columns: int, *, whole: bool = True
 ) -> None:
-    """InputError where the rows, or those of its largest row group, would not fit into memory."""
+    """InputError if the rows, or those of the largest row group, do not fit into memory."""
     if whole:
         groups = [(sum(size for size, _ in groups), sum(rows for _, rows in groups))]
     memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
@@ -372,7 +372,7 @@ def _check_size(
 def _check_field(
     path: Path | str, field: Field, given: Sequence[tuple[str, str, bool]], hint: Any
 ) -> None:
-    """InputError where a column lacks, stands twice or is of another kind."""
+    """InputError if a column is missing, occurs twice or is of another kind."""
     types = [type for name, type, _ in given if name == field.name]
     if len(types) > 1 or (not types and not field.nullable):
         text = "there is no column" if not types else "there are several columns"
@@ -384,7 +384,7 @@ def _check_field(
 
 
 def _kind(type: str) -> str:
-    """What a type is of, however it is packed."""
+    """The kind of a type: integers of any width and text of any encoding are equal."""
     if type.startswith("list of "):
         return f"list of {_kind(type.removeprefix('list of '))}"
     if type.startswith("struct of "):
@@ -396,13 +396,13 @@ def _kind(type: str) -> str:
 
 
 def bounds_of(name: str, *, signed: bool) -> tuple[int, int]:
-    """The least and the greatest number that a column of a table may hold."""
+    """The smallest and the largest number that a column of a table may contain."""
     greatest = _INT64_MAX if name in _ANY_SIZE else COUNT_MAX
     return (-greatest - 1 if signed else 0), greatest
 
 
 _INT64_MAX = (1 << 63) - 1
-#: Columns of names and places, which nothing is summed up of.
+#: Columns of identifiers and offsets, which are never summed.
 _ANY_SIZE = frozenset(("session", "offset", "object", "sql_exec_id", "coordinator"))
 
 
@@ -413,9 +413,9 @@ def write_parquet(
     group_rows: int | None = None,
     key_values: Mapping[str, str] | None = None,
 ) -> None:
-    """Write a table to a Parquet file. OSError where that fails.
+    """Write a table to a Parquet file. OSError if that fails.
 
-    ``key_values`` stand beside the columns; a row group has at most ``group_rows`` rows.
+    ``key_values`` are metadata of the file; a row group has at most ``group_rows`` rows.
     """
     writer = _core.ParquetWriter(path, table, group_rows, [*(key_values or {}).items()])
     writer.write(table)

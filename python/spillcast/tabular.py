@@ -1,10 +1,9 @@
-"""Tables of raw values as text, CSV, Markdown and HTML, and how results display themselves.
+"""Tables of raw values as text, CSV, Markdown and HTML, and the display of results.
 
-On a narrow terminal words wrap, names lose their middle, columns marked as spare disappear, and at
-last each value gets its own line. A number is never cut.
+On a narrow terminal words wrap, names lose their middle, spare columns are left out, and as a last
+resort each value gets its own line. Numbers are never cut.
 
-rich does not lay out these tables because it takes some fifty times as long: seconds for an answer
-of 5,000 rows.
+The layout does not use rich, which takes some fifty times as long: seconds for 5,000 rows.
 """
 
 import csv
@@ -27,30 +26,30 @@ if TYPE_CHECKING:
 
     from spillcast import tables
 
-#: Sentences are broken so that they can be read.
+#: Width of paragraphs, in columns of the terminal.
 WIDTH = 96
 _GLUE = "\x00"
-#: The first character of a text that a spreadsheet takes for a formula.
+#: First characters that make a spreadsheet read text as a formula.
 FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n")
-#: A missing value.
+#: Shown for a missing value.
 NONE = "-"
 #: More than any terminal has.
 COLUMNS_MAX = 1_000_000
-#: Columns of the terminal that the table of a displayed result takes at most.
+#: Maximum width of the table of a displayed result, in columns of the terminal.
 _DISPLAY_WIDTH = 120
 INDENT = "  "
 GAP = "  "
-#: Columns of the terminal that a name keeps when it is shortened: rather than fewer than the first,
-#: spare columns are left out; and that words keep when they are broken.
+#: Width of shortened names before spare columns are left out, and at least; of broken words at
+#: least.
 TEXT_ROOM, TEXT_MIN, WORDS_MIN = 24, 12, 10
 
 
 def saved_text(seconds: float) -> str:
-    """Time that is saved: ``7.7 s``, or ``7.7 s slower`` where it is below 0."""
+    """Saved time: ``7.7 s``, or ``7.7 s slower`` if it is negative."""
     return format_duration(seconds) if seconds >= 0 else f"{format_duration(-seconds)} slower"
 
 
-#: How a value of a unit is written for people.
+#: Formats of values for people, by unit.
 UNITS: dict[str, Callable[[Any], str]] = {
     "text": str,
     #: Text that is broken into lines and not shortened.
@@ -70,7 +69,7 @@ UNITS: dict[str, Callable[[Any], str]] = {
     "interval": format_interval,
     #: Bytes, or blocks of a trace, which are fewer.
     "size": lambda value: format_bytes(value) if value >= 4096 else str(value),
-    #: In full.
+    #: Unchanged.
     "raw": str,
 }
 
@@ -79,9 +78,9 @@ UNITS: dict[str, Callable[[Any], str]] = {
 class Column:
     """One column: heading for people, key in CSV with its unit last, unit of its values.
 
-    Without a ``name`` it is only in CSV, without a ``key`` only for people. Where there
-    is little room, columns of the highest ``spare`` are left out, and those of text are shortened
-    in the middle. Columns of numbers are never cut.
+    Without a ``name`` it is only in CSV, without a ``key`` only for people. On narrow terminals
+    columns of the highest ``spare`` are left out, and text is shortened in the middle. Numbers are
+    never cut.
     """
 
     name: str | None
@@ -91,11 +90,11 @@ class Column:
 
     @property
     def is_text(self) -> bool:
-        """Whether it is aligned left and may be narrower than what it holds."""
+        """Whether it is aligned left and may be narrower than its text."""
         return self.unit in ("text", "words")
 
     def min_width(self, text_min: int) -> int:
-        """Columns of the terminal below which it must not be cut."""
+        """The minimum width, in columns of the terminal."""
         return {"text": text_min, "words": WORDS_MIN}.get(self.unit, COLUMNS_MAX)
 
     def lines(self, cell: str, width: int) -> list[str]:
@@ -161,7 +160,7 @@ class Table:
 
     @property
     def _shown(self) -> list[int]:
-        """The columns for people that hold any value: others are not shown in any form but CSV."""
+        """The columns for people with any value; empty ones are only in CSV."""
         named = [at for at, column in enumerate(self.columns) if column.name is not None]
         full = [at for at in named if any(row[at] is not None for row in self.rows)]
         return full or named
@@ -169,7 +168,7 @@ class Table:
     def csv(self) -> str:
         """One header line, then raw values; a missing value is empty.
 
-        A spreadsheet takes no text for a formula.
+        Text is written so that spreadsheets do not read it as a formula.
         """
         kept = [at for at, column in enumerate(self.columns) if column.key is not None]
         out = io.StringIO()
@@ -187,7 +186,7 @@ class Table:
         return _markdown_lines([header, rule, *([_escaped(c) for c in row] for row in cells)])
 
     def html(self) -> str:
-        """All columns for people, without colours: those of a notebook's theme apply."""
+        """All columns for people, without colours, so that a notebook's theme applies."""
         from html import escape
 
         columns, cells = self.written()
@@ -205,7 +204,7 @@ class Table:
         return f"<table><thead>{header}</thead><tbody>{body}</tbody></table>"
 
     def written(self, shown: Sequence[int] | None = None) -> tuple[list[Column], list[list[str]]]:
-        """Columns for people that hold anything, or those ``shown``, and their cells as text."""
+        """Columns for people with any value, or those ``shown``, and their cells as text."""
         shown = self._shown if shown is None else shown
         columns = [self.columns[at] for at in shown]
         return columns, [
@@ -224,7 +223,7 @@ def _fitted(
     widths = list(widths)
     while (surplus := _with_gaps(widths) - width) > 0:
         loose = [at for at, floor in enumerate(floors) if widths[at] > floor]
-        # Words lose nothing when they are broken.
+        # Broken words lose no text, so their columns are narrowed first.
         loose = [at for at in loose if columns[at].unit == "words"] or loose
         widest = max(loose, key=lambda at: widths[at])
         others = [widths[at] for at in loose if widths[at] < widths[widest]]
@@ -261,7 +260,7 @@ def _lines(
 
 
 def _stacked(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: int) -> str:
-    """A line for each value, where a line for each row would not fit."""
+    """A line for each value, for a width in which rows do not fit."""
     name_width = min(max(cell_width(column.name or "") for column in columns), width // 3)
     room = width - len(INDENT) - name_width - len(GAP)
     blocks = []
@@ -278,7 +277,7 @@ def _stacked(columns: Sequence[Column], cells: Sequence[Sequence[str]], width: i
 
 
 def cell_width(text: str) -> int:
-    """Columns that a text takes; East Asian letters take two."""
+    """The width of a text in columns of the terminal; East Asian letters take two."""
     if text.isascii():
         return len(text)
     from rich.cells import cell_len
@@ -287,7 +286,7 @@ def cell_width(text: str) -> int:
 
 
 def shortened(text: str, width: int) -> str:
-    """A text in so many columns, its middle left out: names differ at their ends."""
+    """A text shortened to ``width`` columns in its middle, because names differ at their ends."""
     if cell_width(text) <= width:
         return text
     if width < 4:
@@ -301,7 +300,7 @@ def shortened(text: str, width: int) -> str:
 
 
 def _raw(value: Any) -> Any:
-    """A value for CSV. A text that spreadsheets would run begins with an apostrophe (OWASP)."""
+    """A value for CSV. An apostrophe precedes text that looks like a formula (OWASP)."""
     if isinstance(value, str) and value.startswith(FORMULA):
         return f"'{value}"
     return str(value).lower() if isinstance(value, bool) else "" if value is None else value
@@ -316,7 +315,7 @@ def _markdown_lines(lines: Sequence[Sequence[str]]) -> str:
 
 
 def markdown_table(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Cells that are written already, as Markdown."""
+    """A Markdown table of texts."""
     return _markdown_lines([header, ["---"] * len(header), *rows])
 
 
@@ -326,9 +325,9 @@ def glued(text: str, glue: str) -> str:
 
 
 def paragraph(text: str, indent: str = "", width: int = WIDTH) -> str:
-    """A sentence broken into lines, never between a number and its unit.
+    """A text broken into lines, never between a number and its unit.
 
-    A word that is longer than a line, such as a path, is broken.
+    A word longer than a line, such as a path, is broken.
     """
     return fill(
         glued(text, _GLUE), width, subsequent_indent=indent, break_on_hyphens=False
@@ -337,7 +336,7 @@ def paragraph(text: str, indent: str = "", width: int = WIDTH) -> str:
 
 @dataclass(frozen=True)
 class Display:
-    """A headline, a table and remarks: what ``repr`` prints and a notebook shows."""
+    """A headline, a table and remarks, as printed by ``repr`` and shown in notebooks."""
 
     headline: str | None
     columns: Sequence[Column] = ()
@@ -365,7 +364,7 @@ class Displayed(ABC):
 
     @abstractmethod
     def display(self) -> Display:
-        """What is displayed."""
+        """The content to display."""
 
     def __repr__(self) -> str:
         return self.display().text()
