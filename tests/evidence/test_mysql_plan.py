@@ -51,7 +51,8 @@ def test_a_plan_gives_bounds_and_the_buffer_that_is_enough(tmp_path):
     # 74 to 80 runs of 255 KiB, written twice.
     assert io.upper.writes.bytes == 2 * 80 * (255 << 10)
     assert counts.time_bounds.upper == pytest.approx(0.74)
-    assert any("sort_buffer_size" in note for note in counts.notes)
+    # As the server takes it: M, not MB.
+    assert any("sort_buffer_size = 21M" in note for note in counts.notes)
     (path := tmp_path / "one-line.txt").write_text(
         json.dumps(SORTED, indent=1).replace("\n", "\\n")
     )

@@ -14,7 +14,7 @@ from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, JSON_LENGTH_MAX, damaged, json_values
 from spillcast.recording import OPS
 from spillcast.recording.meta import ObservedEngine
-from spillcast.units import format_bytes, format_setting, parse_bytes
+from spillcast.units import format_bytes, parse_bytes
 
 HOW = "make it with: ANALYZE FORMAT=JSON SELECT ..."
 _RECORD = "record the query: spillcast record --mysql DSN --query PATTERN"
@@ -55,10 +55,10 @@ class Sort:
     @property
     def cure(self) -> str:
         """The sort_buffer_size with which it merges nothing, as a sentence."""
-        enough = (self.runs[1] + 1) * self.buffer_bytes
+        enough_mib = (self.runs[1] + 1) * self.buffer_bytes // (1 << 20) + 1
         return (
             f"a sort merged runs {self.passes:,} times with {format_bytes(self.buffer_bytes)}: it "
-            f"stays in memory with sort_buffer_size = {format_setting(enough)} or less"
+            f"stays in memory with sort_buffer_size = {enough_mib}M or less"
         )
 
 
