@@ -115,12 +115,12 @@ def read_plan(paths: Sequence[Path], selection: Selection) -> Counts:
         raise NoTempIo(f"{path}: no sort, hash or exchange of this plan spilled to tempdb")
     items = [
         Item(
-            its,
-            its.elapsed_s or None,
-            size_bytes=(its.written_pages + its.read_pages) * PAGE_BYTES,
-            text=its.text,
+            statement,
+            statement.elapsed_s or None,
+            size_bytes=(statement.written_pages + statement.read_pages) * PAGE_BYTES,
+            text=statement.text,
         )
-        for its in statements
+        for statement in statements
     ]
     run = pick(path, items, selection)
     engine = ObservedEngine("sqlserver", roots[0].get("Build"))
@@ -128,7 +128,7 @@ def read_plan(paths: Sequence[Path], selection: Selection) -> Counts:
 
 
 def _statements(root: "Element", path: Path) -> Iterator[Spilled]:
-    """The statements that spilled, of which only an actual plan tells."""
+    """The statements that spilled; an estimated plan has none."""
     for statement in root.iter():
         if not _tag(statement).startswith("Stmt"):
             continue
@@ -144,7 +144,7 @@ def _statements(root: "Element", path: Path) -> Iterator[Spilled]:
 
 
 def _spills(plan: "Element") -> list[tuple["Element", list["Element"]]]:
-    """The operators of a plan that spilled, each with its warnings of that."""
+    """The operators of a plan that spilled, each with its warnings about spills."""
     warned = (
         (operator, [warning for warning in warnings if _tag(warning) in _WARNINGS])
         for operator in plan.iterfind(".//{*}RelOp")
@@ -173,17 +173,17 @@ def _statement(
 
     written = read = threads = 0
     for operator, warnings in spills:
-        threads = max([threads, *(number(its, "SpilledThreadCount") or 0 for its in warnings)])
-        details = [its for its in warnings if _tag(its) in _DETAILS]
-        writes = sum(number(its, "WritesToTempDb") or 0 for its in details)
-        # An exchange reads back what it wrote, and does not count it.
-        back = [number(its, "ReadsFromTempDb") for its in details]
-        reads = writes if None in back else sum(pages or 0 for pages in back)
-        # A sort in batch mode counts the pages of one pass there, and of all passes here.
+        spilled_threads = (number(warning, "SpilledThreadCount") or 0 for warning in warnings)
+        threads = max([threads, *spilled_threads])
+        details = [warning for warning in warnings if _tag(warning) in _DETAILS]
+        writes = sum(number(detail, "WritesToTempDb") or 0 for detail in details)
+        # An exchange reads all pages that it wrote, and does not count these reads.
+        counted_reads = [number(detail, "ReadsFromTempDb") for detail in details]
+        reads = writes if None in counted_reads else sum(pages or 0 for pages in counted_reads)
+        # Warnings of a sort in batch mode count the pages of one pass, these counters all passes.
         names = ("ActualPhysicalReads", "ActualReadAheads")
-        all_reads = sum(
-            number(its, name) or 0 for its in operator.iterfind(_COUNTERS) for name in names
-        )
+        counters = operator.iterfind(_COUNTERS)
+        all_reads = sum(number(counter, name) or 0 for counter in counters for name in names)
         if reads and all_reads > reads:
             writes, reads = round(writes * all_reads / reads), all_reads
         written, read = written + writes, read + reads
@@ -191,7 +191,7 @@ def _statement(
     counters = plan.iterfind(f"{{*}}RelOp/{_COUNTERS}")
     elapsed_ms = number(times, "ElapsedTime")
     if elapsed_ms is None:
-        elapsed_ms = max((number(its, "ActualElapsedms") or 0 for its in counters), default=0)
+        elapsed_ms = max((number(c, "ActualElapsedms") or 0 for c in counters), default=0)
     cpu_ms, grant = number(times, "CpuTime"), plan.find("{*}MemoryGrantInfo")
     parallelism = number(plan, "DegreeOfParallelism") or 1
     return Spilled(
@@ -365,7 +365,7 @@ def _text(row: Row) -> str | None:
 
 
 def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
-    """I/O on tempdb's data files between two snapshots, or since the server began."""
+    """I/O on the data files of tempdb between two snapshots, or since the server started."""
     taken = (snapshot for path in paths for snapshot in _snapshots(path))
     snapshots = sorted(taken, key=lambda snapshot: snapshot[0])
     if len(snapshots) > 2:
@@ -374,8 +374,10 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     if len(snapshots) == 2:
         elapsed_s = snapshots[1][0] - snapshots[0][0]
         reads, writes = (
-            OpCounts(last.count - its.count, last.bytes - its.bytes, last.total_ns - its.total_ns)
-            for last, its in zip(snapshots[1][1:], snapshots[0][1:], strict=True)
+            OpCounts(
+                end.count - begin.count, end.bytes - begin.bytes, end.total_ns - begin.total_ns
+            )
+            for begin, end in zip(snapshots[0][1:], snapshots[1][1:], strict=True)
         )
         if min(*vars(reads).values(), *vars(writes).values()) < 0:
             names = " and ".join(map(str, paths))

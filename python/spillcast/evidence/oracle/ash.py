@@ -148,10 +148,9 @@ def read_ash(
         )
     if any(export.source == "DBA_HIST" and "snap_id" not in export.exported for export in exports):
         notes.append("samples are 10 s apart: assumed to be from DBA_HIST, 10 s each")
-    # As ``collect oracle --without-pack`` writes them.
-    if any(
-        {"usecs_per_row", "time_waited_us"} & its.exported == {"usecs_per_row"} for its in exports
-    ):
+    # ``collect oracle --without-pack`` exports samples without the time of a wait.
+    wait_columns = {"usecs_per_row", "time_waited_us"}
+    if any(wait_columns & export.exported == {"usecs_per_row"} for export in exports):
         notes.append(
             "samples of V$SESSION, not of ASH: how long single waits took and which line of the "
             "plan they are of is not known"

@@ -1,4 +1,4 @@
-"""Sums of temp waits: of AWR, Statspack, views of waits and profiles; or a statement's part."""
+"""Counts temp waits in AWR, Statspack, views of waits and profiles, or a statement's part."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -51,9 +51,9 @@ _OF_ONE_RUN = "a list of waits has sums: nothing about phases, latency by size, 
 _OF_VIEW = "views of waits count all that a session or an instance did since it began"
 _HINT = "SQL Monitor, ASH or a trace of the statement shows it"
 _MINUTES = re.compile(r"(Elapsed|DB\s+time)\s*:\s*([\d,.]+)\s*\(mins?\)", re.IGNORECASE)
-#: A release, and a heading of Statspack.
+#: An old release, and a heading of Statspack in old releases.
 _BEFORE_10G = re.compile(r"(?<![\d.])[89]\.[012]\.\d\.\d|\bEla Time\b")
-#: A row that is not all zero.
+#: A row with a number above 0.
 _TEMP_FIGURES = re.compile(
     r"direct path (?:read|write) temp\b(?:[^\n1-9]*[1-9]|\s*\n\w+ *:)"
     r"|\d[\s,;|\"]+direct path (?:read|write) temp\"?[ \t]*$",
@@ -61,17 +61,17 @@ _TEMP_FIGURES = re.compile(
 )
 _SQL_ID = re.compile(r"[0-9a-z]{13}|\d{6,10}")
 _CPU = ("DB CPU", "CPU time")
-#: Lists of more events have all of them.
+#: The most events in a list of top events; longer lists have all events.
 _TOP = 10
-#: The rounding of a percentage, by its value, that still tells the whole.
+#: The whole follows from a percentage if its rounding is below this share of it,
 _PRECISE = 0.05
-#: More than the rounding of one that has a decimal.
+#: or below this, as that of a percentage with a decimal is.
 _DECIMAL = 0.005
 
 
 @dataclass(frozen=True)
 class Sql:
-    """Sums over the executions of one statement in the interval; all its waits if not of I/O."""
+    """Sums over the executions of a statement; ``waited_s`` is all waits if waits for I/O lack."""
 
     executions: float
     elapsed_s: float
@@ -80,12 +80,12 @@ class Sql:
 
 @dataclass(frozen=True)
 class Report:
-    """Seconds of DB time or of a profile, 0 if unknown, waits by op, and statements."""
+    """The figures of a report; ``database_s`` is DB time or the time of a profile, 0 if unknown."""
 
     database_s: float
-    #: Whether that is of all sessions, and not of one run as in the profile of a trace.
+    #: Whether the figures are of all sessions, and not of one run as in the profile of a trace.
     of_all_sessions: bool
-    #: Whether it is rows of a view of waits.
+    #: Whether the figures are rows of a view of waits.
     of_view: bool
     cpu_s: float | None
     user_io_s: float | None
@@ -94,7 +94,7 @@ class Report:
     sizes: dict[str, float]
     statements: dict[str, Sql]
     notes: list[str]
-    #: Temp waits that a list of top events may have left out.
+    #: The time (s) of temp waits that a list of top events may have left out.
     left_out: Number
 
 
@@ -138,7 +138,7 @@ def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
 
 
 def _of_statement(path: Path, report: Report, sql: Sql, selection: Selection) -> Counts:
-    """One execution: its part of the temp waits goes with its part of all waits for I/O."""
+    """One execution: its share of the temp waits is that of all waits for I/O."""
     temp_s = sum(wait.total.value for wait in report.waits.values())
     upper_s = min(sql.waited_s, temp_s)
     total_s = max(report.user_io_s or report.database_s, sql.waited_s, temp_s)
@@ -178,7 +178,7 @@ def _of_statement(path: Path, report: Report, sql: Sql, selection: Selection) ->
 
 
 def _moved(report: Report, share: float, times: TempTimes, selection: Selection) -> TempCounts:
-    """Reads and writes of so large a share of all waits."""
+    """Reads and writes of a share of all temp waits."""
     waits = {op: report.waits[op].count.value if op in report.waits else 0.0 for op in OPS}
     counts = {op: round(count * share) or (1 if count else 0) for op, count in waits.items()}
     size = float(OPERATION_BLOCKS * selection.block_bytes)
@@ -186,11 +186,11 @@ def _moved(report: Report, share: float, times: TempTimes, selection: Selection)
 
 
 def _of_owner(path: Path, lists: Sequence[WaitList], selection: Selection) -> Sequence[WaitList]:
-    """The lists, or of a view with rows of several sessions or instances that of the one chosen."""
+    """The lists, or the selected one if a view has rows of several sessions or instances."""
     items = [
-        Item(its, sum(wait.total.value for wait in its.temp), session=its.owner or None)
-        for its in lists
-        if its.owner is not None and its.temp
+        Item(waits, sum(wait.total.value for wait in waits.temp), session=waits.owner or None)
+        for waits in lists
+        if waits.owner is not None and waits.temp
     ]
     if not items:
         return lists
@@ -203,7 +203,7 @@ def _of_owner(path: Path, lists: Sequence[WaitList], selection: Selection) -> Se
 
 
 def _report(path: Path, text: str, selection: Selection) -> Report:
-    """The figures of a report. InputError where it has none of temp files, or they cannot be."""
+    """The figures of a report. InputError where those of temp files are missing or impossible."""
     tables = tables_of(path, text, HOW)
     plain = plain_of(text)
     lists = _of_owner(path, list(wait_lists(path, tables, HOW)), selection)
@@ -211,9 +211,9 @@ def _report(path: Path, text: str, selection: Selection) -> Report:
     waits = _by_op(wait for wait in all_waits if is_like(wait.event, TEMP_EVENTS))
     if not any(events.temp for events in lists):
         # A list of all events leaves out those that took less than a millisecond.
-        complete = bool(waits) or any(len(events.waits) > _TOP for events in lists)
-        complete = complete or (bool(all_waits) and not _TEMP_FIGURES.search(plain))
-        if not complete:
+        is_complete = bool(waits) or any(len(events.waits) > _TOP for events in lists)
+        is_complete = is_complete or (bool(all_waits) and not _TEMP_FIGURES.search(plain))
+        if not is_complete:
             raise EvidenceIncomplete(
                 f"{path}: no table has its waits for temp files with their number and time", HOW
             )
@@ -229,7 +229,7 @@ def _report(path: Path, text: str, selection: Selection) -> Report:
     notes = []
     stated = model.get("DB time") or minutes.get("db")
     database_s, span_s = stated, minutes.get("el", ZERO).value
-    totals = [its.elapsed for its in lists if its.elapsed is not None]
+    totals = [events.elapsed for events in lists if events.elapsed is not None]
     if database_s is None and totals:
         database_s = max(totals, key=lambda total: total.value)
     elif database_s is None and (by_share := _from_shares(all_waits)) is not None:
@@ -263,13 +263,13 @@ def _report(path: Path, text: str, selection: Selection) -> Report:
 
 
 def _minutes(tables: Sequence[Table], plain: str) -> dict[str, Number]:
-    """Seconds that the report covers, and of DB time, by the first letters."""
+    """Seconds of the interval by ``el``, and of DB time by ``db``."""
     stated: dict[str, Number] = {}
     for match in _MINUTES.finditer(plain):
         if (number := number_of(match[2])) is not None:
             stated.setdefault(match[1].lower()[:2], number * 60)
     for table in tables:
-        # Of all instances, as columns.
+        # A report of RAC has columns with the times of all instances.
         names = (("db", table.named("dbtime")), ("el", table.named("elapsedtime")))
         for row in table.rows if table.has("rac", "dbtime", "elapsedtime") else ():
             for key, name in names:
@@ -279,7 +279,7 @@ def _minutes(tables: Sequence[Table], plain: str) -> dict[str, Number]:
 
 
 def _pairs(tables: Sequence[Table], key: str, *values: str) -> Iterator[tuple[str, Number]]:
-    """Names and numbers of the first table that begins with ``key`` and has one of the others."""
+    """Names and numbers in the first table whose columns are ``key`` and one of ``values``."""
     for value in values:
         for table in tables:
             name, column = next(iter(table.names), ""), table.named(value)
@@ -291,15 +291,15 @@ def _pairs(tables: Sequence[Table], key: str, *values: str) -> Iterator[tuple[st
 
 
 def _left_out(lists: Sequence[WaitList], waits: Mapping[str, Wait]) -> Number:
-    """The most that temp waits may have taken for which lists of top events have no room."""
-    complete = (len(its.waits) > _TOP or its.owner is not None for its in lists)
-    if len(waits) == len(OPS) or any(complete):
+    """The time (s) of temp waits that took too little for a list of top events."""
+    is_complete = any(len(events.waits) > _TOP or events.owner is not None for events in lists)
+    if len(waits) == len(OPS) or is_complete:
         return ZERO
-    (named,) = waits.values()
-    holding = (its.waits for its in lists if named.event in [wait.event for wait in its.waits])
-    full = max(holding, key=len)
-    lower_s = min((wait.total.high for wait in full if wait.total.high), default=0.0)
-    return Number(lower_s / 2, 0.0, lower_s)
+    (listed,) = waits.values()
+    with_temp = (e.waits for e in lists if listed.event in [wait.event for wait in e.waits])
+    longest = max(with_temp, key=len)
+    upper_s = min((wait.total.high for wait in longest if wait.total.high), default=0.0)
+    return Number(upper_s / 2, 0.0, upper_s)
 
 
 def _by_op(waits: Iterator[Wait]) -> dict[str, Wait]:
@@ -322,23 +322,22 @@ def _by_op(waits: Iterator[Wait]) -> dict[str, Wait]:
 
 
 def _from_shares(waits: Sequence[Wait]) -> Number | None:
-    """DB time of the wait whose percentage is known best."""
-    # Of a small percentage without decimals too little is known.
-    known = [
+    """DB time, from the most precise percentage of a wait; None if all are too imprecise."""
+    precise = [
         wait
         for wait in waits
         if wait.share is not None
         and wait.share.width > 0
         and (wait.share.width < _DECIMAL or wait.share.spread < _PRECISE)
     ]
-    if not known:
+    if not precise:
         return None
-    best = min(known, key=lambda wait: (wait.share or ZERO).spread)
+    best = min(precise, key=lambda wait: (wait.share or ZERO).spread)
     return best.total / (best.share or ZERO)
 
 
 def _sizes(tables: Sequence[Table], span_s: float) -> dict[str, float]:
-    """Mean bytes of reads and writes of temp files, by the I/O of each type of file."""
+    """Mean bytes of reads and writes of temp files, from a table of I/O by type of file."""
     sizes: dict[str, float] = {}
     rows = [cells for table in tables if table.has("filetypename") for cells in table.cells]
     for cells in rows:
@@ -349,18 +348,18 @@ def _sizes(tables: Sequence[Table], span_s: float) -> dict[str, float]:
                 number_of(cells[at + offset], step=step)
                 for offset, step in ((0, 1024), (1, 1000), (2, 1024))
             )
-            ways = []
-            if per_s is not None and per_s.value:
-                ways = [bytes_per_s / per_s] if bytes_per_s and bytes_per_s.value else []
-                if moved is not None and moved.value and span_s:
-                    ways.append(moved / (per_s * span_s))
-            if ways:
-                sizes[op] = min(ways, key=lambda way: way.spread).value
+            if per_s is None or not per_s.value:
+                continue
+            estimates = [bytes_per_s / per_s] if bytes_per_s and bytes_per_s.value else []
+            if moved is not None and moved.value and span_s:
+                estimates.append(moved / (per_s * span_s))
+            if estimates:
+                sizes[op] = min(estimates, key=lambda size: size.spread).value
     return sizes
 
 
 def _statements(tables: Sequence[Table]) -> dict[str, Sql]:
-    """By SQL_ID or old hash value: of several lists the first that has the elapsed time."""
+    """Statements by SQL_ID or old hash value, from the first list with an elapsed time of each."""
     statements: dict[str, Sql] = {}
     for table in tables:
         key = table.named("sqlid") or table.named("hashvalue")

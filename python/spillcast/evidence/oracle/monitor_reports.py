@@ -237,8 +237,8 @@ def _xml_line(operation: "Element") -> Line:
 
 
 def _xml_stats(stats: "Element") -> dict[str, int]:
-    """Those that are numbers; others are times of day."""
-    texts = {its.get("name", ""): (its.text or "").strip() for its in stats.iterfind("stat")}
+    """The statistics with a number; others have a time of day."""
+    texts = {stat.get("name", ""): (stat.text or "").strip() for stat in stats.iterfind("stat")}
     return {name: _integer(text) for name, text in texts.items() if re.fullmatch(r"\d+", text)}
 
 

@@ -60,22 +60,23 @@ class Line:
 
 
 def io_of(count: Callable[[str], int], requests: str, size: str) -> dict[str, OpCounts]:
-    """Requests and bytes by op, of columns in whose names the op stands."""
+    """Requests and bytes by op; ``requests`` and ``size`` are names of columns for any op."""
     return {op: OpCounts(count(requests.format(op)), count(size.format(op))) for op in OPS}
 
 
 def total_io(lines: Sequence[Line]) -> dict[str, OpCounts]:
-    """The I/O of some lines together, by op."""
-    counts = {op: [line.io[op] for line in lines] for op in OPS}
+    """The sums of the I/O of lines by op."""
     return {
-        op: OpCounts(sum(its.count for its in of_op), sum(its.bytes for its in of_op))
-        for op, of_op in counts.items()
+        op: OpCounts(
+            sum(line.io[op].count for line in lines), sum(line.io[op].bytes for line in lines)
+        )
+        for op in OPS
     }
 
 
 @dataclass(frozen=True, kw_only=True)
 class Execution:
-    """One execution; times are summed over its sessions but for ``elapsed_s``, 0 if unknown."""
+    """One execution; ``elapsed_s`` is 0 if unknown, other times are sums over its sessions."""
 
     path: Path
     sql_id: str | None
@@ -98,7 +99,7 @@ class Execution:
 
     @property
     def parallel(self) -> bool:
-        """Whether its times are sums over several sessions."""
+        """Whether times are sums over several sessions."""
         return self.servers > 0 or any(line.operation.startswith("PX ") for line in self.lines)
 
     @cached_property
@@ -108,25 +109,24 @@ class Execution:
 
     @property
     def percent(self) -> float:
-        """The percentage of its activity in the lines of the report; 0 if unknown."""
+        """The percentage of the activity in the lines of the report; 0 if unknown."""
         return sum(line.activity or 0.0 for line in self.lines)
 
     @property
     def all_samples(self) -> float:
-        """The number of samples, with those of lines that were cut from the report."""
+        """The number of samples, including lines that were cut from the report."""
         in_report, percent = self.samples.total(), self.percent
-        return (
-            in_report if percent >= COMPLETE_PERCENT or not percent else 100 * in_report / percent
-        )
+        is_complete = percent >= COMPLETE_PERCENT or not percent
+        return in_report if is_complete else 100 * in_report / percent
 
 
 def counts_of_selected(path: Path, executions: Sequence[Execution], selection: Selection) -> Counts:
-    """The counts of the execution that is selected, or of the only one."""
+    """The counts of the selected execution, or of the only one."""
     if not executions:
         raise EvidenceUnknown(f"{path}: holds no whole report of SQL Monitor", _REPORT_HINT)
     items = [
-        Item(its, its.elapsed_s or its.database_s, its.sql_id, its.exec_id, its.plan)
-        for its in executions
+        Item(run, run.elapsed_s or run.database_s, run.sql_id, run.exec_id, run.plan)
+        for run in executions
     ]
     return counts_of_execution(pick(path, items, selection), selection)
 

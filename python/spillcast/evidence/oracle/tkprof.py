@@ -1,4 +1,4 @@
-"""tkprof's output: a statement's calls, its waits for temp files, and blocks of its row sources."""
+"""Reads reports of tkprof: calls of statements, waits for temp files, and blocks of row sources."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -29,27 +29,27 @@ from spillcast.units import format_duration
 HOW = "make it with: tkprof run.trc run.txt waits=yes, of a trace with waits (level 8)"
 _N = r"\s+([\d.,]+)"
 _RULE = re.compile(r"[^\w*]*+\*{20,}+\s*+")
-#: Of tkprof, and of Orange.
+#: The heading of calls by tkprof, and by Orange.
 _CALLS = r"call\s+count\s+cpu(?:\s+time)?\s+elapsed(?:\s+time)?\s+disk\b"
 _HEADING = re.compile(rf"\s*{_CALLS}.*", re.IGNORECASE)
 _CALL = re.compile(rf"\s*(Parse|Execute|Fetch|[Tt]otal){_N}{_N}{_N}{_N}(?:{_N}){{3}}\s*")
-#: Rows of a row source and the blanks that its depth is told by; its figures.
+#: The rows of a row source and the blanks that indent it; its figures.
 _ROWS = re.compile(r"(?:\s*+\d[\d,]*+){,3}+(\s*+)(?=[A-Z])")
 _SOURCE = re.compile(r"(?:cr|p?r|p?w)=\d[^()]*+\)\s*+")
 _OBJECT = re.compile(r"\(object id \d+\)\s*$")
-#: A row source that is broken into several lines, of which no more follow.
+#: The first lines of a row source that is broken into several, and the most lines of one.
 _BROKEN, _BROKEN_MAX = re.compile(r"\s*+\d[\d\s]*+[A-Z][^=]*\((?:cr|p?r|p?w)=[^()]*"), 4
 _FIGURE = re.compile(r"\b(p?r|p?w|time)=(\d+)")
-#: Up to release 9.2: the report, and the figures of a row source.
+#: Marks of releases up to 9.2: the heading of a report, and the figures of a row source.
 _BEFORE_10G = re.compile(r"TKPROF: Release [789]\.|\(cr=\d+ r=\d+ w=\d+", re.IGNORECASE)
-#: Waits for temp files up to release 9.2, which other direct I/O shares.
+#: Waits for temp files up to release 9.2, and for other direct I/O.
 _DIRECT = ("direct path read", "direct path write")
 #: Reads of at least one block each.
 _READS = re.compile(r"db file \w+ read|direct path read")
 _CAPTURED = re.compile(r"\s*Number of plan statistics captured:\s*(\d+)\s*")
 _SQL_ID = re.compile(r"SQL ID\s*:\s*(\w{13})(?:.*Plan Hash:\s*(\d+))?")
 _SESSIONS = re.compile(r"\s*(\d+)\s+sessions? in tracefile")
-#: Lines between the calls of a section and its end that hold no figures of temp I/O.
+#: Lines of a section without figures of temp I/O.
 _SKIPPED = re.compile(
     r"\s*+(-{3,}[\s-]*|Misses in library|Optimizer (mode|goal)|Parsing user|Rows\b.*"
     r"(Row Source|Execution Plan)|Elapsed times include|Event waited on).*",
@@ -60,13 +60,13 @@ _PART = re.compile(r"(Event) waited on\b|(Rows)\b.*Row Source Operation")
 #: The wait of a coordinator for its parallel servers.
 _COORDINATOR_WAITS = "PX Deq: Execute Reply"
 _COORDINATOR = "PX COORDINATOR"
-#: A coordinator waits for its servers for about all of its call.
+#: The least share of a call that a coordinator waits for its servers.
 _NEARLY_ALL = 0.9
 
 
 @dataclass
 class Section:
-    """One statement: its calls, its waits (times, longest, seconds) and its row sources."""
+    """One statement: calls (count, CPU s, elapsed s, blocks), waits (count, longest s, sum s)."""
 
     head: list[str]
     calls: dict[str, tuple[int, Number, Number, int]] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Section:
     captured: int | None = None
     has_waits: bool = False
     sums_executions: bool = True
-    #: Whether waits for temp files have no names of their own.
+    #: Whether waits for temp files have the names of other direct I/O.
     before_10g: bool = False
     spilled: Spilled = field(default_factory=Spilled)
     sql_id: str | None = None
@@ -93,7 +93,7 @@ class Section:
 
     @property
     def lacks_servers(self) -> bool:
-        """Whether it is of a coordinator whose parallel servers are in other traces."""
+        """Whether this is a coordinator whose parallel servers are in other traces."""
         starts = [line.operation.startswith(_COORDINATOR) for line in self.lines]
         if True not in starts:
             return _COORDINATOR_WAITS in self.waits and not self.lines
@@ -103,16 +103,16 @@ class Section:
 
     @property
     def runs(self) -> int:
-        """How many executions the figures of one row source have to be taken times.
+        """The factor from figures of row sources to sums over all executions.
 
-        Row sources are sums over executions or their mean, by release: what fits the column disk.
+        Figures are sums or means, depending on the release: those that fit the column disk.
         """
-        many = max(1, self.captured or self.executions)
+        executions = max(1, self.captured or self.executions)
         disk = self.disk or 0
         blocks = max((line.reads for line in self.lines), default=0)
         if disk and blocks:
-            return min((1, many), key=lambda times: abs(log(times * blocks / disk)))
-        return 1 if self.sums_executions else many
+            return min((1, executions), key=lambda times: abs(log(times * blocks / disk)))
+        return 1 if self.sums_executions else executions
 
     @property
     def elapsed(self) -> Number:
@@ -126,7 +126,7 @@ class Section:
 
     @property
     def temp_blocks_max(self) -> int:
-        """Blocks that its calls read but for those of other waits, of one block at the least."""
+        """The most temp blocks that its calls read: other reads have at least one block each."""
         others = set(self.waits) - (set(_DIRECT) if self.before_10g else set())
         blocks = sum(self.waits[event][0] for event in others if _READS.fullmatch(event))
         reads = self.temp["read"][0] if "read" in self.temp else 0
@@ -148,7 +148,7 @@ def read(paths: list[Path], selection: Selection) -> Counts:
         section.before_10g, section.spilled = before_10g, spilled(path, section.lines, HOW)
         if name := _SQL_ID.search("\n".join(section.head)):
             section.sql_id, section.plan = name.groups()
-    spilling = [its for its in sections if its.temp or its.spilled.written_blocks]
+    spilling = [part for part in sections if part.temp or part.spilled.written_blocks]
     if not spilling:
         if not any(section.has_waits or section.lines for section in sections):
             raise EvidenceIncomplete(f"{path}: it has neither waits nor row sources", HOW)
@@ -158,7 +158,7 @@ def read(paths: list[Path], selection: Selection) -> Counts:
                 "merge the traces with trcsess, or give a report of SQL Monitor",
             )
         raise NoTempIo(f"{path}: no statement waited for temp files: it does not spill", HOW)
-    items = [Item(its, its.elapsed.value, its.sql_id, plan=its.plan) for its in spilling]
+    items = [Item(part, part.elapsed.value, part.sql_id, plan=part.plan) for part in spilling]
     section = pick(path, items, selection)
     _check(path, section)
     matches = (_SESSIONS.match(line) for line in reversed(lines[-20:]))
@@ -184,7 +184,7 @@ def _figures(path: Path, section: Section, sessions: int | None, selection: Sele
     }
     size_blocks: float = OPERATION_BLOCKS
     if not any(moved.values()):
-        # The calls read no more than the column disk counts.
+        # The column disk limits the blocks that the calls read.
         if section.disk and counts["read"]:
             size_blocks = min(size_blocks, section.temp_blocks_max / counts["read"])
         notes.append(
@@ -219,7 +219,7 @@ def _figures(path: Path, section: Section, sessions: int | None, selection: Sele
 
 
 def _times(section: Section, counts: dict[str, int]) -> TempTimes:
-    """Of the waits; where blocks have none, no longer than neither CPU time nor another wait."""
+    """The times of waits. Blocks without waits took at most the time that nothing else took."""
     listed = {op: wait[2] for op, wait in section.temp.items()}
     times = printed(listed.get("read"), listed.get("write"))
     if "total" not in section.calls or all(op in listed or not counts[op] for op in OPS):
@@ -234,17 +234,17 @@ def _times(section: Section, counts: dict[str, int]) -> TempTimes:
 
 
 def _several_sessions(section: Section, sessions: int | None) -> bool:
-    """Whether its times are sums over a coordinator and its servers, or other sessions."""
+    """Whether times are sums over a coordinator and its servers, or over other sessions."""
     if sessions is not None:
         return sessions > 1
     if section.lacks_servers and section.lines:
         return False
-    parallel = any(event.startswith("PX Deq") for event in section.waits)
-    return _COORDINATOR_WAITS in section.waits or (parallel and section.executions > 1)
+    is_parallel = any(event.startswith("PX Deq") for event in section.waits)
+    return _COORDINATOR_WAITS in section.waits or (is_parallel and section.executions > 1)
 
 
 def _of_coordinator(section: Section) -> tuple[float, float]:
-    """Elapsed time of a parallel statement, and that of its servers together; 0 if unknown."""
+    """Elapsed time (s) of a parallel statement, 0 if unknown, and the sum of its servers."""
     total = section.elapsed
     waited = section.waits.get(_COORDINATOR_WAITS, (0, ZERO, ZERO))[2].value
     for call in ("fetch", "execute"):
@@ -272,7 +272,7 @@ def _check(path: Path, section: Section) -> None:
 
 
 def _joined_lines(lines: Sequence[str]) -> Iterator[str]:
-    """The lines, with row sources in one line each."""
+    """The lines, with broken row sources joined."""
     at = 0
     while at < len(lines):
         line, end = lines[at], at + 1
@@ -284,8 +284,8 @@ def _joined_lines(lines: Sequence[str]) -> Iterator[str]:
 
 
 def _sections(path: Path, lines: list[str]) -> Iterator[Section]:
-    """The statements; the totals of all statements at the end are none."""
-    head, section, known, sections = list[str](), None, set[int](), list[Section]()
+    """The statements, without the totals of all statements at the end."""
+    head, section, read_lines, sections = list[str](), None, set[int](), list[Section]()
     for at, line in enumerate(lines):
         if _RULE.fullmatch(line):
             head, section = [], None
@@ -298,20 +298,20 @@ def _sections(path: Path, lines: list[str]) -> Iterator[Section]:
             if (section is None and (begins or _CALL.fullmatch(line))) or (
                 section is not None and section.has_waits and begins and begins[1] == "Event"
             ):
-                # The heading of its calls, or all of them, were left out.
+                # The heading of the calls, or all calls, were left out.
                 section, head = Section(head), []
                 sections.append(section)
             if section is not None and _part(section, line):
-                known.add(at)
+                read_lines.add(at)
                 head = []
             elif line.strip():
                 head.append(line)
-    check_all_read(path, lines, known, HOW)
+    check_all_read(path, lines, read_lines, HOW)
     yield from sections
 
 
 def _part(section: Section, line: str) -> bool:
-    """Whether a line belongs to the section, which takes what it says."""
+    """Add the figures of a line to a section; returns whether the line belongs to it."""
     if match := _CALL.fullmatch(line):
         count, cpu, elapsed, disk = map(number_of, match.groups()[1:5])
         if count and cpu and elapsed and disk:
@@ -335,7 +335,7 @@ def _part(section: Section, line: str) -> bool:
 
 
 def _source(line: str) -> PlanLine | None:
-    """A row source: rows, indented operation, and figures in the last parentheses but an id's."""
+    """A row source: rows, indented operation, and figures in the last parentheses but an ID's."""
     head, _, tail = _OBJECT.sub("", line).rpartition("(")
     rows = _ROWS.match(head)
     if rows is None or _SOURCE.fullmatch(tail) is None:
@@ -347,7 +347,7 @@ def _source(line: str) -> PlanLine | None:
 
 
 def _event(line: str) -> tuple[str, int, Number, Number] | None:
-    """A wait: its name, how often it was waited for, the longest wait, and the time in all."""
+    """A wait: its name, the number of waits, the longest wait (s), and their sum (s)."""
     name, *figures = line.rsplit(None, 3) or [""]
     times, longest, total = map(number_of, figures if len(figures) == 3 else ("", "", ""))
     if not (times and longest and total) or not re.search(r"[A-Za-z]", name):

@@ -112,8 +112,8 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
         _check_shape(document)
         if count_disk_sizes(document["Plan"]):
             document["Notes"] = [SIZES_NOTE]
-    # People show what EXPLAIN alone said beside what ANALYZE did.
-    return [its for its in documents if "Actual Loops" in its["Plan"]] or documents
+    # A paste may have the plan of EXPLAIN without ANALYZE beside the one of the run.
+    return [document for document in documents if "Actual Loops" in document["Plan"]] or documents
 
 
 def logged_plan(message: str, path: Path) -> dict[str, Any] | None:

@@ -492,8 +492,8 @@ def _fill_temp(node: dict[str, Any], above: Mapping[str, Any]) -> None:
     below = node.get("Plans", ())
     spilling = [
         child for child in below
-        if any(its.get("Sort Space Type") == "Disk" or its.get("Disk Usage")
-               for its in all_nodes(child))
+        if any(inner.get("Sort Space Type") == "Disk" or inner.get("Disk Usage")
+               for inner in all_nodes(child))
     ]  # fmt: skip
     for child in below:
         left_out = [child] == spilling and not any(name.endswith(" Blocks") for name in child)
