@@ -374,10 +374,8 @@ def read_file_stats(paths: Sequence[Path], selection: Selection) -> Counts:
     if len(snapshots) == 2:
         elapsed_s = snapshots[1][0] - snapshots[0][0]
         reads, writes = (
-            OpCounts(
-                end.count - begin.count, end.bytes - begin.bytes, end.total_ns - begin.total_ns
-            )
-            for begin, end in zip(snapshots[0][1:], snapshots[1][1:], strict=True)
+            OpCounts(new.count - old.count, new.bytes - old.bytes, new.total_ns - old.total_ns)
+            for old, new in zip(snapshots[0][1:], snapshots[1][1:], strict=True)
         )
         if min(*vars(reads).values(), *vars(writes).values()) < 0:
             names = " and ".join(map(str, paths))
