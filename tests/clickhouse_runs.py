@@ -120,7 +120,8 @@ def serve(folder: Path) -> None:
     """
     from chdb import session
 
-    database = session.Session()
+    # Without a folder chdb makes one in /tmp, which stays when the process is killed.
+    database = session.Session(f"{folder}/served")
     database.query("create database lab")
     log = f"file('{folder}/log.parquet')"
 

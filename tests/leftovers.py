@@ -10,6 +10,7 @@ import re
 import secrets
 import shutil
 import signal
+import subprocess
 import sys
 import tempfile
 import time
@@ -125,6 +126,9 @@ def pytest_sessionfinish(session):
     for pid, _ in processes():
         with suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
+    # Also the guards of mounts may have been among them.
+    for point in mounts(basetemp):
+        subprocess.run(["umount", "--lazy", point], check=False)
     if leftovers:
         session.exitstatus = pytest.ExitCode.INTERNAL_ERROR
         print("\nThe tests left behind:", *leftovers, sep="\n  ")

@@ -1,6 +1,7 @@
 """Who did the temp I/O of a plan, and what a plan says besides its spill."""
 
 import json
+import re
 
 import pytest
 
@@ -332,6 +333,24 @@ Execution Time: 411.343 ms
 def test_what_follows_the_sort_of_a_worker_is_of_the_node(tmp_path, form):
     (tmp_path / "plan.txt").write_text(form(OLD_SORT))
     assert read_plan(tmp_path / "plan.txt").processes == 3
+
+
+@cases("left_out", [" loops=3", r" n?loops=\d+"])
+def test_nodes_that_do_not_tell_how_often_they_ran_did_in_every_process(tmp_path, left_out):
+    (tmp_path / "plan.txt").write_text(re.sub(left_out, "", OLD_SORT))
+    counts = read_plan(tmp_path / "plan.txt")
+    assert counts.processes == 3
+    assert any("loops=" in note for note in counts.notes)
+    (tmp_path / "plan.txt").write_text(OLD_SORT)
+    assert not read_plan(tmp_path / "plan.txt").notes
+
+
+@cases("below", [1, {"Node Type": ["Sort"]}, {"Node Type": "Sort", "Actual Loops": "x"}])
+def test_damage_below_a_gather_is_named(tmp_path, below):
+    plan = {"Node Type": "Gather", "Actual Rows": 1, "Temp Written Blocks": 9, "Plans": [below]}
+    (tmp_path / "plan.json").write_text(json.dumps([{"Plan": plan, "Execution Time": 9.0}]))
+    with pytest.raises(EvidenceDamaged):
+        read_plan(tmp_path / "plan.json")
 
 
 @cases("before", ["@all look: ```", "what: "])

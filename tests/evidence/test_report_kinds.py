@@ -62,6 +62,24 @@ def test_a_serial_plan_has_one_process_whatever_a_line_took(figures):
     assert (result.processes, result.time_bounds.upper) == (1, 29.2)
 
 
+@cases(
+    "above",
+    [
+        "",
+        "# Slow report\n\nWith the new index it takes half a minute:\n\n```sql\n",
+        "## Plan\nThe customer sent this plan.\n~~~\n",
+    ],
+)
+def test_words_above_a_plan_are_not_its_statement(figures, above):
+    text = report_disguises.xplan()
+    sql = "select count(*) from t1, t2 where t1.id = t2.id"
+    assert figures(above + text).statement.query == sql
+    head, tail = text.index("select"), text.index("Plan hash")
+    bare = f"{above}SQL> {text[head:tail]}```\n```\n{text[tail:]}"
+    assert figures(bare).statement.query.endswith(sql)
+    assert figures(above + text[tail:]).statement.query is None
+
+
 def test_temp_space_of_an_operation_that_is_not_known_is_no_run_without_spill(figures):
     text = report_disguises.xplan().replace("HASH JOIN         ", "NEW OPERATION     ")
     with pytest.raises(EvidenceContradictory, match="NEW OPERATION"):

@@ -37,8 +37,10 @@ def at_columns(width):
         lambda line: line.replace(" tim=", "\ntim=").split("\n"),
     ],
 )
-def test_a_pasted_trace_is_that_trace(tmp_path, broken):
-    whole = write_trace(tmp_path / "whole.trc", WAITS)
+@cases("times", [1, 80])
+def test_a_pasted_trace_is_that_trace(tmp_path, broken, times):
+    """Also one of some 500 kB, in which the last of the first 256 KiB is half a line."""
+    whole = write_trace(tmp_path / "whole.trc", WAITS * times)
     lines = [part for line in whole.read_text().splitlines() for part in broken(line)]
     (pasted := tmp_path / "pasted.trc").write_text("\n".join(lines) + "\n")
     for by in (("event",), ("event", "blocks"), ("sql_id",)):

@@ -7,7 +7,7 @@ from math import inf
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceUnsuited, InputError
+from spillcast.errors import EvidenceContradictory, EvidenceUnsuited, InputError
 from spillcast.storage.catalogue import lookup
 from spillcast.storage.model import Model
 from spillcast.storage.target import device, resolve_storage
@@ -48,6 +48,36 @@ def test_fio_has_latencies_by_size_and_depth(tmp_path):
     assert groups["write", 1].size_class_bytes == 1 << 20
     model = Model(result)
     assert model.latency("read", 8192, depth=1.0, sequential=False).mean_s == pytest.approx(96e-6)
+
+
+def reads(**more):
+    """A job of 1,000 reads of 64 KiB that took 1 ms each, one after the other."""
+    done = {"total_ios": 1000, "io_bytes": 65_536_000, "lat_ns": {"mean": 1e6}, "runtime": 1010}
+    return {"job options": {"rw": "randread"}, "read": done | more}
+
+
+@cases(
+    ("job", "holds"),
+    [
+        (reads(), True),
+        (reads(runtime=0), True),
+        (reads(lat_ns={"mean": 1e9}), False),
+        (reads(total_ios=100_000), False),
+        (reads(runtime=250) | {"job options": {"rw": "randread", "iodepth": "4"}}, True),
+        (reads(runtime=200) | {"job options": {"rw": "randread", "iodepth": "4"}}, False),
+    ],
+)
+def test_no_more_is_under_way_than_fio_lets_be(tmp_path, job, holds):
+    """By Little's law that is the rate times the mean latency."""
+    path = tmp_path / "fio.json"
+    path.write_text(json.dumps({"fio version": "fio-3.28", "jobs": [job]}))
+    if holds:
+        [group] = resolve_storage(str(path)).groups
+        # No option gives the size of a read, but what all of them moved.
+        assert group.size_class_bytes == 65536
+    else:
+        with pytest.raises(EvidenceContradictory):
+            resolve_storage(str(path))
 
 
 def test_a_storage_may_be_named_after_what_other_tools_print(tmp_path):

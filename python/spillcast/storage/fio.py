@@ -10,12 +10,13 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.errors import TargetIncomplete
-from spillcast.evidence.numbers import number_of
+from spillcast.evidence.numbers import Check, Number, check_all, number_of
 from spillcast.gate import damaged, json_of, reading
 from spillcast.recording import OPS, Recording
 from spillcast.storage.plan import moved_waits, plan
 from spillcast.storage.source import GRID
 from spillcast.storage.storage import Group, Storage
+from spillcast.units import format_duration
 from spillcast.workspace import whole_file
 
 _HINT = "make it with: fio --output-format=json --output=fio.json JOBFILE"
@@ -28,11 +29,8 @@ def fio_storage(path: Path, text: str) -> Storage:
     try:
         with reading(path, _HINT):
             given = document.get("global options", {})
-            groups = [
-                group
-                for job in document["jobs"]
-                for group in _groups({**given, **job.get("job options", {})}, job)
-            ]
+            jobs = [({**given, **job.get("job options", {})}, job) for job in document["jobs"]]
+            groups = [group for options, job in jobs for group in _groups(path, options, job)]
     except (AttributeError, TypeError) as error:
         raise damaged(path, "a key has another type than fio writes", _HINT) from error
     if not groups:
@@ -40,7 +38,7 @@ def fio_storage(path: Path, text: str) -> Storage:
     return Storage(path.stem, GRID, groups, {"fio": str(document["fio version"])})
 
 
-def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[Group]:
+def _groups(path: Path, options: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[Group]:
     for op in OPS:
         done = job.get(op) or {}
         count = int(done.get("total_ios") or 0)
@@ -54,6 +52,14 @@ def _groups(options: Mapping[str, Any], job: Mapping[str, Any]) -> Iterator[Grou
             moved *= 1024
         size = _size(options, op) or max(1, round(moved / count))
         depth = max(1, int(options.get("iodepth", 1))) * max(1, int(options.get("numjobs", 1)))
+        if runtime_s := float(done.get("runtime") or 0) / 1e3:
+            mean_s = mean_ns / 1e9
+            took = f"{count:,} {op}s of {format_duration(mean_s)}"
+            run = f"{format_duration(runtime_s)} with {depth} at once"
+            # The last of them may have ended a latency after it.
+            most = Number.exact((runtime_s + mean_s) * depth)
+            check = Check("time-at-once", Number.exact(count * mean_s), took, most, run)
+            check_all(path, [check], _HINT)
         latency_ns, counts = _histogram(done, count, mean_ns)
         pattern = "random" if "rand" in str(options.get("rw", "")) else "sequential"
         yield Group(

@@ -11,6 +11,9 @@ use super::pasted;
 use super::scan::LINE_BYTES_MAX;
 use crate::unpack::unpacked;
 
+/// What somebody pasted is shorter; its lines are made whole all at once.
+const PASTED_MAX: usize = 64 << 20;
+
 /// Where a trace is read from.
 type Source = Box<dyn Read + Send>;
 
@@ -53,7 +56,14 @@ impl<'a> Chunks<'a> {
         let mut chunk = Chunk { bytes, file: self.file, ..Chunk::default() };
         chunk.bytes.clear();
         chunk.bytes.append(&mut self.carry);
-        match self.fill(&mut source, &mut chunk.bytes) {
+        let mut filled = self.fill(&mut source, &mut chunk.bytes);
+        if may_be_pasted && matches!(filled, Ok(false)) && pasted::is_pasted(&chunk.bytes) {
+            while matches!(filled, Ok(false)) && chunk.bytes.len() < PASTED_MAX {
+                chunk.bytes.append(&mut self.carry);
+                filled = self.fill(&mut source, &mut chunk.bytes);
+            }
+        }
+        match filled {
             Ok(last) => chunk.last = last,
             Err(error) => {
                 chunk.fault = Some(stream_fault(&error).ok_or_else(|| self.unreadable(error))?);

@@ -10,6 +10,11 @@ const MORE_MAX: usize = 4;
 const BROKEN_MIN: usize = 3;
 const STARTS: [&str; 7] = ["WAIT", "FETCH", "EXEC", "PARSE", "PARSING IN", "CLOSE", "STAT"];
 
+/// Whether the beginning of a trace has marks or broken lines.
+pub(super) fn is_pasted(bytes: &[u8]) -> bool {
+    plain(bytes.to_vec()) != bytes
+}
+
 /// The same trace with whole lines; empty ones beside those that were broken keep the numbers.
 pub(super) fn plain(bytes: Vec<u8>) -> Vec<u8> {
     let mut lines = lines_of(&bytes);

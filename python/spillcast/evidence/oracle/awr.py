@@ -215,7 +215,8 @@ def _report(path: Path, text: str, selection: Selection) -> Report:
         is_complete = is_complete or (bool(all_waits) and not _TEMP_FIGURES.search(plain))
         if not is_complete:
             raise EvidenceIncomplete(
-                f"{path}: no table has its waits for temp files with their number and time", HOW
+                f"{path}: no table has its waits for temp files with their number and time",
+                f"{HOW}; of ASH export the samples themselves: spillcast collect oracle",
             )
         if _BEFORE_10G.search(plain) and re.search("direct path (read|write)", plain):
             raise EvidenceUnsuited(

@@ -8,7 +8,7 @@ from typing import Any
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.numbers import Check, Number, check_all
-from spillcast.evidence.postgres.nodes import SIZES_NOTE, Node, all_nodes, count_disk_sizes
+from spillcast.evidence.postgres.nodes import GATHERS, SIZES_NOTE, Node, all_nodes, count_disk_sizes
 from spillcast.evidence.postgres.text import ELSEWHERE, FIGURES, begins_plan, documents_of_text
 from spillcast.evidence.text import head_of, json_or_none, text_of
 from spillcast.evidence.unwrap import unwrapped
@@ -253,23 +253,23 @@ def _value(text: str) -> Any:
 def _check_shape(document: Mapping[str, Any]) -> None:
     """ValueError for a key of a plan that holds something else than PostgreSQL writes there.
 
-    A node that was run, and does not say how often, ran once.
+    A node that was run, and does not say how often, ran once, unless it is below a Gather.
     """
     if not isinstance(document.get("Execution Time", 0), int | float):
         raise ValueError("Execution Time is not a number")
-    waiting = [document["Plan"]]
+    waiting = [(document["Plan"], True)]
     while waiting:
-        node = waiting.pop()
+        node, once = waiting.pop()
         if not isinstance(node, dict):
             raise ValueError("a node of the plan is not an object")
-        if "Actual Rows" in node:
+        if "Actual Rows" in node and once:
             node.setdefault("Actual Loops", 1)
         for name, value in node.items():
             for names, kind, words in _KINDS_OF_VALUES:
                 if name.endswith(names) and not isinstance(value, kind):
                     raise ValueError(f"{name} is not a {words}")
-        for name in NODES:
-            waiting += node.get(name, ())
+        once = once and node.get("Node Type") not in GATHERS
+        waiting += [(child, once) for name in NODES for child in node.get(name, ())]
 
 
 def check_sums(path: Path, top: Node) -> None:

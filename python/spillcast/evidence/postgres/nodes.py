@@ -49,7 +49,7 @@ _LOCAL = frozenset(
         *("Sort", "Subquery Scan", "WindowAgg"),
     )
 )
-_GATHERS = frozenset(("Gather", "Gather Merge"))
+GATHERS = frozenset(("Gather", "Gather Merge"))
 #: The most temp blocks, and milliseconds: 73 TB and 104 days.
 _TEMP_MAX = COUNT_MAX // 1_000_000
 
@@ -143,7 +143,7 @@ class Node:
     @property
     def rows_in_all(self) -> float:
         """Rows of all executions in all processes."""
-        return self.rows * amount(self.values.get("Actual Loops", 1), "Actual Loops")
+        return self.rows * amount(self.values.get("Actual Loops", self.processes), "Actual Loops")
 
     def walk(self) -> "Iterator[Node]":
         """The node and all below it."""
@@ -244,7 +244,7 @@ def _node(
     children = [_node(plan, below, kind, shared) for plan in values.get("Plans", ())]
     inside = [child.all_temp for child in children if not _is_cte(child.values)]
     temp = _temp(values)
-    if kind in _GATHERS and temp.less(inside).blocks:
+    if kind in GATHERS and temp.less(inside).blocks:
         # Nodes below it are left out, which its processes ran.
         processes = below
     producer = shared.get(values.get("CTE Name", "")) if kind == "CTE Scan" else None
@@ -268,7 +268,7 @@ def _ran_in(values: Mapping[str, Any], processes: int) -> int:
 
 def _processes_below(values: Mapping[str, Any], processes: int) -> int:
     """The processes of the nodes below: at a Gather, its workers and mostly the leader."""
-    if values["Node Type"] not in _GATHERS:
+    if values["Node Type"] not in GATHERS:
         return processes
     if "Workers Launched" not in values:
         # The line was left out: each process ran the node below once.
@@ -363,7 +363,7 @@ def _holds_inputs(node: Node) -> bool:
     Otherwise lines are missing, or are below a wrong node.
     """
     inputs = [child for child in node.children if "Subplan Name" not in child.values]
-    if node.kind in _GATHERS:
+    if node.kind in GATHERS:
         runs = _loops(node) * _processes_below(node.values, 1)
         return all(_loops(child) <= runs for child in inputs)
     return sum(_time_s(child, -1) for child in inputs) <= _time_s(node, +1)

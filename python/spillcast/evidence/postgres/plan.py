@@ -241,6 +241,8 @@ def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
     notes = list(document.get("Notes", ()))
     if "Execution Time" not in document:
         notes.append("a plan without Execution Time: that of its first node stands for it")
+    if any(node.processes > 1 and "Actual Loops" not in node.values for node in top.walk()):
+        notes.append("nodes below a Gather without loops= are assumed to have run in each process")
     if _uses_temp_tables(top):
         notes.append(
             "reads and writes of temp tables are not part of this forecast: temp_tablespaces "

@@ -184,7 +184,7 @@ class _Plan:
             self.planning = indent
         elif summary := _SUMMARY.match(line):
             # psql's time is also below a plan that was not run, and below other statements.
-            is_own = "Actual Loops" in self.plan["Plan"] and not self.is_left
+            is_own = "Actual Rows" in self.plan["Plan"] and not self.is_left
             if is_own or not line.startswith("Time:"):
                 self._ran(indent, milliseconds(summary["ms"]))
         elif text.startswith("Settings:"):
@@ -214,7 +214,7 @@ class _Plan:
         node = self.nodes[-1][1]
         if self.worker is not None and indent <= self.worker_at:
             # Without indentation, figures follow those of a worker only in VERBOSE plans.
-            verbose = "Unindented" in self.plan and "Actual Loops" in self.worker
+            verbose = "Unindented" in self.plan and "Actual Rows" in self.worker
             self.worker = self.worker if verbose else None
         if worker := _WORKER.match(text):
             self.worker_at = indent
@@ -414,7 +414,8 @@ def milliseconds(text: str) -> float:
 
 
 def _ran(match: re.Match[str]) -> dict[str, Any]:
-    return {"Actual Rows": float(match["rows"]), "Actual Loops": int(match["loops"] or 1)}
+    loops = {} if match["loops"] is None else {"Actual Loops": int(match["loops"])}
+    return {"Actual Rows": float(match["rows"]), **loops}
 
 
 def _batches(match: re.Match[str]) -> dict[str, Any]:
