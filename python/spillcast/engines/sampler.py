@@ -44,8 +44,6 @@ class SessionQuery:
     #: The process of the session.
     pid: int
     life: QueryLife
-    #: Its start, to within a round trip; None before it was seen.
-    started_ns: int | None = None
     #: Its user and text; unknown if the session ran another query before they could be read.
     statement: Statement = NOTHING_KNOWN
     #: The query's identifier; None if the server computes none.
@@ -84,10 +82,15 @@ class SessionQuery:
         return self.statement.text
 
     @property
+    def started_ns(self) -> int | None:
+        """Its start, to within a round trip; None before it was seen."""
+        return None if self.life.began_s is None else round(self.life.began_s * 1e9)
+
+    @property
     def began_ns(self) -> int:
         """Its start; there must have been a look at it."""
-        assert self.started_ns is not None
-        return self.started_ns
+        assert (started_ns := self.started_ns) is not None
+        return started_ns
 
     @property
     def run_queue_delay_s(self) -> float:
@@ -256,23 +259,17 @@ class Sampler(threading.Thread):
         """Take in a look: end queries, and begin those of sessions that became active."""
         ended = dict[int, SessionQuery]()
         for pid, query in list(self._queries.items()):
-            if self._see_query(query, sessions.get(pid)) == "ended":
+            if query.life.see(sessions.get(pid)) == "ended":
                 ended[pid] = self._end(query, sessions.get(pid), now_ns)
         if self._session is not None:
             return
         for pid, session in sessions.items():
             if pid not in self._queries and session.state in ACTIVE:
                 query = self._queries[pid] = SessionQuery(pid, QueryLife(self._clock))
-                self._see_query(query, session)
+                query.life.see(session)
                 # A worker may have been seen before its query, beside the session's last one.
                 for worker in ended[pid].workers if pid in ended else ():
                     query.join(worker, _started_ns(worker))
-
-    def _see_query(self, query: SessionQuery, session: SessionState | None) -> str:
-        phase = query.life.see(session)
-        began_s = query.life.began_s
-        query.started_ns = None if began_s is None else round(began_s * 1e9)
-        return phase
 
     def _end(self, query: SessionQuery, session: SessionState | None, now_ns: int) -> SessionQuery:
         ended_s = query.life.ended_s

@@ -15,7 +15,7 @@ SLEEP = "select pg_sleep(600)"
 
 
 def test_a_worker_may_join_a_query_whose_processes_are_gone_through():
-    query = SessionQuery(1, QueryLife(ServerClock()), started_ns=0)
+    query = SessionQuery(1, QueryLife(ServerClock()))
     seen = []
     for pid in query.pids:
         query.join(os.getpid(), 1)
