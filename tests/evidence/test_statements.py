@@ -56,6 +56,17 @@ def test_the_mean_of_the_calls_stands_for_their_total(tmp_path, mean):
     assert (counts.elapsed_s, counts.reads.count, counts.writes.count) == (0.2505, 150, 200)
 
 
+def test_a_mean_in_another_unit_is_no_speed_of_memory(tmp_path):
+    """Who named a column of seconds avg_time, which is one of milliseconds elsewhere."""
+    blocks = "calls,avg_time,temp_blks_read,temp_blks_written,query\n4,12.5,{0},{0},select 1\n"
+    (path := tmp_path / "rows.csv").write_text(blocks.format(400_000))
+    with pytest.raises(TimesContradictory):
+        read_statements(path)
+    assert read_statements(path, Selection(elapsed_s=12.5)).elapsed_s == 12.5
+    path.write_text(blocks.format(4_000))
+    assert read_statements(path).elapsed_s == 0.0125
+
+
 @cases("blank", ["", "\n"])
 def test_a_row_that_is_cut_below_a_blank_line_is_no_end_of_the_table(tmp_path, blank):
     heading = "calls,total_exec_time,temp_blks_read,temp_blks_written,query\n"

@@ -72,8 +72,6 @@ class Activity(Protocol):
 FETCH_S = 1.0
 #: Shorter statements before the awaited query do not count as it: BEGIN, SET and the like.
 PASSED_OVER_S = 0.1
-#: Looks that place the start of a query: a busy machine delays most answers.
-PLACING = 20
 
 #: Whether the last statement of a transaction ran to its end, by the session's state after it.
 _COMPLETED = {"idle in transaction": True, "idle in transaction (aborted)": False}
@@ -141,8 +139,8 @@ class QueryLife:
         self._seen_s = self._changed_s = 0.0
         # The last look at the session, and the last one before the query.
         self._requested_s = self._before_s = -math.inf
-        # Looks that have placed the start, and how often the clock was set before the first.
-        self._placed = self._times_set = 0
+        # How often the clock was set before the query.
+        self._times_set = 0
 
     @property
     def elapsed_s(self) -> float | None:
@@ -171,7 +169,7 @@ class QueryLife:
                 self.phase = "ended"
             elif session.state in ACTIVE:
                 self.phase, self.started_s = "running", session.query_start_s
-                self._before_s, self._placed = self._requested_s, 0
+                self._before_s = self._requested_s
                 self._times_set, self.new = self._clock.times_set, True
                 self._changed_s = self._clock.local_s(session.state_change_s)
                 self._continue(session)
@@ -184,8 +182,7 @@ class QueryLife:
         """Take in a look at which the query still runs; the first ones place its start."""
         assert self.started_s is not None
         self.last, self._seen_s = session, self._clock.local_s(session.now_s)
-        if self._placed < PLACING and self._clock.times_set == self._times_set:
-            self._placed += 1
+        if self._clock.times_set == self._times_set:
             self.began_s = min(self._clock.local_s(self.started_s, self._before_s), self._seen_s)
 
     def _running(self, session: SessionState | None) -> None:

@@ -89,7 +89,8 @@ class SessionQuery:
     @property
     def began_ns(self) -> int:
         """Its start; there must have been a look at it."""
-        assert (started_ns := self.started_ns) is not None
+        started_ns = self.started_ns
+        assert started_ns is not None
         return started_ns
 
     @property

@@ -16,7 +16,7 @@ from spillcast import _core
 from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
 from spillcast.evidence.oracle.trace import WHOLE, TraceOptions
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
-from spillcast.profile.sql import ask_no_traces, ask_traces, confine, view_of_waits
+from spillcast.profile.sql import ask_traces, confine, register_traces, view_of_waits
 from spillcast.profile.traces import WAITS_ALONE, trace_warnings
 from spillcast.stats import quantiles
 from spillcast.units import format_duration
@@ -72,7 +72,8 @@ class Grouping:
         """As ``check``, over a table of traces, before they are read."""
         folder = tempfile.TemporaryDirectory(prefix="spillcast-")
         with folder as name, duckdb.connect() as connection:
-            ask_no_traces(connection, Path(name))
+            register_traces(connection)
+            confine(connection, Path(name))
             self.check(connection, table)
 
     @contextmanager

@@ -245,7 +245,7 @@ def ask_traces(
         add_call_tree(connection)
         confine(connection, folder)
         return run_query(connection, query), read
-    tables = _register_traces(connection)
+    tables = register_traces(connection)
     confine(connection, folder)
     assert columns is not None
     table = columns[0][0]
@@ -278,13 +278,7 @@ def ask_traces(
     return answers[0], read
 
 
-def ask_no_traces(connection: duckdb.DuckDBPyConnection, folder: Path) -> None:
-    """Create the tables of traces without rows."""
-    _register_traces(connection)
-    confine(connection, folder)
-
-
-def _register_traces(connection: duckdb.DuckDBPyConnection) -> "dict[str, _Stream]":
+def register_traces(connection: duckdb.DuckDBPyConnection) -> "dict[str, _Stream]":
     """Create the tables of traces; returns their streams, which have no rows yet."""
     tables = dict(zip(TABLES, map(_Stream, _core.TraceReader.no_rows()), strict=True))
     for name, table in tables.items():
@@ -299,7 +293,7 @@ def requested(query: str) -> tuple[list[Column] | None, int]:
     Raises DuckDB's error for an unknown name before anything is read.
     """
     with duckdb.connect() as connection:
-        tables = _register_traces(connection)
+        tables = register_traces(connection)
         for table in tables.values():
             table.bound = False
         try:

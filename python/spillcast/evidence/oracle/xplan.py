@@ -29,9 +29,8 @@ _CURSOR = re.compile(r"\W*+SQL_ID:?\s+(\w{13}),?(?:\s+child number\s+(\d+))?.*",
 _HASH = re.compile(r"\W*+Plan hash value\s*:\s*(\d+).*", re.IGNORECASE)
 _HEADING = re.compile(r"\s*\|\s*Id\s*\|\s*Operation\b", re.IGNORECASE)
 _RULE = "-" * 40
-#: How a statement begins, and lines of Markdown around it.
+#: How a statement begins.
 _STATEMENT = re.compile(r"(SQL>)?\W*(select|insert|update|delete|merge|with \w+ (as|\())\b", re.I)
-_MARKDOWN = ("```", "~~~", "#")
 #: Operations that take their rows from lines below them.
 _NO_LEAF = re.compile(r"(?:HASH|SORT|WINDOW)\b")
 _ROW_ID = re.compile(r"[*\s-]*(\d+)\s*")
@@ -129,7 +128,7 @@ def _plans(path: Path, lines: Sequence[str]) -> Iterator[Plan]:
                 plan.hash_value = match[1]
             elif plan.hash_value is None and (plan.sql_id or not above) and re.search(r"\w", line):
                 begun = plan.sql_id or plan.text or _STATEMENT.match(line.strip())
-                if begun and not line.lstrip().startswith(_MARKDOWN):
+                if begun and not line.lstrip().startswith(("```", "~~~", "#")):
                     plan.text.append(line.strip())
         above = table.last
         for at, cells in zip(table.at, table.cells, strict=True):

@@ -6,13 +6,18 @@ from math import inf
 from pathlib import Path
 from typing import Any
 
+from spillcast.errors import TimesContradictory
 from spillcast.evidence.counts import Bounds, Counts, OpCounts, middle, middle_processes
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.gate import COUNT_MAX
 from spillcast.recording.meta import ObservedEngine
+from spillcast.units import format_duration
 
 #: The shortest time of a block, which is in the page cache.
 MEMORY_BLOCK_S = 1e-6
+#: No memory is more than so many times as fast.
+FASTER = 2
+_OTHER_UNIT = "if the time is in another unit, or of another run, give it with --elapsed"
 #: The evidence that contains the number of processes.
 _PROCESSES_REMEDY = "EXPLAIN (ANALYZE, BUFFERS) of a query shows it"
 #: Values of a node that must be numbers, here or for the effect of more memory.
@@ -100,7 +105,11 @@ def counts_of_blocks(
     is_shared = shared.lower < shared.upper
     if untimed is not None and elapsed_s and not temp.total_s:
         upper_s = max(elapsed_s - other_s, 0.1 * elapsed_s) * processes
-        time_bounds = Bounds(min(temp.blocks * MEMORY_BLOCK_S, upper_s), upper_s, *untimed)
+        memory_s = temp.blocks * MEMORY_BLOCK_S
+        if memory_s > FASTER * elapsed_s * shared.upper:
+            run = f"{temp.blocks:,} temp blocks in {format_duration(elapsed_s)}"
+            raise TimesContradictory(f"{path}: {run}: no memory is as fast", _OTHER_UNIT)
+        time_bounds = Bounds(min(memory_s, upper_s), upper_s, *untimed)
         block_s = middle(time_bounds) / temp.blocks
         temp = TempIO(temp.read, temp.written, temp.read * block_s, temp.written * block_s)
     return Counts(
