@@ -345,14 +345,6 @@ def test_nodes_that_do_not_tell_how_often_they_ran_did_in_every_process(tmp_path
     assert not read_plan(tmp_path / "plan.txt").notes
 
 
-@cases("below", [1, {"Node Type": ["Sort"]}, {"Node Type": "Sort", "Actual Loops": "x"}])
-def test_damage_below_a_gather_is_named(tmp_path, below):
-    plan = {"Node Type": "Gather", "Actual Rows": 1, "Temp Written Blocks": 9, "Plans": [below]}
-    (tmp_path / "plan.json").write_text(json.dumps([{"Plan": plan, "Execution Time": 9.0}]))
-    with pytest.raises(EvidenceDamaged):
-        read_plan(tmp_path / "plan.json")
-
-
 @cases("before", ["@all look: ```", "what: "])
 def test_words_before_a_node_are_no_type_of_it(tmp_path, before):
     """A plan in a chat is read, and with other words before its first line refused."""

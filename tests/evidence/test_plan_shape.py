@@ -4,9 +4,12 @@ import copy
 import json
 from contextlib import suppress
 
+import pytest
+
 from cases import cases
-from spillcast.errors import InputError
+from spillcast.errors import EvidenceDamaged, InputError
 from spillcast.evidence.postgres.document import read_documents
+from spillcast.evidence.postgres.plan import read_plan
 
 PLAN = {
     "Plan": {
@@ -40,3 +43,11 @@ def test_a_plan_of_another_shape_is_refused_or_read(tmp_path, wrong):
         # Any other error is a fault of ours.
         with suppress(InputError):
             assert read_documents(path)
+
+
+@cases("below", [1, {"Node Type": ["Sort"]}, {"Node Type": "Sort", "Actual Loops": "x"}])
+def test_damage_below_a_gather_is_named(tmp_path, below):
+    plan = {"Node Type": "Gather", "Actual Rows": 1, "Temp Written Blocks": 9, "Plans": [below]}
+    (tmp_path / "plan.json").write_text(json.dumps([{"Plan": plan, "Execution Time": 9.0}]))
+    with pytest.raises(EvidenceDamaged):
+        read_plan(tmp_path / "plan.json")

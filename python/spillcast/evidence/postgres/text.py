@@ -30,9 +30,7 @@ _BARE_NODE = re.compile(r"(?P<indent>[ \t]*)->[ \t]+(?P<name>Task|Distributed Su
 _TYPE = re.compile(
     r"[A-Z*](?:[\w /*,.$-]|\"[^\"]*\"|:\d|\([^()]*\))*+(?:$|(?<= on )|(?<= using )|(?<= for ))"
 )
-_HEADING = re.compile(
-    r"(?P<indent>\s*)(?P<name>(?:InitPlan|SubPlan|CTE) (?:expr_)?\S+(?: \(.*\))?)\s*"
-)
+_HEADING = re.compile(r"\s*(?P<name>(?:InitPlan|SubPlan|CTE) (?:expr_)?\S+(?: \(.*\))?)\s*")
 _WORKER = re.compile(r"Worker (?P<number>\d+):\s*(?P<rest>.*)")
 #: A line begins so; others go on with what stands above.
 _BEGINS = re.compile(
@@ -414,7 +412,7 @@ def milliseconds(text: str) -> float:
 
 
 def _ran(match: re.Match[str]) -> dict[str, Any]:
-    loops = {} if match["loops"] is None else {"Actual Loops": int(match["loops"])}
+    loops = {"Actual Loops": int(match["loops"])} if match["loops"] else {}
     return {"Actual Rows": float(match["rows"]), **loops}
 
 
