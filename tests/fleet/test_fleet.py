@@ -222,3 +222,11 @@ def test_the_table_fits_a_terminal(made):
     assert "of that." in result.stdout
     assert "... and 7 more" in result.stdout
     assert max(map(len, result.stdout.splitlines())) <= 80
+
+
+def test_evidence_without_a_forecast_keeps_its_elapsed_time(tmp_path):
+    made_up_recording(tmp_path / "idle.spill", [], elapsed_s=2.0)
+    command = "fleet", tmp_path, "--to", "latency:1ms", "--json"
+    [statement] = json.loads(spillcast(*command).stdout)["statements"]
+    assert statement["forecast_s"] is None
+    assert statement["elapsed_s"] == 2.0

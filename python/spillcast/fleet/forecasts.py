@@ -283,16 +283,19 @@ def of_statement(
 
 def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
     """The forecast of a recording, a plan or an application in a row of RUNS."""
+    elapsed_s = 0.0
     try:
         with unpacked(dict(row)) as evidence:
             if isinstance(evidence, Application):
                 [(forecast, _)] = forecast_application(evidence, [to], question)
                 return _outcome(forecast, forecast.moved.baseline_s)
+            elapsed_s = evidence.elapsed_s
             storage = resolve(to, evidence)
             forecast = estimate(evidence, storage, confidence=question.confidence)
     except (InputError, Refusal) as error:
         # The name of the folder in which it was unpacked is random.
-        return Outcome(0.0, 0.0, refused=re.sub(r"\S*/spillcast-[^/\s]+/", "", error.message))
+        reason = re.sub(r"\S*/spillcast-[^/\s]+/", "", error.message)
+        return Outcome(elapsed_s, 0.0, refused=reason)
     temp_s = sum(term.baseline_s for term in forecast.terms if term.count is not None)
     return _outcome(forecast, temp_s)
 

@@ -257,7 +257,7 @@ def known_target(target: str) -> Storage | None:
         return None
     if target == "tmpfs" or is_place(Path(target)):
         raise TargetUnsuited(
-            f"--to {target}: a probe would disturb the run that is observed",
+            f"--to {target}: this verb does not probe: that may disturb what it observes",
             f"probe before: spillcast probe {shell_word(target)} --grid -o storage.json",
         )
     return resolve_storage(target, f"--to {target}", FORMS)
