@@ -1,4 +1,4 @@
-"""Work under way on stderr: a line, a bar, numbered steps or the live view of a recording."""
+"""Progress on stderr: a line, a bar, numbered steps, or the live view of a recording."""
 
 import os
 import select
@@ -34,31 +34,31 @@ if TYPE_CHECKING:
     from spillcast.report.live import Glimpse
 
 
-#: Work that is done sooner shows no progress.
+#: Shorter work shows no progress.
 SHOWN_AFTER_S = 0.5
-#: Columns of a terminal that has room for a bar beside the figures.
+#: The least columns of a terminal with room for a bar beside the figures.
 WIDE = 80
 #: Columns of a bar.
 BAR = 20
-#: How often the live view and a bar are drawn.
+#: The intervals at which the live view and a bar are drawn.
 REFRESH_S, BAR_REFRESH_S = 1.0, 0.2
 
 
 class Show(Protocol):
-    """Progress of a bar: done, total (None: unknown), and bytes moved (default: ``done``)."""
+    """Takes the progress of a bar: done, total (None: unknown), bytes moved (default: ``done``)."""
 
     def __call__(self, done: int, total: int | None = None, moved: int | None = None, /) -> None:
         """Report progress."""
 
 
 def _is_drawn_on() -> bool:
-    """Whether stderr is a terminal that can be written over."""
+    """Whether stderr is a terminal whose lines can be overwritten."""
     return sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
 
 
 @contextmanager
 def live_line(*, show: bool = True) -> Iterator[Callable[[str], None]]:
-    """One line on stderr that is written over, on a terminal; nothing elsewhere."""
+    """A function that shows a text in one line on stderr; nothing without a terminal."""
     if not show or not _is_drawn_on():
         yield lambda _text: None
         return
@@ -69,7 +69,7 @@ def live_line(*, show: bool = True) -> Iterator[Callable[[str], None]]:
 
 
 def _columns() -> int:
-    """Columns of the terminal of stderr, without the last, at which a line would wrap."""
+    """The columns of stderr's terminal but the last one, at which lines would wrap."""
     columns = os.environ.get("COLUMNS", "")
     if columns.isdecimal():
         return int(columns) - 1
@@ -78,7 +78,7 @@ def _columns() -> int:
 
 @contextmanager
 def reading_bar(evidence: Sequence[str | Path]) -> Iterator[Callable[[int], None]]:
-    """A bar for reading files; its function takes the number of bytes read so far."""
+    """A bar for reading files; its function takes the bytes read so far."""
     paths = [Path(name) for name in evidence]
     total = None
     if all(path.is_file() for path in paths):
@@ -90,19 +90,19 @@ def reading_bar(evidence: Sequence[str | Path]) -> Iterator[Callable[[int], None
 
 @contextmanager
 def progress_bar(title: str, unit: str = "bytes") -> Iterator[Show]:
-    """A bar with rate and time left on stderr, on a terminal, once work takes half a second.
+    """A bar on a terminal's stderr with rate and time left, after half a second of work.
 
-    Without updates it shows the elapsed time.
+    Without calls of its function it shows the elapsed time.
     """
     since_s = time.monotonic()
-    fed: tuple[int, int | None, int | None] = (0, None, None)
+    latest: tuple[int, int | None, int | None] = (0, None, None)
     ended = threading.Event()
 
     def show(done: int, total: int | None = None, moved: int | None = None, /) -> None:
-        nonlocal fed, since_s
-        if done < fed[0]:  # The work is repeated: rate and time left are those of this round.
+        nonlocal latest, since_s
+        if done < latest[0]:  # The work is repeated: rate and time left are those of this round.
             since_s = time.monotonic()
-        fed = done, total, moved
+        latest = done, total, moved
 
     def draw() -> None:
         from spillcast.report.page import bar
@@ -110,10 +110,10 @@ def progress_bar(title: str, unit: str = "bytes") -> Iterator[Show]:
         wait_s = SHOWN_AFTER_S
         while not ended.wait(wait_s):
             wait_s = BAR_REFRESH_S
-            done, total, _ = fed
+            done, total, _ = latest
             width = _columns()
             drawn = f"{bar(min(done / total, 1), BAR):{BAR}}  " if total and width >= WIDE else ""
-            text = drawn + progress_text(*fed, unit, time.monotonic() - since_s)
+            text = drawn + progress_text(*latest, unit, time.monotonic() - since_s)
             write_over(f"{shortened(title, max(16, width - len(text) - 2))}  {text}", width)
         clear_line()
 
@@ -132,7 +132,7 @@ def progress_bar(title: str, unit: str = "bytes") -> Iterator[Show]:
 def progress_text(
     done: int, total: int | None, moved: int | None, unit: str, elapsed_s: float
 ) -> str:
-    """``41 %  1.2 GiB  210 MiB/s  12 s left``: as much of it as is known."""
+    """``41 %  1.2 GiB  210 MiB/s  12 s left``, or the known parts of it."""
     from spillcast.units import format_bytes
 
     count = done if moved is None else moved
@@ -170,7 +170,7 @@ class TerminalStage:
         self._finish(done=kind is None)
 
     def step(self, title: str) -> None:
-        """A step begins; the one before has ended."""
+        """End the current step and begin another one."""
         self._finish(done=True)
         self._number += 1
         of = f"/{self._steps}" if self._steps else ""
@@ -179,15 +179,15 @@ class TerminalStage:
         self._show("")
 
     def status(self, status: dict[str, Any]) -> None:
-        """The state of a recording under way."""
+        """Show the state of a recording in progress."""
         self._show(status_line(status).removeprefix("recording "))
 
     def progress(self, done: int, total: int, count: int) -> None:
-        """The state of a probe under way."""
+        """Show the state of a probe in progress."""
         self._show(progress_text(done, total, count, "bytes", time.monotonic() - self._since))
 
     def tick(self) -> None:
-        """Time goes by."""
+        """Show the time that the current step has taken."""
         self._show(format_duration(round(time.monotonic() - self._since, 1)))
 
     def _show(self, detail: str) -> None:
@@ -211,7 +211,7 @@ class TerminalStage:
 
 
 class View:
-    """Shows a recording in progress: one line that is written over."""
+    """Shows a recording in progress in one line, which is overwritten."""
 
     def __init__(self, show: Callable[[str], None]) -> None:
         self._write = show
@@ -229,9 +229,9 @@ class View:
 
 
 class LiveView(View):
-    """The profile so far and the forecast, each second: drawn, or a line of JSON on stdout.
+    """Shows the profile so far and the forecast each second: drawn, or as JSON lines on stdout.
 
-    ``look`` raises KeyboardInterrupt where q was pressed.
+    ``look`` raises KeyboardInterrupt if q was pressed.
     """
 
     def __init__(
@@ -310,7 +310,7 @@ class LiveView(View):
 
 @contextmanager
 def line_view(*, show: bool) -> Iterator[View]:
-    """One line on a terminal."""
+    """A view of one line on a terminal."""
     with live_line(show=show) as write:
         yield View(write)
 

@@ -1,4 +1,4 @@
-"""A query in a process of its own: prepared, held at a gate, run, measured; private servers."""
+"""Queries in processes of their own, held at a gate until they run; and private servers."""
 
 import ctypes
 import json
@@ -24,7 +24,7 @@ START_S = 60.0
 
 @dataclass(frozen=True)
 class RunResult:
-    """The times of a run and its rows as JSON text, empty if they were not kept."""
+    """The times of a run, and its rows as JSON text; empty if they were not kept."""
 
     elapsed_s: float
     rows: str
@@ -69,7 +69,7 @@ class HeldQuery(AbstractContextManager["HeldQuery"]):
         self.close()
 
     def start(self) -> None:
-        """Open the gate: the query runs from now on."""
+        """Open the gate, so that the query runs."""
         assert self._process.stdin is not None
         self._process.stdin.write("run\n")
         self._process.stdin.flush()
@@ -148,7 +148,7 @@ class Session(Protocol):
         """Run it to its end; its rows."""
 
     def scheduled(self) -> Scheduled:
-        """Scheduler times of all its processes and threads so far; by default of ``pid``."""
+        """Scheduler times so far of the query's processes and threads; by default of ``pid``."""
         tasks = map(task_times, Path(f"/proc/{self.pid}/task").iterdir())
         return Scheduled.total(filter(None, tasks))
 
@@ -216,12 +216,12 @@ def running_server(
 
 
 def end_with_parent() -> None:
-    """Let this process end when its parent does."""
+    """Let this process end with its parent."""
     ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 def task_times(task: Path) -> Scheduled | None:
-    """Read the times of the thread of a folder in /proc so far; None where it has ended."""
+    """The times so far of a process or thread, by its folder in /proc; None if it has ended."""
     try:
         ran, stood, _ = (task / "schedstat").read_text().split()
     except (OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Moves of temp files: steps and the way back; those that are only printed: settings, a mount."""
+"""Moves of temp files: their steps and their reversal; moves that are only printed."""
 
 import os
 import pwd
@@ -19,7 +19,7 @@ from spillcast.units import format_bytes, parse_bytes
 
 @dataclass(frozen=True)
 class Step:
-    """One thing to do, and why: a command of the shell, or statements for a client.
+    """A step and its reason: a command for a shell, or statements for a client.
 
     Several statements of one step are one transaction.
     """
@@ -45,7 +45,7 @@ class Step:
 
 @dataclass
 class Move:
-    """What is done, or is to be done, so that ``whom``'s temp files go to ``to``, and go back."""
+    """The steps by which the temp files of ``whom`` move to ``to``, and those that revert it."""
 
     engine: str
     to: str

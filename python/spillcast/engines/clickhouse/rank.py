@@ -74,7 +74,7 @@ _CODES = {
 
 @dataclass(frozen=True)
 class _LoggedWindow:
-    """Queries that spilled in a time, and what all queries of that time took."""
+    """The queries that spilled in a window, and the time of all queries in it."""
 
     source: str
     spilling: list[LoggedQuery]
@@ -92,7 +92,7 @@ def rank_clickhouse(
     origin: str | None = None,
     confidence: float = 0.9,
 ) -> ServerRanking:
-    """Rank what spills on a server, by DSN, or in a file of rows of system.query_log."""
+    """Rank the statements that spill on a server, or in a file of rows of system.query_log."""
     request = request_of(targets, origin, confidence)
     if "://" in source:
         log = _logged_window(source, since_s or 86_400.0, cluster)
@@ -124,7 +124,7 @@ def rank_clickhouse(
 
 
 class _Server:
-    """A server by its DSN; the password is neither shown nor stored."""
+    """A server with a DSN; the password is neither shown nor stored."""
 
     def __init__(self, dsn: str) -> None:
         parts = urlsplit(dsn)
@@ -163,7 +163,7 @@ class _Server:
 
 
 def _logged_window(dsn: str, window_s: float, cluster: str | None) -> _LoggedWindow:
-    """What the log of a server, or of all replicas of a cluster, has of the time up to now."""
+    """The log of a server, or of all replicas of a cluster, for the time up to now."""
     server = _Server(dsn)
     columns = {
         row["name"]
@@ -218,12 +218,12 @@ def _exported(path: Path) -> _LoggedWindow:
 
 
 def _statement(query: LoggedQuery) -> str:
-    """What queries that differ in constants have in common; versions before 20.7 log no hash."""
+    """The key of queries that differ in constants alone; versions before 20.7 log no hash."""
     return query.normalized_hash or _CONSTANT.sub("?", query.query or "")
 
 
 def _ranked(calls: Sequence[LoggedQuery], request: RankRequest, *, is_forecast: bool) -> Ranked:
-    """A statement by the mean of its calls."""
+    """A row of the ranking, by the mean of a statement's calls."""
     number = len(calls)
     needed = [bounds for call in calls if (bounds := no_spill_bytes(call)) is not None]
     ranked = Ranked(

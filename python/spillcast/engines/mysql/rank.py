@@ -69,7 +69,7 @@ _STATUS = ("created_tmp_files", "created_tmp_disk_tables", "sort_merge_passes", 
 
 @dataclass(frozen=True)
 class TempFiles:
-    """What the server timed of its temp files since its start."""
+    """The I/O on temp files since the server's start, as the server timed it."""
 
     reads: OpCounts
     writes: OpCounts
@@ -81,7 +81,7 @@ class TempFiles:
 
 
 def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> ServerRanking:
-    """Rank what spills on a server. InputError where it does not answer or counts nothing."""
+    """Rank the statements that spill. InputError if the server is down or counts nothing."""
     request = request_of(targets, None, confidence)
     unseen = [
         "temp I/O of a statement: the server counts its temporary tables on disk and merge passes, "

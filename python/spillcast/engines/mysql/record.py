@@ -149,7 +149,7 @@ def listed(connection: Connection, server: Server) -> list[Session]:
 
 
 def chosen(sessions: Sequence[Session], wanted: SessionSelector) -> Session | None:
-    """Return the session that is wanted; one that its number selects may be idle."""
+    """Return the selected session; one that is selected by its number may be idle."""
     try:
         pattern = re.compile(wanted.query or "", re.IGNORECASE)
     except re.error as error:
@@ -167,7 +167,7 @@ def chosen(sessions: Sequence[Session], wanted: SessionSelector) -> Session | No
 
 
 class MySqlActivity:
-    """What one session does, as ``Activity``, by our clock: the server tells only ages."""
+    """The ``Activity`` of one session, by our clock, because the server shows only ages."""
 
     def __init__(
         self,
@@ -220,7 +220,7 @@ class MySqlActivity:
         )
 
     def statements(self, pids: Iterable[int]) -> list[Statement]:
-        """Return what the session runs, or ran last."""
+        """Return the present or last statement of the session."""
         last = self._last
         if last is None or last.id not in pids:
             return []
@@ -228,7 +228,7 @@ class MySqlActivity:
         return [Statement(last.id, hash(last.query), text, user=last.user, database=database)]
 
     def temp_held(self) -> list[TempHeld]:
-        """Return none, for temp files have no names; the session's tablespaces are noted."""
+        """Return none, because temp files have no names; note the session's tablespaces."""
         if self._calls is not None:
             with suppress(SpillcastError):
                 self._calls.look()

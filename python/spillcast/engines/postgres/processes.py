@@ -1,4 +1,4 @@
-"""The processes of a PostgreSQL session on this machine: whether they are here, what is theirs."""
+"""Finds the processes of PostgreSQL sessions on this machine, and their temp directories."""
 
 import os
 import re
@@ -25,7 +25,7 @@ WORKER_TITLE = "parallel worker for PID {pid}"
 
 
 def local_process(connection: Connection) -> tuple[int, None] | tuple[None, str]:
-    """The server process of a connection; without one, why there is none on this machine."""
+    """The server process of a connection, or the reason why it is not on this machine."""
     host, pid, started_s = row(
         connection,
         "select host(inet_server_addr()), pid, extract(epoch from backend_start)::float "
@@ -50,7 +50,7 @@ def postmaster(pid: int) -> int | None:
 
 
 def children(pid: int) -> frozenset[int]:
-    """The processes that a server has started and that are there; empty once it is gone."""
+    """The child processes of a server; empty if the server has ended."""
     try:
         return _numbers(Path(f"/proc/{pid}/task/{pid}/children").read_text())
     except OSError:
@@ -97,7 +97,7 @@ class Workers:
 
 
 def temp_directories(pid: int) -> list[Path]:
-    """Where the server of a process writes temp files; empty where that may not be seen."""
+    """The directories of temp files of a process's server; empty if we may not see them."""
     # A server stands in its data directory, with links to its tablespaces.
     try:
         data = Path(os.readlink(f"/proc/{pid}/cwd"))
@@ -109,7 +109,7 @@ def temp_directories(pid: int) -> list[Path]:
 
 
 def _is_ours(host: str) -> bool:
-    """Whether an address is one of this machine: only such can be bound to."""
+    """Whether an address belongs to this machine: only such addresses can be bound."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

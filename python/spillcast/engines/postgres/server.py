@@ -45,7 +45,7 @@ SETTINGS = {
 
 @dataclass(frozen=True)
 class Installation:
-    """A PostgreSQL on disk: its version and where its programs are."""
+    """An installed PostgreSQL: its version and the folder of its programs."""
 
     version: str
     programs: Path
@@ -53,7 +53,7 @@ class Installation:
 
 @dataclass(frozen=True)
 class PrivateServer:
-    """A server that runs: how to connect as its superuser, and which user's process it is."""
+    """A running server: how to connect as its superuser, and the user of its process."""
 
     installation: Installation
     dsn: str
@@ -67,7 +67,7 @@ class PrivateServer:
         return psycopg.connect(self.dsn, autocommit=True, **options)
 
     def give(self, directory: Path) -> None:
-        """Make a directory the server's own, as a tablespace's must be."""
+        """Give a directory to the server's user, as PostgreSQL demands for a tablespace."""
         if os.geteuid() == 0:
             shutil.chown(directory, self.user)
         directory.chmod(0o700)
@@ -126,7 +126,7 @@ def of_server(dsn: str) -> Installation:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The data of a server, at rest, and the user whose processes may serve it."""
+    """The data of a server that does not run, and the user whose processes may serve it."""
 
     installation: Installation
     #: Where that user can run the programs from.
@@ -225,7 +225,7 @@ def _is_ready(pid_file: Path) -> bool:
 
 
 def _user() -> str:
-    """Who runs the server: ourselves, or another user where we are root."""
+    """The user of the server: ours, or another one if we are root."""
     if os.geteuid() != 0:
         return pwd.getpwuid(os.geteuid()).pw_name
     for name in ("postgres", "nobody"):

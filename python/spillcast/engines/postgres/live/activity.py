@@ -1,4 +1,4 @@
-"""Sessions in pg_stat_activity: the one to record, and what a sampler asks of them."""
+"""Sessions in pg_stat_activity: finds the one to record, and asks for a sampler."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -77,7 +77,7 @@ class ActivityQueries:
             self._prepare(b"temp", TEMP_FILES.encode())
 
     def sessions(self) -> list[SessionState]:
-        """The processes that ``which`` asks for."""
+        """The sessions and workers that ``which`` selects."""
         return [_state(row) for row in self._ask(b"sessions", self._parameter)]
 
     def statements(self, pids: Iterable[int]) -> list[Statement]:
@@ -98,7 +98,7 @@ class ActivityQueries:
         ]
 
     def temp_held(self) -> list[TempHeld]:
-        """The temp files of all processes; none where they may not be listed."""
+        """The temp files of all processes; empty if we may not list them."""
         if not self._lists_temp:
             return []
         return [
@@ -170,12 +170,12 @@ class Session:
 
     @property
     def active(self) -> bool:
-        """Whether it runs a query now."""
+        """Whether the session runs a query now."""
         return self.state in ACTIVE
 
     @property
     def hidden(self) -> bool:
-        """Whether the asking role lacks the right to see what it does."""
+        """Whether our role may not see the query of the session."""
         return self.query == HIDDEN and self.database != ""
 
     def describe(self) -> str:

@@ -1,4 +1,4 @@
-"""Recording every query of a server that spills: one capture of all its processes, then split."""
+"""Records every query of a server that spills: one capture of all processes, split by query."""
 
 import time
 from contextlib import ExitStack
@@ -88,7 +88,7 @@ def record_all_of_postgres(
 
 @dataclass(frozen=True)
 class Window:
-    """When a query ran, as far as it was recorded: ns since the capture's start."""
+    """The recorded time of a query: ns since the capture's start."""
 
     begin_ns: int
     end_ns: int
@@ -109,7 +109,7 @@ class Window:
 
 @dataclass
 class Sums:
-    """What the rows of a query add up to."""
+    """The sums of a query's rows."""
 
     temp: Temp = field(default_factory=Temp)
     other_io: OtherIO = field(default_factory=OtherIO)

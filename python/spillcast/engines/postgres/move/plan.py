@@ -57,7 +57,7 @@ def revert_steps(
     *,
     drop: bool = True,
 ) -> list[Step]:
-    """The steps that put back what some scopes had, unless others have set something since.
+    """The steps that restore the settings of some scopes, unless they were changed since.
 
     They take the tablespace away after the last scope, with ``drop``.
     """
@@ -105,7 +105,7 @@ def remaining(note: Note, scopes: list[Scope]) -> Note:
 
 
 def remove_directory(path: Path | str) -> Step:
-    """The step that takes an empty directory away."""
+    """The step that removes an empty directory."""
     return Step("Remove the directory, which was made for this move.", f"rmdir {shell_word(path)}")
 
 
@@ -123,7 +123,7 @@ def set_statement(scope: Scope | None, names: list[str] | None) -> str:
 
 
 def used_by_settings(facts: Situation, note: Note, scopes: list[Scope], name: str) -> list[str]:
-    """Who is set to a tablespace, in words, once some scopes have what they had before."""
+    """In words, whose settings name a tablespace after some scopes have been restored."""
     after = dict(facts.settings)
     for scope in scopes:
         names = note.before[str(scope)]
@@ -144,7 +144,7 @@ def comment_statement(name: str, text: str | None) -> str:
 
 @dataclass(frozen=True)
 class MoveRequest:
-    """Whose temp files go where; ``scope`` is None for a session that sets it itself."""
+    """Whose temp files move where; ``scope`` is None for a session that sets it itself."""
 
     to: Path
     scope: Scope | None

@@ -72,7 +72,7 @@ _LOCKED_BY = (
 
 
 def planned(dsn: str | None, request: MoveRequest) -> Move:
-    """What a move would do; nothing is changed. Without a DSN, on a server that is not known."""
+    """The plan of a move, without changes; without a DSN, for an unknown server."""
     if dsn is not None:
         with open_session(dsn, MOVER) as connection:
             return _plan_and_facts(connection, dsn, request)[0]
@@ -86,7 +86,7 @@ def planned(dsn: str | None, request: MoveRequest) -> Move:
 
 
 def moved(dsn: str, request: MoveRequest) -> Move:
-    """Move, and see that temp files arrive there; InputError before anything is changed.
+    """Move temp files, and verify the move. InputError before anything is changed.
 
     SpillcastError where the server refuses a step, or temp files go elsewhere.
     """
@@ -201,7 +201,7 @@ def _lock(connection: Connection) -> None:
 def _plan_and_facts(
     connection: Connection, dsn: str, request: MoveRequest
 ) -> tuple[Move, Situation]:
-    """The plan for a server, with what is to be known of it."""
+    """The plan for a server, and the facts about the server."""
     facts = situation(connection, dsn)
     check_exists(facts, request.scope)
     existing = facts.at(request.to)

@@ -24,7 +24,7 @@ UNFINISHED_WITH_DIRECTORY = "spillcast_unfinished_dir"
 
 @dataclass(frozen=True)
 class Scope:
-    """Whom a setting applies to: a role, a database, a role in a database, or the server."""
+    """The scope of a setting: a role, a database, a role in a database, or the server."""
 
     role: str | None = None
     database: str | None = None
@@ -106,7 +106,7 @@ class Tablespace:
 def settings(
     connection: Connection, name: str = SETTING, *, server: bool
 ) -> dict[Scope, list[str]]:
-    """Who has a setting of tablespaces; with ``server``, for superusers, also by ALTER SYSTEM."""
+    """The scopes with a setting of tablespaces; with ``server``, also that of ALTER SYSTEM."""
     settings = {}
     query = (
         "select rolname, datname, substr(entry, length(%s::text) + 2) from pg_db_role_setting "
@@ -134,7 +134,7 @@ def parse_names(value: str) -> list[str]:
 
 
 def users_of(connection: Connection, tablespace: Tablespace) -> list[str]:
-    """What lies in a tablespace, in words: objects, and temp files of queries that run."""
+    """The contents of a tablespace, in words: objects, and temp files of running queries."""
     users = []
     query = (
         "select coalesce(datname, oid::text) from pg_tablespace_databases(%s) oid "
@@ -185,7 +185,7 @@ select current_setting('data_directory'),
 
 @dataclass(frozen=True)
 class Situation:
-    """Holds facts of a server; the defaults are those without a connection."""
+    """Facts about a server; the defaults are for a server without a connection."""
 
     client: str = "psql"
     user: str = "postgres"
@@ -225,12 +225,12 @@ class Situation:
         return Step(why, sql=sql, client=self.client)
 
     def named(self, name: str) -> Tablespace | None:
-        """The tablespace of a name."""
+        """The tablespace with a name."""
         return next((each for each in self.tablespaces if each.name == name), None)
 
 
 def situation(connection: Connection, dsn: str) -> Situation:
-    """Ask a server; what only a superuser may see stays at its default for others."""
+    """Ask a server for its facts; those for superusers alone stay at their defaults for others."""
     user, superuser, standby, superusers, roles, databases = row(connection, _FACTS)
     pid, elsewhere = local_process(connection)
     data_directory, source, standbys = None, "default", list[str]()
@@ -283,7 +283,7 @@ def check_exists(facts: Situation, scope: Scope | None) -> None:
 
 
 def open_sessions(connection: Connection, scope: Scope) -> int:
-    """Sessions that have begun already and keep the setting that they have."""
+    """Sessions that began earlier and keep their setting."""
     (count,) = row(
         connection,
         "select count(*) from pg_stat_activity where backend_type = 'client backend' "

@@ -83,7 +83,7 @@ def rank_snapshots(
 
 
 class _Server:
-    """What all snapshots of a server add up to, in the window."""
+    """The sums over a server's snapshots in the window."""
 
     def __init__(
         self, name: str, snapshots: Sequence[Sequence[Snapshot]], since_s: float | None
@@ -146,14 +146,14 @@ class _Server:
         self._know(period.after.rows, None)
 
     def _know(self, rows: Sequence[Mapping[str, Any]], period: Period | None) -> None:
-        """Remember who spilled; a statement that did for the first time in a period is new."""
+        """Note the statements that spilled; in a period, one without earlier spills is new."""
         for row in rows:
-            names = {str(row["queryid"]), normal(row["query"] or "") or str(row["queryid"])}
-            if not _temp_blocks(row) or self.known & names:
-                self.known |= names if _temp_blocks(row) else set()
+            if not _temp_blocks(row):
                 continue
+            names = {str(row["queryid"]), normal(row["query"] or "") or str(row["queryid"])}
+            is_new = self.known.isdisjoint(names)
             self.known |= names
-            if period is not None:
+            if is_new and period is not None:
                 self.changes.append(_first_spill(row, period))
 
     def ranking(
@@ -342,7 +342,7 @@ def _per_call(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _cause(
     before: Mapping[str, float], after: Mapping[str, float], ratio: float, period: Period
 ) -> tuple[Literal["version", "setting", "rows", "plan"] | None, list[str]]:
-    """What the counters say of the cause: another plan only where they show other work."""
+    """The cause of a change by the counters; another plan only if they show other work."""
     evidence, ratios = [], {}
     for name in ("rows", "table blocks"):
         ratios[name] = (after[name] + 1e-9) / (before[name] + 1e-9)

@@ -1,4 +1,4 @@
-"""How long a query of a server took: by its statistics, or by watching it."""
+"""Measures how long a query of a server took, by its statistics or by watching it."""
 
 import re
 import time
@@ -59,7 +59,7 @@ def pattern_of(query: str, *, cut: bool = False) -> str:
 
 
 def _counted(connection: Connection, selector: StatementSelector, place: Path) -> Row:
-    """The row of the selected statement. InputError for none and for several."""
+    """The row of the selected statement. InputError if none matches, or several."""
     pattern, queryid = selector.query, selector.queryid
     if pattern is not None:
         check_text("--query", pattern)

@@ -1,4 +1,4 @@
-"""Ranks the statements of a server, of its logs or of an export by what spilling costs them."""
+"""Ranks the statements of a server, of its logs or of an export by the cost of their spills."""
 
 import os
 import re
@@ -148,7 +148,7 @@ def _calibration(connection: Connection) -> MachineCalibration | None:
 def _of_server(
     shown: str, snapshot: Snapshot, logs: Logs | None, enable: Sequence[str], request: RankRequest
 ) -> ServerRanking:
-    """By counts of statements; without, by the log, with what to ``enable``."""
+    """The ranking by counts of statements, else by the log, with what to ``enable``."""
     rows, databases, unseen = rows_of(snapshot), snapshot.databases, snapshot.unseen
     window_s = None if snapshot.since_s is None else snapshot.taken_s - snapshot.since_s or None
     if enable:
@@ -223,7 +223,7 @@ def _words(query: str) -> str:
 
 
 def _record(shown: str, statements: Sequence[Ranked]) -> str | None:
-    """The command that records the first of them when it runs next."""
+    """The command that records the first statement when it runs next."""
     dsn = shell_word(shown)
     for statement in statements:
         if statement.query and statement.query != HIDDEN and (words := _words(statement.query)):
@@ -255,7 +255,7 @@ def of_rows(rows: Sequence[Row], logs: Logs | None, request: RankRequest) -> lis
 
 
 def with_sizing(ranking: ServerRanking) -> ServerRanking:
-    """The ranking with storage to buy for all its statements, where their counts tell."""
+    """The ranking with storage to buy for all its statements, if their counts allow it."""
     try:
         sizing = size(statements_to_size(ranking), load_prices(), confidence=ranking.confidence)
     except (InputError, Refusal):

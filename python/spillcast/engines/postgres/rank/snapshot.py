@@ -1,4 +1,4 @@
-"""A snapshot of a server's counts, for any version and role, and what changed between two."""
+"""Snapshots of a server's counts, for any version and role, and their differences."""
 
 import json
 import os
@@ -136,7 +136,7 @@ def take_snapshot(
 
 
 class _Queries:
-    """Queries that may be refused: one that is leaves a line in ``unseen``."""
+    """Queries on a server; each one that the server refuses adds a line to ``unseen``."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -176,7 +176,7 @@ def _statements(
 
 
 def _live(queries: _Queries) -> list[LiveSession]:
-    """Sessions with temp files, the largest first; of others' only who may see them."""
+    """Sessions with temp files that our role may see, the largest first."""
     sizes = Counter[int]()
     for pid, _, _, size in queries.all(TEMP_FILES):
         sizes[pid] += size
@@ -191,7 +191,7 @@ def _live(queries: _Queries) -> list[LiveSession]:
 def _not_shown(
     connection: Connection, settings: Mapping[str, str], rows: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """What a setting or a right keeps from being seen."""
+    """The figures that a setting or a missing right hides."""
     lines = []
     version = connection.info.server_version
     if version < 150_000:
@@ -306,7 +306,7 @@ READ_MAX_BYTES, PIECE_BYTES = 32 << 20, 4 << 20
 
 
 def server_log(connection: Connection) -> Logs | None:
-    """Its temp files and plans; None if it is unreadable or has none."""
+    """The temp files and plans in the server's log; None if it is unreadable or has none."""
     import psycopg
 
     # Those with the statement beside its temp files come first.
@@ -323,7 +323,7 @@ def server_log(connection: Connection) -> Logs | None:
 
 
 def _end(connection: Connection, name: str) -> str:
-    """The last part of a file, from the beginning of a message on."""
+    """The end of a file, from the beginning of a message."""
     (size,) = row(connection, "select size from pg_stat_file(%s)", name)
     begin = max(0, size - READ_MAX_BYTES)
     part = "select pg_read_binary_file(%s, %s, %s)"
