@@ -1,1 +1,1 @@
-"""Evidence as people have it: one front door from files to what they tell of a run."""
+"""Reads files of other programs as evidence of a run; ``open`` sorts them by kind."""

@@ -1,4 +1,4 @@
-"""Databend's EXPLAIN ANALYZE: spilled files and ranges, their bytes and times, of each operator."""
+"""Counts spilled files and ranges of each operator in EXPLAIN ANALYZE of Databend."""
 
 import re
 from collections import defaultdict

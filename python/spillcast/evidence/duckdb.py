@@ -1,4 +1,4 @@
-"""DuckDB's profile of a query in JSON: its elapsed time, and how large its temp files grew."""
+"""Reads a profile of DuckDB in JSON: the elapsed time of a query and the size of its temp files."""
 
 import re
 from collections.abc import Sequence

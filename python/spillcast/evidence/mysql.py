@@ -1,4 +1,4 @@
-"""Plans that MariaDB and MySQL ran: the merge passes of each sort -> counts between bounds."""
+"""Counts temp I/O of MariaDB and MySQL, with bounds, from merge passes in executed plans."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Rows of ClickHouse's system.query_log, in any output format: a finished query -> counts.
+"""Counts the temp I/O of a finished query in rows of ClickHouse's system.query_log, in any format.
 
 ClickHouse counts the bytes of temp files, and I/O of all files together. Temp files are written
 and read by the query's own threads with write and pread. Tables are read by a pool of threads,

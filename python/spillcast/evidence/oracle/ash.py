@@ -1,4 +1,4 @@
-"""ASH exports, CSV or Parquet, from V$ or DBA_HIST, as samples that know what they stand for."""
+"""Reads ASH exports in CSV or Parquet, from V$ or DBA_HIST, as samples with weights."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence

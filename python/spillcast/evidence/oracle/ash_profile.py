@@ -1,4 +1,4 @@
-"""What ASH samples show: executions, time by event, and mean waits without the bias of sampling."""
+"""Profiles ASH samples: executions, time by event, and mean waits without the bias of sampling."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass

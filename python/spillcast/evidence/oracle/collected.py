@@ -1,4 +1,4 @@
-"""Spooled by ``spillcast collect oracle``: block size, statistics, work areas, temp segments."""
+"""Reads files of ``spillcast collect oracle``: parameters, statistics, work areas, temp usage."""
 
 import re
 from collections.abc import Mapping, Sequence

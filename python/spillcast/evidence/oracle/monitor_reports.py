@@ -1,4 +1,4 @@
-"""SQL Monitor's report as text, as XML or within a page, and exported rows of its views."""
+"""Reads reports of SQL Monitor as text, XML or pages, and exported rows of its views."""
 
 import base64
 import re

@@ -1,4 +1,4 @@
-"""An execution as SQL Monitor reports it, in any form -> counts of its temp I/O."""
+"""Counts the temp I/O of an execution in SQL Monitor, whatever the format of its report."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Traces as a recording: their temp I/O in the rows of a recording in memory."""
+"""Converts the temp I/O of traces to a recording in memory."""
 
 from collections.abc import Callable, Sequence
 from pathlib import Path

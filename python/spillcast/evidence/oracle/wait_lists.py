@@ -1,4 +1,4 @@
-"""Lists of wait events as reports print them: the waits for each, or its share of samples."""
+"""Reads lists of wait events in reports: the waits for each event, or its share of samples."""
 
 import re
 from collections.abc import Iterator, Sequence

@@ -1,4 +1,4 @@
-"""DBMS_XPLAN with ALLSTATS: blocks and times of the lines of a plan as they were executed."""
+"""Reads executed plans of DBMS_XPLAN with ALLSTATS: blocks and times of each line."""
 
 import re
 from collections.abc import Iterator, Sequence

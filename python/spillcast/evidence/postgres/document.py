@@ -1,4 +1,4 @@
-"""The plans in a file: in text, JSON, XML or YAML, among other text, or in a log."""
+"""Finds the plans in a file: in text, JSON, XML or YAML, among other text, or in a log."""
 
 import json
 import re

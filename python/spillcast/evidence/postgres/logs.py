@@ -1,4 +1,4 @@
-"""Temp files and plans in a server's logs, however they are packed, wrapped and called."""
+"""Reads temp files and plans in a server's logs: files or folders, compressed or wrapped."""
 
 import re
 from collections import Counter
@@ -37,7 +37,7 @@ _NAMED_PID = re.compile(r"\b(?:pid|process|p)[=:] ?\"?(\d+)\b")
 #: The format in a log's name, also after it was rotated: ``pg-2026.csv``, ``pg.log-20261125``.
 _FORMAT = re.compile(r"\.(csv|json|log)(?=(?:[.-]\d{1,20}){,9}$)")
 _PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|zip)$")
-#: A temp file that a log tells of, or a program's text of one.
+#: A message about a temp file, also in the code of a program.
 _TEMP_FILE = re.compile(r"temporary file: path [\\\"']*[^\s\"'{}$%]+.*")
 HOW = (
     "set log_temp_files = 0, and auto_explain with log_buffers for plans, then give the server's "
@@ -47,12 +47,12 @@ HOW = (
 
 @dataclass
 class Logs:
-    """What all files told."""
+    """Temp files and plans of all log files."""
 
     files: int = 0
     temp: list[TempFile] = field(default_factory=list)
     plans: list[dict[str, Any]] = field(default_factory=list)
-    #: The first and the last of each file.
+    #: The first and the last time of each file.
     times: list[str] = field(default_factory=list)
     #: Calls that failed at a limit of temp files.
     exceeded: list[Exceeded] = field(default_factory=list)
@@ -61,7 +61,7 @@ class Logs:
 
     @property
     def notes(self) -> list[str]:
-        """What was left out."""
+        """Sentences about plans that were left out."""
         plans = format_count(len(self.damaged), "plan")
         return [f"{plans} left out: {error.message}" for error in self.damaged[:1]]
 
@@ -72,12 +72,12 @@ class Logs:
         return (max(times) - min(times)).total_seconds() or None if times else None
 
     def add(self, file: Path, blocks: Iterator[bytes]) -> None:
-        """Temp files with their statements, and plans, each of what it did itself."""
+        """Add the temp files and plans of a file; a plan does not include nested statements."""
         temp, times, session = TempFiles(), list[str](), ""
         plans: list[tuple[str, dict[str, Any]]] = []
         with reading(file, HOW):
             for entry in entries_of(blocks, times):
-                # Where the prefix does not tell, a message belongs to the session of that above.
+                # A message without a session belongs to the session of the message above.
                 named = _session(entry)
                 session = named or session
                 if entry.level == "CONTEXT" and plans and plans[-1][0] == session:
@@ -100,7 +100,7 @@ class Logs:
 
 
 def read_logs(path: Path) -> Logs:
-    """Of a file, or of all files of a folder. InputError where there is nothing of spills."""
+    """The logs in a file or a folder. InputError where they contain nothing about spills."""
     logs = Logs()
     for file in _each_once(path) if path.is_dir() else [path]:
         logs.add(file, blocks_of(file, HOW))

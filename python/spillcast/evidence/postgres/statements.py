@@ -1,4 +1,4 @@
-"""Rows of pg_stat_statements of any version, in CSV or JSON: the mean call of one -> counts."""
+"""Counts the mean call of a statement in rows of pg_stat_statements of any version."""
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""Recordings of executors beside an event log: how long each task waited for its temp files.
+"""Waits for temp files of each task of Spark, from recordings of executors and an event log.
 
 That is the time that faster storage can save. The queue for a core at the end of a wait is none of
 it, nor is time in which all cores are needed by the CPU time of the executor's threads: what the
