@@ -1,4 +1,4 @@
-"""A profile as a table, its latencies as histograms, and the answer to a query in SQL."""
+"""Pages of a profile, of functions on CPU, and of the result of an SQL query."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -19,7 +19,7 @@ from spillcast.report.page import (
 )
 from spillcast.tabular import Column, Table
 
-#: Damaged lines that are named one by one.
+#: The most damaged lines that are listed.
 DAMAGED_NAMED = 10
 _TIMES = (
     Column("total", "total_us", "us"),
@@ -32,7 +32,7 @@ _TIMES = (
     Column("p99", "p99_us", "us"),
     Column("max", "max_us", "us", spare=1),
 )
-#: Of a line of a plan, for each line above it.
+#: The indentation of a plan's operation, for each level.
 _STEP = "· "
 _BEHIND_COUNT = [column.key for column in _TIMES].index("count") + 1
 _UNITS = {"size": "size", "second": "raw", "minute": "raw"}
@@ -42,7 +42,7 @@ _STATISTICS = (
     Column("per second, at most", "per_second_max", "count"),
     Column("since logon", "accumulated", "count"),
 )
-#: Of plan lines, and of calls: what is added up, and where.
+#: The columns of plan lines, and those of calls.
 _ROW_SOURCES = (
     Column("line", "row-source", "raw"),
     Column("operation", "operation"),
@@ -78,7 +78,7 @@ FUNCTIONS = (
     Column("share", "with_callees_share", "percent1"),
     Column(None, "count", "count"),
 )
-#: Functions that are shown unless a number is given.
+#: The default number of functions.
 _FUNCTIONS_SHOWN = 30
 _EXECUTIONS = (
     Column("began", "began"),
@@ -93,7 +93,7 @@ _EXECUTIONS = (
 
 
 def profile_page(profile: Profile, *, histograms: bool = False) -> Page:
-    """Rows of time; idle events come last, because no change shortens them."""
+    """The rows of a profile; idle events come last, because no storage shortens them."""
     if profile.rows and "value" in profile.rows[0]:
         table = Table.of(_STATISTICS, profile.rows)
         return Page([table], table)
@@ -128,7 +128,7 @@ def folded_page(recording: str, profile: Profile) -> Page:
 
 
 def functions_page(profile: Profile, top: int | None) -> Page:
-    """Functions by their own CPU time, the first ``top`` ones, and what is not known of them."""
+    """The ``top`` functions by their own CPU time, and warnings."""
     table = Table.of([*(Column(name, name) for name in profile.by), *FUNCTIONS], profile.rows)
     shown = replace(table, rows=table.rows[: top or _FUNCTIONS_SHOWN])
     lines, more = [f"  warning: {text}" for text in profile.warnings], list[str]()
@@ -146,7 +146,7 @@ def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, people: bool = F
     if CALL in profile.by:
         return Table.of([*(Column(name, name) for name in profile.by), *_CALLS], rows)
     if people:
-        # Samples on CPU are no waits.
+        # Samples on CPU have no wait times.
         rows = [row | {key: row.get(key) or None for key in ("mean_us", "max_us")} for row in rows]
     last = [Column("longest at", "longest_at", spare=4)]
     if any("latency_us" in row for row in profile.rows):
@@ -171,7 +171,7 @@ def _indented(row: dict[str, Any]) -> str | None:
 
 
 def _histograms(profile: Profile) -> list[Part]:
-    """Bars of the latencies of each row; of several peaks what they are and why."""
+    """The latencies of each row as bars; several peaks with their likely cause."""
     from spillcast.storage.description import find_peaks, peaks_words, plausible_cause
 
     columns = {name: Column(name, name, _UNITS.get(name, "text")) for name in profile.by}
@@ -193,7 +193,7 @@ def _histograms(profile: Profile) -> list[Part]:
 
 
 def sql_page(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Page:
-    """Values as they are, under the names that the query gives them."""
+    """The unchanged values of a query's result, under its column names."""
     texts = {at for at in range(len(columns)) for row in rows if isinstance(row[at], str)}
     named = [
         Column(name, name, "text" if at in texts else "raw") for at, name in enumerate(columns)

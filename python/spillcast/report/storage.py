@@ -1,4 +1,4 @@
-"""A storage: its figures, how its latencies are spread, its limits, a mount, an exported log."""
+"""Pages of a storage: its figures, distributions and limits; of a mount; of an exported log."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -17,7 +17,7 @@ from spillcast.storage.source import GRID
 from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes, format_count, format_duration
 
-#: From this size on a rate is one of bytes.
+#: From this size on, rates are in bytes.
 BYTES_FROM = 64 << 10
 
 
@@ -41,7 +41,7 @@ QUANTILES = (0.5, 0.95, 0.99, 1.0)
 
 
 def figures(groups: Sequence[Group]) -> Table:
-    """A row for each group that has operations."""
+    """A row for each group with operations."""
     rows = [
         [
             *(g.op, g.size_class_bytes, g.depth, g.pattern, g.access),
@@ -61,7 +61,7 @@ def storage_page(storage: Storage, next_command: str) -> Page:
 
 
 def measured_parts(storage: Storage) -> list[Part]:
-    """Its figures as tables: by size and depth where it was measured with a grid."""
+    """The figures of a storage as tables; those of a grid by size and depth."""
     facts, grid = storage.facts, storage.source == GRID
     title = f"{storage.name} ({storage.source.word}"
     title += f", {facts['filesystem']}" if "filesystem" in facts else ""
@@ -98,7 +98,7 @@ def _grid_table(groups: Sequence[Group], depths: Sequence[int]) -> Table:
 
 
 def _rate(group: Group) -> str:
-    """Operations a second where they are small, bytes where they are large."""
+    """The rate of a group: operations a second if they are small, bytes a second if large."""
     if not group.elapsed_ns:
         return ""
     per_s = group.count / group.elapsed_ns * 1e9
@@ -143,7 +143,7 @@ def iolog_page(log: Iolog) -> Page:
     return Page([Drawn(lambda _: "\n".join(lines))], Table.of_records([log.to_json()], keys))
 
 
-#: Other groups with several peaks that are described.
+#: The most further groups with several peaks that are described.
 OTHERS_MAX = 8
 
 

@@ -69,7 +69,7 @@ def io_size_rows(sweep: IoSizeSweep) -> list[tuple[str, Row]]:
 
 
 def _io_size_table(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]]) -> Table:
-    """As many columns as are known: waits, mean and total of each op, levels, and the sum."""
+    """The known columns: waits, mean and total of each op, levels, and the sum."""
     columns = [
         Column("max/min", None),
         *(
@@ -103,7 +103,7 @@ def _cells(times: Operations) -> list[Any]:
 
 
 def _seconds(seconds: float) -> str:
-    """Three digits, so that a column can be compared at a glance."""
+    """A time with three digits, so that the values of a column are easy to compare."""
     return f"{seconds:,.0f}" if seconds >= 99.95 else f"{seconds:#.3g}"
 
 
@@ -245,7 +245,7 @@ def _latency_table(sweep: MemorySweep) -> Table:
 
 
 def memory_sentences(sweep: MemorySweep, advice: Advice | None) -> list[str]:
-    """Where it spills less, how good the forecasts were, and what is cheapest."""
+    """Sentences: from which size it spills less, the errors of the forecasts, the cheapest size."""
     measured = all(point.measured for point in sweep.points)
     lines = [] if measured else [f"{FORECAST} forecast from the sizes that were measured"]
     for turn in sweep.turns:

@@ -62,7 +62,7 @@ def _about(setting: WorkMemorySetting, bounds_only: bool) -> str:
 
 
 def _price(memory: WorkMemory) -> str:
-    """It counts for each node in each process, and a hash may take a multiple."""
+    """The memory that the setting allows: for each node of each process, a multiple for a hash."""
     size = format_setting(memory.enough.work_mem_bytes)
     kinds = Counter((s.kind, s.processes, s.taken / s.processes) for s in memory.spills)
     parts = []
