@@ -92,13 +92,20 @@ def unspilled(meta: Meta) -> str:
     under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
     if meta.captured and meta.spilled is None:
         return f"no temp I/O was seen{under}, but {'; '.join(meta.blind_to)}"
-    if meta.went_on:
+    if meta.went_on or _is_late(meta):
         return f"did not spill{under} in the {format_duration(meta.elapsed_s)} that were recorded"
     if under:
         return f"did not spill{under}: is --temp the right directory?"
     # A server's directories of temp files are known.
     elsewhere = "" if meta.server else " (keeps temp files elsewhere? --temp DIR)"
     return f"did not spill: temp storage does not matter to it{elsewhere}"
+
+
+def _is_late(meta: Meta) -> bool:
+    """Whether the query may have spilled before its recording began."""
+    if meta.server is not None:
+        return meta.server.before_recording_s > NOTABLE * meta.elapsed_s
+    return meta.had_worked
 
 
 def temp_option(path: Path) -> str:

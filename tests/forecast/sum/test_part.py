@@ -12,8 +12,10 @@ from spillcast.forecast.evidence import read_workload
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording
 from spillcast.recording.meta import Temp
+from spillcast.recording.completeness import unspilled
 from spillcast.recording.observed import DoneBefore, RecordedQuery
 from spillcast.report.forecast import forecast_page
+from spillcast.units import format_duration
 
 MS = 1_000_000
 LOADS = [("write", 8192, 200, 2 * MS), ("read", 8192, 200, 2 * MS)]
@@ -191,3 +193,11 @@ def test_recordings_made_before_are_read_as_before(run):
     meta = json.loads(path.read_text())
     assert "ended_by" not in meta
     assert Recording.open(run.path).meta.ended_by is None
+
+
+def test_what_ran_before_its_recording_may_have_spilled(tmp_path):
+    """That temp storage does not matter is said of entire runs alone."""
+    run = recording(tmp_path / "run.spill", [], elapsed_s=2.0)
+    entire = unspilled(run.meta)
+    assert format_duration(2.0) not in entire
+    assert format_duration(2.0) in unspilled(replace(run.meta, before=WORKED))
