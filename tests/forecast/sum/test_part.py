@@ -11,8 +11,8 @@ from spillcast.forecast import forecast
 from spillcast.forecast.evidence import read_workload
 from spillcast.forecast.question import Question
 from spillcast.recording import Recording
-from spillcast.recording.meta import Temp
 from spillcast.recording.completeness import unspilled
+from spillcast.recording.meta import Temp
 from spillcast.recording.observed import DoneBefore, RecordedQuery
 from spillcast.report.forecast import forecast_page
 from spillcast.units import format_duration
