@@ -413,22 +413,19 @@ def _each_remark(forecast: Forecast) -> str:
 def _sums(forecasted: Sequence[Forecasted]) -> list[str]:
     """A sentence for each target: the sum of its queries there and today."""
     given: dict[str, list[Forecast]] = {}
-    for _, forecasts in forecasted:
-        for forecast in forecasts:
-            if forecast.forecast_s is not None:
-                given.setdefault(forecast.target, []).append(forecast)
+    for forecast in [f for _, forecasts in forecasted for f in forecasts]:
+        if forecast.forecast_s is not None:
+            given.setdefault(forecast.target, []).append(forecast)
     lines = []
     for target, each in given.items():
-        target_s = sum(forecast.forecast_s or 0.0 for forecast in each)
-        uncached_s = sum(
-            forecast.without_cache_s or forecast.forecast_s or 0.0 for forecast in each
-        )
+        target_s = sum(f.forecast_s or 0.0 for f in each)
+        uncached_s = sum(f.without_cache_s or f.forecast_s or 0.0 for f in each)
         line = (
             f"On {target} {len(each)} of {len(forecasted)} queries would take "
             f"{format_duration(target_s)} in all instead of "
-            f"{format_duration(sum(forecast.baseline_s for forecast in each))}"
+            f"{format_duration(sum(f.baseline_s for f in each))}"
         )
-        if any(forecast.without_cache_s is not None for forecast in each):
+        if any(f.without_cache_s is not None for f in each):
             line += f"; uncached, where memory is not free, {format_duration(uncached_s)}"
         lines.append(f"{line}.")
     return lines or ["No forecast for any of these queries."]
