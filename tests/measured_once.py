@@ -6,6 +6,7 @@ unless they run this module in place of ``-m spillcast``.
 
 import json
 import os
+import threading
 from dataclasses import asdict, replace
 from pathlib import Path
 
@@ -29,7 +30,7 @@ def measure_once():
         machine = result.machine
         if machine.caches:
             # Others may read it meanwhile.
-            written = kept.with_suffix(f".{os.getpid()}")
+            written = kept.with_suffix(f".{threading.get_native_id()}")
             written.write_text(json.dumps([asdict(cache) for cache in machine.caches]))
             written.replace(kept)
             return result

@@ -92,13 +92,14 @@ def unspilled(meta: Meta) -> str:
     under = "".join(f" under {path}" for path in meta.asked.temp_dirs)
     if meta.captured and meta.spilled is None:
         return f"no temp I/O was seen{under}, but {'; '.join(meta.blind_to)}"
-    if meta.went_on or _is_late(meta):
-        return f"did not spill{under} in the {format_duration(meta.elapsed_s)} that were recorded"
+    is_part = meta.went_on or _is_late(meta)
+    during = f" in the {format_duration(meta.elapsed_s)} that were recorded" if is_part else ""
     if under:
-        return f"did not spill{under}: is --temp the right directory?"
+        return f"did not spill{under}{during}: is --temp the right directory?"
     # A server's directories of temp files are known.
     elsewhere = "" if meta.server else " (keeps temp files elsewhere? --temp DIR)"
-    return f"did not spill: temp storage does not matter to it{elsewhere}"
+    consequence = "" if is_part else ": temp storage does not matter to it"
+    return f"did not spill{during}{consequence}{elsewhere}"
 
 
 def _is_late(meta: Meta) -> bool:

@@ -200,4 +200,7 @@ def test_what_ran_before_its_recording_may_have_spilled(tmp_path):
     run = recording(tmp_path / "run.spill", [], elapsed_s=2.0)
     entire = unspilled(run.meta)
     assert format_duration(2.0) not in entire
-    assert format_duration(2.0) in unspilled(replace(run.meta, before=WORKED))
+    late = unspilled(replace(run.meta, before=WORKED))
+    assert format_duration(2.0) in late
+    assert "--temp" in entire
+    assert "--temp" in late

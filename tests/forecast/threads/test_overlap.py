@@ -188,6 +188,7 @@ def test_only_a_replay_of_all_of_the_run_is_a_time_of_it(tmp_path, cut):
     # A replay that contradicts the model widens the interval.
     answer, without = (forecast(run, to, confidence=0.95) for to in (target, probed))
     assert cut or _relative_width(answer) > 1.5 * _relative_width(without)
+    assert cut or answer.interval_s[1] > without.interval_s[1]
 
 
 def _relative_width(answer):
