@@ -31,8 +31,6 @@ def test_a_cache_of_a_volume_is_no_surer_than_the_volume(run):
     inside = forecast(run, resolve(f"cache:{volume}+{volume}?size=2T", run))
     assert inside.forecast_s == pytest.approx(alone.forecast_s, rel=0.01)
     assert inside.interval_s == pytest.approx(alone.interval_s, rel=0.01)
-    low_s, high_s = alone.interval_s
-    assert low_s < 0.7 * alone.forecast_s < 1.3 * alone.forecast_s < high_s
     matches = [
         [w for w in answer.warnings if w.code == "not-measured"] for answer in (alone, inside)
     ]
@@ -48,7 +46,7 @@ def test_a_cache_of_a_volume_is_no_surer_than_the_volume(run):
     def width(answer):
         return (answer.interval_s[1] - answer.interval_s[0]) / answer.forecast_s
 
-    assert width(mixed) > 1.3 * width(measured)
+    assert min(width(mixed), width(alone)) > 1.3 * width(measured)
 
 
 def test_the_least_known_part_says_how_well_a_cache_is_known():
