@@ -45,6 +45,14 @@ def test_json_among_other_text_is_found_however_long_it_is(length):
     assert list(gate.json_values(f"{text}\n{other}", "x.txt", None, "nowhere")) == values
 
 
+def test_each_value_of_a_repeated_name_is_checked():
+    large = '{"a": {"b": 1' + "0" * 30 + '}, "a": {"b": 1}}'
+    deep = '{"a": ' + "[" * 500 + "]" * 500 + ', "a": 1}'
+    for text in (large, deep):
+        with pytest.raises(EvidenceDamaged):
+            list(gate.json_values(text, "x.txt", None, repeats=True))
+
+
 def test_json_that_is_too_long_is_not_parsed():
     with refused(r"^x\.json: more than 32 MiB of JSON$"):
         gate.json_of(" " * (gate.JSON_LENGTH_MAX + 1), "x.json")

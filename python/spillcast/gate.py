@@ -172,6 +172,8 @@ def json_values(
             at = match.end() + 1
             continue
         checked = json_of(text[match.end() : end], where, hint)
+        if repeats:
+            _check(value, where, hint)
         yield value if repeats else checked
         at = end
 

@@ -27,6 +27,7 @@ def codes(facts):
         ({"byte_share": 0.5, "working_set_bytes": 3 << 30}, ["byte-budget"]),
         ({"memory_bound_reason": "no rights", "page_cache_bytes": None}, ["page-cache"]),
         ({"network": True, "filesystem": "nfs"}, ["network"]),
+        ({"network": True, "filesystem": None}, ["network"]),
         # A document may hold null for a fact that is not known.
         (dict.fromkeys(("steps_replayed", "steps_skipped", "prefilled_bytes", "byte_share")), []),
     ],

@@ -102,3 +102,17 @@ def test_what_is_no_source_is_told_in_a_line(run, word, facts, answer):
     assert "there.json: " in line
     assert "damaged: " in line
     assert answer in line
+
+
+@cases("source", [PROBE, GRID])
+def test_facts_that_are_null_are_not_shown(run, source):
+    """A document may contain null for what is unknown."""
+    document = storage(LATENCIES).to_json() | {"source": source.word}
+    names = ("steps_replayed", "cells", "threads", "filesystem", "directory", "like")
+    for cells in (None, 9):
+        known = {"steps_skipped": 5, "cells_without_time": 3, "cells": cells}
+        document["facts"] = dict.fromkeys(names) | known
+        run.path.with_name("target.json").write_text(json.dumps(document))
+        shown = spillcast("storage", "show", "target.json").stdout
+        assert shown
+        assert "None" not in shown

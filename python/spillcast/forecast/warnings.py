@@ -20,6 +20,7 @@ from spillcast.recording.observed import IN_MEMORY, mounted
 from spillcast.storage import Storage
 from spillcast.storage.memory import HEADROOM
 from spillcast.storage.source import ASSUMED, Provenance
+from spillcast.storage.storage import known_facts
 from spillcast.units import format_bytes, format_duration
 
 #: A CPU quota is reported if it throttles the run in more than this share of the time.
@@ -361,7 +362,7 @@ PREFILLED_MAX = 0.1
 
 def about_measuring(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Iterator[Warned]:
     """Weaknesses of a probe, and network storage, which others share."""
-    facts = {name: fact for name, fact in facts.items() if fact is not None}
+    facts = known_facts(facts)
     replayed, skipped = facts.get("steps_replayed", 0), facts.get("steps_skipped", 0)
     if facts.get("steps_from") == "counts":
         text = "the probe's I/O is synthetic"
@@ -401,8 +402,8 @@ def about_measuring(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Ite
     if facts.get("network"):
         yield Warned(
             "network",
-            f"{facts['filesystem']} is network storage that others use too, and it was measured "
-            "once: probe it again at a busy time",
+            f"{facts.get('filesystem', 'it')} is network storage that others use too, and it was "
+            "measured once: probe it again at a busy time",
         )
 
 
@@ -455,6 +456,7 @@ def _mount_words(origin: Provenance) -> str:
 
 def about_space(workload: Workload, facts: Mapping[str, Any]) -> Iterator[Warned]:
     """Free space that is less than the size of the temp files, or hardly more."""
+    facts = known_facts(facts)
     quota = f" by the quota of {facts.get('quota_of')}"
     rooms = (facts.get("free_bytes"), ""), (facts.get("quota_free_bytes"), quota)
     room, limit = min((room for room in rooms if room[0] is not None), default=(None, ""))

@@ -131,7 +131,7 @@ def evidence_of(name: str, evidence: TempEvidence, target: Storage | None) -> Ev
         name,
         evidence.elapsed_s,
         delay_s,
-        float(target.facts.get("elapsed_ns", 0)) / 1e9 if target else 0.0,
+        float(target.facts.get("elapsed_ns") or 0) / 1e9 if target else 0.0,
         temp.total_s / temp.operations if temp.operations and temp.total_s else None,
         probed_s / probed if probed else None,
         overhead_s,

@@ -14,6 +14,7 @@ from spillcast.storage.emulation import Emulated, Mount
 from spillcast.storage.fio import Iolog
 from spillcast.storage.model import Model
 from spillcast.storage.source import GRID
+from spillcast.storage.storage import known_facts
 from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes, format_count, format_duration
 
@@ -62,7 +63,7 @@ def storage_page(storage: Storage, next_command: str) -> Page:
 
 def measured_parts(storage: Storage) -> list[Part]:
     """The figures of a storage as tables; those of a grid by size and depth."""
-    facts, grid = storage.facts, storage.source == GRID
+    facts, grid = known_facts(storage.facts), storage.source == GRID
     title = f"{storage.name} ({storage.source.word}"
     title += f", {facts['filesystem']}" if "filesystem" in facts else ""
     title += f", {facts['threads']} at once" if "threads" in facts and not grid else ""
@@ -152,7 +153,7 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
     only = Storage(storage.name, storage.source, _groups(storage, ops), storage.facts)
     parts: list[Part] = []
     if storage.source.stated:
-        facts = storage.facts
+        facts = known_facts(storage.facts)
         lines = [f"{storage.name} ({origin_words(storage)})"]
         lines += [str(facts[key]) for key in ("description", "source") if key in facts]
         lines += [f"assumed: {text}" for text in facts.get("assumed", ())]
@@ -271,7 +272,7 @@ _KINDS = (
 
 def origin_words(storage: Storage) -> str:
     """Where the figures come from."""
-    facts = storage.facts
+    facts = known_facts(storage.facts)
     where = f" on {facts['directory']}" if "directory" in facts else ""
     return storage.source.words.format(like=facts.get("like", "a recording"), where=where)
 

@@ -143,6 +143,11 @@ class Facts:
     parts: Sequence[CachePart] = ()
 
 
+def known_facts(facts: Mapping[str, Any]) -> dict[str, Any]:
+    """The facts that are known: documents may contain null for others."""
+    return {name: fact for name, fact in facts.items() if fact is not None}
+
+
 def check_facts(facts: Mapping[str, Any], where: str, hint: str) -> None:
     """InputError if a fact of the storage or of a part of it has another type."""
     checked = read(Facts, dict(facts), f"{where}: facts", hint)

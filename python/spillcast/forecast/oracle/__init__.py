@@ -54,6 +54,7 @@ from spillcast.recording.observed import IN_MEMORY
 from spillcast.stats import resampled_means
 from spillcast.storage import Storage
 from spillcast.storage.source import ASSUMED
+from spillcast.storage.storage import known_facts
 from spillcast.storage.target import check_word, is_place, resolve_storage, stated
 from spillcast.text import shell_word
 from spillcast.units import (
@@ -262,11 +263,11 @@ def _about_cover(traces: TraceEvidence, elapsed_s: float) -> Iterator[Warned]:
 
 def _about_figures(storage: Storage, block: BlockSize) -> Iterator[Warned]:
     """Where no operation was replayed, and how their sizes are known."""
-    size = format_bytes(block.bytes)
-    if "like" not in storage.facts:
+    size, facts = format_bytes(block.bytes), known_facts(storage.facts)
+    if "like" not in facts:
         known = "" if block.known_from is None else f": blocks are {size}, by {block.known_from}"
         yield Warned("not-replayed", f"{storage.name} was not probed with this trace{known}")
-    elif not (storage.facts.get("direct") or storage.facts["filesystem"] in IN_MEMORY):
+    elif not (facts.get("direct") or facts.get("filesystem") in IN_MEMORY):
         text = "does not support direct I/O: the page cache served part of the probe"
         yield Warned("page-cache", f"{storage.name} {text}")
     if block.known_from is None:
