@@ -152,10 +152,10 @@ def device(text: str, option: str, operation_bytes: int) -> "Device":
     from spillcast.cache.simulation import Device
 
     if text.endswith("/s"):
-        stated = [parse_bytes(rate.strip().removesuffix("/s")) for rate in text.split(",")]
-        if len(stated) > 2 or not all(stated):
+        per_s = [parse_bytes(rate.strip().removesuffix("/s")) for rate in text.split(",")]
+        if len(per_s) > 2 or not all(per_s):
             raise TargetInvalid(f"{option} {text}: not a rate", f"give {_DEVICES}")
-        return Device(text, stated[0], stated[-1])
+        return Device(text, per_s[0], per_s[-1])
     from spillcast.storage.model import Model
 
     storage = resolve_storage(text, f"{option} {text}", _DEVICES)
