@@ -80,6 +80,24 @@ def test_words_above_a_plan_are_not_its_statement(figures, above):
     assert figures(above + text[tail:]).statement.query is None
 
 
+@cases(
+    "begin",
+    ["create table t as\n", "with t(n) as (\nselect 1 from dual)\n", "/* report 12 */ "],
+)
+def test_a_statement_above_a_plan_is_whole(figures, begin):
+    text = report_disguises.xplan()
+    head, tail = text.index("select"), text.index("Plan hash")
+    sql = f"{begin}{text[head:tail].strip()}"
+    assert figures(f"{sql}\n\n{text[tail:]}").statement.query == sql
+
+
+@cases("before", ["", "[10:31] Anna: ", "[1"])
+def test_fences_of_a_chat_are_no_part_of_a_report(figures, before):
+    text = report_disguises.top_events()
+    plain = figures(text)
+    assert figures(f"{before}```\n{text.rstrip()}```\n").by_op == plain.by_op
+
+
 def test_temp_space_of_an_operation_that_is_not_known_is_no_run_without_spill(figures):
     text = report_disguises.xplan().replace("HASH JOIN         ", "NEW OPERATION     ")
     with pytest.raises(EvidenceContradictory, match="NEW OPERATION"):

@@ -207,6 +207,22 @@ def test_lines_of_a_log_in_a_program(tmp_path):
         read_logs(path)
 
 
+def test_messages_in_the_text_of_a_statement_are_none(tmp_path):
+    quoted = TEXT.splitlines()[1]
+    first, second = '"b/pgsql_tmp42.0", size 8192', '"b/pgsql_tmp9.0", size 70000'
+    text = TEXT.replace("\tfrom big", f"\t{quoted.replace(first, second)}\n\tfrom big")
+    (path := tmp_path / "a.log").write_text(text)
+    assert [file.bytes for file in read_logs(path).temp] == [8192, 1024, 5]
+
+
+def test_an_empty_temp_file_is_no_damage(tmp_path):
+    (path := tmp_path / "a.log").write_text("".join(TEXT.splitlines(True)[1:3]))
+    assert read_logs(path).temp
+    path.write_text(path.read_text().replace("size 8192", "size 0"))
+    with pytest.raises(NoTempIo):
+        read_logs(path)
+
+
 def test_blanks_of_a_page_in_a_log(tmp_path):
     (path := tmp_path / "page.txt").write_text(TEXT.replace(" ", "\u00a0"))
     with pytest.raises(EvidenceAmbiguous, match=r"3 runs"):

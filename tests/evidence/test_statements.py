@@ -477,6 +477,8 @@ def test_a_row_that_holds_a_list_is_a_row(tmp_path):
 
 def test_a_row_in_a_string_of_a_program(tmp_path):
     values = {"calls": 40, "total_exec_time": 1234.5, "temp_blks_read": 5, "temp_blks_written": 6}
-    (path := tmp_path / "row_test.go").write_text(f"const d = `{json.dumps(values, indent=2)}`\n")
-    [row] = read_rows(path)
-    assert (row.elapsed_s, row.blocks) == (1.2345, 11)
+    for rows in (values, [values]):
+        text = json.dumps(rows, indent=2)
+        (path := tmp_path / "row_test.go").write_text(f"const d = `{text}`\n")
+        [row] = read_rows(path)
+        assert (row.elapsed_s, row.blocks) == (1.2345, 11)

@@ -91,3 +91,10 @@ def test_a_part_of_a_plan_is_named_as_one(tmp_path, text):
     evidence = find_evidence([path])
     with pytest.raises((EvidenceIncomplete, EvidenceUnknown)):
         open_evidence(evidence, ONLY)
+
+
+@cases("text", ["```", "~~~", "{code}\n{noformat}"])
+def test_a_fence_around_nothing_is_no_evidence(tmp_path, text):
+    (path := tmp_path / "paste.txt").write_text(text)
+    with pytest.raises(EvidenceUnknown):
+        find_evidence([path])

@@ -346,7 +346,7 @@ KINDS: Sequence[Kind] = (
                 "a plan of CockroachDB without max sql temp disk usage: nothing spilled, or the "
                 "version is older than 21.2",
                 _IF_KNOWN),
-    _too_little("a plan of Trino", r"\bCPU: [\d.]+\w+(?: \([\d.]+%\))?, Scheduled: \d",
+    _too_little("a plan of Trino", r"\bCPU: [\d.]++\w++(?: \([\d.]+%\))?, Scheduled: \d",
                 "this part of a plan of Trino has no Spilled: nothing in it spilled",
                 f"give all of the plan; {_IF_KNOWN}"),
     _too_little("a plan of TiDB", r"\bcop\[tikv\]|\bactRows\b",
@@ -383,7 +383,7 @@ KINDS: Sequence[Kind] = (
                 "give whole rows: SELECT * FROM system.query_log FORMAT JSONEachRow"),
     _too_little("counts of a device",
                 r"^Device:?\s.*\b(?:r/s|tps|rkB/s|kB_read/s)(?!\w)|\"sysstat\"\s*:"
-                r"|-dsk/\w|\bDEV +tps\b|\bkB_rd/s\b|\bDISK READ\b|^ *[mun]?secs +: count\b"
+                r"|-dsk/\w|\bDEV +tps\b|\bkB_rd/s\b|\b(?-i:DISK READ)\b|^ *[mun]?secs +: count\b"
                 r"|^% time +seconds +usecs/call",
                 "iostat and its like count what ran on a device or in a process, and do not tell "
                 "which of it was temp I/O",

@@ -91,8 +91,7 @@ def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
         has_ended = has_ended and len(row) == 1 and any(map(str.isalpha, row[0]))
         is_alone = len(names) > 1 and not any(row[1:])
         is_below = is_alone and (has_ended or _BELOW_TABLE.search(row[0].strip()))
-        heading = text.partition("\n")[0]
-        if is_below and "\n" + heading not in text:
+        if is_below and "\n" + text.partition("\n")[0] not in text:
             break
         if row == names or is_below:
             raise ValueError("a second heading: put each export into a file of its own")

@@ -29,7 +29,7 @@ FIGURES = re.compile(
     r"|direct path (?:read|write) temp|\(cr=\d|\|\*?\s+\d+ \|"
 )
 #: A line that stands for others, which were left out.
-LEFT_OUT = re.compile(r"^[^\w\n]*(?:\.{3}|…)[^\w\n]*$", re.MULTILINE)
+LEFT_OUT = re.compile(r"^(?=[^\w\n]*+$)[^\n]*?(?:\.{3}|…)", re.MULTILINE)
 _LINE_OF_PLAN = re.compile(
     r"\(cost=\d|\(actual |Buffers: |Sort Method: |(?:Execution [Tt]ime|Total runtime): "
 )
@@ -60,6 +60,8 @@ _FENCE = re.compile(
 )
 #: A fence, which may name a language at the end of its line.
 _MARK = re.compile(r"```(?:[a-z]+$)?")
+#: The beginning of JSON or of a string, but not of a time in brackets.
+_STRING_START = re.compile(r"\s*(?:[\"'{]|\[\s*(?:[\[{\"']|$))")
 #: Prefixes of each line.
 _QUOTED_MAIL = re.compile(r"^ {0,3}(?:> ?)+")
 _PREFIXES = (
@@ -83,7 +85,7 @@ SHIPPERS = (
     re.compile(rf"{_ISO} std(?:out|err) [FP] "),
     # syslog with times of ISO 8601, in its older and its newer form.
     re.compile(
-        rf"(?:(?:\d+ )?<\d+>1 )?{_ISO} (?!(?:Planning|Execution|Total) )\S+ "
+        rf"(?:(?:\d{{1,9}} )?<\d+>1 )?{_ISO} (?!(?:Planning|Execution|Total) )\S+ "
         r"(?:[\w./-]+(?:\[\d+\]:| \d+ \S+ \S+| [a-z][\w.-]* -) |[\w./-]+: )"
         r"(?:\[\w+\] )?(?:\[[\d-]+\] ?)?"
     ),
@@ -207,8 +209,8 @@ def _html_markup(lines: Lines) -> Lines | None:
 
 def _code_fences(lines: Lines) -> Lines | None:
     # In a chat, fences are in the first and the last line of the text; in JSON, within strings.
-    is_json = lines[0].lstrip()[:1] in ('"', "'", "{", "[")
-    if sum(line.count("```") for line in lines) > 1 and not is_json:
+    has_strings = any(map(_STRING_START.match, lines[:1]))
+    if sum(line.count("```") for line in lines) > 1 and not has_strings:
         lines = [part for line in lines for part in _MARK.split(line)]
     elif not any(map(_FENCE.fullmatch, lines)):
         return None
@@ -365,9 +367,10 @@ def _records_and_strings(text: str, figures: re.Pattern[str]) -> tuple[list[Any]
             inner = _string_value(quoted)
             plain.append(json.dumps(inner))
             if token["colon"] is None:
-                # A row of statements as JSON in a string; a plan in one is read as text.
-                row = json_or_none(inner) if '"temp_blks_' in inner else None
-                records += [] if row is None else [row]
+                # Rows of statements as JSON in a string; a plan in one is read as text.
+                rows = json_or_none(inner) if '"temp_blks_' in inner else None
+                rows = rows if isinstance(rows, list) else [rows]
+                records += [row for row in rows if isinstance(row, dict)]
                 joins = inner.endswith("\n") or _CONCATENATED.match(text, end)
                 strings += [""] * is_apart
                 strings[-1] += inner if joins else inner + "\n"

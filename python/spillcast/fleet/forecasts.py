@@ -294,7 +294,7 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
             forecast = estimate(evidence, storage, confidence=question.confidence)
     except (InputError, Refusal) as error:
         # The name of the folder in which it was unpacked is random.
-        reason = re.sub(r"\S*/spillcast-[^/\s]+/", "", error.message)
+        reason = re.sub(r"(?<!\S)\S*/spillcast-[^/\s]+/", "", error.message)
         return Outcome(elapsed_s, 0.0, refused=reason)
     temp_s = sum(term.baseline_s for term in forecast.terms if term.count is not None)
     return _outcome(forecast, temp_s)

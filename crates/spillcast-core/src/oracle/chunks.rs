@@ -95,8 +95,10 @@ impl<'a> Chunks<'a> {
                 bytes.truncate(before + end + 1);
                 return Ok(false);
             }
-            // Of a line that is too long to be read, one byte more than the limit shows that it is.
-            bytes.truncate(LINE_BYTES_MAX + 1);
+            // Of a line that is too long to be read, twice the limit shows that it is, whatever
+            // mark stands before it.
+            let begin = memchr::memrchr(b'\n', bytes).map_or(0, |end| end + 1);
+            bytes.truncate(begin + 2 * LINE_BYTES_MAX);
         }
     }
 

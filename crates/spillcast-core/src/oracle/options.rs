@@ -13,7 +13,7 @@ use super::sink::Sink;
 pub struct Options {
     /// Take WAIT lines out of running text, such as a page that quotes a trace.
     pub lenient: bool,
-    /// A file of one chunk may be as a mail or a forum shows it: quoted, or broken at a width.
+    /// A file of at most 64 MiB may be as a mail or a forum shows it: quoted, or broken at a width.
     pub pasted: bool,
     /// Bytes read at a time. What is read does not depend on it, unless `pasted`; memory does, at
     /// about twice as much a thread.

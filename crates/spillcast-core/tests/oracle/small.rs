@@ -212,6 +212,18 @@ fn a_line_too_long_to_be_read_is_damage_however_the_file_is_cut() {
 }
 
 #[test]
+fn a_line_too_long_to_be_read_costs_no_line_above_it_in_a_quoted_trace() {
+    let wait = "> WAIT #1: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=9\n";
+    let text = [&wait.repeat(40_000), "> ", &"x".repeat(3 << 20), "\n", wait].concat();
+    for chunk_bytes in [256 << 10, 1 << 23] {
+        let options = Options { chunk_bytes, pasted: true, ..Options::default() };
+        let (reading, batch) = rows(file(text.as_bytes()).path(), &options).unwrap();
+        assert_eq!(damages(&reading), [(40_001, "line longer than 1 MiB")]);
+        assert_eq!((batch.waits.len(), reading.files[0].lines), (40_001, 40_002));
+    }
+}
+
+#[test]
 fn compressed_traces_read_alike_and_a_cut_one_says_so() {
     let line = "WAIT #1: nam='a' ela= 5 p1=1 p2=2 p3=3 obj#=-1 tim=9\n";
     let text: String =

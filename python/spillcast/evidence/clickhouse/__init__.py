@@ -125,7 +125,7 @@ def read_rows(path: Path) -> list[LoggedQuery]:
             if str(row.get("type", _FINISHED)) in (_FINISHED, _FINISHED_NUMBER)
         ]
     if not rows:
-        raise damaged(path, "no rows stand below the heading", HOW)
+        raise damaged(path, "it has no rows", HOW)
     if not queries:
         hint = "export rows with type = 'QueryFinish'"
         raise SelectionEmpty(f"{path}: no query finished in its {len(rows):,} rows", hint)

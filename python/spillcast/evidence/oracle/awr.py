@@ -216,7 +216,7 @@ def _report(path: Path, text: str, selection: Selection) -> Report:
         if not is_complete:
             raise EvidenceIncomplete(
                 f"{path}: no table has its waits for temp files with their number and time",
-                f"{HOW}; of ASH export the samples themselves: spillcast collect oracle",
+                f"{HOW}; for ASH, export the samples: spillcast collect oracle",
             )
         if _BEFORE_10G.search(plain) and re.search("direct path (read|write)", plain):
             raise EvidenceUnsuited(

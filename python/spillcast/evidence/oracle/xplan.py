@@ -29,8 +29,13 @@ _CURSOR = re.compile(r"\W*+SQL_ID:?\s+(\w{13}),?(?:\s+child number\s+(\d+))?.*",
 _HASH = re.compile(r"\W*+Plan hash value\s*:\s*(\d+).*", re.IGNORECASE)
 _HEADING = re.compile(r"\s*\|\s*Id\s*\|\s*Operation\b", re.IGNORECASE)
 _RULE = "-" * 40
-#: How a statement begins.
-_STATEMENT = re.compile(r"(SQL>)?\W*(select|insert|update|delete|merge|with \w+ (as|\())\b", re.I)
+#: How a statement begins, also behind a comment.
+_STATEMENT = re.compile(
+    r"(SQL>)?\s*+(/\*[^*]*+\*/)?\W*+((select|insert|update|delete|merge)\b"
+    r"|(create|alter)\s.*\b(table|view|index)\b"
+    r"|with\s++[\w\"]++\s*+(\([\w\", ]++\)\s*+)?as\s*(\(|$))",
+    re.IGNORECASE,
+)
 #: Operations that take their rows from lines below them.
 _NO_LEAF = re.compile(r"(?:HASH|SORT|WINDOW)\b")
 _ROW_ID = re.compile(r"[*\s-]*(\d+)\s*")

@@ -43,7 +43,7 @@ _LEVEL = re.compile(
 #: The beginning of a message without its prefix, which may be in the code of a program.
 _BARE = re.compile(rf"[ '\"]*(?={LOGGED.pattern}|temporary file: path)")
 #: The beginning of a line with its prefix in the code of a program.
-_QUOTED = re.compile(r"^[\s'\"`]+(?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d.*\b(?:LOG|STATEMENT):  )")
+_QUOTED = re.compile(r"^\s*['\"`]+\s*(?=\d{4}-\d\d-\d\d \d\d:\d\d:\d\d.*\b(?:LOG|STATEMENT):  )")
 TIME = re.compile(r"\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d(?:\.\d+)?")
 _DATED = re.compile(r"\s*[\[\"]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d")
 _CSV = re.compile(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d\.\d+ [\w+:/-]{1,40},")

@@ -37,8 +37,8 @@ _NAMED_PID = re.compile(r"\b(?:pid|process|p)[=:] ?\"?(\d+)\b")
 #: The format in a log's name, also after it was rotated: ``pg-2026.csv``, ``pg.log-20261125``.
 _FORMAT = re.compile(r"\.(csv|json|log)(?=(?:[.-]\d{1,20}){,9}$)")
 _PACKED = re.compile(r"\.(?:gz|bz2|xz|zst|zip)$")
-#: A message about a temp file, also in the code of a program.
-_TEMP_FILE = re.compile(r"temporary file: path [\\\"']*[^\s\"'{}$%]+.*")
+#: A message about a temp file that is not empty, also in the code of a program.
+_TEMP_FILE = re.compile(r"temporary file: path (?!\S+, size:? 0\b)[\\\"']*[^\s\"'{}$%]+.*")
 HOW = (
     "set log_temp_files = 0, and auto_explain with log_buffers for plans, then give the server's "
     "log folder"

@@ -152,7 +152,7 @@ class Node:
     @property
     def rows_in_all(self) -> float:
         """Rows of all executions in all processes."""
-        return self.rows * amount(self.values.get("Actual Loops", self.processes), "Actual Loops")
+        return self.rows * _loops(self)
 
     def walk(self) -> "Iterator[Node]":
         """The node and all below it."""
@@ -379,7 +379,7 @@ def _holds_inputs(node: Node) -> bool:
 
 
 def _loops(node: Node) -> float:
-    return float(amount(node.values.get("Actual Loops", 1), "Actual Loops"))
+    return float(amount(node.values.get("Actual Loops", node.processes), "Actual Loops"))
 
 
 def _time_s(node: Node, sign: int) -> float:

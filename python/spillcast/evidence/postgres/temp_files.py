@@ -153,8 +153,8 @@ class TempFiles:
                 self._unnamed[writer] = exceeded
                 self.exceeded.append(exceeded)
                 break
-        # A string in a program may contain several messages.
-        for match in _TEMP.finditer(entry.message):
+        # A string in a program may contain several messages; a statement may quote one.
+        for match in _TEMP.finditer(entry.message) if entry.level in _LEVELS else ():
             writer = self._add(writer, entry, match, is_named=is_named)
         if (duration := _DURATION.match(entry.message)) is not None:
             seconds = milliseconds(duration["ms"]) / 1e3
