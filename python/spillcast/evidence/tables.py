@@ -61,6 +61,8 @@ _TABLE = re.compile(
     re.MULTILINE,
 )
 _JSON = re.compile(r"\s*[\[{]")
+#: What stands between documents that follow each other.
+_JSON_NEXT = re.compile(r"[ \t\n,]*+(?=[\[{])")
 #: The depth in a document at which lists of records are looked for.
 _DEPTH_MAX = 4
 
@@ -131,7 +133,8 @@ def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
     their names), below ``results`` and ``items`` (SQLcl), or in any list.
     """
     decoder, at = json.JSONDecoder(), 0
-    while text[at : at + 1] in ("[", "{"):
+    while (begin := _JSON_NEXT.match(text, at)) is not None:
+        at = begin.end()
         try:
             end = decoder.raw_decode(text, at)[1]
         except (ValueError, RecursionError):
@@ -154,7 +157,7 @@ def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
             if not isinstance(row, dict):
                 raise damaged(path, "a row is not an object", hint)
             yield row
-        at = len(text) - len(text[end:].lstrip(" \t\n,"))
+        at = end
 
 
 def records_of(document: Any) -> list[dict[str, Any]]:
