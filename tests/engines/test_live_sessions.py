@@ -222,3 +222,29 @@ def test_a_query_begins_and_ends_when_it_did_however_late_answers_come(monkeypat
     assert query.started_ns / 1e9 == pytest.approx(5, abs=0.01)
     assert query.ended_ns / 1e9 == pytest.approx(15, abs=0.01)
     assert query.life.elapsed_s == pytest.approx(10, abs=0.01)
+
+
+class Preceded(Late):
+    """Its session runs a statement of 30 ms from 1 s on, and at once a query, up to 3 s."""
+
+    def sessions(self):
+        self.now_s += 0.01
+        now_s = self.now_s
+        assert now_s < 60, "it has ended at 3 s"
+        if 1 <= now_s < 1.03:
+            return [SessionState(7, None, None, "1", now_s, "active", 1.0, 1.0, 1.0, 1)]
+        state, changed_s = ("idle", 0.0) if now_s < 1 else ("active", 1.03)
+        if now_s >= 3:
+            state, changed_s = "idle", 3.0
+        return [SessionState(7, None, None, "2", now_s, state, 1.03, 1.03, changed_s, 2)]
+
+
+def test_a_statement_before_the_query_gives_it_neither_start_nor_identifier(monkeypatch):
+    server = Preceded(0)
+    monkeypatch.setattr(sampler, "time", server)
+    monkeypatch.setattr(activity, "time", server)
+    sampling = Sampler(server, 0, rate_hz=100, session=7)
+    sampling.run()
+    [query] = sampling.take_ended()
+    assert query.queryid == "2"
+    assert query.started_ns / 1e9 == pytest.approx(1.03, abs=0.003)

@@ -120,6 +120,10 @@ def test_applications_of_spark_are_forecast_as_by_forecast(tmp_path):
     assert row["elapsed_s"] == pytest.approx(23.0)
     assert row["forecast_s"] == pytest.approx(sum(entry["forecast_s"] for entry in alone))
     assert document["days"][0]["day"] == "2023-11-14"
+    # An event log has no single operations to move there; its time is known all the same.
+    done = spillcast("fleet", logs, "--to", "latency:1ms", "--json")
+    [row] = json.loads(done.stdout)["statements"]
+    assert (row["forecast_s"], row["elapsed_s"]) == (None, pytest.approx(23.0))
 
 
 def test_ash_is_forecast_as_by_forecast(tmp_path):

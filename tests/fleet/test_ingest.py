@@ -9,6 +9,7 @@ import sys
 from collections import defaultdict
 
 import duckdb
+import fsspec
 import pyarrow.parquet as pq
 import pytest
 
@@ -18,7 +19,7 @@ from fleet_files import IDLE, READ, contents, waits, write_fleet, write_trace
 from harness import only_line, spillcast, until
 from spillcast.errors import LockTaken, PathMissing
 from spillcast.fleet.dataset import Dataset
-from spillcast.fleet.ingest import ingest
+from spillcast.fleet.ingest import find_sources, ingest
 
 #: Runs spillcast with so small batches that some tens of traces make many.
 IN_SMALL_BATCHES = (
@@ -227,8 +228,6 @@ def test_any_address(tmp_path, scheme):
     local = tmp_path / "local"
     ingest([str(traces)], str(local))
     if scheme == "memory":
-        import fsspec
-
         filesystem = fsspec.filesystem("memory")
         for path in traces.rglob("*.trc"):
             filesystem.pipe_file(f"/in/{path.name}", path.read_bytes())
@@ -249,6 +248,18 @@ def test_any_address(tmp_path, scheme):
     for document in documents:
         del document["dataset"]
     assert documents[0] == documents[1]
+
+
+def test_a_recording_at_an_address_is_the_outermost_folder_with_one():
+    """Keys of an object store may have empty names between slashes."""
+    filesystem = fsspec.filesystem("memory")
+    for name in ("day//run.spill/meta.json", "day/old/meta.json", "day/old/sub/meta.json"):
+        filesystem.pipe_file(f"/store/{name}", b"{}")
+    sources = find_sources(["memory://store"])
+    assert [source.name for source in sources] == [
+        "memory://store/day//run.spill",
+        "memory://store/day/old",
+    ]
 
 
 def test_bad_input_is_one_line(tmp_path):

@@ -320,7 +320,7 @@ def ingest(
         str, option("--output, -o DATASET", "The dataset: a directory or an address.")
     ],
     database: Annotated[
-        str | None, option("--database NAME", "Name of the database, if the evidence has none.")
+        str | None, option("--database NAME", "Name of the database, whatever the evidence says.")
     ] = None,
     json: Json = False,
 ) -> None:

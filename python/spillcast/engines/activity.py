@@ -164,7 +164,8 @@ class QueryLife:
         self.new = False
         if self.phase == "running":
             self._running(session)
-        elif self.phase == "waiting":
+        # The look that ends a statement before the query may show the query.
+        if self.phase == "waiting":
             if session is None:
                 self.phase = "ended"
             elif session.state in ACTIVE:

@@ -303,7 +303,8 @@ class SessionRecorder(LiveRecorder[Recording]):
         """Watch a running query; return counts for the status line."""
         query = self.query
         waiting = query.life.phase == "waiting"
-        if waiting and time.monotonic() - self.attached_ns / 1e9 > ENDED_S:
+        late = time.monotonic() - self.attached_ns / 1e9 > ENDED_S
+        if waiting and late and self.began_s is None:
             if self._runs:
                 next_query = f"{self.option} {query.pid} waits for its next query"
                 raise QueryEnded(

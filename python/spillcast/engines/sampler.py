@@ -298,8 +298,8 @@ class Sampler(threading.Thread):
                 continue
             if backend.leader is not None:
                 self._join(query, backend.pid)
-            elif query.queryid is None:
-                # The identifier may show later than the query.
+            elif query.queryid is None or query.life.new:
+                # The identifier may show later than the query; that of a statement before it goes.
                 query.queryid = backend.query_id
             if kept_from_running:
                 query.discarded += 1

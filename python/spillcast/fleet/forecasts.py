@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import gettempdir
 from typing import Any
 from urllib.parse import unquote
 
@@ -286,16 +287,16 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
     elapsed_s = 0.0
     try:
         with unpacked(dict(row)) as evidence:
+            elapsed_s = evidence.elapsed_s
             if isinstance(evidence, Application):
                 [(forecast, _)] = forecast_application(evidence, [to], question)
                 return _outcome(forecast, forecast.moved.baseline_s)
-            elapsed_s = evidence.elapsed_s
             storage = resolve(to, evidence)
             forecast = estimate(evidence, storage, confidence=question.confidence)
     except (InputError, Refusal) as error:
         # The name of the folder in which it was unpacked is random.
-        reason = re.sub(r"(?<!\S)\S*/spillcast-[^/\s]+/", "", error.message)
-        return Outcome(elapsed_s, 0.0, refused=reason)
+        folder = re.escape(f"{gettempdir()}/spillcast-") + "[^/]+/"
+        return Outcome(elapsed_s, 0.0, refused=re.sub(folder, "", error.message))
     temp_s = sum(term.baseline_s for term in forecast.terms if term.count is not None)
     return _outcome(forecast, temp_s)
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from fnmatch import fnmatch
 from itertools import chain
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
@@ -164,7 +164,7 @@ def _remote(argument: str) -> Iterator[Source]:
     sizes: dict[str, int] = {}
     for name, facts in files.items():
         # The outermost folder, as ``_walk`` has it.
-        folders = map(str, reversed(PurePosixPath(name).parents))
+        folders = (name[:end] for end, letter in enumerate(name) if letter == "/")
         folder = next((folder for folder in folders if folder in units), None)
         if folder is not None or name == path or _is_evidence(name.rpartition("/")[2]):
             unit = folder or name
@@ -351,7 +351,7 @@ def ingest(
 ) -> Ingested:
     """Add the evidence at all ``arguments`` to the dataset at ``address``.
 
-    ``database`` is the database of evidence that names none. Content that the dataset has, under
+    ``database`` replaces the name of the database in all of it. Content that the dataset has, under
     any name, is skipped; so a repeated ingest continues a killed one. InputError for sources or a
     dataset that cannot be used, SpillcastError if the dataset cannot be written to.
     """

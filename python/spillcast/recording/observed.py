@@ -188,7 +188,7 @@ class Worker:
 
     @property
     def late(self) -> bool:
-        """Whether the worker had written anything or opened a temp file before it was attached."""
+        """Whether the worker may have begun its temp I/O before it was attached."""
         return self.temp_files > 0 or self.missed is None or self.missed.writes > 0
 
 

@@ -111,6 +111,15 @@ def test_what_comes_before_the_query_that_is_waited_for(took_s, phase):
     assert life_of(idle, seen, done)[1] == ["waiting", "running", phase]
 
 
+def test_a_query_that_follows_a_statement_at_once_begins_when_it_did():
+    idle = SessionState(1, None, None, None, 99.0, "idle", 90.0, None, 91.0, text_hash=0)
+    runs = replace(RUNNING, now_s=100.12, query_start_s=100.05, state_change_s=100.05, text_hash=2)
+    looks = idle, replace(RUNNING, now_s=100.03), runs, replace(runs, now_s=100.22)
+    life, phases = life_of(*looks)
+    assert phases == ["waiting", "running", "running", "running"]
+    assert life.began_s == 100.05
+
+
 def test_a_query_that_runs_at_the_first_look_is_never_passed_over():
     idle = replace(RUNNING, state="idle", xact_start_s=None, state_change_s=100.01)
     assert life_of(RUNNING, idle)[1] == ["running", "ended"]
