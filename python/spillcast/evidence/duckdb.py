@@ -59,7 +59,8 @@ def read(paths: Sequence[Path], selection: Selection) -> Counts:
     if (box := _BOX.search(text)) is not None:
         raise _unsized(path, parse_duration_s(box[1]))
     values = json_values(unwrapped(text), path, HOW)
-    documents = [its for value in values for its in (value if isinstance(value, list) else [value])]
+    lists = (value if isinstance(value, list) else [value] for value in values)
+    documents = [document for documents in lists for document in documents]
     if len(documents) > 1:
         raise EvidenceAmbiguous(
             f"{path}: {len(documents)} profiles", "give one, in a file of its own"

@@ -8,6 +8,7 @@ import html
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -417,7 +418,7 @@ def _snapshots(path: Path) -> Iterator[tuple[float, OpCounts, OpCounts]]:
     def total(taken: Sequence[Row], name: str) -> int:
         return round(sum(_number(path, row, name, HOW_FILES) for row in taken))
 
-    timed = sorted(((total([row], "sample_ms") / 1e3, row) for row in rows), key=lambda its: its[0])
+    timed = sorted(((total([row], "sample_ms") / 1e3, row) for row in rows), key=itemgetter(0))
     starts = [at for at, (s, _) in enumerate(timed) if at == 0 or s - timed[at - 1][0] > APART_S]
     for start, end in zip(starts, [*starts[1:], len(timed)], strict=True):
         taken = [row for _, row in timed[start:end]]

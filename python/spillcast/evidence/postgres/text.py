@@ -108,7 +108,8 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
     are 0 wherever the plan has buffers at all.
     """
     plans: list[_Plan] = []
-    for line in _logical(_indented(lines)):
+    lines = [re.sub(r"^\s+", lambda blanks: blanks[0].expandtabs(), line) for line in lines]
+    for line in _logical(_without_single_blanks(lines)):
         node = _node(line)
         if node is not None and (not plans or plans[-1].ended or not node[1]):
             plans.append(_Plan(excerpt=node[1]))
@@ -262,11 +263,10 @@ def _words(text: str) -> set[str]:
     return {word.strip(".,;:") for word in text.split()}
 
 
-def _indented(lines: list[str]) -> list[str]:
-    """The lines with blanks for tabs before them; single blanks are no indentation."""
-    lines = [re.sub(r"^\s+", lambda blanks: blanks[0].expandtabs(), line) for line in lines]
-    arrows = {line.partition("->")[0] for line in lines if line.lstrip().startswith("->")}
-    return [line.lstrip() for line in lines] if arrows == {" "} else lines
+def _without_single_blanks(lines: list[str]) -> list[str]:
+    """The lines, without the blanks before them where nothing is left of the indentation."""
+    arrows = {len(line) - len(line.lstrip()) for line in lines if line.lstrip().startswith("->")}
+    return [line.lstrip() for line in lines] if arrows == {1} else lines
 
 
 def _logical(lines: list[str]) -> Iterator[str]:
@@ -318,9 +318,7 @@ def _parts_of_plan(line: str) -> list[str]:
     # Words may stand before the first node, such as other cells of a row.
     if len(parts) > 1 and _node(parts[0]) is None and (node := _FIRST_NODE.search(parts[0])):
         parts[0] = parts[0][node.start() :]
-    arrows = {len(part) - len(part.lstrip()) for part in parts if part.lstrip().startswith("->")}
-    # Where all blanks are single, nothing is left of the indentation.
-    return [part.lstrip() for part in parts] if arrows == {1} else parts
+    return _without_single_blanks(parts)
 
 
 def _is_open(line: str) -> bool:
