@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
 from spillcast.evidence.spark import is_event_log
-from spillcast.evidence.tables import table_of
+from spillcast.evidence.table_rows import table_of
 from spillcast.evidence.text import head_of
 from spillcast.evidence.unwrap import unwrapped
 

@@ -1,16 +1,12 @@
-"""Reads tables that clients write: drawn ones as lines of a plan or CSV, others as rows."""
+"""Reads tables that clients draw as lines of a plan, or as CSV."""
 
 import csv
 import io
-import json
 import re
-from collections.abc import Iterator
 from itertools import dropwhile, pairwise, takewhile
-from pathlib import Path
-from typing import Any
 
 from spillcast.evidence.page_tables import html_tables
-from spillcast.gate import damaged, json_of
+from spillcast.evidence.table_rows import KNOWN_COLUMNS, unescaped
 
 _BARS = "|│║┃┆"
 #: psql's marks at the end of a line that continues in the next.
@@ -37,140 +33,10 @@ _NAMED = re.compile(
 _PLAN_START = re.compile(r"[A-Z*].*\((?:cost=\d|actual )|[\[{]\s*$|- Plan:|<explain\b")
 _NAMED_PLAN = re.compile(rf'[|│]?\s*QUERY PLAN[ |│,\t]+"?(?={_PLAN_START.pattern})')
 _FRAME_HEADING = re.compile(r" +\w+(?: +\w+)* *\\?")
-#: Values that clients print for NULL.
-_NULLS = ("", "NULL", "[NULL]", "[null]", "(null)", "<null>", "NaN", "None", "NA")
 _SET = re.compile(r"\d+ rows? in set\b.*")
 #: A large number, and the rounded one that ClickHouse prints behind it.
 _ROUNDED = re.compile(r"(?<!\d)(\d++) -- [\d.]++ \w++")
-_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
-_ESCAPES = {"\n": "", "t": "\t", "n": "\n", "r": "\r", "0": "\0", "b": "\b", "f": "\f"}
-#: Words below a table, or the prompt of psql.
-_BELOW_TABLE = re.compile(
-    r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\s\d]|[-=*!(][>#]$|^\(\d+ [^\W\d]+\)$|^```"
-    r"|^Time: [\d.,]+ ms"
-)
-#: Columns of tables that contain evidence by themselves, and are not part of a report.
-_KNOWN_COLUMNS = re.compile(
-    r"\bQUERY PLAN\b|\bcalls\b.*\btemp_blks_|\btemp_blks_.*\bcalls\b|\bquery_duration_ms\b", re.I
-)
-#: The beginning of rows in JSON, or a heading: names beside each other, which are not a statement.
-_TABLE = re.compile(
-    r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_blks_)"
-    r"|(?=[^\n]{,4000}\b(?:calls|query|queryid|total_\w+)\b)"
-    r"(?![^\n]{,4000}(?i:\bselect\b|\":))[^\n]{,4000}\btemp_blks_\w+\"?[ \t]*[,;|\t])",
-    re.MULTILINE,
-)
 _JSON = re.compile(r"\s*[\[{]")
-#: What stands between documents that follow each other.
-_JSON_NEXT = re.compile(r"[ \t\n,]*+(?=[\[{])")
-#: The depth in a document at which lists of records are looked for.
-_DEPTH_MAX = 4
-
-
-def table_of(text: str) -> str:
-    """The text from the heading of a known table, or from its rows in JSON; else all of it."""
-    match = None if text.lstrip()[:1] in ("[", "{") else _TABLE.search(text)
-    return text.strip() if match is None else text[match.start() :].strip()
-
-
-def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
-    """The rows of a table in JSON, CSV or TSV that begins with its heading.
-
-    Words below a table are left out. InputError, or ValueError, where a row is cut or damaged.
-    """
-    if text.lstrip()[:1] in ("[", "{"):
-        return list(_objects(text.strip(), path, hint))
-    cells = cells_of(text)
-    names = [name.strip(' "') for name in next(filter(None, cells), [])]
-    rows: list[dict[str, Any]] = []
-    has_ended = is_spaced = False
-    for row in cells:
-        if not row:
-            has_ended = not is_spaced
-            continue
-        # A blank line does not end a table that has rows below blank lines.
-        is_spaced = is_spaced or (has_ended and len(row) > 1)
-        has_ended = has_ended and len(row) == 1 and any(map(str.isalpha, row[0]))
-        is_alone = len(names) > 1 and not any(row[1:])
-        is_below = is_alone and (has_ended or _BELOW_TABLE.search(row[0].strip()))
-        if is_below and "\n" + text.partition("\n")[0] not in text:
-            break
-        if row == names or is_below:
-            raise ValueError("a second heading: put each export into a file of its own")
-        if len(row) != len(names):
-            problem = f"row {len(rows) + 1} has {len(row)} values, not {len(names)}: it is cut"
-            raise damaged(path, problem, hint)
-        cells_of_row = (None if cell.strip() in _NULLS else cell.strip() for cell in row)
-        rows.append(dict(zip(names, cells_of_row, strict=True)))
-    return rows
-
-
-def cells_of(text: str) -> Iterator[list[str]]:
-    """The cells of each line of CSV or TSV; a blank line has none."""
-    separator = max(",;|\t", key=text.split("\n", 1)[0].count)
-    # The text of a statement may exceed the default limit of a cell.
-    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
-    if separator == "\t" and '\t"' not in text:
-        cells = (list(map(unescaped, line.split("\t"))) for line in text.split("\n"))
-    else:
-        cells = csv.reader(io.StringIO(text), delimiter=separator, strict=True)  # type: ignore[assignment]
-    return (row if any(row) else [] for row in cells)
-
-
-def unescaped(cell: str) -> str:
-    """A cell of TSV or Markdown, or a string of a program, without its escapes."""
-    if "\\" not in cell:
-        return cell
-    return _ESCAPE.sub(
-        lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2]), cell
-    )
-
-
-def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
-    """The rows of JSON documents that follow each other.
-
-    A document is a row, a list of rows, or has rows below ``data`` (lists beside ``meta`` with
-    their names), below ``results`` and ``items`` (SQLcl), or in any list.
-    """
-    decoder, at = json.JSONDecoder(), 0
-    while (begin := _JSON_NEXT.match(text, at)) is not None:
-        at = begin.end()
-        try:
-            end = decoder.raw_decode(text, at)[1]
-        except (ValueError, RecursionError):
-            end = len(text)
-        value, names = json_of(text[at:end], path, hint), []
-        if isinstance(value, dict) and isinstance(results := value.get("results"), list):
-            items = [
-                part["items"] for part in results if isinstance(part, dict) and "items" in part
-            ]
-            value = [row for rows in items if isinstance(rows, list) for row in rows] or value
-        if isinstance(value, dict) and isinstance(value.get("data"), list):
-            names = [column["name"] for column in value.get("meta", [])]
-            value = value["data"]
-        if isinstance(value, dict):
-            # A cell of a known row may be a list, which contains no rows.
-            value = [value] if _KNOWN_COLUMNS.search(" ".join(value)) else records_of(value)
-        for row in value:
-            if isinstance(row, list) and len(row) == len(names):
-                row = dict(zip(names, row, strict=True))
-            if not isinstance(row, dict):
-                raise damaged(path, "a row is not an object", hint)
-            yield row
-        at = end
-
-
-def records_of(document: Any) -> list[dict[str, Any]]:
-    """Objects in a list of a document, such as the hits of a search; else the document."""
-    rows = document
-    for _ in range(_DEPTH_MAX):
-        if not isinstance(rows, dict):
-            break
-        inner = [value for value in rows.values() if isinstance(value, list | dict)]
-        rows = next((value for value in inner if isinstance(value, list)), next(iter(inner), None))
-    # A row of Loki is a list of a time and a line.
-    lists = [{"line": row[-1]} if isinstance(row, list) and row else row for row in rows or ()]
-    return [row for row in lists if isinstance(row, dict)] or [document]
 
 
 def with_tables_as_csv(text: str) -> str:
@@ -196,7 +62,7 @@ def html_page(lines: list[str]) -> list[str] | None:
             heading = list(dict.fromkeys(name for name, _ in pairs))
             values = [value for _, value in pairs]
             cells = [values[at : at + len(heading)] for at in range(0, len(values), len(heading))]
-        if _KNOWN_COLUMNS.search(" ".join(heading)):
+        if KNOWN_COLUMNS.search(" ".join(heading)):
             plain += as_lines(heading, [row for row in cells if len(row) == len(heading)])
     return plain or None
 
@@ -211,7 +77,7 @@ def data_frame(lines: list[str]) -> list[str] | None:
             parts[-1].append(line)
     parts = [part for part in parts if len(part) > 1]
     names = [name for heading, *_ in parts for name in heading.split()]
-    is_known = len(names) > 2 and _KNOWN_COLUMNS.search(" ".join(names)) is not None
+    is_known = len(names) > 2 and KNOWN_COLUMNS.search(" ".join(names)) is not None
     if not is_known or len({len(part) for part in parts}) != 1:
         return None
     rows: list[list[str]] = [[] for _ in parts[0][1:]]
@@ -265,7 +131,7 @@ def _is_known_table(lines: list[str], at: int) -> bool:
         return False
     has_one_column = not any(bar in heading.strip(_BARS + " ") for bar in _BARS)
     is_json = has_one_column and _JSON.match(below.strip(_BARS + " ")) is not None
-    return _KNOWN_COLUMNS.search(heading) is not None or is_json
+    return KNOWN_COLUMNS.search(heading) is not None or is_json
 
 
 def _is_end(line: str) -> bool:

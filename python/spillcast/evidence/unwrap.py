@@ -14,6 +14,7 @@ from itertools import dropwhile, pairwise, takewhile
 from typing import Any
 
 from spillcast.evidence import tables
+from spillcast.evidence.table_rows import unescaped
 from spillcast.evidence.text import json_or_none
 from spillcast.evidence.typeset import asciidoc, typeset
 
@@ -411,7 +412,7 @@ def _string_value(quoted: str) -> str:
     inner = quote[width:-width]
     if quoted[0] == "@":
         return inner.replace('""', '"')
-    return tables.unescaped(inner.replace('""', '"') if width == 1 and quote[0] == '"' else inner)
+    return unescaped(inner.replace('""', '"') if width == 1 and quote[0] == '"' else inner)
 
 
 def _indentation(lines: Lines) -> Lines | None:

@@ -24,7 +24,8 @@ from spillcast.evidence.counts import (
     counts_of_figures,
     feasible_processes,
 )
-from spillcast.evidence.tables import cells_of, rows_of, with_tables_as_csv
+from spillcast.evidence.table_rows import cells_of, rows_of
+from spillcast.evidence.tables import with_tables_as_csv
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, reading

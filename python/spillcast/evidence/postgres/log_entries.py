@@ -10,7 +10,7 @@ from itertools import chain, pairwise
 from typing import Any
 
 from spillcast.evidence.postgres.document import LOGGED
-from spillcast.evidence.tables import records_of
+from spillcast.evidence.table_rows import records_of
 from spillcast.evidence.text import decoded, json_or_none
 from spillcast.evidence.unwrap import unwrapped, without_shipper
 from spillcast.redaction import struck_text

@@ -22,7 +22,7 @@ from spillcast.evidence.numbers import ZERO, Check, check_all, rounded_number, w
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.nodes import WORKERS_MAX, TempIO, counts_of_blocks
 from spillcast.evidence.postgres.plan import Executed, executed
-from spillcast.evidence.tables import rows_of, table_of
+from spillcast.evidence.table_rows import rows_of, table_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import COUNT_MAX, reading

@@ -1,0 +1,142 @@
+"""Reads the rows of tables in CSV, TSV and JSON."""
+
+import csv
+import io
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from spillcast.gate import damaged, json_of
+
+#: Values that clients print for NULL.
+_NULLS = ("", "NULL", "[NULL]", "[null]", "(null)", "<null>", "NaN", "None", "NA")
+_ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
+_ESCAPES = {"\n": "", "t": "\t", "n": "\n", "r": "\r", "0": "\0", "b": "\b", "f": "\f"}
+#: Words below a table, or the prompt of psql.
+_BELOW_TABLE = re.compile(
+    r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\s\d]|[-=*!(][>#]$|^\(\d+ [^\W\d]+\)$|^```"
+    r"|^Time: [\d.,]+ ms"
+)
+#: Columns of tables that contain evidence by themselves, and are not part of a report.
+KNOWN_COLUMNS = re.compile(
+    r"\bQUERY PLAN\b|\bcalls\b.*\btemp_blks_|\btemp_blks_.*\bcalls\b|\bquery_duration_ms\b", re.I
+)
+#: The beginning of rows in JSON, or a heading: names beside each other, which are not a statement.
+_TABLE = re.compile(
+    r"^(?:[ \t]*[\[{](?=[^\n]{,4000}\"temp_blks_)"
+    r"|(?=[^\n]{,4000}\b(?:calls|query|queryid|total_\w+)\b)"
+    r"(?![^\n]{,4000}(?i:\bselect\b|\":))[^\n]{,4000}\btemp_blks_\w+\"?[ \t]*[,;|\t])",
+    re.MULTILINE,
+)
+#: What stands between documents that follow each other.
+_JSON_NEXT = re.compile(r"[ \t\n,]*+(?=[\[{])")
+#: The depth in a document at which lists of records are looked for.
+_DEPTH_MAX = 4
+
+
+def table_of(text: str) -> str:
+    """The text from the heading of a known table, or from its rows in JSON; else all of it."""
+    match = None if text.lstrip()[:1] in ("[", "{") else _TABLE.search(text)
+    return text.strip() if match is None else text[match.start() :].strip()
+
+
+def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
+    """The rows of a table in JSON, CSV or TSV that begins with its heading.
+
+    Words below a table are left out. InputError, or ValueError, where a row is cut or damaged.
+    """
+    if text.lstrip()[:1] in ("[", "{"):
+        return list(_objects(text.strip(), path, hint))
+    cells = cells_of(text)
+    names = [name.strip(' "') for name in next(filter(None, cells), [])]
+    rows: list[dict[str, Any]] = []
+    has_ended = is_spaced = False
+    for row in cells:
+        if not row:
+            has_ended = not is_spaced
+            continue
+        # A blank line does not end a table that has rows below blank lines.
+        is_spaced = is_spaced or (has_ended and len(row) > 1)
+        has_ended = has_ended and len(row) == 1 and any(map(str.isalpha, row[0]))
+        is_alone = len(names) > 1 and not any(row[1:])
+        is_below = is_alone and (has_ended or _BELOW_TABLE.search(row[0].strip()))
+        if is_below and "\n" + text.partition("\n")[0] not in text:
+            break
+        if row == names or is_below:
+            raise ValueError("a second heading: put each export into a file of its own")
+        if len(row) != len(names):
+            problem = f"row {len(rows) + 1} has {len(row)} values, not {len(names)}: it is cut"
+            raise damaged(path, problem, hint)
+        cells_of_row = (None if cell.strip() in _NULLS else cell.strip() for cell in row)
+        rows.append(dict(zip(names, cells_of_row, strict=True)))
+    return rows
+
+
+def cells_of(text: str) -> Iterator[list[str]]:
+    """The cells of each line of CSV or TSV; a blank line has none."""
+    separator = max(",;|\t", key=text.split("\n", 1)[0].count)
+    # The text of a statement may exceed the default limit of a cell.
+    csv.field_size_limit(max(csv.field_size_limit(), len(text)))
+    if separator == "\t" and '\t"' not in text:
+        cells = (list(map(unescaped, line.split("\t"))) for line in text.split("\n"))
+    else:
+        cells = csv.reader(io.StringIO(text), delimiter=separator, strict=True)  # type: ignore[assignment]
+    return (row if any(row) else [] for row in cells)
+
+
+def unescaped(cell: str) -> str:
+    """A cell of TSV or Markdown, or a string of a program, without its escapes."""
+    if "\\" not in cell:
+        return cell
+    return _ESCAPE.sub(
+        lambda match: chr(int(match[1], 16)) if match[1] else _ESCAPES.get(match[2], match[2]), cell
+    )
+
+
+def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
+    """The rows of JSON documents that follow each other.
+
+    A document is a row, a list of rows, or has rows below ``data`` (lists beside ``meta`` with
+    their names), below ``results`` and ``items`` (SQLcl), or in any list.
+    """
+    decoder, at = json.JSONDecoder(), 0
+    while (begin := _JSON_NEXT.match(text, at)) is not None:
+        at = begin.end()
+        try:
+            end = decoder.raw_decode(text, at)[1]
+        except (ValueError, RecursionError):
+            end = len(text)
+        value, names = json_of(text[at:end], path, hint), []
+        if isinstance(value, dict) and isinstance(results := value.get("results"), list):
+            items = [
+                part["items"] for part in results if isinstance(part, dict) and "items" in part
+            ]
+            value = [row for rows in items if isinstance(rows, list) for row in rows] or value
+        if isinstance(value, dict) and isinstance(value.get("data"), list):
+            names = [column["name"] for column in value.get("meta", [])]
+            value = value["data"]
+        if isinstance(value, dict):
+            # A cell of a known row may be a list, which contains no rows.
+            value = [value] if KNOWN_COLUMNS.search(" ".join(value)) else records_of(value)
+        for row in value:
+            if isinstance(row, list) and len(row) == len(names):
+                row = dict(zip(names, row, strict=True))
+            if not isinstance(row, dict):
+                raise damaged(path, "a row is not an object", hint)
+            yield row
+        at = end
+
+
+def records_of(document: Any) -> list[dict[str, Any]]:
+    """Objects in a list of a document, such as the hits of a search; else the document."""
+    rows = document
+    for _ in range(_DEPTH_MAX):
+        if not isinstance(rows, dict):
+            break
+        inner = [value for value in rows.values() if isinstance(value, list | dict)]
+        rows = next((value for value in inner if isinstance(value, list)), next(iter(inner), None))
+    # A row of Loki is a list of a time and a line.
+    lists = [{"line": row[-1]} if isinstance(row, list) and row else row for row in rows or ()]
+    return [row for row in lists if isinstance(row, dict)] or [document]
