@@ -89,7 +89,7 @@ const plan = '{json.dumps(plan_document(1))}';
 
 def logged_plan(count):
     plan = "".join(f"\t{line}\n" for line in text_plan(count).splitlines()[:-1])
-    return f"LOG:  duration: 2501.000 ms  plan:\n\tQuery Text: select 1\n{plan}"
+    return f"LOG:  duration: {2500 * count + 1}.000 ms  plan:\n\tQuery Text: select 1\n{plan}"
 
 
 def statements(path, count):

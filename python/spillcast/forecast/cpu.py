@@ -22,7 +22,7 @@ from spillcast import _core
 from spillcast.forecast.load import Load, counts
 from spillcast.forecast.workload import CpuTime, FormerRun
 from spillcast.recording import OPS
-from spillcast.recording.calibration import WaitCost, weights_of
+from spillcast.recording.calibration import WaitCost, idle_s, weights_of
 from spillcast.recording.meta import CpuCache
 from spillcast.recording.thread_trace import Bursts, TempOperations
 from spillcast.stats import inverse_variance
@@ -106,29 +106,31 @@ def machine_change(
     """
     if (cost := cpu.wait_cost) is None:
         # The estimate from the loop through memory.
-        recorded_s, error = _means_s(loads), GUESS_ERROR
+        recorded_s, error = _idle_s(loads, loads), GUESS_ERROR
         warm_s = _warm_cpu_s(cpu.caches, recorded_s, counts(loads), cpu.between_s)
-        each_s = _guess_s(cpu.caches, _means_s(latencies), warm_s)
+        each_s = _guess_s(cpu.caches, _idle_s(loads, latencies), warm_s)
         each_s = each_s - _guess_s(cpu.caches, recorded_s, warm_s)
     else:
-        pairs = zip(loads, latencies, strict=True)
-        each_s = np.array([_moved_s(cost, cpu, load, latency.mean_s) for load, latency in pairs])
+        waits_s = zip(loads, _idle_s(loads, loads), _idle_s(loads, latencies), strict=True)
+        each_s = np.array([_moved_s(cost, cpu, load.op, *from_to_s) for load, *from_to_s in waits_s])
         error = cost.spread
     each_s = cores_per_thread * each_s
     total_s = float(counts(loads) @ each_s)
     return CpuChange(each_s, total_s, error * abs(total_s))
 
 
-def _means_s(means: Sequence[Load | Estimate]) -> Array:
-    return np.array([each.mean_s for each in means])
+def _idle_s(loads: Sequence[Load], means: Sequence[Load | Estimate]) -> Array:
+    """The wait in an operation of each load with these mean latencies."""
+    mean_s = np.array([mean.mean_s for mean in means])
+    return idle_s(mean_s, np.array([load.mean_bytes for load in loads]))
 
 
-def _moved_s(cost: WaitCost, cpu: CpuTime, load: Load, target_s: float) -> float:
-    """Mean additional CPU time after an operation of a load."""
+def _moved_s(cost: WaitCost, cpu: CpuTime, op: str, recorded_s: float, target_s: float) -> float:
+    """Mean additional CPU time after an ``op`` that waits for ``target_s``."""
     bursts = cpu.bursts
-    if bursts is not None and (after := bursts.after(load.op)).any():
-        return cost.moved_s(bursts.cpu_s[after], bursts.wait_s[after], target_s)
-    return cost.moved_s(np.array([cpu.between_s]), np.array([load.mean_s]), target_s)
+    if bursts is not None and (after := bursts.after(op)).any():
+        return cost.moved_s(bursts.cpu_s[after], bursts.idle_s[after], target_s)
+    return cost.moved_s(np.array([cpu.between_s]), np.array([recorded_s]), target_s)
 
 
 def _guess_s(caches: Sequence[CpuCache], wait_s: Array, warm_cpu_s: float) -> Array:
@@ -171,7 +173,7 @@ class CpuSlope:
     def change(self, loads: Sequence[Load], latencies: Sequence[Estimate]) -> CpuChange:
         """Additional CPU time of operations with these latencies."""
         count, (lower, upper) = counts(loads), self.range
-        recorded, target = weights_of(_means_s(loads)), weights_of(_means_s(latencies))
+        recorded, target = weights_of(_idle_s(loads, loads)), weights_of(_idle_s(loads, latencies))
         pairs = zip(loads, recorded, strict=True)
         moved = target - [self.mean_after.get(load.op, weight) for load, weight in pairs]
         # Share of the distance from the mean weight that lies outside the range of the run.
@@ -190,7 +192,7 @@ def cpu_slope(bursts: Bursts) -> CpuSlope | None:
     """The slope within a run, its error a jackknife over stretches; None for too few bursts."""
     if len(bursts) < BURSTS_MIN:
         return None
-    weight = weights_of(bursts.wait_s)
+    weight = weights_of(bursts.idle_s)
     columns = {"weight": weight} | {
         name: getattr(bursts, name)
         for name in ("cpu_s", "end_s", "bytes", "op", "next_op", "session")
@@ -304,7 +306,11 @@ SURE = 2.0
 
 def weight_moved(loads: Sequence[Load], latencies: Sequence[Estimate]) -> float:
     """The sum of the weights of waits with these latencies less that of the recorded ones."""
-    return float(counts(loads) @ (weights_of(_means_s(latencies)) - weights_of(_means_s(loads))))
+    return float(counts(loads) @ _weights_moved(loads, latencies))
+
+
+def _weights_moved(loads: Sequence[Load], latencies: Sequence[Estimate]) -> Array:
+    return weights_of(_idle_s(loads, latencies)) - weights_of(_idle_s(loads, loads))
 
 
 def spinning_s(
@@ -335,7 +341,7 @@ def former_change(
     """
     if not runs or cpu.total_s is None or cpu.spun_s:
         return None
-    each_moved = weights_of(_means_s(latencies)) - weights_of(_means_s(loads))
+    each_moved = _weights_moved(loads, latencies)
     moved, changes = weight_moved(loads, latencies), []
     for run in runs:
         former = weight_moved(loads, run.latencies(loads))

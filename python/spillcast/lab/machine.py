@@ -236,7 +236,7 @@ def measure_machine(
         opened, skipped = _opened(room, queries, server)
         with named_places(STORAGES, room) as places:
             points = list(_points(stage, opened, places, room, repeat))
-    costs = _costs(opened, points)
+    costs = _costs(opened)
     return Calibration(
         schema=CALIBRATION_SCHEMA,
         measured_at_s=time.time(),
@@ -319,12 +319,9 @@ def _point(
     )
 
 
-def _costs(opened: Sequence[_Measured], points: Sequence[Point]) -> list[WaitCost]:
+def _costs(opened: Sequence[_Measured]) -> list[WaitCost]:
     """The cost of a wait by engine, and for all; empty if no query ran on all storages."""
-    waits_s = [
-        median(point.latency_s for point in points if point.storage == name)
-        for name in STORAGES[1:]
-    ]
+    waits_s = [median(_mean_idle_s(opened, name)) for name in STORAGES[1:]]
     kinds = dict[tuple[str, str], list[Kind]]()
     for measured in opened:
         # The CPU time of compression is not a cost of waits.
@@ -336,6 +333,13 @@ def _costs(opened: Sequence[_Measured], points: Sequence[Point]) -> list[WaitCos
             for kind in kinds_of(query, [runs[name] for name in STORAGES], before)
         ]
     return pooled(kinds, waits_s) if any(kinds.values()) else []
+
+
+def _mean_idle_s(opened: Sequence[_Measured], storage: str) -> Iterator[float]:
+    """The mean wait in an operation of each run on a storage."""
+    for measured in opened:
+        for runs in measured.bursts.values():
+            yield from (float(run.idle_s.mean()) for run in runs.get(storage, ()))
 
 
 def _mean_s(loads: Sequence[Load]) -> float:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from spillcast import _core
+from spillcast.calibrated import calibrated
 from spillcast.document import key, read, written
 from spillcast.errors import InputError, PathMissing, PathUnusable
 from spillcast.gate import json_of, text_of
@@ -125,6 +126,15 @@ class MachineCalibration:
         number = (version or "").partition(" ")[0]
         same = [cost for cost in of_engine if cost.version and cost.version == number]
         return (same or of_engine or [self.costs[-1]])[0]
+
+
+def idle_s(latency_s: "Floats", size_bytes: "Floats") -> "Floats":
+    """The part of each operation's latency in which its thread waits: memory takes the rest to copy."""
+    import numpy as np
+
+    known = calibrated()
+    copied_s = known.memory_s + size_bytes / known.memory_bytes_per_s
+    return np.asarray(np.maximum(latency_s - copied_s, 0.0))
 
 
 def weights_of(waits_s: "Floats") -> "Floats":

@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
+from spillcast.recording.calibration import idle_s
 from spillcast.tables import Numbers, Table, arrays_of
 
 Array = NDArray[np.int64]
@@ -94,6 +95,11 @@ class Bursts:
     session: Array
     #: CPU time of the thread between the two operations.
     cpu_s: Floats
+
+    @property
+    def idle_s(self) -> Floats:
+        """The waits in the operations, without the time of copying their data."""
+        return idle_s(self.wait_s, self.bytes)
 
     def after(self, op: str) -> Flags:
         """Which bursts follow a ``read`` or a ``write``."""

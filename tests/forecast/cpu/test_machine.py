@@ -7,6 +7,7 @@ import pytest
 
 from cases import cases
 from evidence import change, known, recording, storage, table
+from spillcast.calibrated import calibrated
 from spillcast.forecast import forecast
 from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED, machine_change
 from spillcast.forecast.evidence_io import cpu_time, loads_of
@@ -27,19 +28,25 @@ PRIVATE_CACHE = CpuCache(1 << 20, 10 * US, [(100 * US, 20 * US), (5 * MS, 20 * U
 COST = WaitCost("any", 9, 0.3, [1e-6], [1e-3, 3e-3], [[100.0], [150.0]])
 CALIBRATED = Machine(caches=[CACHE], calibration=MachineCalibration(1.8e9, [COST]))
 COUNT = 1000
+#: Of an operation's latency, what copying its 8 KiB takes where memory answers.
+COPIED_NS = 1e9 * (calibrated().memory_s + 8192 / calibrated().memory_bytes_per_s)
 
 
 def cpu_of(run):
     return cpu_time(run, rehearsed=False)
 
 
+def latency_ns(wait_ns):
+    """The latency of an operation in which the thread waits for so long."""
+    return wait_ns + COPIED_NS
+
+
 def moved(tmp_path, source_ns, target_ns, *, cpu_s, machine):
-    """How the CPU time of a run moves that waits for 60 s in all."""
-    run = recording(
-        tmp_path / "run.spill", [("read", 8192, COUNT, source_ns)], elapsed_s=60.0, cpu_s=cpu_s
-    )
+    """How the CPU time of a run of 60 s moves whose operations waited for ``source_ns`` each."""
+    loads = [("read", 8192, COUNT, round(latency_ns(source_ns)))]
+    run = recording(tmp_path / "run.spill", loads, elapsed_s=60.0, cpu_s=cpu_s)
     change(run, machine=machine)
-    target = Estimate(target_ns / 1e9, np.zeros((0, 2)), 0.0, True, False)
+    target = Estimate(latency_ns(target_ns) / 1e9, np.zeros((0, 2)), 0.0, True, False)
     return machine_change(cpu_of(run), loads_of(run), [target])
 
 
@@ -52,8 +59,8 @@ def drift_s(tmp_path, source_ns, target_ns, *, passes, machine=MACHINE):
 @cases(("target_ns", "extra_us"), [(0, 0), (MS, 100), (3 * MS, 150)])
 def test_what_was_calibrated_is_added(tmp_path, target_ns, extra_us):
     result = moved(tmp_path, 0, target_ns, cpu_s=COUNT * 400e-6, machine=CALIBRATED)
-    assert result.total_s == pytest.approx(COUNT * extra_us * 1e-6, rel=0.01)
-    assert result.error_s == pytest.approx(0.3 * result.total_s)
+    assert result.total_s == pytest.approx(COUNT * extra_us * 1e-6, rel=0.01, abs=1e-6)
+    assert result.error_s == pytest.approx(0.3 * abs(result.total_s))
 
 
 def test_what_was_added_here_is_taken_off_first(tmp_path):
@@ -105,12 +112,12 @@ def test_a_guess_may_be_far_off(tmp_path):
 )
 def test_a_thread_that_works_long_meets_all_of_it_cold(tmp_path, source_ns, target_ns, extra_us):
     result = drift_s(tmp_path, source_ns, target_ns, passes=10)
-    assert result == pytest.approx(COUNT * extra_us * 1e-6)
+    assert result == pytest.approx(COUNT * extra_us * 1e-6, rel=1e-4)
 
 
 def test_a_thread_that_works_shortly_meets_a_part(tmp_path):
     result = drift_s(tmp_path, 0, MS, passes=0.2)
-    assert result == pytest.approx(COUNT * 0.2 * 100e-6)
+    assert result == pytest.approx(COUNT * 0.2 * 100e-6, rel=1e-4)
 
 
 @pytest.mark.parametrize("passes", [0.05, 0.3, 1.0])
@@ -121,13 +128,13 @@ def test_there_and_back_again(tmp_path, passes, machine):
     work_s = COUNT * passes * 100e-6 / TOUCHED + added_s
     back = passes * work_s / (work_s - added_s)
     back_s = drift_s(tmp_path, 5 * MS, 0, passes=back, machine=machine)
-    assert back_s == pytest.approx(-added_s)
+    assert back_s == pytest.approx(-added_s, rel=1e-4)
 
 
 def test_what_several_caches_cost_adds_up(tmp_path):
     """A fifth of the larger is gone through, and all of the smaller, which has a tenth of it."""
     result = drift_s(tmp_path, 0, MS, passes=0.2, machine=Machine(caches=[PRIVATE_CACHE, CACHE]))
-    assert result == pytest.approx(COUNT * (0.2 * 100e-6 + 20e-6))
+    assert result == pytest.approx(COUNT * (0.2 * 100e-6 + 20e-6), rel=1e-3)
 
 
 def test_back_from_slow_storage_what_several_cost_is_gone(tmp_path):
@@ -135,7 +142,7 @@ def test_back_from_slow_storage_what_several_cost_is_gone(tmp_path):
     added_s = drift_s(tmp_path, 0, MS, passes=0.2, machine=both)
     # As long as 20 us of reading take the query, and what was added.
     passes = 0.2 + added_s * TOUCHED / (COUNT * 100e-6)
-    assert drift_s(tmp_path, MS, 0, passes=passes, machine=both) == pytest.approx(-added_s)
+    assert drift_s(tmp_path, MS, 0, passes=passes, machine=both) == pytest.approx(-added_s, rel=1e-4)
 
 
 def test_nothing_measured_nothing_said(tmp_path):
@@ -160,3 +167,19 @@ def test_a_forecast_says_that_the_machine_was_never_calibrated(tmp_path):
 
 def test_where_waits_stay_as_they_are_nothing_is_said(tmp_path):
     assert "uncalibrated" not in [item.code for item in answer(tmp_path, MACHINE, 5 * MS).warnings]
+
+
+@cases("size", [8192, 65536, 1 << 20])
+def test_a_call_that_copies_data_is_no_wait(tmp_path, size):
+    """However large operations are, memory that answers them leaves caches as they are."""
+    run = recording(tmp_path / "run.spill", [("read", size, COUNT, MS)], elapsed_s=9.0, cpu_s=0.5)
+    change(run, machine=CALIBRATED)
+    in_memory_s = calibrated().memory_s + size / calibrated().memory_bytes_per_s
+    none, copied = (
+        machine_change(
+            cpu_of(run), loads_of(run), [Estimate(s, np.zeros((0, 2)), 0.0, True, False)]
+        )
+        for s in (0.0, in_memory_s)
+    )
+    assert none.total_s < 0
+    assert copied.total_s == pytest.approx(none.total_s)

@@ -12,8 +12,10 @@ from spillcast.recording.meta import CpuCache, Machine
 US, MS = 1_000, 1_000_000
 #: 1,000 reads of 1 ms in 11 s.
 LOADS = [("read", 8192, 1000, MS)]
-#: After 1 ms everything in it is cold, which costs 1 ms.
-CACHE = CpuCache(8 << 20, 100 * US, [(1 * MS, 1 * MS), (5 * MS, 3 * MS)])
+#: The wait in one of them: memory takes the rest of its latency to copy 8 KiB.
+WAIT_NS = MS - round(1e9 * (calibrated().memory_s + 8192 / calibrated().memory_bytes_per_s))
+#: After it everything in it is cold, which costs 1 ms.
+CACHE = CpuCache(8 << 20, 100 * US, [(WAIT_NS, 1 * MS), (5 * MS, 3 * MS)])
 
 
 @pytest.fixture
@@ -94,7 +96,7 @@ def test_little_to_gain_is_said_by_the_ceiling(tmp_path):
     """Temp I/O is 5 % of the time; with caches that go cold behind it, it is worth a quarter."""
     run = recording(tmp_path / "little.spill", LOADS, elapsed_s=20.0, cpu_s=19.0)
     assert "little-io" in {item.code for item in forecast(run, reads(100 * US)).warnings}
-    change(run, machine=Machine(caches=[CpuCache(8 << 20, 100 * US, [(MS, 4 * MS)])]))
+    change(run, machine=Machine(caches=[CpuCache(8 << 20, 100 * US, [(WAIT_NS, 4 * MS)])]))
     answer = forecast(run, reads(100 * US))
     assert answer.ceiling_s == pytest.approx(19.0 - 4.0)
     assert "little-io" not in {item.code for item in answer.warnings}

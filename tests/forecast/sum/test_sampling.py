@@ -43,7 +43,8 @@ def test_a_sample_says_what_all_waits_say(tmp_path, seed, sampled):
         assert [term.count for term in answer.terms] == [term.count for term in known.terms]
         assert (answer.sampled is not None) == sampled
         if answer.sampled is None:
-            assert answer == known
+            assert answer.forecast_s == pytest.approx(known.forecast_s, rel=1e-12)
+            assert answer.interval_s == pytest.approx(known.interval_s, rel=1e-12)
             continue
         assert answer.sampled.error <= evidence.ERROR_MAX
         assert answer.sampled.of_waits == Recording.open(path).meta.raw.rows
