@@ -112,7 +112,9 @@ def machine_change(
         each_s = each_s - _guess_s(cpu.caches, recorded_s, warm_s)
     else:
         waits_s = zip(loads, _idle_s(loads, loads), _idle_s(loads, latencies), strict=True)
-        each_s = np.array([_moved_s(cost, cpu, load.op, *from_to_s) for load, *from_to_s in waits_s])
+        each_s = np.array(
+            [_moved_s(cost, cpu, load.op, *from_to_s) for load, *from_to_s in waits_s]
+        )
         error = cost.spread
     each_s = cores_per_thread * each_s
     total_s = float(counts(loads) @ each_s)

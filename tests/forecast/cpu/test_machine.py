@@ -142,7 +142,9 @@ def test_back_from_slow_storage_what_several_cost_is_gone(tmp_path):
     added_s = drift_s(tmp_path, 0, MS, passes=0.2, machine=both)
     # As long as 20 us of reading take the query, and what was added.
     passes = 0.2 + added_s * TOUCHED / (COUNT * 100e-6)
-    assert drift_s(tmp_path, MS, 0, passes=passes, machine=both) == pytest.approx(-added_s, rel=1e-4)
+    assert drift_s(tmp_path, MS, 0, passes=passes, machine=both) == pytest.approx(
+        -added_s, rel=1e-4
+    )
 
 
 def test_nothing_measured_nothing_said(tmp_path):
