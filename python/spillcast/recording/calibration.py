@@ -129,7 +129,7 @@ class MachineCalibration:
 
 
 def idle_s(latency_s: "Floats", size_bytes: "Floats") -> "Floats":
-    """The part of each operation's latency in which its thread waits: memory takes the rest to copy."""
+    """The part of latencies in which a thread waits; the rest is what memory takes to copy data."""
     import numpy as np
 
     known = calibrated()
