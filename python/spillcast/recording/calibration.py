@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
@@ -128,7 +128,7 @@ class MachineCalibration:
         return (same or of_engine or [self.costs[-1]])[0]
 
 
-def idle_s(latency_s: "Floats", size_bytes: "Floats") -> "Floats":
+def idle_s(latency_s: "Floats", size_bytes: "NDArray[Any]") -> "Floats":
     """The part of latencies in which a thread waits; the rest is what memory takes to copy data."""
     import numpy as np
 
