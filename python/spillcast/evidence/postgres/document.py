@@ -8,8 +8,9 @@ from typing import Any
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
 from spillcast.evidence.numbers import Check, Number, check_all
+from spillcast.evidence.postgres.node_lines import FIGURES
 from spillcast.evidence.postgres.nodes import GATHERS, SIZES_NOTE, Node, all_nodes, count_disk_sizes
-from spillcast.evidence.postgres.text import ELSEWHERE, FIGURES, begins_plan, documents_of_text
+from spillcast.evidence.postgres.text import ELSEWHERE, begins_plan, documents_of_text
 from spillcast.evidence.text import head_of, json_or_none, text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, json_values, reading, xml_of

@@ -16,8 +16,8 @@ from spillcast.evidence.numbers import number_of
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import LOGGED
 from spillcast.evidence.postgres.log_entries import TIME, Entry
+from spillcast.evidence.postgres.node_lines import milliseconds
 from spillcast.evidence.postgres.nodes import MEMORY_BLOCK_S, TempIO, counts_of_blocks
-from spillcast.evidence.postgres.text import milliseconds
 from spillcast.evidence.postgres.work_memory import rounded_up
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import Statement

@@ -5,33 +5,24 @@ plans. docs/reports.md lists the kinds of lines.
 """
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from itertools import pairwise
 from typing import Any
 
+from spillcast.evidence.postgres.node_lines import (
+    FIGURES,
+    OF_NODE,
+    SKIPPED,
+    WORKER,
+    detail_of,
+    is_open,
+    milliseconds,
+    node_of,
+    not_understood,
+)
 from spillcast.evidence.postgres.nodes import all_nodes
 
-_ACTUAL = (
-    r"actual(?: time=(?>[\d.]+\.\.(?=[\d.]))(?P<time>[\d.]++))?"
-    r" rows=(?P<rows>[\d.]+)(?: n?loops=(?P<loops>\d+))?"
-)
-_COST = r"cost=\d(?>[\d.]*\.\.(?=[\d.]))[\d.]++ rows=(?P<plan_rows>\d+)(?: width=(?P<width>\d+))?"
-_NODE = re.compile(
-    r"(?P<indent>[ \t]*)(?P<arrow>->[ \t]*)?"
-    r"(?P<name>[^\s(](?:\s*+(?:[^\s(]|\((?!cost=|actual|never)))*)\s*+"
-    rf"(?:\({_COST}\)\s*+)?(?:\(operatorMem=\w+\)\s*+)?(?:\((?:{_ACTUAL}|never executed)\)\s*+)?"
-    # What an author remarks, and what stands for lines that were left out.
-    r"(?P<remark>(?:[←⟵⬅⇐👈★⚠❌✗…#!]|<[-=]|--|//|/\*|\.{3}).*)?"
-)
-#: What a node's line has, whole or cut.
-_OF_NODE = re.compile(r"\(cost=\d|\(actual (?:time|rows)=|\(never executed\)")
-_BARE_NODE = re.compile(r"(?P<indent>[ \t]*)->[ \t]+(?P<name>Task|Distributed Subplan .*)\s*")
-#: The type of a node, which is followed by what it works on.
-_TYPE = re.compile(
-    r"[A-Z*](?:[\w /*,.$-]|\"[^\"]*\"|:\d|\([^()]*\))*+(?:$|(?<= on )|(?<= using )|(?<= for ))"
-)
 _HEADING = re.compile(r"\s*(?P<name>(?:InitPlan|SubPlan|CTE) (?:expr_)?\S+(?: \(.*\))?)\s*")
-_WORKER = re.compile(r"Worker (?P<number>\d+):\s*(?P<rest>.*)")
 #: A line begins so; others go on with what stands above.
 _BEGINS = re.compile(
     r"\s*(?:->|Worker \d+:|(?:InitPlan|SubPlan|CTE) \S+|[A-Z][A-Za-z/() -]{0,40}[\w)] ?:(?:\s|$)"
@@ -40,25 +31,6 @@ _BEGINS = re.compile(
 _FIGURE = re.compile(r"(?:time|rows|width|n?loops)=")
 #: A quotation of a line, in the words around a plan.
 _QUOTATION = re.compile(r"(`|\*\*|\")([^`*\"]+)\1")
-#: Figures of a spill: a line that holds one and is not understood is no line to pass over.
-FIGURES = re.compile(
-    r"\(cost=\d|\(actual |\btemp (?:read|written)=\d|\b(?:Disk|Disk Usage): +\d|Workfile: \([1-9]"
-    r"|-> +(?:Parallel )?Hash +\(Batches: (?!1\b)\d"
-)
-_TEMP = re.compile(r"\b(?P<kind>shared/local|shared|local|temp)(?P<pairs>(?: \w+=\d\S*)+)")
-_KINDS = {"temp": "Temp ", "shared/local": "", "shared": "Shared ", "local": "Local "}
-_PAIR = re.compile(r"\b(\w+)=(\d[\w.,]*)")
-_BATCHES = re.compile(
-    r"(Planned Partitions|Buckets|Batches|(?:Peak )?Memory Usage|Disk Usage): (\d+)(?:kB)?(?![\w.])"
-    r"(?: \(originally (\d+)\))?"
-)
-#: Counts and sizes may have separators; times have a point, which may be a comma.
-_COUNTED = re.compile(
-    r"Buffers:|Sort Method:|(?:Planned Partitions|Buckets|Batches|Storage):|(?:Full|Pre)-sort"
-)
-#: A number of a node with separators: a comma may also stand for the point, if there is no other.
-_GROUPED = re.compile(r"(?<=[=.])\d{1,3}(?:,\d{3})+(?=\.\d)|(?<=rows=)\d{1,3}(?:,\d{3})+(?=[ )])")
-_SEPARATOR = re.compile(r"(?<=\d),(?=\d{3}(?:\D|$))")
 _SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
 #: Hosts where a server that shares its work lets others spill, in lines of their own.
 ELSEWHERE = re.compile(r"Workfile: \([1-9]\d* spilling|Work_mem wanted: |Wrote \d+K .*workfile")
@@ -110,14 +82,14 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
     plans: list[_Plan] = []
     lines = [re.sub(r"^\s+", lambda blanks: blanks[0].expandtabs(), line) for line in lines]
     for line in _logical(_without_single_blanks(lines)):
-        node = _node(line)
+        node = node_of(line)
         if node is not None and (not plans or plans[-1].ended or not node[1]):
             plans.append(_Plan(excerpt=node[1]))
         if node is not None:
             plans[-1].add(node[0], node[2])
             plans[-1].words |= _words(line.strip(" ->"))
-        elif not (plans and plans[-1].detail(line)) and _OF_NODE.search(line):
-            raise _not_understood(line)
+        elif not (plans and plans[-1].detail(line)) and OF_NODE.search(line):
+            raise not_understood(line)
     # A page may show some nodes of a plan once more.
     again = [p for before, p in pairwise(plans) if p.excerpt and p.words <= before.words]
     return [plan.document() for plan in plans if plan not in again or plan.ended]
@@ -125,7 +97,7 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
 
 def begins_plan(line: str) -> bool:
     """Whether a line can be the first one of a plan."""
-    node = _node(line)
+    node = node_of(line)
     return node is not None and not node[1]
 
 
@@ -215,14 +187,14 @@ class _Plan:
             # Without indentation, figures follow those of a worker only in VERBOSE plans.
             verbose = "Unindented" in self.plan and "Actual Rows" in self.worker
             self.worker = self.worker if verbose else None
-        if worker := _WORKER.match(text):
+        if worker := WORKER.match(text):
             self.worker_at = indent
             self.worker = {"Worker Number": int(worker["number"])}
             node.setdefault("Workers", []).append(self.worker)
             text = worker["rest"]
         target = node if self.worker is None else self.worker
         self.buffers |= text.startswith("Buffers:")
-        values = _details(text)
+        values = detail_of(text)
         if text.startswith("Sort Key:") and "Aggregate" in node["Node Type"]:
             node.setdefault("Grouping Sets", []).append({"Sort Key": [text]})
         if self.worker is not None and text.startswith("Buffers:"):
@@ -233,10 +205,10 @@ class _Plan:
             if target is not node or not (text.startswith("Buffers:") and counted):
                 target.update(values)
             self.words |= _words(text)
-        elif not re.match(_SKIPPED, text):
+        elif not re.match(SKIPPED, text):
             self.is_left |= _BEGINS.match(text) is None and _IS_BETWEEN.fullmatch(text) is None
             if self._tells_more(text):
-                raise _not_understood(text)
+                raise not_understood(text)
         return True
 
     def _tells_more(self, text: str) -> bool:
@@ -277,8 +249,8 @@ def _logical(lines: list[str]) -> Iterator[str]:
     opened = False
     before = ""
     for line in _unjoined(lines):
-        named = _OF_NODE.search(line) and not line.lstrip().startswith("(")
-        begins = _BEGINS.match(line) or (named and not _is_open(logical or ""))
+        named = OF_NODE.search(line) and not line.lstrip().startswith("(")
+        begins = _BEGINS.match(line) or (named and not is_open(logical or ""))
         if logical is not None and opened and line.strip() and not begins:
             # Between the names of figures there is always a blank.
             cut = full and len(before) == width and not _FIGURE.match(line)
@@ -297,9 +269,9 @@ def _unjoined(lines: list[str]) -> Iterator[str]:
     """The lines; where an editor or a table joined several with blanks between them, each alone."""
     for line in lines:
         text = line.lstrip()
-        if re.match(_SKIPPED, text):
+        if re.match(SKIPPED, text):
             yield line
-        elif _OF_NODE.search(line) and len(parts := _parts_of_plan(line)) > 1:
+        elif OF_NODE.search(line) and len(parts := _parts_of_plan(line)) > 1:
             yield from parts
         else:
             yield from (line[: len(line) - len(text)] + part for part in _JOINED.split(text))
@@ -316,167 +288,9 @@ def _parts_of_plan(line: str) -> list[str]:
         else:
             parts.append(line[start:end])
     # Words may stand before the first node, such as other cells of a row.
-    if len(parts) > 1 and _node(parts[0]) is None and (node := _FIRST_NODE.search(parts[0])):
+    if len(parts) > 1 and node_of(parts[0]) is None and (node := _FIRST_NODE.search(parts[0])):
         parts[0] = parts[0][node.start() :]
     return _without_single_blanks(parts)
-
-
-def _is_open(line: str) -> bool:
-    """Whether a node's line was cut before the end of its figures."""
-    figures = _OF_NODE.search(line)
-    rest = "" if figures is None else line[figures.start() :]
-    return rest.count("(") > rest.count(")")
-
-
-def _node(line: str) -> tuple[int, bool, dict[str, Any]] | None:
-    """The column that a node's name begins in, whether it has an arrow, and the node."""
-    if bare := _BARE_NODE.fullmatch(line):
-        return len(bare["indent"]), True, {"Node Type": bare["name"].split()[0]}
-    if (figures := _OF_NODE.search(line)) is None:
-        return None
-    if line.rstrip().endswith(("...", "…")) and _is_open(line):
-        # A tool that shows so many letters of each line left out the end of its figures.
-        line = line[: line.rindex("(")]
-    line = line[: figures.start()] + _GROUPED.sub(
-        lambda match: match[0].replace(",", ""), line[figures.start() :]
-    )
-    if (match := _NODE.fullmatch(line)) is None or FIGURES.search(match["remark"] or ""):
-        return None
-    # A detail of a worker has the figures of a node; other words may stand before a node.
-    if _WORKER.match(match["name"]) or _TYPE.match(match["name"]) is None:
-        return None
-    node: dict[str, Any] = _kind(match["name"])
-    if match["plan_rows"] is not None:
-        node["Plan Rows"] = int(match["plan_rows"])
-    if match["width"] is not None:
-        node["Plan Width"] = int(match["width"])
-    if match["rows"] is not None:
-        node |= _ran(match)
-    elif "(never executed)" in line:
-        node |= {"Actual Rows": 0.0, "Actual Loops": 0}
-    if match["time"] is not None:
-        node["Actual Total Time"] = float(match["time"])
-    return len(match["indent"]), match["arrow"] is not None, node
-
-
-def _kind(name: str) -> dict[str, Any]:
-    """The node type, as FORMAT JSON names it, and what else the text puts before it."""
-    name = name.rstrip(" \t")
-    node: dict[str, Any] = {"Parallel Aware": name.startswith("Parallel ")}
-    name = name.removeprefix("Parallel ").removeprefix("Async ")
-    if scanned := re.match(r"(CTE|WorkTable) Scan on (\S+)", name):
-        return node | {"Node Type": f"{scanned[1]} Scan", "CTE Name": scanned[2]}
-    name = name.split(" on ")[0].split(" using ")[0]
-    if join := re.match(r"(Hash|Merge|Nested Loop)(?: .*)? Join$|Nested Loop", name):
-        return node | {"Node Type": f"{join[1]} Join" if join[1] else "Nested Loop"}
-    if "Aggregate" in name:
-        return node | {"Node Type": "Aggregate"}
-    return node | {"Node Type": name}
-
-
-def _buffers(match: re.Match[str]) -> dict[str, Any]:
-    blocks = {
-        f"{temp['kind'].title()} {name.title()} Blocks": value.rstrip(".,")
-        for temp in _TEMP.finditer(match[0])
-        for name, value in _PAIR.findall(temp["pairs"])
-    }
-    known = {name: int(value) for name, value in blocks.items() if value.isdecimal()}
-    if any(name.startswith("Temp ") for name in blocks.keys() - known.keys()):
-        raise _not_understood(match[0])
-    return known
-
-
-def _not_understood(line: str) -> ValueError:
-    """The error of a line with figures of a spill, such as in another unit."""
-    return ValueError(f"a line is not understood: {line.strip()[:200]}")
-
-
-def _timings(match: re.Match[str]) -> dict[str, Any]:
-    parts = [(_KINDS[part["kind"]], part["pairs"]) for part in _TEMP.finditer(match[0])]
-    times = {
-        f"{kind}I/O {name.title()} Time": value.removesuffix("ms")
-        for kind, pairs in parts or [("", match[0])]
-        for name, value in _PAIR.findall(pairs)
-    }
-    if any(re.search(r"[^\d.,]", text) for text in times.values()):
-        raise _not_understood(match[0])
-    return {name: milliseconds(text) for name, text in times.items()}
-
-
-def milliseconds(text: str) -> float:
-    """A time of three decimals, the point of which may be a comma, or of none."""
-    digits, point, decimals = text.strip(".,").replace(",", ".").rpartition(".")
-    return float(f"{digits.replace('.', '')}{point}{decimals}")
-
-
-def _ran(match: re.Match[str]) -> dict[str, Any]:
-    loops = {"Actual Loops": int(match["loops"])} if match["loops"] else {}
-    return {"Actual Rows": float(match["rows"]), **loops}
-
-
-def _batches(match: re.Match[str]) -> dict[str, Any]:
-    """Of a hash, which tells of its buckets, or of a hash aggregate."""
-    text = match.string
-    hashed = "Buckets:" in text
-    values: dict[str, Any] = {}
-    for name, value, originally in _BATCHES.findall(text):
-        if hashed and name in {"Buckets", "Batches"}:
-            values[f"Hash {name}"] = int(value)
-            values[f"Original Hash {name}"] = int(originally or value)
-        elif name == "Batches":
-            values["HashAgg Batches"] = int(value)
-        else:
-            values["Peak Memory Usage" if name.endswith("Memory Usage") else name] = int(value)
-    if "Disk Usage: " in text and "Disk Usage" not in values:
-        raise _not_understood(text)
-    return values
-
-
-#: What is read of a node, by how its line begins.
-_DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]], ...] = (
-    (re.compile(r"Buffers: .*"), _buffers),
-    (re.compile(r"I/O Timings: .*"), _timings),
-    (
-        re.compile(
-            r"Sort Method: {1,2}(?P<method>\S(?:.*?\S)??)\s++(?P<kind>Disk|Memory): (?P<kb>\d+) ?kB"
-        ),
-        lambda m: {
-            "Sort Method": m["method"],
-            "Sort Space Used": int(m["kb"]),
-            "Sort Space Type": m["kind"],
-        },
-    ),
-    (
-        re.compile(r"Storage: (\w+)\s+Maximum Storage: (\d+)kB"),
-        lambda m: {"Storage": m[1], "Maximum Storage": int(m[2])},
-    ),
-    (
-        re.compile(
-            r"(Workers Planned|Workers Launched|Rows Removed by Filter|Task Count"
-            r"|(?:Temp|Shared|Local) \w+ Blocks): (\d+)"
-        ),
-        lambda m: {m[1]: int(m[2])},
-    ),
-    (re.compile(rf"{_ACTUAL}\s*"), _ran),
-    (re.compile(r"(?:Full|Pre)-sorted? Groups: \d+\s.*Sort Methods?:"), lambda _: {}),
-    (re.compile(r"(?:Planned Partitions|Buckets|Batches): \d.*"), _batches),
-    (re.compile(r"Single Copy: true"), lambda _: {"Single Copy": True}),
-)
-#: What may hold anything, also what looks like figures: expressions and names.
-_SKIPPED = (
-    r"(?:[A-Za-z -]*(?:Cond|Filter|Key|Keys|Clause|Output|Expression|Predicate|Query|SQL|Text|Call"
-    r"|Name|Sampling|Parameters|Node|Param|Params Evaluated))\s*:"
-)
-
-
-def _details(text: str) -> dict[str, Any] | None:
-    """What a line below a node says of it; None of one that is not read."""
-    if _COUNTED.match(text):
-        text = _SEPARATOR.sub("", text)
-    for pattern, read in _DETAILS:
-        if match := pattern.match(text):
-            return read(match)
-    return None
 
 
 def _fill_temp(node: dict[str, Any], above: Mapping[str, Any]) -> None:

@@ -1,0 +1,203 @@
+"""Reads a line of a plan in text: a node with its figures, or a detail of one."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+_ACTUAL = (
+    r"actual(?: time=(?>[\d.]+\.\.(?=[\d.]))(?P<time>[\d.]++))?"
+    r" rows=(?P<rows>[\d.]+)(?: n?loops=(?P<loops>\d+))?"
+)
+_COST = r"cost=\d(?>[\d.]*\.\.(?=[\d.]))[\d.]++ rows=(?P<plan_rows>\d+)(?: width=(?P<width>\d+))?"
+_NODE = re.compile(
+    r"(?P<indent>[ \t]*)(?P<arrow>->[ \t]*)?"
+    r"(?P<name>[^\s(](?:\s*+(?:[^\s(]|\((?!cost=|actual|never)))*)\s*+"
+    rf"(?:\({_COST}\)\s*+)?(?:\(operatorMem=\w+\)\s*+)?(?:\((?:{_ACTUAL}|never executed)\)\s*+)?"
+    # What an author remarks, and what stands for lines that were left out.
+    r"(?P<remark>(?:[←⟵⬅⇐👈★⚠❌✗…#!]|<[-=]|--|//|/\*|\.{3}).*)?"
+)
+#: What a node's line has, whole or cut.
+OF_NODE = re.compile(r"\(cost=\d|\(actual (?:time|rows)=|\(never executed\)")
+_BARE_NODE = re.compile(r"(?P<indent>[ \t]*)->[ \t]+(?P<name>Task|Distributed Subplan .*)\s*")
+#: The type of a node, which is followed by what it works on.
+_TYPE = re.compile(
+    r"[A-Z*](?:[\w /*,.$-]|\"[^\"]*\"|:\d|\([^()]*\))*+(?:$|(?<= on )|(?<= using )|(?<= for ))"
+)
+WORKER = re.compile(r"Worker (?P<number>\d+):\s*(?P<rest>.*)")
+#: Figures of a spill: a line that holds one and is not understood is no line to pass over.
+FIGURES = re.compile(
+    r"\(cost=\d|\(actual |\btemp (?:read|written)=\d|\b(?:Disk|Disk Usage): +\d|Workfile: \([1-9]"
+    r"|-> +(?:Parallel )?Hash +\(Batches: (?!1\b)\d"
+)
+_TEMP = re.compile(r"\b(?P<kind>shared/local|shared|local|temp)(?P<pairs>(?: \w+=\d\S*)+)")
+_KINDS = {"temp": "Temp ", "shared/local": "", "shared": "Shared ", "local": "Local "}
+_PAIR = re.compile(r"\b(\w+)=(\d[\w.,]*)")
+_BATCHES = re.compile(
+    r"(Planned Partitions|Buckets|Batches|(?:Peak )?Memory Usage|Disk Usage): (\d+)(?:kB)?(?![\w.])"
+    r"(?: \(originally (\d+)\))?"
+)
+#: Counts and sizes may have separators; times have a point, which may be a comma.
+_COUNTED = re.compile(
+    r"Buffers:|Sort Method:|(?:Planned Partitions|Buckets|Batches|Storage):|(?:Full|Pre)-sort"
+)
+#: A number of a node with separators: a comma may also stand for the point, if there is no other.
+_GROUPED = re.compile(r"(?<=[=.])\d{1,3}(?:,\d{3})+(?=\.\d)|(?<=rows=)\d{1,3}(?:,\d{3})+(?=[ )])")
+_SEPARATOR = re.compile(r"(?<=\d),(?=\d{3}(?:\D|$))")
+
+
+def is_open(line: str) -> bool:
+    """Whether a node's line was cut before the end of its figures."""
+    figures = OF_NODE.search(line)
+    rest = "" if figures is None else line[figures.start() :]
+    return rest.count("(") > rest.count(")")
+
+
+def node_of(line: str) -> tuple[int, bool, dict[str, Any]] | None:
+    """The column that a node's name begins in, whether it has an arrow, and the node."""
+    if bare := _BARE_NODE.fullmatch(line):
+        return len(bare["indent"]), True, {"Node Type": bare["name"].split()[0]}
+    if (figures := OF_NODE.search(line)) is None:
+        return None
+    if line.rstrip().endswith(("...", "…")) and is_open(line):
+        # A tool that shows so many letters of each line left out the end of its figures.
+        line = line[: line.rindex("(")]
+    line = line[: figures.start()] + _GROUPED.sub(
+        lambda match: match[0].replace(",", ""), line[figures.start() :]
+    )
+    if (match := _NODE.fullmatch(line)) is None or FIGURES.search(match["remark"] or ""):
+        return None
+    # A detail of a worker has the figures of a node; other words may stand before a node.
+    if WORKER.match(match["name"]) or _TYPE.match(match["name"]) is None:
+        return None
+    node: dict[str, Any] = _kind(match["name"])
+    if match["plan_rows"] is not None:
+        node["Plan Rows"] = int(match["plan_rows"])
+    if match["width"] is not None:
+        node["Plan Width"] = int(match["width"])
+    if match["rows"] is not None:
+        node |= _ran(match)
+    elif "(never executed)" in line:
+        node |= {"Actual Rows": 0.0, "Actual Loops": 0}
+    if match["time"] is not None:
+        node["Actual Total Time"] = float(match["time"])
+    return len(match["indent"]), match["arrow"] is not None, node
+
+
+def _kind(name: str) -> dict[str, Any]:
+    """The node type, as FORMAT JSON names it, and what else the text puts before it."""
+    name = name.rstrip(" \t")
+    node: dict[str, Any] = {"Parallel Aware": name.startswith("Parallel ")}
+    name = name.removeprefix("Parallel ").removeprefix("Async ")
+    if scanned := re.match(r"(CTE|WorkTable) Scan on (\S+)", name):
+        return node | {"Node Type": f"{scanned[1]} Scan", "CTE Name": scanned[2]}
+    name = name.split(" on ")[0].split(" using ")[0]
+    if join := re.match(r"(Hash|Merge|Nested Loop)(?: .*)? Join$|Nested Loop", name):
+        return node | {"Node Type": f"{join[1]} Join" if join[1] else "Nested Loop"}
+    if "Aggregate" in name:
+        return node | {"Node Type": "Aggregate"}
+    return node | {"Node Type": name}
+
+
+def _buffers(match: re.Match[str]) -> dict[str, Any]:
+    blocks = {
+        f"{temp['kind'].title()} {name.title()} Blocks": value.rstrip(".,")
+        for temp in _TEMP.finditer(match[0])
+        for name, value in _PAIR.findall(temp["pairs"])
+    }
+    known = {name: int(value) for name, value in blocks.items() if value.isdecimal()}
+    if any(name.startswith("Temp ") for name in blocks.keys() - known.keys()):
+        raise not_understood(match[0])
+    return known
+
+
+def not_understood(line: str) -> ValueError:
+    """The error of a line with figures of a spill, such as in another unit."""
+    return ValueError(f"a line is not understood: {line.strip()[:200]}")
+
+
+def _timings(match: re.Match[str]) -> dict[str, Any]:
+    parts = [(_KINDS[part["kind"]], part["pairs"]) for part in _TEMP.finditer(match[0])]
+    times = {
+        f"{kind}I/O {name.title()} Time": value.removesuffix("ms")
+        for kind, pairs in parts or [("", match[0])]
+        for name, value in _PAIR.findall(pairs)
+    }
+    if any(re.search(r"[^\d.,]", text) for text in times.values()):
+        raise not_understood(match[0])
+    return {name: milliseconds(text) for name, text in times.items()}
+
+
+def milliseconds(text: str) -> float:
+    """A time of three decimals, the point of which may be a comma, or of none."""
+    digits, point, decimals = text.strip(".,").replace(",", ".").rpartition(".")
+    return float(f"{digits.replace('.', '')}{point}{decimals}")
+
+
+def _ran(match: re.Match[str]) -> dict[str, Any]:
+    loops = {"Actual Loops": int(match["loops"])} if match["loops"] else {}
+    return {"Actual Rows": float(match["rows"]), **loops}
+
+
+def _batches(match: re.Match[str]) -> dict[str, Any]:
+    """Of a hash, which tells of its buckets, or of a hash aggregate."""
+    text = match.string
+    hashed = "Buckets:" in text
+    values: dict[str, Any] = {}
+    for name, value, originally in _BATCHES.findall(text):
+        if hashed and name in {"Buckets", "Batches"}:
+            values[f"Hash {name}"] = int(value)
+            values[f"Original Hash {name}"] = int(originally or value)
+        elif name == "Batches":
+            values["HashAgg Batches"] = int(value)
+        else:
+            values["Peak Memory Usage" if name.endswith("Memory Usage") else name] = int(value)
+    if "Disk Usage: " in text and "Disk Usage" not in values:
+        raise not_understood(text)
+    return values
+
+
+#: What is read of a node, by how its line begins.
+_DETAILS: tuple[tuple[re.Pattern[str], Callable[[re.Match[str]], dict[str, Any]]], ...] = (
+    (re.compile(r"Buffers: .*"), _buffers),
+    (re.compile(r"I/O Timings: .*"), _timings),
+    (
+        re.compile(
+            r"Sort Method: {1,2}(?P<method>\S(?:.*?\S)??)\s++(?P<kind>Disk|Memory): (?P<kb>\d+) ?kB"
+        ),
+        lambda m: {
+            "Sort Method": m["method"],
+            "Sort Space Used": int(m["kb"]),
+            "Sort Space Type": m["kind"],
+        },
+    ),
+    (
+        re.compile(r"Storage: (\w+)\s+Maximum Storage: (\d+)kB"),
+        lambda m: {"Storage": m[1], "Maximum Storage": int(m[2])},
+    ),
+    (
+        re.compile(
+            r"(Workers Planned|Workers Launched|Rows Removed by Filter|Task Count"
+            r"|(?:Temp|Shared|Local) \w+ Blocks): (\d+)"
+        ),
+        lambda m: {m[1]: int(m[2])},
+    ),
+    (re.compile(rf"{_ACTUAL}\s*"), _ran),
+    (re.compile(r"(?:Full|Pre)-sorted? Groups: \d+\s.*Sort Methods?:"), lambda _: {}),
+    (re.compile(r"(?:Planned Partitions|Buckets|Batches): \d.*"), _batches),
+    (re.compile(r"Single Copy: true"), lambda _: {"Single Copy": True}),
+)
+#: What may hold anything, also what looks like figures: expressions and names.
+SKIPPED = (
+    r"(?:[A-Za-z -]*(?:Cond|Filter|Key|Keys|Clause|Output|Expression|Predicate|Query|SQL|Text|Call"
+    r"|Name|Sampling|Parameters|Node|Param|Params Evaluated))\s*:"
+)
+
+
+def detail_of(text: str) -> dict[str, Any] | None:
+    """What a line below a node says of it; None of one that is not read."""
+    if _COUNTED.match(text):
+        text = _SEPARATOR.sub("", text)
+    for pattern, read in _DETAILS:
+        if match := pattern.match(text):
+            return read(match)
+    return None
