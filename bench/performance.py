@@ -92,10 +92,10 @@ REASONS = {
 }
 HEAD = """# Performance
 
-Each figure beside a peer's in the same run, by turns, with the ratio of both and the aim that it is
-held to. CPU time is user and system time of all threads. This page is what `python -m bench
-performance --markdown docs/performance.md` measured; `--quick` measures the first two parts anew,
-and with names only these: {names}.
+How much time and memory spillcast's own work takes, beside a peer that was measured in turns in the
+same run. Each row has both figures, their ratio, and the aim for spillcast. CPU time is user and
+system time of all threads. `python -m bench performance --markdown docs/performance.md` makes this
+page. `--quick` measures only the first two parts; names select parts: {names}.
 """
 
 
