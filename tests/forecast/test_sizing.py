@@ -1,6 +1,8 @@
 """What binds on a storage, and the cheapest storage within a limit, against trying all of them."""
 
 from dataclasses import replace
+from itertools import product as combinations
+from math import inf
 from types import SimpleNamespace
 
 import pytest
@@ -20,6 +22,7 @@ from spillcast.errors import OptionInvalid
 from spillcast.forecast import sizing as sizing_room
 from spillcast.forecast.ask import LIMIT, ask
 from spillcast.forecast.binding import Wait
+from spillcast.forecast.project import interval_of
 from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import Sized, parse_runs_per_day, size, statements_of
 from spillcast.forecast.sizing.products import Product, Search
@@ -184,6 +187,29 @@ def test_a_month_costs_what_the_price_list_says(name, settings, prices, cost, pr
     product = Product(rows_by_name()[name], search)
     assert product.cost(settings) == (None if cost is None else pytest.approx(cost))
     assert product.price_of == price_of
+
+
+def test_settings_of_a_product_whose_lowest_costs_nothing_are_searched(forecasters):
+    """A contract that includes gp3's volume and charges for what exceeds 3,000 IOPS, 125 MiB/s."""
+    charged = {"GiB-month": (0, 0.0), "IOPS-month": (3000, 0.006), "throughput-month": (125, 0.05)}
+    listed = [
+        Price("aws-gp3", unit, above, price, "USD", "us-east-1", *[None] * 3)
+        for unit, (above, price) in charged.items()
+    ]
+    prices = Prices(listed, DEFAULT_REGIONS)
+    fastest = forecasters[0].forecast(lookup("aws-gp3?iops=80000&throughput=2000"), explain=False)
+    limit_s = 1.05 * interval_of(fastest)[1]
+    product = Product(
+        rows_by_name()["aws-gp3"], Search([Sized(forecasters[0])], prices, limit_s, steps=STEPS)
+    )
+    assert product.cost(product.lowest) == 0
+    settings = (
+        dict(zip(product.grids, values, strict=True))
+        for values in combinations(*product.grids.values())
+    )
+    expected = min(product.cost(chosen) for chosen in settings if product.meets(chosen))
+    assert expected > 0
+    assert product.cost(product.cheapest(inf)) == pytest.approx(expected)
 
 
 def test_one_storage_for_several_statements_meets_the_limit_of_each(forecasters):

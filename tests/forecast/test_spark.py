@@ -168,6 +168,20 @@ def test_memory_decides_what_spills(log):
     assert (done.returncode, json.loads(done.stdout)["code"]) == (2, "evidence-unsuited")
 
 
+@cases("written", ["1073741824", "1073741824b", "1048576kb", "1024m"])
+def test_off_heap_memory_without_a_unit_is_in_bytes(tmp_path, written):
+    """Spark's configuration: spark.memory.offHeap.size is in bytes unless it has a unit."""
+    disk = "limits:iops=100000,throughput=100MB/s,latency=0.1ms"
+
+    def entry(size):
+        properties = {"spark.memory.offHeap.enabled": "true", "spark.memory.offHeap.size": size}
+        path = tmp_path / "log"
+        path.write_bytes(text(two_stages(properties=properties)))
+        return forecast(path, "--from", disk, "--to", disk, "--page-cache", "8G")
+
+    assert entry(written) == entry("1g")
+
+
 @cases(
     ("changed", "bound"),
     [

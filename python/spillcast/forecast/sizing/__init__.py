@@ -132,11 +132,11 @@ class Candidate:
     elapsed_s: float
     product: Product | None = None
     settings: Mapping[str, float] = field(default_factory=dict)
-    #: What is no product, as a row of the answer.
+    #: The row of the answer for memory, which is no product.
     free: SizeRow | None = None
 
     def row(self, search: Search) -> SizeRow | None:
-        """Its row, with an interval; None where that is too wide."""
+        """Its row of the answer, with an interval; None if that is too wide."""
         if (product := self.product) is None:
             return self.free
         if (times := search.times(product.storage(self.settings))) is None:
@@ -148,18 +148,18 @@ class Candidate:
 def _candidates(
     search: Search, names: Collection[str] | None, free_memory_bytes: int | None
 ) -> list[Candidate]:
-    """Settings of all products: those that a frontier is made of, and the cheapest that suffice."""
+    """Settings of all products for the frontier, and of each the cheapest that meets the limit."""
     candidates = [
         Candidate(row.target, 0.0, row.elapsed_s, free=row)
         for row in _free_rows(search, free_memory_bytes)
     ]
     below = inf
     products = _products(search, names)
-    for product in sorted(products, key=lambda product: product.cost(product.lowest) or inf):
+    for product in sorted(products, key=lambda product: product.price(product.lowest)):
         settings = list(product.path())
         if search.within_s is not None and (meeting := product.cheapest(below)) is not None:
             settings.append(meeting)
-            below = min(below, product.cost(meeting) or inf)
+            below = min(below, product.price(meeting))
         for chosen in settings:
             storage = product.storage(chosen)
             outcome = search.outcome(storage)
@@ -170,13 +170,13 @@ def _candidates(
 
 
 def free_memory_bytes(statements: Sequence[Sized]) -> int | None:
-    """Memory that temp files may take on a tmpfs, where all statements ran on this machine."""
+    """Memory for temp files on a tmpfs; None unless all statements ran on this machine."""
     hosts = {statement.projector.workload.host for statement in statements}
     return machine_cache_bytes() // 2 if hosts == {platform.node()} else None
 
 
 def _products(search: Search, names: Collection[str] | None) -> list[Product]:
-    """Products of the providers, without fixed ones that a cheaper one of the kind dominates."""
+    """The providers' products, without those with fixed rates that a cheaper one dominates."""
     providers = search.prices.regions
     products = [
         Product(row, search)
@@ -210,7 +210,7 @@ def _dominates(
 
 
 def _free_rows(search: Search, free_memory_bytes: int | None) -> Iterator[SizeRow]:
-    """What needs no storage to be bought: a tmpfs where memory allows, and more work memory."""
+    """Rows that need no purchase: a tmpfs if memory allows it, and more work memory."""
     if free_memory_bytes is not None and free_memory_bytes > search.room_bytes:
         known = calibrated()
         base_ns = {(op, pattern): known.memory_s * 1e9 for op in OPS for pattern in PATTERNS}
@@ -235,7 +235,7 @@ def _free_rows(search: Search, free_memory_bytes: int | None) -> Iterator[SizeRo
 
 
 def _frontier(candidates: Sequence[Candidate]) -> list[Candidate]:
-    """Those that no cheaper one equals in time, the cheapest first."""
+    """The candidates that are faster than all cheaper ones, the cheapest first."""
     frontier = list[Candidate]()
     for candidate in sorted(candidates, key=lambda c: (c.cost or 0.0, c.elapsed_s)):
         if not frontier or candidate.elapsed_s < frontier[-1].elapsed_s:
@@ -244,7 +244,7 @@ def _frontier(candidates: Sequence[Candidate]) -> list[Candidate]:
 
 
 def _thinned(frontier: Sequence[Candidate], best: Candidate | None) -> list[Candidate]:
-    """At most ROWS_MAX: those that save least over the one before are left out."""
+    """At most ROWS_MAX of the candidates, without those that save least over the previous one."""
     kept = list(frontier)
     if best is not None and best not in kept:
         kept = sorted([*kept, best], key=lambda c: (c.cost or 0.0, -c.elapsed_s))
@@ -272,9 +272,9 @@ def _cheapest(priced: Sequence[Candidate], search: Search) -> Candidate | None:
 
 
 def _worth(shown: Sequence[tuple[Candidate, SizeRow]], search: Search) -> Candidate | None:
-    """The cheapest that saves most of what the fastest saves, of those that surely save time."""
+    """The cheapest candidate that saves time with certainty, and most of what the fastest saves."""
     baseline_s = search.mean([statement.baseline_s for statement in search.statements])
-    # Of several statements the interval is that of the slowest, and says nothing of the mean.
+    # With several statements the interval is that of the slowest, not of the mean.
     one_only = len(search.statements) == 1
     sure = [
         (candidate, row)
@@ -305,7 +305,7 @@ def _knobs(product: Product, chosen: Mapping[str, float], row: SizeRow) -> Itera
 
 
 def _notes(sizing: Sizing, ceiling_s: float, wide: Sequence[str]) -> Iterator[str]:
-    """What no storage does, in sentences; ``wide`` are those whose interval is too wide."""
+    """Sentences about limits of the answer; ``wide`` are storages with too wide an interval."""
     within_s = sizing.within_s
     if not sizing.frontier and not sizing.unpriced:
         yield "no product allows a forecast"
@@ -338,15 +338,15 @@ def _notes(sizing: Sizing, ceiling_s: float, wide: Sequence[str]) -> Iterator[st
 
 #: A recording of more waits than the first number is sampled to the second.
 WHOLE_MAX, WAITS_MAX = 60_000, 20_000
-#: Statements of an export that are simulated.
+#: The most statements of an export that are simulated.
 STATEMENTS_MAX = 20
 DAY_S = 86_400.0
-#: A statement without a forecast for this one has none for others.
+#: A statement without a forecast for this storage is left out.
 TYPICAL = "aws-gp3"
 
 
 def parse_runs_per_day(text: str) -> float:
-    """Runs a day from ``40/day``, ``2/h``, ``5/12h``, ``5/week`` or ``40``. OptionInvalid else."""
+    """Runs per day from ``40/day``, ``2/h``, ``5/12h`` or ``40``. OptionInvalid for other texts."""
     count, _, period = (part.strip() for part in text.partition("/"))
     periods_s = {"": DAY_S, "day": DAY_S, "week": 7 * DAY_S, "hour": 3600.0, "month": 30.4 * DAY_S}
     try:
@@ -369,9 +369,9 @@ def statements_of(
 ) -> list[Sized]:
     """A statement for each recording, plan or report, and for each row of an export that spills.
 
-    ``runs_per_day`` are those of each; of the rows of an export those of all, shared as their
-    calls are. ``limit`` is a forecast of the only recording from all its waits. InputError for
-    evidence without counts or waits, Refusal where none can be forecast.
+    ``runs_per_day`` are the runs of each. For an export they are those of all rows together, which
+    share them in proportion to their calls. ``limit`` is a forecast of the only recording from all
+    its waits. InputError for evidence without counts or waits, Refusal if none can be forecast.
     """
     files = find_evidence(arguments)
     of_plan = [Recording.open(path).plan_alone is not None for path in files.recordings]

@@ -36,17 +36,17 @@ class SizeRow:
     provider: str | None
     #: ``size``, ``iops`` and ``throughput`` with their units, or ``memory`` that it takes.
     settings: Mapping[str, str]
-    #: None where no price is known.
+    #: None if no price is known.
     cost_per_month: float | None
     elapsed_s: float
     #: Of the statement with the highest upper end.
     interval_s: Interval
     #: Whether the upper end of every statement's interval is within the limit; None without one.
     meets: bool | None
-    #: Of all statements; None where their runs a day are not known.
+    #: The sum over all statements; None if their runs per day are unknown.
     saved_h_per_month: float | None = key("", signed=True)
     cost_per_saved_h: float | None
-    #: Of local disks of instances: ``difference`` to the instance without disks, or ``instance``.
+    #: For local disks: ``difference`` to the same instance without disks, or ``instance``.
     price_of: str | None = None
     remark: str = ""
 
@@ -63,28 +63,28 @@ class Knob:
 
 @dataclass(frozen=True, kw_only=True)
 class Sizing:
-    """What to buy: the chosen row, the frontier, and what no storage does."""
+    """What to buy: the chosen row, the frontier of price and time, and limits of any storage."""
 
     baseline_s: float
-    #: The time on zero-latency storage, and of a single statement its interval.
+    #: The time on zero-latency storage, and its interval if there is a single statement.
     ceiling_s: float
     ceiling_interval_s: Interval | None
     within_s: float | None
     confidence: float
     currency: str
-    #: The row to buy; None where none meets the limit or none has a price.
+    #: The row to buy; None if none meets the limit or none has a price.
     chosen: SizeRow | None
     #: The cheapest first; each is faster than all cheaper ones.
     frontier: Sequence[SizeRow]
     knobs: Sequence[Knob]
     binding: Binding | None
-    #: Faster than the frontier allows, without a known price.
+    #: Storages without a known price that are faster than the frontier.
     unpriced: Sequence[SizeRow]
     notes: Sequence[str]
     #: Dates and regions of the prices.
     prices: Sequence[str]
     statements: int = 1
-    #: Whether only bounds of the time of temp I/O are known; times between them are no forecasts.
+    #: Whether only bounds of the time of temp I/O are known, so that times are ranges.
     bounds_only: bool = False
     #: Forecasts that the search made.
     forecasts: int = field(default=0, compare=False)
@@ -102,11 +102,12 @@ class Sizing:
 
 #: Steps in which settings are tried: operations and MiB (or MB) per second, bytes.
 STEPS: Mapping[str, float] = {"iops": 1000.0, "throughput": 25.0, "size": 50.0 * GIB}
-#: Temp files need this much room more than they took.
+#: Room that temp files need, over the room that they took.
 ROOM = 1.25
-#: By how much a path raises the setting that binds; it ends where that saves less than FASTER_MIN.
+#: The factor by which a path raises the setting that binds, and the share of the time that a step
+#: must save.
 PATH_FACTOR, FASTER_MIN = 1.5, 0.03
-#: No local disk of an instance is smaller; of some the catalogue does not know the size.
+#: The smallest local disk of an instance, for those whose size the catalogue does not have.
 SMALLEST_DISK_GIB = 46.0
 DAYS_PER_MONTH = 365.25 / 12
 
@@ -118,9 +119,9 @@ class Sized:
     projector: Projector
     runs_per_day: float | None = None
     name: str = ""
-    #: Its calls in an export, by which statements are weighted where their runs are not known.
+    #: Calls in an export, by which statements are weighted if their runs are unknown.
     calls: float | None = None
-    #: A forecast from all waits, whose limit counts, if the search uses a sample of them.
+    #: A forecast from all waits, if the search uses a sample of them.
     limit_of_all_waits: Forecast | None = None
 
     @cached_property
@@ -130,7 +131,7 @@ class Sized:
 
     @cached_property
     def limit(self) -> Forecast:
-        """A forecast with the limit of any storage."""
+        """The forecast for zero-latency storage, which has the limit of any storage."""
         return self.limit_of_all_waits or self.projector.forecast(
             ZERO_LATENCY_STORAGE, explain=False
         )
@@ -143,7 +144,7 @@ class Sized:
 
 @dataclass(frozen=True)
 class Times:
-    """The statements on one storage: the mean time, the interval of the slowest, what is saved."""
+    """The statements on one storage: mean time, interval of the slowest, hours saved per month."""
 
     elapsed_s: float
     interval_s: Interval
@@ -165,7 +166,7 @@ class Search:
 
     @cached_property
     def room_bytes(self) -> float:
-        """Room that the temp files of one statement need, those of the largest."""
+        """Room for the temp files of the statement with the most."""
         held = max(statement.projector.workload.held_bytes for statement in self.statements)
         return max(ROOM * held, GIB)
 
@@ -176,7 +177,7 @@ class Search:
         return sum(weight * value for weight, value in pairs) / sum(weights)
 
     def outcome(self, storage: Storage) -> Outcome | None:
-        """The mean time without an interval, and its waits; None where it allows no forecast."""
+        """The mean time and its waits by cause, without an interval; None if it is refused."""
         if storage.name not in self._outcomes:
             self.forecasts += len(self.statements)
             try:
@@ -192,7 +193,7 @@ class Search:
         return self._outcomes[storage.name]
 
     def times(self, storage: Storage) -> Times | None:
-        """The same with an interval; None where that is too wide for a number, too."""
+        """The times with an interval; None if it is refused or too wide."""
         if storage.name not in self._times:
             self._times[storage.name] = self._forecast(storage)
         return self._times[storage.name]
@@ -209,7 +210,7 @@ class Search:
         return self.times_of(times_s, intervals_s)
 
     def times_of(self, times_s: Sequence[float], intervals_s: Sequence[Interval]) -> Times:
-        """The times of the single statements together."""
+        """The times and intervals of all statements, combined."""
         saved_s: float | None = 0.0
         for statement, elapsed_s in zip(self.statements, times_s, strict=True):
             if saved_s is None or statement.runs_per_day is None:
@@ -294,7 +295,7 @@ class Product:
         return size >= self.search.room_bytes
 
     def settings(self, chosen: Mapping[str, float]) -> dict[str, float]:
-        """Values that the product sells together, with at least those chosen."""
+        """The chosen settings, raised to a combination that the product sells."""
         figures, values = self.row.figures, dict(chosen)
         if "throughput" in values and "throughput_max_per_iops" in figures:
             needed = ceil(values["throughput"] / figures["throughput_max_per_iops"])
@@ -315,24 +316,29 @@ class Product:
         )
 
     def cost(self, chosen: Mapping[str, float]) -> float | None:
-        """What a month costs; None where a price is missing."""
+        """The price of a month; None if it is unknown."""
         values = self.settings(chosen)
         figures = settled(self.row.name, self.row.figures, values)
         size = figures.get("size") or self.row.figures.get("size_gib", 0.0) * GIB
         return self.search.prices.month(self.row.name, figures, size or self.search.room_bytes)
 
     def words(self, chosen: Mapping[str, float]) -> dict[str, str]:
-        """The settings as people name them, by key."""
+        """The settings with their units, by key."""
         values = self.settings(chosen).items()
         return {key: setting_words(key, value, self.row) for key, value in values}
 
     @property
     def price_of(self) -> str | None:
-        """What the price of a local disk covers; None of volumes."""
+        """What the price of a local disk covers; None for volumes."""
         units = {price.unit for price in self.search.prices.of(self.row.name)}
         if "instance-hour-without" in units:
             return "difference"
         return "instance" if "instance-hour" in units else None
+
+    def price(self, chosen: Mapping[str, float]) -> float:
+        """The price of a month for comparisons: infinite if it is unknown."""
+        cost = self.cost(chosen)
+        return inf if cost is None else cost
 
     @property
     def remark(self) -> str:
@@ -356,29 +362,27 @@ class Product:
 
     def cheapest(self, below: float) -> dict[str, float] | None:
         """The cheapest settings that meet the limit and cost less than ``below``; None if none."""
-        if (self.cost(self.lowest) or inf) >= below or not self.meets(self.highest):
+        if self.price(self.lowest) >= below or not self.meets(self.highest):
             return None
         if self.meets(self.lowest):
             return self.lowest
         needed = {key: self._first(key, self.highest) for key in self.grids}
         if self.meets(needed):
-            return needed if (self.cost(needed) or inf) < below else None
-        # All settings of more than one dimension lie above the corner: walk along one of them.
+            return needed if self.price(needed) < below else None
+        # With several settings the cheapest combination may be above this corner: try each value
+        # of the first one with the lowest value of the other that suffices.
         first, *others = self.grids
         best, best_cost = None, below
         for value in self.grids[first]:
             floor = {**needed, first: value}
             if value < needed[first] or not others:
                 continue
-            if (self.cost(floor) or inf) >= best_cost:
+            if self.price(floor) >= best_cost:
                 break
             candidate = {**floor, others[0]: self._first(others[0], {**self.highest, first: value})}
-            if (
-                (cost := self.cost(candidate)) is not None
-                and cost < best_cost
-                and self.meets(candidate)
-            ):
-                best, best_cost = candidate, cost
+            price = self.price(candidate)
+            if price < best_cost and self.meets(candidate):
+                best, best_cost = candidate, price
         return best
 
     def _first(self, key: str, others: Mapping[str, float]) -> float:
@@ -394,7 +398,7 @@ class Product:
         return grid[low]
 
     def path(self) -> Iterator[dict[str, float]]:
-        """Settings from the lowest up, each with more of what binds the one before."""
+        """Settings from the lowest up, each with more of what binds the previous one."""
         chosen = self.lowest
         while (outcome := self.search.outcome(self.storage(chosen))) is not None:
             yield chosen

@@ -1,9 +1,9 @@
 """How long a Spark application would take with its local files on other storage.
 
-The log has no time of spills and local shuffle reads, so the core simulates them: tasks in slots,
-and on each node a page cache and a device. What a task took beyond its simulated I/O on the storage
-that it ran on is work; recordings of executors measure it instead. Where that storage, or the page
-cache of the nodes, is not known, the forecast has bounds: both ends are simulated.
+The log has no times of spills and local shuffle reads, so the core simulates them: tasks in slots,
+and a page cache and a device on each node. Work is the time of a task beyond its simulated I/O on
+today's storage; recordings of executors measure it instead. If today's storage or the page cache of
+the nodes is unknown, both ends of the possible range are simulated, and the forecast has bounds.
 """
 
 import json
@@ -28,17 +28,17 @@ from spillcast.units import format_bytes, format_duration
 #: Bytes/s of one reader, of all and of writeback; page cache and dirty limit
 #: (bytes); whether reads and writes share the bandwidth.
 Figures = tuple[float, float, float, float, float, bool]
-#: What Linux reads ahead, and what it writes back, at once and so many together.
+#: Bytes that Linux reads ahead and that it writes back at once, and the requests in flight.
 READ_BYTES, WRITE_BYTES, TOGETHER = 128 << 10, 256 << 10, 8
-#: Of the page cache, what may be dirty before writers wait: the default of vm.dirty_ratio.
+#: The share of the page cache that may be dirty before writers wait: the default vm.dirty_ratio.
 DIRTY_SHARE = 0.2
-#: A page cache of which nothing is known has these bounds.
+#: Bounds of a page cache of unknown size.
 CACHE_BOUNDS_BYTES = (1 << 28, float("inf"))
-#: Standard deviation of the logarithm of simulations over measurements: six jobs, four storages.
+#: Standard deviation of the logarithm of simulated over measured times: six jobs, four storages.
 MODEL_SPREAD = 0.3
-#: The same of two runs of a job: four jobs of 16 to 19 s, in memory and behind a page cache.
+#: The same for two runs of a job: four jobs of 16 to 19 s, in memory and behind a page cache.
 RUN_SPREAD = 0.055
-#: How far the run, simulated as it was, may be from its own elapsed time.
+#: A warning names a larger relative error of the run that is simulated as it ran.
 MISFIT = 0.1
 #: The terms of a forecast.
 TERMS = ("temp I/O", "tasks", "driver")
@@ -46,16 +46,16 @@ _FORMS = (
     "catalogue:NAME, limits:iops=3000,throughput=125MiB/s,latency=1ms, tmpfs, or a storage.json, "
     "which is made by: spillcast probe DIR --grid"
 )
-#: Memory of a task with which nothing spills, as a factor on today's.
+#: A multiple of a task's memory with which certainly nothing spills.
 _PLENTY = 1e12
 
 
 @dataclass(frozen=True)
 class _Scope:
-    """What is forecast: an application, an SQL execution or a job of it, as a question supposes.
+    """What is forecast: an application, or one of its SQL executions or jobs.
 
-    ``words`` name it in an error. ``stages`` and ``spill_bytes`` are by place in the log, the
-    latter with the supposed executors.
+    ``words`` name it in an error. ``stages`` are positions in the log. ``spill_bytes`` has the
+    spill of each stage with the executors that the question supposes.
     """
 
     application: Application
@@ -80,7 +80,7 @@ class _Scope:
             execution = application.execution(question.execution)
             words = f"SQL execution {question.execution}"
             span_ms = log.executions[execution].started_ms, log.executions[execution].ended_ms
-            jobs = {each.id for each in log.jobs if each.execution == question.execution}
+            jobs = {run.id for run in log.jobs if run.execution == question.execution}
         if execution is not None or job is not None:
             measured_s = ((span_ms[1] or log.last_ms) - span_ms[0]) / 1e3
             stages = [place for place in stages if log.stages[place].job in jobs]
@@ -97,7 +97,7 @@ class _Scope:
     def run(
         self, core: _core.SparkApplication, storage: Figures | None, work: _core.SparkWork
     ) -> Run:
-        """A simulation with temp files on a storage; None: on one without waits."""
+        """A simulation with temp files on a storage; None for storage without waits."""
         elapsed_s, stages, executions, jobs = core.simulate(storage, work)
         begin_s, end_s = 0.0, elapsed_s
         if self.job is not None:
@@ -111,10 +111,10 @@ class _Scope:
 
 @dataclass(frozen=True)
 class _Case:
-    """A target under one assumption on what is not known.
+    """A target with one assumption about today's storage and the page cache.
 
-    ``scale`` makes simulated time measured time. ``source`` is the run on today's storage, and
-    ``ceiling`` that on storage without latency.
+    ``scale`` is measured over simulated time. ``source`` is the run on today's storage, ``ceiling``
+    the run on zero-latency storage.
     """
 
     cache_bytes: float
@@ -131,8 +131,8 @@ class _Case:
         return self.scale * self.target.elapsed_s
 
     def modelled(self, measured_s: float) -> float:
-        """The share of the time on the target that only the model tells: waits, and what other
-        executors change of the measured time."""
+        """The share of the time on the target that was not measured: simulated waits, and the
+        change by other executors."""
         source_s = self.scale * self.source.elapsed_s
         waits = max(1 - self.ceiling.elapsed_s / self.target.elapsed_s, 0.0)
         return waits + abs(1 - source_s / max(source_s, measured_s))
@@ -141,7 +141,7 @@ class _Case:
 def forecast_application(
     application: Application, targets: Sequence[str | Storage], question: Question
 ) -> list[tuple[Forecast, Storage | None]]:
-    """A forecast for each target. InputError where the application wrote no temp files."""
+    """A forecast for each target. InputError if the application wrote no temp files."""
     application.check_local()
     scope = _Scope.of(application, question)
     if not any(application.log.stages[place].moves_temp for place in scope.stages):
@@ -176,7 +176,7 @@ def forecast_application(
 
 
 def _storage(text: str | Storage, option: str) -> Storage | None:
-    """The storage that an option names; None for memory."""
+    """The storage that an option names; None for tmpfs."""
     if isinstance(text, Storage):
         return text
     if text == "tmpfs":
@@ -188,7 +188,7 @@ def _storage(text: str | Storage, option: str) -> Storage | None:
 
 
 def _assumptions(scope: _Scope, question: Question) -> Sequence[_Case]:
-    """Both ends of each quantity that is not known, with zero-latency storage as the target."""
+    """A case for both ends of each unknown quantity, with zero-latency storage as the target."""
     core, cases, known_bytes = scope.application.core, list[_Case](), question.page_cache_bytes
     observed = scope.application.observed
     is_named = question.origin is not None and observed is None
@@ -197,14 +197,14 @@ def _assumptions(scope: _Scope, question: Question) -> Sequence[_Case]:
         figures = None if origin is None else figures_of(origin, cache_bytes)
         all_work = core.work(figures)
         if observed is not None:
-            # The source is the recorded run, whose waits are a part of all its work.
+            # The recording measured the waits, so work is the rest of each task's time.
             works = [core.work_beside(observed.waits_s)]
         elif origin is None and question.origin is not None:
             works = [all_work]
         else:
-            # Tasks waited as simulated (on an unknown storage not at all), or as long as they can.
+            # Tasks waited as simulated (not at all on unknown storage), or as long as possible.
             works = [all_work, core.least_work(figures)]
-        # On an unknown storage, and with a recording, all work explains the recorded run.
+        # On unknown storage, and with a recording, the logged run is simulated without waits.
         sources = [
             _source(scope, source_work, origin, cache_bytes)
             for source_work in ([all_work] if origin is None else works)
@@ -219,7 +219,7 @@ def _assumptions(scope: _Scope, question: Question) -> Sequence[_Case]:
 def _source(
     scope: _Scope, work: _core.SparkWork, origin: Storage | None, cache_bytes: float
 ) -> tuple[float, Run]:
-    """What makes simulated time measured time, and the run on today's storage."""
+    """Measured over simulated time, and the run on today's storage."""
     figures = None if origin is None else figures_of(origin, cache_bytes)
     source = scope.run(scope.application.core, figures, work)
     if min(scope.measured_s, source.elapsed_s) <= 0:
@@ -233,7 +233,10 @@ def _source(
 
 
 def _work_today(scope: _Scope, core: _core.SparkApplication) -> _core.SparkWork | None:
-    """Work of tasks beside the recorded waits, as long for a byte; None without a recording."""
+    """Work of tasks beside the recorded waits, which are scaled to the bytes of ``core``.
+
+    None without a recording.
+    """
     observed = scope.application.observed
     if observed is None:
         return None
@@ -247,7 +250,7 @@ def _work_today(scope: _Scope, core: _core.SparkApplication) -> _core.SparkWork 
 
 
 def _misfit(scope: _Scope, cases: Sequence[_Case]) -> Warned | None:
-    """A warning where the run, simulated as it was, takes another time than the log says."""
+    """A warning if the run, simulated as it ran, takes another time than in the log."""
     scale = min((case.scale for case in cases), key=lambda scale: -abs(log(scale)))
     if abs(log(scale)) <= log(1 + MISFIT):
         return None
@@ -276,7 +279,7 @@ def _figures(scope: _Scope, storage: Storage | None, cache_bytes: float) -> Figu
 def _without_spills(
     scope: _Scope, origins: Sequence[_Case], question: Question
 ) -> WithoutSpills | None:
-    """More memory for today's executors on today's storage; None where nothing spills."""
+    """The gain of more memory for today's executors on today's storage; None without spills."""
     resources, core = scope.resources, scope.application.core
     memory_bytes = resources.memory_without_spills(core)
     if memory_bytes is None or resources.changed or not any(scope.spill_bytes.values()):
@@ -289,7 +292,7 @@ def _without_spills(
     for case in origins:
         figures = None
         if case.origin is not None:
-            # Nodes whose page cache cannot give the memory get more.
+            # The heap takes memory from the page cache if it fits, else the nodes get more memory.
             figures = figures_of(case.origin, case.cache_bytes - more_bytes * (fits is True))
         cases.append(replace(case, target=scope.run(fitting, figures, work or case.work)))
     _, forecast_s, interval_s = _ends(scope, cases, question)
@@ -303,8 +306,8 @@ def _without_spills(
 
 
 def figures_of(storage: Storage, cache_bytes: float) -> Figures:
-    """The bandwidths of a storage, as the kernel reads ahead and writes back on it."""
-    # A buffered write ends in memory, a buffered read with what the kernel reads ahead.
+    """The bandwidths of a storage under the kernel's readahead and writeback."""
+    # Buffered writes end in memory, so direct ones show the device; reads include readahead.
     models = {"read": Model(storage), "write": Model(storage, access="direct")}
 
     def bytes_per_s(op: str, size_bytes: int, depth: int) -> float:
@@ -322,7 +325,7 @@ def figures_of(storage: Storage, cache_bytes: float) -> Figures:
 
 
 def _shared(storage: Storage) -> bool:
-    """Whether a limit counts reads and writes together; so does a storage without stated limits."""
+    """Whether reads and writes share the bandwidth: by a limit of both, or if there is no limit."""
     both = [
         all(limit.cost_ns(op, READ_BYTES, sequential=True) for op in OPS)
         for limit in storage.limits
@@ -333,7 +336,7 @@ def _shared(storage: Storage) -> bool:
 def _ends(
     scope: _Scope, cases: Sequence[_Case], question: Question
 ) -> tuple[tuple[_Case, _Case], float, Interval]:
-    """The cases that are furthest apart, the time midway between them, and its interval."""
+    """The fastest and the slowest case, the time midway between them (s), and its interval."""
     low, high = (choose(cases, key=lambda case: case.target_s) for choose in (min, max))
     low_s = low.target_s / _factor(low.modelled(scope.measured_s), question)
     high_s = high.target_s * _factor(high.modelled(scope.measured_s), question)
@@ -365,7 +368,7 @@ def _answered(
 
 
 def _factor(modelled: float, question: Question) -> float:
-    """How far a time may be off: as runs differ, and by the share that only the model tells."""
+    """The factor from a time to its bounds, by the spread of runs and of the ``modelled`` share."""
     spread = hypot(modelled * MODEL_SPREAD, RUN_SPREAD)
     return exp(spread * NormalDist().inv_cdf((1 + question.confidence) / 2))
 
@@ -373,7 +376,7 @@ def _factor(modelled: float, question: Question) -> float:
 def _terms(
     baseline_s: float, ceiling_s: float, forecast_s: float, stages: Sequence[StageForecast]
 ) -> Sequence[Term]:
-    """Temp I/O is what zero-latency storage would save; stages and the driver are the rest."""
+    """The terms: temp I/O, which zero-latency storage would save, tasks, and the driver."""
     written = sum(stage.shuffle_write_bytes + stage.spill_bytes for stage in stages)
     saved_s = baseline_s - ceiling_s, forecast_s - ceiling_s
     driver_s = baseline_s - sum(stage.baseline_s for stage in stages)

@@ -1,5 +1,6 @@
-"""The executors of a Spark application, and when and by what its simulated stages are bound."""
+"""The executors of a Spark application, and what binds its simulated stages."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
@@ -12,21 +13,22 @@ from spillcast.evidence.spark import Application, Stage
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Executors, StageForecast
 
-#: What Spark keeps of the heap for itself, and its default for the share of the rest that sorts,
-#: joins, aggregates and cached blocks may take (spark.memory.fraction).
+#: The part of a heap that Spark reserves, and its default for the share of the rest that sorts,
+#: joins, aggregates and cached blocks may use (spark.memory.fraction).
 RESERVED_BYTES, MEMORY_FRACTION = 300 << 20, 0.6
 #: The default of spark.executor.memory, and of spark.driver.memory in local mode.
 HEAP_BYTES = 1 << 30
-#: A heap of which Spark leaves less to tasks does not start.
+#: An executor with less memory for tasks does not start.
 POOL_BYTES_MIN = 1 << 20
 #: A node whose executors take all of its memory still caches some pages.
 CACHE_BYTES_MIN = 64 << 20
-_UNITS = {"": 1 << 20, "b": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "t": 1 << 40}
+#: Spark's sizes: a number, and the first letter of a unit, such as ``k`` of ``kb``.
+_SIZE = re.compile(r"(\d{1,15}(?:\.\d{1,9})?)(?:(b)|([kmgtp])b?)?", re.ASCII)
 
 
 @dataclass(frozen=True)
 class Resources:
-    """The executors of a log, and the node memory and task memory that follow from others."""
+    """The executors of a log and those of a question, with the memory of tasks and nodes."""
 
     today: Executors
     supposed: Executors
@@ -38,7 +40,10 @@ class Resources:
 
     @classmethod
     def of(cls, application: Application, question: Question, measured_s: float) -> "Resources":
-        """Those of a log, with what a question supposes. InputError if tasks would not fit."""
+        """The executors of a log, and those that a question supposes.
+
+        InputError if they leave no memory for tasks.
+        """
         properties, executors = application.log.properties, application.log.executors
         local = properties.get("spark.master", "").startswith("local")
         heap = properties.get("spark.driver.memory" if local else "spark.executor.memory")
@@ -61,7 +66,7 @@ class Resources:
             supposed,
             by_node=ceil(len(executors) / max(nodes, 1)),
             task_cpus=application.task_cpus,
-            off_heap_bytes=java_bytes(properties.get("spark.memory.offHeap.size"), 0) * off_heap,
+            off_heap_bytes=off_heap * java_bytes(properties.get("spark.memory.offHeap.size"), 0, 1),
             fraction=_number(properties, "spark.memory.fraction", MEMORY_FRACTION),
         )
         if question.memory_bytes and resources.pool_bytes(supposed) <= POOL_BYTES_MIN:
@@ -101,7 +106,7 @@ class Resources:
         )
 
     def memory_without_spills(self, core: _core.SparkApplication) -> int | None:
-        """The heap of today's executors with which no task spills; None where none does."""
+        """The heap of today's executors with which no task spills; None if none spills today."""
         factor = core.memory_factor_without_spills(self.task_bytes)
         if factor is None:
             return None
@@ -110,19 +115,19 @@ class Resources:
         return ceil(heap_bytes / (1 << 28)) << 28
 
     def cache_bytes(self, cache_bytes: float) -> float:
-        """The page cache of a node of today's memory with the supposed executors."""
+        """The page cache of a node with the supposed executors, which take memory from it."""
         more_bytes = (self.supposed.memory_bytes - self.today.memory_bytes) * self.by_node
         return max(cache_bytes - more_bytes, min(cache_bytes, CACHE_BYTES_MIN))
 
 
-def java_bytes(text: str | None, default: int) -> int:
-    """Bytes from a size of Spark's properties, such as ``4g`` or ``512`` (MiB)."""
-    text = (text or "").strip().lower().removesuffix("b").removesuffix("i")
-    number, unit = (text, "") if text[-1:].isdigit() else (text[:-1], text[-1:])
-    try:
-        return round(float(number) * _UNITS[unit])
-    except (KeyError, ValueError):
+def java_bytes(text: str | None, default: int, unit_bytes: int = 1 << 20) -> int:
+    """Bytes from a size of Spark's properties, such as ``4g``; ``512`` is in ``unit_bytes``."""
+    if (match := _SIZE.fullmatch((text or "").strip().lower())) is None:
         return default
+    number, is_bytes, prefix = match.groups()
+    if prefix is not None:
+        unit_bytes = 1 << 10 * (1 + "kmgtp".index(prefix))
+    return round(float(number) * (1 if is_bytes else unit_bytes))
 
 
 def _number(properties: Mapping[str, str], name: str, default: float) -> float:
@@ -136,26 +141,27 @@ def _most_at_once(application: Application) -> int:
     """The most executors that the application had at a time."""
     executors = application.log.executors
     changes = [(executor.added_ms, 1) for executor in executors]
-    changes += [(each.removed_ms, -1) for each in executors if each.removed_ms is not None]
+    removed_ms = (executor.removed_ms for executor in executors)
+    changes += [(time_ms, -1) for time_ms in removed_ms if time_ms is not None]
     return max([1, *accumulate(change for _, change in sorted(changes))])
 
 
-#: Share of the slots that are idle during a stage from which on neither CPU nor storage binds it.
+#: Neither CPU nor storage binds a stage in which at least this share of the slots is idle.
 IDLE = 0.4
 FEW_TASKS, STRAGGLERS = "too few tasks", "stragglers"
-#: What may bind a stage, in the order of a legend.
+#: What may bind a stage, in the order of the legend of a chart.
 BOUNDS = (
     "CPU", "GC", "storage reads", "storage writes", "network", STRAGGLERS, FEW_TASKS, "other waits",
 )  # fmt: skip
 #: Begin, end, and sums over tasks of work and of waits for reads and writes (s).
 StageRow = tuple[float, float, float, float, float]
-#: Of a stage its part of the elapsed time, its begin and its end (s).
+#: The part of the elapsed time that a stage takes, its begin and its end (s).
 StageTimes = tuple[float, float, float]
 
 
 @dataclass(frozen=True)
 class Run:
-    """A simulated run (s) of what is forecast, which began at ``begin_s``, with stages by place."""
+    """A simulated run, which began at ``begin_s``, with its stages by position in the log."""
 
     begin_s: float
     elapsed_s: float
@@ -164,7 +170,7 @@ class Run:
     slots: int
 
     def times_s(self) -> dict[int, StageTimes]:
-        """Times by place; the elapsed time of several stages at once goes to the first of them."""
+        """Times by position. The time in which several stages run counts to the first of them."""
         times, reached_s = {}, 0.0
         for place, (begin_s, end_s, *_) in sorted(self.stages.items(), key=lambda row: row[1][0]):
             span_s = max(end_s - max(begin_s, reached_s), 0.0)
@@ -173,7 +179,7 @@ class Run:
         return times
 
     def bound_by(self, place: int, stage: Stage) -> str:
-        """Idle slots, or what its tasks spend most of their time on."""
+        """What binds a stage: idle slots, or what its tasks spend most of their time on."""
         begin_s, end_s, work_s, read_s, write_s = self.stages[place]
         slots_s = self.slots * (end_s - begin_s)
         if slots_s > 0 and self._busy_s(begin_s, end_s) < (1 - IDLE) * slots_s:
@@ -192,7 +198,7 @@ class Run:
         return max(parts, key=lambda part: parts[part])
 
     def _busy_s(self, begin_s: float, end_s: float) -> float:
-        """Time of tasks of all stages in a span."""
+        """Time (s) of the tasks of all stages within a span."""
         busy_s = 0.0
         for first_s, last_s, *tasks_s in self.stages.values():
             overlap_s = min(end_s, last_s) - max(begin_s, first_s)
@@ -206,7 +212,7 @@ def stage_forecasts(
 ) -> list[StageForecast]:
     """The stages in the order of the log, each midway between two cases.
 
-    A case is what makes simulated time measured time, and the runs now and on the target.
+    A case is the ratio of measured to simulated time, and the runs today and on the target.
     """
     baseline = [(scale, now.times_s()) for scale, now, _ in ends]
     forecast = [(scale, then.times_s()) for scale, _, then in ends]
