@@ -22,15 +22,7 @@ from spillcast.forecast.projection import (
     projection,
 )
 from spillcast.forecast.question import CONFIDENCE
-from spillcast.forecast.result import (
-    CHANGES,
-    QUOTA,
-    Forecast,
-    Interval,
-    Rehearsed,
-    Term,
-    Warm,
-)
+from spillcast.forecast.result import CHANGES, QUOTA, Forecast, Interval, Rehearsed, Term, Warm
 from spillcast.forecast.uncertainty import elapsed_on, run_s
 from spillcast.forecast.warnings import THROTTLED_REPORTED, Case, warnings_of
 from spillcast.forecast.work_memory import WorkMemory, more_work_memory

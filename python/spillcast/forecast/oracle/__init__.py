@@ -1,13 +1,14 @@
 """A forecast from Oracle's evidence: a share of elapsed time, and latencies on both storages.
 
-    T_B = T_A + sum over boosted events of time_e * (1 / g_e - 1) + N * (r_B - r_A)
+    T_B = T_A + sum over temp events of time_e * (1 / g_e - 1) + N * (r_B - r_A)
     g_e = L_A / (L_B * b_A / b_B)
 
-Outside their waits N boosted operations take r_A today and r_B on the target: parts.py. time_e
-comes from ASH (share times elapsed) or from a trace that covers the run; L and b, mean latency and
-blocks per operation, from short traces on either storage. ``method="seed"`` takes the gain of the
-largest event for all, does not match sizes and keeps the time outside, as the post that started
-this did.
+Temp events are those like ``temp_events``: waits for temp files, or what ``--temp-events`` names.
+time_e is the time in one of them, from ASH (its share of the elapsed time) or from a trace that
+covers the run. L and b, mean latency and blocks per operation, come from short traces on both
+storages. r is the time outside these waits per operation, of which there are N (parts.py).
+``method="seed"`` is the formula of the blog post: the gain of the largest event for all events,
+without a match of sizes, and with the time outside unchanged.
 """
 
 import glob
@@ -20,13 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
-from spillcast.errors import (
-    InputError,
-    OptionInvalid,
-    Refusal,
-    TargetInvalid,
-    TargetUnsuited,
-)
+from spillcast.errors import InputError, OptionInvalid, Refusal, TargetInvalid, TargetUnsuited
 from spillcast.evidence.open import find_evidence, traces_below
 from spillcast.evidence.oracle.collected import BlockSize
 from spillcast.forecast.interval import DRAWS, check_elapsed, too_wide
@@ -39,13 +34,7 @@ from spillcast.forecast.oracle.evidence import (
     read_traces,
     statements_of,
 )
-from spillcast.forecast.oracle.parts import (
-    Part,
-    TargetRest,
-    parts_of,
-    target_rest,
-    window_error,
-)
+from spillcast.forecast.oracle.parts import Part, TargetRest, parts_of, target_rest, window_error
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Term, Warned
 from spillcast.forecast.warnings import AMPLIFIED, about_measuring, about_provenance
@@ -57,25 +46,21 @@ from spillcast.storage.source import ASSUMED
 from spillcast.storage.storage import known_facts
 from spillcast.storage.target import check_word, is_place, resolve_storage, stated
 from spillcast.text import shell_word
-from spillcast.units import (
-    format_bytes,
-    format_count,
-    format_duration,
-)
+from spillcast.units import format_bytes, format_count, format_duration
 
-#: From Oracle's evidence, of which no verified forecasts are kept: the spread from one run to
-#: another of the time that has nothing to do with the boosted events.
+#: Standard deviation from run to run of the time that does not belong to temp operations, as a
+#: share of it. It is assumed: there are no verified forecasts from Oracle's evidence.
 TRACE_REST_SPREAD = 0.05
-#: Temp latency below which Oracle's baseline is likely served by flash already.
+#: With a shorter temp latency the baseline is likely served by flash already.
 FLASH_S = 1e-3
-#: Share of the target's waits from which an event that the baseline has not is named.
+#: A warning names events that only the target has, from this share of its waits on.
 NEW_SHARE = 0.05
-#: Share of temp requests from which on a flash cache is said to serve them.
+#: A warning says that a flash cache serves temp, from this share of its requests on.
 SERVED = 0.2
-#: A larger share of the time in waits of a call without an end is said.
+#: A warning says that waits belong to a call without an end, above this share of the time.
 OPEN_SHARE = 0.01
 Array = NDArray[np.float64]
-#: Statements that an error names.
+#: The most statements that an error names.
 _NAMED = 3
 FORMS = (
     "a trace taken there, latency:150us, factor:60, catalogue:NAME, "
@@ -95,7 +80,7 @@ def forecast_events(
     question = question or Question()
     method, confidence = question.method, question.confidence
     elapsed_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s
-    # Of one statement traces tell the time of all its sessions together.
+    # For one statement, traces have the sum over its sessions, which may exceed the elapsed time.
     if evidence.ash is not None or question.sql_id is None:
         check_elapsed(question.elapsed_s, evidence.covered_s)
     if elapsed_s <= 0:
@@ -146,22 +131,22 @@ def _intervals(
     noise_level: float,
     confidence: float,
 ) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Bounds of the total, and of what is left of it without the boosted waits.
+    """Bounds of the elapsed time on the target, and of the part of it outside temp events.
 
-    What varies: hits of samples, latencies, how these go with size, and the time outside. The same
-    draws make both, so that the first are nowhere below the second.
+    Drawn are the hits of samples, latencies, their growth with size, and the time outside. Both
+    use the same draws, so the first bounds are nowhere below the second.
     """
     draws = np.random.default_rng(0)
-    times = _drawn_times(parts, elapsed_s, ash, draws)
-    rest = np.maximum(elapsed_s - times.sum(axis=0), 0.0)
-    far = np.maximum(rest - moved.near_s, 0.0)
-    total: Array = far * draws.normal(0, TRACE_REST_SPREAD, DRAWS)
-    total = np.maximum(rest + total + moved.drawn_s(draws), 0.0)
-    unwaited = total
-    # In proportion to size, not at all, or anything in between.
+    times_s = _drawn_times(parts, elapsed_s, ash, draws)
+    today_s = np.maximum(elapsed_s - times_s.sum(axis=0), 0.0)
+    far_s = np.maximum(today_s - moved.near_s, 0.0)
+    variation_s: Array = far_s * draws.normal(0, TRACE_REST_SPREAD, DRAWS)
+    outside_s = np.maximum(today_s + variation_s + moved.drawn_s(draws), 0.0)
+    total_s = outside_s
+    # Latency grows in proportion to size, not at all, or anything in between.
     exponent = draws.uniform(0, 1, DRAWS) if method != "seed" else np.zeros(DRAWS)
     noise = np.maximum(1 + draws.normal(0, noise_level, DRAWS), 0.0)
-    for part, time_s in zip(parts, times, strict=True):
+    for part, time_s in zip(parts, times_s, strict=True):
         change = np.ones(DRAWS)
         if part.target is not None:
             change = change * _drawn_mean(part.target, part.count, draws)
@@ -169,28 +154,29 @@ def _intervals(
             change = change / _drawn_mean(part.seen, part.count, draws)
         if part.size_ratio != 1.0:
             change = change * part.size_ratio ** (exponent - 1)
-        total = total + time_s / part.gain * change * noise
+        total_s = total_s + time_s / part.gain * change * noise
     tail = (1 - confidence) / 2
-    low, high = np.quantile(total, [tail, 1 - tail])
-    min_s, max_s = np.quantile(unwaited, [tail, 1 - tail])
-    return (float(low), float(high)), (float(min_s), float(max_s))
+    low_s, high_s = np.quantile(total_s, [tail, 1 - tail])
+    min_s, max_s = np.quantile(outside_s, [tail, 1 - tail])
+    return (float(low_s), float(high_s)), (float(min_s), float(max_s))
 
 
 def _drawn_mean(seen: EventLatency, total: float, draws: np.random.Generator) -> Array:
-    """The mean latency of ``total`` operations over that of those seen.
+    """Draws of the mean latency of ``total`` operations over that of the traced ones.
 
-    Seconds of a trace tell how far it drifts, and nothing of what is rare and long or came later.
+    Resampled seconds of the trace show its drift. ``window_error`` covers what they cannot show:
+    waits that are rare and long, or that came after the trace.
     """
     error = window_error(calibrated().oracle_latency_error, seen.count, total)
-    off = draws.normal(0, error, DRAWS)
-    means: Array = resampled_means(seen.stretches, draws, DRAWS) * np.exp(off)
+    unseen = draws.normal(0, error, DRAWS)
+    means: Array = resampled_means(seen.stretches, draws, DRAWS) * np.exp(unseen)
     return means
 
 
 def _drawn_times(
     parts: Sequence[Part], elapsed_s: float, ash: AshEvidence | None, draws: np.random.Generator
 ) -> Array:
-    """Time of each event in each draw: multinomial where it comes from samples."""
+    """Time (s) of each event in each draw, shape (parts, DRAWS); from samples it is multinomial."""
     if ash is None:
         return np.array([[part.time_s] * DRAWS for part in parts])
     shares = [part.share or 0.0 for part in parts]
@@ -206,7 +192,7 @@ def _warnings(
     elapsed_s: float,
     rest_kept: str | None,
 ) -> Iterator[Warned]:
-    """Everything a reader of the number should know."""
+    """The warnings of a forecast, the most important ones first."""
     traces, ash = evidence.traces, evidence.ash
     for op, share in evidence.flash.items():
         if share > SERVED:
@@ -234,13 +220,13 @@ def _warnings(
     if traces is not None and ash is None:
         yield from _about_cover(traces, elapsed_s)
     if rest_kept is not None:
-        text = f"the time outside the boosted events is assumed unchanged: {rest_kept}"
+        text = f"the time outside the temp events is assumed unchanged: {rest_kept}"
         yield Warned("rest-kept", text)
     yield from _about_files([t for t in (traces, target.traces) if t is not None])
 
 
 def _about_cover(traces: TraceEvidence, elapsed_s: float) -> Iterator[Warned]:
-    """What part of the run traces cover, where no ASH shows the rest."""
+    """Warnings about the part of the run that traces cover, if there is no ASH of the rest."""
     if traces.elapsed_s < 0.9 * elapsed_s:
         covered, total = format_duration(traces.elapsed_s), format_duration(elapsed_s)
         yield Warned(
@@ -262,7 +248,7 @@ def _about_cover(traces: TraceEvidence, elapsed_s: float) -> Iterator[Warned]:
 
 
 def _about_figures(storage: Storage, block: BlockSize) -> Iterator[Warned]:
-    """Where no operation was replayed, and how their sizes are known."""
+    """Warnings about figures that no replay of this trace measured, and about the block size."""
     size, facts = format_bytes(block.bytes), known_facts(storage.facts)
     if "like" not in facts:
         known = "" if block.known_from is None else f": blocks are {size}, by {block.known_from}"
@@ -279,7 +265,7 @@ def _about_figures(storage: Storage, block: BlockSize) -> Iterator[Warned]:
 
 
 def _about_files(read: Sequence[TraceEvidence]) -> Iterator[Warned]:
-    """What was left out of traces."""
+    """Warnings about files and lines of traces that were left out."""
     for note in (note for traces in read for note in traces.notes):
         yield Warned("repeated", note)
     damaged, unmeasured = (
@@ -318,7 +304,7 @@ def _about_gain(part: Part, target: Target) -> Iterator[Warned]:
 
 
 def _new_events(target: TraceEvidence, recorded: TraceEvidence) -> Iterator[Warned]:
-    """Events that only the target has: no term holds their time."""
+    """Warnings about events that only the target has: no term contains their time."""
     waits_s = sum(event.total_s for event in target.events.values() if not event.idle) or 1.0
     for name, event in sorted(target.events.items()):
         is_new = name not in recorded.events and not event.idle
@@ -331,7 +317,7 @@ def _new_events(target: TraceEvidence, recorded: TraceEvidence) -> Iterator[Warn
 
 
 def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: Question) -> Target:
-    """The target that a storage is, or that a word names. InputError where it names none."""
+    """The target for a storage, or for a word of ``--to``. InputError if the word names none."""
     if isinstance(target, Storage):
         return Target(target.name, storage=target)
     text = str(target)
@@ -347,9 +333,9 @@ def target_of(target: Storage | str | Path, evidence: OracleEvidence, question: 
 
 
 def resolve_target(text: str, *, lenient: bool = False) -> Target:
-    """The target that a word names: a latency, a gain, a storage or traces, but no directory.
+    """The target for a word: a latency, a gain, a storage or traces, but no directory.
 
-    InputError where it names none.
+    InputError if it names none.
     """
     match stated(text):
         case "latency", latency_s:
@@ -374,10 +360,10 @@ def resolve_target(text: str, *, lenient: bool = False) -> Target:
 
 
 def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
-    """What the reads and writes of the traces take on the target that ``text`` names.
+    """The latencies of the traces' reads and writes on the target that ``text`` names, by a probe.
 
-    InputError without traces, and where these name no temp file. Refusal where the temp files would
-    not fit into memory.
+    InputError without traces, and if these name no temp file. Refusal if the temp files would not
+    fit into memory.
     """
     from spillcast.evidence.oracle.trace_recording import recording_of_traces
     from spillcast.storage.target import resolve
@@ -394,10 +380,10 @@ def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
 
 
 def _traces_of_same_work(folder: Path, statements: Set[str], question: Question) -> list[Path]:
-    """The traces below it in which one of ``statements`` waits for temp events.
+    """The traces below ``folder`` in which one of ``statements`` waits for temp events.
 
-    A directory of traces holds those of everybody. InputError where none is of the same work, or
-    where the baseline does not say which statement it is of.
+    A directory of traces has those of all sessions. InputError if none is of the same statement,
+    or if the baseline does not name its statement.
     """
     target = f"--to {folder}"
     probe = f"spillcast probe {shell_word(folder)} --grid -o there.json, then --to there.json"
@@ -410,7 +396,7 @@ def _traces_of_same_work(folder: Path, statements: Set[str], question: Question)
         )
     same = []
     for path in paths:
-        # Files that are no traces of waits are none of the query.
+        # Other files of the directory may be no traces, or traces without waits.
         with suppress(InputError):
             if statements & statements_of([path], temp_events, lenient=question.lenient):
                 same.append(path)

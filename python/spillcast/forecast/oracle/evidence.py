@@ -1,4 +1,4 @@
-"""Oracle's evidence of one run: traces of it, ASH, a flash cache's statistics, what spilled."""
+"""Oracle's evidence of one run: its traces and ASH, statistics of a flash cache, what spilled."""
 
 import re
 from collections import Counter
@@ -40,12 +40,7 @@ from spillcast.evidence.oracle.row_sources import (
     row_sources_of_traces,
     spilling,
 )
-from spillcast.evidence.oracle.trace import (
-    Progress,
-    TraceOptions,
-    Traces,
-    profile_traces,
-)
+from spillcast.evidence.oracle.trace import Progress, TraceOptions, Traces, profile_traces
 from spillcast.evidence.oracle.trace_recording import recording_of_traces
 from spillcast.evidence.text import repeated_words
 from spillcast.forecast.question import Question
@@ -54,26 +49,26 @@ from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.storage import Storage
 from spillcast.tables import Table
 
-#: STAT lines stand at the end of a trace, which is read once more for them; not of a larger one.
+#: Traces are read again for their STAT lines, unless they are larger in total.
 _TRACES_BYTES_MAX = 64 << 20
 
 
 @dataclass(frozen=True)
 class EventLatency:
-    """One event as traces saw it."""
+    """The waits for one event in traces."""
 
     event: str
     op: str | None
     idle: bool
     count: int
     total_s: float
-    #: Mean number of database blocks an operation moves; None where the trace does not tell.
+    #: Mean number of database blocks that an operation moves; None if unknown.
     blocks: float | None
-    #: Count and mean latency (s) of each second.
+    #: Count and mean latency (s) of each second, shape (seconds, 2).
     stretches: NDArray[np.float64]
-    #: The seconds of these, of the database's clock.
+    #: These seconds, by the database's clock.
     seconds: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
-    #: Operations by the number of blocks they move, where the trace tells it.
+    #: Operations by the number of blocks that they move; empty if unknown.
     sizes: dict[float, int] = field(default_factory=dict)
 
     @property
@@ -84,12 +79,12 @@ class EventLatency:
 
 @dataclass(frozen=True)
 class TraceEvidence:
-    """All events of some traces, and how long they cover.
+    """All events of some traces, and the time that the traces cover.
 
-    ``sessions_s`` is the time of all sessions added up: more than ``elapsed_s`` where they ran side
-    by side. ``calls`` is how many there were of each kind of database call; None where the time is
-    not that of whole sessions. ``open_s`` are waits that no call ended after. Of the damaged lines,
-    ``unmeasured`` are waits whose length cannot be. ``notes`` is what a reader should know of the
+    ``sessions_s`` is the sum over all sessions: more than ``elapsed_s`` if they ran in parallel.
+    ``calls`` is the number of database calls by kind; None if the time is not that of whole
+    sessions. ``open_s`` is the time of waits after which no call ended. ``unmeasured`` is how many
+    of the ``damaged`` lines are waits with an impossible length. ``notes`` are sentences about the
     files.
     """
 
@@ -106,22 +101,22 @@ class TraceEvidence:
 
 @dataclass(frozen=True)
 class AshEvidence:
-    """Shares of wall clock by event, and how many instants they rest on."""
+    """Shares of the elapsed time by event, and the number of sampled instants behind them."""
 
     elapsed_s: float
     instants: int
     share: dict[str, float]
     latency_s: dict[str, float]
     notes: list[str] = field(default_factory=list)
-    #: SQL_IDs, as far as the export has them.
+    #: The SQL_IDs in the export.
     statements: frozenset[str] = frozenset()
-    #: What was read, where it was not put together from sums.
+    #: The samples; None if only their sums are kept, as in a dataset.
     samples: Table | None = None
 
 
 @dataclass(frozen=True)
 class Target:
-    """The other storage: traces taken there, its figures, a latency for all, or a gain."""
+    """The other storage: traces made there, its figures, one latency for all, or a gain."""
 
     name: str
     traces: TraceEvidence | None = None
@@ -132,10 +127,9 @@ class Target:
 
 @dataclass(frozen=True, kw_only=True)
 class OracleEvidence:
-    """Traces, ASH or both; ``flash`` is the share of temp I/O in a flash cache by op.
+    """Traces, ASH or both; ``flash`` is the share of temp I/O that a flash cache serves, by op.
 
-    ``statements`` are the SQL_IDs that it is of, ``block`` how large its blocks are, and ``paths``
-    the files of ``traces``.
+    ``statements`` are the SQL_IDs of the run, and ``paths`` the files of ``traces``.
     """
 
     traces: TraceEvidence | None = None
@@ -150,9 +144,9 @@ class OracleEvidence:
 
     @cached_property
     def sequential(self) -> Mapping[tuple[str, int], float]:
-        """By op and size class (bytes), share of temp I/O that follows the last on its file.
+        """The share of sequential temp I/O by op and size class (bytes).
 
-        Empty where no trace tells file, block and count.
+        Empty if no trace names file, block and count.
         """
         if not self.paths:
             return {}
@@ -164,7 +158,7 @@ class OracleEvidence:
 
     @property
     def covered_s(self) -> float:
-        """Wall time that the evidence covers."""
+        """Elapsed time (s) that the evidence covers."""
         if self.ash is not None:
             return self.ash.elapsed_s
         return self.traces.elapsed_s if self.traces is not None else 0.0
@@ -173,15 +167,15 @@ class OracleEvidence:
 def read_evidence(
     evidence: Evidence, question: Question, *, name_statements: bool = False
 ) -> OracleEvidence:
-    """Read the files. InputError if they do not answer the question.
+    """Read the files. InputError if they do not allow an answer to the question.
 
-    ``name_statements`` reads traces once more for the SQL_IDs of their statements.
+    With ``name_statements`` traces are read again for the SQL_IDs of their statements.
     """
     traces = ash = None
     temp_events = question.temp_events or TEMP_EVENTS
     statements: frozenset[str] = frozenset()
     if evidence.traces:
-        # Beside ASH, traces tell latencies, and may be of another run.
+        # With ASH, traces are used for latencies alone, and may be of another run.
         of_traces = None if evidence.ash else question.sql_id
         with question.reading(evidence.traces) as read:
             traces = read_traces(
@@ -223,7 +217,7 @@ def read_traces(
     """Latencies and sizes by event, of one statement or of all.
 
     A statement's time is the CPU time of its calls and its waits that are not idle. InputError
-    where there are no trace lines, or none of that statement.
+    without trace lines, or without any of that statement.
     """
     by = ["event", "blocks", "second"] + (["sql"] if sql_id is not None else [])
     read = profile_traces(paths, by, TraceOptions(lenient=lenient, on_progress=on_progress))
@@ -259,9 +253,9 @@ def read_traces(
 def statements_of(
     paths: Sequence[Path], temp_events: str, *, lenient: bool = False
 ) -> frozenset[str]:
-    """SQL_IDs of the statements that waited for events like ``temp_events``, as far as traces tell.
+    """The SQL_IDs in the traces of statements that waited for events like ``temp_events``.
 
-    InputError where there are no trace lines.
+    InputError without trace lines.
     """
     groups = profile_traces(paths, ["event", "sql"], TraceOptions(lenient=lenient)).groups
     waits = [group for group in groups if group["event"] is not None and group["sql"]]
@@ -308,13 +302,13 @@ def _latency(name: str, groups: list[dict[str, Any]]) -> EventLatency:
 
 
 def _blocks(group: Mapping[str, Any]) -> int:
-    """How many blocks each operation moves; 0 where no line, or a damaged one, tells it."""
+    """Blocks that each operation of a group moves; 0 if unknown or damaged."""
     blocks = group["blocks"] or 0
     return blocks if 0 < blocks <= BLOCKS_MAX else 0
 
 
 def _wall_s(read: Traces) -> float:
-    """Time that any session covers; sessions of one job run side by side or one after another."""
+    """Time (s) that sessions cover, in parallel or one after another; gaps do not count."""
     times = [session for session in read.sessions() if session["first_tim_us"] is not None]
     if any(session["steps_back"] for session in times):
         return float(sum(session["elapsed_us"] for session in times) / 1e6)
@@ -331,14 +325,14 @@ def read_shares(
     chosen: Chosen = ALL,
     on_progress: Progress | None = None,
 ) -> AshEvidence:
-    """Shares of wall clock of each event like ``temp_events``, from ASH exports of one execution.
+    """The share of the elapsed time in each event like ``temp_events``, from exports of ASH.
 
-    InputError lists the executions if the selection covers several.
+    InputError lists the executions if the selection has several.
     """
     ash = read_ash(list(paths), chosen, on_progress=on_progress)
     check_single_execution(ash)
     wall_clock = wall_clock_share(ash, temp_events)
-    # Names may hold characters of patterns.
+    # Names of events may contain the signs of patterns.
     literals = {event: re.sub(r"([*?[])", r"[\1]", event) for event in wall_clock.events}
     share = {event: wall_clock_share(ash, name).share for event, name in literals.items()}
     latency_s = {
@@ -354,7 +348,7 @@ def read_shares(
 
 
 def matching(names: Sequence[str], temp_events: str) -> list[str]:
-    """Names like ``temp_events``, upper and lower case alike. InputError where there is none."""
+    """The names like ``temp_events``, in upper or lower case. InputError if there are none."""
     matches = [name for name in names if is_like(name, temp_events)]
     if not matches:
         hint = "it has no waits, which a trace holds from level 8 of event 10046 on"
@@ -370,7 +364,7 @@ def matching(names: Sequence[str], temp_events: str) -> list[str]:
 def spilled_of(
     evidence: Evidence, samples: Table | None, block_bytes: int, *, lenient: bool
 ) -> Spilled | None:
-    """What the evidence tells of it; None where that is nothing."""
+    """Which lines spill, and what more PGA would save; None if the evidence shows neither."""
     areas = read_work_areas(evidence.work_areas).to_pylist() if evidence.work_areas else []
     try:
         if samples is not None:
@@ -395,7 +389,7 @@ def _of_traces(paths: Sequence[Path], lenient: bool) -> list[RowSource]:
 
 
 def _lines(sources: Sequence[RowSource], areas: Sequence[dict[str, Any]]) -> list[SpillingLine]:
-    """Of samples or STAT lines; else of the work areas, by their temp segments."""
+    """The lines that spill: from samples or STAT lines, else from temp segments of work areas."""
     passes, temp = passes_by_line(areas), Counter[LineKey]()
     names: dict[LineKey, str] = {}
     for area in areas:
@@ -411,21 +405,21 @@ def _lines(sources: Sequence[RowSource], areas: Sequence[dict[str, Any]]) -> lis
         shares = [(*key, "", size / total, None) for key, size in temp.most_common() if size]
     return [
         SpillingLine(
-            *(key := (sql, line)), name or names.get(key, ""), share, passes.get(key, its_passes)
+            *(key := (sql, line)), name or names.get(key, ""), share, passes.get(key, measured)
         )
-        for sql, line, name, share, its_passes in shares
+        for sql, line, name, share, measured in shares
     ]
 
 
 def _more_pga(areas: Sequence[dict[str, Any]], parameters: Sequence[Path]) -> MorePga | None:
-    """Of the work areas that had spilled when they were looked at."""
+    """What more PGA would save for work areas that had spilled when they were sampled."""
     if not areas:
         return None
     needed_bytes, estimated = 0, True
     for area in areas:
         held_bytes = area["memory_bytes_max"] or 0
         optimal = area["optimal_bytes"] or 0
-        # It spilled, so what it held was too little, whatever the optimizer estimated.
+        # The work area spilled, so an estimate of no more than it held is too low.
         is_optimal = optimal > held_bytes
         needed_bytes += optimal if is_optimal else held_bytes + area["temp_bytes"]
         estimated = estimated and is_optimal

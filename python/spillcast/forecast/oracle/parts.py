@@ -1,7 +1,7 @@
-"""What changes on another storage: the boosted events with their gain, and the time outside them.
+"""What changes on another storage: the temp events with their gains, and the time outside them.
 
-A thread that waited long finds its caches cold, and what it does until the next wait takes longer.
-Two traces tell how much, where they are of the same work; elsewhere it is kept, with a spread.
+After a long wait the CPU caches are cold, so the work until the next wait takes longer. Two traces
+of the same work show by how much. Without them the time outside is kept, with a spread.
 """
 
 from collections.abc import Sequence
@@ -13,11 +13,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
-from spillcast.errors import (
-    EvidenceIncomplete,
-    FiguresMissing,
-    NotSpilled,
-)
+from spillcast.errors import EvidenceIncomplete, FiguresMissing, NotSpilled
 from spillcast.forecast.cpu import MIN_ERROR
 from spillcast.forecast.interval import DRAWS, WHOLE
 from spillcast.forecast.oracle.evidence import (
@@ -32,17 +28,17 @@ from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.storage import Storage
 from spillcast.storage.model import Model
 
-#: Traces in which so much of what is done per boosted operation is alike are of the same work.
+#: Traces do the same work if this share of the waits and calls per temp operation agrees.
 SAME_WORK = 0.75
 Array = NDArray[np.float64]
-#: A trace is cut into so many blocks of seconds, to see how much they differ; fewer seconds tell
-#: nothing, for waits that began in one block and ended in the next blur them.
+#: A trace is cut into this number of blocks of seconds, to measure how much they differ. Each needs
+#: a second or more, because waits may begin in one block and end in the next.
 BLOCKS = 8
 
 
 @dataclass(frozen=True)
 class Part:
-    """One boosted event: its time today, its gain on the target and what that rests on.
+    """One temp event: its time today, its gain on the target and what that rests on.
 
     ``share`` is its share of elapsed time in ASH.
     """
@@ -78,7 +74,7 @@ class Part:
 def parts_of(
     target: Target, evidence: OracleEvidence, question: Question, elapsed_s: float
 ) -> list[Part]:
-    """The boosted events, the longest first. Refusal where no gain is known."""
+    """The temp events, the longest first. Refusal if no gain is known."""
     method = question.method
     events = _baseline(question.temp_events or TEMP_EVENTS, evidence, elapsed_s)
     measured_parts = (_measured(target, event, evidence, method) for event in events)
@@ -103,7 +99,7 @@ def parts_of(
 
 
 def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> list[Part]:
-    """The boosted events today, the longest first."""
+    """The temp events today, the longest first."""
     traces, ash = evidence.traces, evidence.ash
     seen = traces.events if traces is not None else {}
     spilled = evidence.spilled
@@ -131,12 +127,12 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
             baselines.append(Part(name, time_s, None, latency, latency.mean_s))
     baselines = [event for event in baselines if event.time_s > 0 and event.latency_s > 0]
     if not baselines:
-        raise NotSpilled("the evidence shows no time in the boosted events")
+        raise NotSpilled("the evidence shows no time in the temp events")
     return sorted(baselines, key=lambda event: -event.time_s)
 
 
 def _measured(target: Target, part: Part, evidence: OracleEvidence, method: str) -> Part | None:
-    """The event with its gain; None where the target did not see it."""
+    """The event with its gain; None if the target has no figures for it."""
     if target.factor is not None:
         return replace(part, gain=target.factor)
     if target.latency_s is not None:
@@ -156,8 +152,9 @@ def _measured(target: Target, part: Part, evidence: OracleEvidence, method: str)
 def _described(storage: Storage, part: Part, evidence: OracleEvidence) -> Part | None:
     """The event with its gain by the figures of a storage, for operations one at a time.
 
-    Short bursts are used up. Operations are in the order of the traces where these tell it, and
-    random otherwise. None where their size is unknown, or the storage has no figures for them.
+    Bursts of the storage are assumed to be used up. Operations are sequential or random as in the
+    traces, or random if these do not show it. None if their size is unknown, or if the storage has
+    no figures for them.
     """
     seen, op, block_bytes = part.seen, part.op, evidence.block.bytes
     if (
@@ -190,20 +187,20 @@ def _described(storage: Storage, part: Part, evidence: OracleEvidence) -> Part |
 
 @dataclass(frozen=True)
 class TargetRest:
-    """How the time outside the boosted waits changes on the target."""
+    """How the time outside the temp events changes on the target."""
 
-    #: Seconds of it today that belong to boosted operations; the rest is the same on the target.
+    #: Seconds of it today that belong to temp operations; the rest is the same on the target.
     near_s: float
-    #: Logarithm of these seconds on the target over today.
+    #: Logarithm of these seconds on the target over those today.
     log_ratio: float
-    #: Standard deviation of that either way.
+    #: Standard deviation of ``log_ratio`` in both directions.
     spread: float
-    #: How far it may besides go the way the waits go: below 0 where they get shorter.
+    #: A further half-normal deviation in the direction of the waits: below 0 if they get shorter.
     toward: float
-    #: Why the target's trace tells nothing of it.
+    #: Why the target's trace does not show the change; None if it does.
     kept: str | None = None
-    #: Where operations on the target move another number of blocks: how much less and more the
-    #: logarithm is, if the time goes with the blocks and if it goes with the operations.
+    #: Bounds of what is added to ``log_ratio`` if operations on the target move another number of
+    #: blocks, because the time may be proportional to blocks or to operations.
     by_size: tuple[float, float] = (0.0, 0.0)
 
     @property
@@ -212,7 +209,7 @@ class TargetRest:
         return self.near_s * expm1(self.log_ratio)
 
     def drawn_s(self, draws: np.random.Generator) -> Array:
-        """``change_s`` in which what is not known varies."""
+        """Draws of ``change_s``, shape (DRAWS,)."""
         either_way = draws.normal(0, self.spread, DRAWS)
         sideways = self.toward * np.abs(draws.normal(0, 1, DRAWS))
         if any(self.by_size):
@@ -223,24 +220,24 @@ class TargetRest:
 
 @dataclass(frozen=True)
 class _Outside:
-    """What one trace says of the time outside its waits."""
+    """The time outside the temp events in one trace."""
 
-    #: Boosted operations, in those of the baseline's size, and seconds outside for each of those
-    #: that there are.
+    #: Temp operations, converted to operations of the baseline's size.
     count: float
+    #: Seconds outside for each operation of the trace.
     per_operation_s: float
-    #: Logarithm of how many there are for each of the baseline's size.
+    #: Logarithm of the number of operations for each one of the baseline's size.
     log_smaller: float
-    #: Relative error of the latter, as far as the trace's own parts tell.
+    #: Relative standard error of ``per_operation_s``, from blocks of the trace.
     scatter: float
-    #: How often each kind of wait and call came for each operation.
+    #: Waits and calls of each kind per operation of the baseline's size.
     kinds: dict[str, float]
 
 
 def window_error(level: Sequence[float], count: float, total: float) -> float:
-    """Relative error of a mean of ``count`` operations, for the mean of all ``total`` of a run.
+    """Relative error of the mean of ``count`` operations as that of all ``total`` of a run.
 
-    ``level`` is what of it is left however many they are, and the error of a single one.
+    ``level`` has the error that remains for any number of operations, and that of a single one.
     """
     unseen = max(0.0, 1.0 - count / total)
     return max(MIN_ERROR, hypot(level[0], level[1] / sqrt(count)) * sqrt(unseen))
@@ -254,7 +251,7 @@ def target_rest(
     *,
     enabled: bool = True,
 ) -> TargetRest:
-    """The change by traces on both storages; without these, or disabled, none, with a spread."""
+    """The change by traces on both storages; none, with a spread, without these or if disabled."""
     measured = calibrated()
     boosted_s = sum(part.time_s for part in parts)
     rest_s = max(elapsed_s - boosted_s, 0.0)
@@ -282,12 +279,11 @@ def target_rest(
     if evidence.ash is None and source_rest.count >= WHOLE * count:
         source_error = MIN_ERROR
     error = hypot(source_error, target_error)
-    # As sure as it is, beside what is likely without: that little changes.
+    # The measured change is weighted against the assumption that little changes.
     likely = hypot(measured.oracle_rest_spread, moves)
     weight = likely**2 / (likely**2 + error**2)
-    # The blocks are as many on either side, and so is the work on them. Where sizes differ, traces
-    # cannot tell what is of a block and what of an operation: only the change that both imply is
-    # sure.
+    # The query moves the same blocks on both storages. If sizes differ, traces do not show which
+    # time belongs to a block and which to an operation: only the change that both imply is certain.
     by_operation = log(target_rest.per_operation_s / source_rest.per_operation_s)
     low, high = sorted((by_operation, by_operation + target_rest.log_smaller))
     ratio = min(max(0.0, low), high)
@@ -298,14 +294,14 @@ def target_rest(
 def _why_not(
     target: Target, source_rest: _Outside | None, target_rest: _Outside | None
 ) -> str | None:
-    """Why two traces do not tell how the time outside changes; None where they do."""
+    """Why two traces do not show how the time outside changes; None if they do."""
     if source_rest is None:
         return "no trace of whole sessions on the current storage shows it per operation"
     if target_rest is None:
         return f"{target.name} does not show it per operation"
     kinds = source_rest.kinds, target_rest.kinds
     pairs = [tuple(shares.get(name, 0.0) for shares in kinds) for name in kinds[0] | kinds[1]]
-    # What both have in common, over all that either has.
+    # The work that both have in common, over the work of either.
     alike = sum(map(min, pairs)) / sum(map(max, pairs))
     if alike < SAME_WORK:
         return (
@@ -316,22 +312,23 @@ def _why_not(
 
 
 def _outside(trace: TraceEvidence | None, sizes: dict[str, float]) -> _Outside | None:
-    """What a trace says; ``sizes`` are blocks of an operation today over the target, by event.
+    """The time outside in a trace; ``sizes`` are blocks per operation today over the target's.
 
-    None where its time is not that of whole sessions, or waits leave none.
+    ``sizes`` has the temp events as keys. None if the trace's time is not that of whole sessions,
+    or if its waits leave no time.
     """
     if trace is None or trace.calls is None:
         return None
     counts = {name: seen.count for name, seen in trace.events.items()}
-    boosted = {name: counts[name] / sizes[name] for name in sizes if name in counts}
+    temp = {name: counts[name] / sizes[name] for name in sizes if name in counts}
     waited_s = sum(s.total_s for name, s in trace.events.items() if name in sizes or s.idle)
-    count = sum(boosted.values())
+    count = sum(temp.values())
     outside_s = trace.sessions_s - waited_s
     if count <= 0 or outside_s <= 0:
         return None
     others = {n: s.count for n, s in trace.events.items() if n not in sizes and not s.idle}
-    kinds = {name: n / count for name, n in {**others, **trace.calls, **boosted}.items()}
-    operations = sum(counts[name] for name in boosted)
+    kinds = {name: n / count for name, n in {**others, **trace.calls, **temp}.items()}
+    operations = sum(counts[name] for name in temp)
     per_operation_s, log_smaller = outside_s / operations, log(operations / count)
     return _Outside(count, per_operation_s, log_smaller, _scatter(trace, sizes), kinds)
 
@@ -344,7 +341,7 @@ def _scatter(trace: TraceEvidence, sizes: dict[str, float]) -> float:
     seconds = [seen.seconds for seen in trace.events.values() if len(seen.seconds)]
     first = int(min((times[0] for times in seconds), default=0))
     last = int(max((times[-1] for times in seconds), default=0))
-    # The first and last second are there in part.
+    # The trace covers only a part of its first and last second.
     length = (last - first - 1) // BLOCKS
     in_turn = last - first > 1.05 * trace.elapsed_s + 1
     if length < 1 or in_turn or trace.sessions_s > 1.05 * trace.elapsed_s:
@@ -362,6 +359,6 @@ def _scatter(trace: TraceEvidence, sizes: dict[str, float]) -> float:
     mean_s = outside_s.sum() / count.sum() if count.sum() else 0.0
     if mean_s <= 0:
         return 0.0
-    # Of a ratio of sums: blocks with more operations weigh more.
+    # This is the error of a ratio of sums: blocks with more operations weigh more.
     off = (outside_s - mean_s * count) / (mean_s * count.mean())
     return float(off.std(ddof=1) / BLOCKS**0.5)

@@ -1,7 +1,6 @@
-"""The rest of a query that was recorded in part: hints of the user, and an estimate by each source.
+"""Estimates of what remains of a query that was recorded in part, one for each source of evidence.
 
-Most queries are recorded entirely, so ``progress`` and ``model`` are imported only for those that
-were not.
+Most queries are recorded entirely, so ``progress`` and ``model`` are imported only for the others.
 """
 
 import os
@@ -40,9 +39,10 @@ if TYPE_CHECKING:
     from spillcast.forecast.threads import Threads
 
 Array = NDArray[np.float64]
-#: Bytes and seconds of the entire query; ``writes`` are the bytes that remain to be written.
+#: Figures of the entire query: bytes written and read, time outside temp I/O (``rest``), elapsed
+#: time. ``writes`` are the bytes that remain to be written.
 Quantity = Literal["written", "read", "rest", "elapsed", "writes"]
-#: Sources of estimates, in words.
+#: Sources of estimates, as messages name them.
 ELAPSED, FILES_SOURCE, PLAN_SOURCE, HISTORY_SOURCE, CALLS_SOURCE = (
     "--elapsed",
     "files written and not yet read",
@@ -52,7 +52,7 @@ ELAPSED, FILES_SOURCE, PLAN_SOURCE, HISTORY_SOURCE, CALLS_SOURCE = (
 )
 #: Least standard deviation of the logarithm of an estimate.
 MIN_SPREAD = 0.01
-#: If 0 is the most likely value: standard deviations above which a draw is larger.
+#: If 0 is the most likely value: standard deviations up to which a draw is 0.
 LIKELY = 0.5
 
 
@@ -75,7 +75,7 @@ class Estimate:
         source: str,
         above: float | None = None,
     ) -> "Estimate":
-        """An estimate from the standard deviation of its logarithm, ``above`` if not symmetric."""
+        """An estimate with a standard deviation of its logarithm, and another one ``above``."""
         low = centre * exp(-NORMAL_95 * spread)
         high = centre * exp(NORMAL_95 * (spread if above is None else above))
         return cls(quantity, low, centre, high, source)
@@ -89,13 +89,12 @@ class Estimate:
 
     @property
     def spread(self) -> float:
-        """Root mean square of both."""
+        """Root mean square of ``spreads``."""
         return hypot(*self.spreads) / 2**0.5
 
     def drawn(self, normal: Array) -> Array:
-        """Draws, from draws of a standard normal."""
+        """Draws of the quantity, from draws of a standard normal distribution."""
         if not self.centre:
-            # 0 is the most likely value.
             beyond = np.maximum(normal - LIKELY, 0.0) / (NORMAL_95 - LIKELY)
             return np.asarray(self.high * beyond)
         below, above = self.spreads
@@ -105,11 +104,11 @@ class Estimate:
 
 @dataclass(frozen=True)
 class RemainingWorkHints:
-    """What is known about a query that was recorded in part, besides its recording.
+    """What a user knows about a query that was recorded in part.
 
-    ``progress`` is the share done by the recording's end, and ``written_bytes`` are those of the
-    entire query. ``history`` are files: a previous run, or a plan that was not run. ``without``
-    names kinds of sources, for experiments that measure what each brings.
+    ``progress`` is the share (0..1) done by the recording's end, and ``written_bytes`` are those of
+    the entire query. ``history`` are files: previous runs, or a plan that was not run. ``without``
+    excludes kinds of sources, for experiments that measure what each contributes.
     """
 
     progress: float | None = None
@@ -119,7 +118,7 @@ class RemainingWorkHints:
 
     @property
     def options(self) -> str:
-        """The options that gave the hints; empty for none."""
+        """The options that gave the hints, for a message; empty for none."""
         given = {
             "--history": self.history,
             "--progress": self.progress,
@@ -129,7 +128,7 @@ class RemainingWorkHints:
 
     @property
     def of_remaining(self) -> str:
-        """The options that do not apply to an entire recording; other runs of the query do."""
+        """The options that do not apply to an entire recording, to which only other runs apply."""
         only_runs = self.progress is None and self.written_bytes is None
         return "" if only_runs and len(self._runs) == len(self.history) else self.options
 
@@ -143,13 +142,13 @@ class RemainingWorkHints:
         return [content for content in contents if isinstance(content, Recording | Counts)]
 
     def runs_of(self, recording: Recording) -> tuple[Sequence[Recording | Counts], Sequence[str]]:
-        """The given runs that are of a recording's query, and why others are not."""
+        """The runs of ``history`` of the same query, and why the others are not used."""
         reasons = [(run, reason_against(run, recording)) for run in self._runs]
         unused = [f"{run.path.name}: {reason}" for run, reason in reasons if reason is not None]
         return [run for run, reason in reasons if reason is None], unused
 
     def instead_of(self, recording: Recording) -> Recording | Counts | None:
-        """A previous run of this query text, if the recorded part has no temp I/O; else None."""
+        """A previous run of this query, if the recorded part has no temp I/O; else None."""
         if recording.meta.temp.operations or not recording.meta.went_on:
             return None
         text = query_text(recording.engine)
@@ -161,7 +160,7 @@ class RemainingWorkHints:
     def extrapolate(
         self, recording: Recording, threads: "Threads", elapsed_s: float | None = None
     ) -> "Extrapolation":
-        """The entire query by all sources. InputError for a figure that the recording denies."""
+        """The entire query by all sources. InputError if the recording contradicts a hint."""
         from spillcast.forecast.remaining.model import Extrapolation, extrapolate
         from spillcast.forecast.remaining.progress import progress_of
 
@@ -182,13 +181,13 @@ class RemainingWorkHints:
     def _sources(
         self, recording: Recording, progress: "Progress", elapsed_s: float | None
     ) -> Iterator[tuple[str, str, Sequence[Estimate] | str]]:
-        """Sources by kind and file, with their estimates, or the reason why they are not used."""
+        """The kind of each source, its file, and its estimates or why it is not used."""
         yield "user", "", _estimates_of_user(self, elapsed_s, progress)
         yield "spill", "", _estimates_by_files(progress)
         yield "input", "", _estimates_by_scan(recording, progress)
         path, document = recording.path / ESTIMATE_FILE, recording.documents.get(ESTIMATE_FILE)
         files = [*self._files, *([(path, read_run_or_plan(path))] if path.is_file() else [])]
-        # During a recording nothing is on disk yet.
+        # While recording goes on, the plan is not on disk yet.
         files += [(path, document)] if isinstance(document, dict) else []
         for path, content in files:
             if isinstance(content, Recording | Counts):
@@ -234,14 +233,15 @@ def parse_progress(text: str) -> float:
     return share
 
 
-#: Standard deviations of the logarithm of what a user states; a share is of work, not of time.
+#: Standard deviations of the logarithm of what a user states. A share of a query may be one of its
+#: work, not of its time.
 USER_ELAPSED_SPREAD, USER_WRITTEN_SPREAD, PROGRESS_SPREAD = 0.02, 0.05, 0.15
 
 
 def _estimates_of_user(
     hints: RemainingWorkHints, elapsed_s: float | None, progress: "Progress"
 ) -> list[Estimate]:
-    """OptionInvalid for what the recording contradicts."""
+    """Estimates by --elapsed, --progress, --written. OptionInvalid if the recording contradicts."""
     estimates = []
     if elapsed_s is not None:
         estimates.append(Estimate.around("elapsed", elapsed_s, USER_ELAPSED_SPREAD, ELAPSED))
@@ -265,16 +265,16 @@ def _estimates_of_user(
     return estimates
 
 
-#: Of what was written, the share that another part of the query may spill after writing has ended.
+#: Bytes that another part of the query may spill after writing has ended, over those written.
 FILES_MORE = 0.3
-#: Of what was written, the share that must be unread for the rest to be its reading.
+#: Files show what remains only if at least this share of the written bytes is unread.
 MIN_UNREAD = 0.02
-#: What a query that drains its files writes again, over what lies unread: from, about and to.
+#: Bytes that a query writes again while it reads its files, over those unread: low, centre, high.
 REWRITTEN = (0.06, 0.5, 2.5)
 
 
 def _estimates_by_files(progress: "Progress") -> list[Estimate]:
-    """The bytes to be written yet; nothing bounds them while writing goes on at its full rate."""
+    """The bytes that remain to be written, which nothing bounds while writing is at full rate."""
     written, unread = progress.done("write"), progress.unread
     if not written or unread.upper < MIN_UNREAD * written or progress.writes_at_full_rate:
         return []
@@ -288,15 +288,15 @@ def _estimates_by_files(progress: "Progress") -> list[Estimate]:
 
 #: A scan that moved less than this share of its table shows no rate.
 MIN_MOVED = 0.02
-#: A file with fewer bytes read is no input.
+#: A file of which fewer bytes are read is not scanned.
 MIN_INPUT_BYTES = 1 << 20
-#: Spread of the logarithm of what is left; bytes after this scan over those until its end.
+#: Spread of the logarithm of bytes until the scan ends, and bytes after it over those until then.
 SCAN_SPREAD, SCAN_AGAIN = 0.2, 2.5
-#: The end of a scan is not seen to the last block.
+#: The least share that remains: recorded reads do not show the end of a scan exactly.
 MIN_LEFT = 0.01
-#: The share of reads that may lie by this share behind the scan.
+#: The share of reads that may be behind the scan, by this share of the table.
 BEHIND = 0.1
-#: Reads beyond this share of a file show nothing (its last blocks), nor do fewer reads than this.
+#: Reads beyond this share of a table (its last blocks) are ignored. Fewer reads are no scan.
 ENDS, MIN_READS = 0.95, 4
 #: PostgreSQL's segments of one table.
 _SEGMENT = re.compile(r"\.(\d+)$")
@@ -304,7 +304,7 @@ _SEGMENT_BYTES = 1 << 30
 
 
 def _estimates_by_scan(recording: Recording, progress: "Progress") -> list[Estimate]:
-    """The bytes to be written yet, where a scan goes on that feeds a spill."""
+    """The bytes that remain to be written while a scan feeds the spill."""
     if "write" not in progress.recent_ops or not progress.bytes["write"]:
         return []
     scans = _scans(recording, progress.ahead_s)
@@ -313,14 +313,14 @@ def _estimates_by_scan(recording: Recording, progress: "Progress") -> list[Estim
         return []
     rate = progress.bytes["write"] / (end - begin)
     left = rate * max(1 - end, MIN_LEFT)
-    # What was spilled may be written again, and another scan may follow.
+    # All of the spill may be written again, and another scan may follow.
     upper = left + SCAN_AGAIN * (progress.done("write") + left)
     lower, source = left * exp(-NORMAL_95 * SCAN_SPREAD), f"the scan of {file}, {end:.0%} done"
     return [Estimate("writes", lower, left, upper, source)]
 
 
 def _scans(recording: Recording, after_s: float) -> Iterator[tuple[str, float, float]]:
-    """Tables of known size read in order: file, shares at which the scan began and ended."""
+    """Tables of known size that are read in order: name, and shares where the scan began and is."""
     waits = recording.waits
     known = waits["offset"].is_valid() & waits["file"].is_valid()
     later = waits["start_ns"].values >= round(after_s * 1e9)
@@ -349,11 +349,11 @@ def _scans(recording: Recording, after_s: float) -> Iterator[tuple[str, float, f
             yield os.path.basename(table), first, float(tops[-1])
 
 
-#: Standard deviation of the logarithm of the bytes, which each join multiplies by an estimate.
+#: Standard deviation of the logarithm of a plan's bytes; its square grows with each join.
 PLAN_SPREAD = 0.3
-#: A session may have set its work memory to this share of what is seen from outside.
+#: A session may have set work memory lower than it is seen from outside, by this factor at most.
 MAX_LESS = 64
-#: Hash aggregates write partitions again that are too large still, an unknown number of times.
+#: Spread per share of hash aggregates, which write large partitions again, nobody knows how often.
 AGGREGATED = 0.5
 #: A query that wrote this multiple of its plan's bytes is another one, or has other settings.
 PLAN_MORE = 1.3
@@ -368,14 +368,14 @@ def _estimates_by_plan(
 ) -> list[Estimate] | str:
     """Bytes of the entire query by a plan of EXPLAIN, or why it is not used.
 
-    ``settings`` are those of the session where the plan names none; a plan that is kept
-    ``in_recording`` is of the session's own text.
+    ``settings`` are those of the session, for a plan that names none. A plan that is kept
+    ``in_recording`` is certainly of the session's statement.
     """
     from spillcast.evidence.postgres.spills import planned_bytes
 
     planned, less = planned_bytes(document, settings), 1
     seen, done = progress.bytes["write"], progress.done("write")
-    # It does spill: the session has set less work memory by itself, which nobody else sees.
+    # The query spills more than planned: its session may have less work memory than others see.
     while in_recording and planned.written <= seen / PLAN_MORE and less < MAX_LESS:
         less *= 2
         planned = planned_bytes(document, settings, less)
@@ -386,7 +386,7 @@ def _estimates_by_plan(
             f"by its estimates {format_bytes(planned.written)} are written in all, and "
             f"{format_bytes(seen)} were already"
         )
-    # Where more was written than the plan has, its rows were too few by an unknown factor.
+    # If more was written than planned, the plan's rows are too few by an unknown factor.
     written = max(planned.written, done * 1.02)
     sure = written > done * 1.02 and less == 1
     spread = PLAN_SPREAD * (1 + planned.joins) ** 0.5 * (1 if sure else 2)
@@ -399,11 +399,13 @@ def _estimates_by_plan(
 
 
 #: Standard deviations of the logarithm from run to run: of the spill (at least), of the time
-#: outside temp I/O, and of the elapsed time where temp I/O was not timed.
+#: outside temp I/O, and of the elapsed time if temp I/O was not timed.
 HISTORY_COUNTS_SPREAD, HISTORY_REST_SPREAD, UNTIMED_SPREAD = 0.03, 0.15, 0.3
-#: Calls of a statement have other constants, and so other amounts; one call shows not by how much.
+#: Calls of a statement have other constants and so spill other amounts. A single call does not show
+#: how much these differ.
 CALLS_SPREAD = 0.3
-#: Below these shares of the recorded spill or of the time outside temp I/O it is another query.
+#: A run with less than these shares of the recorded spill, or of the time outside temp I/O, is of
+#: another query.
 HISTORY_LESS, HISTORY_LESS_REST = 0.9, 0.5
 
 
@@ -421,7 +423,7 @@ def _estimates_by_run(
     else:
         of_waits = 1 / run.processes
         if (calls := run.statement) is not None and calls.spread is not None:
-            # The mean of calls: the more there are, the better their spread is known.
+            # The more calls there are, the better their spread is known.
             source, others = CALLS_SOURCE, max(calls.calls - 1, 0)
             calls_spread = hypot(others**0.5 * calls.spread, CALLS_SPREAD) / (others + 1) ** 0.5
     written, read = moved_bytes(loads, "write"), moved_bytes(loads, "read")

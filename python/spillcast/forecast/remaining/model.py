@@ -31,7 +31,7 @@ from spillcast.recording import OPS
 from spillcast.stats import inverse_variance
 from spillcast.units import format_duration
 
-#: All operations take at most this multiple of the time of those recorded, or its inverse.
+#: The latency of the entire query is at most this multiple of the recorded one, or its inverse.
 MAX_SLOWER = 2.0
 
 
@@ -49,13 +49,13 @@ class RemainingWork:
     io_s_per_byte: Mapping[str, float]
     #: Where ``written``, ``read`` and ``elapsed`` are known from.
     sources: Mapping[str, str]
-    #: Whether no previous run gave the time outside temp I/O.
+    #: Whether the time outside temp I/O is extrapolated, not from a previous run.
     guessed: bool
-    #: Whether the elapsed time was given: unrecorded operations take what is left of it.
+    #: Whether the elapsed time was given: unrecorded operations take the time that it leaves.
     timed: bool
 
     def total_s(self, loads: Sequence[Load]) -> float:
-        """Elapsed time of the entire query: what lies outside temp I/O, and its ``loads``."""
+        """Elapsed time (s) of the entire query: the time outside temp I/O, and its ``loads``."""
         io_s = sum(load.total_s for load in loads) / self.progress.overlap
         return max(float(np.median(self.rest_s)) + io_s, self.progress.done_s)
 
@@ -64,7 +64,10 @@ class RemainingWork:
         return float(np.median(self.bytes[op]))
 
     def loads(self, recorded: Sequence[Load]) -> list[Load]:
-        """Those of the entire query, from those recorded; an unrecorded op is like the other."""
+        """The loads of the entire query, scaled from those recorded.
+
+        An op that was not recorded has the sizes of the other one.
+        """
         results, overlap = [], self.progress.overlap
         for op in sorted(self.bytes):
             was_seen = op in self.progress.rates
@@ -84,11 +87,11 @@ class RemainingWork:
         return sorted(results, key=lambda load: load.kind)
 
     def factors(self) -> Mapping[str, Array]:
-        """By op draws of its bytes over their median."""
+        """Draws of the bytes of each op, over their median."""
         return {op: drawn / max(self.total_bytes(op), 1.0) for op, drawn in self.bytes.items()}
 
     def summary(self, unused: Sequence[str]) -> Remaining:
-        """What a forecast shows of it; ``unused`` are the hints that it does not use, and why."""
+        """The part of a forecast's document; ``unused`` are unused hints with reasons."""
 
         def quantity(drawn: Array, source: str, **bytes_of: float) -> RemainingQuantity:
             low, centre, high = np.quantile(drawn, [0.05, 0.5, 0.95]).tolist()
@@ -109,7 +112,7 @@ class RemainingWork:
         )
 
 
-#: Draws before those that agree with the elapsed time are picked out of them.
+#: The number of draws, of which those are picked that agree with a given elapsed time.
 CANDIDATES = 10 * DRAWS
 #: Standard deviations of the logarithm. Bytes read over those written.
 READ_SPREAD = 0.08
@@ -139,12 +142,12 @@ MAX_LONGER = 2.0
 
 @dataclass(frozen=True)
 class Extrapolation:
-    """The entire query by all sources; ``work`` is None without an estimate of it."""
+    """The entire query by all sources; ``work`` is None if none estimates it."""
 
     work: RemainingWork | None = None
-    #: What a forecast shows of what remains: by ``work``, or else a lower bound.
+    #: What remains: by ``work``, or else a lower bound.
     to_come: Remaining | None = None
-    #: Hints that are not used, and why.
+    #: Hints that are not used, with reasons.
     unused: Sequence[str] = ()
 
 
@@ -154,7 +157,7 @@ Given = Mapping[Quantity, Estimate]
 def extrapolate(
     progress: Progress, estimates: Sequence[Estimate], unused: Sequence[str] = ()
 ) -> Extrapolation:
-    """The entire query by these estimates; ``unused`` are hints that were not used before."""
+    """The entire query by these estimates; ``unused`` are hints that sources did not use."""
     by = _pooled_by_quantity(estimates)
     if not {"written", "writes", "elapsed"} & by.keys():
         return Extrapolation(None, _lower_bound(progress), unused)
@@ -221,7 +224,7 @@ def _pooled_by_quantity(estimates: Sequence[Estimate]) -> Given:
 
 
 def _lower_bound(progress: Progress) -> Remaining:
-    """What remains at least, with no upper end: the reads of what lies unread, and no CPU."""
+    """What remains at least, without an upper bound: reads of unread bytes, and no CPU time."""
     draws = np.random.default_rng(0)
     done, _ = _moved_bytes(progress, {}, draws)
     _, io_each_s = _passed(progress, done, draws)
@@ -242,7 +245,7 @@ def _lower_bound(progress: Progress) -> Remaining:
 
 @dataclass(frozen=True)
 class _Drawn:
-    """Draws of the entire query, whatever is given of its elapsed time."""
+    """Draws of the entire query before its elapsed time is taken into account."""
 
     #: Bytes by op by the recording's end, and those that remain.
     done: Mapping[str, Array]
@@ -273,7 +276,7 @@ def _drawn(progress: Progress, by: Given, draws: np.random.Generator) -> _Drawn:
 def _moved_bytes(
     progress: Progress, by: Given, draws: np.random.Generator
 ) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
-    """Bytes by op by the recording's end, and to come."""
+    """Draws of the bytes by op done by the recording's end, and of those that remain."""
     normal, uniform = draws.standard_normal((4, CANDIDATES)), draws.uniform(0, 1, (2, CANDIDATES))
     files = progress.unread
     min_done = max(files.written_since + files.held_before, progress.bytes["write"])
@@ -284,7 +287,7 @@ def _moved_bytes(
     if given is not None:
         total = np.maximum(given.drawn(normal[1]), min_done)
         writes = np.maximum(total - done, 0.0) * goes_on
-        # Where nothing follows, done and total are the same: each counts by its error.
+        # If nothing remains, done and total are two estimates of one figure, weighted by errors.
         weight = _weight(progress.before_error, given.spread)
         all_done = np.maximum(done, 1.0) ** (1 - weight) * np.maximum(total, 1.0) ** weight
         done = np.where(writes > 0, done, np.maximum(all_done, min_done))
@@ -294,7 +297,7 @@ def _moved_bytes(
         writes = done * np.exp(UNKNOWN_SPREAD * normal[1]) * goes_on
     unread = np.minimum(files.drawn(uniform[1]), done)
     reads = (unread + writes) * np.exp(READ_SPREAD * normal[2])
-    # What is neither unread nor still to be written was read before.
+    # All that is done and not unread was read.
     read = np.maximum(done - unread, progress.bytes["read"])
     if "read" in by:
         total = by["read"].drawn(normal[3])
@@ -313,17 +316,17 @@ def _again(given: Estimate | None, progress: Progress) -> float:
 
 
 def _weight(error: float, of_other: float) -> float:
-    """Weight of the other of two figures, by their errors."""
+    """Weight of the other one of two figures, by inverse variance."""
     return error**2 / (error**2 + of_other**2) if error else 0.0
 
 
 def _passed(
     progress: Progress, done: Mapping[str, Array], draws: np.random.Generator
 ) -> tuple[Array, Mapping[str, Array]]:
-    """Time outside temp I/O by the recording's end, and by op the time of an operation a byte.
+    """Time outside temp I/O by the recording's end (s), and the time of operations per byte by op.
 
-    The time of an op that was not seen follows from the time before the recording, less what else
-    passed then.
+    The time of an op that was not recorded follows from the time before the recording, less the
+    CPU time and the other op's time.
     """
     before = {op: np.maximum(done[op] - progress.bytes[op], 0.0) for op in OPS}
     each_s = {op: rate.io_s * _off(IO_SPREAD, draws) for op, rate in progress.rates.items()}
@@ -343,7 +346,7 @@ def _passed(
         io_s = io_s + before[op] * each_s[op]
     rest_s = np.maximum(before_s - io_s, min_rest_s)
     if by_cpu_s is not None and progress.rest_before_s is not None:
-        # Where the time of both ops is known, what is left of the time before counts too.
+        # If the times of both ops are known, the time that they leave is a second estimate.
         errors = (REST_BEFORE_SPREAD * progress.rest_before_s, IO_SPREAD * float(np.median(io_s)))
         weight = 0.0 if follows else _weight(*errors)
         rest_s = np.minimum(rest_s * weight + by_cpu_s * (1 - weight), before_s)
@@ -357,7 +360,7 @@ def _rest_each_s(
     rest_s: Array,
     draws: np.random.Generator,
 ) -> Mapping[str, Array]:
-    """By op the time beside a remaining byte."""
+    """Time outside temp I/O per remaining byte (s), by op."""
     spilling_s = np.maximum(rest_s - progress.ahead_s, MIN_REST * rest_s)
     mean_s = spilling_s / np.maximum(done["read"] + done["write"], 1.0)
     each_s = {}
@@ -367,8 +370,8 @@ def _rest_each_s(
             grown = _growth(rate, left[op], progress.bytes[op])
             each_s[op] = np.maximum(rate.rest_s * grown, MIN_REST * mean_s)
         else:
-            # An unseen op has no more beside it than the other one, or than there was in all; but
-            # no less than what has passed, spread over all that is written.
+            # An unseen op has at most the time of the other one, and at most the mean, but at least
+            # the time that has passed, spread over all bytes to be written.
             [like], spread = progress.rates.values(), UNSEEN_REST_SPREAD
             written = np.maximum(done["write"] + left["write"], 1.0)
             each_s[op] = np.maximum(np.minimum(max(like.rest_s, 0.0), mean_s), rest_s / written)
@@ -377,7 +380,10 @@ def _rest_each_s(
 
 
 def _growth(rate: Rate, left: Array, recorded: float) -> Array:
-    """Time beside remaining bytes over recorded ones, if the trend ends anywhere in them."""
+    """Draws of the time per remaining byte over the recorded one.
+
+    The trend of the recording may end anywhere in the remaining bytes.
+    """
     draws = np.random.default_rng(1)
     slope, error = rate.growth
     drawn = slope + error * draws.standard_normal(CANDIDATES)
@@ -386,14 +392,14 @@ def _growth(rate: Rate, left: Array, recorded: float) -> Array:
 
 
 def _off(spread: float, draws: np.random.Generator) -> Array:
-    """Log-normal factors around 1."""
+    """Draws of a log-normal factor around 1."""
     return np.asarray(np.exp(spread * draws.standard_normal(CANDIDATES)))
 
 
 def _agreeing(
     elapsed_s: Array, given: Estimate, draws: np.random.Generator
 ) -> NDArray[np.int64] | None:
-    """Those of the draws whose elapsed time is about what is given; None for hardly any."""
+    """Indexes of draws, picked by their agreement with the given elapsed time; None if too few."""
     spread = max(*given.spreads, 0.03)
     weight = np.exp(-((np.log(elapsed_s / given.centre) / spread) ** 2) / 2)
     if weight.sum() ** 2 < MIN_AGREEING * max((weight**2).sum(), 1e-300):
@@ -404,14 +410,14 @@ def _agreeing(
 def _with_room(
     drawn: _Drawn, given: Estimate, draws: np.random.Generator
 ) -> NDArray[np.int64] | None:
-    """Those of the draws that fit into a longer time beside temp I/O; None for hardly any."""
+    """Indexes of draws that fit into a longer time outside temp I/O; None if there are too few."""
     max_s = given.centre * exp(MAX_LONGER * given.spreads[1])
     fit = np.flatnonzero(drawn.io_s + drawn.min_rest_s <= max_s)
     return draws.choice(fit, DRAWS) if len(fit) >= MIN_AGREEING else None
 
 
 def _too_short(given: Estimate, drawn: _Drawn, by: Given) -> str:
-    """What contradicts a given time, in words."""
+    """A sentence on what contradicts a given time."""
     known = [by[quantity].source for quantity in ("written", "rest") if quantity in by]
     sources = f", by {' and '.join(dict.fromkeys(known))}" if known else ""
     io_s, rest_s = float(np.median(drawn.io_s)), float(np.median(drawn.min_rest_s))
@@ -422,7 +428,7 @@ def _too_short(given: Estimate, drawn: _Drawn, by: Given) -> str:
 
 
 def _sources(by: Given) -> Mapping[str, str]:
-    """Where each figure is from, in words."""
+    """Where each figure comes from, for the table of what remains."""
     sources = {quantity: given.source for quantity, given in by.items()}
     elapsed, rest = sources.get("elapsed"), sources.get("rest")
     written = sources.get("written")

@@ -1,4 +1,4 @@
-"""How far a partly recorded query is: bytes and seconds done, and what its files hold unread."""
+"""How far a partly recorded query is: bytes and seconds done, and unread bytes of its files."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,19 +12,20 @@ from spillcast.recording import OPS, Recording
 from spillcast.recording.observed import DoneBefore
 from spillcast.tables import Table
 
-#: The last part of a recording; an op with less than this share of its bytes is no phase.
+#: The share of a recording that is its last part. An op with less than this share of the bytes of
+#: a part is not one of its phases.
 LATE, MIN_PHASE = 0.2, 0.1
-#: Writes go on at full rate while the late rate is at least this share of the earlier one, and they
-#: are at least this multiple of the late reads: files that are read faster than that drain.
+#: Writes are at full rate if the late rate is at least this share of the earlier one, and at least
+#: this multiple of the late reads. Files that are read faster than that drain.
 MIN_RATE, MIN_WRITES_PER_READ = 0.5, 0.8
 #: An op with less than this share of the recorded bytes shows no rate.
 MIN_SEEN = 0.01
-#: A trend is fitted to so many groups of at least so many operations; one
-#: below so many of its standard errors is no trend.
+#: A trend is fitted to this number of groups with at least so many operations each. A slope below
+#: this number of its standard errors is no trend.
 GROUPS, MIN_OPERATIONS, MIN_ERRORS = 8, 6, 2.0
-#: A session that is hardly older than its query did nothing else: factor and seconds.
+#: A session that is at most this much older than its query did nothing else: factor and seconds.
 ALONE, ALONE_S = 1.1, 0.5
-#: Other waits take at most this multiple of the CPU time beside them.
+#: The most that waits other than temp I/O take, over the CPU time.
 MAX_WAITING = 2.0
 #: Relative error of the bytes written before the recording, as counted and as left by the time.
 COUNTED_ERROR, TIMED_ERROR = 0.05, 0.3
@@ -32,7 +33,11 @@ COUNTED_ERROR, TIMED_ERROR = 0.05, 0.3
 
 @dataclass(frozen=True)
 class Unread:
-    """Bytes of all temp files that are unread at the end, and unread and held ones before."""
+    """Bytes of all temp files that are unread at the end of the recording.
+
+    ``held_before`` and ``unread_before`` are bytes when the recording began, or its last burst;
+    ``written_since`` were written since then.
+    """
 
     lower: float
     middle: float
@@ -42,7 +47,7 @@ class Unread:
     written_since: float
 
     def drawn(self, uniform: Array) -> Array:
-        """Draws, from draws between 0 and 1: half of them near the middle."""
+        """Draws, from uniform draws between 0 and 1; half of them are near ``middle``."""
         near = (self.lower + self.middle) / 2, (self.middle + self.upper) / 2
         ends = (self.lower, *near, self.upper)
         return np.asarray(np.interp(uniform, (0.0, 0.25, 0.75, 1.0), ends))
@@ -50,9 +55,9 @@ class Unread:
 
 @dataclass(frozen=True)
 class Rate:
-    """Elapsed time that goes with a byte of an op: the operation itself, and the time beside it.
+    """Elapsed time per byte of an op: in the operation, and between operations (``rest_s``).
 
-    ``growth`` is how much of itself the time beside it grows over the recording, and its error.
+    ``growth`` is the relative growth of ``rest_s`` over the recording, and its error.
     """
 
     io_s: float
@@ -62,10 +67,10 @@ class Rate:
 
 @dataclass(frozen=True)
 class Progress:
-    """Bytes on temp files and seconds, within the recording and before it."""
+    """Bytes of temp I/O and seconds of a query, within the recording and before it."""
 
     recorded_s: float
-    #: Elapsed time of the query before the recording, and outside temp I/O in it; None if unknown.
+    #: Elapsed time of the query before the recording, and the part outside temp I/O; None: unknown.
     before_s: float
     rest_before_s: float | None
     #: Bytes by op within the recording and before it, and the relative error of the latter.
@@ -73,15 +78,15 @@ class Progress:
     before: Mapping[str, float]
     before_error: float
     unread: Unread
-    #: By op; an op that was not recorded has none.
+    #: Rates of the recorded ops.
     rates: Mapping[str, Rate]
-    #: Ops in the last part of the recording, or in all of it where that has none.
+    #: Ops in the last part of the recording, or in all of it if that part has none.
     recent_ops: frozenset[str]
     #: Whether nothing at the end of the recording shows that writing will end.
     writes_at_full_rate: bool
-    #: Seconds of latency, of all threads together, for one of elapsed time.
+    #: Seconds of latency, summed over threads, per second of elapsed time.
     overlap: float
-    #: Recorded time before the first temp I/O of the query: it goes with no byte.
+    #: Recorded time before the first temp I/O of the query, which belongs to no byte.
     ahead_s: float
 
     @property
@@ -101,7 +106,7 @@ class Progress:
 
 
 def progress_of(recording: Recording, threads: Threads) -> Progress | None:
-    """None where the recording holds no single waits that could tell."""
+    """The progress of a recorded query; None if the recording lacks the single waits for it."""
     waits, raw = recording.temp_waits, recording.meta.raw
     some_missing = raw.rows < raw.rows_seen
     if raw.slices_of_all or not waits.num_rows or (raw.slices_s is None and some_missing):
@@ -110,7 +115,7 @@ def progress_of(recording: Recording, threads: Threads) -> Progress | None:
     kept = {op: rows.moved(op) for op in OPS}
     moved = kept
     if some_missing:
-        # Single waits are kept of some slices alone, and the seconds have all bytes.
+        # Single waits were kept in slices only; the sums by second have all bytes.
         seconds = recording.temp_seconds
         by_op = {op: float(seconds["bytes"].values[seconds["op"].equals(op)].sum()) for op in OPS}
         moved = {op: max(kept[op], by_op[op]) if kept[op] else 0.0 for op in OPS}
@@ -125,7 +130,7 @@ def progress_of(recording: Recording, threads: Threads) -> Progress | None:
     before, error = _bytes_before(counted, files, earlier, before_s, rates)
     rest_before_s = None
     if counted is not None and (cpu_s := recording.meta.cpu_s):
-        # As much other waiting beside the CPU time as in the recording.
+        # Other waits are in proportion to CPU time, as in the recording.
         io_s = sum(moved[op] * rate.io_s for op, rate in rates.items())
         waiting = min(max(recording.elapsed_s - io_s, 0.0) / cpu_s, MAX_WAITING)
         rest_before_s = min(counted.cpu_s * waiting, before_s)
@@ -148,7 +153,7 @@ def progress_of(recording: Recording, threads: Threads) -> Progress | None:
 
 @dataclass(frozen=True)
 class _Rows:
-    """Temp operations in the order of their ends; times without those between kept slices."""
+    """Temp operations in the order of their ends; times without the gaps between kept slices."""
 
     op: NDArray[np.str_]
     size: Array
@@ -179,7 +184,7 @@ class _Rows:
         return float(self.size[(self.op == op) & (self.end_s >= after * self.elapsed_s)].sum())
 
     def rates(self, overlap: float, ahead_s: float) -> dict[str, Rate]:
-        """By op; all that passes until an operation ends goes with it, but for ``ahead_s``."""
+        """Rates by op; the time since the end of the previous operation counts to each."""
         passed_s = np.diff(self.end_s, prepend=ahead_s)
         passed_s[-1] += max(self.elapsed_s - self.end_s[-1], 0.0)
         rates = {}
@@ -191,7 +196,7 @@ class _Rows:
             io_s, size = self.latency_s[which] / overlap, self.size[which]
             elapsed_s = passed_s[which]
             if size[1:].sum():
-                # What precedes the first one, such as the end of another phase, goes with no byte.
+                # The time before the first one may be the end of another phase: it is left out.
                 elapsed_s, io_s, size = elapsed_s[1:], io_s[1:], size[1:]
             each_s = float(elapsed_s.sum() / size.sum())
             io_each_s = min(float(io_s.sum() / size.sum()), each_s)
@@ -200,7 +205,7 @@ class _Rows:
 
 
 def _growth(rest_s: Array, size: Array) -> tuple[float, float]:
-    """How much of itself a time per byte grows from first to last (a line), and its error."""
+    """Relative growth of the time per byte from first to last, by a fitted line, and its error."""
     if len(size) < GROUPS * MIN_OPERATIONS:
         return 0.0, 0.0
     parts = np.array_split(np.arange(len(size)), GROUPS)
@@ -220,7 +225,7 @@ def _phases(moved: Mapping[str, float]) -> frozenset[str]:
 
 
 def _at_full_rate(rows: _Rows, late: Mapping[str, float]) -> bool:
-    """Whether late writes have not slowed, and reads do not drain what they leave."""
+    """Whether late writes have not slowed, and reads do not drain the files."""
     writes = rows.op == "write"
     if "write" not in _phases(late):
         return False
@@ -234,10 +239,10 @@ def _at_full_rate(rows: _Rows, late: Mapping[str, float]) -> bool:
 
 
 def _before(recording: Recording) -> tuple[float, DoneBefore | None]:
-    """How long the query had taken by then, and what the kernel counted of it until then.
+    """Elapsed time (s) of the query before the recording, and what the kernel counted until then.
 
-    A process took its time since it began to work. The counts are None unless they are of the query
-    alone: its process, or its session, began with it.
+    The query of a process began when the process began to work. The counts are None unless they are
+    of the query alone, whose process or session began with it.
     """
     meta, counted = recording.meta, recording.meta.before
     if meta.server is not None:
@@ -256,14 +261,15 @@ def _bytes_before(
     before_s: float,
     rates: Mapping[str, Rate],
 ) -> tuple[dict[str, float], float]:
-    """Bytes written and read before, and their relative error.
+    """Bytes written and read before the recording, and their relative error.
 
-    Files still hold what was written and not read. Of a process that did nothing else the kernel
-    counts all that it wrote; else other files were written and read in the time that is left.
+    Files still hold what was written and not read. The kernel's counts have all that a process
+    wrote that did nothing else. Without counts, other files were written and read in the time that
+    the held bytes leave.
     """
     if before_s <= 0:
         return dict.fromkeys(OPS, 0.0), 0.0
-    # Of what files held when the last burst began, ``earlier`` bytes were written in bursts before.
+    # ``earlier`` bytes of what files held when the last burst began were written in earlier bursts.
     held, unread_then = (
         max(before - earlier, 0.0) for before in (files.held_before, files.unread_before)
     )
@@ -280,22 +286,22 @@ def _bytes_before(
     return {"write": written, "read": read}, error
 
 
-#: Where reading is in a file that was there before and is read out of order: unknown, unless it
-#: reads nothing before this share of the file. What was written last is read first, so it has just
-#: begun, and these shares are unread.
+#: How far the reads of an earlier file are that go out of order is unknown, unless none is before
+#: this share of the file. Then reading has just begun, because what was written last is read first,
+#: and these shares are unread.
 TOP, BEGUN = 0.6, (0.6, 0.9, 1.0)
-#: Writes to a file below this share of its reads say nothing of where reading is.
+#: Fewer bytes written to a file, over those read, do not show how far reading is.
 STRAY = 0.01
-#: Reads that go back at most so often are in order.
+#: Reads are in order if at most this share of them goes backward.
 MAX_BACKWARD = 0.1
 
 
 def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
-    """What of the temp files is unread at the end; ``times`` is bytes moved over bytes kept."""
+    """Unread bytes of the temp files; ``times`` is bytes moved over bytes of kept waits, by op."""
     held = {sized.file: float(sized.bytes) for sized in recording.meta.temp_before}
     waits, raw = recording.temp_waits, recording.meta.raw
     if raw.slices_s and raw.rows == raw.rows_seen:
-        # It is known what files held when the last burst began.
+        # The sizes of files are known from the begin of the last burst.
         began_ns = round(raw.slices_s[-1][0] * 1e9)
         waits = waits.filter(waits["start_ns"].values >= began_ns)
     write = waits["op"].equals("write")
@@ -318,7 +324,7 @@ def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
 
 
 def _ends_ns(recording: Recording) -> Mapping[str, int]:
-    """When each file was removed or cut to nothing."""
+    """When each file was removed or truncated to nothing (ns)."""
     changes = recording.temp_changes
     event = changes["event"]
     truncated, removed = (
@@ -332,7 +338,10 @@ def _ends_ns(recording: Recording) -> Mapping[str, int]:
 def _of_file(
     held: float, write: NDArray[np.bool_], offset: NDArray[np.int64], size: Array, gone: bool
 ) -> tuple[float, float, float, float, float]:
-    """Unread bytes at the end: lower, middle, upper; and held and unread ones before."""
+    """Unread bytes of a file at the end: lower, middle, upper; held and unread ones before.
+
+    ``held`` are its bytes before, and ``gone`` is whether it was removed.
+    """
     written, read = float(size[write].sum()), float(size[~write].sum())
     left = 0.0 if gone else max(held + written - read, 0.0)
     if not read or not held:
@@ -342,7 +351,7 @@ def _of_file(
         return left / 2, left * 0.9, left, held, before
     if gone:
         return 0.0, 0.0, 0.0, held, read
-    # Where several runs are read side by side, each is as far as the others.
+    # If several runs of a file are merged, reading is equally far in each.
     first = float(offset[~write].min())
     last = max(held - float((offset + size)[~write].max()), 0.0)
     share = last / (first + last) if first + last else 0.0

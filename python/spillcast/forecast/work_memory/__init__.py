@@ -1,7 +1,4 @@
-"""What more memory would do instead of other storage: work_mem of PostgreSQL, PGA of Oracle.
-
-Whether more work_mem would remove a spill, what time that leaves, and how sure that is.
-"""
+"""What more memory would save instead of other storage: PostgreSQL's work_mem, Oracle's PGA."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -36,20 +33,21 @@ class WorkMemorySetting:
 class WorkMemory:
     """What more work_mem would do to a query."""
 
-    #: What it was; None where that is not known.
+    #: The work_mem of the run; None if unknown.
     current_bytes: int | None = later()
-    #: With which nothing spills.
+    #: The setting with which nothing spills.
     enough: WorkMemorySetting
-    #: With which no sort needs several passes; None where none does, or it is hardly less.
+    #: The setting with which no sort needs several passes. None if no sort needs them, or if it is
+    #: more than half of ``enough``.
     one_pass: WorkMemorySetting | None = later()
-    #: What all nodes in all processes may take with ``enough``.
+    #: The most memory that all nodes in all processes take with ``enough``.
     most_bytes: int
-    #: Of this machine, where the query ran on it.
+    #: Available memory of this machine; None if the query ran elsewhere.
     available_bytes: int | None = later()
     spills: Sequence[Spill] = later(())
 
     def io_share(self, work_mem_bytes: int) -> float:
-        """Temp I/O of the query with so much work memory, over what it was."""
+        """Temp I/O of the query with this work memory, as a multiple of that of the run."""
         if work_mem_bytes >= self.enough.work_mem_bytes:
             return 0.0
         return io_share(self.spills, work_mem_bytes)
@@ -62,7 +60,7 @@ class WorkMemory:
 
 @dataclass(frozen=True)
 class SpillingLine:
-    """A line of the plan: its share of all that spills, and passes where they are known."""
+    """A line of the plan, its share (0..1) of the spill, and its passes; None if unknown."""
 
     sql_id: str | None
     plan_line: int | None
@@ -73,9 +71,9 @@ class SpillingLine:
 
 @dataclass(frozen=True)
 class MorePga:
-    """What the work areas that spill have, and what would keep them in memory.
+    """The memory of the work areas that spill, and what would keep them in memory.
 
-    ``estimated`` where that is Oracle's estimate, else it is what they held and spilled by then.
+    ``needed_bytes`` is Oracle's estimate if ``estimated``, else what they held and had spilled.
     """
 
     held_bytes: int
@@ -83,20 +81,20 @@ class MorePga:
     estimated: bool
     work_areas: int
     pga_target_bytes: int | None
-    #: Elapsed time without the waits for temp; set when that is known.
+    #: Elapsed time without the waits for temp; None until it is computed.
     forecast_s: float | None = later()
     interval_s: tuple[float, float] | None = later()
 
 
 @dataclass(frozen=True)
 class Spilled:
-    """Which lines of the plan spill, the most first, and what more PGA would do."""
+    """Which lines of the plan spill, the largest spill first, and what more PGA would save."""
 
     lines: Sequence[SpillingLine]
     more_pga: MorePga | None
 
     def with_cure(self, forecast_s: float, interval_s: tuple[float, float]) -> "Spilled":
-        """The same, with the elapsed time that no temp I/O would leave."""
+        """A copy with the elapsed time without temp I/O."""
         if self.more_pga is None:
             return self
         more = replace(self.more_pga, forecast_s=forecast_s, interval_s=interval_s)
@@ -111,11 +109,14 @@ MEMORY_SPREAD = 0.25
 def more_work_memory(
     plan: PlanSpills, today_s: float, zeros: Sequence[Uncertainty], confidence: float
 ) -> WorkMemory:
-    """What more work_mem would do; ``zeros`` are times on storage of no latency, also at bounds."""
+    """What more work_mem would save.
+
+    ``zeros`` are the times on zero-latency storage; of counts with bounds, one for each bound.
+    """
     spills, current = plan.spills, plan.current_bytes
     enough = enough_bytes(plan)
     one_pass = _single_pass_bytes(spills, current or 0, enough)
-    # As on storage of no latency, as far as other memory is no other work.
+    # Without a spill the time is that on zero-latency storage, but other memory is other work.
     intervals = [
         replace(
             zero, below=hypot(zero.below, MEMORY_SPREAD), above=hypot(zero.above, MEMORY_SPREAD)
@@ -125,19 +126,19 @@ def more_work_memory(
     interval_s, zero_s = intervals[0], zeros[0].forecast_s
     if len(intervals) > 1:
         interval_s = around(intervals, max(today_s, zero_s))
-    without = WorkMemorySetting(enough, zero_s, interval_s)
-    fewer = None
+    without_spill = WorkMemorySetting(enough, zero_s, interval_s)
+    single_pass = None
     if one_pass is not None:
-        # A part of the temp I/O is left, and of what it adds to the time as much.
+        # The time that temp I/O adds is proportional to its amount.
         share = io_share(spills, one_pass)
-        times_s = (without.forecast_s, *without.interval_s)
-        left_s, low_s, high_s = (s + share * (today_s - s) for s in times_s)
-        fewer = WorkMemorySetting(one_pass, left_s, (low_s, high_s))
+        times_s = (zero_s, *interval_s)
+        forecast_s, low_s, high_s = (s + share * (today_s - s) for s in times_s)
+        single_pass = WorkMemorySetting(one_pass, forecast_s, (low_s, high_s))
     return WorkMemory(
         current_bytes=current,
         spills=spills,
-        enough=without,
-        one_pass=fewer,
+        enough=without_spill,
+        one_pass=single_pass,
         most_bytes=round(enough * sum(spill.taken for spill in spills)),
         available_bytes=plan.available_bytes,
     )
@@ -153,13 +154,13 @@ def _single_pass_bytes(spills: Sequence[Spill], current: int, enough: int) -> in
     return size if 2 * size <= enough else None
 
 
-#: Sums of the same terms in another order are apart by so much.
+#: Relative difference of sums of the same terms in another order.
 ROUNDING = 1e-9
 
 
 @dataclass(frozen=True)
 class Cell:
-    """Elapsed time on a storage with so much work memory; None: with what it had."""
+    """Elapsed time on a storage with some work memory; ``memory_bytes`` None: that of the run."""
 
     storage: str
     memory_bytes: int | None
@@ -169,20 +170,20 @@ class Cell:
 
 @dataclass(frozen=True)
 class Advice:
-    """Which cell to take for a time."""
+    """The cheapest cell that takes at most ``within_s``."""
 
     within_s: float
-    #: None where no cell is fast enough.
+    #: None if no cell is fast enough.
     cell: Cell | None
-    #: What cheap means: the price of the storage, then memory, or memory alone.
+    #: What cheapest means: the price of the storage and then memory, or memory alone.
     by: Literal["price", "memory"]
     cost: float | None = None
-    #: What it takes as it is, where that is known: nothing slower is told.
+    #: Elapsed time of the run as it is; None if unknown.
     now_s: float | None = None
 
     @property
     def sure(self) -> bool:
-        """Whether even the upper end of its interval is fast enough."""
+        """Whether the upper end of the cell's interval is fast enough."""
         if self.cell is None:
             return False
         bounds = self.cell.interval_s
@@ -197,20 +198,18 @@ class Advice:
 def cheapest(
     cells: Sequence[Cell], within_s: float, costs: Mapping[str, float], now_s: float | None = None
 ) -> Advice:
-    """The cheapest cell that takes no longer: by price of the storage where there are prices.
+    """The cheapest cell that takes at most ``within_s`` and is no slower than the run, ``now_s``.
 
-    Nor longer than ``now_s``, what it takes as it is: nobody pays to wait longer. A storage without
-    a price is left out where others have one. Of cells as cheap, the one with less memory counts,
-    then the faster one.
+    With ``costs`` (by storage) the cheapest has the lowest price, and storages without a price are
+    left out. Of cells with the same price the one with less memory is taken, then the faster one.
     """
     max_s = within_s if now_s is None else min(within_s, now_s * (1 + ROUNDING))
     by: Literal["price", "memory"] = "price" if costs else "memory"
-    enough = [
+    fast_enough = [
         cell for cell in cells if cell.elapsed_s <= max_s and (not costs or cell.storage in costs)
     ]
-
     cell = min(
-        enough,
+        fast_enough,
         key=lambda cell: (costs.get(cell.storage, 0.0), cell.memory_bytes or 0, cell.elapsed_s),
         default=None,
     )
@@ -218,19 +217,19 @@ def cheapest(
     return Advice(within_s, cell, by, cost, now_s)
 
 
-#: The storage that the recording was made on.
+#: The name of the storage that the query ran on.
 NOW = "now"
-#: What PostgreSQL takes at least.
+#: The least work_mem that PostgreSQL accepts.
 WORK_MEM_MIN_BYTES = 64 << 10
-#: From so much less than it was.
+#: The smallest size of a table is the work_mem of the run over this.
 LESS = 4
 
 
 def with_memory(cell: Cell, size: int | None, memory: WorkMemory | None) -> Cell:
-    """The cell with so much memory in place of what it was.
+    """The cell with ``size`` bytes of work memory in place of those of the run; None: unchanged.
 
-    Its bounds lie between those with and without the spill. With less memory than it was, those
-    with it are moved apart as the spill grows. None is told of what was recorded itself.
+    With more memory the bounds lie between those with and without the spill. With less memory they
+    move apart as the spill grows. The time of the run itself was measured and may have no bounds.
     """
     if memory is None or size is None or (share := memory.io_share(size)) == 1:
         return replace(cell, memory_bytes=size)
@@ -254,7 +253,7 @@ def memory_document(cells: Sequence[Cell], advice: Advice | None) -> dict[str, A
 
 
 def memory_sizes(memory: WorkMemory) -> list[int]:
-    """Powers of two from less than it was to what is enough, and these two."""
+    """Powers of two from less than the run had to what is enough, and these two sizes."""
     enough = memory.enough.work_mem_bytes
     current = memory.current_bytes or enough // 64
     min_bytes = max(power_of_two(current // LESS), WORK_MEM_MIN_BYTES)

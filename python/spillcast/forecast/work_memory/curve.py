@@ -2,8 +2,9 @@
 
     T(M, S) = R(M, S) + w * sum over op of N(M) * L(S)
 
-N is the same on every storage; R, what is not temp I/O, and L, the latency of an operation, are
-those of runs on S with less and with more memory. docs/guides/work-memory.md tells it.
+N, the number of operations, is the same on every storage. R, the time outside temp I/O, and L, the
+latency of an operation, come from runs on S with less and with more memory. w is the elapsed time
+that a second of latency adds (docs/guides/work-memory.md).
 """
 
 from bisect import bisect_left
@@ -21,11 +22,11 @@ from spillcast.stats import merged
 from spillcast.storage.observed import observed
 from spillcast.storage.source import LATENCY_NOISE
 
-#: A count between two measured ones may be off by so much of what they are apart.
+#: Error of a count between two measured ones, as a share of their difference.
 BETWEEN = 0.25
-#: One that follows from the engine's own arithmetic may be off by so much of itself.
+#: Relative error of a count that follows from the engine's own arithmetic.
 COMPUTED = 0.05
-#: Counts that are no further apart than this are as many.
+#: Counts with a smaller relative difference are treated as equal.
 ALIKE = 0.05
 
 
@@ -50,14 +51,14 @@ class Op:
 
 @dataclass(frozen=True)
 class MemoryRun:
-    """A run with so much work memory on a storage."""
+    """A run with some work memory on a storage."""
 
     storage: str
     memory_bytes: int
     elapsed_s: float
-    #: Time it was runnable but not scheduled.
+    #: Time that the run was runnable but not scheduled.
     delay_s: float
-    #: Temp I/O by op; empty where nothing was spilled.
+    #: Temp I/O by op; empty if nothing was spilled.
     ops: Mapping[str, Op]
     #: Seconds of elapsed time for a second of latency: below 1 where threads overlap.
     of_waits: float = 1.0
@@ -88,18 +89,18 @@ class Between:
 def memory_run(
     storage: str, memory_bytes: int, elapsed_s: float, delay_s: float, recording: Recording | None
 ) -> MemoryRun:
-    """A run from what was recorded of it; None: it spilled nothing."""
+    """A run with its temp I/O from a recording, which is None if it spilled nothing."""
     ops = {} if recording is None else _ops(recording)
     weight = 1.0 if recording is None else recorded_threads(recording).recorded.of_waits
     return MemoryRun(storage, memory_bytes, elapsed_s, delay_s, ops, weight)
 
 
 class MemoryCurve:
-    """What runs of one query say of all memory between the least and the most of them.
+    """Times of one query with any work memory between the least and the most of its runs.
 
-    ``io_share`` gives the temp I/O with so many bytes of memory in any unit, where the engine's own
-    arithmetic is known; elsewhere counts are a straight line between measured ones, down to 0 at
-    ``enough_bytes``, with which nothing spills.
+    ``io_share`` is the engine's own arithmetic: temp I/O, in any unit, by bytes of memory. Without
+    it counts are interpolated linearly between measured ones, down to 0 at ``enough_bytes``, with
+    which nothing spills.
     """
 
     def __init__(
@@ -119,7 +120,7 @@ class MemoryCurve:
         self._confidence = confidence
 
     def spills(self, memory_bytes: int) -> bool:
-        """Whether anything is spilled with so much memory."""
+        """Whether anything is spilled with this memory."""
         if self._enough_bytes is not None and memory_bytes >= self._enough_bytes:
             return False
         return self._io_share is None or self._io_share(memory_bytes) > 0
@@ -135,7 +136,7 @@ class MemoryCurve:
             with_io = [run for run in runs if run.ops]
             weight = _on_line(with_io, [run.of_waits for run in with_io], memory_bytes)
             for op in OPS:
-                count, off = self._count(op, memory_bytes)
+                count, error = self._count(op, memory_bytes)
                 having = [run for run in with_io if op in run.ops]
                 if not count or not having:
                     continue
@@ -145,10 +146,10 @@ class MemoryCurve:
                 counts[op] = count
                 if op == "write":
                     spilled = count * near.bytes / near.count
-                # Any count that is not ruled out is as likely.
-                min_count = max(count - off, 0.0)
+                # Counts within the error are equally likely.
+                min_count = max(count - error, 0.0)
                 terms.append(Measured(op, 0.0, min_count * mean_s, near.blocks))
-                drift_s += (count + off - min_count) * mean_s
+                drift_s += (count + error - min_count) * mean_s
                 io_s += count * mean_s
         elapsed_s = rest_s + io_s
         draws = np.random.default_rng(0)
@@ -157,16 +158,17 @@ class MemoryCurve:
         times_s -= delay_s * draws.uniform(0, 1, DRAWS)
         noise = LATENCY_NOISE if terms else 0.0
         drawn_s = drawn_totals(times_s, terms, draws, noise=noise)
-        sure = Uncertainty.of(elapsed_s, rest_s, drawn_s, "recording", _direction(runs))
-        return Between(elapsed_s, sure.bounds_s(self._confidence), counts, spilled)
+        spread = Uncertainty.of(elapsed_s, rest_s, drawn_s, "recording", _direction(runs))
+        return Between(elapsed_s, spread.bounds_s(self._confidence), counts, spilled)
 
     def _remainder(
         self, runs: Sequence[MemoryRun], memory_bytes: int
     ) -> tuple[float, float, float]:
-        """Time outside temp I/O, the least and the most that it may be.
+        """Time outside temp I/O, and its lower and upper bound.
 
-        Spilling takes CPU time, too: between two runs it grows with the operations, or where these
-        are as many, with the logarithm of memory. What spills nothing is like what spilled nothing.
+        Spilling takes CPU time, too. Between two runs the time is interpolated by the number of
+        operations, or if these are equal by the logarithm of memory. Memory with which nothing
+        spills takes the time of the runs that spilled nothing.
         """
         if not self.spills(memory_bytes) and any(not run.ops for run in runs):
             runs = [run for run in runs if not run.ops]
@@ -186,7 +188,7 @@ class MemoryCurve:
         return rest_s, min(times_s), max(times_s)
 
     def _count(self, op: str, memory_bytes: int) -> tuple[float, float]:
-        """Operations with so much memory, and by how many that may be off."""
+        """Operations with this memory, and the error of that number."""
         spilled = [run for run in self._runs if op in run.ops]
         if not spilled:
             return 0.0, 0.0
@@ -215,13 +217,13 @@ def _means(runs: Sequence[MemoryRun], figures: Sequence[float]) -> tuple[list[in
 
 
 def _on_line(runs: Sequence[MemoryRun], figures: Sequence[float], memory_bytes: int) -> float:
-    """A figure of runs at any memory: a straight line over its logarithm; the ends go on."""
+    """A figure of runs, interpolated over the logarithm of memory; constant beyond the ends."""
     sizes, means = _means(runs, figures)
     return float(np.interp(log(memory_bytes), np.log(sizes), means))
 
 
 def _around(runs: Sequence[MemoryRun], memory_bytes: int) -> list[MemoryRun]:
-    """The runs with the next smaller and the next larger memory, or with this."""
+    """The runs with exactly this memory, else those with the next smaller and the next larger."""
     sizes = sorted({run.memory_bytes for run in runs})
     if memory_bytes in sizes:
         return [run for run in runs if run.memory_bytes == memory_bytes]
@@ -230,7 +232,7 @@ def _around(runs: Sequence[MemoryRun], memory_bytes: int) -> list[MemoryRun]:
 
 
 def _direction(runs: Sequence[MemoryRun]) -> str:
-    """On one storage: whether memory answers on it."""
+    """The direction of a forecast from a storage to itself."""
     ops = [op for run in runs for op in run.ops.values()]
     count = max(sum(op.count for op in ops), 1)
     mean_s = sum(op.total_s for op in ops) / count
