@@ -1,1 +1,1 @@
-"""Years of evidence from many databases: a dataset of it, and which queries would gain most."""
+"""Evidence of many databases as one dataset, and which of their statements would gain most."""

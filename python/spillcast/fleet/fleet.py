@@ -40,7 +40,7 @@ MONTH_DAYS = 30
 
 
 def statements_for_most(rows: Sequence[Row]) -> int:
-    """The number of statements that bring ``MOST`` of all savings."""
+    """The number of first rows that bring ``MOST`` of all savings."""
     before = 0.0
     for number, row in enumerate(rows):
         if before >= MOST or row.share <= 0:
@@ -52,11 +52,14 @@ def statements_for_most(rows: Sequence[Row]) -> int:
 def _cost_per_saved_hour(
     cost: float | None, days: Sequence[DayRow], saved_s: float
 ) -> float | None:
-    """Price of the observed days per hour saved on them; None if nothing is saved."""
-    observed = sum(1 for row in days if row.day[:1].isdigit())
-    if cost is None or not observed or saved_s <= 0:
+    """Price of the days with evidence per hour saved on them; None if nothing is saved.
+
+    ``cost`` is for ``MONTH_DAYS``. Evidence of an unknown day does not count.
+    """
+    observed_days = sum(1 for row in days if row.day[:1].isdigit())
+    if cost is None or not observed_days or saved_s <= 0:
         return None
-    return cost * observed / MONTH_DAYS / (saved_s / 3600)
+    return cost * observed_days / MONTH_DAYS / (saved_s / 3600)
 
 
 #: (database, statement)
@@ -139,13 +142,13 @@ class Forecasts:
 
     def row(self, database: str, sql: str) -> Row:
         """The sums of all forecasts, as a row of the ranking."""
-        given = [(o, o.interval_s) for o in self.outcomes if o.interval_s is not None]
+        answered = [(o, o.interval_s) for o in self.outcomes if o.interval_s is not None]
         refusals = (outcome.refused for outcome in self.outcomes if outcome.refused is not None)
         forecast_s = interval_s = saved_s = saved_interval_s = None
-        if given:
-            today_s = sum(outcome.elapsed_s for outcome, _ in given)
-            forecast_s = sum(outcome.forecast_s or 0.0 for outcome, _ in given)
-            low_s, high_s = (sum(bounds) for bounds in zip(*(i for _, i in given), strict=True))
+        if answered:
+            today_s = sum(outcome.elapsed_s for outcome, _ in answered)
+            forecast_s = sum(outcome.forecast_s or 0.0 for outcome, _ in answered)
+            low_s, high_s = (sum(bounds) for bounds in zip(*(i for _, i in answered), strict=True))
             interval_s, saved_s = (low_s, high_s), today_s - forecast_s
             saved_interval_s = today_s - high_s, today_s - low_s
         return Row(
@@ -183,7 +186,7 @@ class Facts:
                 f"probe it once: spillcast probe {shell_word(to)} --grid -o storage.json",
             )
         self.statements: dict[Key, Forecasts] = {}
-        #: Elapsed time of all statements of a database, with those that do not spill.
+        #: Elapsed time (us) of all statements by database, also of those that do not spill.
         self.elapsed_us = Counter[str]()
         #: The number of snapshots of PostgreSQL servers.
         self.snapshots = 0
@@ -253,7 +256,7 @@ class Facts:
 
 
 def resolve_facts_target(to: str) -> Target | str:
-    """The target for traces and ASH, or the reason why it cannot serve them, as for a recording."""
+    """The target for traces and ASH, or the reason why it is none, such as that of a recording."""
     try:
         return resolve_target(to)
     except InputError as error:

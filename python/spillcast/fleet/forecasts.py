@@ -2,8 +2,8 @@
 
 One machine is enough for a fleet. Two cores ingest 230 MB of traces per second and the time is
 linear (docs/guides/fleet.md), so 16 cores read 5 TB in half an hour if the network delivers them.
-The facts of these take about 14 GB, which DuckDB reads from local files or, through fsspec, from an
-object store. A cluster needed five times the CPU time for the same result.
+Their facts take about 14 GB, which DuckDB reads from local files or, through fsspec, from an object
+store. A cluster needed five times the CPU time for the same result.
 
 Sums of integers do not depend on the order of addition, and sums of floats are over sorted rows:
 the same dataset always has the same result.
@@ -117,10 +117,10 @@ class Sums:
 
 
 def clashing(sources: Iterable[Mapping[str, Any]]) -> dict[str, set[str]]:
-    """The names that several databases have, with their hosts.
+    """The names that several databases share, with their hosts.
 
-    They are different databases if instances of one name run on several hosts, because the
-    instances of a cluster have different names.
+    Instances with the same name on several hosts are of different databases, because the instances
+    of a cluster have different names.
     """
     hosts: dict[tuple[str, str], set[str]] = {}
     for row in sources:
@@ -262,7 +262,7 @@ class Outcome:
     refused: str | None = None
 
     def times(self, calls: int) -> "Outcome":
-        """The sums over so many equal calls."""
+        """The times of ``calls`` equal calls together."""
         forecast_s = None if self.forecast_s is None else calls * self.forecast_s
         bounds = self.interval_s and (calls * self.interval_s[0], calls * self.interval_s[1])
         elapsed_s, temp_s = calls * self.elapsed_s, calls * self.temp_s

@@ -351,8 +351,8 @@ def ingest(
 ) -> Ingested:
     """Add the evidence at all ``arguments`` to the dataset at ``address``.
 
-    ``database`` replaces the name of the database in all of it. Content that the dataset has, under
-    any name, is skipped; so a repeated ingest continues a killed one. InputError for sources or a
+    ``database`` replaces the name of the database in the evidence. Content that the dataset has,
+    under any name, is skipped: a second ingest continues a killed one. InputError for sources or a
     dataset that cannot be used, SpillcastError if the dataset cannot be written to.
     """
     sources = find_sources(arguments)

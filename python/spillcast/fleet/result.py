@@ -17,7 +17,7 @@ class Row:
     database: str = key("its database", example="erp")
     sql: str = key("statement; empty where not known", example="4q7zf0d2m8kcx")
     evidence: str = key("kinds of evidence, with commas", example="ash, traces")
-    sources: int = key("files that tell of it", example=2)
+    sources: int = key("files with evidence of it", example=2)
     elapsed_s: float = key("elapsed time", unit="s", example=25.5)
     temp_s: float = key("of it, in temp I/O", unit="s", example=12.1)
     forecast_s: float | None = key("elapsed time on the target; null where refused", unit="s")

@@ -1,9 +1,8 @@
 """Snapshots of the counters of PostgreSQL servers, and what a server did between two of them.
 
 Counters only grow until they are reset. So the difference of two snapshots is exact, or a lower
-bound where counters were reset in between; nothing counts twice. Differences are taken only
-between snapshots of one instance: a primary and its standby share a system identifier, but not a
-postmaster.
+bound if counters were reset in between; nothing counts twice. Differences are taken only between
+snapshots of one instance: a primary and its standby share a system identifier, not a postmaster.
 """
 
 import gzip
@@ -22,11 +21,11 @@ from spillcast.fleet.dataset import SNAPSHOTS_FOLDER, Dataset
 from spillcast.gate import bounded, json_of, reading
 
 SNAPSHOT_SCHEMA = "spillcast.look/1"
-#: A stored snapshot has no more bytes, as long as shorter texts of statements can bring it there.
+#: Texts of statements are shortened until a stored snapshot has at most this size.
 SNAPSHOT_BYTES_MAX = 100_000
-#: Characters of a statement's text, the first that fits.
+#: Characters of a statement's text; the first length that fits is used.
 _TEXTS_MAX = (2000, 500, 120, 0)
-#: The columns of pg_stat_statements that name a statement, and those beside its sums.
+#: The columns of pg_stat_statements that identify a statement, and further ones that are no sums.
 KEY = ("userid", "dbid", "queryid", "toplevel")
 _FACTS = ("query", "stats_since", "min_exec_time", "max_exec_time")
 _NAME = re.compile(r"looks/server=[^/]+/day=[^/]+/(\d{6,})-\d{8}T\d{12}Z\.json\.gz")
@@ -42,11 +41,11 @@ class DatabaseSpill:
     name: str
     temp_files: int
     temp_bytes: int
-    #: Since when, as Unix time; None if unknown.
+    #: Begin of its counts, as Unix time; None if unknown.
     since_s: float | None
-    #: How long statements ran in it: their temp I/O took no longer. None before PostgreSQL 14.
+    #: Time that statements ran in it, an upper bound of their temp I/O. None before PostgreSQL 14.
     active_s: float | None
-    #: By target: writing so many bytes once and reading them once, one at a time.
+    #: The time by target to write these bytes once and read them once, a block at a time.
     spill_s: Mapping[str, float] = field(default_factory=dict)
 
 
@@ -69,44 +68,44 @@ class Snapshot:
     """
 
     taken_s: float
-    #: Since when statements are counted; None where nothing tells.
+    #: Begin of the counts of statements; None if unknown.
     since_s: float | None
-    #: Those of pg_stat_statements.
+    #: Rows of pg_stat_statements.
     rows: Sequence[Mapping[str, Any]]
-    #: Of all statements; None without pg_stat_statements.
+    #: The number of all its statements; None without pg_stat_statements.
     statements_seen: int | None = None
     databases: Sequence[DatabaseSpill] = ()
     settings: Mapping[str, str] = field(default_factory=dict)
-    #: Statements whose identifiers the role may not see.
+    #: The number of statements whose identifiers the role may not see.
     hidden: int = 0
     #: The system identifier, which copies of the data directory share.
     server: str | None = None
-    #: Host and port that the client connected to, and the server's own address if by TCP.
+    #: Host and port that the client connected to, and for TCP the server's own address.
     name: str = ""
     address: str | None = None
     version: str = ""
     started_s: float | None = None
-    #: Of pg_stat_statements_info: its last reset, and how often it evicted statements.
+    #: The last reset of pg_stat_statements, and the number of its evictions.
     reset_s: float | None = None
     evictions: int | None = None
-    #: The start of the client's machine, and the time since (s).
+    #: The boot of the client's machine, and the time since (s).
     boot_id: str | None = None
     boot_s: float | None = None
     number: int = internal(0)
-    #: Elapsed time of all statements, and what reading data files took by all backends' times.
+    #: Elapsed time of all statements, and time in reads of data files, summed over backends.
     elapsed_s: float | None = None
     data_read_s: float | None = None
     live: Sequence[LiveSession] = ()
-    #: Hidden figures, and the remedy.
+    #: Figures that could not be read, each with its remedy.
     unseen: Sequence[str] = ()
-    #: How long the queries took.
+    #: Time that the queries took.
     asked_s: float = 0.0
 
 
 def store_snapshot(address: str, document: Mapping[str, Any], *, redact: bool) -> tuple[str, int]:
-    """Write a snapshot into the dataset at ``address``; the file's name and its bytes.
+    """Write a snapshot into the dataset at ``address``. Returns the name and size of its file.
 
-    InputError where the place holds something else, SpillcastError where it cannot be written to.
+    InputError if the place holds something else, SpillcastError if it cannot be written to.
     """
     dataset = Dataset.open(address, create=True)
     dataset.write_head()
@@ -156,7 +155,7 @@ def _names(dataset: Dataset) -> list[tuple[int, str]]:
 
 @dataclass(frozen=True)
 class Grown:
-    """What a statement did in a period: its row, with sums of the period alone."""
+    """A statement in a period: its row, with the sums of the period alone."""
 
     row: Mapping[str, Any]
     #: Whether its sums began anew in the period, so that they are lower bounds.
@@ -167,20 +166,20 @@ class Grown:
 
 @dataclass(frozen=True)
 class Period:
-    """What a server did between two snapshots; ``length_s`` is None where no clock tells."""
+    """What a server did between two snapshots; ``length_s`` is None if no clock shows it."""
 
     before: Snapshot
     after: Snapshot
     length_s: float | None
     statements: Sequence[Grown]
-    #: By name, temp files and bytes; lower bounds where the counters began anew.
+    #: Temp files and bytes by database; lower bounds if its counters began anew.
     databases: Mapping[str, tuple[int, int]]
-    #: Each kind of event with its words.
+    #: A sentence for each kind of event.
     events: Mapping[str, str]
 
 
 def chains(snapshots: Iterable[Snapshot]) -> list[list[Snapshot]]:
-    """The snapshots of each instance. A restarted one keeps its chain, at its address."""
+    """The snapshots of each instance; a restarted instance continues the chain of its address."""
     ordered = list(snapshots)
     last_at = {(_group(snapshot), snapshot.started_s): at for at, snapshot in enumerate(ordered)}
     by_instance: list[list[Snapshot]] = []
@@ -205,7 +204,7 @@ def _group(snapshot: Snapshot) -> str:
 
 
 def periods(chain: Sequence[Snapshot]) -> Iterator[Period]:
-    """What an instance did between each two snapshots."""
+    """What an instance did between each two consecutive snapshots."""
     for before, after in pairwise(chain):
         length_s, jumped = _length_s(before, after)
         events = dict(_events(before, after))
@@ -220,7 +219,7 @@ def periods(chain: Sequence[Snapshot]) -> Iterator[Period]:
 
 
 def _length_s(before: Snapshot, after: Snapshot) -> tuple[float | None, float]:
-    """How long a period was, and by how much the server's clock jumped in it."""
+    """The length of a period, and the jump of the server's clock in it (s)."""
     by_clock_s = after.taken_s - before.taken_s
     if before.boot_id != after.boot_id or None in (before.boot_s, after.boot_s, after.boot_id):
         return (by_clock_s, 0.0) if by_clock_s > 0 else (None, by_clock_s)
@@ -230,7 +229,7 @@ def _length_s(before: Snapshot, after: Snapshot) -> tuple[float | None, float]:
 
 
 def _events(before: Snapshot, after: Snapshot) -> Iterator[tuple[str, str]]:
-    """What happened to the server or to its counters, by kind."""
+    """What happened to the server or to its counters: kinds and sentences."""
     if before.version != after.version:
         yield "version", f"PostgreSQL {after.version} instead of {before.version}"
     if before.started_s != after.started_s:
@@ -256,7 +255,7 @@ def is_reset(before: Snapshot, after: Snapshot) -> bool:
 
 
 def _statements(before: Snapshot, after: Snapshot) -> Iterator[Grown]:
-    """The growth of each statement; nothing where ``before`` could not see it."""
+    """The growth of each statement, without those that ``before`` could not see."""
     if before.statements_seen is None:
         return
     rows, reset = {key_of(row): row for row in before.rows}, is_reset(before, after)
@@ -271,7 +270,7 @@ def _statements(before: Snapshot, after: Snapshot) -> Iterator[Grown]:
 
 
 def between(before: Snapshot, after: Snapshot) -> Snapshot:
-    """Counts of the time between both, as a snapshot whose window begins with the first."""
+    """The growth between two snapshots, as a snapshot whose counts begin with the first one."""
     was = {key_of(row): row for row in before.rows}
     reset = is_reset(before, after)
     rows = [{**row, **growth(row, was.get(key_of(row)), reset=reset)[0]} for row in after.rows]
@@ -286,10 +285,10 @@ def between(before: Snapshot, after: Snapshot) -> Snapshot:
 
 
 def _databases(before: Snapshot, after: Snapshot) -> list[DatabaseSpill]:
-    """What each database has written since; all that it counted where its counters shrank."""
-    databases = []
+    """What each database has written since ``before``; all of its counts if they shrank."""
+    databases, former = [], {database.name: database for database in before.databases}
     for database in after.databases:
-        old = next((each for each in before.databases if each.name == database.name), None)
+        old = former.get(database.name)
         if old is not None and not (
             old.temp_bytes > database.temp_bytes or old.temp_files > database.temp_files
         ):
@@ -314,7 +313,7 @@ def _increase(now: float | None, was: float | None) -> float | None:
 def growth(
     row: Mapping[str, Any], was: Mapping[str, Any] | None, *, reset: bool = False
 ) -> tuple[dict[str, Any], bool]:
-    """How much the sums of a row grew, and whether they began anew, so that this is a lower bound.
+    """The growth of a row's sums, and whether they began anew, so that it is a lower bound.
 
     They began anew if one of them is smaller than before, if the longest call has become shorter
     or the shortest longer, or if the server says so.
@@ -333,7 +332,7 @@ def growth(
         (row.get(name) or 0.0, was.get(name) or 0.0) for name in ("max_exec_time", "min_exec_time")
     )
     is_anew = min(grown.values(), default=0) < 0
-    # From version 17 on these are reset by themselves, and stats_since tells.
+    # From version 17 on these can be reset alone, and stats_since shows a reset of the sums.
     if "stats_since" not in row and was.get("calls"):
         is_anew |= longest[0] < longest[1] or shortest[0] > shortest[1]
     return (sums, True) if is_anew else ({**sums, **grown}, False)

@@ -1,4 +1,4 @@
-"""Profiles samples, statistics, calls and lines of a plan, whose rows are no waits."""
+"""Profiles evidence whose rows are not waits: samples, statistics, calls, lines of a plan."""
 
 import tempfile
 from collections.abc import Sequence
@@ -105,9 +105,9 @@ def of_ash(
     chosen: Chosen = ALL,
     on_progress: Progress | None = None,
 ) -> Profile:
-    """Samples by the keys of ``by``; by the event alone, latencies are corrected for sampling bias.
+    """Samples of ASH by the keys of ``by``; by event alone, latencies without sampling bias.
 
-    Lists the executions if there are several.
+    The profile lists the executions if there are several.
     """
     ash = read_ash(paths, chosen, on_progress=on_progress)
     if list(by) != ["event"] or where is not None:

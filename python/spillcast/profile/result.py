@@ -16,7 +16,7 @@ PROFILE_SCHEMA = "spillcast.profile/1"
 #: Columns of quantiles of latencies.
 QUANTILES = {"p50_us": 0.5, "p95_us": 0.95, "p99_us": 0.99}
 _LATENCIES = ("mean_us", *QUANTILES, "max_us")
-#: Sessions ran side by side if rows add up to more than the elapsed time by this share of it.
+#: Sessions ran in parallel if the sum of the rows exceeds the elapsed time by this share of it.
 _SIDE_BY_SIDE = 0.01
 #: Names that rows may be grouped by, and their names in a trace.
 DIMENSIONS = {
@@ -129,7 +129,7 @@ class Profile(Tabular):
 
 
 def elapsed_words(elapsed_s: float, rows: Sequence[Mapping[str, Any]]) -> str:
-    """The elapsed time, and the sum of the rows where sessions ran side by side."""
+    """The elapsed time, and the sum of the rows if sessions ran in parallel."""
     busy_s = sum(row.get("total_us") or 0 for row in rows if not row.get("idle")) / 1e6
     elapsed, busy = format_duration(elapsed_s), format_duration(busy_s)
     words = f"{elapsed} of elapsed time"

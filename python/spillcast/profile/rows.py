@@ -53,7 +53,7 @@ class Grouping:
         return f"{select} order by total_us desc, {groups}"
 
     def check(self, connection: Connection, table: str) -> None:
-        """QueryInvalid for an expression or a condition that is not SQL over the columns."""
+        """QueryInvalid if an expression or the condition is not SQL over the table's columns."""
         columns = ", ".join(connection.sql(f"from {table} limit 0").columns)
         for key in self.by:
             if key in self.names:
@@ -69,7 +69,7 @@ class Grouping:
             connection.sql(f"select 1 from {table} where {self.condition} limit 0").fetchall()
 
     def check_unread(self, table: str) -> None:
-        """As ``check``, over a table of traces, before they are read."""
+        """As ``check``, on an empty table of traces, before these are read."""
         folder = tempfile.TemporaryDirectory(prefix="spillcast-")
         with folder as name, duckdb.connect() as connection:
             register_traces(connection)
@@ -128,7 +128,7 @@ _FILES = "if(op is null, null, if(temp, 'temp', 'other')) as files"
 _COMMON_OP = (
     "if(count(distinct op) = 1 and count(op) = count(*), any_value(op::varchar), null) as op"
 )
-#: Words of SQL that may refer to the text of a statement.
+#: Words with which an expression may refer to the text of a statement.
 _OF_STATEMENTS = {"statement", "columns", "waits"}
 _WITH_STATEMENTS = (
     "(select waits.*, statement from waits left join statement_texts using (sql_id)) as waits"
@@ -141,9 +141,9 @@ _IDLE_SESSIONS = """
     create temp table idle_sessions as
     select session from recorded group by session having not bool_or(temp)
 """
-#: Waits for a CPU below this share of the elapsed time are not worth a line.
+#: A warning names the waits for a CPU from this share of the elapsed time on.
 _DELAY_SHARE = 0.05
-#: Durations cut to three digits: a histogram has few buckets, and powers of ten are exact.
+#: Durations with three significant digits, so that a histogram has few buckets.
 _THREE_DIGITS = " ".join(
     ["case when elapsed_ns < 1000 then elapsed_ns"]
     + [f"when elapsed_ns < {10**n} then elapsed_ns // {10 ** (n - 3)} * {10 ** (n - 3)}"

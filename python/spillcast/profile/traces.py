@@ -79,7 +79,7 @@ def of_traces(
 
 
 def _name_groups(read: Traces) -> None:
-    """Replace keys of groups by those to display."""
+    """Replace the keys of groups by those to display: names of CPU time, seconds from the start."""
     first_second = read.first_second()
     for group in read.groups:
         # Old servers write events without a name.

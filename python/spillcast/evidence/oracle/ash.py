@@ -10,12 +10,7 @@ from typing import Literal
 import numpy as np
 
 from spillcast.columns import NAME, TEXT, Column, Field, Integers
-from spillcast.errors import (
-    EvidenceIncomplete,
-    EvidenceMixed,
-    OptionInvalid,
-    SelectionEmpty,
-)
+from spillcast.errors import EvidenceIncomplete, EvidenceMixed, OptionInvalid, SelectionEmpty
 from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.oracle.spooled import (
     Columns,
@@ -43,8 +38,8 @@ _NUMBERS = (
     *("session", "time_waited_us", "sql_exec_id", "plan_line", "coordinator"),
     *("usecs_per_row", "snap_id", *_EXTRA_NUMBERS),
 )
-#: Normal headings and what they are called here. SQL*Plus cuts the heading SESSION_STATE down to
-#: the seven characters of its values.
+#: Names of columns by normal heading. SQL*Plus cuts the heading SESSION_STATE to the width of its
+#: values, seven characters.
 _NAMES = {
     **{name: name for name in ("sample_time", *_TEXTS, *_NUMBERS) if name != "session"},
     "session": "session_state",
@@ -69,13 +64,12 @@ _DAY_NS = 86_400 * _SECOND_NS
 
 @dataclass(frozen=True)
 class Ash:
-    """What active sessions did, instant by instant.
+    """Samples of active sessions, by time.
 
-    ``samples`` has the columns of SAMPLES in recording/schema.py, by time, and p1, p2, p3,
+    ``samples`` has the columns of SAMPLES in recording/schema.py, and those of p1, p2, p3,
     instance, coordinator_instance, wait_class, exec_start, plan_operation, plan_options, pga_bytes
-    and temp_bytes (of the session) where the export has them. ``began``
-    is the first sample's time as written, in no particular zone. ``exported`` are the columns that
-    every file has, by these names.
+    and temp_bytes (of the session) that the export has. ``began`` is the time of the first sample
+    as written, in no particular zone. ``exported`` are the columns that every file has.
     """
 
     samples: Table
@@ -93,7 +87,7 @@ class Ash:
 
 @dataclass(frozen=True)
 class _Export:
-    """One file, its times still absolute."""
+    """One file; the times of its samples count from 1970."""
 
     samples: Table
     source: Source
@@ -109,11 +103,11 @@ def read_ash(
     *,
     on_progress: Callable[[int], None] | None = None,
 ) -> Ash:
-    """Read ASH exports, or what is chosen of them; a file that is given twice counts once.
+    """Read ASH exports, or the chosen samples of them; a file that is given twice counts once.
 
-    InputError where a file lacks columns, where V$ and DBA_HIST are mixed, and where no row is
-    left. Lines that cannot be read are in ``damaged``, each with its file. ``on_progress`` is told
-    of the bytes read so far, about.
+    InputError if a file lacks columns, if V$ and DBA_HIST are mixed, and if no row is left.
+    ``damaged`` has the lines that cannot be read. ``on_progress`` gets the approximate number of
+    bytes read so far.
     """
     given = [paths] if isinstance(paths, str | Path) else list(paths)
     files, repeated = distinct([Path(path) for path in given])
@@ -171,7 +165,7 @@ def _read_export(path: Path, on_progress: Callable[[int], None]) -> _Export:
     columns: dict[str, Column] = {}
     lines: Sequence[int]
     if is_parquet:
-        # Columns of exports are of many types: what of them is used is converted, or told.
+        # Columns of exports have many types; the used ones are converted, or named as damage.
         table = any_table_of(path, "export it again")
         heading, lines, damaged = table.column_names, range(1, table.num_rows + 1), []
         for title in heading:
@@ -198,9 +192,9 @@ def _read_export(path: Path, on_progress: Callable[[int], None]) -> _Export:
 
 
 def _times(reader: Columns) -> tuple[Column, bool, bool]:
-    """Nanoseconds since 1970, null and damage where there is none.
+    """Nanoseconds since 1970; null, and a damaged line, for a text that is no time.
 
-    Also whether there are times of the day, and whether dates are such as 10/14/2024.
+    Also whether there are times of the day, and whether the month comes first (10/14/2024).
     """
     column = reader.columns["sample_time"]
     if column.type == "timestamp":
@@ -243,7 +237,7 @@ def _samples(
 
 
 def _seen_each_s(session: Integers, times: Column) -> float:
-    """Seconds between samples of a busy session: a low quantile, as idle gaps are longer."""
+    """Seconds between samples of a busy session: a low quantile, because idle gaps are longer."""
     table = Table({"session": session, "time": times}).filter(times.is_valid())
     table = table.sort_by("session", "time")
     session, time = table["session"].values, table["time"].values
@@ -255,14 +249,14 @@ def _seen_each_s(session: Integers, times: Column) -> float:
 
 
 def clock(time_ns: int) -> str:
-    """A time as people read and write it, to the second."""
+    """A time as YYYY-MM-DD HH:MM:SS."""
     return f"{datetime.fromtimestamp(time_ns // _SECOND_NS, UTC):%Y-%m-%d %H:%M:%S}"
 
 
 def _selected(samples: Table, chosen: Chosen, *, month_first: bool) -> Table:
-    """The rows that are chosen, of which there is one; InputError names what there is.
+    """The chosen rows. InputError if there are none; it names what the export has.
 
-    ``time_ns`` counts from 1970 here. With ``month_first`` 10/04/2024 is in October.
+    ``time_ns`` counts from 1970. With ``month_first`` 10/04/2024 is in October.
     """
     for name, wanted in (("sql_id", chosen.sql_id), ("sql_exec_id", chosen.exec_id)):
         if wanted is None:
@@ -285,7 +279,7 @@ def _selected(samples: Table, chosen: Chosen, *, month_first: bool) -> Table:
         low_ns = _time_ns("since", chosen.since, ends_ns, month_first=month_first)
     if chosen.until is not None:
         high_ns = _time_ns("until", chosen.until, ends_ns, month_first=month_first)
-        # A whole second stands for all of it: listings show no fractions.
+        # A whole second includes its fractions, which listings do not show.
         high_ns += (_SECOND_NS - 1) * (high_ns % _SECOND_NS == 0)
     kept = samples.filter((times >= low_ns) & (times <= high_ns))
     if kept.num_rows == 0:
@@ -297,7 +291,7 @@ def _selected(samples: Table, chosen: Chosen, *, month_first: bool) -> Table:
 
 
 def _time_ns(option: str, text: str, ends_ns: tuple[int, int], *, month_first: bool) -> int:
-    """A time, or a time of the day that the samples are of."""
+    """A time with its day, or a time of day on the only day of the samples (ns since 1970)."""
     if (time_ns := parse_time_ns(text, month_first=month_first)) is not None:
         return time_ns
     first_ns = ends_ns[0]

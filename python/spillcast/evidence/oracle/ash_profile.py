@@ -15,13 +15,13 @@ from spillcast.tables import Table
 from spillcast.tabular import aligned
 from spillcast.units import format_duration
 
-#: What is alike of the samples of an execution, and what is of one session of it.
+#: Columns that identify an execution, and those that identify a session of it.
 _OF_EXECUTION = ("sql_id", "sql_exec_id", "exec_start")
 _KEYS = (*_OF_EXECUTION, "instance", "session", "coordinator", "coordinator_instance")
-#: Executions that an error lists.
+#: The most executions that an error lists.
 _LISTED = 10
-#: Where an export does not tell executions apart, no sample for so long may mean that there are
-#: two: within one, only a client that fetches slowly leaves as long a gap.
+#: If an export does not identify executions, as long a gap without samples may lie between two.
+#: Within an execution only a client that fetches slowly leaves such a gap.
 _GAP_S = 60
 _GAP_INTERVALS = 6
 
@@ -30,10 +30,11 @@ Row = dict[str, Any]
 
 @dataclass(frozen=True)
 class Execution:
-    """One execution, as far as the columns of the export tell it from others.
+    """One execution, as far as the columns of the export distinguish it from others.
 
-    ``instance`` and ``session`` are those of its coordinator; ``began`` is its first sample, by the
-    export's clock, and ``elapsed_s`` lasts to the end of its last one. ``sessions`` took part.
+    ``instance`` and ``session`` are those of its coordinator. ``began`` is the time of its first
+    sample by the export's clock, and ``elapsed_s`` ends with its last one. ``sessions`` is the
+    number of its sessions.
     """
 
     sql_id: str | None
@@ -47,7 +48,7 @@ class Execution:
 
 
 def executions(ash: Ash) -> list[Execution]:
-    """All that the samples are of, in the order of their begin."""
+    """The executions of all samples, in the order of their begin."""
     rows = _grouped_by_execution(ash)
     _add_rows_of_execution(rows, ash.exported)
     groups: dict[tuple[Any, ...], list[Row]] = {}
@@ -61,14 +62,14 @@ def executions(ash: Ash) -> list[Execution]:
 
 
 def check_single_execution(ash: Ash) -> None:
-    """InputError that lists the executions where there are several."""
+    """InputError that lists the executions if there are several."""
     candidates = executions(ash)
     if len(candidates) > 1:
-        telling: dict[str, set[Any]] = {
+        values_by_option: dict[str, set[Any]] = {
             "--sql-id": {execution.sql_id for execution in candidates},
             "--exec-id": {execution.exec_id for execution in candidates},
         }
-        options = [option for option, values in telling.items() if len(values) > 1]
+        options = [option for option, values in values_by_option.items() if len(values) > 1]
         choices = ", ".join([*options, "--since and --until"])
         raise EvidenceAmbiguous(
             f"the samples are of {len(candidates):,} executions, and a forecast is for one",
@@ -77,7 +78,7 @@ def check_single_execution(ash: Ash) -> None:
 
 
 def listing(executions: Sequence[Execution]) -> list[str]:
-    """The longest as lines of columns, in the order of their begin."""
+    """The longest executions as lines of a table, in the order of their begin."""
     longest = sorted(executions, key=lambda execution: -execution.elapsed_s)[:_LISTED]
     table = [["began", "lasted", "samples", "sql", "exec id", "instance", "session"]]
     for execution in (execution for execution in executions if execution in longest):
@@ -91,7 +92,7 @@ def listing(executions: Sequence[Execution]) -> list[str]:
 
 
 def hints(ash: Ash) -> list[str]:
-    """What may be two executions although no column says so: a long time without a sample."""
+    """A sentence about a long gap between samples, which may lie between two executions."""
     if {"sql_exec_id", "exec_start"} <= ash.exported or len(executions(ash)) > 1:
         return []
     times = ash.samples["time_ns"].values
@@ -103,13 +104,13 @@ def hints(ash: Ash) -> list[str]:
     last, first = (_clock(ash, int(times[n])) for n in (at, at + 1))
     text = (
         f"no sample between {last} and {first} ({format_duration(gap_ns / 1e9)}): perhaps two "
-        "executions, which the export does not tell apart; --until and --since choose one"
+        "executions, which the export does not distinguish; --until and --since choose one"
     )
     return [text]
 
 
 def _grouped_by_execution(ash: Ash) -> list[Row]:
-    """A row for all samples that are alike, with their number, first and last time."""
+    """A row for each combination of ``_KEYS``, with its number of samples, first and last time."""
     groups = ash.samples.group_by(*(name for name in _KEYS if name in ash.samples.columns))
     times = ash.samples["time_ns"].values
     columns = {
@@ -122,9 +123,9 @@ def _grouped_by_execution(ash: Ash) -> list[Row]:
 
 
 def _add_rows_of_execution(rows: Sequence[Row], exported: frozenset[str]) -> None:
-    """Gives each row its owner: the session that coordinates it, by instance and number.
+    """Give each row its ``owner``: instance and number of the coordinating session.
 
-    Where no column says who coordinates whom, sessions may be workers of one execution.
+    Without a column of coordinators the owner is unknown, and all sessions may be of one execution.
     """
     alone: dict[tuple[Any, ...], set[int | None]] = {}
     workers: dict[tuple[Any, ...], set[int | None]] = {}
@@ -140,22 +141,23 @@ def _add_rows_of_execution(rows: Sequence[Row], exported: frozenset[str]) -> Non
             continue
         instance = row["coordinator_instance"]
         if instance is None:
-            # The coordinator's own samples tell its instance; workers may run on all.
-            seen = alone.get(_served(row)) or workers[_served(row)]
-            instance = min(seen, key=lambda number: (number is None, number))
+            # The coordinator's own samples have its instance; workers may run on any.
+            instances = alone.get(_served(row)) or workers[_served(row)]
+            instance = min(instances, key=lambda number: (number is None, number))
         row["owner"] = (instance, row["coordinator"])
 
 
 def _served(row: Row) -> tuple[Any, ...]:
+    """The statement, the execution, and the number of the coordinating session of a row."""
     session = row["session"] if row["coordinator"] is None else row["coordinator"]
     return row["sql_id"], row["sql_exec_id"], session
 
 
 def _join(groups: dict[tuple[Any, ...], list[Row]], missing: str) -> None:
-    """Samples that do not say which, as while a statement is parsed, belong to the only one."""
+    """Move groups without ``missing``, as of samples of a parse, to the only group that fits."""
     at = _OF_EXECUTION.index(missing)
     for key in [key for key in groups if key[at] is None]:
-        # What is less general is missing with it.
+        # Keys are ordered from general to special: the more special ones are missing, too.
         others = [
             other
             for other in groups
@@ -197,13 +199,13 @@ def _clock(ash: Ash, time_ns: int) -> str:
 
 
 ON_CPU = "(on CPU)"
-#: In SQL, the number of waits that a row stands for, as ``profile_ash`` explains.
+#: The number of waits that a row represents, in SQL (see ``profile_ash``).
 WAITS = (
     "if(event is not null and time_waited_us > 0, weight_us * greatest("
     f"1 / least(weight_us, {MEMORY_INTERVAL_US}), 1 / time_waited_us), 0)"
 )
-# n_est as profile_ash tells. Rows with TIME_WAITED = 0 are of waits not over yet, or of CPU: they
-# count for time and not for n. The errors are those of independent samples (a ratio of two sums).
+# profile_ash explains n_est. Rows with TIME_WAITED = 0 are unfinished waits or CPU time: they
+# count for time but not for n. The errors are those of independent samples (a ratio of two sums).
 _PROFILE = f"""
 with sampled as (
     select
@@ -237,8 +239,8 @@ from totals
 group by sql_id, event
 order by share desc, sql, event
 """
-# At each instant an execution spends its time on what its active sessions do, in equal parts. RAC
-# instances sample at instants of their own, so theirs are put together by interval.
+# At each instant the time of an execution is divided equally among its active sessions. Instances
+# of RAC sample at different instants, so their samples are combined by interval.
 _SHARES = """
 with active as (
     select
@@ -266,12 +268,11 @@ from instants
 
 @dataclass(frozen=True)
 class WallClock:
-    """What part of the time was spent in some events.
+    """The share of the time that was spent in some events.
 
-    ``share`` (0..1) is of ``active_s``, the time in which the query was seen active; ``instants``
-    is how many samples of the clock that rests on. ``elapsed_s`` is from the first sample to the
-    last and one interval more. ``sessions`` is the most seen active at once: above 1, the query
-    ran in parallel.
+    ``share`` (0..1) is of ``active_s``, the time in which the query was active, and rests on
+    ``instants`` sampled instants. ``elapsed_s`` is from the first sample to one interval after the
+    last. ``sessions`` is the most that were active at once: above 1, the query ran in parallel.
     """
 
     events: list[str]
@@ -286,13 +287,12 @@ def profile_ash(ash: Ash) -> Table:
     """One row for each statement and event, the largest share first.
 
     ``min_us``, ``max_us``, ``mean_us`` and ``count`` are those of the rows, as a query on ASH gives
-    them; the mean is too long, as a sample hits long waits more often. ``total_us`` is the time
-    that the rows stand for; ``share_of_sql`` and ``share`` (0..1, of all) are shares of it.
+    them; the mean is too long, because samples hit long waits more often. ``total_us`` is the time
+    that the rows represent; ``share_of_sql`` and ``share`` (0..1, of all) are shares of it.
 
-    ``latency_us`` is the mean wait without that bias. A wait of length w is seen with probability
-    w / interval if it is shorter than the interval between samples, so a row of it stands for
-    interval / w waits; of a longer wait only the last row carries its length, and that row stands
-    for one::
+    ``latency_us`` is the mean wait without that bias. If a wait of length w is shorter than the
+    interval between samples, it is sampled with probability w / interval, so its row represents
+    interval / w waits. Of a longer wait only the last row has its length, and represents one wait::
 
         n_est   = sum of weight * max(1 / interval, 1 / w)   over waiting rows with w > 0
         latency = sum of weight / n_est
@@ -309,10 +309,10 @@ def profile_ash(ash: Ash) -> Table:
 
 
 def wall_clock_share(ash: Ash, pattern: str = TEMP_EVENTS) -> WallClock:
-    """The share of wall clock in events like ``pattern``, in which ``*`` stands for any text.
+    """The share of the elapsed time in events like ``pattern``, in which ``*`` is any text.
 
     Each instant of an execution counts once, however many parallel workers were active: an event
-    gets the part of them that waited for it. InputError names the events where none is like it.
+    gets the share of the workers that waited for it. InputError names the events if none matches.
     """
     import duckdb
 

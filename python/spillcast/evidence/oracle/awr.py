@@ -1,4 +1,4 @@
-"""Counts temp waits in AWR, Statspack, views of waits and profiles, or a statement's part."""
+"""Counts the temp waits of AWR, Statspack, wait views and profiles, or a statement's share."""
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -17,14 +17,7 @@ from spillcast.evidence.counts import (
     printed,
     with_more,
 )
-from spillcast.evidence.numbers import (
-    ZERO,
-    Number,
-    check_all,
-    number_of,
-    seconds_of,
-    value_of,
-)
+from spillcast.evidence.numbers import ZERO, Number, check_all, number_of, seconds_of, value_of
 from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
 from spillcast.evidence.oracle.wait_lists import Wait, WaitList, checks, wait_lists
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
@@ -63,15 +56,15 @@ _SQL_ID = re.compile(r"[0-9a-z]{13}|\d{6,10}")
 _CPU = ("DB CPU", "CPU time")
 #: The most events in a list of top events; longer lists have all events.
 _TOP = 10
-#: The whole follows from a percentage if its rounding is below this share of it,
+#: DB time follows from a percentage that is rounded by less than this share of itself,
 _PRECISE = 0.05
-#: or below this, as that of a percentage with a decimal is.
+#: or by less than this, as a percentage with a decimal is.
 _DECIMAL = 0.005
 
 
 @dataclass(frozen=True)
 class Sql:
-    """Sums over the executions of a statement; ``waited_s`` is all waits if waits for I/O lack."""
+    """Sums over the executions of a statement; ``waited_s`` is waits for I/O, or else all waits."""
 
     executions: float
     elapsed_s: float
@@ -101,7 +94,7 @@ class Report:
 def read(paths: Sequence[Path], selection: Selection) -> Counts:
     """The temp I/O of all sessions, or of one execution of a statement.
 
-    InputError where the report has no wait for temp files.
+    InputError if the report has no waits for temp files.
     """
     (path,) = paths
     text = report_text(path, HOW)
@@ -138,7 +131,7 @@ def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
 
 
 def _of_statement(path: Path, report: Report, sql: Sql, selection: Selection) -> Counts:
-    """One execution: its share of the temp waits is that of all waits for I/O."""
+    """One execution: its share of the temp waits is assumed to be that of all waits for I/O."""
     temp_s = sum(wait.total.value for wait in report.waits.values())
     upper_s = min(sql.waited_s, temp_s)
     total_s = max(report.user_io_s or report.database_s, sql.waited_s, temp_s)
@@ -203,7 +196,7 @@ def _of_owner(path: Path, lists: Sequence[WaitList], selection: Selection) -> Se
 
 
 def _report(path: Path, text: str, selection: Selection) -> Report:
-    """The figures of a report. InputError where those of temp files are missing or impossible."""
+    """The figures of a report. InputError if those of temp files are missing or impossible."""
     tables = tables_of(path, text, HOW)
     plain = plain_of(text)
     lists = _of_owner(path, list(wait_lists(path, tables, HOW)), selection)

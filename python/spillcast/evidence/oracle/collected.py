@@ -14,20 +14,20 @@ from spillcast.evidence.text import opened
 from spillcast.tables import Table
 from spillcast.units import format_bytes, parse_bytes
 
-#: Numbers of blocks have 32 bits: with more a line is damaged.
+#: Numbers of blocks have 32 bits; a line with a larger one is damaged.
 BLOCKS_MAX = (1 << 32) - 1
-#: Sizes that Oracle knows.
+#: Block sizes that Oracle supports.
 _SIZES = tuple(1 << power for power in range(11, 16))
 _PARAMETER = "db_block_size"
-#: The header of a trace is all before its first wait.
+#: The bytes of a trace that are searched for its header.
 _HEADER_BYTES = 64 << 10
-#: As a dump of parameters has it, which a trace may begin with.
+#: The parameter in a dump of parameters, with which a trace may begin.
 _BLOCK_SIZE = re.compile(rb"\bdb_block_size\s*+(?:[=:]\s*+)?\"?(\d{4,5})\b")
 
 
 @dataclass(frozen=True)
 class BlockSize:
-    """Bytes of a block, and their source; None if unknown."""
+    """Bytes of a block, and where they are stated; None if they are assumed."""
 
     bytes: int
     known_from: str | None = None
@@ -49,9 +49,9 @@ def parse_block(text: str) -> int:
 def block_size(
     option: str | None = None, parameters: Sequence[Path] = (), traces: Sequence[Path] = ()
 ) -> BlockSize:
-    """The given size, else that of spooled parameters, else that of the first header with one.
+    """The size of ``option``, else of spooled parameters, else of the first header that has one.
 
-    InputError for a size that no block has, or where parameters of several databases are given.
+    InputError for a size that no block has, and for parameters with different sizes.
     """
     if option is not None:
         return BlockSize(parse_block(option), "--block")
@@ -73,7 +73,7 @@ def block_size(
 
 
 def header_of(path: Path) -> bytes:
-    """The beginning of a trace, plain or packed; nothing of one that cannot be unpacked."""
+    """The first bytes of a trace, unpacked; empty if it cannot be unpacked."""
     with suppress(InputError), opened(path) as file:
         return file.read(_HEADER_BYTES)
     return b""
@@ -84,7 +84,7 @@ def _possible(size: int | None) -> int:
 
 
 def read_parameters(path: Path) -> dict[str, str]:
-    """Values as text by name; empty where the file has no such columns."""
+    """The values of parameters by name; empty if the file has no such columns."""
     columns = read_spooled(path, {"name": "name", "value": "value"}).columns
     names, values = columns.get("name", []), columns.get("value", [])
     pairs = zip(names, values, strict=False)
@@ -106,7 +106,7 @@ _NAMES = {
     "accumulated": "accumulated",
     "value_accumulated": "accumulated",
 }
-#: Headings of the spool and what they are called here; sizes are bytes.
+#: Names of columns by heading of the spool; sizes are bytes.
 _WORK_AREAS = {
     "inst_id": "instance",
     "sid": "session",
@@ -159,20 +159,20 @@ class Statistics:
     damaged: list[Damage]
 
     def total(self, name: str) -> int:
-        """Growth of one statistic over all intervals; 0 where it was not spooled."""
+        """Growth of one statistic over all intervals; 0 if it was not spooled."""
         return int(self.rows["value"].filled(0)[self.rows["name"].equals(name)].sum())
 
 
 def read_statistics(paths: str | Path | Sequence[str | Path]) -> Statistics:
     """Read spooled statistics: columns NAME and VALUE, and PER_SECOND and ACCUMULATED.
 
-    A new interval begins where a name comes again. InputError where a file lacks the columns.
+    A new interval begins when a name is repeated. InputError if a file lacks the columns.
     """
     files = [paths] if isinstance(paths, str | Path) else paths
     tables, damaged = _read(list(map(Path, files)), _NAMES, ("name", "value"), "statistics need")
     intervals: list[int] = []
     for table in tables:
-        interval, seen = intervals[-1] + 1 if intervals else 0, set[str | None]()
+        interval, seen = (intervals[-1] + 1 if intervals else 0), set[str | None]()
         for name in table["name"].to_pylist():
             if name in seen:
                 interval, seen = interval + 1, set()
@@ -186,9 +186,9 @@ def read_statistics(paths: str | Path | Sequence[str | Path]) -> Statistics:
 def temp_on_flash(statistics: Statistics) -> dict[str, float]:
     """By op, the share (0..1) of temp requests that the flash cache of Exadata's cells served.
 
-    It lacks ops without temp requests. Cells count requests and the database counts temp I/O in
-    blocks, so the requests that were for temp are taken as the share of blocks that was. A write
-    to flash counts once for each of its mirrors, which is why a share is cut at 1.
+    Ops without temp requests are left out. The cells count requests, but the database counts temp
+    I/O in blocks, so the share of temp requests is assumed to be that of temp blocks. A write to
+    flash counts once for each of its mirrors, so shares are limited to 1.
     """
     shares = {}
     for op, flash in _ON_FLASH.items():
@@ -217,7 +217,7 @@ def read_temp_usage(paths: Sequence[Path]) -> Table:
 def _read(
     paths: Sequence[Path], names: dict[str, str], needed: Sequence[str], words: str
 ) -> tuple[list[Table], list[Damage]]:
-    """A table for each file, with the columns that ``names`` gives, and the lines not read."""
+    """A table for each file with the columns of ``names``, and the lines that were not read."""
     tables, damaged = [], list[Damage]()
     for path in paths:
         spooled = read_spooled(path, names)

@@ -20,12 +20,7 @@ from spillcast.errors import (
 from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import Counts, OpCounts
 from spillcast.evidence.numbers import number_of, seconds_of, value_of
-from spillcast.evidence.oracle.report_tables import (
-    Table,
-    bar_tables,
-    check_all_read,
-    report_text,
-)
+from spillcast.evidence.oracle.report_tables import Table, bar_tables, check_all_read, report_text
 from spillcast.evidence.oracle.spooled import Row, exported_rows, parse_integer
 from spillcast.evidence.oracle.sql_monitor import (
     Execution,
@@ -55,7 +50,7 @@ _PAGE = re.compile(r"<(?:html|body|table)\b", re.IGNORECASE)
 
 
 def read_text(paths: Sequence[Path], selection: Selection) -> Counts:
-    """The counts of one execution. InputError where its report is cut or has no lines."""
+    """The counts of one execution. InputError if its report is cut or has no lines."""
     (path,) = paths
     text = report_text(path, HOW_TEXT)
     if _PAGE.search(text):
@@ -129,7 +124,7 @@ def _of_text(path: Path, lines: Sequence[str], tables: Sequence[Table]) -> Execu
 
 
 def _text_lines(path: Path, plan: Table) -> list[Line]:
-    """The lines of the plan; each event that was sampled in one has a row of its own."""
+    """The lines of the plan; each event that was sampled in a line has a row of its own."""
     temp = next((column for column in ("temp(max)", "temp") if column in plan.names), None)
     lines: list[Line] = []
     for at, cells in zip(plan.at, plan.rows, strict=True):
@@ -175,7 +170,7 @@ _XML_BEGIN, _XML_END = "<sql_monitor_report", "</sql_monitor_report>"
 
 
 def read_xml(paths: Sequence[Path], selection: Selection) -> Counts:
-    """The counts of one execution. InputError where the report is cut or damaged."""
+    """The counts of one execution. InputError if the report is cut or damaged."""
     (path,) = paths
     text = text_of(path, HOW_XML)
     if packed := _PACKED.search(text):
@@ -189,7 +184,7 @@ def read_xml(paths: Sequence[Path], selection: Selection) -> Counts:
 
 
 def _unpacked(content: str, path: Path) -> str:
-    """What base64 and zlib have packed, after the report's name."""
+    """The report that is packed by zlib and base64, after its name."""
     packed = re.sub(r"<report_id>.*?</report_id>|\s+", "", content, flags=re.DOTALL)
     try:
         inner = zlib.decompressobj()
@@ -237,7 +232,7 @@ def _xml_line(operation: "Element") -> Line:
 
 
 def _xml_stats(stats: "Element") -> dict[str, int]:
-    """The statistics with a number; others have a time of day."""
+    """The statistics that are numbers; others are times of day."""
     texts = {stat.get("name", ""): (stat.text or "").strip() for stat in stats.iterfind("stat")}
     return {name: _integer(text) for name, text in texts.items() if re.fullmatch(r"\d+", text)}
 
@@ -263,7 +258,7 @@ HOW_VIEWS = (
 
 
 def read_views(paths: Sequence[Path], selection: Selection) -> Counts:
-    """The counts of one execution, from both views. InputError where one of them is missing."""
+    """The counts of one execution, from both views. InputError if one of them is missing."""
     session_rows, plan_rows, path = list[Row](), list[Row](), paths[0]
     for file in paths:
         rows = exported_rows(file, _COLUMNS, ("sql_id", "sql_exec_id"), HOW_VIEWS)
@@ -300,7 +295,7 @@ def _grouped(rows: Sequence[Row], *names: str) -> dict[tuple[str, ...], list[Row
 
 
 def _of_views(path: Path, sql_id: str, runs: Sequence[Row], lines: Sequence[Row]) -> Execution:
-    """One execution, of which each parallel server has rows of its own in both views."""
+    """One execution; each of its parallel servers has rows of its own in both views."""
     return Execution(
         path=path,
         sql_id=sql_id,
@@ -341,7 +336,7 @@ def _view_line(row: Row) -> Line:
 
 
 def _in_all_processes(lines: Sequence[Line]) -> Line:
-    """One line of the plan in all of its processes: it spills where it does in any."""
+    """One line of the plan, summed over processes; it spills if it does in any of them."""
     return Line(lines[0].operation, total_io(lines), int(any(line.spills for line in lines)))
 
 

@@ -1,4 +1,4 @@
-"""Reports of Oracle as plain text, their tables by column, and the lines that nothing read."""
+"""Reads Oracle's reports as text, their tables by column, and finds lines that were not read."""
 
 import csv
 import html
@@ -16,7 +16,7 @@ from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 
 _DASHES = re.compile(r"-{2,}")
-#: A rule of other signs, also of one that was read in another encoding.
+#: A rule of other signs, or of signs in another encoding.
 _OTHER_RULE = re.compile(
     r"^(?:[ \t]*[\u2500\u2501\u2550\u2010-\u2015\ufffd\u00c4]{3,})+[ \t]*$", re.MULTILINE
 )
@@ -48,27 +48,27 @@ FIGURES = re.compile(
     r"direct path (?:read|write) temp\b\W*[\d.]|\(?\b(?:cr|pr|pw)=\d|\bela= ?\d", re.IGNORECASE
 )
 _SHOWN = 100
-#: A row is broken into no more lines.
+#: The most lines into which a client breaks a row.
 _BROKEN_MAX = 20
-#: Reports take some MiB, and a page some 15 bytes a tag.
+#: Larger texts are no reports, which have some MiB; a page has about 15 bytes per tag.
 REPORT_BYTES_MAX, TAGS_MAX = 32 << 20, 1_000_000
 
 
 @dataclass
 class Table:
-    """Names of columns in lower case without spaces, and rows of cells, one for each of them."""
+    """Names of columns, in lower case without blanks, and rows with a cell for each of them."""
 
     names: Sequence[str]
-    #: Where it stands in a text.
+    #: Its first line in the text, and the line after its last one.
     first: int = 0
     last: int = 0
     cells: list[list[str]] = field(default_factory=list)
-    #: The line of each row, where it has bars.
+    #: The line of each row of a table with bars.
     at: list[int] = field(default_factory=list)
 
     @property
     def rows(self) -> Iterator[Row]:
-        """The rows by name; of columns of one name the first."""
+        """The rows by name of column; if columns have the same name, the first one counts."""
         for row in self.cells:
             cells: Row = {}
             for name, cell in zip(self.names, row, strict=False):
@@ -76,11 +76,11 @@ class Table:
             yield cells
 
     def has(self, *parts: str) -> bool:
-        """Whether each of these is a part of some column's name."""
+        """Whether each part occurs in the name of a column."""
         return all(self.named(part) is not None for part in parts)
 
     def named(self, part: str) -> str | None:
-        """The first column with this in its name."""
+        """The first column with this part in its name."""
         return next((name for name in self.names if part in name), None)
 
 
@@ -90,7 +90,7 @@ def is_page(text: str) -> bool:
 
 
 def tables_of(path: Path, text: str, hint: str) -> list[Table]:
-    """All tables of a report in any form. InputError where figures of temp I/O are in none."""
+    """All tables of a report in any form. InputError if a line with temp I/O is in none."""
     if is_page(text):
         return [_of_page(rows) for rows in html_tables(text)]
     if re.match(r'\s*[\[{]\s*[{"]', text):
@@ -104,7 +104,7 @@ def tables_of(path: Path, text: str, hint: str) -> list[Table]:
     barred = list(bar_tables(path, lines, hint))
     tables = [*_of_text(lines), *_of_gaps(lines), *barred]
     if _SEPARATED.search(text):
-        # A bar separates cells, too.
+        # Lines of tables with bars would also be split at these bars.
         within = {at for table in barred for at in range(table.first, table.last)}
         tables += _of_separated(["" if at in within else line for at, line in enumerate(lines)])
     read = {at for table in tables for at in range(table.first, table.last)}
@@ -120,7 +120,7 @@ def plain_of(text: str) -> str:
 
 
 def _of_page(rows: HtmlRows) -> Table:
-    """Rows of th, or else the first row, are names; others are cells."""
+    """The table of a page: rows of th, or else the first row, are names, other rows are cells."""
     table = Table([])
     headed = any(tag == "th" for row in rows for tag, _ in row)
     for row in rows:
@@ -133,12 +133,12 @@ def _of_page(rows: HtmlRows) -> Table:
 
 
 def name_of(heading: str) -> str:
-    """The name of a column in one form."""
+    """The name of a column in lower case without blanks."""
     return re.sub(r"\s+", "", heading).lower()
 
 
 def _of_text(lines: Sequence[str]) -> Iterator[Table]:
-    """A table begins with dashes under its heading and ends with a rule in the middle."""
+    """Tables with a heading above dashes, which end with a rule in the middle of a line."""
     end = max((at for at, line in enumerate(lines) if line.strip()), default=0)
     at = 0
     while at < len(lines):
@@ -149,12 +149,12 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
         heading: list[str] = []
         title: re.Match[str] | None = None
         for line in reversed(lines[max(0, at - _HEADING_LINES) : at]):
-            # SQL*Plus titles each page with the name of the column; above it a statement may end.
+            # SQL*Plus repeats the heading on each page. A statement may end above it.
             is_above = line.strip() in ("", "OUTPUT", "/") or line.rstrip().endswith(";")
             if is_above or line.lstrip().startswith(("->", "--")):
                 break
             if title is not None:
-                # Names of columns may stand beside the title of a table.
+                # The title of a table may share its line with names of columns.
                 heading.insert(0, " " * title.end() + line[title.end() :])
                 break
             title = _TITLE_RULE.match(line)
@@ -170,12 +170,12 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
             if lines[at].strip():
                 cells = _GAP.split(lines[at].strip())
                 if len(cells) == 1 and len(ends) > 1:
-                    # A page leaves one blank between a name and its numbers.
+                    # A web page may leave only one blank between a name and its numbers.
                     words = lines[at].strip().rsplit(" ", len(ends) - 1)
                     is_row = len(words) == len(ends) and all(map(_FIGURE.fullmatch, words[1:]))
                     table.cells.append(words if is_row else _cut(lines[at], ends))
                 else:
-                    # A row that stands beside its columns has its cells between gaps.
+                    # A row that is shifted against its columns is split at its gaps.
                     beside = len(cells) == len(ends) and _splits_word(lines[at], ends)
                     table.cells.append(cells if beside else _cut(lines[at], ends))
             at += 1
@@ -185,7 +185,7 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
             for line in lines[begin:at]
             if line.strip() and not _HEADING_RULE.fullmatch(line)
         ]
-        # The file may end within the last one.
+        # The file may end within a row.
         for row, column in _cut_cells(rows, ends, heading[-1:] if at > end else []):
             table.cells[row][column] = ""
         if heading:
@@ -195,10 +195,11 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
 def _cut_cells(
     rows: Sequence[str], ends: Sequence[int], heading: Sequence[str]
 ) -> Iterator[tuple[int, int]]:
-    """Rows, and the columns within whose figure they end, which others fill as numbers do.
+    """Cells in which the figure is cut, as row and column: the row ends within the column.
 
-    Of a row that ends the file, one other or else the heading is enough. A figure with as many
-    decimals as the others is whole: it stands beside its column, as that of DB CPU does in AWR.
+    Figures of other rows fill the column to its end. For the last row of a file a single other row,
+    or else the heading, is enough. A figure with as many decimals as the others is whole: it is
+    shifted against its column, as that of DB CPU in AWR.
     """
     if any(_splits_word(row, ends) for row in rows[:-1]):
         return
@@ -223,22 +224,22 @@ def _cut_cells(
 
 
 def _decimals(figure: str) -> int:
-    """How much stands behind its point, a unit included."""
+    """The number of characters after its decimal point, with a unit."""
     return len(figure.partition(".")[2])
 
 
 def _is_closing(lines: Sequence[str], at: int, ends: Sequence[int]) -> bool:
-    """Whether a rule stands below the rows of a table, and above one line with their totals."""
+    """Whether a rule ends the rows of a table, above one line with their totals."""
     dashes = [match.end() for match in _DASHES.finditer(lines[at])]
     total, below = (*lines[at + 1 : at + 3], "", "")[:2]
     return dashes == ends[: len(dashes)] and bool(total.strip()) and not below.strip()
 
 
 def _of_gaps(lines: Sequence[str]) -> Iterator[Table]:
-    """Tables under an unbroken rule, whose cells are separated by two blanks or more.
+    """Tables below an unbroken rule, with cells that are separated by two blanks or more.
 
-    A list of events may lack the rule. They end at a blank line or a rule. Rows may have words
-    behind their last column.
+    A list of events may lack the rule. Tables end at a blank line or a rule. Rows may have words
+    after their last column.
     """
     for at in range(1, len(lines)):
         heading = _GAP.split(lines[at - 1].strip())
@@ -261,7 +262,7 @@ def _of_gaps(lines: Sequence[str]) -> Iterator[Table]:
 
 
 def _of_separated(lines: Sequence[str]) -> Iterator[Table]:
-    """Tables whose cells are separated by a sign: lines with as many cells."""
+    """Tables with cells separated by a sign: consecutive lines with the same number of cells."""
     table: Table | None = None
     separator = ""
     for at, line in enumerate(lines):
@@ -282,18 +283,18 @@ def _of_separated(lines: Sequence[str]) -> Iterator[Table]:
 
 
 def _separated(line: str, separator: str) -> list[str]:
-    """The cells of a line; none of one that is longer than any row of waits."""
+    """The cells of a line; empty for a line that is too long for a row of waits."""
     if len(line) > _ROW_LENGTH_MAX:
         return []
     return next(csv.reader([line], delimiter=separator), [])
 
 
 def bar_tables(path: Path, lines: Sequence[str], hint: str, first: int = 0) -> Iterator[Table]:
-    """Tables with bars between their cells, whose blanks are kept.
+    """Tables with bars between their cells, which keep their blanks.
 
-    A table ends at a rule. A table in Markdown, whose rule has bars, ends with its rows, and its
-    rows may have no bars around them. ``first`` is the number of the first line. InputError where
-    a row has not as many cells as the heading, and where a table has no end.
+    A table ends at a rule. In Markdown, where rules have bars, it ends with its rows, which may
+    lack the outer bars. ``first`` is the number of the first line. InputError if a row has another
+    number of cells than the heading, or if a table has no end.
     """
     heading: list[str] = []
     table: Table | None = None
@@ -344,7 +345,7 @@ def _names(heading: Sequence[str], bars: str) -> list[str]:
 
 
 def _names_above(heading: Sequence[str], ends: Sequence[int]) -> list[str]:
-    """The names of columns; those that stand beside their dashes go by the gaps between them."""
+    """The names of columns; a heading that is shifted against its dashes is split at its gaps."""
     single = heading[-1].split() if heading else []
     if len(single) == len(ends) and "  " not in heading[-1].strip():
         return [name_of(word) for word in single]
@@ -370,7 +371,7 @@ def _splits_word(line: str, ends: Sequence[int]) -> bool:
 
 
 def _cut(line: str, ends: Sequence[int]) -> list[str]:
-    """Cells of a line: columns end where their dashes do, and numbers may begin before them."""
+    """The cells of a line: columns end with their dashes, and numbers may begin before these."""
     begins = [0, *ends]
     cells = [line[begin:end].strip() for begin, end in zip(begins, ends, strict=False)]
     cells[-1] = line[begins[-2] :].strip()
@@ -378,7 +379,7 @@ def _cut(line: str, ends: Sequence[int]) -> list[str]:
 
 
 def report_text(path: Path, hint: str) -> str:
-    """The text with plain blanks and decimal points. InputError where it is too long."""
+    """The text of a report with plain blanks and decimal points. InputError if it is too long."""
     text = text_of(path, hint, bytes_max=REPORT_BYTES_MAX)
     if text.count("<") > TAGS_MAX:
         raise FileTooLarge(f"{path}: a page of more than {TAGS_MAX:,} tags is no report", hint)
@@ -390,7 +391,7 @@ def report_text(path: Path, hint: str) -> str:
 
 
 def _with_whole_rows(text: str) -> str:
-    """The text with each row between bars in one line, where a client broke long lines."""
+    """The text with each row between bars in one line, although a client broke long lines."""
     lines: list[str] = []
     joined = 0
     for line in text.split("\n"):

@@ -77,7 +77,7 @@ class RowSource:
     """One line of a statement's plan without the lines below it, over all executions.
 
     ``temp_read_bytes`` and ``temp_written_bytes`` are 0 for operations that cannot spill, and None
-    where they are not known. ``passes`` is how often written data was read; None if none was.
+    if they are unknown. ``passes`` is how often written data was read; None if nothing was.
     """
 
     sql_id: str | None
@@ -90,7 +90,7 @@ class RowSource:
     rows: int | None = None
     starts: int | None = None
     elapsed_us: int
-    #: Time in waits for temp, where samples tell it.
+    #: Time in waits for temp; None unless it comes from samples.
     temp_us: int | None = None
     temp_read_bytes: int | None = None
     temp_written_bytes: int | None = None
@@ -98,7 +98,7 @@ class RowSource:
 
     @property
     def spilled(self) -> float:
-        """The measure of its share of the spill: time where it is known, or bytes."""
+        """The quantity that shares of the spill are computed from: time (us), or bytes."""
         if self.temp_us is not None:
             return float(self.temp_us)
         return float((self.temp_read_bytes or 0) + (self.temp_written_bytes or 0))
@@ -107,7 +107,7 @@ class RowSource:
 def row_sources_of_traces(
     paths: Sequence[Path], block_bytes: int, options: TraceOptions
 ) -> tuple[Traces, list[RowSource]]:
-    """What was read, and the lines of plans in STAT lines; empty where there are none."""
+    """What was read, and the lines of plans from STAT lines; empty if there are none."""
     import duckdb
 
     with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
@@ -144,7 +144,7 @@ def _of_stat(row: dict[str, Any], depth: int, block_bytes: int) -> RowSource:
 
 
 def row_sources_of_samples(samples: Table, block_bytes: int) -> list[RowSource]:
-    """Out of the plan lines of ASH; empty where the samples tell none."""
+    """The lines of plans from ASH samples; empty if these have no plan lines."""
     if "plan_line" not in samples.column_names or samples["plan_line"].null_count == len(samples):
         return []
     columns = samples.column_names
@@ -183,7 +183,7 @@ def may_spill(operation: str) -> bool:
 
 
 def spilling(sources: Sequence[RowSource]) -> list[tuple[RowSource, float]]:
-    """The lines that spill with their shares of the spill, the largest first."""
+    """The lines that spill and their shares (0..1) of the spill, the largest first."""
     total = sum(source.spilled for source in sources)
     ranked = sorted(sources, key=lambda source: -source.spilled)
     return [(source, source.spilled / total) for source in ranked if source.spilled]
@@ -191,7 +191,7 @@ def spilling(sources: Sequence[RowSource]) -> list[tuple[RowSource, float]]:
 
 @dataclass(frozen=True)
 class PlanLine:
-    """A line with the blocks and seconds that it and the lines below it took."""
+    """A line with the blocks and the seconds of itself and the lines below it."""
 
     depth: int
     operation: str
@@ -202,7 +202,7 @@ class PlanLine:
 
 @dataclass(frozen=True)
 class Spilled:
-    """The sums of lines with work areas without lines below; ``elapsed_s`` is None if unknown."""
+    """Sums over lines with work areas, without the lines below them; None if unknown."""
 
     read_blocks: int = 0
     written_blocks: int = 0
@@ -212,7 +212,7 @@ class Spilled:
 def spilled(path: Path, lines: Sequence[PlanLine], hint: str) -> Spilled:
     """Temp blocks of all lines that spilled their work area.
 
-    InputError where a line has less than the lines below it, or where the indentation is lost.
+    InputError if a line has less than the lines below it, or if the indentation is lost.
     """
     if len(lines) > 1 and len({line.depth for line in lines}) == 1:
         raise EvidenceDamaged(f"{path}: the lines of its plan have lost their indentation", hint)
@@ -239,7 +239,7 @@ def spilled(path: Path, lines: Sequence[PlanLine], hint: str) -> Spilled:
 
 
 def _children(lines: Sequence[PlanLine], at: int) -> list[PlanLine]:
-    """The children of a line: of the following, more indented lines the least indented ones."""
+    """The children of a line: the least indented ones of the more indented lines that follow."""
     inner: list[PlanLine] = []
     for line in lines[at + 1 :]:
         if line.depth <= lines[at].depth:

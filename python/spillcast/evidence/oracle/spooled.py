@@ -1,4 +1,4 @@
-"""Exports of Oracle's clients as text: tables, whose damage is known by line; numbers and times."""
+"""Reads tables that Oracle's clients export as text, with damaged lines, numbers and times."""
 
 import codecs
 import csv
@@ -20,14 +20,14 @@ from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, reading
 from spillcast.units import format_count
 
-#: Lines before the heading: echoed commands and blank lines.
+#: The heading is among the first lines, below echoed commands and blank lines.
 _HEADING_LINES_MAX = 200
 #: SQL*Plus writes lines of at most 32,767 characters, and a table has at most 4,096 columns.
 _LINE_MAX, _COLUMNS_MAX = 1 << 17, 4_096
 #: Lines between two reports of progress.
 PROGRESS_LINES = 4096
 _SEPARATORS = (",", ";", "|", "\t")
-#: Columns set apart by spaces only, where no underline tells how wide they are.
+#: The gap between columns that are separated by blanks only, without an underline.
 _GAP = re.compile(r"\s{2,}")
 _UNDERLINE = re.compile(r"\s*-+([\s,;|]+-+)*\s*")
 _FEEDBACK = re.compile(
@@ -46,7 +46,7 @@ Row = dict[str, str | None]
 
 @dataclass(frozen=True)
 class Damage:
-    """A line that could not be read, or not wholly; lines count from 1."""
+    """A line that could not be read completely, and what is wrong; lines count from 1."""
 
     file: str
     line: int
@@ -55,7 +55,7 @@ class Damage:
 
 @dataclass(frozen=True)
 class Spooled:
-    """The wanted columns of a file as text, null where empty; ``lines`` says where rows stood."""
+    """The wanted columns of a file as text, None for empty cells; ``lines`` has each row's line."""
 
     heading: list[str]
     columns: dict[str, list[str | None]]
@@ -70,29 +70,29 @@ class Spooled:
 
 
 def normal_name(heading: str) -> str:
-    """A column heading in one form: ``"Session_Serial#"`` and ``session serial`` are equal."""
+    """The normal form of a heading: ``"Session_Serial#"`` and ``session serial`` are equal."""
     return re.sub(r"[\s_]+", "_", heading.strip().strip('"').replace("#", "").lower())
 
 
 def read_spooled(
     path: Path, names: Mapping[str, str], on_progress: Callable[[int], None] | None = None
 ) -> Spooled:
-    """Read the columns whose normal heading is in ``names``, under the names it gives them.
+    """Read the columns whose normal heading is a key of ``names``, under the name of its value.
 
-    Read are comma, semicolon, bar or tab separated values, quoted or not, and columns of fixed
-    width under an underlined heading. Headings repeated on each page and feedback lines such as
-    ``773 rows selected.`` are no rows. A row with too few or too many values is damage.
-    ``on_progress`` is told of the letters read so far.
+    Values may be separated by commas, semicolons, bars or tabs, with or without quotes, or stand in
+    columns of fixed width below an underlined heading. Headings that are repeated on each page and
+    feedback such as ``773 rows selected.`` are no rows. A row with too few or too many values is
+    damaged. ``on_progress`` gets the number of characters read so far.
     """
     with reading(path), _open(path) as file:
         return spooled_of(path, _bounded(file, path, on_progress), names)
 
 
 def spooled_of(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spooled:
-    """The same of the lines of a file."""
+    """As ``read_spooled``, from the lines of a file."""
     with reading(path):
         lines = (line.rstrip("\r\n").replace("\f", "") for line in text)
-        # Without the marks of a quoted mail.
+        # Remove the marks of a quoted mail.
         lines = (_QUOTED.sub("", line, count=1) for line in lines)
         head = list(islice(lines, _HEADING_LINES_MAX))
         at, split = _find_heading(head, names)
@@ -102,9 +102,9 @@ def spooled_of(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spo
 
 
 def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str], hint: str) -> list[Row]:
-    """The rows of an exported table with these columns, by the names given.
+    """The rows of an exported table with the columns ``names``.
 
-    InputError where one of those needed is missing, or a line is damaged.
+    InputError if one of the ``needed`` columns is missing, or if a line is damaged.
     """
     lines = unwrapped(text_of(path, hint)).translate(BLANKS).splitlines()
     spooled = spooled_of(path, lines, {normal_name(name): name for name in names})
@@ -117,7 +117,7 @@ def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str], hint:
 
 
 def _bounded(file: TextIO, path: Path, on_progress: Callable[[int], None] | None) -> Iterator[str]:
-    """The lines; InputError for one that is longer than any of an export."""
+    """The lines of a file. InputError for a line that is too long for an export."""
     number = count = 0
     while line := file.readline(_LINE_MAX):
         number, count = number + 1, count + len(line)
@@ -136,14 +136,14 @@ def _open(path: Path) -> TextIO:
 
 
 def _find_heading(head: list[str], names: Mapping[str, str]) -> tuple[int, _Split]:
-    """The first line with the most wanted names in it, and the way to take its like apart."""
+    """The first line with the most wanted names, and the function that splits it and the rows."""
     best: tuple[int, int, _Split] = (-1, 0, str.split)
     echoed = _echoed(head)
     for at, line in enumerate(head):
         if at in echoed or not line.strip() or _FEEDBACK.match(line) or _UNDERLINE.fullmatch(line):
             continue
         below = next((text for text in head[at + 1 :] if text.strip()), "")
-        for split in _ways(below):
+        for split in _splits(below):
             cells = split(line)
             if len(cells) > _COLUMNS_MAX:
                 continue
@@ -163,7 +163,8 @@ def _echoed(head: list[str]) -> set[int]:
     return echoed
 
 
-def _ways(below: str) -> list[_Split]:
+def _splits(below: str) -> list[_Split]:
+    """The functions that may split a heading above the line ``below``."""
     if not _UNDERLINE.fullmatch(below):
         return [*map(_by_separator, _SEPARATORS), lambda line: _GAP.split(line.strip())]
     separator = next((s for s in (*_SEPARATORS[:3], "\t") if s in below), None)
@@ -174,7 +175,7 @@ def _by_separator(separator: str) -> _Split:
     def split(line: str) -> list[str]:
         if '"' not in line:
             return [cell.strip() for cell in line.split(separator)]
-        # Line by line, so that a lost quote costs its own line and not the rest of the file.
+        # Each line alone, so that a lost quote damages one line and not the rest of the file.
         cells = next(csv.reader([line], delimiter=separator, skipinitialspace=True))
         return [cell.strip() for cell in cells]
 
@@ -182,7 +183,7 @@ def _by_separator(separator: str) -> _Split:
 
 
 def _by_width(underline: str, separator: str | None) -> _Split:
-    """Columns as wide as their dashes, or between separators where these give as many."""
+    """Split into columns as wide as their dashes, or at separators if these give as many."""
     spans = [match.span() for match in re.finditer("-+", underline.expandtabs())]
     separated = _by_separator(separator) if separator else None
 
@@ -227,7 +228,7 @@ def _read_rows(
 
 
 class Columns:
-    """The columns of one file, converted; what cannot be is damage of its line."""
+    """Converts the columns of one file; a value that cannot be converted is damage of its line."""
 
     def __init__(
         self,
@@ -239,7 +240,7 @@ class Columns:
         self.path, self.columns, self.lines, self.damaged = path, columns, lines, damaged
 
     def numbers(self, name: str) -> Column:
-        """Whole numbers; null where empty, null and damage where there is something else."""
+        """The column as whole numbers; null for an empty cell, and with damage for other texts."""
         column = self.columns.get(name)
         if column is None or column.type == "null":
             return Column.nulls(len(self.lines), "int64")
@@ -255,7 +256,7 @@ class Columns:
         return numbers
 
     def texts(self, name: str) -> Column:
-        """Texts, null where empty."""
+        """The column as texts; null for an empty cell."""
         column = self.columns.get(name)
         if column is None:
             return Column.nulls(len(self.lines), TEXT)
@@ -263,12 +264,12 @@ class Columns:
         return replace(column, values=np.where(column.equals(""), -1, column.values))
 
     def damage(self, row: int, problem: str) -> None:
-        """Keep what is wrong with a row."""
+        """Add what is wrong with a row to the damage."""
         self.damaged.append(Damage(str(self.path), self.lines[row], problem))
 
 
 def by_text(column: Column, parsed: Sequence[int | None]) -> Column:
-    """What each row's text means, each of which was parsed once."""
+    """The parsed value of each row; ``parsed`` has that of each distinct text of the column."""
     of_row: Column = Column.of([*parsed, None], "int64")[column.values]
     return of_row
 
@@ -297,8 +298,8 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 def parse_integer(text: str) -> int | None:
     """The whole number nearest to ``19305``, ``19,305``, ``1.9305E+04`` or ``19305,25``.
 
-    All numbers that ASH holds are whole, so one separator before three digits groups thousands.
-    None where it is not a number, as ``####`` is that SQL*Plus prints for one too wide.
+    All numbers of ASH are whole, so a single separator before three digits groups thousands. None
+    for a text that is no number, such as ``####``, which SQL*Plus prints for a number too wide.
     """
     text = text.strip()
     try:
@@ -319,7 +320,7 @@ def _within(number: int) -> int | None:
 
 
 def month_comes_first(texts: Iterable[str]) -> bool:
-    """Whether dates such as ``10/14/2024`` are among ``texts``; else the day is taken as first."""
+    """Whether the month is first in dates of ``texts``, as in ``10/14/2024``; False if unknown."""
     for text in texts:
         match = _TIMESTAMP.match(text)
         if match and len(match["first"]) < 3 and match["second"].isdecimal():
@@ -331,11 +332,11 @@ def month_comes_first(texts: Iterable[str]) -> bool:
 
 
 def parse_time_ns(text: str, *, month_first: bool = False) -> int | None:
-    """Nanoseconds since 1970 of a date and time; None where it is none.
+    """Nanoseconds since 1970 of a date and time; None for other texts.
 
-    Read are ``2024-10-14 12:34:56.789``, ``2024-10-14T12:34:56Z``, ``14-OCT-24 12.34.56.789 PM``,
-    ``14.10.24 12:34:56,789000``, ``2024/10/14`` and their like. Offsets from UTC are applied;
-    names of zones are not, as only the differences of times are used.
+    Forms are ``2024-10-14 12:34:56.789``, ``2024-10-14T12:34:56Z``, ``14-OCT-24 12.34.56.789 PM``,
+    ``14.10.24 12:34:56,789000`` and ``2024/10/14``. Offsets from UTC are applied, names of zones
+    are not, because only differences of times are used.
     """
     match = _TIMESTAMP.fullmatch(text.strip())
     if match is None:
@@ -355,7 +356,7 @@ def parse_time_ns(text: str, *, month_first: bool = False) -> int | None:
 
 
 def has_clock_in(text: str) -> bool:
-    """Whether a time of day stands behind the date."""
+    """Whether the date is followed by a time of day."""
     match = _TIMESTAMP.fullmatch(text.strip())
     return match is not None and match["hour"] is not None
 

@@ -29,9 +29,9 @@ from spillcast.units import format_count, format_duration
 
 #: A share of fewer samples is not used.
 SAMPLES_MIN = 20
-#: A request to temp files may take up to so many times as long as another one, or that less.
+#: The most that a request to temp files takes, over the mean of the others, or its inverse.
 REQUEST_FACTOR = 3.0
-#: Lines of a plan have less of its activity (%) than this where some were cut.
+#: Lines of a plan were cut if the rest has less than this percentage of its activity.
 COMPLETE_PERCENT = 98.0
 #: A text report rounds counts of millions to one digit; no request moves less than a sector.
 _ROUNDED_TO, _SECTOR_BYTES = 0.75, 512
@@ -40,7 +40,7 @@ _REPORT_HINT = "make the report again, with report_level => 'ALL' and type => 'X
 
 @dataclass(frozen=True)
 class Line:
-    """A line of the plan with its own I/O by op; None where the report has no such column."""
+    """A line of the plan with its own I/O by op; None if the report has no such column."""
 
     operation: str
     io: Mapping[str, OpCounts]
@@ -132,7 +132,7 @@ def counts_of_selected(path: Path, executions: Sequence[Execution], selection: S
 
 
 def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
-    """The temp I/O of the lines that spill. InputError where none does."""
+    """The temp I/O of the lines that spill. InputError if none does."""
     path, spilling = execution.path, [line for line in execution.lines if line.spills]
     temp = total_io(spilling)
     check_all(path, _checks(execution, temp), _REPORT_HINT)
@@ -201,9 +201,9 @@ def _down_to(value: float, rounding: float) -> Number:
 
 
 def _uncounted(execution: Execution) -> TempCounts:
-    """Where samples alone tell of temp I/O: between one request a sample and all requests.
+    """Temp I/O that only samples show: between one request per sample and all requests.
 
-    What is read was written before, so that as many bytes are read, unless in several passes.
+    As many bytes are read as were written, unless there are several passes.
     """
     samples = {
         op: sum(n for event, n in execution.samples.items() if is_like(event, f"*{op} temp"))
@@ -235,7 +235,7 @@ def _notes(execution: Execution) -> list[str]:
 
 
 def _times(execution: Execution, temp: Mapping[str, OpCounts]) -> tuple[TempTimes, list[str]]:
-    """Time of reads and of writes, and the assumption behind it: the estimate of closest bounds."""
+    """Times of reads and writes with the closest bounds, and the assumptions behind them."""
     estimates = []
     if execution.all_samples >= SAMPLES_MIN:
         estimates.append((_by_samples(execution), list[str]()))
@@ -253,7 +253,7 @@ def _width_s(times: TempTimes) -> float:
 
 
 def _by_samples(execution: Execution) -> TempTimes:
-    """By the share of samples in waits for temp files, with the error of so many samples."""
+    """Times by the share of samples in waits for temp files, with its sampling error."""
     all_samples = execution.all_samples
     temp = {e: n for e, n in execution.samples.items() if is_like(e, TEMP_EVENTS)}
     in_temp = sum(temp.values())
@@ -277,7 +277,7 @@ def _by_samples(execution: Execution) -> TempTimes:
 
 
 def _by_requests(io_s: float, requests: int, reads: int, writes: int) -> TempTimes:
-    """By the share of requests: those of temp files may be unlike others."""
+    """Times by the share of requests; those to temp files may differ from others."""
     temp, others = reads + writes, requests - reads - writes
 
     def share_s(times: float) -> float:

@@ -105,7 +105,7 @@ class Section:
     def runs(self) -> int:
         """The factor from figures of row sources to sums over all executions.
 
-        Figures are sums or means, depending on the release: those that fit the column disk.
+        The figures are sums or means, depending on the release; the column disk decides.
         """
         executions = max(1, self.captured or self.executions)
         disk = self.disk or 0
@@ -116,7 +116,7 @@ class Section:
 
     @property
     def elapsed(self) -> Number:
-        """Elapsed time of all calls; 0 where their totals are missing."""
+        """Elapsed time of all calls; 0 if their totals are missing."""
         return self.calls["total"][2] if "total" in self.calls else ZERO
 
     @property
@@ -126,7 +126,7 @@ class Section:
 
     @property
     def temp_blocks_max(self) -> int:
-        """The most temp blocks that its calls read: other reads have at least one block each."""
+        """The most temp blocks that its calls read; other reads take at least one block each."""
         others = set(self.waits) - (set(_DIRECT) if self.before_10g else set())
         blocks = sum(self.waits[event][0] for event in others if _READS.fullmatch(event))
         reads = self.temp["read"][0] if "read" in self.temp else 0
@@ -139,7 +139,7 @@ class Section:
 
 
 def read(paths: list[Path], selection: Selection) -> Counts:
-    """The figures of one statement. InputError where none spilled, or several did."""
+    """The figures of one statement. InputError if none spilled, or if several did."""
     (path,) = paths
     lines = list(_joined_lines(report_text(path, HOW).splitlines()))
     sections = list(_sections(path, lines))
@@ -219,7 +219,7 @@ def _figures(path: Path, section: Section, sessions: int | None, selection: Sele
 
 
 def _times(section: Section, counts: dict[str, int]) -> TempTimes:
-    """The times of waits. Blocks without waits took at most the time that nothing else took."""
+    """The times of waits. Blocks without waits took at most the time that all else leaves."""
     listed = {op: wait[2] for op, wait in section.temp.items()}
     times = printed(listed.get("read"), listed.get("write"))
     if "total" not in section.calls or all(op in listed or not counts[op] for op in OPS):

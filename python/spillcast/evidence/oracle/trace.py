@@ -21,7 +21,7 @@ from spillcast.interruptible import run_interruptibly
 from spillcast.units import parse_duration_s
 
 Progress = Callable[[int], None]
-#: What rows of traces are in, in the order in which a reader hands them on.
+#: The tables of a trace's rows, in the order of the reader's batches.
 TABLES = ("waits", "calls", "statements", "row_sources", "binds")
 #: Groups of a profile, or nothing, and what was read of each file.
 Read = tuple[list[dict[str, Any]], Mapping[str, Any]]
@@ -42,9 +42,9 @@ def failures_as_errors() -> Iterator[None]:
 
 @dataclass(frozen=True, kw_only=True)
 class TraceOptions:
-    """How traces are read: with waits in running text if ``lenient``; of a time only, if chosen.
+    """How traces are read: also waits within other text if ``lenient``; only the ``chosen`` time.
 
-    ``on_progress`` is told of the bytes read so far.
+    ``on_progress`` gets the number of bytes read so far.
     """
 
     lenient: bool = False
@@ -58,9 +58,9 @@ WHOLE = TraceOptions()
 
 @dataclass(frozen=True)
 class Traces:
-    """Holds the result of reading: groups, and lines, rows, damage and sessions of each file.
+    """What was read: groups, and for each file its lines, rows, damage and sessions.
 
-    ``repeated`` are files that hold what another one does: they are not among ``paths``.
+    ``repeated`` are files with the content of another one, which are not among ``paths``.
     """
 
     paths: list[Path]
@@ -69,11 +69,11 @@ class Traces:
     repeated: list[Repeated] = field(default_factory=list)
 
     def sessions(self) -> list[Mapping[str, Any]]:
-        """Where the time of each session of each file went, in microseconds."""
+        """The times (us) of each session of each file."""
         return [session for file in self.files for session in file["sessions"]]
 
     def elapsed_us(self) -> int:
-        """The time of all sessions added up."""
+        """The sum of the elapsed times of all sessions (us)."""
         return sum(session["elapsed_us"] for session in self.sessions())
 
     def first_second(self) -> int:
@@ -82,7 +82,7 @@ class Traces:
         return min((first for first in firsts if first is not None), default=0) // 1_000_000
 
     def check(self, chosen: Chosen) -> None:
-        """InputError where nothing ends in the time that was asked for."""
+        """InputError if no wait and no call ends within the chosen time."""
         ends = [f"--since {chosen.since}"] * (chosen.since is not None)
         ends += [f"--until {chosen.until}"] * (chosen.until is not None)
         if not ends or any(file["waits"] + file["calls"] for file in self.files):
@@ -114,9 +114,9 @@ class Traces:
 
 
 def read_once(paths: Sequence[Path], read: Callable[[list[Path]], Read]) -> Traces:
-    """Read traces, each once, however often it is given: also as a compressed copy.
+    """Read each trace once, even if it is given several times or as a compressed copy.
 
-    A copy that is packed otherwise is known when it was read; then the others are read again.
+    A compressed copy is recognised after it was read; then the other files are read again.
     """
     kept, repeated = distinct(paths)
     groups, facts = read(kept)
@@ -130,7 +130,7 @@ def read_once(paths: Sequence[Path], read: Callable[[list[Path]], Read]) -> Trac
 
 
 def _copies(paths: Sequence[Path], files: Sequence[Mapping[str, Any]]) -> list[Repeated]:
-    """Files of which all that was counted is that of another: no two sessions share each us."""
+    """Files with exactly the counts of another one; two sessions never agree to the microsecond."""
     first: dict[str, Path] = {}
     copies = []
     for path, file in zip(paths, files, strict=True):
@@ -150,11 +150,11 @@ def profile_traces(
     calls: bool = True,
     quantiles: Mapping[str, float] = MappingProxyType({}),
 ) -> Traces:
-    """Count waits and CPU by the dimensions in ``by``; without ``calls`` waits alone.
+    """Count waits and CPU time by the dimensions in ``by``; without ``calls`` only waits.
 
-    Groups have ``quantiles`` of their latencies (us), the shares below them by name.
+    ``quantiles`` names shares (0..1); groups have these quantiles of their latencies (us).
     The dimensions are those of ``_core.TraceReader.profile``.
-    InputError where there are no trace lines or a file cannot be read.
+    InputError without trace lines, and for a file that cannot be read.
     """
 
     def read(kept: list[Path]) -> Read:
@@ -174,9 +174,9 @@ def profile_traces(
 def open_reader(
     paths: Sequence[Path], options: TraceOptions = WHOLE
 ) -> tuple[_core.TraceReader, Callable[[], None] | None]:
-    """A reader of some traces, and what to call now and then while it works.
+    """A reader of some traces, and a function that reports its progress; None without a listener.
 
-    InputError where the ends of the chosen time are no times.
+    InputError if the chosen time has an end that is no time.
     """
     timed = options.chosen.since is not None or options.chosen.until is not None
     windows = _windows_us(paths, options) if timed else []
@@ -188,9 +188,9 @@ def open_reader(
 
 
 def _windows_us(paths: Sequence[Path], options: TraceOptions) -> list[tuple[int, int]]:
-    """The chosen time on the clock of each file's ``tim``, for which the files are read once more.
+    """The chosen time on the clock of each file's ``tim``, for which the files are read twice.
 
-    InputError where its ends are no times.
+    InputError if it has an end that is no time.
     """
     if pipe := next(filter(Path.is_fifo, paths), None):
         raise OptionConflict(f"--since and --until: {pipe} cannot be read twice", "give a file")
@@ -212,8 +212,8 @@ def _windows_us(paths: Sequence[Path], options: TraceOptions) -> list[tuple[int,
 def _tim_us(
     option: str, text: str | None, path: Path, first_us: int, more_us: int | None
 ) -> int | None:
-    """One end; ``more_us`` is the time of the day less ``tim``."""
-    # With numpy, which a trace without a window does without.
+    """One end (us) on the clock of ``tim``; ``more_us`` is the local time less ``tim``."""
+    # This imports numpy, which a trace without a window does not need.
     from spillcast.evidence.oracle.spooled import parse_time_ns
 
     if text is None:
@@ -239,7 +239,7 @@ def _tim_us(
 
 
 def read_rows(paths: Sequence[Path], take: Callable[..., None], *, lenient: bool = False) -> None:
-    """Hand each batch of rows, a table for each of TABLES, to ``take``."""
+    """Call ``take`` with each batch of rows: a table for each of TABLES."""
     reader, _ = open_reader(paths, TraceOptions(lenient=lenient))
     with failures_as_errors():
         run_interruptibly(lambda: reader.rows(take), reader.cancel)
@@ -251,9 +251,9 @@ def spool_traces(
     options: TraceOptions = WHOLE,
     columns: Sequence[tuple[str, str]] | None = None,
 ) -> Traces:
-    """Write all rows to a Parquet file for each of TABLES, called as it.
+    """Write all rows into ``folder``: a Parquet file for each of TABLES, with its name.
 
-    Where pairs of a table and a column are given, these alone are written, and nulls for others.
+    With ``columns``, pairs of a table and a column, all others are written as null.
     """
 
     def spool(kept: list[Path]) -> Read:

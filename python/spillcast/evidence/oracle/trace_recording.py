@@ -16,18 +16,18 @@ from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEn
 from spillcast.recording.schema import WAITS, seconds_of, totals
 from spillcast.tables import Table
 
-#: The capture of such a recording: what a database wrote down itself.
+#: The capture source of such a recording: the database's own trace.
 TRACE = "trace"
-#: What a trace tells of a wait, but for its place in the file.
+#: Columns of a wait in a trace, without the position in its file.
 _COLUMNS = ("start_ns", "elapsed_ns", "session", "event", "op", "temp", "file", "sql_id", "line")
 
 
 def recording_of_traces(
     paths: Sequence[Path], block_bytes: int, *, lenient: bool = False
 ) -> Recording:
-    """Each temp read and write of the traces, by session, file, block and time.
+    """The temp reads and writes of the traces that name file, block and count.
 
-    A wait without file, block or count is not among them. InputError where there is none.
+    InputError if there are none.
     """
     paths, _ = distinct(paths)
     waits = _temp_waits(paths, block_bytes, lenient)
@@ -58,7 +58,7 @@ def recording_of_traces(
 
 
 def name_blocks(waits: Table) -> Flags:
-    """Which waits name a file, the first block and how many of them; of damaged lines none do."""
+    """Which waits name a file, a first block and a number of blocks that are not damaged."""
     first, count = waits["p2"].filled(-1), waits["blocks"].filled(-1)
     possible = (first >= 0) & (first <= BLOCKS_MAX) & (count >= 1) & (count <= BLOCKS_MAX)
     return np.asarray(waits["file"].is_valid() & possible)

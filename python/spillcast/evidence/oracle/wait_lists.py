@@ -55,13 +55,13 @@ class Wait:
 
     @property
     def words(self) -> str:
-        """Its time, for a message."""
+        """Its time and event, for a message."""
         return f"{format_duration(self.total.value)} of {self.event}"
 
 
 @dataclass(frozen=True)
 class WaitColumns:
-    """The columns of a list of events by what they contain, and the units of their times (s)."""
+    """The names of the columns of a list of events, and the units of their times (s)."""
 
     event: str
     count: str | None
@@ -78,15 +78,15 @@ class WaitColumns:
 
     @property
     def of_view(self) -> bool:
-        """Whether they are of a view of waits, or of what Snapper makes of it."""
+        """Whether they are columns of a view of waits, or of Snapper's output."""
         return self.in_buckets or "time_waited" in self.total or self.total == _DELTA
 
 
 @dataclass(frozen=True)
 class WaitList:
-    """A list of events; the time of all that it profiles, None where no row has it.
+    """A list of events, and the total time of the profile; None if no row has it.
 
-    ``owner`` is the session or instance of rows of a view, "" where no column names it; None for
+    ``owner`` is the session or instance of the rows of a view, "" if no column names it; None for
     other lists.
     """
 
@@ -96,15 +96,15 @@ class WaitList:
 
     @property
     def temp(self) -> Sequence[Wait]:
-        """The waits for temp files, as far as there were any."""
+        """The waits for temp files, without events that never occurred."""
         waits = (wait for wait in self.waits if wait.count.value or wait.total.value)
         return [wait for wait in waits if is_like(wait.event, TEMP_EVENTS)]
 
 
 def wait_lists(path: Path, tables: Sequence[Table], hint: str) -> Iterator[WaitList]:
-    """Each list of events; of several instances the rows of all together.
+    """Each list of events; for several instances the rows of all of them together.
 
-    InputError where the row of temp waits is cut.
+    InputError if the row of temp waits is cut.
     """
     views: dict[tuple[str, ...], tuple[WaitColumns, dict[str, list[Wait]]]] = {}
     for table in tables:
@@ -113,7 +113,7 @@ def wait_lists(path: Path, tables: Sequence[Table], hint: str) -> Iterator[WaitL
             continue
         by_owner: dict[str, list[Wait]] = {}
         if columns.of_view:
-            # Each page of it has a heading.
+            # A view is printed on several pages, each with a heading.
             _, by_owner = views.setdefault(tuple(table.names), (columns, by_owner))
         of_instances = _INSTANCE in table.names
         owners = list(filter(_OWNER.fullmatch, table.names))
@@ -139,7 +139,7 @@ def wait_lists(path: Path, tables: Sequence[Table], hint: str) -> Iterator[WaitL
 
 
 def _once(path: Path, waits: Sequence[Wait]) -> Sequence[Wait]:
-    """The waits. InputError where there are several of one event for temp files."""
+    """The waits. InputError if an event of temp files has several rows."""
     temp = [wait.event.lower() for wait in WaitList(waits).temp]
     if len(temp) > len(set(temp)):
         raise EvidenceMixed(
@@ -150,7 +150,7 @@ def _once(path: Path, waits: Sequence[Wait]) -> Sequence[Wait]:
 
 
 def _of_buckets(waits: Sequence[Wait]) -> list[Wait]:
-    """The waits of a histogram, of all its buckets together."""
+    """The waits of a histogram, summed over its buckets."""
     by_event: dict[str, Wait] = {}
     for wait in waits:
         former = by_event.get(wait.event, Wait(wait.event, ZERO, ZERO, None, None))
@@ -160,7 +160,7 @@ def _of_buckets(waits: Sequence[Wait]) -> list[Wait]:
 
 
 def _rows(table: Table) -> Iterator[Row]:
-    """The rows; of a cell with two values, such as a time and its percentage, the first."""
+    """The rows; a cell with two values, such as a time and its percentage, has the first one."""
     for row in table.rows:
         yield {name: cell.split("  ")[0] for name, cell in row.items()}
 
@@ -176,7 +176,7 @@ def _without_total(waits: Sequence[Wait]) -> WaitList:
 
 
 def checks(waits: Sequence[Wait], whole: Number | None) -> Iterator[Check]:
-    """Of each wait its count, mean, total and share, and ``whole``, the time of all."""
+    """Checks of each wait's count, mean, total and share against each other and ``whole``."""
     for wait in waits:
         if wait.mean is not None and wait.count.value:
             times = f"{wait.count.value:,.0f} waits of {format_duration(wait.mean.value)}"
@@ -193,7 +193,7 @@ def checks(waits: Sequence[Wait], whole: Number | None) -> Iterator[Check]:
 
 
 def _wait_columns(table: Table, rows: Sequence[Row]) -> WaitColumns | None:
-    """The columns of a list of events, by their names or else by their cells."""
+    """The columns of a list of events, by their names or else by their values."""
     names = table.names
     event = next(
         (name for row in rows for name, cell in row.items() if is_like(cell, TEMP_EVENTS)), None
@@ -225,13 +225,13 @@ def _wait_columns(table: Table, rows: Sequence[Row]) -> WaitColumns | None:
 
 
 def _error(rows: Sequence[Row], columns: WaitColumns) -> float:
-    """How far counts times means are from the totals, s: rounded means fit several columns."""
+    """The difference (s) of counts times means from totals: rounded means fit several columns."""
     waits = filter(None, (_wait(row, columns) for row in rows))
     return sum(abs(w.count.value * w.mean.value - w.total.value) for w in waits if w.mean)
 
 
 def _unit_s(name: str, otherwise: float) -> float:
-    """The unit of a column of times by its name."""
+    """The unit (s) of a column of times, by its name."""
     return next((unit_s for part, unit_s in _UNITS_S if part.search(name)), otherwise)
 
 
@@ -255,7 +255,7 @@ def _wait(row: Row, columns: WaitColumns) -> Wait | None:
     if total is None:
         return None
     if columns.in_buckets:
-        # Buckets double; the first one begins at nothing.
+        # Buckets double; the first one begins at 0.
         lower_s = total.value / 2 if total.value > columns.total_unit_s else 0.0
         count = number_of(row.get(_BUCKET_COUNT, "")) or ZERO
         bucket = Number((lower_s + total.value) / 2, lower_s, total.value)
@@ -288,7 +288,7 @@ class Share:
 
 
 def read_shares(paths: Sequence[Path], selection: Selection) -> Counts:
-    """The share of temp waits. InputError where there is none, or nothing tells the time in all."""
+    """The share of temp waits. InputError if there is none, or if the total time is unknown."""
     (path,) = paths
     text = report_text(path, HOW_SHARES)
     tables = tables_of(path, text, HOW_SHARES)
@@ -349,7 +349,7 @@ def _shares(tables: Sequence[Table]) -> Iterator[Share]:
 
 
 def _database_s(text: str, shares: Sequence[Share]) -> float | None:
-    """From the row of the largest share, or from active sessions times elapsed time."""
+    """DB time (s) from the row of the largest share, or from active sessions times elapsed time."""
     largest = max(shares, key=lambda share: share.percent)
     if largest.total_s and largest.percent:
         return 100 * largest.total_s / largest.percent

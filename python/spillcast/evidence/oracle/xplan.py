@@ -46,7 +46,7 @@ _MEASURED = {"a-time", "a-rows", "reads", "writes", "used-mem", "used-tmp", "max
 
 @dataclass
 class Plan:
-    """A plan with what stands above it."""
+    """A plan, with the statement and the identifiers above it."""
 
     names: Sequence[str]
     sql_id: str | None = None
@@ -59,7 +59,7 @@ class Plan:
 
 
 def read(paths: Sequence[Path], selection: Selection) -> Counts:
-    """The figures of a plan. InputError where it was only estimated, or does not spill."""
+    """The figures of a plan. InputError if it was only estimated, or does not spill."""
     (path,) = paths
     plans = list(_plans(path, report_text(path, HOW).splitlines()))
     if not plans:
@@ -145,7 +145,7 @@ def _plans(path: Path, lines: Sequence[str]) -> Iterator[Plan]:
 
 
 def _with_rules(lines: Sequence[str]) -> Iterator[str]:
-    """The lines with the rules of a plan around its heading and its rows, which pages leave out."""
+    """The lines with the rules around a plan's heading and rows, which web pages leave out."""
     inside = False
     for at, line in enumerate(lines):
         if inside and "|" not in line:
