@@ -51,15 +51,15 @@ def forecast(
     ] = None,
     within_s: Annotated[
         float | None,
-        option("--within TIME", "Limit: name the cheapest that meets it.", parse=parse_duration_s),
+        option("--within TIME", "Name the cheapest target within it.", parse=parse_duration_s),
     ] = None,
     details: Annotated[
-        bool, option("--details", "Also show what numbers are made of, and what warnings mean.")
+        bool, option("--details", "Also show the terms of each forecast and what warnings mean.")
     ] = False,
     *,
     question: "Question",
     exact: Annotated[
-        bool, option("--exact", "Of a large recording use all waits, not a sample.", RECORDING)
+        bool, option("--exact", "Use all waits of a large recording, not a sample.", RECORDING)
     ] = False,
     method: Annotated[
         Literal["counts", "seed"],
@@ -70,13 +70,13 @@ def forecast(
         option("--cpus N", "CPUs of the target machine (default: as today).", TARGET, min=1),
     ] = None,
     cpu_quota: Annotated[
-        float | None, option("--cpu-quota CPUS", "CPU quota there, such as 0.4.", TARGET)
+        float | None, option("--cpu-quota CPUS", "CPU quota of the target, such as 0.4.", TARGET)
     ] = None,
     rehearse_s: Annotated[
         float | None,
         option(
             "--rehearse TIME",
-            "Run it on each directory, such as 10s.",
+            "Run the query this long on each directory, such as 10s.",
             REHEARSAL,
             parse=parse_duration_s,
         ),
@@ -85,7 +85,7 @@ def forecast(
         str | None,
         option(
             "--command COMMAND",
-            "Rehearse this, if the recorded one is cut off or may write.",
+            "Command to rehearse, if the recorded one is cut off or may write.",
             REHEARSAL,
         ),
     ] = None,

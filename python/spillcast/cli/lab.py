@@ -36,7 +36,7 @@ def check(
         ),
     ],
     target: Annotated[
-        str | None, option("--target TARGET", "The forecast's target that temp files are on now.")
+        str | None, option("--target TARGET", "The forecast's target on which temp files are now.")
     ] = None,
     elapsed_s: Elapsed = None,
     queryid: Queryid = None,
@@ -52,10 +52,10 @@ def check(
         ),
     ] = None,
     backend: Annotated[
-        int | None, option("--backend PID", "With a DSN: the query of this session, or its next.")
+        int | None, option("--backend PID", "With a DSN: this session's running or next query.")
     ] = None,
     log: Annotated[
-        Path | None, option("--log FILE", "Add it to this file (.parquet), for verify --from.")
+        Path | None, option("--log FILE", "Add the case to this .parquet file, for verify --from.")
     ] = None,
 ) -> Answer:
     """Compare a forecast with the query after the move.
@@ -153,7 +153,7 @@ def calibrate(
 
 
 def demo(engine: Engine = DEFAULT_ENGINE, work: Work = None) -> Answer:
-    """Run the whole loop on an engine, and compare.
+    """Record, forecast, run and compare a query on an engine of its own.
 
     A query spills to slow temp storage and is recorded; fast storage is probed; the forecast is
     made; then the query is run there. Nothing is left behind.

@@ -60,7 +60,7 @@ Work = Annotated[
 Top = Annotated[int, option("--top N", "Number of statements in the table.", min=1)]
 RecordedTemp = Annotated[
     list[Path] | None,
-    option("--temp DIR", "Only files below are temp files. Repeatable.", RECORDING),
+    option("--temp DIR", "Only files in this folder are temp files. Repeatable.", RECORDING),
 ]
 Elapsed = Annotated[
     float | None,
@@ -103,13 +103,13 @@ Origin = Annotated[
 ]
 PageCache = Annotated[
     int | None,
-    option("--page-cache SIZE", "Memory of a node for temp files.", SPARK, parse=parse_bytes),
+    option("--page-cache SIZE", "Memory of a node to cache temp files.", SPARK, parse=parse_bytes),
 ]
 ExecId = Annotated[
     int | None, option("--exec-id N", "Only this execution of ASH or of a report.", ORACLE)
 ]
 Item = Annotated[
-    int | None, option("--item N", "Number of the run in a file of several, as listed.", min=1)
+    int | None, option("--item N", "Number of a run in a file with several, as listed.", min=1)
 ]
 Since = Annotated[
     str | None, option("--since TIME", "Only samples of ASH from this time on: 20:30.", ORACLE)
@@ -139,7 +139,7 @@ class QuestionOptions(NamedTuple):
     history: History = None
     progress: Annotated[
         str | None,
-        option("--progress SHARE", "Share of the query that was done at its end: 20%.", IN_PART),
+        option("--progress SHARE", "Share done when the recording ended: 20%.", IN_PART),
     ] = None
     written: Written = None
     queryid: Queryid = None
@@ -159,10 +159,10 @@ class QuestionOptions(NamedTuple):
     )
     page_cache_bytes: PageCache = None
     executors: Annotated[
-        int | None, option("--executors N", "Forecast for so many executors.", SPARK, min=1)
+        int | None, option("--executors N", "Forecast for N executors.", SPARK, min=1)
     ] = None
     cores: Annotated[
-        int | None, option("--cores N", "Forecast for so many cores per executor.", SPARK, min=1)
+        int | None, option("--cores N", "Forecast for N cores per executor.", SPARK, min=1)
     ] = None
     memory_bytes: Annotated[
         int | None,

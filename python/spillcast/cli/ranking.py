@@ -219,7 +219,7 @@ def clickhouse(
     to: Targets = None,
     since_s: Annotated[
         float | None,
-        option("--since TIME", "Queries of this time (default: 1d).", parse=parse_duration_s),
+        option("--since TIME", "How far back to count (default: 1d).", parse=parse_duration_s),
     ] = None,
     cluster: Annotated[
         str | None, option("--cluster NAME", "Read the logs of all replicas of this cluster.")

@@ -50,7 +50,7 @@ def record(
         str | None, option("--postgres DSN", "PostgreSQL server whose query to record.", POSTGRES)
     ] = None,
     backend: Annotated[
-        int | None, option("--backend PID", "Its session, as in pg_stat_activity.", POSTGRES)
+        int | None, option("--backend PID", "Session to record: pid of pg_stat_activity.", POSTGRES)
     ] = None,
     query: Annotated[
         str | None, option("--query PATTERN", "Session whose query matches this regex.", POSTGRES)
@@ -77,7 +77,7 @@ def record(
         ),
     ] = None,
     session: Annotated[
-        int | None, option("--session ID", "The server's session, as in show processlist.", MYSQL)
+        int | None, option("--session ID", "Session to record: Id of show processlist.", MYSQL)
     ] = None,
     output: Annotated[
         Path | None,
@@ -93,7 +93,7 @@ def record(
     ] = False,
     temp: Annotated[
         list[Path] | None,
-        option("--temp DIR", "Only files below are temp files. Repeatable.", CAPTURE),
+        option("--temp DIR", "Only files in this folder are temp files. Repeatable.", CAPTURE),
     ] = None,
     duration_s: Annotated[
         float | None,
@@ -102,7 +102,7 @@ def record(
         ),
     ] = None,
     slices: Annotated[
-        int | None, option("--slices N", "Keep single waits only in so many slices.", KEPT, min=1)
+        int | None, option("--slices N", "Keep single waits only in N time slices.", KEPT, min=1)
     ] = None,
     minute: Annotated[
         bool, option("--minute", "Record 60 s in bursts within --duration (default: 15m).", CAPTURE)
@@ -119,18 +119,18 @@ def record(
         list[Path] | None,
         option(
             "--rehearse DIR",
-            "Afterwards run its first 10 s again with temp files here, and keep the result. Only "
-            "for commands that write no data. Repeatable.",
+            "Afterwards run the first 10 s again with temp files in this directory, and keep the "
+            "result. Only for commands that write no data. Repeatable.",
         ),
     ] = None,
     share: Annotated[
         bool, option("--share", "Let all users read the recording, not only you.", KEPT)
     ] = False,
     live: Annotated[
-        bool, option("--live", "Show the profile every second; with --json as a line.", LIVE)
+        bool, option("--live", "Show the profile each second; with --json as a line.", LIVE)
     ] = False,
     to: Annotated[
-        str | None, option("--to STORAGE", "Also show a forecast for it: latency:150us.", LIVE)
+        str | None, option("--to STORAGE", "Also forecast for this storage: latency:150us.", LIVE)
     ] = None,
     history: History = None,
     written: Written = None,
@@ -138,7 +138,7 @@ def record(
         float, option("--confidence NUMBER", "Level of the interval.", LIVE, min=0.5, max=0.999)
     ] = 0.9,
     discard: Annotated[
-        bool, option("--discard", "Only show it: write no recording.", LIVE)
+        bool, option("--discard", "Only show the live view: write no recording.", LIVE)
     ] = False,
     json: Json = False,
 ) -> None:

@@ -112,7 +112,7 @@ def io_size(
         str, typer.Argument(help="Directory to measure, a storage.json, or catalogue:NAME.")
     ],
     like: Annotated[
-        Path | None, option("--like RECORDING", "Recording that is replayed in each size.")
+        Path | None, option("--like RECORDING", "Recording to replay in each size.")
     ] = None,
     min_sizes: Annotated[
         str, option("--min SIZES", "Minimum I/O sizes: a range, in powers of two, or 48K,240K.")
@@ -131,7 +131,7 @@ def io_size(
     ] = None,
     budget: Budget = "60s",
 ) -> Answer:
-    """Issue a spill with I/Os of each size and find the best.
+    """Find the best I/O size for a spill by issuing it in each size.
 
     On a directory it measures the sizes in turn and leaves nothing behind; on a storage.json it
     computes them. Without --like the spill is an external sort.
@@ -191,7 +191,7 @@ def memory(
     ] = None,
     within_s: Annotated[
         float | None,
-        option("--within TIME", "Limit: name the cheapest way to meet it.", parse=parse_duration_s),
+        option("--within TIME", "Name the cheapest pair within it.", parse=parse_duration_s),
     ] = None,
     cost: Annotated[
         list[str] | None, option("--cost STORAGE=PRICE", "Price of a storage. Repeatable.")
@@ -199,7 +199,7 @@ def memory(
     check: Annotated[
         bool, option("--check", "Also measure what was forecast, and show the errors.")
     ] = False,
-    repeat: Annotated[int, option("--repeat N", "Runs of each; the median counts.", min=1)] = 1,
+    repeat: Annotated[int, option("--repeat N", "Runs of each; their median counts.", min=1)] = 1,
     threads: Annotated[int, option("--threads N", "Threads or processes of the query.", min=1)] = 1,
     budget: Annotated[
         str, option("--budget TIME", "Time after which no further size is measured, such as 5m.")
@@ -207,7 +207,7 @@ def memory(
     confidence: Confidence = 0.9,
     work: Work = None,
 ) -> Answer:
-    """Run a query with too little to enough memory.
+    """Show how long a query takes with each amount of work memory.
 
     A few sizes are measured on each storage; the others are forecast from them. Work memory is
     DuckDB's memory_limit or PostgreSQL's work_mem.

@@ -187,7 +187,7 @@ def managed() -> Answer:
 
 def show(
     storage: Annotated[str, typer.Argument(help=STORAGE_HELP)],
-    op: Annotated[Literal["read", "write"] | None, option("--op", "Only this op.")] = None,
+    op: Annotated[Literal["read", "write"] | None, option("--op", "Only one of them.")] = None,
     size_bytes: Annotated[
         int | None,
         option("--size SIZE", "Histogram of this size, such as 256K.", parse=parse_bytes),
@@ -277,7 +277,7 @@ def emulate(
         bool, option("--page-cache", "Use the page cache, as a disk does.")
     ] = False,
     backing: Annotated[
-        Path | None, option("--backing DIR", "Stores the files, which then stay after the unmount.")
+        Path | None, option("--backing DIR", "Where to store the files, and keep them at the end.")
     ] = None,
 ) -> Answer:
     """Mount a directory that is as slow as storage you do not own.
@@ -387,16 +387,17 @@ def cache(
         ),
     ] = None,
     flash: Annotated[
-        str | None, option("--flash RATE", "9G/s, or 9G/s,3.4G/s to read and write, or a storage.")
+        str | None,
+        option("--flash RATE", "9G/s, or 9G/s,3.4G/s for reads and writes, or a storage."),
     ] = None,
     disk: Annotated[
-        str | None, option("--disk RATE", "The same for the disk behind the cache.")
+        str | None, option("--disk RATE", "Rate of the disk behind the cache, in the same forms.")
     ] = None,
     from_flash: Annotated[
         float, option("--from-flash SHARE", "Share of hits that flash serves.", min=0, max=1)
     ] = 1.0,
     runs: Annotated[
-        int, option("--runs N", "How often the same I/O is repeated.", min=1, max=100)
+        int, option("--runs N", "Number of times that the I/O is repeated.", min=1, max=100)
     ] = 2,
     cells: Annotated[
         int, option("--cells N", "Storage servers that share what is cached.", min=1)
