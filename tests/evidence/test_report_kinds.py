@@ -11,6 +11,7 @@ from cases import cases
 from spillcast.errors import (
     EvidenceAmbiguous,
     EvidenceContradictory,
+    EvidenceDamaged,
     EvidenceIncomplete,
     InputError,
     Refusal,
@@ -153,6 +154,19 @@ def test_monitor_does_not_take_db_time_for_elapsed_time(figures):
     assert result.processes == pytest.approx(4)
 
 
+@pytest.mark.parametrize("heading", ["**Global Information**", "GLOBAL INFORMATION:", ""])
+def test_monitor_has_its_duration_under_any_heading(figures, heading):
+    _, _, below = monitor_reports.text(database_s=3092).partition("Global Information")
+    assert figures(heading + below).elapsed_s == 773
+
+
+def test_a_broken_rule_of_a_monitor_is_a_rule(figures):
+    text = monitor_reports.text()
+    broken = text.replace("=" * 40, "=" * 20 + " " + "=" * 19)
+    assert broken != text
+    assert figures(broken).total_s == figures(text).total_s
+
+
 def test_monitor_chooses_by_its_options(figures):
     item = monitor_reports.text()
     other = monitor_reports.text(elapsed_s=900, database_s=900).replace(
@@ -253,6 +267,17 @@ def test_waits_under_headings_that_are_not_known(figures, text):
     assert result.total_s == pytest.approx(1722.8 + 195.5, rel=1e-3)
 
 
+def test_an_instance_is_not_the_mean_of_a_wait(figures):
+    """Its number, 1, may be rounded from 0.5 to 1.5, and counts of that many times fit it."""
+    text = "SNAP,INST,EVENT_NAME,TOTAL_WAITS_DELTA,TIME_WAITED_MS_DELTA\n"
+    text += "41206,1,direct path read temp,2104338,3321700\n"
+    text += "41206,1,direct path write temp,911204,1420100\n"
+    result = figures(text, elapsed_s=7200)
+    assert (result.reads.count, result.total_s) == (2_104_338, pytest.approx(4741.8))
+    with pytest.raises(EvidenceIncomplete, match="no table"):
+        figures(text.replace("TOTAL_WAITS_DELTA,TIME_WAITED_MS_DELTA", "NB,DUREE"), elapsed_s=7200)
+
+
 def test_an_echoed_statement_is_no_heading(figures):
     text = "select event, total_waits,\n  time_waited*10 ms\nfrom v$session_event;\n\n"
     text += "Waited for                     Waits          ms\n"
@@ -271,6 +296,8 @@ def test_shares_of_samples_have_no_counts(figures):
       338      .4     44% ON CPU                    2024-10-14 20:26:02
        12      .0      2% direct path write temp    2024-10-14 20:26:30
 """
+    with pytest.raises(EvidenceDamaged, match="cut"):
+        figures(text.replace(" 2% direct path write", " -% direct path write"))
     result = figures(text)
     assert result.elapsed_s == pytest.approx(774, abs=1)
     assert result.total_s == pytest.approx(0.56 * 774, rel=1e-2)

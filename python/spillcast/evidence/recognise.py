@@ -319,10 +319,11 @@ KINDS: Sequence[Kind] = (
     _too_little("statistics and advice of Oracle",
                 r"^[^\w\n]*(?:(?:DETAILED )?ADDM Report for Task|SQL Monitoring List)\b"
                 r"|physical (?:reads|writes) direct temporary tablespace"
-                r"|^[^\w\n]*\d+\s+sorts \(disk\)"
+                r"|\bsorts \(disk\)|^User I/O Wait Time \(ms\)"
                 r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE"
-                r"|(?:TEMPSEG|SORT)_(?:USAGE|SEGMENT)|SECONDS_IN_WAIT)\b",
-                "it has blocks, sizes, shares or one moment of temp I/O, and no times of it",
+                r"|(?:TEMPSEG|SORT)_(?:USAGE|SEGMENT)|SECONDS_IN_WAIT|TOTAL_WAITS|TIME_REMAINING"
+                r"|FILETYPE_NAME|PHYRDS)\b",
+                "it has counters, sizes, shares or one moment, and no times of temp I/O",
                 "export event, total_waits and time_waited_micro of v$session_event, or give a "
                 "report of SQL Monitor or DBMS_XPLAN, ASH or a trace"),
     _too_little("counters of MySQL",
@@ -337,10 +338,11 @@ KINDS: Sequence[Kind] = (
                 "MySQL's times of files are those of all statements, and its stages count no I/O",
                 f"record the query: spillcast record --mysql DSN --query PATTERN; {_IF_KNOWN}"),
     _too_little("pages of STATISTICS IO",
-                r"'(?:Worktable|Workfile)'|\bTable '[^'\n]+'\. Scan count \d"
+                r"['\"](?:Worktable|Workfile)['\"]|\b(?:sort|hash|exchange)_(?:spill|warning)"
+                r"|\bused tempdb to spill\b|\bTable '[^'\n]+'\. Scan count \d"
                 r"|\btempdb_allocations\b|\bavg_tempdb_space_used\b",
                 "STATISTICS IO, sp_WhoIsActive and the Query Store count pages in tempdb, also "
-                "those in memory, and not what spilled",
+                "those in memory, and a warning of a spill is without its plan and its times",
                 "give the actual plan: SET STATISTICS XML ON, or Include Actual Execution Plan"),
     _too_little("a plan of CockroachDB", r"^[^\w\n]*rows (?:read|decoded) from KV: ",
                 "a plan of CockroachDB without max sql temp disk usage: nothing spilled, or the "
@@ -384,13 +386,13 @@ KINDS: Sequence[Kind] = (
     _too_little("counts of a device",
                 r"^Device:?\s.*\b(?:r/s|tps|rkB/s|kB_read/s)(?!\w)|\"sysstat\"\s*:"
                 r"|-dsk/\w|\bDEV +tps\b|\bkB_rd/s\b|\b(?-i:DISK READ)\b|^ *[mun]?secs +: count\b"
-                r"|^% time +seconds +usecs/call",
+                r"|^% time +seconds +usecs/call|^@(?:us|usecs|nsecs)\b",
                 "iostat and its like count what ran on a device or in a process, and do not tell "
                 "which of it was temp I/O",
                 "record the query: spillcast record --pid PID; or measure the storage: "
                 "spillcast probe DIR --grid -o storage.json"),
     _too_little("output of fio",
-                r"^[^\w\n]*+(?:read|write)[ \t]*: (?:IOPS|io)=|^fio-\d"
+                r"^[^\w\n]*+(?:read|write)[ \t]*: (?:IOPS|io)=|^(?:\d;)?fio-\d"
                 r"|\bc?lat (?:percentiles )?\([num]sec\)"
                 r"|[\"'](?:clat(?:_ns)?|lat_ns|latency_window|fio version)[\"']\s*:",
                 "fio measures a storage, and only its whole JSON has latencies by size",
@@ -406,7 +408,8 @@ KINDS: Sequence[Kind] = (
     _too_little("sizes of spills",
                 r"spill[\w ]{0,20}(?:bytes|data|size|stat)|bytes[\w ]{0,20}spill"
                 r"|\btemp\w* disk usage\b|\bScratchBytesWritten\b|\bspilled.records\b"
-                r"|\bsort overflows\b|\bSpilled: \d+ rows\b",
+                r"|\bsort overflows\b|\bSpilled: \d+ rows\b|\bduckdb_temp|_spilled_to_disk\b"
+                r"|\bSpilled [\d.]+ ?[KMGT]i?B\b",
                 "it tells what spilled in a form that is not known",
                 _IF_KNOWN, score=0.4),
     Kind("parameters", "parameters of a database",

@@ -240,7 +240,8 @@ def _report(path: Path, text: str, selection: Selection) -> Report:
         (op,) = set(OPS) - waits.keys()
         upper = format_duration(left_out.high)
         notes.append(f"direct path {op} temp is not among the top events: at most {upper} of it")
-    check_all(path, checks(list(waits.values()), database_s), HOW)
+    hint = f"give each report in a file of its own; {HOW}"
+    check_all(path, checks(list(waits.values()), database_s), hint)
     cpu = model.get("DB CPU") or next((w.total for w in all_waits if w.event in _CPU), None)
     return Report(
         database_s=value_of(database_s) or 0.0,

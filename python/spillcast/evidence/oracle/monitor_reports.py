@@ -91,12 +91,12 @@ def _of_text(path: Path, lines: Sequence[str], tables: Sequence[Table]) -> Execu
         )
     facts, sql, part = dict[str, str](), list[str](), ""
     for line in lines:
-        heading = re.sub(r"^\W+", "", line).rstrip()
-        if heading in ("SQL Text", "Global Information", "Global Stats"):
+        heading = re.sub(r"^\W+|\W+$", "", line).lower()
+        if heading in ("sql text", "global information", "global stats"):
             part = heading
-        elif part == "Global Information" and (match := _FACT.fullmatch(line)):
+        elif part != "sql text" and (match := _FACT.fullmatch(line)):
             facts.setdefault(match[1].lower(), match[2])
-        elif part == "SQL Text" and re.search(r"\w", line):
+        elif part == "sql text" and re.search(r"\w", line):
             sql.append(line.strip())
     text = "\n".join(lines)
     totals = {} if stats is None else next(stats.rows)

@@ -31,7 +31,9 @@ _GAP, _GAP_COLUMNS_MIN = re.compile(r"\s{2,}"), 3
 _FIGURE = re.compile(r"[\d.,]+[KMG]?%?")
 _WORDS = re.compile(r"\S+(?: \S+)*+")
 #: Above and below the heading of a table with bars, and below its rows.
-_BAR_RULE = re.compile(r"(?:\S?\s++)?(?:={10,}|-{5,})\s*|\s*+[|+]?(?:[ :]*+-++[ :]*+[|+])++[ :-]*+")
+_BAR_RULE = re.compile(
+    r"(?:\S?\s++)?(?:={10,}+(?: +=++)*+|-{5,})\s*|\s*+[|+]?(?:[ :]*+-++[ :]*+[|+])++[ :-]*+"
+)
 #: A row of waits between separators, which may be blanks beside them.
 _SEPARATED = re.compile(
     r'(?:^|[,;|\t"] *)direct path (?:read|write) temp"? *[,;|\t]'

@@ -39,7 +39,7 @@ _SOURCE = re.compile(r"(?:cr|p?r|p?w)=\d[^()]*+\)\s*+")
 _OBJECT = re.compile(r"\(object id \d+\)\s*$")
 #: The first lines of a row source that is broken into several, and the most lines of one.
 _BROKEN, _BROKEN_MAX = re.compile(r"\s*+\d[\d\s]*+[A-Z][^=]*\((?:cr|p?r|p?w)=[^()]*"), 4
-_FIGURE = re.compile(r"\b(p?r|p?w|time)=(\d+)")
+_FIGURE = re.compile(r"\b(p?r|p?w|time)=(\d[\d,]*)")
 #: Marks of releases up to 9.2: the heading of a report, and the figures of a row source.
 _BEFORE_10G = re.compile(r"TKPROF: Release [789]\.|\(cr=\d+ r=\d+ w=\d+", re.IGNORECASE)
 #: Waits for temp files up to release 9.2, and for other direct I/O.
@@ -151,7 +151,7 @@ def read(paths: list[Path], selection: Selection) -> Counts:
     spilling = [part for part in sections if part.temp or part.spilled.written_blocks]
     if not spilling:
         if not any(section.has_waits or section.lines for section in sections):
-            raise EvidenceIncomplete(f"{path}: it has neither waits nor row sources", HOW)
+            raise EvidenceIncomplete(f"{path}: no statement in it has waits or row sources", HOW)
         if any(section.lacks_servers for section in sections):
             raise EvidenceIncomplete(
                 f"{path}: it is of a coordinator, whose parallel servers have traces of their own",
@@ -340,7 +340,7 @@ def _source(line: str) -> PlanLine | None:
     rows = _ROWS.match(head)
     if rows is None or _SOURCE.fullmatch(tail) is None:
         return None
-    figures = {name[-1]: int(value) for name, value in _FIGURE.findall(tail)}
+    figures = {name[-1]: int(value.replace(",", "")) for name, value in _FIGURE.findall(tail)}
     operation = head[rows.end() :].rstrip()
     elapsed_s = figures["e"] * 1e-6 if "e" in figures else None
     return PlanLine(len(rows[1]), operation, figures.get("r", 0), figures.get("w", 0), elapsed_s)

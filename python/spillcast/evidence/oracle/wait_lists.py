@@ -203,7 +203,7 @@ def _wait_columns(table: Table, rows: Sequence[Row]) -> WaitColumns | None:
     totals = ("time(s", "total(s", "time_waited_micro", "time_waited")
     total = next(filter(None, map(table.named, totals)), _DELTA if _DELTA in names else None)
     # A title right above the heading is a part of the names.
-    count = next((name for name in names if name.endswith("waits")), None)
+    count = next((name for name in names if re.search("waits(?:_fg|_?delta)?$", name)), None)
     averages = ("avgwait", "wait(ms", "avg(ms", "avgms", "average_wait")
     mean = next(filter(None, map(table.named, averages)), None)
     share = next((n for n in names if re.search(r"(?:%|pct).*time$|%total$", n)), None)
@@ -214,7 +214,9 @@ def _wait_columns(table: Table, rows: Sequence[Row]) -> WaitColumns | None:
         units_s = _unit_s(total, 1.0), _unit_s(mean or "", _MS)
         return WaitColumns(event, count, total, mean, share, *units_s)
     temp = [row for row in rows if is_like(row[event], TEMP_EVENTS)]
-    others = [n for n in names if n not in (event, share) and any(seconds_of(r[n]) for r in temp)]
+    # What is the same in all rows, such as an instance, is no figure of an event.
+    varying = [name for name in names if len({row.get(name) for row in rows}) > 1]
+    others = [n for n in varying if n not in (event, share) and any(seconds_of(r[n]) for r in temp)]
     possible = (
         WaitColumns(event, count, total, mean, share, _unit_s(total, 1.0), unit_s)
         for count, total, mean in permutations(others[:_COLUMNS_MAX], 3)
@@ -292,7 +294,7 @@ def read_shares(paths: Sequence[Path], selection: Selection) -> Counts:
     (path,) = paths
     text = report_text(path, HOW_SHARES)
     tables = tables_of(path, text, HOW_SHARES)
-    shares = list(_shares(tables))
+    shares = list(_shares(path, tables))
     temp = [share for share in shares if is_like(share.event, TEMP_EVENTS)]
     if not temp:
         if re.search(_TEMP, text, re.IGNORECASE):
@@ -328,8 +330,11 @@ def read_shares(paths: Sequence[Path], selection: Selection) -> Counts:
     )
 
 
-def _shares(tables: Sequence[Table]) -> Iterator[Share]:
-    """The rows of the first table of events that has percentages."""
+def _shares(path: Path, tables: Sequence[Table]) -> Iterator[Share]:
+    """The rows of the first table of events that has percentages.
+
+    InputError where that of temp waits is cut.
+    """
     for table in tables:
         event = next((name for name in table.names if re.sub(r"[\W\d]", "", name) in _EVENT), None)
         percent = next((n for n in table.names if n in ("%this", "%event", "%activity")), None)
@@ -338,13 +343,15 @@ def _shares(tables: Sequence[Table]) -> Iterator[Share]:
         seconds, sessions = table.named("seconds"), table.named("activesessions")
         for row in table.rows:
             number = number_of(row.get(percent, "").strip("| "))
+            # A chain of waits begins with that of the session itself.
+            first = row.get(event, "").strip("| ").removeprefix("->").partition("->")[0].strip()
             if number is not None:
                 total_s, active = (
                     value_of(number_of(row.get(name or "", ""))) for name in (seconds, sessions)
                 )
-                # A chain of waits begins with that of the session itself.
-                first = row[event].strip("| ").removeprefix("->").partition("->")[0]
-                yield Share(first.strip(), number.value, total_s, active)
+                yield Share(first, number.value, total_s, active)
+            elif is_like(first, TEMP_EVENTS):
+                raise EvidenceDamaged(f"{path}: the line of {first} is cut", HOW_SHARES)
         return
 
 
