@@ -5,6 +5,7 @@ from pathlib import Path
 from spillcast.forecast.result import explained
 
 PAGE = Path(__file__).with_name("warnings.md")
+LABELS = {"oracle": "Oracle", "postgresql": "PostgreSQL", "spark": "Spark"}
 HEAD = """# Warnings
 
 What a warning means, by the code in brackets behind it, which is `code` in JSON. A warning does not
@@ -18,7 +19,10 @@ def page() -> str:
     parts = [HEAD]
     for code, about in sorted(explained().items()):
         title = f"{about.title[0].upper()}{about.title[1:]}"
-        parts.append(f"## {code}\n\n*{title}.* {about.cause}\n\nNext: {about.next_step}\n")
+        steps = {"Next": about.next_step}
+        steps |= {f"Next for {LABELS[name]}": step for name, step in about.by_engine.items()}
+        parts += [f"## {code}\n\n*{title}.* {about.cause}\n"]
+        parts += [f"{name}: {step}\n" for name, step in steps.items()]
     return "\n".join(parts)
 
 

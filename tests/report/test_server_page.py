@@ -10,6 +10,7 @@ from snapshot_files import TEXTS, Server, three_weeks
 from spillcast.engines.postgres.rank.history import steps
 from spillcast.engines.ranking import Rule
 from spillcast.errors import OptionInvalid
+from spillcast.report.servers import alert_text
 
 
 @pytest.fixture(scope="module")
@@ -92,3 +93,17 @@ def test_a_rate_is_of_the_latest_looks_that_cover_its_time():
     # Looks far apart tell a mean; looks of less than the time are not extrapolated.
     assert rule.alert([(7200.0, {"temp": 4 * gib})]).rate == pytest.approx(2 * gib)
     assert rule.alert([busy]).rate == pytest.approx(gib / 4)
+
+
+def test_an_alert_of_a_moment_names_no_rate():
+    """What was spilled in 5 s was shown as that of an hour."""
+    moment = [(5.0, {"temp": float(2 << 20)})]
+    for text, exceeded in (("temp > 1M/h", True), ("temp > 1G/h", False)):
+        alert = Rule.of(text).alert(moment)
+        assert alert.exceeded == exceeded
+        _, _, measured = alert_text(alert).partition(f"{text}: ")
+        assert "/h" not in measured
+        assert "2 MiB" in measured
+        assert "5 s" in measured
+    hour = Rule.of("temp > 1G/h").alert([(3600.0, {"temp": float(2 << 20)})])
+    assert alert_text(hour).endswith("2 MiB/h")

@@ -304,7 +304,7 @@ def fleet(
             page_cache_bytes=page_cache_bytes,
         )
     fleet = replace(fleet, dataset=dataset)
-    no_forecast = all(row.saved_s is None for row in fleet.statements)
+    no_forecast = all(row.saved_interval_s is None for row in fleet.statements)
     return Answer(fleet.to_json, lambda: fleet_page(fleet, top), 3 if no_forecast else 0)
 
 

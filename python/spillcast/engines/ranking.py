@@ -161,7 +161,11 @@ class Event:
 
 @dataclass(frozen=True)
 class Alert:
-    """A rule, and the rate that it limits over the latest snapshots; None if unknown."""
+    """A rule, and the rate that it limits over the latest snapshots; None if unknown.
+
+    It is a lower bound where the snapshots cover less than the rule's time: what was spilled in
+    them is not extrapolated.
+    """
 
     rule: str
     rate: float | None
@@ -214,11 +218,15 @@ class Rule:
             raise OptionInvalid(f"--alert '{text}': {limit} is not a count", _GRAMMAR)
         return cls(text, measure, float(limit), per_s)
 
+    def is_covered(self, covered_s: float) -> bool:
+        """Whether snapshots of so long are enough for the rate."""
+        return covered_s >= 0.99 * self.per_s
+
     def alert(self, periods: Sequence[tuple[float, Mapping[str, float | None]]]) -> Alert:
         """Compare with the latest of ``periods`` (length in s, sums) that cover the rule's time."""
         covered_s, total, is_known = 0.0, 0.0, bool(periods)
         for length_s, sums in reversed(periods):
-            if covered_s >= 0.99 * self.per_s:
+            if self.is_covered(covered_s):
                 break
             covered_s += length_s
             value = sums[self.measure]

@@ -147,10 +147,12 @@ class Forecasts:
         forecast_s = interval_s = saved_s = saved_interval_s = None
         if answered:
             today_s = sum(outcome.elapsed_s for outcome, _ in answered)
-            forecast_s = sum(outcome.forecast_s or 0.0 for outcome, _ in answered)
             low_s, high_s = (sum(bounds) for bounds in zip(*(i for _, i in answered), strict=True))
-            interval_s, saved_s = (low_s, high_s), today_s - forecast_s
-            saved_interval_s = today_s - high_s, today_s - low_s
+            interval_s, saved_interval_s = (low_s, high_s), (today_s - high_s, today_s - low_s)
+            forecasts_s = [o.forecast_s for o, _ in answered if o.forecast_s is not None]
+            if len(forecasts_s) == len(answered):
+                forecast_s = sum(forecasts_s)
+                saved_s = today_s - forecast_s
         return Row(
             database,
             sql,
@@ -165,6 +167,7 @@ class Forecasts:
             p50_us=self._quantile_us(0.5),
             p95_us=self._quantile_us(0.95),
             refused=next(refusals, None),
+            spills=any(outcome.spills for outcome in self.outcomes),
         )
 
     def _quantile_us(self, quantile: float) -> float | None:
@@ -268,7 +271,12 @@ def resolve_facts_target(to: str) -> Target | str:
 def _ranked(rows: list[Row]) -> list[Row]:
     """The largest savings first, each with its share of all."""
     total_s = sum(row.saved_s for row in rows if row.saved_s is not None and row.saved_s > 0)
-    rows = sorted(rows, key=lambda row: (-(row.saved_s or 0.0), row.database, row.sql))
+
+    def order(row: Row) -> tuple[float, float, str, str]:
+        high_s = 0.0 if row.saved_interval_s is None else row.saved_interval_s[1]
+        return -(row.saved_s or 0.0), -high_s, row.database, row.sql
+
+    rows = sorted(rows, key=order)
     reached_s = 0.0
     shared = []
     for row in rows:
@@ -290,7 +298,7 @@ def _databases(rows: Sequence[Row], facts: Facts) -> list[DatabaseRow]:
         totals.append(
             DatabaseRow(
                 database,
-                len(database_rows),
+                sum(row.spills for row in database_rows),
                 elapsed_us / 1e6,
                 sum(row.temp_s for row in database_rows),
                 sum(row.saved_s or 0.0 for row in database_rows),

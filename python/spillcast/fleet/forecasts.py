@@ -21,7 +21,7 @@ from urllib.parse import unquote
 import duckdb
 import numpy as np
 
-from spillcast.errors import InputError, Refusal
+from spillcast.errors import InputError, NoTempIo, NotSpilled, Refusal
 from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, Row, counts_of_row
 from spillcast.evidence.spark import Application
 from spillcast.fleet.dataset import (
@@ -50,6 +50,7 @@ from spillcast.forecast.oracle.evidence import (
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.spark import forecast_application
+from spillcast.forecast.verdict import unknown_share
 from spillcast.gate import damaged, reading
 from spillcast.storage.target import resolve
 from spillcast.tables import batches_of, table_of
@@ -253,13 +254,17 @@ def _latency(row: Mapping[str, Any]) -> EventLatency:
 
 @dataclass(frozen=True)
 class Outcome:
-    """The times (s) of a forecast, or the reason for its absence."""
+    """The times (s) of a forecast, or the reason for its absence.
+
+    There is an interval alone where only bounds of the time of temp I/O are known.
+    """
 
     elapsed_s: float
     temp_s: float
     forecast_s: float | None = None
     interval_s: tuple[float, float] | None = None
     refused: str | None = None
+    spills: bool = True
 
     def times(self, calls: int) -> "Outcome":
         """The times of ``calls`` equal calls together."""
@@ -296,7 +301,11 @@ def of_run(row: Mapping[str, Any], to: str, question: Question) -> Outcome:
     except (InputError, Refusal) as error:
         # The name of the folder in which it was unpacked is random.
         folder = re.escape(f"{gettempdir()}/spillcast-") + "[^/]+/"
-        return Outcome(elapsed_s, 0.0, refused=re.sub(folder, "", error.message))
+        refused, spills = (
+            re.sub(folder, "", error.message),
+            not isinstance(error, NoTempIo | NotSpilled),
+        )
+        return Outcome(elapsed_s, 0.0, refused=refused, spills=spills)
     temp_s = sum(term.baseline_s for term in forecast.terms if term.count is not None)
     return _outcome(forecast, temp_s)
 
@@ -341,6 +350,6 @@ def of_snapshots(
 
 
 def _outcome(forecast: Forecast, temp_s: float) -> Outcome:
-    return Outcome(
-        forecast.baseline_s, temp_s, forecast.forecast_s, forecast.interval_s, forecast.refused
-    )
+    # As in a forecast of one query, the middle of bounds that are far apart is no forecast.
+    forecast_s = None if unknown_share(forecast) is not None else forecast.forecast_s
+    return Outcome(forecast.baseline_s, temp_s, forecast_s, forecast.interval_s, forecast.refused)

@@ -20,7 +20,10 @@ class Row:
     sources: int = key("files with evidence of it", example=2)
     elapsed_s: float = key("elapsed time", unit="s", example=25.5)
     temp_s: float = key("of it, in temp I/O", unit="s", example=12.1)
-    forecast_s: float | None = key("elapsed time on the target; null where refused", unit="s")
+    forecast_s: float | None = key(
+        "elapsed time on the target; null where refused, or where only its interval is known",
+        unit="s",
+    )
     interval_s: Bounds | None = key("its interval", unit="s")
     saved_s: float | None = key("`elapsed_s` less `forecast_s`", unit="s", signed=True)
     saved_interval_s: Bounds | None = key("its interval", unit="s", signed=True)
@@ -29,6 +32,7 @@ class Row:
     )
     p95_us: float | None = key("95th percentile of it", unit="us")
     refused: str | None = key("why there is no number; else null", default=None, example=None)
+    spills: bool = key("whether it spills", default=True, example=True, later=True)
     share: float = key("of all savings", default=0.0, signed=True, example=0.095)
     cumulative_share: float = key("of all savings, with those before it", default=0.0)
 

@@ -318,6 +318,7 @@ def workload_of_counts(counts: Counts) -> Workload:
     calibration, time = counts.calibration, counts.time_bounds
     threads, io_s = round(counts.processes), counts.total_s / counts.processes
     quality = Quality(
+        engine=counts.engine.name,
         notes=counts.notes,
         timed_on=counts.timed_on,
         absent_because=counts.absent_because,

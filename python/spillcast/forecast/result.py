@@ -2,7 +2,7 @@
 
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -125,6 +125,12 @@ class Warned:
         if self.title is None and (about := explained().get(self.code)) is not None:
             object.__setattr__(self, "title", about.title)
             object.__setattr__(self, "next_step", about.next_step)
+
+    def of_engine(self, engine: str) -> "Warned":
+        """The same, with what to do about it for evidence of an engine."""
+        about = explained().get(self.code)
+        step = None if about is None else about.by_engine.get(engine)
+        return self if step is None else replace(self, next_step=step)
 
 
 @dataclass(frozen=True)
@@ -457,11 +463,12 @@ EXPLAINED = Path(__file__).with_name("explained.toml")
 
 @dataclass(frozen=True)
 class Explained:
-    """A warning in a few words, why it weakens a number, and what to do."""
+    """A warning in a few words, why it weakens a number, and what to do, by engine or for all."""
 
     title: str
     cause: str
     next_step: str
+    by_engine: Mapping[str, str] = field(default_factory=dict)
 
 
 @cache

@@ -11,6 +11,7 @@ from typing import Any
 
 from spillcast.forecast.load import Load, moved_bytes, operations
 from spillcast.forecast.projection import BUSY_REPORTED, Baseline, Projection, projection
+from spillcast.forecast.remaining import FILES_SOURCE
 from spillcast.forecast.resources import BURST_MIN_S
 from spillcast.forecast.result import Warned
 from spillcast.forecast.verdict import LITTLE
@@ -57,7 +58,8 @@ class Case:
 
 def warnings_of(case: Case) -> list[Warned]:
     """All warnings of a forecast."""
-    return [warned for check in _CHECKS for warned in check(case)]
+    engine = case.workload.quality.engine
+    return [warned.of_engine(engine) for check in _CHECKS for warned in check(case)]
 
 
 def _part(case: Case) -> Iterator[Warned]:
@@ -82,6 +84,8 @@ def _part(case: Case) -> Iterator[Warned]:
         rest = "the rest is assumed to do temp I/O at the same rate"
         if workload.remaining is not None:
             rest = "the rest is forecast from what is known of it"
+        if left is not None and left.writes_bytes.source == FILES_SOURCE:
+            rest = "the rest is what its temp files hold, which do not show what it does after that"
         yield Warned("part", f"{recorded}: {rest}")
     yield from unused
     if part is not None:

@@ -136,6 +136,8 @@ class Quality:
     wakings_seen: bool = False
     #: Whether every single wait of the recording was kept.
     all_waits: bool = False
+    #: The engine that counted; empty for a recording.
+    engine: str = ""
     #: Gaps of the source of counts, in sentences.
     notes: Sequence[str] = ()
     #: The storage whose latencies are assumed for today's temp files.

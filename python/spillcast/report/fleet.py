@@ -76,7 +76,7 @@ def fleet_page(fleet: Fleet, top: int) -> Page:
     databases = [asdict(row) for row in fleet.databases[:top]]
     extent = (
         f"{format_count(fleet.sources, 'source')}, "
-        f"{format_count(len(fleet.statements), 'spilling statement')}, "
+        f"{format_count(sum(row.spills for row in fleet.statements), 'spilling statement')}, "
         f"{format_count(len(fleet.databases), 'database')}."
     )
     more = len(fleet.statements) - top
@@ -102,9 +102,12 @@ def days_table(fleet: Fleet) -> Table:
 def savings(fleet: Fleet) -> list[str]:
     """What the target saves, and how much of it few statements bring."""
     on = f"Temp files on {fleet.target} save"
+    bounds, high_s = format_interval(fleet.saved_interval_s), fleet.saved_interval_s[1]
     if fleet.saved_s <= 0:
-        return [f"{on} nothing."]
-    interval = f"{interval_name(fleet.confidence)} {format_interval(fleet.saved_interval_s)}"
+        bounded = any(row.saved_s is None for row in fleet.statements) and high_s > 0
+        unknown = f"{bounds}: how long temp I/O took is not known"
+        return [f"{on} {unknown if bounded else 'nothing'}."]
+    interval = f"{interval_name(fleet.confidence)} {bounds}"
     lines = [f"{on} {format_duration(fleet.saved_s)} ({interval})."]
     if 0 < (count := fleet.statements_for_most) < len(fleet.statements):
         first = f"{count:,} statements bring" if count > 1 else "statement brings"

@@ -6,6 +6,7 @@ from operator import itemgetter
 from typing import Any
 
 from spillcast.forecast import Forecast, Term, Warned
+from spillcast.forecast.remaining import FILES_SOURCE
 from spillcast.forecast.result import (
     CHANGES,
     FORECAST_SCHEMA,
@@ -14,7 +15,6 @@ from spillcast.forecast.result import (
     Executors,
     Interval,
     Remaining,
-    explained,
     title_of,
 )
 from spillcast.forecast.verdict import (
@@ -175,8 +175,10 @@ def _notes(order: Sequence[Forecast], *, in_full: bool) -> list[str]:
     """
     common = [warning.code for warning in common_warnings(order)]
     targets_of: dict[str, list[str]] = {code: [] for code in common}
+    steps: dict[str, str | None] = {}
     for forecast in order:
         for warning in forecast.warnings:
+            steps[warning.code] = warning.next_step
             if warning.code not in common:
                 targets_of.setdefault(warning.code, []).append(forecast.target)
     lines = []
@@ -184,7 +186,7 @@ def _notes(order: Sequence[Forecast], *, in_full: bool) -> list[str]:
         some = "" if len(targets) in (0, len(order)) else f": {', '.join(dict.fromkeys(targets))}"
         lines.append(f"  warning: {title_of(code)} ({code}){some}")
         if code in TIME_UNKNOWN and not in_full:
-            lines.append(f"    next: {explained()[code].next_step}")
+            lines.append(f"    next: {steps[code]}")
     if any(forecast.forecast_s is not None for forecast in order):
         lines += [f"  no number for {f.target}: {f.refused}" for f in order if f.refused]
     return lines
@@ -223,9 +225,8 @@ def common_warnings(forecasts: Sequence[Forecast]) -> list[Warned]:
 
 def _warned(warning: Warned) -> list[str]:
     """The warning in full, and the next step."""
-    about = explained().get(warning.code)
     lines = [f"  warning: {warning.message} ({warning.code})"]
-    return lines if about is None else [*lines, f"    next: {about.next_step}"]
+    return [*lines, f"    next: {warning.next_step}"] if warning.next_step else lines
 
 
 def terms_parts(forecast: Forecast, beside: Sequence[Forecast]) -> list[Part]:
@@ -354,8 +355,15 @@ def left_words(forecast: Forecast, coming: Remaining) -> str:
     rest = coming.elapsed_s
     if rest.centre is None or rest.high is None:
         return f"left running it takes at least another {format_duration(rest.low)} to read them"
-    estimate = format_estimate(rest.centre, (rest.low, rest.high))
-    words = f"left running it takes about another {estimate}: known from {rest.source}"
+    if coming.writes_bytes.source == FILES_SOURCE:
+        low, centre = format_duration(rest.low), format_duration(rest.centre)
+        words = (
+            f"left running it takes at least another {low} to read its temp files, about {centre} "
+            "if nothing follows: they do not show what it does after that"
+        )
+    else:
+        estimate = format_estimate(rest.centre, (rest.low, rest.high))
+        words = f"left running it takes about another {estimate}: known from {rest.source}"
     if forecast.forecast_s is None:
         return words
     return f"moved now and restarted: {format_duration(forecast.forecast_s)}; {words}"

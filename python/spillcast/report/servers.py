@@ -4,7 +4,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from spillcast.engines.ranking import DAY_S, Alert, Change, Gain, History, Ranked, ServerRanking
+from spillcast.engines.ranking import (
+    DAY_S,
+    Alert,
+    Change,
+    Gain,
+    History,
+    Ranked,
+    Rule,
+    ServerRanking,
+)
 from spillcast.evidence.postgres.temp_files import SORT_TIMES_MAX
 from spillcast.forecast.verdict import in_memory_sentences, negligible
 from spillcast.report.page import Commands, Page, Part, Words, bar
@@ -375,10 +384,14 @@ def alert_text(alert: Alert) -> str:
     """Whether a rule's limit is exceeded."""
     if alert.rate is None:
         return f"alert unknown: {alert.rule}: there is no recent snapshot"
-    measure, _, per = alert.rule.partition(">")[0].strip().lower(), *alert.rule.rpartition("/")[1:]
-    written = {"temp": format_bytes, "time": format_duration}.get(measure, "{:,.0f}".format)
+    rule, covered = Rule.of(alert.rule), format_duration(alert.covered_s)
+    written = {"temp": format_bytes, "time": format_duration}.get(rule.measure, "{:,.0f}".format)
     state = "exceeded" if alert.exceeded else "met"
-    return f"alert {state}: {alert.rule}: {written(alert.rate)}/{per.strip()}"
+    if not rule.is_covered(alert.covered_s):
+        state += "" if alert.exceeded else " so far"
+        return f"alert {state}: {alert.rule}: {written(alert.rate)} in the {covered} of snapshots"
+    per = alert.rule.rpartition("/")[2].strip()
+    return f"alert {state}: {alert.rule}: {written(alert.rate)}/{per}"
 
 
 def bucket_table(ranking: ServerRanking, history: History, *, bars: bool = False) -> Table:

@@ -13,7 +13,7 @@ from engines.mysql.conftest import GROUP_BY, SORT
 from harness import available
 from spillcast.engines.engine import SessionSelector
 from spillcast.engines.mysql.record import listed, record_mysql
-from spillcast.engines.mysql.server import Server, connected, parts_of, server_of, shown_dsn
+from spillcast.engines.mysql.server import MysqlServer, connected, parts_of, server_of, shown_dsn
 from spillcast.errors import InputError, ServerUnsuited
 
 needs_capture = pytest.mark.skipif(
@@ -149,7 +149,7 @@ def test_a_session_behind_a_pool_is_refused():
     with pytest.raises(ServerUnsuited):
         server_of(connection)
     connection.thread_id.return_value = 4711
-    assert server_of(connection) == Server("mysql", "8.0.36", "db01", instrumented=True)
+    assert server_of(connection) == MysqlServer("mysql", "8.0.36", "db01", instrumented=True)
 
 
 @cases(

@@ -8,7 +8,7 @@ from typing import Any
 
 from spillcast.engines.mysql.server import (
     Connection,
-    Server,
+    MysqlServer,
     checked,
     connected,
     rows,
@@ -161,7 +161,7 @@ def _temp_files(connection: Connection) -> TempFiles:
 
 
 def _ranked(
-    row: dict[str, Any], temp: TempFiles | None, server: Server, request: RankRequest | None
+    row: dict[str, Any], temp: TempFiles | None, server: MysqlServer, request: RankRequest | None
 ) -> Ranked:
     calls, elapsed_s = int(row["calls"]), float(row["elapsed"]) * PS
     ranked = Ranked(
@@ -189,7 +189,7 @@ def _ranked(
         return replace(ranked, refused=error.message)
 
 
-def _counts(temp: TempFiles, elapsed_s: float, server: Server) -> Counts:
+def _counts(temp: TempFiles, elapsed_s: float, server: MysqlServer) -> Counts:
     """Return one call as operations of the mean size and latency, whose total time has bounds."""
     counts = Counts(
         path=Path("performance_schema"),

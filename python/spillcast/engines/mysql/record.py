@@ -21,7 +21,7 @@ from spillcast.engines.live import (
 from spillcast.engines.mysql.server import (
     Connection,
     LocalServer,
-    Server,
+    MysqlServer,
     checked,
     connected,
     local_server,
@@ -41,7 +41,7 @@ from spillcast.recording import Recording
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.live import Running
 from spillcast.recording.meta import EndedBy, ObservedEngine
-from spillcast.recording.observed import Server as ServerAddress
+from spillcast.recording.observed import Server
 from spillcast.recording.record import Recorder
 from spillcast.redaction import struck_text
 
@@ -137,7 +137,7 @@ def record_mysql(
         return session.until_the_end(on_status)
 
 
-def listed(connection: Connection, server: Server) -> list[Session]:
+def listed(connection: Connection, server: MysqlServer) -> list[Session]:
     """Return all sessions but our own that this user may see. ServerUnsuited where none can be."""
     if not server.instrumented and server.flavor == "mysql":
         raise ServerUnsuited(
@@ -242,7 +242,7 @@ class _MySqlSession(SessionRecorder):
         self,
         recorder: Recorder,
         connection: Connection,
-        server: Server,
+        server: MysqlServer,
         local: LocalServer | None,
         session: Session,
         say: Say,
@@ -254,7 +254,7 @@ class _MySqlSession(SessionRecorder):
         self._engine = ObservedEngine(
             name=server.flavor,
             version=server.version,
-            server=ServerAddress(
+            server=Server(
                 server.host,
                 connection.port or 0,
                 session.database or "",
@@ -304,7 +304,7 @@ def _temp_places(connection: Connection, local: LocalServer | None) -> Sequence[
 
 
 def _table_calls(
-    connection: Connection, server: Server, session: int, say: Say
+    connection: Connection, server: MysqlServer, session: int, say: Say
 ) -> "TableCalls | None":
     """Count from now on, in MySQL, whose InnoDB does them in threads of its own."""
     if server.flavor == "mariadb":

@@ -35,7 +35,7 @@ _HINT = "write mysql://USER@HOST/DATABASE, or the path of a socket or of a defau
 
 
 @dataclass(frozen=True)
-class Server:
+class MysqlServer:
     """A server as it answered when the connection was opened."""
 
     flavor: str
@@ -91,7 +91,7 @@ def checked(connection: Connection) -> Iterator[None]:
         raise StatementFailed(f"MySQL: {message_of(error)}") from None
 
 
-def server_of(connection: Connection) -> Server:
+def server_of(connection: Connection) -> MysqlServer:
     """Describe the server. ServerUnsuited behind a proxy that pools sessions."""
     (answer,) = rows(
         connection,
@@ -105,7 +105,7 @@ def server_of(connection: Connection) -> Server:
         )
     version = str(answer["version"])
     flavor = "mariadb" if "mariadb" in version.lower() else "mysql"
-    return Server(flavor, version, str(answer["host"]), bool(answer["instrumented"]))
+    return MysqlServer(flavor, version, str(answer["host"]), bool(answer["instrumented"]))
 
 
 def rows(connection: Connection, query: str, *values: object) -> list[dict[str, Any]]:
@@ -132,7 +132,7 @@ class LocalServer:
 
 
 def local_server(
-    connection: Connection, server: Server
+    connection: Connection, server: MysqlServer
 ) -> tuple[LocalServer, None] | tuple[None, str]:
     """Return the server's process on this machine, or why it is not known."""
     if server.host != socket.gethostname():

@@ -26,15 +26,17 @@ WORKER_TITLE = "parallel worker for PID {pid}"
 
 def local_process(connection: Connection) -> tuple[int, None] | tuple[None, str]:
     """The server process of a connection, or the reason why it is not on this machine."""
-    host, pid, started_s = row(
+    host, pid, session_s = row(
         connection,
-        "select host(inet_server_addr()), pid, extract(epoch from backend_start)::float "
+        "select host(inet_server_addr()), pid, "
+        "extract(epoch from clock_timestamp() - backend_start)::float "
         "from pg_stat_activity where pid = pg_backend_pid()",
     )
     if host is not None and not _is_ours(host):
         return None, f"the server runs on another host ({host})"
-    ago_s = age_s(pid, "postgres")
-    if ago_s is not None and abs(time.time() - ago_s - started_s) < START_TOLERANCE_S:
+    process_s = age_s(pid, "postgres")
+    # Both are ages: the clocks of this machine and of the server may differ.
+    if process_s is not None and abs(process_s - session_s) < START_TOLERANCE_S:
         return int(pid), None
     return None, "the server's processes are not among those of this machine"
 

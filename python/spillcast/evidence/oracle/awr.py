@@ -18,6 +18,7 @@ from spillcast.evidence.counts import (
     with_more,
 )
 from spillcast.evidence.numbers import ZERO, Number, check_all, number_of, seconds_of, value_of
+from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
 from spillcast.evidence.oracle.wait_lists import Wait, WaitList, checks, wait_lists
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
@@ -122,6 +123,7 @@ def _of_all(path: Path, report: Report, selection: Selection) -> Counts:
         path,
         selection,
         _moved(report, 1.0, times, selection),
+        engine=ORACLE,
         elapsed_s=report.database_s,
         elapsed_unknown=unknown,
         cpu_s=report.cpu_s,
@@ -163,6 +165,7 @@ def _of_statement(path: Path, report: Report, sql: Sql, selection: Selection) ->
         path,
         selection,
         _moved(report, share, times, selection),
+        engine=ORACLE,
         elapsed_s=sql.elapsed_s / runs,
         counts_follow_time=True,
         statement=Statement(selection.sql_id, None, round(runs), 1),

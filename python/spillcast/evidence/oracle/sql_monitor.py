@@ -21,6 +21,7 @@ from spillcast.evidence.counts import (
     uncounted,
 )
 from spillcast.evidence.numbers import Check, Number, check_all
+from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.row_sources import may_spill
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.observed import Statement
@@ -160,6 +161,7 @@ def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
         path,
         selection,
         moved,
+        engine=ORACLE,
         elapsed_s=elapsed_s,
         elapsed_unknown=elapsed_unknown,
         cpu_s=execution.cpu_s,

@@ -19,6 +19,7 @@ from spillcast.evidence.counts import (
     with_more,
 )
 from spillcast.evidence.numbers import ZERO, Check, Number, check_all, number_of
+from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import check_all_read, report_text
 from spillcast.evidence.oracle.row_sources import PlanLine, Spilled, spilled
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
@@ -209,6 +210,7 @@ def _figures(path: Path, section: Section, sessions: int | None, selection: Sele
         path,
         selection,
         temp,
+        engine=ORACLE,
         elapsed_s=elapsed_s,
         elapsed_unknown=unknown,
         cpu_s=section.calls["total"][1].value if "total" in section.calls else None,

@@ -8,11 +8,12 @@ import numpy as np
 from spillcast import _core
 from spillcast.columns import Flags
 from spillcast.errors import EvidenceIncomplete
+from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.collected import BLOCKS_MAX
 from spillcast.evidence.oracle.trace import read_rows
 from spillcast.evidence.text import distinct
 from spillcast.recording import Recording
-from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta, ObservedEngine
+from spillcast.recording.meta import CaptureAccount, KeptWaits, Meta
 from spillcast.recording.schema import WAITS, seconds_of, totals
 from spillcast.tables import Table
 
@@ -45,7 +46,7 @@ def recording_of_traces(
     meta = Meta(
         elapsed_s=elapsed_s,
         recorded_s=elapsed_s,
-        engine=ObservedEngine("oracle"),
+        engine=ORACLE,
         temp=temp,
         other_io=other_io,
         capture=CaptureAccount(TRACE),

@@ -17,6 +17,7 @@ from spillcast.evidence.counts import (
     uncounted,
 )
 from spillcast.evidence.numbers import ZERO, Check, Number, number_of, seconds_of, value_of
+from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.units import format_duration
@@ -324,6 +325,7 @@ def read_shares(paths: Sequence[Path], selection: Selection) -> Counts:
         path,
         selection,
         temp_io,
+        engine=ORACLE,
         elapsed_s=database_s,
         subject="the time of all sessions",
         notes=["this is for the time of all sessions together, as far as samples tell it"],

@@ -16,6 +16,7 @@ from spillcast.errors import (
 from spillcast.evidence.choice import Item, Selection, pick
 from spillcast.evidence.counts import OPERATION_BLOCKS, Counts, at_most, counts_of_figures
 from spillcast.evidence.numbers import number_of, seconds_of, value_of
+from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import bar_tables, report_text
 from spillcast.evidence.oracle.row_sources import PlanLine, spilled
 from spillcast.recording.observed import Statement
@@ -111,6 +112,7 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
         path,
         selection,
         temp if max_s else replace(temp, time_bounds=None),
+        engine=ORACLE,
         elapsed_s=elapsed_s,
         elapsed_unknown="" if elapsed_s else "the plan has no A-Time",
         busy_s=busy_s,

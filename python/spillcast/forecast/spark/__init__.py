@@ -408,7 +408,7 @@ def _warnings(scope: _Scope, question: Question) -> Iterator[Warned]:
             "time-unknown",
             "the log does not say on which storage the application ran, nor how long spills and "
             "local shuffle reads took",
-        )
+        ).of_engine("spark")
     if question.page_cache_bytes is None:
         low = format_bytes(CACHE_BOUNDS_BYTES[0])
         text = f"the page cache of the nodes is not known: {low} to all that was written"
