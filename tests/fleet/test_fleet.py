@@ -9,6 +9,7 @@ from evidence import recording as made_up_recording
 from fleet_files import IDLE, READ, WRITE, waits, write_fleet, write_trace
 from harness import only_line, spillcast
 from oracle_files import make_example
+from snapshot_files import Server
 from spark_logs import text, two_stages, zstd
 from spillcast.fleet.fleet import fleet, statements_for_most
 from spillcast.fleet.forecasts import clashing
@@ -82,8 +83,29 @@ def test_a_reason_names_the_recording_and_no_folder_of_ours(tmp_path):
     calm = made_up_recording(tmp_path / "calm run.spill", [], elapsed_s=3.0)
     ingest([str(calm.path)], str(tmp_path / "fleet"))
     done = spillcast("fleet", tmp_path / "fleet", "--to", "latency:20us", "--json")
-    [row] = json.loads(done.stdout)["statements"]
+    document = json.loads(done.stdout)
+    [row] = document["statements"]
     assert row["refused"].startswith("calm run.spill: ")
+    # It is listed, and is none of those that spill.
+    assert not row["spills"]
+    assert [database["statements"] for database in document["databases"]] == [0]
+
+
+def test_the_middle_of_unknown_times_is_no_saving(tmp_path):
+    """The server does not time its I/O: temp I/O took a moment, or all of the statement."""
+    server = Server(settings={"work_mem": "4096", "track_io_timing": "off"})
+    for _ in range(2):
+        server.call("1", ms=9000.0)
+        server.rows["1"] |= {"temp_blk_read_time": 0.0, "temp_blk_write_time": 0.0}
+        server.wait(600)
+        server.look(tmp_path)
+    row = only_row(tmp_path, "--to", "latency:1us")
+    assert (row["forecast_s"], row["saved_s"]) == (None, None)
+    low_s, high_s = row["saved_interval_s"]
+    assert low_s < 0.1
+    assert high_s > 8.0
+    [ranked] = answer("postgres", tmp_path, "--to", "latency:1us")["servers"][0]["statements"]
+    assert ranked["gains"]["latency:1us"]["interval_s"] == pytest.approx([low_s, high_s], abs=1.0)
 
 
 def test_a_plan_is_forecast_as_by_forecast(tmp_path):

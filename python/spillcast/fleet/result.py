@@ -32,9 +32,9 @@ class Row:
     )
     p95_us: float | None = key("95th percentile of it", unit="us")
     refused: str | None = key("why there is no number; else null", default=None, example=None)
-    spills: bool = key("whether it spills", default=True, example=True, later=True)
     share: float = key("of all savings", default=0.0, signed=True, example=0.095)
     cumulative_share: float = key("of all savings, with those before it", default=0.0)
+    spills: bool = key("whether it spills", default=True, example=True, later=True)
 
 
 @dataclass(frozen=True)

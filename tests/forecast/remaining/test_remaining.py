@@ -21,7 +21,9 @@ from spillcast.forecast.verdict import verdict
 from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import DoneBefore, SizedFile
+from spillcast.report.forecast import left_words
 from spillcast.storage.observed import observed
+from spillcast.units import format_duration
 from spillcast_lab.partial_runs import attached
 from varied_recording import write_varied_recording
 
@@ -85,11 +87,16 @@ def test_while_writing_goes_on_at_full_rate_there_is_a_lower_bound_alone(tmp_pat
 @cases("kinds", ["w" * 100 + "rrw" * 20 + "r" * 20, "w" * 100 + "rrrw" * 30])
 def test_files_that_drain_bound_what_is_to_come(tmp_path, kinds):
     """Writing has ended, or reads outrun it."""
-    left = forecast(recorded(tmp_path / "part.spill", spread_out(kinds)), SAME).to_come
+    answer = forecast(recorded(tmp_path / "part.spill", spread_out(kinds)), SAME)
+    left = answer.to_come
     assert not left.open_ended
     assert not left.still_writing
     unread = kinds.count("w") - kinds.count("r")
     assert left.reads_bytes.low <= unread * BLOCK * 1.1 < left.reads_bytes.high * 1.2
+    # They bound what reads them, not what the query does after that.
+    words = left_words(answer, left)
+    assert format_duration(left.elapsed_s.low) in words
+    assert format_duration(left.elapsed_s.high) not in words
 
 
 def slower(made, factor):
