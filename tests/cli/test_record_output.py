@@ -29,3 +29,27 @@ def test_a_signal_without_a_name_ends_a_command(tmp_path):
     assert done.returncode == 128 + number
     assert str(int(number)) in done.stderr.replace(str(tmp_path), "")
     assert (tmp_path / "run.spill" / "meta.json").exists()
+
+
+def test_a_reader_that_ends_early_leaves_the_recording_and_its_summary(tmp_path):
+    recording = tmp_path / "run.spill"
+    command = spillcast_command("record", "-o", recording, "--", "sh", "-c", "yes | head -c 9M")
+    shown = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment()
+    )
+    shown.stdout.close()
+    _, messages = shown.communicate(timeout=TIMEOUT_S)
+    assert shown.returncode == 128 + signal.SIGPIPE
+    assert (recording / "meta.json").exists()
+    assert f"forecast {recording}" in messages or f"profile {recording}" in messages
+
+
+def test_output_that_cannot_be_written_fails_but_keeps_the_recording(tmp_path):
+    command = spillcast_command("record", "-o", tmp_path / "run.spill", "--", "true")
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            command, stdout=full, stderr=subprocess.PIPE, timeout=TIMEOUT_S, env=environment()
+        )
+    assert done.returncode == 1
+    assert (tmp_path / "run.spill" / "meta.json").exists()
+    assert b"temp I/O" in done.stderr

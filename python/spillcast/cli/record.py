@@ -316,14 +316,23 @@ def _print_recording(
         )
     if (because := recording.meta.raw.because) is not None:
         texts.append(f"{recording.path}: not all single waits could be kept: {because}")
-    if json and not live:
-        emit({"path": str(recording.path), **recording.meta.to_json()})
-        texts.append(unrecognised(recording))
-    else:
-        # What a command writes into a file stays its output alone, and lines of JSON stay JSON.
-        in_file = json or (beside_output and S_ISREG(os.fstat(1).st_mode))
-        print(recording_text(recording), file=sys.stderr if in_file else sys.stdout)
-        texts.append(calibration_wanted(recording.meta))
+    # What a command writes into a file stays its output alone, and lines of JSON stay JSON.
+    in_file = (json and live) or (beside_output and S_ISREG(os.fstat(1).st_mode))
+    as_document = json and not live
+    texts.append(unrecognised(recording) if as_document else calibration_wanted(recording.meta))
+    try:
+        if as_document:
+            emit({"path": str(recording.path), **recording.meta.to_json()})
+        else:
+            print(recording_text(recording), file=sys.stderr if in_file else sys.stdout)
+        sys.stdout.flush()
+    except OSError as error:
+        # Whoever read the command's output has ended, as head does; the recording is complete.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        print(recording_text(recording), file=sys.stderr)
+        if not isinstance(error, BrokenPipeError):
+            notify(f"stdout: {error.strerror}; {recording.path} is kept")
+            raise typer.Exit(1) from None
     for words in texts:
         if words is not None:
             notify(words)
