@@ -6,7 +6,7 @@ import io
 import pytest
 
 import oracle_reports
-from spillcast.errors import EvidenceDamaged
+from spillcast.errors import EvidenceDamaged, InputError, Refusal
 from spillcast.evidence.open import read_figures
 
 BLOCK = 8192
@@ -25,6 +25,24 @@ def test_a_plan_without_its_rules_is_that_with_them(tmp_path):
     assert (result.elapsed_s, result.reads.bytes) == (34.46, 6000 * BLOCK)
     path.write_text(PLAN[: PLAN.index("|   2 |")])
     with pytest.raises(EvidenceDamaged):
+        read_figures([path])
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda plan: plan.replace("  TABLE ACCESS FULL ", "HASH GROUP BY       ").replace(
+            "3000 |      0", "9000 |   6000"
+        ),
+        lambda plan: plan.replace(" 9000", "9.000").replace(" 6000", "6.000"),
+    ],
+    ids=["indentation", "separators"],
+)
+def test_a_damaged_plan_is_refused(tmp_path, damage):
+    """A line that lost its indentation would count twice; 6.000 blocks are not six."""
+    path = tmp_path / "plan.txt"
+    path.write_text(damage(PLAN))
+    with pytest.raises((InputError, Refusal)):
         read_figures([path])
 
 

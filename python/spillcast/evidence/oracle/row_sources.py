@@ -235,6 +235,11 @@ def spilled(path: Path, lines: Sequence[PlanLine], hint: str) -> Spilled:
         if line.elapsed_s is not None:
             self_s = line.elapsed_s - sum(child.elapsed_s or 0.0 for child in below)
             elapsed_s = (elapsed_s or 0.0) + max(self_s, 0.0)
+    is_parallel = any(line.operation.startswith("PX ") for line in lines)
+    if lines and lines[0].writes and lines[0].operation.endswith(" STATEMENT") and not is_parallel:
+        words = f"{writes:,} blocks written by its lines"
+        whole = Number.exact(lines[0].writes), f"{lines[0].writes:,} by {lines[0].operation}"
+        check_all(path, [Check("part-of-whole", Number.exact(writes), words, *whole)], hint)
     return Spilled(reads, writes, elapsed_s)
 
 

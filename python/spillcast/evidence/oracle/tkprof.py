@@ -352,7 +352,7 @@ def _event(line: str) -> tuple[str, int, Number, Number] | None:
     """A wait: its name, the number of waits, the longest wait (s), and their sum (s)."""
     name, *figures = line.rsplit(None, 3) or [""]
     times, longest, total = map(number_of, figures if len(figures) == 3 else ("", "", ""))
-    if not (times and longest and total) or not re.search(r"[A-Za-z]", name):
+    if not (times and times.is_count and longest and total and re.search(r"[A-Za-z]", name)):
         return None
     return name.strip(), round(times.value), longest, total
 

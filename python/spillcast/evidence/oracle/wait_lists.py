@@ -127,7 +127,8 @@ def wait_lists(path: Path, tables: Sequence[Table], hint: str) -> Iterator[WaitL
             if wait is not None:
                 by_owner.setdefault(owner, []).append(wait)
             is_temp = is_like(row[columns.event], TEMP_EVENTS)
-            is_counted = columns.count is None or number_of(row[columns.count]) is not None
+            count = ZERO if columns.count is None else number_of(row[columns.count])
+            is_counted = count is not None and count.is_count
             has_mean = columns.mean is None or wait is None or wait.mean or not wait.count.value
             if is_temp and not (wait and is_counted and has_mean):
                 raise EvidenceDamaged(f"{path}: the line of {row[columns.event]} is cut", hint)

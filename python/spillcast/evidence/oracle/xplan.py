@@ -170,7 +170,7 @@ def _take(path: Path, plan: Plan, at: int, cells: list[str]) -> None:
     if int(row_id[1]) not in (len(plan.lines), len(plan.lines) + 1):
         raise EvidenceDamaged(f"{path}: line {len(plan.lines)} of the plan is missing", HOW)
     numbers = {name: number_of(named.get(name, "")) for name in ("starts", "reads", "writes")}
-    if any(named.get(n, "").strip() and v is None for n, v in numbers.items()):
+    if any(named.get(n, "").strip() and not (v and v.is_count) for n, v in numbers.items()):
         raise EvidenceDamaged(f"{path}: line {at + 1:,} of the plan is not understood", HOW)
     reads, writes, starts = (
         round(value_of(numbers[name]) or 0.0) for name in ("reads", "writes", "starts")
