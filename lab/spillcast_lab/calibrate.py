@@ -17,12 +17,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spillcast.calibrated import (
-    ANY,
-    Category,
-    Residuals,
-    calibrated,
-)
+from spillcast.calibrated import ANY, Category, Residuals, calibrated
 from spillcast.forecast.interval import Uncertainty
 from spillcast.forecast.workload import KINDS
 from spillcast.lab.case import Case

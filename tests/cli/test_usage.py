@@ -228,6 +228,12 @@ def test_an_old_recording_is_replaced_only_by_a_whole_one(spilled, tmp_path):
     assert (spilled.path / "meta.json").read_bytes() == kept
 
 
+def test_a_word_too_long_for_a_file_name_is_no_verb():
+    result = spillcast("x" * 300)
+    assert result.returncode == 2
+    assert "no such command" in result.stderr
+
+
 def test_a_missing_argument_is_explained_with_an_example():
     hint = spillcast("forecast").stderr.splitlines()[1]
     assert "figures:elapsed=773s,...; " in hint

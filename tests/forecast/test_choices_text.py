@@ -79,6 +79,13 @@ def test_a_warning_has_one_line_and_names_those_it_is_of(text):
     assert "  warning: not measured: published or assumed latency (not-measured): wish" in text
 
 
+def test_two_warnings_of_one_kind_are_of_their_target():
+    hints = [Warned("not-used", f"not used: {hint}") for hint in ("--progress", "--history")]
+    page = forecast_page([forecast("disk", 90.0, *hints), forecast("nvme", 28.0)])
+    (line,) = (line for line in page.text(120).splitlines() if "(not-used)" in line)
+    assert line.endswith("(not-used): disk")
+
+
 def test_slower_and_refused_targets_are_marked(text):
     assert row(text, "disk")[-2:] == ["0.67x", "10"]
     assert row(text, "tmpfs")[-2:] == ["no", "number"]

@@ -3,7 +3,7 @@
 from itertools import product
 
 from cases import cases
-from spillcast.report.html.axes import duration_ticks, durations
+from spillcast.report.html.axes import duration_ticks, fitting_durations
 
 
 @cases(("exponent", "first"), product(range(-9, 19), [1.0, 3.1, 7.7]))
@@ -19,7 +19,7 @@ def test_few_ticks_for_any_duration(exponent, first):
 def test_ticks_of_an_axis_fit_on_a_phone_and_reach_far(exponent, first):
     """280 px, with letters of 7.2 px: labels are centred, the last one ends at its tick."""
     max_s = first * 10.0**exponent
-    ticks = durations(max_s)
+    ticks = fitting_durations(max_s)
     assert len(ticks) >= 2
     assert ticks[-1][0] >= 0.4 * max_s
     ends = 0.0

@@ -2,13 +2,14 @@
 
 import json
 import re
+import subprocess
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
 from cases import cases
 from evidence import recording
-from harness import only_line, spillcast
+from harness import TIMEOUT_S, environment, only_line, spillcast, spillcast_command
 from oracle_files import ROOT, blocks, make_example, write_trace
 from snapshot_files import three_weeks
 from spillcast.profile import Profile, profile
@@ -50,6 +51,18 @@ def test_buckets_count_what_is_at_most_their_bound(metrics):
     assert samples(waits, "_sum", op="read")[None] == pytest.approx(0.00409)
     writes = samples(waits, "_bucket", op="write")
     assert (writes["5e-06"], writes["1e-05"]) == (0, 2)
+
+
+def test_text_is_utf_8_whatever_the_locale(tmp_path):
+    recording(tmp_path / "run.spill", [("read", 8192, 4, 1_000_000)], elapsed_s=1.0)
+    words = "export", "run.spill", "--format", "openmetrics", "--by", "chr(233)"
+    locale = {"LC_ALL": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"}
+    env = environment(**locale)
+    command = spillcast_command(*words)
+    printed = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, timeout=TIMEOUT_S)
+    assert '="\u00e9"' in printed.stdout.decode()
+    subprocess.run([*command, "-o", "run.prom"], cwd=tmp_path, env=env, check=True)
+    assert (tmp_path / "run.prom").read_bytes() == printed.stdout
 
 
 def test_counters(metrics):

@@ -339,7 +339,7 @@ def test_a_page_has_the_longest_of_many_queries(tmp_path, monkeypatch):
     compared = [title for title in document["sections"] if "compared" in title]
     assert document["bytes"] == (tmp_path / "report.html").stat().st_size <= 200_000
     assert 5 < len(compared) < 60
-    shown = inputs.first(len(compared))[0].known(Forecast)
+    shown = inputs.first(len(compared))[0].of_type(Forecast)
     assert {answer.baseline_s for answer in shown} == {1059.0 - at for at in range(len(compared))}
 
 

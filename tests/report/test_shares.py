@@ -16,7 +16,7 @@ from spillcast.report.html.evidence import add_runs
 from spillcast.report.html.inputs import Inputs
 from spillcast.report.html.page import Cells
 from spillcast.report.html.write import compose
-from spillcast.report.live import Glimpse, live_text
+from spillcast.report.live import LiveSnapshot, live_text
 from spillcast.report.profile import profile_page
 from spillcast.tables import Table
 
@@ -112,7 +112,7 @@ def test_the_live_view_says_what_its_shares_are_of(spent_s, answer):
         "elapsed_ns": 11_800_000_000, "cpu_ns": None, "lost": 0, "dropped": 0, "tracer_cpu_ns": 0,
         "calls": 3000, "switches": 0,
     }  # fmt: skip
-    text = live_text(Glimpse("process 7", running, status, None, 0.1), 80)
+    text = live_text(LiveSnapshot("process 7", running, status, None, 0.1), 80)
     assert "pread64 (temp)" in text
     words = "shares are of the 33 s that all sessions together spent in 11.8 s"
     assert (words in text) is answer
@@ -137,7 +137,7 @@ def test_temp_is_told_from_other_files_and_idle_threads_are_left_out(tmp_path):
         "elapsed_ns": 1_000_000_000, "cpu_ns": None, "lost": 0, "dropped": 0, "tracer_cpu_ns": 0,
         "calls": 100, "switches": 0,
     }  # fmt: skip
-    rows = Glimpse("process 7", running, status, None, 0.1).rows()
+    rows = LiveSnapshot("process 7", running, status, None, 0.1).rows()
     reported = {(row["event"], row["temp"]): row["total_us"] for row in rows}
     name = values["event"]
     assert reported == {("blocked", None): 200_000, (name, True): 100_000, (name, False): 50_000}

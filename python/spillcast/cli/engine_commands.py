@@ -68,7 +68,7 @@ def _collect(function: Callable[..., str]) -> Callable[..., Any]:
         script = function(**options)
         if output is not None:
             with whole_file(output) as partial:
-                partial.write_text(script)
+                partial.write_text(script, "utf-8")
         if json:
             emit({"schema": "spillcast.collect/1", "script": script})
         elif output is None:

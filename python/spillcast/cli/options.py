@@ -154,9 +154,7 @@ class QuestionOptions(NamedTuple):
     execution: Annotated[
         int | None, option("--sql ID", "Only the SQL execution with this id.", SPARK, min=0)
     ] = None
-    job: Annotated[int | None, option("--job ID", "Only the job with this id.", SPARK, min=0)] = (
-        None
-    )
+    job: Annotated[int | None, option("--job ID", "Only this job.", SPARK, min=0)] = None
     page_cache_bytes: PageCache = None
     executors: Annotated[
         int | None, option("--executors N", "Forecast for N executors.", SPARK, min=1)
@@ -189,7 +187,7 @@ class QuestionOptions(NamedTuple):
 def with_parameters(
     run: Callable[..., Any], verb: Callable[..., Any], parameters: Sequence[inspect.Parameter]
 ) -> Callable[..., Any]:
-    """``run`` with the name and the help of ``verb``, as typer sees it with ``parameters``."""
+    """``run`` with the name and the help of ``verb``, and ``parameters`` for typer to read."""
     signature = inspect.signature(verb).replace(parameters=parameters)
     run = wraps(verb)(run)
     run.__dict__["__signature__"] = signature

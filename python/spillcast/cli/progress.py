@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from spillcast.forecast.ask import RunningForecast
     from spillcast.recording.record import Recorder
-    from spillcast.report.live import Glimpse
+    from spillcast.report.live import LiveSnapshot
 
 
 #: Shorter work shows no progress.
@@ -70,10 +70,9 @@ def live_line(*, show: bool = True) -> Iterator[Callable[[str], None]]:
 
 def _columns() -> int:
     """The columns of stderr's terminal but the last one, at which lines would wrap."""
-    columns = os.environ.get("COLUMNS", "")
-    if columns.isdecimal():
-        return int(columns) - 1
-    return (os.get_terminal_size(sys.stderr.fileno()).columns or WIDE) - 1
+    given = os.environ.get("COLUMNS", "")
+    columns = int(given) if given.isdecimal() else 0
+    return (columns or os.get_terminal_size(sys.stderr.fileno()).columns or WIDE) - 1
 
 
 @contextmanager
@@ -94,14 +93,14 @@ def progress_bar(title: str, unit: str = "bytes") -> Iterator[Show]:
 
     Without calls of its function it shows the elapsed time.
     """
-    since_s = time.monotonic()
+    begin_s = time.monotonic()
     latest: tuple[int, int | None, int | None] = (0, None, None)
     ended = threading.Event()
 
     def show(done: int, total: int | None = None, moved: int | None = None, /) -> None:
-        nonlocal latest, since_s
+        nonlocal latest, begin_s
         if done < latest[0]:  # The work is repeated: rate and time left are those of this round.
-            since_s = time.monotonic()
+            begin_s = time.monotonic()
         latest = done, total, moved
 
     def draw() -> None:
@@ -113,7 +112,7 @@ def progress_bar(title: str, unit: str = "bytes") -> Iterator[Show]:
             done, total, _ = latest
             width = _columns()
             drawn = f"{bar(min(done / total, 1), BAR):{BAR}}  " if total and width >= WIDE else ""
-            text = drawn + progress_text(*latest, unit, time.monotonic() - since_s)
+            text = drawn + progress_text(*latest, unit, time.monotonic() - begin_s)
             write_over(f"{shortened(title, max(16, width - len(text) - 2))}  {text}", width)
         clear_line()
 
@@ -160,8 +159,8 @@ class TerminalStage:
         self._end_s = None if budget_s is None else time.monotonic() + budget_s
         self._number = 0
         self._title = ""
-        self._since = 0.0
-        self._alive = _is_drawn_on()
+        self._step_began_s = 0.0
+        self._is_drawn = _is_drawn_on()
 
     def __enter__(self) -> "TerminalStage":
         return self
@@ -175,7 +174,7 @@ class TerminalStage:
         self._number += 1
         of = f"/{self._steps}" if self._steps else ""
         self._title = f"  {self._number}{of} {title}"
-        self._since = time.monotonic()
+        self._step_began_s = time.monotonic()
         self._show("")
 
     def status(self, status: dict[str, Any]) -> None:
@@ -184,14 +183,16 @@ class TerminalStage:
 
     def progress(self, done: int, total: int, count: int) -> None:
         """Show the state of a probe in progress."""
-        self._show(progress_text(done, total, count, "bytes", time.monotonic() - self._since))
+        self._show(
+            progress_text(done, total, count, "bytes", time.monotonic() - self._step_began_s)
+        )
 
     def tick(self) -> None:
         """Show the time that the current step has taken."""
-        self._show(format_duration(round(time.monotonic() - self._since, 1)))
+        self._show(format_duration(round(time.monotonic() - self._step_began_s, 1)))
 
     def _show(self, detail: str) -> None:
-        if not self._alive:
+        if not self._is_drawn:
             return
         width, left = _columns(), ""
         if self._end_s is not None:
@@ -203,7 +204,7 @@ class TerminalStage:
     def _finish(self, *, done: bool) -> None:
         if not self._title:
             return
-        took = format_duration(time.monotonic() - self._since)
+        took = format_duration(time.monotonic() - self._step_began_s)
         clear_line()
         sys.stderr.write(f"{self._title}: {took if done else 'ended after ' + took}\n")
         sys.stderr.flush()
@@ -213,11 +214,11 @@ class TerminalStage:
 class View:
     """Shows a recording in progress in one line, which is overwritten."""
 
-    def __init__(self, show: Callable[[str], None]) -> None:
-        self._write = show
+    def __init__(self, write: Callable[[str], None]) -> None:
+        self._write = write
 
     def look(self, _recorder: "Recorder", status: Mapping[str, Any]) -> None:
-        """Show the present state, at most once a second."""
+        """Show the present state."""
         self._write(status_line(status))
 
     def end(self) -> None:
@@ -254,13 +255,13 @@ class LiveView(View):
             raise KeyboardInterrupt
         if time.monotonic() >= self._due_s:
             self._due_s = time.monotonic() + REFRESH_S
-            self._show(self._glimpse(recorder, status, ended=False))
+            self._show(self._snapshot(recorder, status, ended=False))
 
     def end(self) -> None:
         """Show the entire run, with a last forecast."""
         if self._last is not None:
             recorder, status = self._last
-            self._show(self._glimpse(recorder, {**status, **recorder.status()}, ended=True))
+            self._show(self._snapshot(recorder, {**status, **recorder.status()}, ended=True))
 
     def say(self, text: str) -> None:
         """Print a line above the view."""
@@ -271,38 +272,42 @@ class LiveView(View):
 
             self._live.console.print(visible(notice_line(text)))
 
-    def _glimpse(
+    def _snapshot(
         self, recorder: "Recorder", status: Mapping[str, Any], *, ended: bool
-    ) -> "Glimpse":
-        from spillcast.report.live import Glimpse
+    ) -> "LiveSnapshot":
+        from spillcast.report.live import LiveSnapshot
 
         assert recorder.running is not None
         cpu_s = time.process_time() - self._cpu_s
-        glimpse = Glimpse(self._title, recorder.running, status, recorder.cost, cpu_s, ended=ended)
+        snapshot = LiveSnapshot(
+            self._title, recorder.running, status, recorder.cost, cpu_s, ended=ended
+        )
         if self._forecast is None:
-            return glimpse
+            return snapshot
         self._forecast.look(recorder.so_far, last=ended)
         return replace(
-            glimpse,
+            snapshot,
             forecast=self._forecast.latest,
             because=self._forecast.because,
             half_widths=tuple(self._forecast.half_widths),
         )
 
-    def _show(self, glimpse: "Glimpse") -> None:
+    def _show(self, snapshot: "LiveSnapshot") -> None:
         from spillcast.report.live import live_text, watch_document
 
         if self._live is None:
-            print(json_text(watch_document(glimpse)), flush=True)
+            print(json_text(watch_document(snapshot)), flush=True)
             return
         from rich.text import Text
 
         from spillcast.report.page import highlighter
         from spillcast.text import visible
 
-        keys = "" if glimpse.ended else "q ends it" if self._keyboard is not None else "Ctrl-C ends"
+        keys = (
+            "" if snapshot.ended else "q ends it" if self._keyboard is not None else "Ctrl-C ends"
+        )
         width = min(max(self._live.console.width, COLUMNS_MIN), COLUMNS_MAX) - 1
-        text = Text(visible(live_text(glimpse, width, keys)), no_wrap=True, overflow="crop")
+        text = Text(visible(live_text(snapshot, width, keys)), no_wrap=True, overflow="crop")
         if takes_colours(True):
             highlighter().highlight(text)
         self._live.update(text, refresh=True)

@@ -172,12 +172,12 @@ def record(
         ENGINES,
         CommandOutput,
         Target,
-        as_it_ends,
         check_live,
         check_minute,
         check_target,
         record_all,
         record_minute,
+        until_command_ends,
     )
     from spillcast.engines.engine import SessionSelector
     from spillcast.interruptible import kept_status
@@ -207,13 +207,10 @@ def record(
         discard=discard,
         only_live={"--to": to, "--history": history, "--written": written, "--discard": discard},
         kept={
-            "--output": output,
-            "--force": force,
-            "--slices": slices,
-            "--share": share,
+            "--output": output, "--force": force, "--slices": slices, "--share": share,
             "--rehearse": rehearse,
         },
-    )
+    )  # fmt: skip
     if server is not None and all_ and not minute:
         record_all(server, output, options, json=json)
         raise typer.Exit(kept_status())
@@ -231,22 +228,24 @@ def record(
         raise typer.Exit(kept_status())
     if live and server is not None and target.session == SessionSelector() and explain is None:
         target = replace(target, session=SessionSelector(spilling=True))
-    shows: AbstractContextManager[View] = line_view(show=not json)
+    opened_view: AbstractContextManager[View] = line_view(show=not json)
     if live:
-        shows = live_view(
+        opened_view = live_view(
             target.title if discard else f"recording {target.title}",
             forecast=_running_forecast(to, history or (), written, confidence),
             json_lines=json,
             keep=discard or to is not None,
             keyboard=command is None,
         )
-    others = CommandOutput(json=json) if live and command is not None else None
-    with as_it_ends(command) as passed_on:
+    command_output = CommandOutput(json=json) if live and command is not None else None
+    with until_command_ends(command) as signals:
         try:
-            recording = _recorded(target, output, options, shows, others, passed_on, live=live)
+            recording = _record(
+                target, output, options, opened_view, command_output, signals, live=live
+            )
         finally:
-            if others is not None:
-                others.print_kept()
+            if command_output is not None:
+                command_output.print_kept()
         if recording is not None and output is not None:
             exit_status = recording.meta.engine.settings.get("exit_status")
             if rehearse and recording.meta.spilled and not exit_status:
@@ -257,13 +256,13 @@ def record(
     raise typer.Exit(kept_status())
 
 
-def _recorded(
+def _record(
     target: "Target",
     output: Path | None,
     options: "RecordOptions",
-    shows: "AbstractContextManager[View]",
-    others: "CommandOutput | None",
-    passed_on: "PassedOn[_core.Target] | None",
+    opened_view: "AbstractContextManager[View]",
+    command_output: "CommandOutput | None",
+    signals: "PassedOn[_core.Target] | None",
     *,
     live: bool,
 ) -> "Recording | None":
@@ -272,20 +271,20 @@ def _recorded(
 
     running = None
     if live:
-        # It needs Arrow: a recorder without it takes a third of the memory.
+        # It imports Arrow, without which a recorder takes a third of the memory.
         from spillcast.recording.live import Running
 
         running = Running()
     if target.dsn is not None:
-        with shows as shown:
-            recording = record_server(target, output, options, shown, running)
-            shown.end()
+        with opened_view as view:
+            recording = record_server(target, output, options, view, running)
+            view.end()
         return recording
-    recorder = begin(target, output, options, running, others, passed_on)
-    with shows as shown:
-        follow(recorder, shown)
+    recorder = begin(target, output, options, running, command_output, signals)
+    with opened_view as view:
+        follow(recorder, view)
         recorder.stop()
-        shown.end()
+        view.end()
     if output is None:
         recorder.abandon()
         return None
@@ -316,15 +315,15 @@ def _print_recording(
         )
     if (because := recording.meta.raw.because) is not None:
         texts.append(f"{recording.path}: not all single waits could be kept: {because}")
-    # What a command writes into a file stays its output alone, and lines of JSON stay JSON.
-    in_file = (json and live) or (beside_output and S_ISREG(os.fstat(1).st_mode))
+    # A file with a command's output, and lines of JSON, must not contain anything else.
+    is_taken = (json and live) or (beside_output and S_ISREG(os.fstat(1).st_mode))
     as_document = json and not live
     texts.append(unrecognised(recording) if as_document else calibration_wanted(recording.meta))
     try:
         if as_document:
             emit({"path": str(recording.path), **recording.meta.to_json()})
         else:
-            print(recording_text(recording), file=sys.stderr if in_file else sys.stdout)
+            print(recording_text(recording), file=sys.stderr if is_taken else sys.stdout)
         sys.stdout.flush()
     except OSError as error:
         # Whoever read the command's output has ended, as head does; the recording is complete.
@@ -333,9 +332,9 @@ def _print_recording(
         if not isinstance(error, BrokenPipeError):
             notify(f"stdout: {error.strerror}; {recording.path} is kept")
             raise typer.Exit(1) from None
-    for words in texts:
-        if words is not None:
-            notify(words)
+    for text in texts:
+        if text is not None:
+            notify(text)
 
 
 def _running_forecast(

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 #: Where the recordings of all sessions go by default.
 ALL_OUTPUT = Path("server.spills")
-#: How often a command under observation is looked at, and a pause between bursts.
+#: Intervals at which a wait for a command's end, and a pause between bursts, can be interrupted.
 TICK_S, _PAUSE_TICK_S = 1.0, 0.25
 
 
@@ -65,14 +65,14 @@ class Target:
         return shlex.join(self.command) if self.command else f"process {self.pid}"
 
 
-#: Servers by the option that names one, and the options for their sessions that it takes.
+#: The engine of the server that an option names, and the options that select its sessions.
 ENGINES = {"--postgres": "postgres", "--mysql": "mysql"}
-_OF_SESSIONS = {
+_SESSION_OPTIONS = {
     "--postgres": ("--backend", "--query", "--wait-for-spill", "--all", "--explain", "--set"),
     "--mysql": ("--session", "--query"),
 }
-#: What selects a query.
-_NEEDED = {
+#: The options of which one must select a query.
+_SELECTORS = {
     "--postgres": "--backend PID, --query PATTERN, --wait-for-spill or --explain SQL",
     "--mysql": "--session ID or --query PATTERN",
 }
@@ -91,12 +91,12 @@ _NOT_WITH_ALL = {
 def check_target(
     targets: Mapping[str, object], of_sessions: Mapping[str, object], *, live: bool
 ) -> str:
-    """The option of the one target. InputError for none and several, and for options of others."""
+    """The option that names the target. InputError unless there is one that takes all options."""
     options, given = given_of(of_sessions), given_of(targets)
-    usable = [option for name in given for option in _OF_SESSIONS.get(name, ())]
+    usable = [option for target in given for option in _SESSION_OPTIONS.get(target, ())]
     for option in options:
         if option not in usable:
-            servers = [name for name, its_options in _OF_SESSIONS.items() if option in its_options]
+            servers = [name for name, taken in _SESSION_OPTIONS.items() if option in taken]
             hint = f"{given[0]} takes {', '.join(usable)}" if usable else None
             raise OptionConflict(f"{option} needs {' or '.join(servers)}", hint)
     if len(given) != 1:
@@ -109,14 +109,15 @@ def check_target(
         for option in [*options, *["--live"] * live]:
             if option in _NOT_WITH_ALL:
                 raise OptionConflict(f"{option} does not go with --all", _NOT_WITH_ALL[option])
-    elif given[0] in _NEEDED:
-        selects = {"--backend", "--session", "--query", "--wait-for-spill"} & {*options}
-        by_default = live and given[0] == "--postgres" and "--explain" not in options
-        if bool(selects) == ("--explain" in options) and (selects or not by_default):
-            raise OptionMissing(
-                f"{given[0]} needs {_NEEDED[given[0]]}", "see: spillcast record --help"
-            )
-        if "--set" in options and "--explain" not in options:
+    elif given[0] in _SELECTORS:
+        selects = not {"--backend", "--session", "--query", "--wait-for-spill"}.isdisjoint(options)
+        explains = "--explain" in options
+        # By default a live view of PostgreSQL shows the session that spills first.
+        has_default = live and given[0] == "--postgres"
+        if (selects and explains) or not (selects or explains or has_default):
+            hint = "see: spillcast record --help"
+            raise OptionMissing(f"{given[0]} needs {_SELECTORS[given[0]]}", hint)
+        if "--set" in options and not explains:
             raise OptionConflict(
                 "--set is for the session of --explain; other sessions cannot be changed"
             )
@@ -155,38 +156,38 @@ def check_minute(command: Sequence[str] | None, options: "RecordOptions", *, oth
 
 
 @contextmanager
-def as_it_ends(words: Sequence[str] | None) -> Iterator["PassedOn[_core.Target] | None"]:
-    """Stay with a command until it has ended, even after a failure here.
+def until_command_ends(words: Sequence[str] | None) -> Iterator["PassedOn[_core.Target] | None"]:
+    """Leave the block when its command has ended, even after an error; pass signals on to it.
 
-    SIGTERM, SIGINT and SIGHUP end the command, and only thereby its recording. A command that
-    fails has its status passed on, as a shell tells it. Nothing of this where there is no command.
+    SIGTERM, SIGINT and SIGHUP end the command, and its end ends the recording. If the command
+    fails, exit with its status. Without a command (``words`` is None) nothing is done.
     """
     if words is None:
         yield None
         return
-    passed_on: PassedOn[_core.Target] = PassedOn()
-    with passed_on.taken():
+    signals: PassedOn[_core.Target] = PassedOn()
+    with signals.taken():
         try:
-            yield passed_on
+            yield signals
         except (SpillcastError, OSError) as error:
-            if passed_on.command is not None and _stay(passed_on.command):
+            if signals.command is not None and _exit_status_of(signals.command):
                 notify(str(error))
-                _leave_as(passed_on.command, "there is no recording of it")
+                _exit_as(signals.command, "there is no recording of it")
             raise
-        if passed_on.command is not None and _stay(passed_on.command):
-            _leave_as(passed_on.command, "what was recorded is kept")
+        if signals.command is not None and _exit_status_of(signals.command):
+            _exit_as(signals.command, "what was recorded is kept")
 
 
 class CommandOutput:
     """Output of a command that is started in ``starting``, kept apart from the view.
 
-    With ``json`` it goes to stderr. What would go to a terminal is kept, and printed by
-    ``print_kept``; what goes to a file or a pipe stays as it is.
+    With ``json`` its stdout goes to stderr. Output for a terminal is kept until ``print_kept``;
+    output for a file or a pipe is not redirected.
     """
 
     def __init__(self, *, json: bool) -> None:
         self._kept: dict[int, BinaryIO] = {}
-        self._to = {1: 2} if json else {}
+        self._redirected = {1: 2} if json else {}
         if not json and sys.stderr.isatty():
             # Files without a name, closed by ``print_kept`` or with the program.
             self._kept = {
@@ -194,20 +195,20 @@ class CommandOutput:
                 for number in (1, 2)
                 if os.isatty(number)
             }
-            self._to = {number: file.fileno() for number, file in self._kept.items()}
+            self._redirected = {number: file.fileno() for number, file in self._kept.items()}
 
     @contextmanager
     def starting(self) -> Iterator[None]:
         """Redirect descriptors while the command starts, then restore them."""
-        before = {number: os.dup(number) for number in self._to}
+        originals = {number: os.dup(number) for number in self._redirected}
         try:
-            for number, to in self._to.items():
-                os.dup2(to, number)
+            for number, destination in self._redirected.items():
+                os.dup2(destination, number)
             yield
         finally:
-            for number, descriptor in before.items():
-                os.dup2(descriptor, number)
-                os.close(descriptor)
+            for number, original in originals.items():
+                os.dup2(original, number)
+                os.close(original)
 
     def print_kept(self) -> None:
         """Print the kept output."""
@@ -218,17 +219,19 @@ class CommandOutput:
             file.close()
 
 
-def _stay(command: "_core.Target") -> int | None:
+def _exit_status_of(command: "_core.Target") -> int | None:
+    """Wait for the end of a command; its status, negative for a signal."""
     while not command.wait(TICK_S):
         pass
     return command.exit_status
 
 
-def _leave_as(command: "_core.Target", then: str) -> None:
+def _exit_as(command: "_core.Target", consequence: str) -> None:
+    """Exit with the status of a command, as a shell would."""
     from spillcast.recording.observed import describe_exit
 
     status = command.exit_status or 0
-    notify(f"the command {describe_exit(status)}; {then}")
+    notify(f"the command {describe_exit(status)}; {consequence}")
     raise typer.Exit(status if status > 0 else 128 - status)
 
 
@@ -237,18 +240,18 @@ def begin(
     output: Path | None,
     options: "RecordOptions",
     running: "Running | None",
-    others: "CommandOutput | None",
-    passed_on: "PassedOn[_core.Target] | None",
+    command_output: "CommandOutput | None",
+    signals: "PassedOn[_core.Target] | None",
 ) -> "Recorder":
     """Start a command under observation, which gets our signals, or attach to a process."""
     from spillcast.cli.progress import progress_bar
     from spillcast.recording.record import record_command, record_pid
 
     if target.command is not None:
-        with others.starting() if others is not None else nullcontext():
+        with command_output.starting() if command_output is not None else nullcontext():
             recorder, started = record_command(target.command, output, options, running)
-        if passed_on is not None:
-            passed_on.to(started)
+        if signals is not None:
+            signals.to(started)
         notices = []
     else:
         from spillcast.engines.registry import notices_of
@@ -265,7 +268,7 @@ def begin(
 def follow(recorder: "Recorder", view: "View") -> None:
     """Show a recording to its end, or to Ctrl-C."""
     try:
-        # Even a command that ends at once is shown.
+        # The first look comes before the first poll: even a command that ends at once is shown.
         view.look(recorder, recorder.status())
         while not recorder.poll():
             view.look(recorder, recorder.status())
@@ -302,24 +305,25 @@ def record_server(
     """Record a session or statement of a server."""
     from spillcast.engines.registry import engine_of, feature_of
 
-    explained: dict[str, Any] = {}
+    explain: dict[str, Any] = {}
     if target.explain is not None:
-        settings = dict(_pair(text) for text in target.settings)
-        explained = {"explain": target.explain, "settings": settings}
+        settings = dict(_setting(text) for text in target.settings)
+        explain = {"explain": target.explain, "settings": settings}
     recording: Recording = feature_of(engine_of(target.engine), "record")(
         target.dsn,
         output,
-        None if explained else target.session,
+        None if explain else target.session,
         options=options,
         say=view.say,
         on_status=view.look,
         running=running,
-        **explained,
+        **explain,
     )
     return recording
 
 
-def _pair(text: str) -> tuple[str, str]:
+def _setting(text: str) -> tuple[str, str]:
+    """The name and the value of NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise OptionInvalid(f"--set '{text}' is not NAME=VALUE", "for example --set work_mem=4MB")
@@ -329,7 +333,7 @@ def _pair(text: str) -> tuple[str, str]:
 def record_minute(
     target: Target, output: Path, options: "RecordOptions", view: "View"
 ) -> "Recording":
-    """Record in bursts until the target ends, all are done, or Ctrl-C, and keep what there is."""
+    """Record in bursts until the target ends, all are done, or Ctrl-C; join and keep them."""
     from spillcast._core import check_output
     from spillcast.recording.minute import keep, record_bursts
     from spillcast.recording.record import record_pid
@@ -349,7 +353,7 @@ def record_minute(
             return recorder.finish()
         recording = record_server(target, path, record_options, view)
         if recording.meta.server is not None:
-            # The next bursts are of this session, whatever others may match by then.
+            # Further bursts are of this session, even if other sessions match by then.
             target = replace(target, session=SessionSelector(recording.meta.server.backend))
         return recording
 

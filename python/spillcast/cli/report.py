@@ -212,7 +212,7 @@ def report(
         raise OptionConflict(
             "--each compares runs", "a forecast is for one run: leave out --each or --to"
         )
-    if to and not words and not page.known(ServerRanking):
+    if to and not words and not page.of_type(ServerRanking):
         raise OptionConflict("--to is for evidence", "a forecast's document has its target already")
     if to and words:
         answers = ask(words, to, question)
@@ -323,12 +323,17 @@ def export(
         pieces = servers_metrics(rank_snapshots(evidence[0], request_of([], None, 0.9)))
     else:
         pieces = _metrics(evidence, by or "event", where)
-    if output is None:
-        # A program reads it as it is; a terminal obeys nothing that is in it.
-        (sys.stdout if sys.stdout.isatty() else obeyed(sys.stdout)).writelines(pieces)
+    if output is None and sys.stdout.isatty():
+        # ``sys.stdout`` makes control characters visible.
+        sys.stdout.writelines(pieces)
         return
-    with whole_file(output) as partial, partial.open("w") as file:
-        file.writelines(pieces)
+    # Both formats are UTF-8 in any locale.
+    encoded = (piece.encode(errors="backslashreplace") for piece in pieces)
+    if output is None:
+        obeyed(sys.stdout).buffer.writelines(encoded)
+        return
+    with whole_file(output) as partial, partial.open("wb") as file:
+        file.writelines(encoded)
     if json:
         about = {"format": format_, "path": str(output), "bytes": output.stat().st_size}
         emit({"schema": "spillcast.export/1", **about})

@@ -273,7 +273,7 @@ def _workload(engine: str, name: str, threads: int) -> Workload:
 def _query(path: Path, threads: int) -> Workload:
     """A query of the user's own, from a file."""
     try:
-        text = path.read_text().strip().rstrip(";")
+        text = path.read_text("utf-8").strip().rstrip(";")
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else "it is not text"
         raise OptionInvalid(f"--sql {path}: {why}") from error

@@ -1,9 +1,9 @@
 """Classes of commands for typer: their help, the formats of their answers, and usage errors."""
 
+import os
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from typer import Exit, Typer
@@ -22,10 +22,10 @@ from spillcast.text import near_names
 if TYPE_CHECKING:
     from spillcast.report.page import Page
 
-#: Our words for "not a valid TYPE" in click's errors.
+#: What stands for "not a valid TYPE" of click's errors.
 _NUMBERS = {"float": "not a number", "int": "not an integer"}
-#: The most letters of a verb's first sentence.
-_SENTENCE = 300
+#: Maximum length of a verb's first sentence, in characters.
+_SENTENCE_MAX = 300
 
 
 class VerbList(TyperGroup):
@@ -34,7 +34,7 @@ class VerbList(TyperGroup):
     def format_commands(self, context: Any, formatter: Any) -> None:
         """Write the list of verbs."""
         verbs = [(verb, self.commands[verb]) for verb in self.list_commands(context)]
-        rows = [(verb, command.get_short_help_str(limit=_SENTENCE)) for verb, command in verbs]
+        rows = [(verb, command.get_short_help_str(limit=_SENTENCE_MAX)) for verb, command in verbs]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
 
@@ -134,10 +134,10 @@ def command_group(help_: str) -> Typer:
     return group
 
 
-def usage_errors_explained(call: Callable[..., Any], *words: Any, **options: Any) -> Any:
-    """The result of ``call``; InputError in place of an error of usage."""
+def usage_errors_explained(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """The result of ``call``. UsageInvalid in place of a usage error of click."""
     try:
-        return call(*words, **options)
+        return call(*arguments, **options)
     except NoArgsIsHelpError:
         raise
     except UsageError as error:
@@ -145,7 +145,7 @@ def usage_errors_explained(call: Callable[..., Any], *words: Any, **options: Any
 
 
 def _message(error: UsageError) -> str:
-    """The verb, and click's message in our words."""
+    """The verb and click's message, in the style of our own messages."""
     text = error.message if isinstance(error, NoSuchOption) else error.format_message()
     text = " ".join(text.split()).rstrip(".")
     text = re.sub(r" Did you mean .*", "", text).rstrip(".")
@@ -164,16 +164,16 @@ def _remedy(error: UsageError) -> str:
     if meant := re.search(r"Did you mean (?:one of: )?'([\w-]+)'", error.format_message()):
         return f"do you mean {meant[1]}? Otherwise {see}"
     word = re.search(r"command '(.+?)'", error.format_message())
-    if word is not None and Path(word[1]).exists():
+    if word is not None and os.path.exists(word[1]):
         return f"a verb comes before the file, as in: spillcast forecast {word[1]} --to TARGET"
     param: Any = getattr(error, "param", None)
     help_text = getattr(param, "help", None) or ""
     sentence = re.split(r"(?<=\.) |\. ", help_text)[0]
-    # Three dots say that more may follow.
+    # Three dots are no full stop.
     sentence = sentence if sentence.endswith("...") else sentence.rstrip(".")
     # An acronym keeps its capital letter.
-    begin = sentence[:1] if sentence[1:2].isupper() else sentence[:1].lower()
-    parts = [f"{param.opts[-1]}: {begin}{sentence[1:]}"] if sentence else []
+    initial = sentence[:1] if sentence[1:2].isupper() else sentence[:1].lower()
+    parts = [f"{param.opts[-1]}: {initial}{sentence[1:]}"] if sentence else []
     command_help = "" if error.ctx is None else error.ctx.command.help or ""
     example = re.search(r"Example: (.+?)(?:\n\n|$)", command_help, re.DOTALL)
     if isinstance(error, MissingParameter) and example is not None:

@@ -9,7 +9,7 @@ specification/OpenMetrics.md.
 """
 
 import re
-from bisect import bisect_left
+from bisect import bisect_right
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +29,7 @@ from spillcast.text import exact_name, one_line
 Event = dict[str, Any]
 #: Rows in memory at a time.
 _BATCH_ROWS = 20_000
-#: Less time than this without a core is the grain of the clocks.
+#: Shorter times without a core are below the resolution of the clocks.
 _READY_NS = 1000
 _COLUMNS: tuple[str, ...] = (
     "session", "start_ns", "elapsed_ns", "event", "op", "temp", "file", "offset", "bytes",
@@ -39,12 +39,11 @@ _SAMPLE_COLUMNS: tuple[str, ...] = ("session", "time_ns", "weight_us", "event", 
 
 
 def trace_text(recording: Recording, where: str | None = None) -> Iterator[str]:
-    """The document in pieces, of which each is small; ``where`` is an SQL condition on the waits.
+    """The document in small pieces; ``where`` is an SQL condition on the waits.
 
-    Threads are tracks. A wait is a slice with what it moved; before it stand the CPU time that the
-    thread burned since its last wait, and the time it was runnable without a core. Arrows lead from
-    the thread that ended a wait. InputError for an invalid condition, or if no wait meets
-    it.
+    Threads are tracks, and each wait is a slice. Slices before it show the CPU time of the thread
+    since its last wait, and the time in which it was runnable without a core. Arrows lead from the
+    thread that ended a wait. InputError for an invalid condition, or if no wait meets it.
     """
     if recording.meta.captured:
         rows = _rows(recording, "waits", _COLUMNS, where)
@@ -78,7 +77,7 @@ def _events(
             yield _sampled(pid, *row)
     else:
         yield from _counters(recording, pid)
-        # Where waits are left out, what lies between two of them is not known.
+        # If waits are left out, the time between two of them may contain others.
         tracks = _Tracks(pid, complete and recording.meta.raw.whole)
         for row in rows:
             yield from tracks.wait(*row)
@@ -94,9 +93,9 @@ def _rows(
     columns: tuple[str, ...],
     where: str | None,
 ) -> Iterator[tuple[Any, ...]]:
-    """The rows of a table as they were written, which is each thread's in the order of time.
+    """The rows of a table as they were written: in the order of time for each thread.
 
-    Viewers sort by time themselves; here it would need as much room as the recording.
+    Viewers sort all by time themselves; here that would need memory for the entire recording.
     """
     recording.check_rows(table)
     path = recording.path / f"{table}.parquet"
@@ -110,8 +109,8 @@ def _rows(
             try:
                 chosen = recorded if where is None else recorded.filter(where)
             except duckdb.Error as error:
-                known = f"the columns are {', '.join(recorded.columns)}"
-                raise QueryInvalid(f"--where: {first_line(error)}", known) from error
+                hint = f"the columns are {', '.join(recorded.columns)}"
+                raise QueryInvalid(f"--where: {first_line(error)}", hint) from error
             rows = connection.execute(chosen.project(names).sql_query())
             while batch := rows.fetchmany(_BATCH_ROWS):
                 any_rows = True
@@ -127,9 +126,10 @@ def _rows(
 
 @dataclass
 class _Tracks:
-    """Threads and how far each has been drawn."""
+    """Slices and arrows of all threads, of which each is a track."""
 
     pid: int
+    #: Whether no wait is left out.
     complete: bool
     last_end_ns: dict[int, int] = field(default_factory=dict)
     wakers: set[int] = field(default_factory=set)
@@ -154,22 +154,23 @@ class _Tracks:
         end_ns = start_ns + elapsed_ns
         last_ns = self.last_end_ns.get(thread)
         if last_ns is not None and start_ns < last_ns:
-            # Two clocks may overlap by their grain, and viewers want slices that nest.
+            # Times of two clocks may overlap by their resolution; viewers need slices that nest.
             start_ns, end_ns = last_ns, max(end_ns, last_ns)
         elif cpu_ns is not None:
             yield from self._before(thread, last_ns, start_ns, cpu_ns)
         self.last_end_ns[thread] = end_ns
-        args = {"event": event, "bytes": size, "offset": offset, "file": file, "sql_id": sql_id}
-        known = {key: value for key, value in args.items() if value is not None}
+        values = {"event": event, "bytes": size, "offset": offset, "file": file, "sql_id": sql_id}
+        args = {key: value for key, value in values.items() if value is not None}
         name = event if op is None else f"temp {op}" if temp else op
         category = "temp" if temp else "wait" if op is None else "other"
-        yield self._slice(thread, name, category, start_ns, end_ns, known)
+        yield self._slice(thread, name, category, start_ns, end_ns, args)
         if woken_by is not None and end_ns > start_ns:
             yield from self._arrow(woken_by, thread, end_ns)
 
     def _before(
         self, thread: int, last_ns: int | None, start_ns: int, cpu_ns: int
     ) -> Iterator[Event]:
+        """The slices between the end of the last wait and the start of the next."""
         if last_ns is None or not self.complete:
             begin_ns = max(start_ns - cpu_ns, last_ns or 0)
         else:
@@ -182,7 +183,7 @@ class _Tracks:
             yield self._slice(thread, "CPU", "cpu", begin_ns, start_ns, {"cpu_ns": cpu_ns})
 
     def _arrow(self, waker: int, thread: int, end_ns: int) -> Iterator[Event]:
-        """From the thread that ended a wait; a slice of a nanosecond there holds its beginning."""
+        """An arrow from the thread that ended a wait, with the slice of 1 ns that it begins in."""
         self.arrows += 1
         self.wakers.add(waker)
         at_ns = end_ns - 1
@@ -194,7 +195,7 @@ class _Tracks:
     def _slice(
         self, thread: int, name: str, category: str, start_ns: int, end_ns: int, args: Event
     ) -> Event:
-        """Times in us: a float is exact to the nanosecond for 52 days."""
+        """A slice. The format has times in us: a float is exact to the nanosecond for 52 days."""
         return {
             "ph": "X", "name": name, "cat": category, "pid": self.pid, "tid": thread,
             "ts": start_ns / 1e3, "dur": (end_ns - start_ns) / 1e3, "args": args,
@@ -204,7 +205,7 @@ class _Tracks:
 def _sampled(
     pid: int, session: int, time_ns: int, weight_us: int, event: str | None, sql_id: str | None
 ) -> Event:
-    """Draw a sample as an instant and not as a slice, because its duration is unknown."""
+    """A sample as an instant, because its duration is unknown."""
     return {
         "ph": "i", "s": "t", "name": event or "on CPU", "cat": "sample", "pid": pid,
         "tid": session, "ts": time_ns / 1e3,
@@ -213,6 +214,7 @@ def _sampled(
 
 
 def _counters(recording: Recording, pid: int) -> Iterator[Event]:
+    """The temp bytes that each op moved, second by second."""
     moved = Counter[tuple[int, str]]()
     seconds = recording.seconds.select(["second", "op", "temp", "bytes"])
     for row in seconds.to_pylist():
@@ -225,16 +227,14 @@ def _counters(recording: Recording, pid: int) -> Iterator[Event]:
 
 #: Upper bounds of the buckets: 1, 2 and 5 us to 100 s, so that all exports can be added up.
 BOUNDS_US = [factor * 10**power for power in range(8) for factor in (1, 2, 5)] + [10**8]
-
-
-#: Suffix of a sample's name, labels and value; one without a value is not written.
+#: Suffix of a sample's name, labels and value; a sample without a value is not written.
 Sample = tuple[str, Mapping[str, Any], float | None]
-#: A name without its prefix, a type, a description and samples.
+#: Name without the prefix ``spillcast_``, type, description and samples.
 Family = tuple[str, str, str, Iterable[Sample]]
 
 
 def openmetrics_text(profile: Profile, recording: Recording | None = None) -> Iterator[str]:
-    """Lines of text; with the ``recording`` that was profiled also the bytes it moved.
+    """Metrics of a profile, line by line; with its ``recording`` also the bytes it moved.
 
     InputError for statistics, which hold neither times nor counts of waits.
     """
@@ -267,7 +267,7 @@ def openmetrics_text(profile: Profile, recording: Recording | None = None) -> It
 
 
 def servers_metrics(rankings: Sequence[ServerRanking]) -> Iterator[str]:
-    """Lines of text of servers' histories, with the names that a profile's have.
+    """Metrics of servers' histories, line by line, with the same names as those of a profile.
 
     Counters begin with the first snapshot; ``sql`` is the queryid.
     """
@@ -303,7 +303,7 @@ def servers_metrics(rankings: Sequence[ServerRanking]) -> Iterator[str]:
 
 
 def _text_of(families: Iterable[Family]) -> Iterator[str]:
-    """The description of each family, whose unit is the end of its name, and its samples."""
+    """The lines of each family. Its unit is the last part of its name."""
     for short_name, kind, text, samples in families:
         name = f"spillcast_{short_name}"
         yield f"# TYPE {name} {kind}\n"
@@ -321,19 +321,21 @@ def _text_of(families: Iterable[Family]) -> Iterator[str]:
 def _wait_samples(
     labels: Mapping[str, Any], row: Mapping[str, Any], buckets: LatencyCounts
 ) -> Iterator[Sample]:
+    """The cumulative histogram of a row, its count and its sum (s)."""
     ordered = sorted(zip(*buckets, strict=True))
-    ends = [ns for ns, _ in ordered]
-    below = [0, *accumulate(n for _, n in ordered)]
+    latencies_ns = [ns for ns, _ in ordered]
+    cumulative = [0, *accumulate(count for _, count in ordered)]
     for bound_us in BOUNDS_US:
-        # A bucket holds what is at most its bound.
-        at_most = below[bisect_left(ends, bound_us * 1000 + 1)]
-        yield "_bucket", {**labels, "le": repr(bound_us / 1e6)}, at_most
-    yield "_bucket", {**labels, "le": "+Inf"}, below[-1]
-    yield "_count", labels, below[-1]
+        # A bucket of OpenMetrics contains its bound.
+        count = cumulative[bisect_right(latencies_ns, bound_us * 1000)]
+        yield "_bucket", {**labels, "le": repr(bound_us / 1e6)}, count
+    yield "_bucket", {**labels, "le": "+Inf"}, cumulative[-1]
+    yield "_count", labels, cumulative[-1]
     yield "_sum", labels, row["total_us"] / 1e6
 
 
 def _bytes(recording: Recording) -> Iterator[Sample]:
+    """The bytes that a recording moved, by op and whether they are of temp files."""
     sums = Counter[tuple[str, bool]]()
     for row in recording.seconds.select(["op", "temp", "bytes"]).to_pylist():
         if row["op"]:
@@ -348,11 +350,12 @@ def _labels(by: Sequence[str], row: dict[str, Any]) -> dict[str, Any]:
     pairs: dict[str, Any] = {}
     for name in names:
         pairs[_label_name(name, pairs)] = row[name]
-    known = {name: value for name, value in pairs.items() if value is not None}
-    return {**known, "idle": str(bool(row["idle"])).lower()}
+    labels = {name: value for name, value in pairs.items() if value is not None}
+    return {**labels, "idle": str(bool(row["idle"])).lower()}
 
 
 def _labels_text(pairs: Mapping[str, Any]) -> str:
+    """``{event="temp read",op="read"}``; empty without labels."""
     escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
     labels = (f'{name}="{str(value).translate(escapes)}"' for name, value in pairs.items())
     return "{" + ",".join(labels) + "}" if pairs else ""

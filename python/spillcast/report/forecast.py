@@ -43,12 +43,12 @@ from spillcast.units import (
     interval_name,
 )
 
-#: The most letters of a statement.
+#: Maximum length of a statement's text, in characters.
 STATEMENT_MAX = 200
-#: Names of rows of the table that are not targets.
+#: Rows of the table of targets for today's storage and for the lower limit of any storage.
 NOW, NO_LATENCY = "today", f"{ZERO_LATENCY} (limit)"
 SUPPOSED_NOW = "these executors, today's storage"
-#: The remark below a table in which only bounds are known.
+#: The order of a table in which only bounds are known.
 BOUNDS_ORDER = "in the order of the lower bound, then of the upper"
 MORE = "  --details: what the numbers are made of, and what to do about warnings"
 
@@ -56,16 +56,19 @@ MORE = "  --details: what the numbers are made of, and what to do about warnings
 def forecast_page(
     forecasts: Sequence[Forecast], notes: Sequence[str] = (), *, in_full: bool = False
 ) -> Page:
-    """The verdict, ``notes``, the table, advice, warnings; ``in_full`` also terms and remedies."""
+    """The verdict, ``notes``, the table of targets, advice and warnings.
+
+    ``in_full`` adds the terms of each forecast and the remedies of warnings.
+    """
     order = ranked(forecasts)
     first = order[0]
     supposed = [] if first.supposed is None else [supposed_text(first, first.supposed)]
     parts: list[Part] = [Words([*supposed, verdict(forecasts).text, *notes], indent="")]
     if first.statement is not None:
         parts.append(Words([statement_text(first.statement)]))
-    parts += [*compared_parts(order), *to_come_parts(first)]
+    parts += [*compared_parts(order), *remaining_parts(first)]
     parts.append(Words([f"  to do: {step}" for step in advice(order)]))
-    if warnings := _notes(order, in_full=in_full):
+    if warnings := _warning_lines(order, in_full=in_full):
         parts.append(Words([*warnings, *([] if in_full else [MORE])]))
     return Page(
         [*parts, *(details(order) if in_full else [])],
@@ -119,28 +122,27 @@ def targets_table(order: Sequence[Forecast]) -> Table:
         Column("", None, "words"),
     ]
     today_s = first.baseline_s
-    # The middle of bounds that are far apart is no forecast.
     bounds_only = unknown_share(first) is not None
 
-    def row(name: str, time_s: float | None, bounds_s: Interval | None, *more: Any) -> list[Any]:
-        shown_s = None if bounds_only else time_s
-        speedup = today_s / shown_s if shown_s else None
-        return [name, shown_s, bounds_s, speedup, *more]
+    def numbers(forecast_s: float | None, interval_s: Interval | None) -> list[Any]:
+        # The middle of bounds that are far apart is no forecast.
+        shown_s = None if bounds_only else forecast_s
+        return [shown_s, interval_s, today_s / shown_s if shown_s else None]
 
-    rows: list[tuple[Interval, list[Any]]] = []
+    ranked_rows: list[tuple[Interval, list[Any]]] = []
     for f in order:
         if f.target != ZERO_LATENCY:
-            cells = row(f.target, f.forecast_s, f.interval_s, f.cost, _remark(f))
-            rows.append((rank(f), cells))
+            cells = [f.target, *numbers(f.forecast_s, f.interval_s), f.cost, _remark(f)]
+            ranked_rows.append((rank(f), cells))
     for fix in memory_fixes(first):
-        cells = row(fix.target, fix.forecast_s, fix.interval_s, None, _memory_remark(first))
-        rows.append((fix.rank, cells))
-    limit_s, limits_s = first.ceiling_s, first.ceiling_interval_s
-    limit_rank = limits_s if bounds_only and limits_s else (limit_s, limit_s)
-    rows.append((limit_rank, row(NO_LATENCY, limit_s, limits_s, None, "")))
+        cells = [fix.target, *numbers(fix.forecast_s, fix.interval_s), None, _memory_remark(first)]
+        ranked_rows.append((fix.rank, cells))
+    limit_s, limit_interval_s = first.ceiling_s, first.ceiling_interval_s
+    limit_rank = limit_interval_s if bounds_only and limit_interval_s else (limit_s, limit_s)
+    ranked_rows.append((limit_rank, [NO_LATENCY, *numbers(limit_s, limit_interval_s), None, ""]))
     today = NOW if first.supposed is None else SUPPOSED_NOW
-    rows.append(((today_s, today_s), [today, today_s, None, None, None, ""]))
-    return Table(columns, [cells for _, cells in sorted(rows, key=itemgetter(0))])
+    ranked_rows.append(((today_s, today_s), [today, today_s, None, None, None, ""]))
+    return Table(columns, [cells for _, cells in sorted(ranked_rows, key=itemgetter(0))])
 
 
 def advice(forecasts: Sequence[Forecast]) -> list[str]:
@@ -168,50 +170,46 @@ def _memory_remark(forecast: Forecast) -> str:
     return f"no spills; today {format_bytes(spills.current_bytes)}{unsure}"
 
 
-def _notes(order: Sequence[Forecast], *, in_full: bool) -> list[str]:
+def _warning_lines(order: Sequence[Forecast], *, in_full: bool) -> list[str]:
     """A line for each warning, with its targets unless all have it, and for each refused target.
 
     The remedy for an unknown time of temp I/O follows, unless the details have it.
     """
-    common = [warning.code for warning in common_warnings(order)]
-    targets_of: dict[str, list[str]] = {code: [] for code in common}
-    steps: dict[str, str | None] = {}
-    for forecast in order:
-        for warning in forecast.warnings:
-            steps[warning.code] = warning.next_step
-            if warning.code not in common:
-                targets_of.setdefault(warning.code, []).append(forecast.target)
+    common = {warning.code for warning in common_warnings(order)}
+    next_steps = {w.code: w.next_step for forecast in order for w in forecast.warnings}
     lines = []
-    for code, targets in targets_of.items():
-        some = "" if len(targets) in (0, len(order)) else f": {', '.join(dict.fromkeys(targets))}"
-        lines.append(f"  warning: {title_of(code)} ({code}){some}")
+    for code in sorted(next_steps, key=lambda code: code not in common):
+        targets = [f.target for f in order if any(w.code == code for w in f.warnings)]
+        is_general = code in common or len(targets) == len(order)
+        of_targets = "" if is_general else f": {', '.join(dict.fromkeys(targets))}"
+        lines.append(f"  warning: {title_of(code)} ({code}){of_targets}")
         if code in TIME_UNKNOWN and not in_full:
-            lines.append(f"    next: {steps[code]}")
+            lines.append(f"    next: {next_steps[code]}")
     if any(forecast.forecast_s is not None for forecast in order):
         lines += [f"  no number for {f.target}: {f.refused}" for f in order if f.refused]
     return lines
 
 
-#: Terms of sizes below this share of the elapsed time are shown as one.
-SMALL = 0.005
-#: A spread of the spill that adds less than this to the interval is not shown.
-SHOWN_SPREAD = 0.005
+#: Terms of one op that are below this share of the elapsed time are summed.
+_SMALL_SHARE = 0.005
+#: The least spread of the spill that is shown, by what it adds to the interval.
+_SPREAD_MIN = 0.005
 #: The share of a time that its three digits do not show.
-ROUNDED = 0.0005
+_ROUNDED_SHARE = 0.0005
 
 
 def details(forecasts: Sequence[Forecast]) -> list[Part]:
     """The terms and warnings of each target, the best first; then the warnings common to all."""
-    shared = common_warnings(forecasts) if len(forecasts) > 1 else []
+    common = common_warnings(forecasts) if len(forecasts) > 1 else []
     parts: list[Part] = []
     for forecast in forecasts:
-        warnings = [warning for warning in forecast.warnings if warning not in shared]
+        warnings = [warning for warning in forecast.warnings if warning not in common]
         parts += terms_parts(forecast, forecasts)
         if forecast.speedup is not None and unknown_share(forecast) is None:
             slower = ": the query gets slower" if forecast.speedup < 1 else ""
             parts.append(Words([f"  speed-up {format_speedup(forecast.speedup)}{slower}"]))
         parts.append(Words(_remarks(forecast, warnings)))
-    parts.append(Words([line for warning in shared for line in _warned(warning)]))
+    parts.append(Words([line for warning in common for line in _warning_in_full(warning)]))
     if forecasts[0].work_memory is not None:
         parts.append(Words(work_memory_text(forecasts[0])))
     return parts
@@ -223,14 +221,17 @@ def common_warnings(forecasts: Sequence[Forecast]) -> list[Warned]:
     return [warning for warning in first if all(warning in warnings for warnings in others)]
 
 
-def _warned(warning: Warned) -> list[str]:
-    """The warning in full, and the next step."""
+def _warning_in_full(warning: Warned) -> list[str]:
+    """The message of a warning, and the next step if it has one."""
     lines = [f"  warning: {warning.message} ({warning.code})"]
     return [*lines, f"    next: {warning.next_step}"] if warning.next_step else lines
 
 
 def terms_parts(forecast: Forecast, beside: Sequence[Forecast]) -> list[Part]:
-    """The forecast in a sentence with its terms, and the stages of a Spark application."""
+    """The forecast in a sentence with its terms, and the stages of a Spark application.
+
+    ``beside`` are all forecasts of the query that are shown; the sentence names their lower limit.
+    """
     if forecast.interval_s is not None and unknown_share(forecast) is not None:
         bounds, today = format_interval(forecast.interval_s), format_duration(forecast.baseline_s)
         title = (
@@ -246,24 +247,26 @@ def terms_parts(forecast: Forecast, beside: Sequence[Forecast]) -> list[Part]:
 
 
 def _remarks(forecast: Forecast, warnings: Sequence[Warned]) -> list[str]:
-    lines = [line for warning in warnings for line in _warned(warning)]
+    """The rehearsal, the run with its data in memory, ``warnings``, and causes of the interval."""
+    lines = []
+    if (rehearsal := forecast.rehearsed) is not None:
+        count = format_count(rehearsal.operations, "temp operation")
+        part = f"{count}, {100 * rehearsal.share:.0f} % of the query's"
+        extent = "the entire query, so its time is measured" if rehearsal.ended else part
+        elapsed = format_duration(rehearsal.elapsed_s)
+        lines.append(f"  rehearsed on the target for {elapsed}: {extent}")
+    if (warm := forecast.warm) is not None and warm.forecast_s is not None:
+        today, on_target = map(format_duration, (warm.baseline_s, warm.forecast_s))
+        lines.append(f"  with its data in memory: {today} today, {on_target} on this target")
+    lines += [line for warning in warnings for line in _warning_in_full(warning)]
     if (sample := forecast.sampled) is not None:
         lines.append(
             f"  estimated from {sample.waits:,} of {format_count(sample.of_waits, 'wait')}, spread "
             f"over the run: standard error {100 * sample.error:.1f} %; --exact takes all waits"
         )
-    if (spread := forecast.spill_spread) is not None and spread.added >= SHOWN_SPREAD:
+    if (spread := forecast.spill_spread) is not None and spread.added >= _SPREAD_MIN:
         text = f"  in the interval: {spread.words}"
         lines.append(text if spread.runs > 1 else f"{text}; --history RUN measures it")
-    if (warm := forecast.warm) is not None and warm.forecast_s is not None:
-        today, on_target = map(format_duration, (warm.baseline_s, warm.forecast_s))
-        lines.insert(0, f"  with its data in memory: {today} today, {on_target} on this target")
-    if (rehearsal := forecast.rehearsed) is not None:
-        count = format_count(rehearsal.operations, "temp operation")
-        part = f"{count}, {100 * rehearsal.share:.0f} % of the query's"
-        result = "the entire query, so its time is measured" if rehearsal.ended else part
-        ran = format_duration(rehearsal.elapsed_s)
-        lines.insert(0, f"  rehearsed on the target for {ran}: {result}")
     return lines
 
 
@@ -316,9 +319,9 @@ def _merged(forecast: Forecast) -> list[Term]:
     kept: list[Term] = []
     small: dict[str, list[Term]] = {}
     for term in forecast.terms:
-        if term.op and is_below(term, SMALL):
+        if term.op and is_below(term, _SMALL_SHARE):
             small.setdefault(term.op, []).append(term)
-        elif term.name not in (CHANGES, RECORDING) or not is_below(term, ROUNDED):
+        elif term.name not in (CHANGES, RECORDING) or not is_below(term, _ROUNDED_SHARE):
             kept.append(term)
     for op, terms in small.items():
         name = terms[0].name if len(terms) == 1 else f"temp {op}, other sizes"
@@ -335,38 +338,39 @@ _REMAINING = (
 )
 
 
-def to_come_parts(forecast: Forecast) -> list[Part]:
+def remaining_parts(forecast: Forecast) -> list[Part]:
     """What remains of a query that was recorded in part; empty for an entire query."""
-    if (coming := forecast.to_come) is None:
+    if (remaining := forecast.to_come) is None:
         return []
-    unused = [f"  not used: {reason}" for reason in coming.unused]
-    return [to_come_table(coming), Words([f"  {left_words(forecast, coming)}", *unused])]
+    unused = [f"  not used: {reason}" for reason in remaining.unused]
+    text = remaining_text(forecast, remaining)
+    return [remaining_table(remaining), Words([f"  {text}", *unused])]
 
 
-def to_come_table(coming: Remaining) -> Table:
-    """The remaining bytes, and how they are known."""
-    quantities = {"temp reads": coming.reads_bytes, "temp writes": coming.writes_bytes}
+def remaining_table(remaining: Remaining) -> Table:
+    """The remaining bytes with their bounds and evidence."""
+    quantities = {"temp reads": remaining.reads_bytes, "temp writes": remaining.writes_bytes}
     rows = [[name, q.low, q.centre, q.high, q.source] for name, q in quantities.items()]
     return Table(_REMAINING, rows)
 
 
-def left_words(forecast: Forecast, coming: Remaining) -> str:
+def remaining_text(forecast: Forecast, remaining: Remaining) -> str:
     """The elapsed time if the query is moved and restarted now, and if it is left running."""
-    rest = coming.elapsed_s
-    if rest.centre is None or rest.high is None:
-        return f"left running it takes at least another {format_duration(rest.low)} to read them"
-    if coming.writes_bytes.source == FILES_SOURCE:
-        low, centre = format_duration(rest.low), format_duration(rest.centre)
-        words = (
+    elapsed = remaining.elapsed_s
+    if elapsed.centre is None or elapsed.high is None:
+        return f"left running it takes at least another {format_duration(elapsed.low)} to read them"
+    if remaining.writes_bytes.source == FILES_SOURCE:
+        low, centre = format_duration(elapsed.low), format_duration(elapsed.centre)
+        left_running = (
             f"left running it takes at least another {low} to read its temp files, about {centre} "
             "if nothing follows: they do not show what it does after that"
         )
     else:
-        estimate = format_estimate(rest.centre, (rest.low, rest.high))
-        words = f"left running it takes about another {estimate}: known from {rest.source}"
+        estimate = format_estimate(elapsed.centre, (elapsed.low, elapsed.high))
+        left_running = f"left running it takes about another {estimate}: known from {elapsed.source}"
     if forecast.forecast_s is None:
-        return words
-    return f"moved now and restarted: {format_duration(forecast.forecast_s)}; {words}"
+        return left_running
+    return f"moved now and restarted: {format_duration(forecast.forecast_s)}; {left_running}"
 
 
 #: A recording and its forecasts.
@@ -396,8 +400,8 @@ def forecast_each_page(forecasted: Sequence[Forecasted]) -> Page:
         for recording, forecasts in order
         for forecast in ranked(forecasts)
     ]
-    cached = any(made.without_cache_s is not None for _, each in order for made in each)
-    uncached = Column("uncached" if cached else None, "without_cache_s", "s", spare=1)
+    is_cached = any(f.without_cache_s is not None for _, forecasts in order for f in forecasts)
+    uncached = Column("uncached" if is_cached else None, "without_cache_s", "s", spare=1)
     table = Table([*_RECORDING_COLUMNS, uncached, Column("", None, "words")], rows)
     return Page([Words(_sums(forecasted), indent=""), table], table)
 
@@ -420,20 +424,20 @@ def _each_remark(forecast: Forecast) -> str:
 
 def _sums(forecasted: Sequence[Forecasted]) -> list[str]:
     """A sentence for each target: the sum of its queries there and today."""
-    given: dict[str, list[Forecast]] = {}
+    by_target: dict[str, list[Forecast]] = {}
     for forecast in [f for _, forecasts in forecasted for f in forecasts]:
         if forecast.forecast_s is not None:
-            given.setdefault(forecast.target, []).append(forecast)
+            by_target.setdefault(forecast.target, []).append(forecast)
     lines = []
-    for target, each in given.items():
-        target_s = sum(f.forecast_s or 0.0 for f in each)
-        uncached_s = sum(f.without_cache_s or f.forecast_s or 0.0 for f in each)
+    for target, queries in by_target.items():
+        target_s = sum(f.forecast_s or 0.0 for f in queries)
+        uncached_s = sum(f.without_cache_s or f.forecast_s or 0.0 for f in queries)
         line = (
-            f"On {target} {len(each)} of {len(forecasted)} queries would take "
+            f"On {target} {len(queries)} of {len(forecasted)} queries would take "
             f"{format_duration(target_s)} in all instead of "
-            f"{format_duration(sum(f.baseline_s for f in each))}"
+            f"{format_duration(sum(f.baseline_s for f in queries))}"
         )
-        if any(f.without_cache_s is not None for f in each):
+        if any(f.without_cache_s is not None for f in queries):
             line += f"; uncached, where memory is not free, {format_duration(uncached_s)}"
         lines.append(f"{line}.")
     return lines or ["No forecast for any of these queries."]

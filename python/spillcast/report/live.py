@@ -9,16 +9,16 @@ from spillcast.forecast.verdict import forecasts_document, verdict
 from spillcast.recording import OPS
 from spillcast.recording.calibration import CaptureCost
 from spillcast.recording.live import Running, Tally
-from spillcast.report.forecast import left_words, to_come_table
+from spillcast.report.forecast import remaining_table, remaining_text
 from spillcast.report.page import sparkline, with_bars, with_drawings
 from spillcast.tabular import Column, Table, paragraph, shortened
 from spillcast.units import format_bytes, format_count, format_duration
 
 WATCH_SCHEMA = "spillcast.watch/1"
-#: Rows of events, and columns of bars.
+#: Maximum number of rows of events, and of columns of a bar.
 ROWS_MAX, BAR_MAX = 8, 60
-#: Rows that sum to a larger share of the elapsed time are of sessions side by side.
-SIDE_BY_SIDE = 1.01
+#: Events that take a larger share of the elapsed time are of concurrent sessions.
+CONCURRENT_SHARE_MIN = 1.01
 _EVENTS = (
     Column("event", "event"),
     Column("total", "total_us", "us"),
@@ -37,26 +37,25 @@ _LATENCY = (
 
 
 @dataclass(frozen=True)
-class Glimpse:
-    """A snapshot of a recording in progress. ``own_cpu_s`` is the CPU time of this program."""
+class LiveSnapshot:
+    """A recording in progress. ``own_cpu_s`` is the CPU time of this program since it began."""
 
     title: str
     running: Running
     status: Mapping[str, Any]
-    #: What the capture costs those it observes; None where that is not known yet.
+    #: What the capture costs the observed threads; None if not known yet.
     cost: CaptureCost | None
     own_cpu_s: float
-    #: The forecast, where one is requested, or the reason that there is none.
+    #: The forecast, if one is requested, or the reason why there is none.
     forecast: Forecast | None = None
     because: str | None = None
     ended: bool = False
-    #: Half the width of the interval over the forecast, by forecast of the run so far; None for a
-    #: refusal.
+    #: Half the interval's width over the forecast, of each forecast so far; None for a refusal.
     half_widths: Sequence[float | None] = ()
 
     @property
     def elapsed_s(self) -> float:
-        """Since the recording began."""
+        """Time since the recording began."""
         return max(float(self.status["elapsed_ns"]) / 1e9, 1e-3)
 
     @property
@@ -74,15 +73,15 @@ class Glimpse:
         ]
         waits = self.running.waits().items()
         rows += [{"event": event, "temp": None, **_figures(tally)} for event, tally in waits]
-        nothing = dict.fromkeys(("count", "mean_us", "p50_us", "p99_us"))
+        no_waits = dict.fromkeys(("count", "mean_us", "p50_us", "p99_us"))
         if not rows:
             rows = [
-                {"event": event, "temp": None, "total_us": total_us, **nothing}
+                {"event": event, "temp": None, "total_us": total_us, **no_waits}
                 for event, total_us in self.running.sampled_us.items()
             ]
         elif self.status["cpu_ns"] is not None:
             cpu_us = round(self.status["cpu_ns"] / 1e3)
-            rows.append({"event": "CPU", "temp": None, "total_us": cpu_us, **nothing})
+            rows.append({"event": "CPU", "temp": None, "total_us": cpu_us, **no_waits})
         spent_us = max(sum(row["total_us"] for row in rows), self.elapsed_s * 1e6)
         for row in rows:
             row["share"] = row["total_us"] / spent_us
@@ -108,65 +107,65 @@ def _figures(tally: Tally) -> dict[str, Any]:
     }
 
 
-def watch_document(glimpse: Glimpse) -> dict[str, Any]:
+def watch_document(snapshot: LiveSnapshot) -> dict[str, Any]:
     """One line of the form ``spillcast.watch/1``."""
-    status = glimpse.status
+    status = snapshot.status
     return {
         "schema": WATCH_SCHEMA,
-        "elapsed_s": glimpse.elapsed_s,
-        "ended": glimpse.ended,
+        "elapsed_s": snapshot.elapsed_s,
+        "ended": snapshot.ended,
         "waiting": bool(status.get("waiting")),
-        "rows": glimpse.rows(),
-        "temp": glimpse.temp(),
+        "rows": snapshot.rows(),
+        "temp": snapshot.temp(),
         "lost": status["lost"],
         "dropped": status["dropped"],
-        "overhead_s": glimpse.overhead_s,
+        "overhead_s": snapshot.overhead_s,
         "tracer_cpu_s": status["tracer_cpu_ns"] / 1e9,
-        "own_cpu_s": glimpse.own_cpu_s,
-        "forecast": glimpse.forecast and forecasts_document([glimpse.forecast]),
-        "because": glimpse.because,
-        "half_widths": list(glimpse.half_widths),
+        "own_cpu_s": snapshot.own_cpu_s,
+        "forecast": snapshot.forecast and forecasts_document([snapshot.forecast]),
+        "because": snapshot.because,
+        "half_widths": list(snapshot.half_widths),
     }
 
 
-def live_text(glimpse: Glimpse, width: int, keys: str = "") -> str:
+def live_text(snapshot: LiveSnapshot, width: int, keys: str = "") -> str:
     """The view, lines of at most ``width`` columns; ``keys`` says how it is ended."""
-    elapsed = format_duration(glimpse.elapsed_s)
+    elapsed = format_duration(snapshot.elapsed_s)
     room = width - len(elapsed) - len(keys) - 4
-    head = f"{shortened(glimpse.title, max(room, 12))}  {elapsed}"
+    head = f"{shortened(snapshot.title, max(room, 12))}  {elapsed}"
     parts = [f"{head:<{max(width - len(keys), len(head))}}{keys}".rstrip()]
-    if glimpse.status.get("waiting"):
+    if snapshot.status.get("waiting"):
         parts.append("  attached, waiting for the query")
-    rows = glimpse.rows()
+    rows = snapshot.rows()
     parts.append(_events(rows, width) if rows else "  no temp I/O or waits yet")
     spent_s = sum(row["total_us"] for row in rows) / 1e6
-    if spent_s > SIDE_BY_SIDE * glimpse.elapsed_s:
+    if spent_s > CONCURRENT_SHARE_MIN * snapshot.elapsed_s:
         spent = format_duration(spent_s)
         sentence = f"  shares are of the {spent} that all sessions together spent in {elapsed}"
         parts[-1] += f"\n{paragraph(sentence, '  ', width)}"
-    if temp := glimpse.temp():
-        parts.append(_latency(glimpse, temp, width))
-    parts += _forecast(glimpse, width)
-    parts.append(paragraph(f"  {_cost(glimpse)}", "  ", width))
+    if temp := snapshot.temp():
+        parts.append(_latency(snapshot, temp, width))
+    parts += _forecast_parts(snapshot, width)
+    parts.append(paragraph(f"  {_loss_and_cost(snapshot)}", "  ", width))
     return "\n\n".join(parts)
 
 
-def _forecast(glimpse: Glimpse, width: int) -> list[str]:
+def _forecast_parts(snapshot: LiveSnapshot, width: int) -> list[str]:
     """The verdict; of a run in progress also what remains, and the width of its interval."""
-    forecast, across = glimpse.forecast, min(width, 100)
-    if forecast is None or forecast.forecast_s is None:
-        reason = glimpse.because and f"  no forecast yet: {glimpse.because}"
-        parts = [paragraph(reason, "    ", width)] if reason else []
-    else:
-        parts = [paragraph(f"  {verdict([forecast]).text}", "  ", across)]
-    if forecast is not None and forecast.to_come is not None:
-        coming = to_come_table(forecast.to_come).text(width)
-        left = paragraph(f"  {left_words(forecast, forecast.to_come)}", "  ", across)
-        parts.append("\n".join([coming, "", left, *_surer(glimpse.half_widths, width)]))
+    forecast, text_width = snapshot.forecast, min(width, 100)
+    parts = []
+    if forecast is not None and forecast.forecast_s is not None:
+        parts.append(paragraph(f"  {verdict([forecast]).text}", "  ", text_width))
+    elif snapshot.because:
+        parts.append(paragraph(f"  no forecast yet: {snapshot.because}", "    ", width))
+    if forecast is not None and (remaining := forecast.to_come) is not None:
+        table = remaining_table(remaining).text(width)
+        text = paragraph(f"  {remaining_text(forecast, remaining)}", "  ", text_width)
+        parts.append("\n".join([table, "", text, *_interval_widths(snapshot.half_widths, width)]))
     return parts
 
 
-def _surer(half_widths: Sequence[float | None], width: int) -> list[str]:
+def _interval_widths(half_widths: Sequence[float | None], width: int) -> list[str]:
     """The width of the interval, forecast by forecast; empty while there is no number."""
     if not half_widths or half_widths[-1] is None:
         return []
@@ -184,35 +183,36 @@ def _events(rows: Sequence[Mapping[str, Any]], width: int) -> str:
     return f"{text}\n  and {more:,} more" if more > 0 else text
 
 
-def _latency(glimpse: Glimpse, temp: Sequence[Mapping[str, Any]], width: int) -> str:
+def _latency(snapshot: LiveSnapshot, temp: Sequence[Mapping[str, Any]], width: int) -> str:
     """Figures by op, and mean latency second by second."""
-    tallies = glimpse.running.temp()
-    seen = [second for tally in tallies.values() for second in tally.recent]
+    tallies = snapshot.running.temp()
+    seconds = [second for tally in tallies.values() for second in tally.recent]
 
     def draw(room: int) -> list[str]:
-        first = max(min(seen), max(seen) - min(room, BAR_MAX) + 1)
-        drawn = ["mean, by second" if room >= 15 else "mean"]
+        first = max(min(seconds), max(seconds) - min(room, BAR_MAX) + 1)
+        lines = ["mean, by second" if room >= 15 else "mean"]
         for row in temp:
             recent = tallies[row["op"]].recent
-            seconds = [recent.get(second, (0, 0)) for second in range(first, max(seen) + 1)]
-            drawn.append(sparkline([total / count if count else 0.0 for count, total in seconds]))
-        return drawn
+            sums = [recent.get(second, (0, 0)) for second in range(first, max(seconds) + 1)]
+            lines.append(sparkline([total / count if count else 0.0 for count, total in sums]))
+        return lines
 
-    second = int(glimpse.elapsed_s) - 1
-    now = [tally.recent.get(second, (0, 0)) for tally in tallies.values()]
-    count = format_count(sum(value for value, _ in now), "operation")
-    busy = format_duration(sum(ns for _, ns in now) / 1e9)
+    last_second = int(snapshot.elapsed_s) - 1
+    latest = [tally.recent.get(last_second, (0, 0)) for tally in tallies.values()]
+    operations = format_count(sum(count for count, _ in latest), "operation")
+    busy = format_duration(sum(total_ns for _, total_ns in latest) / 1e9)
     moved = format_bytes(sum(row["bytes"] for row in temp))
     table = with_drawings(Table.of(_LATENCY, temp), width, draw)
-    return f"{table}\n  last second: {count}, {busy} in them; {moved} in all"
+    return f"{table}\n  last second: {operations}, {busy} in them; {moved} in all"
 
 
-def _cost(glimpse: Glimpse) -> str:
-    status, elapsed_s, overhead_s = glimpse.status, glimpse.elapsed_s, glimpse.overhead_s
+def _loss_and_cost(snapshot: LiveSnapshot) -> str:
+    """Lost waits, samples, and the CPU time that the recording costs."""
+    status, elapsed_s, overhead_s = snapshot.status, snapshot.elapsed_s, snapshot.overhead_s
     lost = f"{status['lost'] + status['dropped']:,} lost"
     if "samples" in status:
         lost += f", {format_count(status['samples'], 'sample')}"
-    theirs = "" if overhead_s is None else f"{format_duration(overhead_s)} of the process; "
-    cores = f"{glimpse.own_cpu_s / elapsed_s:.1%} of a CPU"
+    overhead = "" if overhead_s is None else f"{format_duration(overhead_s)} of the process; "
+    own_cpu = f"{snapshot.own_cpu_s / elapsed_s:.1%} of a CPU"
     capture = f"{status['tracer_cpu_ns'] / 1e9 / elapsed_s:.1%} to record"
-    return f"{lost}; cost: {theirs}{cores}, including {capture}"
+    return f"{lost}; cost: {overhead}{own_cpu}, including {capture}"

@@ -21,14 +21,12 @@ from spillcast.tabular import Column, Table, saved_text
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_count, format_duration, format_setting
 
-#: Letters of a statement's text.
+#: Maximum length of a statement's text, in characters.
 TEXT_MAX = 60
-#: Sessions that are named.
-LIVE_MAX = 3
-#: Statements that failed.
-FAILED_MAX = 5
+#: Maximum number of listed sessions, and of listed statements that failed.
+LIVE_MAX, FAILED_MAX = 3, 5
 NO_SPILL = "no spill"
-#: A shorter window is in hours.
+#: Shorter windows are written in hours.
 _DAYS_MIN = 2
 
 
@@ -73,52 +71,55 @@ def histories_page(rankings: Sequence[ServerRanking], top: int, *, per_day: bool
 def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
     if ranking.is_blind:
         return _blind(ranking)
-    count, counted = len(ranking.statements), f"counted over {window_text(ranking.window_s)}"
+    count, window = len(ranking.statements), f"counted over {window_text(ranking.window_s)}"
     if not count:
         failed = "Calls failed at a limit of their temp files"
-        return [f"{failed if ranking.exceeded else 'Nothing spills'}, {counted}."]
-    of = format_count(count, "statement")
+        return [f"{failed if ranking.exceeded else 'Nothing spills'}, {window}."]
+    statements = format_count(count, "statement")
     if ranking.statements_seen:
-        of = f"{count:,} of {format_count(ranking.statements_seen, 'statement')}"
-    text = f"{of} {'spill' if count > 1 else 'spills'}, {counted}"
+        statements = f"{count:,} of {format_count(ranking.statements_seen, 'statement')}"
+    text = f"{statements} {'spill' if count > 1 else 'spills'}, {window}"
     timed = [statement.temp_s for statement in ranking.statements if statement.temp_s is not None]
     if timed:
-        ends_s = [sum(ends) for ends in zip(*timed, strict=True)]
-        text += f": temp I/O takes {_span(s * scale for s in ends_s)}"
+        bounds_s = [sum(ends_s) for ends_s in zip(*timed, strict=True)]
+        text += f": temp I/O takes {_span(s * scale for s in bounds_s)}"
         text += " a day" if scale != 1.0 else ""
         if ranking.elapsed_s:
-            shares = sorted({round(100 * s / ranking.elapsed_s) for s in ends_s})
+            shares = sorted({round(100 * s / ranking.elapsed_s) for s in bounds_s})
             text += f", {' to '.join(map(str, shares))} % of the time in statements"
     lines = [f"{text}."]
     first = ranking.statements[0]
     if first.no_spill is not None:
-        cures = cure_texts(first, ranking.memory, scale)
-        saved = "; ".join(f"{fix} {time}" for fix, time in cures.items())
+        savings = fix_texts(first, ranking.memory, scale)
+        saved = "; ".join(f"{fix} {time}" for fix, time in savings.items())
         lines.append(f"Time saved in the first statement: {saved}.")
-        gains = {name: gain.without_cache_s for name, gain in _by_saving(first)}
-        if cached := {name: s for name, s in gains.items() if s is not None}:
+        uncached_s = {name: gain.without_cache_s for name, gain in _by_saving(first)}
+        if cached := {name: s for name, s in uncached_s.items() if s is not None}:
             at_most = "at most " if first.temp_bytes is None else ""
             lines += in_memory_sentences(cached, first.elapsed_s or 0.0, at_most)
     return lines
 
 
-def cure_texts(ranked: Ranked, memory: str, scale: float = 1.0) -> dict[str, str]:
-    """By fix, what it saves of the time of a statement with a forecast, with the interval."""
+def fix_texts(ranked: Ranked, memory: str, scale: float = 1.0) -> dict[str, str]:
+    """The saving by each fix of a statement that has a forecast, with its interval.
+
+    ``memory`` names the server's setting of work memory; ``scale`` extrapolates to a day.
+    """
     assert ranked.no_spill is not None
     no_spill = f"not spilling (more {memory})"
     if ranked.work_mem_bytes is not None:
         no_spill = f"work_mem {format_setting(ranked.work_mem_bytes)}"
-    cures = {no_spill: ranked.no_spill}
+    gains = {no_spill: ranked.no_spill}
     by_target = _by_saving(ranked)
-    cures |= {_storage(name): gain for name, gain in by_target if gain.without_cache_s is None}
+    gains |= {_storage_name(name): gain for name, gain in by_target if gain.without_cache_s is None}
     texts = {}
-    for name, gain in cures.items():
-        saved, bounds = _cells(gain, ranked, scale, nothing="about nothing")
-        texts[name] = saved if bounds is None else f"{saved} ({bounds})"
+    for fix, gain in gains.items():
+        saved, bounds = _saving_cells(gain, ranked, scale, nothing="about nothing")
+        texts[fix] = saved if bounds is None else f"{saved} ({bounds})"
     return texts
 
 
-def _storage(target: str) -> str:
+def _storage_name(target: str) -> str:
     """``aws-gp3``, or ``10x faster storage`` for ``factor:10``."""
     kind, _, value = target.partition(":")
     return f"{value}x faster storage" if kind == "factor" else target.removeprefix("catalogue:")
@@ -139,8 +140,8 @@ def _blind(ranking: ServerRanking) -> list[str]:
         f"Statements spill: {written} in {databases}. No forecast: which statements spill is not "
         "counted."
     ]
-    if active := [each.active_s for each in ranking.databases if each.active_s is not None]:
-        most = format_duration(sum(active))
+    if active_s := [d.active_s for d in ranking.databases if d.active_s is not None]:
+        most = format_duration(sum(active_s))
         lines.append(
             f"Their temp I/O took at most {most}, for as long statements ran in these databases."
         )
@@ -148,6 +149,7 @@ def _blind(ranking: ServerRanking) -> list[str]:
 
 
 def _databases(ranking: ServerRanking) -> Table:
+    """What each database has written, and bounds of the time that it took."""
     names = list(dict.fromkeys(name for database in ranking.databases for name in database.spill_s))
     columns = [
         Column("database", "name"),
@@ -158,14 +160,14 @@ def _databases(ranking: ServerRanking) -> Table:
         *(Column(f"on {name.removeprefix('catalogue:')}", name, "s") for name in names),
     ]
     records = [
-        {**each.spill_s, **vars(each), "since": each.since_s and moment(each.since_s)}
-        for each in ranking.databases
+        {**d.spill_s, **vars(d), "since": d.since_s and moment(d.since_s)}
+        for d in ranking.databases
     ]
     return Table.of(columns, records)
 
 
 def window_text(seconds: float | None) -> str:
-    """How long was looked at: in days if it is long."""
+    """The time over which calls were counted, in days if it is long."""
     if seconds is None:
         return "an unknown time"
     days = seconds / DAY_S
@@ -177,7 +179,7 @@ def _span(bounds_s: Iterable[float]) -> str:
 
 
 def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Table:
-    """Sums as they were counted, or a day; a gain with its interval where there is room."""
+    """A row for each statement: what was counted, times ``scale``, and the saving by each fix."""
     timed = any(ranked.temp_mean_s is not None or ranked.temp_bytes is None for ranked in shown)
     columns = [
         Column("statement", None),
@@ -192,7 +194,7 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
     unit = "words" if any(ranked.is_bounded for ranked in shown) else "raw"
     for name in names:
         columns += [
-            Column(_storage(name), None, unit),
+            Column(_storage_name(name), None, unit),
             Column(f"{100 * ranking.confidence:g} % interval", None, "raw", spare=2),
         ]
     columns += [Column("work_mem", None), Column("memory", None)]
@@ -202,8 +204,8 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
         share = None if temp_s is None or not elapsed_s else temp_s / elapsed_s
         temp: Any = (ranked.temp_bytes or 0) * scale
         if timed:
-            ends_s = ranked.temp_s if temp_s is None else (temp_s,)
-            temp = ends_s and _span(s * scale for s in ends_s)
+            bounds_s = ranked.temp_s if temp_s is None else (temp_s,)
+            temp = bounds_s and _span(s * scale for s in bounds_s)
         row: list[Any] = [
             _short(ranked.query or "(hidden)"),
             None if ranked.calls is None else ranked.calls * scale,
@@ -211,33 +213,37 @@ def _table(ranking: ServerRanking, shown: Sequence[Ranked], scale: float) -> Tab
         ]
         for name in names:
             gain = ranked.no_spill if name == NO_SPILL else ranked.gains.get(name)
-            row += (None, None) if gain is None else _cells(gain, ranked, scale)
-        work_mem, peak = None, ranked.memory_between
-        if ranked.work_mem_bytes is not None:
-            work_mem = format_setting(ranked.work_mem_bytes)
-        elif ranked.work_mem_between:
-            low, high = ranked.work_mem_between
-            more = "or more" if high is None else f"to {format_setting(high)}"
-            work_mem = f"{format_setting(low)} {more}"
-        rows.append([*row, work_mem, peak and " to ".join(map(format_bytes, peak))])
+            row += (None, None) if gain is None else _saving_cells(gain, ranked, scale)
+        peak = ranked.memory_between
+        rows.append([*row, _work_mem(ranked), peak and " to ".join(map(format_bytes, peak))])
     return Table(columns, rows)
 
 
-def _cells(
-    gain: Gain, of: Ranked, scale: float, nothing: str = saved_text(0.0)
+def _work_mem(ranked: Ranked) -> str | None:
+    """The work_mem with which a statement does not spill, or its bounds; None if unknown."""
+    if ranked.work_mem_bytes is not None:
+        return format_setting(ranked.work_mem_bytes)
+    if not ranked.work_mem_between:
+        return None
+    low, high = ranked.work_mem_between
+    return f"{format_setting(low)} {'or more' if high is None else f'to {format_setting(high)}'}"
+
+
+def _saving_cells(
+    gain: Gain, ranked: Ranked, scale: float, nothing: str = saved_text(0.0)
 ) -> tuple[str, str | None]:
-    """A saving and its interval; only the interval where the statement has bounds alone.
+    """A saving and its interval; the interval alone if only bounds of the statement are known.
 
     Below 0 the statement gets slower.
     """
-    values_s = gain.interval_s if of.is_bounded else (gain.saved_s,)
-    if all(negligible(value_s, of.elapsed_s or 0.0) for value_s in values_s):
+    values_s = gain.interval_s if ranked.is_bounded else (gain.saved_s,)
+    if all(negligible(value_s, ranked.elapsed_s or 0.0) for value_s in values_s):
         return nothing, None
     bounds = " to ".join(
         f"{'-' * (bound_s < 0)}{format_duration(abs(bound_s) * scale)}"
         for bound_s in gain.interval_s
     )
-    return (bounds, None) if of.is_bounded else (saved_text(gain.saved_s * scale), bounds)
+    return (bounds, None) if ranked.is_bounded else (saved_text(gain.saved_s * scale), bounds)
 
 
 def _short(query: str) -> str:
@@ -245,12 +251,14 @@ def _short(query: str) -> str:
 
 
 def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
+    """What the numbers are of, current spills, failed calls, and what is not available."""
     lines = []
     if ranking.statements:
         sums = "all calls that were counted"
-        if per_day:
+        if per_day and ranking.per_day:
             sums = f"a day, extrapolated from {window_text(ranking.window_s)}"
-            sums = sums if ranking.per_day else "not by day: the time of the counts is not known"
+        elif per_day:
+            sums = "not by day: the time of the counts is not known"
         slower = "; negative: slower" if any(s.gains for s in ranking.statements) else ""
         lines.append(f"  temp I/O and what each fix saves: elapsed time, {sums}{slower}")
     if ranking.is_blind and ranking.databases:
@@ -286,34 +294,34 @@ def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
     return lines
 
 
-_CURES = (
+_DATA_KEYS = (
     *("queryid", "query", "calls", "elapsed_s", "temp_bytes", "temp_low_s", "temp_high_s", "cure"),
     *("saved_s", "low_s", "high_s", "work_mem_bytes", "refused"),
 )
 
 
 def _data(ranking: ServerRanking) -> Table:
-    """A row for each statement and cure; sums of the time looked at."""
+    """A row for each statement and fix; sums over the time in which calls were counted."""
     records: list[dict[str, Any]] = []
     for statement in ranking.statements:
         low_s, high_s = statement.temp_s or (None, None)
-        known = vars(statement) | {"temp_low_s": low_s, "temp_high_s": high_s}
-        cures = dict(statement.gains)
+        record = vars(statement) | {"temp_low_s": low_s, "temp_high_s": high_s}
+        gains = dict(statement.gains)
         if statement.no_spill is not None:
-            cures[NO_SPILL] = statement.no_spill
-        if not cures:
-            records.append(known)
-        for name, gain in cures.items():
+            gains[NO_SPILL] = statement.no_spill
+        if not gains:
+            records.append(record)
+        for fix, gain in gains.items():
             # Bounds have no middle.
             saved_s = None if statement.is_bounded else gain.saved_s
-            cure = {"cure": name, "saved_s": saved_s, "interval_s": gain.interval_s}
-            records.append(known | cure)
-    return Table.of_records(records, _CURES)
+            records.append(
+                record | {"cure": fix, "saved_s": saved_s, "interval_s": gain.interval_s}
+            )
+    return Table.of_records(records, _DATA_KEYS)
 
 
-#: Changes and events that are listed, and columns of the longest bar.
-CHANGES_MAX, EVENTS_MAX = 8, 8
-_BAR = 24
+#: Maximum numbers of listed changes and events, and of columns of a bar.
+CHANGES_MAX, EVENTS_MAX, _BAR_MAX = 8, 8, 24
 _BUCKET_NAMES = {86_400.0: "day", 3600.0: "hour"}
 _CAUSES = {
     "version": "another version of PostgreSQL",
@@ -325,7 +333,7 @@ _CAUSES = {
 
 
 def history_parts(ranking: ServerRanking, history: History) -> list[Part]:
-    """What exceeds a limit, what changed, and the sums by time."""
+    """Alerts, changes, and the table of sums by time."""
     lines = [f"  {alert_text(alert)}" for alert in history.alerts]
     lines += [f"  {change_text(change)}" for change in history.changes[:CHANGES_MAX]]
     parts: list[Part] = [Words(lines)]
@@ -335,10 +343,10 @@ def history_parts(ranking: ServerRanking, history: History) -> list[Part]:
 
 
 def history_notes(history: History) -> list[str]:
-    """What limits the history, and what happened to the server."""
+    """The extent of the history, events of the server, and what weakens the numbers."""
     snapshots = format_count(history.looks, "snapshot")
-    lines = [f"  {snapshots}, {moment(history.first_s)} to {moment(history.last_s)}, "
-             f"PostgreSQL {history.version}"]  # fmt: skip
+    extent = f"{moment(history.first_s)} to {moment(history.last_s)}"
+    lines = [f"  {snapshots}, {extent}, PostgreSQL {history.version}"]
     lines += [f"  {moment(event.at_s)}: {event.note}" for event in history.events[-EVENTS_MAX:]]
     if (more := len(history.events) - EVENTS_MAX) > 0:
         lines.append(f"  and {format_count(more, 'event')} before; --json lists all")
@@ -360,7 +368,7 @@ def moment(unix_s: float) -> str:
 
 def change_statement(change: Change) -> str:
     """The beginning of a statement's text, or its identifier."""
-    return one_line(change.query or f"queryid {change.queryid}", TEXT_MAX)
+    return _short(change.query or f"queryid {change.queryid}")
 
 
 def change_text(change: Change) -> str:
@@ -369,14 +377,14 @@ def change_text(change: Change) -> str:
     size = format_bytes(change.bytes_per_call)
     since = f"since {moment(change.after_s)}"
     if change.kind == "new":
-        known = f": {', '.join(change.evidence)}" if change.evidence else ""
-        return f"new {since}: {statement} spills {size} a call{known}"
-    slowly = "gradually " if change.is_gradual else ""
+        evidence = f": {', '.join(change.evidence)}" if change.evidence else ""
+        return f"new {since}: {statement} spills {size} a call{evidence}"
+    gradually = "gradually " if change.is_gradual else ""
     cause = _CAUSES.get(change.cause or "", "the counters do not show why")
     evidence = ", ".join(change.evidence)
     return (
-        f"{change.kind} {since}: a call of {statement} spills {slowly}{change.ratio:.2g} times as "
-        f"much ({size}): {cause} ({evidence})"
+        f"{change.kind} {since}: a call of {statement} spills {gradually}{change.ratio:.2g} times "
+        f"as much ({size}): {cause} ({evidence})"
     )
 
 
@@ -385,19 +393,22 @@ def alert_text(alert: Alert) -> str:
     if alert.rate is None:
         return f"alert unknown: {alert.rule}: there is no recent snapshot"
     rule, covered = Rule.of(alert.rule), format_duration(alert.covered_s)
-    written = {"temp": format_bytes, "time": format_duration}.get(rule.measure, "{:,.0f}".format)
+    format_rate = {"temp": format_bytes, "time": format_duration}.get(
+        rule.measure, "{:,.0f}".format
+    )
+    rate = format_rate(alert.rate)
     state = "exceeded" if alert.exceeded else "met"
     if not rule.is_covered(alert.covered_s):
         state += "" if alert.exceeded else " so far"
-        return f"alert {state}: {alert.rule}: {written(alert.rate)} in the {covered} of snapshots"
+        return f"alert {state}: {alert.rule}: {rate} in the {covered} of snapshots"
     per = alert.rule.rpartition("/")[2].strip()
-    return f"alert {state}: {alert.rule}: {written(alert.rate)}/{per}"
+    return f"alert {state}: {alert.rule}: {rate}/{per}"
 
 
 def bucket_table(ranking: ServerRanking, history: History, *, bars: bool = False) -> Table:
     """A row for each day, hour or minutes: what was written, and by which statement most."""
     name = _BUCKET_NAMES.get(history.bucket_s, "from")
-    texts = {s.queryid: one_line(s.query or s.queryid or "", TEXT_MAX) for s in ranking.statements}
+    texts = {s.queryid: _short(s.query or s.queryid or "") for s in ranking.statements}
     columns = [
         Column(f"{name} (UTC)", "start", "raw"),
         Column("covered", "covered_s", "s", spare=2),
@@ -407,12 +418,13 @@ def bucket_table(ranking: ServerRanking, history: History, *, bars: bool = False
         Column("", "bar", spare=2),
         Column("top statement", "statement", spare=1),
     ]
-    longest = max((bucket.temp_bytes for bucket in history.buckets), default=0) or 1
+    largest = max((bucket.temp_bytes for bucket in history.buckets), default=0) or 1
     rows: list[dict[str, Any]] = []
     for bucket in history.buckets:
         first = bucket.statements[0].queryid if bucket.statements else None
-        drawn = bar(bucket.temp_bytes / longest, _BAR) if bars else None
-        rows.append(vars(bucket) | {"bar": drawn, "statement": first and texts.get(first, first)})
+        drawn_bar = bar(bucket.temp_bytes / largest, _BAR_MAX) if bars else None
+        top = first and texts.get(first, first)
+        rows.append(vars(bucket) | {"bar": drawn_bar, "statement": top})
     return Table.of(columns, rows)
 
 

@@ -1,4 +1,4 @@
-"""What to buy: the answer in words, the frontier of price and time, the value of each setting."""
+"""The storage to buy: the answer in words, the frontier of price and time, settings' value."""
 
 from collections.abc import Sequence
 from dataclasses import asdict, fields
@@ -27,7 +27,7 @@ def size_page(sizing: Sizing) -> Page:
     parts: list[Part] = [
         Words(answer(sizing), indent=""),
         *([frontier_table(sizing)] if sizing.frontier else []),
-        Words([*bound, *(f"  {_knob(knob, sizing)}" for knob in sizing.knobs)]),
+        Words([*bound, *(f"  {_setting_value(knob, sizing)}" for knob in sizing.knobs)]),
         Words([f"  {text}" for text in remarks(sizing)]),
     ]
     keys = [field.name for field in fields(SizeRow)]
@@ -35,22 +35,23 @@ def size_page(sizing: Sizing) -> Page:
 
 
 def answer(sizing: Sizing) -> list[str]:
-    """What to do and what it brings, in sentences."""
+    """The chosen storage and what it saves, in sentences; first why not, if none is needed."""
     notes = list(map(sentence, sizing.notes))
-    leading = notes[:1] if sizing.chosen is None or sizing.suffices else []
+    leading = 1 if sizing.chosen is None or sizing.suffices else 0
     # The middle of bounds would be taken for a forecast.
     text = [] if sizing.chosen is None and sizing.bounds_only else [answer_text(sizing)]
-    return [*leading, *text, *notes[len(leading) :]]
+    return [*notes[:leading], *text, *notes[leading:]]
 
 
 def answer_text(sizing: Sizing) -> str:
-    """The chosen storage with its price and time, or what the fastest storage would leave."""
+    """The chosen storage with its price and time, or what zero-latency storage would leave."""
     chosen, today = sizing.chosen, format_duration(sizing.baseline_s)
     if chosen is None:
         left = format_estimate(sizing.ceiling_s, sizing.ceiling_interval_s)
         return f"Zero-latency storage would leave {left} of {today}."
-    limit = "" if sizing.within_s is None else f" within {format_duration(sizing.within_s)}"
-    lead = f"Cheapest{limit or f' with {100 * WORTH:.0f} % of the largest saving'}"
+    lead = f"Cheapest with {100 * WORTH:.0f} % of the largest saving"
+    if sizing.within_s is not None:
+        lead = f"Cheapest within {format_duration(sizing.within_s)}"
     elapsed = format_estimate(chosen.elapsed_s, chosen.interval_s)
     if sizing.bounds_only:
         elapsed = format_interval(chosen.interval_s)
@@ -88,6 +89,7 @@ def frontier_table(sizing: Sizing) -> Table:
 
 
 def _cells(row: SizeRow, sizing: Sizing) -> list[Any]:
+    """A row of the frontier as cells of its table."""
     hours, saved = row.saved_h_per_month, None
     if hours is not None and not sizing.bounds_only:
         saved = f"{'-' * (hours < 0)}{format_duration(3600 * abs(hours))}"
@@ -95,7 +97,7 @@ def _cells(row: SizeRow, sizing: Sizing) -> list[Any]:
     if row.cost_per_month is not None:
         mark, _ = _PRICES.get(row.price_of or "", ("", ""))
         price = f"{mark}{row.cost_per_month:,.2f}"
-    words = ["chosen"] * (row == sizing.chosen) + ["too slow"] * (row.meets is False)
+    marks = ["chosen"] * (row == sizing.chosen) + ["too slow"] * (row.meets is False)
     return [
         row.target.removeprefix("catalogue:").partition("?")[0],
         *(row.settings.get(key, "").removesuffix(" IOPS") or None for key in _SETTINGS),
@@ -103,23 +105,24 @@ def _cells(row: SizeRow, sizing: Sizing) -> list[Any]:
         None if sizing.bounds_only else row.elapsed_s,
         row.interval_s,
         saved,
-        ", ".join(filter(None, [*words, row.remark])),
+        ", ".join(filter(None, [*marks, row.remark])),
     ]
 
 
-def _knob(knob: Knob, sizing: Sizing) -> str:
-    """What more of a setting saves and costs."""
-    nothing = knob.saved_s < 0.005 * sizing.baseline_s
-    text = f"{knob.value} instead saves {'nothing' if nothing else format_duration(knob.saved_s)}"
+def _setting_value(knob: Knob, sizing: Sizing) -> str:
+    """What more of a setting of the chosen storage saves and costs."""
+    is_negligible = knob.saved_s < 0.005 * sizing.baseline_s
+    saved = "nothing" if is_negligible else format_duration(knob.saved_s)
+    text = f"{knob.value} instead saves {saved}"
     if knob.cost_per_month is None:
         return text
     return f"{text} for {money(knob.cost_per_month, sizing.currency)} more a month"
 
 
 def remarks(sizing: Sizing) -> Sequence[str]:
-    """Faster storage without a price, and where the prices are from."""
+    """Marks of prices, their sources, and faster storage without a price."""
     covered = {row.price_of for row in sizing.frontier}
-    lines = [note for of, (_, note) in _PRICES.items() if of in covered]
+    lines = [note for price_of, (_, note) in _PRICES.items() if price_of in covered]
     lines += sizing.prices
     if faster := [f"{r.target} ({format_duration(r.elapsed_s)})" for r in sizing.unpriced[-3:]]:
         names = ", ".join(faster)

@@ -1,4 +1,4 @@
-"""Pages of a storage: its figures, distributions and limits; of a mount; of an exported log."""
+"""Pages of one storage: its figures, distributions and limits; its emulation; its fio log."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import product
@@ -18,10 +18,8 @@ from spillcast.storage.storage import known_facts
 from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes, format_count, format_duration
 
-#: From this size on, rates are in bytes.
+#: Rates of operations of at least this size are in bytes per second.
 BYTES_FROM = 64 << 10
-
-
 _FIGURES = (
     Column("op", "op"),
     Column("size", "size_class_bytes", "bytes"),
@@ -62,13 +60,13 @@ def storage_page(storage: Storage, next_command: str) -> Page:
 
 
 def measured_parts(storage: Storage) -> list[Part]:
-    """The figures of a storage as tables; those of a grid by size and depth."""
-    facts, grid = known_facts(storage.facts), storage.source == GRID
+    """The name of a storage and its figures as tables; those of a grid by size and depth."""
+    facts, is_grid = known_facts(storage.facts), storage.source == GRID
     title = f"{storage.name} ({storage.source.word}"
     title += f", {facts['filesystem']}" if "filesystem" in facts else ""
-    title += f", {facts['threads']} at once" if "threads" in facts and not grid else ""
+    title += f", {facts['threads']} at once" if "threads" in facts and not is_grid else ""
     parts: list[Part] = [Words([f"{title})"])]
-    if not grid:
+    if not is_grid:
         parts.append(figures(_groups(storage, OPS)))
         if skipped := facts.get("steps_skipped"):
             done = facts.get("steps_replayed", 0)
@@ -110,6 +108,7 @@ def _rate(group: Group) -> str:
 
 
 def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
+    """How a grid was measured: refused interfaces, unmeasured cells and sustained writes."""
     if facts.get("direct_refusal") is not None:
         yield f"  no direct I/O on this file system: {facts['direct_refusal']}"
     elif facts.get("io_uring_refusal") is not None:
@@ -118,16 +117,16 @@ def _grid_facts(facts: Mapping[str, Any]) -> Iterator[str]:
     for key, reason in reasons.items():
         if count := facts.get(f"cells_without_{key}"):
             yield f"  {count} of {format_count(facts['cells'], 'cell')} not measured, {reason}"
-    if (written := facts.get("sustained")) is None:
+    if (sustained := facts.get("sustained")) is None:
         return
-    limit = written.get("dirty_limit_bytes")
+    limit = sustained.get("dirty_limit_bytes")
     dirty = "" if limit is None else f"; the page cache takes {format_bytes(limit)} of writes"
-    part = f"all {format_bytes(written['bytes'])}"
-    if written["reached"]:
-        later = f"{written['sustained_bytes_per_s'] / 1e6:,.0f} MB/s"
-        part = f"the first {format_bytes(written['burst_bytes'])}, then {later}"
-    burst = f"{written['burst_bytes_per_s'] / 1e6:,.0f} MB/s"
-    yield f"  sustained writes: {burst} for {part}{dirty}"
+    extent = f"all {format_bytes(sustained['bytes'])}"
+    if sustained["reached"]:
+        rate = f"{sustained['sustained_bytes_per_s'] / 1e6:,.0f} MB/s"
+        extent = f"the first {format_bytes(sustained['burst_bytes'])}, then {rate}"
+    burst = f"{sustained['burst_bytes_per_s'] / 1e6:,.0f} MB/s"
+    yield f"  sustained writes: {burst} for {extent}{dirty}"
 
 
 def iolog_page(log: Iolog) -> Page:
@@ -144,7 +143,7 @@ def iolog_page(log: Iolog) -> Page:
     return Page([Drawn(lambda _: "\n".join(lines))], Table.of_records([log.to_json()], keys))
 
 
-#: The most further groups with several peaks that are described.
+#: Maximum number of further groups with several peaks that are described.
 OTHERS_MAX = 8
 
 
@@ -178,16 +177,17 @@ def show_page(storage: Storage, ops: Sequence[str], size_bytes: int | None) -> P
 def _shown_group(storage: Storage, op: str, size_bytes: int | None) -> Group | None:
     """The group whose histogram represents an op, of a given size or any.
 
-    Of what was recorded that with the most time. Of a grid the smallest size and depth, which show
-    the storage's own latency best; buffered before direct, random before sequential.
+    Of recorded groups it is the one with the most time. Of a grid it is the smallest size and
+    depth, which show the storage's own latency best; buffered before direct, random before
+    sequential.
     """
     groups = [g for g in _groups(storage, [op]) if size_bytes in (None, g.size_class_bytes)]
 
-    def order(group: Group) -> tuple[bool, bool, tuple[int, int], int]:
-        recorded = group.pattern == "recorded"
-        smallest = (0, 0) if recorded else (group.size_class_bytes, group.depth)
-        ways = group.access != "buffered", group.pattern == "sequential"
-        return (*ways, smallest, -group.total_ns)
+    def order(group: Group) -> tuple[bool, bool, int, int, int]:
+        is_direct, is_sequential = group.access != "buffered", group.pattern == "sequential"
+        is_recorded = group.pattern == "recorded"
+        size_depth = (0, 0) if is_recorded else (group.size_class_bytes, group.depth)
+        return (is_direct, is_sequential, *size_depth, -group.total_ns)
 
     return min(groups, key=order, default=None)
 
@@ -203,40 +203,40 @@ def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[Part]:
     op_shape = shape(group)
     marks = peak_marks(op_shape.peaks)
     title = f"{_group_title(group)}: {format_count(group.count, 'operation')}"
-    named = f"{', '.join(marks.values())}: " if marks else ""
+    letters = f"{', '.join(marks.values())}: " if marks else ""
     causes = [f"  {op_shape.cause}"] if op_shape.cause else []
-    lines = [f"  {named}{op_shape.words}", *causes, *_others(storage, op, group)]
+    lines = [f"  {letters}{op_shape.words}", *causes, *_other_groups(storage, op, group)]
     return [histogram(title, (group.latency_ns, group.latency_count), marks), Words(lines)]
 
 
 def _group_title(group: Group) -> str:
-    """Such as ``read 256 KiB, random, direct, depth 4``, as far as it tells groups apart."""
+    """``read 256 KiB, random, direct, depth 4``, or the first part for a recorded group."""
     parts = [f"{group.op} {format_bytes(group.size_class_bytes)}"]
     if group.pattern != "recorded":
         parts += [group.pattern, group.access, f"depth {group.depth}"]
     return ", ".join(parts)
 
 
-def _others(storage: Storage, op: str, shown: Group) -> list[str]:
-    """Groups besides the one shown that have several peaks."""
-    others = map(shape, (g for g in _groups(storage, [op]) if g is not shown))
-    several = [other for other in others if len(other.peaks) > 1]
-    lines = [f"  {_group_title(other.group)}: {other.words}" for other in several[:OTHERS_MAX]]
-    if (more := len(several) - OTHERS_MAX) > 0:
+def _other_groups(storage: Storage, op: str, shown: Group) -> list[str]:
+    """The groups of an op with several peaks, except the one whose histogram is ``shown``."""
+    shapes = map(shape, (g for g in _groups(storage, [op]) if g is not shown))
+    multimodal = [s for s in shapes if len(s.peaks) > 1]
+    lines = [f"  {_group_title(s.group)}: {s.words}" for s in multimodal[:OTHERS_MAX]]
+    if (more := len(multimodal) - OTHERS_MAX) > 0:
         lines.append(f"  and {more:,} more with several peaks, see --json")
     return lines
 
 
 def _size_words(storage: Storage, op: str, size_bytes: int) -> str:
-    """The mean latency of a size that was not measured, where it is from, and its error."""
+    """The estimated latency of a size, its source and its error; empty for a measured size."""
     estimate = Model(storage).latency(op, size_bytes)
     if estimate.measured:
         return ""
-    known = "stated" if storage.source.stated else "measured"
-    how = "extrapolated from" if estimate.extrapolated else "interpolated between"
+    sizes = "stated sizes" if storage.source.stated else "measured sizes"
+    method = "extrapolated from" if estimate.extrapolated else "interpolated between"
     return (
         f"  {op} {format_bytes(size_bytes)}: about {format_duration(estimate.mean_s)}, "
-        f"{how} {known} sizes, +/- {100 * estimate.error:.0f} %"
+        f"{method} {sizes}, +/- {100 * estimate.error:.0f} %"
     )
 
 
@@ -252,17 +252,17 @@ def _stated(storage: Storage, ops: Sequence[str]) -> Table:
     """Mean latencies by op and size, sequential and random, one operation at a time."""
     model = Model(storage)
     sizes = sorted({g.size_class_bytes for g in _groups(storage, ops)})
-    rows = [
-        [op, size, *(model.latency(op, size, sequential=order).mean_s for order in (True, False))]
-        for op in ops
-        for size in sizes
-    ]
+    rows: list[list[Any]] = []
+    for op, size in product(ops, sizes):
+        sequential, random = (model.latency(op, size, sequential=s) for s in (True, False))
+        rows.append([op, size, sequential.mean_s, random.mean_s])
     return Table(_STATED, rows)
 
 
-#: The size for which operations a second are given: that of a page.
+#: The size of the operations that limits in operations per second are given for: a page.
 SMALL_BYTES = 4096
-_KINDS = (
+#: Op, whether it is sequential, and its name.
+_OPERATIONS = (
     ("read", False, "random reads"),
     ("read", True, "sequential reads"),
     ("write", False, "random writes"),
@@ -271,7 +271,7 @@ _KINDS = (
 
 
 def origin_words(storage: Storage) -> str:
-    """Where the figures come from."""
+    """The source of the figures."""
     facts = known_facts(storage.facts)
     where = f" on {facts['directory']}" if "directory" in facts else ""
     return storage.source.words.format(like=facts.get("like", "a recording"), where=where)
@@ -279,23 +279,22 @@ def origin_words(storage: Storage) -> str:
 
 def provenance_words(storage: Storage) -> str | None:
     """Time, host and versions of the measurement, as far as known."""
-    known = storage.provenance
-    if known is None:
+    if (p := storage.provenance) is None:
         return None
-    when = (known.measured_at or "")[:16].replace("T", " ")
+    time = (p.measured_at or "")[:16].replace("T", " ")
     parts = [
-        when and f"measured at {when}",
-        known.host and f"on host {known.host}",
-        known.kernel and f"kernel {known.kernel}",
-        known.device_name,
-        known.mount_point and f"{known.filesystem} at {known.mount_point} ({known.mount_options})",
-        known.spillcast and f"spillcast {known.spillcast}",
+        time and f"measured at {time}",
+        p.host and f"on host {p.host}",
+        p.kernel and f"kernel {p.kernel}",
+        p.device_name,
+        p.mount_point and f"{p.filesystem} at {p.mount_point} ({p.mount_options})",
+        p.spillcast and f"spillcast {p.spillcast}",
     ]
-    return ", ".join(part for part in parts if part) or None
+    return ", ".join(filter(None, parts)) or None
 
 
 def limits_words(storage: Storage) -> str | None:
-    """``3,000 operations/s, 125 MiB/s``; None where no limits are stated."""
+    """``3,000 operations/s, 125 MiB/s``; None if no limits are stated."""
     parts = [part for limit in storage.limits for part in _limit_words(limit)]
     if storage.servers is not None:
         parts.append(f"{storage.servers:,} at once")
@@ -303,35 +302,35 @@ def limits_words(storage: Storage) -> str | None:
 
 
 def _limit_words(limit: Limit) -> Iterator[str]:
-    """Operations a second, then bytes a second, each once where it holds for all."""
-    costs = [limit.cost_ns(op, SMALL_BYTES, sequential=s) for op, s, _ in _KINDS]
-    bases = [getattr(limit, f"{op}_{'sequential' if s else 'random'}_ns") for op, s, _ in _KINDS]
-    large = f" of up to {format_bytes(limit.operation_bytes)}" if limit.operation_bytes else ""
-    # A burst of less than a second is not worth a word.
+    """Operations a second, then bytes a second; one text if the limit is the same for all."""
+    # Times by which an operation of a page uses up the limit; their constant parts may be 0.
+    costs_ns = [limit.cost_ns(op, SMALL_BYTES, sequential=s) for op, s, _ in _OPERATIONS]
+    constant_ns = [
+        getattr(limit, f"{op}_{'sequential' if s else 'random'}_ns") for op, s, _ in _OPERATIONS
+    ]
+    size = f" of up to {format_bytes(limit.operation_bytes)}" if limit.operation_bytes else ""
+    # Bursts of less than a second are left out.
     burst_ns = limit.burst_ns if limit.burst_ns > 1e9 else 0.0
-    if any(bases) and len(set(costs)) == 1:
-        burst = f" after {burst_ns / costs[0]:,.0f} at once" if burst_ns else ""
-        yield f"{1e9 / costs[0]:,.0f} operations/s{large}{burst}"
-    elif any(bases):
-        for cost, base, (_, _, words) in zip(costs, bases, _KINDS, strict=True):
-            if base:
-                yield f"{1e9 / cost:,.0f} {words}/s{large}"
+    if any(constant_ns) and len(set(costs_ns)) == 1:
+        burst = f" after {burst_ns / costs_ns[0]:,.0f} at once" if burst_ns else ""
+        yield f"{1e9 / costs_ns[0]:,.0f} operations/s{size}{burst}"
+    elif any(constant_ns):
+        for cost_ns, base_ns, (_, _, name) in zip(costs_ns, constant_ns, _OPERATIONS, strict=True):
+            if base_ns:
+                yield f"{1e9 / cost_ns:,.0f} {name}/s{size}"
     read_ns, write_ns = limit.read_ns_per_byte, limit.write_ns_per_byte
     if read_ns == write_ns != 0:
-        with_burst = burst_ns and not any(bases)
+        with_burst = burst_ns and not any(constant_ns)
         burst = f" after {format_bytes(burst_ns / read_ns)} at once" if with_burst else ""
         yield f"{format_bytes(1e9 / read_ns)}/s{burst}"
     else:
-        for per_byte, word in ((read_ns, "read"), (write_ns, "written")):
-            if per_byte:
-                yield f"{format_bytes(1e9 / per_byte)}/s {word}"
+        for ns_per_byte, verb in ((read_ns, "read"), (write_ns, "written")):
+            if ns_per_byte:
+                yield f"{format_bytes(1e9 / ns_per_byte)}/s {verb}"
 
 
 def ability_words(op: str, ability: Ability) -> str:
-    """Servers and ceilings of an op, and how far off latencies between the measured ones are.
-
-    Empty where nothing of it is known.
-    """
+    """Servers and ceilings of an op, and the error of interpolated latencies; empty if unknown."""
     parts = []
     if ability.servers is not None:
         parts.append(f"about {ability.servers:.3g} served at once")
@@ -372,8 +371,9 @@ def mount_status(result: Emulated, before: Emulated) -> str:
     elapsed_s = max(result.elapsed_s - before.elapsed_s, 1e-3)
     parts = []
     for now, then in zip(result.operations, before.operations, strict=True):
-        rate, moved = ((now[key] - then[key]) / elapsed_s for key in ("count", "bytes"))
-        parts.append(f"{now['count']:,} {now['op']}s ({rate:,.0f}/s, {format_bytes(moved)}/s)")
+        per_s, bytes_per_s = ((now[key] - then[key]) / elapsed_s for key in ("count", "bytes"))
+        rates = f"{per_s:,.0f}/s, {format_bytes(bytes_per_s)}/s"
+        parts.append(f"{now['count']:,} {now['op']}s ({rates})")
     return f"{result.mount.mountpoint}: {', '.join(parts)}"
 
 
@@ -393,17 +393,17 @@ _EMULATED = (
 
 
 def emulation_page(result: Emulated) -> Page:
-    """Operations with their latencies, and the latency of the mount itself."""
+    """Operations with their latencies, and the latency that the mount itself adds."""
     data = Table(_EMULATED, list(map(_emulated_row, result.operations)))
     rows = [row for row in data.rows if row[1]]
     title = f"{described(result.mount)}: {format_duration(result.elapsed_s)}"
     floors = []
     for op in OPS:
-        of_op = [(size, ns) for of, size, ns in result.mount.floor if of == op]
-        (small, small_ns), (large, large_ns) = of_op[0], of_op[-1]
+        points = [point for point in result.mount.floor if point[0] == op]
+        (_, small_bytes, small_ns), (_, large_bytes, large_ns) = points[0], points[-1]
         floors.append(
-            f"{format_duration(small_ns / 1e9)} for a {op} of {format_bytes(small)} and "
-            f"{format_duration(large_ns / 1e9)} for {format_bytes(large)}"
+            f"{format_duration(small_ns / 1e9)} for a {op} of {format_bytes(small_bytes)} and "
+            f"{format_duration(large_ns / 1e9)} for {format_bytes(large_bytes)}"
         )
     lines = [f"  The mount itself takes {', '.join(floors)}; this is subtracted."]
     lines += (f"  warning: {w['message']}" for w in result.warnings())
@@ -411,12 +411,12 @@ def emulation_page(result: Emulated) -> Page:
     return Page([Words([title]), table, Words(lines, "  ")], data)
 
 
-def _emulated_row(done: Mapping[str, Any]) -> list[Any]:
-    row = [done["op"], done["count"], done["bytes"], done["total_ns"]]
-    sequential, late = done["sequential"], done["late"]
-    if not (count := done["count"]):
+def _emulated_row(stats: Mapping[str, Any]) -> list[Any]:
+    row = [stats["op"], stats["count"], stats["bytes"], stats["total_ns"]]
+    sequential, late = stats["sequential"], stats["late"]
+    if not (count := stats["count"]):
         return [*row, None, None, None, None, sequential, None, late]
-    buckets = done["latency_ns"], done["latency_count"]
+    buckets = stats["latency_ns"], stats["latency_count"]
     quantiles_s = (quantile(*buckets, q) / 1e9 for q in (0.5, 0.99))
-    row += [done["total_ns"] / count / 1e9, *quantiles_s]
+    row += [stats["total_ns"] / count / 1e9, *quantiles_s]
     return [*row, sequential / count, sequential, late / count, late]

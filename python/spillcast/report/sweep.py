@@ -29,17 +29,17 @@ from spillcast.units import (
 #: Columns of the chart beside the bars, without the names of the rows.
 _BESIDE = 34
 RECORDED = "as recorded"
-#: Up to this number of rows, each has a line.
+#: With more rows, those that make the same I/O share a line.
 ALL_ROWS = 12
 
 
 def io_size_page(sweep: IoSizeSweep) -> Page:
     """The table of waits, the chart, the best setting, how to set it, and warnings."""
-    how = "measured on" if sweep.measured else "by the model of"
+    source = "measured on" if sweep.measured else "by the model of"
     shown = io_size_rows(sweep)
     legend = ["  +N: N more settings that make the same I/O"]
     parts: list[Part] = [
-        Words([f"I/O size: {sweep.like}, {how} {sweep.storage}"]),
+        Words([f"I/O size: {sweep.like}, {source} {sweep.storage}"]),
         _io_size_table(sweep, shown),
         Words(legend if any("+" in name for name, _ in shown) else []),
         Drawn(partial(_io_size_chart, sweep, shown)),
@@ -59,11 +59,12 @@ def io_size_rows(sweep: IoSizeSweep) -> list[tuple[str, Row]]:
     if len(sweep.rows) <= ALL_ROWS:
         return [*named, *((setting_text(row.setting), row) for row in sweep.rows)]
     counts = Counter(row.io for row in sweep.rows)
-    kept = {row.io: row for row in reversed(sweep.rows)}
     best = sweep.row_of(sweep.best.setting)
-    for io, others in counts.items():
-        row = best if io == best.io else kept[io]
-        more = f" +{others - 1}" if others > 1 else ""
+    # Of each I/O the best row, or else the first.
+    row_of = {row.io: row for row in (*reversed(sweep.rows), best)}
+    for io, settings in counts.items():
+        row = row_of[io]
+        more = f" +{settings - 1}" if settings > 1 else ""
         named.append((setting_text(row.setting) + more, row))
     return named
 
@@ -84,15 +85,16 @@ def _io_size_table(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]]) -> Tabl
     rows = [
         [
             *(name, *_cells(row.reads), *_cells(row.writes)),
-            *(row.levels, _seconds(row.total_s), _wide(row.interval_s)),
+            *(row.levels, _seconds(row.total_s), _interval(row)),
         ]
         for name, row in shown
     ]
     return Table(columns, rows)
 
 
-def _wide(bounds_s: Interval | None) -> Interval | None:
-    """An interval, unless its ends are one."""
+def _interval(row: Row) -> Interval | None:
+    """The interval of a row's time (s); None if it is unknown or has no width."""
+    bounds_s = row.interval_s
     return bounds_s if bounds_s is not None and bounds_s[1] > bounds_s[0] else None
 
 
@@ -108,35 +110,37 @@ def _seconds(seconds: float) -> str:
 
 
 def _io_size_data(sweep: IoSizeSweep) -> Table:
-    keys = ("min_bytes", "max_bytes", "levels", "total_s")
-    of_op = [(op, key) for op in OPS for key in ("count", "mean_us", "total_s")]
-    records = [
-        vars(row) | {f"{op}_{key}": getattr(getattr(row, f"{op}s"), key) for op, key in of_op}
-        for row in sweep.rows
-    ]
-    names = (f"{op}_{key}" for op, key in of_op)
-    return Table.of_records(records, [*keys, *names, "low_s", "high_s"])
+    """A row for each setting, with count, mean and total of each op."""
+    figures = ("count", "mean_us", "total_s")
+    keys = ["min_bytes", "max_bytes", "levels", "total_s"]
+    keys += [f"{op}_{figure}" for op in OPS for figure in figures]
+    records = []
+    for row in sweep.rows:
+        records.append(dict(vars(row)))
+        for op, times in (("read", row.reads), ("write", row.writes)):
+            records[-1] |= {f"{op}_{figure}": getattr(times, figure) for figure in figures}
+    return Table.of_records(records, [*keys, "low_s", "high_s"])
 
 
 def _io_size_chart(sweep: IoSizeSweep, shown: Sequence[tuple[str, Row]], width: int) -> str:
     """Bars of the time of all waits, with the interval, and the best marked."""
     max_s = max(row.total_s for _, row in shown) or 1.0
-    label = max(len(name) for name, _ in shown)
+    name_width = max(len(name) for name, _ in shown)
     best = sweep.row_of(sweep.best.setting)
     as_good = {sweep.row_of(setting).io for setting in sweep.as_good}
     lines = ["Time of all waits"]
     for name, row in shown:
         if name == RECORDED:
-            words = ""
+            remark = ""
         elif row is best:
-            words = "best"
+            remark = "best"
         elif row.io == best.io:
-            words = "the same I/O"
+            remark = "the same I/O"
         else:
-            words = "as good" if row.io in as_good else ""
-        drawn = bar(row.total_s / max_s, max(width - _BESIDE - label, 10))
-        cells = f"  {name:>{label}}  {format_duration(row.total_s):>10} |{drawn}"
-        lines.append(f"{cells} {words}".rstrip())
+            remark = "as good" if row.io in as_good else ""
+        drawn_bar = bar(row.total_s / max_s, max(width - _BESIDE - name_width, 10))
+        line = f"  {name:>{name_width}}  {format_duration(row.total_s):>10} |{drawn_bar} {remark}"
+        lines.append(line.rstrip())
     return "\n".join(lines)
 
 
@@ -147,8 +151,8 @@ def io_size_verdict(sweep: IoSizeSweep) -> str:
         f"Best on {sweep.storage}: {setting_text(best.setting)}, I/Os of "
         f"{format_bytes(best.mean_bytes)} in the mean: {format_duration(best.total_s)}"
     )
-    if (bounds := _wide(best.interval_s)) is not None:
-        text += f" ({format_interval(bounds)})"
+    if (bounds_s := _interval(best)) is not None:
+        text += f" ({format_interval(bounds_s)})"
     if sweep.recorded is not None and best.total_s:
         before_s = sweep.recorded.total_s
         text += f", {before_s / best.total_s:.3g} times as fast as recorded"
@@ -216,11 +220,13 @@ def _by_memory(sweep: MemorySweep) -> list[Point]:
 def spill_table(sweep: MemorySweep) -> Table:
     """The spill by size of memory, which is nearly the same on every storage."""
     rows = []
-    for point in (point for point in sweep.points if point.storage == sweep.storages[0]):
+    for point in sweep.points:
+        if point.storage != sweep.storages[0]:
+            continue
         mark = "" if point.state_measured else f"{FORECAST} "
         counts = point.passes or None, point.batches or None
         moved = f"{point.reads:,}", f"{point.writes:,}", format_bytes(point.spilled_bytes)
-        marked = (mark + text for text in moved)
+        marked = [mark + text for text in moved]
         rows.append([format_bytes(point.memory_bytes), mark + point.state, *counts, *marked])
     columns = [Column("memory", None, "raw"), Column("spill", None)]
     columns += [Column(name, None, "count") for name in ("passes", "batches")]
@@ -234,10 +240,10 @@ def _latency_table(sweep: MemorySweep) -> Table:
     for point in sweep.points:
         if point.memory_bytes != sweep.sizes[0] or point.run is None:
             continue
-        for op, done in point.run.ops.items():
-            buckets = done.latency_ns, done.latency_count
+        for op, stats in point.run.ops.items():
+            buckets = stats.latency_ns, stats.latency_count
             p50_s, p99_s = (quantile(*buckets, share) / 1e9 for share in (0.5, 0.99))
-            rows.append([point.storage, op, done.bytes / done.count, p50_s, done.mean_s, p99_s])
+            rows.append([point.storage, op, stats.bytes / stats.count, p50_s, stats.mean_s, p99_s])
     columns = [Column(f"{format_bytes(sweep.sizes[0])} on", None), Column("op", None)]
     columns += [Column("size", None, "bytes")]
     columns += [Column(name, None, "s") for name in ("p50", "mean", "p99")]
@@ -246,8 +252,8 @@ def _latency_table(sweep: MemorySweep) -> Table:
 
 def memory_sentences(sweep: MemorySweep, advice: Advice | None) -> list[str]:
     """Sentences: from which size it spills less, the errors of the forecasts, the cheapest size."""
-    measured = all(point.measured for point in sweep.points)
-    lines = [] if measured else [f"{FORECAST} forecast from the sizes that were measured"]
+    all_measured = all(point.measured for point in sweep.points)
+    lines = [] if all_measured else [f"{FORECAST} forecast from the sizes that were measured"]
     for turn in sweep.turns:
         lines.append(f"From {format_bytes(turn.memory_bytes)} on {_STATES[turn.after]}.")
     if sweep.median_error is not None:

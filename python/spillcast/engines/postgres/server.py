@@ -16,12 +16,7 @@ from typing import TYPE_CHECKING, Any
 from spillcast.engines.held import running_server
 from spillcast.engines.postgres.connection import CALIBRATOR, open_session
 from spillcast.engines.postgres.processes import local_process
-from spillcast.errors import (
-    ExperimentFailed,
-    PermissionDenied,
-    ProgramMissing,
-    ServerUnsuited,
-)
+from spillcast.errors import ExperimentFailed, PermissionDenied, ProgramMissing, ServerUnsuited
 
 if TYPE_CHECKING:
     import psycopg

@@ -1,4 +1,4 @@
-"""Scales and ticks of axes: round values, no more than fit on the narrowest one."""
+"""Scales and ticks of axes: round values, no more than fit on the narrowest axis."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -6,9 +6,9 @@ from itertools import pairwise
 
 from spillcast.units import format_bytes, format_duration
 
-#: Narrowest axis, width of a letter of its ticks and distance between them, px.
+#: Width of the narrowest axis, of a letter of its labels, and of the gap between labels.
 _AXIS_PX, _LETTER_PX, _GAP_PX = 280, 7.2, 6
-#: Most ticks of an axis, and of each axis of a scatter plot.
+#: Maximum numbers of ticks of an axis, and of each axis of a scatter plot.
 TICKS_MAX, _SCATTER_TICKS_MAX = 6, 7
 _ROUND = [factor * 10.0**power for power in range(-12, 25) for factor in (1, 2, 5)]
 #: Steps between ticks of durations, of shares and of a number of sessions.
@@ -39,25 +39,25 @@ def clock(seconds: float) -> str:
     """The label of a duration: ``1 min 30 s``, ``20 min``, ``2.5 s``."""
     if seconds < 60:
         return format_duration(seconds) if seconds else "0"
-    hours, rest = divmod(round(seconds), 3600)
-    minutes, left = divmod(rest, 60)
-    parts = [(hours, "h"), (minutes, "min"), (left, "s")]
+    minutes, whole_seconds = divmod(round(seconds), 60)
+    hours, minutes = divmod(minutes, 60)
+    parts = [(hours, "h"), (minutes, "min"), (whole_seconds, "s")]
     return " ".join(f"{number} {unit}" for number, unit in parts if number)
 
 
-def durations(max_s: float) -> list[Tick]:
-    """As many ticks of an axis of durations as fit on it."""
-    return _linear(max_s, _STEPS_S, clock)
+def fitting_durations(max_s: float) -> list[Tick]:
+    """Ticks of an axis of durations up to ``max_s``, as many as fit."""
+    return _fitting(max_s, _STEPS_S, clock)
 
 
-def linear_sizes(max_bytes: float) -> list[Tick]:
-    """As many ticks of a linear axis of sizes, in multiples of one unit, as fit on it."""
+def fitting_sizes(max_bytes: float) -> list[Tick]:
+    """Ticks of a linear axis of sizes up to ``max_bytes``, in one unit, as many as fit."""
     unit = 1024.0 ** int(math.log(max(max_bytes, 1.0), 1024))
     steps = [unit * n for n in _ROUND[24:]]
-    return _linear(max_bytes, steps, lambda size: format_bytes(size) if size else "0")
+    return _fitting(max_bytes, steps, lambda size: format_bytes(size) if size else "0")
 
 
-def _linear(max_value: float, steps: Sequence[float], label: Callable[[float], str]) -> list[Tick]:
+def _fitting(max_value: float, steps: Sequence[float], label: Callable[[float], str]) -> list[Tick]:
     max_value = max(max_value, 1e-9)
     for count in range(TICKS_MAX - 1, 0, -1):
         ticks = [(value, label(value)) for value in multiples(max_value, count, steps)]
@@ -116,12 +116,12 @@ def side(at: float) -> str:
 
 
 def thinned(ticks: Sequence[Tick], scale: Callable[[float], float]) -> list[Tick]:
-    """Every tick, or every second, third or later one, so that their labels fit."""
-    kept, step = list(ticks), 1
-    while len(kept) > 1 and not _fit(kept, scale):
+    """Every tick, or the most frequent of every second, third and so on whose labels fit."""
+    thinned_ticks, step = list(ticks), 1
+    while len(thinned_ticks) > 1 and not _fit(thinned_ticks, scale):
         step += 1
-        kept = list(ticks)[::step]
-    return kept
+        thinned_ticks = list(ticks)[::step]
+    return thinned_ticks
 
 
 def share(part: float) -> str:

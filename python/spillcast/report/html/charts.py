@@ -1,8 +1,9 @@
 """Charts of plain values as HTML and inline SVG, for any width without a script.
 
-Texts are HTML, each in a cell of its own: names and values beside a bar, the meaning of a line in
-the legend, and no more ticks than fit on the narrowest axis. So no text can overlap another. Shapes
-are SVG that is stretched to the width of the page. Colours are custom properties of style.css.
+Shapes are SVG that is stretched to the width of the page. Texts are HTML, each in a cell of its
+own: names and values beside a bar, the meaning of a line in the legend, and only as many ticks as
+fit on the narrowest axis. Therefore no text overlaps another. Colours are custom properties of
+style.css.
 """
 
 import math
@@ -19,7 +20,7 @@ from spillcast.report.html.axes import (
     Tick,
     clock,
     duration_ticks,
-    durations,
+    fitting_durations,
     log_scale,
     multiples,
     percent_ticks,
@@ -34,7 +35,7 @@ from spillcast.tabular import glued
 from spillcast.text import capitalized
 from spillcast.units import format_bytes, format_duration
 
-#: What parts of a bar without a colour are.
+#: The name of all parts of a bar that have no colour of their own.
 OTHERS = "others"
 #: Bars that differ by a larger factor are drawn as shares.
 _RATIO_MAX = 5.0
@@ -119,8 +120,8 @@ class Rule(NamedTuple):
 # Parts of charts.
 
 
-def words(text: str) -> str:
-    """A text that is not broken between a number and its unit."""
+def unbroken(text: str) -> str:
+    """HTML of a text that is not broken between a number and its unit."""
     return escape(glued(text, "\u00a0"))
 
 
@@ -136,7 +137,7 @@ def legend_html(entries: Sequence[Entry], rules: Sequence[Rule] = ()) -> str:
     of_rules = [(r.text, r.colour, "dashed" if r.dashed else "line") for r in rules if r.text]
     items = "".join(
         f'<span><svg viewBox="-7 -7 14 14" aria-hidden="true">{_mark(shape, colour)}</svg>'
-        f"{words(text)}</span>"
+        f"{unbroken(text)}</span>"
         for text, colour, shape in [*entries, *of_rules]
     )
     return f'<p class="legend">{items}</p>' if items else ""
@@ -145,7 +146,7 @@ def legend_html(entries: Sequence[Entry], rules: Sequence[Rule] = ()) -> str:
 def _labels(axis: Axis) -> str:
     places = [(axis.scale(value), label) for value, label in axis.ticks]
     return "".join(
-        f'<span class="{side(at)}" style="left:{share(at)}">{words(label)}</span>'
+        f'<span class="{side(at)}" style="left:{share(at)}">{unbroken(label)}</span>'
         for at, label in places
     )
 
@@ -155,7 +156,7 @@ def bars(
     colours: Mapping[str, str],
     *,
     shares: bool = False,
-    ticks_of: Callable[[float], list[Tick]] = durations,
+    ticks_of: Callable[[float], list[Tick]] = fitting_durations,
 ) -> Chart:
     """Bars below each other, of parts in seconds, or in ``shares`` of each bar's sum.
 
@@ -173,30 +174,29 @@ def bars(
         ends = [end / unit for end in row.interval or ()]
         bars.append((parts, [min(end, _REACH_MAX) for end in ends] if shares else ends))
     max_value = max(max(sum(parts.values()), *ends, 0.0) for parts, ends in bars) or 1.0
-    drawn = []
+    tracks = []
     for parts, ends in bars:
+        shapes = ""
         begins = accumulate(parts.values(), initial=0.0)
-        shapes = "".join(
-            f'<rect class="bar" x="{share(begin / max_value)}" y="6" height="16" '
-            f'width="{share(value / max_value)}" fill="var(--{colours[name]})"/>'
-            for begin, (name, value) in zip(begins, parts.items(), strict=False)
-            if value
-        )
-        drawn.append(
-            shapes + (_interval(*(share(end / max_value) for end in ends)) if ends else "")
-        )
+        for begin, (name, value) in zip(begins, parts.items(), strict=False):
+            if value:
+                shapes += (
+                    f'<rect class="bar" x="{share(begin / max_value)}" y="6" height="16" '
+                    f'width="{share(value / max_value)}" fill="var(--{colours[name]})"/>'
+                )
+        tracks.append(shapes + (_interval(*(end / max_value for end in ends)) if ends else ""))
     entries = [(name, colour, "square") for name, colour in colours.items()]
-    shown = entries if any(len(row.parts) > 1 for row in rows) else []
+    legend = entries if any(len(row.parts) > 1 for row in rows) else []
     ticks = percent_ticks(max_value) if shares else ticks_of(max_value)
-    return _tracks([(row.name, row.text) for row in rows], drawn, ticks, max_value, shown)
+    return _tracks([(row.name, row.text) for row in rows], tracks, ticks, max_value, legend)
 
 
 def spans(rows: Sequence[Span], colours: Mapping[str, str]) -> Chart:
-    """Spans on one axis of time: of each row the span before above that after."""
+    """Spans on one axis of time: in each row the span before is above that after."""
     max_s = max(span[1] for row in rows for span in (row.before, row.after)) or 1.0
     shown = {span[2] for row in rows for span in (row.before, row.after)}
     entries = [(name, colour, "square") for name, colour in colours.items() if name in shown]
-    drawn = [
+    tracks = [
         "".join(
             f'<rect class="bar" x="{share(begin_s / max_s)}" y="{y}" height="9" '
             f'width="{share((end_s - begin_s) / max_s)}" fill="var(--{colours[bound]})"/>'
@@ -205,12 +205,12 @@ def spans(rows: Sequence[Span], colours: Mapping[str, str]) -> Chart:
         for row in rows
     ]
     titles = [(row.name, row.text) for row in rows]
-    return _tracks(titles, drawn, durations(max_s), max_s, entries)
+    return _tracks(titles, tracks, fitting_durations(max_s), max_s, entries)
 
 
 def _tracks(
     titles: Sequence[tuple[str, str]],
-    drawn: Sequence[str],
+    tracks: Sequence[str],
     ticks: Sequence[Tick],
     max_value: float,
     legend: Sequence[Entry],
@@ -222,10 +222,10 @@ def _tracks(
         for at in (axis.scale(value) for value, _ in ticks)
     )
     lines = [
-        f'<span class="name">{words(name)}</span>'
-        f'<span class="value">{words(text)}</span>'
+        f'<span class="name">{unbroken(name)}</span>'
+        f'<span class="value">{unbroken(text)}</span>'
         f'<svg class="track" aria-hidden="true">{grid}{shapes}</svg>'
-        for (name, text), shapes in zip(titles, drawn, strict=True)
+        for (name, text), shapes in zip(titles, tracks, strict=True)
     ]
     html = [
         f'{legend_html(legend)}<div class="bars">',
@@ -236,28 +236,31 @@ def _tracks(
     return Chart(Markup("\n".join(html)), label)
 
 
-def _interval(low: str, high: str) -> str:
-    lines = [(low, high, 14, 14), (low, low, 8, 20), (high, high, 8, 20)]
-    drawn = "".join(f'<line x1="{a}" x2="{b}" y1="{c}" y2="{d}"/>' for a, b, c, d in lines)
-    halo = f'<line class="halo" x1="{low}" x2="{high}" y1="14" y2="14"/>'
-    return f'<g class="interval">{halo}{drawn}</g>'
+def _interval(low: float, high: float) -> str:
+    """A line between two shares of the width, with a stroke at either end."""
+    left, right = share(low), share(high)
+    return (
+        f'<g class="interval"><line class="halo" x1="{left}" x2="{right}" y1="14" y2="14"/>'
+        f'<line x1="{left}" x2="{right}" y1="14" y2="14"/>'
+        f'<line x1="{left}" x2="{left}" y1="8" y2="20"/>'
+        f'<line x1="{right}" x2="{right}" y1="8" y2="20"/></g>'
+    )
 
 
 def drawn_as_shares(totals: Sequence[float]) -> bool:
-    """Whether the longest bar would make the shortest illegible."""
+    """Whether bars are drawn as shares: the longest would make the shortest illegible."""
     return max(totals) > _RATIO_MAX * min(totals)
 
 
 def colours_of(states: Mapping[str, str | None]) -> dict[str, str]:
-    """A colour for each name: that of its state, for the first one on CPU or in temp I/O."""
-    first = {state: name for name, state in reversed(list(states.items()))}
-    others = iter(_OTHER_COLOURS)
-    return {
-        name: STATE_COLOURS[state]
-        if state in (CPU, READ, WRITE) and first[state] == name
-        else next(others, _OTHER_COLOURS[-1])
-        for name, state in states.items()
-    }
+    """A colour for each name; the first name on CPU, in reads or in writes has its state's."""
+    others, colours = iter(_OTHER_COLOURS), dict[str, str]()
+    for name, state in states.items():
+        colour = STATE_COLOURS[state] if state in (CPU, READ, WRITE) else None
+        if colour is None or colour in colours.values():
+            colour = next(others, _OTHER_COLOURS[-1])
+        colours[name] = colour
+    return colours
 
 
 # Plots over two axes.
@@ -286,19 +289,19 @@ def _plot(
     )
     widest = max((label for _, label in y.ticks), key=len, default="")
     y_labels = "".join(
-        f'<span style="bottom:{share(y.scale(value))}">{words(label)}</span>'
+        f'<span style="bottom:{share(y.scale(value))}">{unbroken(label)}</span>'
         for value, label in y.ticks
     )
     html = (
         f"{legend_html(legend, rules)}"
-        f'<p class="axis-title">{words(y.title)}</p>'
+        f'<p class="axis-title">{unbroken(y.title)}</p>'
         f'<div class="plot{" equal" if square else ""}">'
-        f'<div class="y-axis"><span class="widest">{words(widest)}</span>{y_labels}</div>'
+        f'<div class="y-axis"><span class="widest">{unbroken(widest)}</span>{y_labels}</div>'
         f'<svg class="area" aria-hidden="true">{levels}'
         '<svg viewBox="0 0 1000 1000" preserveAspectRatio="none" width="100%" height="100%">'
         f"{shapes}</svg>{lines}{marks}</svg>"
         f'<div class="axis">{_labels(x)}</div>'
-        f'<p class="axis-title x">{words(x.title)}</p></div>'
+        f'<p class="axis-title x">{unbroken(x.title)}</p></div>'
     )
     names = ", ".join([*(name for name, _, _ in legend), *(rule.text for rule in rules)])
     title = f"{capitalized(y.title)} by {x.title}"
@@ -353,14 +356,14 @@ def over_time(
     total_s = count * length_s
     return _plot(
         shapes,
-        Axis("time since the start", durations(total_s), lambda s: s / (total_s or 1.0)),
+        Axis("time since the start", fitting_durations(total_s), lambda s: s / (total_s or 1.0)),
         Axis("sessions", y_ticks, lambda sessions: sessions / peak),
         legend=[(state, colours[state], "square") for state in shown],
     )
 
 
 def latencies(groups: Sequence[tuple[str, Mapping[int, float], float]]) -> Chart:
-    """Shares of operations by latency, of one or two names: bins and mean (s) of each."""
+    """Shares of operations by latency (s), of one or two names: shares by bin, and the mean."""
     first = min(min(shares) for _, shares, _ in groups) - 1
     last = max(max(shares) for _, shares, _ in groups) + 2
     peak = 1.15 * max(max(shares.values()) for _, shares, _ in groups)
@@ -431,15 +434,15 @@ def miss_ratio(
     points: Sequence[tuple[float, float]], sizes: Sequence[tuple[str, float | None]]
 ) -> Chart:
     """The share of reads that miss by the size (bytes) of the cache, and named sizes in it."""
-    known = [(name, size) for name, size in sizes if size]
+    marked = [(name, size) for name, size in sizes if size]
     low = min(size for size, _ in points)
-    high = max(2 * low, *(size for size, _ in points), *(size for _, size in known))
+    high = max(2 * low, *(size for size, _ in points), *(size for _, size in marked))
     scale = log_scale(low, high)
     edges = [*(scale(size) for size, _ in points), 1.0]
     area = _area(edges, [0.0] * len(points), [miss for _, miss in points])
     rules = [
         Rule(f"{name}, {format_bytes(size)}", size, dashed=number == 0)
-        for number, (name, size) in enumerate(known)
+        for number, (name, size) in enumerate(marked)
     ]
     return _plot(
         _path(area, fill="target", stroke="target", opacity=0.14),
@@ -459,15 +462,15 @@ def scatter(points: Sequence[tuple[float, float, str]]) -> Chart:
         ends_s = max(low, low / factor), min(high, high / factor)
         line = [(scale(s), scale(s * factor)) for s in ends_s]
         shapes += _path(_line(line), stroke="domain", dash=dash)
-    counts = {way: sum(point[2] == way for point in points) for way in DIRECTIONS}
+    counts = {d: sum(direction == d for _, _, direction in points) for d in DIRECTIONS}
     return _plot(
         shapes,
         Axis("measured elapsed time", thinned(ticks, scale), scale),
         Axis("forecast", ticks, scale),
         marks="".join(
-            _mark_at(scale(s), scale(f), DIRECTIONS[way][1], DIRECTIONS[way][0], filled=False)
-            for s, f, way in points
+            _mark_at(scale(s), scale(f), DIRECTIONS[d][1], DIRECTIONS[d][0], filled=False)
+            for s, f, d in points
         ),
-        legend=[(f"{way} ({n})", *DIRECTIONS[way]) for way, n in counts.items() if n],
+        legend=[(f"{d} ({count})", *DIRECTIONS[d]) for d, count in counts.items() if count],
         square=True,
     )

@@ -1,4 +1,4 @@
-"""Documents of other verbs as sections: servers, profiles, storages, sweeps, caches, fleets.
+"""Sections of a page from the documents of other verbs than forecast: servers, profiles, sweeps.
 
 The answer of a section, a sentence or two, heads a page that has no forecast.
 """
@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from statistics import median
+from typing import Any
 
 from spillcast.cache.simulation import CacheResult
 from spillcast.engines.ranking import History, Ranked, ServerRanking
@@ -25,7 +26,7 @@ from spillcast.report import size as sizes
 from spillcast.report import storage as storages
 from spillcast.report import sweep as sweeps
 from spillcast.report.html import charts
-from spillcast.report.html.axes import linear_sizes, money_ticks
+from spillcast.report.html.axes import fitting_sizes, money_ticks
 from spillcast.report.html.inputs import Latencies
 from spillcast.report.html.page import (
     MINUS,
@@ -44,13 +45,12 @@ from spillcast.report.html.page import (
 from spillcast.report.html.runs import histogram
 from spillcast.report.page import Words
 from spillcast.report.profile import functions_page, profile_page
-from spillcast.report.size import answer_text
 from spillcast.storage.storage import Group, Storage
 from spillcast.tabular import Column, Table
 from spillcast.text import one_line, sentence
 from spillcast.units import format_count, format_setting
 
-#: Bars of a chart; the tables hold more.
+#: Maximum numbers of bars of a profile, a fleet and its days; the tables have all.
 _PROFILE_MAX, _FLEET_MAX, _DAYS_MAX = 10, 12, 31
 _CASES = (
     *(Column("query", "query"), Column("from", "source"), Column("to", "target")),
@@ -62,10 +62,10 @@ _CASES = (
 
 
 def profile(name: str, profile: Profile) -> Section:
-    """The rows that take the longest as bars, and all as a table."""
+    """The longest rows as bars, and all rows as a table."""
     page = functions_page(profile, None) if FUNCTION in profile.by else profile_page(profile)
     rows = [row for row in profile.rows if not row.get("idle") and row.get("total_us")]
-    # Lines of plans are in the order of their plan.
+    # Rows of plan lines are in the order of the plan, not of their time.
     longest = sorted(rows, key=lambda row: -row["total_us"])[:_PROFILE_MAX]
     answer, figures = ["The profile holds no time."], []
     if longest:
@@ -91,15 +91,15 @@ def storage(storage: Storage, latencies: Latencies) -> Section:
     figures = [histogram(group, None, (storage.name, "")) for group in latencies.groups]
     single = _single_operations(storage.groups)
     if len({group.size_class_bytes for group in single}) > 1:
-        how = [word for word in (single[0].pattern, single[0].access) if word]
         points: dict[str, list[charts.Point]] = {}
         for group in single:
-            drawn = (group.size_class_bytes, group.mean_s, None, True)
-            points.setdefault(f"{group.op}s", []).append(drawn)
+            point = (group.size_class_bytes, group.mean_s, None, True)
+            points.setdefault(f"{group.op}s", []).append(point)
         x_title, y_title = "size of an operation", "mean latency"
         chart = charts.lines_by_size(points, x_title, y_title, logarithmic=True)
         title = "Mean latency by the size of an operation"
-        caption = f"{', '.join([f'{single[0].depth} at once', *how])}."
+        conditions = f"{single[0].depth} at once", single[0].pattern, single[0].access
+        caption = f"{', '.join(filter(None, conditions))}."
         figures.insert(0, Figure(title, caption, chart, storages.figures(single)))
     origins = list(
         filter(None, (storages.origin_words(storage), storages.provenance_words(storage)))
@@ -111,15 +111,16 @@ def storage(storage: Storage, latencies: Latencies) -> Section:
 
 
 def _mean_latencies(storage: Storage) -> str:
-    # Sizes of a grid or of the catalogue are no load's: the smallest stands for them.
-    mixed = storage.source.word not in ("grid", "catalogue")
+    """The mean latency of each op in a sentence."""
+    # A grid or the catalogue has sizes of no particular load: the smallest stands for them.
+    is_load = storage.source.word not in ("grid", "catalogue")
     means = []
     for op in OPS:
         of_op = [group for group in storage.groups if group.op == op]
-        groups = of_op if mixed else _single_operations(of_op)[:1]
+        groups = of_op if is_load else _single_operations(of_op)[:1]
         if operations := sum(group.count for group in groups):
             mean_s = sum(group.total_ns for group in groups) / operations / 1e9
-            of_size = "" if mixed else f" of {size(groups[0].size_class_bytes)}"
+            of_size = "" if is_load else f" of {size(groups[0].size_class_bytes)}"
             means.append(f"{seconds(mean_s)} for a {op}{of_size}")
     if not means:
         return f"{storage.name} has no measured operations."
@@ -127,12 +128,12 @@ def _mean_latencies(storage: Storage) -> str:
 
 
 def _single_operations(groups: Sequence[Group]) -> list[Group]:
-    """The groups of operations one at a time, of one way of access and one pattern."""
-    first = min((group.depth for group in groups), default=1)
-    kept = [group for group in groups if group.depth == first and group.count]
-    kept = [group for group in kept if group.access == kept[0].access]
-    kept = [group for group in kept if group.pattern == kept[0].pattern]
-    return sorted(kept, key=lambda group: (group.op, group.size_class_bytes))
+    """The groups of the smallest depth, of the access and the pattern of the first of them."""
+    depth_min = min((group.depth for group in groups), default=1)
+    single = [group for group in groups if group.depth == depth_min and group.count]
+    single = [group for group in single if group.access == single[0].access]
+    single = [group for group in single if group.pattern == single[0].pattern]
+    return sorted(single, key=lambda group: (group.op, group.size_class_bytes))
 
 
 def io_sizes(sweep: IoSizeSweep) -> Section:
@@ -157,8 +158,8 @@ def memory(sweep: MemorySweep) -> Section:
     caption = "Filled points are measured, open ones forecast with their intervals."
     series: dict[str, list[charts.Point]] = {}
     for p in sweep.points:
-        drawn = (p.memory_bytes, p.elapsed_s, p.interval_s, p.measured)
-        series.setdefault(p.storage, []).append(drawn)
+        point = (p.memory_bytes, p.elapsed_s, p.interval_s, p.measured)
+        series.setdefault(p.storage, []).append(point)
     names, figures = list(series), []
     for first in range(0, len(names), len(charts.SERIES)):
         shown = {name: series[name] for name in names[first : first + len(charts.SERIES)]}
@@ -166,27 +167,27 @@ def memory(sweep: MemorySweep) -> Section:
         title = f"Elapsed time by memory: {sweep.engine} {sweep.workload}"
         figures.append(Figure(title, caption, chart, sweeps.points_table(sweep)))
     _, *parts = sweeps.memory_page(sweep, None).parts
-    return Section.of("How much memory", parts, figures, [_enough(sweep.points)])
+    return Section.of("How much memory", parts, figures, [_sufficient_memory(sweep.points)])
 
 
-def _enough(points: Sequence[Point]) -> str:
-    """The smallest memory within a tenth of the fastest time, on any storage."""
+def _sufficient_memory(points: Sequence[Point]) -> str:
+    """The smallest memory with which the time is within 10 % of the shortest, on any storage."""
     fastest_s = min(point.elapsed_s for point in points)
-    enough = [point for point in points if point.elapsed_s <= 1.1 * fastest_s]
-    smallest = min(enough, key=lambda point: point.memory_bytes)
+    sufficient = [point for point in points if point.elapsed_s <= 1.1 * fastest_s]
+    smallest = min(sufficient, key=lambda point: point.memory_bytes)
     worst = max(points, key=lambda point: point.elapsed_s)
     memory, elapsed = size(smallest.memory_bytes), seconds(smallest.elapsed_s)
     text = f"With {memory} of memory on {smallest.storage} this query takes about {elapsed}"
     if any(point.memory_bytes > smallest.memory_bytes for point in points):
         text += ", and more memory hardly helps"
-    if worst not in enough:
+    if worst not in sufficient:
         memory, elapsed = size(worst.memory_bytes), seconds(worst.elapsed_s)
         text += f"; with {memory} on {worst.storage} it takes {elapsed}"
     return f"{text}."
 
 
 def cache(result: CacheResult) -> Section:
-    """The miss-ratio curve, and what a cache of the simulated size served."""
+    """The miss-ratio curve, and the hits of the simulated cache."""
     curve, cache, figures = result.curve, result.cache, []
     pairs = list(zip(curve.size_bytes, curve.miss_ratio, strict=True))
     if points := [(size_bytes, miss) for size_bytes, miss in pairs if size_bytes > 0]:
@@ -209,11 +210,11 @@ def fleet(fleet: Fleet) -> Section:
     by_statement, by_database = (part for part in page.parts if isinstance(part, Table))
     days = [charts.Bar(day.day, seconds(day.temp_s), {"temp": day.temp_s}) for day in fleet.days]
     statements = [
-        _saving(f"{row.sql}, {row.database}", row.saved_s, row.share)
+        _saving_bar(f"{row.sql}, {row.database}", row.saved_s, row.share)
         for row in fleet.statements
         if row.saved_s is not None
     ]
-    databases = [_saving(row.database, row.saved_s, row.share) for row in fleet.databases]
+    databases = [_saving_bar(row.database, row.saved_s, row.share) for row in fleet.databases]
     figures = []
     for title, bars, table in (
         ("Saving by statement, the largest first", statements[:_FLEET_MAX], by_statement),
@@ -221,15 +222,15 @@ def fleet(fleet: Fleet) -> Section:
         ("Temp I/O by day", days[-_DAYS_MAX:], fleets.days_table(fleet)),
     ):
         if bars:
-            more = f"{len(bars)} of {len(table.rows):,}; the table has more."
+            extent = f"{len(bars)} of {len(table.rows):,}; the table has more."
             chart = charts.bars(bars, {"saved": "target", "temp": "read"})
-            caption = more if len(table.rows) > len(bars) else ""
+            caption = extent if len(table.rows) > len(bars) else ""
             figures.append(Figure(title, caption, chart, table))
     title = f"What {fleet.target} would save"
     return Section.of(title, page.parts[1:], figures, fleets.savings(fleet))
 
 
-def _saving(name: str, saved_s: float, share: float) -> charts.Bar:
+def _saving_bar(name: str, saved_s: float, share: float) -> charts.Bar:
     return charts.Bar(name, f"{seconds(saved_s)}, {percent(share)}", {"saved": max(saved_s, 0.0)})
 
 
@@ -245,10 +246,10 @@ def verification(verifications: Sequence[Verification]) -> Section:
             errors.append(abs(error))
             inside += forecast.interval_s[0] <= measured_s <= forecast.interval_s[1]
         query = f"{case.engine} {case.workload} x{case.threads}"
-        shown = percent1(error).replace("-", MINUS)
-        row = {"source": case.source, "target": case.target, "measured_to_s": measured_s}
-        known = {"forecast_s": forecast.forecast_s, "interval_s": forecast.interval_s}
-        rows.append(row | known | {"query": query, "error_text": shown})
+        error_text = percent1(error).replace("-", MINUS)
+        row: dict[str, Any] = {"query": query, "source": case.source, "target": case.target}
+        row |= {"forecast_s": forecast.forecast_s, "interval_s": forecast.interval_s}
+        rows.append(row | {"measured_to_s": measured_s, "error_text": error_text})
     table, title = Table.of(_CASES, rows), "How good the forecasts are"
     if not points:
         answer = f"No forecast in {format_count(len(rows), 'case')}."
@@ -264,12 +265,12 @@ def verification(verifications: Sequence[Verification]) -> Section:
 
 
 def purchase(sizing: Sizing) -> Section:
-    """The answer, the chart of all rows that cost something, and the table of all."""
-    bought, figures = [row for row in sizing.frontier if row.cost_per_month], []
-    if len(bought) > 1:
-        series = {"cheapest storage for its time": bought}
-        if sizing.chosen in bought:
-            series["chosen"] = [row for row in bought if row == sizing.chosen]
+    """The answer, the chart of all rows with a price, and the table of all rows."""
+    priced, figures = [row for row in sizing.frontier if row.cost_per_month], []
+    if len(priced) > 1:
+        series = {"cheapest storage for its time": priced}
+        if sizing.chosen in priced:
+            series["chosen"] = [row for row in priced if row == sizing.chosen]
         chart = charts.lines_by_size(
             {
                 name: [(r.cost_per_month or 0.0, r.elapsed_s, r.interval_s, True) for r in rows]
@@ -285,62 +286,62 @@ def purchase(sizing: Sizing) -> Section:
     return Section.of("What to buy", sizes.size_page(sizing).parts, figures, sizes.answer(sizing))
 
 
-#: Statements that are drawn by name, those to begin with, and letters of their texts.
+#: Maximum numbers of statements drawn by name and to begin with, and of letters of their texts.
 _DRAWN_MAX, _FIRST_MAX, _TEXT_MAX = 4, 3, 60
 
 
 def server(server: ServerRanking) -> list[Section]:
-    """What to do, what changed, and all statements with their plans' nodes."""
+    """What to do, what changed, all statements with the nodes of their plans, what to buy."""
     verdict, *parts = terminal.ranking_page(replace(server, history=None), ROWS_MAX).parts
     assert isinstance(verdict, Words)
-    made = [Section("What to do first", _steps(server), answer=verdict.sentences)]
+    sections = [Section("What to do first", _first_steps(server), answer=verdict.sentences)]
     if server.history is not None:
-        made.append(_changes(server, server.history))
-    figures = _costs(server.statements)
+        sections.append(_changes(server, server.history))
+    figures = _cost_figures(server.statements)
     section = Section.of(f"Statements that spill: {server.source}", parts, figures)
     full = [(_short(s), s.query) for s in server.statements[:ROWS_MAX] if s.query]
     cut = [(name, query) for name, query in full if name != query]
-    made.append(replace(section, statements=[*section.statements, *cut]))
+    sections.append(replace(section, statements=[*section.statements, *cut]))
     rows = [
         [_short(statement), node.node, size(node.temp_bytes), node.detail]
         for statement in server.statements
         for node in statement.nodes
     ]
     if rows:
-        words = ["Of the plan of each statement with the most temp I/O, by the server's log."]
+        words = ["Nodes of the plan with the most temp I/O of each statement, by the server's log."]
         table = texts(("statement", "node", "temp I/O of a call", "memory"), rows)
-        made.append(Section("Nodes that spill", words, tables=[("", table)]))
+        sections.append(Section("Nodes that spill", words, tables=[("", table)]))
     if server.sizing is not None:
-        made.append(purchase(server.sizing))
-    return made
+        sections.append(purchase(server.sizing))
+    return sections
 
 
 def _short(statement: Ranked) -> str:
     return one_line(statement.query or statement.queryid or "(hidden)", _TEXT_MAX)
 
 
-def _steps(server: ServerRanking) -> list[str]:
+def _first_steps(server: ServerRanking) -> list[str]:
     """The statements that gain most, each with its fixes; then what is new or spills more."""
     steps = []
     gaining = [s for s in server.statements if s.no_spill is not None and s.no_spill.saved_s > 0]
     for number, statement in enumerate(gaining[:_FIRST_MAX], 1):
         fixes = "; ".join(
             f"{name} saves {saved}"
-            for name, saved in terminal.cure_texts(statement, server.memory).items()
+            for name, saved in terminal.fix_texts(statement, server.memory).items()
         )
         memory = statement.work_mem_bytes
-        how = "" if memory is None else f" Set work_mem to {format_setting(memory)} for its role."
-        steps.append(f"{number}. {_short(statement)}: {fixes}.{how}")
+        step = "" if memory is None else f" Set work_mem to {format_setting(memory)} for its role."
+        steps.append(f"{number}. {_short(statement)}: {fixes}.{step}")
     if server.history is not None:
-        watched = [c for c in server.history.changes if c.kind != "less"][:_FIRST_MAX]
-        for change in watched:
-            more = (
-                f"{change.ratio:.2g} times as much a call" if change.ratio else "for the first time"
-            )
+        worse = [change for change in server.history.changes if change.kind != "less"]
+        for change in worse[:_FIRST_MAX]:
+            spills = "for the first time"
+            if change.ratio:
+                spills = f"{change.ratio:.2g} times as much a call"
             name, since = terminal.change_statement(change), terminal.moment(change.after_s)
-            steps.append(f"Look at the plan of {name}: since {since} it spills {more}.")
+            steps.append(f"Look at the plan of {name}: since {since} it spills {spills}.")
     if server.sizing is not None and server.sizing.chosen is not None:
-        steps.append(f"Or buy storage for all of them. {answer_text(server.sizing)}")
+        steps.append(f"Or buy storage for all of them. {sizes.answer_text(server.sizing)}")
     if not steps and server.statements:
         steps.append("No forecast is possible; the notes below the statements say what is missing.")
     return steps or ["Nothing: no statement spills."]
@@ -354,24 +355,25 @@ def _changes(server: ServerRanking, history: History) -> Section:
         return Section("What changed", words)
     names = {statement.queryid: _short(statement) for statement in server.statements}
     rows, totals = [], Counter[str]()
-    drawn = {part.queryid: 0 for bucket in history.buckets for part in bucket.statements}
+    queryids = {part.queryid: 0 for bucket in history.buckets for part in bucket.statements}
     for bucket in history.buckets:
-        # A legend names the statements of all bars.
-        parts = Counter({names.get(queryid, queryid): 0 for queryid in drawn})
+        # Each bar has all statements, even with 0 bytes: the legend shows those of all bars.
+        parts = Counter({names.get(queryid, queryid): 0 for queryid in queryids})
         for part in bucket.statements:
             parts[names.get(part.queryid, part.queryid)] += part.temp_bytes
         totals += parts
         rows.append(charts.Bar(bucket.start, size(bucket.temp_bytes), parts))
     longest = [name for name, _ in totals.most_common(_DRAWN_MAX)]
     colours = dict(zip(longest, charts.SERIES, strict=False))
-    chart = charts.bars(rows, colours, ticks_of=linear_sizes)
+    chart = charts.bars(rows, colours, ticks_of=fitting_sizes)
     shown = len(history.buckets)
     caption = f"Read and written, {format_count(shown, 'bar')} in UTC."
     figure = Figure("Temp I/O over time", caption, chart, terminal.bucket_table(server, history))
     return Section("What changed", words, [figure])
 
 
-def _costs(statements: Sequence[Ranked]) -> list[Figure]:
+def _cost_figures(statements: Sequence[Ranked]) -> list[Figure]:
+    """The time of each statement, with and without temp I/O; empty if no time is known."""
     rows = []
     for statement in statements:
         temp_s, elapsed_s = statement.temp_mean_s, statement.elapsed_s

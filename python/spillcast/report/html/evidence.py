@@ -1,4 +1,4 @@
-"""Evidence -> a run of a page: where its time went, its latencies, how it was measured."""
+"""Reads evidence as runs of a page: time by state, latencies, statements and measurement."""
 
 import shlex
 from collections.abc import Mapping, Sequence
@@ -42,7 +42,7 @@ from spillcast.storage.observed import observed
 from spillcast.tables import Table
 from spillcast.units import format_bytes, format_count, format_duration
 
-_STATEMENTS_MAX, _TEXT_MAX, _FUNCTIONS_MAX = 12, 4000, 40
+_STATEMENTS_MAX, _TEXT_MAX, _FUNCTIONS_MAX, _FILES_MAX = 12, 4000, 40, 8
 #: Narrower frames and deeper rows of a flame graph are not drawn; a page has some 1,000 px.
 _SHARE_MIN, _ROWS_MAX = 0.004, 60
 
@@ -55,10 +55,10 @@ def add_runs(
     temp_dirs: Sequence[Path] = (),
     lenient: bool,
 ) -> None:
-    """A run for each recording, one for all traces and one for all ASH exports.
+    """Add a run for each recording, one for all traces and one for all ASH exports.
 
-    Of recordings, the files under ``temp_dirs`` are temp files, where any is given; of ASH exports,
-    only what is ``chosen`` counts.
+    If ``temp_dirs`` are given, only files in them are temp files of recordings. ``chosen`` selects
+    samples of ASH exports.
     """
     if temp_dirs and not evidence.recordings:
         raise OptionConflict("--temp is for recordings")
@@ -76,16 +76,16 @@ def add_runs(
 def _of_recording(recording: Recording) -> Run:
     meta = recording.meta
     groups = observed(recording).groups if meta.captured else []
-    line, server = timeline.of_recording(recording), meta.server is not None
+    time_line = timeline.of_recording(recording)
     query = meta.engine.query or meta.engine.sql
     return Run(
         name=recording.path.name,
         kind="recording",
         capture=meta.capture.method,
         elapsed_s=recording.elapsed_s,
-        time_s=_time_s(line, recording.elapsed_s),
-        sessions_are="processes" if server else "threads",
-        timeline=line,
+        time_s=_time_s(time_line, recording.elapsed_s),
+        sessions_are="threads" if meta.server is None else "processes",
+        timeline=time_line,
         latencies=by_op(groups),
         operations=groups,
         events=_events_of_samples(recording),
@@ -118,7 +118,7 @@ def _functions(recording: Recording) -> Functions | None:
 def _events_of_samples(recording: Recording) -> Profile | None:
     if not recording.samples.num_rows:
         return None
-    # It imports DuckDB, which most recordings do without.
+    # It imports DuckDB, which most recordings do not need.
     from spillcast.profile.other_rows import of_samples
 
     return of_samples(recording, ["event"], None)
@@ -126,33 +126,33 @@ def _events_of_samples(recording: Recording) -> Profile | None:
 
 def _of_traces(paths: Sequence[Path], lenient: bool) -> Run:
     by_event = profile(*paths, lenient=lenient)
-    read = profile_traces(paths, ["event", "second"], TraceOptions(lenient=lenient))
-    line = timeline.of_traces(read, by_event.elapsed_s)
+    by_second = profile_traces(paths, ["event", "second"], TraceOptions(lenient=lenient))
+    time_line = timeline.of_traces(by_second, by_event.elapsed_s)
     return Run(
         name=_names(paths),
         kind="traces",
         elapsed_s=by_event.elapsed_s,
-        time_s=_time_s(line, by_event.elapsed_s),
+        time_s=_time_s(time_line, by_event.elapsed_s),
         sessions_are="sessions",
-        timeline=line,
+        timeline=time_line,
         latencies=by_events(by_event),
         events=by_event,
         statements=_trace_statements(paths, lenient=lenient),
-        about=_about_traces(read.paths, read),
+        about=_about_traces(by_second),
         warnings=by_event.warnings,
     )
 
 
 def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Run:
     result = profile(*paths, chosen=chosen)
-    line, by_event = timeline.of_ash(paths, chosen)
+    time_line, by_event = timeline.of_ash(paths, chosen)
     return Run(
         name=_names(paths),
         kind="ASH",
         elapsed_s=result.elapsed_s,
-        time_s=_time_s(line, result.elapsed_s),
+        time_s=_time_s(time_line, result.elapsed_s),
         sessions_are="sessions",
-        timeline=line,
+        timeline=time_line,
         events_over_time=by_event,
         events=result,
         about=_about_ash(paths, result),
@@ -161,11 +161,12 @@ def _of_ash(paths: Sequence[Path], chosen: Chosen) -> Run:
 
 
 def _labelled(values: Mapping[str, str | None]) -> list[Fact]:
+    """A fact for each value that is known, without secrets."""
     return [Fact(label, struck_text(value)) for label, value in values.items() if value]
 
 
 def _about_recording(recording: Recording) -> list[Fact]:
-    """Machine, engine, capture with its cost and loss, and what of the run it covers."""
+    """Machine, engine, capture with its overhead and loss, and the covered part of the run."""
     meta, engine, machine = recording.meta, recording.meta.engine, recording.meta.machine
     known = known_as(engine.name)
     name = engine.name if known is None else known.label
@@ -229,14 +230,14 @@ def _coverage(raw: KeptWaits) -> str | None:
     return f"the entire run by second; {raw.rows:,} of {seen}, in {format_count(slices, 'slice')}"
 
 
-def _about_traces(paths: Sequence[Path], read: Traces) -> list[Fact]:
-    lines = sum(file.get("lines", 0) for file in read.files)
+def _about_traces(traces: Traces) -> list[Fact]:
+    lines = sum(file.get("lines", 0) for file in traces.files)
     return _labelled(
         {
-            "evidence": f"{format_count(len(paths), 'extended SQL trace')} (10046)",
-            "files": ", ".join(map(str, paths[:8])) + (", ..." if len(paths) > 8 else ""),
-            "sessions": f"{len(read.sessions()):,}",
-            "lines": f"{lines:,}, {read.damaged_count():,} of them damaged" if lines else None,
+            "evidence": f"{format_count(len(traces.paths), 'extended SQL trace')} (10046)",
+            "files": _listed_files(traces.paths),
+            "sessions": f"{len(traces.sessions()):,}",
+            "lines": f"{lines:,}, {traces.damaged_count():,} of them damaged" if lines else None,
         }
     )
 
@@ -246,15 +247,19 @@ def _about_ash(paths: Sequence[Path], samples: Profile) -> list[Fact]:
     return _labelled(
         {
             "evidence": "samples of active sessions (ASH)",
-            "files": ", ".join(map(str, paths[:8])),
+            "files": _listed_files(paths),
             "samples": f"{count:,}, standing for {format_duration(samples.elapsed_s)}",
             "damaged rows": f"{len(samples.damaged):,}" if samples.damaged else None,
         }
     )
 
 
+def _listed_files(paths: Sequence[Path]) -> str:
+    return ", ".join([*map(str, paths[:_FILES_MAX]), *["..."] * (len(paths) > _FILES_MAX)])
+
+
 def _trace_statements(paths: Sequence[Path], *, lenient: bool) -> list[StatementText]:
-    """The statements of traces that take the longest, with their texts and shares."""
+    """The longest statements of traces, with their texts and shares of the time."""
     texts: dict[str, str] = {}
 
     def take(*tables: Any) -> None:
@@ -268,12 +273,12 @@ def _trace_statements(paths: Sequence[Path], *, lenient: bool) -> list[Statement
     return [_statement(sql_id, texts[sql_id], shares.get(sql_id)) for sql_id in ranked]
 
 
-def _time_s(line: timeline.Timeline, elapsed_s: float) -> float:
+def _time_s(time_line: timeline.Timeline, elapsed_s: float) -> float:
     """The time of all sessions, to which shares of states refer.
 
-    No less than the elapsed time, of which a part may be idle or not accounted for.
+    It is at least the elapsed time, part of which may be idle or not accounted for.
     """
-    return max(sum(line.totals_s.values()), elapsed_s)
+    return max(sum(time_line.totals_s.values()), elapsed_s)
 
 
 def _names(paths: Sequence[Path]) -> str:
@@ -282,7 +287,7 @@ def _names(paths: Sequence[Path]) -> str:
 
 
 def by_events(result: Profile) -> list[Histogram]:
-    """Histograms of temp events; where there are none, those of the I/O that takes longest."""
+    """Histograms of temp events; without any, those of the I/O that takes longest."""
     rows = [
         Histogram(row["event"], row["op"], list(latency_ns), list(counts))
         for row, (latency_ns, counts) in zip(result.rows, result.histograms, strict=True)
@@ -303,7 +308,7 @@ def by_op(groups: Sequence[Group]) -> list[Histogram]:
 
 
 def target_latencies(storage: Storage) -> Latencies:
-    """Latencies of a target under this load; none where its figures are of another one."""
+    """Latencies of a target under this load; empty if its figures are of another one."""
     return Latencies(storage.name, by_op(storage.groups) if storage.source.of_load else [])
 
 

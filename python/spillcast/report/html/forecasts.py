@@ -14,27 +14,16 @@ from spillcast.report.page import Words
 from spillcast.report.work_memory import work_memory_text
 from spillcast.tabular import Table
 from spillcast.text import capitalized, sentence
-from spillcast.units import (
-    format_bytes,
-    format_duration,
-    format_estimate,
-    interval_name,
-)
+from spillcast.units import format_bytes, format_duration, format_estimate, interval_name
 
-#: Forecasts of a query whose terms are listed.
-_LISTED_MAX = 3
-#: Stages that are drawn, and the colour of what may bind one.
-_STAGES_MAX = 30
-_BOUND_COLOURS = dict(
-    zip(
-        BOUNDS,
-        ("cpu", "series-4", "read", "write", "series-3", "warn", "domain", "muted"),
-        strict=True,
-    )
-)
-#: Terms that take less of every bar are drawn as one.
-_SMALL = 0.01
-#: The remaining quantities of a run, by the key of the estimate, and how each is written.
+#: Maximum numbers of forecasts of a query whose terms are listed, and of drawn stages.
+_LISTED_MAX, _STAGES_MAX = 3, 30
+#: The colour of each activity that may bind a stage.
+_COLOURS = ("cpu", "series-4", "read", "write", "series-3", "warn", "domain", "muted")
+_BOUND_COLOURS = dict(zip(BOUNDS, _COLOURS, strict=True))
+#: Terms below this share of every bar are drawn as one.
+_SMALL_SHARE = 0.01
+#: The remaining quantities of a run: name, key of the estimate, and format.
 _REMAINING = (
     ("time", "elapsed_s", format_duration),
     ("temp writes", "writes_bytes", format_bytes),
@@ -43,35 +32,36 @@ _REMAINING = (
 
 
 def sections(forecasts: Sequence[Forecast], purchases: Sequence[str] = ()) -> list[Section]:
-    """The answer for each query, its terms, what to do, and what remains of one seen in part.
+    """The answer for each query, its terms, what to do, and what remains of a partly recorded one.
 
-    ``purchases`` are what to buy, in sentences.
+    Forecasts of the same time today are of one query. ``purchases`` are what to buy, in sentences.
     """
     queries: dict[float, list[Forecast]] = {}
     for forecast in forecasts:
         queries.setdefault(forecast.baseline_s, []).append(forecast)
-    compared, made_of, steps = [], [], list(purchases)
+    comparisons, breakdowns, steps = [], [], list(purchases)
     for number, of_query in enumerate(queries.values(), 1):
-        of = f" of query {number}" if len(queries) > 1 else ""
+        suffix = f" of query {number}" if len(queries) > 1 else ""
         order, answer = ranked(of_query), _answer(of_query)
-        given = [forecast for forecast in order if forecast.forecast_s is not None]
+        answered = [forecast for forecast in order if forecast.forecast_s is not None]
         refused = [forecast.sentence() for forecast in order if forecast.forecast_s is None]
-        bars = [_bars(given, terminal.targets_table(order))] if given else []
+        bars = [_bars(answered, terminal.targets_table(order))] if answered else []
         parts = [*terminal.compared_parts(order), Words([*_remarks(order), *refused])]
-        compared.append(Section.of(f"Storage compared{of}", parts, bars, answer))
-        if given:
-            listed = given[:_LISTED_MAX]
-            parts = [part for each in listed for part in terminal.terms_parts(each, listed)]
-            if given[0].work_memory is not None:
-                parts.append(Words(work_memory_text(given[0])))
-            made_of.append(Section.of(f"What the forecast{of} is made of", parts, _stages(given)))
+        comparisons.append(Section.of(f"Storage compared{suffix}", parts, bars, answer))
+        if answered:
+            listed = answered[:_LISTED_MAX]
+            parts = [part for f in listed for part in terminal.terms_parts(f, listed)]
+            if answered[0].work_memory is not None:
+                parts.append(Words(work_memory_text(answered[0])))
+            title = f"What the forecast{suffix} is made of"
+            breakdowns.append(Section.of(title, parts, _stages(answered)))
         steps += terminal.advice(order)
     to_do = [Section("What to do", steps)] if steps else []
-    return [*compared, *made_of, *to_do, *_remaining(forecasts)]
+    return [*comparisons, *breakdowns, *to_do, *_remaining(forecasts)]
 
 
 def _remarks(order: Sequence[Forecast]) -> Iterator[str]:
-    """What remarks in the table mean."""
+    """The meaning of remarks in the table of targets."""
     if any(forecast.best_value for forecast in order):
         yield "'best value' saves the most time for its price."
     if order[0].work_memory:
@@ -79,20 +69,20 @@ def _remarks(order: Sequence[Forecast]) -> Iterator[str]:
 
 
 def _stages(order: Sequence[Forecast]) -> list[Figure]:
+    """The longest stages of a Spark application as spans, today and on the best target."""
     best = next((forecast for forecast in order if forecast.stages), None)
     if best is None:
         return []
     longest = sorted(best.stages, key=lambda stage: -max(stage.baseline_s, stage.forecast_s))
     drawn = sorted(longest[:_STAGES_MAX], key=lambda stage: (stage.baseline_at_s, stage.id))
-
     rows = []
     for stage in drawn:
-        before, after = stage.baseline_at_s, stage.forecast_at_s
-        text = ", then ".join(seconds(end_s - begin_s) for begin_s, end_s in (before, after))
-        spans = (*before, stage.baseline_bound_by), (*after, stage.bound_by)
+        today, on_target = stage.baseline_at_s, stage.forecast_at_s
+        text = ", then ".join(seconds(end_s - begin_s) for begin_s, end_s in (today, on_target))
+        spans = (*today, stage.baseline_bound_by), (*on_target, stage.bound_by)
         rows.append(charts.Span(f"stage {stage.id}", text, *spans))
     caption = (
-        f"Of each stage the upper bar is today, the lower one {best.target}. The colour is what "
+        f"The upper bar of each stage is today, the lower one {best.target}. The colour is what "
         "its tasks mostly do, or why slots are idle: more cores help stages bound by CPU, other "
         "storage those bound by storage; neither helps stragglers."
     )
@@ -112,40 +102,46 @@ def _answer(forecasts: Sequence[Forecast]) -> list[str]:
     return sentences
 
 
-def _bars(given: Sequence[Forecast], table: Table) -> Figure:
+def _bars(answered: Sequence[Forecast], table: Table) -> Figure:
     """Today's time and that on each target by term, with intervals; or only intervals."""
-    first, bounds_only = given[0], unknown_share(given[0]) is not None
+    first, bounds_only = answered[0], unknown_share(answered[0]) is not None
     interval = interval_name(first.confidence)
-    now = terminal.NOW if first.supposed is None else terminal.SUPPOSED_NOW
+    today = terminal.NOW if first.supposed is None else terminal.SUPPOSED_NOW
     caption = f"The line at the end of a bar is its {interval}."
-    terms, parts = _colours(given), _sums(first, "baseline_s")
+    colours, parts = _term_colours(answered), _term_sums(first, "baseline_s")
     if bounds_only:
         caption = f"Each line is a {interval}. Only bounds of the temp I/O time are known: "
         caption += f"{terminal.BOUNDS_ORDER}."
-        terms, parts = {"elapsed": "now"}, {"elapsed": first.baseline_s}
-    rows = [charts.Bar(now, format_estimate(first.baseline_s, None), parts)]
-    times = [(f.target, f.forecast_s, _sums(f, "forecast_s"), f.interval_s) for f in given]
-    if first.ceiling_interval_s is not None:
-        times.append((terminal.NO_LATENCY, first.ceiling_s, {}, first.ceiling_interval_s))
-    for name, s, parts, bounds in times:
-        if bounds_only or s is None:
-            rows.append(charts.Bar(name, between(bounds), {}, bounds))
-        else:
-            rows.append(charts.Bar(name, format_estimate(s, bounds), parts, bounds))
-    return Figure("Elapsed time by storage", caption, charts.bars(rows, terms), table)
+        colours, parts = {"elapsed": "now"}, {"elapsed": first.baseline_s}
+    rows = [charts.Bar(today, format_estimate(first.baseline_s, None), parts)]
+    for f in answered:
+        text, parts = (
+            format_estimate(f.forecast_s or 0.0, f.interval_s),
+            _term_sums(f, "forecast_s"),
+        )
+        if bounds_only:
+            text, parts = between(f.interval_s), {}
+        rows.append(charts.Bar(f.target, text, parts, f.interval_s))
+    if (limit_interval_s := first.ceiling_interval_s) is not None:
+        text = format_estimate(first.ceiling_s, limit_interval_s)
+        text = between(limit_interval_s) if bounds_only else text
+        rows.append(charts.Bar(terminal.NO_LATENCY, text, {}, limit_interval_s))
+    return Figure("Elapsed time by storage", caption, charts.bars(rows, colours), table)
 
 
-def _colours(given: Sequence[Forecast]) -> dict[str, str]:
-    bars = [_sums(forecast, key) for forecast in given for key in ("baseline_s", "forecast_s")]
+def _term_colours(answered: Sequence[Forecast]) -> dict[str, str]:
+    """The colour of each term that is not too small in every bar."""
+    bars = [_term_sums(f, key) for f in answered for key in ("baseline_s", "forecast_s")]
     states: dict[str, str | None] = {}
-    for term in (term for forecast in given for term in forecast.terms):
-        if any(sums.get(term.name, 0.0) >= _SMALL * sum(sums.values()) for sums in bars):
+    for term in (term for forecast in answered for term in forecast.terms):
+        if any(sums.get(term.name, 0.0) >= _SMALL_SHARE * sum(sums.values()) for sums in bars):
             state = CPU if term.name.startswith(CPU) else None
             states[term.name] = {"read": READ, "write": WRITE}.get(term.op or "", state)
     return charts.colours_of(states)
 
 
-def _sums(forecast: Forecast, key: str) -> dict[str, float]:
+def _term_sums(forecast: Forecast, key: str) -> dict[str, float]:
+    """The time (s) of each term, summed over sizes; negative times count as 0."""
     sums = dict.fromkeys((term.name for term in forecast.terms), 0.0)
     for term in forecast.terms:
         sums[term.name] += max(getattr(term, key), 0.0)
@@ -153,28 +149,28 @@ def _sums(forecast: Forecast, key: str) -> dict[str, float]:
 
 
 def _remaining(forecasts: Sequence[Forecast]) -> list[Section]:
-    """What remains of a query that was recorded in part, which no target changes."""
+    """What remains of a partly recorded query, which is the same for all targets."""
     first = next((f for f in ranked(forecasts) if f.to_come is not None), None)
     if first is None or first.to_come is None:
         return []
-    parts, rest = terminal.to_come_parts(first), first.to_come
-    if rest.open_ended:
+    parts, remaining = terminal.remaining_parts(first), first.to_come
+    if remaining.open_ended:
         return [Section.of("What remains", parts)]
     caption = "Each bar is the entire query; the line is the 90 % interval of its end."
-    chart, table = _progress(first.recorded_s, rest), terminal.to_come_table(rest)
+    chart, table = _progress(first.recorded_s, remaining), terminal.remaining_table(remaining)
     figure = Figure("Progress, and what remains", caption, chart, table)
     return [Section.of("What remains", parts, [figure])]
 
 
-def _progress(recorded_s: float | None, rest: Remaining) -> charts.Chart:
+def _progress(recorded_s: float | None, remaining: Remaining) -> charts.Chart:
     """Time, writes and reads, each from the run's beginning to its end."""
     rows = []
     colours = {"before the recording": "now", "recorded": "target", "remaining": "rest"}
     for name, key, format_amount in _REMAINING:
-        quantity = getattr(rest, key)
+        quantity = getattr(remaining, key)
         done, recorded = quantity.done, quantity.recorded
         if name == "time":
-            done, recorded = rest.done_s, recorded_s or rest.done_s
+            done, recorded = remaining.done_s, recorded_s or remaining.done_s
         if done is not None and recorded is not None:
             recorded = min(recorded, done)
             parts = zip(colours, (done - recorded, recorded, quantity.centre), strict=True)
@@ -186,17 +182,10 @@ def _progress(recorded_s: float | None, rest: Remaining) -> charts.Chart:
 
 def weaknesses(forecasts: Sequence[Forecast]) -> list[Weakness]:
     """Each warning once, with the targets it concerns, and the next step."""
-    targets: dict[tuple[str, str, str], list[str]] = {}
-    for forecast in forecasts:
-        for warning in forecast.warnings:
-            key = (warning.message, warning.title or "", warning.next_step or "")
-            targets.setdefault(key, []).append(forecast.target)
-    return [
-        Weakness(
-            sentence(message),
-            capitalized(title),
-            next_step,
-            "" if len(names) == len(forecasts) else ", ".join(names),
-        )
-        for (message, title, next_step), names in targets.items()
-    ]
+    weaknesses = []
+    for warning in dict.fromkeys(w for forecast in forecasts for w in forecast.warnings):
+        targets = [f.target for f in forecasts if warning in f.warnings]
+        of_targets = "" if len(targets) == len(forecasts) else ", ".join(dict.fromkeys(targets))
+        title, next_step = capitalized(warning.title or ""), warning.next_step or ""
+        weaknesses.append(Weakness(sentence(warning.message), title, next_step, of_targets))
+    return weaknesses

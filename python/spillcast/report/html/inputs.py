@@ -1,4 +1,4 @@
-"""What a page is made of: values of runs, of targets, and of documents that verbs printed."""
+"""The inputs of a page as values: runs, latencies of targets, and documents that verbs printed."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -28,14 +28,12 @@ from spillcast.storage.storage import STORAGE_SCHEMA, Group, Storage
 from spillcast.units import format_count
 
 Document = Mapping[str, Any]
-Known = TypeVar("Known")
+Kind = TypeVar("Kind")
 AGAIN = "print it again"
-#: A larger document is not accepted.
+#: Maximum size of a document.
 _BYTES_MAX = 32 << 20
-#: The beginning of a document names its schema.
+#: The first bytes of a document, which contain its schema.
 _HEAD_BYTES = 200
-
-
 #: The title and the type of each schema, of a sweep by its kind, in the order of a page.
 KINDS: dict[str, tuple[str, type]] = {
     FORECAST_SCHEMA: ("Forecast", Forecast),
@@ -63,7 +61,7 @@ class Histogram:
 
 @dataclass(frozen=True)
 class Latencies:
-    """What a storage was measured or computed to take, by operation; nothing if not for the run."""
+    """Latencies of a storage by operation; empty if its figures are of another load."""
 
     name: str
     groups: Sequence[Histogram]
@@ -80,7 +78,7 @@ class StatementText:
 
 @dataclass(frozen=True)
 class Fact:
-    """How a run was measured: a label and its value, of which redact.py knows what is secret."""
+    """A fact about how a run was measured. redact.py lists the labels of values that pass."""
 
     label: str
     value: str
@@ -99,10 +97,10 @@ class Functions:
 
 @dataclass(frozen=True, kw_only=True)
 class Run:
-    """What a recording, traces or an ASH export hold of a run; times in s.
+    """The contents of a recording, of traces or of an ASH export; times in s.
 
-    ``time_s`` is the time of all sessions, to which shares refer; ``sessions_are`` what they are:
-    threads, processes or sessions. ``events`` are a profile by wait event.
+    ``time_s`` is the time of all sessions, to which shares refer. ``sessions_are`` is their noun:
+    threads, processes or sessions. ``events`` is a profile by wait event.
     """
 
     name: str
@@ -131,7 +129,7 @@ class Inputs:
     documents: list[tuple[str, Any]] = field(default_factory=list)
 
     def add_document(self, name: str, document: Document) -> None:
-        """Take what a verb printed with --json. InputError for a form that no page shows."""
+        """Add what a verb printed with --json. InputError for a schema that no page shows."""
         schema = document.get("schema")
         if schema == HISTORY_SCHEMA:
             for server in _several(document, "servers", name):
@@ -147,7 +145,7 @@ class Inputs:
             storage = Storage.from_json(document, name)
             self.documents.append((storage.name, storage))
             return
-        # A ranking only names its targets; other documents hold an answer for each.
+        # A ranking only names its targets; other documents contain an answer for each.
         parts: Sequence[Document] = [document]
         if "targets" in document and schema != SERVER_SCHEMA:
             parts = _several(document, "targets", name)
@@ -155,21 +153,21 @@ class Inputs:
         self.documents += [(Path(name).name, read(kind, part, name, AGAIN)) for part in parts]
 
     def first(self, upper: int) -> tuple["Inputs", list[str]]:
-        """At most so many runs, queries and documents of a kind; and sentences on what is left out.
+        """At most ``upper`` runs, queries and documents of a kind; and what is left out, in words.
 
-        Of queries, which are told apart by their present time, those that take the longest.
+        Of queries, which are distinguished by their time today, the longest are kept.
         """
-        queries = sorted({known.baseline_s for known in self.known(Forecast)}, reverse=True)
+        queries = sorted({f.baseline_s for f in self.of_type(Forecast)}, reverse=True)
         longest = set(queries[:upper])
         titles = {kind: title.lower() for title, kind in KINDS.values()}
         counts, documents = Counter({"run": len(self.runs)}), []
         for name, value in self.documents:
             if isinstance(value, Forecast):
-                is_first = value.baseline_s in longest
+                is_shown = value.baseline_s in longest
             else:
                 counts[titles[type(value)]] += 1
-                is_first = counts[titles[type(value)]] <= upper
-            if is_first:
+                is_shown = counts[titles[type(value)]] <= upper
+            if is_shown:
                 documents.append((name, value))
         left_out = [
             f"The page has room for the first {upper:,} of {format_count(count, kind)}."
@@ -181,12 +179,13 @@ class Inputs:
             left_out.append(f"The page has room for the {shown} that take the longest.")
         return Inputs(self.runs[:upper], self.latencies, documents), left_out
 
-    def known(self, kind: type[Known]) -> list[Known]:
-        """The documents of a kind."""
+    def of_type(self, kind: type[Kind]) -> list[Kind]:
+        """The documents of a type."""
         return [value for _, value in self.documents if isinstance(value, kind)]
 
 
 def _several(document: Document, key: str, name: str) -> Sequence[Document]:
+    """The objects in the list of a key. InputError if it is empty or something else."""
     parts = document.get(key)
     if not isinstance(parts, list) or not parts or not all(isinstance(p, dict) for p in parts):
         raise damaged(name, f"{key} are empty or no list of objects", AGAIN)
@@ -194,9 +193,9 @@ def _several(document: Document, key: str, name: str) -> Sequence[Document]:
 
 
 def split_inputs(words: Sequence[str]) -> tuple[list[tuple[str, Document]], list[str]]:
-    """Documents of spillcast's verbs among ``words``, by name, and the words that are evidence.
+    """Documents that verbs of spillcast printed, by name, and the arguments that are evidence.
 
-    ``-`` is standard input. InputError for JSON that is cut.
+    ``-`` is standard input. InputError for a document that is cut or too large.
     """
     pairs = [(word, _document_of(word)) for word in words]
     documents = [(word, document) for word, document in pairs if document is not None]
@@ -204,19 +203,20 @@ def split_inputs(words: Sequence[str]) -> tuple[list[tuple[str, Document]], list
 
 
 def _document_of(word: str) -> Document | None:
+    """The document in a file; None for a file of another program, such as a plan in JSON."""
     path = repeatable(word)
     if not (path == STDIN or path.suffix.lower() == ".json") or not path.is_file():
         return None
-    ours = "spillcast." in head_of(path, _HEAD_BYTES)
-    if path == STDIN and not ours:
+    is_ours = "spillcast." in head_of(path, _HEAD_BYTES)
+    if path == STDIN and not is_ours:
         return None
-    if path.stat().st_size > _BYTES_MAX:
-        raise FileTooLarge(f"{path}: too large for a report ({path.stat().st_size:,} bytes)")
+    if (size := path.stat().st_size) > _BYTES_MAX:
+        raise FileTooLarge(f"{path}: too large for a report ({size:,} bytes)")
     try:
         content = json_of(text_of(path), path, AGAIN)
     except InputError:
-        if ours:
+        if is_ours:
             raise
         return None
-    ours = isinstance(content, Mapping) and str(content.get("schema", "")).startswith("spillcast.")
-    return content if ours else None
+    schema = content.get("schema") if isinstance(content, Mapping) else None
+    return content if str(schema).startswith("spillcast.") else None

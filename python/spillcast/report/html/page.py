@@ -1,4 +1,4 @@
-"""The parts of a page, as its template takes them, and figures in words."""
+"""The parts of an HTML page, as its template takes them, and formats of their values."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,9 +11,9 @@ from spillcast.report.page import Page as TerminalPage
 from spillcast.tabular import NONE, UNITS, Column, Table
 from spillcast.text import capitalized, sentence
 
-#: Rows that a table shows.
+#: Maximum number of rows of a table.
 ROWS_MAX = 60
-#: A dash where there is no figure, and the sign of a negative one.
+#: A dash for a missing value, and the sign of negative values.
 NOTHING, MINUS = "\u2013", "\u2212"
 
 
@@ -29,7 +29,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Weakness:
-    """A warning: the case in a sentence, its title, the remedy, and the forecasts it concerns."""
+    """A warning: its message, its title, the remedy, and the targets that it concerns."""
 
     message: str
     title: str = ""
@@ -61,9 +61,9 @@ class Section:
         figures: Sequence[Figure] = (),
         answer: Sequence[str] = (),
     ) -> "Section":
-        """The section of parts of a terminal's page; charts stand for its drawings.
+        """A section from the parts of a terminal's page, with charts instead of its drawings.
 
-        Notes are left out: the page has those of all inputs.
+        Its notes are left out, because the last section has those of all inputs.
         """
         words: list[str] = []
         tables, commands = [], []
@@ -101,7 +101,7 @@ class Page:
 
 @dataclass(frozen=True)
 class Cells:
-    """A table as text: headings, the rows that the page has room for, columns of words."""
+    """A table as text: headings, the first rows, and the positions of left-aligned columns."""
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
@@ -110,7 +110,7 @@ class Cells:
 
     @classmethod
     def of(cls, table: Table) -> "Cells":
-        """The columns that have a name or hold anything."""
+        """The cells of columns that have a name or any value."""
         columns, cells = table.written()
         used = [at for at, c in enumerate(columns) if c.name or any(row[at] for row in cells)]
         rows = [
@@ -122,13 +122,13 @@ class Cells:
 
 
 def texts(header: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    """A table of texts; only those of the first column are words."""
+    """A table of texts, the first column aligned left."""
     first, *others = header
     return Table([Column(first, None), *(Column(name, None, "raw") for name in others)], rows)
 
 
 def _written(unit: str, value: Any) -> str:
-    """A value in a unit of ``table.UNITS``, or a dash for None."""
+    """A value in a unit of ``tabular.UNITS``, or a dash for None."""
     return NOTHING if value is None else UNITS[unit](value)
 
 

@@ -1,7 +1,7 @@
-"""Documents without SQL, bind values and the names that others gave: placeholders instead.
+"""Replaces SQL, bind values and names in documents by placeholders.
 
-A text passes only if its key is listed in this file and it has the form that the key's texts have.
-Everything else is replaced, whatever it looks like. Numbers pass.
+A text passes only if its key is listed in this file and the text matches the pattern of that key.
+Every other text is replaced. Numbers pass.
 """
 
 import re
@@ -27,7 +27,7 @@ from spillcast.storage import Storage
 from spillcast.storage.catalogue.row import rows as catalogue_rows
 from spillcast.storage.source import StorageSource, source_of
 
-#: What stands for a sentence.
+#: The placeholder of a sentence.
 LEFT_OUT = "the words are left out of this page, for they may quote names"
 _EVENT_KEYS = {"event", "label", "busy", "totals_s", "terms.name"}
 #: Names of terms beside wait events.
@@ -36,7 +36,7 @@ TERMS = (
     *(CHANGES, DATA_READS, QUOTA, RECORDING, RUN_QUEUE, WRITEBACK, *APPLICATION_TERMS),
 )
 _VERSION = r"\d+(?:\.\d+)*"
-#: What happened to a server.
+#: The pattern of notes about events of a server.
 NOTE = (
     rf"PostgreSQL {_VERSION} instead of {_VERSION}|the server was restarted|"
     r"pg_stat_statements (?:was reset: spills of statements are a lower bound|was not there: no "
@@ -73,7 +73,7 @@ _FORMS = {
     "rule": r"(?:temp|files|time|new)\s*>\s*[\d.]+\s*[A-Za-z]*\s*/\s*(?:h|d)\w*",
     "start": r"\d{4}-\d\d-\d\d(?: \d\d:\d\d)?",
     "version": _VERSION,
-    # Types of PostgreSQL's plans, and what they say of memory.
+    # Types and details of nodes of PostgreSQL's plans.
     "node": "[A-Z][a-z]+(?: [A-Z][a-z]+){0,2}",
     "detail": r"(?:(?:, )?(?:Sort Method|Hash Batches|HashAgg Batches|Disk Usage|Workers Launched) "
     r"(?:\d+|external (?:sort|merge)|quicksort|top-N heapsort|still in progress))*",
@@ -94,7 +94,7 @@ _FORMS = {
     "price_of": "instance|difference",
     "remark": "with full burst credits|while memory is free|if the plan stays",
     "target": r"tmpfs|work_mem \d+[kMG]B|latency:[\d.]+(?:ns|us|ms|s)|factor:[\d.]+",
-    # What html/evidence.py makes of figures alone.
+    # Facts that html/evidence.py writes from figures alone.
     "about.recorded": r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d",
     "about.kernel": rf"{_VERSION}",
     "about.evidence": r"\d+ extended SQL traces? \(10046\)|samples of active sessions \(ASH\)",
@@ -105,8 +105,8 @@ FIGURES = {
     "machine", "CPU quota", "peak memory", "lost", "overhead of recording", "covered", "samples",
     "runnable but not scheduled", "sessions", "lines", "damaged rows",
 }  # fmt: skip
-#: Keys with the forms of others.
-_SAME = {
+#: Keys whose texts have the pattern of another key.
+_FORM_OF = {
     "baseline_bound_by": "cause",
     "sql": "sql_id", "queryid": "sql_id", "storage": "target", "name": "target",
     "from": "state", "to": "state", "about.engine": "engine", "targets": "target",
@@ -119,16 +119,14 @@ _SENTENCES = {
     "advice", "because", "message", "refused", "unused", "warnings", "words", "most_because",
     "notes", "prices",
 }  # fmt: skip
-#: What placeholders of a key are called, if not like the key.
-_CALLED = {
+#: Names of placeholders that differ from the key.
+_PLACEHOLDER_OF = {
     "query": "sql", "statement": "sql", "text": "sql", "command": "sql", "failure": "sql",
     "caller": "sql", "target": "storage", "from": "storage", "to": "storage", "name": "input",
     "file": "path", "files": "path", "path": "path", "longest_at": "path", "mount_point": "path",
     "targets": "storage", "gains": "storage", "spill_s": "storage", "source": "server",
     "dataset": "path", "directory": "path", "like": "path", "dbname": "database", "keep": "object",
 }  # fmt: skip
-
-
 #: Settings of a row of the catalogue.
 _CATALOGUE = re.compile(r"(?<=[a-z0-9])\?[a-z]+=[\d.]+[KMGT]?(?:&[a-z]+=[\d.]+[KMGT]?)*$")
 #: Mappings whose keys are targets.
@@ -137,8 +135,8 @@ _COLUMNS = {*DIMENSIONS, ROW_SOURCE, CALL, FUNCTION, "module", "thread"}
 
 
 def redacted(inputs: Inputs) -> Inputs:
-    """The same, with one placeholder for a text throughout."""
-    redactor = Redactor({name for profile in inputs.known(Profile) for name in profile.by})
+    """The inputs with placeholders; equal texts have the same placeholder everywhere."""
+    redactor = Redactor({name for profile in inputs.of_type(Profile) for name in profile.by})
     return Inputs(
         [redactor.value(run, "run") for run in inputs.runs],
         [redactor.value(latencies, "latencies") for latencies in inputs.latencies],
@@ -150,7 +148,7 @@ def redacted(inputs: Inputs) -> Inputs:
 
 
 class Redactor:
-    """Texts that were replaced, and their placeholders: ``sql-1``, ``path-2``, ``host-1``."""
+    """Replaces texts by placeholders, such as ``sql-1`` and ``path-2``, and remembers them."""
 
     def __init__(self, columns: Collection[str] = ()) -> None:
         # Columns of a profile may be expressions, which may hold values.
@@ -159,7 +157,7 @@ class Redactor:
         self._counts: dict[str, int] = {}
 
     def value(self, value: Any, key: str) -> Any:
-        """What a key of a document holds, with placeholders; ``value`` may have any type."""
+        """The value of a key, of any type, with placeholders for texts in it."""
         if isinstance(value, Mapping):
             return self._mapping(value, key)
         if isinstance(value, list | tuple):
@@ -171,27 +169,27 @@ class Redactor:
                 return value
             return Fact(value.label, self._text(value.value, f"about.{value.label}"))
         if isinstance(value, StorageSource):
-            # Only its word is of a document; the words are made of the facts, below.
+            # Its word is one of ours; ``_instance`` derives its sentence from the redacted facts.
             return value
         if is_dataclass(value):
             return self._instance(value, key)
         return self._text(value, key) if isinstance(value, str) else value
 
     def _instance(self, value: Any, key: str) -> Any:
-        """A value of a document's type; what no document holds is left out."""
+        """A value of a document's type, without the fields that are not in documents."""
         parts = {
             field.name: self._part(key, about.name or field.name, getattr(value, field.name))
             for field, about in keys_of(type(value))
         }
         if isinstance(value, Storage):
             parts["source"] = source_of(value.source.word, parts["facts"])
-        return type(value)(**(parts | _meaning(vars(value))))
+        return type(value)(**(parts | _warning_texts(vars(value))))
 
     def _mapping(self, value: Mapping[str, Any], key: str) -> dict[str, Any]:
         is_text = key in _EVENT_KEYS or key in _KEYED_BY_TARGET
         names = {name: self._text(name, key) if is_text else self._key(name) for name in value}
         parts = {names[name]: self._part(key, names[name], part) for name, part in value.items()}
-        return parts | _meaning(value)
+        return parts | _warning_texts(value)
 
     def _part(self, key: str, name: str, value: Any) -> Any:
         path = f"{key}.{name}"
@@ -208,13 +206,13 @@ class Redactor:
             return text if text in _events() else self._replaced(text, "event")
         if key == "by":
             return text if text in _COLUMNS else self._replaced(text, "column")
-        form = _SAME.get(key, key)
+        form = _FORM_OF.get(key, key)
         if form == "target" and _CATALOGUE.sub("", text) in _catalogue():
             return text
         if re.fullmatch(_FORMS.get(form, "(?!)"), text) or not text:
             return text
         key = key.removeprefix("about.")
-        return self._replaced(text, _CALLED.get(key, key))
+        return self._replaced(text, _PLACEHOLDER_OF.get(key, key))
 
     def _replaced(self, text: str, kind: str) -> str:
         text = text.strip()
@@ -224,8 +222,8 @@ class Redactor:
         return self._placeholders[text]
 
 
-def _meaning(warning: Mapping[str, Any]) -> dict[str, str]:
-    """What a warning means, which is known by its code; nothing for others."""
+def _warning_texts(warning: Mapping[str, Any]) -> dict[str, str]:
+    """Title and remedy of a warning by its code; empty for anything else."""
     about = explained().get(str(warning.get("code")))
     if about is None:
         return {}

@@ -1,4 +1,4 @@
-"""Runs: where their time goes, their latencies beside others', functions, how measured."""
+"""Sections about runs: time by state, latencies beside a target's, functions, measurement."""
 
 import operator
 import re
@@ -24,10 +24,10 @@ from spillcast.tabular import Column, Table
 from spillcast.text import capitalized, one_line, sentence
 from spillcast.units import format_count, format_duration
 
-#: Runs that are named at the top.
+#: Maximum number of runs that are described at the top.
 _SUBJECTS_MAX = 4
-#: Time that is in no state, if it is a notable share of all.
-REST, _NOTABLE = "idle, or not accounted for", 0.005
+#: The name of time in no state, and its least share that is shown.
+REST, _REST_SHARE_MIN = "idle, or not accounted for", 0.005
 _COLOURS = charts.STATE_COLOURS | {REST: "domain"}
 _QUANTILES = QUANTILES | {"max_us": 1.0}
 _STATES = Column("state", None), Column("time", None, "s"), Column("share", None, "percent1")
@@ -43,43 +43,44 @@ _FUNCTIONS = (*(Column(name, name) for name in ("function", "module")), *FUNCTIO
 
 
 def _answer(run: Run) -> str:
+    """The share of a run's time in temp I/O, in a sentence."""
     totals, sessions = run.timeline.totals_s, run.timeline.sessions
     temp_s, elapsed = totals.get(READ, 0.0) + totals.get(WRITE, 0.0), seconds(run.elapsed_s)
     if not temp_s:
         return f"This run took {elapsed}, and no temp I/O was seen."
-    of = "it"
+    total = "it"
     if sessions > 1:
-        of = f"the {seconds(run.time_s)} of its {sessions} {run.sessions_are}"
+        total = f"the {seconds(run.time_s)} of its {sessions} {run.sessions_are}"
     share = percent(temp_s / run.time_s)
-    return f"This run took {elapsed}, and {share} of {of} went into temp files."
+    return f"This run took {elapsed}, and {share} of {total} went into temp files."
 
 
 def sections(runs: Sequence[Run], target: Latencies | None) -> list[Section]:
-    """``target`` holds latencies of the storage that the page is about."""
+    """The sections of each run; ``target`` has the latencies to compare with, if there are any."""
     parts = [_side_by_side(runs)] if len(runs) > 1 else []
     for run in runs:
-        of = f": {run.name}" if len(runs) > 1 else ""
-        parts.append(_time_by_state(run, of, [] if run is not runs[0] else [_answer(run)]))
+        suffix = f": {run.name}" if len(runs) > 1 else ""
+        parts.append(_time_by_state(run, suffix, [] if run is not runs[0] else [_answer(run)]))
         if run.latencies:
-            parts.append(_latencies(run, target, of))
+            parts.append(_latencies(run, target, suffix))
         if run.timeline.busy:
-            parts.append(_over_time(run, of))
+            parts.append(_over_time(run, suffix))
         if run.functions is not None:
-            parts.append(_functions(run.functions, of))
+            parts.append(_functions(run.functions, suffix))
     return parts
 
 
 def subjects(runs: Sequence[Run]) -> list[str]:
-    """The query, the host, the begin and the length of each of the first runs."""
+    """The query, the host, the begin and the elapsed time of each of the first runs."""
     sentences = []
     for run in runs[:_SUBJECTS_MAX]:
         about = {fact.label: fact.value for fact in run.about}
         statements = [statement.text for statement in run.statements if statement.text]
-        named = statements[0] if statements else about.get("command") or run.name
+        subject = statements[0] if statements else about.get("command") or run.name
         parts = [f"{run.kind} of {seconds(run.elapsed_s)}"]
         parts += [f"on {about['host']}"] if "host" in about else []
         parts += [f"began {about['recorded']} UTC"] if "recorded" in about else []
-        sentences.append(f"Measured: {one_line(named, STATEMENT_MAX)} ({', '.join(parts)})")
+        sentences.append(f"Measured: {one_line(subject, STATEMENT_MAX)} ({', '.join(parts)})")
     return sentences
 
 
@@ -88,7 +89,7 @@ def measured(runs: Sequence[Run]) -> list[Section]:
     return [
         Section(
             "How it was measured" + (f": {run.name}" if len(runs) > 1 else ""),
-            statements=[(_statement_title(ran), ran.text) for ran in run.statements if ran.text],
+            statements=[(_statement_title(s), s.text) for s in run.statements if s.text],
             facts=[(fact.label, fact.value) for fact in run.about],
         )
         for run in runs
@@ -101,14 +102,15 @@ def _statement_title(statement: StatementText) -> str:
 
 
 def _by_state(run: Run) -> dict[str, float]:
-    """Seconds of each state that occurs, and of the rest where it is notable."""
+    """Seconds of each state that occurs, and of the rest unless it is small."""
     totals_s = run.timeline.totals_s
     states = {state: totals_s[state] for state in STATES if state in totals_s}
     rest_s = run.time_s - sum(totals_s.values())
-    return states | ({REST: rest_s} if states and rest_s > _NOTABLE * run.time_s else {})
+    return states | ({REST: rest_s} if states and rest_s > _REST_SHARE_MIN * run.time_s else {})
 
 
-def _time_by_state(run: Run, of: str, answer: Sequence[str]) -> Section:
+def _time_by_state(run: Run, suffix: str, answer: Sequence[str]) -> Section:
+    """Bars of the time in each state, temp I/O by size, and the time by wait event."""
     total_s, states, sessions = run.time_s or 1.0, _by_state(run), run.timeline.sessions
     total = f"{seconds(run.time_s)} elapsed"
     if sessions != 1:
@@ -116,7 +118,10 @@ def _time_by_state(run: Run, of: str, answer: Sequence[str]) -> Section:
     figures, tables = [], []
     if rows := [(state, s, s / total_s) for state, s in states.items()]:
         note = "Waits of sessions that do no temp I/O are left out: they may be idle."
-        bars = [charts.Bar(n, f"{seconds(s)}, {percent(share)}", {n: s}) for n, s, share in rows]
+        bars = [
+            charts.Bar(state, f"{seconds(s)}, {percent(share)}", {state: s})
+            for state, s, share in rows
+        ]
         title = f"Time by what {run.sessions_are} did, of {total}"
         caption = note if run.kind == "recording" else ""
         figures.append(Figure(title, caption, charts.bars(bars, _COLOURS), Table(_STATES, rows)))
@@ -125,7 +130,7 @@ def _time_by_state(run: Run, of: str, answer: Sequence[str]) -> Section:
     if run.events is not None:
         by_event = Section.of("", profile_page(run.events).parts).tables
         tables += [(caption or "Wait events", table) for caption, table in by_event]
-    return Section(f"Where the time goes{of}", (), figures, tables, answer=answer)
+    return Section(f"Where the time goes{suffix}", (), figures, tables, answer=answer)
 
 
 def _operations(groups: Sequence[Group]) -> Table:
@@ -143,6 +148,7 @@ def _operations(groups: Sequence[Group]) -> Table:
 
 
 def _side_by_side(runs: Sequence[Run]) -> Section:
+    """Bars of all runs by state, and the latencies of each run beside those of the next."""
     totals_s = [_by_state(run) for run in runs]
     states = [state for state in (*STATES, REST) if any(total.get(state) for total in totals_s)]
     sums_s = [sum(total.values()) for total in totals_s]
@@ -171,15 +177,15 @@ def _side_by_side(runs: Sequence[Run]) -> Section:
     return Section("Runs side by side", figures=[figure, *overlays])
 
 
-def _latencies(run: Run, target: Latencies | None, of: str) -> Section:
+def _latencies(run: Run, target: Latencies | None, suffix: str) -> Section:
     beside = {} if target is None else {group.label: group for group in target.groups}
     names = "this run", "" if target is None else target.name
     figures = [histogram(group, beside.get(group.label), names) for group in run.latencies]
-    return Section(f"How long operations take{of}", figures=figures)
+    return Section(f"How long operations take{suffix}", figures=figures)
 
 
 def histogram(group: Histogram, beside: Histogram | None, names: tuple[str, str]) -> Figure:
-    """Latencies of an operation of one name, and beside them those of the other."""
+    """Latencies of an operation, and those ``beside`` them, under the two ``names``."""
     parts, captions = [], []
     for name, measured in zip(names, [group, *([beside] if beside else [])], strict=False):
         operations = sum(measured.latency_count)
@@ -202,7 +208,7 @@ def histogram(group: Histogram, beside: Histogram | None, names: tuple[str, str]
     return Figure(capitalized(group.label), caption, charts.latencies(parts), table)
 
 
-def _over_time(run: Run, of: str) -> Section:
+def _over_time(run: Run, suffix: str) -> Section:
     source = SOURCES.get(run.capture or "")
     missing = f" What is missing is {source.blind_spots}." if source else ""
     length = format_duration(run.timeline.length_s)
@@ -215,41 +221,42 @@ def _over_time(run: Run, of: str) -> Section:
         states = {name: CPU if name == ON_CPU else state_of(name) for name in by_event.busy}
         colours = charts.colours_of(states)
         figures.append(_busy("Sessions by wait event", caption, by_event, colours))
-    return Section(f"Over time{of}", (), figures)
+    return Section(f"Over time{suffix}", (), figures)
 
 
-def _busy(title: str, caption: str, line: Timeline, colours: Mapping[str, str]) -> Figure:
+def _busy(title: str, caption: str, timeline: Timeline, colours: Mapping[str, str]) -> Figure:
     """The mean number of sessions in each state, or event, over time."""
     rows = [
-        [seconds(at * line.length_s), *(f"{mean:.2f}" for mean in means)]
-        for at, means in enumerate(zip(*line.busy.values(), strict=True))
+        [seconds(at * timeline.length_s), *(f"{mean:.2f}" for mean in means)]
+        for at, means in enumerate(zip(*timeline.busy.values(), strict=True))
     ]
-    chart = charts.over_time(line.busy, line.length_s, colours)
-    return Figure(title, caption, chart, texts(["from", *line.busy], rows))
+    chart = charts.over_time(timeline.busy, timeline.length_s, colours)
+    return Figure(title, caption, chart, texts(["from", *timeline.busy], rows))
 
 
 #: Height of a row of the flame graph. Frames below this share are too narrow for any letter.
 _ROW_PX, _NAMED_MIN = 18, 0.02
 #: Modules with a colour of their own; the others share one.
 _MODULES_MAX = 4
-#: Letters of a name that fit a frame as wide as a page.
+#: Maximum length of a name in a frame as wide as the page, in characters.
 _NAME_MAX = 160
+#: Arguments of templates, and namespaces of Rust and C++.
 _ARGUMENTS = re.compile(r"(?<=\w)<[^<>]*>")
 _NAMESPACES = re.compile(r"^(?:[a-z_]\w*::)+(?=[A-Z])")
 
 
-def _functions(about: Functions, of: str) -> Section:
+def _functions(functions: Functions, suffix: str) -> Section:
     figure = Figure(
-        f"Functions by CPU time, of {format_duration(about.drawn_s)}",
+        f"Functions by CPU time, of {format_duration(functions.drawn_s)}",
         "A function is as wide as its share of the samples, and lies below its caller. The pointer "
         "shows its full name and time.",
-        _graph(about.frames, about.drawn_s),
-        Table.of(_FUNCTIONS, about.rows),
+        _flame_graph(functions.frames, functions.drawn_s),
+        Table.of(_FUNCTIONS, functions.rows),
     )
-    return Section(f"Functions on CPU{of}", list(map(sentence, about.words)), [figure])
+    return Section(f"Functions on CPU{suffix}", list(map(sentence, functions.words)), [figure])
 
 
-def _graph(frames: Sequence[Mapping[str, Any]], drawn_s: float) -> Chart:
+def _flame_graph(frames: Sequence[Mapping[str, Any]], drawn_s: float) -> Chart:
     rows = 1 + max(frame["depth"] for frame in frames)
     shares = Counter[str]()
     for frame in frames:
@@ -257,7 +264,7 @@ def _graph(frames: Sequence[Mapping[str, Any]], drawn_s: float) -> Chart:
     del shares[""]
     modules = [module for module, _ in shares.most_common(_MODULES_MAX)]
     colours = {module: f"series-{at}" for at, module in enumerate(modules, 1)}
-    cells = "".join(_frame(frame, drawn_s, colours) for frame in frames)
+    cells = "".join(_frame_html(frame, drawn_s, colours) for frame in frames)
     entries = [(module, colour, "square") for module, colour in colours.items()]
     entries += [("others", "domain", "square")] if len(shares) > len(modules) else []
     flame = f'<div class="flame" style="height:{rows * _ROW_PX}px">{cells}</div>'
@@ -267,7 +274,7 @@ def _graph(frames: Sequence[Mapping[str, Any]], drawn_s: float) -> Chart:
     return Chart(html, f"{len(frames)} frames, the widest: {label}")
 
 
-def _frame(frame: Mapping[str, Any], drawn_s: float, colours: Mapping[str, str]) -> str:
+def _frame_html(frame: Mapping[str, Any], drawn_s: float, colours: Mapping[str, str]) -> str:
     name, share = str(frame["function"]), frame["share"]
     title = f"{name}: {share:.1%}, {format_duration(share * drawn_s)}"
     colour = colours.get(frame["module"], "domain")
@@ -281,7 +288,7 @@ def _frame(frame: Mapping[str, Any], drawn_s: float, colours: Mapping[str, str])
 
 
 def _short(name: str) -> str:
-    """A name without namespaces and the arguments of templates, which stand in its title."""
+    """A name without namespaces and arguments of templates; the frame's title has them."""
     name, shorter = "", _NAMESPACES.sub("", name)
     while shorter != name:
         name, shorter = shorter, _ARGUMENTS.sub("", shorter)

@@ -1,4 +1,4 @@
-"""Inputs -> the page as a file: which sections there are, rendered, written whole or not."""
+"""Composes the sections of a page from its inputs, renders it and writes the file."""
 
 import base64
 import hashlib
@@ -37,17 +37,17 @@ from spillcast.text import sentence
 from spillcast.workspace import whole_file
 
 REPORT_SCHEMA = "spillcast.report/1"
-#: What a mail gateway lets through, and a phone opens at once.
+#: The size of a page that mail gateways pass on and phones open without delay.
 BYTES_MAX = 3_000_000
-#: Raw figures of more bytes are not repeated in the page.
+#: Larger documents are not repeated as raw figures.
 RAW_BYTES_MAX = 300_000
 
 
 def write_report(inputs: Inputs, path: Path, *, redact: bool = False) -> dict[str, Any]:
-    """Write the page; the document of docs/schema.md says what it holds.
+    """Write the page; return the document of docs/schema.md about its contents.
 
-    A page of more than BYTES_MAX shows fewer queries, runs and documents, and says so. InputError
-    where it cannot be written, SpillcastError where one of each kind is too large.
+    A page above BYTES_MAX shows fewer queries, runs and documents, with a notice. WriteFailed if
+    the file cannot be written, or if a page with one input of each kind is too large.
     """
     upper = len(inputs.documents) + len(inputs.runs)
     while True:
@@ -100,30 +100,30 @@ def _rendered(page: Page, *, redact: bool) -> str:
 
 
 def _glued(text: str) -> str:
-    return re.sub(
-        r"(?<=\d\u00a0(?:min)) (?=\d)|(?<=\d\u00a0h) (?=\d)", "\u00a0", glued(text, "\u00a0")
-    )
+    """A text that is broken neither before a unit nor within ``5 min 48 s``."""
+    text = glued(text, "\u00a0")
+    return re.sub(r"(?<=\d\u00a0min) (?=\d)|(?<=\d\u00a0h) (?=\d)", "\u00a0", text)
 
 
 def compose(inputs: Inputs, left_out: Sequence[str] = ()) -> Page:
-    """The answer first, then what it rests on, what to do, how sure it is, and how it was measured.
+    """The page: its answer, a section for each subject, warnings, and how it was measured.
 
     The answer is that of the first kind of input that the page has. ``left_out`` are sentences
     about inputs that it has no room for.
     """
-    known, rankings = inputs.known(Forecast), inputs.known(ServerRanking)
-    sizings, verifications = inputs.known(Sizing), inputs.known(Verification)
-    storages = inputs.known(Storage)
+    answered, rankings = inputs.of_type(Forecast), inputs.of_type(ServerRanking)
+    sizings, verifications = inputs.of_type(Sizing), inputs.of_type(Verification)
+    storages = inputs.of_type(Storage)
     latencies = [*map(target_latencies, storages), *inputs.latencies]
-    target = _target(inputs, known, latencies)
+    target = _target(inputs, answered, latencies)
     kinds: list[list[Section]] = [
-        forecasts.sections(known, [answer_text(sizing) for sizing in sizings if sizing.chosen]),
+        forecasts.sections(answered, [answer_text(sizing) for sizing in sizings if sizing.chosen]),
         list(map(documents.purchase, sizings)),
         [section for ranking in rankings for section in documents.server(ranking)],
-        list(map(documents.fleet, inputs.known(Fleet))),
-        list(map(documents.io_sizes, inputs.known(IoSizeSweep))),
-        list(map(documents.memory, inputs.known(MemorySweep))),
-        list(map(documents.cache, inputs.known(CacheResult))),
+        list(map(documents.fleet, inputs.of_type(Fleet))),
+        list(map(documents.io_sizes, inputs.of_type(IoSizeSweep))),
+        list(map(documents.memory, inputs.of_type(MemorySweep))),
+        list(map(documents.cache, inputs.of_type(CacheResult))),
         [documents.verification(verifications)] if verifications else [],
         runs.sections(inputs.runs, target),
         [
@@ -136,8 +136,8 @@ def compose(inputs: Inputs, left_out: Sequence[str] = ()) -> Page:
     answers = ([text for section in kind for text in section.answer] for kind in kinds)
     sections = [Section("Left out of this page", left_out)] if left_out else []
     sections += [section for kind in kinds for section in kind]
-    if weak := _weaknesses(inputs, known):
-        sections.append(Section("Warnings", weaknesses=weak))
+    if weaknesses := _weaknesses(inputs, answered):
+        sections.append(Section("Warnings", weaknesses=weaknesses))
     return Page(
         _title(inputs),
         next(filter(None, answers), ["There is nothing to show."]),
@@ -158,34 +158,36 @@ def _ordered(inputs: Inputs) -> list[tuple[str, str, Any]]:
 
 
 def _title(inputs: Inputs) -> str:
+    """The title, with the names of the first runs or documents."""
     names = [run.name for run in inputs.runs] or [name for _, name, _ in _ordered(inputs)]
     names = list(dict.fromkeys(names))
     return f"spillcast: {', '.join(names[:3])}{'...' * (len(names) > 3)}"
 
 
 def _target(
-    inputs: Inputs, known: list[Forecast], latencies: Sequence[Latencies]
+    inputs: Inputs, answered: list[Forecast], latencies: Sequence[Latencies]
 ) -> Latencies | None:
-    """Latencies of the target that the page is about: the fastest of which any are known."""
+    """The latencies that runs are compared with: those of the fastest target that has any."""
     if not inputs.runs:
         return None
     by_name = {storage.name: storage for storage in latencies if storage.groups}
-    names = [forecast.target for forecast in ranked(known) if forecast.target in by_name]
+    names = [forecast.target for forecast in ranked(answered) if forecast.target in by_name]
     return by_name[names[0]] if names else next(iter(by_name.values()), None)
 
 
-def _weaknesses(inputs: Inputs, known: list[Forecast]) -> list[Weakness]:
-    """What weakens the numbers, of all inputs, each once."""
-    weak = [Weakness(sentence(text)) for run in inputs.runs for text in run.warnings]
-    weak += forecasts.weaknesses(known)
+def _weaknesses(inputs: Inputs, answered: list[Forecast]) -> list[Weakness]:
+    """The warnings of all inputs, each once."""
+    weaknesses = [Weakness(sentence(text)) for run in inputs.runs for text in run.warnings]
+    weaknesses += forecasts.weaknesses(answered)
     for _, _, value in _ordered(inputs):
         for warning in () if isinstance(value, Forecast) else getattr(value, "warnings", ()):
             text = warning["message"] if isinstance(warning, Mapping) else str(warning)
-            weak.append(Weakness(sentence(text)))
-    return list(dict.fromkeys(weak))
+            weaknesses.append(Weakness(sentence(text)))
+    return list(dict.fromkeys(weaknesses))
 
 
 def _raw(inputs: Inputs) -> list[tuple[str, str]]:
+    """The title and the JSON of each run and document; indented unless that is too large."""
     documents = [(f"Run: {run.name}", written(run)) for run in inputs.runs]
     documents += [
         (f"{title}: {getattr(value, 'target', None) or name}", value.to_json())
@@ -193,13 +195,16 @@ def _raw(inputs: Inputs) -> list[tuple[str, str]]:
     ]
     raw = []
     for title, document in documents:
-        forms = (_json(document, **form) for form in ({"indent": 1}, {"separators": (",", ":")}))
-        short = (text for text in forms if len(text.encode()) <= RAW_BYTES_MAX)
-        raw.append((title, next(short, "Too large for this page: the input holds it.")))
+        text = _json(document, indent=1)
+        if len(text.encode()) > RAW_BYTES_MAX:
+            text = _json(document, separators=(",", ":"))
+        if len(text.encode()) > RAW_BYTES_MAX:
+            text = "Too large for this page: see the input."
+        raw.append((title, text))
     return raw
 
 
-def _json(document: Mapping[str, Any], **form: Any) -> str:
-    """JSON as people read it; bytes of a file's name that are not UTF-8 are escapes of JSON."""
-    text = json.dumps(document, default=str, ensure_ascii=False, **form)
+def _json(document: Mapping[str, Any], **layout: Any) -> str:
+    """Readable JSON; bytes of file names that are not UTF-8 are written as escapes."""
+    text = json.dumps(document, default=str, ensure_ascii=False, **layout)
     return text.encode(errors="backslashreplace").decode()
