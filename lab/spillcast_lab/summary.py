@@ -152,7 +152,6 @@ def _median(values: Iterable[float]) -> float | None:
 #: At most this many cases are listed; of more there are summaries and the worst.
 LISTED_MAX = 24
 
-
 _CASE = (
     *(Column(name, None) for name in ("query", "from", "to")),
     Column("forecast", None, "raw"),

@@ -49,7 +49,6 @@ INTEGER_MAX = (1 << 64) - 1
 #: Limit of counts, bytes and times in tables: 9 PB and 104 days, so that sums fit into 64 bits.
 COUNT_MAX = 1 << 53
 
-
 #: Errors of parsers for invalid input; any other error is a bug of this program.
 UNREADABLE = (ValueError, LookupError, ArithmeticError, EOFError, RecursionError, zlib.error)
 #: The place where a JSON value begins: at a line, or after a name at the end of one.

@@ -26,7 +26,6 @@ SUITE_JOBS: Mapping[str, tuple[str, ...]] = {
     "tpcds self-join": ("store_sales",),
 }
 
-
 OWN_JOBS: Mapping[str, "Callable[[DataFrame], DataFrame]"] = {
     "sort": lambda rows: rows.orderBy("v", "t"),
     "group by": lambda rows: rows.groupBy("k", "t").agg({"v": "sum"}),

@@ -159,7 +159,7 @@ class TerminalStage:
         self._end_s = None if budget_s is None else time.monotonic() + budget_s
         self._number = 0
         self._title = ""
-        self._step_began_s = 0.0
+        self._begin_s = 0.0
         self._is_drawn = _is_drawn_on()
 
     def __enter__(self) -> "TerminalStage":
@@ -174,7 +174,7 @@ class TerminalStage:
         self._number += 1
         of = f"/{self._steps}" if self._steps else ""
         self._title = f"  {self._number}{of} {title}"
-        self._step_began_s = time.monotonic()
+        self._begin_s = time.monotonic()
         self._show("")
 
     def status(self, status: dict[str, Any]) -> None:
@@ -183,13 +183,11 @@ class TerminalStage:
 
     def progress(self, done: int, total: int, count: int) -> None:
         """Show the state of a probe in progress."""
-        self._show(
-            progress_text(done, total, count, "bytes", time.monotonic() - self._step_began_s)
-        )
+        self._show(progress_text(done, total, count, "bytes", time.monotonic() - self._begin_s))
 
     def tick(self) -> None:
         """Show the time that the current step has taken."""
-        self._show(format_duration(round(time.monotonic() - self._step_began_s, 1)))
+        self._show(format_duration(round(time.monotonic() - self._begin_s, 1)))
 
     def _show(self, detail: str) -> None:
         if not self._is_drawn:
@@ -204,7 +202,7 @@ class TerminalStage:
     def _finish(self, *, done: bool) -> None:
         if not self._title:
             return
-        took = format_duration(time.monotonic() - self._step_began_s)
+        took = format_duration(time.monotonic() - self._begin_s)
         clear_line()
         sys.stderr.write(f"{self._title}: {took if done else 'ended after ' + took}\n")
         sys.stderr.flush()

@@ -216,11 +216,8 @@ def record(
         raise typer.Exit(kept_status())
     output = None if discard else output or unused_name(Path("run.spill"))
     if minute:
-        check_minute(
-            command,
-            options,
-            others=all_ or live or explain is not None or bool(rehearse) or mysql is not None,
-        )
+        others = all_ or live or explain is not None or bool(rehearse) or mysql is not None
+        check_minute(command, options, others=others)
         assert output is not None
         with line_view(show=not json) as view:
             result = record_minute(target, output, options, view)

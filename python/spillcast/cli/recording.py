@@ -227,7 +227,6 @@ def _exit_status_of(command: "_core.Target") -> int | None:
 
 
 def _exit_as(command: "_core.Target", consequence: str) -> None:
-    """Exit with the status of a command, as a shell would."""
     from spillcast.recording.observed import describe_exit
 
     status = command.exit_status or 0
@@ -323,7 +322,6 @@ def record_server(
 
 
 def _setting(text: str) -> tuple[str, str]:
-    """The name and the value of NAME=VALUE."""
     name, equals, value = text.partition("=")
     if not equals or not name:
         raise OptionInvalid(f"--set '{text}' is not NAME=VALUE", "for example --set work_mem=4MB")

@@ -46,7 +46,6 @@ select max(running) from (
 
 DEMO = Workload("hash join", HASH_JOIN, rows=45_000_000, memory="400MB")
 
-
 #: The command line on the PATH.
 PROGRAM = "duckdb"
 CALIBRATION_ROWS = 1_500_000

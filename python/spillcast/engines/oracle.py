@@ -24,7 +24,6 @@ INTERVAL_S_MAX = 3600
 #: Statistics are sampled, and the session is traced, for about a minute.
 TRACE_S = 60
 
-
 #: For each part of the script, where its conditions stand: what precedes ``sql_id``, the condition
 #: on a session (SID, serial number), and what joins both. Parallel workers belong to the session
 #: that coordinates them; they take temp in sessions of their own, which run the same statement.

@@ -79,7 +79,6 @@ class Number:
 
 ZERO = Number.exact(0.0)
 
-
 #: Relations between two figures by name: in words, and whether the figures are equal; else the left
 #: one is at most the right one.
 RELATIONS = {

@@ -38,7 +38,6 @@ _EXAMPLE = (
     "write-bytes=10G"
 )
 
-
 #: A usual size of their operations.
 _SIZE = "256K"
 _FLAGS = re.IGNORECASE | re.MULTILINE

@@ -84,7 +84,6 @@ SOURCES = [
     Field("parts", "list of string", False),
 ]
 
-
 _HEAD = "dataset.json"
 _LOG = "log"
 #: Folders of parts: facts of traces and ASH; recordings, plans and event logs.
@@ -94,7 +93,6 @@ SNAPSHOTS_FOLDER = "looks"
 #: Names of parts, as ``ingest.write_batch`` makes them.
 _PART = re.compile(r"(facts|runs)/database=(?!\.+/)[^/]*/day=(?!\.+/)[^/]*/[0-9a-f]{32}\.parquet")
 ANEW = "ingest into a new dataset"
-
 
 #: Names of unfinished files, which a killed ingest may leave.
 _PARTIAL = re.compile(r".+\.(json|parquet)\.\d+\.partial")

@@ -57,7 +57,6 @@ def moved_bytes(loads: Sequence[Load], op: str) -> int:
 #: Fewer rehearsed operations of a size do not represent the others.
 REHEARSED_MIN = 100
 
-
 #: The latency of operations that take no time.
 NO_LATENCY = Estimate(0.0, np.array([[1.0, 0.0]]), 0.0, measured=True, extrapolated=False)
 

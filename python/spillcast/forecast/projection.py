@@ -48,7 +48,6 @@ COMPRESSING_SPREAD = 0.5
 #: No storage is faster than this one.
 ZERO_LATENCY_STORAGE = Storage(ZERO_LATENCY, INSTANT, [])
 
-
 MACHINE, WITHIN_RUN, REHEARSAL, FORMER = "machine", "recording", "rehearsal", "history"
 CAPTURE_COST, REPLAY, SPINNING = "cost", "replay", "spinning"
 #: Estimators that a forecast can leave out, by name. Experiments measure the benefit of each.

@@ -457,7 +457,6 @@ _TERM_COLUMNS = (
     Column("on target", None, "s"),
 )
 
-
 EXPLAINED = Path(__file__).with_name("explained.toml")
 
 

@@ -355,7 +355,6 @@ _CHECKS: Sequence[Callable[[Case], Iterator[Warned]]] = (
     _limits, _page_cache,
 )  # fmt: skip
 
-
 #: A storage may have changed since a measurement this many days ago.
 DAYS_MAX = 30
 #: Other programs disturb a probe above this share of the CPUs.

@@ -76,12 +76,10 @@ SAMPLES = (
     Described("coordinator", "int64", True, "session that a parallel worker serves", None),
 )
 
-
 #: By the name of a table.
 TABLES = {"waits": WAITS, "seconds": SECONDS, "samples": SAMPLES}
 #: Columns in which a number may be negative: names that a server or a kernel gives.
 SIGNED = frozenset(("session", "object", "sql_exec_id", "coordinator"))
-
 
 _LATEST_NS = np.iinfo(np.int64).max
 

@@ -22,7 +22,6 @@ ERRORS = (
     "runs there; in brackets the number of threads or processes"
 )
 
-
 COLUMNS = (
     Column("engine", "label", "words"),
     Column("temp files by name", "temp_names", "words"),

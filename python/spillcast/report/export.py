@@ -335,7 +335,6 @@ def _wait_samples(
 
 
 def _bytes(recording: Recording) -> Iterator[Sample]:
-    """The bytes that a recording moved, by op and whether they are of temp files."""
     sums = Counter[tuple[str, bool]]()
     for row in recording.seconds.select(["op", "temp", "bytes"]).to_pylist():
         if row["op"]:
@@ -355,7 +354,6 @@ def _labels(by: Sequence[str], row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _labels_text(pairs: Mapping[str, Any]) -> str:
-    """``{event="temp read",op="read"}``; empty without labels."""
     escapes = str.maketrans({"\\": "\\\\", '"': '\\"', "\n": "\\n"})
     labels = (f'{name}="{str(value).translate(escapes)}"' for name, value in pairs.items())
     return "{" + ",".join(labels) + "}" if pairs else ""

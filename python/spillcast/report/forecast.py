@@ -228,10 +228,7 @@ def _warning_in_full(warning: Warned) -> list[str]:
 
 
 def terms_parts(forecast: Forecast, beside: Sequence[Forecast]) -> list[Part]:
-    """The forecast in a sentence with its terms, and the stages of a Spark application.
-
-    ``beside`` are all forecasts of the query that are shown; the sentence names their lower limit.
-    """
+    """The forecast in a sentence, ``beside`` the others, its terms, and the stages of Spark."""
     if forecast.interval_s is not None and unknown_share(forecast) is not None:
         bounds, today = format_interval(forecast.interval_s), format_duration(forecast.baseline_s)
         title = (
@@ -277,7 +274,6 @@ _TERMS = (
     Column("today", "baseline_s", "s"),
     Column("on target", "forecast_s", "s"),
 )
-
 
 _STAGES = (
     Column("stage", "id"),

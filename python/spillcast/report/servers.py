@@ -101,10 +101,7 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
 
 
 def fix_texts(ranked: Ranked, memory: str, scale: float = 1.0) -> dict[str, str]:
-    """The saving by each fix of a statement that has a forecast, with its interval.
-
-    ``memory`` names the server's setting of work memory; ``scale`` extrapolates to a day.
-    """
+    """The saving by each fix of a statement that has a forecast, with its interval."""
     assert ranked.no_spill is not None
     no_spill = f"not spilling (more {memory})"
     if ranked.work_mem_bytes is not None:
@@ -149,7 +146,6 @@ def _blind(ranking: ServerRanking) -> list[str]:
 
 
 def _databases(ranking: ServerRanking) -> Table:
-    """What each database has written, and bounds of the time that it took."""
     names = list(dict.fromkeys(name for database in ranking.databases for name in database.spill_s))
     columns = [
         Column("database", "name"),
@@ -251,7 +247,6 @@ def _short(query: str) -> str:
 
 
 def _notes(ranking: ServerRanking, top: int, *, per_day: bool) -> list[str]:
-    """What the numbers are of, current spills, failed calls, and what is not available."""
     lines = []
     if ranking.statements:
         sums = "all calls that were counted"

@@ -89,7 +89,6 @@ def frontier_table(sizing: Sizing) -> Table:
 
 
 def _cells(row: SizeRow, sizing: Sizing) -> list[Any]:
-    """A row of the frontier as cells of its table."""
     hours, saved = row.saved_h_per_month, None
     if hours is not None and not sizing.bounds_only:
         saved = f"{'-' * (hours < 0)}{format_duration(3600 * abs(hours))}"

@@ -14,10 +14,8 @@ from spillcast.storage.description import Row as ComparedRow
 from spillcast.tabular import Column, Table
 from spillcast.units import format_count, format_speedup
 
-#: Speed-ups below this are no difference.
-ALIKE = 1.05
-#: Speed-ups by size are given as a range if the largest is this many times the smallest.
-APART = 1.3
+#: Speed-ups below the first are no difference; those by size are a range if they differ more.
+ALIKE, APART = 1.05, 1.3
 #: Rows with a larger error are left out.
 ERROR_MAX = 0.5
 _SHOWN = (Column("", None), Column("p50", None, "s", spare=1), Column("mean", None, "s"),
@@ -58,7 +56,6 @@ def comparison_page(comparison: Comparison) -> Page:
 
 
 def _line(row: ComparedRow, at: int, patterns: bool) -> list[Any]:
-    """The latencies of the storage at a position, marked if they were not measured."""
     key = [row.op, row.size_class_bytes, *([row.pattern] if patterns else [])]
     if (latency := row.storages[at]) is None:
         return [*key, ascii_uppercase[at], None, None, None, None]
@@ -110,9 +107,8 @@ def _clause(verdict: Verdict) -> str:
         remarks.append(f"{_times(low)} to {_times(high)} by size")
     if verdict.error > ALIKE - 1:
         remarks.append(f"+/- {_percent(verdict.error)}")
-    text = f"{_times(speedup)} times faster"
-    if speedup < 1:
-        text = f"{_times(1 / speedup)} times slower"
+    slower = f"{_times(1 / speedup)} times slower"
+    text = slower if speedup < 1 else f"{_times(speedup)} times faster"
     return f"{verb} {text}" + (f" ({', '.join(remarks)})" if remarks else "")
 
 

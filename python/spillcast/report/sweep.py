@@ -111,14 +111,13 @@ def _seconds(seconds: float) -> str:
 
 def _io_size_data(sweep: IoSizeSweep) -> Table:
     """A row for each setting, with count, mean and total of each op."""
-    figures = ("count", "mean_us", "total_s")
+    figures = [(op, figure) for op in OPS for figure in ("count", "mean_us", "total_s")]
+    records = [
+        vars(row) | {f"{op}_{name}": getattr(getattr(row, f"{op}s"), name) for op, name in figures}
+        for row in sweep.rows
+    ]
     keys = ["min_bytes", "max_bytes", "levels", "total_s"]
-    keys += [f"{op}_{figure}" for op in OPS for figure in figures]
-    records = []
-    for row in sweep.rows:
-        records.append(dict(vars(row)))
-        for op, times in (("read", row.reads), ("write", row.writes)):
-            records[-1] |= {f"{op}_{figure}": getattr(times, figure) for figure in figures}
+    keys += [f"{op}_{name}" for op, name in figures]
     return Table.of_records(records, [*keys, "low_s", "high_s"])
 
 

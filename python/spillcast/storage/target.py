@@ -35,7 +35,6 @@ FORMS = (
     "cache:flash.json+disk.json?size=2T"
 )
 
-
 #: Prefixes of targets that are defined relative to the storage of the recorded operations.
 RELATIVE = ("latency:", "factor:", "cache:")
 

@@ -98,7 +98,6 @@ def _workload(
 #: Half of a smaller table, joined with itself.
 DEMO = replace(_workload("hash join", JOIN, 1_000_000, HASHED), rows=2_000_000, memory="4MB")
 
-
 CALIBRATION_ROWS = 1_200_000
 
 
@@ -140,7 +139,6 @@ CALIBRATION_QUERIES = (
         "24MB",
     ),
 )
-
 
 #: The table stays in the server's memory: what varies between runs is the temp files' storage. It
 #: does only when it is smaller than a quarter of the buffers.

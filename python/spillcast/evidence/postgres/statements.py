@@ -48,7 +48,6 @@ PER_GATHER = "max_parallel_workers_per_gather"
 MAINTENANCE = "max_parallel_maintenance_workers"
 HOW = "export it with: \\copy (select * from pg_stat_statements) to 'statements.csv' csv header"
 
-
 _ADDED = (
     "calls", "elapsed_s", "read_blocks", "written_blocks", "read_s", "write_s", "other_s",
     "workers",

@@ -43,7 +43,6 @@ _FUNCTIONS = (*(Column(name, name) for name in ("function", "module")), *FUNCTIO
 
 
 def _answer(run: Run) -> str:
-    """The share of a run's time in temp I/O, in a sentence."""
     totals, sessions = run.timeline.totals_s, run.timeline.sessions
     temp_s, elapsed = totals.get(READ, 0.0) + totals.get(WRITE, 0.0), seconds(run.elapsed_s)
     if not temp_s:

@@ -158,7 +158,6 @@ def _ordered(inputs: Inputs) -> list[tuple[str, str, Any]]:
 
 
 def _title(inputs: Inputs) -> str:
-    """The title, with the names of the first runs or documents."""
     names = [run.name for run in inputs.runs] or [name for _, name, _ in _ordered(inputs)]
     names = list(dict.fromkeys(names))
     return f"spillcast: {', '.join(names[:3])}{'...' * (len(names) > 3)}"
