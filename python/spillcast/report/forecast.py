@@ -363,7 +363,9 @@ def remaining_text(forecast: Forecast, remaining: Remaining) -> str:
         )
     else:
         estimate = format_estimate(elapsed.centre, (elapsed.low, elapsed.high))
-        left_running = f"left running it takes about another {estimate}: known from {elapsed.source}"
+        left_running = (
+            f"left running it takes about another {estimate}: known from {elapsed.source}"
+        )
     if forecast.forecast_s is None:
         return left_running
     return f"moved now and restarted: {format_duration(forecast.forecast_s)}; {left_running}"
