@@ -7,6 +7,7 @@ from pathlib import Path
 
 import duckdb
 
+from spillcast import stats
 from spillcast.errors import InputError, NoTempIo, TargetUnsuited
 from spillcast.fleet.dataset import FACTS_FOLDER, Dataset
 from spillcast.fleet.forecasts import (
@@ -27,7 +28,6 @@ from spillcast.fleet.snapshots import chains, read_snapshots
 from spillcast.forecast.oracle import resolve_target
 from spillcast.forecast.oracle.evidence import Target
 from spillcast.forecast.question import Question
-from spillcast.profile.traces import quantile_us
 from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.recording.meta import is_recording
 from spillcast.storage.target import is_place
@@ -174,7 +174,8 @@ class Forecasts:
         if not self.buckets:
             return None
         latency_ns, counts = zip(*self.buckets, strict=True)
-        return quantile_us(latency_ns, counts, quantile)
+        # A trace has whole microseconds; the histogram has no bucket for 0.
+        return stats.quantile(latency_ns, counts, quantile) // 10 / 1e2
 
 
 class Facts:

@@ -1,6 +1,6 @@
 """The result of a profile: rows of time, grouped by a key."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
 
@@ -80,8 +80,16 @@ class Profile(Tabular):
     histograms: Sequence[LatencyCounts] = internal(())
 
     def elapsed_words(self) -> str:
-        """The time that shares refer to, and the sum of the rows if that is more."""
-        return elapsed_words(self.elapsed_s, self.rows)
+        """The elapsed time, and the sum of the rows if sessions ran in parallel."""
+        active = [row for row in self.rows if not row.get("idle")]
+        busy_s = sum(row.get("total_us") or 0 for row in active) / 1e6
+        elapsed, busy = format_duration(self.elapsed_s), format_duration(busy_s)
+        words = f"{elapsed} of elapsed time"
+        if busy_s <= (1 + _SIDE_BY_SIDE) * self.elapsed_s:
+            return words
+        shares = [row["share"] for row in active if row.get("share")]
+        whole = busy if shares and sum(shares) <= 1 + _SIDE_BY_SIDE else elapsed
+        return f"{words}; sessions side by side spent {busy}; shares are of the {whole}"
 
     def sorted(self) -> "Profile":
         """The same rows with their histograms, if any, the largest total first."""
@@ -126,18 +134,6 @@ class Profile(Tabular):
             ]
         rows = [[row.get(column.key or "") for column in columns] for row in self.rows]
         return Display(headline, columns, rows, [f"Warning: {text}" for text in self.warnings])
-
-
-def elapsed_words(elapsed_s: float, rows: Sequence[Mapping[str, Any]]) -> str:
-    """The elapsed time, and the sum of the rows if sessions ran in parallel."""
-    busy_s = sum(row.get("total_us") or 0 for row in rows if not row.get("idle")) / 1e6
-    elapsed, busy = format_duration(elapsed_s), format_duration(busy_s)
-    words = f"{elapsed} of elapsed time"
-    if busy_s <= (1 + _SIDE_BY_SIDE) * elapsed_s:
-        return words
-    shares = [row["share"] for row in rows if row.get("share") and not row.get("idle")]
-    whole = busy if shares and sum(shares) <= 1 + _SIDE_BY_SIDE else elapsed
-    return f"{words}; sessions side by side spent {busy}; shares are of the {whole}"
 
 
 def with_shares(rows: Sequence[dict[str, Any]], elapsed_s: float) -> list[dict[str, Any]]:

@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from spillcast import stats
 from spillcast.evidence.oracle.trace import WHOLE, TraceOptions, Traces, profile_traces
 from spillcast.evidence.text import repeated_words
 from spillcast.profile.result import (
@@ -91,12 +90,6 @@ def _name_groups(read: Traces) -> None:
             group["minute"] -= first_second // 60
         if group.get("file") is not None:
             group["file"] = str(group["file"])
-
-
-def quantile_us(latency_ns: Sequence[int], counts: Sequence[int], quantile: float) -> float:
-    """The quantile (us) of a histogram, which must not be empty."""
-    # A trace has whole microseconds; the histogram has no bucket for 0.
-    return stats.quantile(latency_ns, counts, quantile) // 10 / 1e2
 
 
 def trace_warnings(read: Traces) -> list[str]:

@@ -35,7 +35,6 @@ _SUMS_ONLY = (
     "an AWR or Statspack report has sums over all sessions of an interval: nothing about one run, "
     "its phases, latency by size, or I/O that overlapped other work"
 )
-
 _OF_ALL_SESSIONS = (
     "this is for the DB time of all sessions together; --sql-id takes a statement of the report, "
     "whose part of the temp I/O has only bounds"

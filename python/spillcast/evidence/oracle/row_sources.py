@@ -201,7 +201,7 @@ class PlanLine:
 
 
 @dataclass(frozen=True)
-class Spilled:
+class TempBlocks:
     """Sums over lines with work areas, without the lines below them; None if unknown."""
 
     read_blocks: int = 0
@@ -209,7 +209,7 @@ class Spilled:
     elapsed_s: float | None = None
 
 
-def spilled(path: Path, lines: Sequence[PlanLine], hint: str) -> Spilled:
+def temp_blocks_of(path: Path, lines: Sequence[PlanLine], hint: str) -> TempBlocks:
     """Temp blocks of all lines that spilled their work area.
 
     InputError if a line has less than the lines below it, or if the indentation is lost.
@@ -240,7 +240,7 @@ def spilled(path: Path, lines: Sequence[PlanLine], hint: str) -> Spilled:
         words = f"{writes:,} blocks written by its lines"
         whole = Number.exact(lines[0].writes), f"{lines[0].writes:,} by {lines[0].operation}"
         check_all(path, [Check("part-of-whole", Number.exact(writes), words, *whole)], hint)
-    return Spilled(reads, writes, elapsed_s)
+    return TempBlocks(reads, writes, elapsed_s)
 
 
 def _children(lines: Sequence[PlanLine], at: int) -> list[PlanLine]:

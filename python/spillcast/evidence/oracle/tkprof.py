@@ -21,7 +21,7 @@ from spillcast.evidence.counts import (
 from spillcast.evidence.numbers import ZERO, Check, Number, check_all, number_of
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import check_all_read, report_text
-from spillcast.evidence.oracle.row_sources import PlanLine, Spilled, spilled
+from spillcast.evidence.oracle.row_sources import PlanLine, TempBlocks, temp_blocks_of
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
@@ -78,7 +78,7 @@ class Section:
     sums_executions: bool = True
     #: Whether waits for temp files have the names of other direct I/O.
     before_10g: bool = False
-    spilled: Spilled = field(default_factory=Spilled)
+    spilled: TempBlocks = field(default_factory=TempBlocks)
     sql_id: str | None = None
     plan: str | None = None
 
@@ -146,7 +146,7 @@ def read(paths: list[Path], selection: Selection) -> Counts:
     sections = list(_sections(path, lines))
     before_10g = any(map(_BEFORE_10G.search, lines))
     for section in sections:
-        section.before_10g, section.spilled = before_10g, spilled(path, section.lines, HOW)
+        section.before_10g, section.spilled = before_10g, temp_blocks_of(path, section.lines, HOW)
         if name := _SQL_ID.search("\n".join(section.head)):
             section.sql_id, section.plan = name.groups()
     spilling = [part for part in sections if part.temp or part.spilled.written_blocks]

@@ -18,7 +18,7 @@ from spillcast.evidence.counts import OPERATION_BLOCKS, Counts, at_most, counts_
 from spillcast.evidence.numbers import number_of, seconds_of, value_of
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import bar_tables, report_text
-from spillcast.evidence.oracle.row_sources import PlanLine, spilled
+from spillcast.evidence.oracle.row_sources import PlanLine, temp_blocks_of
 from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
 
@@ -83,7 +83,7 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
             message = f"{path}: {plan.used_temp} used temp space, and Reads and Writes are missing"
             raise EvidenceIncomplete(message, HOW)
         raise NoTempIo(f"{path}: it does not spill: no line of its plan wrote or used temp space")
-    blocks = spilled(path, plan.lines, HOW)
+    blocks = temp_blocks_of(path, plan.lines, HOW)
     if not blocks.written_blocks and plan.used_temp:
         raise EvidenceContradictory(
             f"{path}: {plan.used_temp} used temp space, and no line wrote blocks of it", HOW

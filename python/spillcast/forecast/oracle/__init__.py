@@ -136,22 +136,22 @@ def _intervals(
     Drawn are the hits of samples, latencies, their growth with size, and the time outside. Both
     use the same draws, so the first bounds are nowhere below the second.
     """
-    draws = np.random.default_rng(0)
-    times_s = _drawn_times(parts, elapsed_s, ash, draws)
+    rng = np.random.default_rng(0)
+    times_s = _drawn_times(parts, elapsed_s, ash, rng)
     today_s = np.maximum(elapsed_s - times_s.sum(axis=0), 0.0)
     far_s = np.maximum(today_s - moved.near_s, 0.0)
-    variation_s: Array = far_s * draws.normal(0, TRACE_REST_SPREAD, DRAWS)
-    outside_s = np.maximum(today_s + variation_s + moved.drawn_s(draws), 0.0)
+    variation_s: Array = far_s * rng.normal(0, TRACE_REST_SPREAD, DRAWS)
+    outside_s = np.maximum(today_s + variation_s + moved.drawn_s(rng), 0.0)
     total_s = outside_s
     # Latency grows in proportion to size, not at all, or anything in between.
-    exponent = draws.uniform(0, 1, DRAWS) if method != "seed" else np.zeros(DRAWS)
-    noise = np.maximum(1 + draws.normal(0, noise_level, DRAWS), 0.0)
+    exponent = rng.uniform(0, 1, DRAWS) if method != "seed" else np.zeros(DRAWS)
+    noise = np.maximum(1 + rng.normal(0, noise_level, DRAWS), 0.0)
     for part, time_s in zip(parts, times_s, strict=True):
         change = np.ones(DRAWS)
         if part.target is not None:
-            change = change * _drawn_mean(part.target, part.count, draws)
+            change = change * _drawn_mean(part.target, part.count, rng)
         if part.share is not None and part.seen is not None:
-            change = change / _drawn_mean(part.seen, part.count, draws)
+            change = change / _drawn_mean(part.seen, part.count, rng)
         if part.size_ratio != 1.0:
             change = change * part.size_ratio ** (exponent - 1)
         total_s = total_s + time_s / part.gain * change * noise
@@ -161,27 +161,27 @@ def _intervals(
     return (float(low_s), float(high_s)), (float(min_s), float(max_s))
 
 
-def _drawn_mean(seen: EventLatency, total: float, draws: np.random.Generator) -> Array:
+def _drawn_mean(seen: EventLatency, total: float, rng: np.random.Generator) -> Array:
     """Draws of the mean latency of ``total`` operations over that of the traced ones.
 
     Resampled seconds of the trace show its drift. ``window_error`` covers what they cannot show:
     waits that are rare and long, or that came after the trace.
     """
     error = window_error(calibrated().oracle_latency_error, seen.count, total)
-    unseen = draws.normal(0, error, DRAWS)
-    means: Array = resampled_means(seen.stretches, draws, DRAWS) * np.exp(unseen)
+    unseen = rng.normal(0, error, DRAWS)
+    means: Array = resampled_means(seen.stretches, rng, DRAWS) * np.exp(unseen)
     return means
 
 
 def _drawn_times(
-    parts: Sequence[Part], elapsed_s: float, ash: AshEvidence | None, draws: np.random.Generator
+    parts: Sequence[Part], elapsed_s: float, ash: AshEvidence | None, rng: np.random.Generator
 ) -> Array:
     """Time (s) of each event in each draw, shape (parts, DRAWS); from samples it is multinomial."""
     if ash is None:
         return np.array([[part.time_s] * DRAWS for part in parts])
     shares = [part.share or 0.0 for part in parts]
     rest = max(0.0, 1.0 - sum(shares))
-    hits = draws.multinomial(ash.instants, [*shares, rest], DRAWS)
+    hits = rng.multinomial(ash.instants, [*shares, rest], DRAWS)
     return np.asarray(hits[:, :-1].T / ash.instants * elapsed_s)
 
 

@@ -208,12 +208,12 @@ class TargetRest:
         """Seconds more on the target; below 0 where it takes less."""
         return self.near_s * expm1(self.log_ratio)
 
-    def drawn_s(self, draws: np.random.Generator) -> Array:
+    def drawn_s(self, rng: np.random.Generator) -> Array:
         """Draws of ``change_s``, shape (DRAWS,)."""
-        either_way = draws.normal(0, self.spread, DRAWS)
-        sideways = self.toward * np.abs(draws.normal(0, 1, DRAWS))
+        either_way = rng.normal(0, self.spread, DRAWS)
+        sideways = self.toward * np.abs(rng.normal(0, 1, DRAWS))
         if any(self.by_size):
-            sideways = sideways + draws.uniform(*self.by_size, DRAWS)
+            sideways = sideways + rng.uniform(*self.by_size, DRAWS)
         drawn: Array = self.near_s * np.expm1(self.log_ratio + either_way + sideways)
         return drawn
 
@@ -257,9 +257,9 @@ def target_rest(
     rest_s = max(elapsed_s - boosted_s, 0.0)
     count = sum(part.count for part in parts)
     gain = boosted_s / sum(part.target_s for part in parts)
-    source_rest = _outside(evidence.traces, {part.event: 1.0 for part in parts})
+    source_outside = _outside(evidence.traces, {part.event: 1.0 for part in parts})
     per_operation_s = (
-        source_rest.per_operation_s if source_rest is not None else measured.oracle_rest_s
+        source_outside.per_operation_s if source_outside is not None else measured.oracle_rest_s
     )
     near_s = min(rest_s, count * per_operation_s)
     moves = measured.oracle_rest_moves * log(gain)
@@ -267,16 +267,16 @@ def target_rest(
     if target.traces is None or not enabled:
         return kept
     sizes = {part.event: part.size_ratio for part in parts}
-    target_rest = _outside(target.traces, sizes)
-    why = _why_not(target, source_rest, target_rest)
-    if source_rest is None or target_rest is None or why is not None:
+    target_outside = _outside(target.traces, sizes)
+    why = _why_not(target, source_outside, target_outside)
+    if source_outside is None or target_outside is None or why is not None:
         return replace(kept, kept=why)
     level = measured.oracle_rest_error
     source_error, target_error = (
         hypot(window_error(level, rest.count, count), rest.scatter)
-        for rest in (source_rest, target_rest)
+        for rest in (source_outside, target_outside)
     )
-    if evidence.ash is None and source_rest.count >= WHOLE * count:
+    if evidence.ash is None and source_outside.count >= WHOLE * count:
         source_error = MIN_ERROR
     error = hypot(source_error, target_error)
     # The measured change is weighted against the assumption that little changes.
@@ -284,22 +284,22 @@ def target_rest(
     weight = likely**2 / (likely**2 + error**2)
     # The query moves the same blocks on both storages. If sizes differ, traces do not show which
     # time belongs to a block and which to an operation: only the change that both imply is certain.
-    by_operation = log(target_rest.per_operation_s / source_rest.per_operation_s)
-    low, high = sorted((by_operation, by_operation + target_rest.log_smaller))
+    by_operation = log(target_outside.per_operation_s / source_outside.per_operation_s)
+    low, high = sorted((by_operation, by_operation + target_outside.log_smaller))
     ratio = min(max(0.0, low), high)
     by_size = weight * (low - ratio), weight * (high - ratio)
     return TargetRest(near_s, weight * ratio, error * weight**0.5, 0.0, by_size=by_size)
 
 
 def _why_not(
-    target: Target, source_rest: _Outside | None, target_rest: _Outside | None
+    target: Target, source_outside: _Outside | None, target_outside: _Outside | None
 ) -> str | None:
     """Why two traces do not show how the time outside changes; None if they do."""
-    if source_rest is None:
+    if source_outside is None:
         return "no trace of whole sessions on the current storage shows it per operation"
-    if target_rest is None:
+    if target_outside is None:
         return f"{target.name} does not show it per operation"
-    kinds = source_rest.kinds, target_rest.kinds
+    kinds = source_outside.kinds, target_outside.kinds
     pairs = [tuple(shares.get(name, 0.0) for shares in kinds) for name in kinds[0] | kinds[1]]
     # The work that both have in common, over the work of either.
     alike = sum(map(min, pairs)) / sum(map(max, pairs))

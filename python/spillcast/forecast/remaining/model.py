@@ -151,35 +151,36 @@ class Extrapolation:
     unused: Sequence[str] = ()
 
 
-Given = Mapping[Quantity, Estimate]
+#: One estimate for each quantity that sources show.
+Pooled = Mapping[Quantity, Estimate]
 
 
 def extrapolate(
     progress: Progress, estimates: Sequence[Estimate], unused: Sequence[str] = ()
 ) -> Extrapolation:
     """The entire query by these estimates; ``unused`` are hints that sources did not use."""
-    by = _pooled_by_quantity(estimates)
-    if not {"written", "writes", "elapsed"} & by.keys():
+    pooled = _pooled_by_quantity(estimates)
+    if not {"written", "writes", "elapsed"} & pooled.keys():
         return Extrapolation(None, _lower_bound(progress), unused)
-    draws = np.random.default_rng(0)
-    drawn = _drawn(progress, by, draws)
+    rng = np.random.default_rng(0)
+    drawn = _drawn(progress, pooled, rng)
     rest_s, elapsed_s = drawn.rest_s, np.maximum(drawn.rest_s + drawn.io_s, progress.done_s)
-    picked = draws.integers(0, CANDIDATES, DRAWS)
-    if (given := by.get("elapsed")) is not None:
-        agreeing = _agreeing(elapsed_s, given, draws)
-        fits = _with_room(drawn, given, draws) if agreeing is None else agreeing
+    picked = rng.integers(0, CANDIDATES, DRAWS)
+    if (given := pooled.get("elapsed")) is not None:
+        agreeing = _agreeing(elapsed_s, given, rng)
+        fits = _fitting(drawn, given, rng) if agreeing is None else agreeing
         if fits is None:
             by_user = any(estimate.source == ELAPSED for estimate in estimates)
             others = [estimate for estimate in estimates if estimate.quantity != "elapsed"]
-            reason = _too_short(given, drawn, by)
+            reason = _contradiction(given, drawn, pooled)
             return extrapolate(progress, [] if by_user else others, [*unused, reason])
         picked = fits
-        given_s = np.maximum(given.drawn(draws.standard_normal(DRAWS)), progress.done_s)
+        given_s = np.maximum(given.drawn(rng.standard_normal(DRAWS)), progress.done_s)
         if agreeing is not None:
             rest_s[picked] *= given_s / elapsed_s[picked]
         else:
             if given.centre >= float(np.median(elapsed_s)):
-                rest = f" of {by['rest'].source}" if "rest" in by else " so far"
+                rest = f" of {pooled['rest'].source}" if "rest" in pooled else " so far"
                 longer = f"{given.source} ({format_duration(given.centre)}) leaves far more for it"
                 unused = [*unused, f"the time outside temp I/O{rest}: {longer}"]
             rest_s[picked] = np.maximum(given_s - drawn.io_s[picked], drawn.min_rest_s[picked])
@@ -191,27 +192,27 @@ def extrapolate(
         bytes={op: (drawn.done[op] + drawn.left[op])[picked] for op in OPS},
         remaining_bytes={op: drawn.left[op][picked] for op in OPS},
         io_s_per_byte=drawn.io_s_per_byte,
-        sources=_sources(by),
-        guessed="rest" not in by,
-        timed="elapsed" in by,
+        sources=_sources(pooled),
+        guessed="rest" not in pooled,
+        timed="elapsed" in pooled,
     )
     return Extrapolation(work, work.summary(unused), unused)
 
 
-def _pooled_by_quantity(estimates: Sequence[Estimate]) -> Given:
+def _pooled_by_quantity(estimates: Sequence[Estimate]) -> Pooled:
     """One estimate for each quantity: the mean of several, weighted by inverse variance.
 
     If they differ by more than their spreads explain, the spread grows by as much (Birge). An
     estimate of all bytes written replaces one of the remaining writes by the files, which more
     writes may follow.
     """
-    by: dict[Quantity, list[Estimate]] = {}
+    groups: dict[Quantity, list[Estimate]] = {}
     for estimate in estimates:
-        by.setdefault(estimate.quantity, []).append(estimate)
-    if "written" in by:
-        by.pop("writes", None)
+        groups.setdefault(estimate.quantity, []).append(estimate)
+    if "written" in groups:
+        groups.pop("writes", None)
     pooled = dict[Quantity, Estimate]()
-    for quantity, alike in by.items():
+    for quantity, alike in groups.items():
         pooled[quantity] = alike[0]
         if len(alike) > 1:
             logs = np.array([log(estimate.centre) for estimate in alike])
@@ -225,9 +226,9 @@ def _pooled_by_quantity(estimates: Sequence[Estimate]) -> Given:
 
 def _lower_bound(progress: Progress) -> Remaining:
     """What remains at least, without an upper bound: reads of unread bytes, and no CPU time."""
-    draws = np.random.default_rng(0)
-    done, _ = _moved_bytes(progress, {}, draws)
-    _, io_each_s = _passed(progress, done, draws)
+    rng = np.random.default_rng(0)
+    done, _ = _moved_bytes(progress, {}, rng)
+    _, io_each_s = _time_outside(progress, done, rng)
     low_s = float(np.quantile(progress.unread.lower * io_each_s["read"], 0.05))
 
     def at_least(low: float, op: str | None = None) -> RemainingQuantity:
@@ -258,32 +259,32 @@ class _Drawn:
     io_s_per_byte: Mapping[str, float]
 
 
-def _drawn(progress: Progress, by: Given, draws: np.random.Generator) -> _Drawn:
-    done, left = _moved_bytes(progress, by, draws)
-    passed_s, io_each_s = _passed(progress, done, draws)
-    rest_each_s = _rest_each_s(progress, done, left, passed_s, draws)
+def _drawn(progress: Progress, pooled: Pooled, rng: np.random.Generator) -> _Drawn:
+    done, left = _moved_bytes(progress, pooled, rng)
+    passed_s, io_each_s = _time_outside(progress, done, rng)
+    rest_each_s = _rest_each_s(progress, done, left, passed_s, rng)
     io_s = progress.done_s - passed_s + sum(left[op] * io_each_s[op] for op in OPS)
-    tail_s = TAIL * progress.done_s * np.abs(draws.standard_normal(CANDIDATES))
+    tail_s = TAIL * progress.done_s * np.abs(rng.standard_normal(CANDIDATES))
     rest_s = passed_s + sum(left[op] * rest_each_s[op] for op in OPS) + tail_s
-    if "rest" in by:
+    if "rest" in pooled:
         # No less than has passed already.
-        rest_s = by["rest"].drawn(draws.standard_normal(CANDIDATES))
+        rest_s = pooled["rest"].drawn(rng.standard_normal(CANDIDATES))
         rest_s = passed_s = np.maximum(rest_s, progress.rest_s)
     each_s = {op: float(np.median(io_each_s[op])) for op in OPS}
     return _Drawn(done, left, rest_s.copy(), io_s, passed_s, each_s)
 
 
 def _moved_bytes(
-    progress: Progress, by: Given, draws: np.random.Generator
+    progress: Progress, pooled: Pooled, rng: np.random.Generator
 ) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
     """Draws of the bytes by op done by the recording's end, and of those that remain."""
-    normal, uniform = draws.standard_normal((4, CANDIDATES)), draws.uniform(0, 1, (2, CANDIDATES))
+    normal, uniform = rng.standard_normal((4, CANDIDATES)), rng.uniform(0, 1, (2, CANDIDATES))
     files = progress.unread
     min_done = max(files.written_since + files.held_before, progress.bytes["write"])
     earlier = max(progress.done("write") - min_done, 0.0)
     done = min_done + earlier * np.exp(progress.before_error * normal[0])
-    given = by.get("written")
-    goes_on = uniform[0] < (1.0 if "write" in progress.recent_ops else _again(given, progress))
+    given = pooled.get("written")
+    goes_on = uniform[0] < _probability_of_writes(given, progress)
     if given is not None:
         total = np.maximum(given.drawn(normal[1]), min_done)
         writes = np.maximum(total - done, 0.0) * goes_on
@@ -291,23 +292,25 @@ def _moved_bytes(
         weight = _weight(progress.before_error, given.spread)
         all_done = np.maximum(done, 1.0) ** (1 - weight) * np.maximum(total, 1.0) ** weight
         done = np.where(writes > 0, done, np.maximum(all_done, min_done))
-    elif "writes" in by and "elapsed" not in by:
-        writes = by["writes"].drawn(normal[1])
+    elif "writes" in pooled and "elapsed" not in pooled:
+        writes = pooled["writes"].drawn(normal[1])
     else:
         writes = done * np.exp(UNKNOWN_SPREAD * normal[1]) * goes_on
     unread = np.minimum(files.drawn(uniform[1]), done)
     reads = (unread + writes) * np.exp(READ_SPREAD * normal[2])
     # All that is done and not unread was read.
     read = np.maximum(done - unread, progress.bytes["read"])
-    if "read" in by:
-        total = by["read"].drawn(normal[3])
+    if "read" in pooled:
+        total = pooled["read"].drawn(normal[3])
         reads = np.minimum(reads, np.maximum(total - progress.bytes["read"], 0.0))
         read = np.maximum(total - reads, progress.bytes["read"])
     return {"write": done, "read": read}, {"write": writes, "read": reads}
 
 
-def _again(given: Estimate | None, progress: Progress) -> float:
-    """Probability (Bayes) that a query that no longer writes will write the bytes left."""
+def _probability_of_writes(given: Estimate | None, progress: Progress) -> float:
+    """Probability (Bayes) that a query, even one that no longer writes, will write more bytes."""
+    if "write" in progress.recent_ops:
+        return 1.0
     if given is None:
         return AGAIN
     off = max(log(given.centre / max(progress.done("write"), 1.0)), 0.0)
@@ -320,8 +323,8 @@ def _weight(error: float, of_other: float) -> float:
     return error**2 / (error**2 + of_other**2) if error else 0.0
 
 
-def _passed(
-    progress: Progress, done: Mapping[str, Array], draws: np.random.Generator
+def _time_outside(
+    progress: Progress, done: Mapping[str, Array], rng: np.random.Generator
 ) -> tuple[Array, Mapping[str, Array]]:
     """Time outside temp I/O by the recording's end (s), and the time of operations per byte by op.
 
@@ -329,16 +332,16 @@ def _passed(
     CPU time and the other op's time.
     """
     before = {op: np.maximum(done[op] - progress.bytes[op], 0.0) for op in OPS}
-    each_s = {op: rate.io_s * _off(IO_SPREAD, draws) for op, rate in progress.rates.items()}
+    each_s = {op: rate.io_s * _factors(IO_SPREAD, rng) for op, rate in progress.rates.items()}
     io_s = sum((before[op] * each for op, each in each_s.items()), np.zeros(CANDIDATES))
     before_s, by_cpu_s, min_rest_s = progress.before_s, None, MIN_REST * progress.before_s
     unseen = [op for op in OPS if op not in each_s]
     follows = any(np.median(before[op]) > MIN_PASSED * progress.done("write") for op in unseen)
     if progress.rest_before_s is not None:
-        by_cpu_s = progress.rest_before_s * _off(REST_BEFORE_SPREAD, draws)
+        by_cpu_s = progress.rest_before_s * _factors(REST_BEFORE_SPREAD, rng)
     for op in unseen:
         [like_s] = each_s.values()
-        each_s[op] = like_s * _off(UNSEEN_IO_SPREAD, draws)
+        each_s[op] = like_s * _factors(UNSEEN_IO_SPREAD, rng)
         if by_cpu_s is not None and follows:
             left_s = np.maximum(before_s - np.minimum(by_cpu_s, before_s) - io_s, min_rest_s)
             each_s[op] = left_s / np.maximum(before[op], 1.0)
@@ -358,7 +361,7 @@ def _rest_each_s(
     done: Mapping[str, Array],
     left: Mapping[str, Array],
     rest_s: Array,
-    draws: np.random.Generator,
+    rng: np.random.Generator,
 ) -> Mapping[str, Array]:
     """Time outside temp I/O per remaining byte (s), by op."""
     spilling_s = np.maximum(rest_s - progress.ahead_s, MIN_REST * rest_s)
@@ -375,7 +378,7 @@ def _rest_each_s(
             [like], spread = progress.rates.values(), UNSEEN_REST_SPREAD
             written = np.maximum(done["write"] + left["write"], 1.0)
             each_s[op] = np.maximum(np.minimum(max(like.rest_s, 0.0), mean_s), rest_s / written)
-        each_s[op] = each_s[op] * _off(spread, draws)
+        each_s[op] = each_s[op] * _factors(spread, rng)
     return each_s
 
 
@@ -384,41 +387,39 @@ def _growth(rate: Rate, left: Array, recorded: float) -> Array:
 
     The trend of the recording may end anywhere in the remaining bytes.
     """
-    draws = np.random.default_rng(1)
+    rng = np.random.default_rng(1)
     slope, error = rate.growth
-    drawn = slope + error * draws.standard_normal(CANDIDATES)
-    goes_on = draws.uniform(0, 1, CANDIDATES) * left / max(recorded, 1.0)
+    drawn = slope + error * rng.standard_normal(CANDIDATES)
+    goes_on = rng.uniform(0, 1, CANDIDATES) * left / max(recorded, 1.0)
     return np.clip(1 + drawn * (1 + goes_on) / 2, 1 / MAX_GROWTH, MAX_GROWTH)
 
 
-def _off(spread: float, draws: np.random.Generator) -> Array:
+def _factors(spread: float, rng: np.random.Generator) -> Array:
     """Draws of a log-normal factor around 1."""
-    return np.asarray(np.exp(spread * draws.standard_normal(CANDIDATES)))
+    return np.asarray(np.exp(spread * rng.standard_normal(CANDIDATES)))
 
 
 def _agreeing(
-    elapsed_s: Array, given: Estimate, draws: np.random.Generator
+    elapsed_s: Array, given: Estimate, rng: np.random.Generator
 ) -> NDArray[np.int64] | None:
     """Indexes of draws, picked by their agreement with the given elapsed time; None if too few."""
     spread = max(*given.spreads, 0.03)
     weight = np.exp(-((np.log(elapsed_s / given.centre) / spread) ** 2) / 2)
     if weight.sum() ** 2 < MIN_AGREEING * max((weight**2).sum(), 1e-300):
         return None
-    return draws.choice(len(weight), DRAWS, p=weight / weight.sum())
+    return rng.choice(len(weight), DRAWS, p=weight / weight.sum())
 
 
-def _with_room(
-    drawn: _Drawn, given: Estimate, draws: np.random.Generator
-) -> NDArray[np.int64] | None:
+def _fitting(drawn: _Drawn, given: Estimate, rng: np.random.Generator) -> NDArray[np.int64] | None:
     """Indexes of draws that fit into a longer time outside temp I/O; None if there are too few."""
     max_s = given.centre * exp(MAX_LONGER * given.spreads[1])
     fit = np.flatnonzero(drawn.io_s + drawn.min_rest_s <= max_s)
-    return draws.choice(fit, DRAWS) if len(fit) >= MIN_AGREEING else None
+    return rng.choice(fit, DRAWS) if len(fit) >= MIN_AGREEING else None
 
 
-def _too_short(given: Estimate, drawn: _Drawn, by: Given) -> str:
+def _contradiction(given: Estimate, drawn: _Drawn, pooled: Pooled) -> str:
     """A sentence on what contradicts a given time."""
-    known = [by[quantity].source for quantity in ("written", "rest") if quantity in by]
+    known = [pooled[quantity].source for quantity in ("written", "rest") if quantity in pooled]
     sources = f", by {' and '.join(dict.fromkeys(known))}" if known else ""
     io_s, rest_s = float(np.median(drawn.io_s)), float(np.median(drawn.min_rest_s))
     return (
@@ -427,9 +428,9 @@ def _too_short(given: Estimate, drawn: _Drawn, by: Given) -> str:
     )
 
 
-def _sources(by: Given) -> Mapping[str, str]:
+def _sources(pooled: Pooled) -> Mapping[str, str]:
     """Where each figure comes from, for the table of what remains."""
-    sources = {quantity: given.source for quantity, given in by.items()}
+    sources = {quantity: given.source for quantity, given in pooled.items()}
     elapsed, rest = sources.get("elapsed"), sources.get("rest")
     written = sources.get("written")
     if written is None:

@@ -152,12 +152,12 @@ class MemoryCurve:
                 drift_s += (count + error - min_count) * mean_s
                 io_s += count * mean_s
         elapsed_s = rest_s + io_s
-        draws = np.random.default_rng(0)
+        rng = np.random.default_rng(0)
         delay_s = min(min(run.delay_s for run in _around(runs, memory_bytes)), min_s)
-        times_s = min_s + drift_s * draws.uniform(0, 1, DRAWS)
-        times_s -= delay_s * draws.uniform(0, 1, DRAWS)
+        times_s = min_s + drift_s * rng.uniform(0, 1, DRAWS)
+        times_s -= delay_s * rng.uniform(0, 1, DRAWS)
         noise = LATENCY_NOISE if terms else 0.0
-        drawn_s = drawn_totals(times_s, terms, draws, noise=noise)
+        drawn_s = drawn_totals(times_s, terms, rng, noise=noise)
         spread = Uncertainty.of(elapsed_s, rest_s, drawn_s, "recording", _direction(runs))
         return Between(elapsed_s, spread.bounds_s(self._confidence), counts, spilled)
 
