@@ -18,7 +18,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from spillcast.engines.postgres.rank.history import rank_snapshots
-from spillcast.engines.postgres.rank.rank import request_of, save_snapshot
+from spillcast.engines.postgres.rank.rank import RankRequest, save_snapshot
 from spillcast.engines.postgres.server import (
     DEBIAN,
     Cluster,
@@ -177,7 +177,7 @@ def main(arguments: list[str]) -> int:
             thread.start()
         for thread in threads:
             thread.join()
-        rankings = rank_snapshots(folder, request_of(["factor:10"], None, 0.9))
+        rankings = rank_snapshots(folder, RankRequest(["factor:10"], None, 0.9))
         wrong = []
         for load, ranking in zip(loads, rankings, strict=True):
             print(

@@ -16,7 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 from bench.result import SPILLCAST, Result
 from bench.server_statements import TPCH_ROWS, Statement, make_shop, statements
-from spillcast.engines.postgres.server import PrivateServer, make_cluster, of_system, serve
+from spillcast.engines.postgres.server import (
+    PrivateServer,
+    make_cluster,
+    newest_debian,
+    serve,
+)
 from spillcast.errors import InputError
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
@@ -102,7 +107,7 @@ class Judged:
 
 def run() -> Iterator[Result | str]:
     """Both runs, the ranking between them, and the table of both."""
-    installation = of_system()
+    installation = newest_debian()
     if installation is None:
         raise InputError("no PostgreSQL of Debian's packages", "apt-get install postgresql")
     with workspace(None) as room, workspace(MEMORY) as memory:

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any
 
 from bench.result import Result
 from spillcast import _core
-from spillcast.engines.postgres.server import make_cluster, of_system, serve
+from spillcast.engines.postgres.server import make_cluster, newest_debian, serve
 from spillcast.errors import InputError
 from spillcast.recording.calibration import measured_cost
 from spillcast.recording.capture import RecordOptions
@@ -79,7 +79,7 @@ class Spent:
 
 def run() -> Iterator[Result]:
     """Each query under each source, beside the peers."""
-    installation = of_system()
+    installation = newest_debian()
     if installation is None:
         raise InputError("no PostgreSQL of Debian's packages", "apt-get install postgresql")
     with workspace(MEMORY) as room:

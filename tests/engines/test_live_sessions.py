@@ -37,7 +37,7 @@ class PaperSession(SessionRecorder):
     def observe(self):
         raise AssertionError("there is nothing to attach to")
 
-    def described(self):
+    def describe_engine(self):
         return ObservedEngine("paper", "1.0", query=struck_text(self.query.text))
 
 
@@ -148,7 +148,7 @@ def test_a_query_that_ended_before_it_was_seen_is_none(tmp_path):
 def test_a_duration_that_ends_after_a_short_statement_has_no_query(tmp_path, monkeypatch):
     monkeypatch.setattr("spillcast.engines.live.TICK_S", 1 / RATE_HZ)
     # However long this machine takes, that is short.
-    monkeypatch.setattr(activity, "PASSED_OVER_S", 60.0)
+    monkeypatch.setattr(activity, "SKIPPED_S", 60.0)
     over = replace(idle(query_id=2), seconds=60.0)
     looks = [idle()], [idle()], *([runs(0.005 * n)] for n in range(20)), [over]
     with pytest.raises(TimedOut):
@@ -205,7 +205,7 @@ class Late:
     def statements(self, _pids):
         return []
 
-    def temp_held(self):
+    def temp_files(self):
         return []
 
 

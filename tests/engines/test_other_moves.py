@@ -124,6 +124,8 @@ def test_exadatas_commands_are_commands_of_a_shell():
         ((*EXADATA, "--cells", "3", "--cell-flash", "3T", "--size", "2T"), "does not fit"),
         ((*EXADATA, "--cell-cache", "0"), "cannot be created"),
         (("duckdb", "--to", "/x", "--size", "much"), "is not a size"),
+        # Less than the unit of the setting: a limit of 0 would let every spill fail.
+        (("duckdb", "--to", "/x", "--size", "500K"), "is less than"),
         (("tmpfs", "--to", "temp", "--size", "1G"), "is not an absolute path"),
         (("tmpfs", "--to", "/mnt/temp", "--size", "1K"), "is less than"),
         (("tmpfs", "--to", "/x", "--size", "1G", "--owner", "no-such-user"), "no such user"),
@@ -131,6 +133,14 @@ def test_exadatas_commands_are_commands_of_a_shell():
 )
 def test_bad_input(arguments, words):
     assert words in only_line(spillcast("move", *arguments), 2)
+
+
+def test_only_folders_that_systemd_protects_are_named():
+    def names_systemd(to):
+        return any("systemd" in text for text in document("mysql", "--to", to)["warnings"])
+
+    assert names_systemd("/home/dba/temp")
+    assert not names_systemd("/home2/temp")
 
 
 def test_a_quote_in_a_path_stays_in_its_string():
@@ -193,7 +203,7 @@ def test_tmpfs_is_mounted_and_unmounted(tmp_path):
     script = f"set -e\n{target}\nstat -f -c '%T %S %b' '{to}'; stat -c '%U %a' '{to}'\n"
     script += f"cat {fstab}; findmnt --verify --tab-file {fstab} >&2\n{back}\ncat {fstab}; ls {to}*"
     ran = subprocess.run(
-        [*own_mounts, "bash", "-c", script], capture_output=True, text=True, cwd=tmp_path
+        [*own_mounts, "sh", "-c", script], capture_output=True, text=True, cwd=tmp_path
     )
     lines = ran.stdout.splitlines()
     kind, block, blocks = lines[2].split()

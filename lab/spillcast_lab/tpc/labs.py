@@ -10,7 +10,7 @@ from spillcast.engines.datafusion import DataFusionLab
 from spillcast.engines.duckdb import DuckDbLab
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.postgres.lab import PARALLEL, SETTINGS, PostgresLab
-from spillcast.engines.postgres.server import DEBIAN, Installation, embedded, of_system, serve
+from spillcast.engines.postgres.server import DEBIAN, Installation, embedded, newest_debian, serve
 from spillcast.errors import ExperimentFailed
 from spillcast_lab.tpc.suite import TPCDS, TPCH, Spilling, Suite, SuiteLab
 
@@ -294,7 +294,7 @@ class DebianTpch(PostgresTpch):
 
     @staticmethod
     def _installation() -> Installation:
-        installation = of_system()
+        installation = newest_debian()
         if installation is None:
             raise ExperimentFailed(f"no PostgreSQL of Debian's packages is in {DEBIAN}")
         return installation

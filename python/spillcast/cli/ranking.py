@@ -147,12 +147,12 @@ def of_snapshots(
 ) -> "list[ServerRanking]":
     """The ranking of each server whose snapshots are at an address, with its history."""
     from spillcast.engines.postgres.rank.history import rank_snapshots
-    from spillcast.engines.ranking import Rule, request_of
+    from spillcast.engines.ranking import RankRequest, Rule
     from spillcast.evidence.postgres.logs import read_logs
 
     return rank_snapshots(
         address,
-        request_of(to or [TEN_TIMES], origin, confidence),
+        RankRequest(to or [TEN_TIMES], origin, confidence),
         since_s=None if since is None else parse_duration_s(since, "--since"),
         logs=None if log is None else read_logs(Path(log)),
         rules=[Rule.of(text) for text in alerts or ()],

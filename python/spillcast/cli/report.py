@@ -317,10 +317,10 @@ def export(
     elif len(evidence) == 1 and is_dataset(evidence[0]):
         refuse({"--by": by, "--where": where}, "is for a profile, not for a folder of snapshots")
         from spillcast.engines.postgres.rank.history import rank_snapshots
-        from spillcast.engines.ranking import request_of
+        from spillcast.engines.ranking import RankRequest
         from spillcast.report.export import servers_metrics
 
-        pieces = servers_metrics(rank_snapshots(evidence[0], request_of([], None, 0.9)))
+        pieces = servers_metrics(rank_snapshots(evidence[0], RankRequest([], None, 0.9)))
     else:
         pieces = _metrics(evidence, by or "event", where)
     if output is None and sys.stdout.isatty():

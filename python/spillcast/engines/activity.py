@@ -30,7 +30,7 @@ class SessionState:
 
 @dataclass(frozen=True)
 class Statement:
-    """The text of a session's query, as the server cuts it, and its user; empty or 0 if unknown."""
+    """A session's query, cut by the server if it is long; fields are empty or 0 if unknown."""
 
     pid: int = 0
     text_hash: int = 0
@@ -43,7 +43,7 @@ class Statement:
 
 
 @dataclass(frozen=True)
-class TempHeld:
+class ProcessTempFiles:
     """The temp files of a process in a tablespace at one look."""
 
     pid: int
@@ -53,7 +53,7 @@ class TempHeld:
 
 
 class Activity(Protocol):
-    """Queries to a server by one connection. SpillcastError if the connection is lost."""
+    """Asks a server by one connection. SpillcastError if the connection is lost."""
 
     #: The server's process or thread of the connection; None if it is not on this machine.
     process: int | None
@@ -64,14 +64,14 @@ class Activity(Protocol):
     def statements(self, pids: Iterable[int]) -> list[Statement]:
         """Return the present or last statement of some sessions."""
 
-    def temp_held(self) -> list[TempHeld]:
+    def temp_files(self) -> list[ProcessTempFiles]:
         """Return the temp files of all processes; empty if they cannot be listed."""
 
 
 #: The longest pause between two fetches of a cursor that belong to one query.
 FETCH_S = 1.0
-#: Shorter statements before the awaited query do not count as it: BEGIN, SET and the like.
-PASSED_OVER_S = 0.1
+#: Statements before the awaited query are skipped if they are shorter: BEGIN, SET and the like.
+SKIPPED_S = 0.1
 
 #: Whether the last statement of a transaction ran to its end, by the session's state after it.
 _COMPLETED = {"idle in transaction": True, "idle in transaction (aborted)": False}
@@ -109,15 +109,15 @@ class ServerClock:
         return sessions
 
     def local_s(self, server_s: float, after_s: float = -math.inf) -> float:
-        """The time of our clock for one of the server's, within ``after_s`` and the last answer."""
+        """Convert a time of the server's clock to ours, from ``after_s`` to the last answer."""
         return max(after_s, min(server_s + self._most_s, self.answered_s))
 
 
 class QueryLife:
-    """A session's query at successive looks: the one at the first look, or the next long one.
+    """Follows one query of a session: the one at the first look, or the next that takes long.
 
     A client may fetch rows in portions, for each of which the server runs the query for a while.
-    All with the same text and transaction are one query.
+    Portions with the same text and transaction belong to one query.
     """
 
     def __init__(self, clock: ServerClock) -> None:
@@ -160,7 +160,7 @@ class QueryLife:
         return self.last is not None and self.last.state in ACTIVE
 
     def see(self, session: SessionState | None) -> Phase:
-        """Take in the last look of the clock; ``session`` is None if the session has ended."""
+        """Follow the query to the clock's last look; ``session`` is None if it has ended."""
         self.new = False
         if self.phase == "running":
             self._running(session)
@@ -180,7 +180,7 @@ class QueryLife:
         return self.phase
 
     def _continue(self, session: SessionState) -> None:
-        """Take in a look at which the query still runs; the first ones place its start."""
+        """The query still runs at this look; the first looks narrow the bounds of its start."""
         assert self.started_s is not None
         self.last, self._seen_s = session, self._clock.local_s(session.now_s)
         if self._clock.times_set == self._times_set:
@@ -195,7 +195,7 @@ class QueryLife:
         if session.state_change_s != last.state_change_s:
             self._changed_s = self._clock.local_s(session.state_change_s, self._requested_s)
         same_start = session.query_start_s == last.query_start_s
-        # A query may show before its transaction has a start. A procedure commits transactions.
+        # A query may show before its transaction's start. A procedure commits transactions.
         same_transaction = len({session.xact_start_s, last.xact_start_s} - {None}) == 1
         if session.text_hash == last.text_hash and (same_transaction or same_start):
             fetching = session.state == "idle in transaction"
@@ -214,7 +214,7 @@ class QueryLife:
 
     def _end(self, end_s: float) -> None:
         assert self.began_s is not None
-        if self._waited and end_s - self.began_s < PASSED_OVER_S:
+        if self._waited and end_s - self.began_s < SKIPPED_S:
             self.phase, self.started_s, self.began_s = "waiting", None, None
         else:
             self.phase, self.ended_s = "ended", max(end_s, self.began_s)

@@ -1,4 +1,4 @@
-"""DataFusion in experiments: queries that spill in a fair memory pool; its hash joins never do."""
+"""DataFusion in experiments: queries that spill from a fair memory pool; hash joins never spill."""
 
 import os
 from collections.abc import Mapping, Sequence
@@ -26,12 +26,13 @@ select count(*), max(total) from (
   select sum(amount) over (partition by kind order by id) as total from t where id < 1000000)
 """
 DISTINCT = "select count(*), max(part) from (select distinct kind, part from t)"
-#: Its threads may wait for the memory of each other without end.
+#: Short, because threads may wait for each other's memory without end.
 TIMEOUT_S = 60.0
-#: A sort merges with this part of a thread's memory, at most: with less it fails.
+#: The share of a thread's memory that a sort reserves for merging, at most the bytes: with less it
+#: fails.
 MERGE_SHARE, MERGE_BYTES_MAX = 1 / 3, 12_000_000
 ROWS, MEMORY_MB = 6_000_000, 36
-#: With the CPU time (s) and temp operations of a run.
+#: Name, statement, and the CPU time (s) and temp operations of a run.
 QUERIES = (
     ("sort", SORT, 1.2, 5200),
     ("group by", GROUP_BY, 0.8, 5200),
@@ -42,7 +43,7 @@ DEMO = Workload("distinct", DISTINCT, rows=12_000_000, memory="72M")
 
 
 class DataFusionLab(Lab):
-    """DataFusion of this interpreter. ProgramMissing where there is none."""
+    """DataFusion of this interpreter. ProgramMissing if it is not installed."""
 
     engine: ClassVar[str] = "datafusion"
     demo: ClassVar[Workload] = DEMO
@@ -119,5 +120,5 @@ class DataFusionSession(Session):
 
 
 if __name__ == "__main__":
-    # Whatever DataFusion raises is an Exception itself.
+    # DataFusion raises Exception itself.
     serve(DataFusionSession, Exception)

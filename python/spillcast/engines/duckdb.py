@@ -13,7 +13,7 @@ from spillcast.engines.engine import Calibrates, OpensOwn, Workload
 from spillcast.engines.held import HeldQuery, Session, end_with_parent, serve
 from spillcast.errors import ExperimentFailed, PathMissing
 
-#: id, a business date and three amounts, as in the query that started this: about 40 bytes a row.
+#: About 40 bytes a row.
 TABLE = """
 create table t as
 select hash(i) % {rows} as id,
@@ -28,9 +28,9 @@ HASH_JOIN = """
 select max(c.business_date)
 from (select a.*, b.amount01 from t a, t b where a.id = b.id) c
 """
-#: Both sides are sorted, and read in step: a merge join that spills.
+#: An ASOF join sorts both sides and merges them.
 MERGE_JOIN = "select count(*), sum(b.amount02) from t a asof join t b on a.id >= b.id"
-#: So far into the rows that all are sorted, not the first ones alone.
+#: The offset is so large that all rows are sorted, not only the first ones.
 SORT = "select amount01, id from t order by amount02, id limit 5 offset 1900000"
 GROUP_BY = """
 select count(*), max(total) from (
@@ -45,7 +45,6 @@ select max(running) from (
 """
 
 DEMO = Workload("hash join", HASH_JOIN, rows=45_000_000, memory="400MB")
-
 #: The command line on the PATH.
 PROGRAM = "duckdb"
 CALIBRATION_ROWS = 1_500_000
@@ -94,12 +93,12 @@ CALIBRATION_QUERIES = (
 
 
 class DuckDbLab(Calibrates, OpensOwn):
-    """DuckDB with its databases in a directory, or with one that somebody has."""
+    """DuckDB with its databases in a directory, or with a database of the user."""
 
     engine: ClassVar[str] = "duckdb"
     demo: ClassVar[Workload] = DEMO
     compresses_writes: ClassVar[bool] = True
-    #: The command line in place of this interpreter's library.
+    #: The command line that runs queries; None for the library of this interpreter.
     _program: Path | None = None
 
     def __init__(self, room: Path, database: Path | None = None) -> None:
@@ -112,7 +111,7 @@ class DuckDbLab(Calibrates, OpensOwn):
 
     @classmethod
     def on(cls, room: Path, database: Path | None) -> Self:
-        """With a database of the user's; without one, with an empty one."""
+        """With the user's database, or with an empty one."""
         import duckdb
 
         if database is None:
@@ -124,7 +123,7 @@ class DuckDbLab(Calibrates, OpensOwn):
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
-        """What a verification runs: 1 to 2 s of CPU each and 500 to 2,000 temp operations."""
+        """The queries of a verification: 1 to 2 s of CPU and 500 to 2,000 temp operations each."""
         return (
             Workload("hash join", HASH_JOIN, 8_000_000, "130MB", threads),
             Workload("merge join", MERGE_JOIN, 2_000_000, "80MB", threads),
@@ -158,7 +157,7 @@ class DuckDbLab(Calibrates, OpensOwn):
             return
         with duckdb.connect(str(self._database(rows))) as connection:
             connection.execute("set threads = 2")
-            # It would go to stdout, which is for data.
+            # The progress bar would go to stdout, which is for data.
             connection.execute("set enable_progress_bar = false")
             connection.execute(TABLE.format(rows=rows))
 
@@ -188,9 +187,9 @@ class DuckDbLab(Calibrates, OpensOwn):
 
 
 class DuckDbCli(DuckDbLab):
-    """The command line of DuckDB, with databases of its own: versions write other files.
+    """The command line of DuckDB, with its own databases: versions differ in their file format.
 
-    ExperimentFailed where the program is none.
+    ExperimentFailed if the program cannot be run.
     """
 
     def __init__(self, room: Path, program: Path) -> None:
@@ -265,14 +264,14 @@ class CommandLineSession(Session):
         )
         self.pid = self._process.pid
         values = settings["settings"] | {"preserve_insertion_order": "false"}
-        self._answer("".join(f"set {name} = '{value}';\n" for name, value in values.items()))
+        self._output_of("".join(f"set {name} = '{value}';\n" for name, value in values.items()))
 
     def run(self) -> list[tuple[Any, ...]]:
         """Run the query; its rows."""
-        return [tuple(line.split(",")) for line in self._answer(f"{self._sql};\n")]
+        return [tuple(line.split(",")) for line in self._output_of(f"{self._sql};\n")]
 
-    def _answer(self, statements: str) -> list[str]:
-        """The lines that statements print. duckdb.Error where they fail, for the process ends."""
+    def _output_of(self, statements: str) -> list[str]:
+        """The lines that statements print. duckdb.Error if one fails, which ends the process."""
         import duckdb
 
         assert self._process.stdin is not None
@@ -288,7 +287,7 @@ class CommandLineSession(Session):
 
 
 def open_session(settings: dict[str, Any]) -> Session:
-    """In the command line where a program is named, else in this process."""
+    """The session in the command line if a program is named, else in this process."""
     return CommandLineSession(settings) if settings.get("program") else DuckDbSession(settings)
 
 

@@ -179,11 +179,7 @@ class Lab(Protocol):
         return ObservedEngine(name=self.engine, version=self.version, sql=sql, settings=settings)
 
     @classmethod
-    def calibrators(
-        cls,
-        room: Path,  # noqa: ARG003
-        server: str | None,  # noqa: ARG003
-    ) -> "Sequence[Calibrates]":
+    def calibrators(cls, room: Path, server: str | None) -> "Sequence[Calibrates]":  # noqa: ARG003
         """The versions of the engine to calibrate with; empty if it has no queries for that.
 
         All versions on this machine, or only that of the server with the DSN ``server``.
@@ -234,7 +230,9 @@ class SessionSelector:
     spilling: bool = False
 
 
+#: Shows a message to the user.
 Say = Callable[[str], None]
+#: Gets the recorder and the counts of its status line a few times a second.
 OnStatus = Callable[["Recorder", Mapping[str, Any]], None]
 
 

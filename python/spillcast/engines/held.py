@@ -28,7 +28,7 @@ class RunResult:
 
     elapsed_s: float
     rows: str
-    #: Time it was runnable but not scheduled, because the machine was busy.
+    #: Time in which it was runnable but not scheduled, because the machine was busy.
     run_queue_delay_s: float
     #: CPU time of all its threads and processes.
     cpu_s: float
@@ -39,7 +39,7 @@ class RunResult:
 class HeldQuery(AbstractContextManager["HeldQuery"]):
     """A query that waits at a gate until ``start`` is called; its process ends with its context.
 
-    ``module`` is run as the process and answers by ``spillcast.engines.held``.
+    The process runs ``module``, which answers by ``serve``.
     """
 
     def __init__(
@@ -76,7 +76,7 @@ class HeldQuery(AbstractContextManager["HeldQuery"]):
         self._started_s = time.monotonic()
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep until the query has ended or the time is over; True when it has ended.
+        """Sleep until the query ends or the time is over; True if the query has ended.
 
         ExperimentFailed if it takes longer than ``timeout_s`` in all.
         """
@@ -126,7 +126,7 @@ ROWS_KEPT = 100
 
 
 class Scheduled(NamedTuple):
-    """Holds scheduler times of threads: on a CPU, and runnable without one."""
+    """Scheduler times of threads: on a CPU, and runnable without one."""
 
     cpu_s: float
     run_queue_delay_s: float
@@ -134,8 +134,8 @@ class Scheduled(NamedTuple):
     @classmethod
     def total(cls, times: "Iterable[Scheduled]") -> "Scheduled":
         """The times of several threads or processes together."""
-        each = list(times)
-        return cls(sum(t.cpu_s for t in each), sum(t.run_queue_delay_s for t in each))
+        tasks = list(times)
+        return cls(sum(t.cpu_s for t in tasks), sum(t.run_queue_delay_s for t in tasks))
 
 
 class Session(Protocol):
@@ -158,20 +158,20 @@ class Session(Protocol):
 
 
 def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> None:
-    """Prepare the query, report its PID, run it at a line of input, print the result.
+    """Prepare the query, print its process id, run it after a line of input, print the result.
 
-    The process ends with its parent. An exception of type ``failure`` becomes the engine's error.
+    The process ends with its parent. An exception of type ``failure`` is an error of the engine.
     """
     end_with_parent()
     try:
         session = open_session(json.loads(sys.argv[1]))
-        _say({"pid": session.pid})
+        _print_answer({"pid": session.pid})
         if not sys.stdin.readline():
             return
         start, before = time.monotonic(), session.scheduled()
         rows = session.run()
         elapsed_s, after = time.monotonic() - start, session.scheduled()
-        _say(
+        _print_answer(
             {
                 "elapsed_s": elapsed_s,
                 "rows": json.dumps(rows[:ROWS_KEPT], default=str),
@@ -181,7 +181,7 @@ def serve(open_session: Callable[[Any], Session], failure: type[Exception]) -> N
             }
         )
     except failure as error:
-        _say({"error": first_line(error)})
+        _print_answer({"error": first_line(error)})
 
 
 @contextmanager
@@ -196,8 +196,8 @@ def running_server(
 ) -> Iterator["subprocess.Popen[bytes]"]:
     """Run a server that writes to ``log``; the signal ``ended_by`` ends it with the context.
 
-    ``process`` are options of Popen. ExperimentFailed with the first line of ``log`` with ``mark``
-    where it does not start.
+    ``process`` are options of Popen. ExperimentFailed if the server does not start; its reason is
+    the first line of ``log`` that contains ``mark``.
     """
     with log.open("w") as output:
         server = subprocess.Popen(command, stdout=output, stderr=output, **process)
@@ -223,11 +223,11 @@ def end_with_parent() -> None:
 def task_times(task: Path) -> Scheduled | None:
     """The times so far of a process or thread, by its folder in /proc; None if it has ended."""
     try:
-        ran, stood, _ = (task / "schedstat").read_text().split()
+        cpu_ns, delay_ns, _ = (task / "schedstat").read_text().split()
     except (OSError, ValueError):
         return None
-    return Scheduled(int(ran) / 1e9, int(stood) / 1e9)
+    return Scheduled(int(cpu_ns) / 1e9, int(delay_ns) / 1e9)
 
 
-def _say(answer: dict[str, Any]) -> None:
+def _print_answer(answer: dict[str, Any]) -> None:
     print(json.dumps(answer), flush=True)

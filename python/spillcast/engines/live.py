@@ -27,10 +27,10 @@ from spillcast.units import format_duration
 
 #: The interval of writes and of the status; sampling has a rate of its own.
 TICK_S = 0.25
-#: A session that was selected by its query and is idle for so long at first has ended the query.
+#: If a session that was selected by its query is idle at first for so long, the query has ended.
 ENDED_S = 1.0
-#: The most sessions in an error, and the letters of a line.
-LISTED, LINE_MAX = 8, 76
+#: The most sessions in an error, and the most characters of a session's line.
+LISTED_MAX, LINE_MAX = 8, 76
 
 Result = TypeVar("Result")
 #: A session as a server lists it.
@@ -48,8 +48,9 @@ def only_session(
 ) -> Listed | None:
     """The only session that matches; None if there is none. SessionAmbiguous lists several."""
     if len(matching) > 1:
-        lines = [f"{len(matching)} sessions match:", *map(describe, matching[:LISTED])]
-        lines += [f"and {len(matching) - LISTED} more"] * (len(matching) > LISTED)
+        lines = [f"{len(matching)} sessions match:", *map(describe, matching[:LISTED_MAX])]
+        if len(matching) > LISTED_MAX:
+            lines.append(f"and {len(matching) - LISTED_MAX} more")
         raise SessionAmbiguous("\n    ".join(lines), hint)
     return matching[0] if matching else None
 
@@ -64,9 +65,11 @@ def wait_for_session(
     remark: str | None = None,
 ) -> Listed:
     """Call ``choose`` every ``look_s`` until it returns a session. TimedOut after ``within_s``."""
-    who = "a session" if wanted.backend is None else f"session {wanted.backend}"
-    pattern = "" if wanted.query is None else f" with a query like '{wanted.query}'"
-    awaited = f"{who}{pattern}{' to spill' if wanted.spilling else ''}"
+    awaited = "a session" if wanted.backend is None else f"session {wanted.backend}"
+    if wanted.query is not None:
+        awaited += f" with a query like '{wanted.query}'"
+    if wanted.spilling:
+        awaited += " to spill"
     announced, began_s = False, time.monotonic()
     while (session := choose()) is None:
         if not announced:
@@ -129,7 +132,7 @@ class LiveRecorder(ABC, Generic[Result]):
 
     pid: int
     exit_status: int | None = None
-    #: What has not begun while ``began_s`` is None, in words.
+    #: Names in messages what has not begun while ``began_s`` is None.
     awaited = ""
 
     sampler: Sampler
@@ -146,7 +149,7 @@ class LiveRecorder(ABC, Generic[Result]):
 
     @abstractmethod
     def ended(self, timeout_s: float) -> EndedBy | None:
-        """Wait up to ``timeout_s`` for the run's end; how it ended, None if it continues."""
+        """Wait up to ``timeout_s`` for the run's end. Return how it ended, None if it continues."""
 
     @abstractmethod
     def look(self) -> dict[str, Any]:
@@ -166,7 +169,7 @@ class LiveRecorder(ABC, Generic[Result]):
         self.sampler.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Wait up to ``timeout_s``; whether the run has ended."""
+        """Wait up to ``timeout_s``; True if the run has ended."""
         return self.ended(timeout_s) is not None
 
     def collect(self) -> None:
@@ -188,13 +191,13 @@ class LiveRecorder(ABC, Generic[Result]):
     def _follow(self, interrupted: list[int], on_status: OnStatus) -> EndedBy:
         limit_s, since_s = self.recorder.options.duration_s, time.monotonic()
         while True:
-            # Even a query that ends at once is shown.
+            # The status appears at least once, even for a query that ends at once.
             self.collect()
             counts = self.look()
             try:
                 on_status(self.recorder, {**self.recorder.status(), **counts})
             except KeyboardInterrupt:
-                # The live view's key q.
+                # The user has pressed q in the live view.
                 interrupted.append(signal.SIGINT)
             if (ended_by := self.ended(TICK_S)) is not None:
                 return ended_by
@@ -213,7 +216,6 @@ class SessionRecorder(LiveRecorder[Recording]):
 
     #: The option that selects a session by its number.
     option: ClassVar[str]
-    #: What shows a message.
     say: Say
     #: Looks a second beside a capture, and without one.
     rate_hz: int
@@ -238,11 +240,11 @@ class SessionRecorder(LiveRecorder[Recording]):
         """Begin the capture of the session's process and of those that work for it."""
 
     @abstractmethod
-    def described(self) -> ObservedEngine:
-        """Return server, session, settings and query."""
+    def describe_engine(self) -> ObservedEngine:
+        """Return server, session, settings and query for meta.json."""
 
     def watch(self) -> None:
-        """Note what the server shows only while the query runs."""
+        """Keep what the server shows only while the query runs."""
 
     def completed(self) -> bool:
         """Return whether the query ran to its end, as far as the server shows."""
@@ -331,25 +333,25 @@ class SessionRecorder(LiveRecorder[Recording]):
         if ended_by != "end":
             for name, document in self.documents.items():
                 recorder.add_document(name, document)
-        extra = self._known(ended_by)
+        extra = self._meta_fields(ended_by)
         self._ended = RunSoFar(self.started_ns, {**extra, "elapsed_s": elapsed_s})
         extra["sampling"] = sampling_meta(query, self.sampler)
         return recorder.finish(elapsed_s=elapsed_s, started_ns=self.started_ns, extra=extra)
 
     def run_so_far(self) -> RunSoFar:
-        """The query as it is known now."""
+        """The query and its documents as of now."""
         if self._ended is not None:
             return self._ended
-        return RunSoFar(self.started_ns, self._known("duration"), self.documents)
+        return RunSoFar(self.started_ns, self._meta_fields("duration"), self.documents)
 
-    def _known(self, ended_by: EndedBy) -> dict[str, Any]:
+    def _meta_fields(self, ended_by: EndedBy) -> dict[str, Any]:
         workers = self.recorder.joined(self.started_ns)
         query = replace(
             query_meta(self.query, self.attached_ns, ended_by, workers),
             workers_not_attached=self._unattached,
             table_calls=self.table_calls,
         )
-        return {"ended_by": ended_by, "engine": self.described(), "server": query}
+        return {"ended_by": ended_by, "engine": self.describe_engine(), "server": query}
 
 
 def before_recording_s(query: SessionQuery, attached_ns: int) -> float:
@@ -360,7 +362,7 @@ def before_recording_s(query: SessionQuery, attached_ns: int) -> float:
 def query_meta(
     query: SessionQuery, attached_ns: int, ended_by: EndedBy, workers: Sequence[Worker]
 ) -> RecordedQuery:
-    """The query, by the server's clock."""
+    """A query for meta.json; its start is by the server's clock."""
     began_s = query.life.started_s
     began = None if began_s is None else datetime.fromtimestamp(began_s, UTC)
     return RecordedQuery(
@@ -379,7 +381,7 @@ def query_meta(
 
 
 def sampling_meta(query: SessionQuery, sampler: Sampler) -> Sampling:
-    """The samples of a query, and its share of the cost of sampling."""
+    """The samples of a query for meta.json, with its share of the cost of sampling."""
     share = query.samples / sampler.samples if sampler.samples else 1.0
     server_s = sampler.server_cpu_s
     return Sampling(

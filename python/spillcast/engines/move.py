@@ -45,18 +45,18 @@ class Step:
 
 @dataclass
 class Move:
-    """The steps by which the temp files of ``whom`` move to ``to``, and those that revert it."""
+    """The steps that move the temp files of ``whom`` to ``to``, and the steps that undo it."""
 
     engine: str
     to: str
     whom: str
     steps: list[Step]
-    #: What undoes it; for a move back, empty.
+    #: The steps that undo the move; empty for a move back.
     revert: list[Step] = field(default_factory=list)
     tablespace: str | None = None
     applied: bool = False
     reverted: bool = False
-    #: Temp files seen at the new place: ``session``, ``files``, ``bytes``; None if not looked.
+    #: Temp files at the new place: ``session``, ``files``, ``bytes``; None if not verified.
     verified: dict[str, Any] | None = None
     warnings: list[str] = field(default_factory=list)
     #: What keeps the tablespace from being dropped, in words.
@@ -140,9 +140,9 @@ def move_tmpfs(
             f"{enough} &&\n  mount -t tmpfs -o {options} tmpfs {path}",
         ),
         Step("Check its size and what it holds.", f"df -h {path}"),
-        Step("To have it after a restart too.", f"echo {shell_word(line)} >> /etc/fstab"),
+        Step("To have it after a restart too.", f"printf '%s\\n' {shell_word(line)} >> /etc/fstab"),
     ]
-    # For sed, which takes the line as a basic regular expression.
+    # sed takes the line as a basic regular expression.
     escaped = "".join(f"\\{c}" if c in "\\.*[]^$#" else c for c in line)
     pattern = shell_word(f"\\#^{escaped}$#d")
     revert = [
@@ -175,11 +175,11 @@ def move_duckdb(
     revert = [Step(why, sql=("RESET temp_directory",))]
     limit = ""
     if size is not None:
-        size_bytes = parse_bytes(size, "--size")
-        gib = size_bytes % (1 << 30) == 0
-        word = f"{size_bytes >> 30}GiB" if gib else f"{size_bytes >> 20}MiB"
-        limit = f", 'max_temp_directory_size': '{word}'"
-        statement = f"SET max_temp_directory_size = {sql_literal(word)}"
+        size_bytes = limit_bytes(size)
+        is_gib = size_bytes % (1 << 30) == 0
+        text = f"{size_bytes >> 30}GiB" if is_gib else f"{size_bytes >> 20}MiB"
+        limit = f", 'max_temp_directory_size': '{text}'"
+        statement = f"SET max_temp_directory_size = {sql_literal(text)}"
         why = "A query that needs more fails; without a limit it may take 90 % of the free space."
         steps.append(Step(why, sql=(statement,)))
         revert.append(Step("The limit.", sql=("RESET max_temp_directory_size",)))
@@ -194,7 +194,7 @@ def move_duckdb(
 
 
 CLICKHOUSE_CONFIG = "/etc/clickhouse-server/config.d/spillcast_tmp.xml"
-#: What names the place and its limit, and what the server uses now.
+#: The present place of temp files and its limit.
 CLICKHOUSE_CHECK = (
     'clickhouse-client --query "SELECT name, value FROM system.server_settings WHERE name IN '
     "('tmp_path', 'tmp_policy', 'temporary_data_in_cache', 'max_temporary_data_on_disk_size')\""
@@ -256,9 +256,9 @@ _MYSQL_SETTINGS = (
     "innodb_temp_data_file_path",
     "datadir",
 )
-#: Debian's packages; both servers read it.
+#: With Debian's packages, both servers read the files in this folder.
 _MYSQL_FILE = Path("/etc/mysql/conf.d/spillcast-temp.cnf")
-#: What ProtectHome and ProtectSystem of the packages' systemd units hide or write-protect.
+#: Folders that ProtectHome and ProtectSystem in the packages' systemd units hide or write-protect.
 _MYSQL_PROTECTED = ("/home", "/root", "/run/user", "/usr", "/boot", "/etc")
 
 
@@ -296,7 +296,7 @@ def move_mysql(
     lines = [f"tmpdir = {path}", f"innodb_tmpdir = {path}"]
     if dsn is None or "innodb_temp_tablespaces_dir" in present:
         lines.append(f"{'# MySQL 8: ' if dsn is None else ''}innodb_temp_tablespaces_dir = {path}")
-    # It is relative to the data directory.
+    # innodb_temp_data_file_path is relative to the data directory.
     relative = os.path.relpath(path, present.get("datadir", "/var/lib/mysql"))
     lines.append(f"innodb_temp_data_file_path = {relative}/ibtmp1:12M:autoextend")
     text = "\n".join(["[mysqld]", *lines])
@@ -319,12 +319,12 @@ def move_mysql(
         Step("Afterwards.", sql=(checking,), client=service),
     ]
     revert = [Step("The former settings hold again.", f"rm {file}"), restart]
-    held = "; ".join(
+    now = "; ".join(
         f"{name} = {present[name]}" for name in _MYSQL_SETTINGS[:4] if present.get(name)
     )
-    warnings = [f"now {held}"] if held else []
+    warnings = [f"now {now}"] if now else []
     warnings += checks
-    if path.startswith(_MYSQL_PROTECTED):
+    if any(Path(path).is_relative_to(folder) for folder in _MYSQL_PROTECTED):
         warnings.append(
             "systemd units with ProtectHome or ProtectSystem keep the server out of this directory"
         )
@@ -336,18 +336,18 @@ def move_mysql(
 
 
 def _mysql_checks(path: str, pid: int) -> list[str]:
-    """Return what the server's user lacks in the directory, and its free space."""
+    """Warnings about a directory: its free space, and rights that the server's user lacks."""
     place = Path(path)
     while not place.exists():
         place = place.parent
     checks = [f"{format_bytes(shutil.disk_usage(place).free)} are free in {place}"]
     with suppress(OSError):
-        status = Path(f"/proc/{pid}/status").read_text()
-        ids = [re.search(rf"^{name}:\s+(\d+)", status, re.MULTILINE) for name in ("Uid", "Gid")]
+        process = Path(f"/proc/{pid}/status").read_text()
+        ids = [re.search(rf"^{name}:\s+(\d+)", process, re.MULTILINE) for name in ("Uid", "Gid")]
         user, group = (int(match[1]) if match else -1 for match in ids)
-        held = place.stat()
-        shift = 6 if held.st_uid == user else 3 if held.st_gid == group else 0
-        if str(place) == path and user and (held.st_mode >> shift) & 0o3 != 0o3:
+        status = place.stat()
+        shift = 6 if status.st_uid == user else 3 if status.st_gid == group else 0
+        if str(place) == path and user and (status.st_mode >> shift) & 0o3 != 0o3:
             checks.append(f"the server's user (uid {user}) may not write into {place}")
         profile = Path(f"/proc/{pid}/attr/current").read_text().strip()
         if "enforce" in profile:

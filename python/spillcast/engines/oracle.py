@@ -1,4 +1,4 @@
-"""Oracle: scripts for its administrator that collect evidence or move temp files.
+"""Oracle: scripts for a DBA that collect evidence or move temp files.
 
 Source of the commands for Exadata's flash: "Temp tablespace on Flash: boost your SQL query without
 even running it".
@@ -17,16 +17,15 @@ from spillcast.units import format_bytes, parse_bytes
 
 #: How long V$SESSION is sampled instead of ASH.
 SAMPLED_MINUTES = 10
-#: A window that ASH keeps in memory on most databases; an older one is in DBA_HIST.
+#: The window that ASH keeps in memory on most databases; older samples are in DBA_HIST.
 MEMORY_MINUTES = 60
 MINUTES_MAX = 60 * 24 * 366
 INTERVAL_S_MAX = 3600
-#: Statistics are sampled, and the session is traced, for about a minute.
+#: How long, about, the session is traced and its statistics are sampled.
 TRACE_S = 60
-
-#: For each part of the script, where its conditions stand: what precedes ``sql_id``, the condition
-#: on a session (SID, serial number), and what joins both. Parallel workers belong to the session
-#: that coordinates them; they take temp in sessions of their own, which run the same statement.
+#: For each placeholder of the script: the prefix of ``sql_id``, the condition on a session (SID,
+#: serial number), and what joins both. Parallel workers belong to the session that coordinates
+#: them, but use temp space in sessions of their own, which run the same statement.
 _CONDITIONS = (
     (
         "ash_where",
@@ -82,8 +81,7 @@ def collect(
 
     Example: spillcast collect oracle --sql-id 09bmj7j9q8a5z --sid 33,4711 -o collect.sql
     """
-    # All values are checked here, as they stand in the script as literals. Trace and statistics are
-    # of a session and are skipped where none is named.
+    # All values are checked here, because they become literals of the script.
     session = None if sid is None else parse_session(sid)
     if sql_id is not None and re.fullmatch(r"[0-9a-z]{13}", sql_id) is None:
         raise OptionInvalid(
@@ -212,9 +210,9 @@ def move(
 
 
 def _tablespace_move(to: str, user: str | None, size: str, client: str = "") -> Move:
-    """The statements for one user, or for all who have the database's default.
+    """The statements for one user, or for all with the database's default.
 
-    ``client`` reads the statements where they stand in a shell's script.
+    ``client`` is the command that reads the statements if they are part of a shell script.
     """
     user = user.upper() if user else None
     _check_name("--user", user)
@@ -228,9 +226,9 @@ def _tablespace_move(to: str, user: str | None, size: str, client: str = "") -> 
         raise OptionInvalid(f"--to {to} is neither an absolute path nor a disk group", hint)
     if re.fullmatch(r"[1-9][0-9]*[KMGT]?", size.upper()) is None:
         raise OptionInvalid(f"--size '{size}' is not a size of Oracle's", "write for example 32G")
-    who = f"User {user}" if user else "Every user with the database's default"
-    give = f"ALTER USER {user}" if user else "ALTER DATABASE DEFAULT"
-    back = (
+    subject = f"User {user}" if user else "Every user with the database's default"
+    alter = f"ALTER USER {user}" if user else "ALTER DATABASE DEFAULT"
+    query_back = (
         "select 'alter user ' || username || ' temporary tablespace '\n"
         "       || temporary_tablespace || ';' as back\n"
         f"  from dba_users where username = '{user}'"
@@ -244,16 +242,16 @@ def _tablespace_move(to: str, user: str | None, size: str, client: str = "") -> 
         f"  TEMPFILE {sql_literal(file)} SIZE {size.upper()}"
     )
     steps = {
-        "Keep what this prints: it is the statement that goes back.": back,
+        "Keep what this prints: it is the statement that goes back.": query_back,
         "One file for all: a bigfile tablespace has no limit at 32 GB.": create,
-        f"{who} takes it, in sessions that begin from now on.": (
-            f"{give} TEMPORARY TABLESPACE {TABLESPACE}"
+        f"{subject} takes it, in sessions that begin from now on.": (
+            f"{alter} TEMPORARY TABLESPACE {TABLESPACE}"
         ),
         "While a query spills: its session and its temp segments are here.": USERS,
     }
     revert = {
         "If the first statement printed another tablespace, use that name.": (
-            f"{give} TEMPORARY TABLESPACE TEMP"
+            f"{alter} TEMPORARY TABLESPACE TEMP"
         ),
         "Until this finds nothing the tablespace is in use:": USERS,
         "Then:": f"DROP TABLESPACE {TABLESPACE} INCLUDING CONTENTS AND DATAFILES",
@@ -270,13 +268,13 @@ def _tablespace_move(to: str, user: str | None, size: str, client: str = "") -> 
 
 
 def _check_name(flag: str, name: str | None) -> None:
-    """InputError where a name would have to be quoted, which is not done here."""
+    """InputError for a name that would have to be quoted."""
     if name is not None and re.fullmatch(r"[A-Za-z][A-Za-z0-9_$#]{0,127}", name) is None:
         raise OptionInvalid(f"{flag} '{name}' is not a name of Oracle's")
 
 
 def _price(size: str, cells: int | None, cell_flash: str | None, cell_cache: str) -> str:
-    """The flash that cells give and what it holds; empty where the cells are not described."""
+    """The flash that cells give and what it holds, in words; empty without ``--cells``."""
     if cells is None and cell_flash is None:
         return ""
     if cells is None or cell_flash is None:
@@ -291,7 +289,7 @@ def _price(size: str, cells: int | None, cell_flash: str | None, cell_cache: str
         raise OptionInvalid(
             f"--cell-cache {cell_cache} leaves nothing of --cell-flash {cell_flash}"
         )
-    # Normal redundancy keeps everything twice.
+    # Normal redundancy stores each block twice.
     usable_bytes = taken_bytes // 2
     price = (
         f": {cells} cells give {format_bytes(taken_bytes)} of their "
@@ -307,7 +305,7 @@ def _price(size: str, cells: int | None, cell_flash: str | None, cell_cache: str
 
 
 def _flash_steps(disk_group: str, cache: str) -> list[Step]:
-    """Each cell's flash cache made smaller, and a disk group of what it gives."""
+    """The steps that shrink each cell's flash cache and make a disk group of the freed flash."""
     return [
         Step(
             "The flash caches as they are. Keep what this prints: the way back needs the sizes.",

@@ -29,7 +29,7 @@ SCHEMA = "spillcast.server/1"
 
 @dataclass(frozen=True)
 class Gain:
-    """Elapsed time that a remedy saves of all calls, with its interval; below 0 they get slower."""
+    """Elapsed time that a remedy saves in all calls, its interval; negative if it costs time."""
 
     saved_s: float = key("", signed=True)
     interval_s: tuple[float, float] = key("", signed=True)
@@ -98,8 +98,8 @@ class Ranked:
 
 
 HISTORY_SCHEMA = "spillcast.history/1"
-#: The periods over which an alert's rate is taken (s).
-_PER_S = {"h": 3600.0, "d": 86_400.0}
+#: The units of an alert's rate, in seconds.
+_RATE_UNITS_S = {"h": 3600.0, "d": 86_400.0}
 _RULE = re.compile(r"(temp|files|time|new)\s*>([^/]+)/\s*(h|d)(?:our|ay)?", re.IGNORECASE)
 _GRAMMAR = (
     "write 'temp > 10G/h' (bytes written), 'files > 1000/h' (temp files), 'time > 20min/h' (of "
@@ -204,12 +204,12 @@ class Rule:
 
     @classmethod
     def of(cls, text: str) -> "Rule":
-        """Parse the text of --alert. InputError for another grammar."""
+        """Parse the text of --alert. InputError if it is no rule."""
         match = _RULE.fullmatch(text.strip())
         if match is None:
             raise OptionInvalid(f"--alert '{text}' is not a rule", _GRAMMAR)
         measure, limit = match[1].lower(), match[2].strip()
-        per_s = _PER_S[match[3].lower()]
+        per_s = _RATE_UNITS_S[match[3].lower()]
         if measure == "temp":
             return cls(text, measure, float(parse_bytes(limit, "--alert")), per_s)
         if measure == "time":
@@ -234,7 +234,7 @@ class Rule:
             total += value or 0.0
         if not is_known or not covered_s:
             return Alert(self.text, None, covered_s, exceeded=False)
-        # A shorter time is not extrapolated: what exceeds the limit already will go on to do so.
+        # A shorter time is not extrapolated: only a sum that exceeds the limit already counts.
         rate = total * self.per_s / max(covered_s, self.per_s)
         return Alert(self.text, rate, covered_s, rate > self.limit)
 
@@ -306,7 +306,7 @@ FORECAST_MAX = 12
 
 @dataclass(frozen=True)
 class RankRequest:
-    """The options of the forecasts of all statements."""
+    """The options that the forecasts of all statements share. InputError for unknown targets."""
 
     targets: Sequence[str]
     #: The present storage of temp files, for I/O that was not timed.
@@ -314,26 +314,23 @@ class RankRequest:
     confidence: float
     #: The cost of waits on the server's machine; None if unknown.
     calibration: MachineCalibration | None = None
-    _known: dict[str, Storage] = field(default_factory=dict, compare=False, repr=False)
+    _storages: dict[str, Storage] = field(default_factory=dict, compare=False, repr=False)
+
+    def __post_init__(self) -> None:
+        for target in self.targets:
+            known_target(target)
 
     def storage(self, target: str, counts: Counts) -> Storage:
-        """A target's storage, read once if it is the same for all statements."""
+        """The storage of a target; resolved only once unless it depends on ``counts``."""
         if depends_on_recording(target):
             return resolve(target, counts)
-        if target not in self._known:
-            self._known[target] = resolve(target, counts)
-        return self._known[target]
-
-
-def request_of(targets: Sequence[str], origin: str | None, confidence: float) -> RankRequest:
-    """The options of the forecasts. InputError for an unknown target."""
-    for target in targets:
-        known_target(target)
-    return RankRequest(targets, origin, confidence)
+        if target not in self._storages:
+            self._storages[target] = resolve(target, counts)
+        return self._storages[target]
 
 
 def timed_counts(counts: Counts, request: RankRequest) -> Counts:
-    """The counts, with times computed for the storage ``request.origin`` if there is one."""
+    """The counts, with times on the storage ``request.origin`` if the user named it."""
     if request.origin is None:
         return counts
     return timed_on(counts, request.storage(request.origin, counts))
@@ -342,9 +339,10 @@ def timed_counts(counts: Counts, request: RankRequest) -> Counts:
 def with_gains(
     ranked: Ranked, at_bounds: Sequence[Counts], calls: int, request: RankRequest
 ) -> Ranked:
-    """``ranked`` with the gains of all calls on each target, and without spills (no latency).
+    """Add to ``ranked`` the gains of all calls on each target, and the gain if nothing spilled.
 
-    Intervals span the savings by all of ``at_bounds``, the counts of a call at their bounds.
+    ``at_bounds`` are the counts of one call at each of their bounds; intervals span the savings
+    by all of them.
     """
     if not request.targets:
         return ranked
@@ -371,7 +369,7 @@ def with_gains(
 
 
 def _elapsed_s(forecast: Forecast) -> tuple[float, tuple[float, float] | None]:
-    """The elapsed time and its interval, however wide; None if refused for another reason."""
+    """The elapsed time (s) and its interval, however wide; no interval if refused otherwise."""
     if forecast.uncertainty is None:
         return forecast.forecast_s or 0.0, forecast.interval_s
     return forecast.uncertainty.forecast_s, interval_of(forecast)
@@ -382,11 +380,11 @@ def _gain(
     forecasts: Sequence[Forecast],
     calls: int,
 ) -> Gain | None:
-    """The mean saving of ``times`` with intervals, and the bounds of all; None if one has none."""
-    saved, ends = list[float](), list[float]()
-    for (time_s, interval_s), today in zip(times, forecasts, strict=True):
+    """The mean gain by ``times``, pairs of time (s) and interval; None if one has no interval."""
+    saved_s, bounds_s = list[float](), list[float]()
+    for (time_s, interval_s), projected in zip(times, forecasts, strict=True):
         if interval_s is None:
             return None
-        saved.append(today.baseline_s - time_s)
-        ends += [today.baseline_s - bound_s for bound_s in interval_s]
-    return Gain(calls * sum(saved) / len(saved), (calls * min(ends), calls * max(ends)))
+        saved_s.append(projected.baseline_s - time_s)
+        bounds_s += [projected.baseline_s - end_s for end_s in interval_s]
+    return Gain(calls * sum(saved_s) / len(saved_s), (calls * min(bounds_s), calls * max(bounds_s)))

@@ -290,7 +290,7 @@ ENGINES = {
         DATABEND,
     )
 }
-#: The noun after "no" in the error for a missing feature, by the field of ``Engine``.
+#: The words after "no" in the error for a missing feature, by the field of ``Engine``.
 _FEATURES = {
     "lab": "experiments are made on it",
     "record": "session of it is recorded",
@@ -323,8 +323,8 @@ def feature_of(engine: Engine, name: str) -> Any:
         raise EngineUnsupported(
             f"--engine {engine.name}: {engine.label} does not support this: no {_FEATURES[name]}"
         )
-    module, _, name = reference.partition(":")
-    return getattr(import_module(module), name)
+    module, _, attribute = reference.partition(":")
+    return getattr(import_module(module), attribute)
 
 
 def lab_of(name: str) -> type[Lab]:

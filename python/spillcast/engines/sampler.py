@@ -12,44 +12,44 @@ from spillcast._core import PeakMemory, age_s
 from spillcast.engines.activity import (
     ACTIVE,
     Activity,
+    ProcessTempFiles,
     QueryLife,
     ServerClock,
     SessionState,
     Statement,
-    TempHeld,
 )
 from spillcast.engines.held import Scheduled, task_times
 from spillcast.errors import SpillcastError
 from spillcast.recording.schema import SAMPLES
 from spillcast.tables import Table
 
-#: Samples after a gap of this many intervals do not count: what delayed them was most likely the
-#: sampled work itself, so they do not represent it.
-GAP = 5
+#: Samples after a gap of this many intervals do not count: most likely the sampled work itself
+#: delayed them, so they do not represent it.
+GAP_INTERVALS = 5
 #: The interval at which temp files are listed.
 LIST_S = 0.5
-#: The interval at which new children of the server are looked for: some workers live no longer.
+#: The interval of searches for new children of the server: some workers live no longer.
 CHILDREN_S = 0.02
 #: The run-queue delay of a query that has not spilled is read at every fifth look.
 DELAY_TICKS = 5
-NOTHING_KNOWN = Statement()
+UNKNOWN_STATEMENT = Statement()
 #: Twice the resolution of the start times of processes.
-TICKS_NS = 20_000_000
+START_TOLERANCE_NS = 20_000_000
 
 
 @dataclass
 class SessionQuery:
-    """What sampling showed of a session's query; all times are of CLOCK_MONOTONIC."""
+    """A session's query as sampling shows it; all times are of CLOCK_MONOTONIC."""
 
     #: The process of the session.
     pid: int
     life: QueryLife
     #: Its user and text; unknown if the session ran another query before they could be read.
-    statement: Statement = NOTHING_KNOWN
+    statement: Statement = UNKNOWN_STATEMENT
     #: The query's identifier; None if the server computes none.
     queryid: str | None = None
-    #: Bounds of its end: the latest, at which its rows end, and the earliest, the last look at a
-    #: session that has ended. None while it runs.
+    #: The latest and the earliest time at which the query may have ended; rows up to the latest
+    #: belong to it. None while it runs.
     ended_ns: int | None = None
     sure_until_ns: int | None = None
     ticks: int = 0
@@ -60,17 +60,17 @@ class SessionQuery:
     gap_s: float = 0.0
     #: Why sampling ended before the query; None if it did not.
     failure: str | None = None
-    #: All processes seen: the leader and its workers. Replaced, never changed, because other
-    #: threads iterate over it.
+    #: The leader and all workers so far. Replaced, never changed, because other threads iterate
+    #: over it.
     pids: frozenset[int] = frozenset()
     #: The start of each parallel worker; None if unknown.
     workers: dict[int, int | None] = field(default_factory=dict)
-    #: The most bytes, with the number of files, of temp files at one look, by tablespace.
+    #: By tablespace, the bytes and the number of temp files at the look with the most bytes.
     temp_peak: dict[str, tuple[int, int]] = field(default_factory=dict)
     #: The memory of its processes; None before it spilled.
     memory: PeakMemory | None = None
     #: Rows of SAMPLES since it was last active; they count if its client fetches more rows.
-    held: list[dict[str, Any]] = field(default_factory=list)
+    pending_samples: list[dict[str, Any]] = field(default_factory=list)
     _delay_s: dict[int, tuple[float, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -78,31 +78,31 @@ class SessionQuery:
 
     @property
     def text(self) -> str:
-        """Its text, as the server cuts it; empty if unknown."""
+        """Its text, cut by the server if it is long; empty if unknown."""
         return self.statement.text
 
     @property
     def started_ns(self) -> int | None:
-        """Its start, to within a round trip; None before it was seen."""
+        """The query's start, accurate to a round trip; None before the query was seen."""
         return None if self.life.began_s is None else round(self.life.began_s * 1e9)
 
     @property
     def began_ns(self) -> int:
-        """Its start; there must have been a look at it."""
+        """The start of a query that was seen."""
         started_ns = self.started_ns
         assert started_ns is not None
         return started_ns
 
     @property
     def run_queue_delay_s(self) -> float:
-        """The time that its processes were runnable but not scheduled, from first to last look."""
+        """How long its processes were runnable but not scheduled, from first to last look."""
         return sum(last_s - first_s for first_s, last_s in self._delay_s.values())
 
     def join(self, worker: int, began_ns: int | None) -> bool:
-        """Add a parallel worker, unless it belongs to an earlier query; whether it was added."""
+        """Add a new parallel worker unless it belongs to an earlier query; True if it was added."""
         if worker in self.workers:
             return False
-        if began_ns is not None and began_ns <= (self.started_ns or 0) - TICKS_NS:
+        if began_ns is not None and began_ns <= (self.started_ns or 0) - START_TOLERANCE_NS:
             return False
         self.workers[worker] = began_ns
         self.pids |= {worker}
@@ -122,13 +122,13 @@ class SessionQuery:
                 first_s, _ = self._delay_s.get(pid, (delay_s, delay_s))
                 self._delay_s[pid] = first_s, delay_s
 
-    def hold(self, held: list[TempHeld]) -> None:
-        """Take in a look at the temp files of all processes."""
+    def look_at_temp_files(self, temp_files: list[ProcessTempFiles]) -> None:
+        """Keep the peak by tablespace; ``temp_files`` are those of all processes of the server."""
         sums: dict[str, tuple[int, int]] = {}
-        for files in held:
-            if files.pid in self.pids:
-                size, count = sums.get(files.tablespace, (0, 0))
-                sums[files.tablespace] = size + files.bytes, count + files.files
+        for of_process in temp_files:
+            if of_process.pid in self.pids:
+                size, count = sums.get(of_process.tablespace, (0, 0))
+                sums[of_process.tablespace] = size + of_process.bytes, count + of_process.files
         for tablespace, now in sums.items():
             self.temp_peak[tablespace] = max(self.temp_peak.get(tablespace, (0, 0)), now)
 
@@ -153,7 +153,7 @@ class Sampler(threading.Thread):
         on_worker: Callable[[int], None] = lambda _pid: None,
     ) -> None:
         super().__init__(name="spillcast-sample", daemon=True)
-        self.rate_hz, self.gap_s = rate_hz, GAP / rate_hz
+        self.rate_hz, self.gap_s = rate_hz, GAP_INTERVALS / rate_hz
         self.failure: str | None = None
         #: The CPU time of sampling so far, in this process and in the server.
         self.client_cpu_s = 0.0
@@ -189,7 +189,7 @@ class Sampler(threading.Thread):
         return ended
 
     def queries(self) -> list[SessionQuery]:
-        """The running queries; of one session also the query that it has not begun."""
+        """The running queries; with one session, its query even before the query begins."""
         with self._lock:
             return list(self._queries.values())
 
@@ -203,7 +203,7 @@ class Sampler(threading.Thread):
         """Sample until the end: the work of the thread."""
         began, due_s = self._server_times(), 0.0
         self.last_ns = time.monotonic_ns()
-        # Looks are not in step with periodic work of the same rate.
+        # Jitter keeps looks out of step with periodic work of the same rate.
         jitter = random.Random(self._session)
         try:
             while not self._halt.is_set() and (self._session is None or self._queries):
@@ -219,7 +219,7 @@ class Sampler(threading.Thread):
                 self._count_cost(began)
                 due_s = time.monotonic() + jitter.uniform(0.7, 1.3) / self.rate_hz
         except Exception as error:
-            # Any error ends only the sampling: the query still runs and its capture goes on.
+            # An error ends only the sampling: the query still runs and its capture continues.
             self.failure = f"sampling failed: {type(error).__name__}: {error}"
             if isinstance(error, SpillcastError):
                 self.failure = error.message
@@ -241,9 +241,9 @@ class Sampler(threading.Thread):
                     new[statement.pid].statement = statement
         self._sample(backends, now_ns, now_ns - self.last_ns)
         if time.monotonic() - self._listed_s > LIST_S:
-            held = self._activity.temp_held()
+            temp_files = self._activity.temp_files()
             for query in self.queries():
-                query.hold(held)
+                query.look_at_temp_files(temp_files)
             self._listed_s = time.monotonic()
         self.last_ns = now_ns
 
@@ -257,7 +257,7 @@ class Sampler(threading.Thread):
         return None if process is None else task_times(Path(f"/proc/{process}"))
 
     def _see(self, sessions: dict[int, SessionState], now_ns: int) -> None:
-        """Take in a look: end queries, and begin those of sessions that became active."""
+        """End queries that are over, and begin those of sessions that became active."""
         ended = dict[int, SessionQuery]()
         for pid, query in list(self._queries.items()):
             if query.life.see(sessions.get(pid)) == "ended":
@@ -268,19 +268,19 @@ class Sampler(threading.Thread):
             if pid not in self._queries and session.state in ACTIVE:
                 query = self._queries[pid] = SessionQuery(pid, QueryLife(self._clock))
                 query.life.see(session)
-                # A worker may have been seen before its query, beside the session's last one.
+                # A worker may show before its query does: it joined the session's last query.
                 for worker in ended[pid].workers if pid in ended else ():
                     query.join(worker, _started_ns(worker))
 
     def _end(self, query: SessionQuery, session: SessionState | None, now_ns: int) -> SessionQuery:
         ended_s = query.life.ended_s
-        # A session that has ended did so after the last look.
+        # A session that is gone ended after the last look.
         query.ended_ns, query.sure_until_ns = now_ns, self.last_ns
         if session is not None and ended_s is not None:
             query.sure_until_ns = round(ended_s * 1e9)
             query.ended_ns = query.sure_until_ns
             if query.life.last and session.query_start_s != query.life.last.query_start_s:
-                # The session has begun another query since, which is the latest end of this one.
+                # The session's next query has begun: this one ended before that.
                 query.ended_ns = round(self._clock.local_s(session.query_start_s, ended_s) * 1e9)
         if query.life.unseen_s > self.gap_s:
             query.gap_s += query.life.unseen_s
@@ -291,7 +291,7 @@ class Sampler(threading.Thread):
         running = {
             pid: query for pid, query in self._queries.items() if query.life.phase == "running"
         }
-        kept_from_running = gap_ns > self.gap_s * 1e9
+        after_gap = gap_ns > self.gap_s * 1e9
         for backend in backends:
             query = running.get(backend.leader or backend.pid)
             if query is None:
@@ -299,12 +299,12 @@ class Sampler(threading.Thread):
             if backend.leader is not None:
                 self._join(query, backend.pid)
             elif query.queryid is None or query.life.new:
-                # The identifier may show later than the query; that of a statement before it goes.
+                # The server may still show the identifier of the statement before, or none.
                 query.queryid = backend.query_id
-            if kept_from_running:
+            if after_gap:
                 query.discarded += 1
             else:
-                query.held.append(
+                query.pending_samples.append(
                     {
                         "time_ns": now_ns - self._origin_ns,
                         "session": backend.pid,
@@ -319,15 +319,15 @@ class Sampler(threading.Thread):
             spills = query.memory is not None
             if self._new_workers is not None and (spills or query.ticks % DELAY_TICKS == 1):
                 query.look_at_delay()
-            if kept_from_running:
+            if after_gap:
                 query.gap_s += gap_ns / 1e9
             elif query.life.active:
-                # The client has fetched more rows: samples since the last fetch count, too.
-                query.samples += len(query.held)
-                self.samples += len(query.held)
+                # The client fetches rows again: samples since its last fetch count, too.
+                query.samples += len(query.pending_samples)
+                self.samples += len(query.pending_samples)
                 with self._lock:
-                    self._rows += query.held
-                query.held = []
+                    self._rows += query.pending_samples
+                query.pending_samples = []
 
     def _join(self, query: SessionQuery, worker: int) -> None:
         """Add a worker; its start is known only for processes on this machine."""
@@ -336,6 +336,6 @@ class Sampler(threading.Thread):
 
 
 def _started_ns(pid: int) -> int | None:
-    """CLOCK_MONOTONIC at the start of a process, to within 10 ms; None if it has ended."""
+    """CLOCK_MONOTONIC at the start of a process, accurate to 10 ms; None if it has ended."""
     ago_s = age_s(pid)
     return None if ago_s is None else time.monotonic_ns() - round(ago_s * 1e9)

@@ -1,4 +1,4 @@
-"""GNU sort in experiments: files of lines that are sorted in a small buffer."""
+"""GNU sort in experiments: it sorts files of lines in a small buffer."""
 
 import os
 import shutil
@@ -17,7 +17,7 @@ from spillcast.recording.meta import ObservedEngine
 
 PROGRAM = "sort"
 ROWS, MEMORY = 400_000, "2M"
-#: Keys by name: lines as bytes, and keys of which each comparison takes more CPU time.
+#: Options of sort by the name of the query; comparisons of some keys take more CPU time.
 KEYS = {
     "lines": "",
     "numbers": "-k 2,2n",
@@ -28,7 +28,7 @@ KEYS = {
 
 
 class SortLab(Lab):
-    """GNU sort of this machine. ProgramMissing where it is another or none."""
+    """GNU sort of this machine. ProgramMissing if there is none, or another sort."""
 
     engine: ClassVar[str] = "sort"
     demo: ClassVar[Workload] = Workload("sort", "", rows=3_000_000, memory="8M")
@@ -37,27 +37,27 @@ class SortLab(Lab):
         self._room = room
         program = shutil.which(PROGRAM)
         version = [program or PROGRAM, "--version"]
-        words = subprocess.run(version, capture_output=True, text=True).stdout if program else ""
-        if "GNU coreutils" not in words:
+        printed = subprocess.run(version, capture_output=True, text=True).stdout if program else ""
+        if "GNU coreutils" not in printed:
             raise ProgramMissing("sort of GNU coreutils is not on the PATH")
-        self.version = words.partition("\n")[0].rpartition(" ")[2]
+        self.version = printed.partition("\n")[0].rpartition(" ")[2]
         self.label = f"GNU sort {self.version}"
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
-        """The keys of a verification: 2,200 temp operations each."""
+        """The sorts of a verification: 2,200 temp operations each."""
         return [
             Workload(name, keys, ROWS, MEMORY, threads, cpu_s=0.5, operations=2200)
             for name, keys in KEYS.items()
         ]
 
     def build(self, rows: int) -> None:
-        """Write the file of lines if it does not exist: two numbers each."""
+        """Write the file of ``rows`` lines with two numbers each, unless it exists."""
         if not self._lines(rows).exists():
-            chance = Random(rows)
+            random = Random(rows)
             with self._lines(rows).open("w") as file:
                 for _ in range(rows):
-                    file.write(f"{chance.randrange(10**6)} {chance.randrange(1000)}\n")
+                    file.write(f"{random.randrange(10**6)} {random.randrange(1000)}\n")
 
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
@@ -73,7 +73,7 @@ class SortLab(Lab):
         return {"-S": workload.memory, "--parallel": workload.threads}
 
     def describe(self, workload: Workload) -> ObservedEngine:
-        """As a recording's meta.json keeps it: its keys are options of the command."""
+        """The engine and the command for meta.json."""
         return super().describe(replace(workload, sql=f"sort {workload.sql}"))
 
     def _lines(self, rows: int) -> Path:
@@ -81,22 +81,22 @@ class SortLab(Lab):
 
 
 class SortSession(Session):
-    """A process that becomes the program when it is to run."""
+    """A child process that executes the program when ``run`` opens the gate."""
 
     def __init__(self, query: Mapping[str, Any]) -> None:
-        begin, self._gate = os.pipe()
+        gate, self._open_gate = os.pipe()
         self._ended: Scheduled | None = None
         self.pid = os.fork()
         if self.pid == 0:
             end_with_parent()
-            os.read(begin, 1)
+            os.read(gate, 1)
             os.execvpe(PROGRAM, query["command"], os.environ | {"LC_ALL": "C"})
 
     def run(self) -> list[int]:
         """Run the program to its end; its exit status. OSError where it failed."""
-        os.write(self._gate, b"\n")
+        os.write(self._open_gate, b"\n")
         os.waitid(os.P_PID, self.pid, os.WEXITED | os.WNOWAIT)
-        # Threads that ended count for the CPU time of their process alone.
+        # Only the usage of the whole process includes the CPU time of threads that have ended.
         delay_s = self.scheduled().run_queue_delay_s
         _, status, usage = os.wait4(self.pid, 0)
         self._ended = Scheduled(usage.ru_utime + usage.ru_stime, delay_s)

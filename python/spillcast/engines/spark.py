@@ -1,4 +1,4 @@
-"""The local directories of a running executor, as its environment, arguments and files tell."""
+"""Finds the local directories of a running Spark executor by files, variables, arguments."""
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from spillcast.recording.observed import IN_MEMORY
 
-#: Where an executor may make its own directory below a local one: in local mode, and in a cluster.
+#: Folders that an executor makes in a local directory: in local mode, and in a cluster.
 _BLOCK_FOLDERS = ("blockmgr-*", "spark-*/blockmgr-*", "spark-*/executor-*/blockmgr-*")
 #: Settings in the order in which Spark reads them: variables, then properties of the JVM.
 _VARIABLES = ("SPARK_EXECUTOR_DIRS", "SPARK_LOCAL_DIRS")
@@ -15,11 +15,11 @@ _PROPERTIES = ("spark.local.dir", "java.io.tmpdir")
 
 
 def local_dirs_notice(pid: int) -> str | None:
-    """Says where a Spark process has its temp files; None for any other process."""
-    arguments = _words(pid, "cmdline")
+    """A notice of the local directories of a Spark process; None for any other process."""
+    arguments = _strings(pid, "cmdline")
     if not any("org.apache.spark." in argument for argument in arguments):
         return None
-    pairs = (entry.partition("=") for entry in _words(pid, "environ"))
+    pairs = (entry.partition("=") for entry in _strings(pid, "environ"))
     for setting, directories in _candidates(
         pid, arguments, {name: value for name, _, value in pairs}
     ):
@@ -35,8 +35,8 @@ def local_dirs_notice(pid: int) -> str | None:
     return "Spark has made no local directory yet; its files are known by their names (blockmgr-*)"
 
 
-def _words(pid: int, name: str) -> list[str]:
-    """The arguments or variables of a process; none where they may not be read."""
+def _strings(pid: int, name: str) -> list[str]:
+    """The arguments or variables of a process; empty if they may not be read."""
     with suppress(OSError):
         content = Path(f"/proc/{pid}/{name}").read_bytes()
         return [os.fsdecode(word) for word in content.split(b"\0") if word]
@@ -46,10 +46,10 @@ def _words(pid: int, name: str) -> list[str]:
 def _candidates(
     pid: int, arguments: Sequence[str], environment: Mapping[str, str]
 ) -> Iterator[tuple[str, list[str]]]:
-    """Settings with the directories that they name, the one that counts first."""
+    """Settings and the directories that they name, the one that takes precedence first."""
     if open_below := sorted(_opened(pid)):
         yield "its open files", open_below
-    # LOCAL_DIRS is YARN's, in whose containers it wins.
+    # YARN sets LOCAL_DIRS, which takes precedence in its containers.
     variables = (("LOCAL_DIRS",) if "CONTAINER_ID" in environment else ()) + _VARIABLES
     for name in variables:
         if environment.get(name):
@@ -74,7 +74,7 @@ def _opened(pid: int) -> set[str]:
 
 
 def _in_memory(pid: int, directory: str) -> str:
-    """A remark on a directory in memory, as of an emptyDir of Kubernetes with medium Memory."""
+    """A remark if a directory is in memory, such as a Kubernetes emptyDir with medium Memory."""
     mounts = []
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/mountinfo").read_text().splitlines():
@@ -82,6 +82,6 @@ def _in_memory(pid: int, directory: str) -> str:
             point = before.split()[4]
             if Path(directory).is_relative_to(point):
                 mounts.append((len(point), after.split()[0]))
-    # Of two mounts at one point the later one is seen.
+    # A later mount at the same point hides the earlier one.
     filesystem = max(reversed(mounts), key=lambda mount: mount[0], default=(0, ""))[1]
     return f" ({filesystem}: in memory)" if filesystem in IN_MEMORY else ""

@@ -1,6 +1,9 @@
 """The ranking of a ClickHouse server: sums against the server's own, rights, and damage."""
 
 import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
@@ -64,10 +67,38 @@ def test_the_verb_shows_no_password(runs, server, password):
     assert result.returncode == 2
 
 
-@cases("source", ["http://monitor@127.0.0.1:1", "http://h:port", "ftp://h", "http://", "nothing"])
+@cases(
+    "source",
+    ["http://monitor@127.0.0.1:1", "http://h:port", "http://[::1", "ftp://h", "http://", "nothing"],
+)
 def test_no_server(source):
     with pytest.raises(InputError):
         rank_clickhouse(source, TARGETS)
+
+
+class Latin1Server(BaseHTTPRequestHandler):
+    """A server with one query, whose text is no UTF-8; ClickHouse writes its bytes as they are."""
+
+    def do_GET(self):
+        [sql] = parse_qs(urlsplit(self.path).query)["query"]
+        answer = json.dumps({**OLD, "statements": 1, "elapsed_s": 1, "query": "select 'caf#'"})
+        if "system.columns" in sql:
+            answer = "\n".join(json.dumps({"name": name}) for name in OLD)
+        self.send_response(200)
+        self.end_headers()
+        self.wfile.write(answer.replace("#", "\xe9").encode("latin-1"))
+
+    def log_message(self, *_):
+        pass
+
+
+def test_a_text_in_another_encoding():
+    with HTTPServer(("127.0.0.1", 0), Latin1Server) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        ranking = rank_clickhouse(f"http://monitor@127.0.0.1:{server.server_port}", TARGETS)
+        server.shutdown()
+    [statement] = ranking.statements
+    assert statement.query.startswith("select 'caf")
 
 
 def test_refusals(runs, server, monkeypatch):

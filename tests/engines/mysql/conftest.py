@@ -105,5 +105,5 @@ def rig(request, tmp_path_factory):
         pytest.skip(f"no {request.param.title}: {error}")
     lab.build(ROWS)
     (temp := room / "temp").mkdir()
-    with lab.serve(temp, None, "--performance-schema=ON") as server:
-        yield Rig(lab, str(server.socket), temp)
+    with lab.serve(temp, None, "--performance-schema=ON"):
+        yield Rig(lab, str(lab.socket), temp)

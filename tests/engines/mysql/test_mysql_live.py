@@ -153,8 +153,10 @@ def test_a_session_behind_a_pool_is_refused():
 
 
 @cases(
-    "dsn", ["db01", "mysql://db01:port", "mysql://db01?ssl=1", "/no/such/socket", "postgres://db"]
-)
+    "dsn",
+    ["db01", "mysql://db01:port", "mysql://db01?ssl=1", "/no/such/socket", "postgres://db",
+     "~no-such-user/my.cnf", "x" * 300],
+)  # fmt: skip
 def test_a_dsn_that_is_none_is_refused(dsn):
     with pytest.raises(InputError):
         parts_of(dsn)

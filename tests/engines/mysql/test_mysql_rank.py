@@ -96,8 +96,8 @@ def test_a_server_takes_the_settings_of_a_move_and_counts_nothing_by_default(rig
     settings["innodb_temp_data_file_path"] = spaces.replace(
         os.path.relpath(to, rig.lab.data), os.path.relpath(to, lab.data)
     )
-    with lab.serve(to, None, *(f"--{name}={value}" for name, value in settings.items())) as server:
-        moved = rig.__class__(lab, str(server.socket), to)
+    with lab.serve(to, None, *(f"--{name}={value}" for name, value in settings.items())):
+        moved = rig.__class__(lab, str(lab.socket), to)
         with moved.session(None) as cursor:
             cursor.execute("select @@tmpdir, @@innodb_tmpdir")
             assert cursor.fetchone() == (str(to), str(to))

@@ -10,7 +10,7 @@ from harness import spillcast
 from plans import INSTALLATIONS
 from postgres_rig import copied_cluster
 from spillcast.engines.postgres.rank.history import rank_snapshots
-from spillcast.engines.ranking import Rule, request_of
+from spillcast.engines.ranking import RankRequest, Rule
 from spillcast.fleet.fleet import fleet
 from spillcast.forecast.sizing.products import DAYS_PER_MONTH
 from spillcast.workspace import workspace
@@ -26,7 +26,7 @@ def load(request, tmp_path_factory):
 
 
 def rank(load, **options):
-    request = request_of(["factor:10"], None, 0.9)
+    request = RankRequest(["factor:10"], None, 0.9)
     [ranking] = rank_snapshots(str(load.folder), request, **options)
     return ranking
 

@@ -114,6 +114,16 @@ def test_commands_keep_loaded_libraries_and_name_who_may_run_them(cluster):
     assert "'auto_explain', 'pg_stat_statements'" in preload
 
 
+def test_only_what_needs_a_restart_asks_for_one(cluster):
+    settings = {"shared_preload_libraries": "pg_stat_statements", "allow_alter_system": "off"}
+    if int(cluster.installation.version.partition(".")[0]) < 17:
+        pytest.skip("ALTER SYSTEM is always allowed")
+    with serve(cluster, {**settings, "track_io_timing": "off"}) as server:
+        lines = rank_postgres(server.dsn, ["factor:2"]).enable
+    assert any("track_io_timing = 'on'" in line for line in lines)
+    assert not any("then restart" in line for line in lines)
+
+
 @pytest.mark.parametrize(
     ("provider", "tool"), [("rds", "aws"), ("cloudsql", "gcloud"), ("azure", "az")]
 )

@@ -10,7 +10,7 @@ from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.held import HeldQuery, Session, serve
 from spillcast.units import parse_bytes
 
-#: About 40 bytes a row, as in the other engines' experiments; in one part, without merges later.
+#: About 40 bytes a row, as in the other engines' experiments; in one part, so no merge follows.
 TABLE = """
 create table t engine = MergeTree order by tuple() as
 select cityHash64(number) % {rows} as id,
@@ -27,7 +27,7 @@ SMALLER_JOIN = """
 select count(), max(b.business_date), sum(a.amount02)
 from (select * from t where id % 2 = 0) a join (select * from t where id % 2 = 0) b on a.id = b.id
 """
-#: So far into the rows that all are sorted, not the first ones alone.
+#: The offset is so large that all rows are sorted, not only the first ones.
 SORT = "select amount01, id from t order by amount02, id, amount01 limit 5 offset 9900000"
 GROUP_BY = """
 select count(), max(total) from (
@@ -42,7 +42,7 @@ select max(running) from (
 """
 #: One table for all queries.
 ROWS = 10_000_000
-#: A ratio of the server's memory would take precedence over a number of bytes.
+#: Set to 0, because a ratio of the server's memory takes precedence over a number of bytes.
 RATIOS = {
     f"max_bytes_ratio_before_external_{operator}": "0"
     for operator in ("sort", "group_by", "distinct", "join")
@@ -64,7 +64,7 @@ class ClickHouseLab(Lab):
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
-        """What a verification runs: 1 to 4 s of CPU each and 100 to 300 temp operations."""
+        """The queries of a verification: 1 to 4 s of CPU and 100 to 370 temp operations each."""
 
         def query(name: str, sql: str, memory: str, cpu_s: float, operations: int) -> Workload:
             algorithm = "partial_merge" if name == "partial merge join" else "grace_hash"
@@ -86,7 +86,7 @@ class ClickHouseLab(Lab):
     demo: ClassVar[Workload] = verified(1)[2]
 
     def build(self, rows: int) -> None:
-        """Make the table in a folder of its own, if it is not there."""
+        """Make the table in a folder of its own, unless it exists."""
         if not self._folder(rows).exists():
             self._make(rows, TABLE.format(rows=rows))
 
@@ -109,7 +109,7 @@ class ClickHouseLab(Lab):
         return HeldQuery("ClickHouse", __name__, query, environment)
 
     def settings_of(self, workload: Workload) -> dict[str, Any]:
-        """Its settings as ClickHouse names them: the memory beyond which each operator spills."""
+        """The settings of a query in ClickHouse: the memory beyond which each operator spills."""
         size_bytes = str(parse_bytes(workload.memory, "memory"))
         return {
             **RATIOS,

@@ -14,11 +14,11 @@ from urllib.parse import quote, unquote, urlencode, urlsplit
 from urllib.request import ProxyHandler, Request, build_opener
 
 from spillcast.engines.ranking import (
+    DAY_S,
     FORECAST_MAX,
     Ranked,
     RankRequest,
     ServerRanking,
-    request_of,
     timed_counts,
     with_gains,
 )
@@ -51,7 +51,7 @@ _PASSWORD = "CLICKHOUSE_PASSWORD"
 _DSN = "give http://USER@HOST:8123, with the password in CLICKHOUSE_PASSWORD"
 _PORTS = {"http": 8123, "https": 8443}
 _TIMEOUT_S = 30
-#: Queries that are read, the latest first.
+#: The most queries that are read, the latest first.
 _QUERIES_MAX = 50_000
 _COLUMNS = (
     *("type", "query_id", "query", "normalized_query_hash", "query_duration_ms", "memory_usage"),
@@ -93,9 +93,9 @@ def rank_clickhouse(
     confidence: float = 0.9,
 ) -> ServerRanking:
     """Rank the statements that spill on a server, or in a file of rows of system.query_log."""
-    request = request_of(targets, origin, confidence)
+    request = RankRequest(targets, origin, confidence)
     if "://" in source:
-        log = _logged_window(source, since_s or 86_400.0, cluster)
+        log = _logged_window(source, since_s or DAY_S, cluster)
     elif (since_s, cluster) != (None, None):
         raise OptionConflict("--since and --cluster need a server, not an export of its log")
     else:
@@ -127,11 +127,11 @@ class _Server:
     """A server with a DSN; the password is neither shown nor stored."""
 
     def __init__(self, dsn: str) -> None:
-        parts = urlsplit(dsn)
         try:
+            parts = urlsplit(dsn)
             port = parts.port
         except ValueError:
-            raise OptionInvalid(f"{struck_text(dsn)}: the port is no number", _DSN) from None
+            raise OptionInvalid(f"{struck_text(dsn)}: the host or port is invalid", _DSN) from None
         if parts.scheme not in _PORTS or not parts.hostname:
             raise OptionInvalid(f"{struck_text(dsn)} is not the address of a server", _DSN)
         host = f"[{parts.hostname}]" if ":" in parts.hostname else parts.hostname
@@ -149,21 +149,23 @@ class _Server:
         request = Request(f"{self._url}?{query}", headers=self._headers)
         try:
             with self._opener.open(request, timeout=_TIMEOUT_S) as answer:
-                return [json.loads(line) for line in answer]
+                # Texts of queries may be in any encoding.
+                return [json.loads(line.decode(errors="replace")) for line in answer]
         except HTTPError as error:
-            raise self._refused(error.read().decode(errors="replace")) from None
+            raise self.error(error.read().decode(errors="replace")) from None
         except (OSError, HTTPException, ValueError) as error:
             reason = getattr(error, "reason", None) or error
             raise ServerUnreachable(f"{self.shown}: {reason}", _DSN) from None
 
-    def _refused(self, text: str) -> InputError:
+    def error(self, text: str) -> InputError:
+        """The error for a message of the server, with a remedy if its code is known."""
         code = re.search(r"Code: (\d+)", text)
         problem, hint = _CODES.get(code[1] if code else "", (struck_text(text.strip()[:200]), None))
         return ServerUnsuited(f"{self.shown}: {problem}", hint)
 
 
 def _logged_window(dsn: str, window_s: float, cluster: str | None) -> _LoggedWindow:
-    """The log of a server, or of all replicas of a cluster, for the time up to now."""
+    """The queries of the last ``window_s`` on a server, or on all replicas of a cluster."""
     server = _Server(dsn)
     columns = {
         row["name"]
@@ -172,7 +174,7 @@ def _logged_window(dsn: str, window_s: float, cluster: str | None) -> _LoggedWin
         )
     }
     if not columns:
-        raise server._refused("Code: 60")
+        raise server.error("Code: 60")
     log = "system.query_log"
     if cluster is not None:
         name = cluster.replace("\\", "\\\\").replace("'", "\\'")
@@ -186,9 +188,9 @@ def _logged_window(dsn: str, window_s: float, cluster: str | None) -> _LoggedWin
         form = "ProfileEvents.Values[indexOf(ProfileEvents.Names, '{}')]"
     events = ", ".join(f"{form.format(name)} AS {name}" for name in SPILL_EVENTS)
     spills = " + ".join(form.format(f"External{kind}WritePart") for kind in SPILLS)
-    known = ", ".join(name for name in _COLUMNS if name in columns)
+    present = ", ".join(name for name in _COLUMNS if name in columns)
     rows = server.rows(
-        f"SELECT {known}, {events} {where} AND {spills} > 0 "
+        f"SELECT {present}, {events} {where} AND {spills} > 0 "
         f"ORDER BY event_time DESC LIMIT {_QUERIES_MAX}"
     )
     key = "normalized_query_hash" if "normalized_query_hash" in columns else "query"
@@ -218,12 +220,13 @@ def _exported(path: Path) -> _LoggedWindow:
 
 
 def _statement(query: LoggedQuery) -> str:
-    """The key of queries that differ in constants alone; versions before 20.7 log no hash."""
+    """The same key for queries that differ only in constants."""
+    # Versions before 20.7 log no hash.
     return query.normalized_hash or _CONSTANT.sub("?", query.query or "")
 
 
 def _ranked(calls: Sequence[LoggedQuery], request: RankRequest, *, is_forecast: bool) -> Ranked:
-    """A row of the ranking, by the mean of a statement's calls."""
+    """A statement in the ranking; its forecast is that of a mean call."""
     number = len(calls)
     needed = [bounds for call in calls if (bounds := no_spill_bytes(call)) is not None]
     ranked = Ranked(

@@ -4,8 +4,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
-from dataclasses import dataclass
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -28,7 +27,7 @@ TABLES = (
     "analyze table t, wide",
 )
 ROWS = 600_000
-#: Work for the CPU on each of the rows that spill.
+#: CPU work on each row that spills.
 WORK = "sha2(repeat({text}, 100), 256)"
 SORT = """
 select max(sha2(concat(amount01, amount02), 256)) from (
@@ -92,27 +91,19 @@ def _as_root() -> list[str]:
     return ["--user=root"] if os.geteuid() == 0 else []
 
 
-@dataclass(frozen=True)
-class PrivateServer:
-    """A server that runs: its process and its socket."""
-
-    pid: int
-    socket: Path
-
-
 class ServerLab(Lab):
-    """A server with its data in a directory. InputError where a program or package is missing."""
+    """A server with its data in a directory. InputError if a program or package is missing."""
 
-    #: Its name for people.
+    #: Its name in messages.
     title: ClassVar[str]
-    #: The server's program, how to install it, and what makes an empty data directory, with a root
-    #: without password.
+    #: The server's program, how to install it, and the command that makes an empty data directory,
+    #: with a root without password.
     program: ClassVar[str]
     hint: ClassVar[str]
     initialise: ClassVar[Sequence[str]]
     #: Options of the server besides ``SERVER``.
     options: ClassVar[Sequence[str]] = ()
-    #: A table of the numbers ``seq`` from 1 to ``{count}``, and the setting that allows it.
+    #: A table of the numbers ``seq`` from 1 to ``{count}``, and a statement that it needs before.
     numbers: ClassVar[str]
     setting: ClassVar[str]
     queries: ClassVar[Sequence[Workload]]
@@ -124,7 +115,7 @@ class ServerLab(Lab):
         except ImportError:
             raise PackageMissing("MySQL needs PyMySQL", "pip install 'spillcast[mysql]'") from None
         self._home, self._rows = room / self.engine, 0
-        self.data = self._home / "data"
+        self.data, self.socket = self._home / "data", self._home / "socket"
         names = self.program, self.initialise[0]
         program, initialise = (shutil.which(name, path=PROGRAM_PATH) for name in names)
         printed = ""
@@ -152,10 +143,10 @@ class ServerLab(Lab):
         return cls.queries if threads == 1 else ()
 
     def build(self, rows: int) -> None:
-        """Make the tables, in place of those of another size."""
+        """Make the tables unless they have as many rows already."""
         if self._rows == rows:
             return
-        with self.serve(self._home) as server, closing(_connect(server.socket)) as connection:
+        with self.serve(self._home), closing(_connect(self.socket)) as connection:
             cursor = connection.cursor()
             cursor.execute("create database if not exists lab")
             cursor.execute("use lab")
@@ -168,42 +159,40 @@ class ServerLab(Lab):
                 cursor.execute(statement.format(rows=rows, **sources))
         self._rows = rows
 
-    @contextmanager
     def serve(
         self, temp: Path, environment: Mapping[str, str] | None = None, *options: str
-    ) -> Iterator[PrivateServer]:
+    ) -> AbstractContextManager["subprocess.Popen[bytes]"]:
         """Run a server whose temp files are in ``temp``; it ends with this process."""
-        socket, log = self._home / "socket", self._home / "log"
+        log = self._home / "log"
         command = [
             self._program,
             "--no-defaults",
             f"--datadir={self.data}",
             f"--tmpdir={temp}",
-            f"--socket={socket}",
+            f"--socket={self.socket}",
             f"--pid-file={self._home / 'pid'}",
             *_as_root(),
             *SERVER,
             *self.options,
             *options,
         ]
-        with running_server(
+        return running_server(
             command,
             lambda: READY in log.read_text(),
             log,
             mark="[ERROR]",
             env={**os.environ, **(environment or {})},
             preexec_fn=end_with_parent,
-        ) as process:
-            yield PrivateServer(process.pid, socket)
+        )
 
     @contextmanager
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
     ) -> Iterator[HeldQuery]:
-        """Prepare a query in a server of its own."""
+        """Prepare a query in a new server."""
         with self.serve(temp, environment) as server:
             query = {
-                "socket": str(server.socket),
+                "socket": str(self.socket),
                 "pid": server.pid,
                 "sql": workload.sql,
                 "settings": self.settings_of(workload),
@@ -224,7 +213,7 @@ class MariaDbLab(ServerLab):
     initialise = (
         "mariadb-install-db", "--skip-test-db", "--auth-root-authentication-method=normal",
     )  # fmt: skip
-    #: Temporary tables that do not fit are pages of Aria, which has a small cache for them.
+    #: Temporary tables on disk are pages of Aria; its cache for them is kept small.
     options = ("--aria-pagecache-buffer-size=1M",)
     numbers, setting = "seq_1_to_{count}", "do 0"
     queries = (
@@ -237,7 +226,7 @@ class MariaDbLab(ServerLab):
 
 
 class MySqlLab(ServerLab):
-    """MySQL 8, as its archives hold it: a program beside its folder ``share``."""
+    """MySQL 8 from an archive: a program beside its folder ``share``."""
 
     engine, title, program = "mysql", "MySQL", "mysqld"
     hint = "unpack an archive of MySQL 8 and add its folder bin to PATH"
@@ -248,8 +237,8 @@ class MySqlLab(ServerLab):
         " select seq from s) numbers"
     )
     setting = "set session cte_max_recursion_depth = 100000000"
-    #: The session's own thread writes their temp files: temporary tables are pages of InnoDB, or of
-    #: files that are mapped.
+    #: Queries whose temp files the session's thread writes. Temporary tables are no such files:
+    #: they are pages of InnoDB, which has its own threads, or of mapped files.
     queries = (
         _sorted("sort", SORT, cpu_s=0.8),
         _sorted("wide sort", WIDE_SORT, cpu_s=0.8),

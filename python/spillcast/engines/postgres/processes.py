@@ -12,15 +12,16 @@ from pathlib import Path
 from spillcast._core import age_s
 from spillcast.engines.postgres.connection import Connection, row
 
-#: A server process found by its number started when its session did, or it is another's.
+#: A local process with a session's number serves it if both started within this time: a server
+#: on another machine has processes of the same numbers.
 START_TOLERANCE_S = 10.0
-#: By these PostgreSQL reads, writes and shortens temp files, reads tables, by single buffers or, by
-#: preadv, several at once, and opens, closes and removes files.
+#: The calls by which PostgreSQL reads and writes temp files and tables (preadv: several buffers
+#: at once), and opens, closes, shortens and removes files.
 CALLS = ("pread64", "preadv", "pwrite64", "openat", "open", "close", "ftruncate", "unlink")
-#: How long a child may take to set its title, and its leader to be seen running.
-UNPLACED_S = 2.0
+#: How long a child may take to set its title, and its leader to appear in a sample.
+PENDING_S = 2.0
 TITLES = "postgres: "
-#: What a parallel worker calls itself, with its leader's process id after it.
+#: The title of a parallel worker.
 WORKER_TITLE = "parallel worker for PID {pid}"
 
 
@@ -32,7 +33,7 @@ def local_process(connection: Connection) -> tuple[int, None] | tuple[None, str]
         "extract(epoch from clock_timestamp() - backend_start)::float "
         "from pg_stat_activity where pid = pg_backend_pid()",
     )
-    if host is not None and not _is_ours(host):
+    if host is not None and not _is_local(host):
         return None, f"the server runs on another host ({host})"
     process_s = age_s(pid, "postgres")
     # Both are ages: the clocks of this machine and of the server may differ.
@@ -42,7 +43,7 @@ def local_process(connection: Connection) -> tuple[int, None] | tuple[None, str]
 
 
 def postmaster(pid: int) -> int | None:
-    """The process that starts a server's sessions and workers: the parent of them all."""
+    """The server's parent process, which starts all sessions and workers; None if unknown."""
     try:
         status = Path(f"/proc/{pid}/status").read_text()
     except OSError:
@@ -61,46 +62,46 @@ def children(pid: int) -> frozenset[int]:
 
 @lru_cache(maxsize=1)
 def _numbers(text: str) -> frozenset[int]:
-    # Asked many times a second, mostly for the same.
+    # Called many times a second, mostly with the same text.
     return frozenset(map(int, text.split()))
 
 
 class Workers:
-    """Parallel workers among the children of a server, each with its session once it is known."""
+    """Finds the parallel workers among the children of a server, and the leader of each."""
 
     def __init__(self, postmaster: int) -> None:
         self._postmaster, self._children = postmaster, children(postmaster)
-        #: Children that have not been placed yet, and since when.
-        self._unplaced: dict[int, float] = dict.fromkeys(self._children, time.monotonic())
+        #: Children that may still prove to be workers, and when each was first seen.
+        self._pending: dict[int, float] = dict.fromkeys(self._children, time.monotonic())
 
-    def placed(self, running: Container[int]) -> Iterator[tuple[int, int]]:
-        """New workers of sessions that run a query, each as its leader and itself.
+    def new_workers(self, running: Container[int]) -> Iterator[tuple[int, int]]:
+        """Pairs of leader and new worker, for leaders that are among the ``running`` sessions.
 
-        Samples may never show one that lives for a moment.
+        Samples alone may miss a worker that lives only for a moment.
         """
         alive, now_s = children(self._postmaster), time.monotonic()
-        if alive is self._children and not self._unplaced:
+        if alive is self._children and not self._pending:
             return
-        self._unplaced |= dict.fromkeys(alive - self._children, now_s)
+        self._pending |= dict.fromkeys(alive - self._children, now_s)
         self._children = alive
-        for pid, since_s in list(self._unplaced.items()):
+        for pid, since_s in list(self._pending.items()):
             title = ""
             with suppress(OSError):
                 title = Path(f"/proc/{pid}/cmdline").read_text(errors="replace")
-            # At first it is its program alone.
+            # Before it sets its title, a child has the postmaster's command line.
             title = title if title.startswith(TITLES) else ""
             match = re.search(WORKER_TITLE.format(pid=r"(\d+)"), title)
             leader = int(match[1]) if match else None
             if leader is not None and leader in running:
                 yield leader, pid
-            elif now_s - since_s < UNPLACED_S and (match or (not title and pid in alive)):
+            elif now_s - since_s < PENDING_S and (match or (not title and pid in alive)):
                 continue
-            del self._unplaced[pid]
+            del self._pending[pid]
 
 
 def temp_directories(pid: int) -> list[Path]:
-    """The directories of temp files of a process's server; empty if we may not see them."""
-    # A server stands in its data directory, with links to its tablespaces.
+    """The directories of temp files of a process's server; empty if they are not readable."""
+    # The server's working directory is its data directory, with links to its tablespaces.
     try:
         data = Path(os.readlink(f"/proc/{pid}/cwd"))
         tablespaces = [Path(os.path.realpath(link)) for link in (data / "pg_tblspc").iterdir()]
@@ -110,8 +111,8 @@ def temp_directories(pid: int) -> list[Path]:
     return [folder / "pgsql_tmp" for folder in (data / "base", *versions)]
 
 
-def _is_ours(host: str) -> bool:
-    """Whether an address belongs to this machine: only such addresses can be bound."""
+def _is_local(host: str) -> bool:
+    """Whether an address belongs to this machine: a socket can be bound to no other."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     try:
         with socket.socket(family, socket.SOCK_DGRAM) as probe:

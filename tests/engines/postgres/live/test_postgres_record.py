@@ -24,7 +24,7 @@ from postgres_rig import (
     until_attached,
 )
 from spillcast.engines.engine import SessionSelector
-from spillcast.engines.postgres.live.record import NAMES, record_postgres
+from spillcast.engines.postgres.live.record import SETTING_NAMES, record_postgres
 from spillcast.report.recording import PROPOSAL
 
 ROOT = Path(__file__).parents[4]
@@ -370,7 +370,7 @@ def test_settings_are_those_that_the_session_began_with(newest, tmp_path):
         finally:
             connection.execute("alter database postgres reset all")
             connection.execute("drop role etl, watcher")
-    result = {name: engine[name] for name in NAMES}
+    result = {name: engine[name] for name in SETTING_NAMES}
     assert result == {
         "work_mem": "7MB",
         "hash_mem_multiplier": "4",

@@ -1,6 +1,7 @@
 """A recorded SELECT is run again for a while in a read-only session, its temp files elsewhere."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -101,6 +102,20 @@ def test_what_could_change_something_is_refused(newest, explained, slow, tmp_pat
         rehearse_postgres(newest.dsn, explained, slow, 5.0, tmp_path, statement=statement)
     with newest.connect() as connection:
         assert connection.execute("select count(*) from t").fetchone()[0] > 0
+
+
+def test_a_text_that_the_server_cut_is_not_run(newest, tmp_path):
+    """The server cuts before a character of which not all bytes fit, here 3 bytes earlier."""
+    statement = f"select {1:<4} -- {chr(0x1D11E) * 400}"
+    with newest.connect() as observer, newest.connect() as session:
+        session.execute(statement)
+        query = "select query from pg_stat_activity where pid = %s"
+        (shown,) = observer.execute(query, [session.info.backend_pid]).fetchone()
+        assert len(shown.encode()) == 1023 - 3
+    engine = SimpleNamespace(query=shown, sql="", settings={})
+    recording = SimpleNamespace(meta=SimpleNamespace(engine=engine))
+    with pytest.raises(Refusal, match="only the beginning"):
+        rehearse_postgres(newest.dsn, recording, tmp_path, 1.0, tmp_path)
 
 
 def test_options_that_go_together(spilled):

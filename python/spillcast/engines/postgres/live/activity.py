@@ -1,10 +1,10 @@
-"""Sessions in pg_stat_activity: finds the one to record, and asks for a sampler."""
+"""Sessions in pg_stat_activity: queries of the sampler, and the choice of a session to record."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from spillcast.engines.activity import ACTIVE, SessionState, Statement, TempHeld
+from spillcast.engines.activity import ACTIVE, ProcessTempFiles, SessionState, Statement
 from spillcast.engines.engine import Say, SessionSelector
 from spillcast.engines.live import only_session, session_line, wait_for_session
 from spillcast.engines.postgres.connection import (
@@ -27,11 +27,12 @@ from spillcast.errors import (
 )
 from spillcast.evidence.postgres import MARK
 
-#: Of one session and its parallel workers; the parameter is its process id.
+#: Selects one session and its parallel workers; the parameter is the session's process id.
 SESSION = b"a.pid = $1 or a.leader_pid = $1"
-#: A session is still shown so long after it did anything: longer than any gap that matters.
+#: How long sampling still shows a session that became idle: longer than any gap that matters.
 SHOWN_S = 10.0
-#: Of all that work now or did a moment ago; the parameter is that moment's length in seconds.
+#: Selects all sessions and workers that are active or became idle a moment ago; the parameter is
+#: the length of that moment in seconds.
 ALL = b"""a.pid <> pg_backend_pid()
       and (a.state in ('active', 'fastpath function call') or a.leader_pid is not null
            or a.state_change > clock_timestamp() - make_interval(secs => $1::float8))"""
@@ -50,8 +51,8 @@ select a.pid, hashtext(a.query), a.query, a.application_name, pg_get_userbyid(a.
   from pg_stat_get_activity(null) a left join pg_database d on d.oid = a.datid
  where a.pid = any ($1::int[])
 """
-#: By process and tablespace the temp files, whose names begin with pgsql_tmp and the process id of
-#: who made them, and their bytes.
+#: Number and bytes of temp files by process and tablespace: their names begin with pgsql_tmp and
+#: the id of the process that made them.
 TEMP_FILES = """
 select substring(f.name from '^pgsql_tmp([0-9]+)')::int, t.spcname, count(*), sum(f.size)::bigint
   from pg_tablespace t, pg_ls_tmpdir(t.oid) f
@@ -61,27 +62,27 @@ select substring(f.name from '^pgsql_tmp([0-9]+)')::int, t.spcname, count(*), su
 
 
 class ActivityQueries:
-    """What a sampler asks, prepared on its connection, as ``Activity``.
+    """The ``Activity`` of a PostgreSQL server, by statements that are prepared on a connection.
 
-    ``which`` sessions it samples is a condition with one ``parameter``.
+    ``condition`` with its ``parameter`` selects the sessions to sample.
     """
 
-    def __init__(self, connection: Connection, which: bytes, parameter: int | float) -> None:
+    def __init__(self, connection: Connection, condition: bytes, parameter: int | float) -> None:
         self.process = local_process(connection)[0]
         self._connection, self._parameter = connection, str(parameter).encode()
         query_id = b"a.query_id" if connection.info.server_version >= 140_000 else b"null"
-        self._prepare(b"sessions", _SESSIONS % (query_id, which))
+        self._prepare(b"sessions", _SESSIONS % (query_id, condition))
         self._prepare(b"queries", _QUERIES)
         self._lists_temp = may_list_temp(connection)
         if self._lists_temp:
             self._prepare(b"temp", TEMP_FILES.encode())
 
     def sessions(self) -> list[SessionState]:
-        """The sessions and workers that ``which`` selects."""
+        """The sessions and workers that ``condition`` selects."""
         return [_state(row) for row in self._ask(b"sessions", self._parameter)]
 
     def statements(self, pids: Iterable[int]) -> list[Statement]:
-        """What some processes run, or ran last."""
+        """The present or last statement of each process."""
         rows = self._ask(b"queries", b"{%s}" % ",".join(map(str, pids)).encode())
         return [
             Statement(
@@ -97,12 +98,12 @@ class ActivityQueries:
             for row in rows
         ]
 
-    def temp_held(self) -> list[TempHeld]:
-        """The temp files of all processes; empty if we may not list them."""
+    def temp_files(self) -> list[ProcessTempFiles]:
+        """The temp files of all processes; empty if our role may not list them."""
         if not self._lists_temp:
             return []
         return [
-            TempHeld(int(pid or 0), str(tablespace), int(files or 0), int(size or 0))
+            ProcessTempFiles(int(pid or 0), str(tablespace), int(files or 0), int(size or 0))
             for pid, tablespace, files, size in self._ask(b"temp")
         ]
 
@@ -110,7 +111,7 @@ class ActivityQueries:
         self._checked(self._connection.pgconn.prepare(name, query + MARK.encode()))
 
     def _ask(self, name: bytes, *parameters: bytes) -> list[list[str | None]]:
-        """Rows as text, by the bare protocol: a cursor would take ten times the CPU."""
+        """The rows as text, by libpq: a cursor of psycopg takes ten times the CPU time."""
         result = self._checked(self._connection.pgconn.exec_prepared(name, parameters))
         columns = range(result.nfields)
         cells = ((result.get_value(row, at) for at in columns) for row in range(result.ntuples))
@@ -160,7 +161,7 @@ class Session:
     pid: int
     user: str
     database: str
-    #: None where the asking role may not see it.
+    #: None if our role may not see it.
     state: str | None
     query: str
     running_s: float | None
@@ -184,13 +185,13 @@ class Session:
         return session_line(self.pid, user, self.running_s or 0.0, self.query)
 
 
-def find(
+def find_session(
     connection: Connection, wanted: SessionSelector, say: Say, within_s: float | None = None
 ) -> Session:
-    """The session that is wanted, waiting for it; one named by its process id may be idle.
+    """Wait for the session ``wanted``. A session that is selected by its process id may be idle.
 
-    InputError where there is none, where several match, and where the role may not see it;
-    SpillcastError where none has come after ``within_s``.
+    InputError if there is no such session, if several match, and if the role may not see it;
+    TimedOut if none matches within ``within_s``.
     """
     check_text("--query", wanted.query or "")
     if wanted.query is not None:
@@ -202,18 +203,18 @@ def find(
         remark = "pg_ls_tmpdir is for pg_monitor: a spill shows only by its waits"
 
     def choose() -> Session | None:
-        given = {"pattern": wanted.query, "sampler": SAMPLER}
+        parameters = {"pattern": wanted.query, "sampler": SAMPLER}
         with refused(StatementRejected, "the server's sessions cannot be listed"):
-            rows = connection.execute(_LIST, given, prepare=True).fetchall()
-        sessions = [Session(*row) for row in rows]
-        owners = {held.pid for held in temp_files(connection)} if may_list else set()
-        return _choose(sessions, wanted, owners, connection)
+            records = connection.execute(_LIST, parameters, prepare=True).fetchall()
+        sessions = [Session(*record) for record in records]
+        spilling = {files.pid for files in temp_files(connection)} if may_list else set()
+        return _choose(sessions, wanted, spilling, connection)
 
     return wait_for_session(choose, wanted, say, within_s=within_s, look_s=LOOK_S, remark=remark)
 
 
-def _named(sessions: list[Session], pid: int, connection: Connection) -> Session:
-    """The session of a process id. InputError where there is none, or it may not be seen."""
+def _session_of(sessions: list[Session], pid: int, connection: Connection) -> Session:
+    """The session with a process id. InputError if there is none, or the role may not see it."""
     session = next((session for session in sessions if session.pid == pid), None)
     if session is None:
         raise ProcessMissing(
@@ -221,7 +222,7 @@ def _named(sessions: list[Session], pid: int, connection: Connection) -> Session
             "its sessions: select pid, state, query from pg_stat_activity",
         )
     if session.hidden:
-        raise no_right(connection, f"session {pid} of {session.user}")
+        raise permission_error(connection, f"session {pid} of {session.user}")
     if session.leader is not None:
         raise OptionInvalid(
             f"--backend {pid}: this is a parallel worker of {session.leader}",
@@ -234,16 +235,17 @@ def _named(sessions: list[Session], pid: int, connection: Connection) -> Session
 
 
 def _choose(
-    sessions: list[Session], wanted: SessionSelector, owners: set[int], connection: Connection
+    sessions: list[Session], wanted: SessionSelector, spilling: set[int], connection: Connection
 ) -> Session | None:
+    """The only session that is ``wanted``; ``spilling`` processes have temp files now."""
     if wanted.backend is not None:
-        session = _named(sessions, wanted.backend, connection)
+        session = _session_of(sessions, wanted.backend, connection)
         if not wanted.spilling and wanted.query is None:
             return session
-    leaders = {
+    spilling_leaders = {
         session.leader or session.pid
         for session in sessions
-        if session.wait_event.lower().startswith("buffile") or session.pid in owners
+        if session.wait_event.lower().startswith("buffile") or session.pid in spilling
     }
     matching = [
         session
@@ -252,16 +254,16 @@ def _choose(
         and session.matches
         and session.leader is None
         and wanted.backend in (None, session.pid)
-        and (not wanted.spilling or session.pid in leaders)
+        and (not wanted.spilling or session.pid in spilling_leaders)
     ]
     if not matching and wanted.backend is None and any(session.hidden for session in sessions):
-        raise no_right(connection, "sessions of other roles")
+        raise permission_error(connection, "sessions of other roles")
     return only_session(matching, Session.describe, "name one with --backend PID")
 
 
-def temp_files(connection: Connection) -> list[TempHeld]:
-    """The temp files of all processes of the server; its error where they may not be listed."""
-    return [TempHeld(*held) for held in connection.execute(TEMP_FILES, prepare=True)]
+def temp_files(connection: Connection) -> list[ProcessTempFiles]:
+    """The temp files of all processes of the server. psycopg.Error without ``may_list_temp``."""
+    return [ProcessTempFiles(*record) for record in connection.execute(TEMP_FILES, prepare=True)]
 
 
 def may_list_temp(connection: Connection) -> bool:
@@ -270,10 +272,10 @@ def may_list_temp(connection: Connection) -> bool:
     return bool(row(connection, query)[0])
 
 
-def no_right(connection: Connection, wanted: str) -> InputError:
-    """The error of a role that may not see something, with the grant that lets it."""
+def permission_error(connection: Connection, hidden: str) -> InputError:
+    """The error for what our role may not see; its hint has the necessary grant."""
     user = connection.info.user
     return PermissionDenied(
-        f"role {user} may not see {wanted}",
+        f"role {user} may not see {hidden}",
         f"as a superuser: grant pg_monitor to {shown_name(user)} (or pg_read_all_stats)",
     )

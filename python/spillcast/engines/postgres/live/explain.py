@@ -1,4 +1,4 @@
-"""EXPLAIN of a statement in a session of its own; plan and earlier calls of a running one."""
+"""Runs a statement under EXPLAIN; gets the plan and the earlier calls of a running query."""
 
 import re
 import threading
@@ -29,7 +29,7 @@ _EXPLAIN = "explain (analyze, buffers, timing {timing}, format json) "
 
 
 class Explained:
-    """A statement that runs under EXPLAIN once ``start`` is called, and is undone afterwards."""
+    """A statement that ``start`` runs under EXPLAIN in a session of its own, and rolls back."""
 
     def __init__(
         self,
@@ -46,14 +46,14 @@ class Explained:
         self.statement = statement
         self._explain = _EXPLAIN.format(timing="on" if timed else "off")
         self.plan: Any = None
-        #: Wall time of the statement by our clock; None until it has ended well.
+        #: Wall time of the statement by our clock; None until it has succeeded.
         self.elapsed_s: float | None = None
         #: When it began (CLOCK_MONOTONIC); None until it has.
         self.started_ns: int | None = None
         self.connection: Connection = open_session(dsn, EXPLAINER)
         self.pid = self.connection.info.backend_pid
         self._failure: SpillcastError | None = None
-        #: Whether it was cancelled by us, not by a timeout or by somebody else.
+        #: Whether ``close`` cancelled it, not a timeout or another session.
         self._cancelled = False
         self._thread = threading.Thread(target=self._run, name="spillcast-explain", daemon=True)
         try:
@@ -67,7 +67,7 @@ class Explained:
         self._thread.start()
 
     def wait(self, timeout_s: float) -> bool:
-        """Sleep until it has ended or the time is over; True when it has ended."""
+        """Sleep until it ends or the time is over; True if it has ended."""
         self._thread.join(timeout_s)
         return not self._thread.is_alive()
 
@@ -93,7 +93,7 @@ class Explained:
 
         self.started_ns = time.monotonic_ns()
         try:
-            # Whatever the statement changes is taken back; binary forbids a second statement.
+            # Changes of the statement are rolled back; a binary result refuses a second statement.
             with self.connection.transaction(force_rollback=True):
                 text = (self._explain + self.statement).encode()
                 cursor = self.connection.execute(text, binary=True)
@@ -112,14 +112,14 @@ class Explained:
 def _prepare(
     connection: Connection, settings: Mapping[str, str], say: Callable[[str], None]
 ) -> None:
-    """The session's settings. InputError names the one that the server refuses."""
+    """Change the session's settings. InputError names a setting that the server refuses."""
     import psycopg
 
     for name, value in settings.items():
         with refused(StatementRejected, f"--set {name}={value}"):
             connection.execute("select set_config(%s, %s, false)", [name, value])
     if connection.info.server_version >= 140_000:
-        # If spillcast is killed, the server notices and ends the statement.
+        # With this, the server ends the statement if spillcast is killed.
         connection.execute("set client_connection_check_interval = '1s'")
     try:
         connection.execute("set track_io_timing = on")
@@ -131,9 +131,9 @@ def _prepare(
 
 
 def plan_summary(plan: list[dict[str, Any]]) -> dict[str, Any]:
-    """The account of a plan for meta.json: times, temp blocks (8 KiB), nodes that spill.
+    """The summary of a plan for meta.json: times, temp blocks (8 KiB), nodes that spill.
 
-    Times of temp I/O are sums over all processes, null where the server did not time them.
+    Times of temp I/O are sums over all processes; None if the server did not time them.
     """
     document, root = plan[0], plan[0]["Plan"]
     nodes = list(nodes_of(root).walk())
@@ -175,16 +175,16 @@ def _seconds(milliseconds: float | None) -> float | None:
     return None if milliseconds is None else milliseconds / 1e3
 
 
-#: Longer than any plan takes, or a look at what was counted.
+#: The limit of a query for a plan or for counts.
 TIMEOUT_MS = 5000
-#: What may be explained: one statement that only reads.
+#: The beginning of a statement that only reads: no other is explained.
 _READS = re.compile(r"\s*(?:--[^\n]*\n\s*)*(?:select|with|values|table)\b", re.IGNORECASE)
 _PARAMETER = re.compile(r"\$\d")
 _GENERIC_SINCE = 160000
-#: Keys of a node that determine its temp bytes; others may hold literals of the statement.
-_KEPT = ("Node Type", "Strategy", "Plan Rows", "Plan Width", "Workers Planned")
-#: Of calls from within functions the session shows the outer statement.
-_COUNTED = (
+#: Keys of a node that determine its temp bytes; others may contain literals of the statement.
+_SIZE_KEYS = ("Node Type", "Strategy", "Plan Rows", "Plan Width", "Workers Planned")
+#: Only top-level calls: for a call in a function, a session shows the outer statement.
+_CALLS_BY_USER = (
     "select to_jsonb(s) - 'query' || (select jsonb_object_agg(name, setting) from pg_settings "
     "where name = any(%s)) "
     "from {}.pg_stat_statements s "
@@ -192,8 +192,8 @@ _COUNTED = (
     "where s.queryid = %s and s.toplevel and s.calls > 0"
 )
 #: The first version in which a session shows its statement's identifier.
-_SHOWN_SINCE = 140000
-UNKNOWN = (
+_QUERYID_SINCE = 140000
+MAYBE_CANCELLED = (
     "the query may have been cancelled: a transaction of its database was rolled back meanwhile, "
     "and pg_stat_statements has no earlier call of it to compare with"
 )
@@ -202,20 +202,20 @@ UNKNOWN = (
 def estimate(
     dsn: str, database: str | None, statement: str, settings: Mapping[str, str]
 ) -> dict[str, Any]:
-    """The plan without its conditions; empty where the server makes none of the statement.
+    """Plan a running ``statement`` again: the plan without conditions, empty if there is none.
 
-    In a read-only transaction of a session of its own, with the ``settings`` that the other
-    session began with; what that has set itself does not show.
+    A new session plans it in a read-only transaction, with the ``settings`` with which the other
+    session began. Settings that the other session has changed since are not visible.
     """
     import psycopg
     from psycopg.conninfo import make_conninfo
 
     text = statement.strip().rstrip(";")
-    # Text of a database in another encoding is damaged.
+    # U+FFFD stands for bytes of a database in another encoding.
     if not _READS.match(text) or ";" in text or "\ufffd" in text:
         return {}
-    into = dsn if database is None else make_conninfo(dsn, dbname=database)
-    with suppress(InputError, psycopg.Error), closing(open_session(into, EXPLAINER)) as session:
+    planner = dsn if database is None else make_conninfo(dsn, dbname=database)
+    with suppress(InputError, psycopg.Error), closing(open_session(planner, EXPLAINER)) as session:
         generic = _PARAMETER.search(text) is not None
         if generic and session.info.server_version < _GENERIC_SINCE:
             return {}
@@ -225,39 +225,42 @@ def estimate(
             session.execute(f"set local statement_timeout = {TIMEOUT_MS}")
             for name in {"work_mem", "hash_mem_multiplier"} & settings.keys():
                 session.execute("select set_config(%s, %s, true)", (name, settings[name]))
-            # A statement of somebody's, explained as it stands.
             record = session.execute(f"explain ({options}) {text}".encode()).fetchone()
         assert record is not None
         [document] = record[0]
-        return {"Plan": _kept(document["Plan"]), "Settings": document.get("Settings", {})}
+        return {"Plan": _sizes_of(document["Plan"]), "Settings": document.get("Settings", {})}
     return {}
 
 
-def _kept(node: Mapping[str, Any]) -> dict[str, Any]:
-    kept = {name: node[name] for name in _KEPT if name in node}
-    if below := node.get("Plans"):
-        kept["Plans"] = [_kept(child) for child in below]
-    return kept
+def _sizes_of(node: Mapping[str, Any]) -> dict[str, Any]:
+    """The node and those below it, with ``_SIZE_KEYS`` alone."""
+    sizes = {name: node[name] for name in _SIZE_KEYS if name in node}
+    if children := node.get("Plans"):
+        sizes["Plans"] = [_sizes_of(child) for child in children]
+    return sizes
 
 
 def former_calls(dsn: str, database: str, queryid: str) -> list[dict[str, Any]]:
-    """A row for each user who called it, with the settings that bound its processes.
+    """A row of pg_stat_statements for each user, with the settings that limit parallel workers.
 
-    Asked in a session of its own, in the DSN's database and then in the statement's, ``database``:
-    the extension counts all of them, and is in any one. No rows where the server counts none, or
-    may not tell.
+    pg_stat_statements counts the statements of all databases, but may be installed in one alone:
+    the DSN's database is asked first, then ``database``, that of the statement. Empty if the
+    server counts nothing or the role may not see it.
     """
     import psycopg
     from psycopg.conninfo import make_conninfo
     from psycopg.sql import SQL, Identifier
 
-    for into in (dsn, make_conninfo(dsn, dbname=database)):
-        with suppress(InputError, psycopg.Error), closing(open_session(into, EXPLAINER)) as session:
-            if session.info.server_version < _SHOWN_SINCE:
+    for address in (dsn, make_conninfo(dsn, dbname=database)):
+        with (
+            suppress(InputError, psycopg.Error),
+            closing(open_session(address, EXPLAINER)) as session,
+        ):
+            if session.info.server_version < _QUERYID_SINCE:
                 return []
             session.execute(f"set statement_timeout = {TIMEOUT_MS}")
             if (schema := session.execute(STATEMENTS_SCHEMA).fetchone()) is not None:
-                query = SQL(_COUNTED).format(Identifier(schema[0]))
+                query = SQL(_CALLS_BY_USER).format(Identifier(schema[0]))
                 values = [[PER_GATHER, MAINTENANCE], database, int(queryid)]
                 return [document for (document,) in session.execute(query, values)]
     return []

@@ -1,4 +1,4 @@
-"""Records a query of a PostgreSQL server by samples and captured I/O, or runs one again for it."""
+"""Records a query of a PostgreSQL server: of a given session, under EXPLAIN, or a rehearsal."""
 
 import re
 import time
@@ -15,14 +15,15 @@ from spillcast.engines.postgres.connection import (
     SAMPLER,
     Connection,
     literal,
+    may_be_cut,
     open_session,
     row,
     while_it_answers,
 )
-from spillcast.engines.postgres.live.activity import SESSION, ActivityQueries, find
+from spillcast.engines.postgres.live.activity import SESSION, ActivityQueries, find_session
 from spillcast.engines.postgres.live.explain import (
+    MAYBE_CANCELLED,
     PLAN_FILE,
-    UNKNOWN,
     Explained,
     estimate,
     former_calls,
@@ -58,7 +59,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def sampler_connection(dsn: str) -> Iterator[Connection]:
-    """Open a session for the sampler. SpillcastError if the server ends it."""
+    """Open a session for the sampler. StatementFailed if the server ends it."""
     with closing(open_session(dsn, SAMPLER)) as connection, while_it_answers():
         yield connection
 
@@ -78,11 +79,11 @@ def record_postgres(
 ) -> Recording:
     """Record the query of the session ``wanted``, or the statement ``explain``, to its end.
 
-    A session of its own runs the latter under EXPLAIN (ANALYZE, BUFFERS) with ``settings``, and
-    rolls it back; unless it is ``timed``, the plan has no times of its nodes. It ends with the
-    query, after ``options.duration_s``, or upon Ctrl-C. ``on_status`` gets the capture's counts
+    A new session runs the statement under EXPLAIN (ANALYZE, BUFFERS) with ``settings``, and rolls
+    it back; unless it is ``timed``, the plan has no times of its nodes. The recording ends with
+    the query, after ``options.duration_s``, or upon Ctrl-C. ``on_status`` gets the capture's counts
     with ``samples`` and ``processes`` a few times a second. Without an ``output`` nothing is
-    written; ``running`` has what there is so far.
+    written; ``running`` gets the recording so far.
 
     InputError for a server, a session or a right that is missing, and if the query ended before
     it was seen; SpillcastError if the connection is lost, and if no query began in time.
@@ -95,14 +96,13 @@ def record_postgres(
         absent_because = prepare(recorder, pid, reason, say, CALLS)
         session: SessionRecorder
         if wanted is not None:
-            selected = find(connection, wanted, say, recorder.options.duration_s)
-            # What the session has set itself is not visible.
-            whose = connection.execute(_WHOSE, [selected.pid]).fetchone() or (0, 0)
+            selected = find_session(connection, wanted, say, recorder.options.duration_s)
+            owner = connection.execute(_SESSION_OWNER, [selected.pid]).fetchone() or (0, 0)
             session = _WatchedSession(
                 recorder,
                 connection,
                 selected.pid,
-                ServerSettings.of(connection).for_session(*whose),
+                ServerSettings.of(connection).for_session(*owner),
                 dsn=dsn,
                 database=selected.database or connection.info.dbname,
                 runs=selected.active and wanted.backend is None,
@@ -111,16 +111,16 @@ def record_postgres(
             assert explain is not None
             run = Explained(dsn, explain, settings or {}, say, timed=timed)
             stack.callback(run.close)
-            rows = run.connection.execute(_CURRENT, [list(NAMES)]).fetchall()
-            of_run = {str(name): str(value) for name, value in rows}
-            session = _ExplainedSession(recorder, connection, run.pid, of_run, run=run)
+            rows = run.connection.execute(_CURRENT, [list(SETTING_NAMES)]).fetchall()
+            run_settings = {str(name): str(value) for name, value in rows}
+            session = _ExplainedSession(recorder, connection, run.pid, run_settings, run=run)
         session.begin(absent_because, say)
         return session.until_the_end(on_status)
 
 
 class _PostgresSession(SessionRecorder):
     option = "--backend"
-    # Beside a capture, which has the times: each look takes the server a millisecond.
+    # A look takes the server a millisecond, and a capture measures the times already.
     rate_hz, rate_alone_hz = 10, 50
 
     def __init__(
@@ -140,25 +140,25 @@ class _PostgresSession(SessionRecorder):
         self.recorder.observe(self, temp_dirs=temp_directories(self.pid), only_calls=True)
         parent = postmaster(self.pid)
         if parent is not None:
-            # Where this is refused, workers are attached when they are first sampled.
+            # If this is refused, each worker is attached when a sample first shows it.
             with suppress(OSError):
                 self.recorder.attach_children(parent, WORKER_TITLE.format(pid=self.pid))
 
-    def described(self) -> ObservedEngine:
+    def describe_engine(self) -> ObservedEngine:
         return engine_meta(
             self.connection, self.pid, self.settings, self.query.text, self.query.queryid
         )
 
 
 class _WatchedSession(_PostgresSession):
-    """The recording of a query that a session of somebody's runs."""
+    """The recording of a query that a session of another client runs."""
 
     def __init__(self, *session: Any, dsn: str, database: str, runs: bool) -> None:
         super().__init__(*session, runs=runs)
         self._dsn, self._database = dsn, database
         self._rolled_back = self._rollbacks()
         self._plan: dict[str, Any] | None = None
-        #: Its earlier calls, and when they had been counted (CLOCK_MONOTONIC).
+        #: Earlier calls of the query, and when the server was asked for them (CLOCK_MONOTONIC).
         self._calls: list[dict[str, Any]] | None = None
         self._counted_ns = 0
 
@@ -167,7 +167,8 @@ class _WatchedSession(_PostgresSession):
         self.recorder.know_before()
 
     def watch(self) -> None:
-        # A call that is cancelled is not counted: they have to be asked for before it ends.
+        # Asked for before the query ends, because the server does not count a cancelled call:
+        # if the number of calls has grown afterwards, the query was completed.
         if self._calls is None and self.query.queryid is not None:
             self._calls = former_calls(self._dsn, self._database, self.query.queryid)
             self._counted_ns = time.monotonic_ns()
@@ -179,10 +180,10 @@ class _WatchedSession(_PostgresSession):
         if done is None and calls and self.query.queryid and self._counted_ns < ended_ns:
             after = former_calls(self._dsn, self._database, self.query.queryid)
             if after:
-                # One that fails is not counted; a call of another session meanwhile is, too.
+                # Calls of other sessions in the meantime are counted, too.
                 done = sum(row["calls"] for row in after) != sum(row["calls"] for row in calls)
         if done is None and self._rollbacks() != self._rolled_back:
-            self.say(UNKNOWN)
+            self.say(MAYBE_CANCELLED)
         return done is not False
 
     @property
@@ -194,14 +195,14 @@ class _WatchedSession(_PostgresSession):
         return {name: document for name, document in documents.items() if document}
 
     def _rollbacks(self) -> int | None:
-        """Transactions of its database that were rolled back so far; None: that is not counted."""
+        """Transactions of its database that were rolled back so far; None if not counted."""
         text = "select xact_rollback from pg_stat_database where datname = %s"
-        counted = self.connection.execute(text, [self._database]).fetchone()
-        return None if counted is None else counted[0]
+        record = self.connection.execute(text, [self._database]).fetchone()
+        return None if record is None else record[0]
 
 
 class _ExplainedSession(_PostgresSession):
-    """The recording of a statement that a session of ours runs."""
+    """The recording of a statement that spillcast runs under EXPLAIN."""
 
     def __init__(self, *session: Any, run: Explained) -> None:
         super().__init__(*session)
@@ -229,15 +230,15 @@ class _ExplainedSession(_PostgresSession):
         elapsed_s = self._run.elapsed_s
         return super().elapsed_s() if elapsed_s is None else elapsed_s
 
-    def described(self) -> ObservedEngine:
+    def describe_engine(self) -> ObservedEngine:
         plan = None if self._run.plan is None else plan_summary(self._run.plan)
-        of_run = {**self.settings, "settings_of": "the session that ran it", "plan": plan}
+        settings = {**self.settings, "settings_of": "the session that ran it", "plan": plan}
         # The identifier of EXPLAIN is not that of the statement which it runs.
-        return engine_meta(self.connection, self.pid, of_run, self._run.statement)
+        return engine_meta(self.connection, self.pid, settings, self._run.statement)
 
 
-#: A server that does not know one of them leaves it out.
-NAMES = (
+#: Settings in meta.json, without those that a server's version does not have.
+SETTING_NAMES = (
     "work_mem",
     "hash_mem_multiplier",
     "max_parallel_workers_per_gather",
@@ -245,14 +246,14 @@ NAMES = (
     "track_io_timing",
     "io_method",
 )
-#: Of another's session: whose settings they are, and no plan.
-OUTSIDE = {
+#: Values in meta.json for the session of another client.
+_OTHER_CLIENT = {
     "settings_of": "server, database and role; what the session has set by itself does not show",
     "plan": None,
 }
 
-# Our own session has its role's and database's settings too: where one of these holds, the server's
-# file says what is below it, for those who may see the file, and else the built-in value.
+# The server's own values, whether our session has them, and built-in values. A setting of our role
+# or database hides the server's value: then the file has it, for roles that may read the file.
 _SERVER = """
 select s.name, s.source in ('default', 'configuration file', 'command line',
                             'environment variable', 'override'),
@@ -261,12 +262,12 @@ select s.name, s.source in ('default', 'configuration file', 'command line',
 """
 _FILE = "select name, setting from pg_file_settings where applied"
 _MAY_READ_FILE = "select has_function_privilege('pg_show_all_file_settings()', 'execute')"
-# From the widest to the narrowest, as they go one over the other.
-_GIVEN = """
+# From the widest to the narrowest scope: the later takes precedence.
+_SCOPED = """
 select s.setdatabase, s.setrole, s.setconfig from pg_db_role_setting s
  order by s.setrole <> 0, s.setdatabase <> 0
 """
-_WHOSE = "select a.datid, a.usesysid from pg_stat_get_activity(%s) a"
+_SESSION_OWNER = "select a.datid, a.usesysid from pg_stat_get_activity(%s) a"
 _CURRENT = "select name, current_setting(name) from pg_settings where name = any (%s)"
 
 
@@ -286,22 +287,22 @@ def engine_meta(
         pid=pid,
         query=struck_text(query),
         queryid=queryid,
-        settings={**settings, **{name: settings.get(name, of) for name, of in OUTSIDE.items()}},
+        settings={**_OTHER_CLIENT, **settings},
     )
 
 
 @dataclass(frozen=True)
 class ServerSettings:
-    """What sessions begin with: the server's own settings, and those given beside."""
+    """Settings with which sessions begin: the server's own, and those of databases and roles."""
 
     servers: Mapping[str, str]
-    #: Database, role (0 for any) and NAME=VALUE pairs, from the widest to the narrowest.
-    given: Sequence[tuple[int, int, Sequence[str]]]
+    #: Database, role (0 for any) and NAME=VALUE pairs, from the widest scope to the narrowest.
+    scoped: Sequence[tuple[int, int, Sequence[str]]]
 
     @classmethod
     def of(cls, connection: Connection) -> "ServerSettings":
-        """As the server has them now."""
-        rows = connection.execute(_SERVER, [list(NAMES)]).fetchall()
+        """The present settings of a server."""
+        rows = connection.execute(_SERVER, [list(SETTING_NAMES)]).fetchall()
         file: dict[str, str] = {}
         if row(connection, _MAY_READ_FILE)[0]:
             file = dict(connection.execute(_FILE).fetchall())
@@ -309,27 +310,28 @@ class ServerSettings:
             str(name): str(current if is_servers else file.get(name, built_in))
             for name, is_servers, current, built_in in rows
         }
-        return cls(servers, connection.execute(_GIVEN).fetchall())
+        return cls(servers, connection.execute(_SCOPED).fetchall())
 
     def for_session(self, database_id: int, user_id: int) -> dict[str, str]:
-        """What a session begins with; what it sets itself is not visible."""
+        """The settings with which a session begins; those that it changes are not visible."""
         settings = dict(self.servers)
-        for database, role, pairs in self.given:
+        for database, role, pairs in self.scoped:
             if database in (0, database_id) and role in (0, user_id):
-                named = (text.partition("=") for text in pairs)
-                settings |= {name: value for name, _, value in named if name in NAMES}
+                for name, _, value in (pair.partition("=") for pair in pairs):
+                    if name in SETTING_NAMES:
+                        settings[name] = value
         return settings
 
 
-#: Settings of the recorded session that its plan follows from.
-PLANNED_BY = ("work_mem", "hash_mem_multiplier", "max_parallel_workers_per_gather")
-#: What a read-only transaction lets through, and which changes something nevertheless.
+#: Settings of the recorded session that determine its plan.
+PLAN_SETTINGS = ("work_mem", "hash_mem_multiplier", "max_parallel_workers_per_gather")
+#: Functions that change something although a read-only transaction permits them.
 CHANGES = re.compile(
     r"(?i)\b(pg_(?:terminate|cancel)_backend|pg_(?:try_)?advisory\w*|pg_notify|pg_reload_conf|"
     r"pg_switch_wal|pg_logical\w*|pg_replication\w*|dblink\w*|lo_\w+|pg_file_\w+)\s*\("
 )
-_SPACE = "select spcname from pg_tablespace where pg_tablespace_location(oid) = %s"
-#: The statement is ended by the server, should we not come to it.
+_TABLESPACE = "select spcname from pg_tablespace where pg_tablespace_location(oid) = %s"
+#: The server cancels the statement if spillcast has not done so within this time.
 GRACE_S = 5.0
 
 
@@ -343,21 +345,22 @@ def rehearse_postgres(
     statement: str | None = None,
     say: Say = lambda _text: None,
 ) -> "Rehearsal":
-    """Run the recorded query, or ``statement``, under EXPLAIN (ANALYZE) for so long.
+    """Run the recorded query, or ``statement``, under EXPLAIN (ANALYZE) for ``duration_s``.
 
-    Read-only, with the recording's settings and its temp files in the tablespace in ``directory``.
-    InputError where there is none, Refusal for what is no SELECT, changes something, or does no
-    temp I/O until then.
+    The transaction is read-only, with the recording's settings and with temp files in the
+    tablespace in ``directory``. InputError if there is no such tablespace; Refusal for a statement
+    that is no SELECT or changes something, and if it does no temp I/O.
     """
     from spillcast.storage.rehearse import LONGER, Rehearsal
 
     with closing(open_session(dsn, EXPLAINER)) as connection:
-        text = _checked(_text(connection, recording, statement))
+        text = _whole_text(connection, recording, statement)
+        _check_read_only(text)
         space = _tablespace(connection, directory)
     recorded_settings = recording.meta.engine.settings
     settings = {
         name: str(recorded_settings[name])
-        for name in PLANNED_BY
+        for name in PLAN_SETTINGS
         if recorded_settings.get(name) is not None
     }
     settings |= {
@@ -376,7 +379,7 @@ def rehearse_postgres(
             dsn,
             output,
             explain=text,
-            # The clock of each node would take time that the recorded run did not.
+            # Timing each node takes time: only if the recorded run did so, too.
             timed=recorded_settings.get("plan") is not None,
             settings=settings,
             options=RecordOptions(duration_s=duration_s),
@@ -393,22 +396,21 @@ def rehearse_postgres(
     return Rehearsal(made)
 
 
-def _text(connection: Connection, recording: Recording, given: str | None) -> str:
-    """The statement. Refusal where the recording does not hold all of it."""
+def _whole_text(connection: Connection, recording: Recording, statement: str | None) -> str:
+    """``statement``, else the recorded query. Refusal if the recording lacks a part of it."""
     hint = "give the statement as it is to be run: --command 'select ...'"
-    text = given or recording.meta.engine.query or recording.meta.engine.sql
+    text = statement or recording.meta.engine.query or recording.meta.engine.sql
     if not text:
         raise RehearsalRefused("the recording does not contain the text of its query", hint)
-    if given is None and STRUCK in text:
+    if statement is None and STRUCK in text:
         raise RehearsalRefused("its query contains secrets, which are not stored", hint)
-    kept = "select setting::int from pg_settings where name = 'track_activity_query_size'"
-    if given is None and len(text.encode()) >= row(connection, kept)[0] - 1:
+    if statement is None and may_be_cut(connection, text):
         raise RehearsalRefused("the recording contains only the beginning of its query", hint)
     return text.strip().rstrip(";")
 
 
-def _checked(text: str) -> str:
-    """The statement. Refusal where it is no SELECT, or calls what changes something."""
+def _check_read_only(text: str) -> None:
+    """Refusal for a statement that is no SELECT, or calls a function that changes something."""
     bare = COMMENTS.sub(" ", text).strip()
     if not re.match(r"(?i)\(*\s*(select|with|values|table)\b", bare):
         word = (bare.split() or [""])[0]
@@ -417,14 +419,13 @@ def _checked(text: str) -> str:
         raise RehearsalRefused(
             f"its query calls {match[1]}, and queries that change something are not rehearsed"
         )
-    return text
 
 
 def _tablespace(connection: Connection, directory: Path) -> str:
-    """The tablespace in a directory. InputError says how to make one."""
-    place = str(directory.resolve())
-    record = connection.execute(_SPACE, [place]).fetchone()
+    """The name of the tablespace in a directory. InputError if there is none."""
+    location = str(directory.resolve())
+    record = connection.execute(_TABLESPACE, [location]).fetchone()
     if record is None:
-        hint = f"as a superuser: create tablespace rehearsal location {literal(place)}"
+        hint = f"as a superuser: create tablespace rehearsal location {literal(location)}"
         raise TargetUnsuited(f"{directory}: no tablespace of the server lies there", hint)
     return str(record[0])

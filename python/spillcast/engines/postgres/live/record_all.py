@@ -1,4 +1,4 @@
-"""Records every query of a server that spills: one capture of all processes, split by query."""
+"""Records all queries of a server that spill: one capture of all processes, split by query."""
 
 import time
 from contextlib import ExitStack
@@ -10,7 +10,7 @@ from spillcast import _core
 from spillcast.engines.engine import OnStatus, Say
 from spillcast.engines.live import LiveRecorder, query_meta, sampling_meta
 from spillcast.engines.postgres.connection import Connection, row
-from spillcast.engines.postgres.live.activity import ALL, SHOWN_S, ActivityQueries, no_right
+from spillcast.engines.postgres.live.activity import ALL, SHOWN_S, ActivityQueries, permission_error
 from spillcast.engines.postgres.live.record import ServerSettings, engine_meta, sampler_connection
 from spillcast.engines.postgres.processes import (
     CALLS,
@@ -38,12 +38,12 @@ from spillcast.recording.writer import RecordingWriter
 from spillcast.redaction import struck_text
 
 RATE_HZ = 20
-#: What a query did is here so long after its end, at the latest.
+#: All rows of a query have arrived by this time after its end.
 SETTLED_NS = 2_000_000_000
-#: Rows are kept so long for queries that have not been seen yet.
+#: Rows are kept this long for queries that no sample has shown yet.
 UNSEEN_NS = 5_000_000_000
-#: A query that did temp I/O within this time spills now.
-NOW_NS = 2_000_000_000
+#: A query counts as spilling for this long after its last temp I/O.
+SPILLING_NS = 2_000_000_000
 
 
 def record_all_of_postgres(
@@ -54,13 +54,13 @@ def record_all_of_postgres(
     say: Say,
     on_status: OnStatus = lambda _recorder, _status: None,
 ) -> ServerRecording:
-    """Observe all processes of the server at once; a recording in ``output`` for each query.
+    """Observe all processes of the server; write a recording of each query into ``output``.
 
-    ``output`` is new, or holds recordings alone, which stay. It ends with the server or our
-    connection, after ``options.duration_s``, or upon Ctrl-C: queries that run then are kept as far
-    as they were seen. ``on_status`` gets the capture's counts with ``active`` and ``spilling``
-    queries and ``recordings`` made. InputError for a server or a right that is not there, for one
-    that runs elsewhere, and for a folder that holds something else.
+    ``output`` does not exist, or holds only recordings, which stay. Recording ends with the server
+    or our connection, after ``options.duration_s``, or upon Ctrl-C; queries that still run are
+    kept up to then. ``on_status`` gets the capture's counts with ``active`` and ``spilling``
+    queries and ``recordings`` made. InputError for a missing server or right, for a server on
+    another machine, and if ``output`` holds anything else.
     """
     folder = RecordingsFolder(output)
     folder.check()
@@ -75,15 +75,15 @@ def record_all_of_postgres(
                 "waits",
             )
         if not row(connection, "select pg_has_role(current_user, 'pg_read_all_stats', 'usage')")[0]:
-            raise no_right(connection, "sessions of other roles")
+            raise permission_error(connection, "sessions of other roles")
         stack.callback(folder.leave)
         rows = SessionRows(folder.make(share=options.share))
         stack.callback(rows.discard)
         recorder = Recorder(None, options, sink=rows)
         recorder.prepare(server, "the server's processes", CALLS)
-        every = _AllSessions(recorder, rows, connection, server, folder)
+        sessions = _AllSessions(recorder, rows, connection, server, folder)
         say(f"all processes of the server are observed from process {server} on; Ctrl-C ends it")
-        return every.until_the_end(on_status)
+        return sessions.until_the_end(on_status)
 
 
 @dataclass(frozen=True)
@@ -92,18 +92,18 @@ class Window:
 
     begin_ns: int
     end_ns: int
-    #: Until when it was sure to run.
+    #: The earliest time at which it may have ended.
     sure_until_ns: int
 
     @classmethod
     def of(cls, query: SessionQuery, origin_ns: int, until_ns: int) -> "Window":
-        """Up to its end, or to ``until_ns`` (CLOCK_MONOTONIC) where it still ran then."""
+        """Up to the query's end, or to ``until_ns`` (CLOCK_MONOTONIC) if it still ran then."""
         end_ns = query.ended_ns or until_ns
         sure_ns = query.sure_until_ns or until_ns
         return cls(max(query.began_ns - origin_ns, 0), end_ns - origin_ns, sure_ns - origin_ns)
 
     def elapsed_s(self, sums: "Sums") -> float:
-        """Wall time of the query: its last temp I/O was of it, too."""
+        """Wall time of the query; it lasted at least until its last temp I/O."""
         return max(self.sure_until_ns - self.begin_ns, sums.temp_until_ns) / 1e9
 
 
@@ -113,7 +113,7 @@ class Sums:
 
     temp: Temp = field(default_factory=Temp)
     other_io: OtherIO = field(default_factory=OtherIO)
-    #: Outside of calls; None where the capture cannot tell.
+    #: CPU time outside of calls; None if the capture does not measure it.
     cpu_s: float | None = None
     #: When the last temp I/O ended, ns since the query's start.
     temp_until_ns: int = 0
@@ -122,12 +122,12 @@ class Sums:
 def _written(
     query: SessionQuery, window: Window, rows: SessionRows, path: Path, options: RecordOptions
 ) -> tuple[RecordingWriter, Sums]:
-    """A recording with the rows of a query, which is still to be finished, and their sums."""
+    """An unfinished recording with the rows of a query, and the sums of the rows."""
     writer = RecordingWriter(path, options.slices, share=options.share)
-    where = query.pids, window.begin_ns, window.end_ns
+    selection = query.pids, window.begin_ns, window.end_ns
     sums = Sums()
     try:
-        for part in rows.waits(*where):
+        for part in rows.waits(*selection):
             writer.add_waits(part)
             writer.add_seconds(seconds_of(part))
             temp, other_io = totals(part)
@@ -136,7 +136,7 @@ def _written(
                 sums.cpu_s = (sums.cpu_s or 0.0) + part["cpu_before_ns"].sum() / 1e9
             ends = (part["start_ns"].values + part["elapsed_ns"].values)[part["temp"].values]
             sums.temp_until_ns = int(ends.max(initial=sums.temp_until_ns))
-        for samples in rows.samples(*where):
+        for samples in rows.samples(*selection):
             writer.add_samples(samples)
     except BaseException:
         writer.discard()
@@ -145,6 +145,8 @@ def _written(
 
 
 class _AllSessions(LiveRecorder[ServerRecording]):
+    """The recording of all sessions; ``look`` keeps each query as soon as its rows are complete."""
+
     def __init__(
         self,
         recorder: Recorder,
@@ -157,7 +159,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         self._rows, self._folder = rows, folder
         self._engine = engine_meta(connection, server, {})
         self._settings = ServerSettings.of(connection)
-        #: Queries that have ended and whose rows may not all be here yet.
+        #: Queries that have ended, but whose rows may not all have arrived.
         self._ended: list[SessionQuery] = []
         self._kept: list[QueryRecording] = []
         self._unkept: list[UnkeptQuery] = []
@@ -168,18 +170,18 @@ class _AllSessions(LiveRecorder[ServerRecording]):
             only_calls=True,
             watch_memory=False,
         )
-        self.sample(rate_hz=RATE_HZ, new_workers=Workers(server).placed)
+        self.sample(rate_hz=RATE_HZ, new_workers=Workers(server).new_workers)
 
     def ended(self, timeout_s: float) -> EndedBy | None:
         if self.recorder.target.wait(timeout_s):
             return "end"
         if self.sampler.done.is_set():
-            # It lost its connection: because the server ends, or for another reason.
+            # The sampler lost its connection, perhaps because the server ends.
             return "end" if self.recorder.target.wait(1.0) else "failure"
         return None
 
     def collect(self) -> None:
-        """As of any; where rows were dropped, those of queries up to now are not whole."""
+        """If rows were dropped, note that queries up to now are incomplete."""
         super().collect()
         dropped = self.recorder.status()["dropped"]
         if dropped > self._dropped:
@@ -187,7 +189,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
             self._rows.lack(time.monotonic_ns() - self.recorder.origin_ns)
 
     def look(self) -> dict[str, Any]:
-        """Keep the queries that have ended; the memory of those that spill is looked at."""
+        """Keep queries that have ended; read the memory of those that spill now."""
         ended, self._ended = [*self._ended, *self.sampler.take_ended()], []
         settled_ns = time.monotonic_ns() - SETTLED_NS
         for query in ended:
@@ -196,14 +198,13 @@ class _AllSessions(LiveRecorder[ServerRecording]):
             else:
                 self._ended.append(query)
         running = self.sampler.queries()
-        # Rows that no query can ask for any more go.
+        # Rows before the oldest query are of no use.
         wanted = [query.began_ns for query in (*running, *self._ended)]
         oldest_ns = min([time.monotonic_ns() - UNSEEN_NS, *wanted])
         self._rows.forget(oldest_ns - self.recorder.origin_ns)
         now_ns = time.monotonic_ns() - self.recorder.origin_ns
-        spilling = [
-            query for query in running if self._rows.spilled(query.pids, now_ns - NOW_NS, now_ns)
-        ]
+        since_ns = now_ns - SPILLING_NS
+        spilling = [query for query in running if self._rows.spilled(query.pids, since_ns, now_ns)]
         for query in spilling:
             query.look_at_memory()
         counts = {"active": len(running), "spilling": len(spilling)}
@@ -238,7 +239,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         sums: Sums,
         ended_by: EndedBy,
     ) -> Recording:
-        """Finish a recording: what the account of the server says, but for this query alone."""
+        """Finish a recording: the account of the server, reduced to this query."""
         about = self.recorder.account(window.elapsed_s(sums), query.began_ns)
         temp, other = sums.temp, sums.other_io
         calls = about.temp.operations + about.other_io.count
@@ -257,12 +258,12 @@ class _AllSessions(LiveRecorder[ServerRecording]):
                 settings={**self._engine.settings, **self._settings.for_session(*session)},
             ),
             memory=Memory(about.memory.limit_bytes, peak_bytes),
-            # Throttling was counted of the whole server, and of all the time.
+            # Throttling was counted for the whole server and the whole time.
             cpu_limits=replace(about.cpu_limits, throttled_s=None, throttled_periods=None),
             cpu_s=None if about.cpu_s is None else sums.cpu_s,
             temp=temp,
             other_io=other,
-            # Other users of the CPUs were counted for the whole server: its other sessions too.
+            # The time lost to others was counted for the whole server, not for this query.
             capture=replace(
                 share_of(about.capture, share),
                 dropped=0,
@@ -277,7 +278,7 @@ class _AllSessions(LiveRecorder[ServerRecording]):
         return writer.finish(meta)
 
     def finish(self, ended_by: EndedBy) -> ServerRecording:
-        """Keep the queries that have ended, and those that run as far as they were seen."""
+        """Keep the queries that have ended, and the running ones up to now."""
         recorder, sampler = self.recorder, self.sampler
         sampler.stop()
         recorder.stop()
@@ -309,14 +310,14 @@ def _ended_by(query: SessionQuery) -> EndedBy:
 
 
 def _workers(query: SessionQuery, window: Window, origin_ns: int) -> list[Worker]:
-    """Its parallel workers: those born meanwhile were observed from their start on."""
+    """The query's workers; those that began during the recording were observed from then on."""
     zero_ns = origin_ns + window.begin_ns
     workers = []
     for pid, started_ns in query.workers.items():
-        whole = started_ns is not None and started_ns >= origin_ns
+        is_whole = started_ns is not None and started_ns >= origin_ns
         started_s = None if started_ns is None else (started_ns - zero_ns) / 1e9
-        attached_ns = started_ns if started_ns is not None and whole else origin_ns
-        missed = Missed(0, 0, 0) if whole else None
+        attached_ns = started_ns if started_ns is not None and is_whole else origin_ns
+        missed = Missed(0, 0, 0) if is_whole else None
         workers.append(Worker(pid, started_s, (attached_ns - zero_ns) / 1e9, missed))
     return workers
 

@@ -1,4 +1,4 @@
-"""Temp files of a running server to another directory, and back: ``spillcast move postgres``."""
+"""The command ``move postgres``: temp files of a running server to another directory, and back."""
 
 import os
 from pathlib import Path

@@ -1,14 +1,13 @@
-"""Temp files of PostgreSQL to a tablespace in a directory, and back: steps and checks.
+"""The steps and checks of a move of temp files to a tablespace in a directory, and back.
 
-Every step leaves a state from which ``revert_plan`` knows the way back, also after a kill; no file
-keeps it. The earlier settings are in the comment of the tablespace, which is written in the
+``revert_steps`` can undo a move after any of its steps, even if spillcast was killed. It needs no
+file: the comment of the tablespace has the former settings. The comment is written in the
 transaction that changes settings and rights, or before ALTER SYSTEM, which takes part in no
-transaction. Until the comment exists, the name of the tablespace marks it as spillcast's and says
-who made the directory. Until the tablespace exists, the sticky bit of the directory does; CREATE
+transaction. Until then, the name of the tablespace marks it as spillcast's and shows who made the
+directory. Before the tablespace exists, the sticky bit of the directory shows that; CREATE
 TABLESPACE removes it.
 
-The server decides whether a tablespace is in use: DROP TABLESPACE checks under a lock, as no query
-before it could.
+Only the server can decide whether a tablespace is in use: DROP TABLESPACE checks under a lock.
 """
 
 import os
@@ -57,9 +56,9 @@ def revert_steps(
     *,
     drop: bool = True,
 ) -> list[Step]:
-    """The steps that restore the settings of some scopes, unless they were changed since.
+    """The steps that restore the settings of ``scopes``, unless they were changed since.
 
-    They take the tablespace away after the last scope, with ``drop``.
+    With ``drop``, the steps for the last scope also drop the tablespace.
     """
     ours = [scope for scope in scopes if facts.settings.get(scope) == [tablespace.name]]
     steps = []
@@ -68,14 +67,14 @@ def revert_steps(
         statement = set_statement(Scope(), note.before["server"])
         steps.append(facts.step(why, statement))
     if Scope() in scopes:
-        # Also where it was done already: the reload after it may be missing.
+        # Even if the setting is restored already: the reload after it may be missing.
         steps.append(facts.step(RELOAD, "SELECT pg_reload_conf()"))
     statements = [
         set_statement(scope, note.before[str(scope)]) for scope in ours if scope != Scope()
     ]
     left = remaining(note, scopes)
-    gone = set(note.granted) - set(left.granted)
-    roles = [name for name in sorted(gone) if facts.roles is None or name in facts.roles]
+    revoked = sorted(set(note.granted) - set(left.granted))
+    roles = [name for name in revoked if facts.roles is None or name in facts.roles]
     if roles:
         on, names = identifier(tablespace.name), ", ".join(map(identifier, roles))
         statements.append(f"REVOKE CREATE ON TABLESPACE {on} FROM {names}")
@@ -98,9 +97,9 @@ def revert_steps(
 
 
 def remaining(note: Note, scopes: list[Scope]) -> Note:
-    """The note without some scopes; rights stay for the scopes that are left."""
-    gone = set(map(str, scopes))
-    before = {scope: names for scope, names in note.before.items() if scope not in gone}
+    """The note without some scopes; rights stay as long as a scope is left."""
+    restored = set(map(str, scopes))
+    before = {scope: names for scope, names in note.before.items() if scope not in restored}
     return replace(note, before=before, granted=note.granted if before else [])
 
 
@@ -110,41 +109,44 @@ def remove_directory(path: Path | str) -> Step:
 
 
 def set_statement(scope: Scope | None, names: list[str] | None) -> str:
-    """The statement that gives a scope its temp tablespaces, or none for None."""
+    """The statement that sets the temp tablespaces of a scope, or resets them for None."""
     if scope is None:
-        who = ""
+        alter = ""
     elif scope.role:
-        who = f"ALTER ROLE {identifier(scope.role)} "
+        alter = f"ALTER ROLE {identifier(scope.role)} "
+    elif scope.database:
+        alter = f"ALTER DATABASE {identifier(scope.database)} "
     else:
-        who = f"ALTER DATABASE {identifier(scope.database)} " if scope.database else "ALTER SYSTEM "
+        alter = "ALTER SYSTEM "
     if names is None:
-        return f"{who}RESET {SETTING}"
-    return f"{who}SET {SETTING} = {', '.join(map(literal, names))}"
+        return f"{alter}RESET {SETTING}"
+    return f"{alter}SET {SETTING} = {', '.join(map(literal, names))}"
 
 
 def used_by_settings(facts: Situation, note: Note, scopes: list[Scope], name: str) -> list[str]:
-    """In words, whose settings name a tablespace after some scopes have been restored."""
+    """Names the settings that still refer to a tablespace when ``scopes`` are restored."""
     after = dict(facts.settings)
     for scope in scopes:
         names = note.before[str(scope)]
         if after.get(scope) == [name]:
             del after[scope]
             after |= {scope: names} if names is not None else {}
-    who = [str(scope) for scope, names in after.items() if name in names]
-    defaults = [str(scope) for scope, names in facts.defaults.items() if name in names]
-    users = [f"{SETTING} of {', '.join(who)}"] if who else []
-    return users + ([f"default_tablespace of {', '.join(defaults)}"] if defaults else [])
+    users = []
+    for setting, by_scope in ((SETTING, after), ("default_tablespace", facts.defaults)):
+        if using := [str(scope) for scope, names in by_scope.items() if name in names]:
+            users.append(f"{setting} of {', '.join(using)}")
+    return users
 
 
 def comment_statement(name: str, text: str | None) -> str:
-    """The statement that gives a tablespace its comment, or none for None."""
-    word = "NULL" if text is None else literal(text)
-    return f"COMMENT ON TABLESPACE {identifier(name)} IS {word}"
+    """The statement that sets the comment of a tablespace, or removes it for None."""
+    comment = "NULL" if text is None else literal(text)
+    return f"COMMENT ON TABLESPACE {identifier(name)} IS {comment}"
 
 
 @dataclass(frozen=True)
 class MoveRequest:
-    """Whose temp files move where; ``scope`` is None for a session that sets it itself."""
+    """The options of a move; ``scope`` is None for a session that changes its own setting."""
 
     to: Path
     scope: Scope | None
@@ -154,7 +156,7 @@ class MoveRequest:
 
 @dataclass(frozen=True)
 class Directory:
-    """Describes a directory: whether it exists, comes from an unfinished move, and its owner."""
+    """A directory: whether it exists, whether an unfinished move ``made`` it, and its owner."""
 
     exists: bool = False
     made: bool = False
@@ -162,7 +164,7 @@ class Directory:
 
     @classmethod
     def look(cls, path: Path) -> "Directory":
-        """Look at a path of this machine. InputError where it is not a directory."""
+        """Look at a path of this machine. InputError if it is not a directory."""
         try:
             status = path.stat()
         except FileNotFoundError:
@@ -173,9 +175,9 @@ class Directory:
 
 
 def plan(request: MoveRequest, facts: Situation, lacking: list[str], directory: Directory) -> Move:
-    """The steps of a move, of which none is left where all is done, and those of the way back.
+    """The steps of a move that are still to be done, and the steps that undo it.
 
-    ``lacking`` are the roles that have to be granted CREATE.
+    ``lacking`` are the roles that need the right CREATE.
     """
     existing = facts.at(request.to)
     name = _name(request, facts, existing)
@@ -229,7 +231,7 @@ def plan(request: MoveRequest, facts: Situation, lacking: list[str], directory: 
 
 
 def _name(request: MoveRequest, facts: Situation, existing: Tablespace | None) -> str:
-    """The tablespace's name. InputError where another one has it."""
+    """The name of the move's tablespace. InputError if another tablespace has it."""
     existing_name = existing.name if existing and not existing.name.startswith(UNFINISHED) else None
     name = request.tablespace or existing_name or "spillcast_temp"
     if existing_name and name != existing_name:
@@ -252,13 +254,13 @@ def _name(request: MoveRequest, facts: Situation, existing: Tablespace | None) -
 
 
 def _directory_steps(path: Path, facts: Situation, directory: Directory) -> list[Step]:
-    steps, word = [], shell_word(path)
+    steps = []
     if not directory.exists:
         why = (
             "Create the directory on the server's machine. The sticky bit marks it as made by "
             "spillcast."
         )
-        steps.append(Step(why, f"mkdir -m 1700 {word}"))
+        steps.append(Step(why, f"mkdir -m 1700 {shell_word(path)}"))
     owner = facts.owner or "postgres"
     if owner != (directory.owner if directory.exists else user_name(os.geteuid())):
         why = "It has to belong to the server's user; one that holds files is left as it is."
@@ -267,13 +269,13 @@ def _directory_steps(path: Path, facts: Situation, directory: Directory) -> list
 
 
 def chown_empty(owner: str, path: Path) -> str:
-    """The command that gives a directory to a user, unless anything is in it."""
-    give = f"chown {shell_word(owner)}: {{}} +"
-    return f"find -H {shell_word(path)} -maxdepth 0 -empty -exec {give}"
+    """The command that makes a user own a directory, unless it contains anything."""
+    chown = f"chown {shell_word(owner)}: {{}} +"
+    return f"find -H {shell_word(path)} -maxdepth 0 -empty -exec {chown}"
 
 
 def check_server(facts: Situation) -> None:
-    """InputError where this server, at this end, cannot be changed by us."""
+    """InputError if spillcast cannot change this server from this machine as this role."""
     if facts.elsewhere is not None:
         raise OptionInvalid(
             f"{facts.elsewhere}, and the directory has to be where it runs",
@@ -284,10 +286,11 @@ def check_server(facts: Situation) -> None:
         raise ServerUnsuited("the server is a standby and cannot be changed", hint)
     if not facts.superuser:
         hint = "let a superuser run what is printed without --apply"
-        for by in facts.superusers[:1]:
+        for superuser in facts.superusers[:1]:
+            grant = f"GRANT {shown_name(superuser)} TO {shown_name(facts.user)}"
             hint = (
-                f"connect as {by}, or let a superuser run: GRANT {shown_name(by)} TO "
-                f"{shown_name(facts.user)}, and add options='-c role={by}' to the DSN; or {hint}"
+                f"connect as {superuser}, or let a superuser run: {grant}, and add "
+                f"options='-c role={superuser}' to the DSN; or {hint}"
             )
         raise PermissionDenied(
             f"role {facts.user} lacks SUPERUSER, which is needed to make or drop a tablespace", hint
@@ -295,7 +298,7 @@ def check_server(facts: Situation) -> None:
 
 
 def check_move(connection: Connection, facts: Situation, request: MoveRequest) -> None:
-    """InputError where a move could not be done, or would do harm."""
+    """InputError if a move could not be done, or would do harm."""
     check_server(facts)
     if facts.standbys and not request.standbys_prepared:
         names = ", ".join(facts.standbys)
@@ -323,8 +326,8 @@ def _check_directory(connection: Connection, facts: Situation, request: MoveRequ
         raise PathMissing(
             f"--to {path}: there is no directory {parent}", f"mkdir -p {shell_word(parent)}"
         )
-    for seen in (parent, path):
-        _check_seen(connection, seen, f"--to {path}")
+    for checked in (parent, path):
+        _check_same_path(connection, checked, f"--to {path}")
     if facts.at(path) is not None:
         return
     directory = Directory.look(path)
@@ -348,18 +351,18 @@ def _check_directory(connection: Connection, facts: Situation, request: MoveRequ
         raise OutputExists(f"--to {path} is not empty: {', '.join(entries[:3])}", hint)
 
 
-def _check_seen(connection: Connection, path: Path, role: str) -> None:
-    """The server can reach a path, and finds there what we find."""
-    # Where nothing is there the server says so only if it may pass through the directory above.
+def _check_same_path(connection: Connection, path: Path, option: str) -> None:
+    """InputError if the server cannot reach a path, or reaches another file there than we do."""
+    # If nothing exists there, the server says so only if it may pass through the parent directory.
     query = "select floor(extract(epoch from modification))::bigint from pg_stat_file(%s, true)"
 
-    def seen_s() -> int:
+    def our_modified_s() -> int:
         return int(path.stat().st_mtime) if path.exists() else 0
 
-    before_s = seen_s()
+    before_s = our_modified_s()
     hint = "it needs execute permission on every directory above"
-    with refused(PermissionDenied, f"{role}: the server cannot reach {path}", hint):
+    with refused(PermissionDenied, f"{option}: the server cannot reach {path}", hint):
         (modified_s,) = row(connection, query, str(path))
-    if not before_s <= (modified_s or 0) <= seen_s():
+    if not before_s <= (modified_s or 0) <= our_modified_s():
         hint = "it may have a private /tmp, as with PrivateTmp of systemd"
-        raise ServerUnsuited(f"{role}: the server sees another {path} than spillcast", hint)
+        raise ServerUnsuited(f"{option}: the server sees another {path} than spillcast", hint)

@@ -56,12 +56,12 @@ from spillcast.errors import (
 from spillcast.evidence.postgres import MARK
 from spillcast.text import shell_word
 
-#: Sorts some 1 MB in 64 kB; its temp files stay while a row of it is still to be fetched.
+#: Sorts about 1 MB in 64 kB; its temp files exist until the last row is fetched.
 SPILL = (
     b"select md5(i::text) from pg_catalog.generate_series(1, 20000) i order by 1 " + MARK.encode()
 )
 RELOAD_S = 20.0
-#: How long a move waits for another one.
+#: How long a move waits for another one to end.
 LOCK_S = 10.0
 _LOCKED_BY = (
     "select coalesce(string_agg(pid::text, ', '), 'unknown') from pg_locks "
@@ -86,9 +86,10 @@ def planned(dsn: str | None, request: MoveRequest) -> Move:
 
 
 def moved(dsn: str, request: MoveRequest) -> Move:
-    """Move temp files, and verify the move. InputError before anything is changed.
+    """Move temp files, and verify the move.
 
-    SpillcastError where the server refuses a step, or temp files go elsewhere.
+    InputError for what is known to fail, before anything is changed. SpillcastError if the server
+    refuses a step, or if temp files are not in the tablespace afterwards.
     """
     with open_session(dsn, MOVER) as connection:
         _lock(connection)
@@ -106,14 +107,14 @@ def moved(dsn: str, request: MoveRequest) -> Move:
 
 
 def moved_back(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -> Move:
-    """Put back what a move to ``to`` has changed for ``scope``, or ``whole``, however far it came.
+    """Undo a move to ``to``, for ``scope`` or ``whole``, even if the move was interrupted.
 
-    Without ``to`` it is the only tablespace that spillcast has moved to.
+    Without ``to``, the only move that spillcast has made is undone.
     """
     with open_session(dsn, MOVER) as connection:
         from psycopg import errors
 
-        # The server's answers for a tablespace in use, which it checks under a lock.
+        # The errors of the server for a tablespace that is in use.
         in_use = (
             errors.ObjectNotInPrerequisiteState,
             errors.ObjectInUse,
@@ -137,7 +138,7 @@ def moved_back(dsn: str, to: Path | None, scope: Scope | None, *, whole: bool) -
 
 
 def _run_steps(connection: Connection, move: Move) -> None:
-    """Do the steps, but those for a session of somebody's. SpillcastError for one refused."""
+    """Run the steps, except those for the user's own session. SpillcastError if one is refused."""
     for index, step in enumerate(move.steps):
         if step.command is not None or step.client:
             _run(connection, step)
@@ -161,7 +162,7 @@ def _run(connection: Connection, step: Step) -> None:
 def verified(
     connection: Connection, dsn: str, scope: Scope | None, tablespace: str
 ) -> dict[str, Any]:
-    """Spill a little in a session of the scope; MoveFailed unless into the tablespace alone."""
+    """Spill in a session of the scope. MoveFailed unless all temp files are in the tablespace."""
     from psycopg.conninfo import make_conninfo
 
     if scope is not None and scope.database:
@@ -173,20 +174,20 @@ def verified(
             session.execute("set local work_mem = '64kB'")
             cursor.execute(SPILL)
             cursor.fetchone()
-            spilled = {held.tablespace: held for held in temp_files(connection) if held.pid == pid}
+            spilled = {file.tablespace: file for file in temp_files(connection) if file.pid == pid}
     if list(spilled) != [tablespace]:
-        where = ", ".join(spilled) or "nowhere"
+        places = ", ".join(spilled) or "nowhere"
         raise MoveFailed(
             f"tablespace {tablespace} is set for {scope or 'session'}, but temp files of such a "
-            f"session are in {where}",
+            f"session are in {places}",
             "--revert restores everything",
         )
-    held = spilled[tablespace]
-    return {"session": str(scope or "session"), "files": held.files, "bytes": held.bytes}
+    seen = spilled[tablespace]
+    return {"session": str(scope or "session"), "files": seen.files, "bytes": seen.bytes}
 
 
 def _lock(connection: Connection) -> None:
-    """Wait a little, as for the last statement of a move that was killed, then refuse."""
+    """Lock out other moves. LockTaken if one still runs after ``LOCK_S``."""
     deadline = time.monotonic() + LOCK_S
     while not row(connection, "select pg_try_advisory_lock(hashtext('spillcast move'))")[0]:
         if time.monotonic() > deadline:
@@ -236,7 +237,7 @@ def _warnings(facts: Situation, request: MoveRequest, move: Move) -> Iterator[st
 
 
 def _only_move(facts: Situation) -> Path:
-    """Where temp files were moved to. InputError where nothing or more than one place shows it."""
+    """The only directory of a move. InputError if there is none, or if there are several."""
     moved = [tablespace for tablespace in facts.tablespaces if tablespace.note is not None]
     if len(moved) == 1:
         return Path(moved[0].location)
@@ -250,12 +251,13 @@ def _only_move(facts: Situation) -> Path:
 
 
 def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -> Move:
-    word = "all" if whole else str(scope or "session")
+    """The steps that undo a move to ``to``. InputError if spillcast made none, or a later one."""
+    whom = "all" if whole else str(scope or "session")
     tablespace = facts.at(to)
     if tablespace is None:
         directory = Directory.look(to)
         steps = [remove_directory(to)] if directory.made and not any(to.iterdir()) else []
-        return Move("postgres", str(to), word, steps)
+        return Move("postgres", str(to), whom, steps)
     note = tablespace.note
     if note is None:
         raise MoveBlocked(
@@ -265,21 +267,21 @@ def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -
         )
     _check_last(facts, tablespace)
     if not to.exists():
-        # Gone with a restart, where it was in memory or on a disk of the instance.
+        # A restart removes a directory in memory or on an instance's local disk.
         note = replace(note, made_directory=False)
     scopes = [
         candidate
         for candidate in map(parse_scope, note.before)
         if candidate and (whole or candidate == scope)
     ]
-    others = remaining(note, scopes).before
+    other_scopes = remaining(note, scopes).before
     left = []
-    if note.made_tablespace and not others:
+    if note.made_tablespace and not other_scopes:
         left = used_by_settings(facts, note, scopes, tablespace.name)
     steps = revert_steps(tablespace, note, scopes, facts, drop=not left)
-    move = Move("postgres", str(to), word, steps, tablespace=tablespace.name, left=left)
-    if others:
-        move.warnings.append(f"the tablespace stays for {', '.join(others)}")
+    move = Move("postgres", str(to), whom, steps, tablespace=tablespace.name, left=left)
+    if other_scopes:
+        move.warnings.append(f"the tablespace stays for {', '.join(other_scopes)}")
     for candidate in scopes:
         now = facts.settings.get(candidate)
         if now != [tablespace.name] and now != note.before[str(candidate)]:
@@ -289,7 +291,7 @@ def _way_back(facts: Situation, to: Path, scope: Scope | None, *, whole: bool) -
 
 
 def _check_last(facts: Situation, tablespace: Tablespace) -> None:
-    """InputError where a later move goes back to a tablespace, which must be there then."""
+    """InputError if a later move will go back to a tablespace, which must still exist then."""
     for later in facts.tablespaces:
         if later == tablespace or later.note is None:
             continue
@@ -304,7 +306,7 @@ def _check_last(facts: Situation, tablespace: Tablespace) -> None:
 def _take_setting(
     connection: Connection, session: Connection, scope: Scope | None, tablespace: str
 ) -> None:
-    """Give a session the setting that a new session of the scope has."""
+    """Give a session the setting that new sessions of the scope have."""
     if scope is None:
         session.execute(set_statement(None, [tablespace]).encode())
         return
@@ -317,7 +319,7 @@ def _take_setting(
         for other in now
         if other.role in (None, user) and other.database in (None, database)
     ):
-        # The server tells its processes of a new setting one by one.
+        # A reload reaches the server's processes one by one.
         deadline = time.monotonic() + RELOAD_S
         query = "select current_setting('temp_tablespaces')"
         while parse_names(row(session, query)[0]) != [tablespace]:
@@ -326,5 +328,5 @@ def _take_setting(
                 raise MoveFailed(f"a new session of {scope} did not get the setting", hint)
             time.sleep(0.02)
         return
-    # A session of ours cannot be one of theirs: it takes what is stored for them.
+    # Our session does not belong to the scope: give it the value that is stored for the scope.
     session.execute(set_statement(None, now[scope]).encode())

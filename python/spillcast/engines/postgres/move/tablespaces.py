@@ -15,34 +15,29 @@ from spillcast.text import shell_word
 from spillcast.units import format_bytes
 
 SETTING = "temp_tablespaces"
-#: A comment of a tablespace that begins so is spillcast's note of how all was before.
+#: The comment of a tablespace begins with this if it is spillcast's note of the former state.
 MARK = "spillcast move: "
-#: Names until the note is written, which tell who made the directory.
+#: Names of a tablespace until the note is written; the second if spillcast made the directory.
 UNFINISHED = "spillcast_unfinished"
 UNFINISHED_WITH_DIRECTORY = "spillcast_unfinished_dir"
 
 
 @dataclass(frozen=True)
 class Scope:
-    """The scope of a setting: a role, a database, a role in a database, or the server."""
+    """The scope of a setting: a role, a database, a role in a database, or (neither) the server."""
 
     role: str | None = None
     database: str | None = None
 
     def __str__(self) -> str:
-        if self.role and self.database:
-            return f"role:{self.role} in database:{self.database}"
-        if self.role or self.database:
-            return f"role:{self.role}" if self.role else f"database:{self.database}"
-        return "server"
+        names = (("role", self.role), ("database", self.database))
+        return " in ".join(f"{kind}:{name}" for kind, name in names if name) or "server"
 
     def outranks(self, other: "Scope") -> bool:
         """Whether this scope's setting wins over another's in some session of both."""
-        disjoint = any(
-            mine and theirs and mine != theirs
-            for mine, theirs in ((self.role, other.role), (self.database, other.database))
-        )
-        return not disjoint and self._rank > other._rank
+        pairs = ((self.role, other.role), (self.database, other.database))
+        are_disjoint = any(None not in pair and pair[0] != pair[1] for pair in pairs)
+        return not are_disjoint and self._rank > other._rank
 
     @property
     def _rank(self) -> int:
@@ -62,13 +57,13 @@ def parse_scope(text: str) -> Scope | None:
 
 @dataclass(frozen=True)
 class Note:
-    """How all was before, kept as the tablespace's comment; keys are scopes as text."""
+    """The state before a move, kept in the tablespace's comment; keys are scopes as text."""
 
     made_directory: bool
     made_tablespace: bool = True
-    #: The comment of a tablespace that was there before.
+    #: The former comment of a tablespace that spillcast did not make.
     comment: str | None = None
-    #: Tablespaces that were set before; None for unset.
+    #: The tablespaces that were set; None if none were.
     before: dict[str, list[str] | None] = field(default_factory=dict)
     #: Roles that were granted CREATE, for any of the scopes.
     granted: list[str] = field(default_factory=list)
@@ -79,7 +74,7 @@ class Note:
 
 @dataclass(frozen=True)
 class Tablespace:
-    """A tablespace, and spillcast's note of it where it has one."""
+    """A tablespace, and spillcast's note if it has one."""
 
     oid: int
     name: str
@@ -88,7 +83,7 @@ class Tablespace:
 
     @property
     def note(self) -> Note | None:
-        """The note, also of a move that ended before it was written. InputError if damaged."""
+        """The note; the same for a move that ended before it was written. InputError if damaged."""
         if self.name in (UNFINISHED, UNFINISHED_WITH_DIRECTORY):
             return Note(made_directory=self.name == UNFINISHED_WITH_DIRECTORY)
         if self.comment is None or not self.comment.startswith(MARK):
@@ -106,25 +101,25 @@ class Tablespace:
 def settings(
     connection: Connection, name: str = SETTING, *, server: bool
 ) -> dict[Scope, list[str]]:
-    """The scopes with a setting of tablespaces; with ``server``, also that of ALTER SYSTEM."""
-    settings = {}
+    """The tablespaces that ``name`` lists, by scope; with ``server``, also by ALTER SYSTEM."""
+    by_scope = {}
     query = (
         "select rolname, datname, substr(entry, length(%s::text) + 2) from pg_db_role_setting "
         "cross join unnest(setconfig) entry left join pg_roles r on r.oid = setrole "
         "left join pg_database d on d.oid = setdatabase where entry like %s::text || '=%%'"
     )
     for role, database, value in connection.execute(query, (name, name)):
-        settings[Scope(role, database)] = parse_names(value)
+        by_scope[Scope(role, database)] = parse_names(value)
     if not server:
-        return settings
-    # The file's last entry holds.
+        return by_scope
+    # The file's last entry takes effect.
     query = (
         "select setting from pg_file_settings where name = %s "
         "and sourcefile like '%%/postgresql.auto.conf' order by seqno"
     )
     for (value,) in connection.execute(query, (name,)):
-        settings[Scope()] = parse_names(value)
-    return settings
+        by_scope[Scope()] = parse_names(value)
+    return by_scope
 
 
 def parse_names(value: str) -> list[str]:
@@ -144,9 +139,9 @@ def users_of(connection: Connection, tablespace: Tablespace) -> list[str]:
     query = "select relname from pg_class where reltablespace = %s order by relname limit 5"
     names = [name for (name,) in connection.execute(query, (tablespace.oid,))]
     if databases or names:
-        such = ", such as " + ", ".join(names) if names else ""
-        where = ", ".join(databases) or connection.info.dbname
-        users.append(f"tables or indexes of database {where}{such}")
+        examples = ", such as " + ", ".join(names) if names else ""
+        owners = ", ".join(databases) or connection.info.dbname
+        users.append(f"tables or indexes of database {owners}{examples}")
     # ``pg_ls_tmpdir`` does not show the directories of parallel queries.
     query = (
         "select count(*), coalesce(sum(size), 0), (select count(*) from "
@@ -154,8 +149,8 @@ def users_of(connection: Connection, tablespace: Tablespace) -> list[str]:
         "pg_ls_dir(%s::text || '/' || version || '/pgsql_tmp', true, false) entry "
         "where version like 'PG\\_%%' and entry like '%%fileset') from pg_ls_tmpdir(%s)"
     )
-    where = f"pg_tblspc/{tablespace.oid}"
-    count, size, shared = row(connection, query, where, where, tablespace.oid)
+    path = f"pg_tblspc/{tablespace.oid}"
+    count, size, shared = row(connection, query, path, path, tablespace.oid)
     if count or shared:
         users.append(f"temp files of running queries: {count + shared} ({format_bytes(int(size))})")
     return users
@@ -171,7 +166,7 @@ select current_user, current_setting('is_superuser')::bool, pg_is_in_recovery(),
        array(select rolname::text from pg_roles where rolname !~ '^pg_' order by 1),
        array(select datname::text from pg_database where datallowconn order by 1)
 """
-#: Standbys: those that are connected, and those that have a slot to come back to.
+#: Standbys are those that are connected, and those whose slot waits for them.
 _FOR_SUPERUSERS = """
 select current_setting('data_directory'),
        (select source from pg_settings where name = 'temp_tablespaces'),
@@ -185,7 +180,7 @@ select current_setting('data_directory'),
 
 @dataclass(frozen=True)
 class Situation:
-    """Facts about a server; the defaults are for a server without a connection."""
+    """Facts about a server; the defaults are assumptions about a server without a connection."""
 
     client: str = "psql"
     user: str = "postgres"
@@ -195,18 +190,18 @@ class Situation:
     roles: list[str] | None = None
     databases: list[str] | None = None
     standby: bool = False
-    #: Servers that replay what this one does, and would stop where they lack the directory.
+    #: Servers that replay each step, and would stop without the directory.
     standbys: list[str] = field(default_factory=list)
-    #: Name of the user whose processes the server's are; None where it runs elsewhere.
+    #: The user of the server's processes; None if it runs on another machine.
     owner: str | None = "postgres"
-    #: Why it is taken to run elsewhere.
+    #: Why it is taken to run on another machine.
     elsewhere: str | None = None
     data_directory: Path | None = None
     tablespaces: list[Tablespace] = field(default_factory=list)
     settings: dict[Scope, list[str]] = field(default_factory=dict)
-    #: Settings of default_tablespace, which keep a tablespace in use too.
+    #: Settings of default_tablespace, for which a tablespace stays in use, too.
     defaults: dict[Scope, list[str]] = field(default_factory=dict)
-    #: Where the server's own value comes from, such as ``command line``.
+    #: The source of the server's own value, such as ``command line``.
     source: str = "default"
 
     @property
@@ -216,21 +211,21 @@ class Situation:
 
     def at(self, directory: Path) -> Tablespace | None:
         """The tablespace in a directory."""
-        real = os.path.realpath(directory)
-        located = (each for each in self.tablespaces if os.path.realpath(each.location) == real)
-        return next(located, None)
+        path = os.path.realpath(directory)
+        spaces = (space for space in self.tablespaces if os.path.realpath(space.location) == path)
+        return next(spaces, None)
 
     def step(self, why: str, *sql: str) -> Step:
-        """Statements for a client of this server; several are one transaction."""
+        """A step of statements for a client of this server; several are one transaction."""
         return Step(why, sql=sql, client=self.client)
 
     def named(self, name: str) -> Tablespace | None:
         """The tablespace with a name."""
-        return next((each for each in self.tablespaces if each.name == name), None)
+        return next((space for space in self.tablespaces if space.name == name), None)
 
 
 def situation(connection: Connection, dsn: str) -> Situation:
-    """Ask a server for its facts; those for superusers alone stay at their defaults for others."""
+    """Ask a server for its facts. Without a superuser, those for superusers have the defaults."""
     user, superuser, standby, superusers, roles, databases = row(connection, _FACTS)
     pid, elsewhere = local_process(connection)
     data_directory, source, standbys = None, "default", list[str]()
@@ -256,7 +251,7 @@ def situation(connection: Connection, dsn: str) -> Situation:
 
 
 def roles_that_lack(connection: Connection, scope: Scope | None, tablespace: str) -> list[str]:
-    """Roles that can log in within a scope and may not put temp files into a tablespace."""
+    """Roles that can log in within a scope, but may not put temp files into a tablespace."""
     if scope is None:
         return []
     condition = "rolname = %s" if scope.role else "rolcanlogin and rolname <> %s"
@@ -267,12 +262,12 @@ def roles_that_lack(connection: Connection, scope: Scope | None, tablespace: str
         "coalesce(has_tablespace_privilege(oid, (select oid from pg_tablespace "
         "where spcname = %s), 'create'), false)) order by 1"
     )
-    given = (scope.role or "", scope.database, scope.database, tablespace, tablespace)
-    return [name for (name,) in connection.execute(query.encode(), given)]
+    values = (scope.role or "", scope.database, scope.database, tablespace, tablespace)
+    return [name for (name,) in connection.execute(query.encode(), values)]
 
 
 def check_exists(facts: Situation, scope: Scope | None) -> None:
-    """InputError where there is no such role or database."""
+    """InputError if there is no such role or database."""
     for kind, name, names in (
         ("role", scope and scope.role, facts.roles),
         ("database", scope and scope.database, facts.databases),
@@ -283,7 +278,7 @@ def check_exists(facts: Situation, scope: Scope | None) -> None:
 
 
 def open_sessions(connection: Connection, scope: Scope) -> int:
-    """Sessions that began earlier and keep their setting."""
+    """The number of open sessions of a scope, which keep their former setting."""
     (count,) = row(
         connection,
         "select count(*) from pg_stat_activity where backend_type = 'client backend' "
@@ -295,7 +290,7 @@ def open_sessions(connection: Connection, scope: Scope) -> int:
 
 
 def user_name(uid: int) -> str:
-    """The name of a user of this machine; the number of one that has none."""
+    """The name of a user of this machine, or the number if it has no name."""
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

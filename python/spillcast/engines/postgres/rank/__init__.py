@@ -1,1 +1,1 @@
-"""Which statements of a PostgreSQL server spill: looks at it, its logs, what cures would bring."""
+"""Ranks the statements of a PostgreSQL server that spill, by snapshots of counts and by logs."""

@@ -1,4 +1,4 @@
-"""The commands that let a server count what each statement spills, as its kind of server has it."""
+"""Commands that enable pg_stat_statements, for servers of one's own and of cloud providers."""
 
 import re
 from collections.abc import Mapping
@@ -8,11 +8,11 @@ from spillcast.text import shell_word
 
 EXTENSION = "pg_stat_statements"
 _PRELOAD, _TIMES = "shared_preload_libraries", "track_io_timing"
-_KINDS = "select array_agg(distinct split_part(name, '.', 1)) from pg_settings where name ~ '[.]'"
+_PREFIXES = "select array_agg(split_part(name, '.', 1)) from pg_settings where name ~ '[.]'"
 _AURORA = "select exists (select from pg_proc where proname = 'aurora_version')"
 _SHIPPED = "select exists (select from pg_available_extensions where name = %s)"
 _BOOTSTRAP = "select rolname from pg_roles where oid = 10"
-#: Providers, by the prefix of settings that only their servers have, and who may change settings.
+#: By prefix of settings that only a provider's servers have: the role that may change settings.
 _ROLES = {"rds": "rds_superuser", "cloudsql": "cloudsqlsuperuser", "azure": "azure_pg_admin"}
 _GOOGLE = (
     "# name all flags that the instance has: the command replaces them",
@@ -22,22 +22,22 @@ _DEBIAN = re.compile(r"/var/lib/postgresql/(?P<version>[\d.]+)/(?P<name>[\w.-]+)
 
 
 def enabling(connection: Connection, shown: str, settings: Mapping[str, str]) -> list[str]:
-    """Lines for a shell; a comment says whether the server is restarted, and as whom to run them.
+    """Lines for a shell. A comment names the necessary role, and whether the server is restarted.
 
     ``shown`` is the DSN without its password.
     """
-    prefixes = set(row(connection, _KINDS)[0] or ())
+    prefixes = set(row(connection, _PREFIXES)[0] or ())
     provider = next((prefix for prefix in _ROLES if prefix in prefixes), None)
     cluster = "cluster-" if provider == "rds" and row(connection, _AURORA)[0] else ""
     changed = {}
-    # Its settings are there once it is loaded; the list itself may be hidden.
+    # A loaded extension has settings; the list of libraries itself may be hidden.
     if EXTENSION not in prefixes:
         if _PRELOAD not in settings:
             # A list without the libraries that are loaded now would unload them.
             return [
                 f"# as a role with pg_monitor, spillcast postgres prints how: it keeps {_PRELOAD}"
             ]
-        libraries = [library.strip(' "') for library in settings.get(_PRELOAD, "").split(",")]
+        libraries = [library.strip(' "') for library in settings[_PRELOAD].split(",")]
         changed[_PRELOAD] = ",".join([*filter(None, libraries), EXTENSION])
     if settings.get(_TIMES) == "off":
         changed[_TIMES] = "on"
@@ -51,13 +51,13 @@ def enabling(connection: Connection, shown: str, settings: Mapping[str, str]) ->
     if provider == "azure":
         return [head, *_azure(changed), create]
     if provider == "cloudsql":
-        # Its servers load the extension always.
+        # Cloud SQL always loads the extension.
         return [head, *(_GOOGLE if _TIMES in changed else ()), create]
     return [head, *_amazon(changed, cluster), create]
 
 
 def _as_superuser(connection: Connection, shown: str) -> str:
-    """The DSN ``shown``, of the superuser that made the cluster unless its own role is one."""
+    """The DSN of a superuser: ``shown``, or with the superuser that initdb made."""
     if connection.info.parameter_status("is_superuser") == "on":
         return shown
     from psycopg.conninfo import make_conninfo
@@ -68,26 +68,26 @@ def _as_superuser(connection: Connection, shown: str) -> str:
 def _psql(shown: str, *statements: str) -> str:
     words = [f"psql {shell_word(shown)}"]
     for statement in statements:
-        # In double quotes where that is easier to read.
-        plain = not re.search(r"""["$`!\\]""", statement)
-        words.append(f'-c "{statement}"' if plain else f"-c {shell_word(statement)}")
+        # Double quotes are easier to read where the shell changes nothing in them.
+        is_plain = not re.search(r"""["$`!\\]""", statement)
+        words.append(f'-c "{statement}"' if is_plain else f"-c {shell_word(statement)}")
     return " ".join(words)
 
 
 def _self_hosted(connection: Connection, changed: Mapping[str, str], shown: str) -> list[str]:
-    """A server whose machine one may log in to."""
+    """The lines for a server that is no provider's."""
     lines = []
     version = connection.info.server_version // 10_000
     if not row(connection, _SHIPPED, EXTENSION)[0]:
         lines.append(
             f"# install PostgreSQL's contrib package first, such as postgresql{version}-contrib"
         )
-    hidden = "select current_setting(%s, true)"
     if not changed:
         return lines
-    if row(connection, hidden, "allow_alter_system")[0] == "off":
-        assignments = (f"{name} = '{value}'" for name, value in changed.items())
-        return [*lines, f"# set in postgresql.conf, then restart: {', '.join(assignments)}"]
+    if row(connection, "select current_setting('allow_alter_system', true)")[0] == "off":
+        assignments = ", ".join(f"{name} = '{value}'" for name, value in changed.items())
+        effect = "restart" if _PRELOAD in changed else "reload"
+        return [*lines, f"# set in postgresql.conf, then {effect}: {assignments}"]
     statements = [
         f"ALTER SYSTEM SET {name} = {', '.join(map(literal, value.split(',')))}"
         for name, value in changed.items()
@@ -98,7 +98,7 @@ def _self_hosted(connection: Connection, changed: Mapping[str, str], shown: str)
 
 
 def _restart(connection: Connection) -> str:
-    """As Debian does it, or PostgreSQL itself."""
+    """The command that restarts the server: Debian's, or PostgreSQL's own."""
     import psycopg
 
     try:

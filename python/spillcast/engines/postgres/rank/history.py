@@ -1,4 +1,4 @@
-"""Snapshots of PostgreSQL servers -> the ranking of each over time, what changed, and alerts."""
+"""Ranks a server's statements by a history of snapshots, with changes of spills and alerts."""
 
 import math
 import time
@@ -38,7 +38,7 @@ from spillcast.fleet.snapshots import (
 from spillcast.gate import reading
 from spillcast.redaction import struck_text
 
-#: Lengths of buckets (s), and how many a page has room for.
+#: Lengths of buckets (s), and the most that fit on a page.
 _BUCKETS_S, _BUCKETS_MAX = (60.0, 300.0, 3600.0, 86_400.0), 31
 #: Ratios within which a figure per call counts as unchanged, and beyond which a plan changed.
 _SAME, _OTHER = 1.1, 1.5
@@ -62,10 +62,10 @@ def rank_snapshots(
     logs: Logs | None = None,
     rules: Sequence[Rule] = (),
 ) -> list[ServerRanking]:
-    """The ranking of each server of a dataset of snapshots, by name.
+    """The rankings of all servers in the dataset of snapshots at ``address``, by name.
 
-    ``since_s`` is how long before the last snapshot the ranking begins. InputError where there
-    are none.
+    Each covers ``since_s`` before the server's last snapshot, None for all. InputError if there
+    are no snapshots, or only one of each server.
     """
     servers: dict[str, list[list[Snapshot]]] = {}
     for chain in chains(read_snapshots(Dataset.open(address))):
@@ -73,7 +73,7 @@ def rank_snapshots(
     hint = "save one with: spillcast postgres DSN --save DIR"
     if not servers:
         raise SelectionEmpty(f"{address}: no snapshots of a server", hint)
-    if all(len(chain) == 1 for of_server in servers.values() for chain in of_server):
+    if all(len(chain) == 1 for instances in servers.values() for chain in instances):
         raise EvidenceIncomplete(
             f"{address}: one snapshot of each server, and spills are counted between two", hint
         )
@@ -90,7 +90,8 @@ class _Server:
     ) -> None:
         self.name = name
         in_order = sorted(
-            (each for chain in snapshots for each in chain), key=lambda each: each.number
+            (snapshot for chain in snapshots for snapshot in chain),
+            key=lambda snapshot: snapshot.number,
         )
         self.first, self.last = in_order[0], in_order[-1]
         begin_s = -math.inf if since_s is None else self.last.taken_s - since_s
@@ -100,10 +101,10 @@ class _Server:
         self.changes: list[Change] = []
         self.periods: list[Period] = []
         self.lower_bounds, self.earlier_calls = set[str](), set[str]()
-        #: Names of statements that have spilled before: their identifiers and texts.
-        self.known: set[str] = set()
+        #: Identifiers and texts of statements that have spilled so far.
+        self.spilled: set[str] = set()
         for at, chain in enumerate(snapshots):
-            self._know(chain[0].rows, None)
+            self._note_spills(chain[0].rows, None)
             if at and chain[0].taken_s >= begin_s:
                 text = f"another instance, PostgreSQL {chain[0].version}: counted from here on"
                 self.events.append(Event(chain[0].taken_s, "instance", text))
@@ -112,6 +113,7 @@ class _Server:
         self.periods.sort(key=lambda period: period.after.number)
 
     def _add(self, period: Period, *, is_shown: bool) -> None:
+        """Add a period; one before the window only shows which statements have spilled before."""
         at_s = period.after.taken_s
         sums: dict[str, dict[str, float]] = {}
         for grown in period.statements:
@@ -129,30 +131,32 @@ class _Server:
             if not grown.includes_earlier:
                 add_to(sums.setdefault(queryid, {}), grown.row)
         if is_shown:
-            for queryid, of_call in sums.items():
-                self.statements[queryid].points.append((period, of_call))
+            for queryid, of_period in sums.items():
+                self.statements[queryid].points.append((period, of_period))
             for name, growth in period.databases.items():
                 was = self.databases.get(name, (0, 0))
                 self.databases[name] = was[0] + growth[0], was[1] + growth[1]
-            known = {(event.kind, event.note) for event in self.events}
+            # States that last from snapshot to snapshot are listed once.
+            listed = {(event.kind, event.note) for event in self.events}
             lasting = ("hidden", "uncounted")
             self.events += [
                 Event(at_s, kind, text)
                 for kind, text in period.events.items()
-                if kind not in lasting or (kind, text) not in known
+                if kind not in lasting or (kind, text) not in listed
             ]
             self.periods.append(period)
-        self._know([grown.row for grown in period.statements], period if is_shown else None)
-        self._know(period.after.rows, None)
+        grown_rows = [grown.row for grown in period.statements]
+        self._note_spills(grown_rows, period if is_shown else None)
+        self._note_spills(period.after.rows, None)
 
-    def _know(self, rows: Sequence[Mapping[str, Any]], period: Period | None) -> None:
-        """Note the statements that spilled; in a period, one without earlier spills is new."""
+    def _note_spills(self, rows: Sequence[Mapping[str, Any]], period: Period | None) -> None:
+        """Note the statements that spilled; the first spill of one in a ``period`` is a change."""
         for row in rows:
             if not _temp_blocks(row):
                 continue
             names = {str(row["queryid"]), normal(row["query"] or "") or str(row["queryid"])}
-            is_new = self.known.isdisjoint(names)
-            self.known |= names
+            is_new = self.spilled.isdisjoint(names)
+            self.spilled |= names
             if is_new and period is not None:
                 self.changes.append(_first_spill(row, period))
 
@@ -166,6 +170,9 @@ class _Server:
             for queryid, statement in self.statements.items()
         ]
         covered_s = sum(period.length_s or 0.0 for period in self.periods)
+        unseen = []
+        if not self.periods:
+            unseen.append("spills: there is one snapshot, and they count from it on")
         return ServerRanking(
             source=self.name,
             window_s=covered_s or None,
@@ -179,9 +186,7 @@ class _Server:
             ],
             database_temp_bytes=sum(growth[1] for growth in self.databases.values()),
             settings=settings,
-            unseen=[]
-            if self.periods
-            else ["spills: there is one snapshot, and they count from it on"],
+            unseen=unseen,
             history=self._history(rules),
             counted=rows,
         )
@@ -209,7 +214,7 @@ class _Server:
         )
 
     def _alert(self, rule: Rule) -> Alert:
-        """By the latest snapshots; unknown where the last one is older than the rule's time."""
+        """Apply a rule to the latest periods; unknown if the last is older than the rule's time."""
         timed = self.last.settings.get("track_io_timing") != "off"
         new = Counter(change.by_s for change in self.changes if change.kind == "new")
         rates = []
@@ -240,7 +245,7 @@ def _temp_s(period: Period) -> float:
 
 
 def _buckets(shown: Sequence[Period]) -> tuple[float, list[Bucket]]:
-    """Sums by the middle of each period: a snapshot just after midnight is of the day before."""
+    """The length of buckets (s), and the sums of the periods whose middle is in each."""
     if not shown:
         return _BUCKETS_S[-1], []
     ends_s = [period.after.taken_s for period in shown]
@@ -249,36 +254,32 @@ def _buckets(shown: Sequence[Period]) -> tuple[float, list[Bucket]]:
     bucket_s = next(fitting, _BUCKETS_S[-1])
     by_start: dict[int, list[Period]] = {}
     for period in shown:
+        # The middle, so that a snapshot just after midnight counts for the day before.
         middle_s = period.after.taken_s - (period.length_s or 0.0) / 2
         by_start.setdefault(int(middle_s // bucket_s), []).append(period)
     form = "%Y-%m-%d" if bucket_s == _BUCKETS_S[-1] else "%Y-%m-%d %H:%M"
     buckets = []
     for start, of_bucket in sorted(by_start.items()):
-        statements: dict[str, int] = {}
+        temp_bytes = Counter[str]()
         for grown in (grown for period in of_bucket for grown in period.statements):
-            queryid, size = str(grown.row["queryid"]), BLOCK_BYTES * _temp_blocks(grown.row)
-            statements[queryid] = statements.get(queryid, 0) + size
+            temp_bytes[str(grown.row["queryid"])] += BLOCK_BYTES * _temp_blocks(grown.row)
         growths = [growth for period in of_bucket for growth in period.databases.values()]
         buckets.append(
             Bucket(
-                f"{datetime.fromtimestamp(start * bucket_s, UTC):{form}}",
-                sum(period.length_s or 0.0 for period in of_bucket),
-                sum(files for files, _ in growths),
-                sum(size for _, size in growths),
-                sum(statements.values()),
-                sum(map(_temp_s, of_bucket)),
-                [
-                    StatementBytes(queryid, size)
-                    for queryid, size in sorted(statements.items(), key=lambda item: -item[1])
-                    if size
-                ],
+                start=f"{datetime.fromtimestamp(start * bucket_s, UTC):{form}}",
+                covered_s=sum(period.length_s or 0.0 for period in of_bucket),
+                temp_files=sum(files for files, _ in growths),
+                written_bytes=sum(size for _, size in growths),
+                temp_bytes=temp_bytes.total(),
+                temp_s=sum(map(_temp_s, of_bucket)),
+                statements=[StatementBytes(*item) for item in temp_bytes.most_common() if item[1]],
             )
         )
     return bucket_s, buckets
 
 
 def _first_spill(row: Mapping[str, Any], period: Period) -> Change:
-    """A statement that spills for the first time; whether it ran before, where that is known."""
+    """The change of a statement that spills for the first time."""
     since_s = unix_time_s(row.get("stats_since"))
     is_first = since_s is not None and since_s >= period.before.taken_s
     ran = "it ran for the first time" if is_first else "it ran before without spilling"
@@ -288,7 +289,7 @@ def _first_spill(row: Mapping[str, Any], period: Period) -> Change:
         query=row["query"],
         after_s=period.before.taken_s,
         by_s=period.after.taken_s,
-        # Calls from before it spilled are not told apart.
+        # The counters do not separate the calls before the first spill.
         bytes_per_call=BLOCK_BYTES * _temp_blocks(row) / row["calls"],
         ratio=None,
         is_gradual=False,
@@ -298,7 +299,7 @@ def _first_spill(row: Mapping[str, Any], period: Period) -> Change:
 
 
 def _changes(queryid: str, statement: _Statement) -> Iterator[Change]:
-    """Where the temp bytes of a call changed, with what else did."""
+    """The changes of a statement's temp bytes per call, with their causes."""
     points = [(period, sums) for period, sums in statement.points if sums["calls"]]
     levels = [math.log(max(_temp_blocks(sums) / sums["calls"], 1.0)) for _, sums in points]
     splits = steps(levels)
@@ -342,7 +343,7 @@ def _per_call(parts: Sequence[Mapping[str, float]]) -> dict[str, float]:
 def _cause(
     before: Mapping[str, float], after: Mapping[str, float], ratio: float, period: Period
 ) -> tuple[Literal["version", "setting", "rows", "plan"] | None, list[str]]:
-    """The cause of a change by the counters; another plan only if they show other work."""
+    """The cause of a change, and the evidence for it in the counters; None if it is unclear."""
     evidence, ratios = [], {}
     for name in ("rows", "table blocks"):
         ratios[name] = (after[name] + 1e-9) / (before[name] + 1e-9)
@@ -363,24 +364,26 @@ def _cause(
         return "rows", evidence
     if abs(workers[1] - workers[0]) >= _WORKERS_MIN:
         return "plan", evidence
-    # More data would move both alike.
+    # More data would change table blocks and temp bytes alike: another ratio is another plan.
     blocks = ratios["table blocks"]
     if not 1 / _OTHER < blocks < _OTHER and not 1 / _OTHER < ratio / blocks < _OTHER:
         return "plan", evidence
     return None, evidence
 
 
-#: A change of temp bytes per call by a smaller factor is none.
+#: The smallest factor of temp bytes per call that counts as a change.
 _RATIO_MIN = 1.5
-#: Shares of the points on their side of the middle between two levels, and of an abrupt change.
+#: The least share of points on their side of the middle between two levels, and the least share of
+#: the change in one step for an abrupt one.
 _SEPARATE_MIN, _ABRUPT_MIN = 0.9, 0.6
 _SIDE_MIN = 3
 
 
 def steps(levels: Sequence[float]) -> list[tuple[int, bool]]:
-    """Where a series of logarithms changes its level: indices, and whether it changed gradually.
+    """Where a series of logarithms changes its level: pairs of index and whether gradually.
 
-    Each is the split with the smallest squares around both means, if both sides are separate.
+    A step is the split with the least squared deviations from the means of both sides, provided
+    that the sides are separate.
     """
     import numpy as np
 
@@ -400,7 +403,7 @@ def steps(levels: Sequence[float]) -> list[tuple[int, bool]]:
     if abs(change) < np.log(_RATIO_MIN):
         return []
     if min(sides) < _SEPARATE_MIN:
-        # Perhaps a level that was left and came back.
+        # The level may have changed and come back: look for steps in the parts.
         earlier = steps(levels[:at])
         begin = earlier[-1][0] if earlier else at
         return [*earlier, *((begin + step, slow) for step, slow in steps(levels[begin:]))]

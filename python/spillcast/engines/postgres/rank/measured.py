@@ -1,4 +1,4 @@
-"""Measures how long a query of a server took, by its statistics or by watching it."""
+"""Measures how long a query of a server took, by pg_stat_statements or by its session."""
 
 import re
 import time
@@ -11,12 +11,13 @@ from spillcast.engines.postgres.connection import (
     SAMPLER,
     Connection,
     check_text,
+    may_be_cut,
     open_session,
     refused,
     row,
     shown_dsn,
 )
-from spillcast.engines.postgres.live.activity import LOOK_S, SESSION, ActivityQueries, find
+from spillcast.engines.postgres.live.activity import LOOK_S, SESSION, ActivityQueries, find_session
 from spillcast.engines.postgres.rank.snapshot import snapshot_since, take_snapshot
 from spillcast.errors import OptionInvalid, SelectionEmpty, SessionEnded
 from spillcast.evidence.postgres import CONSTANT
@@ -25,19 +26,17 @@ from spillcast.evidence.postgres.statements import HOW, Row, ambiguous_rows, exe
 from spillcast.fleet.snapshots import Snapshot, between
 from spillcast.gate import reading
 
-#: What a cut text may hold a part of: a word, or a constant that is not closed.
+#: The last word or constant of a text, which may be incomplete if the text is cut.
 _LAST_WORD = re.compile(r"(?:'.*|(?<!\w)\w+)$", re.DOTALL)
-#: A text is cut between characters: bytes that may lack at its end, and the one for the zero.
-_CHARACTER_BYTES = 4
 
 
 def took_on_postgres(
     dsn: str, selector: StatementSelector, say: Say = lambda _text: None
 ) -> Executed:
-    """The mean of the calls that the server counted; of a session its query when it ends.
+    """The mean of the calls that the server counted, or a session's query when it has ended.
 
-    ``say`` gets what is waited for. InputError where the server does not answer, has counted no
-    such statement or several, and where the session is not there or may not be seen.
+    InputError if the server does not answer, if it has counted no such statement or several, and
+    if the session does not exist or is hidden from our role.
     """
     place = Path(shown_dsn(dsn))
     with closing(open_session(dsn, SAMPLER)) as connection:
@@ -47,9 +46,9 @@ def took_on_postgres(
 
 
 def pattern_of(query: str, *, cut: bool = False) -> str:
-    """The pattern of a statement's text as pg_stat_statements has it, whatever its constants.
+    """A pattern of the text of ``query`` in pg_stat_statements, for any constants.
 
-    Of a text that is ``cut`` it is the pattern of the beginning, up to the last whole word.
+    If ``query`` is ``cut``, the pattern is that of its beginning, up to the last whole word.
     """
     parts = CONSTANT.split(query.strip().rstrip("; \n"))
     if cut:
@@ -67,14 +66,10 @@ def _counted(connection: Connection, selector: StatementSelector, place: Path) -
         with refused(OptionInvalid, f"--query '{pattern}'", hint):
             row(connection, "select '' ~* %s", pattern)
     elif selector.text is not None:
-        size_query = "select setting::int from pg_settings where name = 'track_activity_query_size'"
-        (size,) = row(connection, size_query)
-        # The text that a session showed may be only the beginning of the statement.
-        cut = len(selector.text.encode()) >= int(size) - _CHARACTER_BYTES
-        pattern = pattern_of(selector.text, cut=cut)
+        pattern = pattern_of(selector.text, cut=may_be_cut(connection, selector.text))
     snapshot = take_snapshot(connection, queryid, pattern)
     if queryid is not None and pattern is not None and not _rows(snapshot, place):
-        # Another server, or one of another version, knows it by another identifier.
+        # The identifier may be of another server, or of another version.
         queryid = None
         snapshot = take_snapshot(connection, None, pattern)
     if selector.since is not None:
@@ -84,10 +79,8 @@ def _counted(connection: Connection, selector: StatementSelector, place: Path) -
     rows = _rows(snapshot, place)
     like = selector.queryid or f"like '{selector.query or selector.text}'"
     if not rows:
-        lacking = next(
-            (reason for reason in snapshot.unseen if reason.startswith("statements")), None
-        )
-        hint = lacking or "let it run there first; pg_monitor sees the statements of others"
+        hints = [reason for reason in snapshot.unseen if reason.startswith("statements")]
+        hint = (hints or ["let it run there first; pg_monitor sees the statements of others"])[0]
         raise SelectionEmpty(f"{place}: has counted no statement {like}", hint)
     if len(rows) > 1:
         raise ambiguous_rows(place, rows, f"{len(rows):,} statements are {like}:")
@@ -95,8 +88,8 @@ def _counted(connection: Connection, selector: StatementSelector, place: Path) -
 
 
 def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Executed:
-    """By the session's own times, with the temp I/O that was counted of this call."""
-    find(connection, SessionSelector(backend=pid), say)
+    """The session's query when it has ended: its times, and the temp I/O counted for this call."""
+    find_session(connection, SessionSelector(backend=pid), say)
     say(f"waiting for the query of session {pid} to end; Ctrl-C ends it")
     queries = ActivityQueries(connection, SESSION, pid)
     clock = ServerClock()
@@ -107,7 +100,7 @@ def _of_session(connection: Connection, pid: int, place: Path, say: Say) -> Exec
         mine = next((session for session in clock.look(queries) if session.pid == pid), None)
         if life.see(mine) == "ended":
             break
-        # A query's identifier shows a moment after the query.
+        # The server shows a query's identifier a moment after the query.
         if mine is not None and life.phase == "running" and queryid is None:
             queryid = mine.query_id
             before = None if queryid is None else take_snapshot(connection, queryid)

@@ -1,4 +1,4 @@
-"""Ranks the statements of a server, of its logs or of an export by the cost of their spills."""
+"""Ranks statements by the cost of their spills: of a server, its logs or an export of counts."""
 
 import os
 import re
@@ -31,7 +31,6 @@ from spillcast.engines.ranking import (
     RankRequest,
     ServerRanking,
     SpillNode,
-    request_of,
     timed_counts,
     with_gains,
 )
@@ -66,7 +65,7 @@ from spillcast.text import shell_word
 from spillcast.units import parse_duration_s
 
 NAME = "spillcast postgres"
-#: Letters of a statement by which a recorder finds it.
+#: The most characters of a statement in the command that records it.
 _PATTERN_MAX = 40
 
 
@@ -80,13 +79,13 @@ def rank_postgres(
     origin: str | None = None,
     confidence: float = 0.9,
 ) -> ServerRanking:
-    """Rank what spills on a server, by DSN, or in a folder of logs.
+    """Rank the statements of ``server``: a DSN, logs, or a file of pg_stat_statements.
 
-    ``since`` is how long to wait between two snapshots, or the file of an earlier one. InputError
-    where the server does not answer, or an argument goes with the other kind.
+    ``since`` is the time between two snapshots, or the file of an earlier one. InputError if the
+    server does not answer, and for an argument that needs a server and has logs.
     """
-    request = request_of(targets, origin, confidence)
-    # A DSN may be longer than a file's name can be.
+    request = RankRequest(targets, origin, confidence)
+    # Not Path.exists, which raises an error for a DSN that is longer than a file's name can be.
     if server and os.path.exists(server):
         if (log, since, save_as) != (None, None, None):
             raise OptionConflict("--log, --since and --save need a server, not its logs")
@@ -118,9 +117,9 @@ def rank_postgres(
 
 
 def save_snapshot(server: str, address: str, *, redact: bool = False) -> dict[str, Any]:
-    """Save a snapshot of a server into the dataset at ``address``; what was saved, as a document.
+    """Save a snapshot of a server into the dataset at ``address``; return a summary document.
 
-    InputError where the server does not answer, SpillcastError where the file cannot be written.
+    InputError if the server does not answer, SpillcastError if the file cannot be written.
     """
     with open_session(server, NAME) as connection, while_it_answers():
         snapshot = take_snapshot(connection)
@@ -137,27 +136,27 @@ def save_snapshot(server: str, address: str, *, redact: bool = False) -> dict[st
 
 
 def _calibration(connection: Connection) -> MachineCalibration | None:
-    """The calibration of this machine, if the server surely runs on it (connected by a socket)."""
-    kept = kept_calibration() if connection.info.host.startswith("/") else None
-    if kept is None or kept.for_recordings is None:
+    """The calibration of this machine if the server is connected by a socket, so runs on it."""
+    calibration = kept_calibration() if connection.info.host.startswith("/") else None
+    if calibration is None or (measured := calibration.for_recordings) is None:
         return None
     version = connection.info.parameter_status("server_version")
-    return replace(kept.for_recordings, costs=[kept.for_recordings.cost_of("postgres", version)])
+    return replace(measured, costs=[measured.cost_of("postgres", version)])
 
 
 def _of_server(
     shown: str, snapshot: Snapshot, logs: Logs | None, enable: Sequence[str], request: RankRequest
 ) -> ServerRanking:
-    """The ranking by counts of statements, else by the log, with what to ``enable``."""
+    """The ranking by counts of statements; by the log if these are to be enabled first."""
     rows, databases, unseen = rows_of(snapshot), snapshot.databases, snapshot.unseen
     window_s = None if snapshot.since_s is None else snapshot.taken_s - snapshot.since_s or None
     if enable:
         statements = [] if logs is None else of_logs(logs, request)
         window_s = window_s if logs is None else logs.window_s
         databases = [replace(d, spill_s=spill_s(d.temp_bytes, request)) for d in databases]
-        # What enables the extension says both.
-        known = ("statements: this database", "times of temp I/O: set")
-        unseen = [text for text in unseen if not text.startswith(known)]
+        # The lines of ``enable`` are the remedy for both.
+        enabled = ("statements: this database", "times of temp I/O: set")
+        unseen = [text for text in unseen if not text.startswith(enabled)]
     else:
         statements = of_rows(rows, logs, request)
     return ServerRanking(
@@ -208,10 +207,10 @@ def _of_logs(path: Path, request: RankRequest) -> ServerRanking:
     )
 
 
-def _words(query: str) -> str:
-    """A pattern of the longest part of a statement that is the same in each of its calls.
+def _pattern(query: str) -> str:
+    """A pattern of the longest part of a statement without constants and comments.
 
-    Constants and comments are others each time; line breaks are no blanks.
+    Those differ between calls. White space is any: a line break in the text is not a blank.
     """
     text = CONSTANT.sub("?", COMMENTS.sub("?", query))
     words = max(re.findall(r"[^\W\d](?:[\w.]|,?\s+(?=[^\W\d]))*", text), key=len, default="")
@@ -226,13 +225,13 @@ def _record(shown: str, statements: Sequence[Ranked]) -> str | None:
     """The command that records the first statement when it runs next."""
     dsn = shell_word(shown)
     for statement in statements:
-        if statement.query and statement.query != HIDDEN and (words := _words(statement.query)):
-            return f"spillcast record --postgres {dsn} --query {shell_word(words)} -o run.spill"
+        if statement.query and statement.query != HIDDEN and (pattern := _pattern(statement.query)):
+            return f"spillcast record --postgres {dsn} --query {shell_word(pattern)} -o run.spill"
     return None
 
 
 _PLACE = Path("pg_stat_statements")
-#: What stands for spills of any size, and longer than they take on any storage.
+#: A spill from which those of any size are scaled, and a time that is longer on any storage.
 _BLOCKS, _LONG_MS = 1000, 1e6
 
 
@@ -266,7 +265,7 @@ def with_sizing(ranking: ServerRanking) -> ServerRanking:
 def statements_to_size(
     ranking: ServerRanking, place: Path = _PLACE, runs_per_day: float | None = None
 ) -> list[Sized]:
-    """The statements of a ranking that spill, with ``runs_per_day`` of all, else as counted."""
+    """The statements of a ranking that spill; ``runs_per_day`` replaces the counted runs of all."""
     rows = ranking.counted
     if runs_per_day is None and ranking.per_day is not None:
         runs_per_day = sum(row.calls for row in rows if row.spills) * ranking.per_day
@@ -274,9 +273,9 @@ def statements_to_size(
 
 
 def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
-    """By target, the time to write so many bytes once and to read them once, a block at a time.
+    """The time (s) by target to write ``size_bytes`` and read them back, one block at a time.
 
-    None of a target that is relative to latencies of today, which nothing tells.
+    Without targets that are relative to present latencies, which are unknown.
     """
     blocks = {"temp_blks_read": _BLOCKS, "temp_blks_written": _BLOCKS}
     row = Row.of({"calls": 1, "total_exec_time": _LONG_MS, PER_GATHER: 0, **blocks})
@@ -290,12 +289,12 @@ def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
 
 
 def of_logs(logs: Logs, request: RankRequest) -> list[Ranked]:
-    """The statements that logs tell of: temp files by their sizes, plans by what they counted."""
+    """The statements in logs that spill, by the sizes of their temp files and by their plans."""
     files: dict[str, list[TempFile]] = {}
     for file in logs.temp:
         files.setdefault(normal(file.query or ""), []).append(file)
-    sizes = {key: sum(file.bytes for file in of_it) for key, of_it in files.items()}
-    texts = {key: (of_it[0].queryid, of_it[0].query) for key, of_it in files.items()}
+    sizes = {key: sum(file.bytes for file in group) for key, group in files.items()}
+    texts = {key: (group[0].queryid, group[0].query) for key, group in files.items()}
     all_plans = _all_plans(logs)
     for key, plans in all_plans.items():
         text = str(max(plans, key=_blocks).get("Query Text", ""))
@@ -338,9 +337,9 @@ def _of_row(row: Row, plans: Sequence[Mapping[str, Any]], request: RankRequest |
 
 
 def _at_bounds(counts: Counts, plans: Sequence[Mapping[str, Any]]) -> list[Counts]:
-    """The same counts with the fewest and the most processes that may have shared their I/O.
+    """The counts of a call with the fewest and with the most processes that may share its I/O.
 
-    Plans of the statement tell how many there were, within what the counts allow for.
+    Plans of the statement have the numbers of processes; the counts bound them.
     """
     shared = counts.processes_bounds
     if shared is None or counts.time_bounds is not None:
@@ -352,7 +351,7 @@ def _at_bounds(counts: Counts, plans: Sequence[Mapping[str, Any]]) -> list[Count
 
 
 def _temp_s(row: Row) -> tuple[float, float] | None:
-    """Elapsed time of all calls in temp I/O, for the most processes and for the fewest."""
+    """Elapsed time (s) of all calls in temp I/O, shared by the most and by the fewest processes."""
     if not row.temp_s:
         return None
     shared, calls = processes_of(row), row.calls
@@ -365,16 +364,17 @@ def _temp_s(row: Row) -> tuple[float, float] | None:
 
 
 def _of_files(ranked: Ranked, files: Sequence[TempFile]) -> Ranked:
-    """Temp files alone: they took some of their calls' time, and no more than all."""
+    """Add the bounds that temp files give: their I/O took at most the time of their calls."""
     ranked = replace(ranked, work_mem_between=work_mem_between(files))
     calls = {file.call: file.elapsed_s for file in files if file.elapsed_s is not None}
     if not calls:
         return ranked
-    took_s = sum(calls.values())
-    return replace(ranked, calls=len(calls), elapsed_s=took_s, temp_s=(0.0, took_s))
+    elapsed_s = sum(calls.values())
+    return replace(ranked, calls=len(calls), elapsed_s=elapsed_s, temp_s=(0.0, elapsed_s))
 
 
 def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankRequest) -> Ranked:
+    """Add the times, gains and nodes of ``plan`` as if it were that of all ``calls``."""
     moved_bytes = round(calls * _blocks(plan) * BLOCK_BYTES)
     ranked = replace(ranked, temp_bytes=max(ranked.temp_bytes or 0, moved_bytes))
     try:
@@ -389,14 +389,14 @@ def _of_plan(ranked: Ranked, plan: Mapping[str, Any], calls: int, request: RankR
 
 
 def _temp_bounds_s(counts: Counts, calls: int) -> tuple[float, float]:
-    each, time = calls / counts.processes, counts.time_bounds
-    if time is None:
-        return each * counts.total_s, each * counts.total_s
-    return each * time.lower, each * time.upper
+    factor, bounds = calls / counts.processes, counts.time_bounds
+    if bounds is None:
+        return factor * counts.total_s, factor * counts.total_s
+    return factor * bounds.lower, factor * bounds.upper
 
 
 def _enough_bytes(counts: Counts) -> int | None:
-    """The work_mem with which nothing of a plan spills; None if it does not show it."""
+    """The work_mem with which no node of a plan spills; None if the plan does not show it."""
     return None if counts.plan is None else enough_bytes(counts.plan)
 
 

@@ -1,4 +1,4 @@
-"""Snapshots of a server's counts, for any version and role, and their differences."""
+"""Takes snapshots of a server's counts, for any version and role, samples sessions, reads logs."""
 
 import json
 import os
@@ -16,6 +16,7 @@ from spillcast.document import read
 from spillcast.engines.postgres.connection import (
     STATEMENTS_SCHEMA,
     Connection,
+    identifier,
     row,
     server_message,
     text_of_server,
@@ -37,10 +38,12 @@ PROCESSES_UNSEEN = (
     "processes of each statement, so intervals are wide: PostgreSQL 18 counts them, and "
     "--since 10m while they run or plans of auto_explain in --log show them"
 )
-#: A snapshot must not weigh on the server.
-_LIMITS = ("set statement_timeout = '10s'", "set default_transaction_read_only = on")
-#: So that times in rows of two snapshots are written alike.
-_ZONE = "set timezone = 'UTC'"
+#: A snapshot must not be a load on the server, and all snapshots write times alike.
+_SESSION_SETTINGS = (
+    "set statement_timeout = '10s'",
+    "set default_transaction_read_only = on",
+    "set timezone = 'UTC'",
+)
 _SETTINGS = (
     *(PER_GATHER, MAINTENANCE, "work_mem", "hash_mem_multiplier", "track_io_timing"),
     *("log_temp_files", "temp_tablespaces", "shared_preload_libraries"),
@@ -62,35 +65,35 @@ _STARTED = (
     "select extract(epoch from pg_postmaster_start_time())::float8, "
     "host(inet_server_addr()), current_setting('port'), current_setting('server_version')"
 )
-#: Counts that were never reset, but by a crash, are as old as those of the whole server.
+#: Counts that only a crash has reset are as old as those of the whole server.
 _DATABASES = (
     "select datname, temp_files, temp_bytes, extract(epoch from coalesce(d.stats_reset, "
     "(select least(b.stats_reset, a.stats_reset) from pg_stat_bgwriter b, pg_stat_archiver a)"
     "))::float8, {active} from pg_stat_database d "
     "where temp_bytes > 0 and datname is not null order by temp_bytes desc"
 )
-#: Temp files are not in it: what is left is what data files took.
+#: pg_stat_io does not count temp files: this is the time of data files.
 _DATA = "select sum(read_time) / 1e3 from pg_stat_io where object = 'relation'"
 _LIVE = (
     "select pid, query, extract(epoch from clock_timestamp() - query_start)::float8, wait_event "
     "from pg_stat_activity where state = 'active' and pid <> pg_backend_pid() "
     "and backend_type = 'client backend'"
 )
-#: Of the data directory, which copies of it have too; not every role may read it.
+#: Identifies the data directory and its copies; not every role may read it.
 _SERVER = "select system_identifier::text from pg_control_system()"
 
 
 def take_snapshot(
     connection: Connection, queryid: str | None = None, pattern: str | None = None
 ) -> Snapshot:
-    """Take a snapshot of all visible counts; notes name each hidden one with its remedy.
+    """Take a snapshot of all visible counts; ``unseen`` names hidden ones with their remedy.
 
-    The statement ``queryid``, or those whose text matches ``pattern``, are among its rows also
-    where they do not spill, as ``asked``.
+    Its rows are the statements that spill and, marked as ``asked``, the statement ``queryid`` and
+    those whose text matches ``pattern``.
     """
     began = time.monotonic()
-    for limit in (*_LIMITS, _ZONE):
-        connection.execute(limit.encode())
+    for statement in _SESSION_SETTINGS:
+        connection.execute(statement.encode())
     queries = _Queries(connection)
     settings = dict(
         queries.all("select name, setting from pg_settings where name = any (%s)", list(_SETTINGS))
@@ -129,7 +132,7 @@ def take_snapshot(
         reset_s=reset_s,
         evictions=evictions,
         boot_id=boot_id,
-        # The time since, which no clock's change moves.
+        # Changes of the clock do not affect it.
         boot_s=time.clock_gettime(time.CLOCK_BOOTTIME),
     )
     return replace(snapshot, asked_s=time.monotonic() - began)
@@ -159,7 +162,7 @@ class _Queries:
 def _statements(
     queries: _Queries, settings: Mapping[str, str], queryid: str | None, pattern: str | None
 ) -> tuple[list[dict[str, Any]], int | None, float | None, str | None]:
-    """Rows that spill, how many there are in all, their time, and the extension's schema."""
+    """Rows that spill; number and time (s) of all statements; the schema of pg_stat_statements."""
     schemas = queries.all(STATEMENTS_SCHEMA)
     if not schemas:
         preloaded = "pg_stat_statements" in settings.get("shared_preload_libraries", "")
@@ -168,15 +171,15 @@ def _statements(
             hint = f"add it to shared_preload_libraries, restart, then {hint}"
         queries.unseen.append(f"statements: this database has no pg_stat_statements; {hint}")
         return [], None, None, None
-    schema = '"' + str(schemas[0][0]).replace('"', '""') + '"'
-    schemas = queries.all(_SPILLING.format(schema=schema), queryid, pattern)
-    rows = [{**record, "asked": True} if wanted else dict(record) for record, wanted in schemas]
+    schema = identifier(schemas[0][0])
+    records = queries.all(_SPILLING.format(schema=schema), queryid, pattern)
+    rows = [{**row, "asked": True} if is_asked else dict(row) for row, is_asked in records]
     [(seen, elapsed_s)] = queries.all(_ALL.format(schema=schema)) or [(None, None)]
     return rows, seen, elapsed_s, schema
 
 
 def _live(queries: _Queries) -> list[LiveSession]:
-    """Sessions with temp files that our role may see, the largest first."""
+    """The sessions that spill now, as far as our role may see them, the largest first."""
     sizes = Counter[int]()
     for pid, _, _, size in queries.all(TEMP_FILES):
         sizes[pid] += size
@@ -191,7 +194,7 @@ def _live(queries: _Queries) -> list[LiveSession]:
 def _not_shown(
     connection: Connection, settings: Mapping[str, str], rows: Sequence[Mapping[str, Any]]
 ) -> list[str]:
-    """The figures that a setting or a missing right hides."""
+    """Names the figures that a setting, the version or a missing right hides, with the remedy."""
     lines = []
     version = connection.info.server_version
     if version < 150_000:
@@ -210,13 +213,13 @@ def _not_shown(
 
 
 def document_of(snapshot: Snapshot) -> dict[str, Any]:
-    """The document of a snapshot; secrets are struck out of texts."""
+    """The document of a snapshot, without secrets in texts."""
     rows = [{**row, "query": struck_text(str(row.get("query") or ""))} for row in snapshot.rows]
     return {"schema": SNAPSHOT_SCHEMA, **asdict(snapshot), "rows": rows}
 
 
 def save(snapshot: Snapshot, path: Path) -> None:
-    """Save a snapshot, for a later one to be compared with."""
+    """Save a snapshot in a file, for ``--since``."""
     with whole_file(path) as partial:
         partial.write_text(json.dumps(document_of(snapshot), default=str) + "\n")
 
@@ -235,7 +238,7 @@ def snapshot_since(
     again: Callable[[], Snapshot],
     wait: Callable[[float], None] = time.sleep,
 ) -> Snapshot:
-    """The counts since the snapshot of a file, or from this one to another after a ``wait``."""
+    """The counts since the snapshot in the file ``since``, or during a ``wait`` of that time."""
     if os.path.isfile(since):
         before = _load(Path(since))
         if None not in (before.server, snapshot.server) and before.server != snapshot.server:
@@ -247,10 +250,10 @@ def snapshot_since(
     return between(snapshot, again())
 
 
-#: Samples of sessions in a short time, and bounds of the time between two (s): a sample takes the
-#: server a millisecond.
+#: The most samples of sessions, and the least and longest interval (s): a sample takes the server a
+#: millisecond.
 SAMPLES_MAX, INTERVAL_S = 600, (0.05, 0.2)
-#: The first versions that tell a worker's leader and the statement that a session runs.
+#: The first version that shows a worker's leader and the identifier of a session's statement.
 LEADER_SINCE = 140_000
 _RUNNING = (
     "select query_id::text, pid, leader_pid from pg_stat_activity "
@@ -259,7 +262,7 @@ _RUNNING = (
 
 
 class WorkersSeen:
-    """Samples of sessions: for each statement their number and its maximum number of workers."""
+    """Samples sessions, and counts for each statement its samples and its most workers."""
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection
@@ -277,7 +280,7 @@ class WorkersSeen:
             time.sleep(min(interval_s, left_s) if knows_leader else left_s)
 
     def add_to(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with the samples and the workers of each statement."""
+        """Return the snapshot with the samples and the workers of each statement."""
         rows = []
         for record in snapshot.rows:
             queryid = str(record.get("queryid"))
@@ -293,7 +296,7 @@ class WorkersSeen:
         began = time.monotonic()
         records = self.connection.execute(_RUNNING.encode()).fetchall()
         self.asked_s += time.monotonic() - began
-        # Before version 16 a leader is its own leader.
+        # Before version 16 leader_pid of a leader is its own process.
         workers = Counter(leader for _, pid, leader in records if leader not in (None, pid))
         for queryid, pid, leader in records:
             if leader in (None, pid):
@@ -301,15 +304,15 @@ class WorkersSeen:
                 self.max_workers[queryid] = max(self.max_workers[queryid], workers[pid])
 
 
-#: So much of its end is read, in pieces that no server notices.
+#: How much of the log's end is read, in pieces that are no load on the server.
 READ_MAX_BYTES, PIECE_BYTES = 32 << 20, 4 << 20
 
 
 def server_log(connection: Connection) -> Logs | None:
-    """The temp files and plans in the server's log; None if it is unreadable or has none."""
+    """Temp files, plans and exceeded limits in the server's log; None if unreadable or none."""
     import psycopg
 
-    # Those with the statement beside its temp files come first.
+    # Formats that have the statement beside its temp files come first.
     for kind in ("csvlog", "jsonlog", "stderr"):
         try:
             (name,) = row(connection, "select pg_current_logfile(%s)", kind)
@@ -323,7 +326,7 @@ def server_log(connection: Connection) -> Logs | None:
 
 
 def _end(connection: Connection, name: str) -> str:
-    """The end of a file, from the beginning of a message."""
+    """The end of a log file, from the beginning of a message."""
     (size,) = row(connection, "select size from pg_stat_file(%s)", name)
     begin = max(0, size - READ_MAX_BYTES)
     part = "select pg_read_binary_file(%s, %s, %s)"
@@ -334,5 +337,5 @@ def _end(connection: Connection, name: str) -> str:
     text = text_of_server(b"".join(pieces))
     if begin == 0:
         return text
-    dated = re.search(r"\n(?=\d{4}-\d\d-\d\d \d\d:|\{)", text)
-    return text[dated.end() :] if dated else text[text.find("\n") + 1 :]
+    message = re.search(r"\n(?=\d{4}-\d\d-\d\d \d\d:|\{)", text)
+    return text[message.end() :] if message else text[text.find("\n") + 1 :]
