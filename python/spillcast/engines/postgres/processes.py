@@ -12,8 +12,7 @@ from pathlib import Path
 from spillcast._core import age_s
 from spillcast.engines.postgres.connection import Connection, row
 
-#: A local process with a session's number serves it if both started within this time: a server
-#: on another machine has processes of the same numbers.
+#: A local process with a session's number is the server's if both started within this time.
 START_TOLERANCE_S = 10.0
 #: The calls by which PostgreSQL reads and writes temp files and tables (preadv: several buffers
 #: at once), and opens, closes, shortens and removes files.

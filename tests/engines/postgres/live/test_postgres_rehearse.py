@@ -106,7 +106,7 @@ def test_what_could_change_something_is_refused(newest, explained, slow, tmp_pat
 
 def test_a_text_that_the_server_cut_is_not_run(newest, tmp_path):
     """The server cuts before a character of which not all bytes fit, here 3 bytes earlier."""
-    statement = f"select {1:<4} -- {chr(0x1D11E) * 400}"
+    statement = f"select {1:<5} -- {chr(0x1D11E) * 400}"
     with newest.connect() as observer, newest.connect() as session:
         session.execute(statement)
         query = "select query from pg_stat_activity where pid = %s"

@@ -214,8 +214,9 @@ def estimate(
     # U+FFFD stands for bytes of a database in another encoding.
     if not _READS.match(text) or ";" in text or "\ufffd" in text:
         return {}
-    planner = dsn if database is None else make_conninfo(dsn, dbname=database)
-    with suppress(InputError, psycopg.Error), closing(open_session(planner, EXPLAINER)) as session:
+    if database is not None:
+        dsn = make_conninfo(dsn, dbname=database)
+    with suppress(InputError, psycopg.Error), closing(open_session(dsn, EXPLAINER)) as session:
         generic = _PARAMETER.search(text) is not None
         if generic and session.info.server_version < _GENERIC_SINCE:
             return {}
