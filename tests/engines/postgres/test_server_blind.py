@@ -2,6 +2,7 @@
 
 import json
 import shlex
+from types import SimpleNamespace
 
 import pytest
 from psycopg.conninfo import conninfo_to_dict
@@ -114,12 +115,18 @@ def test_commands_keep_loaded_libraries_and_name_who_may_run_them(cluster):
     assert "'auto_explain', 'pg_stat_statements'" in preload
 
 
-def test_only_what_needs_a_restart_asks_for_one(cluster):
-    settings = {"shared_preload_libraries": "pg_stat_statements", "allow_alter_system": "off"}
-    if int(cluster.installation.version.partition(".")[0]) < 17:
-        pytest.skip("ALTER SYSTEM is always allowed")
-    with serve(cluster, {**settings, "track_io_timing": "off"}) as server:
-        lines = rank_postgres(server.dsn, ["factor:2"]).enable
+def test_only_what_needs_a_restart_asks_for_one(monkeypatch):
+    """Where ALTER SYSTEM is switched off, from PostgreSQL 17 on."""
+    info = SimpleNamespace(server_version=170002, parameter_status=lambda _name: "on")
+    extensions = ["pg_stat_statements", "plpgsql"]
+
+    def row(_connection, query, *_values):
+        return ("off",) if "allow_alter_system" in query else (extensions,)
+
+    monkeypatch.setattr(enable, "row", row)
+    settings = {"track_io_timing": "off", "shared_preload_libraries": "pg_stat_statements"}
+    lines = enabling(SimpleNamespace(info=info), "dbname=dw", settings)
+    assert "no restart" in lines[0]
     assert any("track_io_timing = 'on'" in line for line in lines)
     assert not any("then restart" in line for line in lines)
 
