@@ -124,15 +124,12 @@ def row(connection: Connection, query: str, *values: object) -> tuple[Any, ...]:
     return record
 
 
-#: The server cuts a query's text before the character that does not fit, and adds a zero byte.
-_CUT_BYTES_MAX = 4
-
-
 def may_be_cut(connection: Connection, text: str) -> bool:
     """Whether a query's text, as a session shows it, may be only the beginning of the query."""
     query = "select setting::int from pg_settings where name = 'track_activity_query_size'"
     (size,) = row(connection, query)
-    return len(text.encode()) >= int(size) - _CUT_BYTES_MAX
+    # The server cuts before the character that does not fit, up to 4 bytes, and adds a zero byte.
+    return len(text.encode()) >= int(size) - 4
 
 
 def server_message(error: "psycopg.Error") -> str:

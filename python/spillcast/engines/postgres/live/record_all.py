@@ -145,8 +145,6 @@ def _written(
 
 
 class _AllSessions(LiveRecorder[ServerRecording]):
-    """The recording of all sessions; ``look`` keeps each query as soon as its rows are complete."""
-
     def __init__(
         self,
         recorder: Recorder,
