@@ -21,7 +21,7 @@ from spillcast.forecast.verdict import verdict
 from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import DoneBefore, SizedFile
-from spillcast.report.forecast import left_words
+from spillcast.report.forecast import remaining_text
 from spillcast.storage.observed import observed
 from spillcast.units import format_duration
 from spillcast_lab.partial_runs import attached
@@ -94,7 +94,7 @@ def test_files_that_drain_bound_what_is_to_come(tmp_path, kinds):
     unread = kinds.count("w") - kinds.count("r")
     assert left.reads_bytes.low <= unread * BLOCK * 1.1 < left.reads_bytes.high * 1.2
     # They bound what reads them, not what the query does after that.
-    words = left_words(answer, left)
+    words = remaining_text(answer, left)
     assert format_duration(left.elapsed_s.low) in words
     assert format_duration(left.elapsed_s.high) not in words
 
