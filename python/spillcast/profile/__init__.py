@@ -100,7 +100,7 @@ def profile(
 
 
 def _check_chosen(chosen: Chosen, kind: str) -> None:
-    """OptionConflict where evidence of this kind has no samples or times to select."""
+    """OptionConflict if evidence of this kind has no samples or times to select."""
     of_statement = chosen.sql_id is not None or chosen.exec_id is not None
     if chosen != ALL and kind != "ash" and (kind != "traces" or of_statement):
         raise OptionConflict(

@@ -40,7 +40,7 @@ ROW_SOURCE, CALL, FUNCTION = "row-source", "call", "function"
 
 
 class Figures(TypedDict, total=False):
-    """The keys of a row for all kinds of evidence; None where they are unknown."""
+    """The keys of a row for all kinds of evidence; None for unknown figures."""
 
     count: int | None
     total_us: float | None

@@ -96,7 +96,7 @@ class Grouping:
         return rows
 
     def check_some(self, rows: Sequence[Mapping[str, Any]], noun: str) -> None:
-        """SelectionEmpty if the condition holds for no row; ``noun`` is what a row is."""
+        """SelectionEmpty if the condition holds for no row; ``noun`` names a row in the message."""
         if self.where is not None and not rows:
             raise SelectionEmpty(f"--where: no {noun} meets '{self.where}'")
 
@@ -124,7 +124,7 @@ _COLUMNS = {
 }
 #: Whether files of I/O are temp files.
 _FILES = "if(op is null, null, if(temp, 'temp', 'other')) as files"
-#: The op of all operations of a group; null where they differ or some are neither read nor write.
+#: The op of all operations of a group; null if they differ or some are neither read nor write.
 _COMMON_OP = (
     "if(count(distinct op) = 1 and count(op) = count(*), any_value(op::varchar), null) as op"
 )

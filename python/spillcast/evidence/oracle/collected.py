@@ -210,7 +210,7 @@ def read_work_areas(paths: Sequence[Path]) -> Table:
 
 
 def read_temp_usage(paths: Sequence[Path]) -> Table:
-    """A row for each temp segment of a session. InputError where a file lacks the columns."""
+    """A row for each temp segment of a session. InputError if a file lacks the columns."""
     return Table.concat(_read(paths, _TEMP_USAGE, ("segment", "blocks"), "temp usage needs")[0])
 
 

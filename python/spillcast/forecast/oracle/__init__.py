@@ -76,7 +76,7 @@ _ASK = (
 def forecast_events(
     target: Target, evidence: OracleEvidence, question: Question | None = None
 ) -> Forecast:
-    """Forecast a run from ASH, traces or both. InputError where ``temp_events`` matches nothing."""
+    """Forecast a run from ASH, traces or both. InputError if ``temp_events`` matches nothing."""
     question = question or Question()
     method, confidence = question.method, question.confidence
     elapsed_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s

@@ -139,7 +139,7 @@ class OracleEvidence:
     block: BlockSize = ASSUMED_BLOCK
     paths: Sequence[Path] = ()
     lenient: bool = False
-    #: Which lines of the plan spill, and what more PGA would do; None if the evidence lacks it.
+    #: Which lines of the plan spill, and what more PGA would save; None if the evidence lacks it.
     spilled: Spilled | None = None
 
     @cached_property

@@ -205,7 +205,7 @@ class TargetRest:
 
     @property
     def change_s(self) -> float:
-        """Seconds more on the target; below 0 where it takes less."""
+        """Additional seconds on the target; below 0 if it takes less."""
         return self.near_s * expm1(self.log_ratio)
 
     def drawn_s(self, rng: np.random.Generator) -> Array:

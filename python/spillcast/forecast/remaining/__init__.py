@@ -308,14 +308,14 @@ def _estimates_by_scan(recording: Recording, progress: "Progress") -> list[Estim
     if "write" not in progress.recent_ops or not progress.bytes["write"]:
         return []
     scans = _scans(recording, progress.ahead_s)
-    file, begin, end = max(scans, key=lambda scan: scan[2] - scan[1], default=("", 0.0, 0.0))
+    table, begin, end = max(scans, key=lambda scan: scan[2] - scan[1], default=("", 0.0, 0.0))
     if end - begin < MIN_MOVED:
         return []
-    rate = progress.bytes["write"] / (end - begin)
-    left = rate * max(1 - end, MIN_LEFT)
+    bytes_per_table = progress.bytes["write"] / (end - begin)
+    left = bytes_per_table * max(1 - end, MIN_LEFT)
     # All of the spill may be written again, and another scan may follow.
     upper = left + SCAN_AGAIN * (progress.done("write") + left)
-    lower, source = left * exp(-NORMAL_95 * SCAN_SPREAD), f"the scan of {file}, {end:.0%} done"
+    lower, source = left * exp(-NORMAL_95 * SCAN_SPREAD), f"the scan of {table}, {end:.0%} done"
     return [Estimate("writes", lower, left, upper, source)]
 
 
@@ -327,7 +327,7 @@ def _scans(recording: Recording, after_s: float) -> Iterator[tuple[str, float, f
     rows = waits.filter(known & later & waits["op"].equals("read") & ~waits["temp"].values)
     names = rows["file"].to_numpy()
     offset, size = rows["offset"].values, rows["bytes"].filled(0)
-    #: By table: where each of its files begins, and the size of all.
+    # The begin of each file of a table within it, and the size of each table.
     begins, sizes = dict[str, dict[str, int]](), dict[str, int]()
     for file in recording.meta.inputs:
         match = _SEGMENT.search(file.file)
@@ -336,11 +336,11 @@ def _scans(recording: Recording, after_s: float) -> Iterator[tuple[str, float, f
         begins.setdefault(table, {})[file.file] = begin
         sizes[table] = sizes.get(table, 0) + file.bytes
     for table, parts in begins.items():
-        which = np.array([name in parts for name in names], dtype=bool)
-        if int(size[which].sum()) < MIN_INPUT_BYTES or not sizes[table]:
+        of_table = np.array([name in parts for name in names], dtype=bool)
+        if int(size[of_table].sum()) < MIN_INPUT_BYTES or not sizes[table]:
             continue
-        begin_bytes = np.array([parts[name] for name in names[which]], dtype=np.int64)
-        share = (begin_bytes + offset[which] + size[which]) / sizes[table]
+        begin_bytes = np.array([parts[name] for name in names[of_table]], dtype=np.int64)
+        share = (begin_bytes + offset[of_table] + size[of_table]) / sizes[table]
         share = share[share < ENDS]
         tops = np.maximum.accumulate(share)
         in_order = len(share) >= MIN_READS and (share < tops - BEHIND).mean() <= BEHIND

@@ -119,7 +119,7 @@ READ_SPREAD = 0.08
 #: The time in and beside a remaining byte over that of a recorded one, of its op or of the other.
 IO_SPREAD, REST_SPREAD = 0.08, 0.5
 UNSEEN_IO_SPREAD, UNSEEN_REST_SPREAD = 1.0, 0.7
-#: Writes to come over those done, where nothing shows them.
+#: Remaining writes over those done, if no source shows them.
 UNKNOWN_SPREAD = 1.5
 #: The earlier time outside temp I/O by the CPU time until then.
 REST_BEFORE_SPREAD = 0.35
@@ -134,9 +134,9 @@ MIN_PASSED, UNLIKE = 0.1, 20.0
 MAX_GROWTH = 2.0
 #: Share of the elapsed time that may come after the last temp I/O.
 TAIL = 0.03
-#: Fewer draws than this agree with what is given: then it and what was seen contradict each other.
+#: A given time contradicts the recording if fewer draws than this agree with it.
 MIN_AGREEING = 50
-#: A given time is at most so many standard deviations longer.
+#: The most standard deviations by which the entire query is longer than a given time.
 MAX_LONGER = 2.0
 
 

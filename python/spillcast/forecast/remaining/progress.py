@@ -1,7 +1,7 @@
 """How far a partly recorded query is: bytes and seconds done, and unread bytes of its files."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass, fields
 
 import numpy as np
 from numpy.typing import NDArray
@@ -33,7 +33,7 @@ COUNTED_ERROR, TIMED_ERROR = 0.05, 0.3
 
 @dataclass(frozen=True)
 class Unread:
-    """Bytes of all temp files that are unread at the end of the recording.
+    """Bytes of temp files that are unread at the end of the recording.
 
     ``held_before`` and ``unread_before`` are bytes when the recording began, or its last burst;
     ``written_since`` were written since then.
@@ -308,19 +308,16 @@ def unread(recording: Recording, times: Mapping[str, float]) -> Unread:
     offset, start_ns = waits["offset"].filled(0), waits["start_ns"].values
     size = waits["bytes"].filled(0) * np.where(write, times["write"], times["read"])
     ended_ns = _ends_ns(recording)
-    files = list[tuple[float, ...]]()
+    files = list[Unread]()
     groups = waits.group_by("file")
     for path, rows in zip(groups.keys["file"].to_pylist(), groups.rows(), strict=True):
         gone = ended_ns.get(path, -1) >= start_ns[rows[-1]]
         files.append(_of_file(held.pop(path, 0.0), write[rows], offset[rows], size[rows], gone))
     for path, bytes_before in held.items():
         left = 0.0 if path in ended_ns else bytes_before
-        files.append((left, left, left, bytes_before, bytes_before))
-    lower, middle, upper, held_before, unread_before = (
-        np.array(files).reshape(-1, 5).sum(axis=0).tolist()
-    )
-    written = float(size[write].sum())
-    return Unread(lower, middle, upper, held_before, unread_before, written)
+        files.append(Unread(left, left, left, bytes_before, bytes_before, 0.0))
+    sums = np.array([astuple(file) for file in files]).reshape(-1, len(fields(Unread))).sum(axis=0)
+    return Unread(*sums.tolist())
 
 
 def _ends_ns(recording: Recording) -> Mapping[str, int]:
@@ -337,20 +334,17 @@ def _ends_ns(recording: Recording) -> Mapping[str, int]:
 
 def _of_file(
     held: float, write: NDArray[np.bool_], offset: NDArray[np.int64], size: Array, gone: bool
-) -> tuple[float, float, float, float, float]:
-    """Unread bytes of a file at the end: lower, middle, upper; held and unread ones before.
-
-    ``held`` are its bytes before, and ``gone`` is whether it was removed.
-    """
+) -> Unread:
+    """The unread bytes of a file, which had ``held`` bytes before, and is ``gone`` at the end."""
     written, read = float(size[write].sum()), float(size[~write].sum())
     left = 0.0 if gone else max(held + written - read, 0.0)
     if not read or not held:
-        return left, left, left, held, held
+        return Unread(left, left, left, held, held, written)
     if written > STRAY * read:
         before = max(held * 0.9, min(held, max(read - written, 0.0)))
-        return left / 2, left * 0.9, left, held, before
+        return Unread(left / 2, left * 0.9, left, held, before, written)
     if gone:
-        return 0.0, 0.0, 0.0, held, read
+        return Unread(0.0, 0.0, 0.0, held, read, written)
     # If several runs of a file are merged, reading is equally far in each.
     first = float(offset[~write].min())
     last = max(held - float((offset + size)[~write].max()), 0.0)
@@ -364,4 +358,4 @@ def _of_file(
     else:
         middle = left * share
         lower, upper = middle * 0.9, min(middle * 1.1, left)
-    return lower, middle, upper, held, middle + read
+    return Unread(lower, middle, upper, held, middle + read, written)

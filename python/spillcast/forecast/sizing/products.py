@@ -31,7 +31,7 @@ SIZE_SCHEMA = "spillcast.size/1"
 class SizeRow:
     """A storage with settings and price; ``elapsed_s`` is the weighted mean over the statements."""
 
-    #: A target of ``forecast``; ``work_mem 512MB`` or ``tmpfs`` where nothing is bought.
+    #: A target of ``forecast``; ``work_mem 512MB`` or ``tmpfs`` if nothing is bought.
     target: str
     provider: str | None
     #: ``size``, ``iops`` and ``throughput`` with their units, or ``memory`` that it takes.
@@ -274,7 +274,7 @@ class Product:
         return {
             p.key: self._grid(p.key, p.low, p.high)
             for p in self.row.parameters
-            # Size changes a rate only where rates follow from it.
+            # The size is varied only if rates of the product depend on it.
             if p.key != "size" or "throughput_per_gib" in self.row.figures
         }
 
@@ -286,7 +286,7 @@ class Product:
 
     @property
     def fits(self) -> bool:
-        """Whether the temp files fit, as far as the size is known."""
+        """Whether the temp files fit; a volume of unknown size is large enough."""
         sizes = [p.high for p in self.row.parameters if p.key == "size"]
         known_gib = self.row.figures.get("size_gib")
         if not sizes and known_gib is None and self.row.kind == "device":

@@ -54,7 +54,7 @@ class WorkMemory:
 
     @property
     def fits(self) -> bool:
-        """Whether the memory for ``enough`` is available, as far as that is known."""
+        """Whether the memory for ``enough`` is available, or not known to be missing."""
         return self.available_bytes is None or self.most_bytes < self.available_bytes
 
 

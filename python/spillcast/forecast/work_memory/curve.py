@@ -60,7 +60,7 @@ class MemoryRun:
     delay_s: float
     #: Temp I/O by op; empty if nothing was spilled.
     ops: Mapping[str, Op]
-    #: Seconds of elapsed time for a second of latency: below 1 where threads overlap.
+    #: Seconds of elapsed time per second of latency: below 1 if threads overlap.
     of_waits: float = 1.0
 
     @property
