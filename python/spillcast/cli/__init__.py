@@ -44,9 +44,9 @@ VERBS = {
     "doctor": "spillcast.cli.lab",
     "engines": "spillcast.cli.lab",
 }
-#: Settings of a verb for click: after the command that ``record`` runs no option is its own.
+#: Settings of verbs for click. Options after the command of ``record`` are the command's.
 _SETTINGS = {"record": {"allow_interspersed_args": False}}
-#: The present names of options of the last version.
+#: Options of the last version, and their present names.
 _FORMER_OPTIONS = {"--boost": "--temp-events"}
 
 
@@ -68,7 +68,7 @@ def run(arguments: list[str]) -> int:
     if arguments == ["--version"]:
         print_version()
         return 0
-    # Imports and long answers make many objects and little garbage: collect it less often.
+    # Imports and long answers allocate many objects and little garbage.
     gc.set_threshold(20_000)
     from spillcast.cli.output import visible_streams
 
@@ -79,6 +79,7 @@ def run(arguments: list[str]) -> int:
 
 
 def _status(arguments: list[str]) -> int:
+    """Run a verb; turn errors into messages and an exit status."""
     from spillcast.errors import SpillcastError, SystemFailed, is_interruption
 
     try:
@@ -102,7 +103,7 @@ def _status(arguments: list[str]) -> int:
             return _interrupted()
         raise
     except BrokenPipeError:
-        # The reader of stdout has ended: what Python flushes at its exit must not fail, too.
+        # The reader of stdout has ended. Python's flush of stdout at its exit must not fail too.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 1
     except OSError as error:
@@ -152,15 +153,14 @@ def _open_streams() -> None:
             # It gets the lowest free number, which is this one; child processes do not inherit it.
             os.open(os.devnull, os.O_RDWR)
     if sys.stdout is None or sys.stderr is None:
-        nowhere = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
-        sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+        null = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+        sys.stdout, sys.stderr = sys.stdout or null, sys.stderr or null
 
 
 def _handle_signals() -> None:
     """Let SIGTERM and SIGHUP end a run as Ctrl-C does: recordings are kept, mounts are removed.
 
-    nohup has SIGHUP ignored, which stays. A shell has SIGINT ignored in background commands, which
-    does not.
+    SIGHUP stays ignored under nohup. SIGINT, which shells ignore in background commands, does not.
     """
     from spillcast.interruptible import interrupt
 
@@ -170,10 +170,10 @@ def _handle_signals() -> None:
         signal.signal(number, interrupt)
 
 
-def _unraisable(lost: "sys.UnraisableHookArgs") -> None:
-    """Interrupt again if Python dropped a KeyboardInterrupt, in a callback of an import."""
-    if not isinstance(lost.exc_value, KeyboardInterrupt):
-        sys.__unraisablehook__(lost)
+def _unraisable(unraisable: "sys.UnraisableHookArgs") -> None:
+    """Interrupt again if Python dropped a KeyboardInterrupt, as in callbacks of imports."""
+    if not isinstance(unraisable.exc_value, KeyboardInterrupt):
+        sys.__unraisablehook__(unraisable)
         return
     import threading
 
@@ -191,11 +191,11 @@ def application(arguments: list[str]) -> "Typer":
     class InOrder(VerbList):
         """Lists verbs and groups of commands in the order of ``VERBS``."""
 
-        def make_context(self, *words: Any, **options: Any) -> Any:
-            return usage_errors_explained(super().make_context, *words, **options)
+        def make_context(self, *values: Any, **options: Any) -> Any:
+            return usage_errors_explained(super().make_context, *values, **options)
 
-        def invoke(self, *words: Any, **options: Any) -> Any:
-            return usage_errors_explained(super().invoke, *words, **options)
+        def invoke(self, *values: Any, **options: Any) -> Any:
+            return usage_errors_explained(super().invoke, *values, **options)
 
         def list_commands(self, _context: Any) -> list[str]:
             return [verb for verb in VERBS if verb in self.commands]
@@ -210,7 +210,7 @@ def application(arguments: list[str]) -> "Typer":
         rich_markup_mode=None,
     )
 
-    # ``run`` answers ``spillcast --version`` alone, without typer.
+    # ``run`` answers a mere ``spillcast --version`` faster, without typer.
     def any_verb(
         version: bool = typer.Option(False, "--version", help="Show the version and exit."),
     ) -> None:
@@ -219,9 +219,9 @@ def application(arguments: list[str]) -> "Typer":
             raise typer.Exit
 
     spillcast.callback()(any_verb)
-    word = arguments[0] if arguments else ""
-    for verb in (word,) if word in VERBS else VERBS:
-        if word == verb or find_spec(VERBS[verb].split(".")[0]):
+    first = arguments[0] if arguments else ""
+    for verb in (first,) if first in VERBS else VERBS:
+        if verb == first or find_spec(VERBS[verb].split(".")[0]):
             _register(spillcast, verb, getattr(import_module(VERBS[verb]), verb))
     return spillcast
 
@@ -283,7 +283,7 @@ def with_present_names(arguments: list[str]) -> list[str]:
 
 
 def _sql_as_profile(words: list[str]) -> list[str]:
-    """Arguments of ``profile`` for ``sql QUERY EVIDENCE...`` with flags anywhere."""
+    """The arguments of ``profile --sql`` for those of ``sql QUERY EVIDENCE...``."""
     for index, word in enumerate(words):
         if not word.startswith("-"):
             return ["profile", *words[:index], "--sql", *words[index:]]
@@ -291,7 +291,7 @@ def _sql_as_profile(words: list[str]) -> list[str]:
 
 
 def _with_page(words: list[str]) -> list[str]:
-    """--page FILE for ``--markdown FILE``, and --markdown, now a flag, for ``--markdown -``."""
+    """Replace ``--markdown FILE`` by ``--page FILE``, and ``--markdown -`` by the flag."""
     words = [part for word in words for part in re.split("(?<=^--markdown)=", word)]
     value_index = words.index("--markdown") + 1 if "--markdown" in words else len(words)
     value = "".join(words[value_index : value_index + 1])

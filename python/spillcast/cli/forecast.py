@@ -194,14 +194,14 @@ def check_rehearse(
             raise PathMissing(f"--rehearse {directory}: there is no such directory")
 
 
-#: How long `record --rehearse` rehearses.
+#: Time of a rehearsal by ``record --rehearse``.
 DURATION_S = 10.0
 
 
 def rehearse_recorded(
     recording: "Recording", directories: Sequence[Path], server: str | None
 ) -> None:
-    """Rehearse a new recording on each directory; keep the results with it, or say why not."""
+    """Rehearse a new recording on each directory; keep the results with it, or print a reason."""
     from spillcast.storage.rehearse import check_room, keep_rehearsal
     from spillcast.workspace import workspace
 
@@ -236,17 +236,17 @@ def rehearsing(
         notify(f"rehearsal: {text}")
 
     def rehearse(recording: "Recording", directory: Path) -> "Rehearsal":
-        run = recording, directory, duration_s, folder
+        place = recording, directory, duration_s, folder
         try:
             if server is not None:
                 from spillcast.engines.postgres.live.record import rehearse_postgres
 
-                return rehearse_postgres(server, *run, statement=command, say=say)
+                return rehearse_postgres(server, *place, statement=command, say=say)
             if recording.meta.server is not None:
                 problem = "its query ran in a server"
                 raise RehearsalRefused(problem, "name the server with --postgres DSN")
             words = None if command is None else _split_command(command)
-            return rehearse_command(*run, command=words, confirmed=confirmed, say=say)
+            return rehearse_command(*place, command=words, confirmed=confirmed, say=say)
         except Refusal as refusal:
             # A refused forecast shows the reason and the remedy in one line.
             reason = "; ".join(filter(None, (refusal.message, refusal.hint)))

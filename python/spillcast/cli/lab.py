@@ -84,25 +84,25 @@ def check(
     from spillcast.report.checks import check_page
     from spillcast.units import format_count
 
-    kept = kept_forecast(forecast, target)
+    saved = kept_forecast(forecast, target)
     if len(after) == 1 and not os.path.exists(after[0]) and _is_dsn(after[0]):
-        named = StatementSelector(backend=backend, queryid=queryid, query=query, since=since)
+        selector = StatementSelector(backend=backend, queryid=queryid, query=query, since=since)
         refuse({"--item": item}, f"is for a file: {after[0]} is a DSN")
-        actual = actual_run(took_on_postgres(after[0], meant_of(kept, named), notify))
+        actual = actual_run(took_on_postgres(after[0], meant_of(saved, selector), notify))
     else:
         of_server = {"--query": query, "--since": since, "--backend": backend}
         refuse(of_server, f"is for a server: {after[0]} is not a DSN")
-        statement_id = None if kept.statement is None else kept.statement.queryid
+        statement_id = None if saved.statement is None else saved.statement.queryid
         question = Question(elapsed_s=elapsed_s, queryid=queryid, item=item)
         actual = actual_run_of_evidence(after, question, statement_id)
-    check_ = Check(kept, actual)
-    status = 0 if check_.inside else 1
-    if check_.objection is not None:
+    result = Check(saved, actual)
+    status = 0 if result.inside else 1
+    if result.objection is not None:
         status = 3
     elif log is not None:
-        count = keep(check_, log, forecast.stem)
+        count = keep(result, log, forecast.stem)
         notify(f"{log}: {format_count(count, 'case')}; spillcast verify --from {log}")
-    return Answer(check_.to_json, lambda: check_page(check_), status)
+    return Answer(result.to_json, lambda: check_page(result), status)
 
 
 def _is_dsn(word: str) -> bool:
@@ -144,7 +144,7 @@ def calibrate(
         return Answer(lambda: written(kept), lambda: machine_page(kept))
     from spillcast.lab.machine import measure_machine
 
-    # Whether it can be kept is known before the work.
+    # It fails before the work, not after it, if nothing can be stored there.
     calibration_path().parent.mkdir(parents=True, exist_ok=True)
     with TerminalStage() as stage:
         calibration = measure_machine(stage, work, repeat, queries, postgres)

@@ -15,7 +15,7 @@ from spillcast.units import parse_duration_s
 if TYPE_CHECKING:
     from spillcast.engines.ranking import ServerRanking
 
-#: The target where none is given.
+#: The default target.
 TEN_TIMES = "factor:10"
 Targets = Annotated[
     list[str] | None,
@@ -28,7 +28,7 @@ Targets = Annotated[
 
 
 def has_no_forecast(ranking: "ServerRanking") -> bool:
-    """Whether it has statements, or cannot see them, and no forecast of any."""
+    """Whether there is no forecast although statements spill, or may spill unseen."""
     unknown = all(statement.no_spill is None for statement in ranking.statements)
     return unknown and bool(ranking.statements or ranking.is_blind)
 
@@ -41,7 +41,7 @@ def ranking_answer(ranking: "ServerRanking", top: int, *, per_day: bool = False)
     return Answer(ranking.to_json, lambda: ranking_page(ranking, top, per_day=per_day), status)
 
 
-#: The exit status where an alert's limit is exceeded.
+#: The exit status if an alert's limit is exceeded.
 ALERT_STATUS = 4
 
 
@@ -112,7 +112,7 @@ def postgres(
 
     if not server.startswith(("postgres://", "postgresql://")) and is_dataset(server):
         refuse({"--save": save, "--redact": redact}, "needs a server, not its snapshots")
-        rankings = of_snapshots(server, to, since, alert, log, origin, confidence)
+        rankings = rankings_of_snapshots(server, to, since, alert, log, origin, confidence)
         return _history_answer(server, rankings, top, per_day=per == "day")
     refuse({"--alert": alert}, "is for a folder of snapshots", "make one with --save DIR")
     if save is not None and not (save.endswith(".json") or os.path.isfile(save)):
@@ -136,7 +136,7 @@ def postgres(
     return ranking_answer(ranking, top, per_day=per == "day")
 
 
-def of_snapshots(
+def rankings_of_snapshots(
     address: str,
     to: list[str] | None,
     since: str | None = None,
@@ -289,10 +289,10 @@ def fleet(
         address = dataset
         if os.path.lexists(dataset) and not is_dataset(dataset):
             address = str(stack.enter_context(workspace()) / "dataset")
-            done = ingest([dataset], address)
-            for words in not_taken(done):
-                notify(words)
-            if not done.files:
+            ingested = ingest([dataset], address)
+            for text in not_taken(ingested):
+                notify(text)
+            if not ingested.files:
                 raise EvidenceUnsuited(f"{dataset}: none of its files is usable evidence")
         fleet = make(
             address,
@@ -335,8 +335,8 @@ def ingest(
     from spillcast.fleet.ingest import ingest as ingest_sources
     from spillcast.report.fleet import ingested_text, not_taken
 
-    with progress_bar("ingesting") as show:
-        done = ingest_sources(source, output, database=database, on_progress=show)
-    for words in not_taken(done):
-        notify(words)
-    emit(done.to_json()) if json else print(ingested_text(done))
+    with progress_bar("ingesting") as bar:
+        ingested = ingest_sources(source, output, database=database, on_progress=bar)
+    for text in not_taken(ingested):
+        notify(text)
+    emit(ingested.to_json()) if json else print(ingested_text(ingested))

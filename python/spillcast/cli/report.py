@@ -101,13 +101,13 @@ def profile(
         refuse(others, "does not go with --sql", "write it as part of the query")
         return _query(sql, evidence, lenient=lenient)
     chosen = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
-    # Modules that only some evidence needs take long to import.
     block_bytes = None
     if block is not None:
+        # It takes long to import.
         from spillcast.evidence.oracle.collected import parse_block
 
         block_bytes = parse_block(block)
-    with reading_bar(evidence) as read:
+    with reading_bar(evidence) as bar:
         result = make(
             *evidence,
             by=split_by("event" if by is None else by),
@@ -117,7 +117,7 @@ def profile(
             lenient=lenient,
             chosen=chosen,
             block_bytes=block_bytes,
-            on_progress=read,
+            on_progress=bar,
         )
     if histogram and not result.histograms:
         raise EvidenceUnsuited(
@@ -140,8 +140,8 @@ def _query(query: str, evidence: list[str], *, lenient: bool) -> Answer:
     from spillcast.profile.sql import run_sql
     from spillcast.report.profile import sql_page
 
-    with reading_bar(evidence) as read:
-        columns, rows = run_sql(query, evidence, lenient=lenient, on_progress=read, say=notify)
+    with reading_bar(evidence) as bar:
+        columns, rows = run_sql(query, evidence, lenient=lenient, on_progress=bar, say=notify)
     return Answer(
         lambda: {"schema": "spillcast.sql/1", "columns": columns, "rows": rows},
         lambda: sql_page(columns, rows),
@@ -180,7 +180,7 @@ def report(
 
     Example: spillcast report sweep.json cache.json --redact -o report.html
     """
-    from spillcast.cli.ranking import of_snapshots
+    from spillcast.cli.ranking import rankings_of_snapshots
     from spillcast.engines.postgres.rank.rank import with_sizing
     from spillcast.engines.ranking import ServerRanking
     from spillcast.evidence.open import KIND_WORDS, TOTALS, Evidence, find_evidence
@@ -198,16 +198,17 @@ def report(
         (Path(word).name, ranking)
         for word in words
         if is_dataset(word)
-        for ranking in map(with_sizing, of_snapshots(word, to))
+        for ranking in map(with_sizing, rankings_of_snapshots(word, to))
     ]
     words = [word for word in words if not is_dataset(word)]
     evidence = find_evidence(words) if words else Evidence()
     for name, document in documents:
         page.add_document(name, document)
     page.documents += rankings
-    dirs = [Path(directory) for directory in question.temp_dirs]
     for part in [find_evidence([word]) for word in words] if each else [evidence]:
-        add_runs(page, part, question.chosen, temp_dirs=dirs, lenient=question.lenient)
+        add_runs(
+            page, part, question.chosen, temp_dirs=question.temp_dirs, lenient=question.lenient
+        )
     if to and each:
         raise OptionConflict(
             "--each compares runs", "a forecast is for one run: leave out --each or --to"
@@ -243,7 +244,7 @@ def report(
 def _add_forecasts(
     page: "Inputs", to: list[str], answers: "list[ForecastAnswer]", *, lenient: bool
 ) -> None:
-    """The forecasts, with the latencies of their targets."""
+    """Add the forecasts and the latencies of their targets."""
     from spillcast.report.html.evidence import latencies_traced, target_latencies
 
     for word, (forecast, storage) in zip(to, answers, strict=True):
@@ -258,7 +259,7 @@ def _add_forecasts(
 def _add_sizing(
     page: "Inputs", words: list[str], question: "Question", forecast: "Forecast"
 ) -> None:
-    """What to buy for the run of a forecast, where its evidence tells enough."""
+    """Add what to buy for the run of a forecast, if its evidence is sufficient for that."""
     from spillcast.forecast.sizing import free_memory_bytes, size, statements_of
     from spillcast.storage.catalogue.prices import load_prices
 
@@ -344,12 +345,11 @@ def _time_line(evidence: list[str], where: str | None) -> Iterator[str]:
     from spillcast.recording import Recording
     from spillcast.report.export import trace_text
 
-    given = find_evidence(evidence)
-    if given.only_kind() != "recordings" or len(given.recordings) != 1:
-        raise OptionConflict(
-            "--format perfetto is for one recording", "make one with: spillcast record -- COMMAND"
-        )
-    return trace_text(Recording.open(given.recordings[0]), where)
+    opened = find_evidence(evidence)
+    if opened.only_kind() != "recordings" or len(opened.recordings) != 1:
+        hint = "make one with: spillcast record -- COMMAND"
+        raise OptionConflict("--format perfetto is for one recording", hint)
+    return trace_text(Recording.open(opened.recordings[0]), where)
 
 
 def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
@@ -360,7 +360,7 @@ def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
     from spillcast.report.export import openmetrics_text
 
     names = [name.strip() for name in by.split(",")]
-    with reading_bar(evidence) as show:
-        rows = profile(*evidence, by=names, where=where, on_progress=show)
+    with reading_bar(evidence) as bar:
+        result = profile(*evidence, by=names, where=where, on_progress=bar)
     recordings = find_evidence(evidence).recordings if where is None else []
-    return openmetrics_text(rows, Recording.open(recordings[0]) if recordings else None)
+    return openmetrics_text(result, Recording.open(recordings[0]) if recordings else None)

@@ -71,11 +71,11 @@ def size(
         names = ", ".join(PROVIDERS)
         raise OptionInvalid(f"--provider {unknown[0]}: not known", f"providers are {names}")
     runs_per_day = None if runs is None else parse_runs_per_day(runs)
-    known = load_prices(prices, region, providers or PROVIDERS)
+    price_list = load_prices(prices, region, providers or PROVIDERS)
     statements = _statements(evidence, question, runs_per_day)
     answer = sized(
         statements,
-        known,
+        price_list,
         within_s=within_s,
         confidence=question.confidence,
         free_memory_bytes=free_memory_bytes(statements),
@@ -87,8 +87,8 @@ def size(
 def _statements(
     evidence: list[str], question: "Question", runs_per_day: float | None
 ) -> "list[Sized]":
-    """The statements of all evidence; of snapshots of servers with the runs that were counted."""
-    from spillcast.cli.ranking import of_snapshots
+    """The statements of all evidence; those of servers' snapshots with their counted runs."""
+    from spillcast.cli.ranking import rankings_of_snapshots
     from spillcast.engines.postgres.rank.rank import statements_to_size
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.sizing import statements_of
@@ -96,7 +96,7 @@ def _statements(
     statements = list["Sized"]()
     for argument in evidence:
         if is_dataset(argument):
-            for ranking in of_snapshots(argument, None, confidence=question.confidence):
+            for ranking in rankings_of_snapshots(argument, None, confidence=question.confidence):
                 statements += statements_to_size(ranking, Path(argument), runs_per_day)
         else:
             statements += statements_of([argument], question, runs_per_day)
@@ -146,7 +146,7 @@ def io_size(
     from spillcast.recording import Recording
     from spillcast.report.sweep import io_size_page
 
-    with progress_bar(f"sweeping {storage}") as done:
+    with progress_bar(f"sweeping {storage}") as bar:
         result = sweep_sizes(
             storage,
             None if like is None else Recording.open(like),
@@ -156,7 +156,7 @@ def io_size(
             data=data,
             memory=memory,
             budget=budget,
-            on_progress=done,
+            on_progress=bar,
         )
     return Answer(result.to_json, lambda: io_size_page(result))
 
@@ -232,12 +232,11 @@ def memory(
     if sql is None:
         refuse({"--database": database}, "is for --sql")
     elif of_user is None:
-        able = [each.name for each in engines("lab") if issubclass(lab_of(each.name), OpensOwn)]
+        names_with_sql = [e.name for e in engines("lab") if issubclass(lab_of(e.name), OpensOwn)]
+        hint = f"record it with spillcast record --{engine} DSN --explain, and forecast that"
         raise OptionConflict(
-            f"--sql is for --engine {' or '.join(able)}",
-            f"record it with spillcast record --{engine} DSN --explain, and forecast that"
-            if engine_of(engine).server
-            else None,
+            f"--sql is for --engine {' or '.join(names_with_sql)}",
+            hint if engine_of(engine).server else None,
         )
     if work is not None and not work.is_dir():
         raise PathMissing(f"--work {work}: there is no such directory")
@@ -264,10 +263,11 @@ def _workload(engine: str, name: str, threads: int) -> Workload:
     """A query of the lab by its name."""
     if threads > THREADS_MAX:
         raise OptionInvalid(f"--threads {threads}: {THREADS_MAX} at most")
-    known = {workload.name: workload for workload in lab_of(engine).verified(threads)}
-    if name not in known:
-        raise ChoiceUnknown(f"--workload {name}: no such query", f"there are: {', '.join(known)}")
-    return known[name]
+    workloads = {workload.name: workload for workload in lab_of(engine).verified(threads)}
+    if name not in workloads:
+        hint = f"there are: {', '.join(workloads)}"
+        raise ChoiceUnknown(f"--workload {name}: no such query", hint)
+    return workloads[name]
 
 
 def _query(path: Path, threads: int) -> Workload:
@@ -275,8 +275,8 @@ def _query(path: Path, threads: int) -> Workload:
     try:
         text = path.read_text("utf-8").strip().rstrip(";")
     except (OSError, UnicodeDecodeError) as error:
-        why = error.strerror if isinstance(error, OSError) else "it is not text"
-        raise OptionInvalid(f"--sql {path}: {why}") from error
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise OptionInvalid(f"--sql {path}: {reason}") from error
     if not text:
         raise OptionInvalid(f"--sql {path}: it contains no query")
     return Workload(path.name, text, 0, "", threads)

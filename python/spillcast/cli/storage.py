@@ -66,8 +66,8 @@ def probe(
     from spillcast.text import shell_word
     from spillcast.workspace import check_output_file
 
-    of_run = {"--iolog": iolog, "--item": item, "--block": block, "--elapsed": elapsed_s}
-    _check_source(like, of_run, grid=grid, psync=psync)
+    replay_options = {"--iolog": iolog, "--item": item, "--block": block, "--elapsed": elapsed_s}
+    _check_source(like, replay_options, grid=grid, psync=psync)
     if directory is None and (iolog is None or output is not None):
         raise OptionMissing("give the directory to measure, such as /mnt/nvme")
     for name, path in (("-o", output), ("--iolog", iolog)):
@@ -94,14 +94,14 @@ def probe(
 
 
 def _check_source(
-    like: Path | None, of_run: Mapping[str, object], *, grid: bool, psync: bool
+    like: Path | None, replay_options: Mapping[str, object], *, grid: bool, psync: bool
 ) -> None:
-    """OptionConflict for options of the other way to measure, which is a replay or a grid."""
+    """InputError unless a replay or a grid is requested, with options of that kind alone."""
     if grid == (like is not None):
         hint = "as in: spillcast probe /mnt/nvme --like run.spill -o nvme.json"
         raise OptionMissing("give either --like RECORDING or --grid", hint)
     if grid:
-        refuse(of_run, "is for the run of a file: give --like RECORDING")
+        refuse(replay_options, "is for the run of a file: give --like RECORDING")
     else:
         refuse({"--psync": psync}, "is for --grid: a replay makes the calls that were recorded")
 
@@ -124,7 +124,7 @@ def _measure(
 def _evidence(
     path: Path, block: str | None, item: int | None, elapsed_s: float | None
 ) -> "Recording | Counts":
-    """What a file tells of its temp I/O."""
+    """The recording to replay, or the counts of temp I/O of a plan, a log or a report."""
     from dataclasses import replace
 
     from spillcast.evidence.open import find_evidence, read_figures
@@ -207,7 +207,7 @@ def show(
     if size_bytes == 0:
         raise OptionInvalid("--size 0: no operation has this size", "write for example 256K")
     ops = _ops(storage, shown, op)
-    groups = [group for op_ in ops for group in shown.of(op_) if group.count]
+    groups = [group for name in ops for group in shown.of(name) if group.count]
     groups = [group for group in groups if size_bytes in (None, group.size_class_bytes)]
     return Answer(lambda: described(shown, groups), lambda: show_page(shown, ops, size_bytes))
 
@@ -305,14 +305,14 @@ def emulate(
         check_program(command)
     model = model_of_options(storage, read, write, bandwidth, servers)
     with ExitStack() as stack:
-        held = backing or stack.enter_context(workspace())
+        files = backing or stack.enter_context(workspace())
         with progress_bar(f"mounting {mountpoint}"):
-            mount = stack.enter_context(emulated(model, mountpoint, held, page_cache=page_cache))
+            mount = stack.enter_context(emulated(model, mountpoint, files, page_cache=page_cache))
         end = f"{command[0]} ends it" if command else "Ctrl-C ends it"
-        words = mounted_text(mount, temporary=backing is None, end=end)
-        print(words, file=sys.stderr, flush=True)
+        text = mounted_text(mount, temporary=backing is None, end=end)
+        print(text, file=sys.stderr, flush=True)
         status = _serve(mount, command)
-        # From here on it ends by itself; another Ctrl-C would only leave the rest of it out.
+        # A Ctrl-C from here on would interrupt the unmount and lose the result.
         interrupted_once()
         result = mount.result()
     return Answer(
@@ -323,20 +323,20 @@ def emulate(
 
 
 def _serve(mount: "Mount", command: list[str] | None) -> int | None:
-    """Serve until the end; the exit status of the command, if there is one."""
+    """Serve until the command ends, whose exit status is returned, or until Ctrl-C."""
     from spillcast.cli.progress import live_line
     from spillcast.report.storage import mount_status
     from spillcast.storage.emulation import run_command, stay
 
     # A command has the terminal to itself.
     with live_line(show=not command) as write:
-        before = mount.result()
+        last = mount.result()
 
         def tick() -> None:
-            nonlocal before
+            nonlocal last
             now = mount.result()
-            write(mount_status(now, before))
-            before = now
+            write(mount_status(now, last))
+            last = now
 
         if command:
             return run_command(command, tick)
@@ -345,7 +345,7 @@ def _serve(mount: "Mount", command: list[str] | None) -> int | None:
 
 
 def _parse_unit(text: str, name: str) -> int:
-    """Bytes of a block or a line."""
+    """Bytes of a block or a line. OptionInvalid for 0, and from 4 GiB on."""
     count = parse_bytes(text, name)
     if not 0 < count < 1 << 32:
         raise OptionInvalid(f"{name} {text}: not a possible size", f"for example {name} 64K")
@@ -447,18 +447,18 @@ def cache(
             trace, line_bytes=line_bytes, block_bytes=block_bytes or BLOCK_BYTES, lenient=lenient
         )
     devices = _devices(flash, disk, requests.line_bytes)
-    with progress_bar("simulating the cache", "requests") as watch:
+    with progress_bar("simulating the cache", "requests") as bar:
         simulated = None
         if options is not None:
-            simulated = simulate(requests, options, devices, cells=cells, on_progress=watch)
-    with progress_bar("making the curve", "requests") as watch:
+            simulated = simulate(requests, options, devices, cells=cells, on_progress=bar)
+    with progress_bar("making the curve", "requests") as bar:
         miss_curve = curve(
             requests,
             rate=sample,
             error_points=error,
             temp_writes=temp_writes,
             runs=runs,
-            on_progress=watch,
+            on_progress=bar,
         )
     result = cache_result(simulated, miss_curve, requests.notes)
     return Answer(result.to_json, lambda: cache_page(result, miss_curve, cells=cells))

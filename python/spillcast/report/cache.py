@@ -1,4 +1,4 @@
-"""A simulated flash cache, and how much flash is worth buying, in words."""
+"""The page of a simulated flash cache and of the miss ratios of all sizes."""
 
 from functools import partial
 
@@ -8,8 +8,8 @@ from spillcast.report.page import Drawn, Notes, Page, Part, Words, bar
 from spillcast.tabular import Column, Table, paragraph
 from spillcast.units import format_bytes
 
-#: Sizes in the chart, and rows of accounts.
-_ROWS, _ACCOUNTS_MAX = 13, 20
+#: Sizes in the chart, and maximum numbers of accounts and of cached objects.
+_ROWS, _ACCOUNTS_MAX, _CACHED_MAX = 13, 20, 8
 #: Columns of the chart beside the bars.
 _BESIDE = 24
 #: Columns of CSV: a row for each run, object and class; runs count from 1.
@@ -40,7 +40,7 @@ def cache_page(result: CacheResult, curve: Curve, *, cells: int = 1) -> Page:
 
 
 def cache_parts(result: CacheResult, cells: int = 1) -> list[Part]:
-    """The simulated cache, run by run and object by object; nothing without one."""
+    """The simulated cache, run by run and object by object; empty without one."""
     if (cache := result.cache) is None:
         return []
     kept = f", KEEP: {', '.join(cache.keep)}" if cache.keep else ""
@@ -57,7 +57,7 @@ def cache_parts(result: CacheResult, cells: int = 1) -> list[Part]:
         columns = [Column("cached at the end", "object"), Column("bytes", "bytes", "bytes")]
         if cells > 1:
             columns.append(Column(f"each of {cells} cells", "bytes_per_cell", "bytes"))
-        ranked = sorted(cache.cached, key=lambda cached: -cached.bytes)[:8]
+        ranked = sorted(cache.cached, key=lambda cached: -cached.bytes)[:_CACHED_MAX]
         parts.append(Table.of(columns, list(map(vars, ranked))))
     return parts
 
@@ -75,31 +75,31 @@ def _runs_table(cache: Cache) -> Table:
     """Bytes and time without the cache, and of each run."""
     names = ["no cache", "populating", *(["next run"] * len(cache.runs))]
     rows = []
-    for name, moved in zip(names, [cache.without, *cache.runs], strict=False):
-        read = moved.flash_read_bytes, moved.disk_read_bytes
-        sizes = [size or None for size in (*read, moved.flash_write_bytes, moved.disk_write_bytes)]
-        rows.append([name, *sizes, moved.elapsed_s, moved.read_bytes_per_s])
+    for name, run in zip(names, [cache.without, *cache.runs], strict=False):
+        read = run.flash_read_bytes, run.disk_read_bytes
+        sizes = [size or None for size in (*read, run.flash_write_bytes, run.disk_write_bytes)]
+        rows.append([name, *sizes, run.elapsed_s, run.read_bytes_per_s])
     return Table(_TRAFFIC, rows)
 
 
 def _accounts_table(cache: Cache) -> Table:
-    """By object and class: hits in each run, and those that other objects cost in the last."""
+    """By object and class: hit ratios of the first and the last run, and hits lost to others."""
     first, last = cache.runs[0], cache.runs[-1]
-    several = len(cache.runs) > 1
-    before = {(a.object, a.class_): a.hit_ratio for a in first.accounts}
+    is_repeated = len(cache.runs) > 1
+    first_hits = {(a.object, a.class_): a.hit_ratio for a in first.accounts}
     columns = [
         Column("object", None),
         Column("class", None),
         Column("requests", None, "count"),
         Column("bytes", None, "bytes", spare=1),
         Column("first hits", None, "percent1"),
-        Column("last hits" if several else "hits", None, "percent1"),
+        Column("last hits" if is_repeated else "hits", None, "percent1"),
         Column("lost", None, "count", spare=2),
     ]
     rows = []
     for account in sorted(last.accounts, key=lambda account: -account.bytes)[:_ACCOUNTS_MAX]:
         key = account.object, account.class_
-        hits = before.get(key) if several else None, account.hit_ratio
+        hits = first_hits.get(key) if is_repeated else None, account.hit_ratio
         rows.append([*key, account.requests, account.bytes, *hits, account.lost_hits or None])
     return Table(columns, rows)
 
@@ -115,7 +115,7 @@ def _curve_text(curve: Curve, width: int) -> str:
 
 
 def curve_words(result: CacheResult) -> list[str]:
-    """The size from which on more brings little."""
+    """The smallest size that brings most hits, and the error of the curve."""
     curve = result.curve
     enough, data = curve.enough_bytes, format_bytes(curve.data_bytes)
     text = f"  No cache size gives any hits: nothing of the {data} is read again."
@@ -124,8 +124,8 @@ def curve_words(result: CacheResult) -> list[str]:
             f"  A cache of {format_bytes(enough)} brings {100 * MOST:.0f} % of the hits that "
             f"caching all of the data ({data}) would."
         )
-    off = f"off by at most {100 * curve.error_max:.2g} points in the mean of all sizes"
+    error = f"off by at most {100 * curve.error_max:.2g} points in the mean of all sizes"
     if curve.sampled < 1:
-        sampled = f"From a sample of {curve.sampled:.3g} of the lines (SHARDS)"
-        return [text, f"  {sampled}: {off} (95 % interval)."]
-    return [text, *([f"  Distances are rounded: {off}."] if curve.error_max > 0 else [])]
+        source = f"From a sample of {curve.sampled:.3g} of the lines (SHARDS)"
+        return [text, f"  {source}: {error} (95 % interval)."]
+    return [text, *([f"  Distances are rounded: {error}."] if curve.error_max > 0 else [])]

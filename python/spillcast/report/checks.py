@@ -1,4 +1,4 @@
-"""Checks: what works on this machine, its calibration, and forecasts beside measured times."""
+"""Pages of doctor, calibrate, demo and check: this machine, and forecasts and measured times."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -38,12 +38,12 @@ def doctor_page(diagnosis: Diagnosis) -> Page:
     rows = [["yes" if f.works else "no", f.name, f.detail, f.fix] for f in diagnosis.findings]
     parts: list[Part] = [Words([version]), Table(_WORKS, [row[:3] for row in rows])]
     if fixes := [f"{name}: {fix}" for _, name, _, fix in rows if fix is not None]:
-        # A command is copied, so it keeps its line however wide that is.
+        # Commands are to be pasted, so they are not broken.
         parts.append(Drawn(lambda _: "\n".join(["fixes", *fixes])))
     return Page(parts, Table((*_WORKS, _FIX), rows))
 
 
-#: The wait, and the CPU times of the work after it, for which the cost is shown.
+#: The cost is shown for this wait, and for work after it that takes these CPU times.
 WAIT_S, WORK_S = 1e-3, (1e-4, 1e-3)
 _RUNS = (
     Column("engine", "engine"),
@@ -61,25 +61,25 @@ def machine_page(calibration: Calibration) -> Page:
     measured = time.strftime("%Y-%m-%d %H:%M", time.localtime(calibration.measured_at_s))
     machine = calibration.machine
     cpus = [format_count(machine.cpus, "CPU")] if machine.cpus else []
-    on = ", ".join([machine.host, *cpus, *([machine.cpu] if machine.cpu else [])])
-    words = [f"measured {measured} in {format_duration(calibration.took_s)} on {on}"]
+    hardware = ", ".join([machine.host, *cpus, *([machine.cpu] if machine.cpu else [])])
+    lines = [f"measured {measured} in {format_duration(calibration.took_s)} on {hardware}"]
     if is_old(calibration.measured_at_s):
-        words.append("that is more than 30 days ago: run `spillcast calibrate` again")
-    words += [_cost_text(cost) for cost in calibration.costs]
-    words += [f"not measured: {why}" for why in calibration.skipped]
+        lines.append("that is more than 30 days ago: run `spillcast calibrate` again")
+    lines += [_cost_text(cost) for cost in calibration.costs]
+    lines += [f"not measured: {reason}" for reason in calibration.skipped]
     table = Table(_RUNS, list(_calibration_rows(calibration.points)), grouped=2)
-    return Page([Words(words), table], table)
+    return Page([Words(lines), table], table)
 
 
 def _cost_text(cost: WaitCost) -> str:
     """The fitted cost for two amounts of work."""
-    takes = [
+    examples = [
         f"{format_duration(work_s)} of work takes {format_duration(work_s + added_s)}"
         for work_s, added_s in zip(WORK_S, cost.extra_s(np.array(WORK_S), WAIT_S), strict=True)
     ]
-    whose = "other engines" if cost.engine == ANY else f"{cost.engine} {cost.version}".rstrip()
-    after = f"{whose}: after a wait of {format_duration(WAIT_S)}, {', '.join(takes)}"
-    return f"{after}; the added time differs by {cost.spread:.0%} between queries"
+    engine = "other engines" if cost.engine == ANY else f"{cost.engine} {cost.version}".rstrip()
+    text = f"{engine}: after a wait of {format_duration(WAIT_S)}, {', '.join(examples)}"
+    return f"{text}; the added time differs by {cost.spread:.0%} between queries"
 
 
 def _calibration_rows(points: Sequence[Point]) -> Iterator[Sequence[Any]]:
@@ -113,11 +113,11 @@ def demo_page(demo: Demo) -> Page:
         ["error of the forecast", percent(case.error)],
         ["error of the blog post's formula", percent(case.seed_error)],
     ]
-    how = {"fuse": "a FUSE file system", "preload": "a preload library", "none": "nothing"}
+    means = {"fuse": "a FUSE file system", "preload": "a preload library", "none": "nothing"}
     speedup = format_speedup(case.measured_from_s / case.measured_to_s)
     lines = [
         f"  {format_bytes(demo.bytes)} of temp I/O; the slow storage is made by "
-        f"{how[demo.means]}; measured speed-up {speedup}."
+        f"{means[demo.means]}; measured speed-up {speedup}."
     ]
     if demo.busy:
         lines.append("  warning: other work kept the CPUs busy; run it again on a quiet machine")

@@ -55,15 +55,15 @@ def engines_document() -> dict[str, Any]:
 
 
 def _record(engine: Engine, measured: Mapping[str, Any]) -> dict[str, Any]:
-    known = engine.coverage
+    coverage = engine.coverage
     return {
         "name": engine.name,
         "label": engine.label,
         "temp_names": list(engine.temp_names.values()),
-        **vars(known),
-        "cure": known.cure or (engine.memory.name if engine.memory else ""),
+        **vars(coverage),
+        "cure": coverage.cure or (engine.memory.name if engine.memory else ""),
         "move": f"move {engine.name}" if engine.move else "",
-        "verified": f"verify --engine {engine.name}" if engine.lab else known.verified,
+        "verified": f"verify --engine {engine.name}" if engine.lab else coverage.verified,
         "median_errors": measured.get("median_errors", {}),
         "cases": measured.get("cases", 0),
     }
@@ -73,9 +73,9 @@ WIDTH = 78
 
 
 def plan_text(move: Move) -> str:
-    """A script: of the shell where a step is a command or calls a client, else of SQL.
+    """A shell script if a step is a command or calls a client, otherwise an SQL script.
 
-    The way back stands at its end, in comments.
+    The steps back are comments at its end.
     """
     shell = any(step.command or step.client for step in move.steps)
     mark = "#" if shell else "--"
@@ -114,19 +114,19 @@ def _script(steps: list[Step], mark: str) -> list[str]:
     """The steps as text; statements for one client go to it together."""
     parts = []
     for client, group in groupby(steps, lambda step: step.client):
-        together = list(group)
+        client_steps = list(group)
         if client:
-            text, end = "\n\n".join(map(_statements, together)), "SQL"
-            while end in text.split("\n"):
-                end += "_"
-            parts.append(f"{client} <<'{end}'\n{text}\n{end}")
+            text, delimiter = "\n\n".join(map(_statements, client_steps)), "SQL"
+            while delimiter in text.split("\n"):
+                delimiter += "_"
+            parts.append(f"{client} <<'{delimiter}'\n{text}\n{delimiter}")
         elif mark == "#":
-            for step in together:
+            for step in client_steps:
                 # Statements are for a session that is open elsewhere, not for this shell.
-                done = [step.command] if step.command else [f"#   {line}" for line in step.script]
-                parts.append("\n".join([_comment(step.why, "#"), *done]))
+                lines = [step.command] if step.command else [f"#   {line}" for line in step.script]
+                parts.append("\n".join([_comment(step.why, "#"), *lines]))
         else:
-            parts += map(_statements, together)
+            parts += map(_statements, client_steps)
     return parts
 
 
@@ -135,7 +135,7 @@ def _statements(step: Step) -> str:
 
 
 def _outline(step: Step) -> str:
-    """A step in a line: its statements without comments for machines."""
+    """A step in short: its command or statements, without the texts of COMMENT statements."""
     if step.command is not None:
         return step.command
     return "\n  ".join(

@@ -14,9 +14,8 @@ from spillcast.units import (
     interval_name,
 )
 
-#: Columns of the longest bar.
+#: Maximum number of columns of a bar.
 BAR = 24
-
 _STATEMENTS = (
     Column("statement", "sql"),
     Column("database", "database"),
@@ -39,7 +38,7 @@ _DATABASES = (
     Column("share", "share", "percent1"),
 )
 _DAYS = (Column("day", "day"), Column("in temp", "temp_s", "s"), Column("saved", "saved_s", "s"))
-#: Files, lines and days that are listed; --json has all.
+#: Maximum number of listed files and lines; --json has all.
 _LISTED = 10
 
 
@@ -61,7 +60,7 @@ def ingested_text(done: Ingested) -> str:
 
 
 def not_taken(done: Ingested) -> list[str]:
-    """The first files that are set aside or could not be read, a line each, with the reason."""
+    """A line for each of the first files that are set aside or could not be read, and why."""
     lines = [f"{source['file']}: set aside: {source['what']}" for source in done.set_aside]
     lines += [f"{source['file']}: could not be read: {source['what']}" for source in done.unread]
     return listed(lines, _LISTED)

@@ -19,8 +19,8 @@ from spillcast.report.page import (
 )
 from spillcast.tabular import Column, Table
 
-#: The most damaged lines that are listed.
-DAMAGED_NAMED = 10
+#: Maximum number of listed damaged lines.
+DAMAGED_MAX = 10
 _TIMES = (
     Column("total", "total_us", "us"),
     Column("share", "share", "share"),
@@ -34,7 +34,8 @@ _TIMES = (
 )
 #: The indentation of a plan's operation, for each level.
 _STEP = "· "
-_BEHIND_COUNT = [column.key for column in _TIMES].index("count") + 1
+#: The position of the share of waits among the times.
+_COUNT_SHARE_AT = [column.key for column in _TIMES].index("count") + 1
 _UNITS = {"size": "size", "second": "raw", "minute": "raw"}
 _STATISTICS = (
     Column("statistic", "event"),
@@ -97,12 +98,12 @@ def profile_page(profile: Profile, *, histograms: bool = False) -> Page:
     if profile.rows and "value" in profile.rows[0]:
         table = Table.of(_STATISTICS, profile.rows)
         return Page([table], table)
-    of_threads = any("files" in row for row in profile.rows)
-    idle = [row for row in profile.rows if row.get("idle") and not of_threads]
+    by_thread = any("files" in row for row in profile.rows)
+    idle = [row for row in profile.rows if row.get("idle") and not by_thread]
     busy = [row for row in profile.rows if not row.get("idle")]
     parts: list[Part] = [
         Words([profile.elapsed_words()]),
-        _table(profile, busy, people=True),
+        _table(profile, busy, for_people=True),
         Words([f"  {text}" for text in profile.words]),
     ]
     if idle:
@@ -114,7 +115,7 @@ def profile_page(profile: Profile, *, histograms: bool = False) -> Page:
         parts.append(Titled(title, Table.of(_EXECUTIONS, profile.executions)))
     lines = [f"  warning: {text}" for text in profile.warnings]
     damaged = [f"damaged: {d['file']}:{d['line']}: {d['what']}" for d in profile.damaged]
-    lines += [f"  {line}" for line in listed(damaged, DAMAGED_NAMED)]
+    lines += [f"  {line}" for line in listed(damaged, DAMAGED_MAX)]
     return Page([*parts, Notes(lines)], _table(profile, profile.rows))
 
 
@@ -138,29 +139,29 @@ def functions_page(profile: Profile, top: int | None) -> Page:
     return Page([Words(profile.words), shown, Words(more), Notes(lines)], table)
 
 
-def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, people: bool = False) -> Table:
+def _table(profile: Profile, rows: Sequence[dict[str, Any]], *, for_people: bool = False) -> Table:
     if ROW_SOURCE in profile.by:
-        if people:
+        if for_people:
             rows = [row | {"operation": _indented(row)} for row in rows]
         return Table.of(_ROW_SOURCES, rows)
     if CALL in profile.by:
         return Table.of([*(Column(name, name) for name in profile.by), *_CALLS], rows)
-    if people:
+    if for_people:
         # Samples on CPU have no wait times.
         rows = [row | {key: row.get(key) or None for key in ("mean_us", "max_us")} for row in rows]
     last = [Column("longest at", "longest_at", spare=4)]
     if any("latency_us" in row for row in profile.rows):
         last = [Column("unbiased", "latency_us", "us"), Column(None, "n_est", "number")]
-    # Rows of ASH are by statement too.
-    more = ["sql"] if "sql" not in profile.by and any("sql" in r for r in profile.rows) else []
-    several = len({row["sql"] for row in profile.rows if "sql" in row}) > 1
     keys = [Column(name, name, _UNITS.get(name, "text")) for name in profile.by]
-    keys += [Column(name, name, spare=0 if several else 3) for name in more]
+    # Rows of ASH are by statement too.
+    statements = {row["sql"] for row in profile.rows if "sql" in row}
+    if statements and "sql" not in profile.by:
+        keys.append(Column("sql", "sql", spare=0 if len(statements) > 1 else 3))
     if "event" in profile.by and any("files" in row for row in profile.rows):
         keys.append(Column("files", "files"))
     times = list(_TIMES)
     if any("count_share" in row for row in profile.rows):
-        times.insert(_BEHIND_COUNT, Column("of waits", "count_share", "share", spare=3))
+        times.insert(_COUNT_SHARE_AT, Column("of waits", "count_share", "share", spare=3))
     hidden = [Column(None, name) for name in ("op", "idle") if name not in profile.by]
     return Table.of([*keys, *hidden, *times, *last], rows)
 
@@ -185,8 +186,8 @@ def _histograms(profile: Profile) -> list[Part]:
         parts.append(histogram(f"  {title}", buckets, marks))
         if marks:
             lines = [f"  {', '.join(marks.values())}: {peaks_words(peaks)}"]
-            direct = str(row.get("event", "")).startswith("direct path")
-            if cause := plausible_cause(peaks, "direct" if direct else "buffered"):
+            is_direct = str(row.get("event", "")).startswith("direct path")
+            if cause := plausible_cause(peaks, "direct" if is_direct else "buffered"):
                 lines.append(f"  {cause}")
             parts.append(Words(lines))
     return parts
@@ -194,9 +195,7 @@ def _histograms(profile: Profile) -> list[Part]:
 
 def sql_page(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> Page:
     """The unchanged values of a query's result, under its column names."""
-    texts = {at for at in range(len(columns)) for row in rows if isinstance(row[at], str)}
-    named = [
-        Column(name, name, "text" if at in texts else "raw") for at, name in enumerate(columns)
-    ]
-    table = Table(named, rows)
+    has_text = [any(isinstance(row[at], str) for row in rows) for at in range(len(columns))]
+    typed = zip(columns, has_text, strict=True)
+    table = Table([Column(name, name, "text" if text else "raw") for name, text in typed], rows)
     return Page([table], table)

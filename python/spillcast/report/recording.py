@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from spillcast import tables
     from spillcast.recording.server import QueryRecording, ServerRecording
 
-#: The most wait events in the summary of samples.
-WAITS_NAMED = 4
+#: Maximum number of wait events in the summary of samples.
+WAITS_MAX = 4
 
 
 def status_line(status: Mapping[str, Any]) -> str:
@@ -153,7 +153,7 @@ def _sample_rows(samples: "tables.Table", sampling: Sampling) -> list[Row]:
     for event, weight_us in zip(events, samples["weight_us"].to_pylist(), strict=True):
         totals[event or "on CPU"] += weight_us
     total_us = totals.total() or 1
-    ranked = totals.most_common(WAITS_NAMED)
+    ranked = totals.most_common(WAITS_MAX)
     shares = ", ".join(f"{name} {us / total_us:.0%}" for name, us in ranked)
     cost = f"{format_duration(sampling.client_cpu_s)} here"
     if sampling.server_cpu_s is not None:
@@ -193,18 +193,18 @@ def recording_warnings(recording: Recording) -> list[str]:
 
 def overhead_words(capture: CaptureAccount) -> str:
     """The time that the observed threads lost, and CPU time and memory of the recorder."""
-    # In recordings of earlier versions the CPU time is that of the reading thread.
-    tracer = "the recorder" if capture.calls is not None else "the thread that reads events"
+    # In recordings of earlier versions the CPU time is that of one thread of the recorder.
+    recorder = "the recorder" if capture.calls is not None else "the thread that reads events"
     used = f"{format_duration(capture.tracer_cpu_s)} of CPU"
     if capture.recorder_memory_bytes is not None:
         used += f" and {format_bytes(capture.recorder_memory_bytes)} of memory"
     if capture.overhead_s is None:
-        return f"not measured for the query; {tracer} used {used}"
+        return f"not measured for the query; {recorder} used {used}"
     bounds_s = None
     if capture.overhead_low_s is not None and capture.overhead_high_s is not None:
         bounds_s = capture.overhead_low_s, capture.overhead_high_s
     overhead = format_estimate(capture.overhead_s, bounds_s)
-    return f"the query ran about {overhead} longer; {tracer} used {used}"
+    return f"the query ran about {overhead} longer; {recorder} used {used}"
 
 
 _QUERIES = (
@@ -216,7 +216,7 @@ _QUERIES = (
     Column("written", None, "bytes"),
     Column("temp I/O", None, "percent"),
 )
-#: The most letters of a query in the table.
+#: Maximum length of a query in the table, in characters.
 QUERY_MAX = 43
 
 
@@ -235,8 +235,8 @@ def server_recording_text(recording: "ServerRecording", width: int) -> str:
 
 def _cells(recording: "QueryRecording") -> list[Any]:
     is_known = recording.user or recording.database
-    whose = f"{recording.user}@{recording.database}" if is_known else None
-    texts = recording.path.name, whose, one_line(recording.query, QUERY_MAX)
+    owner = f"{recording.user}@{recording.database}" if is_known else None
+    texts = recording.path.name, owner, one_line(recording.query, QUERY_MAX)
     moved = recording.read_bytes, recording.written_bytes
     return [*texts, recording.elapsed_s, *moved, recording.temp_share]
 

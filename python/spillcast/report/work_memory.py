@@ -97,10 +97,11 @@ def spilled_sentences(spilled: Spilled) -> list[str]:
 
 def _pga_sentences(more: MorePga) -> list[str]:
     several = more.work_areas > 1
-    who = f"its {more.work_areas} work areas that spill" if several else "the work area that spills"
-    by = "by Oracle's estimate" if more.estimated else "by what it held and spilled so far"
+    areas = f"its {more.work_areas} work areas that spill"
+    areas = areas if several else "the work area that spills"
+    source = "by Oracle's estimate" if more.estimated else "by what it held and spilled so far"
     held, needed = format_bytes(more.held_bytes), format_bytes(more.needed_bytes)
-    text = f"More PGA instead: {who} held {held} and would need about {needed}, {by}"
+    text = f"More PGA instead: {areas} held {held} and would need about {needed}, {source}"
     if more.forecast_s is not None and more.interval_s is not None:
         left = format_estimate(more.forecast_s, more.interval_s)
         text += f"; that would leave about {left}, if the plan stays as it is"
@@ -114,21 +115,21 @@ def _pga_sentences(more: MorePga) -> list[str]:
     return lines
 
 
-#: Beside the cheapest cell that is fast enough, and beside what was not measured.
+#: Marks of the cheapest cell within the limit, and of forecast cells.
 CHEAPEST, FORECAST = "<", "~"
 
 
 def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Cell]:
     """Cells of today's storage and of each target with a number; one size (None) without a plan."""
-    known = [(word, f) for word, f in zip(words, forecasts, strict=True) if f.forecast_s]
-    if not known:
+    answered = [(word, f) for word, f in zip(words, forecasts, strict=True) if f.forecast_s]
+    if not answered:
         return []
-    first = known[0][1]
+    first = answered[0][1]
     sizes: Sequence[int | None] = [None]
     if first.work_memory is not None:
         sizes = memory_sizes(first.work_memory)
     today = Cell(NOW, None, first.baseline_s)
-    targets = [Cell(word, None, f.forecast_s or 0.0, f.interval_s) for word, f in known]
+    targets = [Cell(word, None, f.forecast_s or 0.0, f.interval_s) for word, f in answered]
     return [
         with_memory(cell, size, first.work_memory) for cell in (today, *targets) for size in sizes
     ]
@@ -137,7 +138,7 @@ def memory_cells(words: Sequence[str], forecasts: Sequence[Forecast]) -> list[Ce
 def memory_table(cells: Sequence[Cell], advice: Advice | None, *, measured: bool = False) -> Table:
     """A row for each size of memory, a column for each storage.
 
-    ``measured``: cells without an interval were, so the others are marked.
+    With ``measured``, cells without an interval are measured times, and the others are marked.
     """
     rows: dict[int | None, dict[str, str]] = {}
     for cell in cells:
@@ -164,7 +165,7 @@ def forecast_memory_parts(cells: Sequence[Cell], advice: Advice | None) -> list[
 
 
 def advice_text(advice: Advice) -> str:
-    """A sentence with the cheapest cell, its interval and the meaning of cheap."""
+    """A sentence with the cheapest cell, its interval and the order of cost."""
     limit = format_duration(advice.within_s)
     if advice.cell is None:
         priced = " that has a price" if advice.by == "price" else ""
