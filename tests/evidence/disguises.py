@@ -218,6 +218,24 @@ def cell(lines):
     return out.getvalue().rstrip("\n").split("\n")
 
 
+def decimal_commas(lines):
+    """As a sheet in German has them: points between thousands, and commas before decimals."""
+    swapped = str.maketrans(".,", ",.")
+    number = re.compile(r"(?:(?<==)|(?<=\.\.)|(?<=Time: ))\d+\.(\d+)")
+    return [
+        number.sub(lambda m: f"{float(m[0]):,.{len(m[1])}f}".translate(swapped), line)
+        for line in lines
+    ]
+
+
+def figures_below(lines):
+    """Each node's name in a line, and its figures in two more."""
+    node = re.compile(r"( *)(.*\S)  (\(cost=.*\)) (\(actual .*\))")
+    return [
+        part for line in lines for part in node.sub(r"\1\2\n\1   \3\n\1   \4", line).split("\n")
+    ]
+
+
 def asciidoc(lines):
     """psql's format for documentation, which marks bars in cells."""
     cells = [
@@ -276,6 +294,8 @@ FRAMES = {
     "unaligned": lambda lines: named(lines, "|"),
     "tabs": lambda lines: named(lines, "\t"),
     "framed": lambda lines: table(lines, ASCII, 2)[3:-1],
+    "decimal commas": decimal_commas,
+    "figures below": figures_below,
     "java": java,
     "javascript": javascript,
     "python": lambda lines: ["import x", f"SLOW = {json.dumps(chr(10).join(lines))}", "x.y(1)"],
@@ -291,6 +311,7 @@ AROUND = {
     "html": lambda lines: ["<pre>", *(html.escape(line) for line in lines), "</pre>"],
     "comment": lambda lines: [f"-- {line}" for line in lines],
     "session": lambda lines: ["db=# \\timing on", "Timing is on.", *lines, "", "Time: 8.1 ms"],
+    "bars": lambda lines: [f"| {line}" for line in lines],
     "arrows": lambda lines: [line.replace("->", "→") for line in lines],
     "blocks": lambda lines: [f"<div>{html.escape(line)}</div>" for line in lines],
     "spaced": lambda lines: [part for line in lines for part in (line, "")],

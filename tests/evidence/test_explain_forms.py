@@ -373,3 +373,85 @@ def test_a_plan_with_comments_or_numbers_of_lines(tmp_path, text):
     (path := tmp_path / "plan.txt").write_text(text)
     counts = read_plan(path)
     assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (10, 11, 0.030043)
+
+
+IN_MEMORY = """\
+Sort  (actual time=9.0..90.0 rows=9 loops=1)
+  Sort Key: a
+  Sort Method: quicksort  Memory: 85677kB
+  Buffers: shared hit=9166
+  ->  Seq Scan on b  (actual time=1.0..9.0 rows=9 loops=1)
+        Buffers: shared hit=9166
+Execution Time: 95.5 ms
+"""
+ON_DISK = IN_MEMORY.replace("quicksort  Memory", "external merge  Disk").replace(
+    "9166\n  ->", "9166, temp read=13846 written=13867\n  ->"
+)
+
+
+@cases("above,below", [(IN_MEMORY, ON_DISK), (ON_DISK, IN_MEMORY)])
+@cases("name", ["Sort", "Gather Merge", "Custom Scan (Cache) on c", "Foreign Scan on public.t"])
+def test_a_second_plan_whose_figures_are_below_its_name_is_seen(tmp_path, above, below, name):
+    below = below.replace("Sort  (", f"{name}\n    (", 1)
+    path = written(tmp_path, f"{above}\nand now:\n\n{below}")
+    with pytest.raises(EvidenceAmbiguous):
+        read_plan(path)
+    counts = [read_plan_or_none(path, item) for item in (1, 2)]
+    assert [each and each.writes.count for each in counts] in ([13867, None], [None, 13867])
+
+
+def read_plan_or_none(path, item):
+    with suppress(NoTempIo):
+        return read_plan(path, Selection(item=item))
+
+
+def test_figures_below_the_end_of_a_plan_need_a_name(tmp_path):
+    path = written(tmp_path, f"{ON_DISK}\nwhat\n  (actual time=9.1..90.2 rows=9 loops=1)\n")
+    with pytest.raises(EvidenceDamaged):
+        read_plan(path)
+    quote = "\nwhat\n  (actual time=9.0..90.0 rows=9 loops=1)\n"
+    assert read_plan(written(tmp_path, ON_DISK + quote)).writes.count == 13867
+
+
+def test_words_may_quote_any_plan_above(tmp_path):
+    text = (ON_DISK + IN_MEMORY).replace("Execution Time: 95.5 ms\n", "")
+    path = written(tmp_path, f"{text}| `4MB` | `external merge  Disk: 85677kB` | much |\n")
+    with pytest.raises(EvidenceAmbiguous):
+        read_plan(path)
+
+
+def test_a_join_without_indentation_has_no_known_size(tmp_path):
+    """The rows of its two inputs are what it spilled, where there are no buffers."""
+    scan = "  -> Seq Scan on {}  (cost=0..1 rows=9 width=8) (actual time=1.0..2.0 rows=900 loops=1)"
+    lines = [
+        "Hash Join  (cost=0.0..1.0 rows=9 width=8) (actual time=1.0..9.0 rows=900 loops=1)",
+        scan.format("a"),
+        "  -> Hash  (cost=0.0..1.0 rows=9 width=8) (actual time=1.0..2.0 rows=900 loops=1)",
+        "        Buckets: 1024  Batches: 16  Memory Usage: 99kB",
+        "      " + scan.format("b"),
+        "Execution Time: 9.5 ms",
+    ]
+    assert read_plan(written(tmp_path, "\n".join(lines))).writes.count > 1
+    with pytest.raises(EvidenceDamaged):
+        read_plan(written(tmp_path, "\n".join(line.strip() for line in lines)))
+
+
+@cases("below", ["", "(1 row)\n"])
+def test_a_second_table_is_none_of_the_first(tmp_path, below):
+    table = "calls | total_exec_time | temp_blks_read | temp_blks_written\n------+------\n"
+    text = f"{table} 1 | 900 | 100 | 100\n{below}\n{table} 2 | 90 | 10 | 10\n"
+    with pytest.raises(InputError):
+        read_statements(written(tmp_path, text))
+
+
+def test_a_session_of_many_plans(tmp_path):
+    lines = ["QUERY PLAN", "-" * 40, *ON_DISK.splitlines(), "(7 rows)", "", ""]
+    with pytest.raises(EvidenceAmbiguous):
+        read_plan(written(tmp_path, "\n".join(lines * 1200)))
+
+
+def test_a_description_of_columns_is_no_row(tmp_path):
+    names = ("calls", "total_exec_time", "temp_blks_read", "temp_blks_written")
+    lines = ["| Column | Type |", "| --- | --- |", *(f"| {name} | bigint |" for name in names)]
+    with pytest.raises(InputError, match="not evidence of a known kind"):
+        find_evidence([written(tmp_path, "\n".join(lines))])

@@ -82,3 +82,20 @@ def test_streams_of_loki(tmp_path):
     (tmp_path / "plain.log").write_text("\n".join(lines) + "\n")
     (tmp_path / "loki.json").write_text(json.dumps({"status": "success", "data": streams}))
     assert read_logs(tmp_path / "loki.json").temp == read_logs(tmp_path / "plain.log").temp
+
+
+@cases("end", ["", "```\n"])
+def test_words_below_a_pasted_log_are_none_of_its_statement(tmp_path, end):
+    """Two files of a process that end at once are of one call, if it is one statement."""
+    at = "2026-11-23 10:00:04 UTC [42] "
+    lines = [
+        f'{at}LOG:  temporary file: path "b/pgsql_tmp42.5", size 819200',
+        f"{at}STATEMENT:  select a",
+        "from b",
+        f'{at}LOG:  temporary file: path "b/pgsql_tmp42.4", size 819200',
+        f"{at}STATEMENT:  select a",
+        "from b",
+    ]
+    (path := tmp_path / "paste.md").write_text("\n".join(lines) + f"\n{end}\nSee the manual.\n")
+    first, second = read_logs(path).temp
+    assert (first.query, first.call) == (second.query, second.call) == ("select a\nfrom b", 1)

@@ -45,7 +45,10 @@ def test_a_plan_of_another_shape_is_refused_or_read(tmp_path, wrong):
             assert read_documents(path)
 
 
-@cases("below", [1, {"Node Type": ["Sort"]}, {"Node Type": "Sort", "Actual Loops": "x"}])
+@cases(
+    "below",
+    [1, {"Actual Rows": 1}, {"Node Type": ["Sort"]}, {"Node Type": "Sort", "Actual Loops": "x"}],
+)
 def test_damage_below_a_gather_is_named(tmp_path, below):
     plan = {"Node Type": "Gather", "Actual Rows": 1, "Temp Written Blocks": 9, "Plans": [below]}
     (tmp_path / "plan.json").write_text(json.dumps([{"Plan": plan, "Execution Time": 9.0}]))

@@ -151,3 +151,31 @@ def test_nodes_that_were_timed_in_another_run_bound_nothing(tmp_path):
     (path := tmp_path / "plan.txt").write_text(SCANNED.format(**SERIAL))
     counts = read_plan(path, Selection(elapsed_s=0.6))
     assert counts.time_bounds.upper == pytest.approx(0.6)
+
+
+VERBOSE = """\
+Gather  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..1000.0 rows=9 loops=1)
+  Workers Planned: 2
+  Workers Launched: 2
+  Buffers: shared hit=900, temp read=300 written=300
+  ->  Hash Join  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.0 rows=9 loops={loops})
+        Buffers: shared hit=900, temp read=300 written=300
+        Worker 0:  actual time=1.0..900.0 rows=3 loops=1
+          Buffers: shared hit=300, temp read=100 written=100
+{worker}Execution Time: 1000.0 ms
+"""
+WORKER = """\
+        Worker 1:  actual time=1.0..900.0 rows=3 loops=1
+          Buffers: shared hit=300, temp read=100 written=100
+"""
+
+
+@cases(
+    "worker,loops,processes",
+    [(WORKER, 3, 3.0), ("", 3, 3.0), ("        ...\n", 3, 3.0), ("", 2, 1.5)],
+)
+def test_the_rest_of_the_leader_and_of_missing_workers_is_even(tmp_path, worker, loops, processes):
+    """Of 600 blocks a worker had 200; by the loops, three processes ran the join, or two."""
+    path = tmp_path / "plan.txt"
+    path.write_text(VERBOSE.format(worker=worker, loops=loops))
+    assert read_plan(path).processes == processes

@@ -92,19 +92,33 @@ def data_frame(lines: list[str]) -> list[str] | None:
 
 
 def grid(lines: list[str]) -> list[str] | None:
-    """A table with a heading and a rule below it."""
+    """Tables with a heading and a rule below it; a table ends above the heading of the next."""
     lines = [part for line in lines for part in _with_rule(line)]
-    at = next((at for at in range(1, len(lines)) if _is_known_table(lines, at)), None)
-    if at is None:
+    rules = [at for at in range(1, len(lines)) if _is_known_table(lines, at)]
+    if not rules:
         return None
-    body = list(takewhile(lambda line: not _is_end(line), lines[at + 1 :]))
-    closing = {line.rstrip()[-1:] for line in body[:1]}
-    if closing <= set(_BARS):
-        # The table ends where a line lacks the bar at its end.
-        body = list(takewhile(lambda line: line.rstrip()[-1:] in closing | {"╡"}, body))
-    rows = _grid_lines(lines[at - 1], lines[at], body)
-    before = [line for line in lines[: at - 1] if not _is_rule(line) or not line.strip()]
-    return [*before, *rows, *_below_grid(lines[at + 1 + len(body) :])]
+    plain = _without_rules(lines[: rules[0] - 1])
+    for at, below in pairwise([*rules, len(lines) + 1]):
+        body = _body(lines[at + 1 : below - 1])
+        rows, rest = _grid_lines(lines[at - 1], lines[at], body)
+        rest += lines[at + 1 + len(body) : below - 1]
+        # Above the rest may be a border, or the number of rows.
+        rest = list(dropwhile(lambda line: not line.strip() or _is_end(line), rest))
+        plain += [*rows, "", *(rest if below > len(lines) else _without_rules(rest))]
+    return plain
+
+
+def _body(lines: list[str]) -> list[str]:
+    """The lines of a table below its rule; it ends where a line lacks the bar at its end."""
+    body = list(takewhile(lambda line: not _is_end(line), lines))
+    closing = tuple(line.rstrip()[-1:] for line in body[:1])
+    if not set(closing) <= set(_BARS):
+        return body
+    return list(takewhile(lambda line: line.rstrip().endswith((*closing, "╡")), body))
+
+
+def _without_rules(lines: list[str]) -> list[str]:
+    return [line for line in lines if not _is_rule(line) or not line.strip()]
 
 
 def _with_rule(line: str) -> list[str]:
@@ -114,12 +128,6 @@ def _with_rule(line: str) -> list[str]:
     return [line.translate(_HEADING_OF_BORDER), re.sub(r"[^\s┬]", "─", line).replace("┬", "┼")]
 
 
-def _below_grid(lines: list[str]) -> list[str]:
-    """The lines below a table without its border and count; another table may be among them."""
-    below = list(dropwhile(lambda line: not line.strip() or _is_end(line), lines))
-    return ["", *(grid(below) or below)]
-
-
 def _is_rule(line: str) -> bool:
     return _RULE.fullmatch(line) is not None and sum(line.count(stroke) for stroke in "-═─━") >= 3
 
@@ -127,7 +135,8 @@ def _is_rule(line: str) -> bool:
 def _is_known_table(lines: list[str], at: int) -> bool:
     """Whether a rule is at ``at``, below known columns or above JSON in the only column."""
     heading, below = lines[at - 1], lines[at + 1] if at + 1 < len(lines) else ""
-    if not _is_rule(lines[at]) or not heading.strip():
+    # A comment is no heading: its marks are removed first.
+    if not _is_rule(lines[at]) or not heading.strip() or heading.lstrip().startswith("--"):
         return False
     has_one_column = not any(bar in heading.strip(_BARS + " ") for bar in _BARS)
     is_json = has_one_column and _JSON.match(below.strip(_BARS + " ")) is not None
@@ -138,8 +147,8 @@ def _is_end(line: str) -> bool:
     return bool(_BOTTOM.fullmatch(line) or _COUNT.fullmatch(line)) and bool(line.strip())
 
 
-def _grid_lines(heading: str, rule: str, body: list[str]) -> list[str]:
-    """The lines of a plan, or CSV, of a drawn table."""
+def _grid_lines(heading: str, rule: str, body: list[str]) -> tuple[list[str], list[str]]:
+    """The lines of a plan, or CSV, of a drawn table; and lines below it."""
     bar = len(heading) - len(heading.lstrip())
     if heading[bar : bar + 1] in tuple(_BARS) and rule[:bar].strip():
         # The first column has numbers of rows and no name.
@@ -148,19 +157,19 @@ def _grid_lines(heading: str, rule: str, body: list[str]) -> list[str]:
     body = body[1:] if "┆" in rule else body
     is_framed = heading.lstrip()[:1] in tuple(_BARS)
     names = _split(heading, is_framed)
-    body = [line for line in body if not _is_rule(line) or not line.strip()]
+    body = _without_rules(body)
     if len(names) == 1 and not re.search(r"-\s+-", rule.strip()):
         margin = len(rule) - len(rule.lstrip())
         body = [line if line[:margin].strip() else line[margin:] for line in body]
-        return _column_lines(body, is_framed)
+        return _column_lines(body, is_framed), []
     starts = _column_starts(rule)
     has_bars = any(bar in heading for bar in _BARS)
     if not has_bars:
         names = [name.strip() for name in _cells_at(heading, starts)]
-    rows = _body_rows(body, len(names), starts, is_framed, has_bars)
+    rows, rest = _body_rows(body, len(names), starts, is_framed, has_bars)
     if rule.lstrip().startswith("|") and "+" not in rule:
         rows = [list(map(unescaped, row)) for row in rows]
-    return as_lines(names, rows)
+    return as_lines(names, rows), rest
 
 
 def _column_lines(body: list[str], is_framed: bool) -> list[str]:
@@ -216,15 +225,15 @@ def _split(line: str, is_framed: bool) -> list[str]:
 
 def _body_rows(
     body: list[str], columns: int, starts: list[int], is_framed: bool, has_bars: bool
-) -> list[list[str]]:
-    """Cells by row; a cell that continues in further lines has all of them."""
+) -> tuple[list[list[str]], list[str]]:
+    """Cells by row, and lines below; a cell that continues in further lines has all of them."""
     rows: list[list[str]] = []
     is_continued = False
-    for line in body:
+    for at, line in enumerate(body):
         # Words below a table have no bars.
         is_below = has_bars and not is_continued and not any(bar in line for bar in _BARS)
         if not line.strip() or is_below:
-            break
+            return rows, body[at:]
         cells = _split(line, is_framed)
         if len(cells) != columns and len(starts) == columns:
             # A line that is cut lacks the last columns; an empty last column may be left out.
@@ -238,7 +247,7 @@ def _body_rows(
         else:
             rows.append(cells)
         is_continued = continues
-    return rows
+    return rows, []
 
 
 def headless(lines: list[str]) -> list[str] | None:
@@ -256,7 +265,13 @@ def headless(lines: list[str]) -> list[str] | None:
         return None
     name, separator = first["name"], first["separator"]
     if _NAMED_PLAN.match(full[0]) is None:
-        names = {match["name"] for line in full if (match := _NAMED.match(line))}
+        # Where columns are described, their values are words.
+        matches = filter(None, map(_NAMED.match, full))
+        names = {
+            match["name"]
+            for match in matches
+            if match.string[match.end() :].strip('" ')[:1].isdigit()
+        }
         if not {"calls", "temp_blks_written"} <= names:
             return None
     elif not re.search("[|│] | [|│]", separator):

@@ -1,7 +1,8 @@
 """Removes what clients, mails, pages and log shippers put around a text.
 
 WRAPPINGS has a function for each. It returns the lines without the wrapping, or None where there is
-none. All are tried until none applies: a quoted mail may contain a table of psql.
+none. The first that applies is removed, until none applies: a quoted mail may contain a table of
+psql.
 """
 
 import csv
@@ -20,7 +21,7 @@ from spillcast.evidence.typeset import asciidoc, typeset
 
 #: Longer texts and lines come from programs and have no wrapping.
 LENGTH_MAX, LINE_LENGTH_MAX = 16 << 20, 1 << 19
-_ROUNDS_MAX = 8
+_WRAPPINGS_MAX = 16
 #: Lines are wrapped if at least this share of those with figures is.
 _SHARE = 0.8
 #: Lines with figures, which decide whether lines are wrapped.
@@ -71,6 +72,8 @@ _PREFIXES = (
     re.compile(r"^\s*# ?"),
     re.compile(r"^\s*(?://|\*) ?"),
     re.compile(r"^\s*\d{1,5}(?:[:.|\t]| \|) ?"),
+    # A bar as in a table, without one at the end of the line.
+    re.compile(r"^\s*[|│┃] ?(?!.*[|│┃]\s*$)"),
     # Lines that a patch adds.
     re.compile(r"^\+(?![-+])"),
 )
@@ -148,13 +151,12 @@ def unwrapped(text: str) -> str:
     lines = text.split("\n")
     if max(map(len, lines)) > LINE_LENGTH_MAX:
         return text
-    for _ in range(_ROUNDS_MAX):
-        before = lines
-        for unwrap in WRAPPINGS:
-            plain = unwrap(lines)
-            lines = lines if plain is None else plain
-        if lines == before:
+    for _ in range(_WRAPPINGS_MAX):
+        tried = (unwrap(lines) for unwrap in WRAPPINGS)
+        plain = next((plain for plain in tried if plain is not None and plain != lines), None)
+        if plain is None:
             break
+        lines = plain
     return "\n".join(lines)
 
 
@@ -202,7 +204,8 @@ def _double_spacing(lines: Lines) -> Lines | None:
 
 def _html_markup(lines: Lines) -> Lines | None:
     text = "\n".join(lines)
-    is_html = _ENTITY.search(text) or _TAG.search(text)
+    is_broken = _BREAK.search(text) and _LINE_OF_PLAN.search(text)
+    is_html = is_broken or _ENTITY.search(text) or _TAG.search(text)
     if not is_html or _MARKED_UP.search(text) or text.lstrip()[:1] in "[{":
         return None
     return html.unescape(_TAG.sub("", _BREAK.sub("\n", text))).replace("\u00a0", " ").split("\n")
@@ -215,7 +218,7 @@ def _code_fences(lines: Lines) -> Lines | None:
         lines = [part for line in lines for part in _MARK.split(line)]
     elif not any(map(_FENCE.fullmatch, lines)):
         return None
-    return [line for line in lines if not _FENCE.fullmatch(line)]
+    return ["" if _FENCE.fullmatch(line) else line for line in lines]
 
 
 def _line_prefixes(lines: Lines) -> Lines | None:

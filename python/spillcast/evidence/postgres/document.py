@@ -73,7 +73,11 @@ def pasted_documents(text: str, path: Path) -> list[dict[str, Any]]:
     if not documents and (figures := FIGURES.search(text)):
         line = text[text.rfind("\n", 0, figures.start()) + 1 :].partition("\n")[0].strip()
         is_node = figures[0].startswith("(")
-        problem = "a line is not understood" if is_node else "the node of a line is missing"
+        problem = (
+            "a line is not understood"
+            if is_node
+            else "the node of a line is missing or has no figures"
+        )
         raise EvidenceDamaged(f"{path}: {problem}: {line[:200]}", HOW)
     return documents
 
@@ -263,6 +267,8 @@ def _check_shape(document: Mapping[str, Any]) -> None:
         node, once = waiting.pop()
         if not isinstance(node, dict):
             raise ValueError("a node of the plan is not an object")
+        if "Node Type" not in node and "Worker Number" not in node:
+            raise ValueError("a node of the plan has no Node Type")
         if "Actual Rows" in node and once:
             node.setdefault("Actual Loops", 1)
         for name, value in node.items():

@@ -183,6 +183,7 @@ def _begins(line: bytes) -> bool:
 def _entries(lines: Iterator[str]) -> Iterator[Entry]:
     """The messages of lines, each in any format."""
     entry: Entry | None = None
+    has_ended = False
     for line, at in _without_json(lines):
         if isinstance(line, Entry):
             new: Entry | None = line
@@ -191,14 +192,17 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
         if new is not None:
             if entry is not None:
                 yield entry
-            entry = new
+            entry, has_ended = new, False
             entry.at = entry.at or at
         elif isinstance(line, str) and entry is not None and len(entry.lines) <= LINES_MAX:
             # The prefixes of a shipper and of the server are removed.
             text = line if line.startswith("\t") else without_shipper(line)
             if text.startswith("\t"):
                 entry.lines.append(text[1:])
-            elif not _DATED.match(text) and line.strip():
+            elif not line.strip():
+                # A tab is before each further line of a statement, unless it was lost in a paste.
+                has_ended = entry.level == "STATEMENT"
+            elif not has_ended and not _DATED.match(text):
                 entry.lines.append(text)
     if entry is not None:
         yield entry

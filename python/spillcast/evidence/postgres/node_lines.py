@@ -41,7 +41,7 @@ _COUNTED = re.compile(
     r"Buffers:|Sort Method:|(?:Planned Partitions|Buckets|Batches|Storage):|(?:Full|Pre)-sort"
 )
 #: A number of a node with separators: a comma may also stand for the point, if there is no other.
-_GROUPED = re.compile(r"(?<=[=.])\d{1,3}(?:,\d{3})+(?=\.\d)|(?<=rows=)\d{1,3}(?:,\d{3})+(?=[ )])")
+_GROUPED = re.compile(r"(?<=[=.])\d{1,3}(?:,\d{3})+(?=\.\d)|(?<=[sh]=)\d{1,3}(?:,\d{3})+(?=[ )])")
 _SEPARATOR = re.compile(r"(?<=\d),(?=\d{3}(?:\D|$))")
 
 

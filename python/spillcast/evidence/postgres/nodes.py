@@ -221,6 +221,9 @@ def _size_blocks(values: Mapping[str, Any]) -> int:
     size_bytes: float = 1024.0 * size_kib * runs
     inputs = values.get("Plans", ())
     batches: int = max((child.get("Hash Batches", 1) for child in inputs), default=1)
+    if batches > 1 and values["Node Type"] != "Hash Join":
+        missing = "lines or their indentation are missing"
+        raise ValueError(f"a hash is below {values['Node Type']}, not a join: {missing}")
     for child in inputs if batches > 1 else ():
         rows: float = child.get("Actual Rows", 0) * child.get("Actual Loops", 1)
         row_bytes: int = child["Plan Width"] + _ROW_HEADER_BYTES if "Plan Width" in child else 0
@@ -293,7 +296,9 @@ def _spread(values: Mapping[str, Any], processes: int) -> float:
     counted = [worker for worker in workers if "Temp Written Blocks" in worker]
     parts = [float(_temp(worker).blocks) for worker in counted]
     if counted:
-        parts.append(max(0, _temp(values).blocks - sum(parts)))
+        # The rest is of the leader, and of workers whose lines are missing.
+        others = max(1, processes - len(counted))
+        parts += [max(0.0, _temp(values).blocks - sum(parts)) / others] * others
     else:
         parts = sorts_kib(values) or _disk_usages_kib(values)
     if processes == 1 or not any(parts) or not (counted or len(_sized(values)) > 1):
@@ -340,13 +345,14 @@ def _outside_s(node: Node, *, subplans_spill: bool) -> float:
     """Time (s) of nodes without temp I/O in their subtree, summed over the processes.
 
     The time of a node includes that of the subplans that it executes; only buffers show whether it
-    includes their temp I/O. Infinite where a node ends before a node within it.
+    includes their temp I/O. Infinite where a node ends before a node within it, or nodes with temp
+    I/O are missing.
     """
     if not node.all_temp.blocks and _shows_no_temp(node, subplans_spill=subplans_spill):
         return _time_s(node, -1)
     if node.kind not in _LOCAL:
         return 0.0
-    if not _holds_inputs(node):
+    if not _holds_inputs(node) or (node.kind in _NEVER_SPILLS and node.temp.blocks):
         return inf
     return sum(
         _outside_s(child, subplans_spill=subplans_spill)

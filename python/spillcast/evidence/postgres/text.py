@@ -29,6 +29,8 @@ _BEGINS = re.compile(
     r"|\(\d+ [^\W\d]+\)|Trigger |actual (?:time|rows)=|\(slice\d|\(seg\d)"
 )
 _FIGURE = re.compile(r"(?:time|rows|width|n?loops)=")
+#: Figures whose node is named in the line above.
+_FIGURES_ALONE = re.compile(rf"\s*(?={OF_NODE.pattern})")
 #: A quotation of a line, in the words around a plan.
 _QUOTATION = re.compile(r"(`|\*\*|\")([^`*\"]+)\1")
 _SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
@@ -67,7 +69,12 @@ _JOINT = re.compile(
 _CONTINUES = re.compile(
     r"(?:Worker \d+:|(?:Full|Pre)-sort(?:ed)? Groups: \d+|\bJIT:|Buckets: \d+ \(originally \d+\))$"
 )
+_NAME_ALONE = re.compile(rf"\s*{_TYPE_OF_NODE}")
 _FIRST_NODE = re.compile(rf"{_TYPE_OF_NODE}(?={_FIGURES_OF_NODE})")
+#: A cost has two decimals and a time three, before the dots of their range.
+_COST_OR_TIME = re.compile(r"\b(?:cost|time)=[\d.,]*?(?:(?P<comma>,)|\.)\d{2,3}\.\.")
+_NUMBER = re.compile(r"\d+(?:[.,]\d+)+")
+_SWAPPED = str.maketrans(".,", ",.")
 _TEMP_IO = ("Temp Read Blocks", "Temp Written Blocks", "Temp I/O Read Time", "Temp I/O Write Time")
 #: So long a line, of which there are several, was broken by a terminal and not between words.
 _TERMINAL_MIN = 60
@@ -80,14 +87,15 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
     are 0 wherever the plan has buffers at all.
     """
     plans: list[_Plan] = []
+    quotable = set[str]()
     lines = [re.sub(r"^\s+", lambda blanks: blanks[0].expandtabs(), line) for line in lines]
-    for line in _logical(_without_single_blanks(lines)):
+    for line in _logical(_without_single_blanks(_with_points(lines))):
         node = node_of(line)
         if node is not None and (not plans or plans[-1].ended or not node[1]):
-            plans.append(_Plan(excerpt=node[1]))
+            plans.append(_Plan(excerpt=node[1], quotable=quotable))
         if node is not None:
             plans[-1].add(node[0], node[2])
-            plans[-1].words |= _words(line.strip(" ->"))
+            plans[-1].learn(line.strip(" ->"))
         elif not (plans and plans[-1].detail(line)) and OF_NODE.search(line):
             raise not_understood(line)
     # A page may show some nodes of a plan once more.
@@ -104,7 +112,7 @@ def begins_plan(line: str) -> bool:
 class _Plan:
     """One plan as its lines come in."""
 
-    def __init__(self, *, excerpt: bool) -> None:
+    def __init__(self, *, excerpt: bool, quotable: set[str]) -> None:
         self.plan: dict[str, Any] = {}
         #: Whether its first node stands below another, which is missing.
         self.excerpt = excerpt
@@ -112,6 +120,8 @@ class _Plan:
         self.nodes: list[tuple[int, dict[str, Any]]] = []
         #: Of the lines of its nodes and their details.
         self.words: set[str] = set()
+        #: Those of all plans so far.
+        self.quotable = quotable
         self.headings: list[tuple[int, str]] = []
         self.worker: dict[str, Any] | None = None
         #: Where the line of the worker stands; what it did is further right.
@@ -162,7 +172,7 @@ class _Plan:
             self.plan["Settings"] = {name: value for name, value in _SETTING.findall(text)}
         elif match := re.match(r"Query Identifier: (-?\d+)", text):
             self.plan["Query Identifier"] = int(match[1])
-        elif not self.ended:
+        elif not self.ended or _FIGURES_ALONE.match(line):
             return self._of_node(indent, text)
         return True
 
@@ -204,16 +214,23 @@ class _Plan:
             counted = any(name.endswith("Blocks") for name in node)
             if target is not node or not (text.startswith("Buffers:") and counted):
                 target.update(values)
-            self.words |= _words(text)
+            self.learn(text)
         elif not re.match(SKIPPED, text):
             self.is_left |= _BEGINS.match(text) is None and _IS_BETWEEN.fullmatch(text) is None
             if self._tells_more(text):
                 raise not_understood(text)
         return True
 
+    def learn(self, text: str) -> None:
+        """Add the words of a line that was read."""
+        self.words |= _words(text)
+        self.quotable |= _words(text)
+
     def _tells_more(self, text: str) -> bool:
         """Whether a line has figures beside those that it quotes from the lines that were read."""
-        rest = _QUOTATION.sub(lambda m: "" if _words(m[2]) <= self.words else m[0], text)
+        if _words(text) <= self.quotable:
+            return False
+        rest = _QUOTATION.sub(lambda m: "" if _words(m[2]) <= self.quotable else m[0], text)
         return FIGURES.search(rest) is not None and ELSEWHERE.search(text) is None
 
     def document(self) -> dict[str, Any]:
@@ -241,6 +258,14 @@ def _without_single_blanks(lines: list[str]) -> list[str]:
     return [line.lstrip() for line in lines] if arrows == {1} else lines
 
 
+def _with_points(lines: list[str]) -> list[str]:
+    """The lines, with decimal points where each cost and time of a node has a decimal comma."""
+    figures = [match for line in lines for match in _COST_OR_TIME.finditer(line)]
+    if not figures or not all(match["comma"] for match in figures):
+        return lines
+    return [_NUMBER.sub(lambda match: match[0].translate(_SWAPPED), line) for line in lines]
+
+
 def _logical(lines: list[str]) -> Iterator[str]:
     """Lines as PostgreSQL wrote them: those that a mail or a terminal broke are joined."""
     width = max(map(len, lines), default=0)
@@ -248,8 +273,10 @@ def _logical(lines: list[str]) -> Iterator[str]:
     logical: str | None = None
     opened = False
     before = ""
-    for line in _unjoined(lines):
+    plain = list(_unjoined(lines))
+    for line, below in pairwise([*plain, ""]):
         named = OF_NODE.search(line) and not line.lstrip().startswith("(")
+        named = named or (_FIGURES_ALONE.match(below) and _NAME_ALONE.fullmatch(line))
         begins = _BEGINS.match(line) or (named and not is_open(logical or ""))
         if logical is not None and opened and line.strip() and not begins:
             # Between the names of figures there is always a blank.
