@@ -275,8 +275,8 @@ def _logical(lines: list[str]) -> Iterator[str]:
     before = ""
     plain = list(_unjoined(lines))
     for line, below in pairwise([*plain, ""]):
-        named = OF_NODE.search(line) and not line.lstrip().startswith("(")
-        named = named or (_FIGURES_ALONE.match(below) and _NAME_ALONE.fullmatch(line))
+        has_figures = OF_NODE.search(line) and not line.lstrip().startswith("(")
+        named = has_figures or (_FIGURES_ALONE.match(below) and _NAME_ALONE.fullmatch(line))
         begins = _BEGINS.match(line) or (named and not is_open(logical or ""))
         if logical is not None and opened and line.strip() and not begins:
             # Between the names of figures there is always a blank.
