@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from spillcast.evidence.postgres.nodes import nodes_of
+from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.postgres.spills import spills_of
 from spillcast.evidence.postgres.work_memory import (
     PlanSpills,
@@ -167,3 +168,16 @@ def test_enough_memory_is_a_setting_above_what_the_neediest_node_takes():
     # It spilled with 128 MiB.
     assert enough_bytes(replace(plan, current_bytes=128 << 20)) == 192 << 20
     assert enough_bytes(replace(plan, current_bytes=None)) == 128 << 20
+
+
+def test_where_nodes_that_spilled_are_left_out_no_memory_is_known(tmp_path):
+    """A Limit keeps no rows: what wrote the files is below it."""
+    (path := tmp_path / "plan.txt").write_text(
+        "Limit  (cost=1.0..2.0 rows=5 width=9) (actual time=900.0..900.1 rows=0 loops=1)\n"
+        "  Buffers: shared hit=5, temp read=4000 written=4000\n"
+        "Execution Time: 901.0 ms\n"
+    )
+    counts = read_plan(path)
+    assert counts.plan is None
+    # The Limit's own time is that of the nodes below.
+    assert counts.time_bounds.upper > 0.8

@@ -101,10 +101,10 @@ def grid(lines: list[str]) -> list[str] | None:
     for at, below in pairwise([*rules, len(lines) + 1]):
         body = _body(lines[at + 1 : below - 1])
         rows, rest = _grid_lines(lines[at - 1], lines[at], body)
-        rest += lines[at + 1 + len(body) : below - 1]
-        # Above the rest may be a border, or the number of rows.
+        rest = _without_rules([*rest, *lines[at + 1 + len(body) : below - 1]])
+        # Above the rest may be the number of rows.
         rest = list(dropwhile(lambda line: not line.strip() or _is_end(line), rest))
-        plain += [*rows, "", *(rest if below > len(lines) else _without_rules(rest))]
+        plain += [*rows, "", *rest]
     return plain
 
 
@@ -266,12 +266,8 @@ def headless(lines: list[str]) -> list[str] | None:
     name, separator = first["name"], first["separator"]
     if _NAMED_PLAN.match(full[0]) is None:
         # Where columns are described, their values are words.
-        matches = filter(None, map(_NAMED.match, full))
-        names = {
-            match["name"]
-            for match in matches
-            if match.string[match.end() :].strip('" ')[:1].isdigit()
-        }
+        values = {m["name"]: m.string[m.end() :] for line in full if (m := _NAMED.match(line))}
+        names = {name for name, value in values.items() if re.match(r'[ "]*\d', value)}
         if not {"calls", "temp_blks_written"} <= names:
             return None
     elif not re.search("[|│] | [|│]", separator):

@@ -73,11 +73,8 @@ def pasted_documents(text: str, path: Path) -> list[dict[str, Any]]:
     if not documents and (figures := FIGURES.search(text)):
         line = text[text.rfind("\n", 0, figures.start()) + 1 :].partition("\n")[0].strip()
         is_node = figures[0].startswith("(")
-        problem = (
-            "a line is not understood"
-            if is_node
-            else "the node of a line is missing or has no figures"
-        )
+        missing = "the node of a line is missing or has no figures"
+        problem = "a line is not understood" if is_node else missing
         raise EvidenceDamaged(f"{path}: {problem}: {line[:200]}", HOW)
     return documents
 

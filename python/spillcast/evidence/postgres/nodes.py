@@ -154,6 +154,11 @@ class Node:
         """Rows of all executions in all processes."""
         return self.rows * _loops(self)
 
+    @property
+    def is_abridged(self) -> bool:
+        """Whether it has temp I/O that only nodes below it can have done, which are left out."""
+        return self.kind in _NEVER_SPILLS and self.temp.blocks > 0
+
     def walk(self) -> "Iterator[Node]":
         """The node and all below it."""
         yield self
@@ -352,7 +357,7 @@ def _outside_s(node: Node, *, subplans_spill: bool) -> float:
         return _time_s(node, -1)
     if node.kind not in _LOCAL:
         return 0.0
-    if not _holds_inputs(node) or (node.kind in _NEVER_SPILLS and node.temp.blocks):
+    if not _holds_inputs(node) or node.is_abridged:
         return inf
     return sum(
         _outside_s(child, subplans_spill=subplans_spill)

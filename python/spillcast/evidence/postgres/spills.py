@@ -47,8 +47,13 @@ _DATUM_BYTES = 12.5
 
 
 def plan_spills(top: Node, settings: Mapping[str, Any]) -> PlanSpills | None:
-    """The nodes that spill of a plan that was run and has buffers, with the settings of its run."""
+    """The nodes that spill of a plan that was run and has buffers, with the settings of its run.
+
+    None where nodes that spilled are left out.
+    """
     if not {"Actual Loops", "Temp Written Blocks"} <= top.values.keys():
+        return None
+    if any(node.is_abridged for node in top.walk()):
         return None
     name = "hash_mem_multiplier"
     multiplier = amount(float(settings.get(name, HASH_MEM_MULTIPLIER)), name)

@@ -29,8 +29,6 @@ _BEGINS = re.compile(
     r"|\(\d+ [^\W\d]+\)|Trigger |actual (?:time|rows)=|\(slice\d|\(seg\d)"
 )
 _FIGURE = re.compile(r"(?:time|rows|width|n?loops)=")
-#: Figures whose node is named in the line above.
-_FIGURES_ALONE = re.compile(rf"\s*(?={OF_NODE.pattern})")
 #: A quotation of a line, in the words around a plan.
 _QUOTATION = re.compile(r"(`|\*\*|\")([^`*\"]+)\1")
 _SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
@@ -87,19 +85,19 @@ def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
     are 0 wherever the plan has buffers at all.
     """
     plans: list[_Plan] = []
-    quotable = set[str]()
+    words = set[str]()
     lines = [re.sub(r"^\s+", lambda blanks: blanks[0].expandtabs(), line) for line in lines]
     for line in _logical(_without_single_blanks(_with_points(lines))):
         node = node_of(line)
         if node is not None and (not plans or plans[-1].ended or not node[1]):
-            plans.append(_Plan(excerpt=node[1], quotable=quotable))
+            plans.append(_Plan(excerpt=node[1], words=words))
         if node is not None:
             plans[-1].add(node[0], node[2])
             plans[-1].learn(line.strip(" ->"))
         elif not (plans and plans[-1].detail(line)) and OF_NODE.search(line):
             raise not_understood(line)
     # A page may show some nodes of a plan once more.
-    again = [p for before, p in pairwise(plans) if p.excerpt and p.words <= before.words]
+    again = [plan for plan in plans if plan.excerpt and plan.is_repeated]
     return [plan.document() for plan in plans if plan not in again or plan.ended]
 
 
@@ -112,16 +110,16 @@ def begins_plan(line: str) -> bool:
 class _Plan:
     """One plan as its lines come in."""
 
-    def __init__(self, *, excerpt: bool, quotable: set[str]) -> None:
+    def __init__(self, *, excerpt: bool, words: set[str]) -> None:
         self.plan: dict[str, Any] = {}
         #: Whether its first node stands below another, which is missing.
         self.excerpt = excerpt
         #: Nodes from the top to where the last line stands, each with its column.
         self.nodes: list[tuple[int, dict[str, Any]]] = []
-        #: Of the lines of its nodes and their details.
-        self.words: set[str] = set()
-        #: Those of all plans so far.
-        self.quotable = quotable
+        #: Of all lines that were read, also of the plans above.
+        self.words = words
+        #: Whether each of its own lines stands above, too.
+        self.is_repeated = True
         self.headings: list[tuple[int, str]] = []
         self.worker: dict[str, Any] | None = None
         #: Where the line of the worker stands; what it did is further right.
@@ -172,7 +170,7 @@ class _Plan:
             self.plan["Settings"] = {name: value for name, value in _SETTING.findall(text)}
         elif match := re.match(r"Query Identifier: (-?\d+)", text):
             self.plan["Query Identifier"] = int(match[1])
-        elif not self.ended or _FIGURES_ALONE.match(line):
+        elif not self.ended or OF_NODE.match(text):
             return self._of_node(indent, text)
         return True
 
@@ -223,14 +221,15 @@ class _Plan:
 
     def learn(self, text: str) -> None:
         """Add the words of a line that was read."""
-        self.words |= _words(text)
-        self.quotable |= _words(text)
+        words = _words(text)
+        self.is_repeated &= words <= self.words
+        self.words |= words
 
     def _tells_more(self, text: str) -> bool:
         """Whether a line has figures beside those that it quotes from the lines that were read."""
-        if _words(text) <= self.quotable:
+        if _words(text) <= self.words:
             return False
-        rest = _QUOTATION.sub(lambda m: "" if _words(m[2]) <= self.quotable else m[0], text)
+        rest = _QUOTATION.sub(lambda m: "" if _words(m[2]) <= self.words else m[0], text)
         return FIGURES.search(rest) is not None and ELSEWHERE.search(text) is None
 
     def document(self) -> dict[str, Any]:
@@ -276,7 +275,7 @@ def _logical(lines: list[str]) -> Iterator[str]:
     plain = list(_unjoined(lines))
     for line, below in pairwise([*plain, ""]):
         has_figures = OF_NODE.search(line) and not line.lstrip().startswith("(")
-        named = has_figures or (_FIGURES_ALONE.match(below) and _NAME_ALONE.fullmatch(line))
+        named = has_figures or (OF_NODE.match(below.lstrip()) and _NAME_ALONE.fullmatch(line))
         begins = _BEGINS.match(line) or (named and not is_open(logical or ""))
         if logical is not None and opened and line.strip() and not begins:
             # Between the names of figures there is always a blank.
