@@ -16,7 +16,7 @@ import textwrap
 import zipfile
 from dataclasses import dataclass
 
-from programs import java, javascript, typescript
+from programs import decimal_commas, figures_below, java, javascript, typescript
 
 #: PostgreSQL's tables in ASCII and in Unicode: bar, dash, joint, corners.
 ASCII, UNICODE = ("|", "-", "+", "++++"), ("│", "─", "┼", "┌┐└┘")
@@ -216,24 +216,6 @@ def cell(lines):
     out = io.StringIO()
     csv.writer(out, lineterminator="\n").writerows([["at", "plan"], ["09:10", "".join(lines)]])
     return out.getvalue().rstrip("\n").split("\n")
-
-
-def decimal_commas(lines):
-    """As a sheet in German has them: points between thousands, and commas before decimals."""
-    swapped = str.maketrans(".,", ",.")
-    number = re.compile(r"(?:(?<==)|(?<=\.\.)|(?<=Time: ))\d+\.(\d+)")
-    return [
-        number.sub(lambda m: f"{float(m[0]):,.{len(m[1])}f}".translate(swapped), line)
-        for line in lines
-    ]
-
-
-def figures_below(lines):
-    """Each node's name in a line, and its figures in two more."""
-    node = re.compile(r"( *)(.*\S)  (\(cost=.*\)) (\(actual .*\))")
-    return [
-        part for line in lines for part in node.sub(r"\1\2\n\1   \3\n\1   \4", line).split("\n")
-    ]
 
 
 def asciidoc(lines):

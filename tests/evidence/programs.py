@@ -1,4 +1,4 @@
-"""Plans as they stand in code of programs."""
+"""Plans as they stand in code of programs, and as offices and authors set them."""
 
 import json
 import re
@@ -23,3 +23,21 @@ def javascript(lines):
     """An array of the lines, joined."""
     quoted = (line.replace("'", "\\'") for line in lines)
     return ["const slow = [", *(f"  '{line}'," for line in quoted), "].join('\\n');"]
+
+
+def decimal_commas(lines):
+    """As a sheet in German has them: points between thousands, and commas before decimals."""
+    swapped = str.maketrans(".,", ",.")
+    number = re.compile(r"(?:(?<==)|(?<=\.\.)|(?<=Time: ))\d+\.(\d+)")
+    return [
+        number.sub(lambda m: f"{float(m[0]):,.{len(m[1])}f}".translate(swapped), line)
+        for line in lines
+    ]
+
+
+def figures_below(lines):
+    """Each node's name in a line, and its figures in two more."""
+    node = re.compile(r"( *)(.*\S)  (\(cost=.*\)) (\(actual .*\))")
+    return [
+        part for line in lines for part in node.sub(r"\1\2\n\1   \3\n\1   \4", line).split("\n")
+    ]
