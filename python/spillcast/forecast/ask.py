@@ -75,13 +75,21 @@ def ask(
         evidence = open_evidence(files, question.selection, recording)
         return _forecasts(with_origin(evidence, question), targets, question)
     from spillcast.forecast.oracle import forecast_events, target_of
+    from spillcast.forecast.oracle.evidence import Target as EventTarget
     from spillcast.forecast.oracle.evidence import read_evidence
+    from spillcast.forecast.oracle.parts import NO_LATENCY_S
 
     places_named = any(
         not isinstance(target, Storage) and is_place(Path(target)) for target in targets
     )
     events = read_evidence(files, question, name_statements=places_named)
-    places = [target_of(target, events, question) for target in targets]
+    # Without latency the size of an operation does not matter, which ASH alone does not tell.
+    places = [
+        EventTarget(LIMIT, latency_s=NO_LATENCY_S)
+        if target == LIMIT
+        else target_of(target, events, question)
+        for target in targets
+    ]
     return [(forecast_events(place, events, question), None) for place in places]
 
 

@@ -38,11 +38,16 @@ RECORDING = "recording"
 Interval = tuple[float, float]
 
 
+#: ``op`` of a term that the target changes though it neither reads nor writes, as of a network.
+WAIT = "wait"
+
+
 @dataclass(frozen=True)
 class Term:
     """A part of the elapsed time, on the baseline and on the target."""
 
     name: str
+    #: ``read``, ``write`` or ``WAIT``; None for what the target does not change.
     op: str | None
     bytes: int | None
     count: int | None

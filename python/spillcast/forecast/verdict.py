@@ -11,6 +11,7 @@ from spillcast.forecast.result import (
     DATA_READS,
     FORECAST_SCHEMA,
     RECORDING,
+    WAIT,
     ZERO_LATENCY,
     Forecast,
     Interval,
@@ -183,6 +184,8 @@ def _term_s(query: Forecast, name: str) -> float:
 def _moved(query: Forecast) -> str:
     """The name of the I/O that depends on the storage, within a sentence."""
     moved = [term.name for term in query.terms if term.op is not None]
+    if any(term.op == WAIT for term in query.terms):
+        return moved[0] if len(moved) == 1 else "time in the events of --temp-events"
     temp = all(name.startswith("temp ") or name.endswith(" temp") for name in moved)
     return "temp I/O" if temp else "I/O on the storage to be replaced"
 
@@ -217,7 +220,8 @@ def _where(query: Forecast, kind: Kind) -> str:
     if (bounds := unknown_share(query)) is not None:
         sentence = f"how long {moved} took is not known: {bounds} of {of}."
     elif kind == "storage":
-        sentence = f"{moved} is {temp} of {of}: storage is the problem."
+        problem = "that" if any(term.op == WAIT for term in query.terms) else "storage"
+        sentence = f"{moved} is {temp} of {of}: {problem} is the problem."
     elif kind == "data":
         activity = "reading table files that were not cached"
         sentence = f"{data} of {of}{comma} is {activity}, {temp} is {moved}."

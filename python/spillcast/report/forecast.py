@@ -11,6 +11,7 @@ from spillcast.forecast.result import (
     CHANGES,
     FORECAST_SCHEMA,
     RECORDING,
+    WAIT,
     ZERO_LATENCY,
     Executors,
     Interval,
@@ -315,7 +316,7 @@ def _merged(forecast: Forecast) -> list[Term]:
     kept: list[Term] = []
     small: dict[str, list[Term]] = {}
     for term in forecast.terms:
-        if term.op and is_below(term, _SMALL_SHARE):
+        if term.op and term.op != WAIT and is_below(term, _SMALL_SHARE):
             small.setdefault(term.op, []).append(term)
         elif term.name not in (CHANGES, RECORDING) or not is_below(term, _ROUNDED_SHARE):
             kept.append(term)

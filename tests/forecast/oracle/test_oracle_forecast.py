@@ -214,6 +214,26 @@ def test_refused_where_the_target_saw_nothing(example, tmp_path):
     assert "trace the query there while it spills" in " ".join(result.stdout.split())
 
 
+@pytest.mark.parametrize("files", [["hdd.trc"], ["ash.csv"], ["ash.csv", "hdd.trc"]])
+def test_without_a_target_the_answer_is_the_limit_of_any_storage(example, files):
+    result = spillcast("forecast", *files, "--json", cwd=example)
+    assert result.returncode == 0, result.stderr
+    answer = json.loads(result.stdout)
+    assert answer["forecast_s"] == pytest.approx(answer["ceiling_s"], rel=1e-4)
+    assert answer["ceiling_s"] < answer["baseline_s"] * 0.45
+    # No probe and no size of a block changes what no storage can beat.
+    assert {"not-replayed", "block-assumed"}.isdisjoint(w["code"] for w in answer["warnings"])
+
+
+def test_the_verdict_on_a_network_names_its_event_and_share():
+    slow, fast = real("pairs/12ms_array100.trc"), real("pairs/0.2ms_array100.trc")
+    result = spillcast("forecast", slow, "--to", fast, "--temp-events", CLIENT, "--json")
+    verdict = json.loads(result.stdout)["verdict"]
+    assert verdict["temp_share"] == pytest.approx(0.989, abs=0.01)
+    assert CLIENT in verdict["text"]
+    assert "storage is the problem" not in verdict["text"]
+
+
 def test_the_former_name_of_temp_events_still_works(example):
     trace = example / "hdd.trc"
     now = spillcast("forecast", trace, "--to", "factor:2", "--temp-events", READ, "--json")

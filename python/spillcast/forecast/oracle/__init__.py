@@ -36,7 +36,7 @@ from spillcast.forecast.oracle.evidence import (
 )
 from spillcast.forecast.oracle.parts import Part, TargetRest, parts_of, target_rest, window_error
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import Forecast, Term, Warned
+from spillcast.forecast.result import WAIT, Forecast, Term, Warned
 from spillcast.forecast.warnings import AMPLIFIED, about_measuring, about_provenance
 from spillcast.recording import TEMP_EVENTS
 from spillcast.recording.observed import IN_MEMORY
@@ -97,7 +97,7 @@ def forecast_events(
     moved = target_rest(target, evidence, parts, elapsed_s, enabled=with_rest)
     terms = [Term("CPU and other waits", None, None, None, rest_s, rest_s + moved.change_s)]
     terms += [
-        Term(part.event, part.op, None, round(part.count), part.time_s, part.target_s)
+        Term(part.event, part.op or WAIT, None, round(part.count), part.time_s, part.target_s)
         for part in parts
     ]
     total_s = sum(term.forecast_s for term in terms)
@@ -117,7 +117,7 @@ def forecast_events(
         advice=target.storage.facts.get("advice", ()) if target.storage is not None else (),
         spilled=evidence.spilled and evidence.spilled.with_cure(rest_s, ceiling_interval_s),
     )
-    if (reason := too_wide(*interval_s)) is not None:
+    if (reason := too_wide(*interval_s, elapsed_s)) is not None:
         return answer.refused_by(reason)
     return replace(answer, forecast_s=total_s, interval_s=interval_s, terms=terms)
 

@@ -30,6 +30,8 @@ from spillcast.storage.model import Model
 
 #: Traces do the same work if this share of the waits and calls per temp operation agrees.
 SAME_WORK = 0.75
+#: Stands for no latency at all, so that gains stay finite.
+NO_LATENCY_S = 1e-9
 Array = NDArray[np.float64]
 #: A trace is cut into this number of blocks of seconds, to measure how much they differ. Each needs
 #: a second or more, because waits may begin in one block and end in the next.
@@ -180,8 +182,7 @@ def _described(storage: Storage, part: Part, evidence: OracleEvidence) -> Part |
         return share * after + (1 - share) * anywhere
 
     target_s = sum(count * mean_s(round(blocks * block_bytes)) for blocks, count in sizes.items())
-    # A stated latency may be 0.
-    mean_target_s = max(target_s / sum(sizes.values()), 1e-9)
+    mean_target_s = max(target_s / sum(sizes.values()), NO_LATENCY_S)
     return replace(part, gain=float(part.latency_s / mean_target_s))
 
 
