@@ -151,3 +151,45 @@ def test_duckdb_cuts_and_removes_its_temp_files(tmp_path):
     for made in storage:
         assert (made[0], made[-1]) == ("openat", "unlink")
     assert any("ftruncate" in made for made in storage)
+
+
+LOOKING = """
+import os, sys
+temp, elsewhere, count = *sys.argv[1:3], int(sys.argv[3])
+for folder in (temp, elsewhere):
+    for number in range(count):
+        assert not os.path.exists(f"{folder}/missing{number}")
+path = f"{temp}/file"
+with open(path, "w+b", buffering=0) as file:
+    file.write(bytes(8192))
+    os.pread(file.fileno(), 8192, 0)
+os.unlink(path)
+"""
+LOOKUPS = {"newstat", "newfstatat", "statx"}
+
+
+def lookups(output, *arguments):
+    command = (sys.executable, "-c", LOOKING, *arguments, COUNT)
+    result = spillcast("record", "--capture", "bpf", "-o", output, "--temp", arguments[0], "--", *command)
+    assert result.returncode == 0, result.stderr
+    waits = Recording.open(output).waits.to_pylist()
+    return [row for row in waits if row["event"] in LOOKUPS]
+
+
+@pytest.mark.parametrize("capture", ["bpf"])
+def test_names_that_another_process_looks_up_are_rows_of_their_folder(tmp_path, capture):  # noqa: ARG001
+    """DuckDB asks for a file of its own name before each block that it reads."""
+    skip_without_fuse()
+    plain = tmp_path / "plain"
+    plain.mkdir()
+    with Emulator(tmp_path, "--read", "200us", "--write", "200us").ready() as emulator:
+        temp = str(emulator.mountpoint)
+        rows = lookups(tmp_path / "slow.spill", temp, str(plain))
+        assert 0.9 * COUNT <= len(rows) <= COUNT
+        for row in rows:
+            assert row["temp"]
+            assert row["blocked"]
+            assert (row["file"], row["op"], row["bytes"]) == (temp, None, None)
+        # Of other folders they are no rows, and memory answers without a wait.
+        assert lookups(tmp_path / "fast.spill", str(plain), temp) == []
+        emulator.end(signal.SIGTERM)

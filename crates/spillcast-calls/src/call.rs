@@ -18,6 +18,8 @@ mod numbers {
         pub const SYS_creat: c_long = ABSENT;
         pub const SYS_dup2: c_long = ABSENT;
         pub const SYS_unlink: c_long = ABSENT;
+        pub const SYS_stat: c_long = ABSENT;
+        pub const SYS_access: c_long = ABSENT;
     }
     #[cfg(not(target_arch = "x86_64"))]
     pub use absent::*;
@@ -84,6 +86,11 @@ calls! {
     Truncate "truncate" SYS_truncate,
     Unlink "unlink" SYS_unlink,
     Unlinkat "unlinkat" SYS_unlinkat,
+    Stat "newstat" SYS_stat,
+    Newfstatat "newfstatat" SYS_newfstatat,
+    Statx "statx" SYS_statx,
+    Access "access" SYS_access,
+    Faccessat "faccessat" SYS_faccessat,
     Sendfile "sendfile64" SYS_sendfile,
     Splice "splice" SYS_splice,
     CopyFileRange "copy_file_range" SYS_copy_file_range,
@@ -117,7 +124,13 @@ impl CallKind {
 
     /// Acts on a file that it is given the path of, and returns no descriptor.
     pub fn names_file(self) -> bool {
-        matches!(self, CallKind::Truncate | CallKind::Unlink | CallKind::Unlinkat)
+        self == CallKind::Truncate || self.removes_name() || self.looks_up()
+    }
+
+    /// Asks what is behind a path, which a file system of another machine or process may have to ask.
+    pub fn looks_up(self) -> bool {
+        use CallKind::*;
+        matches!(self, Stat | Newfstatat | Statx | Access | Faccessat)
     }
 
     /// Takes a name from a file.
@@ -125,7 +138,8 @@ impl CallKind {
         matches!(self, CallKind::Unlink | CallKind::Unlinkat)
     }
 
-    /// Moves no bytes of a file but makes, resizes, removes or syncs it, which may take storage time.
+    /// Moves no bytes of a file but makes, resizes, removes, syncs or looks it up, which may take
+    /// storage time.
     pub fn changes_file(self) -> bool {
         use CallKind::*;
         let by_descriptor =

@@ -1,4 +1,4 @@
-//! Replays that make, resize, sync and remove files: each call is made, and reads still meet data.
+//! Replays that make, resize, sync, look up and remove files: each call is made, and reads still meet data.
 
 mod places;
 
@@ -44,6 +44,8 @@ fn each_call_is_made_and_what_it_took_away_is_written_before_it_is_read() {
         change(0, Fsync, 7, 0),
         change(0, Fdatasync, 7, 0),
         change(0, SyncFileRange, 7, 0),
+        change(0, Stat, 7, 0),
+        change(0, Newfstatat, 7, 0),
         change(0, Unlink, 7, 0),
         // All of it is.
         step(0, Op::Read, 7, 0, MIB),

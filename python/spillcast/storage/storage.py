@@ -251,7 +251,7 @@ def stated_groups(base_ns: Mapping[tuple[str, str], float], ns_per_byte: float) 
 
 @dataclass(frozen=True)
 class Changes:
-    """Holds calls of one kind that create, resize, sync or remove files."""
+    """Holds calls of one kind that create, resize, sync, remove or look up files."""
 
     event: str = key("system call", example="ftruncate")
     count: int = key("calls", example=212)
@@ -292,7 +292,7 @@ class Storage(Tabular):
     )  # fmt: skip
     servers: int | None = key("operations served at once; null for all", example=None, later=True)
     changes: Sequence[Changes] = key(
-        "calls of one kind that create, resize, sync or remove files", default=(), later=True
+        "calls of one kind that create, resize, sync, remove or look up files", default=(), later=True
     )
     #: When, where and with what it was measured; None if the document lacks it.
     provenance: Provenance | None = key("", optional=True)

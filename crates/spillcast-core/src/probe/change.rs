@@ -1,4 +1,4 @@
-//! Replays calls that open, resize, sync or remove the file that stands for a temp file.
+//! Replays calls that open, resize, sync, remove or look up the file that stands for a temp file.
 //!
 //! The first call that opens a file creates it, as engines do that open a file for each read.
 //! A file of the replay has no name, so a replayed unlink first gives it one. Then it removes the
@@ -43,6 +43,11 @@ pub(super) fn make(
             let elapsed_ns = remove(&mut file, dir)?;
             replayed.removed();
             Ok(elapsed_ns)
+        }
+        kind if kind.looks_up() => {
+            // Of a name that nobody has asked for: no cache knows that there is no such file.
+            let path = scratch::name_in(dir)?;
+            timed(|| path.try_exists().map(drop))
         }
         _ => {
             let path = scratch::name_in(dir)?;

@@ -1,5 +1,6 @@
-//! Calls that make, resize, remove or sync files: rows where the file is temp. Of other files they
-//! are not told, for there may be very many: what they burned and waited for stays with the thread.
+//! Calls that make, resize, remove, sync or look up files: rows where the file is temp. Of other
+//! files they are not told, for there may be very many: what they burned and waited for stays with
+//! the thread.
 
 use std::fs;
 use std::path::Path;
@@ -22,6 +23,9 @@ impl Assembler {
     pub(super) fn change_by_path(&mut self, call: Call, inside: Inside, path: String) {
         let path = without_links(path);
         let identity = FileIdentity::named(path, false);
+        if call.kind.looks_up() {
+            return self.look_up(call, inside, identity);
+        }
         if call.ret < 0 {
             return self.change(call, inside, None);
         }
@@ -37,6 +41,19 @@ impl Assembler {
             None => None,
         };
         self.change(call, inside, temp);
+    }
+
+    /// A call that asked for a file by its path, whether there is one or not. Its row has the folder:
+    /// an engine may ask for a name of its own before each read.
+    fn look_up(&mut self, call: Call, inside: Inside, identity: FileIdentity) {
+        let known = self.names().files.get(&identity.path);
+        let temp = match known {
+            Some(name) => self.files.is_temp(name),
+            None => self.rules.kind(call.pid, &identity) == Kind::Temp,
+        };
+        let folder = Path::new(&identity.path).parent().and_then(Path::to_str);
+        let folder = folder.filter(|_| temp).map(|folder| self.names().files.id(folder));
+        self.change(call, inside, folder);
     }
 
     /// A call that opened a file, which a source looks at next.

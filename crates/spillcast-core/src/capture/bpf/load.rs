@@ -208,13 +208,16 @@ fn call_flags(kind: CallKind) -> u16 {
     const AT_ENTRY: u16 = 16;
     const FCNTL: u16 = 32;
     const UNLINKAT: u16 = 64;
-    const OFFSET_SHIFT: u32 = 8;
+    const LOOKUP: u16 = 256;
+    const OFFSET_SHIFT: u32 = 9;
     use CallKind::*;
     let of_kind = match kind {
         Open | Creat => OPENS | PATH_FIRST,
         Openat | Openat2 => OPENS | PATH_SECOND,
         Unlink | Truncate => PATH_FIRST,
         Unlinkat => PATH_SECOND | UNLINKAT,
+        Stat | Access => PATH_FIRST | LOOKUP,
+        Newfstatat | Statx | Faccessat => PATH_SECOND | LOOKUP,
         Close => AT_ENTRY,
         Fcntl => FCNTL,
         _ => 0,

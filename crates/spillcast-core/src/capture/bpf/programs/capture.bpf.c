@@ -182,6 +182,8 @@ INLINE void report_call(struct thread *thread, u64 ids, u64 now_ns, s64 ret)
 {
     count(CALLS);
     if (thread->flags & (PATH_FIRST | PATH_SECOND)) {
+        if (thread->block_start_ns)
+            report_block(thread, ids);
         report_named(thread, ids, now_ns, ret);
     } else if (thread->block_start_ns) {
         struct call_blocked *record = reserve(CALL_BLOCKED, ids, sizeof(*record));
@@ -231,6 +233,9 @@ SECTION("tp_btf/sys_enter") int call_begins(u64 *context)
         return 0;
     if (flags & UNLINKAT && ARGUMENT_2(registers) & REMOVES_FOLDER)
         return 0;
+    /* While a request of io_uring is under way, what the thread does meanwhile is other work. */
+    if (flags & LOOKUP && thread->requests)
+        return 0;
     u64 now_ns = monotonic_ns();
     if (flags & TIMED) {
         settle(thread, now_ns);
@@ -270,6 +275,12 @@ SECTION("raw_tp/sys_exit") int call_ends(u64 *context)
     u64 now_ns = monotonic_ns();
     if (thread->flags & TIMED)
         settle(thread, now_ns);
+    if (thread->flags & LOOKUP && !thread->call_blocked) {
+        /* Memory answered: it is work of the thread. */
+        thread->cpu_ns += thread->inside_cpu_ns;
+        thread->kind = thread->flags = 0;
+        return 0;
+    }
     report_call(thread, ids, now_ns, (s64)context[1]);
     if (thread->flags & TIMED)
         thread->cpu_ns = 0;

@@ -87,9 +87,11 @@ enum call_flags {
     UNLINKAT = 64,
     /* io_uring_enter, which is not reported. */
     RING = 128,
+    /* Looks a path up: matters only where the thread leaves the CPU meanwhile. */
+    LOOKUP = 256,
     /* From here on, which argument is a file offset or a length: 1 to 3 for the second to the
      * fourth, 0 for none. */
-    OFFSET_SHIFT = 8,
+    OFFSET_SHIFT = 9,
 };
 
 struct header {
