@@ -170,7 +170,9 @@ LOOKUPS = {"newstat", "newfstatat", "statx"}
 
 def lookups(output, *arguments):
     command = (sys.executable, "-c", LOOKING, *arguments, COUNT)
-    result = spillcast("record", "--capture", "bpf", "-o", output, "--temp", arguments[0], "--", *command)
+    result = spillcast(
+        "record", "--capture", "bpf", "-o", output, "--temp", arguments[0], "--", *command
+    )
     assert result.returncode == 0, result.stderr
     waits = Recording.open(output).waits.to_pylist()
     return [row for row in waits if row["event"] in LOOKUPS]

@@ -292,7 +292,9 @@ class Storage(Tabular):
     )  # fmt: skip
     servers: int | None = key("operations served at once; null for all", example=None, later=True)
     changes: Sequence[Changes] = key(
-        "calls of one kind that create, resize, sync, remove or look up files", default=(), later=True
+        "calls of one kind that create, resize, sync, remove or look up files",
+        default=(),
+        later=True,
     )
     #: When, where and with what it was measured; None if the document lacks it.
     provenance: Provenance | None = key("", optional=True)
