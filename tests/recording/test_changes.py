@@ -168,10 +168,10 @@ os.unlink(path)
 LOOKUPS = {"newstat", "newfstatat", "statx"}
 
 
-def lookups(output, *arguments):
+def lookups(capture, output, *arguments):
     command = (sys.executable, "-c", LOOKING, *arguments, COUNT)
     result = spillcast(
-        "record", "--capture", "bpf", "-o", output, "--temp", arguments[0], "--", *command
+        "record", "--capture", capture, "-o", output, "--temp", arguments[0], "--", *command
     )
     assert result.returncode == 0, result.stderr
     waits = Recording.open(output).waits.to_pylist()
@@ -179,19 +179,19 @@ def lookups(output, *arguments):
 
 
 @pytest.mark.parametrize("capture", ["bpf"])
-def test_names_that_another_process_looks_up_are_rows_of_their_folder(tmp_path, capture):  # noqa: ARG001
+def test_names_that_another_process_looks_up_are_rows_of_their_folder(tmp_path, capture):
     """DuckDB asks for a file of its own name before each block that it reads."""
     skip_without_fuse()
     plain = tmp_path / "plain"
     plain.mkdir()
     with Emulator(tmp_path, "--read", "200us", "--write", "200us").ready() as emulator:
         temp = str(emulator.mountpoint)
-        rows = lookups(tmp_path / "slow.spill", temp, str(plain))
+        rows = lookups(capture, tmp_path / "slow.spill", temp, str(plain))
         assert 0.9 * COUNT <= len(rows) <= COUNT
         for row in rows:
             assert row["temp"]
             assert row["blocked"]
             assert (row["file"], row["op"], row["bytes"]) == (temp, None, None)
         # Of other folders they are no rows, and memory answers without a wait.
-        assert lookups(tmp_path / "fast.spill", str(plain), temp) == []
+        assert lookups(capture, tmp_path / "fast.spill", str(plain), temp) == []
         emulator.end(signal.SIGTERM)
