@@ -19,7 +19,7 @@ from spillcast.forecast.sizing.products import Sizing
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.storage import Storage
 from spillcast.storage.target import depends_on_recording, resolve
-from spillcast.units import parse_bytes, parse_duration_s
+from spillcast.units import format_bytes, format_duration, parse_bytes, parse_duration_s
 
 DAY_S = 86_400.0
 #: Bounds of a time are too wide for an estimate if the lower is at most this share of the upper.
@@ -100,6 +100,8 @@ class Ranked:
 HISTORY_SCHEMA = "spillcast.history/1"
 #: The units of an alert's rate, in seconds.
 _RATE_UNITS_S = {"h": 3600.0, "d": 86_400.0}
+#: Snapshots cover a period if they cover this share of it.
+COVERED = 0.99
 _RULE = re.compile(r"(temp|files|time|new)\s*>([^/]+)/\s*(h|d)(?:our|ay)?", re.IGNORECASE)
 _GRAMMAR = (
     "write 'temp > 10G/h' (bytes written), 'files > 1000/h' (temp files), 'time > 20min/h' (of "
@@ -163,14 +165,28 @@ class Event:
 class Alert:
     """A rule, and the rate that it limits over the latest snapshots; None if unknown.
 
-    It is a lower bound where the snapshots cover less than the rule's time: what was spilled in
-    them is not extrapolated.
+    Where the snapshots cover less than the rule's time it is not extrapolated: a lower bound.
     """
 
     rule: str
     rate: float | None
     covered_s: float
     exceeded: bool
+
+    @property
+    def words(self) -> str:
+        """Whether the limit is exceeded, and by what."""
+        if self.rate is None:
+            return f"alert unknown: {self.rule}: there is no recent snapshot"
+        rule, state = Rule.of(self.rule), "exceeded" if self.exceeded else "met"
+        written = {"temp": format_bytes, "time": format_duration}.get(
+            rule.measure, "{:,.0f}".format
+        )
+        per = f"/{self.rule.rpartition('/')[2].strip()}"
+        if self.covered_s < COVERED * rule.per_s:
+            state += "" if self.exceeded else " so far"
+            per = f" in the {format_duration(self.covered_s)} of snapshots"
+        return f"alert {state}: {self.rule}: {written(self.rate)}{per}"
 
 
 @dataclass(frozen=True)
@@ -218,15 +234,11 @@ class Rule:
             raise OptionInvalid(f"--alert '{text}': {limit} is not a count", _GRAMMAR)
         return cls(text, measure, float(limit), per_s)
 
-    def is_covered(self, covered_s: float) -> bool:
-        """Whether snapshots of so long are enough for the rate."""
-        return covered_s >= 0.99 * self.per_s
-
     def alert(self, periods: Sequence[tuple[float, Mapping[str, float | None]]]) -> Alert:
         """Compare with the latest of ``periods`` (length in s, sums) that cover the rule's time."""
         covered_s, total, is_known = 0.0, 0.0, bool(periods)
         for length_s, sums in reversed(periods):
-            if self.is_covered(covered_s):
+            if covered_s >= COVERED * self.per_s:
                 break
             covered_s += length_s
             value = sums[self.measure]

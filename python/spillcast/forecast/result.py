@@ -480,9 +480,3 @@ def explained() -> Mapping[str, Explained]:
     """The explanation of each warning by code."""
     record = tomllib.loads(EXPLAINED.read_text(encoding="utf-8"))
     return {code: Explained(**about) for code, about in record.items()}
-
-
-def title_of(code: str) -> str:
-    """A warning in a few words; its code if this version does not know it."""
-    about = explained().get(code)
-    return code if about is None else about.title

@@ -16,7 +16,6 @@ from spillcast.forecast.result import (
     Executors,
     Interval,
     Remaining,
-    title_of,
 )
 from spillcast.forecast.verdict import (
     TIME_UNKNOWN,
@@ -177,15 +176,15 @@ def _warning_lines(order: Sequence[Forecast], *, in_full: bool) -> list[str]:
     The remedy for an unknown time of temp I/O follows, unless the details have it.
     """
     common = {warning.code for warning in common_warnings(order)}
-    next_steps = {w.code: w.next_step for forecast in order for w in forecast.warnings}
+    warned = {warning.code: warning for forecast in order for warning in forecast.warnings}
     lines = []
-    for code in sorted(next_steps, key=lambda code: code not in common):
+    for code in sorted(warned, key=lambda code: code not in common):
         targets = [f.target for f in order if any(w.code == code for w in f.warnings)]
         is_general = code in common or len(targets) == len(order)
         of_targets = "" if is_general else f": {', '.join(dict.fromkeys(targets))}"
-        lines.append(f"  warning: {title_of(code)} ({code}){of_targets}")
+        lines.append(f"  warning: {warned[code].title or code} ({code}){of_targets}")
         if code in TIME_UNKNOWN and not in_full:
-            lines.append(f"    next: {next_steps[code]}")
+            lines.append(f"    next: {warned[code].next_step}")
     if any(forecast.forecast_s is not None for forecast in order):
         lines += [f"  no number for {f.target}: {f.refused}" for f in order if f.refused]
     return lines

@@ -4,16 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-from spillcast.engines.ranking import (
-    DAY_S,
-    Alert,
-    Change,
-    Gain,
-    History,
-    Ranked,
-    Rule,
-    ServerRanking,
-)
+from spillcast.engines.ranking import DAY_S, Change, Gain, History, Ranked, ServerRanking
 from spillcast.evidence.postgres.temp_files import SORT_TIMES_MAX
 from spillcast.forecast.verdict import in_memory_sentences, negligible
 from spillcast.report.page import Commands, Page, Part, Words, bar
@@ -329,7 +320,7 @@ _CAUSES = {
 
 def history_parts(ranking: ServerRanking, history: History) -> list[Part]:
     """Alerts, changes, and the table of sums by time."""
-    lines = [f"  {alert_text(alert)}" for alert in history.alerts]
+    lines = [f"  {alert.words}" for alert in history.alerts]
     lines += [f"  {change_text(change)}" for change in history.changes[:CHANGES_MAX]]
     parts: list[Part] = [Words(lines)]
     if history.buckets:
@@ -381,23 +372,6 @@ def change_text(change: Change) -> str:
         f"{change.kind} {since}: a call of {statement} spills {gradually}{change.ratio:.2g} times "
         f"as much ({size}): {cause} ({evidence})"
     )
-
-
-def alert_text(alert: Alert) -> str:
-    """Whether a rule's limit is exceeded."""
-    if alert.rate is None:
-        return f"alert unknown: {alert.rule}: there is no recent snapshot"
-    rule, covered = Rule.of(alert.rule), format_duration(alert.covered_s)
-    format_rate = {"temp": format_bytes, "time": format_duration}.get(
-        rule.measure, "{:,.0f}".format
-    )
-    rate = format_rate(alert.rate)
-    state = "exceeded" if alert.exceeded else "met"
-    if not rule.is_covered(alert.covered_s):
-        state += "" if alert.exceeded else " so far"
-        return f"alert {state}: {alert.rule}: {rate} in the {covered} of snapshots"
-    per = alert.rule.rpartition("/")[2].strip()
-    return f"alert {state}: {alert.rule}: {rate}/{per}"
 
 
 def bucket_table(ranking: ServerRanking, history: History, *, bars: bool = False) -> Table:
