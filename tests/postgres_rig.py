@@ -342,8 +342,15 @@ def interrupted_after(operations, action):
 
 
 def until_kept(output, count):
-    """Wait until so many recordings of a server's queries are complete."""
-    until(lambda: len(list(output.glob("*.spill/meta.json"))) == count, "the recordings")
+    """Wait until so many recordings of a server's queries are complete, and no other is there."""
+
+    def kept():
+        return sorted(path.parent.name for path in output.glob("*.spill/meta.json"))
+
+    try:
+        until(lambda: len(kept()) >= count, "the recordings")
+    finally:
+        assert len(kept()) == count, kept()
 
 
 def meta_of(output):
