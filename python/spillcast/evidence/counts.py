@@ -23,7 +23,7 @@ from spillcast.recording import OPS
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.recording.meta import NOBODY, ObservedEngine
 from spillcast.recording.observed import Statement
-from spillcast.units import format_duration
+from spillcast.units import format_bytes, format_duration
 
 if TYPE_CHECKING:
     from spillcast.evidence.postgres.work_memory import PlanSpills
@@ -359,8 +359,9 @@ def _checked(counts: Counts) -> Counts:
     if max(reads.count, writes.count, reads.bytes, writes.bytes) > COUNT_MAX:
         raise EvidenceContradictory(f"{path}: more operations or bytes than any storage has")
     for op, moved in counts.by_op:
-        if not moved.bytes:
-            raise EvidenceContradictory(f"{path}: {moved.count:,} {op}s of temp files of 0 bytes")
+        if moved.bytes < moved.count:
+            many = f"{moved.count:,} {op}s of temp files of {format_bytes(moved.bytes)} in all"
+            raise EvidenceContradictory(f"{path}: {many}, less than a byte each")
     if not 1 <= threads <= THREADS_MAX:
         raise EvidenceContradictory(
             f"{path}: {threads:g} threads", f"there are 1 to {THREADS_MAX:,}"
