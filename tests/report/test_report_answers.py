@@ -89,6 +89,17 @@ def test_two_queries_have_two_verdicts():
     assert answer.count("this query") == 2
 
 
+def test_a_warning_of_several_queries_names_its_target_once():
+    warned = [{"code": "made-up", "message": "the I/O is made up"}]
+    inputs = Inputs()
+    for baseline_s in (773.0, 800.0):
+        disk = forecast("disk", baseline_s=baseline_s, warnings=warned)
+        for document in (disk, forecast("nvme", baseline_s=baseline_s)):
+            inputs.add_document("document.json", document)
+    (warning,) = compose(inputs).sections[-1].weaknesses
+    assert warning.targets == "disk"
+
+
 def test_what_to_do_only_where_storage_helps():
     """Of 100 s one is temp I/O, which no storage is worth."""
     advice = ["mount -t tmpfs"]
