@@ -194,17 +194,14 @@ def report(
     check_output_file(output)
     page = Inputs()
     documents, words = split_inputs(inputs)
-    rankings = [
-        (Path(word).name, ranking)
-        for word in words
-        if is_dataset(word)
-        for ranking in map(with_sizing, rankings_of_snapshots(word, to))
-    ]
-    words = [word for word in words if not is_dataset(word)]
+    datasets = [word for word in words if is_dataset(word)]
+    words = [word for word in words if word not in datasets]
     evidence = find_evidence(words) if words else Evidence()
     for name, document in documents:
         page.add_document(name, document)
-    page.documents += rankings
+    for dataset in datasets:
+        for ranking in map(with_sizing, rankings_of_snapshots(dataset, to)):
+            page.documents.append((Path(dataset).name, ranking))
     for part in [find_evidence([word]) for word in words] if each else [evidence]:
         add_runs(
             page, part, question.chosen, temp_dirs=question.temp_dirs, lenient=question.lenient

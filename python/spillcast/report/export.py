@@ -271,12 +271,15 @@ def servers_metrics(rankings: Sequence[ServerRanking]) -> Iterator[str]:
 
     Counters begin with the first snapshot; ``sql`` is the queryid.
     """
-    servers = [(r, {"server": r.source}) for r in rankings]
-    statements = [(s, {**labels, "sql": s.queryid}) for r, labels in servers for s in r.statements]
-    databases = [(d, {**labels, "database": d.name}) for r, labels in servers for d in r.databases]
-    histories = [(r.history, labels) for r, labels in servers if r.history is not None]
-    busy_s = [sum(bucket.temp_s for bucket in history.buckets) for history, _ in histories]
-    busy = {"event": "temp I/O", "idle": "false"}
+    statements, databases, histories, temp_s = [], [], [], []
+    for ranking in rankings:
+        labels = {"server": ranking.source}
+        statements += [(s, {**labels, "sql": s.queryid}) for s in ranking.statements]
+        databases += [(d, {**labels, "database": d.name}) for d in ranking.databases]
+        if (history := ranking.history) is not None:
+            histories.append((history, labels))
+            temp_io = {**labels, "event": "temp I/O", "idle": "false"}
+            temp_s.append((sum(bucket.temp_s for bucket in history.buckets), temp_io))
     return _text_of([
         ("io_bytes", "counter", "Bytes read and written.",
          [("_total", {**labels, "temp": "true"}, s.temp_bytes) for s, labels in statements]),
@@ -292,8 +295,7 @@ def servers_metrics(rankings: Sequence[ServerRanking]) -> Iterator[str]:
         ("temp_file_bytes", "counter", "Bytes of temp files written.",
          [("_total", labels, d.temp_bytes) for d, labels in databases]),
         ("time_seconds", "counter", "Time by event, of all processes.",
-         [("_total", {**labels, **busy}, s)
-          for (_, labels), s in zip(histories, busy_s, strict=True)]),
+         [("_total", labels, s) for s, labels in temp_s]),
         ("first_spill_timestamp_seconds", "gauge", "When a new statement was first seen to spill.",
          [("", {**labels, "sql": change.queryid}, change.by_s)
           for history, labels in histories for change in history.changes if change.kind == "new"]),
