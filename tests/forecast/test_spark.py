@@ -182,6 +182,25 @@ def test_off_heap_memory_without_a_unit_is_in_bytes(tmp_path, written):
     assert entry(written) == entry("1g")
 
 
+@cases("fraction", ["0", "-1", "nan", "inf", "much"])
+def test_a_memory_fraction_that_is_no_share_is_the_default(tmp_path, fraction):
+    path = tmp_path / "log"
+
+    def entry(properties):
+        path.write_bytes(text(two_stages(properties=properties)))
+        return forecast(
+            path,
+            "--from",
+            "limits:iops=100000,throughput=100MB/s,latency=0.1ms",
+            "--to",
+            "tmpfs",
+            "--page-cache",
+            "8G",
+        )
+
+    assert entry({"spark.memory.fraction": fraction}) == entry({"spark.memory.fraction": "0.6"})
+
+
 @cases(
     ("changed", "bound"),
     [

@@ -131,8 +131,7 @@ class _Case:
         return self.scale * self.target.elapsed_s
 
     def modelled(self, measured_s: float) -> float:
-        """The share of the time on the target that was not measured: simulated waits, and the
-        change by other executors."""
+        """The unmeasured share of the time: simulated waits, and changes by other executors."""
         source_s = self.scale * self.source.elapsed_s
         waits = max(1 - self.ceiling.elapsed_s / self.target.elapsed_s, 0.0)
         return waits + abs(1 - source_s / max(source_s, measured_s))
@@ -233,10 +232,7 @@ def _source(
 
 
 def _work_today(scope: _Scope, core: _core.SparkApplication) -> _core.SparkWork | None:
-    """Work of tasks beside the recorded waits, which are scaled to the bytes of ``core``.
-
-    None without a recording.
-    """
+    """Work of tasks beside the recorded waits, scaled to bytes of ``core``; None if unrecorded."""
     observed = scope.application.observed
     if observed is None:
         return None

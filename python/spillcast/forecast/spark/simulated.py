@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from itertools import accumulate
 from math import ceil
@@ -67,7 +68,7 @@ class Resources:
             by_node=ceil(len(executors) / max(nodes, 1)),
             task_cpus=application.task_cpus,
             off_heap_bytes=off_heap * java_bytes(properties.get("spark.memory.offHeap.size"), 0, 1),
-            fraction=_number(properties, "spark.memory.fraction", MEMORY_FRACTION),
+            fraction=_memory_fraction(properties),
         )
         if question.memory_bytes and resources.pool_bytes(supposed) <= POOL_BYTES_MIN:
             problem = f"--memory: {question.memory_bytes >> 20} MiB leaves no memory for tasks"
@@ -130,11 +131,12 @@ def java_bytes(text: str | None, default: int, unit_bytes: int = 1 << 20) -> int
     return round(float(number) * (1 if is_bytes else unit_bytes))
 
 
-def _number(properties: Mapping[str, str], name: str, default: float) -> float:
-    try:
-        return float(properties.get(name, default))
-    except ValueError:
-        return default
+def _memory_fraction(properties: Mapping[str, str]) -> float:
+    """The property spark.memory.fraction, or its default if it is no share above 0."""
+    with suppress(ValueError):
+        fraction = float(properties.get("spark.memory.fraction", MEMORY_FRACTION))
+        return fraction if 0 < fraction <= 1 else MEMORY_FRACTION
+    return MEMORY_FRACTION
 
 
 def _most_at_once(application: Application) -> int:
