@@ -242,6 +242,15 @@ def test_bad_targets_are_one_line(made, tmp_path):
     assert "waits for 'latch*'" in only_line(temp_events, 2)
 
 
+def test_traces_that_do_not_wait_are_refused_without_a_folder_of_ours(made):
+    result = spillcast(
+        "fleet", made / "traces", "--to", "latency:1ms", "--temp-events", "read by mail"
+    )
+    assert result.returncode == 2
+    assert "read by mail" in result.stderr
+    assert "spillcast-" not in result.stderr
+
+
 def test_the_table_fits_a_terminal(made):
     result = spillcast("fleet", made / "fleet", "--to", "latency:150us", "--top", 5)
     assert result.returncode == 0

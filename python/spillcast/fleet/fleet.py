@@ -95,7 +95,7 @@ def fleet(
     facts = Facts(dataset, to, question, clashes)
     if not facts.statements:
         raise NoTempIo(
-            f"{address}: nothing in it waits for '{temp_events}'",
+            f"no statement of the evidence waits for '{temp_events}'",
             "name the events that change with --temp-events",
         )
     rows = _ranked([statement.row(*key) for key, statement in facts.statements.items()])
