@@ -125,9 +125,10 @@ def test_a_query_without_end_is_given_up(tmp_path):
             held.wait(0.1)
 
 
-def test_a_killed_process_is_no_answer(tmp_path):
+@pytest.mark.parametrize(("number", "name"), [(signal.SIGKILL, "SIGKILL"), (35, "35")])
+def test_a_killed_process_is_no_answer(tmp_path, number, name):
     lab = DuckDbLab.on(tmp_path, None)
     with lab.hold(Workload("test", "select 1", 0, "100MB"), tmp_path, {}) as held:
-        os.kill(held.pid, signal.SIGKILL)
-        with pytest.raises(ExperimentFailed, match="SIGKILL"):
+        os.kill(held.pid, number)
+        with pytest.raises(ExperimentFailed, match=name):
             held.result()

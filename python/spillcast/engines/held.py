@@ -111,9 +111,9 @@ class HeldQuery(AbstractContextManager["HeldQuery"]):
         line = self._process.stdout.readline()
         answer: dict[str, Any] = json.loads(line) if line else {}
         if not answer:
-            status = self._process.wait()
-            by = f"signal {signal.Signals(-status).name}" if status < 0 else f"status {status}"
-            answer["error"] = f"the process ended with {by}"
+            from spillcast.recording.observed import describe_exit
+
+            answer["error"] = f"the process {describe_exit(self._process.wait())}"
         if "error" in answer:
             self.close()
             raise ExperimentFailed(f"{self._engine}: {answer['error']}")
