@@ -17,6 +17,7 @@ _RULE = re.compile(r"[\s|+:│║┃┆┼╪╬╇├┤╞╡╟╢╠╣┡�
 #: A heading in the upper border of a table.
 _IN_BORDER = re.compile(r"\s*[┌╭]─+[^┬┐╮\n]*[^\W_].*[┐╮]\s*")
 _HEADING_OF_BORDER = str.maketrans({"─": " ", **dict.fromkeys("┌╭┬┐╮", "│")})
+_IN_COMMENT = re.compile(r"\s*-- .*QUERY PLAN")
 _BOTTOM = re.compile(r"[\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*[└┘╚╝╘╛╙╜][\s+└┘╚╝╘╛╙╜┴╧╩╨═─━-]*|\s*\+[-+=]+\+\s*")
 _CLOSING = tuple(_BARS)
 _JOINTS = "+┼╪╬╇"
@@ -135,8 +136,8 @@ def _is_rule(line: str) -> bool:
 def _is_known_table(lines: list[str], at: int) -> bool:
     """Whether a rule is at ``at``, below known columns or above JSON in the only column."""
     heading, below = lines[at - 1], lines[at + 1] if at + 1 < len(lines) else ""
-    # A comment is no heading: its marks are removed first.
-    if not _is_rule(lines[at]) or not heading.strip() or heading.lstrip().startswith("--"):
+    # Of a plan in a comment the marks are removed first.
+    if not _is_rule(lines[at]) or not heading.strip() or _IN_COMMENT.match(heading):
         return False
     has_one_column = not any(bar in heading.strip(_BARS + " ") for bar in _BARS)
     is_json = has_one_column and _JSON.match(below.strip(_BARS + " ")) is not None

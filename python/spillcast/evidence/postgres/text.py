@@ -76,6 +76,8 @@ _SWAPPED = str.maketrans(".,", ",.")
 _TEMP_IO = ("Temp Read Blocks", "Temp Written Blocks", "Temp I/O Read Time", "Temp I/O Write Time")
 #: So long a line, of which there are several, was broken by a terminal and not between words.
 _TERMINAL_MIN = 60
+#: Longer lines consist of words below a plan.
+_LOGICAL_MAX = 1 << 16
 
 
 def documents_of_text(lines: list[str]) -> list[dict[str, Any]]:
@@ -277,6 +279,7 @@ def _logical(lines: list[str]) -> Iterator[str]:
         has_figures = OF_NODE.search(line) and not line.lstrip().startswith("(")
         named = has_figures or (OF_NODE.match(below.lstrip()) and _NAME_ALONE.fullmatch(line))
         begins = _BEGINS.match(line) or (named and not is_open(logical or ""))
+        opened = opened and len(logical or "") < _LOGICAL_MAX
         if logical is not None and opened and line.strip() and not begins:
             # Between the names of figures there is always a blank.
             cut = full and len(before) == width and not _FIGURE.match(line)
