@@ -161,3 +161,12 @@ def test_a_store_without_rights_is_one_error(monkeypatch):
 
     monkeypatch.setattr(fsspec.implementations.memory.MemoryFileSystem, "isdir", refuse)
     assert code_of("memory://logs/app-1") == "file-unreadable"
+
+
+def test_a_folder_of_logs_names_the_first_of_them(tmp_path):
+    folder = tmp_path / "logs" / "eventlog_v2_app-1"
+    folder.mkdir(parents=True)
+    (folder / "events_1_app-1").write_bytes(text(two_stages()))
+    with pytest.raises(SpillcastError) as raised:
+        find_evidence([folder.parent])
+    assert str(folder) in raised.value.hint

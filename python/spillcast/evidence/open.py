@@ -229,11 +229,12 @@ def _files(path: Path) -> list[Path]:
     if not path.is_dir() or path.suffix == ".spill" or is_recording(path) or is_log_folder(path):
         return [path]
     if not (paths := traces_below(path)):
-        files = (file for file in sorted(path.iterdir()) if file.is_file())
-        example = next((file for file in files if kind_of(file) is not None), None)
+        held = sorted(path.iterdir())
+        known = (at for at in held if is_log_folder(at) or (at.is_file() and kind_of(at)))
+        example = next(known, None)
         hint = "a directory for temp files is a target: name it with --to"
         if example is not None:
-            hint = f"name one of its files, such as {shell_word(str(example))}"
+            hint = f"name what it holds, such as {shell_word(str(example))}"
         raise EvidenceMissing(f"{path}: the folder holds no traces ({', '.join(TRACES)})", hint)
     return paths
 

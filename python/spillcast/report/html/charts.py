@@ -163,14 +163,15 @@ def bars(
     Parts without a colour are drawn as one. ``ticks_of`` gives the ticks of another unit's axis up
     to a value.
     """
-    if any(row.parts.keys() - colours.keys() for row in rows):
+    if any(value for row in rows for name, value in row.parts.items() if name not in colours):
         colours = {**colours, OTHERS: "grid"}
     bars = []
     for row in rows:
         unit = (sum(row.parts.values()) or 1.0) if shares else 1.0
         parts = dict.fromkeys(colours, 0.0)
         for name, value in row.parts.items():
-            parts[name if name in colours else OTHERS] += value / unit
+            if value:
+                parts[name if name in colours else OTHERS] += value / unit
         ends = [end / unit for end in row.interval or ()]
         bars.append((parts, [min(end, _REACH_MAX) for end in ends] if shares else ends))
     max_value = max(max(sum(parts.values()), *ends, 0.0) for parts, ends in bars) or 1.0
