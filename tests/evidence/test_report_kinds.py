@@ -276,6 +276,9 @@ def test_an_instance_is_not_the_mean_of_a_wait(figures):
     assert (result.reads.count, result.total_s) == (2_104_338, pytest.approx(4741.8))
     with pytest.raises(EvidenceIncomplete, match="no table"):
         figures(text.replace("TOTAL_WAITS_DELTA,TIME_WAITED_MS_DELTA", "NB,DUREE"), elapsed_s=7200)
+    rounded = "event;A;B;C\ndirect path read temp;335342;20.6;0.00\n"
+    with pytest.raises(EvidenceIncomplete, match="no table"):
+        figures(rounded + "direct path write temp;2886441;15.9;0.00\n", elapsed_s=7200)
 
 
 def test_an_echoed_statement_is_no_heading(figures):

@@ -1,5 +1,6 @@
 """Reads lists of wait events in reports: the waits for each event, or its share of samples."""
 
+import math
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -16,7 +17,7 @@ from spillcast.evidence.counts import (
     counts_of_figures,
     uncounted,
 )
-from spillcast.evidence.numbers import ZERO, Check, Number, number_of, seconds_of, value_of
+from spillcast.evidence.numbers import SLACK, ZERO, Check, Number, number_of, seconds_of, value_of
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import Row, Table, plain_of, report_text, tables_of
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
@@ -30,8 +31,8 @@ _OWNER = re.compile(rf"(?:.*\W)?(?:{_INSTANCE}|inst_id|sid|session_id)")
 _BUCKET_COUNT, _BUCKET_ENDS = "wait_count", ("wait_time_micro", "wait_time_milli")
 #: Snapper's column of differences.
 _DELTA = "delta"
-#: A total that is rounded more coarsely does not show which columns it is the product of.
-PRECISE = 0.25
+#: Figures of other columns are within so many times each other, and fit by chance at most so often.
+_RANGE, _CHANCE_MAX = 1e3, 0.01
 #: Units of times by what a column's name contains.
 _UNITS_S = (
     # Snapper has differences of microseconds.
@@ -216,15 +217,15 @@ def _wait_columns(table: Table, rows: Sequence[Row]) -> WaitColumns | None:
         units_s = _unit_s(total, 1.0), _unit_s(mean or "", _MS)
         return WaitColumns(event, count, total, mean, share, *units_s)
     temp = [row for row in rows if is_like(row[event], TEMP_EVENTS)]
-    # What is the same in all rows, such as an instance, is no figure of an event.
-    varying = [name for name in names if len({row.get(name) for row in rows}) > 1]
-    others = [n for n in varying if n not in (event, share) and any(seconds_of(r[n]) for r in temp)]
+    others = [n for n in names if n not in (event, share) and any(seconds_of(r[n]) for r in temp)]
     possible = (
         WaitColumns(event, count, total, mean, share, _unit_s(total, 1.0), unit_s)
         for count, total, mean in permutations(others[:_COLUMNS_MAX], 3)
         for unit_s in sorted({_unit_s(mean, _MS), _unit_s(mean, 1.0)})
     )
-    fitting = (c for c in possible if all(_multiply(temp, c)) and sum(_multiply(rows, c)) > 1)
+    # Most candidates fail at the first row, which has figures where it is of temp files.
+    rows = sorted(rows, key=lambda row: not is_like(row[event], TEMP_EVENTS))
+    fitting = (columns for columns in possible if _chance(rows, columns) < _CHANCE_MAX)
     return min(fitting, key=lambda columns: _error(temp, columns), default=None)
 
 
@@ -239,14 +240,27 @@ def _unit_s(name: str, otherwise: float) -> float:
     return next((unit_s for part, unit_s in _UNITS_S if part.search(name)), otherwise)
 
 
-def _multiply(rows: Sequence[Row], columns: WaitColumns) -> Iterator[bool]:
-    """Whether a count times a mean is the total, for each row that shows it."""
+def _chance(rows: Sequence[Row], columns: WaitColumns) -> float:
+    """How probable it is that each row's count times its mean is its total by chance.
+
+    1 where a row's is not, or is of only one. The more coarsely figures are rounded, the less they
+    tell.
+    """
+    chances: list[float] = []
     for row in rows:
         wait = _wait(row, columns)
-        if wait and wait.mean and wait.count.value and wait.total.spread < PRECISE:
-            product = next(checks([wait], None))
-            # A count and a mean in ms have the same product in either order.
-            yield product.holds and wait.count.value > wait.mean.value / _MS
+        if wait is None or wait.mean is None or not wait.total.value:
+            continue
+        # A count and a mean in ms have the same product in either order.
+        mean_ms = wait.mean.value / _MS
+        is_swapped = is_like(wait.event, TEMP_EVENTS) and wait.count.value < mean_ms
+        if is_swapped or not all(check.holds for check in checks([wait], None)):
+            return 1.0
+        product, total = wait.count * wait.mean, wait.total
+        if wait.count.value > mean_ms and product.low * total.low > 0:
+            bounds = product.high * total.high / (product.low * total.low)
+            chances.append(min(1.0, math.log(bounds * (1 + SLACK)) / math.log(_RANGE)))
+    return math.prod(chances) if len(chances) > 1 else 1.0
 
 
 def _wait(row: Row, columns: WaitColumns) -> Wait | None:
