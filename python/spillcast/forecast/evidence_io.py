@@ -168,6 +168,7 @@ def loads_of(evidence: Recording | Counts) -> list[Load]:
         return [
             Load(op, _core.size_class_bytes(n.bytes // n.count), n.count, n.bytes, n.total_ns / 1e9)
             for op, n in evidence.by_op
+            if n.bytes >= n.count
         ]
     seconds = evidence.temp_seconds
     seconds = seconds.filter(seconds["size_class_bytes"].values > 0)

@@ -1,11 +1,13 @@
 """Where it is not known how many processes shared the temp I/O, a forecast holds for all."""
 
 import json
+from pathlib import Path
 
 import pytest
 
 from evidence import storage
 from harness import spillcast
+from spillcast.evidence.counts import Counts, OpCounts
 from spillcast.evidence.postgres.statements import read_statements
 from spillcast.forecast import forecast
 from statement_files import export, row
@@ -84,3 +86,16 @@ def test_counts_without_times_are_bounded_by_the_call(tmp_path):
     assert 0.14 < high_s < 0.25
     assert given.ceiling_interval_s == (pytest.approx(0, abs=1e-3), pytest.approx(0.1))
     assert "time-unknown" in {item.code for item in given.warnings}
+
+
+def test_counts_of_reads_that_moved_nothing_are_no_load():
+    """A server counts reads at the end of a file too; their size of 0 was a traceback."""
+    writes = OpCounts(900, 900 * 65_536, 3 * 10**9)
+    path = Path("performance_schema")
+    counts = [
+        Counts(path=path, elapsed_s=9.0, reads=reads, writes=writes, source="figures")
+        for reads in (OpCounts(9, 0, 9000), OpCounts())
+    ]
+    on_disk = storage({("read", 65_536): 10**6, ("write", 65_536): 10**6})
+    with_them, without = (forecast(each, on_disk).forecast_s for each in counts)
+    assert with_them == pytest.approx(without)
