@@ -179,3 +179,17 @@ def test_the_rest_of_the_leader_and_of_missing_workers_is_even(tmp_path, worker,
     path = tmp_path / "plan.txt"
     path.write_text(VERBOSE.format(worker=worker, loops=loops))
     assert read_plan(path).processes == processes
+
+
+@cases("shown", [0, 1, 2])
+def test_sorts_of_missing_workers_are_as_large_as_the_others(tmp_path, shown):
+    lines = VERBOSE.splitlines()
+    workers = "".join(
+        f"        Worker {at}:  Sort Method: external merge  Disk: 800kB\n" for at in range(shown)
+    )
+    sort = "  ->  Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.0 rows=9 loops=3)"
+    method = "        Sort Method: external merge  Disk: 800kB\n"
+    (path := tmp_path / "plan.txt").write_text(
+        "\n".join([*lines[:3], sort, method]) + f"{workers}Execution Time: 1000.0 ms\n"
+    )
+    assert read_plan(path).writes.count == 300

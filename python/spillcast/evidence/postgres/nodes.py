@@ -222,7 +222,8 @@ def _size_blocks(values: Mapping[str, Any]) -> int:
     if values.get("Storage") == "Disk":
         size_kib += amount(values.get("Maximum Storage", 0), "Maximum Storage")
     shown = len(_sized(values)) or len(processes)
-    runs = max(1.0, amount(values.get("Actual Loops", 1), "Actual Loops") // shown)
+    # Lines of workers may be missing: each run counts as the mean of those shown.
+    runs = max(1.0, amount(values.get("Actual Loops", 1), "Actual Loops") / shown)
     size_bytes: float = 1024.0 * size_kib * runs
     inputs = values.get("Plans", ())
     batches: int = max((child.get("Hash Batches", 1) for child in inputs), default=1)
