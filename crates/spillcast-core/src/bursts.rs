@@ -1,31 +1,30 @@
-//! What bursts of CPU time after waits say of each other: the slope of one over the other, where they
-//! are alike.
+//! Moments for the slope of CPU time after waits over a weight of the waits, within similar bursts.
 
 use std::collections::HashMap;
 
 /// A wait, and the CPU time of its thread after it.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
-    /// What the wait weighs.
+    /// The independent variable of the slope.
     pub weight: f64,
     pub cpu_s: f64,
     /// Stretch of the run.
     pub stretch: u32,
-    /// Size, operation and thread: those that are alike have the same.
+    /// Bursts are similar if stretch, size, operations and thread are the same.
     pub size: u16,
     pub op: u8,
     pub next_op: u8,
     pub session: i64,
 }
 
-/// Sums of squares about the means of what is alike, by stretch.
+/// By stretch, sums of squares about the means of similar bursts.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Moments {
     pub weight_weight: Vec<f64>,
     pub weight_cpu: Vec<f64>,
 }
 
-/// How many of a kind there were, their means, and their sums of squares about those.
+/// Number, means, and sums of squares about the means of similar bursts (Welford's algorithm).
 #[derive(Clone, Copy, Default)]
 struct Kind {
     count: f64,
@@ -46,7 +45,7 @@ impl Kind {
     }
 }
 
-/// Those of bursts that lie in so many stretches.
+/// The moments of bursts in stretches that are numbered from 0.
 pub fn moments(bursts: impl Iterator<Item = Burst>, stretches: usize) -> Moments {
     let mut kinds: HashMap<(u32, u16, u8, u8, i64), Kind> = HashMap::new();
     let mut sum = Moments { weight_weight: vec![0.0; stretches], weight_cpu: vec![0.0; stretches] };

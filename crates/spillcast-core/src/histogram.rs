@@ -22,7 +22,7 @@ impl Default for Histogram {
 impl Histogram {
     /// Counts one latency; what is above two hours counts as two hours, the total stays exact.
     pub fn record(&mut self, latency_ns: u64) {
-        self.total_ns += latency_ns;
+        self.total_ns = self.total_ns.saturating_add(latency_ns);
         self.hdr.record(latency_ns.clamp(1, LATENCY_MAX_NS)).expect("an auto-resizing histogram");
     }
 
@@ -33,7 +33,7 @@ impl Histogram {
 
     pub fn merge(&mut self, other: &Histogram) {
         let count = self.count() + other.count();
-        self.total_ns += other.total_ns;
+        self.total_ns = self.total_ns.saturating_add(other.total_ns);
         self.hdr.add(&other.hdr).expect("an auto-resizing histogram takes any other");
         debug_assert_eq!(self.count(), count, "a latency was lost");
     }
@@ -76,6 +76,15 @@ mod tests {
         merged.merge(&other);
         assert!(merged.buckets().eq(whole.buckets()));
         assert_eq!(merged.total_ns(), values.iter().sum::<u64>());
+    }
+
+    #[test]
+    fn a_total_beyond_64_bits_stays_the_largest() {
+        let (mut histogram, mut other) = (Histogram::default(), Histogram::default());
+        [u64::MAX, u64::MAX].into_iter().for_each(|latency_ns| histogram.record(latency_ns));
+        other.record(1);
+        histogram.merge(&other);
+        assert_eq!((histogram.count(), histogram.total_ns()), (3, u64::MAX));
     }
 
     #[test]

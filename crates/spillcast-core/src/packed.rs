@@ -75,11 +75,7 @@ pub fn pack(wait: &Wait, out: &mut Vec<u8>) {
 /// Errors: those of the input; UnexpectedEof where it ends, InvalidData for what is no row.
 pub fn unpack(input: &mut impl Read) -> io::Result<Wait> {
     let (flags, present) = (get_byte(input)?, get_byte(input)?);
-    let op = match flags & 3 {
-        0 => Op::Read,
-        1 => Op::Write,
-        _ => Op::Null,
-    };
+    let op = Op::of_number(flags & 3);
     let span = (get_signed(input)?, get_signed(input)?);
     let session = get_signed(input)?;
     let event = get(input)? as NameId;

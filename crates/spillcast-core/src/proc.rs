@@ -1,11 +1,20 @@
-//! What /proc tells of processes: threads, descendants, start, user, memory, bytes moved.
+//! What /proc shows of processes: threads, descendants, start, user, memory, bytes moved.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::system::boot_ns;
+
+/// The mark behind the path of a file without a name, in /proc/PID/fd and /proc/PID/maps.
+pub const DELETED_MARK: &str = " (deleted)";
+
+/// A file of /proc as text. Names of programs and files in it may hold any bytes; those that are no
+/// UTF-8 are replaced.
+pub fn read_text(path: impl AsRef<Path>) -> io::Result<String> {
+    Ok(String::from_utf8_lossy(&fs::read(path)?).into_owned())
+}
 
 /// The numbers that name the entries of a directory: threads of `/proc/PID/task`, descriptors of
 /// `/proc/PID/fd`. Empty where the process has ended.
@@ -18,7 +27,7 @@ pub fn numbers_in(directory: &str) -> io::Result<Vec<i32>> {
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// The open descriptors of a process: of each its link in /proc, and where that leads as shown. None
+/// The open descriptors of a process: the link of each in /proc, and the target that it shows. Empty
 /// where the process has ended or may not be looked at.
 pub fn descriptors(pid: i32) -> impl Iterator<Item = (PathBuf, PathBuf)> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
@@ -27,12 +36,12 @@ pub fn descriptors(pid: i32) -> impl Iterator<Item = (PathBuf, PathBuf)> {
 
 /// The process of a thread; a process is its own.
 pub fn process_of(tid: i32) -> i32 {
-    let status = fs::read_to_string(format!("/proc/{tid}/status")).unwrap_or_default();
+    let status = read_text(format!("/proc/{tid}/status")).unwrap_or_default();
     number(&status, "Tgid:").map_or(tid, |pid| pid as i32)
 }
 
-/// Whether processes have here the numbers that the kernel itself uses, in which eBPF programs and
-/// tracepoints name them: the inode of that namespace is the same on every machine.
+/// Whether this process is in the first PID namespace, whose numbers eBPF programs and tracepoints
+/// report. The inode of that namespace is the same on every machine.
 pub fn in_first_namespace() -> bool {
     fs::metadata("/proc/self/ns/pid").is_ok_and(|namespace| namespace.ino() == 0xEFFF_FFFC)
 }
@@ -51,9 +60,9 @@ pub fn number(text: &str, name: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
-/// Whether a process is gone, but for its parent's asking.
+/// Whether a process has ended; its parent may not have waited for it yet.
 pub fn ended(pid: i32) -> bool {
-    fs::read_to_string(format!("/proc/{pid}/stat")).map_or(true, |stat| stat.contains(") Z "))
+    Stat::of(pid).is_none_or(|stat| stat.state == b'Z')
 }
 
 /// A process and its descendants at this moment, the process first.
@@ -83,45 +92,66 @@ pub fn children(pid: i32) -> Vec<i32> {
 
 /// The process that started a process, or adopted it.
 pub fn parent(pid: i32) -> Option<i32> {
-    Some(*stat(pid)?.1.get(1)? as i32)
+    Stat::of(pid).map(|stat| stat.parent)
 }
 
 /// Whether a process is a child of this one that has yet to run its own program.
 pub fn is_held(pid: i32) -> bool {
-    const FORKED_WITHOUT_EXEC: i64 = 0x40;
-    stat(pid).is_some_and(|(_, fields)| {
-        fields.get(1) == Some(&i64::from(std::process::id()))
-            && fields.get(6).is_some_and(|flags| flags & FORKED_WITHOUT_EXEC != 0)
+    const FORKED_WITHOUT_EXEC: u64 = 0x40;
+    Stat::of(pid).is_some_and(|stat| {
+        stat.parent == std::process::id() as i32 && stat.flags & FORKED_WITHOUT_EXEC != 0
     })
 }
 
-/// /proc/PID/stat: the name, which may hold blanks, and the fields after it, the state first.
-pub fn stat(pid: i32) -> Option<(String, Vec<i64>)> {
-    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    let (name, fields) = text.rsplit_once(')')?;
-    let number = |field: &str| field.parse().unwrap_or(0);
-    Some((name.to_owned(), fields.split_ascii_whitespace().map(number).collect()))
+/// A process as /proc/PID/stat describes it.
+pub struct Stat {
+    /// At most 15 bytes, which may be any but NUL.
+    pub name: String,
+    /// `Z` for a process that has ended and that its parent has not waited for.
+    pub state: u8,
+    pub parent: i32,
+    flags: u64,
+    /// User and system time, with that of children that ended.
+    pub cpu_ns: u64,
+    /// Since the boot, with the time that the machine was suspended.
+    pub start_ns: u64,
 }
 
-/// Start of a process in clock ticks since the boot.
-pub fn start_ticks(pid: i32) -> Option<i64> {
-    stat(pid)?.1.get(19).copied()
+impl Stat {
+    /// None where there is no such process.
+    pub fn of(pid: i32) -> Option<Stat> {
+        let text = read_text(format!("/proc/{pid}/stat")).ok()?;
+        let (name, fields) = text.rsplit_once(')')?;
+        let fields: Vec<&str> = fields.split_ascii_whitespace().collect();
+        // As proc_pid_stat(5) numbers them; the state, behind the name, is the third.
+        let number = |number: usize| fields.get(number - 3)?.parse::<u64>().ok();
+        let cpu_ticks = (14..=17).map(number).sum::<Option<u64>>()?;
+        Some(Stat {
+            name: name.split_once('(')?.1.to_owned(),
+            state: *fields.first()?.as_bytes().first()?,
+            parent: number(4)? as i32,
+            flags: number(9)?,
+            cpu_ns: ticks_ns(cpu_ticks),
+            start_ns: ticks_ns(number(22)?),
+        })
+    }
 }
 
-pub fn ticks_per_s() -> i64 {
-    rustix::param::clock_ticks_per_second() as i64
+/// The time of so many clock ticks, by which /proc counts.
+pub fn ticks_ns(ticks: u64) -> u64 {
+    let ticks_per_s = u128::from(rustix::param::clock_ticks_per_second());
+    (u128::from(ticks) * 1_000_000_000 / ticks_per_s) as u64
 }
 
-/// How long ago a process was started whose name holds `called`; None where there is none.
-pub fn age_s(pid: i32, called: &str) -> Option<f64> {
-    let (name, fields) = stat(pid)?;
-    let started_s = *fields.get(19)? as f64 / ticks_per_s() as f64;
-    name.contains(called).then_some((boot_ns() as f64 / 1e9 - started_s).max(0.0))
+/// How long ago a process was started whose name contains `name`; None where there is none.
+pub fn age_s(pid: i32, name: &str) -> Option<f64> {
+    let stat = Stat::of(pid).filter(|stat| stat.name.contains(name))?;
+    Some(boot_ns().saturating_sub(stat.start_ns) as f64 / 1e9)
 }
 
 /// The user that a process runs as; None where it has ended.
 pub fn owner(pid: i32) -> Option<u32> {
-    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let text = read_text(format!("/proc/{pid}/status")).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("Uid:"))?;
     // Real, effective, saved, file system.
     line.split_whitespace().nth(1)?.parse().ok()
@@ -132,9 +162,9 @@ pub fn high_water_bytes(pid: i32) -> Option<u64> {
     status_bytes(&format!("/proc/{pid}/status"), "VmHWM")
 }
 
-/// A line of a file of /proc that is in kB.
+/// A size that a line of a file of /proc gives in kB.
 pub fn status_bytes(path: &str, name: &str) -> Option<u64> {
-    let text = fs::read_to_string(path).ok()?;
+    let text = read_text(path).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     Some(line.split_whitespace().next()?.parse::<u64>().ok()? * 1024)
 }
@@ -161,28 +191,4 @@ pub fn moved(pid: i32) -> Option<Moved> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::process::{Command, Stdio};
-
-    use super::*;
-
-    #[test]
-    fn a_shell_and_what_it_started_are_a_tree() {
-        let mut shell = Command::new("sh")
-            .args(["-c", "sleep 60 & echo; wait"])
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut line = [0u8; 1];
-        io::Read::read_exact(shell.stdout.as_mut().unwrap(), &mut line).unwrap();
-        let pid = shell.id() as i32;
-        let pids = family(pid);
-        assert_eq!((pids.len(), pids[0]), (2, pid));
-        assert_eq!(parent(pids[1]), Some(pid));
-        assert_eq!(parent(pid), Some(std::process::id() as i32));
-        // SAFETY: the number is of a child's child that nobody has waited for.
-        unsafe { libc::kill(pids[1], libc::SIGKILL) };
-        shell.wait().unwrap();
-        assert!(children(pid).is_empty());
-    }
-}
+mod tests;

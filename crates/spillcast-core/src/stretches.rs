@@ -1,10 +1,9 @@
-//! A run in time slices of equal length: sums of intervals in each, and how long any interval covers
-//! it.
+//! Sums of intervals over stretches of equal length of a run.
 //!
-//! A time line adds up waits, and the CPU time before each, while batches of the file are read. So
-//! ten million waits are never in memory (`python -m bench report`).
+//! A time line adds up waits batch by batch, so that ten million waits are never in memory
+//! (`python -m bench report`).
 
-/// So many stretches of equal length from 0 on.
+/// Stretches of equal length, the first from 0 on.
 #[derive(Clone, Copy, Debug)]
 pub struct Stretches {
     pub wide_ns: f64,
@@ -12,12 +11,12 @@ pub struct Stretches {
 }
 
 impl Stretches {
-    /// Sums by stretch of what each interval has, spread evenly over it.
+    /// Sums by stretch of the values of intervals, each spread evenly from begin to end.
     ///
-    /// What lies before the first counts in it, what lies after the last in that.
+    /// The first stretch takes what lies before it, the last what lies after it.
     pub fn spread(self, intervals: impl Iterator<Item = (i64, i64, f64)>) -> Vec<f64> {
         let mut sums = vec![0.0; self.count];
-        // Stretches between the ends of an interval have all of it: on from one, off at another.
+        // Changes of the value that intervals add to each stretch that they cover as a whole.
         let mut steps = vec![0.0; self.count + 1];
         for (begin_ns, end_ns, value) in intervals {
             let (begin, end) = (self.place(begin_ns), self.place(end_ns));
@@ -32,15 +31,15 @@ impl Stretches {
             steps[first + 1] += each;
             steps[last] -= each;
         }
-        let mut under_way = 0.0;
+        let mut covering = 0.0;
         for (sum, step) in sums.iter_mut().zip(steps) {
-            under_way += step;
-            *sum += under_way;
+            covering += step;
+            *sum += covering;
         }
         sums
     }
 
-    /// By stretch, how long (ns) at least one of the intervals covers it, given by their beginnings.
+    /// By stretch, how long (ns) at least one of the intervals covers it. They are sorted by begin.
     pub fn covered_ns(self, intervals: impl Iterator<Item = (i64, i64)>) -> Vec<f64> {
         let most_ns = (self.wide_ns * self.count as f64) as i64;
         let within = covered(intervals).map(|(begin_ns, end_ns)| {
@@ -59,7 +58,7 @@ impl Stretches {
     }
 }
 
-/// What each interval adds to those before it, given by their beginnings: beginning and end.
+/// The part of each interval that no earlier one covers. They are sorted by begin.
 fn covered(intervals: impl Iterator<Item = (i64, i64)>) -> impl Iterator<Item = (i64, i64)> {
     let mut reached_ns = i64::MIN;
     intervals.filter_map(move |(begin_ns, end_ns)| {

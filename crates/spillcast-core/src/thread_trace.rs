@@ -1,19 +1,19 @@
-//! What the threads of a recording did, each in its order: CPU, waits, and waits for each other.
+//! The trace of a recording's threads, row by row: CPU, waits, and waits for each other.
 //!
-//! A thread's beginning is a row of its own. It, and a wait that no observed thread is known to have
-//! ended, is taken to follow the last row of another thread that had ended by then: engines look in
-//! turns whether others are done. Where no other had done anything meanwhile, the wait lasts as long
-//! as it did.
+//! The beginning of a thread is a row, too. A wait that no observed thread is known to have ended, and
+//! the beginning of a thread, are taken to follow the last row of another thread that had ended by
+//! then: engines poll whether others are done. Where no other row ended during the wait, it keeps its
+//! recorded length.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::wait::{NameId, Names, Op, Wait};
 
-/// No row, thread, file or number.
+/// In the place of a row, thread or file: none.
 pub const NONE: u32 = u32::MAX;
 const UNKNOWN: i64 = -1;
 
-/// Of a recorded wait what its thread's trace needs, in 64 bytes; UNKNOWN and NONE for no number.
+/// The fields of a recorded wait that a trace needs, in 64 bytes; UNKNOWN and NONE stand for None.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     pub start_ns: i64,
@@ -22,7 +22,7 @@ pub struct Recorded {
     cpu_before_ns: i64,
     woken_by: i64,
     offset: i64,
-    /// 0 where none moved.
+    /// 0 for a wait that moved no bytes.
     pub bytes: u32,
     pub file: u32,
     pub event: NameId,
@@ -56,18 +56,17 @@ impl Recorded {
         self.start_ns + self.elapsed_ns
     }
 
-    /// Calls on files and waits for writeback; what is neither is a thread that waits for something
-    /// else.
+    /// Whether it is a call on a file or a wait for writeback, not a wait for something else.
     pub fn on_file(&self) -> bool {
         self.op != Op::Null || self.file != NONE || self.temp
     }
 
-    /// Reads or writes a temp file.
+    /// Whether it reads or writes a temp file.
     pub fn moves(&self) -> bool {
         self.temp && self.op != Op::Null && self.bytes > 0
     }
 
-    /// Makes, resizes, syncs or removes a temp file, or waits for writeback.
+    /// Whether it makes, resizes, syncs or removes a temp file, or waits for writeback.
     pub fn changes(&self) -> bool {
         self.temp && self.op == Op::Null
     }
@@ -77,40 +76,40 @@ impl Recorded {
     }
 }
 
-/// One row a wait, by start; each thread's rows are in its order.
+/// A wait and what its thread did before it.
 #[derive(Clone, Copy, Debug)]
 pub struct Row {
     pub start_ns: i64,
     pub end_ns: i64,
-    /// Burned by the thread until `start_ns`.
+    /// CPU time of the thread since its last row, until `start_ns`.
     pub cpu_ns: i64,
-    /// Ready without a core, between the end of the thread's last row and `start_ns`.
+    /// Time that the thread was ready without a core since its last row, until `start_ns`.
     pub ready_ns: i64,
-    /// What the thread of row `after` burns after that row, before this one ends.
+    /// CPU time of the thread of row `after` between that row and the end of this one.
     pub after_cpu_ns: i64,
-    /// The row of another thread that has to end before; NONE for none.
+    /// The row of another thread that has to end before this one; NONE for none.
     pub after: u32,
     pub thread: u32,
     woken_by: u32,
     /// Position of the wait; NONE for the beginning of a thread.
     pub source: u32,
-    /// A call that kept its core.
+    /// Whether the thread kept its core in the call.
     pub on_core: bool,
-    /// Neither on a file nor a beginning.
+    /// Whether the row is neither a call on a file nor the beginning of a thread.
     pub blocked_outside: bool,
 }
 
-/// Begin and end of each stretch of the run whose waits were kept; none where all were.
+/// Begin and end, ns, of each stretch of the run whose waits were kept; empty if all were.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Slices<'a>(pub &'a [(i64, i64)]);
 
 impl Slices<'_> {
-    /// The number of slices that have begun by then.
+    /// The number of slices that have begun by `ns`.
     pub fn number(self, ns: i64) -> usize {
         self.0.partition_point(|slice| slice.0 <= ns)
     }
 
-    /// When the slice of a wait that starts then begins; 0 where all waits were kept.
+    /// The begin of the slice in which a wait starts; 0 if all waits were kept.
     fn begin_ns(self, start_ns: i64) -> i64 {
         match self.number(start_ns) {
             0 => start_ns.min(0),
@@ -118,24 +117,24 @@ impl Slices<'_> {
         }
     }
 
-    /// Whether a thread began to work at this time, rather than before the first slice.
+    /// Whether a thread whose first row begins then was not at work before the first slice.
     fn shows_beginning(self, begin_ns: i64) -> bool {
         self.0.first().is_none_or(|first| first.0 == 0 || begin_ns > first.1)
     }
 }
 
-/// Numbers of sessions, ascending from 0.
+/// The threads of a recording: the number of each session, from 0 in ascending order.
 pub struct Threads(FxHashMap<i64, u32>);
 
 impl Threads {
     pub fn of<'a>(waits: impl Iterator<Item = &'a Recorded>) -> Threads {
-        let mut last = None;
-        let changes = waits.map(|wait| wait.session).filter(|&session| {
-            let other = last != Some(session);
-            last = Some(session);
-            other
-        });
-        let distinct: FxHashSet<i64> = changes.collect();
+        // Many waits in a row are of one session, which is looked up once.
+        let (mut distinct, mut last) = (FxHashSet::default(), None);
+        for wait in waits {
+            if last.replace(wait.session) != Some(wait.session) {
+                distinct.insert(wait.session);
+            }
+        }
         let mut sessions: Vec<i64> = distinct.into_iter().collect();
         sessions.sort_unstable();
         Threads(sessions.into_iter().zip(0..).collect())
@@ -154,22 +153,22 @@ impl Threads {
     }
 }
 
-/// The rows of the threads, and whether their CPU time was measured; else all time between two rows is
-/// taken for it.
 pub struct ThreadTrace {
+    /// By start; those of each thread in its order.
     pub rows: Vec<Row>,
+    /// Whether CPU time was measured. If not, all time between two rows of a thread counts as such.
     pub cpu_known: bool,
 }
 
-/// The trace of waits by start, whose events are `names`.
+/// The trace of `waits`, which are sorted by start and whose events are positions in `names`.
 ///
-/// Threads that neither do temp I/O nor wait, at one remove or more, for one that does are left out:
-/// they sleep, or serve others.
+/// Threads that neither do temp I/O nor wait for one that does, directly or through others, are left
+/// out: they sleep, or serve others.
 pub fn thread_trace(waits: &[Recorded], names: &Names, slices: Slices) -> ThreadTrace {
     let requests: Vec<bool> =
         names.list().iter().map(|name| name.starts_with("io_uring_")).collect();
     let (rows, cpu_known) = rows_of_waits(waits, &requests, slices);
-    let (rows, threads) = concerned(rows, waits);
+    let (rows, threads) = held_up_by_temp_io(rows, waits);
     let mut rows = with_beginnings(rows, threads, slices);
     let order = by_thread(&rows, threads);
     tie_to_wakers(&mut rows, &order);
@@ -179,8 +178,8 @@ pub fn thread_trace(waits: &[Recorded], names: &Names, slices: Slices) -> Thread
     ThreadTrace { rows, cpu_known }
 }
 
-/// A row for each wait but requests that their thread had under way beside others, whose rows show how
-/// it waited for them; and whether CPU time is known.
+/// A row for each wait, and whether CPU time is known. Requests of io_uring that a thread had in
+/// flight beside others have no row: other rows of the thread show how it waited for them.
 fn rows_of_waits(waits: &[Recorded], requests: &[bool], slices: Slices) -> (Vec<Row>, bool) {
     let beside = |wait: &&Recorded| requests[wait.event as usize] && wait.blocked.is_none();
     let threads = Threads::of(waits.iter());
@@ -192,7 +191,7 @@ fn rows_of_waits(waits: &[Recorded], requests: &[bool], slices: Slices) -> (Vec<
         let before_ns = std::mem::replace(&mut ends_ns[thread as usize], wait.end_ns());
         let mut gap_ns = (wait.start_ns - before_ns).max(0);
         if !slices.0.is_empty() {
-            // What is before a row's slice is not known, but for its own CPU time.
+            // Before its slice only the CPU time of the row itself is known.
             let known_ns = wait.start_ns - slices.begin_ns(wait.start_ns);
             gap_ns = gap_ns.min(known_ns.max(wait.cpu_before_ns).max(0));
         }
@@ -215,50 +214,44 @@ fn rows_of_waits(waits: &[Recorded], requests: &[bool], slices: Slices) -> (Vec<
     (waits.iter().enumerate().filter(|(_, wait)| !beside(wait)).map(row).collect(), cpu_known)
 }
 
-/// The rows of threads that temp I/O can hold up, numbered anew, and how many threads these are.
-fn concerned(mut rows: Vec<Row>, waits: &[Recorded]) -> (Vec<Row>, usize) {
+/// The rows of the threads that temp I/O can hold up, numbered anew, and the number of these threads.
+fn held_up_by_temp_io(mut rows: Vec<Row>, waits: &[Recorded]) -> (Vec<Row>, usize) {
     let mut held_up = FxHashSet::default();
-    let mut wakings = FxHashSet::default();
+    let mut waiters_of: FxHashMap<u32, FxHashSet<u32>> = FxHashMap::default();
     for row in &rows {
         if waits[row.source as usize].temp {
             held_up.insert(row.thread);
         }
         if row.woken_by != NONE {
-            wakings.insert((row.thread, row.woken_by));
+            waiters_of.entry(row.woken_by).or_default().insert(row.thread);
         }
     }
-    let mut before = 0;
-    while held_up.len() > before {
-        before = held_up.len();
-        for (waiter, waker) in &wakings {
-            if held_up.contains(waker) {
-                held_up.insert(*waiter);
-            }
-        }
+    let mut wakers: Vec<u32> = held_up.iter().copied().collect();
+    while let Some(waker) = wakers.pop() {
+        let waiters = waiters_of.remove(&waker).unwrap_or_default().into_iter();
+        wakers.extend(waiters.filter(|&waiter| held_up.insert(waiter)));
     }
     let mut threads: Vec<u32> = held_up.into_iter().collect();
     threads.sort_unstable();
-    let all = rows.iter().map(|row| row.thread as usize + 1).max().unwrap_or(0);
-    let mut number =
-        vec![NONE; all.max(wakings.iter().map(|pair| pair.1 as usize + 1).max().unwrap_or(0))];
+    let mut new_numbers = vec![NONE; threads.last().map_or(0, |&last| last as usize + 1)];
     for (new, &old) in threads.iter().enumerate() {
-        number[old as usize] = new as u32;
+        new_numbers[old as usize] = new as u32;
     }
+    let new_number = |old: u32| new_numbers.get(old as usize).copied().unwrap_or(NONE);
     rows.retain_mut(|row| {
-        row.thread = number[row.thread as usize];
-        row.woken_by = number.get(row.woken_by as usize).copied().unwrap_or(NONE);
+        (row.thread, row.woken_by) = (new_number(row.thread), new_number(row.woken_by));
         row.thread != NONE
     });
     (rows, threads.len())
 }
 
-/// With a row where each thread began to work. It lasts from the start of the recording, or of the
-/// slice that its thread's first row is in. Before that the thread was not ready, but not there.
+/// Adds a row for the beginning of each thread, from the start of the recording, or of the slice of the
+/// thread's first row. Before its first row a thread did not exist, rather than wait for a core.
 fn with_beginnings(mut rows: Vec<Row>, threads: usize, slices: Slices) -> Vec<Row> {
-    let mut first = vec![true; threads];
+    let mut is_first = vec![true; threads];
     let mut beginnings: Vec<Row> = Vec::with_capacity(threads);
     for row in &mut rows {
-        if std::mem::replace(&mut first[row.thread as usize], false) {
+        if std::mem::replace(&mut is_first[row.thread as usize], false) {
             let end_ns = (row.start_ns - row.cpu_ns).max(0);
             row.ready_ns = 0;
             beginnings.push(Row {
@@ -274,7 +267,8 @@ fn with_beginnings(mut rows: Vec<Row>, threads: usize, slices: Slices) -> Vec<Ro
         }
     }
     beginnings.sort_by_key(|row| (row.end_ns, row.thread));
-    // Each goes before the first row that starts after it. From the last on, so that no row moves twice.
+    // Each is inserted before the first row that starts after it, the last one first, so that every row
+    // moves once.
     let mut unmoved = rows.len();
     rows.extend_from_slice(&beginnings);
     let mut free = rows.len();
@@ -288,7 +282,7 @@ fn with_beginnings(mut rows: Vec<Row>, threads: usize, slices: Slices) -> Vec<Ro
     rows
 }
 
-/// The rows of each thread.
+/// By thread, the positions of its rows.
 fn by_thread(rows: &[Row], threads: usize) -> Vec<Vec<u32>> {
     let mut order = vec![Vec::new(); threads];
     for (at, row) in rows.iter().enumerate() {
@@ -297,9 +291,9 @@ fn by_thread(rows: &[Row], threads: usize) -> Vec<Vec<u32>> {
     order
 }
 
-/// Rows that their waker ended: it had ended a row of its own, and worked since.
+/// Ties each row with a known waker to the last row that the waker had ended by then.
 fn tie_to_wakers(rows: &mut [Row], order: &[Vec<u32>]) {
-    // Waits end by and by, so that the place of the last one is near.
+    // Waits end in nearly the order of their rows: the search starts at the last result.
     let mut places = vec![0usize; order.len()];
     for at in 0..rows.len() {
         let Row { blocked_outside, woken_by: waker, end_ns, .. } = rows[at];
@@ -321,7 +315,7 @@ fn tie_to_wakers(rows: &mut [Row], order: &[Vec<u32>]) {
     }
 }
 
-/// Beginnings, and waits of which no waker is known: by the row of another thread that ended last.
+/// Ties beginnings, and waits without a known waker, to the row of another thread that ended last.
 fn tie_to_latest(rows: &mut [Row], order: &[Vec<u32>], slices: Slices) {
     let mut next = vec![NONE; rows.len()];
     for of_thread in order {
@@ -332,12 +326,12 @@ fn tie_to_latest(rows: &mut [Row], order: &[Vec<u32>], slices: Slices) {
     let mut by_end: Vec<(i64, u32)> =
         rows.iter().zip(0..).map(|(row, at)| (row.end_ns, at)).collect();
     by_end.sort_unstable();
-    // Where the rows of one thread begin that ended one after the other.
-    let mut begins: Vec<u32> = Vec::with_capacity(by_end.len());
+    // By place in `by_end`, the first place of a run of rows of the same thread.
+    let mut run_begins: Vec<u32> = Vec::with_capacity(by_end.len());
     for (place, &(_, at)) in by_end.iter().enumerate() {
         let same =
             place > 0 && rows[by_end[place - 1].1 as usize].thread == rows[at as usize].thread;
-        begins.push(if same { begins[place - 1] } else { place as u32 });
+        run_begins.push(if same { run_begins[place - 1] } else { place as u32 });
     }
     let mut ended = 0;
     for at in 0..rows.len() {
@@ -357,10 +351,10 @@ fn tie_to_latest(rows: &mut [Row], order: &[Vec<u32>], slices: Slices) {
         }
         let Some(mut place) = ended.checked_sub(1) else { continue };
         if rows[by_end[place].1 as usize].thread == row.thread {
-            let Some(before) = (begins[place] as usize).checked_sub(1) else { continue };
+            let Some(before) = (run_begins[place] as usize).checked_sub(1) else { continue };
             place = before;
         }
-        // What had ended before the wait began ended no wait.
+        // A row that ended before the wait began did not end it.
         let (end_ns, other) = by_end[place];
         if end_ns > row.start_ns {
             let following = Some(next[other as usize]).filter(|&next| next != NONE);
@@ -369,7 +363,7 @@ fn tie_to_latest(rows: &mut [Row], order: &[Vec<u32>], slices: Slices) {
     }
 }
 
-/// Row `at` ends after row `last` of another thread, whose row after that is `next`.
+/// Lets row `at` end after row `last` of another thread; `next` is the row of that thread after it.
 fn tie(rows: &mut [Row], at: usize, last: u32, next: Option<u32>) {
     let since_ns = rows[at].end_ns - rows[last as usize].end_ns;
     let most_ns = next.map_or(0, |next| rows[next as usize].cpu_ns);

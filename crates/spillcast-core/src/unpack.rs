@@ -99,13 +99,15 @@ fn lz4_block<R: Read>(packed: &mut R, block: &mut Vec<u8>) -> io::Result<bool> {
 
 fn snappy_block<R: Read>(packed: &mut R, block: &mut Vec<u8>) -> io::Result<bool> {
     let mut length = [0; 4];
-    if !read_whole(packed, &mut length)? {
-        return Ok(false);
-    }
-    if length == SNAPPY[..4] {
-        // A stream that was appended to begins anew.
+    loop {
+        if !read_whole(packed, &mut length)? {
+            return Ok(false);
+        }
+        if length != SNAPPY[..4] {
+            break;
+        }
+        // A stream that was appended to has another header.
         packed.read_exact(&mut [0; SNAPPY_HEADER_BYTES - 4])?;
-        return snappy_block(packed, block);
     }
     let packed_bytes = u32::from_be_bytes(length) as usize;
     if packed_bytes > BLOCK_BYTES_MAX {
@@ -146,73 +148,4 @@ fn damaged(fault: &str) -> io::Error {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    const TEXT: &str = "{\"Event\":\"SparkListenerLogStart\"}\n{\"Event\":\"other\"}\n";
-
-    fn text(packed: &[u8]) -> io::Result<String> {
-        let mut text = String::new();
-        unpacked(packed)?.read_to_string(&mut text).map(|_| text)
-    }
-
-    fn lz4_stream(blocks: &[&str]) -> Vec<u8> {
-        let mut stream = Vec::new();
-        for block in blocks {
-            let packed = lz4_flex::block::compress(block.as_bytes());
-            stream.extend_from_slice(LZ4);
-            stream.push(0x25);
-            stream.extend((packed.len() as u32).to_le_bytes());
-            stream.extend((block.len() as u32).to_le_bytes());
-            stream.extend([0; 4]);
-            stream.extend(packed);
-        }
-        // An empty block ends the stream.
-        stream.extend_from_slice(LZ4);
-        stream.extend([0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]);
-        stream
-    }
-
-    fn snappy_stream(blocks: &[&str]) -> Vec<u8> {
-        let mut stream = [SNAPPY, &[0, 0, 0, 1, 0, 0, 0, 1]].concat();
-        for block in blocks {
-            let packed = snap::raw::Encoder::new().compress_vec(block.as_bytes()).unwrap();
-            stream.extend((packed.len() as u32).to_be_bytes());
-            stream.extend(packed);
-        }
-        stream
-    }
-
-    #[test]
-    fn every_codec_gives_the_text() {
-        let (first, second) = TEXT.split_at(20);
-        let mut gzip = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
-        io::Write::write_all(&mut gzip, TEXT.as_bytes()).unwrap();
-        let gzip = gzip.finish().unwrap();
-        assert_eq!(text(&[&gzip[..], &gzip[..]].concat()).unwrap(), TEXT.repeat(2));
-        for packed in [
-            TEXT.as_bytes().to_vec(),
-            zstd::encode_all(TEXT.as_bytes(), 1).unwrap(),
-            gzip,
-            lz4_stream(&[first, second]),
-            snappy_stream(&[first, second]),
-        ] {
-            assert_eq!(text(&packed).unwrap(), TEXT);
-        }
-    }
-
-    #[test]
-    fn a_short_text_is_plain() {
-        for short in ["", "x", "abc"] {
-            assert_eq!(text(short.as_bytes()).unwrap(), short);
-        }
-    }
-
-    #[test]
-    fn a_cut_stream_is_an_unexpected_end() {
-        for packed in [lz4_stream(&[TEXT]), snappy_stream(&[TEXT])] {
-            let error = text(&packed[..packed.len() / 2]).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::UnexpectedEof);
-        }
-    }
-}
+mod tests;

@@ -20,6 +20,15 @@ impl Op {
             Op::Null => None,
         }
     }
+
+    /// The op whose `as u8` is this number; Null for any other.
+    pub fn of_number(number: u8) -> Op {
+        match number {
+            0 => Op::Read,
+            1 => Op::Write,
+            _ => Op::Null,
+        }
+    }
 }
 
 /// A position in a [`Names`] list.

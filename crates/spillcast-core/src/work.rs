@@ -1,4 +1,4 @@
-//! What the threads of a recorded run did, as a forecast takes it: sums of their waits, in one pass.
+//! The sums over a recording's waits that a forecast needs, in one pass.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,19 +10,20 @@ use crate::stretches::Stretches;
 use crate::thread_trace::Slices;
 use crate::wait::{NameId, Op, RowNames, Wait, size_class_bytes};
 
-/// The run is cut into so many stretches; in each, as many threads worked side by side as did.
+/// Stretches of equal length of the run. The number of active threads is averaged in each.
 const STRETCHES: usize = 10;
 
-/// The run, and what memory takes, s and bytes a second.
+/// The run, and the time of a read from memory.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Run<'a> {
     pub elapsed_s: f64,
     pub slices: Slices<'a>,
+    /// The longest time that memory takes for a read of no bytes.
     pub memory_s: f64,
     pub memory_bytes_per_s: f64,
 }
 
-/// Takes the waits of a run by start.
+/// The sums so far; takes waits in the order of their start.
 #[derive(Default)]
 pub struct Work<'a> {
     run: Run<'a>,
@@ -42,14 +43,14 @@ pub struct Work<'a> {
     threads: FxHashMap<i64, Thread>,
     bursts: Vec<Burst>,
     reads: DataReads,
-    /// When threads were on a CPU or in I/O; and for how long, and how long they waited for cold data
-    /// reads, by stretch.
+    /// Intervals in which a thread was on a CPU or in I/O.
     active_ns: Vec<(i64, i64)>,
+    /// By stretch, the sum of these intervals, and the time of cold data reads.
     worked_ns: [i64; STRETCHES],
-    waited_ns: [i64; STRETCHES],
+    cold_ns: [i64; STRETCHES],
 }
 
-/// Where the last operation of an op on a file ended, and its slice.
+/// The end of the last operation of an op on a file, bytes, and its slice.
 struct Stream {
     end: i64,
     slice: usize,
@@ -69,14 +70,14 @@ pub struct Changes {
     pub total_ns: i64,
 }
 
-/// The last temp operation of a thread, and its CPU time since.
+/// The last temp operation of a thread with its slice, and the thread's CPU time since.
 #[derive(Default)]
 struct Thread {
     last: Option<(Burst, usize)>,
     cpu_ns: i64,
 }
 
-/// A temp operation that is followed by another of its thread, and the CPU time between them.
+/// A temp operation and the CPU time of its thread before the next one.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst {
     pub start_ns: i64,
@@ -88,34 +89,34 @@ pub struct Burst {
     pub cpu_ns: i64,
 }
 
-/// Reads of files that are no temp files; cold ones were slower than memory and left the CPU.
+/// Reads of files other than temp files. Cold ones were slower than memory and left the CPU.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct DataReads {
     pub total_ns: i64,
     pub cold: u64,
     pub cold_bytes: i64,
-    /// Elapsed time of the cold ones: in each stretch, divided by its active threads.
+    /// Time of the cold reads, in each stretch divided by the number of its active threads.
     pub cold_elapsed_s: f64,
-    /// Mean number of active threads while any was: at least 1.
+    /// Mean number of active threads while any was active, at least 1.
     pub threads_at_once: f64,
 }
 
 pub struct Worked {
-    /// By op and size class of temp operations with an offset.
+    /// By op and size class, of temp operations with an offset.
     pub sequential: BTreeMap<(Op, u64), Sequential>,
     /// Threads that did temp I/O.
     pub threads: usize,
-    /// Mean number of temp operations under way while at least one is; 0 without any.
+    /// Mean number of temp operations in flight while at least one is; 0 without any.
     pub in_flight: f64,
-    /// Share of the temp operations that left the CPU; 0 where none is known to.
+    /// Share of the temp operations that left the CPU; 0 if that is not known of any.
     pub blocked_share: f64,
     /// By event.
     pub changes: BTreeMap<NameId, Changes>,
     /// Whether it is known which threads wait for each other.
     pub woken: bool,
-    /// The engine that gives the temp files their names.
+    /// The engine that names its temp files like these.
     pub owner: Option<&'static str>,
-    /// By thread; None where CPU times are not known.
+    /// Sorted by thread; None if CPU times are not known.
     pub bursts: Option<Vec<Burst>>,
     pub reads: DataReads,
 }
@@ -188,15 +189,15 @@ impl<'a> Work<'a> {
             session: wait.session,
             cpu_ns: 0,
         };
-        // The time between two slices is not known.
-        if let Some((last, its_slice)) = thread.last.replace((burst, slice))
-            && its_slice == slice
+        // The CPU time between two slices is not known.
+        if let Some((last, last_slice)) = thread.last.replace((burst, slice))
+            && last_slice == slice
         {
             self.bursts.push(Burst { next_op: wait.op, cpu_ns, ..last });
         }
     }
 
-    /// The thread was on a CPU before the wait, and in I/O meanwhile if that is on a file.
+    /// A thread is active on its CPU before a wait, and in the wait if that is on a file.
     fn active(&mut self, wait: &Wait) {
         let on_file = wait.op != Op::Null || wait.file.is_some();
         let begin_ns = wait.start_ns - wait.cpu_before_ns.unwrap_or(0);
@@ -212,7 +213,7 @@ impl<'a> Work<'a> {
         if elapsed_s > memory_s && wait.blocked.unwrap_or(true) {
             self.reads.cold += 1;
             self.reads.cold_bytes += bytes;
-            self.waited_ns[self.stretch(wait.start_ns)] += wait.elapsed_ns;
+            self.cold_ns[self.stretch(wait.start_ns)] += wait.elapsed_ns;
         }
     }
 
@@ -243,19 +244,18 @@ impl<'a> Work<'a> {
         let reads = &mut self.reads;
         if self.threads.len() <= 1 {
             reads.threads_at_once = 1.0;
-            reads.cold_elapsed_s = self.waited_ns.iter().sum::<i64>() as f64 / 1e9;
+            reads.cold_elapsed_s = self.cold_ns.iter().sum::<i64>() as f64 / 1e9;
             return;
         }
         self.active_ns.sort_unstable();
         let wide_ns = self.run.elapsed_s * 1e9 / STRETCHES as f64;
         let stretches = Stretches { wide_ns, count: STRETCHES };
         let covered_ns = stretches.covered_ns(self.active_ns.iter().copied());
-        // No time is less than 1 ns, so that none is divided by 0.
         let threads =
             |worked_ns: i64, covered_ns: f64| (worked_ns as f64 / covered_ns.max(1.0)).max(1.0);
         reads.threads_at_once = threads(self.worked_ns.iter().sum(), covered_ns.iter().sum());
         let elapsed_ns = (0..STRETCHES)
-            .map(|at| self.waited_ns[at] as f64 / threads(self.worked_ns[at], covered_ns[at]));
+            .map(|at| self.cold_ns[at] as f64 / threads(self.worked_ns[at], covered_ns[at]));
         reads.cold_elapsed_s = elapsed_ns.sum::<f64>() / 1e9;
     }
 }

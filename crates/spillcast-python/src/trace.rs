@@ -60,7 +60,8 @@ impl TraceReader {
         if dimensions.contains(&Dimension::Event) {
             dimensions.push(Dimension::Call);
         }
-        let mut profile = Profile::new(dimensions, calls);
+        let new = if calls { Profile::new } else { Profile::of_waits };
+        let mut profile = new(dimensions);
         let reading =
             py.detach(|| read(&self.paths, &self.options, &mut profile)).map_err(to_python)?;
         let groups = groups(py, &profile, &by, &quantiles, &reading.dictionary)?;

@@ -19,7 +19,7 @@ pub fn run(words: &[OsString]) -> Outcome<u8> {
     let kinds = [Dimension::Event, Dimension::Call]
         .into_iter()
         .chain(by.iter().map(|dimension| dimension.1));
-    let mut profile = Profile::new(kinds.collect(), true);
+    let mut profile = Profile::new(kinds.collect());
     let paths: Vec<PathBuf> = arguments.words.iter().map(PathBuf::from).collect();
     let reading = read(&paths, &Options::default(), &mut profile).map_err(failure_of)?;
     println!("{}", document(&profile, &by, &reading).text(2));

@@ -1,7 +1,7 @@
 //! What a process had done before its recording began.
 
 use serde::Serialize;
-use spillcast_core::proc::{age_s, family, moved, stat, ticks_per_s};
+use spillcast_core::proc::{Stat, age_s, family, moved};
 
 /// What a process and those that it started had done when its recording began.
 #[derive(Clone, Copy, Debug, Serialize)]
@@ -19,18 +19,17 @@ impl DoneBefore {
     /// Until now; None where the process has ended.
     pub fn of(pid: i32) -> Option<DoneBefore> {
         let ran_s = age_s(pid, "")?;
-        let (mut cpu_ticks, mut sums) = (0, Some((0, 0)));
+        let (mut cpu_ns, mut sums) = (0, Some((0, 0)));
         for member in family(pid) {
-            let Some((_, fields)) = stat(member) else { continue };
-            // User and system time, and those of children that have ended.
-            cpu_ticks += fields.iter().skip(11).take(4).sum::<i64>();
+            let Some(stat) = Stat::of(member) else { continue };
+            cpu_ns += stat.cpu_ns;
             sums = sums
                 .zip(moved(member))
                 .map(|(sum, more)| (sum.0 + more.read_bytes, sum.1 + more.written_bytes));
         }
         Some(DoneBefore {
             ran_s,
-            cpu_s: cpu_ticks as f64 / ticks_per_s() as f64,
+            cpu_s: cpu_ns as f64 / 1e9,
             bytes: sums.map(|(read, written)| read + written),
             read_bytes: sums.map(|(read, _)| read),
             written_bytes: sums.map(|(_, written)| written),

@@ -5,11 +5,10 @@ use std::fs;
 
 use serde::{Deserialize, Serialize};
 
-use spillcast_core::proc::{descriptors, family};
+use spillcast_core::proc::{DELETED_MARK, descriptors, family};
 
 /// More files tell no more of how far a query is.
 const FILES_MAX: usize = 64;
-const DELETED: &str = " (deleted)";
 /// What lies there is no file that holds data.
 const NO_DATA: [&str; 3] = ["/dev/", "/proc/", "/sys/"];
 
@@ -32,7 +31,7 @@ pub fn open_files(pid: i32) -> BTreeMap<String, u64> {
         let Ok(meta) = fs::metadata(link) else { continue };
         let name = shown.to_string_lossy();
         if holds_data(&name) {
-            sizes.insert(name.strip_suffix(DELETED).unwrap_or(&name).to_owned(), meta.len());
+            sizes.insert(name.strip_suffix(DELETED_MARK).unwrap_or(&name).to_owned(), meta.len());
         }
     }
     sizes

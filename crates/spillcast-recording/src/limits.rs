@@ -2,7 +2,6 @@
 //! whether it is the client of a server.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -10,7 +9,7 @@ use rustix::process::{Pid, geteuid};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde::Serialize;
 use spillcast_core::capture::preload::is_connected;
-use spillcast_core::proc::{descriptors, family, high_water_bytes, number, owner};
+use spillcast_core::proc::{descriptors, family, high_water_bytes, number, owner, read_text};
 use spillcast_core::system::thread_cpu_ns;
 
 use crate::cgroups::{CGROUPS, folders, text};
@@ -123,7 +122,7 @@ fn sockets(pid: i32) -> BTreeSet<u64> {
 /// The inodes of connected sockets in the process's network, without those that a server accepted.
 fn connected(pid: i32) -> BTreeSet<u64> {
     let table = |name: &str| {
-        let text = fs::read_to_string(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
+        let text = read_text(format!("/proc/{pid}/net/{name}")).unwrap_or_default();
         let rows = text.lines().skip(1).map(|line| line.split_whitespace().map(str::to_owned));
         rows.map(Iterator::collect).collect::<Vec<Vec<String>>>()
     };

@@ -40,11 +40,7 @@ fn pack(row: &Second, file: Option<NameId>, out: &mut Vec<u8>) {
 /// Errors: those of the input; UnexpectedEof where it ends.
 fn unpack(input: &mut impl Read) -> io::Result<Second> {
     let flags = get_byte(input)?;
-    let op = match flags & 3 {
-        0 => Op::Read,
-        1 => Op::Write,
-        _ => Op::Null,
-    };
+    let op = Op::of_number(flags & 3);
     let file = if flags & 8 != 0 { Some(get(input)? as NameId) } else { None };
     let mut next = || get_signed(input);
     let (second, size_class_bytes, count) = (next()?, next()?, next()?);

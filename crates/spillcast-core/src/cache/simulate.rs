@@ -94,7 +94,7 @@ fn run<S: Source + ?Sized, P: Policy>(
     for _ in 0..options.runs {
         let written_back = cache.store.written_back;
         let mut run = Run::default();
-        let (mut first_s, mut last_s) = (None, 0);
+        let (mut first_s, mut last_s) = (None, 0u32);
         source.each(&mut |requests| {
             for (at, request) in requests.iter().enumerate() {
                 if let Some(later) = requests.get(at + 2 * AHEAD) {
@@ -103,7 +103,8 @@ fn run<S: Source + ?Sized, P: Policy>(
                 if let Some(soon) = requests.get(at + AHEAD) {
                     cache.store.expect_line(soon.key);
                 }
-                let request = &Request { time_s: request.time_s + later_s, ..*request };
+                let request =
+                    &Request { time_s: request.time_s.saturating_add(later_s), ..*request };
                 first_s.get_or_insert(request.time_s);
                 last_s = request.time_s;
                 let object = request.object as usize;
@@ -123,7 +124,8 @@ fn run<S: Source + ?Sized, P: Policy>(
             }
             super::request::Flow::Continue(())
         })?;
-        later_s += last_s - first_s.unwrap_or(0);
+        // Traces of others may lie about the order of time.
+        later_s = later_s.saturating_add(last_s.saturating_sub(first_s.unwrap_or(0)));
         run.lines_written_back = cache.store.written_back - written_back;
         outcome.runs.push(run);
     }

@@ -6,9 +6,7 @@ use std::os::unix::fs::MetadataExt;
 
 use super::event::FileIdentity;
 use super::temp::born_ns;
-use crate::proc::{number, numbers_in};
-
-const DELETED: &str = " (deleted)";
+use crate::proc::{DELETED_MARK, number, numbers_in};
 
 /// Looks at descriptor `fd` of a process or thread, but not at its position; None when it is closed or
 /// may not be seen.
@@ -19,7 +17,7 @@ pub fn identify(pid: i32, fd: i32) -> Option<FileIdentity> {
     let stat = fs::metadata(&link).ok()?;
     let shown = String::from_utf8_lossy(target.as_os_str().as_bytes()).into_owned();
     let unlinked = stat.nlink() == 0;
-    let path = match shown.strip_suffix(DELETED) {
+    let path = match shown.strip_suffix(DELETED_MARK) {
         Some(path) if unlinked => path.to_owned(),
         _ => shown,
     };

@@ -1,6 +1,6 @@
 //! A process that was attached while it ran: since when, and what it had done before.
 
-use crate::proc::{Moved, moved, start_ticks, ticks_per_s};
+use crate::proc::{Moved, Stat, moved};
 use crate::system::{boot_ns, now_ns};
 
 /// What the capture cannot know of a process, as /proc tells it at the moment of the attachment.
@@ -26,10 +26,8 @@ impl Joined {
 }
 
 fn started_ns(pid: i32) -> Option<u64> {
-    // It counts from the boot, with the time that the machine was suspended.
     let suspended_ns = boot_ns().saturating_sub(now_ns());
-    let ns = start_ticks(pid)? as u64 * 1_000_000_000 / ticks_per_s() as u64;
-    Some(ns.saturating_sub(suspended_ns))
+    Some(Stat::of(pid)?.start_ns.saturating_sub(suspended_ns))
 }
 
 #[cfg(test)]

@@ -6,8 +6,7 @@
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
 
-use crate::proc::threads_of;
-use crate::proc::ticks_per_s;
+use crate::proc::{threads_of, ticks_ns};
 use crate::system::now_ns;
 
 /// So long is looked at together, at least: the machine's CPU time is counted in ticks.
@@ -124,7 +123,7 @@ fn scheduled(tid: i32) -> Option<Scheduled> {
 /// CPU time of the whole machine since it started, with what a hypervisor gave to others.
 pub fn machine_cpu_ns() -> Option<u64> {
     let text = fs::read_to_string("/proc/stat").ok()?;
-    Some(busy_ticks(&text)? * (1_000_000_000 / ticks_per_s() as u64))
+    busy_ticks(&text).map(ticks_ns)
 }
 
 /// Of the first line of /proc/stat, all ticks but those idle or waiting for I/O. What guests had is a

@@ -81,8 +81,7 @@ pub struct Spinning {
     io_ns: u64,
     /// The thread that has most of the latest, and by how much.
     io_by: (i32, u64),
-    /// Samples of observed threads, and CPU time that was spinning.
-    pub samples: u64,
+    /// CPU time of observed threads that was spinning.
     pub cpu_ns: u64,
 }
 
@@ -94,7 +93,6 @@ impl Spinning {
     }
 
     fn add(&mut self, tid: i32, time_ns: u64, line: u64, synced: bool) {
-        self.samples += 1;
         let io_ns = self.io_ns;
         let stretch = self.stretches.entry(tid).or_default();
         let chunk = &mut stretch.chunk;
@@ -306,7 +304,7 @@ mod tests {
         let spun = spinning.end_of(1, 530 * MS, 520 * MS).unwrap();
         assert_eq!((spun.start_ns, spun.end_ns, spun.waits_for), (320 * MS, 530 * MS, 2));
         assert_eq!((spun.before_ns, spun.cpu_ns), (320 * MS, 200 * MS));
-        assert_eq!((spinning.samples, spinning.cpu_ns), (260, 200 * MS));
+        assert_eq!(spinning.cpu_ns, 200 * MS);
         assert_eq!(spinning.end_of(1, 600 * MS, 70 * MS), None);
     }
 

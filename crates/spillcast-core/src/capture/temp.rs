@@ -10,7 +10,7 @@ use std::sync::LazyLock;
 use std::time::UNIX_EPOCH;
 
 use super::event::FileIdentity;
-use crate::proc::{start_ticks, ticks_per_s};
+use crate::proc::Stat;
 use crate::system::{boot_ns, epoch_ns};
 
 /// How much older than its process a file may look that the process made: the clocks of births
@@ -273,9 +273,7 @@ pub fn born_ns(file: &Metadata) -> Option<i128> {
 
 /// Start of a process in nanoseconds since the epoch.
 fn started_ns(pid: i32) -> Option<i128> {
-    let boot_ns = epoch_ns() - i128::from(boot_ns());
-    let ticks = i128::from(start_ticks(pid)?);
-    Some(boot_ns + ticks * 1_000_000_000 / i128::from(ticks_per_s()))
+    Some(epoch_ns() - i128::from(boot_ns()) + i128::from(Stat::of(pid)?.start_ns))
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
 //! What /proc tells about the observed processes: run-queue delay, and I/O that no call shows.
 
 use std::collections::BTreeSet;
-use std::fs;
 use std::time::Instant;
 
 use super::event::FileIdentity;
 use super::run_queue::RunQueue;
 use super::temp::TempRules;
-use crate::proc::{descriptors, ended};
+use crate::proc::{DELETED_MARK, descriptors, ended, read_text};
 
 /// Looks at the observed processes now and then.
 #[derive(Default)]
@@ -30,7 +29,7 @@ impl Watch {
         for pid in &self.pids {
             self.io_uring |=
                 descriptors(*pid).any(|(_, shown)| shown.as_os_str() == "anon_inode:[io_uring]");
-            let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+            let maps = read_text(format!("/proc/{pid}/maps")).unwrap_or_default();
             let files = maps.lines().filter_map(shared_writable_file);
             let temp = files
                 .filter(|file| rules.kind(*pid, file).may_be_temp(file.unlinked))
@@ -49,7 +48,7 @@ fn shared_writable_file(line: &str) -> Option<FileIdentity> {
     if memory || !permissions.starts_with("rw") || !permissions.ends_with('s') {
         return None;
     }
-    let path = shown.strip_suffix(" (deleted)");
+    let path = shown.strip_suffix(DELETED_MARK);
     let (path, unlinked) = (path.unwrap_or(shown).to_owned(), path.is_some());
     Some(FileIdentity::named(path, unlinked))
 }

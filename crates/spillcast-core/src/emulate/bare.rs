@@ -75,7 +75,7 @@ fn close_all_but(kept: i32) {
         unsafe {
             if first <= last && libc::syscall(libc::SYS_close_range, first, last, 0) != 0 {
                 // A kernel before 5.9.
-                for fd in first..last.min(1 << 16) {
+                for fd in first..=last.min(1 << 16) {
                     libc::close(fd);
                 }
             }

@@ -86,11 +86,7 @@ impl Key {
     }
 
     pub fn op(&self) -> Op {
-        match self.get(Dimension::Op) {
-            Some(op) if op == Op::Read as i64 => Op::Read,
-            Some(_) => Op::Write,
-            None => Op::Null,
-        }
+        self.get(Dimension::Op).map_or(Op::Null, |op| Op::of_number(op as u8))
     }
 
     pub fn call(&self) -> Option<CallKind> {
@@ -190,11 +186,10 @@ impl Group {
     }
 }
 
-/// Counts rows in groups, by the dimensions given.
+/// Counts waits, and the CPU of calls, in groups by the dimensions given.
 pub struct Profile {
     by: Vec<Dimension>,
-    /// Whether calls count too.
-    calls: bool,
+    counts_calls: bool,
     groups: Vec<(Key, Group)>,
     position: FxHashMap<Key, usize>,
     /// The group of each event's, or call kind's, last row: most often that of its next one too.
@@ -202,9 +197,14 @@ pub struct Profile {
 }
 
 impl Profile {
-    /// With `calls` the CPU of calls counts too, and not waits alone.
-    pub fn new(by: Vec<Dimension>, calls: bool) -> Self {
-        Profile { by, calls, groups: Vec::new(), position: FxHashMap::default(), last: Vec::new() }
+    pub fn new(by: Vec<Dimension>) -> Self {
+        let (groups, position, last) = Default::default();
+        Profile { by, counts_calls: true, groups, position, last }
+    }
+
+    /// The same of waits alone.
+    pub fn of_waits(by: Vec<Dimension>) -> Self {
+        Profile { counts_calls: false, ..Profile::new(by) }
     }
 
     /// The groups, in the order of their first rows.
@@ -287,7 +287,7 @@ impl Sink for Profile {
     }
 
     fn call(&mut self, names: &Dictionary, origin: Origin, call: &TimedCall) {
-        if !self.calls {
+        if !self.counts_calls {
             return;
         }
         let kind = call.line.kind;

@@ -1,7 +1,7 @@
-//! What reads of a sample of a recording had to bring from the storage, because no page cache held it.
+//! Estimates which bytes the page cache lacked, for the reads in a sample of a recording.
 //!
-//! Caches of some regions of all files, while all operations pass, show it of the reads of those
-//! regions. A sampled read of another region lacked what one like it lacked, before or after it.
+//! All operations pass through caches of some regions of the files, which show what the reads of
+//! these regions lacked. A sampled read of another region takes the value of a similar read nearby.
 
 use rustc_hash::FxHashMap;
 
@@ -11,8 +11,8 @@ use super::target::Memory;
 use crate::random;
 use crate::wait::Op;
 
-/// A read of a region that was not picked is like one of so many before or after it: those of many
-/// regions, for what is read ahead lies at the beginning of each.
+/// A read of a region that was not picked takes the value of one of so many reads before or after it:
+/// enough for many regions, because readahead lies at the begin of each.
 const NEIGHBOURS: u64 = 1024;
 
 /// An operation that moved bytes from or to a temp file.
@@ -27,22 +27,22 @@ pub struct Moved {
     pub elapsed_ns: i64,
 }
 
-/// Takes the operations of a recording in order.
+/// The reads of a recording, whose operations it takes in order.
 pub struct CachedReads {
     regions: Regions,
     memory: Memory,
-    /// Parts of a sample have regions of their own, so that their chance shows in how far apart parts
-    /// are; where all regions are picked there is none.
+    /// Each part of the sample has regions of its own, so that the differences between parts show the
+    /// error of the choice. There is one group where all regions are picked.
     groups: usize,
     operations: u64,
-    /// Reads of the regions that were picked, and of the sample.
+    /// Reads of picked regions, and reads of the sample.
     picked: Vec<Read>,
     sampled: Vec<Read>,
-    /// By operation that was picked, whether it is a read.
+    /// By operation on a picked region, whether it is a read.
     is_read: Vec<bool>,
 }
 
-/// A read; `group` is that of its region, or of its part of the sample.
+/// A read, and the group of its region, or of its part of the sample.
 #[derive(Clone, Copy)]
 struct Read {
     number: u64,
@@ -56,7 +56,7 @@ struct Read {
 }
 
 impl CachedReads {
-    /// Caches of about a share `rate` of the regions, for a sample of so many parts. What takes no
+    /// Picks about a share `rate` of the regions, for a sample of so many parts. A read that takes no
     /// longer than `memory` is as fast as memory.
     pub fn new(rate: f64, parts: usize, memory: Memory) -> CachedReads {
         let groups = if rate < 1.0 { parts } else { 1 };
@@ -71,7 +71,7 @@ impl CachedReads {
         }
     }
 
-    /// Takes the next operation, and the part and row of the sample that it is, if it is of it.
+    /// Takes the next operation, with its part and row if it is in the sample.
     pub fn push(&mut self, moved: Moved, sampled: Option<(usize, usize)>) {
         let Moved { op, file, offset, bytes, session, elapsed_ns } = moved;
         let io = Io { op, file, offset, bytes, cached_ns: 0, missing_bytes: None };
@@ -92,7 +92,7 @@ impl CachedReads {
         }
     }
 
-    /// By read of the sample its row, and the bytes that a cache with so much room lacked.
+    /// By read of the sample, its row and the bytes that a cache of `room_bytes` lacked.
     pub fn missing_bytes(self, room_bytes: u64) -> Vec<(usize, u64)> {
         let missing = self.regions.missing_bytes(room_bytes);
         let missing: Vec<u64> = missing
@@ -101,41 +101,41 @@ impl CachedReads {
             .filter(|&(_, is_read)| is_read)
             .map(|(bytes, _)| bytes)
             .collect();
-        let known: Vec<(Read, u64)> = self.picked.into_iter().zip(missing).collect();
-        let mut state = 0;
-        let mut lacking = Vec::with_capacity(self.sampled.len());
+        let all: Vec<(Read, u64)> = self.picked.into_iter().zip(missing).collect();
+        let mut random_state = 0;
+        let mut missing_by_row = Vec::with_capacity(self.sampled.len());
         for group in 0..self.groups {
-            let its: Vec<(Read, u64)> =
-                known.iter().copied().filter(|(read, _)| read.group == group).collect();
-            let like = Like::new(if its.is_empty() { &known } else { &its });
+            let of_group: Vec<(Read, u64)> =
+                all.iter().copied().filter(|(read, _)| read.group == group).collect();
+            let similar = SimilarReads::new(if of_group.is_empty() { &all } else { &of_group });
             for read in self.sampled.iter().filter(|read| read.group == group) {
-                let missing = like.missing_bytes(read, random::next(&mut state));
-                lacking.extend(missing.map(|bytes| (read.row, bytes)));
+                let missing = similar.missing_bytes(read, random::next(&mut random_state));
+                missing_by_row.extend(missing.map(|bytes| (read.row, bytes)));
             }
         }
-        lacking
+        missing_by_row
     }
 }
 
-/// Reads of which it is known what they lacked, by what they have in common: session, pattern and
-/// speed, else pattern and speed, else nothing. The mean is right however these are mixed, for both
-/// are drawn from the same reads.
-struct Like(FxHashMap<Kind, Vec<(u64, u64)>>);
+/// Numbers of reads and the bytes that they lacked, by kind. Reads are similar that have session,
+/// pattern and speed in common, or else pattern and speed, or else nothing.
+struct SimilarReads(FxHashMap<Kind, Vec<(u64, u64)>>);
 
+/// Session; sequential and fast.
 type Kind = (Option<i64>, Option<(bool, bool)>);
 
-impl Like {
-    fn new(known: &[(Read, u64)]) -> Like {
+impl SimilarReads {
+    fn new(reads: &[(Read, u64)]) -> SimilarReads {
         let mut by_kind: FxHashMap<Kind, Vec<(u64, u64)>> = FxHashMap::default();
-        for (read, bytes) in known {
+        for (read, bytes) in reads {
             for kind in kinds(read) {
                 by_kind.entry(kind).or_default().push((read.number, *bytes));
             }
         }
-        Like(by_kind)
+        SimilarReads(by_kind)
     }
 
-    /// What the read itself lacked, or one of its neighbours; None where none is known.
+    /// Bytes that the read itself lacked, or a neighbour that `draw` chooses; None without any read.
     fn missing_bytes(&self, read: &Read, draw: u64) -> Option<u64> {
         let neighbours = kinds(read).into_iter().find_map(|kind| self.0.get(&kind))?;
         let at = neighbours.partition_point(|&(number, _)| number < read.number);
@@ -144,7 +144,7 @@ impl Like {
         {
             return Some(bytes);
         }
-        // Beyond an end it is counted back from there: 0 1 2 1 0 1 ...
+        // Positions beyond an end are mirrored: 0 1 2 1 0 1 ...
         let last = neighbours.len() as i64 - 1;
         let off = (draw % (2 * NEIGHBOURS)) as i64 - NEIGHBOURS as i64;
         let at = (at as i64 + off).rem_euclid((2 * last).max(1));

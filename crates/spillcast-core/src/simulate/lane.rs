@@ -1,45 +1,45 @@
-//! One thread of a simulation: where it stands in its rows, and what others wait for it to do.
+//! One thread of a simulation: its position in its rows, and the signals that it gives to others.
 
 use super::rows::{Io, Row, Rows, Wait};
 
 /// What a lane does next.
 pub enum Next {
-    /// Burn CPU for so long.
+    /// Burn CPU.
     Core {
         ns: u64,
     },
-    /// Wait off the core; `temp` is the same time where it is temp I/O.
+    /// Wait off the core; `temp` is the same time if it is temp I/O.
     Wait {
         ns: u64,
         temp: Option<u64>,
     },
-    /// Wait for the storage, which has yet to say how long.
+    /// Issue an operation, whose time is not known yet.
     Io {
         row: usize,
         io: Io,
     },
-    /// Wait for another lane.
+    /// Wait for another lane's signal.
     Signal,
-    /// The row is over; look again.
+    /// Go to the next row.
     Row,
     Ended,
 }
 
-/// Where in a row a lane stands.
+/// The position of a lane in its row.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum At {
-    /// Burning the row's CPU time, so much of it done.
+    /// In the row's CPU time, of which so much is burned.
     Cpu(u64),
-    /// On the core in the row's wait, so much of it done.
+    /// In a wait on the core, of which so much is over.
     OnCore(u64),
-    /// About to wait for the storage.
+    /// Before a wait for the storage.
     Io,
     Waiting,
     /// The row's wait is over.
     Over,
 }
 
-/// A lane is done with a row of another once it has burned `cpu_ns` in the row at `position`.
+/// A signal to a row of another lane, given after `cpu_ns` in the row at `position`.
 struct Signal {
     position: usize,
     cpu_ns: u64,
@@ -49,21 +49,21 @@ struct Signal {
 pub struct Lane {
     rows: Vec<u32>,
     position: usize,
-    /// The row at the position; what it is no longer matters once the lane has ended.
+    /// The row at the position; any once the lane has ended.
     row: Row,
     at: At,
-    /// Length of the stretch that is under way.
+    /// Length of the current stretch.
     stretch_ns: u64,
-    /// How long the storage takes, where the row waits for it.
+    /// Time of the row's operation.
     io_ns: u64,
-    /// What others wait for, first first.
+    /// Signals to other lanes, in their order, and how many were given.
     signals: Vec<Signal>,
-    signalled: usize,
+    signals_given: usize,
     waits_for_signal: bool,
-    /// When what is under way ends, and the number of that event.
+    /// End of the current stretch, and the number of that event.
     pub due: (u64, u64),
     pub on_core: bool,
-    /// Since the lane was given its core.
+    /// Time since the lane got its core, at the end of the current stretch.
     pub held_ns: u64,
 }
 
@@ -91,7 +91,7 @@ pub fn lanes<R: Rows + ?Sized>(rows: &R) -> Vec<Lane> {
     lanes
 }
 
-/// What lanes are to tell the rows that wait for them.
+/// Adds a signal for each row that waits for another lane.
 fn add_signals<R: Rows + ?Sized>(lanes: &mut [Lane], rows: &R) {
     for index in 0..rows.count() {
         if let Wait::Until { row: after, cpu_ns } = rows.row(index).wait {
@@ -115,7 +115,7 @@ impl Lane {
             stretch_ns: 0,
             io_ns: 0,
             signals: Vec::new(),
-            signalled: 0,
+            signals_given: 0,
             waits_for_signal: false,
             due: (0, 0),
             on_core: false,
@@ -123,26 +123,27 @@ impl Lane {
         }
     }
 
-    /// The rows that wait for what the lane has done by now, each told once.
+    /// The rows to signal by now, each once.
     pub fn signals_due(&mut self) -> Vec<usize> {
         let burned_ns = match self.at {
             At::Cpu(ns) => ns,
             _ => u64::MAX,
         };
         let mut due = Vec::new();
-        while let Some(signal) = self.signals.get(self.signalled) {
+        while let Some(signal) = self.signals.get(self.signals_given) {
             let passed = signal.position < self.position;
             let reached = signal.position == self.position && signal.cpu_ns <= burned_ns;
             if !passed && !reached {
                 break;
             }
             due.push(signal.row);
-            self.signalled += 1;
+            self.signals_given += 1;
         }
         due
     }
 
-    pub fn next<R: Rows + ?Sized>(&mut self, rows: &R, happened: &[bool]) -> Next {
+    /// What the lane does next; `signalled` says by row whether it need not wait any more.
+    pub fn next<R: Rows + ?Sized>(&mut self, rows: &R, signalled: &[bool]) -> Next {
         let Some(&index) = self.rows.get(self.position) else { return Next::Ended };
         let (index, row) = (index as usize, self.row);
         match (self.at, row.wait) {
@@ -159,7 +160,7 @@ impl Lane {
             (At::Cpu(_), Wait::Io(io)) => Next::Io { row: index, io },
             (At::Io, _) if self.io_ns > 0 => self.waits(self.io_ns),
             (At::Cpu(_), Wait::For(ns)) if ns > 0 => self.waits(ns),
-            (At::Cpu(_), Wait::Until { .. }) if !happened[index] => {
+            (At::Cpu(_), Wait::Until { .. }) if !signalled[index] => {
                 self.at = At::Waiting;
                 self.waits_for_signal = true;
                 Next::Signal
@@ -173,7 +174,7 @@ impl Lane {
         }
     }
 
-    /// The storage has said how long the row's operation takes.
+    /// Begins the row's operation, which takes `ns`.
     pub fn io_begins(&mut self, ns: u64, on_core: bool) {
         self.io_ns = ns;
         self.at = if on_core { At::OnCore(0) } else { At::Io };
@@ -185,19 +186,19 @@ impl Lane {
         Next::Wait { ns, temp: self.row.temp.then_some(ns) }
     }
 
-    /// Takes in the row at the position.
+    /// Loads the row at the position.
     fn look<R: Rows + ?Sized>(&mut self, rows: &R) {
         if let Some(&index) = self.rows.get(self.position) {
             self.row = rows.row(index as usize);
         }
     }
 
-    /// CPU time within the row's wait of `ns`.
+    /// CPU time within the row's wait, which lasts `ns`.
     pub fn call_ns(&self, ns: u64) -> u64 {
         self.row.call_ns.min(ns)
     }
 
-    /// Of the row's wait, what is spent on the core.
+    /// Time of the row's wait on the core.
     fn on_core_ns(&self) -> u64 {
         match self.row.wait {
             Wait::OnCore(ns) => ns,
@@ -205,7 +206,7 @@ impl Lane {
         }
     }
 
-    /// Begins a stretch on the core of at most `ns`; the whole wait where it is temp I/O that begins.
+    /// Begins a stretch on the core of `ns`; with it the whole wait, where temp I/O begins.
     pub fn take_stretch(&mut self, ns: u64) -> (u64, Option<u64>) {
         self.stretch_ns = ns;
         self.held_ns += ns;
@@ -217,13 +218,13 @@ impl Lane {
         self.stretch_ns
     }
 
-    /// The stretch on the core that is under way ends earlier.
+    /// Ends the current stretch on the core earlier, after `ns`.
     pub fn shorten_stretch(&mut self, ns: u64) {
         self.held_ns -= self.stretch_ns - ns;
         self.stretch_ns = ns;
     }
 
-    /// Of the CPU time that the lane burns now, what it has burned.
+    /// CPU time burned in the row, or time on the core in its wait.
     pub fn done_ns(&self) -> u64 {
         match self.at {
             At::Cpu(done_ns) | At::OnCore(done_ns) => done_ns,
@@ -231,7 +232,7 @@ impl Lane {
         }
     }
 
-    /// CPU time that it burns yet before anything else happens.
+    /// CPU time left before the lane does anything else.
     pub fn left_ns(&self) -> u64 {
         match self.at {
             At::Cpu(done_ns) => self.until_signal(done_ns, self.row.cpu_ns),
@@ -240,14 +241,14 @@ impl Lane {
         }
     }
 
-    /// Burns so much of it at once.
+    /// Burns so much CPU time at once.
     pub fn burn(&mut self, ns: u64) {
         if let At::Cpu(done_ns) | At::OnCore(done_ns) = &mut self.at {
             *done_ns += ns;
         }
     }
 
-    /// The stretch is over; whether a temp operation ended with it.
+    /// Ends the current stretch; true if a temp operation ended with it.
     pub fn stretch_ended(&mut self) -> bool {
         if self.position >= self.rows.len() {
             return false;
@@ -267,7 +268,7 @@ impl Lane {
         false
     }
 
-    /// The row that waits for another lane, if it does so now.
+    /// The row in which the lane waits for another, if it does.
     pub fn waiting_row(&self) -> Option<usize> {
         self.waits_for_signal.then(|| self.rows[self.position] as usize)
     }
@@ -277,9 +278,9 @@ impl Lane {
         self.at = At::Over;
     }
 
-    /// CPU time to burn before somebody is to be told, or the row's CPU time ends.
+    /// CPU time left before the next signal of this row, or before the end of its CPU time.
     fn until_signal(&self, done_ns: u64, whole_ns: u64) -> u64 {
-        let next = self.signals.get(self.signalled);
+        let next = self.signals.get(self.signals_given);
         let at_ns = next.filter(|signal| signal.position == self.position).map(|s| s.cpu_ns);
         at_ns.map_or(whole_ns, |ns| ns.min(whole_ns)) - done_ns
     }

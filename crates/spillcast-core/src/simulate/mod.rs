@@ -1,8 +1,7 @@
 //! How long recorded threads would take on a storage: CPU, I/O, other waits, waits for each other.
 //!
-//! Each thread goes through its rows in order: it burns CPU on one of the cores, then waits, for so
-//! long, for what another thread has yet to do, or for the storage, whose schedule is asked at that
-//! moment. Events are simulated one after the other.
+//! A discrete-event simulation. Each thread goes through its rows in order: it burns CPU on one of the
+//! cores, then waits: for a given time, for another thread, or for an operation on the storage.
 
 mod cached_reads;
 mod cycle;
@@ -28,40 +27,41 @@ use crate::storage::{Model, Waits};
 
 /// How long a thread keeps a core while others want it; Linux gives a few ms.
 const QUANTUM_NS: u64 = 3_000_000;
-/// In the place of a lane: a new period of the quota begins.
+/// The lane of the event with which a period of the quota begins.
 const NEW_PERIOD: usize = usize::MAX;
 
-/// What a simulation came to.
+/// The result of a simulation.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// Until the last thread has done its last row.
+    /// From the start until the last thread has ended its last row.
     pub elapsed_ns: u64,
-    /// Sum of the temp waits.
+    /// Sum of the waits for temp I/O.
     pub temp_ns: u64,
-    /// Time in which at least one temp operation was under way.
+    /// Time during which at least one temp operation was in flight.
     pub temp_busy_ns: u64,
-    /// Waits that were ended because no thread could go on: rows that contradict each other.
+    /// Waits that were ended because all threads waited for each other: the rows contradict each other.
     pub forced: u64,
-    /// By row that waits for the storage, how long; 0 for others.
+    /// By row, how long it waited for its I/O; 0 for rows without.
     pub io_ns: Vec<f64>,
-    /// Of that, what the storage took: 0 where a page cache answered. Empty without one.
+    /// The storage's part of `io_ns`, 0 where the page cache answered. Empty without a page cache.
     pub storage_ns: Vec<f64>,
-    /// Time of the operations on the storage by its cause.
+    /// Time of the operations on the storage, by cause.
     pub waits: Waits,
-    /// Time in which threads that wanted a core waited for the next period of the quota.
+    /// Time during which threads that wanted a core waited for the next period of the quota.
     pub throttled_ns: u64,
 }
 
-/// What threads run on: so many cores, and how much of them they may have.
+/// The cores that threads run on, and the limit of their CPU time.
 #[derive(Clone, Copy, Debug)]
 pub struct Cpus {
     pub cores: usize,
     pub quota: Option<Quota>,
 }
 
-/// Runs `rows`, of each thread in order, on `cpus`, with their I/O on a storage of `model`.
+/// Simulates `rows`, those of each thread in order, on `cpus`, with their I/O on a storage of `model`.
 ///
-/// Before it there may be a page cache. What is answered as fast as `memory` keeps its core meanwhile.
+/// A thread keeps its core during an operation that takes no longer than `memory`. A `page_cache`
+/// answers reads and takes writes before the storage.
 pub fn run<R: Rows + ?Sized>(
     rows: &R,
     cpus: Cpus,
@@ -79,71 +79,77 @@ struct Simulation<'a, R: Rows + ?Sized> {
     rows: &'a R,
     lanes: Vec<Lane>,
     now_ns: u64,
-    /// When each lane goes on that has something to do; the number keeps equal times in order. An
-    /// entry that is not what its lane has as `due` is of a stretch that was shortened.
-    due: BinaryHeap<Reverse<(u64, u64, usize)>>,
-    numbered: u64,
+    /// Events to come: time, number and lane. The number keeps equal times in order. An event that is
+    /// not its lane's `due` belongs to a stretch that was shortened.
+    events: BinaryHeap<Reverse<(u64, u64, usize)>>,
+    last_event: u64,
     free_cores: usize,
-    /// Lanes on a core for longer than a quantum, as nobody waited for it when they began.
-    unbroken: Vec<usize>,
-    /// Lanes that want a core.
+    /// Lanes in a stretch longer than a quantum: no other lane wanted a core when it began.
+    long_stretches: Vec<usize>,
+    /// Lanes that want a core, first come first served.
     ready: VecDeque<usize>,
     budget: Budget,
     /// Whether lanes that want a core wait for the next period.
     throttled: bool,
     cycle: Cycle,
-    /// By row that waits: whether what it waits for has happened.
-    happened: Vec<bool>,
-    temp_under_way: u64,
+    /// By row that waits for another thread, whether that has got there.
+    signalled: Vec<bool>,
+    temp_in_flight: u64,
     temp_since_ns: u64,
     target: Target,
     outcome: Outcome,
 }
 
-/// Looks for a state that comes back.
+/// Looks for a state that recurs.
 struct Cycle {
-    /// So many quanta and periods in a row are simulated first: most rows end before.
-    first: u64,
+    /// Quanta and periods in a row that are simulated before it looks: most rows end before.
+    events_min: u64,
     /// Quanta and periods since anything else happened.
     events: u64,
-    kept: Option<Kept>,
+    earlier: Option<Snapshot>,
 }
 
-/// A state, and what there was of each sum by then.
-struct Kept {
+/// A state, and the sums by then.
+struct Snapshot {
     state: State,
     now_ns: u64,
     owed_ns: u64,
     throttled_ns: u64,
-    /// By lane, CPU time of its row.
+    /// By lane, CPU time burned in its row.
     done_ns: Vec<u64>,
 }
 
-/// What decides how a simulation goes on, with times as seen from its present.
+/// All that decides how a simulation goes on. Times count from its present.
 #[derive(PartialEq)]
 struct State {
-    /// What is left of the quota's period, and when that ends.
+    /// CPU time left of the quota's period, and the end of the period.
     period: (u64, i64),
     temp_ns: u64,
     /// Lanes that want a core, in their order.
     ready: Vec<usize>,
-    /// When stretches on a core end and the next period begins, the first first.
+    /// Ends of stretches on a core, and the begin of the next period, by time.
     due: Vec<Due>,
 }
 
-/// When, which lane, how long its stretch is, and how long it will have held its core, up to a quantum.
-type Due = (u64, usize, u64, u64);
+#[derive(PartialEq)]
+struct Due {
+    in_ns: u64,
+    lane: usize,
+    stretch_ns: u64,
+    /// How long the lane will have held its core, up to a quantum.
+    held_ns: u64,
+}
 
 impl Default for Cycle {
     fn default() -> Cycle {
-        Cycle { first: 32, events: 0, kept: None }
+        Cycle { events_min: 32, events: 0, earlier: None }
     }
 }
 
 impl Cycle {
-    /// Something else has happened: no state from before comes back.
-    fn ends(&mut self) {
-        (self.events, self.kept) = (0, None);
+    /// Something else has happened: no earlier state recurs.
+    fn reset(&mut self) {
+        (self.events, self.earlier) = (0, None);
     }
 }
 
@@ -154,16 +160,16 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
             rows,
             lanes: lane::lanes(rows),
             now_ns: 0,
-            due: BinaryHeap::new(),
-            numbered: 0,
-            unbroken: Vec::new(),
+            events: BinaryHeap::new(),
+            last_event: 0,
+            long_stretches: Vec::new(),
             free_cores: cpus.cores.max(1),
             ready: VecDeque::new(),
             budget: Budget::new(cpus.quota),
             throttled: false,
             cycle: Cycle::default(),
-            happened: vec![false; rows.count()],
-            temp_under_way: 0,
+            signalled: vec![false; rows.count()],
+            temp_in_flight: 0,
             temp_since_ns: 0,
             target,
             outcome: Outcome {
@@ -176,15 +182,15 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
 
     fn run(&mut self) {
         for lane in 0..self.lanes.len() {
-            self.go_on(lane);
+            self.advance(lane);
         }
         loop {
-            while let Some(Reverse((at_ns, number, lane))) = self.due.pop() {
+            while let Some(Reverse((at_ns, number, lane))) = self.events.pop() {
                 if lane == NEW_PERIOD {
                     self.now_ns = at_ns;
                     self.throttled = false;
-                    self.hand_out();
-                    self.pass_cycles();
+                    self.dispatch();
+                    self.skip_cycles();
                 } else if self.lanes[lane].due == (at_ns, number) {
                     self.now_ns = at_ns;
                     self.stretch_ended(lane);
@@ -193,19 +199,19 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
             let stuck = self.lanes.iter().filter_map(Lane::waiting_row).min();
             let Some(row) = stuck else { break };
             self.outcome.forced += 1;
-            self.happens(row);
+            self.signal(row);
         }
         self.outcome.elapsed_ns = self.now_ns;
     }
 
-    /// A lane takes its next stretch: CPU up to a signal or the end of its share, or a wait.
-    fn go_on(&mut self, lane: usize) {
+    /// Begins the lane's next stretch: CPU up to a signal or the end of a quantum, or a wait.
+    fn advance(&mut self, lane: usize) {
         loop {
             for row in self.lanes[lane].signals_due() {
-                self.happens(row);
+                self.signal(row);
             }
-            match self.lanes[lane].next(self.rows, &self.happened) {
-                Next::Core { ns } => return self.on_core(lane, ns),
+            match self.lanes[lane].next(self.rows, &self.signalled) {
+                Next::Core { ns } => return self.compute(lane, ns),
                 Next::Wait { ns, temp } => {
                     self.budget.left_ns(self.now_ns);
                     self.budget.take(self.lanes[lane].call_ns(ns));
@@ -214,7 +220,7 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
                     return self.schedule(lane, ns);
                 }
                 Next::Io { row, io } => {
-                    let taken = self.target.takes(self.now_ns, io);
+                    let taken = self.target.issue(self.now_ns, io);
                     self.outcome.io_ns[row] = taken.ns;
                     if let Some(storage_ns) = self.outcome.storage_ns.get_mut(row) {
                         *storage_ns = taken.storage_ns;
@@ -228,36 +234,36 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
         }
     }
 
-    fn on_core(&mut self, lane: usize, ns: u64) {
-        let over = !self.ready.is_empty() && self.lanes[lane].held_ns >= QUANTUM_NS;
-        if self.lanes[lane].on_core && !over && self.budget.left_ns(self.now_ns) > 0 {
+    fn compute(&mut self, lane: usize, ns: u64) {
+        let quantum_over = !self.ready.is_empty() && self.lanes[lane].held_ns >= QUANTUM_NS;
+        if self.lanes[lane].on_core && !quantum_over && self.budget.left_ns(self.now_ns) > 0 {
             return self.take_stretch(lane, ns);
         }
         self.ready.push_back(lane);
         self.leave_core(lane);
-        self.hand_out();
+        self.dispatch();
     }
 
-    /// Free cores to the lanes that want one, first come first served, while the quota lasts.
-    fn hand_out(&mut self) {
+    /// Gives free cores to the lanes that want one while the quota lasts.
+    fn dispatch(&mut self) {
         while self.free_cores > 0 && !self.ready.is_empty() {
             if self.budget.left_ns(self.now_ns) == 0 {
                 return self.throttle();
             }
             let lane = self.ready.pop_front().expect("one is ready");
-            let Next::Core { ns } = self.lanes[lane].next(self.rows, &self.happened) else {
+            let Next::Core { ns } = self.lanes[lane].next(self.rows, &self.signalled) else {
                 unreachable!("a lane that wants a core has CPU time to burn");
             };
             self.take_core(lane, ns);
         }
         if !self.ready.is_empty() {
-            self.break_stretches();
+            self.shorten_long_stretches();
         }
     }
 
-    /// Lanes that have a core to themselves share it from the end of their quantum on.
-    fn break_stretches(&mut self) {
-        for lane in std::mem::take(&mut self.unbroken) {
+    /// Ends stretches at the next multiple of a quantum, now that other lanes want a core.
+    fn shorten_long_stretches(&mut self) {
+        for lane in std::mem::take(&mut self.long_stretches) {
             let (ends_ns, number) = self.lanes[lane].due;
             let began_ns = ends_ns - self.lanes[lane].stretch_ns();
             let quanta = (self.now_ns - began_ns).div_ceil(QUANTUM_NS).max(1);
@@ -265,12 +271,12 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
             if began_ns + stretch_ns < ends_ns {
                 self.lanes[lane].shorten_stretch(stretch_ns);
                 self.lanes[lane].due = (began_ns + stretch_ns, number);
-                self.due.push(Reverse((began_ns + stretch_ns, number, lane)));
+                self.events.push(Reverse((began_ns + stretch_ns, number, lane)));
             }
         }
     }
 
-    /// Nobody gets a core before the next period.
+    /// Lets no lane have a core before the next period.
     fn throttle(&mut self) {
         if !std::mem::replace(&mut self.throttled, true) {
             let wait_ns = self.budget.until_ns() - self.now_ns;
@@ -292,7 +298,7 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
         let most_ns = most_ns.min(self.budget.left_ns(self.now_ns));
         let (stretch_ns, temp) = self.lanes[lane].take_stretch(ns.min(most_ns));
         if stretch_ns > QUANTUM_NS {
-            self.unbroken.push(lane);
+            self.long_stretches.push(lane);
         }
         self.budget.take(stretch_ns);
         self.temp_begins(temp);
@@ -302,26 +308,26 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
     fn leave_core(&mut self, lane: usize) {
         if std::mem::replace(&mut self.lanes[lane].on_core, false) {
             self.free_cores += 1;
-            self.hand_out();
+            self.dispatch();
         }
     }
 
     fn stretch_ended(&mut self, lane: usize) {
-        self.unbroken.retain(|&unbroken| unbroken != lane);
+        self.long_stretches.retain(|&other| other != lane);
         let ended_temp = self.lanes[lane].stretch_ended();
         self.temp_ends(ended_temp);
         let computes = self.lanes[lane].left_ns() > 0;
-        self.go_on(lane);
+        self.advance(lane);
         if computes {
-            self.pass_cycles();
+            self.skip_cycles();
         } else {
-            self.cycle.ends();
+            self.cycle.reset();
         }
     }
 
-    /// What `row` waits for is done; its thread goes on if it is there already.
-    fn happens(&mut self, row: usize) {
-        self.happened[row] = true;
+    /// The thread that `row` waits for has got there. The waiting thread goes on if it is at that row.
+    fn signal(&mut self, row: usize) {
+        self.signalled[row] = true;
         let lane = self.rows.row(row).thread as usize;
         if self.lanes[lane].waiting_row() == Some(row) {
             self.lanes[lane].wait_over();
@@ -330,26 +336,26 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
     }
 
     fn schedule(&mut self, lane: usize, ns: u64) {
-        self.numbered += 1;
+        self.last_event += 1;
         if lane != NEW_PERIOD {
-            self.lanes[lane].due = (self.now_ns + ns, self.numbered);
+            self.lanes[lane].due = (self.now_ns + ns, self.last_event);
         }
-        self.due.push(Reverse((self.now_ns + ns, self.numbered, lane)));
+        self.events.push(Reverse((self.now_ns + ns, self.last_event, lane)));
     }
 
     fn temp_begins(&mut self, ns: Option<u64>) {
         let Some(ns) = ns else { return };
         self.outcome.temp_ns += ns;
-        if self.temp_under_way == 0 {
+        if self.temp_in_flight == 0 {
             self.temp_since_ns = self.now_ns;
         }
-        self.temp_under_way += 1;
+        self.temp_in_flight += 1;
     }
 
     fn temp_ends(&mut self, temp: bool) {
         if temp {
-            self.temp_under_way -= 1;
-            if self.temp_under_way == 0 {
+            self.temp_in_flight -= 1;
+            if self.temp_in_flight == 0 {
                 self.outcome.temp_busy_ns += self.now_ns - self.temp_since_ns;
             }
         }

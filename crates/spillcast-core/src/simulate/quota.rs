@@ -1,4 +1,4 @@
-//! The CPU time that all threads together may have: so much of each period, and then none.
+//! The limit of the CPU time that all threads together may have in each period.
 
 /// A limit as a control group has it.
 #[derive(Clone, Copy, Debug)]
@@ -7,16 +7,16 @@ pub struct Quota {
     pub period_ns: u64,
 }
 
-/// What is left of the period's CPU time; below 0 it is owed to the next ones.
+/// CPU time left in the current period; a debt below 0 is paid by the next periods.
 pub struct Budget {
     quota: Option<Quota>,
     left_ns: i64,
-    /// When the next period begins.
+    /// Begin of the next period.
     until_ns: u64,
 }
 
 impl Budget {
-    /// Without a quota nothing limits it. What is 0 is taken for 1.
+    /// Unlimited without a quota. A quota or period of 0 counts as 1 ns.
     pub fn new(quota: Option<Quota>) -> Budget {
         let quota = quota.map(|given| Quota {
             quota_ns: given.quota_ns.max(1),
@@ -29,7 +29,7 @@ impl Budget {
         self.quota.is_some()
     }
 
-    /// What may be had at `now_ns`.
+    /// CPU time left at `now_ns`.
     pub fn left_ns(&mut self, now_ns: u64) -> u64 {
         let Some(quota) = self.quota else { return u64::MAX };
         if now_ns >= self.until_ns {
@@ -42,26 +42,25 @@ impl Budget {
         self.left_ns.max(0) as u64
     }
 
-    /// Somebody has so much of it.
+    /// Uses CPU time; more than is left becomes a debt.
     pub fn take(&mut self, ns: u64) {
         if self.quota.is_some() {
             self.left_ns -= ns as i64;
         }
     }
 
-    /// When there is more, as of the last look.
+    /// Begin of the next period, as of the last `left_ns`.
     pub fn until_ns(&self) -> u64 {
         self.until_ns
     }
 
-    /// As of the last look: what is left of the period, its end as seen from `now_ns`, and what is owed
-    /// to the next ones.
+    /// As of the last `left_ns`: time left in the period, its end counted from `now_ns`, and the debt.
     pub fn state(&self, now_ns: u64) -> (u64, i64, u64) {
         let ends_ns = self.quota.map_or(0, |_| self.until_ns.wrapping_sub(now_ns) as i64);
         (self.left_ns.max(0) as u64, ends_ns, self.left_ns.min(0).unsigned_abs())
     }
 
-    /// Time passes in which so much of what is owed is paid, and nothing else changes.
+    /// Moves on by `ns`, in which `paid_ns` of the debt are paid.
     pub fn pass(&mut self, ns: u64, paid_ns: u64) {
         if self.quota.is_some() {
             self.until_ns += ns;

@@ -1,4 +1,4 @@
-//! What threads did, row by row, and where in its file each operation lies.
+//! The rows of simulated threads, and the offsets of their operations.
 
 use crate::wait::Op;
 
@@ -8,18 +8,18 @@ pub struct Row {
     pub thread: u32,
     pub cpu_ns: u64,
     pub wait: Wait,
-    /// CPU time within a wait off the core, which is of the quota.
+    /// CPU time within a wait off the core; it counts against the quota.
     pub call_ns: u64,
-    /// Temp I/O, which is counted.
+    /// Whether the wait is temp I/O, whose time is summed.
     pub temp: bool,
 }
 
-/// What a row ends with.
+/// The wait with which a row ends.
 #[derive(Clone, Copy, Debug)]
 pub enum Wait {
-    /// So long, off the core: a storage, a timer.
+    /// A given time off the core: a storage, a timer.
     For(u64),
-    /// So long, on the core: a copy from memory.
+    /// A given time on the core: a copy from memory.
     OnCore(u64),
     /// Until the thread of row `row` has ended that row and then burned `cpu_ns`.
     Until { row: usize, cpu_ns: u64 },
@@ -33,7 +33,7 @@ impl Default for Wait {
     }
 }
 
-/// The rows of all threads, each thread's in order: in memory, or made of columns when asked for.
+/// The rows of all threads, those of each thread in order.
 pub trait Rows {
     fn count(&self) -> usize;
     fn row(&self, at: usize) -> Row;
@@ -54,20 +54,20 @@ impl<T: AsRef<[Row]> + ?Sized> Rows for T {
 pub struct Io {
     pub op: Op,
     pub file: u32,
-    /// Where in the file; None where that is not known: then it is taken to follow the last one.
+    /// None if unknown: the operation is then taken to follow the last one.
     pub offset: Option<u64>,
     pub bytes: u64,
-    /// How long it takes where a page cache answers it, or takes what it writes.
+    /// Time of the operation if the page cache answers the read or takes the write.
     pub cached_ns: u64,
-    /// Of a read, how much the storage has to bring; None where the page cache is asked.
+    /// Bytes that a read needs from the storage; None if the simulated page cache decides.
     pub missing_bytes: Option<u64>,
 }
 
-/// By file, which are numbered from 0, where its last write and its last other operation ended.
+/// By file, numbered from 0, the ends of its last read and of its last write.
 pub type Ends = Vec<[Option<u64>; 2]>;
 
-/// An operation with its offset, and whether it begins where the last one of its op on its file
-/// ended; a first one does, as on a mount.
+/// The operation with its offset, and whether it is sequential: it begins where the last one of its op
+/// on its file ended, or is the first.
 pub fn place(ends: &mut Ends, io: Io) -> (Io, bool) {
     let file = io.file as usize;
     if ends.len() <= file {

@@ -1,20 +1,20 @@
-//! The storage that simulated I/O goes to.
+//! The storage of simulated I/O, with a page cache before it or without.
 
 use super::page_cache::{PageCache, PageCacheRoom};
 use super::rows::{Ends, Io, Rows, Wait, place};
 use crate::storage::{Model, Operation, Schedule, Waits};
 
-/// How long an operation takes.
+/// The time of an operation.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Taken {
     pub ns: f64,
-    /// Of that, the storage's part.
+    /// The storage's part of `ns`.
     pub storage_ns: f64,
-    /// Whether its thread keeps its core meanwhile.
+    /// Whether the thread keeps its core during the operation.
     pub on_core: bool,
 }
 
-/// What answers as fast as this is memory: the thread stays on its core meanwhile.
+/// The longest time that memory takes for an operation. A thread keeps its core for as long.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
     pub ns: f64,
@@ -25,7 +25,6 @@ pub struct Target {
     schedule: Schedule,
     memory: Memory,
     page_cache: Option<PageCache>,
-    /// Where the last operation of an op on a file ended.
     ends: Ends,
 }
 
@@ -54,8 +53,8 @@ impl Target {
         self.page_cache.is_some()
     }
 
-    /// How long an operation takes that begins at `now_ns`.
-    pub fn takes(&mut self, now_ns: u64, io: Io) -> Taken {
+    /// Issues an operation at `now_ns`.
+    pub fn issue(&mut self, now_ns: u64, io: Io) -> Taken {
         let (io, sequential) = place(&mut self.ends, io);
         if let Some(cache) = &mut self.page_cache {
             let storage_ns = cache.storage_ns(now_ns, io, sequential, &self.schedule);

@@ -129,10 +129,10 @@ fn simulated(rows: &[Row], cpus: Cpus, each_event: bool) -> (Outcome, u64) {
     let target = Target::new(Model::default(), Memory::default(), None, rows);
     let mut simulation = Simulation::new(rows, cpus, target);
     if each_event {
-        simulation.cycle.first = u64::MAX;
+        simulation.cycle.events_min = u64::MAX;
     }
     simulation.run();
-    (simulation.outcome, simulation.numbered)
+    (simulation.outcome, simulation.last_event)
 }
 
 /// A quota that is never used up has every stretch end after a quantum.

@@ -1,4 +1,4 @@
-//! Where in a distribution an operation's latency lies: by chance, or spread evenly.
+//! Quantiles at which latencies are drawn: random, or spread evenly over known operations.
 
 use std::collections::BTreeMap;
 use std::sync::Mutex;
@@ -10,13 +10,13 @@ use crate::wait::{Op, size_class_bytes};
 
 /// Quantiles from 0 up to but not including 1.
 pub enum Draws {
-    /// As operations come, for ever.
+    /// For operations that are not known in advance.
     Random(Random),
-    /// Of operations that are known before: each of n of an op and size class gets another n-th.
+    /// For known operations: each of the n of an op and size class gets another one of n strata.
     Even(Mutex<BTreeMap<Class, Strata>>),
 }
 
-/// Operations that are told apart: op and size class.
+/// Op and size class, bytes.
 type Class = (Op, u64);
 
 impl Draws {
@@ -24,9 +24,9 @@ impl Draws {
         Draws::Random(Random::default())
     }
 
-    /// For these operations, each coming once, in any order.
+    /// For these operations, each of which comes once, in any order.
     pub fn even(operations: impl Iterator<Item = (Op, u64)>) -> Draws {
-        // In an order of its own, so that the same operations always get the same.
+        // A sorted map, so that the same operations always get the same quantiles.
         let mut counts: BTreeMap<Class, usize> = BTreeMap::new();
         for (op, bytes) in operations {
             *counts.entry((op, size_class_bytes(bytes))).or_default() += 1;
@@ -48,7 +48,7 @@ impl Draws {
     }
 }
 
-/// The middles of n equal parts, shuffled.
+/// The middles of n equal parts of 0 to 1, shuffled.
 pub struct Strata {
     shuffled: Vec<u32>,
     next: usize,
@@ -70,7 +70,7 @@ impl Strata {
     }
 }
 
-/// Uniform numbers for many threads, always the same ones.
+/// Uniform numbers from 0 to 1 for many threads, the same in every run.
 #[derive(Default)]
 pub struct Random(AtomicU64);
 

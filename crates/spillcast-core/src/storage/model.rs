@@ -1,18 +1,18 @@
 //! The behaviour of a storage: latencies by op, pattern, size and depth, servers, and limits.
 //!
-//! For each op and pattern it holds the measured latencies of some sizes. A request draws a quantile
-//! and interpolates it between the two neighbouring sizes, linearly in bytes. So a distribution with
-//! two peaks keeps them, and "base plus bytes" is exact. A request is sequential if it begins where
-//! the last one of its op on that file ended, and so is the first request.
+//! For each op and pattern it holds the measured latencies of some sizes. The latency of an operation
+//! at a quantile is interpolated between the two neighbouring sizes, linearly in bytes. So a
+//! distribution with two peaks keeps them, and "base plus bytes" is exact. An operation is sequential
+//! if it begins where the last one of its op on that file ended, or is the first.
 
 use crate::wait::Op;
 
-/// A storage as far as emulations and simulations know it.
+/// The properties of a storage that emulations and simulations use.
 #[derive(Clone, Debug, Default)]
 pub struct Model {
     pub read: Latencies,
     pub write: Latencies,
-    /// How many operations are served at the same time; the others queue. None for all.
+    /// Operations served at once; the others queue. None for no limit.
     pub servers: Option<usize>,
     pub limits: Vec<Limit>,
 }
@@ -24,7 +24,7 @@ pub struct Latencies {
     pub random: Curves,
 }
 
-/// Curves at the depths that were measured, the smallest first. Without any, nothing takes time.
+/// Curves by measured queue depth, ascending. Without any, operations take no time.
 #[derive(Clone, Debug, Default)]
 pub struct Curves(Vec<(u32, Curve)>);
 
@@ -32,27 +32,25 @@ pub struct Curves(Vec<(u32, Curve)>);
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Operation {
     pub op: Op,
-    /// Whether it begins where the last one of this op on this file ended.
     pub sequential: bool,
     pub bytes: u64,
 }
 
 impl Model {
-    /// Every read takes `read_ns` and every write `write_ns`, whatever its size.
+    /// A storage where every read takes `read_ns` and every write `write_ns`, whatever its size.
     pub fn fixed(read_ns: u64, write_ns: u64) -> Model {
         let both = |ns| Latencies { sequential: Curves::fixed(ns), random: Curves::fixed(ns) };
         Model { read: both(read_ns), write: both(write_ns), ..Model::default() }
     }
 
-    /// The latency below which the share `quantile` of such operations stays while `depth` of them
-    /// are under way.
+    /// The latency of `operation` at a quantile, from 0 to 1, with `depth` operations in flight.
     pub fn latency_ns(&self, operation: Operation, depth: u32, quantile: f64) -> f64 {
         let latencies = if operation.op == Op::Write { &self.write } else { &self.read };
         let curves = if operation.sequential { &latencies.sequential } else { &latencies.random };
         curves.latency_ns(operation.bytes, depth, quantile)
     }
 
-    /// Whether latency depends on how many operations are under way.
+    /// Whether latency depends on the number of operations in flight.
     pub fn knows_depth(&self) -> bool {
         let of = |latencies: &Latencies| [latencies.sequential.0.len(), latencies.random.0.len()];
         [of(&self.read), of(&self.write)].into_iter().flatten().any(|depths| depths > 1)
@@ -60,19 +58,19 @@ impl Model {
 }
 
 impl Curves {
-    /// From depths and what was measured at each; of several curves at one depth the first counts.
-    pub fn new(mut at: Vec<(u32, Curve)>) -> Curves {
-        at.sort_by_key(|&(depth, _)| depth);
-        at.dedup_by_key(|&mut (depth, _)| depth);
-        Curves(at)
+    /// From curves by depth; of several at one depth the first counts.
+    pub fn new(mut by_depth: Vec<(u32, Curve)>) -> Curves {
+        by_depth.sort_by_key(|&(depth, _)| depth);
+        by_depth.dedup_by_key(|&mut (depth, _)| depth);
+        Curves(by_depth)
     }
 
     pub fn fixed(latency_ns: u64) -> Curves {
         Curves(vec![(1, Curve::fixed(latency_ns))])
     }
 
-    /// A power of the depth between two depths. Beyond them it goes on as there, but never falls
-    /// with depth and never grows faster.
+    /// Between two measured depths latency is a power of the depth. Beyond the outermost ones the power
+    /// is that of the nearest two, from 0 to 1.
     pub fn latency_ns(&self, bytes: u64, depth: u32, quantile: f64) -> f64 {
         let (first, last) = match self.0.as_slice() {
             [] => return 0.0,
@@ -82,8 +80,8 @@ impl Curves {
         let above = self.0.partition_point(|&(measured, _)| measured < depth);
         let above = above.clamp(1, self.0.len() - 1);
         let (low, high) = (&self.0[above - 1], &self.0[above]);
-        let low_ns = low.1.latency_ns(bytes, quantile).max(NOTHING_NS);
-        let high_ns = high.1.latency_ns(bytes, quantile).max(NOTHING_NS);
+        let low_ns = low.1.latency_ns(bytes, quantile).max(LATENCY_MIN_NS);
+        let high_ns = high.1.latency_ns(bytes, quantile).max(LATENCY_MIN_NS);
         let mut power = (high_ns / low_ns).ln() / (f64::from(high.0) / f64::from(low.0)).ln();
         if depth < first || depth > last {
             power = power.clamp(0.0, 1.0);
@@ -94,21 +92,18 @@ impl Curves {
 }
 
 /// A latency below that of any storage, to avoid ratios of 0.
-const NOTHING_NS: f64 = 1e-3;
+const LATENCY_MIN_NS: f64 = 1e-3;
 
-/// Distributions of latency at some sizes. Without any, nothing takes time.
+/// Distributions of latency by size in bytes, ascending. Without any, operations take no time.
 #[derive(Clone, Debug, Default)]
-pub struct Curve {
-    /// By size, the smallest first.
-    at: Vec<(u64, Distribution)>,
-}
+pub struct Curve(Vec<(u64, Distribution)>);
 
 impl Curve {
-    /// From sizes in bytes; of several distributions at one size the first counts.
-    pub fn new(mut at: Vec<(u64, Distribution)>) -> Curve {
-        at.sort_by_key(|&(bytes, _)| bytes);
-        at.dedup_by_key(|&mut (bytes, _)| bytes);
-        Curve { at }
+    /// From distributions by size in bytes; of several at one size the first counts.
+    pub fn new(mut by_size: Vec<(u64, Distribution)>) -> Curve {
+        by_size.sort_by_key(|&(bytes, _)| bytes);
+        by_size.dedup_by_key(|&mut (bytes, _)| bytes);
+        Curve(by_size)
     }
 
     pub fn fixed(latency_ns: u64) -> Curve {
@@ -116,30 +111,32 @@ impl Curve {
     }
 
     /// Linear in bytes between the same quantiles of the two neighbouring sizes. Beyond the smallest
-    /// and the largest it goes on as there, but never falls with size and never grows faster.
+    /// and the largest size the slope is that of the nearest two, from 0 to proportional to the size.
     pub fn latency_ns(&self, bytes: u64, quantile: f64) -> f64 {
-        let above = self.at.partition_point(|&(size, _)| size < bytes);
-        let (low, high) = match self.at.as_slice() {
+        let (low, high) = match self.0.as_slice() {
             [] => return 0.0,
-            [only] => return only.1.quantile_ns(quantile),
-            at => (&at[above.clamp(1, at.len() - 1) - 1], &at[above.clamp(1, at.len() - 1)]),
+            [(_, only)] => return only.quantile_ns(quantile),
+            by_size => {
+                let above = by_size.partition_point(|&(size, _)| size < bytes);
+                let above = above.clamp(1, by_size.len() - 1);
+                (&by_size[above - 1], &by_size[above])
+            }
         };
         let (low_ns, high_ns) = (low.1.quantile_ns(quantile), high.1.quantile_ns(quantile));
-        let slope = (high_ns - low_ns) / (high.0 - low.0) as f64;
-        let (size, ns) = if above == self.at.len() { (high.0, high_ns) } else { (low.0, low_ns) };
-        let slope = match above > 0 && above < self.at.len() {
-            true => slope,
-            false => slope.clamp(0.0, ns / (size as f64).max(1.0)),
-        };
+        let mut slope = (high_ns - low_ns) / (high.0 - low.0) as f64;
+        let (size, ns) = if bytes > high.0 { (high.0, high_ns) } else { (low.0, low_ns) };
+        if bytes <= low.0 || bytes > high.0 {
+            slope = slope.clamp(0.0, ns / (size as f64).max(1.0));
+        }
         ns + slope * (bytes as f64 - size as f64)
     }
 }
 
-/// A histogram from which latencies are drawn as often as it holds them.
+/// A distribution of latencies, from a histogram.
 #[derive(Clone, Debug)]
 pub struct Distribution {
     latency_ns: Vec<f64>,
-    /// How many operations lie at or below each latency.
+    /// Operations with at most each latency.
     cumulative: Vec<u64>,
 }
 
@@ -160,7 +157,6 @@ impl Distribution {
         Distribution { latency_ns, cumulative }
     }
 
-    /// For `quantile` from 0 to 1.
     pub fn quantile_ns(&self, quantile: f64) -> f64 {
         let last = self.cumulative.len() - 1;
         let rank = quantile * self.cumulative[last] as f64;
@@ -169,10 +165,10 @@ impl Distribution {
     }
 }
 
-/// A bucket of device time that fills at one second a second, and that operations draw from.
+/// A token bucket of device time, filled by one second each second.
 ///
-/// An operation costs `base + bytes * ns_per_byte`; where `operation_bytes` is set, one that is
-/// larger counts as several. It begins once the bucket is not below zero after it.
+/// An operation costs `base + bytes * ns_per_byte`; one that is larger than `operation_bytes` counts
+/// as several. It begins when the bucket holds its cost.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limit {
     pub read_random_ns: f64,
@@ -182,7 +178,7 @@ pub struct Limit {
     pub read_ns_per_byte: f64,
     pub write_ns_per_byte: f64,
     pub operation_bytes: Option<u64>,
-    /// What a full bucket holds. With 0 every operation first waits for its own cost.
+    /// Device time in a full bucket. With 0 every operation first waits for its own cost.
     pub burst_ns: f64,
 }
 

@@ -1,4 +1,4 @@
-//! When an operation completes: it waits for limits and servers, then its latency is drawn.
+//! When operations complete: each waits for limits and a server, then takes a drawn latency.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,18 +12,18 @@ use crate::wait::Op;
 pub struct Schedule {
     model: Model,
     draws: Draws,
-    /// Whether anything depends on the operations before: else there is no state to lock.
-    remembers: bool,
+    /// Whether operations depend on earlier ones. If not, there is no state to lock.
+    has_state: bool,
     knows_depth: bool,
-    /// Times are counted from here, so that fractions of a nanosecond stay exact.
+    /// Times count from here, so that fractions of a nanosecond stay exact.
     origin_ns: u64,
     state: Mutex<State>,
 }
 
-/// Time of all operations of a schedule by its cause; the sum is the time of all of them.
+/// Times of the operations of a schedule by cause. Their sum is the time of all operations.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Waits {
-    /// By limit, waits for its bucket; an operation waits for the limit that delays it most.
+    /// By limit, waits for its bucket. An operation waits for the limit that delays it most.
     pub limited_ns: Vec<f64>,
     /// By limit, the cost of the delayed operations themselves, where the limit has no burst.
     pub served_ns: Vec<f64>,
@@ -34,22 +34,22 @@ pub struct Waits {
 }
 
 struct State {
-    /// When each server is free again; empty where nothing queues.
+    /// When each server is free again; empty without a limit of servers.
     free_ns: Vec<f64>,
-    /// When what was drawn from each limit's bucket is filled again, but for the burst.
+    /// By limit, when all that was taken from its bucket is filled again.
     refilled_ns: Vec<f64>,
     waits: Waits,
-    /// When operations under way end, the first first; only where depth counts.
+    /// Ends of the operations in flight, the earliest first; empty where latency has no depth.
     ends_ns: BinaryHeap<Reverse<u64>>,
 }
 
 impl Schedule {
-    /// For operations as they come, times counted from `origin_ns`; latencies are drawn by chance.
+    /// For any operations, with random latencies; times count from `origin_ns`.
     pub fn new(model: Model, origin_ns: u64) -> Schedule {
         Schedule::with(model, origin_ns, Draws::random())
     }
 
-    /// For these operations, in any order, from time 0: latencies are spread evenly over them.
+    /// For these operations, in any order, with latencies spread evenly over them; times count from 0.
     pub fn of(model: Model, operations: impl Iterator<Item = (Op, u64)>) -> Schedule {
         Schedule::with(model, 0, Draws::even(operations))
     }
@@ -66,23 +66,23 @@ impl Schedule {
             },
             ends_ns: BinaryHeap::new(),
         };
-        let remembers = knows_depth || model.servers.is_some() || !model.limits.is_empty();
-        Schedule { model, draws, remembers, knows_depth, origin_ns, state: Mutex::new(state) }
+        let has_state = knows_depth || model.servers.is_some() || !model.limits.is_empty();
+        Schedule { model, draws, has_state, knows_depth, origin_ns, state: Mutex::new(state) }
     }
 
-    /// How long an operation that arrives at `arrival_ns` takes, with what it waits for.
+    /// How long an operation that arrives at `arrival_ns` takes, with its waits.
     pub fn elapsed_ns(&self, arrival_ns: u64, operation: Operation) -> f64 {
         let quantile = self.draws.next(operation);
-        if !self.remembers {
+        if !self.has_state {
             return self.model.latency_ns(operation, 1, quantile);
         }
         let now_ns = arrival_ns.saturating_sub(self.origin_ns) as f64;
         let mut state = self.state.lock().expect("nothing panics with the lock held");
         let depth = if self.knows_depth { state.depth(now_ns as u64) } else { 1 };
         let latency_ns = self.model.latency_ns(operation, depth, quantile);
-        let mut ready_ns = now_ns + state.limited(&self.model, now_ns, operation);
+        let mut ready_ns = now_ns + state.wait_for_limits(&self.model, now_ns, operation);
         let limited_until_ns = ready_ns;
-        // A server that is free takes the operation, or else the one that is free first.
+        // A free server takes the operation, or else the one that is free first.
         let server = state.free_ns.iter_mut().min_by(|a, b| a.total_cmp(b));
         if let Some(free_ns) = server {
             ready_ns = ready_ns.max(*free_ns);
@@ -96,14 +96,14 @@ impl Schedule {
         ready_ns + latency_ns - now_ns
     }
 
-    /// The time of all operations so far by its cause; 0 where nothing depends on earlier operations.
+    /// Times of the operations so far by cause; 0 where operations do not depend on earlier ones.
     pub fn waits(&self) -> Waits {
         self.state.lock().expect("nothing panics with the lock held").waits.clone()
     }
 }
 
 impl State {
-    /// Operations under way with one that arrives now.
+    /// Operations in flight, with one that arrives now.
     fn depth(&mut self, now_ns: u64) -> u32 {
         while self.ends_ns.peek().is_some_and(|&Reverse(end_ns)| end_ns <= now_ns) {
             self.ends_ns.pop();
@@ -111,23 +111,23 @@ impl State {
         self.ends_ns.len() as u32 + 1
     }
 
-    /// How long an operation that arrives now waits for the limits, which it draws from.
-    fn limited(&mut self, model: &Model, now_ns: f64, operation: Operation) -> f64 {
-        // What is longest, of which limit, and how much of it is the cost of the operation itself.
-        let mut longest: Option<(f64, usize, f64)> = None;
+    /// Takes the cost of an operation from all limits; returns how long it waits for them.
+    fn wait_for_limits(&mut self, model: &Model, now_ns: f64, operation: Operation) -> f64 {
+        // The longest wait, its limit, and how much of it is the cost of the operation itself.
+        let (mut wait_ns, mut slowest, mut served_ns) = (0.0, None, 0.0);
         for (at, (limit, refilled_ns)) in model.limits.iter().zip(&mut self.refilled_ns).enumerate()
         {
             let cost_ns = limit.cost_ns(operation);
             *refilled_ns = refilled_ns.max(now_ns - limit.burst_ns) + cost_ns;
-            let wait_ns = *refilled_ns - now_ns;
-            if wait_ns > longest.map_or(0.0, |(ns, _, _)| ns) {
-                let own_ns = if limit.burst_ns > 0.0 { 0.0 } else { cost_ns };
-                longest = Some((wait_ns, at, own_ns));
+            if *refilled_ns - now_ns > wait_ns {
+                (wait_ns, slowest) = (*refilled_ns - now_ns, Some(at));
+                served_ns = if limit.burst_ns > 0.0 { 0.0 } else { cost_ns };
             }
         }
-        let Some((wait_ns, at, own_ns)) = longest else { return 0.0 };
-        self.waits.limited_ns[at] += wait_ns - own_ns;
-        self.waits.served_ns[at] += own_ns;
+        if let Some(slowest) = slowest {
+            self.waits.limited_ns[slowest] += wait_ns - served_ns;
+            self.waits.served_ns[slowest] += served_ns;
+        }
         wait_ns
     }
 }

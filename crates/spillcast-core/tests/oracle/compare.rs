@@ -48,7 +48,7 @@ pub fn fast(bytes: &[u8], lenient: bool, chunk_bytes: usize) -> Slow {
 
 /// A profile by event reads no other figures of waits than time and length: it must say the same.
 fn check_profile(path: &Path, options: &Options, reading: &Reading, batch: &Batch) {
-    let mut profile = Profile::new(vec![Dimension::Event], true);
+    let mut profile = Profile::new(vec![Dimension::Event]);
     let profiled = read(&[path.to_path_buf()], options, &mut profile).unwrap();
     assert_eq!(profiled.files, reading.files);
     let mut totals = HashMap::<i64, (u64, i64)>::new();

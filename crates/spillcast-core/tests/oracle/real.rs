@@ -19,7 +19,7 @@ fn real(name: &str) -> Option<PathBuf> {
 
 /// Count and total in microseconds of an event's waits.
 fn event(path: &Path, lenient: bool, name: &str) -> (u64, i64, Reading) {
-    let mut profile = Profile::new(vec![Dimension::Event], true);
+    let mut profile = Profile::new(vec![Dimension::Event]);
     let options = Options { lenient, ..Options::default() };
     let reading = read(&[path.to_path_buf()], &options, &mut profile).unwrap();
     let names = reading.dictionary.events.list();

@@ -282,10 +282,8 @@ fn the_profile_counts_by_what_is_asked_for() {
         "FETCH #1:c=9,e=90,p=1,cr=1,cu=0,mis=0,r=1,dep=0,og=4,plh=1,tim=3000000\n",
     ].concat();
     let file = file(text.as_bytes());
-    let mut profile = Profile::new(
-        vec![Dimension::Op, Dimension::Blocks, Dimension::Idle, Dimension::Second],
-        true,
-    );
+    let by = vec![Dimension::Op, Dimension::Blocks, Dimension::Idle, Dimension::Second];
+    let mut profile = Profile::new(by);
     let reading = read(&[file.path().into()], &Options::default(), &mut profile).unwrap();
     let groups: Vec<_> = profile
         .groups()
@@ -326,7 +324,7 @@ fn several_files_are_read_in_their_order() {
     let files: Vec<_> =
         (0..40).map(|i| file(format!("EXEC #1:c={i},e=1,dep=0,tim=9\n").as_bytes())).collect();
     let paths: Vec<PathBuf> = files.iter().map(|file| file.path().into()).collect();
-    let mut profile = Profile::new(vec![], true);
+    let mut profile = Profile::new(vec![]);
     let reading = read(&paths, &Options::default(), &mut profile).unwrap();
     assert_eq!(reading.files.len(), 40);
     let longest = profile.groups()[0].1.max_at;
@@ -335,7 +333,7 @@ fn several_files_are_read_in_their_order() {
 
 #[test]
 fn a_file_that_cannot_be_read_is_named() {
-    let mut profile = Profile::new(vec![], true);
+    let mut profile = Profile::new(vec![]);
     let error = read(&["/nowhere/x.trc".into()], &Options::default(), &mut profile).unwrap_err();
     assert!(matches!(error, ReadError::File { .. }));
     assert!(error.to_string().starts_with("/nowhere/x.trc: "), "{error}");

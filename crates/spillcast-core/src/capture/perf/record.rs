@@ -171,7 +171,7 @@ fn stack_sample(bytes: &[u8]) -> Option<StackSample> {
     let register = |at: usize| u64_at(bytes, 8 * (1 + at));
     let (size_at, stack_at) = (8 * (1 + count), 8 * (2 + count));
     let size = u64_at(bytes, size_at)? as usize;
-    let sampled = u64_at(bytes, stack_at + size).map_or(0, |sampled| sampled as usize);
+    let sampled = u64_at(bytes, stack_at.checked_add(size)?).map_or(0, |sampled| sampled as usize);
     Some(StackSample {
         ip: register(count - 1)?,
         sp: register(count - 2)?,
@@ -209,12 +209,12 @@ fn trailed(bytes: &[u8], payload: Payload) -> Option<Record> {
     Some(Record { time_ns: u64_at(bytes, at + 8)?, pid, tid, payload })
 }
 
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
-fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(bytes.get(at..at + 8)?.try_into().ok()?))
+pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 #[cfg(test)]

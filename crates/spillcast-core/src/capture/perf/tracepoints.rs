@@ -19,6 +19,7 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 use spillcast_calls::CallKind;
 
 use super::open::{self, Also, THIS_THREAD};
+use super::record::{u32_at, u64_at};
 use super::ring::{Ring, page_bytes};
 use crate::proc::in_first_namespace;
 
@@ -254,15 +255,12 @@ impl Search {
 
 /// (tracepoint number, syscall number, first argument or return value) of a sample.
 fn raw_syscall(record: &[u8]) -> Option<(u16, libc::c_long, i64)> {
-    let kind = u32::from_ne_bytes(record.get(..4)?.try_into().ok()?);
-    if kind != sys::PERF_RECORD_SAMPLE {
+    if u32_at(record, 0)? != sys::PERF_RECORD_SAMPLE {
         return None;
     }
     let raw = record.get(28..)?;
-    let id = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
-    let nr = i32::from_ne_bytes(raw.get(8..12)?.try_into().ok()?);
-    let value = i64::from_ne_bytes(raw.get(16..24)?.try_into().ok()?);
-    Some((id, nr as libc::c_long, value))
+    let id = u16::from_ne_bytes(*raw.first_chunk()?);
+    Some((id, u32_at(raw, 8)? as i32 as libc::c_long, u64_at(raw, 16)? as i64))
 }
 
 #[cfg(test)]

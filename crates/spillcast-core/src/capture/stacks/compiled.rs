@@ -6,6 +6,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::MetadataExt;
 
 use super::image::open_regular;
+use crate::proc::read_text;
 
 const BYTES_MAX: u64 = 256 << 20;
 
@@ -19,7 +20,7 @@ pub struct Runtime {
 
 impl Runtime {
     pub fn of(pid: i32) -> Runtime {
-        let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
+        let status = read_text(format!("/proc/{pid}/status")).unwrap_or_default();
         let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
         let inner_pid = numbers.and_then(|line| line.split_whitespace().next_back()?.parse().ok());
         let user = fs::metadata(format!("/proc/{pid}")).map_or(u32::MAX, |meta| meta.uid());

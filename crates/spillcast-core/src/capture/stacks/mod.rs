@@ -9,7 +9,6 @@ mod compiled;
 mod image;
 mod space;
 
-use std::fs;
 use std::sync::Arc;
 
 use framehop::{CacheNative, MayAllocateDuringUnwind};
@@ -21,6 +20,7 @@ use space::{Code, Codes, Function, NamedModule, Space};
 
 use super::event::StackSample;
 use super::spinning::SAMPLES_PER_S;
+use crate::proc::read_text;
 use crate::wait::{NameId, Names};
 
 /// So many samples of where a thread is come to one of its stack.
@@ -156,7 +156,7 @@ impl Stacks {
 
     fn thread(&mut self, pid: i32, tid: i32) -> NameId {
         *self.threads.entry((pid, tid)).or_insert_with(|| {
-            let name = fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm"));
+            let name = read_text(format!("/proc/{pid}/task/{tid}/comm"));
             self.names.id(name.unwrap_or_default().trim_end())
         })
     }

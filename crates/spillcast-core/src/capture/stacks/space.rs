@@ -1,6 +1,5 @@
 //! The code that a process has mapped, and the unwinding of its stacks.
 
-use std::fs;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -13,6 +12,7 @@ use serde::Serialize;
 use super::compiled::{self, Runtime};
 use super::image::{Image, Symbols, open_mapped};
 use crate::capture::event::StackSample;
+use crate::proc::{DELETED_MARK, read_text};
 
 /// Files and runtimes that are kept apart; the code of any more has no names.
 const CODES_MAX: usize = 4096;
@@ -65,8 +65,7 @@ pub struct Space {
 impl Space {
     /// Reads what a process has mapped; None where it has ended or may not be looked at.
     pub fn read(pid: i32, codes: &mut Codes) -> Option<Space> {
-        let maps =
-            fs::read_to_string(format!("/proc/{pid}/maps")).ok().filter(|m| !m.is_empty())?;
+        let maps = read_text(format!("/proc/{pid}/maps")).ok().filter(|maps| !maps.is_empty())?;
         let mut space = Space { mappings: Vec::new(), unwinder: UnwinderNative::new() };
         for mapped in maps.lines().filter_map(Mapped::parse) {
             let code = codes.id(pid, &mapped);
@@ -256,7 +255,7 @@ impl Mapped<'_> {
 
     /// The file that it is mapped from; None for code that was made at run time.
     fn file(&self) -> Option<&str> {
-        let path = self.name.strip_suffix(" (deleted)").unwrap_or(self.name);
+        let path = self.name.strip_suffix(DELETED_MARK).unwrap_or(self.name);
         let memory = path.is_empty() || path.starts_with("[anon") || path.starts_with("/memfd:");
         (!memory && !path.starts_with("/dev/zero") && path != "[heap]").then_some(path)
     }

@@ -89,7 +89,7 @@ fn who_reads_in_order_waits_for_one_page_in_thirty_two() {
 fn nothing_is_read_ahead_behind_the_end_of_a_file() {
     let operations: Vec<Io> = (0..100).map(|page| io(Op::Write, 0, page, 1)).collect();
     let mut cache = cache(64, 1 << 20, &operations);
-    operations.iter().flat_map(keys).for_each(|key| cache.soil(key));
+    operations.iter().flat_map(keys).for_each(|key| cache.make_dirty(key));
     let read = (0..100).map(|page| cache.missing_bytes(&io(Op::Read, 0, page, 1), true));
     assert_eq!(read.sum::<u64>(), 100 * PAGE);
 }
@@ -160,12 +160,12 @@ fn all_regions_lack_what_a_page_cache_lacks() {
         let each = operations.iter().map(|&io| {
             let (io, sequential) = place(&mut ends, io);
             let missing = if io.op == Op::Write {
-                keys(&io).for_each(|key| cache.soil(key));
+                keys(&io).for_each(|key| cache.make_dirty(key));
                 0
             } else {
                 cache.missing_bytes(&io, sequential)
             };
-            cache.done(io.file);
+            cache.end_operation(io.file);
             missing
         });
         let expected = each.sum::<u64>() as f64;
