@@ -122,6 +122,28 @@ fn executors_come_and_go_as_far_into_a_stage_as_in_the_log() {
 }
 
 #[test]
+fn a_job_waits_for_those_before_a_job_of_no_time() {
+    let mut application =
+        application(2, &[vec![metrics(3.0, 0, 0, 0)], vec![metrics(1.0, 0, 0, 0)]]);
+    let spans = [(0, 1000), (1000, 1000), (1000, 1000), (1000, 2000)];
+    let jobs = (0..).zip(spans).map(|(id, (submitted_ms, completed_ms))| Job {
+        id,
+        submitted_ms,
+        completed_ms: Some(completed_ms),
+        ..Job::default()
+    });
+    application.jobs = jobs.collect();
+    let last = &mut application.stages[1];
+    (last.job, last.parents, last.submitted_ms) = (Some(3), vec![], Some(1000));
+    for (stage, end_ms) in application.stages.iter_mut().zip([1000, 2000]) {
+        stage.completed_ms = Some(end_ms);
+    }
+    application.ended_ms = Some(2000);
+    // The first job takes 3 s instead of 1 s, so the last one begins as much later.
+    assert_close(elapsed_s(&application, &NodeStorage::unlimited()), 3.0 + 1.0);
+}
+
+#[test]
 fn a_simulation_ends_when_it_is_told() {
     let application = application(1, &[vec![metrics(0.1, 0, 0, 0); 5000]]);
     let (memory, work) = (NodeStorage::unlimited(), vec![0.1; 5000]);

@@ -1,4 +1,4 @@
-//! A node: tasks in their phases, the page cache, and a device that readers and writeback share.
+//! A node: the phases of its tasks, its page cache, and its device, which readers and writeback share.
 //!
 //! Time is continuous: between two events each phase progresses at a constant speed. Writes go to the
 //! page cache. Writeback begins above the background limit; writers wait for it near the dirty
@@ -7,7 +7,7 @@
 
 use rustc_hash::FxHashMap;
 
-/// What a node's temp files lie on. A rate is that of large operations.
+/// The storage of a node's temp files. Rates are those of large operations.
 #[derive(Clone, Copy, Debug)]
 pub struct NodeStorage {
     /// Of one reader that finds the device idle, and of many together.
@@ -23,15 +23,15 @@ pub struct NodeStorage {
 }
 
 impl NodeStorage {
-    /// A storage on which nothing waits.
+    /// A storage on which no task ever waits.
     pub fn unlimited() -> NodeStorage {
-        let most = f64::INFINITY;
+        let unlimited = f64::INFINITY;
         NodeStorage {
-            reader_bytes_per_s: most,
-            read_bytes_per_s: most,
-            write_bytes_per_s: most,
-            cache_bytes: most,
-            dirty_bytes: most,
+            reader_bytes_per_s: unlimited,
+            read_bytes_per_s: unlimited,
+            write_bytes_per_s: unlimited,
+            cache_bytes: unlimited,
+            dirty_bytes: unlimited,
             shared: false,
         }
     }
@@ -49,30 +49,31 @@ impl NodeStorage {
     }
 }
 
-/// A temp file, or all those of a kind on a node.
+/// A temp file, or all temp files of a kind on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum File {
-    /// By stage that writes it.
+    /// By the stage that writes it.
     Shuffle(u32),
     /// By task.
     Spill(u32),
     /// A file for each partition of a shuffle, by task.
     Partitions(u32),
-    /// What a stage has read and nobody reads again.
+    /// Bytes that a stage has read and no other reads again.
     Consumed(u32),
-    /// By task, what was being written back as its file was removed.
+    /// By task: bytes of a removed file whose writeback had begun.
     Removed(u32),
 }
 
-/// Bytes that a phase reads of a file, which is read so many times in all.
+/// Bytes that a phase reads of a file.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Read {
     pub file: File,
     pub bytes: f64,
-    pub passes: f64,
+    /// How many times the whole file is read, by all.
+    pub times_read: f64,
 }
 
-/// A part of a task: work, while bytes are read and written.
+/// A part of a task, which works while bytes are read and written.
 #[derive(Clone, Debug)]
 pub(super) struct Phase {
     pub task: u32,
@@ -82,39 +83,40 @@ pub(super) struct Phase {
     pub reads: Vec<Read>,
     pub written_bytes: f64,
     pub file: File,
-    /// Share that is left.
+    /// The share of the phase that is left.
     pub left: f64,
-    /// Time that it has waited for reads and for writes so far.
+    /// Time for which it has waited for reads and for writes so far.
     pub read_wait_s: f64,
     pub write_wait_s: f64,
 }
 
 /// No phase is shorter: it would be infinitely fast.
 const PHASE_MIN_S: f64 = 1e-6;
-/// A phase ends where so little is left of it: the clock does not tell less from nothing.
+/// A phase ends when no more is left of it: the clock does not resolve less.
 const END_S: f64 = 1e-9;
-/// After so many shorter steps in a row none is shorter than this: limits that are reached again and
-/// again would make steps without end.
+/// After this many steps in a row that are shorter than `STEP_MIN_S`, no step is: limits that are
+/// reached again and again would make steps without end.
 const SHORT_STEPS_MAX: u32 = 1000;
 const STEP_MIN_S: f64 = 1e-4;
-/// A share that is left by rounding alone.
+/// A share that rounding alone may leave.
 const NOTHING: f64 = 1e-9;
-/// Of the way from the background limit to the dirty limit: on the background limit.
+/// Dirty bytes within this share of the way from the background limit to the dirty limit count as at
+/// the background limit.
 const AT_LIMIT: f64 = 0.01;
-/// The readers' share of the device while writeback has more to write than it can.
+/// The share of the device that readers get while writeback cannot keep up.
 const SHARED: f64 = 0.5;
-/// Steps to find how many readers wait at once, and how fast throttled writers are.
+/// Iterations that compute how many readers wait at once, and how fast throttled writers are.
 const READER_STEPS: usize = 4;
 const THROTTLE_STEPS: usize = 30;
 
-/// How fast all goes until the next event.
+/// The speeds until the next event.
 #[derive(Debug, Default)]
 struct Rates {
-    /// By running phase: time that all of it would take, of that in reads and in waits for writes.
+    /// By running phase: the time of the whole phase, and of that in reads and in waits for writes.
     phase_s: Vec<(f64, f64, f64)>,
-    /// By running phase: bytes that all of it would read from the device.
+    /// By running phase: bytes that the whole phase would read from the device.
     missed_bytes: Vec<f64>,
-    /// Change of the dirty bytes a second, and what writeback writes.
+    /// Bytes per second by which the dirty bytes grow, and which writeback writes.
     growth: f64,
     drain: f64,
 }
@@ -126,13 +128,13 @@ pub(super) struct Node {
     short_steps: u32,
     running: Vec<Phase>,
     rates: Rates,
-    /// Dirty bytes by file, the first that was written first.
+    /// Dirty bytes by file, in the order of the first writes.
     dirty: Vec<(File, f64)>,
     dirty_bytes: f64,
-    /// Cached bytes by file, the least recently used first.
+    /// Cached bytes by file; the first is the least recently used.
     cached: Vec<(File, f64)>,
     cached_bytes: f64,
-    /// Bytes that were written and are not read yet.
+    /// Bytes that were written and have still to be read.
     unread: FxHashMap<File, f64>,
 }
 
@@ -160,7 +162,7 @@ impl Node {
         self.cached.iter().find(|(cached, _)| *cached == file).map_or(0.0, |(_, bytes)| *bytes)
     }
 
-    /// Bytes that a phase would read from the device, if all of it were left.
+    /// Bytes that the whole of a phase would read from the device.
     fn missed_bytes(&self, phase: &Phase) -> f64 {
         let full = self.cached_bytes >= self.storage.cache_bytes * (1.0 - NOTHING);
         let missed = phase.reads.iter().map(|read| {
@@ -170,15 +172,15 @@ impl Node {
                 return 0.0;
             }
             let left = (phase.left * read.bytes).max(1.0);
-            let share = left / read.passes / unread;
+            let share = left / read.times_read / unread;
             read.bytes * missed_share(absent / unread, share.min(1.0), full)
         });
         missed.sum()
     }
 
-    /// Removes a file of a task. What of it writeback has begun with is still written, and is waited
-    /// for by a phase of `File::Removed`: the oldest dirty bytes beyond the background limit. The rest
-    /// never is written.
+    /// Removes a file of a task. Those of its bytes whose writeback has begun, the oldest dirty bytes
+    /// beyond the background limit, are still written, and a phase of `File::Removed` waits for them.
+    /// The others are never written.
     pub fn remove(&mut self, file: File, task: u32) {
         self.unread.remove(&file);
         if let Some(at) = self.dirty.iter().position(|(dirty, _)| *dirty == file) {
@@ -196,7 +198,7 @@ impl Node {
         }
     }
 
-    /// The phase in which a task waits for what is still written of the files that it removed.
+    /// The phase in which a task waits for the writeback of files that it removed.
     pub fn removal(&self, task: u32, stage: u32) -> Option<Phase> {
         let phase = Phase {
             task,
@@ -212,7 +214,7 @@ impl Node {
         (bytes_before_removal(&self.dirty, task) > 0.0).then_some(phase)
     }
 
-    /// When the rates change next, if nothing is started before: a phase ends, a limit is reached.
+    /// When the rates change next, unless a phase is started before: a phase ends or a limit is reached.
     pub fn next_s(&self) -> f64 {
         let ends = self.running.iter().zip(&self.rates.phase_s);
         let ends_s = ends.map(|(phase, (whole_s, ..))| phase.left * whole_s);
@@ -239,7 +241,7 @@ impl Node {
         }
     }
 
-    /// Progresses to a time that is not after `next_s`, and gives the phases that end there.
+    /// Advances to a time that is not after `next_s`; returns the phases that end there.
     pub fn advance(&mut self, to_s: f64) -> Vec<Phase> {
         let passed_s = to_s - self.now_s;
         self.short_steps = if passed_s > 1.01 * STEP_MIN_S { 0 } else { self.short_steps + 1 };
@@ -276,14 +278,14 @@ impl Node {
         ended
     }
 
-    /// Makes what a phase has read, of that so much from the device, the most recently used.
+    /// Makes what a phase has read the most recently used; `missed_bytes` of it came from the device.
     fn read(&mut self, phase: &Phase, done: f64, missed_bytes: f64) {
         let mut consumed = missed_bytes;
-        for &Read { file, bytes, passes } in &phase.reads {
+        for &Read { file, bytes, times_read } in &phase.reads {
             let Some(unread) = self.unread.get_mut(&file).filter(|unread| **unread > 0.0) else {
                 continue;
             };
-            let share = (done * bytes / passes / *unread).min(1.0);
+            let share = (done * bytes / times_read / *unread).min(1.0);
             *unread *= 1.0 - share;
             if let Some((_, cached)) = self.cached.iter_mut().find(|(cached, _)| *cached == file) {
                 consumed += share * *cached;
@@ -309,7 +311,7 @@ impl Node {
         self.cached_bytes += bytes;
     }
 
-    /// Writes back the oldest first, as Linux does: a temp file that is removed soon was written.
+    /// Writes back the oldest bytes first, as Linux does.
     fn write_back(&mut self, passed_s: f64, wrote: f64) {
         if !self.storage.dirty_bytes.is_finite() {
             return;
@@ -326,7 +328,7 @@ impl Node {
         }
     }
 
-    /// How fast all goes from now on; after phases began or ended, or a limit was reached.
+    /// Computes the speeds from now on, after phases began or ended or a limit was reached.
     pub fn update(&mut self) {
         let storage = self.storage;
         let (limit, background) = (storage.throttled_bytes(), storage.background_bytes());
@@ -374,7 +376,7 @@ impl Node {
         self.rates = Rates { phase_s, missed_bytes, growth, drain };
     }
 
-    /// What each reader gets of the device: it is shared by those that wait for it at once.
+    /// The bytes per second of each reader: those that wait for the device at once share it.
     fn reader_bytes_per_s(&self, missed_bytes: &[f64], share: f64) -> f64 {
         let all = share * self.storage.read_bytes_per_s;
         let readers = || self.running.iter().zip(missed_bytes).filter(|(_, bytes)| **bytes > 0.0);
@@ -392,7 +394,7 @@ impl Node {
     }
 }
 
-/// Dirty bytes that are written back before nothing is left of the removed files of a task.
+/// Dirty bytes that writeback has to write until none of the removed files of a task are left.
 fn bytes_before_removal(dirty: &[(File, f64)], task: u32) -> f64 {
     let last = dirty.iter().rposition(|(file, _)| *file == File::Removed(task));
     last.map_or(0.0, |last| dirty[..=last].iter().map(|(_, bytes)| bytes).sum())
@@ -406,7 +408,7 @@ fn add(files: &mut Vec<(File, f64)>, file: File, bytes: f64) {
     }
 }
 
-/// Takes so many bytes from the first files, as far as there are any; how many that were.
+/// Takes up to `bytes` from the first files; returns how many these were.
 fn take_oldest(files: &mut Vec<(File, f64)>, bytes: f64) -> f64 {
     let mut left = bytes;
     for (_, of_file) in files.iter_mut() {
@@ -421,9 +423,8 @@ fn take_oldest(files: &mut Vec<(File, f64)>, bytes: f64) -> f64 {
     bytes - left
 }
 
-/// Of a part of a file, the share that is read from the device, where `absent` of all is not cached.
-///
-/// Where the cache is full, each byte from the device drops one that is still to be read.
+/// The share of a part of a file that is read from the device, where the share `absent` of the file is
+/// not cached. With a full cache each byte from the device evicts a byte that has still to be read.
 fn missed_share(absent: f64, part: f64, full: bool) -> f64 {
     if !full {
         return absent;
@@ -432,8 +433,8 @@ fn missed_share(absent: f64, part: f64, full: bool) -> f64 {
     (part - until_none_cached - absent * (-until_none_cached).ln_1p()) / part
 }
 
-/// Makes writers wait so that together they write `drain` bytes a second: while one writes, it is
-/// as fast as any other.
+/// Makes writers wait so that together they write `drain` bytes per second, each at the same speed
+/// while it writes.
 fn throttle(running: &[Phase], phase_s: &mut [(f64, f64, f64)], drain: f64) {
     let inflow = |writer: f64| -> f64 {
         let pairs = running.iter().zip(&*phase_s);

@@ -1,12 +1,14 @@
-//! What begins after what: executions, jobs and stages, the driver's time between them, and when
-//! executors come and go.
+//! The dependencies between executions, jobs and stages, the driver's time between them, and the times
+//! at which executors are added and removed.
 
 use std::collections::BTreeMap;
 use std::mem;
 
+use rustc_hash::FxHashMap;
+
 use super::application::Application;
 
-/// A begin or an end, by place in the application.
+/// A begin or an end, by index in the application.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Point {
     ExecutionBegin(usize),
@@ -19,11 +21,13 @@ pub(super) enum Point {
     ExecutorRemoved(usize),
 }
 
-/// How many a point waits for, the latest of these so far, and how long after that it comes.
 #[derive(Debug, Default)]
 struct Entry {
-    waits_for: usize,
-    after_s: f64,
+    /// Points that have to be reached first and are not yet.
+    unreached: usize,
+    /// When the latest of them was reached, so far.
+    latest_s: f64,
+    /// From the last of them to this point.
     delay_s: f64,
     followers: Vec<Point>,
 }
@@ -34,9 +38,9 @@ pub(super) struct Order {
     entries: BTreeMap<Point, Entry>,
     ready: Vec<Point>,
     parents: Vec<Vec<usize>>,
-    jobs: Vec<usize>,
+    job_of_stage: Vec<usize>,
     /// From the last point to the end of the application.
-    rest_s: f64,
+    tail_s: f64,
     last_s: f64,
 }
 
@@ -59,39 +63,38 @@ impl Order {
         &self.parents[stage]
     }
 
-    /// The place of a stage's job, by which tasks are given to slots.
+    /// The index of a stage's job: slots take the tasks of the first job first.
     pub fn job_of_stage(&self, stage: usize) -> usize {
-        self.jobs[stage]
+        self.job_of_stage[stage]
     }
 
-    /// The points that wait for nothing any more but time, and when they come.
+    /// The points whose dependencies have all been reached since the last call, with their times.
     pub fn take_ready(&mut self) -> Vec<(f64, Point)> {
         let ready = mem::take(&mut self.ready);
         let times = ready.into_iter().map(|point| {
             let entry = &self.entries[&point];
-            (entry.after_s + entry.delay_s, point)
+            (entry.latest_s + entry.delay_s, point)
         });
         times.collect()
     }
 
-    /// Says that a point has come.
+    /// Notes that a point was reached.
     pub fn reached(&mut self, point: Point, now_s: f64) {
         self.last_s = self.last_s.max(now_s);
         let followers = self.entries.get_mut(&point).map(|entry| mem::take(&mut entry.followers));
         for follower in followers.unwrap_or_default() {
             let entry = self.entries.entry(follower).or_default();
-            entry.after_s = entry.after_s.max(now_s);
-            entry.waits_for -= 1;
-            // The end of a stage is not waited for here: its tasks bring it.
-            if entry.waits_for == 0 {
+            entry.latest_s = entry.latest_s.max(now_s);
+            entry.unreached -= 1;
+            if entry.unreached == 0 {
                 self.ready.push(follower);
             }
         }
     }
 
-    /// From the begin of the application to its end, once all points have come.
+    /// From the begin of the application to its end, once all points were reached.
     pub fn elapsed_s(&self) -> f64 {
-        self.last_s + self.rest_s
+        self.last_s + self.tail_s
     }
 }
 
@@ -110,8 +113,8 @@ impl<'a> Builder<'a> {
             entries: BTreeMap::new(),
             ready: Vec::new(),
             parents: vec![Vec::new(); stages.len()],
-            jobs: vec![0; stages.len()],
-            rest_s: 0.0,
+            job_of_stage: vec![usize::MAX; stages.len()],
+            tail_s: 0.0,
             last_s: 0.0,
         };
         Builder { application, order }
@@ -122,42 +125,37 @@ impl<'a> Builder<'a> {
         let executions = 0..self.application.executions.len();
         let executions: Vec<Span> = executions.map(|at| self.execution(at)).collect();
         self.executions_and_jobs(&executions, &jobs);
-        for at in 0..self.application.stages.len() {
-            self.stage(at);
-        }
-        for (at, job) in jobs.iter().enumerate() {
-            let stages = (0..self.application.stages.len()).filter(|&it| self.order.jobs[it] == at);
-            let stages: Vec<Span> = stages.map(|stage| self.stage_span(stage)).collect();
+        for (job, stages) in jobs.iter().zip(self.stages(&jobs)) {
             self.end_after(*job, &stages);
         }
         let ended_ms = self.application.ended_ms.unwrap_or(self.application.last_ms);
         self.executors(&executions, &jobs);
         let last_ms = jobs.iter().chain(&executions).map(|span| span.end_ms).max();
-        self.order.rest_s = seconds(ended_ms - last_ms.unwrap_or(self.order.begin_ms)).max(0.0);
+        self.order.tail_s = seconds(ended_ms - last_ms.unwrap_or(self.order.begin_ms)).max(0.0);
         // The ends of stages come with their last tasks.
-        let comes = |point: &Point, entry: &Entry| {
-            entry.waits_for == 0 && !matches!(point, Point::StageEnd(_))
+        let is_ready = |point: &Point, entry: &Entry| {
+            entry.unreached == 0 && !matches!(point, Point::StageEnd(_))
         };
-        let ready = self.order.entries.iter().filter(|(point, entry)| comes(point, entry));
+        let ready = self.order.entries.iter().filter(|(point, entry)| is_ready(point, entry));
         self.order.ready = ready.map(|(&point, _)| point).collect();
         self.order
     }
 
-    /// Executions and jobs without one begin in turn; so do the jobs within each execution.
+    /// Orders executions, with the jobs that belong to none, and the jobs of each execution.
     fn executions_and_jobs(&mut self, executions: &[Span], jobs: &[Span]) {
-        let place = |id: i64| self.application.executions.iter().position(|other| other.id == id);
+        let by_id = indices(self.application.executions.iter().map(|execution| execution.id));
         let mut top = executions.to_vec();
         let mut within: Vec<Vec<Span>> = vec![Vec::new(); executions.len()];
         for (job, span) in self.application.jobs.iter().zip(jobs) {
-            match job.execution.and_then(place) {
-                Some(at) => within[at].push(*span),
+            match job.execution.and_then(|id| by_id.get(&id)) {
+                Some(&at) => within[at].push(*span),
                 None => top.push(*span),
             }
         }
-        self.in_turn(None, top);
+        self.sequence(None, top);
         for (execution, spans) in executions.iter().zip(within) {
             self.end_after(*execution, &spans);
-            self.in_turn(Some(*execution), spans);
+            self.sequence(Some(*execution), spans);
         }
     }
 
@@ -191,7 +189,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Executors come and go so long after the last point before that in the log as they did.
+    /// An executor is added or removed as long after the last point before that as it was in the log.
     fn executors(&mut self, executions: &[Span], jobs: &[Span]) {
         let stages: Vec<Span> =
             (0..self.application.stages.len()).map(|at| self.stage_span(at)).collect();
@@ -213,41 +211,53 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A stage begins after its job and its parents: those that ran.
-    fn stage(&mut self, at: usize) {
-        let stage = &self.application.stages[at];
-        let stages = &self.application.stages;
-        let parents = (0..stages.len()).filter(|&other| {
-            let earlier_attempt =
-                stages[other].id == stage.id && stages[other].attempt < stage.attempt;
-            stage.parents.contains(&stages[other].id) || earlier_attempt
-        });
-        let parents: Vec<usize> = parents.collect();
-        let mut after: Vec<(Point, i64)> = parents
-            .iter()
-            .map(|&parent| self.stage_span(parent))
-            .map(|span| (span.end, span.end_ms))
-            .collect();
-        let job = self.application.jobs.iter().position(|job| Some(job.id) == stage.job);
-        if let Some(job) = job {
-            let span = self.job(job);
-            after.push((span.begin, span.begin_ms));
+    /// Lets each stage begin after its job, its parents and its earlier attempts, as far as they ran;
+    /// returns the stages of each job.
+    fn stages(&mut self, jobs: &[Span]) -> Vec<Vec<Span>> {
+        let Application { stages, .. } = self.application;
+        let job_by_id = indices(self.application.jobs.iter().map(|job| job.id));
+        let mut by_id: FxHashMap<i64, Vec<usize>> = FxHashMap::default();
+        for (at, stage) in stages.iter().enumerate() {
+            by_id.entry(stage.id).or_default().push(at);
         }
-        self.order.jobs[at] = job.unwrap_or(usize::MAX);
-        let span = self.stage_span(at);
-        self.wait_for(span.begin, span.begin_ms, &after);
-        self.order.parents[at] = parents;
+        let mut of_jobs = vec![Vec::new(); jobs.len()];
+        for (at, stage) in stages.iter().enumerate() {
+            let parents = stage.parents.iter().filter_map(|id| by_id.get(id)).flatten();
+            let attempts = by_id[&stage.id].iter();
+            let earlier = attempts.filter(|&&other| stages[other].attempt < stage.attempt);
+            let mut parents: Vec<usize> = parents.chain(earlier).copied().collect();
+            parents.sort_unstable();
+            parents.dedup();
+            let spans = parents.iter().map(|&parent| self.stage_span(parent));
+            let mut after: Vec<(Point, i64)> = spans.map(|span| (span.end, span.end_ms)).collect();
+            let span = self.stage_span(at);
+            if let Some(&job) = stage.job.and_then(|id| job_by_id.get(&id)) {
+                after.push((jobs[job].begin, jobs[job].begin_ms));
+                self.order.job_of_stage[at] = job;
+                of_jobs[job].push(span);
+            }
+            self.wait_for(span.begin, span.begin_ms, &after);
+            self.order.parents[at] = parents;
+        }
+        of_jobs
     }
 
-    /// Each span begins after all that had ended before it did, and after the begin of `first`.
-    fn in_turn(&mut self, first: Option<Span>, mut spans: Vec<Span>) {
-        spans.sort_by_key(|span| span.begin_ms);
-        for span in &spans {
-            let ended = spans.iter().filter(|other| other.end_ms <= span.begin_ms);
-            // What had ended before another of them began, that other one waits for.
-            let newest_begin = ended.clone().map(|other| other.begin_ms).max();
-            let direct =
-                ended.filter(|other| newest_begin.is_none_or(|begin| other.end_ms > begin));
+    /// Lets each span begin after all that had ended before it began, and after the begin of `first`.
+    fn sequence(&mut self, first: Option<Span>, mut spans: Vec<Span>) {
+        spans.sort_by_key(|span| (span.end_ms, span.begin_ms));
+        // By span: the latest begin of it and of those that ended before it.
+        let latest_begins = spans.iter().scan(i64::MIN, |latest, span| {
+            *latest = span.begin_ms.max(*latest);
+            Some(*latest)
+        });
+        let latest_begins: Vec<i64> = latest_begins.collect();
+        for (at, span) in spans.iter().enumerate() {
+            // A span of 0 ms waits for those before it alone, not for itself.
+            let ended = spans.partition_point(|other| other.end_ms <= span.begin_ms).min(at);
+            // What had ended before another of these began, that other span waits for.
+            let latest_begin = ended.checked_sub(1).map_or(i64::MIN, |last| latest_begins[last]);
+            let indirect = spans.partition_point(|other| other.end_ms < latest_begin);
+            let direct = spans[indirect..ended].iter();
             let mut after: Vec<(Point, i64)> =
                 direct.map(|other| (other.end, other.end_ms)).collect();
             after.extend(first.map(|first| (first.begin, first.begin_ms)));
@@ -255,7 +265,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// A span ends after its parts.
+    /// Lets a span end after its parts.
     fn end_after(&mut self, span: Span, parts: &[Span]) {
         let mut after = vec![(span.begin, span.begin_ms)];
         after.extend(parts.iter().map(|part| (part.end, part.end_ms)));
@@ -266,11 +276,18 @@ impl<'a> Builder<'a> {
         let latest_ms = after.iter().map(|(_, ms)| *ms).max().unwrap_or(self.order.begin_ms);
         let entry = self.order.entries.entry(point).or_default();
         entry.delay_s = seconds(time_ms - latest_ms).max(0.0);
-        entry.waits_for = after.len();
+        entry.unreached = after.len();
         for (other, _) in after {
             self.order.entries.entry(*other).or_default().followers.push(point);
         }
     }
+}
+
+/// The index of each id, of the first with it.
+pub(super) fn indices(
+    ids: impl DoubleEndedIterator<Item = i64> + ExactSizeIterator,
+) -> FxHashMap<i64, usize> {
+    ids.enumerate().rev().map(|(at, id)| (id, at)).collect()
 }
 
 fn seconds(ms: i64) -> f64 {

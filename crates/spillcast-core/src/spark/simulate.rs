@@ -9,16 +9,18 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
+use rustc_hash::FxHashMap;
+
 use super::application::{Application, Stage, Task};
 use super::node::{File, Node, NodeStorage, Phase, Read};
-use super::order::{Order, Point};
+use super::order::{Order, Point, indices};
 
-/// Events between two questions whether to go on: some hundredths of a second.
-const EVENTS_AT_ONCE: u32 = 1 << 10;
+/// Events between two calls of `should_continue`: some hundredths of a second.
+const EVENTS_PER_CHECK: u32 = 1 << 10;
 /// The share of a task's work that is done before its spill is read back.
 const BEFORE_SPILL: f64 = 0.5;
 
-/// What a simulation came to; times in seconds since the application began.
+/// The result of a simulation; times in seconds since the application began.
 #[derive(Clone, Debug, Default)]
 pub struct Outcome {
     pub elapsed_s: f64,
@@ -31,7 +33,7 @@ pub struct Outcome {
     pub waits_s: Vec<(f64, f64)>,
 }
 
-/// A stage: its begin and end, and sums over its tasks.
+/// The begin and end of a stage, and sums over its tasks.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct StageOutcome {
     pub begin_s: f64,
@@ -49,14 +51,14 @@ pub struct StageOutcome {
 /// The waits are not simulated again with that work: where the device was always busy, any work
 /// explains the log, and each round would take the model's error for more of it.
 ///
-/// None where `go_on` ended the simulation.
+/// None where `should_continue` ended the simulation.
 pub fn work_s(
     application: &Application,
     storage: &NodeStorage,
-    go_on: &mut dyn FnMut() -> bool,
+    should_continue: &mut dyn FnMut() -> bool,
 ) -> Option<Vec<f64>> {
     let least_s = least_work_s(application, None);
-    let waits_s = simulate(application, storage, &least_s, go_on)?.waits_s;
+    let waits_s = simulate(application, storage, &least_s, should_continue)?.waits_s;
     let tasks = application.tasks.iter().zip(waits_s).zip(least_s);
     let work_s = tasks.map(|((task, (read_s, write_s)), least_s)| {
         let mut wait_s = read_s + write_s;
@@ -130,20 +132,20 @@ fn took_s(task: &Task) -> f64 {
     (task.finished_ms - task.launched_ms) as f64 / 1e3
 }
 
-/// The application with its temp files on `storage`, each task with so much work. None where `go_on`,
-/// which is asked now and then, ended it.
+/// Simulates the application with its temp files on `storage`, with the work of each task. None where
+/// `should_continue`, which is called now and then, ended it.
 pub fn simulate(
     application: &Application,
     storage: &NodeStorage,
     work_s: &[f64],
-    go_on: &mut dyn FnMut() -> bool,
+    should_continue: &mut dyn FnMut() -> bool,
 ) -> Option<Outcome> {
-    Cluster::new(application, storage, work_s).run(go_on)
+    Cluster::new(application, storage, work_s).run(should_continue)
 }
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Event {
-    /// A node's rates change, if nothing happened on it since.
+    /// A node's rates change, unless they were updated since.
     Node {
         node: usize,
         version: u64,
@@ -178,17 +180,17 @@ struct Cluster<'a> {
     node_of_executor: Vec<usize>,
     is_present: Vec<bool>,
     free_slots: Vec<u32>,
-    /// Executors with free slots, that with the most last.
+    /// Executors with free slots; the last has the most.
     by_free_slots: BTreeSet<(u32, Reverse<usize>)>,
-    /// Tasks that wait for a slot, by job and stage, the first first.
+    /// Tasks that wait for a slot, in their order, by job and stage.
     queues: BTreeMap<(usize, u32), VecDeque<u32>>,
     tasks_of_stage: Vec<Vec<u32>>,
     tasks_left: Vec<usize>,
     executor_of_task: Vec<u32>,
-    /// By stage, whether each partition of its shuffle has a file of its own first.
+    /// By stage, whether its tasks write a file for each partition before they join them.
     by_partition: Vec<bool>,
     /// By stage, how many times its shuffle is read.
-    passes: Vec<f64>,
+    times_read: Vec<f64>,
     events: BinaryHeap<Reverse<(Time, Event)>>,
     outcome: Outcome,
 }
@@ -212,7 +214,7 @@ impl<'a> Cluster<'a> {
         Cluster {
             application,
             work_s,
-            passes: passes(application, &order),
+            times_read: times_read(application, &order),
             order,
             nodes: hosts.iter().map(|_| Node::new(*storage)).collect(),
             versions: vec![0; hosts.len()],
@@ -236,13 +238,13 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    fn run(mut self, go_on: &mut dyn FnMut() -> bool) -> Option<Outcome> {
+    fn run(mut self, should_continue: &mut dyn FnMut() -> bool) -> Option<Outcome> {
         self.schedule(0.0);
         let (mut last_s, mut events) = (0.0, 0);
         loop {
             while let Some(Reverse((Time(now_s), event))) = self.events.pop() {
                 events += 1;
-                if events % EVENTS_AT_ONCE == 0 && !go_on() {
+                if events % EVENTS_PER_CHECK == 0 && !should_continue() {
                     return None;
                 }
                 last_s = now_s;
@@ -302,7 +304,7 @@ impl<'a> Cluster<'a> {
                 self.set_free_slots(at, self.application.slots(&self.application.executors[at]));
                 return self.dispatch(now_s);
             }
-            // Its tasks go on to their ends.
+            // Its running tasks still run to their ends.
             Point::ExecutorRemoved(at) => {
                 self.is_present[at] = false;
                 return self.set_free_slots(at, 0);
@@ -315,8 +317,8 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Gives tasks to free slots, those of the earliest job and stage first, to the executor that has
-    /// the most free slots.
+    /// Starts waiting tasks, the earliest job and stage first, each on the executor with the most
+    /// free slots.
     fn dispatch(&mut self, now_s: f64) {
         let mut changed = vec![false; self.nodes.len()];
         while let Some(mut queue) = self.queues.first_entry() {
@@ -343,7 +345,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// Brings a node to the present, before something begins on it.
+    /// Advances a node to now, before something begins on it.
     fn settle(&mut self, node: usize, now_s: f64) {
         let ended = self.nodes[node].advance(now_s);
         for phase in ended {
@@ -366,7 +368,7 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// The phase of a task that follows the one that wrote a file; None: the first.
+    /// The phase of a task that follows the one that wrote `written`, or the first phase.
     fn phase_after(&self, task: u32, written: Option<File>) -> Phase {
         let Task { stage, metrics, .. } = &self.application.tasks[task as usize];
         let (spilled, shuffled) = (metrics.spill_bytes as f64, metrics.shuffle_write_bytes as f64);
@@ -381,7 +383,7 @@ impl<'a> Cluster<'a> {
             None | Some(File::Spill(_)) if by_partition => (File::Partitions(task), 1.0, shuffled),
             _ => (File::Shuffle(*stage), 1.0, shuffled),
         };
-        let read_back = |file, bytes| vec![Read { file, bytes, passes: 1.0 }];
+        let read_back = |file, bytes| vec![Read { file, bytes, times_read: 1.0 }];
         let reads = match written {
             None => self.inputs(task),
             Some(File::Spill(_)) => read_back(File::Spill(task), spilled),
@@ -400,8 +402,8 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// What a task reads of shuffles. Nodes read of each other as much as others read of them, so all
-    /// of it counts on its own node.
+    /// What a task reads of shuffles. All of it counts on the task's own node: each node reads from the
+    /// others as much as they read from it.
     fn inputs(&self, task: u32) -> Vec<Read> {
         let Task { stage, metrics, .. } = &self.application.tasks[task as usize];
         let parents = self.order.parents(*stage as usize);
@@ -414,7 +416,7 @@ impl<'a> Cluster<'a> {
         let reads = parents.iter().map(|&parent| Read {
             file: File::Shuffle(parent as u32),
             bytes: bytes * written(parent) / all,
-            passes: self.passes[parent],
+            times_read: self.times_read[parent],
         });
         reads.collect()
     }
@@ -456,33 +458,38 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// By stage, whether a shuffle has few enough partitions for Spark to write a file for each, which it
-/// joins afterwards.
+/// By stage, whether its shuffle has so few partitions that Spark writes a file for each of them and
+/// joins these afterwards.
 fn by_partition(application: &Application) -> Vec<bool> {
     let number = |name: &str| -> Option<u64> { application.properties.get(name)?.parse().ok() };
     let threshold = number("spark.shuffle.sort.bypassMergeThreshold").unwrap_or(200);
     let partitions = number("spark.sql.adaptive.coalescePartitions.initialPartitionNum")
         .or_else(|| number("spark.sql.shuffle.partitions"))
         .unwrap_or(200);
-    let readers = |id: i64| {
-        let reading = application.stages.iter().filter(move |stage| stage.parents.contains(&id));
-        reading.map(|stage| stage.task_count).max().unwrap_or(0)
-    };
+    let mut readers: FxHashMap<i64, u64> = FxHashMap::default();
+    for stage in &application.stages {
+        for &parent in &stage.parents {
+            let tasks = readers.entry(parent).or_default();
+            *tasks = stage.task_count.max(*tasks);
+        }
+    }
+    let job_by_id = indices(application.jobs.iter().map(|job| job.id));
     let of_sql = |stage: &Stage| {
-        let job = application.jobs.iter().find(|job| Some(job.id) == stage.job);
-        job.is_some_and(|job| job.execution.is_some())
+        let job = stage.job.and_then(|id| job_by_id.get(&id));
+        job.is_some_and(|&at| application.jobs[at].execution.is_some())
     };
     let stages = application.stages.iter().map(|stage| {
-        // AQE reads several partitions in one task, so the number of tasks is no more than theirs.
-        let partitions = if of_sql(stage) { partitions } else { 0 }.max(readers(stage.id));
-        // Without a reader their number is not known.
+        // With AQE a task may read several partitions: there are at least as many as tasks.
+        let tasks = readers.get(&stage.id).copied().unwrap_or(0);
+        let partitions = if of_sql(stage) { partitions } else { 0 }.max(tasks);
+        // 0 where no stage reads it and its number of partitions is not known.
         (1..=threshold).contains(&partitions)
     });
     stages.collect()
 }
 
-/// By stage, how many times its shuffle is read in all: more than once where an exchange is reused.
-fn passes(application: &Application, order: &Order) -> Vec<f64> {
+/// By stage, how many times its shuffle is read: more than once where an exchange is reused.
+fn times_read(application: &Application, order: &Order) -> Vec<f64> {
     let written = |stage: usize| application.stages[stage].sums.shuffle_write_bytes as f64;
     let mut read = vec![0.0; application.stages.len()];
     for (at, stage) in application.stages.iter().enumerate() {
@@ -491,6 +498,6 @@ fn passes(application: &Application, order: &Order) -> Vec<f64> {
             read[parent] += stage.sums.shuffle_read_bytes() as f64 * written(parent) / all.max(1.0);
         }
     }
-    let passes = read.iter().enumerate().map(|(at, read)| (read / written(at).max(1.0)).round());
-    passes.map(|passes| passes.max(1.0)).collect()
+    let times = read.iter().enumerate().map(|(at, read)| (read / written(at).max(1.0)).round());
+    times.map(|times| times.max(1.0)).collect()
 }
