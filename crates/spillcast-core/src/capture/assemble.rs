@@ -1,4 +1,5 @@
-//! Reports of a capture -> waits: what each descriptor stood for, where in the file, temp or not.
+//! Turns the reports of a capture into waits: finds the file of each descriptor, the offset in it, and
+//! whether it is temp.
 
 mod changes;
 mod held;
@@ -22,18 +23,18 @@ use crate::system::now_ns;
 use crate::wait::{NameId, Op, RowNames, Wait};
 use held::Held;
 
-/// The event of a thread that had left the CPU by itself outside of its I/O.
+/// The event of a thread that left the CPU voluntarily outside of its I/O.
 const BLOCKED: &str = "blocked";
 
-/// The events of a thread for which the kernel did I/O outside of its calls.
+/// The events of a thread that waited for I/O of the kernel outside of its calls.
 const WRITEBACK: &str = "writeback";
 const OTHER_IO: &str = "other I/O";
 
-/// The event of a thread that used its core only to ask whether another had done its I/O.
+/// The event of a thread that polled for the I/O of another.
 const SPINNING: &str = "spinning";
 
-/// Raw waits that wait to be taken, some 800,000; beyond it they are dropped and counted, the
-/// seconds stay whole.
+/// Raw waits in memory, some 800,000. Beyond it they are dropped and counted; the seconds stay
+/// complete.
 const WAITS_MAX_BYTES: usize = 20 << 20;
 
 /// Turns the reports of one recording into rows.
@@ -42,26 +43,27 @@ pub struct Assembler {
     pub rules: TempRules,
     files: Files,
     descriptors: FxHashMap<(i32, i32), Descriptor>,
-    /// When all that a process had open was looked at.
+    /// By process, when all its open files were looked up.
     snapshots: FxHashMap<i32, u64>,
-    /// Descriptors that change in the batch being taken, and the position of their last change.
+    /// Descriptors that change in the current batch, and the position of their last change.
     changes: FxHashMap<(i32, i32), usize>,
     /// Position in the batch.
     at: usize,
-    /// CPU time of calls that made no row, per thread: it belongs before the next row.
+    /// CPU time of calls without a row, per thread: it counts as before the next row.
     carried_cpu_ns: FxHashMap<i32, u64>,
-    /// CPU time in calls that change files other than temp files: the source counts it as inside.
+    /// CPU time in calls that change files other than temp files, which have no rows though the source
+    /// counts it as inside rows.
     pub other_changes_cpu_ns: u64,
-    /// The last call of each thread, where it opened a file of which nothing is known yet.
-    just_opened: FxHashMap<i32, (Call, Inside)>,
+    /// The last call of each thread, if it opened a file that the source has not reported yet.
+    pending_opens: FxHashMap<i32, (Call, Inside)>,
     held: Held,
     pub spinning: Spinning,
     pub stacks: Stacks,
-    /// Files by device and inode, as they were last seen; None for one that was not found.
+    /// Files by device and inode, as last seen; None where the look-up failed.
     by_identity: FxHashMap<(u64, u64), Option<File>>,
     pub names: Arc<Mutex<RowNames>>,
     pub waits: Packed,
-    /// Raw waits that found no room.
+    /// Raw waits that were dropped.
     pub dropped: u64,
     pub seconds: Seconds,
     pub counts: Counts,
@@ -70,7 +72,7 @@ pub struct Assembler {
 #[derive(Clone, Debug, Default)]
 struct Descriptor {
     file: Option<File>,
-    /// Where the next read or write without an offset begins, if that is known.
+    /// The offset of the next read or write without one, if known.
     position: Option<i64>,
 }
 
@@ -81,7 +83,7 @@ struct File {
     identity: (u64, u64),
     regular: bool,
     in_memory: bool,
-    /// The file was looked at again when it was first used: programs unlink right after opening.
+    /// It was looked up again when it was first used: programs unlink files right after opening them.
     settled: bool,
 }
 
@@ -98,7 +100,7 @@ impl Assembler {
             at: 0,
             carried_cpu_ns: FxHashMap::default(),
             other_changes_cpu_ns: 0,
-            just_opened: FxHashMap::default(),
+            pending_opens: FxHashMap::default(),
             held: Held::default(),
             spinning: Spinning::default(),
             stacks: Stacks::default(),
@@ -111,33 +113,33 @@ impl Assembler {
         }
     }
 
-    /// Looks at all that a process has open, so that later calls need no look-up; returns how many
-    /// temp files are among it.
+    /// Looks up all open files of a process, so that later calls need no look-up; returns how many of
+    /// them are temp.
     pub fn snapshot(&mut self, pid: i32) -> u64 {
         self.snapshots.insert(pid, now_ns());
         self.rules.observe(pid);
         let open = descriptor::open_files(pid).into_iter();
-        open.map(|(fd, file)| self.identified(pid, fd, file, true) as u64).sum()
+        open.map(|(fd, file)| self.set_file(pid, fd, file, true) as u64).sum()
     }
 
-    /// Takes what a source reported, in the order of time.
+    /// Processes the reports of a source, which are in the order of time.
     pub fn take(&mut self, events: &mut Vec<Event>) {
         let changed = events.iter().enumerate().filter_map(|(at, e)| Some((e.changes()?, at)));
         self.changes = changed.collect();
         for (at, event) in events.drain(..).enumerate() {
             self.at = at;
-            self.take_one(event);
+            self.process(event);
         }
     }
 
-    fn take_one(&mut self, event: Event) {
-        self.open_was_of_no_temp_file(&event);
+    fn process(&mut self, event: Event) {
+        self.settle_pending_open(&event);
         match event {
             Event::Call(call, inside) if call.kind.is_io() => self.io(call, inside),
-            Event::Call(call, inside) if call.kind.copies() => self.copied(call, inside),
+            Event::Call(call, inside) if call.kind.copies() => self.copy(call, inside),
             Event::Call(call, inside) if call.kind.opens() => {
                 self.descriptor_call(call);
-                self.open_ended(call, inside);
+                self.file_opened(call, inside);
             }
             Event::Call(call, inside) if call.kind.changes_file() => {
                 self.change_by_descriptor(call, inside)
@@ -160,28 +162,28 @@ impl Assembler {
                 }
             }
             Event::File { pid, fd, file } => {
-                self.identified(pid, fd, file, false);
+                self.set_file(pid, fd, file, false);
                 self.opened(pid, fd);
             }
             Event::Fork { parent, child } => self.fork(parent, child),
-            // Descriptors marked close-on-exec are closed now; which, a fresh look tells. A program
-            // too short for one has its standard streams, by which a shell gives it files.
+            // Descriptors marked close-on-exec are closed now; a new look-up shows which. A program may
+            // end before that, so its standard streams are kept: a shell passes files by them.
             Event::Exec { pid } => {
                 self.descriptors.retain(|key, _| key.0 != pid || key.1 <= libc::STDERR_FILENO);
-                self.rules.renew(pid);
+                self.rules.exec(pid);
                 self.stacks.forget(pid);
             }
             Event::ProcessExit { pid } => {
                 self.descriptors.retain(|key, _| key.0 != pid);
-                self.just_opened.retain(|_, (call, _)| call.pid != pid);
-                self.rules.forget(pid);
+                self.pending_opens.retain(|_, (call, _)| call.pid != pid);
+                self.rules.exit(pid);
                 self.stacks.forget(pid);
             }
         }
     }
 
-    /// Returns whether it is a temp file.
-    fn identified(&mut self, pid: i32, fd: i32, identity: FileIdentity, settled: bool) -> bool {
+    /// Notes which file a descriptor stands for; returns whether it is temp.
+    fn set_file(&mut self, pid: i32, fd: i32, identity: FileIdentity, settled: bool) -> bool {
         let name = self.names().files.id(&identity.path);
         let file = File {
             name,
@@ -209,7 +211,7 @@ impl Assembler {
             .map(|(key, descriptor)| ((child, key.1), descriptor.clone()))
             .collect();
         self.descriptors.extend(copies);
-        self.rules.started(parent, child);
+        self.rules.fork(parent, child);
         self.stacks.fork(parent, child);
     }
 
@@ -237,12 +239,13 @@ impl Assembler {
     }
 
     fn io(&mut self, call: Call, inside: Inside) {
-        // What nobody opened is a pipe or a socket, but for what was closed before the first look.
-        let opened = self.descriptors.contains_key(&(call.pid, call.fd)) || self.is_older(&call);
+        // A descriptor without an open is a pipe or a socket, unless it was closed before the snapshot.
+        let opened =
+            self.descriptors.contains_key(&(call.pid, call.fd)) || self.precedes_snapshot(&call);
         let file = self.file_of(&call);
         if call.ret < 0 || !file.is_some_and(|file| file.regular) {
             self.counts.unknown_file += (call.ret >= 0 && file.is_none() && opened) as u64;
-            return self.no_row(call, inside);
+            return self.add_blocks(call, inside);
         }
         let offset = self.offset_of(&call);
         if call.start_ns < self.origin_ns {
@@ -255,11 +258,11 @@ impl Assembler {
             bytes: Some(call.ret),
             ..self.row(&call, op)
         };
-        self.moved(wait, file, (call.pid, call.fd));
+        self.push_transfer(wait, file, (call.pid, call.fd));
     }
 
-    /// A row of bytes that a process moved to or from a file by a descriptor.
-    fn moved(&mut self, mut wait: Wait, file: Option<File>, (pid, fd): (i32, i32)) {
+    /// Adds a row of bytes that a process moved to or from a file.
+    fn push_transfer(&mut self, mut wait: Wait, file: Option<File>, (pid, fd): (i32, i32)) {
         let io = Io::of(&wait, file.is_some_and(|file| file.in_memory));
         let counts = &mut self.counts;
         let used = file.map(|file| self.files.used(file.name, wait.op, io, (pid, fd), counts));
@@ -268,10 +271,10 @@ impl Assembler {
         self.push(wait);
     }
 
-    /// A copy in the kernel reads as much as it writes. Between two files it is a row of each, which
-    /// have half of its time, for the kernel reads and writes by turns. To or from a socket or a pipe
-    /// it is no row, because it waits for these, too.
-    fn copied(&mut self, call: Call, inside: Inside) {
+    /// A copy in the kernel. Between two files it becomes a read and a write, each with half of its time,
+    /// because the kernel alternates between them. To or from a socket or a pipe it has no row, because
+    /// it also waits for these.
+    fn copy(&mut self, call: Call, inside: Inside) {
         let other = call.offset.map_or(-1, |fd| fd as i32);
         let (from, to) = match call.kind {
             CallKind::Sendfile => (other, call.fd),
@@ -280,7 +283,7 @@ impl Assembler {
         let sides = [(from, Op::Read), (to, Op::Write)].map(|(fd, op)| {
             let file = if call.ret > 0 { self.file_of(&Call { fd, ..call }) } else { None };
             if let Some(descriptor) = self.descriptors.get_mut(&(call.pid, fd)) {
-                // Whether the call was given offsets is not known.
+                // It is unknown whether the call was given offsets.
                 descriptor.position = None;
             }
             (fd, op, file.filter(|file| file.regular))
@@ -296,7 +299,7 @@ impl Assembler {
                     self.counts.add(io, temp);
                 }
             }
-            return self.no_row(call, inside);
+            return self.add_blocks(call, inside);
         }
         let middle_ns = call.start_ns.midpoint(call.end_ns);
         let cpu_before_ns = call.cpu_before_ns.map(|_| 0);
@@ -307,19 +310,20 @@ impl Assembler {
         for (half, (fd, op, file)) in halves.into_iter().zip(sides) {
             let file_name = file.map(|file| file.name);
             let wait = Wait { file: file_name, bytes: Some(call.ret), ..self.row(&half, op) };
-            self.moved(wait, file, (call.pid, fd));
+            self.push_transfer(wait, file, (call.pid, fd));
         }
     }
 
-    /// Decides which files are temp, at the end, when the processes `running` go on.
+    /// Decides at the end which files are temp; the processes `running` have not ended.
     pub fn settle(&mut self, running: &[i32]) {
         let mut names = self.names.lock().expect("no holder panics");
         names.temp = self.files.settle(&names.files, running, &mut self.counts);
     }
 
-    /// What every row of a call has, with the CPU time before it.
+    /// The common fields of a row of a call, with the CPU time before it.
     fn row(&mut self, call: &Call, op: Op) -> Wait {
-        let before_ns = self.worked_ns(call.tid, call.start_ns, call.cpu_before_ns.unwrap_or(0));
+        let before_ns =
+            self.work_before_ns(call.tid, call.start_ns, call.cpu_before_ns.unwrap_or(0));
         let event = self.names().events.id(call.kind.name());
         Wait {
             blocked: call.blocked,
@@ -328,9 +332,10 @@ impl Assembler {
         }
     }
 
-    /// A call that moved no bytes of a file, as on a pipe: what it waited for are rows of their own.
-    fn no_row(&mut self, call: Call, inside: Inside) {
-        let before_ns = self.worked_ns(call.tid, call.start_ns, call.cpu_before_ns.unwrap_or(0));
+    /// A call without a row, for it moved no bytes of a file: its blocks become rows.
+    fn add_blocks(&mut self, call: Call, inside: Inside) {
+        let before_ns =
+            self.work_before_ns(call.tid, call.start_ns, call.cpu_before_ns.unwrap_or(0));
         self.carried_cpu_ns.insert(call.tid, before_ns);
         for block in inside.blocks {
             self.blocked(call.tid, block);
@@ -342,10 +347,10 @@ impl Assembler {
         self.waited(tid, block, BLOCKED);
     }
 
-    /// A row of a thread that left the CPU outside of the timed calls. Writeback counts as temp I/O
-    /// where temp files have most of what was written.
+    /// Adds a row of a thread that left the CPU outside of the timed calls. Writeback counts as temp I/O
+    /// if most writes were to temp files.
     fn waited(&mut self, tid: i32, block: Block, event: &str) {
-        let before_ns = self.worked_ns(tid, block.start_ns, block.cpu_before_ns);
+        let before_ns = self.work_before_ns(tid, block.start_ns, block.cpu_before_ns);
         if block.start_ns < self.origin_ns {
             return;
         }
@@ -360,9 +365,9 @@ impl Assembler {
         });
     }
 
-    /// CPU time of a thread since its last row, `own_ns` of it since its last event, that was no
-    /// spinning: that becomes a row.
-    fn worked_ns(&mut self, tid: i32, until_ns: u64, own_ns: u64) -> u64 {
+    /// CPU time of a thread since its last row without spinning, which becomes a row; `own_ns` of it is
+    /// since its last event.
+    fn work_before_ns(&mut self, tid: i32, until_ns: u64, own_ns: u64) -> u64 {
         let carried_ns = self.carried_cpu_ns.remove(&tid).unwrap_or(0);
         let Some(spun) = self.spinning.end_of(tid, until_ns, own_ns) else {
             return carried_ns + own_ns;
@@ -380,7 +385,7 @@ impl Assembler {
         own_ns - before_ns - cpu_ns
     }
 
-    /// When something began on the clock of the recording, and how long it took.
+    /// Start and duration, on the clock of the recording.
     fn span(&self, start_ns: u64, end_ns: u64) -> (i64, i64) {
         (start_ns as i64 - self.origin_ns as i64, end_ns as i64 - start_ns as i64)
     }
@@ -412,27 +417,27 @@ impl Assembler {
         if known.is_some_and(final_or_temp) {
             return known;
         }
-        // What was closed again before the snapshot left no trace but this call.
-        if known.is_none() && self.is_older(call) {
+        // A file that was closed before the snapshot cannot be looked up any more.
+        if known.is_none() && self.precedes_snapshot(call) {
             return None;
         }
-        // This look comes after the call: the position stays what the calls said, and by now the
-        // number may stand for another file than the one that was seen when it was opened.
+        // The look-up comes after the call: the position follows from the calls instead, and by now the
+        // descriptor may stand for another file than when it was opened.
         if self.changes.get(&key).is_some_and(|&change| change > self.at) {
             return known;
         }
         let same =
             |now: &FileIdentity| known.is_none_or(|file| file.identity == (now.dev, now.ino));
         if let Some(now) = descriptor::identify(call.tid, call.fd).filter(same) {
-            self.identified(call.pid, call.fd, now, true);
+            self.set_file(call.pid, call.fd, now, true);
         } else if let Some(Descriptor { file: Some(file), .. }) = self.descriptors.get_mut(&key) {
             file.settled = true;
         }
         self.descriptors.get(&key).and_then(|descriptor| descriptor.file)
     }
 
-    /// Whether a call came before all that its process has open was looked at.
-    fn is_older(&self, call: &Call) -> bool {
+    /// Whether a call began before the snapshot of its process.
+    fn precedes_snapshot(&self, call: &Call) -> bool {
         self.snapshots.get(&call.pid).is_some_and(|&at_ns| call.start_ns < at_ns)
     }
 

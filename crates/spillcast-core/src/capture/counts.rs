@@ -1,8 +1,8 @@
-//! How much I/O was seen.
+//! Counts of the observed I/O.
 
 use crate::wait::{Op, Wait};
 
-/// What was seen, in numbers.
+/// Counts of a capture.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Counts {
     pub temp_reads: u64,
@@ -10,18 +10,18 @@ pub struct Counts {
     pub temp_bytes: u64,
     pub temp_ns: u64,
     pub other_io: u64,
-    /// Writes among them to files that are on some storage: a spill is written first.
+    /// Those of them that are writes to files on storage.
     pub other_writes: u64,
     pub other_io_ns: u64,
     /// Calls on a descriptor that was closed before it could be looked at.
     pub unknown_file: u64,
-    /// Calls that copied from or to temp files inside the kernel, and their bytes: no row has them.
+    /// Calls that copied from or to temp files inside the kernel, and their bytes; these have no rows.
     pub temp_copies: u64,
     pub temp_copied_bytes: u64,
-    /// Most requests of io_uring, with calls, that a thread had under way at once, those on temp files
-    /// among them.
+    /// Most requests of io_uring, with calls, that a thread had in flight at once, including at least one
+    /// on a temp file.
     pub io_uring_depth: u64,
-    /// CPU time of their threads' other work meanwhile.
+    /// CPU time of their threads' other work while they were in flight.
     pub io_uring_busy_ns: u64,
 }
 
@@ -29,9 +29,9 @@ pub struct Counts {
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Io {
     pub reads: u64,
-    /// Those to files that are on some storage.
+    /// Those to files on storage.
     pub writes: u64,
-    /// Those to files that lie in memory: no storage saw them.
+    /// Those to files in memory.
     pub memory_writes: u64,
     pub bytes: u64,
     pub elapsed_ns: u64,
@@ -41,7 +41,7 @@ pub struct Io {
 }
 
 impl Io {
-    /// One read or write.
+    /// The I/O of a single read or write.
     pub fn of(wait: &Wait, in_memory: bool) -> Io {
         let writes = wait.op == Op::Write;
         Io {
@@ -70,7 +70,7 @@ impl Counts {
         self.change(io, temp, |count, by| *count += by);
     }
 
-    /// Counts as temp, or as no temp I/O, what was counted as the other before.
+    /// Moves I/O from temp to other or back; `temp` is the new label.
     pub fn relabel(&mut self, io: Io, temp: bool) {
         self.add(io, temp);
         self.change(io, !temp, |count, by| *count -= by);

@@ -1,29 +1,28 @@
-//! What every capture source reports: finished system calls, and what changes the meaning of a
-//! descriptor.
+//! The reports of capture sources: finished system calls, and changes of descriptors.
 
 use spillcast_calls::{Call, CallKind};
 
 use crate::wait::Op;
 
-/// What is known of the inside of a call.
+/// What a thread did during a call.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Inside {
-    /// Each time the thread left the CPU by itself; empty where the source cannot tell.
+    /// Each time the thread left the CPU voluntarily; empty if the source does not report that.
     pub blocks: Vec<Block>,
-    /// CPU time in the call after the last of them.
+    /// CPU time in the call after the last block.
     pub cpu_ns: u64,
 }
 
-/// A time for which a thread had left the CPU by itself.
+/// A time for which a thread had left the CPU voluntarily.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Block {
     pub start_ns: u64,
-    /// When it was woken; where that is not known, when it was on a CPU again.
+    /// When it was woken; if that is unknown, when it was on a CPU again.
     pub end_ns: u64,
-    /// CPU time since the block or the timed call before; of a block in a call, since the call began.
+    /// CPU time since the previous block or timed call; for a block in a call, since the call began.
     pub cpu_before_ns: u64,
-    /// The observed thread that woke it; None for an interrupt, any other process, a thread that
-    /// ended, or nobody known.
+    /// The observed thread that woke it; None for an interrupt, another process, a thread that has ended,
+    /// or if unknown.
     pub woken_by: Option<i32>,
 }
 
@@ -33,34 +32,34 @@ pub struct StackSample {
     pub ip: u64,
     pub sp: u64,
     pub fp: u64,
-    /// The return address of the innermost function, on processors that keep it in a register.
+    /// The link register, on processors with one.
     pub lr: u64,
     pub stack: Vec<u8>,
 }
 
-/// What a descriptor stood for at the moment it was looked at.
+/// The file of a descriptor at the time of the look-up.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileIdentity {
     /// Path as /proc/PID/fd shows it, without the ` (deleted)` mark.
     pub path: String,
     pub dev: u64,
     pub ino: u64,
-    /// Birth, nanoseconds since the epoch; None where the source does not tell.
+    /// Birth, nanoseconds since the epoch; None if the source does not report it.
     pub born_ns: Option<i128>,
     pub regular: bool,
     /// No directory entry leads to it any more.
     pub unlinked: bool,
-    /// File position, where it was asked for.
+    /// File position, if it was looked up.
     pub position: Option<i64>,
 }
 
 impl FileIdentity {
-    /// A regular file of which no more is known than its path.
+    /// A regular file of which only the path is known.
     pub fn named(path: String, unlinked: bool) -> FileIdentity {
         FileIdentity { path, regular: true, unlinked, ..FileIdentity::default() }
     }
 
-    /// A file of memfd_create has no name on any storage, nor any storage.
+    /// Whether it is a file of memfd_create, which is on no storage.
     pub fn in_memory(&self) -> bool {
         self.path.starts_with("/memfd:")
     }
@@ -83,7 +82,7 @@ pub struct Request {
     pub file: (u64, u64),
     pub regular: bool,
     pub unlinked: bool,
-    /// How many its thread had under way at once, with calls on files, from when it had none.
+    /// How many requests and calls on files its thread had in flight at once, since it had none.
     pub at_once: u64,
     /// CPU time of the thread since its last block, call or request.
     pub cpu_before_ns: u64,
@@ -95,45 +94,45 @@ pub struct Request {
 #[derive(Clone, Debug, PartialEq)]
 pub enum Event {
     Call(Call, Inside),
-    /// A call that was given the path of a file: absolute, links in its folder may be unresolved.
+    /// A call with the path of a file: absolute, but its folder may contain links.
     Named {
         call: Call,
         inside: Inside,
         path: String,
     },
-    /// A thread waited outside of the timed calls.
+    /// A thread left the CPU outside of the timed calls.
     Blocked {
         tid: i32,
         block: Block,
     },
-    /// The same where the kernel did I/O for it: with `writeback` for room in memory, which dirty
-    /// pages leave once they are on storage.
+    /// The same while it waited for I/O of the kernel; with `writeback` for memory that dirty pages occupy
+    /// until they are on storage.
     BlockedOnIo {
         tid: i32,
         block: Block,
         writeback: bool,
     },
-    /// The same while one request of io_uring, and no more, was under way for the thread.
+    /// The same while exactly one request of io_uring was in flight for the thread.
     BlockedInRequest {
         tid: i32,
         block: Block,
     },
     Request(Request),
-    /// A thread was seen on a CPU, at this address of its code.
+    /// A thread was on a CPU, at this address of its code.
     Sample {
         pid: i32,
         tid: i32,
         time_ns: u64,
         ip: u64,
     },
-    /// The same with its stack; samples that found no room are without.
+    /// The same with its stack.
     Stack {
         pid: i32,
         tid: i32,
         time_ns: u64,
         sample: Box<StackSample>,
     },
-    /// Descriptor `fd` of process `pid` stands for this file from now on.
+    /// Descriptor `fd` of process `pid` refers to this file from now on.
     File {
         pid: i32,
         fd: i32,
@@ -153,7 +152,7 @@ pub enum Event {
 }
 
 impl Event {
-    /// The process and descriptor that stand for something else from now on, if any.
+    /// The process and descriptor whose file changes, if any.
     pub fn changes(&self) -> Option<(i32, i32)> {
         match self {
             Event::Call(call, _) if call.kind.opens() || call.kind.duplicates() => {

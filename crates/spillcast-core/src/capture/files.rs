@@ -1,4 +1,4 @@
-//! What becomes of each file, and so whether it is temporary: the same for every source.
+//! Follows the use of each file, which decides whether it is temporary.
 //!
 //! The use of a file decides, if the run made it. It is temporary if it lies in a directory for
 //! temporary files and is removed or read back, or if it is read back and removed anywhere. A file
@@ -22,14 +22,14 @@ use super::temp::{Identity, Kind};
 use crate::system::epoch_ns;
 use crate::wait::{NameId, Names, Op};
 
-/// Entries of a directory that are looked at for a file that got another name.
+/// Entries of a directory that are searched for a renamed file.
 const ENTRIES_MAX: usize = 100_000;
 
-/// Files by their names: what was first known of a name holds for all files that have it.
+/// The state of files by name. The first classification of a name holds for all later files with it.
 pub struct Files {
     by_name: FxHashMap<NameId, State>,
     /// Start of the recording, nanoseconds since the epoch.
-    begun_ns: i128,
+    start_ns: i128,
 }
 
 enum State {
@@ -43,22 +43,22 @@ enum State {
 struct Made {
     in_temp_dir: bool,
     identity: Identity,
-    /// Whether its name is one here, too.
+    /// Whether its path leads to the same file here.
     same_mounts: bool,
     /// It may have been written before the recording began.
     early: bool,
     /// The process that used it last.
     pid: i32,
-    /// It has no name any more.
+    /// Its name was removed.
     removed: bool,
-    /// It was used without one.
+    /// It was used without a name.
     nameless: bool,
-    /// It was open without a name when its process was joined.
+    /// It was open without a name when its process was attached.
     held: bool,
     written_bytes: u64,
-    /// Read since it was first written.
+    /// Read after it was first written.
     read_back_bytes: u64,
-    /// Whether it is temporary, as far as is known.
+    /// Whether it counts as temporary at present.
     temp: bool,
     io: Io,
 }
@@ -66,10 +66,10 @@ struct Made {
 impl Files {
     /// For a recording that begins now.
     pub fn new() -> Files {
-        Files { by_name: FxHashMap::default(), begun_ns: epoch_ns() }
+        Files { by_name: FxHashMap::default(), start_ns: epoch_ns() }
     }
 
-    /// A file was seen under a name, by its process being `joined` or since.
+    /// A file was seen under a name; `joined`: it was open when its process was attached.
     pub fn seen(
         &mut self,
         name: NameId,
@@ -77,7 +77,7 @@ impl Files {
         joined: bool,
         kind: impl FnOnce() -> Kind,
     ) {
-        let begun_ns = self.begun_ns;
+        let start_ns = self.start_ns;
         let state = self.by_name.entry(name).or_insert_with(|| match kind() {
             Kind::Temp => State::Temp,
             Kind::Other => State::Other,
@@ -85,7 +85,7 @@ impl Files {
                 in_temp_dir,
                 identity,
                 same_mounts,
-                early: identity.born_ns.is_none_or(|ns| ns < begun_ns),
+                early: identity.born_ns.is_none_or(|ns| ns < start_ns),
                 held: joined && file.unlinked,
                 temp: in_temp_dir || file.unlinked,
                 ..Made::default()
@@ -97,7 +97,7 @@ impl Files {
         }
     }
 
-    /// Whether a file is temporary, as far as is known.
+    /// Whether a file counts as temporary at present.
     pub fn is_temp(&self, name: NameId) -> bool {
         match self.by_name.get(&name) {
             Some(State::Temp) => true,
@@ -106,13 +106,13 @@ impl Files {
         }
     }
 
-    /// Whether that may change until the end.
+    /// Whether [`Files::is_temp`] may still change.
     pub fn is_undecided(&self, name: NameId) -> bool {
         matches!(self.by_name.get(&name), Some(State::Made(_)))
     }
 
-    /// A process reads or writes a file by a descriptor: whether that is temp I/O, as far as is
-    /// known. Earlier I/O on the file is counted as what it turns out to be.
+    /// A process reads or writes a file by a descriptor; returns whether that counts as temp I/O at
+    /// present. If this changes, earlier I/O on the file is counted anew.
     pub fn used(
         &mut self,
         name: NameId,
@@ -129,7 +129,7 @@ impl Files {
         let bytes = io.bytes + io.copied_bytes;
         if op == Op::Write {
             made.written_bytes += bytes;
-            // The place of what a program prints is not its choice.
+            // A program does not choose the folder of its standard output.
             made.in_temp_dir &= fd != libc::STDOUT_FILENO && fd != libc::STDERR_FILENO;
         } else if made.written_bytes > 0 {
             made.read_back_bytes += bytes;
@@ -139,7 +139,7 @@ impl Files {
         made.temp
     }
 
-    /// A name was taken from a file.
+    /// A file's name was removed.
     pub fn removed(&mut self, name: NameId, counts: &mut Counts) {
         if let Some(State::Made(made)) = self.by_name.get_mut(&name) {
             made.removed = true;
@@ -147,7 +147,7 @@ impl Files {
         }
     }
 
-    /// Decides at the end, when the processes `running` go on, of all files that were undecided.
+    /// Decides at the end on all undecided files; the processes `running` have not ended.
     pub fn settle(
         &mut self,
         names: &Names,
@@ -158,7 +158,7 @@ impl Files {
         let mut decided = FxHashMap::default();
         for (&name, state) in &mut self.by_name {
             let State::Made(made) = state else { continue };
-            let renamed = made.look(Path::new(&names.list()[name as usize]), &mut folders);
+            let renamed = made.look_up(Path::new(&names.list()[name as usize]), &mut folders);
             let temp = !renamed && made.is_temp(running.contains(&made.pid));
             made.label(temp, counts);
             decided.insert(name, temp);
@@ -168,7 +168,7 @@ impl Files {
 }
 
 impl Made {
-    /// By its use until now; `in_use` where its process may go on with it.
+    /// Decides by the use until now; `in_use`: its process may still use it.
     fn is_temp(&self, in_use: bool) -> bool {
         let read_back = self.is_read_back();
         match (self.in_temp_dir, self.written_bytes) {
@@ -179,16 +179,16 @@ impl Made {
         }
     }
 
-    /// Half of it or more.
+    /// Whether half of it or more was read back.
     fn is_read_back(&self) -> bool {
         2 * self.read_back_bytes >= self.written_bytes.max(1)
     }
 
-    /// Looks at the end whether it is gone; whether it has another name, as after a rename or a
-    /// link.
-    fn look(&mut self, path: &Path, folders: &mut Folders) -> bool {
+    /// Looks up at the end whether the file was removed; returns whether it has another name, as after a
+    /// rename or a link.
+    fn look_up(&mut self, path: &Path, folders: &mut Folders) -> bool {
         let exists = || fs::symlink_metadata(path).is_ok();
-        // An inode may have been used again, which the birth alone tells.
+        // The inode of a removed file may have been reused, which only the birth shows.
         let known = self.identity.born_ns.is_some() || !self.removed;
         let Some(folder) = path.parent().filter(|_| known && self.written_bytes > 0 && !exists())
         else {
@@ -199,13 +199,14 @@ impl Made {
         let born_ns = self.identity.born_ns;
         let renamed =
             identity.is_some_and(|identity| born_ns.is_none_or(|_| identity.born_ns == born_ns));
-        // One that was gone before anybody looked may have been renamed; a spill is read back.
+        // A file that was gone before its inode was looked up may have been renamed, unless it was read
+        // back, as spills are.
         let gone = self.same_mounts && (self.identity.ino != 0 || self.is_read_back());
         self.removed = !renamed && (self.removed || gone);
         renamed
     }
 
-    /// Makes it temp or not, with all that was counted of it.
+    /// Labels the file as temp or not, and all counted I/O on it.
     fn label(&mut self, temp: bool, counts: &mut Counts) {
         if self.temp != temp {
             self.temp = temp;

@@ -1,7 +1,8 @@
-//! How long the observed threads were runnable but not scheduled, and how much of that others explain.
+//! How long the observed threads were runnable but not scheduled, and how much of that other processes
+//! explain.
 //!
-//! While an observed thread waits for a CPU, all CPUs are taken, by observed threads or by others. So of
-//! the time that they waited, no more is due to others than these had of the CPUs meanwhile.
+//! While an observed thread waits for a CPU, all CPUs are busy with observed threads or with others. So
+//! others can explain no more of the delay than the CPU time that they used meanwhile.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -9,19 +10,19 @@ use std::fs;
 use crate::proc::{threads_of, ticks_ns};
 use crate::system::now_ns;
 
-/// So long is looked at together, at least: the machine's CPU time is counted in ticks.
+/// The least length of a window: the machine's CPU time is counted in ticks.
 const WINDOW_NS: u64 = 1_000_000_000;
 
-/// What threads had of the CPUs and how long they waited for one, added up over time.
+/// The CPU time and the delay of threads, summed over windows of time.
 #[derive(Default)]
 pub struct RunQueue {
-    /// Each thread's own, at the last look.
+    /// By thread, at the last look.
     threads: HashMap<i32, Scheduled>,
-    looked_ns: u64,
+    last_look_ns: u64,
     /// CPU time and delay of all threads since the first look.
     total: Scheduled,
     window: Window,
-    /// Of the delay, the most that others can have been the cause of; as of the last whole window.
+    /// The part of the delay that others can explain at the most, up to the last whole window.
     pub others_ns: u64,
 }
 
@@ -33,44 +34,44 @@ pub struct Scheduled {
 }
 
 impl Scheduled {
-    /// From what schedstat of a thread holds.
+    /// Parses a thread's schedstat.
     pub fn parse(text: &str) -> Option<Scheduled> {
         let mut numbers = text.split_ascii_whitespace().map(str::parse);
         Some(Scheduled { cpu_ns: numbers.next()?.ok()?, delay_ns: numbers.next()?.ok()? })
     }
 }
 
-/// What there was when what is looked at together began.
+/// The state at the start of a window.
 #[derive(Default)]
 struct Window {
-    begun_ns: u64,
-    /// CPU time of the whole machine since it started; None where it is not told.
+    start_ns: u64,
+    /// CPU time of the whole machine since it booted; None if unknown.
     machine_ns: Option<u64>,
     total: Scheduled,
 }
 
 impl RunQueue {
-    /// Reads what every thread had since the last look; with `last`, nothing comes after.
+    /// Reads the times of every thread; `last`: there is no later look.
     ///
-    /// `known_cpu_ns` is what a source knows to have been had since the first look, also by threads
-    /// that have ended between two looks.
+    /// `known_cpu_ns` is the CPU time since the first look by the source's count, which includes threads
+    /// that ended between two looks.
     pub fn look(&mut self, pids: &BTreeSet<i32>, known_cpu_ns: u64, last: bool) {
         let now_ns = now_ns();
-        let first = self.looked_ns == 0;
+        let first = self.last_look_ns == 0;
         for pid in pids {
             for tid in threads_of(*pid).unwrap_or_default() {
                 if let Some(scheduled) = scheduled(tid) {
-                    self.add(tid, scheduled, if first { 0 } else { now_ns - self.looked_ns });
+                    self.add(tid, scheduled, if first { 0 } else { now_ns - self.last_look_ns });
                 }
             }
         }
-        self.looked_ns = now_ns;
-        if first || last || now_ns - self.window.begun_ns >= WINDOW_NS {
+        self.last_look_ns = now_ns;
+        if first || last || now_ns - self.window.start_ns >= WINDOW_NS {
             self.close(now_ns, machine_cpu_ns(), known_cpu_ns);
         }
     }
 
-    /// Of a thread that was not seen before, at most what it can have had since the last look.
+    /// Adds a thread's increase; of a new thread, at most the time since the last look.
     fn add(&mut self, tid: i32, now: Scheduled, since_ns: u64) {
         let before = self.threads.insert(tid, now);
         let (cpu_ns, delay_ns) = match before {
@@ -86,29 +87,29 @@ impl RunQueue {
 
     fn close(&mut self, now_ns: u64, machine_ns: Option<u64>, known_cpu_ns: u64) {
         self.total.cpu_ns = self.total.cpu_ns.max(known_cpu_ns);
-        let begun = &self.window;
-        let taken = machine_ns.zip(begun.machine_ns).map(|(now, then)| now.saturating_sub(then));
+        let start = &self.window;
+        let used_ns = machine_ns.zip(start.machine_ns).map(|(now, then)| now.saturating_sub(then));
         let scheduled = Scheduled {
-            cpu_ns: self.total.cpu_ns - begun.total.cpu_ns,
-            delay_ns: self.total.delay_ns - begun.total.delay_ns,
+            cpu_ns: self.total.cpu_ns - start.total.cpu_ns,
+            delay_ns: self.total.delay_ns - start.total.delay_ns,
         };
-        self.others_ns += of_others_ns(scheduled, taken);
-        self.window = Window { begun_ns: now_ns, machine_ns, total: self.total };
+        self.others_ns += of_others_ns(scheduled, used_ns);
+        self.window = Window { start_ns: now_ns, machine_ns, total: self.total };
     }
 
-    /// How many threads there were at the last look, those that ended since the first among them.
+    /// How many threads were seen, including those that have ended.
     pub fn threads(&self) -> usize {
         self.threads.len()
     }
 
-    /// Time the observed threads stood ready and found no CPU, since the first look.
+    /// Time that the observed threads were runnable but not scheduled, since the first look.
     pub fn delay_ns(&self) -> u64 {
         self.total.delay_ns
     }
 }
 
-/// Of what threads waited for a CPU, the most that others can have been the cause of, where the whole
-/// machine has had so much CPU time; all of it where that is not known.
+/// The part of the threads' delay that others can explain at the most, given the CPU time of the whole
+/// machine; all of it if that is unknown.
 pub fn of_others_ns(scheduled: Scheduled, machine_ns: Option<u64>) -> u64 {
     match machine_ns {
         Some(all_ns) => scheduled.delay_ns.min(all_ns.saturating_sub(scheduled.cpu_ns)),
@@ -120,14 +121,14 @@ fn scheduled(tid: i32) -> Option<Scheduled> {
     Scheduled::parse(&fs::read_to_string(format!("/proc/{tid}/task/{tid}/schedstat")).ok()?)
 }
 
-/// CPU time of the whole machine since it started, with what a hypervisor gave to others.
+/// CPU time of the whole machine since it booted, including what a hypervisor gave to others.
 pub fn machine_cpu_ns() -> Option<u64> {
     let text = fs::read_to_string("/proc/stat").ok()?;
     busy_ticks(&text).map(ticks_ns)
 }
 
-/// Of the first line of /proc/stat, all ticks but those idle or waiting for I/O. What guests had is a
-/// part of the user's.
+/// The ticks in the first line of /proc/stat that are neither idle nor waiting for I/O. Those of guests
+/// are included in those of users.
 fn busy_ticks(text: &str) -> Option<u64> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|n| n.parse().ok()).collect();

@@ -1,4 +1,4 @@
-//! A running capture: a thread that drains the source, and what it has gathered so far.
+//! A running capture: a thread that drains the source, and the data it has gathered so far.
 
 use std::io;
 use std::mem;
@@ -21,14 +21,14 @@ use crate::proc::{is_held, process_of};
 use crate::system::{now_ns, run_soon, thread_cpu_ns};
 use crate::wait::RowNames;
 
-/// Raw waits and the names that they point to, which later waits of the capture may add to.
+/// Raw waits and the names that they refer to; later waits of the capture may add names.
 #[derive(Clone, Debug, Default)]
 pub struct Waits {
     pub rows: Packed,
     pub names: Arc<Mutex<RowNames>>,
 }
 
-/// What was gathered since the last look.
+/// The data since the last [`Capture::take`].
 #[derive(Default)]
 pub struct Batch {
     pub waits: Waits,
@@ -41,20 +41,20 @@ pub struct Status {
     pub elapsed_ns: u64,
     pub counts: Counts,
     pub observed: Observed,
-    /// Raw waits dropped because they were not taken in time.
+    /// Raw waits that were dropped because they were not taken in time.
     pub dropped: u64,
     pub tracer_cpu_ns: u64,
-    /// CPU time of the observed threads outside the rows of their calls; None where the source cannot tell.
+    /// CPU time of the observed threads outside the rows of their calls; None if unknown.
     pub cpu_ns: Option<u64>,
     pub run_queue_delay_ns: u64,
-    /// Of that, the most that others can have been the cause of.
+    /// The part of it that other processes can explain at the most.
     pub run_queue_others_ns: u64,
-    /// Whether there is io_uring whose requests the source does not report.
+    /// Whether a process uses io_uring and the source does not report its requests.
     pub io_uring: bool,
-    /// CPU time that threads spent asking for the I/O of others, which are rows; None without samples.
+    /// CPU time that threads spent polling for the I/O of others, which has rows; None without samples.
     pub spun_ns: Option<u64>,
     pub mapped: Vec<String>,
-    /// At the end, the observed processes that go on.
+    /// The observed processes that have not ended at the end of the capture.
     pub running: Vec<i32>,
 }
 
@@ -62,12 +62,11 @@ struct Shared {
     assembler: Mutex<Assembler>,
     status: Mutex<Status>,
     watch: Mutex<Watch>,
-    /// What processes are observed with that join later; None where the source finds them by
-    /// itself, and at the end.
+    /// Attaches processes later; None if the source finds them by itself, and at the end.
     observer: Mutex<Option<Arc<dyn Observer>>>,
     joined: Mutex<Vec<Joined>>,
     stop: AtomicBool,
-    /// The run is over, though its processes may go on.
+    /// The recorded run has ended, though its processes may still run.
     over: AtomicBool,
 }
 
@@ -76,14 +75,13 @@ pub struct Capture {
     /// CLOCK_MONOTONIC at the start of the recording.
     pub origin_ns: u64,
     shared: Arc<Shared>,
-    /// The reader first, then those that wait for children.
+    /// The reader, then those that wait for children.
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Capture {
-    /// Starts reading; `given` are the processes that are observed from the start, each with all that
-    /// it has started. The number of a thread that is not the first of its process stands for that
-    /// thread alone.
+    /// Starts a capture of the processes `given` and all their descendants. The id of a thread that is not
+    /// the main thread of its process stands for that thread alone.
     ///
     /// Errors: those of [`Observer::attach`].
     pub fn start(source: Box<dyn Source>, given: &[i32], rules: TempRules) -> io::Result<Capture> {
@@ -123,15 +121,15 @@ impl Capture {
         Ok(Capture { origin_ns, shared, threads: vec![thread] })
     }
 
-    /// Observes one more process, with all that it has started or starts from now on; once is enough.
+    /// Observes another process with all its descendants. Has no effect on an observed process.
     ///
-    /// Errors: those of [`Observer::attach`], and ENOTSUP where the source finds processes by itself
-    /// or the capture has ended.
+    /// Errors: those of [`Observer::attach`], and ENOTSUP if the source finds processes by itself or the
+    /// capture has ended.
     pub fn attach(&self, pid: i32) -> io::Result<()> {
         self.shared.attach(pid)
     }
 
-    /// Observes children that `parent` starts from now on and whose command line holds `title`.
+    /// Observes children that `parent` starts from now on and whose command line contains `title`.
     ///
     /// Errors: as of [`Capture::attach`].
     pub fn attach_children(&mut self, parent: i32, title: &str) -> io::Result<()> {
@@ -149,12 +147,12 @@ impl Capture {
         self.shared.joined.lock().expect("no holder panics").clone()
     }
 
-    /// Takes what was gathered since the last time.
+    /// Takes the data since the last call.
     pub fn take(&self) -> Batch {
         let elapsed_ns = now_ns() - self.origin_ns;
         let ended = self.threads.is_empty();
         let mut assembler = self.shared.assembler.lock().expect("the reader does not panic");
-        // A wait is filed under the second it began in; leave room for those still under way.
+        // A wait belongs to the second in which it began: those in flight may still be added.
         let until = if ended { i64::MAX } else { elapsed_ns as i64 / 1_000_000_000 - 2 };
         Batch {
             waits: Waits { rows: mem::take(&mut assembler.waits), names: assembler.names.clone() },
@@ -166,18 +164,18 @@ impl Capture {
         self.shared.status.lock().expect("the reader does not panic").clone()
     }
 
-    /// The functions that the observed threads ran; None where no stack was sampled.
+    /// The functions that the observed threads ran; None if no stack was sampled.
     pub fn stacks(&self) -> Option<NamedStacks> {
         let stacks = &self.shared.assembler.lock().expect("the reader does not panic").stacks;
         stacks.any().then(|| stacks.named())
     }
 
-    /// The run that was recorded is over: what its processes do next with its files is none of it.
+    /// Notes that the recorded run has ended: its processes no longer count as users of its files.
     pub fn end_run(&self) {
         self.shared.over.store(true, Ordering::Relaxed);
     }
 
-    /// Reads what is left and ends; the observed processes go on.
+    /// Reads the remaining events and ends the capture; the observed processes continue.
     pub fn stop(&mut self) {
         self.shared.stop.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
@@ -194,7 +192,7 @@ impl Drop for Capture {
 
 impl Shared {
     fn attach(&self, pid: i32) -> io::Result<()> {
-        // Held until the end, so that two do not attach one process at the same time.
+        // Held until the end, so that no process is attached twice at the same time.
         let mut joined = self.joined.lock().expect("no holder panics");
         if joined.iter().any(|other| other.pid == pid) {
             return Ok(());
@@ -215,12 +213,12 @@ impl Shared {
         observer.ok_or_else(|| io::Error::from_raw_os_error(libc::ENOTSUP))
     }
 
-    /// In a thread of its own, so that meanwhile the reader keeps up.
+    /// Runs in a thread of its own, so that attaching does not delay the reader.
     fn attach_born(&self, mut births: Births) {
         run_soon();
         while !self.stop.load(Ordering::Relaxed) {
             for pid in births() {
-                // One that has ended again did nothing; any other is attached like its kin.
+                // It fails for children that have ended already.
                 drop(self.attach(pid));
             }
         }
@@ -254,7 +252,7 @@ impl Reader {
             self.report(&mut status);
             if last {
                 self.shared.observer.lock().expect("no holder panics").take();
-                // Closing tracepoints takes the kernel a second or so; nobody needs to wait for it.
+                // Closing tracepoints takes the kernel about a second, which need not be waited for.
                 std::thread::spawn(move || drop(self.source));
                 return;
             }
@@ -288,7 +286,7 @@ impl Reader {
         status.counts = assembler.counts;
     }
 
-    /// `known_cpu_ns` is what the source knows that the observed threads have had.
+    /// `known_cpu_ns` is the CPU time of the observed threads by the source's count.
     fn look(&mut self, looks: &mut Looks, last: bool, known_cpu_ns: u64) {
         let watch = &mut *self.shared.watch.lock().expect("no holder panics");
         let due = looks.due(watch.run_queue.threads(), last);

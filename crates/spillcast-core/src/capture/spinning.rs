@@ -1,16 +1,16 @@
-//! Finds threads that spin: that use a core only to ask again and again whether another has done its I/O.
+//! Detects threads that spin: that use a core only to poll whether another thread has done its I/O.
 //!
-//! Samples say where threads are in their code, some 500 times a second of CPU. A stretch of CPU time
-//! without an observed call is spinning if three things hold over several chunks of samples:
+//! Samples of instruction pointers are taken some 500 times per second of CPU time. A stretch of CPU time
+//! without an observed call is spinning if three conditions hold over several chunks of samples:
 //!
-//! - A large share of the samples is at instructions that only threads which talk to each other need:
-//!   locked ones, exclusive loads and stores, hints such as `pause`. Compiled loops of real work, such
-//!   as the probe of a hash table, stay within few cache lines as well, but have none of these.
+//! - A large share of the samples is at instructions that synchronise threads: locked ones, exclusive
+//!   loads and stores, hints such as `pause`. Compiled loops of real work, such as the probe of a hash
+//!   table, also stay within few cache lines but have none of these.
 //! - All samples of the stretch together fall on few cache lines of code.
-//! - Meanwhile other observed threads had temp I/O under way for a good part of the time.
+//! - Meanwhile other observed threads had temp I/O in flight for a good part of the time.
 //!
-//! What is known of an engine is not needed, nor symbols. A loop that only loads a variable, without a
-//! hint to the processor, is not found: nothing tells it from work.
+//! This needs no symbols and no knowledge of the engine. A loop that only loads a variable, without a hint
+//! to the processor, is not detected: nothing distinguishes it from work.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -18,25 +18,25 @@ use std::os::unix::fs::FileExt;
 
 use rustc_hash::FxHashMap;
 
-/// How often a CPU is sampled: no divisor of what is done by the clock.
+/// How often a CPU is sampled: no divisor of the usual timer frequencies.
 pub(super) const SAMPLES_PER_S: u64 = 499;
 /// Samples that are judged together: some 30 ms of CPU time.
 const CHUNK: u32 = 16;
 /// Shorter runs of samples, some 60 ms, are not judged.
 const SAMPLES_MIN: u32 = 2 * CHUNK;
-/// One in so many samples is at an instruction that synchronises threads, or it is work.
+/// In spinning, at least 1 of this many samples is at an instruction that synchronises threads.
 const SYNC_ONE_IN: u32 = 4;
 /// 4 KiB of code.
 const LINES_MAX: usize = 64;
-/// Other threads had temp I/O under way for one part in so many of the time, at least.
+/// In spinning, other threads had temp I/O in flight for at least 1/`IO_ONE_IN` of the time.
 const IO_ONE_IN: u64 = 10;
-/// So much temp I/O of one thread is outweighed by as much of another.
+/// Recent temp I/O of a thread counts at most this much against that of others.
 const LATEST_NS: u64 = 100_000_000;
 const LINE_SHIFT: u32 = 6;
-/// Addresses whose instructions are remembered, some MB.
+/// Addresses whose instructions are kept, some MB.
 const KNOWN_MAX: usize = 1 << 17;
 
-/// Chunks of samples that are alike, of one stretch of a thread without an observed call.
+/// Consecutive chunks of samples that spin, in a stretch of a thread without an observed call.
 #[derive(Clone, Debug, Default)]
 struct Run {
     first_ns: u64,
@@ -49,7 +49,7 @@ struct Run {
     io_ns: (u64, u64),
 }
 
-/// A stretch of a thread without an observed call, as far as it has been sampled.
+/// The samples of a stretch of a thread without an observed call.
 #[derive(Default)]
 struct Stretch {
     samples: u32,
@@ -61,7 +61,7 @@ struct Stretch {
     longest: Option<Run>,
 }
 
-/// CPU time of a thread that was a wait for the I/O of another.
+/// A time for which a thread spun.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spun {
     pub start_ns: u64,
@@ -69,7 +69,7 @@ pub struct Spun {
     /// CPU time of the stretch before it, and in it.
     pub before_ns: u64,
     pub cpu_ns: u64,
-    /// The thread that had most of the temp I/O by then.
+    /// The thread with the most recent temp I/O.
     pub waits_for: i32,
 }
 
@@ -79,7 +79,7 @@ pub struct Spinning {
     code: Code,
     /// Temp I/O of all threads up to now.
     io_ns: u64,
-    /// The thread that has most of the latest, and by how much.
+    /// The thread with the most recent temp I/O, and how much more it has than others.
     io_by: (i32, u64),
     /// CPU time of observed threads that was spinning.
     pub cpu_ns: u64,
@@ -109,7 +109,7 @@ impl Spinning {
         }
     }
 
-    /// A temp operation of a thread ended, having taken so long.
+    /// A temp operation of a thread ended.
     pub fn temp_io(&mut self, tid: i32, elapsed_ns: u64) {
         self.io_ns += elapsed_ns;
         let (most, ahead_ns) = self.io_by;
@@ -120,8 +120,8 @@ impl Spinning {
         };
     }
 
-    /// A stretch of a thread without an observed call ended, in which it used so much CPU time: what
-    /// of it was spinning.
+    /// A stretch of a thread without an observed call ended, with this much CPU time; returns the part of
+    /// it that was spinning.
     pub fn end_of(&mut self, tid: i32, end_ns: u64, cpu_ns: u64) -> Option<Spun> {
         let mut stretch = self.stretches.remove(&tid)?;
         let samples = stretch.samples;
@@ -149,8 +149,8 @@ impl Spinning {
 }
 
 impl Stretch {
-    /// Adds the chunk to the run if it spins; whether it does. A chunk that has only begun follows
-    /// the run before it.
+    /// Adds the chunk to the run if it spins; returns whether it does. An incomplete chunk spins if its
+    /// code is that of the run before.
     fn end_chunk(&mut self) -> bool {
         let chunk = std::mem::take(&mut self.chunk);
         let synced = std::mem::take(&mut self.synced);
@@ -181,7 +181,7 @@ impl Stretch {
     }
 }
 
-/// The code of observed processes, as far as samples fell on it.
+/// The sampled instructions of observed processes.
 #[derive(Default)]
 struct Code {
     /// By process and address, whether the instructions there synchronise threads.
@@ -189,8 +189,8 @@ struct Code {
     memory: FxHashMap<i32, Option<File>>,
 }
 
-/// Bytes of code that are looked at before a sampled address and from it on: the processor finishes a
-/// slow instruction before it takes the interrupt, so that it stands before the address.
+/// Bytes of code that are examined before and after a sampled address. The processor completes a slow
+/// instruction before it takes the interrupt, so that this instruction is before the address.
 const BEFORE: usize = 12;
 const AFTER: usize = 4;
 
@@ -225,8 +225,8 @@ fn synchronises(code: &[u8; BEFORE + AFTER]) -> bool {
         || (0..BEFORE).any(|at| locked_bytes(&code[at..]) == Some(BEFORE - at))
 }
 
-/// The length of a locked instruction; None for any other one, and for one that is cut off. It always has
-/// an operand in memory, which tells it from bytes that only look like it.
+/// The length of a locked instruction; None for any other or a truncated one. It always has an operand in
+/// memory, which distinguishes it from other bytes that begin with the same prefix.
 #[cfg(target_arch = "x86_64")]
 fn locked_bytes(code: &[u8]) -> Option<usize> {
     const LOCK: u8 = 0xf0;

@@ -1,4 +1,4 @@
-//! What a file's name, age and place say of it: temporary, data, or for its use to decide.
+//! Classifies files by name, age and folder: temporary, other, or undecided until their use decides.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -13,27 +13,27 @@ use super::event::FileIdentity;
 use crate::proc::Stat;
 use crate::system::{boot_ns, epoch_ns};
 
-/// How much older than its process a file may look that the process made: the clocks of births
-/// and of starts both tick.
-const TICKS_NS: i128 = 20_000_000;
+/// By how much a file may appear older than the process that made it, because the clocks of births and
+/// of process starts both have a coarse resolution.
+const CLOCK_SLACK_NS: i128 = 20_000_000;
 
 /// What is known of a file before it is used.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Kind {
     Temp,
     Other,
-    /// Made by the run: its use decides.
+    /// Made by the run: its use decides whether it is temporary.
     Made {
-        /// It lies where its process is to put temporary files, or an engine names its own so.
+        /// It is in a directory for temporary files, or an engine names its temp files like this.
         in_temp_dir: bool,
         identity: Identity,
-        /// Its process has the names that we have.
+        /// Its process has the same mounts as this one, so that its path leads to the same file here.
         same_mounts: bool,
     },
 }
 
 impl Kind {
-    /// As far as name, age and place say.
+    /// Whether a file can be temporary, before its use is known.
     pub fn may_be_temp(self, unlinked: bool) -> bool {
         match self {
             Kind::Temp => true,
@@ -43,43 +43,41 @@ impl Kind {
     }
 }
 
-/// What tells a file from others, whatever its name.
+/// Identifies a file whatever its name. An inode number alone does not, because they are reused.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Identity {
     pub ino: u64,
-    /// Nanoseconds since the epoch; None on a file system that keeps no births. Inodes are used
-    /// again.
+    /// Nanoseconds since the epoch; None on a file system without birth times.
     pub born_ns: Option<i128>,
 }
 
 impl Identity {
-    /// Of what a path leads to, links not followed.
+    /// The file at a path; links are not followed.
     pub fn of(path: &Path) -> Option<Identity> {
         let metadata = fs::symlink_metadata(path).ok()?;
         Some(Identity { ino: metadata.ino(), born_ns: born_ns(&metadata) })
     }
 }
 
-/// Says of each file what is known of it before it is used.
+/// Classifies files before they are used.
 #[derive(Default)]
 pub struct TempRules {
-    /// Directories the user named; where there are any, nothing else is temporary.
+    /// Directories that the user named; if there are any, only their files are temporary.
     named: Vec<PathBuf>,
-    /// TMPDIR and start time of each process seen.
     processes: HashMap<i32, Process>,
-    /// What a process was before it ran its program, or its parent, for one that ends too soon to be
-    /// looked at.
-    before: HashMap<i32, Process>,
-    /// The first that was observed, which may be what started those that nothing is known of.
+    /// For processes that end before they can be looked up: what they were before they started their
+    /// program, or their parents.
+    inherited: HashMap<i32, Process>,
+    /// The first observed process: it stands for unknown ones, which it may have started.
     first: Option<Process>,
-    /// Earliest start of a process, nanoseconds since the epoch.
-    begun_ns: Option<i128>,
+    /// Earliest start of an observed process, nanoseconds since the epoch.
+    earliest_start_ns: Option<i128>,
 }
 
 #[derive(Clone)]
 struct Process {
     temp_dirs: Vec<PathBuf>,
-    /// It has the mounts that we have.
+    /// It has the same mounts as this process.
     same_mounts: bool,
 }
 
@@ -108,62 +106,60 @@ impl TempRules {
         let seen = Identity { ino: file.ino, born_ns: file.born_ns };
         let named = || Identity::of(path).filter(|_| same_mounts && !file.unlinked);
         let identity = if seen.born_ns.is_some() { seen } else { named().unwrap_or(seen) };
-        let before = identity.born_ns.zip(self.begun_ns).is_some_and(|(born, begun)| born < begun);
-        if before || data_of_engine(path) {
+        let births = identity.born_ns.zip(self.earliest_start_ns);
+        if births.is_some_and(|(born, start)| born < start) || is_engine_data(path) {
             return Kind::Other;
         }
         Kind::Made { in_temp_dir, identity, same_mounts }
     }
 
-    /// A process of which files will be asked.
+    /// Looks a process up before its files are classified.
     pub fn observe(&mut self, pid: i32) {
         let process = self.process(pid).clone();
         self.first.get_or_insert(process);
     }
 
-    /// The process runs another program, whose TMPDIR may be another.
-    pub fn renew(&mut self, pid: i32) {
+    /// The process started another program, whose TMPDIR may differ.
+    pub fn exec(&mut self, pid: i32) {
         if let Some(process) = self.processes.remove(&pid) {
-            self.before.insert(pid, process);
+            self.inherited.insert(pid, process);
         }
     }
 
-    /// A process was started by another.
-    pub fn started(&mut self, parent: i32, child: i32) {
+    pub fn fork(&mut self, parent: i32, child: i32) {
         if self.named.is_empty() {
             let process = self.process(parent).clone();
-            self.before.insert(child, process);
+            self.inherited.insert(child, process);
         }
     }
 
-    /// It has ended.
-    pub fn forget(&mut self, pid: i32) {
+    pub fn exit(&mut self, pid: i32) {
         self.processes.remove(&pid);
-        self.before.remove(&pid);
+        self.inherited.remove(&pid);
     }
 
     fn process(&mut self, pid: i32) -> &Process {
         self.processes.entry(pid).or_insert_with(|| {
-            let before = self.before.remove(&pid);
-            let begun_ns = [self.begun_ns, started_ns(pid).map(|ns| ns - TICKS_NS)];
-            self.begun_ns = begun_ns.into_iter().flatten().min();
-            Process::look(pid).or(before).or(self.first.clone()).unwrap_or_default()
+            let inherited = self.inherited.remove(&pid);
+            let starts = [self.earliest_start_ns, started_ns(pid).map(|ns| ns - CLOCK_SLACK_NS)];
+            self.earliest_start_ns = starts.into_iter().flatten().min();
+            Process::look_up(pid).or(inherited).or(self.first.clone()).unwrap_or_default()
         })
     }
 }
 
-/// A name by which an engine's temp files are known.
+/// A pattern of the names that an engine gives to its temp files.
 pub struct TempName {
-    /// The engine, as the registry of engines has it.
+    /// The engine's name in the registry of engines.
     pub engine: &'static str,
     /// What such a file contains.
     pub kind: &'static str,
-    /// Whether only temp files have such names. If not, a file's use decides, as in TMPDIR.
+    /// Whether only temp files have such names. If not, a file's use decides, as in a temp directory.
     certain: bool,
     pattern: &'static str,
 }
 
-/// All of them, of the registry of engines: `docs/generate_engines.py` writes the file.
+/// From the registry of engines: `docs/generate_engines.py` writes the file.
 static TEMP_NAMES: LazyLock<Vec<TempName>> = LazyLock::new(|| {
     let lines = include_str!("temp_names.tsv").lines();
     let fields = lines.map(|line| line.split('\t').collect::<Vec<_>>());
@@ -176,8 +172,7 @@ static TEMP_NAMES: LazyLock<Vec<TempName>> = LazyLock::new(|| {
     fields.map(name).collect()
 });
 
-/// The engine's name for a temp file of this path; None for a name that no engine gives. A name
-/// that only temp files have wins.
+/// The pattern that a path matches, if any; a certain one if there is one.
 pub fn temp_name_of(path: &Path) -> Option<&'static TempName> {
     let parts: Vec<_> = path.iter().map(OsStr::as_bytes).collect();
     let matching = || TEMP_NAMES.iter().filter(|name| name.matches(&parts));
@@ -189,32 +184,34 @@ impl TempName {
     /// ends with a slash.
     fn matches(&self, parts: &[&[u8]]) -> bool {
         let wanted: Vec<_> = self.pattern.trim_end_matches('/').split('/').collect();
-        let alike = |parts: &[&[u8]]| {
-            wanted.iter().zip(parts).all(|(wanted, part)| is_alike(wanted.as_bytes(), part))
+        let matches = |parts: &[&[u8]]| {
+            wanted.iter().zip(parts).all(|(wanted, part)| matches_pattern(wanted.as_bytes(), part))
         };
         let Some(folders) = parts.len().checked_sub(1) else { return false };
         if self.pattern.ends_with('/') {
-            return parts[..folders].windows(wanted.len()).any(alike);
+            return parts[..folders].windows(wanted.len()).any(matches);
         }
-        parts.len().checked_sub(wanted.len()).is_some_and(|first| alike(&parts[first..]))
+        parts.len().checked_sub(wanted.len()).is_some_and(|first| matches(&parts[first..]))
     }
 }
 
-/// Whether a name is as the pattern says: `*` stands for any bytes, `?` for a single one.
-fn is_alike(pattern: &[u8], name: &[u8]) -> bool {
+/// Whether a name matches a pattern: `*` stands for any bytes, `?` for a single byte.
+fn matches_pattern(pattern: &[u8], name: &[u8]) -> bool {
     match (pattern, name) {
         ([], []) => true,
-        ([b'*', rest @ ..], _) => (0..=name.len()).any(|skipped| is_alike(rest, &name[skipped..])),
-        ([b'?', rest @ ..], [_, others @ ..]) => is_alike(rest, others),
-        ([byte, rest @ ..], [first, others @ ..]) => byte == first && is_alike(rest, others),
+        ([b'*', rest @ ..], _) => {
+            (0..=name.len()).any(|skipped| matches_pattern(rest, &name[skipped..]))
+        }
+        ([b'?', rest @ ..], [_, others @ ..]) => matches_pattern(rest, others),
+        ([byte, rest @ ..], [first, others @ ..]) => byte == first && matches_pattern(rest, others),
         _ => false,
     }
 }
 
-/// PostgreSQL's relations and WAL, the journals that SQLite and DuckDB keep beside a database, and the
-/// counters that a JVM maps: they come and go like temporary files, but storage for those does not
-/// hold them.
-fn data_of_engine(path: &Path) -> bool {
+/// PostgreSQL's relations and WAL, the journals of SQLite and DuckDB beside a database, and the counters
+/// that a JVM maps: they are created and removed like temporary files but are not kept on storage for
+/// these.
+fn is_engine_data(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
     let journal = [&b".wal"[..], b"-wal", b"-journal", b"-shm"];
     let parts: Vec<_> = path.iter().map(OsStr::as_bytes).collect();
@@ -236,12 +233,12 @@ impl Default for Process {
 }
 
 impl Process {
-    /// None where it has ended or is ending. Its memory goes first, and with that what it was
-    /// started with; one with an empty environment still has arguments.
-    fn look(pid: i32) -> Option<Process> {
-        let started_with = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
-        let environment = started_with("environ");
-        if environment.is_empty() && started_with("cmdline").is_empty() {
+    /// None for a process that has ended or is ending: its environment and its arguments go first, and
+    /// one with an empty environment still has arguments.
+    fn look_up(pid: i32) -> Option<Process> {
+        let read = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
+        let environment = read("environ");
+        if environment.is_empty() && read("cmdline").is_empty() {
             return None;
         }
         let tmpdir = environment
@@ -260,12 +257,12 @@ impl Process {
     }
 }
 
-/// A directory as the paths of files have it, which are text: bytes that are none are replaced.
+/// A directory like the paths of files, which are text: bytes that are no UTF-8 are replaced.
 fn as_shown(dir: PathBuf) -> PathBuf {
     dir.to_string_lossy().into_owned().into()
 }
 
-/// Birth of a file, nanoseconds since the epoch; None on a file system that keeps no births.
+/// Birth of a file, nanoseconds since the epoch; None on a file system without birth times.
 pub fn born_ns(file: &Metadata) -> Option<i128> {
     let born = file.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
     Some(born.as_nanos() as i128)

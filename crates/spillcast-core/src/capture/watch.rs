@@ -1,4 +1,4 @@
-//! What /proc tells about the observed processes: run-queue delay, and I/O that no call shows.
+//! Watches the observed processes in /proc for run-queue delay and for I/O without system calls.
 
 use std::collections::BTreeSet;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use super::run_queue::RunQueue;
 use super::temp::TempRules;
 use crate::proc::{DELETED_MARK, descriptors, ended, read_text};
 
-/// Looks at the observed processes now and then.
+/// The observed processes, and what /proc has shown about them.
 #[derive(Default)]
 pub struct Watch {
     pub pids: BTreeSet<i32>,
@@ -53,11 +53,11 @@ fn shared_writable_file(line: &str) -> Option<FileIdentity> {
     Some(FileIdentity::named(path, unlinked))
 }
 
-/// Up to so many threads are looked at often: what one had between the last look and its end is lost.
-const FEW: usize = 16;
+/// Up to this many threads are looked up often: the delay of a thread after its last look-up is lost.
+const FEW_THREADS: usize = 16;
 
-/// When /proc is looked at: delays of few threads four times a second, else each second; blind spots
-/// early on and then every five seconds.
+/// When /proc is read: for delays of few threads four times a second, of more once a second; for blind
+/// spots early on and then every five seconds.
 pub struct Looks {
     start: Instant,
     delay_s: f64,
@@ -83,7 +83,7 @@ impl Looks {
             blind_spots: last || now_s >= self.blind_spots_s,
         };
         if due.delay {
-            self.delay_s = now_s + if threads <= FEW { 0.25 } else { 1.0 };
+            self.delay_s = now_s + if threads <= FEW_THREADS { 0.25 } else { 1.0 };
         }
         if due.blind_spots {
             self.blind_spots_s = (2.0 * now_s).clamp(0.2, now_s + 5.0);

@@ -1,6 +1,5 @@
-//! Calls that make, resize, remove, sync or look up files: rows where the file is temp. Of other
-//! files they are not told, for there may be very many: what they burned and waited for stays with
-//! the thread.
+//! Calls that create, resize, remove, sync or look up files. They have rows for temp files only, because
+//! there may be very many others: the CPU time and the blocks of those count for the thread alone.
 
 use std::fs;
 use std::path::Path;
@@ -43,8 +42,8 @@ impl Assembler {
         self.change(call, inside, temp);
     }
 
-    /// A call that asked for a file by its path, whether there is one or not. Its row has the folder:
-    /// an engine may ask for a name of its own before each read.
+    /// A call that looks up a path, whether a file exists there or not. Its row has the folder, because
+    /// an engine may look up another name before each read.
     fn look_up(&mut self, call: Call, inside: Inside, identity: FileIdentity) {
         let known = self.names().files.get(&identity.path);
         let temp = match known {
@@ -56,44 +55,45 @@ impl Assembler {
         self.change(call, inside, folder);
     }
 
-    /// A call that opened a file, which a source looks at next.
-    pub(super) fn open_ended(&mut self, call: Call, inside: Inside) {
+    /// A call that opened a file: the source reports the file next.
+    pub(super) fn file_opened(&mut self, call: Call, inside: Inside) {
         match call.ret >= 0 {
-            true => drop(self.just_opened.insert(call.tid, (call, inside))),
+            true => drop(self.pending_opens.insert(call.tid, (call, inside))),
             false => self.change(call, inside, None),
         }
     }
 
-    /// It is known now what a descriptor stands for, and so what a thread has just opened.
+    /// The file of a descriptor was reported: adds the row of the call that opened it.
     pub(super) fn opened(&mut self, pid: i32, fd: i32) {
-        let is_it = |call: &Call| call.pid == pid && call.ret == i64::from(fd);
-        let opened = self.just_opened.iter().find(|(_, (call, _))| is_it(call));
+        let is_match = |call: &Call| call.pid == pid && call.ret == i64::from(fd);
+        let opened = self.pending_opens.iter().find(|(_, (call, _))| is_match(call));
         let Some(tid) = opened.map(|(&tid, _)| tid) else { return };
         let file = self.descriptors.get(&(pid, fd)).and_then(|descriptor| descriptor.file);
         let temp = file.filter(|file| file.regular && self.files.is_temp(file.name));
-        if let Some((call, inside)) = self.just_opened.remove(&tid) {
+        if let Some((call, inside)) = self.pending_opens.remove(&tid) {
             self.change(call, inside, temp.map(|file| file.name));
         }
     }
 
-    /// A thread goes on: what it opened before was not looked at, and cannot be told any more.
-    pub(super) fn open_was_of_no_temp_file(&mut self, event: &Event) {
+    /// If a thread reports its next event and the file that it opened was never reported, the open
+    /// counts as one of another file.
+    pub(super) fn settle_pending_open(&mut self, event: &Event) {
         let tid = match event {
             Event::Call(call, _) | Event::Named { call, .. } => call.tid,
             Event::Blocked { tid, .. } => *tid,
             _ => return,
         };
-        if let Some((call, inside)) = self.just_opened.remove(&tid) {
+        if let Some((call, inside)) = self.pending_opens.remove(&tid) {
             self.change(call, inside, None);
         }
     }
 
-    /// A row where it was of a temp file, `temp`.
+    /// Adds a row if the call changed a temp file, `temp`.
     fn change(&mut self, call: Call, inside: Inside, temp: Option<NameId>) {
         if temp.is_none() {
             let blocks = inside.blocks.iter().map(|block| block.cpu_before_ns);
             self.other_changes_cpu_ns += blocks.sum::<u64>() + inside.cpu_ns;
-            return self.no_row(call, inside);
+            return self.add_blocks(call, inside);
         }
         if call.start_ns >= self.origin_ns {
             let row = self.row(&call, Op::Null);
@@ -102,7 +102,7 @@ impl Assembler {
     }
 }
 
-/// The same file by the name that its descriptors have: the links of its folder followed.
+/// The path with the links of its folder followed, as the file's descriptors show it.
 fn without_links(path: String) -> String {
     let named = Path::new(&path);
     let (Some(folder), Some(name)) = (named.parent(), named.file_name()) else { return path };

@@ -1,71 +1,71 @@
-//! Waits of threads that are kept back while a request of theirs is under way.
+//! Blocks of threads that are held while a request of theirs is in flight.
 
 use std::collections::HashMap;
 
 use super::super::event::{Block, Request};
 
-/// Waits that are kept back for a request: where it takes more of them, it is not what is awaited.
+/// Blocks that are held for a request. A thread with more of them does not wait for the request.
 const HELD_MAX: usize = 64;
 
-/// What the threads waited for while a request was under way.
+/// Held blocks, by thread.
 #[derive(Default)]
 pub struct Held(HashMap<i32, Thread>);
 
 #[derive(Default)]
 struct Thread {
-    /// Until the request's end is reported.
+    /// Since the request was submitted.
     blocks: Vec<Block>,
-    /// They became too many.
-    let_go: bool,
-    /// Start and end of the last request that was alone.
+    /// There were too many blocks.
+    overflowed: bool,
+    /// Start and end of the last request that was alone in flight.
     last: (u64, u64),
 }
 
-/// A request as its thread saw it.
+/// A request that its thread waited for.
 pub struct Awaited {
     /// Whether the thread left the CPU.
     pub blocked: bool,
-    /// CPU time of its other work meanwhile.
+    /// CPU time of the thread's other work meanwhile.
     pub busy_ns: u64,
 }
 
 impl Held {
-    /// Keeps a wait back; returns those that are rows.
+    /// Holds a block; returns those that are rows.
     pub fn add(&mut self, tid: i32, block: Block) -> Vec<Block> {
         let thread = self.0.entry(tid).or_default();
         let (start_ns, end_ns) = thread.last;
         if start_ns <= block.start_ns && block.start_ns < end_ns {
-            return rest(block, end_ns).into_iter().collect();
+            return part_after(block, end_ns).into_iter().collect();
         }
         thread.blocks.push(block);
-        thread.let_go |= thread.blocks.len() > HELD_MAX;
-        if thread.let_go { std::mem::take(&mut thread.blocks) } else { Vec::new() }
+        thread.overflowed |= thread.blocks.len() > HELD_MAX;
+        if thread.overflowed { std::mem::take(&mut thread.blocks) } else { Vec::new() }
     }
 
-    /// What was kept back for a request: rows, where it was not alone.
+    /// Returns the held blocks, which are rows where the request was not alone.
     pub fn release(&mut self, tid: i32) -> Vec<Block> {
         let thread = self.0.entry(tid).or_default();
-        thread.let_go = false;
+        thread.overflowed = false;
         std::mem::take(&mut thread.blocks)
     }
 
-    /// Makes the waits a part of the request, and what is left of them rows; None, and all of them
-    /// rows, where it was not alone.
+    /// Ends a request. If it was alone, the held blocks are a part of it and what they last beyond it is
+    /// returned as rows; otherwise all of them are rows.
     pub fn end(&mut self, request: &Request) -> (Option<Awaited>, Vec<Block>) {
         let thread = self.0.entry(request.tid).or_default();
-        if request.at_once > 1 || thread.let_go {
+        if request.at_once > 1 || thread.overflowed {
             return (None, self.release(request.tid));
         }
         let end_ns = request.end_ns;
         thread.last = (request.start_ns, end_ns);
         let blocks = std::mem::take(&mut thread.blocks);
         let awaited = Awaited { blocked: !blocks.is_empty(), busy_ns: request.busy_ns };
-        (Some(awaited), blocks.into_iter().filter_map(|block| rest(block, end_ns)).collect())
+        (Some(awaited), blocks.into_iter().filter_map(|block| part_after(block, end_ns)).collect())
     }
 }
 
-/// What is left of a wait after `end_ns`.
-fn rest(block: Block, end_ns: u64) -> Option<Block> {
+/// The part of a block after `end_ns`.
+fn part_after(block: Block, end_ns: u64) -> Option<Block> {
     (block.end_ns > end_ns).then(|| Block {
         start_ns: block.start_ns.max(end_ns),
         cpu_before_ns: 0,

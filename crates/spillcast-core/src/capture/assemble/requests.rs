@@ -27,7 +27,7 @@ impl Assembler {
     }
 
     pub(super) fn request(&mut self, request: Request) {
-        let cpu_ns = self.worked_ns(request.tid, request.start_ns, request.cpu_before_ns);
+        let cpu_ns = self.work_before_ns(request.tid, request.start_ns, request.cpu_before_ns);
         self.carried_cpu_ns.insert(request.tid, cpu_ns);
         let moved = request.ret >= 0 && request.regular;
         let file = if moved { self.file_of_request(&request) } else { None };
@@ -53,7 +53,7 @@ impl Assembler {
             cpu_before_ns,
             ..Wait::new(request.tid.into(), event, request.op, span)
         };
-        self.moved(wait, Some(file), (request.pid, -1));
+        self.push_transfer(wait, Some(file), (request.pid, -1));
         rows.into_iter().for_each(|block| self.blocked(request.tid, block));
     }
 
@@ -64,13 +64,13 @@ impl Assembler {
         counts.io_uring_busy_ns += awaited.map_or(elapsed_ns, |awaited| awaited.busy_ns);
     }
 
-    /// The kernel says which file it was, for a registered one has no descriptor.
+    /// The file of a request by its inode: a registered file has no descriptor.
     fn file_of_request(&mut self, request: &Request) -> Option<File> {
         if let Entry::Vacant(place) = self.by_identity.entry(request.file) {
-            // As one that was opened through io_uring. Looked for once: it stays unknown otherwise.
+            // It may have been opened through io_uring. It is looked up only once.
             place.insert(None);
             for (fd, file) in descriptor::open_files(request.pid) {
-                self.identified(request.pid, fd, file, true);
+                self.set_file(request.pid, fd, file, true);
             }
         }
         let mut file = (*self.by_identity.get(&request.file)?)?;
