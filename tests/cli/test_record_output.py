@@ -39,7 +39,7 @@ def test_a_reader_that_ends_early_leaves_the_recording_and_its_summary(tmp_path)
     )
     shown.stdout.close()
     _, messages = shown.communicate(timeout=TIMEOUT_S)
-    assert shown.returncode == 128 + signal.SIGPIPE
+    assert shown.returncode == 128 + signal.SIGPIPE, messages
     assert (recording / "meta.json").exists()
     assert f"forecast {recording}" in messages or f"profile {recording}" in messages
 

@@ -7,23 +7,27 @@ from types import SimpleNamespace
 
 import pytest
 
-from harness import available
+from harness import available, until
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.record import Recorder
 
 TWO_THREADS = """
 import sys, tempfile, threading
-gate = threading.Event()
+gate, end = threading.Event(), threading.Event()
 def write(count):
     print(threading.get_native_id(), flush=True)
     gate.wait()
     with tempfile.TemporaryFile(dir=sys.argv[1], buffering=0) as file:
         for _ in range(count):
             file.write(bytes(8192))
+        print("written", flush=True)
+        end.wait()
 for count in (40, 700):
     threading.Thread(target=write, args=[count]).start()
     input()
 gate.set()
+input()
+end.set()
 """
 
 
@@ -42,6 +46,10 @@ def test_only_the_writes_of_one_thread_are_counted(capture, tmp_path):
         recorder.prepare(thread, "a thread")
         wait = SimpleNamespace(pid=thread, exit_status=None, wait=lambda _s: False)
         recorder.observe(wait, temp_dirs=[Path(tmp_path)])
+        process.stdin.write("\n")
+        assert [process.stdout.readline() for _ in range(2)] == ["written\n"] * 2
+        # Perf events show a descriptor's file only while it is open.
+        until(lambda: recorder.status()["temp_writes"], "writes of a temp file")
         process.stdin.write("\n")
         process.wait()
     recorder.stop()
