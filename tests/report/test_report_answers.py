@@ -264,6 +264,22 @@ def test_a_fleet():
     assert "save nothing" in answer_of(fleet() | {"saved_s": 0.0})
 
 
+def test_a_fleet_of_which_only_bounds_are_known():
+    """A statement without a forecast has no bounds; one with bounds alone is in their sum."""
+
+    def answer(saved_s, bounds_s, **changes):
+        sums = {"saved_s": saved_s, "saved_interval_s": bounds_s}
+        document = fleet() | sums
+        document["statements"][0] |= {"saved_s": None, "forecast_s": None, **changes}
+        return answer_of(document)
+
+    refused = {"interval_s": None, "saved_interval_s": None, "refused": "no temp I/O"}
+    assert "save nothing" in answer(-20.0, [-60.0, 30.0], **refused)
+    assert "save 0 s to 30 s: how long" in answer(0.0, [0.0, 30.0])
+    assert "save 20 s to 30 s: how long" in answer(10.0, [20.0, 30.0])
+    assert " (90 % interval 5 s to 30 s)" in answer(10.0, [5.0, 30.0])
+
+
 @cases("most_s", [0.0004, 0.7, 5, 59, 61, 773, 5000, 100_000, 3_000_000])
 def test_ticks_are_round_few_and_reach_far(most_s):
     ticks = duration_ticks(most_s)

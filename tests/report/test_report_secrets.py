@@ -115,6 +115,14 @@ def test_a_redacted_page_decides_as_the_other(tmp_path):
     assert "5\u00a0min\u00a050\u00a0s" not in page
 
 
+def test_a_redacted_page_advises_what_is_for_the_engine(tmp_path):
+    step = explained()["assumed"].by_engine["postgresql"]
+    for given, shown in ((step, step), (f"ask {HOST}", explained()["assumed"].next_step)):
+        warned = {"code": "assumed", "message": "made up", "title": "t", "next_step": given}
+        document = save(tmp_path / "f.json", forecast(warnings=[warned]))
+        assert shown.rstrip(".") in page_of(tmp_path, document, "--redact")
+
+
 @pytest.mark.parametrize("kind", ["recording", "traces", "documents"])
 def test_a_redacted_page_holds_no_secret(inputs, tmp_path, kind):
     text = page_of(tmp_path, *arguments_of(inputs, kind), "--redact")

@@ -314,7 +314,7 @@ def _print_recording(
         texts.append(f"{recording.path}: not all single waits could be kept: {because}")
     # A file with a command's output, and lines of JSON, must not contain anything else.
     is_taken = (json and live) or (beside_output and S_ISREG(os.fstat(1).st_mode))
-    as_document = json and not live
+    as_document, status = json and not live, 0
     texts.append(unrecognised(recording) if as_document else calibration_wanted(recording.meta))
     try:
         if as_document:
@@ -327,11 +327,13 @@ def _print_recording(
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
         print(recording_text(recording), file=sys.stderr)
         if not isinstance(error, BrokenPipeError):
-            notify(f"stdout: {error.strerror}; {recording.path} is kept")
-            raise typer.Exit(1) from None
+            texts.append(f"stdout: {error.strerror}; {recording.path} is kept")
+            status = 1
     for text in texts:
         if text is not None:
             notify(text)
+    if status:
+        raise typer.Exit(status)
 
 
 def _running_forecast(

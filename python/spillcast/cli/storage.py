@@ -187,7 +187,7 @@ def managed() -> Answer:
 
 def show(
     storage: Annotated[str, typer.Argument(help=STORAGE_HELP)],
-    op: Annotated[Literal["read", "write"] | None, option("--op", "Only one of them.")] = None,
+    op: Annotated[Literal["read", "write"] | None, option("--op", "Only reads, or writes.")] = None,
     size_bytes: Annotated[
         int | None,
         option("--size SIZE", "Histogram of this size, such as 256K.", parse=parse_bytes),

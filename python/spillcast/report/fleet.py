@@ -101,11 +101,14 @@ def days_table(fleet: Fleet) -> Table:
 def savings(fleet: Fleet) -> list[str]:
     """What the target saves, and how much of it few statements bring."""
     on = f"Temp files on {fleet.target} save"
-    bounds, high_s = format_interval(fleet.saved_interval_s), fleet.saved_interval_s[1]
+    bounds, (low_s, high_s) = format_interval(fleet.saved_interval_s), fleet.saved_interval_s
+    is_inside = fleet.saved_s > 0 and low_s <= fleet.saved_s <= high_s
+    # The bounds include statements of which only bounds are known; the saving does not.
+    bounded = [r for r in fleet.statements if r.saved_s is None and r.saved_interval_s is not None]
+    if bounded and high_s > 0 and not is_inside:
+        return [f"{on} {bounds}: how long temp I/O took is not known."]
     if fleet.saved_s <= 0:
-        bounded = any(row.saved_s is None for row in fleet.statements) and high_s > 0
-        unknown = f"{bounds}: how long temp I/O took is not known"
-        return [f"{on} {unknown if bounded else 'nothing'}."]
+        return [f"{on} nothing."]
     interval = f"{interval_name(fleet.confidence)} {bounds}"
     lines = [f"{on} {format_duration(fleet.saved_s)} ({interval})."]
     if 0 < (count := fleet.statements_for_most) < len(fleet.statements):

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from spillcast.forecast import Forecast
-from spillcast.forecast.result import Remaining
+from spillcast.forecast.result import Remaining, Warned
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.forecast.verdict import ranked, unknown_share, verdict
 from spillcast.profile.timeline import CPU, READ, WRITE
@@ -182,9 +182,12 @@ def _progress(recorded_s: float | None, remaining: Remaining) -> charts.Chart:
 
 def weaknesses(forecasts: Sequence[Forecast]) -> list[Weakness]:
     """Each warning once, with the targets it concerns, and the next step."""
+    targets_of: dict[Warned, list[str]] = {}
+    for forecast in forecasts:
+        for warning in dict.fromkeys(forecast.warnings):
+            targets_of.setdefault(warning, []).append(forecast.target)
     weaknesses = []
-    for warning in dict.fromkeys(w for forecast in forecasts for w in forecast.warnings):
-        targets = [f.target for f in forecasts if warning in f.warnings]
+    for warning, targets in targets_of.items():
         of_targets = "" if len(targets) == len(forecasts) else ", ".join(dict.fromkeys(targets))
         title, next_step = capitalized(warning.title or ""), warning.next_step or ""
         weaknesses.append(Weakness(sentence(warning.message), title, next_step, of_targets))

@@ -227,7 +227,9 @@ def _warning_texts(warning: Mapping[str, Any]) -> dict[str, str]:
     about = explained().get(str(warning.get("code")))
     if about is None:
         return {}
-    return {"code": warning["code"], "title": about.title, "next_step": about.next_step}
+    step = warning.get("next_step")
+    step = step if step in about.by_engine.values() else about.next_step
+    return {"code": warning["code"], "title": about.title, "next_step": step}
 
 
 @cache
