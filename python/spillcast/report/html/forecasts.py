@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from spillcast.forecast import Forecast
+from spillcast.forecast.remaining import FILES_SOURCE
 from spillcast.forecast.result import Remaining, Warned
 from spillcast.forecast.spark.simulated import BOUNDS
 from spillcast.forecast.verdict import ranked, unknown_share, verdict
@@ -156,7 +157,10 @@ def _remaining(forecasts: Sequence[Forecast]) -> list[Section]:
     parts, remaining = terminal.remaining_parts(first), first.to_come
     if remaining.open_ended:
         return [Section.of("What remains", parts)]
-    caption = "Each bar is the entire query; the line is the 90 % interval of its end."
+    end = "the entire query"
+    if remaining.writes_bytes.source == FILES_SOURCE:
+        end = "the query until it has read its temp files, which do not show what follows"
+    caption = f"Each bar is {end}; the line is the 90 % interval of its end."
     chart, table = _progress(first.recorded_s, remaining), terminal.remaining_table(remaining)
     figure = Figure("Progress, and what remains", caption, chart, table)
     return [Section.of("What remains", parts, [figure])]
