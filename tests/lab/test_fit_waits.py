@@ -1,13 +1,16 @@
 """Costs of waits are found again in bursts that were made with them."""
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
 
+from spillcast.engines.registry import ENGINES
 from spillcast.errors import EvidenceUnsuited
-from spillcast.lab.machine import SPREAD_MIN, fit, kinds_of, pooled
+from spillcast.lab.machine import SPREAD_MIN, _costs, _Measured, fit, kinds_of, pooled
 from spillcast.recording.calibration import WaitCost
+from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.thread_trace import READ, WRITE, Bursts
 
 WAITS_S = (0.25e-3, 1.5e-3)
@@ -111,3 +114,10 @@ def test_engines_that_differ_make_the_cost_of_others_less_sure():
         for kind in made("c", 3)
     ]
     assert pooled({**kinds, ("postgres", "1"): odd}, WAITS_S)[-1].spread > alike
+
+
+def test_runs_without_cpu_times_between_operations_show_no_cost():
+    """The preload library does not see these times."""
+    described = ObservedEngine("duckdb", "1.4.0")
+    lab = SimpleNamespace(compresses_writes=True, describe=lambda _query: described)
+    assert _costs([_Measured(ENGINES["duckdb"], lab, [None])]) == []

@@ -177,7 +177,7 @@ class Alert:
     def words(self) -> str:
         """Whether the limit is exceeded, and by what."""
         if self.rate is None:
-            return f"alert unknown: {self.rule}: there is no recent snapshot"
+            return f"alert unknown: {self.rule}: no recent snapshot shows it"
         rule, state = Rule.of(self.rule), "exceeded" if self.exceeded else "met"
         written = {"temp": format_bytes, "time": format_duration}.get(
             rule.measure, "{:,.0f}".format

@@ -206,9 +206,9 @@ class Counts:
         return [bound for run in runs for bound in run._at_bounds_of_time() or [run]]
 
     def with_mean_ns(self, mean_ns: Mapping[str, int]) -> "Counts":
-        """The same operations with this mean latency by op."""
+        """The same operations with this mean latency by op; 0 for an op that moved no byte."""
         reads, writes = (
-            replace(counts, total_ns=mean_ns[op] * counts.count if counts.count else 0)
+            replace(counts, total_ns=mean_ns.get(op, 0) * counts.count)
             for op, counts in zip(OPS, (self.reads, self.writes), strict=True)
         )
         return replace(self, reads=reads, writes=writes)

@@ -32,6 +32,7 @@ from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.recording.meta import is_recording
 from spillcast.storage.target import is_place
 from spillcast.text import shell_word
+from spillcast.units import format_count
 
 #: The report names how many statements bring this share of all savings.
 MOST = 0.8
@@ -330,4 +331,9 @@ def _warnings(clashes: dict[str, set[str]], rows: Sequence[Row]) -> list[str]:
     ]
     reasons = Counter(row.refused for row in rows if row.refused is not None)
     ranked = sorted(reasons.items(), key=lambda pair: (-pair[1], pair[0]))
-    return warnings + [f"no forecast for {count}: {reason}" for reason, count in ranked[:5]]
+    warnings += [f"no forecast for {count}: {reason}" for reason, count in ranked[:5]]
+    bounded = sum(row.saved_s is None and row.saved_interval_s is not None for row in rows)
+    if bounded:
+        of = format_count(bounded, "statement")
+        warnings.append(f"of {of} only bounds of the saving are known: no sum includes it")
+    return warnings

@@ -45,8 +45,8 @@ class DatabaseRow:
     statements: int = key("statements that spill", example=3)
     elapsed_s: float = key("time of all its statements, those that do not spill too", unit="s")
     temp_s: float = key("of it, in temp I/O", unit="s")
-    saved_s: float = key("what its statements save", unit="s", signed=True)
-    saved_interval_s: Bounds = key("the sums of their bounds", unit="s", signed=True)
+    saved_s: float = key("what its statements save, where known", unit="s", signed=True)
+    saved_interval_s: Bounds = key("the sums of all their bounds", unit="s", signed=True)
     share: float = key("of all savings", signed=True)
 
 
@@ -69,8 +69,10 @@ class Fleet:
     confidence: float = key("level of the intervals", example=0.9)
     elapsed_s: float = key("time of all statements", unit="s", example=1042.1)
     temp_s: float = key("of it, in temp I/O", unit="s", example=300.2)
-    saved_s: float = key("the sum of all savings", unit="s", signed=True, example=270.3)
-    saved_interval_s: Bounds = key("the sums of their bounds", unit="s", signed=True)
+    saved_s: float = key("the sum of all known savings", unit="s", signed=True, example=270.3)
+    saved_interval_s: Bounds = key(
+        "the sums of all bounds, also of those without a known saving", unit="s", signed=True
+    )
     statements_for_most: int = key("how many statements bring `most` of all savings", example=2)
     most: float = key("a share of all savings", example=0.8)
     cost: float | None = key("price of the target for 30 days; null without", example=598.2)
@@ -79,7 +81,7 @@ class Fleet:
     )
     sources: int = key("files in the dataset", example=60)
     set_aside: int = key("files that are set aside", example=0)
-    statements: Sequence[Row] = key("those that spill, the largest saving first")
+    statements: Sequence[Row] = key("the largest saving first")
     databases: Sequence[DatabaseRow] = key("the largest saving first")
     days: Sequence[DayRow] = key("by date")
     warnings: Sequence[str] = key("warnings for the reader, in words", example=[])

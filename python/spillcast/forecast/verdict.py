@@ -184,10 +184,15 @@ def _term_s(query: Forecast, name: str) -> float:
 def _moved(query: Forecast) -> str:
     """The name of the I/O that depends on the storage, within a sentence."""
     moved = [term.name for term in query.terms if term.op is not None]
-    if any(term.op == WAIT for term in query.terms):
+    if _has_other_waits(query):
         return moved[0] if len(moved) == 1 else "time in the events of --temp-events"
     temp = all(name.startswith("temp ") or name.endswith(" temp") for name in moved)
     return "temp I/O" if temp else "I/O on the storage to be replaced"
+
+
+def _has_other_waits(query: Forecast) -> bool:
+    """Whether events of --temp-events are waits for something else than a storage."""
+    return any(term.op == WAIT for term in query.terms)
 
 
 def _share(query: Forecast, s: float) -> float:
@@ -220,7 +225,7 @@ def _where(query: Forecast, kind: Kind) -> str:
     if (bounds := unknown_share(query)) is not None:
         sentence = f"how long {moved} took is not known: {bounds} of {of}."
     elif kind == "storage":
-        problem = "that" if any(term.op == WAIT for term in query.terms) else "storage"
+        problem = "that" if _has_other_waits(query) else "storage"
         sentence = f"{moved} is {temp} of {of}: {problem} is the problem."
     elif kind == "data":
         activity = "reading table files that were not cached"
@@ -310,6 +315,8 @@ def _advice(query: Forecast, kind: Kind, fixes: Sequence[Fix]) -> str:
     now = format_duration(query.baseline_s)
     if _is_all_data(query, kind):
         return "No other storage for temp files will help."
+    if _has_other_waits(query) and (kind == "other" or query.target == ZERO_LATENCY):
+        return f"Without these waits {format_duration(query.ceiling_s)} of {now} would be left."
     if kind == "other":
         return f"Even zero-latency storage would leave {format_duration(query.ceiling_s)} of {now}."
     gaining = [fix for fix in fixes if fix.gains(query.baseline_s)]

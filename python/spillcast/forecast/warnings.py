@@ -84,8 +84,8 @@ def _part(case: Case) -> Iterator[Warned]:
         rest = "the rest is assumed to do temp I/O at the same rate"
         if workload.remaining is not None:
             rest = "the rest is forecast from what is known of it"
-        if left is not None and left.writes_bytes.source == FILES_SOURCE:
-            rest = "the rest is what its temp files hold, which do not show what it does after that"
+            if left is not None and left.writes_bytes.source == FILES_SOURCE:
+                rest = "the rest is what its temp files hold; what follows is not in them"
         yield Warned("part", f"{recorded}: {rest}")
     yield from unused
     if part is not None:

@@ -321,7 +321,6 @@ def _point(
 
 def _costs(opened: Sequence[_Measured]) -> list[WaitCost]:
     """The cost of a wait by engine, and for all; empty if no query ran on all storages."""
-    waits_s = [median(_mean_idle_s(opened, name)) for name in STORAGES[1:]]
     kinds = dict[tuple[str, str], list[Kind]]()
     for measured in opened:
         # The CPU time of compression is not a cost of waits.
@@ -332,7 +331,9 @@ def _costs(opened: Sequence[_Measured]) -> list[WaitCost]:
             if len(runs) == len(STORAGES)
             for kind in kinds_of(query, [runs[name] for name in STORAGES], before)
         ]
-    return pooled(kinds, waits_s) if any(kinds.values()) else []
+    if not any(kinds.values()):
+        return []
+    return pooled(kinds, [median(_mean_idle_s(opened, name)) for name in STORAGES[1:]])
 
 
 def _mean_idle_s(opened: Sequence[_Measured], storage: str) -> Iterator[float]:

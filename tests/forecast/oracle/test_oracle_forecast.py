@@ -232,6 +232,9 @@ def test_the_verdict_on_a_network_names_its_event_and_share():
     assert verdict["temp_share"] == pytest.approx(0.989, abs=0.01)
     assert CLIENT in verdict["text"]
     assert "storage is the problem" not in verdict["text"]
+    # Without a target neither, for no storage changes these waits.
+    result = spillcast("forecast", slow, "--temp-events", CLIENT, "--json")
+    assert "storage" not in json.loads(result.stdout)["verdict"]["text"]
 
 
 def test_the_former_name_of_temp_events_still_works(example):

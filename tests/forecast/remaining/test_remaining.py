@@ -461,6 +461,8 @@ def test_a_time_too_short_for_what_else_is_told_is_said_and_not_mixed(
     [unused] = [item.message for item in answer.warnings if item.code == "not-used"]
     assert f"not used: {source}: " in unused
     assert "is too short for temp I/O of about " in unused
+    # The rest then follows from the given time, not from the files.
+    assert not any("temp files hold" in item.message for item in answer.warnings)
     assert answer.baseline_s == pytest.approx(elapsed_s or 8.0, rel=0.05)
     assert sum(item.baseline_s for item in answer.terms) == pytest.approx(answer.baseline_s)
     assert answer.forecast_s == pytest.approx(answer.baseline_s, rel=0.05)

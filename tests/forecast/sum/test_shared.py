@@ -10,6 +10,7 @@ from harness import spillcast
 from spillcast.evidence.counts import Counts, OpCounts
 from spillcast.evidence.postgres.statements import read_statements
 from spillcast.forecast import forecast
+from spillcast.forecast.evidence_io import timed_on
 from statement_files import export, row
 
 BLOCK = 8192
@@ -99,3 +100,15 @@ def test_counts_of_reads_that_moved_nothing_are_no_load():
     on_disk = storage({("read", 65_536): 10**6, ("write", 65_536): 10**6})
     with_them, without = (forecast(each, on_disk).forecast_s for each in counts)
     assert with_them == pytest.approx(without)
+
+
+def test_reads_that_moved_nothing_take_no_time_on_an_assumed_storage():
+    counts = Counts(
+        path=Path("performance_schema"),
+        elapsed_s=9.0,
+        reads=OpCounts(9, 0, 0),
+        writes=OpCounts(900, 900 * 65_536, 0),
+        source="figures",
+    )
+    on_disk = storage({("read", 65_536): 10**6, ("write", 65_536): 10**6})
+    assert timed_on(counts, on_disk).total_s == pytest.approx(0.9)
