@@ -160,6 +160,11 @@ def test_monitor_has_its_duration_under_any_heading(figures, heading):
     assert figures(heading + below).elapsed_s == 773
 
 
+def test_a_monitor_has_its_own_duration_below_words(figures):
+    text = f"Duration : 60s\n\n{monitor_reports.text(database_s=3092)}"
+    assert figures(text).elapsed_s == 773
+
+
 def test_a_broken_rule_of_a_monitor_is_a_rule(figures):
     text = monitor_reports.text()
     broken = text.replace("=" * 40, "=" * 20 + " " + "=" * 19)
@@ -279,6 +284,17 @@ def test_an_instance_is_not_the_mean_of_a_wait(figures):
     rounded = "event;A;B;C\ndirect path read temp;335342;20.6;0.00\n"
     with pytest.raises(EvidenceIncomplete, match="no table"):
         figures(rounded + "direct path write temp;2886441;15.9;0.00\n", elapsed_s=7200)
+
+
+@cases("suffix", ["", "_DELTA", "_FG"])
+@cases("decimals", ["", ".00", ".000"])
+def test_a_view_has_centiseconds_and_counts_that_a_client_may_print_with_decimals(
+    figures, suffix, decimals
+):
+    text = f"EVENT,TOTAL_WAITS{suffix},TIME_WAITED{suffix}\n"
+    text += f"direct path read temp,2104338{decimals},332170\n"
+    result = figures(text + f"direct path write temp,911204{decimals},142010\n", elapsed_s=7200)
+    assert (result.reads.count, result.total_s) == (2_104_338, pytest.approx(4741.8))
 
 
 def test_an_echoed_statement_is_no_heading(figures):

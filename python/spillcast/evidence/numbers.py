@@ -19,8 +19,6 @@ _CLOCK = re.compile(r"[+-]?(?:(\d+) )?(\d+):([0-5]\d):([0-5]\d(?:[.,]\d+)?)")
 _JUDGED_LENGTH = 1 << 20
 _SUFFIXES = " KMGTPE"
 SECONDS = {"s": 1.0, "ms": 1e-3, "us": 1e-6, "µs": 1e-6, "ns": 1e-9}
-#: The width of a number with one decimal.
-_WIDTH_OF_TENTHS = 0.1
 #: Numbers in a text, and forms that only a decimal comma or only a decimal point explains.
 _TOKEN = re.compile(r"(?<![\w.,:/#*-])\d[\d.,]*\d(?=(?:[KMGTP]?i?B?|[num]?s)?(?![\w.,:/-]))")
 _COMMA_FORM = re.compile(r"\d{1,3}(?:\.\d{3})*(?:,\d+)?|\d+,\d+")
@@ -72,9 +70,9 @@ class Number:
 
     @property
     def is_count(self) -> bool:
-        """Whether it may be a count, as 6, 6.0 and 6.1K may, and 6.1 and 6.000 may not."""
-        has_decimals = 0 < self.width < _WIDTH_OF_TENTHS / 2
-        return self.low <= round(self.value) <= self.high and not has_decimals
+        """Whether it is a count, as 6, 6.00 and 6.1K are; 6.1 is none, and 6.000 may be 6000."""
+        may_be_grouped = self.value < 1000 and round(self.width, 6) == 1e-3
+        return self.low <= round(self.value) <= self.high and not may_be_grouped
 
 
 ZERO = Number.exact(0.0)

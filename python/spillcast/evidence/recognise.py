@@ -338,7 +338,7 @@ KINDS: Sequence[Kind] = (
                 "MySQL's times of files are those of all statements, and its stages count no I/O",
                 f"record the query: spillcast record --mysql DSN --query PATTERN; {_IF_KNOWN}"),
     _too_little("pages of STATISTICS IO",
-                r"['\"](?:Worktable|Workfile)['\"]|\b(?:sort|hash|exchange)_(?:spill|warning)"
+                r"['\"](?:Worktable|Workfile)['\"]|\b(?:(?:sort|hash)_warning|exchange_spill|hash_spill_details)\b"
                 r"|\bused tempdb to spill\b|\bTable '[^'\n]+'\. Scan count \d"
                 r"|\btempdb_allocations\b|\bavg_tempdb_space_used\b",
                 "STATISTICS IO, sp_WhoIsActive and the Query Store count pages in tempdb, also "

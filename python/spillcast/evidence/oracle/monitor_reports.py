@@ -94,6 +94,9 @@ def _of_text(path: Path, lines: Sequence[str], tables: Sequence[Table]) -> Execu
         heading = re.sub(r"^\W+|\W+$", "", line).lower()
         if heading in ("sql text", "global information", "global stats"):
             part = heading
+            if part == "global information":
+                # Words above the report may have facts of their own.
+                facts.clear()
         elif part != "sql text" and (match := _FACT.fullmatch(line)):
             facts.setdefault(match[1].lower(), match[2])
         elif part == "sql text" and re.search(r"\w", line):

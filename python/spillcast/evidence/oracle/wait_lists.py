@@ -38,7 +38,7 @@ _UNITS_S = (
     # Snapper has differences of microseconds.
     (re.compile(r"micro|[(_]us|^delta$"), 1e-6),
     (re.compile(r"[(_]ms|milli"), 1e-3),
-    (re.compile(r"(?:time_waited|average_wait)$"), 1e-2),
+    (re.compile(r"(?:time_waited|average_wait)(?:_fg|_?delta)?$"), 1e-2),
 )
 _MS = 1e-3
 #: Lists of waits have fewer columns of numbers.
