@@ -19,6 +19,7 @@ _BELOW_TABLE = re.compile(
     r"(?:(?<!\S)(?=\S*[^\W\d])\S+|[^\W\d] \S*) [^\s\d]|[-=*!(][>#]$|^\(\d+ [^\W\d]+\)$|^```"
     r"|^Time: [\d.,]+ ms"
 )
+_FIGURE = re.compile(r"\s*-?\d")
 #: Columns of tables that contain evidence by themselves, and are not part of a report.
 KNOWN_COLUMNS = re.compile(
     r"\bQUERY PLAN\b|\bcalls\b.*\btemp_blks_|\btemp_blks_.*\bcalls\b|\bquery_duration_ms\b", re.I
@@ -57,11 +58,13 @@ def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
         if not row:
             has_ended = not is_spaced
             continue
+        # A row has figures; words with commas are several cells without one.
+        is_words = any(map(str.isalpha, row[0])) and not any(map(_FIGURE.match, row))
         # A blank line does not end a table that has rows below blank lines.
-        is_spaced = is_spaced or (has_ended and len(row) > 1)
-        has_ended = has_ended and len(row) == 1 and any(map(str.isalpha, row[0]))
-        is_alone = len(names) > 1 and not any(row[1:])
-        is_below = is_alone and (has_ended or _BELOW_TABLE.search(row[0].strip()))
+        is_spaced = is_spaced or (has_ended and len(row) > 1 and not is_words)
+        has_ended = has_ended and is_words
+        is_alone = not any(row[1:]) and _BELOW_TABLE.search(row[0].strip())
+        is_below = len(names) > 1 and (has_ended or is_alone)
         if is_below and "\n" + text.partition("\n")[0] not in text:
             break
         if row == names or is_below:

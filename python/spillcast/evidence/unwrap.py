@@ -72,8 +72,8 @@ _PREFIXES = (
     re.compile(r"^\s*# ?"),
     re.compile(r"^\s*(?://|\*) ?"),
     re.compile(r"^\s*\d{1,5}(?:[:.|\t]| \|) ?"),
-    # A bar as in a table, without one at the end of the line.
-    re.compile(r"^\s*[|│┃] ?(?!.*[|│┃]\s*$)"),
+    # A bar as in a table, without one behind it between cells or at the end of the line.
+    re.compile(r"^\s*[|│┃] ?(?!.*(?:\s[|│┃]\s|[|│┃]\s*$))"),
     # Lines that a patch adds.
     re.compile(r"^\+(?![-+])"),
 )

@@ -46,6 +46,15 @@ def test_a_damaged_plan_is_refused(tmp_path, damage):
         read_figures([path])
 
 
+def test_a_plan_without_the_bars_at_its_right_is_damaged(tmp_path):
+    path = tmp_path / "plan.txt"
+    rule = "-" * PLAN.index("\n")
+    lines = [line.rstrip(" |") for line in PLAN.splitlines()]
+    path.write_text("\n".join([rule, lines[0], rule, *lines[1:], rule]))
+    with pytest.raises(EvidenceDamaged):
+        read_figures([path])
+
+
 def test_views_without_bytes_have_requests_of_an_assumed_size(tmp_path):
     """Older releases of V$SQL_PLAN_MONITOR count requests alone."""
     paths = [tmp_path / name for name in ("run.csv", "plan.csv")]
