@@ -432,8 +432,22 @@ def test_a_join_without_indentation_has_no_known_size(tmp_path):
         "Execution Time: 9.5 ms",
     ]
     assert read_plan(written(tmp_path, "\n".join(lines))).writes.count > 1
+    vector = "\n".join(lines).replace("Hash Join", "Vector Hash Join")
+    assert read_plan(written(tmp_path, vector)).writes.count > 1
     with pytest.raises(EvidenceDamaged):
         read_plan(written(tmp_path, "\n".join(line.strip() for line in lines)))
+
+
+def test_commas_between_thousands_are_no_decimal_commas(tmp_path):
+    plan = ON_DISK.replace("(actual", "(cost=1.00..2.00 rows=9 width=8) (actual")
+    plan = plan.replace("time=9.0..90.0", "time=9.000..90.000")
+    plan += "Settings: work_mem = '4MB', hash_mem_multiplier = '1.5'\n"
+    decimal = plan.translate(str.maketrans(".", ",")).replace(",,", "..").replace("'1,5'", "'1.5'")
+    assert read_plan(written(tmp_path, decimal)).elapsed_s == 0.0955
+    for cost in ("1,234..2,345", "1,234,567..2,345,678"):
+        text = decimal.replace("cost=1,00..2,00", f"cost={cost}")
+        with pytest.raises(EvidenceDamaged):
+            read_plan(written(tmp_path, text))
 
 
 @cases("below", ["", "(1 row)\n"])
@@ -442,6 +456,14 @@ def test_a_second_table_is_none_of_the_first(tmp_path, below):
     text = f"{table} 1 | 900 | 100 | 100\n{below}\n{table} 2 | 90 | 10 | 10\n"
     with pytest.raises(InputError):
         read_statements(written(tmp_path, text))
+
+
+@cases("fence", ["", "```\n"])
+@cases("below", ["", "(1 row)\n"])
+def test_words_with_commas_below_a_table_are_no_row(tmp_path, fence, below):
+    table = "calls | total_exec_time | temp_blks_read | temp_blks_written\n------+------\n"
+    text = f"{fence}{table} 1 | 900 | 100 | 99\n{below}{fence}\nAs you see, it is, at last, slow.\n"
+    assert read_statements(written(tmp_path, text)).writes.count == 99
 
 
 def test_a_session_of_many_plans(tmp_path):

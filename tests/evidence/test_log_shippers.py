@@ -99,3 +99,21 @@ def test_words_below_a_pasted_log_are_none_of_its_statement(tmp_path, end):
     (path := tmp_path / "paste.md").write_text("\n".join(lines) + f"\n{end}\nSee the manual.\n")
     first, second = read_logs(path).temp
     assert (first.query, first.call) == (second.query, second.call) == ("select a\nfrom b", 1)
+
+
+def test_statements_without_tabs_differ_below_a_blank_line(tmp_path):
+    at = "2026-11-23 10:00:04 UTC [4{}] "
+    lines = [
+        line
+        for name in "12"
+        for line in (
+            f'{at.format(name)}LOG:  temporary file: path "b/pgsql_tmp4{name}.5", size 819200',
+            f"{at.format(name)}STATEMENT:  -- report",
+            "",
+            f"select {name}",
+        )
+    ]
+    (path := tmp_path / "paste.log").write_text("\n".join([*lines, f"{at.format(3)}LOG:  end"]))
+    assert {file.query for file in read_logs(path).temp} == {
+        "-- report\nselect 1", "-- report\nselect 2",
+    }  # fmt: skip

@@ -168,11 +168,13 @@ WORKER = """\
         Worker 1:  actual time=1.0..900.0 rows=3 loops=1
           Buffers: shared hit=300, temp read=100 written=100
 """
+#: PostgreSQL prints no buffers where there were none.
+IDLE = "        Worker 1:  actual time=1.0..2.0 rows=0 loops=1\n"
 
 
 @cases(
     "worker,loops,processes",
-    [(WORKER, 3, 3.0), ("", 3, 3.0), ("        ...\n", 3, 3.0), ("", 2, 1.5)],
+    [(WORKER, 3, 3.0), ("", 3, 3.0), ("        ...\n", 3, 3.0), ("", 2, 1.5), (IDLE, 3, 1.5)],
 )
 def test_the_rest_of_the_leader_and_of_missing_workers_is_even(tmp_path, worker, loops, processes):
     """Of 600 blocks a worker had 200; by the loops, three processes ran the join, or two."""

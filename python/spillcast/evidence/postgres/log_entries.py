@@ -183,7 +183,9 @@ def _begins(line: bytes) -> bool:
 def _entries(lines: Iterator[str]) -> Iterator[Entry]:
     """The messages of lines, each in any format."""
     entry: Entry | None = None
-    has_ended = False
+    # Below a blank line of a statement: more of it if a message follows, else words below the log.
+    below: list[str] = []
+    is_below = False
     for line, at in _without_json(lines):
         if isinstance(line, Entry):
             new: Entry | None = line
@@ -191,19 +193,20 @@ def _entries(lines: Iterator[str]) -> Iterator[Entry]:
             new = _of_csv(line, lines) if _CSV.match(line) else _of_text(line)
         if new is not None:
             if entry is not None:
+                entry.lines += below
                 yield entry
-            entry, has_ended = new, False
+            entry, below, is_below = new, [], False
             entry.at = entry.at or at
-        elif isinstance(line, str) and entry is not None and len(entry.lines) <= LINES_MAX:
+        elif isinstance(line, str) and entry and len(entry.lines) + len(below) <= LINES_MAX:
             # The prefixes of a shipper and of the server are removed.
             text = line if line.startswith("\t") else without_shipper(line)
             if text.startswith("\t"):
                 entry.lines.append(text[1:])
             elif not line.strip():
                 # A tab is before each further line of a statement, unless it was lost in a paste.
-                has_ended = entry.level == "STATEMENT"
-            elif not has_ended and not _DATED.match(text):
-                entry.lines.append(text)
+                is_below = entry.level == "STATEMENT"
+            elif not _DATED.match(text):
+                (below if is_below else entry.lines).append(text)
     if entry is not None:
         yield entry
 

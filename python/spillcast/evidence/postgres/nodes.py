@@ -227,7 +227,7 @@ def _size_blocks(values: Mapping[str, Any]) -> int:
     size_bytes: float = 1024.0 * size_kib * runs
     inputs = values.get("Plans", ())
     batches: int = max((child.get("Hash Batches", 1) for child in inputs), default=1)
-    if batches > 1 and values["Node Type"] != "Hash Join":
+    if batches > 1 and not values["Node Type"].endswith("Hash Join"):
         missing = "lines or their indentation are missing"
         raise ValueError(f"a hash is below {values['Node Type']}, not a join: {missing}")
     for child in inputs if batches > 1 else ():
@@ -302,8 +302,9 @@ def _spread(values: Mapping[str, Any], processes: int) -> float:
     counted = [worker for worker in workers if "Temp Written Blocks" in worker]
     parts = [float(_temp(worker).blocks) for worker in counted]
     if counted:
-        # The rest is of the leader, and of workers whose lines are missing.
-        others = max(1, processes - len(counted))
+        # The rest is of the leader, and of workers whose lines are missing. A line without buffers
+        # is of a worker that used none.
+        others = max(1, processes - len(workers))
         parts += [max(0.0, _temp(values).blocks - sum(parts)) / others] * others
     else:
         parts = sorts_kib(values) or _disk_usages_kib(values)

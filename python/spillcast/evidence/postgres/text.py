@@ -69,9 +69,13 @@ _CONTINUES = re.compile(
 )
 _NAME_ALONE = re.compile(rf"\s*{_TYPE_OF_NODE}")
 _FIRST_NODE = re.compile(rf"{_TYPE_OF_NODE}(?={_FIGURES_OF_NODE})")
-#: A cost has two decimals and a time three, before the dots of their range.
-_COST_OR_TIME = re.compile(r"\b(?:cost|time)=[\d.,]*?(?:(?P<comma>,)|\.)\d{2,3}\.\.")
-_NUMBER = re.compile(r"\d+(?:[.,]\d+)+")
+#: A cost or a time with decimals: a cost has at most two, which commas between thousands have not.
+_COST_OR_TIME = re.compile(
+    r"\b(?:(?:cost=[\d.]*(?P<cost>,)\d{1,2}|time=[\d.]*(?P<time>,)\d{1,3})"
+    r"|(?:cost|time)=[\d.,]*[.,]\d+)\.\."
+)
+#: A number with separators; those of settings are in quotes and have points.
+_NUMBER = re.compile(r"(?<![\d'])\d+(?:[.,]\d+)+")
 _SWAPPED = str.maketrans(".,", ",.")
 _TEMP_IO = ("Temp Read Blocks", "Temp Written Blocks", "Temp I/O Read Time", "Temp I/O Write Time")
 #: So long a line, of which there are several, was broken by a terminal and not between words.
@@ -262,7 +266,7 @@ def _without_single_blanks(lines: list[str]) -> list[str]:
 def _with_points(lines: list[str]) -> list[str]:
     """The lines, with decimal points where each cost and time of a node has a decimal comma."""
     figures = [match for line in lines for match in _COST_OR_TIME.finditer(line)]
-    if not figures or not all(match["comma"] for match in figures):
+    if not figures or not all(match["cost"] or match["time"] for match in figures):
         return lines
     return [_NUMBER.sub(lambda match: match[0].translate(_SWAPPED), line) for line in lines]
 
