@@ -127,7 +127,7 @@ impl CallKind {
         self == CallKind::Truncate || self.removes_name() || self.looks_up()
     }
 
-    /// Asks what is behind a path, which a file system of another machine or process may have to ask.
+    /// Asks what is behind a path; a file system may have to ask another machine or process.
     pub fn looks_up(self) -> bool {
         use CallKind::*;
         matches!(self, Stat | Newfstatat | Statx | Access | Faccessat)

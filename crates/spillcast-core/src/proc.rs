@@ -27,8 +27,8 @@ pub fn numbers_in(directory: &str) -> io::Result<Vec<i32>> {
     Ok(entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect())
 }
 
-/// The open descriptors of a process: the link of each in /proc, and the target that it shows. Empty
-/// where the process has ended or may not be looked at.
+/// The open descriptors of a process: the link of each in /proc, and the target that it shows.
+/// Empty where the process has ended or may not be looked at.
 pub fn descriptors(pid: i32) -> impl Iterator<Item = (PathBuf, PathBuf)> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     entries.filter_map(|entry| Some((entry.path(), fs::read_link(entry.path()).ok()?)))

@@ -1,9 +1,9 @@
 //! The trace of a recording's threads, row by row: CPU, waits, and waits for each other.
 //!
-//! The beginning of a thread is a row, too. A wait that no observed thread is known to have ended, and
-//! the beginning of a thread, are taken to follow the last row of another thread that had ended by
-//! then: engines poll whether others are done. Where no other row ended during the wait, it keeps its
-//! recorded length.
+//! The beginning of a thread is a row, too. A wait that no observed thread is known to have ended,
+//! and the beginning of a thread, are taken to follow the last row of another thread that had ended
+//! by then: engines poll whether others are done. Where no other row ended during the wait, it
+//! keeps its recorded length.
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -66,7 +66,7 @@ impl Recorded {
         self.temp && self.op != Op::Null && self.bytes > 0
     }
 
-    /// Whether it makes, resizes, syncs or removes a temp file, or waits for writeback.
+    /// Whether it makes, resizes, syncs, removes or looks up a temp file, or waits for writeback.
     pub fn changes(&self) -> bool {
         self.temp && self.op == Op::Null
     }
@@ -162,8 +162,8 @@ pub struct ThreadTrace {
 
 /// The trace of `waits`, which are sorted by start and whose events are positions in `names`.
 ///
-/// Threads that neither do temp I/O nor wait for one that does, directly or through others, are left
-/// out: they sleep, or serve others.
+/// Threads that neither do temp I/O nor wait for one that does, directly or through others, are
+/// left out: they sleep, or serve others.
 pub fn thread_trace(waits: &[Recorded], names: &Names, slices: Slices) -> ThreadTrace {
     let requests: Vec<bool> =
         names.list().iter().map(|name| name.starts_with("io_uring_")).collect();
@@ -214,7 +214,7 @@ fn rows_of_waits(waits: &[Recorded], requests: &[bool], slices: Slices) -> (Vec<
     (waits.iter().enumerate().filter(|(_, wait)| !beside(wait)).map(row).collect(), cpu_known)
 }
 
-/// The rows of the threads that temp I/O can hold up, numbered anew, and the number of these threads.
+/// The rows of the threads that temp I/O can hold up, numbered anew, and how many these are.
 fn held_up_by_temp_io(mut rows: Vec<Row>, waits: &[Recorded]) -> (Vec<Row>, usize) {
     let mut held_up = FxHashSet::default();
     let mut waiters_of: FxHashMap<u32, FxHashSet<u32>> = FxHashMap::default();
@@ -245,8 +245,8 @@ fn held_up_by_temp_io(mut rows: Vec<Row>, waits: &[Recorded]) -> (Vec<Row>, usiz
     (rows, threads.len())
 }
 
-/// Adds a row for the beginning of each thread, from the start of the recording, or of the slice of the
-/// thread's first row. Before its first row a thread did not exist, rather than wait for a core.
+/// Adds a row for the beginning of each thread, from the start of the recording, or of the slice of
+/// the thread's first row. Before that row a thread did not wait for a core: it did not exist.
 fn with_beginnings(mut rows: Vec<Row>, threads: usize, slices: Slices) -> Vec<Row> {
     let mut is_first = vec![true; threads];
     let mut beginnings: Vec<Row> = Vec::with_capacity(threads);
@@ -267,8 +267,8 @@ fn with_beginnings(mut rows: Vec<Row>, threads: usize, slices: Slices) -> Vec<Ro
         }
     }
     beginnings.sort_by_key(|row| (row.end_ns, row.thread));
-    // Each is inserted before the first row that starts after it, the last one first, so that every row
-    // moves once.
+    // Each is inserted before the first row that starts after it, the last one first, so that every
+    // row moves once.
     let mut unmoved = rows.len();
     rows.extend_from_slice(&beginnings);
     let mut free = rows.len();

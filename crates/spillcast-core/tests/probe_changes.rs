@@ -1,4 +1,4 @@
-//! Replays that make, resize, sync, look up and remove files: each call is made, and reads still meet data.
+//! Replays of calls on files: each call is made, and reads still meet data.
 
 mod places;
 

@@ -2,7 +2,7 @@
 
     T_B = T_A - w_A * IO_A - C + D + w_B * sum over (op, size) of N * L_B(op, size)
 
-Calls that create, resize, sync or remove temp files are operations too, by kind instead of size.
+Calls that make, resize, sync, remove or look up temp files are operations too, by kind, not size.
 N, T_A and IO_A come from the workload, L_B from the storage. w is the weight of a wait, 1 for one
 thread and less if several overlap. C is the cost of recording outside temp I/O. D is the change of
 CPU time by colder or warmer caches. docs/method.md derives the formula and lists its limits.
@@ -83,7 +83,7 @@ class Baseline:
     io_share: float
     #: Temp I/O, by load.
     io_s: Sequence[float]
-    #: Calls that create, resize, sync or remove temp files, and waits for writeback, by kind.
+    #: Calls that make, resize, sync, remove or look up temp files, and writeback, by kind.
     changes_s: Sequence[float]
     #: Time outside all calls on temp files.
     remainder_s: float

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 FORECAST_SCHEMA = "spillcast.forecast/1"
-#: The term of calls that create, resize, sync or remove temp files.
+#: The term of calls that create, resize, sync, remove or look up temp files.
 CHANGES = "other calls on temp files"
 #: The name of the target that no storage is faster than.
 ZERO_LATENCY = "zero-latency storage"

@@ -47,7 +47,7 @@ def cpu_between_s(cpu_s: float | None, elapsed_s: float, io_s: float, operations
 
 @dataclass(frozen=True)
 class TempChanges:
-    """Calls of one kind that create, resize, sync or remove temp files, over the recorded time."""
+    """Calls that make, resize, sync, remove or look up temp files in the recorded time, of one kind."""
 
     #: None if unknown.
     event: str | None

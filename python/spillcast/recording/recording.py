@@ -234,7 +234,7 @@ class Recording(Displayed):
 
     @cached_property
     def temp_changes(self) -> "Table":
-        """Calls that create, resize, sync or remove temp files, and writeback; sorted by start."""
+        """Calls that make, resize, sync, remove or look up temp files, and writeback; by start."""
         from spillcast.recording.schema import WAITS
         from spillcast.tables import Table
 

@@ -27,7 +27,7 @@ class ThreadTrace:
     ``on_core``, it keeps its core. Or, if ``after`` is not NONE, it waits until the thread of row
     ``after`` has ended that row and then used ``after_cpu_ns``. Rows with ``temp`` are operations
     on temp files, which have ``file``, ``offset`` (NONE if unknown), ``bytes`` and ``write``.
-    Those with ``change`` move no bytes but create, resize, sync or remove a file.
+    Those with ``change`` move no bytes but create, resize, sync, remove or look up a file.
     """
 
     thread: Numbers

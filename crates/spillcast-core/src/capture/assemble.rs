@@ -1,5 +1,5 @@
-//! Turns the reports of a capture into waits: finds the file of each descriptor, the offset in it, and
-//! whether it is temp.
+//! Turns the reports of a capture into waits: finds the file of each descriptor, the offset in it,
+//! and whether it is temp.
 
 mod changes;
 mod held;
@@ -51,8 +51,8 @@ pub struct Assembler {
     at: usize,
     /// CPU time of calls without a row, per thread: it counts as before the next row.
     carried_cpu_ns: FxHashMap<i32, u64>,
-    /// CPU time in calls that change files other than temp files, which have no rows though the source
-    /// counts it as inside rows.
+    /// CPU time in calls that change files other than temp files, which have no rows though the
+    /// source counts it as inside rows.
     pub other_changes_cpu_ns: u64,
     /// The last call of each thread, if it opened a file that the source has not reported yet.
     pending_opens: FxHashMap<i32, (Call, Inside)>,
@@ -83,7 +83,7 @@ struct File {
     identity: (u64, u64),
     regular: bool,
     in_memory: bool,
-    /// It was looked up again when it was first used: programs unlink files right after opening them.
+    /// It was looked up again at its first use: programs unlink files right after opening them.
     settled: bool,
 }
 
@@ -113,8 +113,8 @@ impl Assembler {
         }
     }
 
-    /// Looks up all open files of a process, so that later calls need no look-up; returns how many of
-    /// them are temp.
+    /// Looks up all open files of a process, so that later calls need no look-up; returns how many
+    /// of them are temp.
     pub fn snapshot(&mut self, pid: i32) -> u64 {
         self.snapshots.insert(pid, now_ns());
         self.rules.observe(pid);
@@ -166,8 +166,8 @@ impl Assembler {
                 self.opened(pid, fd);
             }
             Event::Fork { parent, child } => self.fork(parent, child),
-            // Descriptors marked close-on-exec are closed now; a new look-up shows which. A program may
-            // end before that, so its standard streams are kept: a shell passes files by them.
+            // Descriptors marked close-on-exec are closed now; a new look-up shows which. A program
+            // may end before that, so its standard streams are kept: a shell passes files by them.
             Event::Exec { pid } => {
                 self.descriptors.retain(|key, _| key.0 != pid || key.1 <= libc::STDERR_FILENO);
                 self.rules.exec(pid);
@@ -239,7 +239,7 @@ impl Assembler {
     }
 
     fn io(&mut self, call: Call, inside: Inside) {
-        // A descriptor without an open is a pipe or a socket, unless it was closed before the snapshot.
+        // Without an open it is a pipe or a socket, unless it was closed before the snapshot.
         let opened =
             self.descriptors.contains_key(&(call.pid, call.fd)) || self.precedes_snapshot(&call);
         let file = self.file_of(&call);
@@ -271,9 +271,9 @@ impl Assembler {
         self.push(wait);
     }
 
-    /// A copy in the kernel. Between two files it becomes a read and a write, each with half of its time,
-    /// because the kernel alternates between them. To or from a socket or a pipe it has no row, because
-    /// it also waits for these.
+    /// A copy in the kernel. Between two files it becomes a read and a write, each with half of its
+    /// time, because the kernel alternates between them. To or from a socket or a pipe it has no
+    /// row, because it also waits for these.
     fn copy(&mut self, call: Call, inside: Inside) {
         let other = call.offset.map_or(-1, |fd| fd as i32);
         let (from, to) = match call.kind {
@@ -347,8 +347,8 @@ impl Assembler {
         self.waited(tid, block, BLOCKED);
     }
 
-    /// Adds a row of a thread that left the CPU outside of the timed calls. Writeback counts as temp I/O
-    /// if most writes were to temp files.
+    /// Adds a row of a thread that left the CPU outside of the timed calls. Writeback counts as
+    /// temp I/O if most writes were to temp files.
     fn waited(&mut self, tid: i32, block: Block, event: &str) {
         let before_ns = self.work_before_ns(tid, block.start_ns, block.cpu_before_ns);
         if block.start_ns < self.origin_ns {
@@ -365,8 +365,8 @@ impl Assembler {
         });
     }
 
-    /// CPU time of a thread since its last row without spinning, which becomes a row; `own_ns` of it is
-    /// since its last event.
+    /// CPU time of a thread since its last row without spinning, which becomes a row; `own_ns` of
+    /// it is since its last event.
     fn work_before_ns(&mut self, tid: i32, until_ns: u64, own_ns: u64) -> u64 {
         let carried_ns = self.carried_cpu_ns.remove(&tid).unwrap_or(0);
         let Some(spun) = self.spinning.end_of(tid, until_ns, own_ns) else {
@@ -421,8 +421,8 @@ impl Assembler {
         if known.is_none() && self.precedes_snapshot(call) {
             return None;
         }
-        // The look-up comes after the call: the position follows from the calls instead, and by now the
-        // descriptor may stand for another file than when it was opened.
+        // The look-up comes after the call: the position follows from the calls instead, and by now
+        // the descriptor may stand for another file than when it was opened.
         if self.changes.get(&key).is_some_and(|&change| change > self.at) {
             return known;
         }

@@ -15,11 +15,11 @@ pub struct Counts {
     pub other_io_ns: u64,
     /// Calls on a descriptor that was closed before it could be looked at.
     pub unknown_file: u64,
-    /// Calls that copied from or to temp files inside the kernel, and their bytes; these have no rows.
+    /// Calls without rows that copied from or to temp files inside the kernel, and their bytes.
     pub temp_copies: u64,
     pub temp_copied_bytes: u64,
-    /// Most requests of io_uring, with calls, that a thread had in flight at once, including at least one
-    /// on a temp file.
+    /// Most requests of io_uring, with calls, that a thread had in flight at once, including at
+    /// least one on a temp file.
     pub io_uring_depth: u64,
     /// CPU time of their threads' other work while they were in flight.
     pub io_uring_busy_ns: u64,

@@ -19,10 +19,10 @@ pub struct Block {
     pub start_ns: u64,
     /// When it was woken; if that is unknown, when it was on a CPU again.
     pub end_ns: u64,
-    /// CPU time since the previous block or timed call; for a block in a call, since the call began.
+    /// CPU time since the previous block or timed call, or of a block in a call since its begin.
     pub cpu_before_ns: u64,
-    /// The observed thread that woke it; None for an interrupt, another process, a thread that has ended,
-    /// or if unknown.
+    /// The observed thread that woke it; None for an interrupt, another process, a thread that has
+    /// ended, or if unknown.
     pub woken_by: Option<i32>,
 }
 
@@ -105,8 +105,8 @@ pub enum Event {
         tid: i32,
         block: Block,
     },
-    /// The same while it waited for I/O of the kernel; with `writeback` for memory that dirty pages occupy
-    /// until they are on storage.
+    /// The same while it waited for I/O of the kernel; with `writeback` for memory that dirty pages
+    /// occupy until they are on storage.
     BlockedOnIo {
         tid: i32,
         block: Block,

@@ -6,8 +6,8 @@
 //!
 //! Every call on a file is a row with the file's name, and temp is a label of that row. Most labels
 //! are known only at the end, so rows and seconds carry the name until they become Parquet. Counts
-//! during the run cover what is known so far. Calls that open, resize, sync or remove files are rows
-//! for temp files only, because a program may open 100,000 others.
+//! during the run cover what is known so far. Calls that open, resize, sync, remove or look up
+//! files are rows for temp files only, because a program may open 100,000 others.
 
 use std::collections::HashMap;
 use std::fs;
@@ -25,7 +25,7 @@ use crate::wait::{NameId, Names, Op};
 /// Entries of a directory that are searched for a renamed file.
 const ENTRIES_MAX: usize = 100_000;
 
-/// The state of files by name. The first classification of a name holds for all later files with it.
+/// The state of files by name. The first classification of a name holds for its later files, too.
 pub struct Files {
     by_name: FxHashMap<NameId, State>,
     /// Start of the recording, nanoseconds since the epoch.
@@ -184,8 +184,8 @@ impl Made {
         2 * self.read_back_bytes >= self.written_bytes.max(1)
     }
 
-    /// Looks up at the end whether the file was removed; returns whether it has another name, as after a
-    /// rename or a link.
+    /// Looks up at the end whether the file was removed; returns whether it has another name, as
+    /// after a rename or a link.
     fn look_up(&mut self, path: &Path, folders: &mut Folders) -> bool {
         let exists = || fs::symlink_metadata(path).is_ok();
         // The inode of a removed file may have been reused, which only the birth shows.
@@ -199,8 +199,8 @@ impl Made {
         let born_ns = self.identity.born_ns;
         let renamed =
             identity.is_some_and(|identity| born_ns.is_none_or(|_| identity.born_ns == born_ns));
-        // A file that was gone before its inode was looked up may have been renamed, unless it was read
-        // back, as spills are.
+        // A file that was gone before its inode was looked up may have been renamed, unless it was
+        // read back, as spills are.
         let gone = self.same_mounts && (self.identity.ino != 0 || self.is_read_back());
         self.removed = !renamed && (self.removed || gone);
         renamed

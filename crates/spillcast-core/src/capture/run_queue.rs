@@ -1,8 +1,7 @@
-//! How long the observed threads were runnable but not scheduled, and how much of that other processes
-//! explain.
+//! How long observed threads were runnable but not scheduled, and how much of that others explain.
 //!
-//! While an observed thread waits for a CPU, all CPUs are busy with observed threads or with others. So
-//! others can explain no more of the delay than the CPU time that they used meanwhile.
+//! While an observed thread waits for a CPU, all CPUs are busy with observed threads or with
+//! others. So others can explain no more of the delay than the CPU time that they used meanwhile.
 
 use std::collections::{BTreeSet, HashMap};
 use std::fs;
@@ -53,8 +52,8 @@ struct Window {
 impl RunQueue {
     /// Reads the times of every thread; `last`: there is no later look.
     ///
-    /// `known_cpu_ns` is the CPU time since the first look by the source's count, which includes threads
-    /// that ended between two looks.
+    /// `known_cpu_ns` is the CPU time since the first look by the source's count, which includes
+    /// threads that ended between two looks.
     pub fn look(&mut self, pids: &BTreeSet<i32>, known_cpu_ns: u64, last: bool) {
         let now_ns = now_ns();
         let first = self.last_look_ns == 0;
@@ -108,8 +107,8 @@ impl RunQueue {
     }
 }
 
-/// The part of the threads' delay that others can explain at the most, given the CPU time of the whole
-/// machine; all of it if that is unknown.
+/// The part of the threads' delay that others can explain at the most, given the CPU time of the
+/// whole machine; all of it if that is unknown.
 pub fn of_others_ns(scheduled: Scheduled, machine_ns: Option<u64>) -> u64 {
     match machine_ns {
         Some(all_ns) => scheduled.delay_ns.min(all_ns.saturating_sub(scheduled.cpu_ns)),
@@ -127,8 +126,8 @@ pub fn machine_cpu_ns() -> Option<u64> {
     busy_ticks(&text).map(ticks_ns)
 }
 
-/// The ticks in the first line of /proc/stat that are neither idle nor waiting for I/O. Those of guests
-/// are included in those of users.
+/// The ticks in the first line of /proc/stat that are neither idle nor waiting for I/O. Those of
+/// guests are included in those of users.
 fn busy_ticks(text: &str) -> Option<u64> {
     let line = text.lines().next()?.strip_prefix("cpu ")?;
     let ticks: Vec<u64> = line.split_ascii_whitespace().map_while(|n| n.parse().ok()).collect();

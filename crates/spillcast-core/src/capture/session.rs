@@ -51,7 +51,7 @@ pub struct Status {
     pub run_queue_others_ns: u64,
     /// Whether a process uses io_uring and the source does not report its requests.
     pub io_uring: bool,
-    /// CPU time that threads spent polling for the I/O of others, which has rows; None without samples.
+    /// CPU time in which threads polled for the I/O of others, which has rows; None if unknown.
     pub spun_ns: Option<u64>,
     pub mapped: Vec<String>,
     /// The observed processes that have not ended at the end of the capture.
@@ -80,8 +80,8 @@ pub struct Capture {
 }
 
 impl Capture {
-    /// Starts a capture of the processes `given` and all their descendants. The id of a thread that is not
-    /// the main thread of its process stands for that thread alone.
+    /// Starts a capture of the processes `given` and all their descendants. The id of a thread that
+    /// is not the main thread of its process stands for that thread alone.
     ///
     /// Errors: those of [`Observer::attach`].
     pub fn start(source: Box<dyn Source>, given: &[i32], rules: TempRules) -> io::Result<Capture> {
@@ -123,8 +123,8 @@ impl Capture {
 
     /// Observes another process with all its descendants. Has no effect on an observed process.
     ///
-    /// Errors: those of [`Observer::attach`], and ENOTSUP if the source finds processes by itself or the
-    /// capture has ended.
+    /// Errors: those of [`Observer::attach`], and ENOTSUP if the source finds processes by itself
+    /// or the capture has ended.
     pub fn attach(&self, pid: i32) -> io::Result<()> {
         self.shared.attach(pid)
     }
@@ -252,7 +252,7 @@ impl Reader {
             self.report(&mut status);
             if last {
                 self.shared.observer.lock().expect("no holder panics").take();
-                // Closing tracepoints takes the kernel about a second, which need not be waited for.
+                // Closing tracepoints takes the kernel about a second: nothing waits for that.
                 std::thread::spawn(move || drop(self.source));
                 return;
             }

@@ -10,7 +10,7 @@ pub trait Source: Send + Sync {
     /// Sleeps until there may be something to drain, but only briefly.
     fn wait(&self);
 
-    /// Appends the events since the last drain in the order of time; with `last`, without exception.
+    /// Appends the events since the last drain in the order of time; with `last`, all of them.
     fn drain(&mut self, out: &mut Vec<Event>, last: bool);
 
     /// Counts so far.
@@ -42,7 +42,7 @@ pub struct Observed {
     pub sees_io_uring: bool,
     /// Whether samples of the threads' instruction pointers are reported.
     pub samples: bool,
-    /// Page faults that read a file, and the time threads waited in them; None if they are not observed.
+    /// Page faults that read a file, and the time threads waited in them; None if unknown.
     pub file_faults: Option<u64>,
     pub file_fault_ns: Option<u64>,
     /// Whether any process was reached.
@@ -60,8 +60,8 @@ pub trait Observer: Send + Sync {
         Ok(())
     }
 
-    /// Observes a process with all its threads and all processes that it starts from now on. Has no effect
-    /// on an observed process.
+    /// Observes a process with all its threads and all processes that it starts from now on. Has no
+    /// effect on an observed process.
     ///
     /// Errors: ESRCH when there is no such process, EACCES or EPERM when it may not be observed.
     fn attach(&self, pid: i32) -> io::Result<()>;
@@ -71,6 +71,6 @@ pub trait Observer: Send + Sync {
     fn births(&self, parent: i32, title: &str) -> io::Result<Births>;
 }
 
-/// Sleeps until a child is started, but only briefly; returns the children since the last call that have
-/// the title.
+/// Sleeps until a child is started, but only briefly; returns the children since the last call that
+/// have the title.
 pub type Births = Box<dyn FnMut() -> Vec<i32> + Send>;

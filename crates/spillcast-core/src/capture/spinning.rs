@@ -1,16 +1,16 @@
 //! Detects threads that spin: that use a core only to poll whether another thread has done its I/O.
 //!
-//! Samples of instruction pointers are taken some 500 times per second of CPU time. A stretch of CPU time
-//! without an observed call is spinning if three conditions hold over several chunks of samples:
+//! Samples of instruction pointers are taken some 500 times per second of CPU time. A stretch of
+//! CPU time without an observed call is spinning if this holds over several chunks of samples:
 //!
-//! - A large share of the samples is at instructions that synchronise threads: locked ones, exclusive
-//!   loads and stores, hints such as `pause`. Compiled loops of real work, such as the probe of a hash
-//!   table, also stay within few cache lines but have none of these.
+//! - A large share of the samples is at instructions that synchronise threads: locked ones,
+//!   exclusive loads and stores, hints such as `pause`. Compiled loops of real work, such as the
+//!   probe of a hash table, also stay within few cache lines but have none of these.
 //! - All samples of the stretch together fall on few cache lines of code.
 //! - Meanwhile other observed threads had temp I/O in flight for a good part of the time.
 //!
-//! This needs no symbols and no knowledge of the engine. A loop that only loads a variable, without a hint
-//! to the processor, is not detected: nothing distinguishes it from work.
+//! This needs no symbols and no knowledge of the engine. A loop that only loads a variable, without
+//! a hint to the processor, is not detected: nothing distinguishes it from work.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -120,8 +120,8 @@ impl Spinning {
         };
     }
 
-    /// A stretch of a thread without an observed call ended, with this much CPU time; returns the part of
-    /// it that was spinning.
+    /// A stretch of a thread without an observed call ended, with this much CPU time; returns the
+    /// part of it that was spinning.
     pub fn end_of(&mut self, tid: i32, end_ns: u64, cpu_ns: u64) -> Option<Spun> {
         let mut stretch = self.stretches.remove(&tid)?;
         let samples = stretch.samples;
@@ -149,8 +149,8 @@ impl Spinning {
 }
 
 impl Stretch {
-    /// Adds the chunk to the run if it spins; returns whether it does. An incomplete chunk spins if its
-    /// code is that of the run before.
+    /// Adds the chunk to the run if it spins; returns whether it does. An incomplete chunk spins if
+    /// its code is that of the run before.
     fn end_chunk(&mut self) -> bool {
         let chunk = std::mem::take(&mut self.chunk);
         let synced = std::mem::take(&mut self.synced);
@@ -189,8 +189,8 @@ struct Code {
     memory: FxHashMap<i32, Option<File>>,
 }
 
-/// Bytes of code that are examined before and after a sampled address. The processor completes a slow
-/// instruction before it takes the interrupt, so that this instruction is before the address.
+/// Bytes of code that are examined before and after a sampled address. The processor completes a
+/// slow instruction before it takes the interrupt, so that this instruction is before the address.
 const BEFORE: usize = 12;
 const AFTER: usize = 4;
 
@@ -225,8 +225,8 @@ fn synchronises(code: &[u8; BEFORE + AFTER]) -> bool {
         || (0..BEFORE).any(|at| locked_bytes(&code[at..]) == Some(BEFORE - at))
 }
 
-/// The length of a locked instruction; None for any other or a truncated one. It always has an operand in
-/// memory, which distinguishes it from other bytes that begin with the same prefix.
+/// The length of a locked instruction; None for any other or a truncated one. It always has an
+/// operand in memory, which distinguishes it from other bytes that begin with the same prefix.
 #[cfg(target_arch = "x86_64")]
 fn locked_bytes(code: &[u8]) -> Option<usize> {
     const LOCK: u8 = 0xf0;

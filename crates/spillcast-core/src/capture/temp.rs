@@ -1,4 +1,4 @@
-//! Classifies files by name, age and folder: temporary, other, or undecided until their use decides.
+//! Classifies files by name, age and folder: temporary, other, or for their use to decide.
 
 use std::collections::HashMap;
 use std::ffi::{OsStr, OsString};
@@ -13,8 +13,8 @@ use super::event::FileIdentity;
 use crate::proc::Stat;
 use crate::system::{boot_ns, epoch_ns};
 
-/// By how much a file may appear older than the process that made it, because the clocks of births and
-/// of process starts both have a coarse resolution.
+/// By how much a file may appear older than the process that made it, because the clocks of births
+/// and of process starts both have a coarse resolution.
 const CLOCK_SLACK_NS: i128 = 20_000_000;
 
 /// What is known of a file before it is used.
@@ -27,7 +27,7 @@ pub enum Kind {
         /// It is in a directory for temporary files, or an engine names its temp files like this.
         in_temp_dir: bool,
         identity: Identity,
-        /// Its process has the same mounts as this one, so that its path leads to the same file here.
+        /// Its process has the mounts of this one: the path leads to the same file here.
         same_mounts: bool,
     },
 }
@@ -65,8 +65,8 @@ pub struct TempRules {
     /// Directories that the user named; if there are any, only their files are temporary.
     named: Vec<PathBuf>,
     processes: HashMap<i32, Process>,
-    /// For processes that end before they can be looked up: what they were before they started their
-    /// program, or their parents.
+    /// For processes that end before they can be looked up: what they were before they started
+    /// their program, or their parents.
     inherited: HashMap<i32, Process>,
     /// The first observed process: it stands for unknown ones, which it may have started.
     first: Option<Process>,
@@ -86,22 +86,28 @@ impl TempRules {
         TempRules { named: named.into_iter().map(as_shown).collect(), ..TempRules::default() }
     }
 
+    /// Whether a path alone shows that a file is temporary, whatever its use.
+    pub fn is_temp_path(&self, path: &Path) -> bool {
+        match self.named.is_empty() {
+            true => temp_name_of(path).is_some_and(|name| name.certain),
+            false => self.named.iter().any(|dir| path.starts_with(dir)),
+        }
+    }
+
     pub fn kind(&mut self, pid: i32, file: &FileIdentity) -> Kind {
         let path = Path::new(&file.path);
         if !file.regular || file.in_memory() {
             return Kind::Other;
         }
-        if !self.named.is_empty() {
-            let named = self.named.iter().any(|dir| path.starts_with(dir));
-            return if named { Kind::Temp } else { Kind::Other };
-        }
-        let name = temp_name_of(path);
-        if name.is_some_and(|name| name.certain) {
+        if self.is_temp_path(path) {
             return Kind::Temp;
         }
+        if !self.named.is_empty() {
+            return Kind::Other;
+        }
         let process = self.process(pid);
-        let in_temp_dir =
-            name.is_some() || process.temp_dirs.iter().any(|dir| path.starts_with(dir));
+        let in_temp_dir = temp_name_of(path).is_some()
+            || process.temp_dirs.iter().any(|dir| path.starts_with(dir));
         let same_mounts = process.same_mounts;
         let seen = Identity { ino: file.ino, born_ns: file.born_ns };
         let named = || Identity::of(path).filter(|_| same_mounts && !file.unlinked);
@@ -154,7 +160,7 @@ pub struct TempName {
     pub engine: &'static str,
     /// What such a file contains.
     pub kind: &'static str,
-    /// Whether only temp files have such names. If not, a file's use decides, as in a temp directory.
+    /// Whether only temp files have such names. If not, a file's use decides, as in TMPDIR.
     certain: bool,
     pattern: &'static str,
 }
@@ -208,9 +214,8 @@ fn matches_pattern(pattern: &[u8], name: &[u8]) -> bool {
     }
 }
 
-/// PostgreSQL's relations and WAL, the journals of SQLite and DuckDB beside a database, and the counters
-/// that a JVM maps: they are created and removed like temporary files but are not kept on storage for
-/// these.
+/// PostgreSQL's relations and WAL, the journals of SQLite and DuckDB beside a database, and the
+/// counters that a JVM maps. They are created and removed like temp files, but lie elsewhere.
 fn is_engine_data(path: &Path) -> bool {
     let name = path.file_name().unwrap_or_default().as_bytes();
     let journal = [&b".wal"[..], b"-wal", b"-journal", b"-shm"];
@@ -233,8 +238,8 @@ impl Default for Process {
 }
 
 impl Process {
-    /// None for a process that has ended or is ending: its environment and its arguments go first, and
-    /// one with an empty environment still has arguments.
+    /// None for a process that has ended or is ending: its environment and its arguments go first,
+    /// and one with an empty environment still has arguments.
     fn look_up(pid: i32) -> Option<Process> {
         let read = |name| fs::read(format!("/proc/{pid}/{name}")).unwrap_or_default();
         let environment = read("environ");

@@ -53,11 +53,11 @@ fn shared_writable_file(line: &str) -> Option<FileIdentity> {
     Some(FileIdentity::named(path, unlinked))
 }
 
-/// Up to this many threads are looked up often: the delay of a thread after its last look-up is lost.
+/// Up to this many threads are read often: the delay of a thread after its last look is lost.
 const FEW_THREADS: usize = 16;
 
-/// When /proc is read: for delays of few threads four times a second, of more once a second; for blind
-/// spots early on and then every five seconds.
+/// When /proc is read: for delays of few threads four times a second, of more once a second; for
+/// blind spots early on and then every five seconds.
 pub struct Looks {
     start: Instant,
     delay_s: f64,

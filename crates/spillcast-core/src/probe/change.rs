@@ -3,8 +3,8 @@
 //! The first call that opens a file creates it, as engines do that open a file for each read.
 //! A file of the replay has no name, so a replayed unlink first gives it one. Then it removes the
 //! name and closes the last descriptor, so that the blocks are freed as those of the engine's file
-//! were. Nobody reads or writes the file meanwhile. If a nameless file cannot get a name (FUSE,
-//! NFS), an empty file is removed in its place.
+//! were. Nobody reads or writes the file during a call that changes it. If a nameless file cannot
+//! get a name (FUSE, NFS), an empty file is removed in its place.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,7 +18,8 @@ use super::clock::now_ns;
 use super::file::ReplayFile;
 use super::scratch;
 
-/// Makes one call as `kind` does, while nobody reads or writes the file; how long it took, in ns.
+/// Makes one call as `kind` does; how long it took, in ns. Nobody reads or writes the file during a
+/// call that changes it.
 ///
 /// `offset` is the new length of what is truncated; an allocation goes from there to `extent_bytes`.
 pub(super) fn make(
@@ -28,6 +29,11 @@ pub(super) fn make(
     (offset, extent_bytes): (u64, u64),
 ) -> io::Result<u64> {
     use CallKind::*;
+    if kind.looks_up() {
+        // Threads do this at once. No cache knows that the name is free: nobody asked for it.
+        let path = scratch::name_in(dir)?;
+        return timed(|| path.try_exists().map(drop));
+    }
     let mut file = replayed.alone();
     match kind {
         Ftruncate | Truncate => {
@@ -43,11 +49,6 @@ pub(super) fn make(
             let elapsed_ns = remove(&mut file, dir)?;
             replayed.removed();
             Ok(elapsed_ns)
-        }
-        kind if kind.looks_up() => {
-            // Of a name that nobody has asked for: no cache knows that there is no such file.
-            let path = scratch::name_in(dir)?;
-            timed(|| path.try_exists().map(drop))
         }
         _ => {
             let path = scratch::name_in(dir)?;
@@ -100,4 +101,26 @@ fn remove(file: &mut File, dir: &Path) -> io::Result<u64> {
     // Its last descriptor: the blocks go with the name.
     drop(std::mem::replace(file, new));
     timed(|| fs::remove_file(&path))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Arc, mpsc};
+    use std::thread;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[test]
+    fn threads_look_up_names_at_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = Arc::new(ReplayFile::create(dir.path(), 0).unwrap());
+        let (ended, end) = mpsc::channel();
+        let looks_up = file.clone();
+        let held = file.alone();
+        let path = dir.path().to_owned();
+        thread::spawn(move || ended.send(make(CallKind::Statx, &looks_up, &path, (0, 0)).is_ok()));
+        assert!(end.recv_timeout(Duration::from_secs(60)).unwrap());
+        drop(held);
+    }
 }

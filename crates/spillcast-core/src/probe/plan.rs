@@ -19,7 +19,7 @@ pub struct Step {
     pub thread: u32,
     /// Null for a wait alone, or for a change. Neither moves bytes.
     pub op: Op,
-    /// A call that makes, resizes, syncs or removes the file.
+    /// A call that makes, resizes, syncs, removes or looks up the file.
     pub change: Option<CallKind>,
     pub file: u32,
     /// Of a change, the new length, or where it begins.

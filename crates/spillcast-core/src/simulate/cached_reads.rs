@@ -11,8 +11,8 @@ use super::target::Memory;
 use crate::random;
 use crate::wait::Op;
 
-/// A read of a region that was not picked takes the value of one of so many reads before or after it:
-/// enough for many regions, because readahead lies at the begin of each.
+/// A read of a region that was not picked takes the value of one of so many reads before or after
+/// it: enough for many regions, because readahead lies at the begin of each.
 const NEIGHBOURS: u64 = 1024;
 
 /// An operation that moved bytes from or to a temp file.
@@ -31,8 +31,8 @@ pub struct Moved {
 pub struct CachedReads {
     regions: Regions,
     memory: Memory,
-    /// Each part of the sample has regions of its own, so that the differences between parts show the
-    /// error of the choice. There is one group where all regions are picked.
+    /// Each part of the sample has regions of its own, so that the differences between parts show
+    /// the error of the choice. There is one group where all regions are picked.
     groups: usize,
     operations: u64,
     /// Reads of picked regions, and reads of the sample.
@@ -56,8 +56,8 @@ struct Read {
 }
 
 impl CachedReads {
-    /// Picks about a share `rate` of the regions, for a sample of so many parts. A read that takes no
-    /// longer than `memory` is as fast as memory.
+    /// Picks about a share `rate` of the regions, for a sample of so many parts. A read that takes
+    /// no longer than `memory` is as fast as memory.
     pub fn new(rate: f64, parts: usize, memory: Memory) -> CachedReads {
         let groups = if rate < 1.0 { parts } else { 1 };
         CachedReads {
@@ -135,7 +135,7 @@ impl SimilarReads {
         SimilarReads(by_kind)
     }
 
-    /// Bytes that the read itself lacked, or a neighbour that `draw` chooses; None without any read.
+    /// Bytes that the read itself lacked, or a neighbour that `draw` chooses; None without one.
     fn missing_bytes(&self, read: &Read, draw: u64) -> Option<u64> {
         let neighbours = kinds(read).into_iter().find_map(|kind| self.0.get(&kind))?;
         let at = neighbours.partition_point(|&(number, _)| number < read.number);

@@ -1,9 +1,9 @@
 //! Skips cycles: rounds in which lanes only compute, and periods of their quota.
 //!
-//! While no lane ends its CPU time and no wait ends, the only events are ends of quanta and begins of
-//! periods. Once the simulation is then in an earlier state again, the time between the two repeats
-//! until a lane has too little CPU time left or a wait ends. The outcome is that of a simulation event
-//! by event, to the nanosecond.
+//! While no lane ends its CPU time and no wait ends, the only events are ends of quanta and begins
+//! of periods. Once the simulation is then in an earlier state again, the time between the two
+//! repeats until a lane has too little CPU time left or a wait ends. The outcome is that of a
+//! simulation event by event, to the nanosecond.
 
 use std::cmp::Reverse;
 
@@ -23,7 +23,7 @@ impl<R: Rows + ?Sized> Simulation<'_, R> {
         if repetitions > 0 {
             self.skip(repetitions);
         } else if self.cycle.events.is_power_of_two() {
-            // Each state is kept twice as long as the one before, at last longer than any cycle (Brent).
+            // Each state is kept twice as long, at last for longer than any cycle (Brent).
             self.cycle.earlier = Some(Snapshot {
                 state: self.state(),
                 now_ns: self.now_ns,

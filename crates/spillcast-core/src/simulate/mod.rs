@@ -1,7 +1,7 @@
 //! How long recorded threads would take on a storage: CPU, I/O, other waits, waits for each other.
 //!
-//! A discrete-event simulation. Each thread goes through its rows in order: it burns CPU on one of the
-//! cores, then waits: for a given time, for another thread, or for an operation on the storage.
+//! A discrete-event simulation. Each thread goes through its rows in order: it burns CPU on one of
+//! the cores, then waits: for a given time, for another thread, or for an operation on the storage.
 
 mod cached_reads;
 mod cycle;
@@ -39,7 +39,7 @@ pub struct Outcome {
     pub temp_ns: u64,
     /// Time during which at least one temp operation was in flight.
     pub temp_busy_ns: u64,
-    /// Waits that were ended because all threads waited for each other: the rows contradict each other.
+    /// Waits ended because all threads waited for each other: the rows contradict themselves.
     pub forced: u64,
     /// By row, how long it waited for its I/O; 0 for rows without.
     pub io_ns: Vec<f64>,
@@ -58,7 +58,7 @@ pub struct Cpus {
     pub quota: Option<Quota>,
 }
 
-/// Simulates `rows`, those of each thread in order, on `cpus`, with their I/O on a storage of `model`.
+/// Simulates `rows`, those of each thread in order, on `cpus` and a storage of `model`.
 ///
 /// A thread keeps its core during an operation that takes no longer than `memory`. A `page_cache`
 /// answers reads and takes writes before the storage.
@@ -79,8 +79,8 @@ struct Simulation<'a, R: Rows + ?Sized> {
     rows: &'a R,
     lanes: Vec<Lane>,
     now_ns: u64,
-    /// Events to come: time, number and lane. The number keeps equal times in order. An event that is
-    /// not its lane's `due` belongs to a stretch that was shortened.
+    /// Events to come: time, number and lane. The number keeps equal times in order. An event that
+    /// is not its lane's `due` belongs to a stretch that was shortened.
     events: BinaryHeap<Reverse<(u64, u64, usize)>>,
     last_event: u64,
     free_cores: usize,
@@ -325,7 +325,7 @@ impl<'a, R: Rows + ?Sized> Simulation<'a, R> {
         }
     }
 
-    /// The thread that `row` waits for has got there. The waiting thread goes on if it is at that row.
+    /// The thread that `row` waits for has got there. The waiting thread goes on if it is at `row`.
     fn signal(&mut self, row: usize) {
         self.signalled[row] = true;
         let lane = self.rows.row(row).thread as usize;

@@ -52,7 +52,7 @@ struct File {
 }
 
 impl PageCache {
-    /// A cache for `operations`. What they read without having written it is cached as far as it fits.
+    /// A cache for `operations`. It holds what they read and did not write, as far as that fits.
     pub fn new(room: PageCacheRoom, operations: &[Io]) -> PageCache {
         let pages = |bytes: u64| usize::try_from(bytes / PAGE_BYTES).unwrap_or(usize::MAX);
         let mut cache = PageCache {
@@ -80,7 +80,7 @@ impl PageCache {
         cache
     }
 
-    /// How long an operation waits for the storage; 0 if memory answers the read or takes the write.
+    /// How long an operation waits for the storage; 0 if memory answers it.
     pub fn storage_ns(&mut self, now_ns: u64, io: Io, sequential: bool, on: &Schedule) -> f64 {
         let ns = if io.op == Op::Write {
             keys(&io).for_each(|key| self.make_dirty(key));
@@ -104,8 +104,8 @@ impl PageCache {
         }
     }
 
-    /// Reads the pages from the first missing one on, and where the read is sequential those that the
-    /// kernel reads ahead; returns how many were missing.
+    /// Reads the pages from the first missing one on, and where the read is sequential those that
+    /// the kernel reads ahead; returns how many were missing.
     fn read_missing(&mut self, first: u64, io: &Io, sequential: bool) -> usize {
         let (pages, file) = (keys(io), &self.files[&io.file]);
         let file_end = (u64::from(io.file) << PAGE_BITS) + file.pages;
@@ -212,7 +212,7 @@ impl PageCache {
     }
 }
 
-/// A sample of the regions of all files, whose reads go through caches that are smaller by its share.
+/// A sample of the regions of all files; its reads go through caches that are smaller by its share.
 ///
 /// This is SHARDS (Waldspurger et al., FAST 2015) with regions in place of lines: a hash picks the
 /// regions. They are in groups, and each group has a cache of its own: the differences between the
@@ -253,8 +253,8 @@ impl Regions {
         }
     }
 
-    /// Takes the next operation; returns the group of its region, if that was picked, and whether the
-    /// operation is sequential.
+    /// Takes the next operation; returns the group of its region, if that was picked, and whether
+    /// the operation is sequential.
     pub fn push(&mut self, io: Io) -> (Option<usize>, bool) {
         let (io, sequential) = place(&mut self.ends, io);
         let (number, file) = (self.operations, io.file as usize);

@@ -54,7 +54,7 @@ impl Budget {
         self.until_ns
     }
 
-    /// As of the last `left_ns`: time left in the period, its end counted from `now_ns`, and the debt.
+    /// As of the last `left_ns`: time left in the period, its end from `now_ns` on, and the debt.
     pub fn state(&self, now_ns: u64) -> (u64, i64, u64) {
         let ends_ns = self.quota.map_or(0, |_| self.until_ns.wrapping_sub(now_ns) as i64);
         (self.left_ns.max(0) as u64, ends_ns, self.left_ns.min(0).unsigned_abs())

@@ -1,4 +1,4 @@
-//! A node: the phases of its tasks, its page cache, and its device, which readers and writeback share.
+//! A node: phases of tasks, the page cache, and the device, which readers and writeback share.
 //!
 //! Time is continuous: between two events each phase progresses at a constant speed. Writes go to the
 //! page cache. Writeback begins above the background limit; writers wait for it near the dirty
@@ -100,8 +100,8 @@ const SHORT_STEPS_MAX: u32 = 1000;
 const STEP_MIN_S: f64 = 1e-4;
 /// A share that rounding alone may leave.
 const NOTHING: f64 = 1e-9;
-/// Dirty bytes within this share of the way from the background limit to the dirty limit count as at
-/// the background limit.
+/// Dirty bytes within this share of the way from the background limit to the dirty limit count as
+/// at the background limit.
 const AT_LIMIT: f64 = 0.01;
 /// The share of the device that readers get while writeback cannot keep up.
 const SHARED: f64 = 0.5;
@@ -178,9 +178,9 @@ impl Node {
         missed.sum()
     }
 
-    /// Removes a file of a task. Those of its bytes whose writeback has begun, the oldest dirty bytes
-    /// beyond the background limit, are still written, and a phase of `File::Removed` waits for them.
-    /// The others are never written.
+    /// Removes a file of a task. Those of its bytes whose writeback has begun, the oldest dirty
+    /// bytes beyond the background limit, are still written, and a phase of `File::Removed` waits
+    /// for them. The others are never written.
     pub fn remove(&mut self, file: File, task: u32) {
         self.unread.remove(&file);
         if let Some(at) = self.dirty.iter().position(|(dirty, _)| *dirty == file) {
@@ -214,7 +214,7 @@ impl Node {
         (bytes_before_removal(&self.dirty, task) > 0.0).then_some(phase)
     }
 
-    /// When the rates change next, unless a phase is started before: a phase ends or a limit is reached.
+    /// When a phase ends or a limit is reached, so that rates change, unless a phase starts before.
     pub fn next_s(&self) -> f64 {
         let ends = self.running.iter().zip(&self.rates.phase_s);
         let ends_s = ends.map(|(phase, (whole_s, ..))| phase.left * whole_s);
@@ -278,7 +278,7 @@ impl Node {
         ended
     }
 
-    /// Makes what a phase has read the most recently used; `missed_bytes` of it came from the device.
+    /// Makes what a phase has read the most recently used; `missed_bytes` came from the device.
     fn read(&mut self, phase: &Phase, done: f64, missed_bytes: f64) {
         let mut consumed = missed_bytes;
         for &Read { file, bytes, times_read } in &phase.reads {
@@ -423,8 +423,8 @@ fn take_oldest(files: &mut Vec<(File, f64)>, bytes: f64) -> f64 {
     bytes - left
 }
 
-/// The share of a part of a file that is read from the device, where the share `absent` of the file is
-/// not cached. With a full cache each byte from the device evicts a byte that has still to be read.
+/// The share of a part of a file that is read from the device, where the share `absent` of the file
+/// is not cached. In a full cache each byte from the device evicts one that has still to be read.
 fn missed_share(absent: f64, part: f64, full: bool) -> f64 {
     if !full {
         return absent;

@@ -1,5 +1,5 @@
-//! The dependencies between executions, jobs and stages, the driver's time between them, and the times
-//! at which executors are added and removed.
+//! The dependencies between executions, jobs and stages, the driver's time between them, and the
+//! times at which executors are added and removed.
 
 use std::collections::BTreeMap;
 use std::mem;
@@ -189,7 +189,7 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// An executor is added or removed as long after the last point before that as it was in the log.
+    /// Adds and removes executors as long after the last point before that as in the log.
     fn executors(&mut self, executions: &[Span], jobs: &[Span]) {
         let stages: Vec<Span> =
             (0..self.application.stages.len()).map(|at| self.stage_span(at)).collect();
@@ -211,8 +211,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Lets each stage begin after its job, its parents and its earlier attempts, as far as they ran;
-    /// returns the stages of each job.
+    /// Lets each stage begin after its job, its parents and its earlier attempts, as far as they
+    /// ran; returns the stages of each job.
     fn stages(&mut self, jobs: &[Span]) -> Vec<Vec<Span>> {
         let Application { stages, .. } = self.application;
         let job_by_id = indices(self.application.jobs.iter().map(|job| job.id));
@@ -242,7 +242,7 @@ impl<'a> Builder<'a> {
         of_jobs
     }
 
-    /// Lets each span begin after all that had ended before it began, and after the begin of `first`.
+    /// Lets each span begin after all that had ended before it, and after the begin of `first`.
     fn sequence(&mut self, first: Option<Span>, mut spans: Vec<Span>) {
         spans.sort_by_key(|span| (span.end_ms, span.begin_ms));
         // By span: the latest begin of it and of those that ended before it.
@@ -284,9 +284,7 @@ impl<'a> Builder<'a> {
 }
 
 /// The index of each id, of the first with it.
-pub(super) fn indices(
-    ids: impl DoubleEndedIterator<Item = i64> + ExactSizeIterator,
-) -> FxHashMap<i64, usize> {
+fn indices(ids: impl DoubleEndedIterator<Item = i64> + ExactSizeIterator) -> FxHashMap<i64, usize> {
     ids.enumerate().rev().map(|(at, id)| (id, at)).collect()
 }
 

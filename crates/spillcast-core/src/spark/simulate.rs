@@ -9,11 +9,11 @@
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
 
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
 
-use super::application::{Application, Stage, Task};
+use super::application::{Application, Task};
 use super::node::{File, Node, NodeStorage, Phase, Read};
-use super::order::{Order, Point, indices};
+use super::order::{Order, Point};
 
 /// Events between two calls of `should_continue`: some hundredths of a second.
 const EVENTS_PER_CHECK: u32 = 1 << 10;
@@ -132,8 +132,8 @@ fn took_s(task: &Task) -> f64 {
     (task.finished_ms - task.launched_ms) as f64 / 1e3
 }
 
-/// Simulates the application with its temp files on `storage`, with the work of each task. None where
-/// `should_continue`, which is called now and then, ended it.
+/// Simulates the application with its temp files on `storage`, with the work of each task. None
+/// where `should_continue`, which is called now and then, ended it.
 pub fn simulate(
     application: &Application,
     storage: &NodeStorage,
@@ -402,8 +402,8 @@ impl<'a> Cluster<'a> {
         }
     }
 
-    /// What a task reads of shuffles. All of it counts on the task's own node: each node reads from the
-    /// others as much as they read from it.
+    /// What a task reads of shuffles. All of it counts on the task's own node: each node reads from
+    /// the others as much as they read from it.
     fn inputs(&self, task: u32) -> Vec<Read> {
         let Task { stage, metrics, .. } = &self.application.tasks[task as usize];
         let parents = self.order.parents(*stage as usize);
@@ -458,8 +458,7 @@ impl<'a> Cluster<'a> {
     }
 }
 
-/// By stage, whether its shuffle has so few partitions that Spark writes a file for each of them and
-/// joins these afterwards.
+/// By stage, whether Spark first writes a file for each of the few partitions of its shuffle.
 fn by_partition(application: &Application) -> Vec<bool> {
     let number = |name: &str| -> Option<u64> { application.properties.get(name)?.parse().ok() };
     let threshold = number("spark.shuffle.sort.bypassMergeThreshold").unwrap_or(200);
@@ -473,15 +472,13 @@ fn by_partition(application: &Application) -> Vec<bool> {
             *tasks = stage.task_count.max(*tasks);
         }
     }
-    let job_by_id = indices(application.jobs.iter().map(|job| job.id));
-    let of_sql = |stage: &Stage| {
-        let job = stage.job.and_then(|id| job_by_id.get(&id));
-        job.is_some_and(|&at| application.jobs[at].execution.is_some())
-    };
+    let sql_jobs = application.jobs.iter().filter(|job| job.execution.is_some());
+    let sql_jobs: FxHashSet<i64> = sql_jobs.map(|job| job.id).collect();
     let stages = application.stages.iter().map(|stage| {
+        let of_sql = stage.job.is_some_and(|id| sql_jobs.contains(&id));
         // With AQE a task may read several partitions: there are at least as many as tasks.
         let tasks = readers.get(&stage.id).copied().unwrap_or(0);
-        let partitions = if of_sql(stage) { partitions } else { 0 }.max(tasks);
+        let partitions = if of_sql { partitions } else { 0 }.max(tasks);
         // 0 where no stage reads it and its number of partitions is not known.
         (1..=threshold).contains(&partitions)
     });

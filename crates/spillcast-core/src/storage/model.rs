@@ -1,9 +1,9 @@
 //! The behaviour of a storage: latencies by op, pattern, size and depth, servers, and limits.
 //!
-//! For each op and pattern it holds the measured latencies of some sizes. The latency of an operation
-//! at a quantile is interpolated between the two neighbouring sizes, linearly in bytes. So a
-//! distribution with two peaks keeps them, and "base plus bytes" is exact. An operation is sequential
-//! if it begins where the last one of its op on that file ended, or is the first.
+//! For each op and pattern it holds the measured latencies of some sizes. The latency of an
+//! operation at a quantile is interpolated between the two neighbouring sizes, linearly in bytes.
+//! So a distribution with two peaks keeps them, and "base plus bytes" is exact. An operation is
+//! sequential if it begins where the last one of its op on that file ended, or is the first.
 
 use crate::wait::Op;
 
@@ -69,8 +69,8 @@ impl Curves {
         Curves(vec![(1, Curve::fixed(latency_ns))])
     }
 
-    /// Between two measured depths latency is a power of the depth. Beyond the outermost ones the power
-    /// is that of the nearest two, from 0 to 1.
+    /// Between two measured depths latency is a power of the depth. Beyond the outermost ones the
+    /// power is that of the nearest two, from 0 to 1.
     pub fn latency_ns(&self, bytes: u64, depth: u32, quantile: f64) -> f64 {
         let (first, last) = match self.0.as_slice() {
             [] => return 0.0,
@@ -110,8 +110,9 @@ impl Curve {
         Curve::new(vec![(0, Distribution::new(&[(latency_ns as f64, 1)]))])
     }
 
-    /// Linear in bytes between the same quantiles of the two neighbouring sizes. Beyond the smallest
-    /// and the largest size the slope is that of the nearest two, from 0 to proportional to the size.
+    /// Linear in bytes between the same quantiles of the two neighbouring sizes. Beyond the
+    /// smallest and the largest size the slope is that of the nearest two, from 0 to proportional
+    /// to the size.
     pub fn latency_ns(&self, bytes: u64, quantile: f64) -> f64 {
         let (low, high) = match self.0.as_slice() {
             [] => return 0.0,
@@ -167,8 +168,8 @@ impl Distribution {
 
 /// A token bucket of device time, filled by one second each second.
 ///
-/// An operation costs `base + bytes * ns_per_byte`; one that is larger than `operation_bytes` counts
-/// as several. It begins when the bucket holds its cost.
+/// An operation costs `base + bytes * ns_per_byte`; one that is larger than `operation_bytes`
+/// counts as several. It takes its cost when it arrives, and begins once the bucket is not below 0.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Limit {
     pub read_random_ns: f64,

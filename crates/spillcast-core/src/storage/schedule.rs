@@ -49,7 +49,7 @@ impl Schedule {
         Schedule::with(model, origin_ns, Draws::random())
     }
 
-    /// For these operations, in any order, with latencies spread evenly over them; times count from 0.
+    /// For these operations, in any order, with latencies spread evenly over them, from time 0 on.
     pub fn of(model: Model, operations: impl Iterator<Item = (Op, u64)>) -> Schedule {
         Schedule::with(model, 0, Draws::even(operations))
     }

@@ -1,13 +1,12 @@
-//! Calls that create, resize, remove, sync or look up files. They have rows for temp files only, because
-//! there may be very many others: the CPU time and the blocks of those count for the thread alone.
+//! Calls that create, resize, remove, sync or look up files. They have rows for temp files only,
+//! for there may be very many others: the CPU time and the blocks of those count for the thread.
 
 use std::fs;
 use std::path::Path;
 
 use spillcast_calls::Call;
 
-use super::super::temp::Kind;
-use super::{Assembler, Event, FileIdentity, Inside};
+use super::{Assembler, Event, Inside};
 use crate::wait::{NameId, Op, Wait};
 
 impl Assembler {
@@ -20,37 +19,36 @@ impl Assembler {
 
     /// A call that was given a path.
     pub(super) fn change_by_path(&mut self, call: Call, inside: Inside, path: String) {
-        let path = without_links(path);
-        let identity = FileIdentity::named(path, false);
         if call.kind.looks_up() {
-            return self.look_up(call, inside, identity);
+            return self.look_up(call, inside, &path);
         }
         if call.ret < 0 {
             return self.change(call, inside, None);
         }
-        let known = self.names().files.get(&identity.path);
+        let path = without_links(path);
+        let known = self.names().files.get(&path);
         if let Some(name) = known.filter(|_| call.kind.removes_name()) {
             self.files.removed(name, &mut self.counts);
         }
         let temp = match known {
             Some(name) => self.files.is_temp(name).then_some(name),
-            None if self.rules.kind(call.pid, &identity) == Kind::Temp => {
-                Some(self.names().files.id(&identity.path))
-            }
+            None if self.rules.is_temp_path(Path::new(&path)) => Some(self.names().files.id(&path)),
             None => None,
         };
         self.change(call, inside, temp);
     }
 
-    /// A call that looks up a path, whether a file exists there or not. Its row has the folder, because
-    /// an engine may look up another name before each read.
-    fn look_up(&mut self, call: Call, inside: Inside, identity: FileIdentity) {
-        let known = self.names().files.get(&identity.path);
+    /// A call that looks up a path, whether a file exists there or not. Its row has the folder,
+    /// because an engine may look up another name before each read. Programs look up so many paths
+    /// on remote storage that nothing is asked of the storage about them here.
+    fn look_up(&mut self, call: Call, inside: Inside, path: &str) {
+        let known = self.names().files.get(path);
+        let path = Path::new(path);
         let temp = match known {
             Some(name) => self.files.is_temp(name),
-            None => self.rules.kind(call.pid, &identity) == Kind::Temp,
+            None => self.rules.is_temp_path(path),
         };
-        let folder = Path::new(&identity.path).parent().and_then(Path::to_str);
+        let folder = path.parent().and_then(Path::to_str);
         let folder = folder.filter(|_| temp).map(|folder| self.names().files.id(folder));
         self.change(call, inside, folder);
     }

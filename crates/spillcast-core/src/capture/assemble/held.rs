@@ -49,8 +49,8 @@ impl Held {
         std::mem::take(&mut thread.blocks)
     }
 
-    /// Ends a request. If it was alone, the held blocks are a part of it and what they last beyond it is
-    /// returned as rows; otherwise all of them are rows.
+    /// Ends a request. If it was alone, the held blocks are a part of it and what they last beyond
+    /// it is returned as rows; otherwise all of them are rows.
     pub fn end(&mut self, request: &Request) -> (Option<Awaited>, Vec<Block>) {
         let thread = self.0.entry(request.tid).or_default();
         if request.at_once > 1 || thread.overflowed {
