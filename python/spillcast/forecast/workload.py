@@ -47,7 +47,7 @@ def cpu_between_s(cpu_s: float | None, elapsed_s: float, io_s: float, operations
 
 @dataclass(frozen=True)
 class TempChanges:
-    """Calls that make, resize, sync, remove or look up temp files in the recorded time, of one kind."""
+    """Calls of one kind on temp files that move no bytes, over the recorded time."""
 
     #: None if unknown.
     event: str | None
