@@ -13,7 +13,7 @@ from spillcast.evidence.counts import OpCounts
 from spillcast.evidence.open import find_evidence
 from spillcast.evidence.postgres.nodes import nodes_of
 from spillcast.evidence.postgres.plan import counts_of_plan, read_plan
-from spillcast.evidence.postgres.statements import read_statements
+from spillcast.evidence.postgres.statements import read_rows, read_statements
 from text_plan import TEXT_PLAN
 
 STATEMENTS = (
@@ -464,6 +464,15 @@ def test_words_with_commas_below_a_table_are_no_row(tmp_path, fence, below):
     table = "calls | total_exec_time | temp_blks_read | temp_blks_written\n------+------\n"
     text = f"{fence}{table} 1 | 900 | 100 | 99\n{below}{fence}\nAs you see, it is, at last, slow.\n"
     assert read_statements(written(tmp_path, text)).writes.count == 99
+
+
+@cases("names", ["calls | query", "query | calls"])
+def test_a_row_below_a_blank_line_is_one_of_the_table(tmp_path, names):
+    rows = [{"calls": 1, "query": "a"}, {"calls": 2, "query": "select b"}]
+    lines = [f"{row[names[:5]]} | {row[names[-5:]]} | 90 | 9 | {row['calls']}" for row in rows]
+    heading = f"{names} | total_time | temp_blks_read | temp_blks_written\n------+------\n"
+    path = written(tmp_path, f"{heading}{lines[0]}\n\n{lines[1]}\n\nSee, it, is slow.\n")
+    assert [row.written_blocks for row in read_rows(path)] == [1, 2]
 
 
 def test_a_session_of_many_plans(tmp_path):

@@ -229,13 +229,18 @@ def _body_rows(
 ) -> tuple[list[list[str]], list[str]]:
     """Cells by row, and lines below; a cell that continues in further lines has all of them."""
     rows: list[list[str]] = []
-    is_continued = False
+    is_continued = is_apart = False
     for at, line in enumerate(body):
-        # Words below a table have no bars.
-        is_below = has_bars and not is_continued and not any(bar in line for bar in _BARS)
-        if not line.strip() or is_below:
-            return rows, body[at:]
+        if has_bars and not line.strip():
+            is_apart = True
+            continue
         cells = _split(line, is_framed)
+        # Words below a table have no bars; below a blank line may be a row, or a narrower table.
+        is_narrow = is_apart and len(cells) < columns
+        is_below = is_narrow or not any(bar in line for bar in _BARS)
+        if not line.strip() or (has_bars and is_below and not is_continued):
+            return rows, body[at:]
+        is_apart = False
         if len(cells) != columns and len(starts) == columns:
             # A line that is cut lacks the last columns; an empty last column may be left out.
             cells = _cells_at(line, starts)[: sum(start <= len(line) for start in starts) + 1]
