@@ -9,6 +9,7 @@ pub mod cold_cache;
 pub mod emulate;
 pub mod histogram;
 mod mounts;
+mod native;
 pub mod oracle;
 pub mod packed;
 pub mod probe;

@@ -9,6 +9,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use crate::native::u32_at;
+
 /// Where the programs say which structures they read.
 const HEADER: &str = include_str!("programs/kernel.h");
 
@@ -200,10 +202,6 @@ impl Part {
         bytes.extend(&self.strings);
         bytes
     }
-}
-
-fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
 }
 
 #[cfg(test)]

@@ -8,6 +8,7 @@ use super::super::event::StackSample;
 use super::given::GivenPath;
 use super::open::UNWIND_REGISTERS;
 use super::tracepoints::{Edge, Tracepoints};
+use crate::native::{u32_at, u64_at};
 
 /// One record of a ring, as far as a capture needs it.
 #[derive(Clone, Debug)]
@@ -207,14 +208,6 @@ fn trailed(bytes: &[u8], payload: Payload) -> Option<Record> {
     let at = bytes.len().checked_sub(TRAILER)?;
     let (pid, tid) = (u32_at(bytes, at)? as i32, u32_at(bytes, at + 4)? as i32);
     Some(Record { time_ns: u64_at(bytes, at + 8)?, pid, tid, payload })
-}
-
-pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
-    Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
-}
-
-pub fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {
-    Some(u64::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))
 }
 
 #[cfg(test)]

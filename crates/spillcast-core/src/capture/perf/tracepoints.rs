@@ -19,8 +19,8 @@ use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, 
 use spillcast_calls::CallKind;
 
 use super::open::{self, Also, THIS_THREAD};
-use super::record::{u32_at, u64_at};
 use super::ring::{Ring, page_bytes};
+use crate::native::{u32_at, u64_at};
 use crate::proc::in_first_namespace;
 
 /// Which side of a system call a tracepoint stands on.
