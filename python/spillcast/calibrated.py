@@ -7,7 +7,13 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from statistics import NormalDist
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeVar
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+#: A size, or sizes.
+Size = TypeVar("Size", float, "NDArray[Any]")
 
 CALIBRATED = Path(__file__).with_suffix(".toml")
 #: Stands for all directions of a kind of evidence.
@@ -73,7 +79,11 @@ class Calibrated:
 
     def memory_answers(self, mean_s: float, mean_bytes: float) -> bool:
         """Whether operations of a latency and size are as fast as memory."""
-        return mean_s <= self.memory_s + mean_bytes / self.memory_bytes_per_s
+        return mean_s <= self.in_memory_s(mean_bytes)
+
+    def in_memory_s(self, size_bytes: Size) -> Size:
+        """The longest time of an operation of each size if memory serves it."""
+        return self.memory_s + size_bytes / self.memory_bytes_per_s
 
 
 @cache

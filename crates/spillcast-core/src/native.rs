@@ -1,4 +1,4 @@
-//! Numbers that the kernel wrote, in the byte order of this machine; None beyond the end of the bytes.
+//! Numbers that the kernel wrote, in this machine's byte order; None beyond the end of the bytes.
 
 pub fn u32_at(bytes: &[u8], at: usize) -> Option<u32> {
     Some(u32::from_ne_bytes(*bytes.get(at..)?.first_chunk()?))

@@ -248,6 +248,4 @@ def moving(trace: ThreadTrace) -> NDArray[np.bool_]:
 
 def memory_ns(size_bytes: NDArray[Any]) -> NDArray[np.float64]:
     """The longest time (ns) that an operation of each size takes if memory serves it."""
-    known = calibrated()
-    longest: NDArray[np.float64] = 1e9 * (known.memory_s + size_bytes / known.memory_bytes_per_s)
-    return longest
+    return np.asarray(1e9 * calibrated().in_memory_s(size_bytes))

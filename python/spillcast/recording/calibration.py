@@ -132,9 +132,7 @@ def idle_s(latency_s: "Floats", size_bytes: "NDArray[Any]") -> "Floats":
     """The part of latencies in which a thread waits; the rest is what memory takes to copy data."""
     import numpy as np
 
-    known = calibrated()
-    copied_s = known.memory_s + size_bytes / known.memory_bytes_per_s
-    return np.asarray(np.maximum(latency_s - copied_s, 0.0))
+    return np.asarray(np.maximum(latency_s - calibrated().in_memory_s(size_bytes), 0.0))
 
 
 def weights_of(waits_s: "Floats") -> "Floats":

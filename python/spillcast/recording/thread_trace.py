@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,7 @@ class Bursts:
     #: CPU time of the thread between the two operations.
     cpu_s: Floats
 
-    @property
+    @cached_property
     def idle_s(self) -> Floats:
         """The waits in the operations, without the time of copying their data."""
         return idle_s(self.wait_s, self.bytes)
