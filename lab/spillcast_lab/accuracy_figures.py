@@ -238,11 +238,11 @@ def headline(cases: Sequence[Case]) -> str:
 
 
 def readme_table(cases: Sequence[Case]) -> str:
-    """The table of the README: by direction and engine, from slow to fast also by threads."""
+    """The table of the README: by direction, from slow to fast by engine."""
     rows = [
         summary_row(", ".join(names), summarise(group))[:-1]
         for names, group in by_direction_and_threads(of_evidence(cases)).items()
-        if len(names) == 2 or (len(names) == 3 and names[0] == FALLING)
+        if len(names) == (2 if names[0] == FALLING else 1)
     ]
     return markdown_table(("forecasts", *SUMMARY_HEADER[1:-1]), rows)
 
