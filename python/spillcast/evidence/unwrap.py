@@ -17,7 +17,6 @@ from typing import Any
 from spillcast.evidence import tables
 from spillcast.evidence.table_rows import unescaped
 from spillcast.evidence.text import json_or_none
-from spillcast.evidence.typeset import asciidoc, typeset
 
 #: Longer texts and lines come from programs and have no wrapping.
 LENGTH_MAX, LINE_LENGTH_MAX = 16 << 20, 1 << 19
@@ -440,8 +439,8 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _line_prefixes,
     _line_numbers,
     _plans_in_code,
-    asciidoc,
-    typeset,
+    tables.asciidoc,
+    tables.typeset,
     tables.headless,
     tables.expanded,
     tables.framed,

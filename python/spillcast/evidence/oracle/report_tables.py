@@ -10,8 +10,7 @@ from typing import Any
 
 from spillcast.errors import EvidenceDamaged, FileTooLarge
 from spillcast.evidence.numbers import with_decimal_points
-from spillcast.evidence.page_tables import BLANKS, HtmlRows, html_tables
-from spillcast.evidence.table_rows import rows_of
+from spillcast.evidence.table_rows import BLANKS, HtmlRows, html_tables, rows_of
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 

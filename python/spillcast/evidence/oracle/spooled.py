@@ -14,7 +14,7 @@ import numpy as np
 
 from spillcast.columns import TEXT, Column
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
-from spillcast.evidence.page_tables import BLANKS
+from spillcast.evidence.table_rows import BLANKS
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, reading
