@@ -10,10 +10,12 @@ from spillcast.errors import (
     EvidenceAmbiguous,
     EvidenceDamaged,
     EvidenceUnknown,
+    NotSpilled,
     TimesContradictory,
 )
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.statements import read_rows, read_statements
+from spillcast.forecast.sizing import sized_rows
 from statement_files import VERSIONS, export, row
 
 DEFAULT = "max_parallel_workers_per_gather is not in the file and assumed to be 2"
@@ -410,6 +412,17 @@ def test_a_count_of_blocks_is_whole(tmp_path):
     (path := tmp_path / "statements.csv").write_text(text)
     with pytest.raises(EvidenceDamaged, match="whole"):
         read_rows(path)
+
+
+@cases("times", ["", "3.5", "0"])
+def test_calls_of_less_than_a_block_are_no_call_to_forecast(tmp_path, times):
+    heading = "queryid,calls,total_exec_time,temp_blks_read,temp_blks_written,temp_blk_read_time"
+    rare, usual = f"1,40,1234.5,5,6,{times}", f"2,4,99234.5,50000,60000,{times}"
+    (path := tmp_path / "statements.csv").write_text("\n".join((heading, rare, usual)))
+    with pytest.raises(NotSpilled, match="11 temp blocks in 40 calls"):
+        read_statements(path, Selection(queryid="1"))
+    [sized] = sized_rows(path, read_rows(path))
+    assert sized.name == "2"
 
 
 #: Rows of a data frame of pandas, as it prints them, and where it is too wide for the terminal.

@@ -104,7 +104,7 @@ def profile(
     block_bytes = None
     if block is not None:
         # It takes long to import.
-        from spillcast.evidence.oracle.collected import parse_block
+        from spillcast.evidence.choice import parse_block
 
         block_bytes = parse_block(block)
     with reading_bar(evidence) as bar:

@@ -5,14 +5,16 @@ from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from spillcast.errors import EvidenceAmbiguous, InputError, SelectionEmpty
+from spillcast.errors import EvidenceAmbiguous, InputError, OptionInvalid, SelectionEmpty
 from spillcast.tabular import aligned
 from spillcast.text import one_line
 from spillcast.units import format_bytes, format_duration, parse_bytes
 
 #: The beginning of an argument that states bare figures.
 FIGURES_PREFIX = "figures:"
+#: Oracle's default size of a block, and the sizes that it supports.
 BLOCK_BYTES = 8192
+BLOCK_SIZES = tuple(1 << power for power in range(11, 16))
 #: Rows of a list of runs in an error.
 LISTED = 8
 Run = TypeVar("Run")
@@ -21,6 +23,15 @@ Run = TypeVar("Run")
 def is_word(text: str) -> bool:
     """Whether an argument states bare figures, and names no file."""
     return text.startswith(FIGURES_PREFIX)
+
+
+def parse_block(text: str) -> int:
+    """Bytes from ``16K``. InputError for a size that no block of Oracle has."""
+    size = parse_bytes(text, "--block")
+    if size not in BLOCK_SIZES:
+        known = ", ".join(f"{size >> 10}K" for size in BLOCK_SIZES)
+        raise OptionInvalid(f"--block {text}: not a block size", f"choose one of {known}")
+    return size
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,8 +54,8 @@ class Selection:
 
     @property
     def block_bytes(self) -> int:
-        """The size of a block, by default 8 KiB."""
-        return BLOCK_BYTES if self.block is None else parse_bytes(self.block, "--block")
+        """The size of a block, by default 8 KiB. InputError as of ``parse_block``."""
+        return BLOCK_BYTES if self.block is None else parse_block(self.block)
 
 
 #: The only run of a file.

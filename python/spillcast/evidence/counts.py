@@ -461,11 +461,10 @@ def uncounted(
     lower = {op: max(1, samples.get(op, 0)) for op in OPS}
     by_time = {op: round((seconds[op] or 0.0) / _SHORTEST_S) for op in OPS}
     upper = {op: max(lower[op], max_counts.get(op) or by_time[op]) for op in OPS}
-    between = {op: max(1, round(sqrt(lower[op] * upper[op]))) for op in OPS}
-    fewest, temp, most = (
-        times.moved(counts, {op: count * size_bytes for op, count in counts.items()})
-        for counts in (lower, between, upper)
-    )
     lowest, highest = sum(lower.values()), sum(upper.values())
     words = f"{because}: their number is between {lowest:,} and {highest:,}"
-    return temp.between(fewest, most, words, remedy)
+    fewest, most = (
+        {op: (count, count * size_bytes) for op, count in counts.items()}
+        for counts in (lower, upper)
+    )
+    return times.bounded(fewest, most, words, remedy)

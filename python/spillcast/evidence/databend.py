@@ -2,7 +2,7 @@
 
 import re
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from math import ceil
 from pathlib import Path
 
@@ -42,13 +42,12 @@ _CUT = re.compile(r"\(\d+ shown\)|├── (?![^├└]*+[├└])")
 _ROOT = re.compile(r"^(?=[^\n]*\w)[^\n├└]*+\n[^\n├└\w]*+[├└]── ", re.MULTILINE)
 
 
-def read(paths: Sequence[Path], selection: Selection) -> Counts:
+def read(path: Path, selection: Selection) -> Counts:
     """The counts of a plan, between one call for each spilled file or range and calls of 2 MiB.
 
     The plan times a spill with its encoding and queueing, so temp I/O took that time or less.
     InputError where the plan is damaged, was not run, or did not spill.
     """
-    [path] = paths
     text = unwrapped(text_of(path, HOW))
     plans = _ROOT.findall(text)
     if not plans or any(cut.search(text) is not None for cut in (_CUT, LEFT_OUT)):

@@ -1,7 +1,6 @@
 """Reads a profile of DuckDB in JSON: the elapsed time of a query and the size of its temp files."""
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -49,12 +48,11 @@ class Profile:
     total_bytes_spilled: int | None = key("", unit="bytes", optional=True)
 
 
-def read(paths: Sequence[Path], selection: Selection) -> Counts:
+def read(path: Path, selection: Selection) -> Counts:
     """The counts of a profile, between those of the least and of the most temp I/O.
 
     InputError where it is damaged, lacks the size of temp files, or where there were none.
     """
-    [path] = paths
     text = text_of(path, HOW, bytes_max=JSON_LENGTH_MAX)
     if (box := _BOX.search(text)) is not None:
         raise _unsized(path, parse_duration_s(box[1]))

@@ -1,7 +1,8 @@
 """Counts temp I/O of MariaDB and MySQL, with bounds, from merge passes in executed plans."""
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,8 +39,12 @@ class Sort:
     @property
     def runs(self) -> tuple[int, int]:
         """The smallest and the largest number of runs that take so many merges."""
-        fitting = [runs for runs in range(2, RUNS_MAX) if merges(runs)[0] == self.passes]
-        return (fitting[0], fitting[-1]) if fitting else (2, RUNS_MAX)
+        numbers = range(2, RUNS_MAX)
+        first, end = (
+            bisect(numbers, self.passes, key=lambda runs: merges(runs)[0])
+            for bisect in (bisect_left, bisect_right)
+        )
+        return (numbers[first], numbers[end - 1]) if first < end else (2, RUNS_MAX)
 
     def moved(self, *, upper: bool) -> tuple[float, int]:
         """The least or the most operations and bytes that it wrote, and read as often."""
@@ -71,12 +76,11 @@ def merges(runs: int) -> tuple[int, int]:
     return count + 1, levels
 
 
-def read(paths: Sequence[Path], selection: Selection) -> Counts:
+def read(path: Path, selection: Selection) -> Counts:
     """The counts of a plan, between the least and the most temp I/O of its sorts.
 
     InputError where it is damaged, was not run, or tells of no spill.
     """
-    [path] = paths
     text = unwrapped(text_of(path, HOW, bytes_max=JSON_LENGTH_MAX))
     if '"query_block"' not in text and r"\"query_block" not in text:
         raise EvidenceUnsuited(

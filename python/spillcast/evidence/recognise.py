@@ -8,7 +8,7 @@ from importlib import import_module
 from itertools import islice
 from math import inf
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceUnsuited
 from spillcast.evidence.clickhouse import is_parquet_log, is_query_log
@@ -56,8 +56,8 @@ class Kind:
     """A kind of evidence; ``name`` is the field of ``Evidence`` that holds its paths.
 
     ``score`` is 0 where a text is not of the kind, and the higher the more certain the kind is, at
-    most ``score_max``. ``reader`` is the function below ``spillcast.evidence`` that reads figures
-    of the kind; several such files may be parts of one report if ``joins``. ``selects`` names the
+    most ``score_max``. ``reader`` is the function below ``spillcast.evidence`` that reads a file of
+    figures or, if it ``joins``, the files that are parts of one report. ``selects`` names the
     fields of ``Selection`` that the reader uses. A kind whose figures do not suffice for a forecast
     has no reader, but the ``reason`` and a ``hint`` for its error.
     """
@@ -77,7 +77,8 @@ class Kind:
         if self.reason:
             raise EvidenceUnsuited(f"{paths[0]}: {self.reason}", self.hint)
         module, _, function = f"spillcast.evidence.{self.reader}".rpartition(".")
-        counts: Counts = getattr(import_module(module), function)(paths, selection)
+        read = getattr(import_module(module), function)
+        counts: Counts = read(paths if self.joins else paths[0], selection)
         return counts
 
 
@@ -121,26 +122,16 @@ def _report(
     reader: str,
     matches: Callable[[str], bool],
     selects: str = "",
-    joins: bool = False,
+    **more: Any,
 ) -> Kind:
-    """A kind of figures with a reader."""
-    fields = frozenset(selects.split())
-    return Kind(
-        "figures", words, lambda s: score * matches(s.text), reader, joins, fields, score_max=score
-    )
+    """A kind of figures that its text shows; ``more`` are fields of Kind."""
+    more |= {"selects": frozenset(selects.split()), "score_max": score}
+    return Kind("figures", words, lambda s: score * matches(s.text), reader, **more)
 
 
 def _too_little(words: str, pattern: str, reason: str, hint: str, score: float = 1.2) -> Kind:
     """A kind of figures that do not suffice for a forecast, in a text of no other kind."""
-    matches = _matching(pattern)
-    return Kind(
-        "figures",
-        words,
-        lambda s: score * matches(s.text),
-        reason=reason,
-        hint=hint,
-        score_max=score,
-    )
+    return _report(score, words, "", _matching(pattern), reason=reason, hint=hint)
 
 
 def _matching(pattern: str) -> Callable[[str], bool]:

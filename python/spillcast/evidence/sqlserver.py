@@ -92,9 +92,8 @@ class Spilled:
         return (self.waits or {}).get(SPILL_WAIT, (0.0, 0))
 
 
-def read_plan(paths: Sequence[Path], selection: Selection) -> Counts:
+def read_plan(path: Path, selection: Selection) -> Counts:
     """The counts of a statement of an actual plan. InputError for one that was not executed."""
-    (path,) = paths
     text = text_of(path, HOW)
     if "<ShowPlanXML" not in text:
         text = html.unescape(unwrapped(text))
@@ -302,9 +301,8 @@ def _number(path: Path, row: Row, name: str, hint: str) -> float:
     return number.value
 
 
-def read_query_stats(paths: Sequence[Path], selection: Selection) -> Counts:
+def read_query_stats(path: Path, selection: Selection) -> Counts:
     """The mean execution of a row of sys.dm_exec_query_stats, whose times are in microseconds."""
-    (path,) = paths
     row, mean = _selected_row(path, selection)
     text = _text(row)
     elapsed_s, cpu_s = mean["total_elapsed_time"] / 1e6, mean.get("total_worker_time", 0.0) / 1e6

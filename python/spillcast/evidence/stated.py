@@ -4,7 +4,7 @@ that count only bytes.
 
 import re
 import tomllib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -82,9 +82,8 @@ class StatedFigures:
     threads: float = key("threads at work, on the mean", example=1.0, default=1.0, optional=True)
 
 
-def read(paths: Sequence[Path], selection: Selection) -> Counts:
+def read(path: Path, selection: Selection) -> Counts:
     """The counts of a file. InputError for damaged or impossible figures."""
-    (path,) = paths
     text = text_of(path, HOW, bytes_max=_BYTES_MAX)
     if text.lstrip().startswith("{"):
         document = object_of(text, path, HOW)
@@ -184,9 +183,8 @@ def _moved(
     return OpCounts.timed(count, round(stated.bytes), time_s)
 
 
-def read_foreign(paths: Sequence[Path], _selection: Selection) -> Counts:
+def read_foreign(path: Path, _selection: Selection) -> Counts:
     """InputError, which names the figures to give in place of the plan."""
-    (path,) = paths
     text = unwrapped(text_of(path))
     for engine, counter, time in BYTE_COUNTERS:
         sizes = [re.sub(r"\s", "", match[1]) for match in re.finditer(counter, text, _FLAGS)]

@@ -181,27 +181,21 @@ def distinct(paths: Sequence[Path]) -> tuple[list[Path], list[Repeated]]:
     A path that is not a plain file or cannot be read is kept: its reader reports the error.
     """
     by_path = {path: status for path in paths if (status := _status(path)) is not None}
-    by_inode: dict[tuple[int, int], Path] = {}
-    for path, status in by_path.items():
-        by_inode.setdefault((status.st_dev, status.st_ino), path)
-    sizes = Counter(by_path[path].st_size for path in by_inode.values())
-    by_content: dict[tuple[int, bytes], Path] = {}
+    sizes = Counter({(s.st_dev, s.st_ino): s.st_size for s in by_path.values()}.values())
+    #: The first file of each inode, and of each size and digest.
+    firsts: dict[tuple[int, int | bytes], Path] = {}
     kept: dict[Path, None] = {}
     repeated: list[Repeated] = []
     for path in paths:
-        first = path
-        if (status := by_path.get(path)) is not None:
-            first = by_inode[status.st_dev, status.st_ino]
-            if (
-                sizes[status.st_size] > 1
-                and status.st_size
-                and (digest := _digest(first)) is not None
-            ):
-                first = by_content.setdefault((status.st_size, digest), first)
-        if status is not None and (first != path or path in kept):
-            repeated.append((path, first))
-        else:
+        if (status := by_path.get(path)) is None:
             kept[path] = None
+            continue
+        first, size = firsts.setdefault((status.st_dev, status.st_ino), path), status.st_size
+        if size and sizes[size] > 1 and (digest := _digest(first)) is not None:
+            first = firsts.setdefault((size, digest), first)
+        if first != path or path in kept:
+            repeated.append((path, first))
+        kept.setdefault(first)
     return list(kept), repeated
 
 

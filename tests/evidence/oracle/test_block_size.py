@@ -7,8 +7,9 @@ import pytest
 from cases import cases
 from oracle_files import READ, blocks, write_trace
 from spillcast.errors import EvidenceMissing, EvidenceMixed, OptionInvalid
+from spillcast.evidence.choice import Selection, parse_block
 from spillcast.evidence.open import find_evidence
-from spillcast.evidence.oracle.collected import BlockSize, block_size, parse_block
+from spillcast.evidence.oracle.collected import BlockSize, block_size
 
 
 def parameters(path, size):
@@ -35,6 +36,8 @@ def test_no_block_is_as_large(text):
     with pytest.raises(OptionInvalid, match=f"--block {text}") as caught:
         parse_block(text)
     assert "2K, 4K, 8K, 16K, 32K" in caught.value.hint
+    with pytest.raises(OptionInvalid, match=f"--block {text}"):
+        assert Selection(block=text).block_bytes
 
 
 def test_a_bare_number_has_no_unit():

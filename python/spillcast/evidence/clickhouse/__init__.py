@@ -335,9 +335,8 @@ class _Side:
     open_because: str = ""
 
 
-def read(paths: Sequence[Path], selection: Selection) -> Counts:
+def read(path: Path, selection: Selection) -> Counts:
     """The counts of the selected query, or of the only one that spills."""
-    [path] = paths
     return counts_of_query(path, _selected(path, read_rows(path), selection), selection)
 
 

@@ -90,12 +90,11 @@ class Report:
     left_out: Number
 
 
-def read(paths: Sequence[Path], selection: Selection) -> Counts:
+def read(path: Path, selection: Selection) -> Counts:
     """The temp I/O of all sessions, or of one execution of a statement.
 
     InputError if the report has no waits for temp files.
     """
-    (path,) = paths
     text = report_text(path, HOW)
     if _COMPARED.search(text):
         raise EvidenceUnknown(f"{path}: a report that compares two periods is not read", HOW)

@@ -8,16 +8,15 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.columns import TEXT, Column
-from spillcast.errors import EvidenceIncomplete, EvidenceMixed, InputError, OptionInvalid
+from spillcast.errors import EvidenceIncomplete, EvidenceMixed, InputError
+from spillcast.evidence.choice import BLOCK_BYTES, BLOCK_SIZES, parse_block
 from spillcast.evidence.oracle.spooled import Columns, Damage, parse_integer, read_spooled
 from spillcast.evidence.text import opened
 from spillcast.tables import Table
-from spillcast.units import format_bytes, parse_bytes
+from spillcast.units import format_bytes
 
 #: Numbers of blocks have 32 bits; a line with a larger one is damaged.
 BLOCKS_MAX = (1 << 32) - 1
-#: Block sizes that Oracle supports.
-_SIZES = tuple(1 << power for power in range(11, 16))
 _PARAMETER = "db_block_size"
 #: The bytes of a trace that are searched for its header.
 _HEADER_BYTES = 64 << 10
@@ -34,16 +33,7 @@ class BlockSize:
 
 
 #: Oracle's default, which few databases change.
-ASSUMED_BLOCK = BlockSize(8192)
-
-
-def parse_block(text: str) -> int:
-    """Bytes from ``16K``. InputError for a size that no block has."""
-    size = parse_bytes(text, "--block")
-    if size not in _SIZES:
-        known = ", ".join(f"{size >> 10}K" for size in _SIZES)
-        raise OptionInvalid(f"--block {text}: not a block size", f"choose one of {known}")
-    return size
+ASSUMED_BLOCK = BlockSize(BLOCK_BYTES)
 
 
 def block_size(
@@ -80,7 +70,7 @@ def header_of(path: Path) -> bytes:
 
 
 def _possible(size: int | None) -> int:
-    return size if size in _SIZES else 0
+    return size if size in BLOCK_SIZES else 0
 
 
 def read_parameters(path: Path) -> dict[str, str]:
@@ -92,7 +82,7 @@ def read_parameters(path: Path) -> dict[str, str]:
 
 
 def bytes_of(parameters: dict[str, str], name: str) -> int | None:
-    """A valid size among them; None if there is none."""
+    """The number of bytes that a parameter is set to; None if it is missing or no number."""
     return parse_integer(parameters.get(name, ""))
 
 

@@ -49,9 +49,8 @@ _PLAN_HASH = re.compile(r"Plan Hash Value\s*=\s*(\d+)")
 _PAGE = re.compile(r"<(?:html|body|table)\b", re.IGNORECASE)
 
 
-def read_text(paths: Sequence[Path], selection: Selection) -> Counts:
+def read_text(path: Path, selection: Selection) -> Counts:
     """The counts of one execution. InputError if its report is cut or has no lines."""
-    (path,) = paths
     text = report_text(path, HOW_TEXT)
     if _PAGE.search(text):
         raise EvidenceUnknown(
@@ -172,9 +171,8 @@ _XML_COLUMNS = "{}_reqs", "{}_bytes"
 _XML_BEGIN, _XML_END = "<sql_monitor_report", "</sql_monitor_report>"
 
 
-def read_xml(paths: Sequence[Path], selection: Selection) -> Counts:
+def read_xml(path: Path, selection: Selection) -> Counts:
     """The counts of one execution. InputError if the report is cut or damaged."""
-    (path,) = paths
     text = text_of(path, HOW_XML)
     if packed := _PACKED.search(text):
         text = _unpacked(text[packed.end() :].partition("</report>")[0], path)

@@ -139,9 +139,8 @@ class Section:
         return max(1, self.calls["execute"][0] if "execute" in self.calls else 1)
 
 
-def read(paths: list[Path], selection: Selection) -> Counts:
+def read(path: Path, selection: Selection) -> Counts:
     """The figures of one statement. InputError if none spilled, or if several did."""
-    (path,) = paths
     lines = list(_joined_lines(report_text(path, HOW).splitlines()))
     sections = list(_sections(path, lines))
     before_10g = any(map(_BEFORE_10G.search, lines))

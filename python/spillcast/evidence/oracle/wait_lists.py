@@ -305,9 +305,8 @@ class Share:
     sessions: float | None
 
 
-def read_shares(paths: Sequence[Path], selection: Selection) -> Counts:
+def read_shares(path: Path, selection: Selection) -> Counts:
     """The share of temp waits. InputError if there is none, or if the total time is unknown."""
-    (path,) = paths
     text = report_text(path, HOW_SHARES)
     tables = tables_of(path, text, HOW_SHARES)
     shares = list(_shares(path, tables))

@@ -59,9 +59,8 @@ class Plan:
     used_temp: str = ""
 
 
-def read(paths: Sequence[Path], selection: Selection) -> Counts:
+def read(path: Path, selection: Selection) -> Counts:
     """The figures of a plan. InputError if it was only estimated, or does not spill."""
-    (path,) = paths
     plans = list(_plans(path, report_text(path, HOW).splitlines()))
     if not plans:
         raise EvidenceUnknown(f"{path}: holds no whole plan of DBMS_XPLAN", HOW)

@@ -16,7 +16,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
-from spillcast.evidence.postgres import MARK
+from spillcast.evidence.postgres import CONSTANT, MARK
 from spillcast.evidence.postgres.document import check_sums, logged_plan, pasted_documents
 from spillcast.evidence.postgres.log_entries import Entry, entries_of
 from spillcast.evidence.postgres.nodes import nodes_of
@@ -171,9 +171,7 @@ def _each_once(folder: Path) -> list[Path]:
 
 def normal(query: str) -> str:
     """A statement without its constants, as pg_stat_statements has it but for their numbers."""
-    text = re.sub(r"'(?:[^']|'')*'", "?", query)
-    text = re.sub(r"\$\d+|\b\d+(?:\.\d+)?\b", "?", text)
-    return " ".join(text.split()).rstrip(" ;").lower()
+    return " ".join(CONSTANT.sub("?", query).split()).rstrip(" ;").lower()
 
 
 def _session(entry: Entry) -> str:

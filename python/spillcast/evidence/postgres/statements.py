@@ -12,6 +12,7 @@ from spillcast.errors import (
     FileTooLarge,
     InputError,
     NoTempIo,
+    NotSpilled,
     Refusal,
     SelectionEmpty,
     TimesContradictory,
@@ -237,6 +238,7 @@ _UNTIMED = (
 )
 #: Of one that could not.
 _NO_TIMES = f"PostgreSQL 15 or newer times temp I/O, as temp_blk_read_time; {_FROM}"
+_RARE = "forecast a plan of a call that does, or a log with log_temp_files = 0"
 #: What mends more I/O than the processes could do.
 _MORE_PROCESSES = (
     f"export the setting as a column, current_setting('{PER_GATHER}') as {PER_GATHER}, or forecast "
@@ -271,8 +273,14 @@ def read_statements(path: str | Path, selection: Selection = ONLY) -> Counts:
 def counts_of_row(
     path: Path, row: Row, *, elapsed_s: float | None = None, timed: bool = True
 ) -> Counts:
-    """The same of one row, which spills; ``path`` is what an error names."""
+    """The counts of the mean call of a row; ``path`` is what an error names.
+
+    NotSpilled for less than a block on the mean; another Refusal as of ``read_statements``.
+    """
     read, written = (round(blocks / row.calls) for blocks in (row.read_blocks, row.written_blocks))
+    if not read + written:
+        rare = f"{format_count(row.blocks, 'temp block')} in {format_count(row.calls, 'call')}"
+        raise NotSpilled(f"{path}: {rare}: most of its calls do not spill", _RARE)
     read_s, write_s = ((s or 0.0) / row.calls for s in (row.read_s, row.write_s))
     temp = TempIO(read, written, read_s, write_s)
     elapsed_s = elapsed_s or row.elapsed_s / row.calls
