@@ -11,8 +11,8 @@ from spillcast.forecast import forecast
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated
-from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
+from spillcast.storage.room import OWNED
 from spillcast.workspace import workspace
 
 OLD_STORAGE = Emulated("1 ms", 0.001, 0.001)

@@ -27,7 +27,7 @@ from spillcast.lab.storages import SHARED_MEMORY, Emulated, Place
 from spillcast.recording import Recording
 from spillcast.storage import Group, Storage
 from spillcast.storage.emulation import emulate
-from spillcast.storage.probe import join, memory_group
+from spillcast.storage.room import join, memory_group
 from spillcast.storage.source import catalogue
 from spillcast.workspace import workspace
 from spillcast_lab.kernel_slowed import held_in

@@ -24,8 +24,8 @@ from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import Emulated, Place, emulated, plain
 from spillcast.recording import Recording
-from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
+from spillcast.storage.room import OWNED
 from spillcast.storage.storage import Storage
 from spillcast.workspace import workspace
 

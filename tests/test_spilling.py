@@ -16,7 +16,7 @@ from oracle_files import ROOT
 from spillcast.errors import InputError, OptionInvalid
 from spillcast.lab.io_size.spill import Sort
 from spillcast.recording import Recording
-from spillcast.storage.plan import plan
+from spillcast.storage.probe import plan
 
 K, M = 1 << 10, 1 << 20
 DATA = 4 * M

@@ -19,9 +19,9 @@ from spillcast.lab.storages import Place, direction
 from spillcast.recording import Recording
 from spillcast.recording.derived import read_back
 from spillcast.storage import Storage
-from spillcast.storage.budget import OWNED
 from spillcast.storage.observed import TempEvidence
 from spillcast.storage.probe import probe
+from spillcast.storage.room import OWNED
 from spillcast.workspace import workspace
 from spillcast_lab.matrix import PART_PROBE_S, PROBE_S, Cell, recordings
 from spillcast_lab.partial_runs import (

@@ -22,7 +22,7 @@ from spillcast.errors import ExperimentFailed, SpillcastError
 from spillcast.lab.storages import Place
 from spillcast.recording import OPS
 from spillcast.recording.observed import meminfo_bytes
-from spillcast.storage.probe import NoMemoryGroup, join, memory_group
+from spillcast.storage.room import NoMemoryGroup, join, memory_group
 from spillcast.units import format_bytes, format_duration
 from spillcast.workspace import undone_by, workspace
 

@@ -10,7 +10,7 @@ from spillcast.forecast.evidence_io import loads_of
 from spillcast.recording.meta import CaptureAccount, Meta, OtherIO, Temp
 from spillcast.recording.schema import SECONDS, WAITS
 from spillcast.recording.writer import RecordingWriter
-from spillcast.storage.plan import plan
+from spillcast.storage.probe import plan
 from spillcast.tables import Table
 from spillcast_lab.partial_runs import cut, first_fifth, ten_slices
 

@@ -9,7 +9,7 @@ from cgroup_files import group, own_group
 from harness import available, spillcast, target
 from spillcast._core import PeakMemory
 from spillcast.recording.observed import MemoryGroup, memory_groups
-from spillcast.storage.probe import NoMemoryGroup, memory_group
+from spillcast.storage.room import NoMemoryGroup, memory_group
 
 HOLD = "import sys; block = bytearray(150 << 20); print('held', flush=True); sys.stdin.read()"
 

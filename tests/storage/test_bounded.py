@@ -13,9 +13,9 @@ from harness import ordinary_user, spillcast, spillcast_command, until
 from spillcast import _core
 from spillcast.forecast import forecast
 from spillcast.recording.meta import Memory
-from spillcast.storage import probe as groups
-from spillcast.storage.memory import machine_cache_bytes
-from spillcast.storage.probe import SLACK_BYTES, NoMemoryGroup, memory_group, probe
+from spillcast.storage import room as groups
+from spillcast.storage.probe import SLACK_BYTES, probe
+from spillcast.storage.room import NoMemoryGroup, machine_cache_bytes, memory_group
 from spills import MIB, recording, written_and_read
 
 SPILL_BYTES = 256 * MIB

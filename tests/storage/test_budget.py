@@ -7,8 +7,8 @@ import pytest
 from cases import cases
 from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
-from spillcast.storage.budget import OWNED, Budget, parse_budget
 from spillcast.storage.probe import probe
+from spillcast.storage.room import OWNED, Budget, parse_budget
 from spills import MIB, recording, written_and_read
 
 

@@ -11,9 +11,8 @@ import pytest
 from emulator import Emulator, skip_without_fuse
 from harness import TARGETS, ordinary_user, spillcast
 from spillcast.recording import Recording
-from spillcast.storage.budget import Budget
-from spillcast.storage.plan import replay_plan
-from spillcast.storage.probe import probe
+from spillcast.storage.probe import probe, replay_plan
+from spillcast.storage.room import Budget
 
 ROUNDS = 150
 WORK_US = 500

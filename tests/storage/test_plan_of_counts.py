@@ -6,9 +6,8 @@ import pytest
 
 from cases import cases
 from spillcast.evidence.postgres.plan import counts_of_plan
-from spillcast.storage.budget import Budget
-from spillcast.storage.plan import plan_of_counts
-from spillcast.storage.probe import probe
+from spillcast.storage.probe import plan_of_counts, probe
+from spillcast.storage.room import Budget
 
 B = 8192
 

@@ -13,10 +13,10 @@ from evidence import recording as made_up
 from evidence import storage
 from spillcast.errors import Refusal, SpaceExhausted
 from spillcast.forecast import forecast
-from spillcast.storage import budget
-from spillcast.storage.budget import Budget
+from spillcast.storage import room as limits
 from spillcast.storage.probe import failures_as_errors, probe
 from spillcast.storage.rehearse import check_room
+from spillcast.storage.room import Budget
 from spillcast.storage.source import catalogue
 from spillcast.storage.target import resolve
 from spills import MIB, recording, written_and_read
@@ -89,7 +89,7 @@ class TestQuota:
         """Bytes that each quota leaves."""
         answers = {}
         monkeypatch.setattr(
-            budget, "left_bytes", lambda _dir, kind, number: answers.get((kind, number))
+            limits, "left_bytes", lambda _dir, kind, number: answers.get((kind, number))
         )
         return answers
 
@@ -114,7 +114,7 @@ class TestQuota:
         with pytest.raises(Refusal, match="150 MiB free by the quota of user 1234"):
             check_room(spill, owned)
         left["group", 1234] = 100 * MIB
-        assert budget.quota_of(owned) == budget.Quota(100 * MIB, "group 1234")
+        assert limits.quota_of(owned) == limits.Quota(100 * MIB, "group 1234")
 
     def test_enough_is_not_worth_a_word(self, spill, owned, left):
         left["user", 1234] = 900 * MIB
@@ -123,20 +123,20 @@ class TestQuota:
 
     def test_nobody_binds_root(self, tmp_path, left):
         left["user", 0] = left["group", 0] = 1
-        assert budget.quota_of(tmp_path) is None or os.geteuid() != 0
+        assert limits.quota_of(tmp_path) is None or os.geteuid() != 0
 
     def test_of_a_directory_of_all_it_is_that_of_who_asks(self, owned, left, monkeypatch):
         owned.chmod(0o1777)
         monkeypatch.setattr(os, "geteuid", lambda: 4321)
         left["user", 4321] = 5
         left["user", 1234] = 1
-        assert budget.quota_of(owned) == budget.Quota(5, "user 4321")
+        assert limits.quota_of(owned) == limits.Quota(5, "user 4321")
 
 
 def test_the_kernels_answer_is_read_as_it_lays_it_out(monkeypatch, tmp_path):
     """struct if_dqblk of linux/quota.h: eight numbers of 64 bits, then one of 32."""
     fields = {
-        name: getattr(budget._Quota, name).offset for name in ("hard", "soft", "used", "valid")
+        name: getattr(limits._Quota, name).offset for name in ("hard", "soft", "used", "valid")
     }
     assert fields == {"hard": 0, "soft": 8, "used": 16, "valid": 64}
 
@@ -152,12 +152,12 @@ def test_the_kernels_answer_is_read_as_it_lays_it_out(monkeypatch, tmp_path):
             result._obj.hard, result._obj.soft, result._obj.used = 2048, 1024, 1 << 20
             return 0
 
-    monkeypatch.setattr(budget.ctypes, "CDLL", Kernel)
-    assert budget.left_bytes(tmp_path, "group", 1234) == 1 << 20
+    monkeypatch.setattr(limits.ctypes, "CDLL", Kernel)
+    assert limits.left_bytes(tmp_path, "group", 1234) == 1 << 20
 
 
 def test_where_there_are_no_quotas_nothing_is_known(tmp_path):
-    assert budget.left_bytes(tmp_path, "user", 54321) is None
+    assert limits.left_bytes(tmp_path, "user", 54321) is None
 
 
 def test_a_quota_that_is_used_up_during_a_probe_is_said(tmp_path):

@@ -28,9 +28,9 @@ from spillcast.lab.case import Case, Evidence, Runs, Truth, Variant
 from spillcast.lab.run import Stage
 from spillcast.lab.storages import fast_parent
 from spillcast.storage import Storage
-from spillcast.storage.budget import Budget
 from spillcast.storage.observed import limits_storage
 from spillcast.storage.probe import probe_grid
+from spillcast.storage.room import Budget
 from spillcast.storage.storage import Limit
 from spillcast.units import format_bytes
 from spillcast.workspace import workspace

@@ -106,7 +106,7 @@ def move_tmpfs(
     Example: spillcast move tmpfs --to /mnt/temp --size 8G --owner postgres
     """
     from spillcast.recording.observed import meminfo_bytes
-    from spillcast.storage.memory import mount_word
+    from spillcast.storage.room import mount_word
 
     size_bytes = limit_bytes(size)
     if not to.is_absolute() or to == Path("/"):

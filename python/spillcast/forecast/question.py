@@ -13,8 +13,8 @@ from spillcast.evidence.choice import Chosen, Selection, is_word
 from spillcast.evidence.open import KIND_WORDS, Evidence
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording
-from spillcast.storage.budget import Budget, parse_budget
 from spillcast.storage.rehearse import Rehearsal
+from spillcast.storage.room import Budget, parse_budget
 
 if TYPE_CHECKING:
     from spillcast.evidence.recognise import Kind

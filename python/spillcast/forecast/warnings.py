@@ -19,7 +19,7 @@ from spillcast.forecast.workload import SHARE_REPORTED, Workload
 from spillcast.recording import OPS
 from spillcast.recording.observed import IN_MEMORY, mounted
 from spillcast.storage import Storage
-from spillcast.storage.memory import HEADROOM
+from spillcast.storage.room import HEADROOM
 from spillcast.storage.source import ASSUMED, Provenance
 from spillcast.storage.storage import known_facts
 from spillcast.units import format_bytes, format_duration

@@ -31,8 +31,8 @@ from spillcast.lab.storages import Emulated, Place, direction, emulated, fast_pa
 from spillcast.lab.truth_file import read_truth, write_truth
 from spillcast.recording import Recording
 from spillcast.recording.observed import IN_MEMORY, Statement, TempPlace
-from spillcast.storage.budget import OWNED
 from spillcast.storage.probe import probe
+from spillcast.storage.room import OWNED
 from spillcast.storage.target import resolve
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes, workspace

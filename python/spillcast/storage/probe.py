@@ -1,4 +1,7 @@
-"""Measures a directory, with the I/O of a recording or with a grid of ops, sizes and depths."""
+"""Measures a directory, with the I/O of a recording or with a grid of ops, sizes and depths.
+
+The temp I/O of a recording becomes steps, which are issued again.
+"""
 
 import errno
 import json
@@ -9,23 +12,149 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, suppress
-from itertools import count
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from spillcast import _core
-from spillcast.errors import OptionInvalid, PathMissing, PathUnusable, SpaceExhausted, SystemFailed
+from spillcast.columns import fields_of
+from spillcast.errors import (
+    NoTempIo,
+    OptionInvalid,
+    PathMissing,
+    PathUnusable,
+    SpaceExhausted,
+    SystemFailed,
+)
 from spillcast.evidence.counts import REPORT, Counts
 from spillcast.evidence.oracle.trace_recording import TRACE
 from spillcast.interruptible import run_interruptibly
-from spillcast.recording import Recording
-from spillcast.storage.budget import Budget, room_facts
-from spillcast.storage.memory import dirty_limit_bytes
-from spillcast.storage.plan import plan_of_counts, replay_plan
+from spillcast.recording import OPS, Recording
+from spillcast.storage.room import (
+    Budget,
+    NoMemoryGroup,
+    dirty_limit_bytes,
+    join,
+    memory_group,
+    room_facts,
+)
 from spillcast.storage.source import GRID, PROBE, measured_now
 from spillcast.storage.storage import Changes, Group, Storage, name_of
 from spillcast.tables import Table
 from spillcast.workspace import undone_by
+
+Array = NDArray[np.int64]
+
+
+def moved_waits(recording: Recording) -> Table:
+    """The temp waits that moved bytes, by start. InputError if there are none."""
+    waits = recording.temp_waits
+    return waits.filter(_moved(waits, recording))
+
+
+def _moved(temp_waits: Table, recording: Recording) -> NDArray[np.bool_]:
+    """Whether each wait moved bytes. InputError if none did."""
+    moved = temp_waits["bytes"].filled(0) > 0
+    if not moved.any():
+        raise NoTempIo(f"{recording.path}: holds no temp I/O to replay")
+    return moved
+
+
+def plan(recording: Recording) -> Table:
+    """The reads and writes of temp files as steps, each after a pause of its thread."""
+    return _steps(moved_waits(recording), recording, moves_only=True)[0]
+
+
+def replay_plan(recording: Recording) -> tuple[Table, bool]:
+    """All operations on temp files as steps, and whether they include waits between threads.
+
+    They do if the recording shows the waits of threads outside of I/O.
+    """
+    _moved(recording.temp_columns("bytes"), recording)
+    return _steps(recording.waits, recording)
+
+
+def _steps(waits: Table, recording: Recording, *, moves_only: bool = False) -> tuple[Table, bool]:
+    rows, closed_loop = _core.replay_plan(waits, recording.slices_ns, moves_only=moves_only)
+    return Table.from_arrow(rows), closed_loop
+
+
+#: The columns of steps that read or write after a pause, with the types of the core.
+_STEPS = fields_of(
+    {
+        "thread": "uint32", "file": "uint32", "write": "bool", "offset": "uint64",
+        "bytes": "uint32", "delay_ns": "uint64",
+    }
+)  # fmt: skip
+
+
+def steps_of(columns: Mapping[str, Any]) -> Table:
+    """Steps that read or write after a pause."""
+    return Table(columns).cast(_STEPS)
+
+
+#: At most this many steps are made: some 3 GiB of I/O are enough to measure a storage.
+STEPS_MAX = 400_000
+
+
+def plan_of_counts(counts: Counts, steps_max: int = STEPS_MAX) -> Table:
+    """At most ``steps_max`` steps in the proportions of the counts, in as many threads."""
+    reads, writes = counts.reads.count, counts.writes.count
+    read_bytes, write_bytes = _mean_bytes(counts)
+    threads = max(1, round(counts.processes))
+    kept = min(1.0, steps_max / counts.operations)
+    reads_each, writes_each = (
+        max(1, round(n * kept / threads)) if n else 0 for n in (reads, writes)
+    )
+    held_bytes = counts.held_bytes
+    passes = max(1, round(writes * write_bytes / held_bytes)) if held_bytes else 1
+    ratio = write_bytes / read_bytes
+    write, file, block = _process_plan(reads_each, writes_each, passes, counts.files, ratio)
+    size = np.where(write, write_bytes, read_bytes)
+    # The time outside temp I/O is divided equally between the operations.
+    think_s = counts.elapsed_s - counts.total_s / counts.processes
+    think_ns = round(max(0.0, think_s) * kept * 1e9 / len(write))
+    # Threads alternate, so that every prefix of the steps is a prefix of the run.
+    thread = np.tile(np.arange(threads), len(write))
+    return steps_of(
+        {
+            "thread": thread,
+            "file": np.repeat(file, threads) * threads + thread,
+            "write": np.repeat(write, threads),
+            "offset": np.repeat(block * size, threads),
+            "bytes": np.repeat(size, threads),
+            "delay_ns": np.full(len(thread), think_ns),
+        }
+    )
+
+
+def _mean_bytes(counts: Counts) -> tuple[int, int]:
+    """The sizes of a read and of a write; a missing op has the size of the other."""
+    any_bytes = counts.bytes // counts.operations
+    means = {op: of_op.bytes // of_op.count for op, of_op in counts.by_op}
+    read, write = (max(1, means.get(op, any_bytes)) for op in OPS)
+    return read, write
+
+
+def _process_plan(
+    reads: int, writes: int, passes: int, files: int, ratio: float
+) -> tuple[NDArray[np.bool_], Array, Array]:
+    """By step: whether it writes, its file, and its block of a write's size or a read's."""
+    parts = []
+    for at in range(passes):
+        pass_writes, pass_reads = (
+            count * (at + 1) // passes - count * at // passes for count in (writes, reads)
+        )
+        written, read = np.arange(pass_writes), np.arange(pass_reads)
+        parts.append((np.ones(pass_writes, dtype=bool), written % files, written // files))
+        # Files are read one after the other; reads beyond the written blocks begin again.
+        file_reads = max(1, int(-(-(pass_writes * ratio or pass_reads) // files)))
+        file = read // file_reads % files
+        parts.append((np.zeros(pass_reads, dtype=bool), file, read % file_reads))
+    write, file, block = (np.concatenate(columns) for columns in zip(*parts, strict=True))
+    return write, file, block
 
 
 @contextmanager
@@ -62,66 +191,6 @@ def no_names_left(directory: Path) -> AbstractContextManager[None]:
     """Remove names that this process gives files in ``directory`` at the end of the block."""
     prefix = _core.scratch_prefix()
     return undone_by(_NAMES_JANITOR, "spillcast-janitor", directory.absolute(), prefix)
-
-
-_PREFIX = "spillcast-probe-"
-_NUMBERS = count()
-#: The file that limits a group, in either version of cgroups.
-_LIMITS = ("memory.max", "memory.limit_in_bytes")
-#: Waits until the owner's end of the pipe closes, however that comes, then for the group to empty.
-_GROUP_JANITOR = """trap "" INT TERM HUP; cat >/dev/null
-n=0; until rmdir "$1" 2>/dev/null || [ $n -ge 300 ]; do n=$((n+1)); sleep 0.1; done"""
-
-
-class NoMemoryGroup(Exception):
-    """Raised if no memory cgroup can be created or joined; the message says why."""
-
-
-@contextmanager
-def memory_group(limit_bytes: int) -> Iterator[Path]:
-    """A new, empty memory cgroup with a limit. NoMemoryGroup if it cannot be created."""
-    folder = _make(limit_bytes)
-    with undone_by(_GROUP_JANITOR, "spillcast-janitor", folder):
-        yield folder
-
-
-def join(folder: Path) -> None:
-    """Move this process into a group, which counts its memory from now on."""
-    try:
-        (folder / "cgroup.procs").write_text(str(os.getpid()))
-    except OSError as error:
-        raise NoMemoryGroup(f"{folder} cannot be joined: {error.strerror}") from error
-
-
-def _make(limit_bytes: int) -> Path:
-    """Below the innermost group of this process that takes one with a limit."""
-    reasons = []
-    for parent in _core.group_folders("memory"):
-        _remove_stale(parent)
-        folder = parent / f"{_PREFIX}{next(_NUMBERS)}-{os.getpid()}"
-        try:
-            folder.mkdir()
-        except OSError as error:
-            reasons.append(f"{parent}: {error.strerror}")
-            continue
-        try:
-            limit = next(folder / name for name in _LIMITS if (folder / name).exists())
-            limit.write_text(str(limit_bytes))
-        except (OSError, StopIteration) as error:
-            folder.rmdir()
-            reason = error.strerror if isinstance(error, OSError) else "it controls no memory"
-            reasons.append(f"{parent}: {reason}")
-            continue
-        return folder
-    raise NoMemoryGroup(reasons[0] if reasons else "there are no memory cgroups here")
-
-
-def _remove_stale(parent: Path) -> None:
-    """Remove the groups of owners that ended together with their janitors."""
-    for folder in parent.glob(_PREFIX + "*"):
-        if not Path("/proc", folder.name.rpartition("-")[2]).exists():
-            with suppress(OSError):
-                folder.rmdir()
 
 
 #: ``groups``, ``changes`` and ``facts`` of storage.json.

@@ -16,9 +16,8 @@ from spillcast.evidence.text import head_of, text_of
 from spillcast.gate import json_of
 from spillcast.recording import OPS, Recording
 from spillcast.recording.meta import is_recording
-from spillcast.storage.budget import Budget, all_that_is_free
-from spillcast.storage.memory import SHARED_MEMORY, check_memory, is_tmpfs
 from spillcast.storage.observed import TempEvidence, assumed_latency, observed
+from spillcast.storage.room import SHARED_MEMORY, Budget, all_that_is_free, check_memory, is_tmpfs
 from spillcast.storage.storage import Storage
 from spillcast.text import near_path, shell_word
 from spillcast.units import parse_bytes, parse_factor, parse_latency_s

@@ -16,7 +16,7 @@ from spillcast.forecast.question import Question
 from spillcast.recording import Recording
 from spillcast.storage.emulation import emulate
 from spillcast.storage.model import fixed_behaviour
-from spillcast.storage.plan import plan
+from spillcast.storage.probe import plan
 
 Spill = namedtuple("Spill", "recording traces block")
 #: Within so much of the recording's own forecast.

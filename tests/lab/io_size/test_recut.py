@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cases import cases
 from spillcast.lab.io_size.spill import ResizedIo, Setting
-from spillcast.storage.plan import steps_of
+from spillcast.storage.probe import steps_of
 
 K = 1024
 

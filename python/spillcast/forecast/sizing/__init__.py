@@ -41,7 +41,7 @@ from spillcast.recording import OPS, Recording
 from spillcast.storage.catalogue import lookup
 from spillcast.storage.catalogue.prices import Prices, provider_of
 from spillcast.storage.catalogue.row import rows_by_name
-from spillcast.storage.memory import machine_cache_bytes
+from spillcast.storage.room import machine_cache_bytes
 from spillcast.storage.source import ASSUMED
 from spillcast.storage.storage import PATTERNS, Storage, stated_groups
 from spillcast.text import shell_word

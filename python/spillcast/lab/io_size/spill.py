@@ -11,7 +11,7 @@ from spillcast.document import Note
 from spillcast.errors import EvidenceUnsuited, InputError, OptionInvalid
 from spillcast.recording import Recording
 from spillcast.recording.meta import Meta
-from spillcast.storage.plan import plan, steps_of
+from spillcast.storage.probe import plan, steps_of
 from spillcast.tables import Table
 from spillcast.units import format_bytes, parse_bytes
 

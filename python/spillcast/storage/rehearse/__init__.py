@@ -9,9 +9,8 @@ from urllib.parse import quote
 from spillcast.errors import SpillTooLarge
 from spillcast.recording import Recording
 from spillcast.recording.thread_trace import TempOperations
-from spillcast.storage.budget import quota_of
-from spillcast.storage.memory import check_memory, is_tmpfs
 from spillcast.storage.observed import observed
+from spillcast.storage.room import check_memory, is_tmpfs, quota_of
 from spillcast.storage.storage import Group
 from spillcast.units import format_bytes
 from spillcast.workspace import free_bytes

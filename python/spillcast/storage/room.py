@@ -1,0 +1,343 @@
+"""Room for temp files: limits of a probe, disk quotas, tmpfs, the page cache, memory cgroups."""
+
+import ctypes
+import os
+import re
+import stat
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from itertools import count
+from pathlib import Path
+from typing import Any, TypedDict
+
+from spillcast import _core
+from spillcast.errors import InputError, OptionInvalid, SpillTooLarge
+from spillcast.evidence.counts import Counts
+from spillcast.recording import Recording
+from spillcast.recording.meta import Memory
+from spillcast.recording.observed import (
+    IN_MEMORY,
+    command_of,
+    meminfo_bytes,
+    memory_groups,
+    mounted,
+    resident_bytes,
+)
+from spillcast.text import shell_word
+from spillcast.units import format_bytes, parse_bytes, parse_duration_s
+from spillcast.workspace import undone_by
+
+_HINT = "write for example 60s, 4G or 60s,4G"
+
+
+class Limits(TypedDict):
+    """A budget for the core. Without ``budget_bytes`` it is all free space but a reserve."""
+
+    budget_s: float
+    budget_bytes: int | None
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Time and bytes of a probe; without ``bytes`` the share ``free_share`` of the free space."""
+
+    time_s: float = 60.0
+    bytes: int | None = None
+    free_share: float = 0.1
+
+    def limits(self, directory: Path) -> Limits:
+        """The limits for a probe of ``directory``."""
+        count = self.bytes
+        if count is None and self.free_share < 1:
+            stats = os.statvfs(directory)
+            # A file system without a limit of space reports 0 blocks.
+            if stats.f_blocks:
+                count = int(stats.f_bavail * stats.f_frsize * self.free_share)
+        return {"budget_s": self.time_s, "budget_bytes": count}
+
+
+def all_that_is_free(budget: Budget | None) -> Budget:
+    """The budget with all free space, unless it states bytes."""
+    return replace(budget or Budget(), free_share=1.0)
+
+
+#: The budget for a directory of an experiment.
+OWNED = all_that_is_free(None)
+
+
+def parse_budget(text: str) -> Budget:
+    """A budget from ``60s``, ``4G`` or ``60s,4G``; m are minutes, M and MB are bytes."""
+    time_s: float | None = None
+    count: int | None = None
+    parts = text.split(",")
+    if len(parts) > 1 and any(re.fullmatch(r"\s*[\d.]+\s*", part) for part in parts):
+        pointed = text.replace(",", ".")
+        raise OptionInvalid(f"--budget {text}: a number without a unit", f"{_HINT}; or {pointed}")
+    for part in parts:
+        if re.fullmatch(r"\s*[\d.]+\s*(?:[KMGTkgt]|[KMGTkmgt]?i?[bB])\s*", part):
+            if count is not None:
+                raise OptionInvalid(f"--budget {text}: bytes are given twice", _HINT)
+            count = parse_bytes(part)
+        else:
+            if time_s is not None:
+                raise OptionInvalid(f"--budget {text}: the time is given twice", _HINT)
+            try:
+                time_s = parse_duration_s(part)
+            except InputError as error:
+                message = f"--budget {text}: '{part}' is neither time nor bytes"
+                raise OptionInvalid(message, _HINT) from error
+    return Budget(bytes=count) if time_s is None else Budget(time_s, count)
+
+
+#: Numbers of Linux: the call that takes an open directory (5.14), its command, kinds of quota.
+_QUOTACTL_FD, _GETQUOTA = 443, 0x800007
+_KINDS = {"user": 0, "group": 1}
+#: The kernel counts limits in blocks of this size, and usage in bytes.
+_LIMIT_BYTES = 1024
+
+
+@dataclass(frozen=True)
+class Quota:
+    """The unused part of a quota, in bytes."""
+
+    free_bytes: int
+    #: The owner, such as ``user 1000``.
+    whose: str
+
+
+class _Quota(ctypes.Structure):
+    """struct if_dqblk of the kernel."""
+
+    _fields_ = (
+        *((name, ctypes.c_uint64) for name in ("hard", "soft", "used", "files_hard", "files_soft")),
+        *((name, ctypes.c_uint64) for name in ("files", "time", "files_time")),
+        ("valid", ctypes.c_uint32),
+    )
+
+
+def quota_of(directory: Path) -> Quota | None:
+    """The quota with the least space left for the owner of a directory; None if none is known.
+
+    The owner is the engine's user; in a directory that all may write to, it is this user. Root has
+    no quota. The free space of the file system already accounts for project quotas.
+    """
+    about = directory.stat()
+    user = os.geteuid() if about.st_mode & stat.S_IWOTH else about.st_uid
+    ids = {"user": user, "group": about.st_gid if about.st_mode & stat.S_ISGID else 0}
+    quotas = [
+        Quota(left, f"{kind} {number}")
+        for kind, number in ids.items()
+        if number and (left := left_bytes(directory, kind, number)) is not None
+    ]
+    return min(quotas, key=lambda quota: quota.free_bytes, default=None)
+
+
+def room_facts(directory: Path) -> dict[str, Any]:
+    """The facts of a probe about the quota of a directory; empty without one."""
+    quota = quota_of(directory)
+    if quota is None:
+        return {}
+    return {"quota_free_bytes": quota.free_bytes, "quota_of": quota.whose}
+
+
+def left_bytes(directory: Path, kind: str, number: int) -> int | None:
+    """Bytes that the ``kind`` (``user`` or ``group``) of this number may still write there.
+
+    None if there is no limit, or it cannot be read.
+    """
+    if sys.platform != "linux":
+        return None
+    quota = _Quota()
+    command = (_GETQUOTA << 8) | _KINDS[kind]
+    descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        call = ctypes.CDLL(None, use_errno=True).syscall
+        failed = call(_QUOTACTL_FD, descriptor, command, number, ctypes.byref(quota))
+    finally:
+        os.close(descriptor)
+    limit = quota.hard or quota.soft
+    return None if failed or not limit else max(limit * _LIMIT_BYTES - quota.used, 0)
+
+
+_VM = Path("/proc/sys/vm")
+
+
+def machine_cache_bytes() -> int:
+    """The page cache that a process could use on this machine now."""
+    return max(0, min([meminfo_bytes().get("MemAvailable", sys.maxsize), *_rooms()]))
+
+
+def dirty_limit_bytes(filesystem: str) -> int | None:
+    """The kernel's limit of dirty pages, from what user space can read; None without a limit.
+
+    ``vm.dirty_bytes``, or the share ``vm.dirty_ratio`` of free memory and the pages of files, of
+    the machine or of the smallest memory cgroup. The kernel slows writers down before that.
+    """
+    if filesystem in IN_MEMORY:
+        return None
+    try:
+        limit_bytes = int((_VM / "dirty_bytes").read_text())
+        ratio = int((_VM / "dirty_ratio").read_text())
+    except (OSError, ValueError):
+        return None
+    if limit_bytes:
+        return limit_bytes
+    memory = meminfo_bytes()
+    pages = ("MemFree", "Active(file)", "Inactive(file)")
+    if any(name not in memory for name in pages):
+        return None
+    dirtyable = sum(memory[name] for name in pages)
+    return max(0, min([dirtyable, *_rooms()])) * ratio // 100
+
+
+def _rooms() -> list[int]:
+    """The memory that the cgroups of this process leave, in bytes."""
+    return [group.limit_bytes - group.held_bytes for group in memory_groups()]
+
+
+SHARED_MEMORY = Path("/dev/shm")
+#: Room that a mount has beyond the spill that was seen: the next run may spill a little more.
+HEADROOM = 1.25
+_STEP_BYTES = 256 << 20
+
+
+def check_memory(baseline: Recording | Counts, directory: Path | None = None) -> list[str]:
+    """Instructions to put the temp files of ``baseline`` into memory.
+
+    ``directory`` is on a tmpfs that is mounted already. Refusal with the figures where the spill
+    does not fit: it would swap, run out of memory, or fill the mount.
+    """
+    if isinstance(baseline, Counts):
+        spill, memory, held_now = baseline.held_bytes, Memory(), 0
+    else:
+        spill, memory = baseline.held_bytes, baseline.meta.memory
+        held_now = _held_now_bytes(baseline)
+    query = memory.peak_rss_bytes or 0
+    groups = _rooms()
+    if memory.limit_bytes is not None:
+        groups.append(memory.limit_bytes - query)
+    meminfo = meminfo_bytes()
+    # The query wants for itself what it does not hold now.
+    free = meminfo["MemAvailable"] - max(0, query - held_now)
+    _check_room(spill, free, meminfo.get("SwapFree", 0), groups)
+    # The spill and a quarter, in steps of 256 MiB.
+    size = -(-round(spill * HEADROOM) // _STEP_BYTES) * _STEP_BYTES
+    where, remedy = "DIR", f"mount -t tmpfs -o size={mount_word(size)} tmpfs DIR"
+    if directory is not None:
+        word = shell_word(directory)
+        where, remedy = str(directory), f"mount -o remount,size={mount_word(size)} {word}"
+        stat = os.statvfs(directory)
+        if stat.f_blocks and stat.f_bavail * stat.f_frsize < spill:
+            room = format_bytes(stat.f_bavail * stat.f_frsize)
+            raise SpillTooLarge(
+                f"the spill holds up to {format_bytes(spill)} and {directory} has {room} free: "
+                f"first {remedy}"
+            )
+    held = f", which held {format_bytes(query)}" if query else ""
+    return [
+        f"{remedy}: the spill holds up to {format_bytes(spill)}, and "
+        f"{format_bytes(min([free, *groups]))} of memory are free beside the query{held}; "
+        f"what is in {where} is charged to the memory of whoever writes it"
+    ]
+
+
+def is_tmpfs(directory: Path) -> bool:
+    """Whether a directory lies on a tmpfs."""
+    mount = mounted(str(directory.resolve()))
+    return mount is not None and mount.filesystem == "tmpfs"
+
+
+def _check_room(spill: int, free: int, swap: int, groups: Sequence[int]) -> None:
+    """Refusal where bytes do not fit into free memory, or into the room of a memory cgroup."""
+    holds = f"the spill holds up to {format_bytes(spill)}"
+    if groups and min(groups) < spill:
+        raise SpillTooLarge(
+            f"{holds}, and the memory cgroup leaves {format_bytes(max(min(groups), 0))} beside the "
+            "query: it would run out of memory"
+        )
+    if spill <= free:
+        return
+    beside = f"{format_bytes(max(free, 0))} of memory are free beside the query"
+    if spill <= free + swap:
+        rest = f"the rest would go to swap ({format_bytes(swap)} free)"
+        raise SpillTooLarge(f"{holds}, and {beside}: {rest}")
+    raise SpillTooLarge(
+        f"{holds}, and {beside}, with {format_bytes(swap)} of swap: it would run out of memory"
+    )
+
+
+def mount_word(size: int) -> str:
+    """A size as mount reads it: ``8G``, ``1280M``."""
+    return f"{size >> 30}G" if size % (1 << 30) == 0 else f"{size >> 20}M"
+
+
+def _held_now_bytes(baseline: Recording) -> int:
+    """The present memory of the recorded process, if it still runs on this machine."""
+    engine = baseline.meta.engine
+    if engine.pid is None or not baseline.meta.machine.is_this_one:
+        return 0
+    if command_of(engine.pid) != engine.command:
+        return 0
+    return resident_bytes(engine.pid) or 0
+
+
+_PREFIX = "spillcast-probe-"
+_NUMBERS = count()
+#: The file that limits a group, in either version of cgroups.
+_LIMITS = ("memory.max", "memory.limit_in_bytes")
+#: Waits until the owner's end of the pipe closes, however that comes, then for the group to empty.
+_GROUP_JANITOR = """trap "" INT TERM HUP; cat >/dev/null
+n=0; until rmdir "$1" 2>/dev/null || [ $n -ge 300 ]; do n=$((n+1)); sleep 0.1; done"""
+
+
+class NoMemoryGroup(Exception):
+    """Raised if no memory cgroup can be created or joined; the message says why."""
+
+
+@contextmanager
+def memory_group(limit_bytes: int) -> Iterator[Path]:
+    """A new, empty memory cgroup with a limit. NoMemoryGroup if it cannot be created."""
+    folder = _make(limit_bytes)
+    with undone_by(_GROUP_JANITOR, "spillcast-janitor", folder):
+        yield folder
+
+
+def join(folder: Path) -> None:
+    """Move this process into a group, which counts its memory from now on."""
+    try:
+        (folder / "cgroup.procs").write_text(str(os.getpid()))
+    except OSError as error:
+        raise NoMemoryGroup(f"{folder} cannot be joined: {error.strerror}") from error
+
+
+def _make(limit_bytes: int) -> Path:
+    """Below the innermost group of this process that takes one with a limit."""
+    reasons = []
+    for parent in _core.group_folders("memory"):
+        _remove_stale(parent)
+        folder = parent / f"{_PREFIX}{next(_NUMBERS)}-{os.getpid()}"
+        try:
+            folder.mkdir()
+        except OSError as error:
+            reasons.append(f"{parent}: {error.strerror}")
+            continue
+        try:
+            limit = next(folder / name for name in _LIMITS if (folder / name).exists())
+            limit.write_text(str(limit_bytes))
+        except (OSError, StopIteration) as error:
+            folder.rmdir()
+            reason = error.strerror if isinstance(error, OSError) else "it controls no memory"
+            reasons.append(f"{parent}: {reason}")
+            continue
+        return folder
+    raise NoMemoryGroup(reasons[0] if reasons else "there are no memory cgroups here")
+
+
+def _remove_stale(parent: Path) -> None:
+    """Remove the groups of owners that ended together with their janitors."""
+    for folder in parent.glob(_PREFIX + "*"):
+        if not Path("/proc", folder.name.rpartition("-")[2]).exists():
+            with suppress(OSError):
+                folder.rmdir()
