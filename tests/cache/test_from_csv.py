@@ -14,6 +14,7 @@ from spillcast.errors import EvidenceIncomplete
         "Object,Offset,Size\nt1,0,4096\nt1,4096,8192\n",
         "\ufeffFILE;Offset;Length\nt1;0;4096\nt1;4096;8192\n",
         "size,bytes,object,offset\n1,4096,t1,0\n1,8192,t1,4096\n",
+        "\n  \nOBJECT,OFFSET,BYTES\nt1,0,4096\nt1,4096,8192\n",
     ],
 )
 def test_headings_in_any_case_and_by_their_other_names(tmp_path, text):

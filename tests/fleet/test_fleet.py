@@ -106,6 +106,9 @@ def test_the_middle_of_unknown_times_is_no_saving(tmp_path):
     assert high_s > 8.0
     [ranked] = answer("postgres", tmp_path, "--to", "latency:1us")["servers"][0]["statements"]
     assert ranked["gains"]["latency:1us"]["interval_s"] == pytest.approx([low_s, high_s], abs=1.0)
+    # Nor is it 0 s of the database, or of the day.
+    document = answer("fleet", tmp_path, "--to", "latency:1us")
+    assert [row["saved_s"] for row in (*document["databases"], *document["days"])] == [None, None]
 
 
 def test_a_plan_is_forecast_as_by_forecast(tmp_path):
@@ -215,6 +218,8 @@ def test_an_hour_saved_has_its_price(made, actual):
     # Four days of thirty.
     assert priced.cost_per_saved_hour == pytest.approx(90 * 4 / 30 / (actual.saved_s / 3600))
     assert actual.cost_per_saved_hour is None
+    for cost in ("nan", "inf"):
+        only_line(spillcast("fleet", made / "fleet", "--to", "factor:2", "--cost", cost), 2)
 
 
 def test_two_databases_of_one_name_are_told_apart(tmp_path):

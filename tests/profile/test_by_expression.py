@@ -80,6 +80,13 @@ def test_a_wrong_expression_is_named(trace, expression):
     assert str(refused.value).startswith(f"--by {expression}:")
 
 
+def test_a_value_that_fails_is_of_an_option_that_was_given(trace):
+    for where, blamed in ((None, "--by: "), ("p3 > 0", "--by or --where: ")):
+        with pytest.raises(QueryInvalid) as refused:
+            profile(trace, by=["event::int"], where=where)
+        assert str(refused.value).startswith(blamed)
+
+
 def test_an_expression_opens_no_file(trace, tmp_path):
     secret = tmp_path / "secret.txt"
     secret.write_text("hunter2")

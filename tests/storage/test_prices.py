@@ -83,6 +83,8 @@ def test_a_file_replaces_prices(tmp_path):
         ("[" * 200_000, "field|column"),
         (HEADER + "aws-gp9,GiB-month,,1,,,\n", "line 2"),
         (HEADER + "aws-gp3,GB,,1,,,\n", "line 2"),
+        # A device that no provider rents: its price would count for nothing.
+        (HEADER + "samsung-ssd-990-pro-2tb,month,,1,,,\n", "line 2"),
         (HEADER + "aws-gp3,GiB-month,,-1,,,\n", "line 2"),
         (HEADER + "aws-gp3,GiB-month,,1,,,June\n", "line 2"),
         (HEADER + "aws-gp3,GiB-month,,1,EUR,,\naws-gp2,GiB-month,,1,USD,,\n", "EUR"),

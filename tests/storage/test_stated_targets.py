@@ -87,6 +87,14 @@ def test_a_storage_may_be_named_after_what_other_tools_print(tmp_path):
     assert resolve_storage(str(path)).name == "9 IOPS"
 
 
+def test_a_limit_without_a_size_of_operations_is_refused(tmp_path):
+    document = resolve_storage("limits:iops=900,latency=1ms").to_json()
+    document["limits"] = [{"name": "iops", "operation_bytes": 0}]
+    (path := tmp_path / "storage.json").write_text(json.dumps(document))
+    with pytest.raises(InputError):
+        resolve_storage(str(path))
+
+
 def test_what_is_no_storage_is_told(tmp_path):
     path = tmp_path / "other.txt"
     texts = {
@@ -121,6 +129,7 @@ def test_operations_of_fio_without_a_single_size_have_their_mean_size(tmp_path, 
         [{"read": {"total_ios": "x"}}],
         [{"read": {"total_ios": 9, "clat_ns": 7}}],
         [{"read": {"total_ios": 9, "clat_ns": {"mean": -1.0}}}],
+        [{"read": {"total_ios": -9, "clat_ns": {"mean": 1.0}}}],
     ],
 )
 def test_what_fio_does_not_write_is_refused(tmp_path, jobs):

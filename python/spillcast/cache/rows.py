@@ -266,7 +266,8 @@ def _read(path: Path) -> Table:
 def _cells(path: Path) -> tuple[list[str], dict[str, list[str]]]:
     """The standard names of all columns, and the texts of the columns that are used."""
     with path.open(encoding="utf-8-sig", newline="") as file:
-        heading = file.readline()
+        # Exports may begin with blank lines.
+        heading = next((line for line in iter(file.readline, "") if line.strip()), "")
         delimiter = max(",;\t|", key=heading.count)
         titles = next(csv.reader([heading.strip("\r\n")], delimiter=delimiter), [])
         exact = [title.strip().lower() for title in titles]

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Sequence
 from functools import wraps
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple
 
@@ -40,7 +41,16 @@ def option(
     value = None if names == words else words[-1]
     if parse is not None:
         more["parser"] = lambda text: parse(text, names[0])
+    if "min" in more:
+        more["callback"] = _finite
     return typer.Option(*names, metavar=value, help=help_, rich_help_panel=panel, **more)
+
+
+def _finite(value: float | None) -> float | None:
+    """The value of an option with a range, which nan and inf may pass. BadParameter for these."""
+    if value is not None and not isfinite(value):
+        raise typer.BadParameter(f"{value} is not a number")
+    return value
 
 
 Json = Annotated[bool, option("--json", "Print one JSON document.", callback=single_format)]

@@ -101,7 +101,7 @@ def fleet(
         )
     rows = _ranked([statement.row(*key) for key, statement in facts.statements.items()])
     databases, days = _databases(rows, facts), _days(rows, facts)
-    saved_s = sum(row.saved_s for row in databases)
+    saved_s = sum(row.saved_s or 0.0 for row in databases)
     return Fleet(
         dataset=dataset.place.address,
         target=to,
@@ -303,24 +303,32 @@ def _databases(rows: Sequence[Row], facts: Facts) -> list[DatabaseRow]:
                 sum(row.spills for row in database_rows),
                 elapsed_us / 1e6,
                 sum(row.temp_s for row in database_rows),
-                sum(row.saved_s or 0.0 for row in database_rows),
+                _known_sum([row.saved_s for row in database_rows if row.spills]),
                 (sum(low for low, _ in bounds), sum(high for _, high in bounds)),
                 sum(row.share for row in database_rows),
             )
         )
-    return sorted(totals, key=lambda row: (-row.saved_s, row.database))
+    return sorted(totals, key=lambda row: (-(row.saved_s or 0.0), row.database))
+
+
+def _known_sum(savings: Sequence[float | None]) -> float | None:
+    """The sum of the savings that are known; None if there are some, but none is known."""
+    known = [saved_s for saved_s in savings if saved_s is not None]
+    return sum(known) if known or not savings else None
 
 
 def _days(rows: Sequence[Row], facts: Facts) -> list[DayRow]:
     """The savings by day: each statement's are divided by its time in temp I/O on a day."""
-    temp_s, saved_s = defaultdict[str, float](float), defaultdict[str, float](float)
+    temp_s, savings = defaultdict[str, float](float), defaultdict[str, list[float | None]](list)
     for row in sorted(rows, key=lambda row: (row.database, row.sql)):
         day_us = facts.statements[row.database, row.sql].day_us
         total_us = sum(day_us.values())
         for day, us in day_us.items():
             temp_s[day] += us / 1e6
-            saved_s[day] += (row.saved_s or 0.0) * (us / total_us if total_us else 0.0)
-    return [DayRow(day, temp_s[day], saved_s[day]) for day in sorted(temp_s)]
+            share = us / total_us if total_us else 0.0
+            if row.spills:
+                savings[day].append(None if row.saved_s is None else share * row.saved_s)
+    return [DayRow(day, temp_s[day], _known_sum(savings[day])) for day in sorted(temp_s)]
 
 
 def _warnings(clashes: dict[str, set[str]], rows: Sequence[Row]) -> list[str]:

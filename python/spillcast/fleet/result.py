@@ -45,7 +45,11 @@ class DatabaseRow:
     statements: int = key("statements that spill", example=3)
     elapsed_s: float = key("time of all its statements, those that do not spill too", unit="s")
     temp_s: float = key("of it, in temp I/O", unit="s")
-    saved_s: float = key("what its statements save, where known", unit="s", signed=True)
+    saved_s: float | None = key(
+        "what its statements save, where known; null where it is known of none",
+        unit="s",
+        signed=True,
+    )
     saved_interval_s: Bounds = key("the sums of all their bounds", unit="s", signed=True)
     share: float = key("of all savings", signed=True)
 
@@ -56,7 +60,9 @@ class DayRow:
 
     day: str = key("a date, or `unknown`", example="2026-03-02")
     temp_s: float = key("time in temp I/O", unit="s")
-    saved_s: float = key("what is saved of it", unit="s", signed=True)
+    saved_s: float | None = key(
+        "what is saved of it, where known; null where it is known of none", unit="s", signed=True
+    )
 
 
 @dataclass(frozen=True, kw_only=True)

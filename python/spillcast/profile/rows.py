@@ -65,7 +65,7 @@ class Grouping:
                 reason = "unknown" if _NAME.fullmatch(key) else first_line(error)
                 hint = f"it may be {', '.join(self.names)}, or SQL over the columns {columns}"
                 raise QueryInvalid(f"--by {key}: {reason}", hint) from error
-        with self.failures(f"the columns are {columns}"):
+        with self.failures("--where", f"the columns are {columns}"):
             connection.sql(f"select 1 from {table} where {self.condition} limit 0").fetchall()
 
     def check_unread(self, table: str) -> None:
@@ -77,12 +77,14 @@ class Grouping:
             self.check(connection, table)
 
     @contextmanager
-    def failures(self, hint: str | None = None) -> Iterator[None]:
-        """Turn DuckDB's errors into QueryInvalid."""
+    def failures(self, option: str | None = None, hint: str | None = None) -> Iterator[None]:
+        """Turn DuckDB's errors into QueryInvalid, of ``option`` or of the options with SQL."""
         try:
             yield
         except duckdb.Error as error:
-            raise QueryInvalid(f"--where: {first_line(error)}", hint) from error
+            has_sql = {"--by": not self.names.keys() >= {*self.by}, "--where": bool(self.where)}
+            options = option or " or ".join(name for name, given in has_sql.items() if given)
+            raise QueryInvalid(f"{options or '--by'}: {first_line(error)}", hint) from error
 
     def answer(self, connection: Connection, query: str) -> list[dict[str, Any]]:
         """The rows, with their keys under the names of ``by``."""

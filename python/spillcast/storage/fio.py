@@ -13,7 +13,7 @@ from spillcast.errors import TargetIncomplete
 from spillcast.evidence.numbers import Check, Number, check_all, number_of
 from spillcast.gate import damaged, json_of, reading
 from spillcast.recording import OPS, Recording
-from spillcast.storage.plan import moved_waits, plan
+from spillcast.storage.probe import moved_waits, plan
 from spillcast.storage.source import GRID
 from spillcast.storage.storage import Group, Storage
 from spillcast.units import format_duration
@@ -46,6 +46,8 @@ def _groups(path: Path, options: Mapping[str, Any], job: Mapping[str, Any]) -> I
         timed = next((name for name in _NS if (done.get(name) or {}).get("mean", 0) > 0), None)
         if not count or timed is None:
             continue
+        if count < 0:
+            raise ValueError(f"a job did {count} {op}s")
         mean_ns = float(done[timed]["mean"]) * _NS[timed]
         # Version 2 counts KiB.
         moved = int(done.get("io_bytes") or 0)

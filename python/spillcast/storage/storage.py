@@ -45,6 +45,10 @@ class Limit:
     )
     burst_ns: float = key("capacity of the bucket", unit="ns", default=0.0, later=True)
 
+    def __post_init__(self) -> None:
+        if self.operation_bytes == 0:
+            raise ValueError(f"operations of limit '{self.name}' count by 0 bytes")
+
     def cost_ns(self, op: str, size_bytes: int, *, sequential: bool) -> float:
         """Device time of one operation."""
         read, pattern = op == "read", "sequential" if sequential else "random"

@@ -214,7 +214,11 @@ def fleet(fleet: Fleet) -> Section:
         for row in fleet.statements
         if row.saved_s is not None
     ]
-    databases = [_saving_bar(row.database, row.saved_s, row.share) for row in fleet.databases]
+    databases = [
+        _saving_bar(row.database, row.saved_s, row.share)
+        for row in fleet.databases
+        if row.saved_s is not None
+    ]
     figures = []
     for title, bars, table in (
         ("Saving by statement, the largest first", statements[:_FLEET_MAX], by_statement),

@@ -198,6 +198,9 @@ def _price(record: Mapping[str, str | None], where: str) -> Price:
         raise EvidenceDamaged(
             f"{where}: product {product or 'is empty'}: not in the catalogue", hint
         )
+    if provider_of(product) not in PROVIDERS:
+        hint = f"products with a price are those of {', '.join(PROVIDERS)}"
+        raise EvidenceDamaged(f"{where}: product {product}: it cannot be rented", hint)
     if unit not in UNITS:
         raise EvidenceDamaged(
             f"{where}: unit {unit or 'is empty'}", f"units are {', '.join(UNITS)}"

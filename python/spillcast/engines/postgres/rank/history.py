@@ -172,7 +172,7 @@ class _Server:
         covered_s = sum(period.length_s or 0.0 for period in self.periods)
         unseen = []
         if not self.periods:
-            unseen.append("spills: there is one snapshot, and they count from it on")
+            unseen.append("spills: they count between two snapshots, and this time has one")
         return ServerRanking(
             source=self.name,
             window_s=covered_s or None,
