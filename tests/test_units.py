@@ -54,6 +54,13 @@ def test_every_duration_that_is_printed_is_read(seconds):
     assert parse_duration_s(format_duration(seconds)) == pytest.approx(seconds, abs=step / 2 * 1.01)
 
 
+@given(st.floats(1e-9, 1e7))
+def test_a_negative_duration_is_the_positive_one_with_a_sign(seconds):
+    """126 s less are 2 min 06 s less, not the floor of minutes and what that leaves of them."""
+    assert format_duration(-seconds) == f"-{format_duration(seconds)}"
+    assert format_duration(-126.0) == "-2 min 06 s"
+
+
 @given(st.floats(1e-9, 1e7), st.floats(1e-9, 1e7))
 def test_what_is_printed_keeps_the_order(item, other):
     low, high = sorted((item, other))

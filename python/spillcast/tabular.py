@@ -46,7 +46,7 @@ TEXT_ROOM, TEXT_MIN, WORDS_MIN = 24, 12, 10
 
 def saved_text(seconds: float) -> str:
     """Saved time: ``7.7 s``, or ``7.7 s slower`` if it is negative."""
-    return format_duration(seconds) if seconds >= 0 else f"{format_duration(-seconds)} slower"
+    return f"{format_duration(abs(seconds))}{' slower' if seconds < 0 else ''}"
 
 
 #: Formats of values for people, by unit.

@@ -144,18 +144,18 @@ def _decimal_point(text: str, hint: str) -> str:
 
 
 def format_duration(seconds: float) -> str:
-    """A duration with three significant digits: ``150 us``, ``9.04 ms``, ``5 min 48 s``."""
-    size = abs(seconds)
+    """A duration with three significant digits: ``150 us``, ``9.04 ms``, ``-5 min 48 s``."""
+    sign, size = "-" * (seconds < 0), abs(seconds)
     if size >= 3600:
-        minutes = round(seconds / 60)
-        return f"{minutes // 60} h {minutes % 60:02d} min"
+        minutes = round(size / 60)
+        return f"{sign}{minutes // 60} h {minutes % 60:02d} min"
     if size >= 99.95:
-        rounded_s = round(seconds)
-        return f"{rounded_s // 60} min {rounded_s % 60:02d} s"
+        whole_s = round(size)
+        return f"{sign}{whole_s // 60} min {whole_s % 60:02d} s"
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if size >= 0.9995 * scale:
-            return f"{_three_digits(seconds / scale)} {unit}"
-    return "0 s" if size < 5e-10 else f"{seconds * 1e9:.0f} ns"
+            return f"{sign}{_three_digits(size / scale)} {unit}"
+    return "0 s" if size < 5e-10 else f"{sign}{size * 1e9:.0f} ns"
 
 
 def format_interval(bounds_s: Sequence[float]) -> str:
