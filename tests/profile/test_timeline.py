@@ -2,11 +2,12 @@
 
 import json
 import random
+from dataclasses import replace
 
 import pytest
 
 from cases import cases
-from evidence import recording, table
+from evidence import change, recording, table
 from large_recording import write_large_recording
 from oracle_files import READ, WRITE, blocks, make_example, write_trace
 from spillcast.evidence.oracle.trace import profile_traces
@@ -66,23 +67,31 @@ def test_a_run_that_begins_late_keeps_its_length(tmp_path):
 
 
 def test_waits_and_the_cpu_before_them_lie_in_the_slices_that_they_touch(tmp_path):
-    """As a loop over rows and slices has it; session 3 does no temp I/O, and may be idle."""
+    """As a loop over rows and slices has it; session 3 does no temp I/O, and may be idle.
+
+    What is neither a wait nor CPU time in between is time without a CPU.
+    """
     draws, rows = random.Random(7), []
     for session in (1, 2, 3):
         now_ns = 0
         while now_ns < 1_000_000_000:
             cpu_ns, wait_ns = draws.randrange(30_000_000), draws.randrange(60_000_000)
+            ready_ns = draws.choice([0, 0, draws.randrange(2_000, 20_000_000)]) if now_ns else 0
+            now_ns += ready_ns
             op, temp = draws.choice([("read", True), ("write", True), ("read", False),
                                      (None, True), (None, False)])  # fmt: skip
             if session == 3:
                 op, temp = None, False
             rows.append(
                 {"start_ns": now_ns + cpu_ns, "elapsed_ns": wait_ns, "session": session,
-                 "event": "e", "op": op, "temp": temp, "bytes": 1, "cpu_before_ns": cpu_ns}
+                 "event": "e", "op": op, "temp": temp, "bytes": 1, "cpu_before_ns": cpu_ns,
+                 "ready_ns": ready_ns}
             )  # fmt: skip
             now_ns += cpu_ns + wait_ns
     made = recording(tmp_path / "some.spill", [("read", 8192, 1, 1000)], elapsed_s=1.2)
-    made.waits = table(rows, WAITS)
+    capture = replace(made.meta.capture, run_queue_delay_s=1.0)
+    change(made, capture=capture)
+    made.waits = table([{k: v for k, v in row.items() if k != "ready_ns"} for row in rows], WAITS)
     states = {("read", True): timeline.READ, ("write", True): timeline.WRITE,
               ("read", False): timeline.OTHER_IO, (None, True): timeline.OTHER_IO,
               (None, False): timeline.WAITS}  # fmt: skip
@@ -91,7 +100,9 @@ def test_waits_and_the_cpu_before_them_lie_in_the_slices_that_they_touch(tmp_pat
     length_ns = line.length_s * 1e9
     for row in rows:
         begin_ns, end_ns = row["start_ns"], row["start_ns"] + row["elapsed_ns"]
-        pieces = [(begin_ns - row["cpu_before_ns"], begin_ns, timeline.CPU)]
+        on_cpu_ns = begin_ns - row["cpu_before_ns"]
+        pieces = [(on_cpu_ns, begin_ns, timeline.CPU)]
+        pieces.append((on_cpu_ns - row["ready_ns"], on_cpu_ns, timeline.RUN_QUEUE))
         if row["session"] != 3:
             pieces.append((begin_ns, end_ns, states[row["op"], row["temp"]]))
         for low_ns, high_ns, state in pieces:

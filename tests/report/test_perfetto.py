@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from cases import cases
-from evidence import known, table
+from evidence import change, known, table
 from harness import only_line, spillcast, spillcast_command
 from large_recording import write_large_recording
 from spillcast.recording.meta import Meta, ObservedEngine
@@ -145,6 +145,16 @@ def test_a_part_of_the_run(made_up):
     assert_valid(events)
     assert len(slices(events, cat="temp")) == 2
     assert slices(events, name="ready") == [], "what lies between waits that are left out?"
+
+
+@cases("changed", [{"method": "preload"}, {"lost": 3}])
+def test_nothing_is_ready_where_waits_are_not_seen(tmp_path, changed):
+    """The preload library sees waits for files alone; what was lost is in no row."""
+    recording = write(tmp_path / "run.spill", ROWS)
+    change(recording, capture=replace(recording.meta.capture, **changed))
+    events = events_of(recording)
+    assert slices(events, name="ready") == []
+    assert (1, "CPU", 18_000, 40_000) in slices(events, cat="cpu")
 
 
 def test_waits_that_overlap_are_cut(tmp_path):

@@ -1,4 +1,4 @@
-"""Time lines of the states of sessions: on a CPU, in temp reads and writes, waiting."""
+"""Time lines of the states of sessions: on a CPU or ready for one, in temp I/O, waiting."""
 
 import math
 from collections import Counter
@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from spillcast.evidence.oracle.trace import Traces
 
 CPU, READ, WRITE, OTHER_IO, WAITS = "CPU", "temp reads", "temp writes", "other I/O", "other waits"
-STATES = (CPU, READ, WRITE, OTHER_IO, WAITS)
+RUN_QUEUE = "waits for a CPU"
+STATES = (CPU, RUN_QUEUE, READ, WRITE, OTHER_IO, WAITS)
+#: Shorter times without a CPU are below the resolution of the clocks.
+RUN_QUEUE_MIN_NS = 1000
 #: The number of events with a line of their own; the others share one.
 EVENTS_MAX, ON_CPU, OTHERS = 5, "(on CPU)", "other events"
 #: The most slices that a drawing can show.
@@ -51,7 +54,7 @@ def slice_s(elapsed_s: float, min_s: float = 0.01) -> float:
 
 
 def of_recording(recording: Recording) -> Timeline:
-    """The single waits and the CPU time before them if all were kept, else the I/O of each second.
+    """The single waits and the time before them if all were kept, else the I/O of each second.
 
     Waits other than I/O count only for sessions with temp I/O, because other sessions may be idle.
     Rows are read in batches.
@@ -195,11 +198,13 @@ def _waits_over_time(
     for rows in recording.waits_unchecked("session", "temp"):
         with_temp_io.update(rows["session"][rows["temp"].values].unique())
     busy_ns = {state: np.zeros(count) for state in STATES}
-    sessions = {*with_temp_io}
+    sessions, ends_ns = {*with_temp_io}, dict[int, int]()
+    capture = recording.meta.capture
+    has_run_queue = capture.shows_run_queue and capture.run_queue_delay_s > 0
     for rows in recording.batches("waits"):
         begin_ns, session = rows["start_ns"].values, rows["session"].values
         temp, op = rows["temp"].values, rows["op"]
-        cpu_ns = rows["cpu_before_ns"].filled(0)
+        end_ns, cpu_ns = begin_ns + rows["elapsed_ns"].values, rows["cpu_before_ns"].filled(0)
         sessions.update(np.unique(session[op.is_valid() | (cpu_ns > 0)]).tolist())
         read, write = temp & op.equals("read"), temp & op.equals("write")
         is_wait = ~temp & op.is_null()
@@ -209,14 +214,39 @@ def _waits_over_time(
             OTHER_IO: ~(read | write | is_wait),
             WAITS: is_wait & np.isin(session, [*with_temp_io]),
         }
-        spans_ns = [
-            (state, begin_ns[mask], begin_ns[mask] + rows["elapsed_ns"].values[mask])
-            for state, mask in masks.items()
-        ]
+        spans_ns = [(state, begin_ns[mask], end_ns[mask]) for state, mask in masks.items()]
         on_cpu = cpu_ns > 0
-        spans_ns.append((CPU, np.maximum(begin_ns - cpu_ns, 0)[on_cpu], begin_ns[on_cpu]))
+        cpu_begin_ns = np.maximum(begin_ns - cpu_ns, 0)
+        spans_ns.append((CPU, cpu_begin_ns[on_cpu], begin_ns[on_cpu]))
+        if has_run_queue:
+            before_ns = _ends_before(session, end_ns, cpu_begin_ns, ends_ns)
+            ready = cpu_begin_ns - before_ns >= RUN_QUEUE_MIN_NS
+            spans_ns.append((RUN_QUEUE, before_ns[ready], cpu_begin_ns[ready]))
         for state, from_ns, to_ns in spans_ns:
             values = (to_ns - from_ns).astype(float)
             table = Table({"begin_ns": from_ns, "end_ns": to_ns, "values": values})
             busy_ns[state] += np.array(_core.spread(table, float(slice_ns), count))
     return busy_ns, len(sessions)
+
+
+def _ends_before(
+    session: NDArray[np.int64],
+    end_ns: NDArray[np.int64],
+    first_ns: NDArray[np.int64],
+    ends_ns: dict[int, int],
+) -> NDArray[np.int64]:
+    """The end of the wait before each one, of its session; of the first one its ``first_ns``.
+
+    ``ends_ns`` has the last ends in earlier batches, and is updated.
+    """
+    order = np.argsort(session, kind="stable")
+    ordered, ends = session[order], end_ns[order]
+    is_new = np.append(True, ordered[1:] != ordered[:-1])
+    before = np.append(0, ends[:-1])
+    begins = zip(ordered[is_new].tolist(), first_ns[order][is_new].tolist(), strict=True)
+    before[is_new] = [ends_ns.get(thread, first) for thread, first in begins]
+    is_last = np.append(is_new[1:], True)
+    ends_ns.update(zip(ordered[is_last].tolist(), ends[is_last].tolist(), strict=True))
+    result = np.empty_like(before)
+    result[order] = before
+    return result

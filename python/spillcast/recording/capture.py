@@ -22,8 +22,10 @@ class CaptureSource:
     #: The name for ``--capture`` and meta.json, and the title for people.
     name: str
     title: str
-    #: What its recordings do not show.
+    #: What its recordings do not show; empty for nothing.
     blind_spots: str
+    #: Whether it records waits for other than files.
+    sees_all_waits: bool = True
     #: Whether it can observe a process that is already running.
     attaches: bool = True
     #: Whether an ordinary user never may use it.
@@ -38,18 +40,16 @@ class CaptureSource:
 SOURCES = {
     source.name: source
     for source in (
-        CaptureSource("bpf", "eBPF", "time runnable but not scheduled", needs_privilege=True),
+        CaptureSource("bpf", "eBPF", "", needs_privilege=True),
         CaptureSource(
-            "perf",
-            "perf events",
-            "time runnable but not scheduled, the removing of files and, to ordinary users, their "
-            "syncing",
+            "perf", "perf events", "the removing of files and, to ordinary users, their syncing"
         ),
         CaptureSource(
             PRELOAD,
             "the preload library",
             "time runnable but not scheduled, waits for other than files, and processes of another "
             "user",
+            sees_all_waits=False,
             attaches=False,
         ),
     )
@@ -238,6 +238,12 @@ class CaptureAccount:
         default=0,
         later=True,
     )
+
+    @property
+    def shows_run_queue(self) -> bool:
+        """Whether a thread between two of its waits either uses a CPU or is ready for one."""
+        source = SOURCES.get(self.method)
+        return source is not None and source.sees_all_waits and not self.lost
 
 
 @dataclass(frozen=True)

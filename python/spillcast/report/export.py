@@ -23,14 +23,13 @@ from spillcast.engines.ranking import ServerRanking
 from spillcast.errors import EvidenceUnsuited, QueryInvalid, SelectionEmpty, first_line
 from spillcast.profile import Profile
 from spillcast.profile.result import LatencyCounts
+from spillcast.profile.timeline import RUN_QUEUE_MIN_NS
 from spillcast.recording import OPS, Recording
 from spillcast.text import exact_name, one_line
 
 Event = dict[str, Any]
 #: Rows in memory at a time.
 _BATCH_ROWS = 20_000
-#: Shorter times without a core are below the resolution of the clocks.
-_READY_NS = 1000
 _COLUMNS: tuple[str, ...] = (
     "session", "start_ns", "elapsed_ns", "event", "op", "temp", "file", "offset", "bytes",
     "cpu_before_ns", "woken_by", "sql_id",
@@ -78,7 +77,8 @@ def _events(
     else:
         yield from _counters(recording, pid)
         # If waits are left out, the time between two of them may contain others.
-        tracks = _Tracks(pid, complete and recording.meta.raw.whole)
+        meta = recording.meta
+        tracks = _Tracks(pid, complete and meta.raw.whole and meta.capture.shows_run_queue)
         for row in rows:
             yield from tracks.wait(*row)
         threads |= tracks.last_end_ns.keys() | tracks.wakers
@@ -129,7 +129,7 @@ class _Tracks:
     """Slices and arrows of all threads, of which each is a track."""
 
     pid: int
-    #: Whether no wait is left out.
+    #: Whether no wait is left out, so that what lies between two is CPU time or time ready for it.
     complete: bool
     last_end_ns: dict[int, int] = field(default_factory=dict)
     wakers: set[int] = field(default_factory=set)
@@ -176,7 +176,7 @@ class _Tracks:
         else:
             ready_ns = start_ns - last_ns - cpu_ns
             begin_ns = last_ns
-            if ready_ns >= _READY_NS:
+            if ready_ns >= RUN_QUEUE_MIN_NS:
                 begin_ns += ready_ns
                 yield self._slice(thread, "ready", "cpu", last_ns, begin_ns, {})
         if begin_ns < start_ns:

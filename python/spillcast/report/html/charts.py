@@ -47,7 +47,9 @@ _OUTLINES = {
     "triangle": "M0 -5L5 4H-5z", "diamond": "M0 -5.5L5.5 0L0 5.5L-5.5 0z",
     "line": "M0 -6V6", "dashed": "M0 -6V6",
 }  # fmt: skip
-STATE_COLOURS = dict(zip(STATES, ("cpu", "read", "write", "other-io", "waits"), strict=True))
+STATE_COLOURS = dict(
+    zip(STATES, ("cpu", "series-3", "read", "write", "other-io", "waits"), strict=True)
+)
 _OTHER_COLOURS = ("series-3", "series-4", "other-io", "waits", "domain", "muted", "grid")
 SERIES = ("series-1", "series-2", "series-3", "series-4")
 _DASHES = ("", "6 3", "2 2", "8 3 2 3")

@@ -209,7 +209,7 @@ def histogram(group: Histogram, beside: Histogram | None, names: tuple[str, str]
 
 def _over_time(run: Run, suffix: str) -> Section:
     source = SOURCES.get(run.capture or "")
-    missing = f" What is missing is {source.blind_spots}." if source else ""
+    missing = f" What is missing is {source.blind_spots}." if source and source.blind_spots else ""
     length = format_duration(run.timeline.length_s)
     caption = f"Mean number of sessions in intervals of {length}.{missing}"
     title = "Sessions by what they did"
