@@ -166,8 +166,12 @@ def test_damaged_files_are_set_aside_and_listed(tmp_path):
     assert done.damaged[-1]["what"] == "compressed file cut short"
     assert ingest([str(tmp_path / "in")], str(tmp_path / "fleet")).seen_before == 6
     result = spillcast("ingest", tmp_path / "in" / "no.trc", "-o", tmp_path / "other")
-    assert result.returncode == 0
+    assert result.returncode == 2
     assert "1 set aside\n" in result.stdout
+    as_json = spillcast(
+        "ingest", tmp_path / "in" / "cut.parquet", "-o", tmp_path / "third", "--json"
+    )
+    assert (as_json.returncode, len(json.loads(as_json.stdout)["set_aside"])) == (2, 1)
     assert f"spillcast: {tmp_path}/in/no.trc: set aside: no waits and no calls" in result.stderr
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "no.trc").write_text("nothing of a trace\n")

@@ -33,15 +33,17 @@ def _move(function: Callable[..., Move]) -> Callable[..., Any]:
             problem = f"--to {to}: has control characters in its name"
             raise OptionInvalid(problem, "give the directory another name")
         move = function(**options)
-        if json:
-            emit(move.to_json())
-        else:
+        if not json:
             print(done_text(move) if move.applied or move.reverted else plan_text(move))
         if move.left:
-            raise MoveFailed(
+            error = MoveFailed(
                 f"tablespace {move.tablespace} is in use and stays: {'; '.join(move.left)}",
                 "run --revert again when nothing uses it any more",
             )
+            error.document = move.to_json()
+            raise error
+        if json:
+            emit(move.to_json())
 
     return _command(function, run)
 

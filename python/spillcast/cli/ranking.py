@@ -327,7 +327,7 @@ def ingest(
     """Add evidence to a dataset, each file once.
 
     If it was killed, run it again: it continues. Files without usable evidence are set aside and
-    listed, on stderr and with --json.
+    listed, on stderr and with --json. Exits with 2 if there is no other file.
 
     Example: spillcast ingest /backup/traces ash/*.csv -o fleet
     """
@@ -339,4 +339,11 @@ def ingest(
         ingested = ingest_sources(source, output, database=database, on_progress=bar)
     for text in not_taken(ingested):
         notify(text)
-    emit(ingested.to_json()) if json else print(ingested_text(ingested))
+    if not json:
+        print(ingested_text(ingested))
+    if not (ingested.files or ingested.seen_before):
+        error = EvidenceUnsuited(f"{output}: nothing was added: no file is usable evidence")
+        error.document = ingested.to_json()
+        raise error
+    if json:
+        emit(ingested.to_json())

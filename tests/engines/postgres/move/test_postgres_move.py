@@ -165,8 +165,10 @@ def test_a_tablespace_with_a_name_of_ones_own(moving):
 
 def refused_to_drop(moving, *words):
     """A revert that leaves the tablespace and says why."""
-    result = moving.move("--revert", status=1)
+    result = moving.move("--revert", "--json", status=1)
     assert "is in use and stays" in result.stderr
+    # One document, which says what was done.
+    assert json.loads(result.stdout)["left"]
     for word in words:
         assert word in result.stderr
     assert ("spillcast_temp",) in moving.rows("select spcname from pg_tablespace")
