@@ -32,3 +32,10 @@ def test_a_saving_below_a_thousandth_is_about_nothing():
     answer = _text({"disk": Gain(1.9e-3, (1e-3, 3e-3)), "flash": Gain(0.08, (0.05, 0.1))})
     assert "1.9 ms (" not in answer
     assert "80 ms (50 ms to 100 ms)" in answer
+
+
+def test_a_storage_that_takes_longer_is_slower_and_saves_nothing():
+    answer = _text({"disk": Gain(-126.0, (-200.0, -60.0)), "flash": Gain(0.08, (0.05, 0.1))})
+    assert "saves 2 min 06 s" not in answer
+    assert "disk is 2 min 06 s slower (-3 min 20 s to -60 s)" in answer
+    assert "flash saves 80 ms" in answer

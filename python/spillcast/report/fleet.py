@@ -72,7 +72,7 @@ def fleet_page(fleet: Fleet, top: int) -> Page:
     for row in statements:
         row["sql"] = row["sql"] or "(none)"
         row["saved_interval_s"] = row["saved_interval_s"] and list(row["saved_interval_s"])
-    databases = [asdict(row) for row in fleet.databases[:top]]
+    databases = list(map(vars, fleet.databases[:top]))
     extent = (
         f"{format_count(fleet.sources, 'source')}, "
         f"{format_count(sum(row.spills for row in fleet.statements), 'spilling statement')}, "
@@ -115,7 +115,7 @@ def savings(fleet: Fleet) -> list[str]:
         first = f"{count:,} statements bring" if count > 1 else "statement brings"
         lines.append(f"The first {first} {100 * fleet.most:.0f} % of that.")
     if (cost := fleet.cost_per_saved_hour) is not None:
-        lines.append(f"An hour saved costs {cost:.3g}.")
+        lines.append(f"An hour saved costs {float(f'{cost:.3g}'):,.10g}.")
     if fleet.set_aside:
         lines.append(f"{format_count(fleet.set_aside, 'source')} set aside.")
     return lines

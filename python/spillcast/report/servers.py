@@ -10,7 +10,13 @@ from spillcast.forecast.verdict import in_memory_sentences, negligible
 from spillcast.report.page import Commands, Page, Part, Words, bar
 from spillcast.tabular import Column, Table, saved_text
 from spillcast.text import one_line
-from spillcast.units import format_bytes, format_count, format_duration, format_setting
+from spillcast.units import (
+    format_bytes,
+    format_count,
+    format_duration,
+    format_interval,
+    format_setting,
+)
 
 #: Maximum length of a statement's text, in characters.
 TEXT_MAX = 60
@@ -81,9 +87,7 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
     lines = [f"{text}."]
     first = ranking.statements[0]
     if first.no_spill is not None:
-        savings = fix_texts(first, ranking.memory, scale)
-        saved = "; ".join(f"{fix} {time}" for fix, time in savings.items())
-        lines.append(f"Time saved in the first statement: {saved}.")
+        lines.append(f"In the first statement {fixes_text(first, ranking.memory, scale)}.")
         uncached_s = {name: gain.without_cache_s for name, gain in _by_saving(first)}
         if cached := {name: s for name, s in uncached_s.items() if s is not None}:
             at_most = "at most " if first.temp_bytes is None else ""
@@ -91,8 +95,8 @@ def _verdict(ranking: ServerRanking, scale: float) -> list[str]:
     return lines
 
 
-def fix_texts(ranked: Ranked, memory: str, scale: float = 1.0) -> dict[str, str]:
-    """The saving by each fix of a statement that has a forecast, with its interval."""
+def fixes_text(ranked: Ranked, memory: str, scale: float = 1.0) -> str:
+    """What each fix of a statement that has a forecast saves, with its interval."""
     assert ranked.no_spill is not None
     no_spill = f"not spilling (more {memory})"
     if ranked.work_mem_bytes is not None:
@@ -100,11 +104,12 @@ def fix_texts(ranked: Ranked, memory: str, scale: float = 1.0) -> dict[str, str]
     gains = {no_spill: ranked.no_spill}
     by_target = _by_saving(ranked)
     gains |= {_storage_name(name): gain for name, gain in by_target if gain.without_cache_s is None}
-    texts = {}
+    texts = []
     for fix, gain in gains.items():
         saved, bounds = _saving_cells(gain, ranked, scale, nothing="about nothing")
-        texts[fix] = saved if bounds is None else f"{saved} ({bounds})"
-    return texts
+        verb = "saves" if bounds is None or gain.saved_s >= 0 else "is"
+        texts.append(f"{fix} {verb} {saved}{'' if bounds is None else f' ({bounds})'}")
+    return "; ".join(texts)
 
 
 def _storage_name(target: str) -> str:
@@ -226,10 +231,7 @@ def _saving_cells(
     values_s = gain.interval_s if ranked.is_bounded else (gain.saved_s,)
     if all(negligible(value_s, ranked.elapsed_s or 0.0) for value_s in values_s):
         return nothing, None
-    bounds = " to ".join(
-        f"{'-' * (bound_s < 0)}{format_duration(abs(bound_s) * scale)}"
-        for bound_s in gain.interval_s
-    )
+    bounds = format_interval([bound_s * scale for bound_s in gain.interval_s])
     return (bounds, None) if ranked.is_bounded else (saved_text(gain.saved_s * scale), bounds)
 
 

@@ -51,7 +51,8 @@ def answer_text(sizing: Sizing) -> str:
         return f"Zero-latency storage would leave {left} of {today}."
     lead = f"Cheapest with {100 * WORTH:.0f} % of the largest saving"
     if sizing.within_s is not None:
-        lead = f"Cheapest within {format_duration(sizing.within_s)}"
+        cheapest = "If it moves anyway, the cheapest" if sizing.suffices else "Cheapest"
+        lead = f"{cheapest} within {format_duration(sizing.within_s)}"
     elapsed = format_estimate(chosen.elapsed_s, chosen.interval_s)
     if sizing.bounds_only:
         elapsed = format_interval(chosen.interval_s)
@@ -76,7 +77,7 @@ def frontier_table(sizing: Sizing) -> Table:
         Column(f"{sizing.currency}/month", None, "raw"),
         Column("elapsed", None, "s"),
         Column(interval_name(sizing.confidence), None, "interval", spare=1),
-        Column("saved/month", None, "raw", spare=2),
+        Column("saved/month", None, "s", spare=2),
         Column("", None, "words", spare=3),
     ]
     rows = [_cells(row, sizing) for row in sizing.frontier]
@@ -89,9 +90,9 @@ def frontier_table(sizing: Sizing) -> Table:
 
 
 def _cells(row: SizeRow, sizing: Sizing) -> list[Any]:
-    hours, saved = row.saved_h_per_month, None
+    hours, saved_s = row.saved_h_per_month, None
     if hours is not None and not sizing.bounds_only:
-        saved = f"{'-' * (hours < 0)}{format_duration(3600 * abs(hours))}"
+        saved_s = 3600 * hours
     price = None
     if row.cost_per_month is not None:
         mark, _ = _PRICES.get(row.price_of or "", ("", ""))
@@ -103,7 +104,7 @@ def _cells(row: SizeRow, sizing: Sizing) -> list[Any]:
         price,
         None if sizing.bounds_only else row.elapsed_s,
         row.interval_s,
-        saved,
+        saved_s,
         ", ".join(filter(None, [*marks, row.remark])),
     ]
 

@@ -329,10 +329,7 @@ def _first_steps(server: ServerRanking) -> list[str]:
     steps = []
     gaining = [s for s in server.statements if s.no_spill is not None and s.no_spill.saved_s > 0]
     for number, statement in enumerate(gaining[:_FIRST_MAX], 1):
-        fixes = "; ".join(
-            f"{name} saves {saved}"
-            for name, saved in terminal.fix_texts(statement, server.memory).items()
-        )
+        fixes = terminal.fixes_text(statement, server.memory)
         memory = statement.work_mem_bytes
         step = "" if memory is None else f" Set work_mem to {format_setting(memory)} for its role."
         steps.append(f"{number}. {_short(statement)}: {fixes}.{step}")

@@ -116,8 +116,9 @@ def compose(inputs: Inputs, left_out: Sequence[str] = ()) -> Page:
     storages = inputs.of_type(Storage)
     latencies = [*map(target_latencies, storages), *inputs.latencies]
     target = _target(inputs, answered, latencies)
+    purchases = [answer_text(s) for s in sizings if s.chosen and not s.suffices]
     kinds: list[list[Section]] = [
-        forecasts.sections(answered, [answer_text(sizing) for sizing in sizings if sizing.chosen]),
+        forecasts.sections(answered, purchases),
         list(map(documents.purchase, sizings)),
         [section for ranking in rankings for section in documents.server(ranking)],
         list(map(documents.fleet, inputs.of_type(Fleet))),
