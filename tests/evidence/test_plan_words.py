@@ -323,6 +323,26 @@ def test_sorts_that_a_plan_does_not_show_are_like_the_one_that_it_shows(tmp_path
     assert (counts.writes.bytes, counts.processes) == (8000 * 1024, 1.0)
 
 
+def test_another_plan_that_is_cut_is_left_out(tmp_path):
+    cut = '[\n  {\n    "Plan": {\n      "Node Type": "Sort",\n      "Total Cost": 167232.59,\n'
+    (path := tmp_path / "plans.txt").write_text(f"{CITUS}\nThe same in JSON:\n{cut}")
+    counts = read_plan(path)
+    assert (counts.elapsed_s, counts.reads.count) == (0.0959, 100)
+    assert any("cut" in note for note in counts.notes)
+    path.write_text(cut)
+    with pytest.raises(EvidenceDamaged):
+        read_plan(path)
+
+
+def test_a_plan_that_is_cut_at_its_end_took_as_long_as_its_first_node(tmp_path):
+    text = "Limit  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.2 rows=9 loops=1)\n"
+    text += "  ->  Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..890.1 rows=9 loops=1)\n"
+    text += "        Sort Method: external merge  Disk: 8000kB\n"
+    (path := tmp_path / "plan.txt").write_text(text)
+    counts = read_plan(path)
+    assert (counts.elapsed_s, counts.writes.count) == (0.9002, 1000)
+
+
 def test_a_plan_that_is_cut_at_its_top_may_spill_there(tmp_path):
     text = """\
         ->  Index Scan using a on t

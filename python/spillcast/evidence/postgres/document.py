@@ -23,6 +23,11 @@ HOW = (
 ELSEWHERE_LISTED = 4
 #: What Greenplum before version 6 writes below each node that it ran.
 _ROWS_OUT = re.compile(r"^[^\S\n]*Rows out: ", re.MULTILINE)
+#: The name of a node in a text, and its type in JSON, XML and YAML.
+_NODE_NAME = re.compile(
+    r"[\s>-]*+(?P<name>[^\s>-][^(\n]*?) *\((?:cost=|actual)"
+    r"|\bNode[ -]Type\W{1,4}(?P<type>\w[\w ]*\w)"
+)
 #: What auto_explain writes above a plan, whole or without what a server's log has around it.
 LOGGED = re.compile(r"duration: (?P<ms>[\d.]+) ms\s+plan:[ \t]*")
 #: What a server's log has: messages with their level, in lines of text, CSV or JSON.
@@ -34,6 +39,7 @@ _LOG = re.compile(
 _TEXT, _PARAMETERS = "Query Text:", "Query Parameters:"
 _XML = re.compile(r"<explain\b.*?</explain>", re.DOTALL)
 _YAML = re.compile(r"^(?P<indent> *)(?:- )?(?:Plan: *$|Query Text: \")", re.MULTILINE)
+_CUT_NOTE = "another plan in the file is cut, and is left out"
 #: Keys of a node whose values are texts; lists of nodes and of processes; others that are read.
 _TEXTS = (
     "CTE Name", "Node Type", "Parent Relationship", "Sort Method", "Sort Space Type", "Strategy",
@@ -87,8 +93,13 @@ def is_log(path: Path) -> bool:
 def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
     """The plans in a plain text: those of one format, then those of text."""
     documents: list[dict[str, Any]] = []
+    cut: EvidenceDamaged | None = None
     if '"Plan"' in text:
-        documents = _plans_of(list(json_values(text, path, HOW, '"Plan"')))
+        try:
+            for value in json_values(text, path, HOW, '"Plan"'):
+                documents += _plans_of(value)
+        except EvidenceDamaged as error:
+            cut = error
     if not documents and "<explain" in text:
         documents = [_of_xml(match[0], path) for match in _XML.finditer(text)]
         if not documents:
@@ -103,6 +114,8 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
         # Words beside a plan may quote a node of it, without anything below.
         plans = documents_of_text(lines)
         documents += [p for p in plans if "Cut" not in p or "Temp Read Blocks" in p["Plan"]]
+    if cut is not None and not documents:
+        raise cut
     for document in documents:
         if "Total Runtime" in document:
             # So 9.3 and older name it.
@@ -112,8 +125,10 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
         for name, value in settings.items():
             settings[name] = value if isinstance(value, str) else json.dumps(value)
         _check_shape(document)
+        notes = [_CUT_NOTE] if cut is not None else []
         if count_disk_sizes(document["Plan"]):
-            document["Notes"] = [SIZES_NOTE]
+            notes.append(SIZES_NOTE)
+        document.update({"Notes": notes} if notes else {})
     # A paste may have the plan of EXPLAIN without ANALYZE beside the one of the run.
     return [document for document in documents if "Actual Loops" in document["Plan"]] or documents
 
@@ -152,8 +167,8 @@ def _check_elsewhere(path: Path, text: str) -> None:
     node, spilling = "", list[str]()
     has_segments = re.search(r"\bMotion \d+:\d+", text) is not None
     for line in text.split("\n"):
-        if "(cost=" in line or "(actual" in line:
-            node = line.partition("(")[0].strip(" ->")
+        if named := _NODE_NAME.search(line):
+            node = named["name"] or named["type"]
         elif ELSEWHERE.search(line) or (has_segments and " Disk: " in line):
             spilling.append(f"{node}: {' '.join(line.split())[:120]}")
         elif re.match(r"\s*Buffers: .*\btemp .*written=[1-9]", line):

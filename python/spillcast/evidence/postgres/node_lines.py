@@ -194,10 +194,15 @@ SKIPPED = (
 
 
 def detail_of(text: str) -> dict[str, Any] | None:
-    """What a line below a node says of it; None of one that is not read."""
+    """What a line below a node says of it; None of one that is not read.
+
+    ValueError where more figures of a spill follow than are read, such as of a second sort.
+    """
     if _COUNTED.match(text):
         text = _SEPARATOR.sub("", text)
     for pattern, read in _DETAILS:
         if match := pattern.match(text):
+            if FIGURES.search(text, match.end()):
+                raise not_understood(text)
             return read(match)
     return None

@@ -33,7 +33,10 @@ _FIGURE = re.compile(r"(?:time|rows|width|n?loops)=")
 _QUOTATION = re.compile(r"(`|\*\*|\")([^`*\"]+)\1")
 _SETTING = re.compile(r"(?<![\w.])([\w.]+) = '((?:[^']|'')*)'")
 #: Hosts where a server that shares its work lets others spill, in lines of their own.
-ELSEWHERE = re.compile(r"Workfile: \([1-9]\d* spilling|Work_mem wanted: |Wrote \d+K .*workfile")
+ELSEWHERE = re.compile(
+    r"Workfile: \([1-9]\d* spilling|Work_mem wanted: |Wrote \d+K .*workfile"
+    r"|Workfile[ -]Spilling\W{1,4}[1-9]"
+)
 #: The last is psql's own, by ``\\timing``.
 _SUMMARY = re.compile(r"\s*(?:Execution [Tt]ime ?|Total runtime ?|^Time): (?P<ms>[\d.,]+) ?ms")
 #: What clients write between a plan and the time of it.
@@ -243,7 +246,7 @@ class _Plan:
 
         ``Excerpt`` where it stood below other nodes, which are missing.
         """
-        is_total = not self.excerpt and self.buffers and "Plans" in self.plan["Plan"]
+        is_total = not self.excerpt and "Plans" in self.plan["Plan"]
         if "Execution Time" not in self.plan and not is_total:
             self.plan["Cut"] = True
         if self.excerpt:
