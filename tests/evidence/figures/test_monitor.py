@@ -72,6 +72,20 @@ def test_without_samples_requests_divide_the_waits(written):
     assert within.upper == pytest.approx(IO_S * (temp * 3) / (temp * 3 + others), rel=1e-3)
 
 
+def test_without_samples_and_requests_in_all_waits_for_io_are_the_most(tmp_path):
+    text = monitor_reports.text(lines=[(*line[:4], {}) for line in LINES])
+    begin, end = text.index("Global Stats"), text.index("SQL Plan Monitoring Details")
+    totals = (
+        "| Elapsed |   Cpu   |    IO    |\n| Time(s) | Time(s) | Waits(s) |\n"
+        "==================================\n|     773 |     338 |      435 |\n"
+    )
+    rule = "==================================\n"
+    shown = f"Global Stats\n{rule}{totals}{rule}\n"
+    (path := tmp_path / "run.txt").write_text(text[:begin] + shown + text[end:])
+    within = read_figures([path]).time_bounds
+    assert (within.lower, within.upper) == (0, 435.5)
+
+
 def test_what_does_not_spill_and_what_still_runs(written):
     lines = [(*line[:3], 0, {"Cpu": 9}) for line in LINES if line[0] != "HASH JOIN"]
     with pytest.raises(NoTempIo):

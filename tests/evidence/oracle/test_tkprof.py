@@ -174,6 +174,8 @@ def test_a_section_without_its_calls_takes_the_elapsed_time(figures):
             figures(text)
         result = figures(text, elapsed_s=31.6)
         assert (result.reads.count, result.total_s) == (1000, pytest.approx(17.0))
+    words = figures(f"According to these, nearly all waits are reads.\n\n{text}", elapsed_s=31.6)
+    assert not words.statement.query
 
 
 def test_calls_under_the_headings_of_orange(figures):

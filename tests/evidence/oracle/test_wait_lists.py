@@ -435,6 +435,20 @@ def test_differences_of_unknown_units_are_refused(figures):
         figures(f"{text}direct path write temp,1368,60360\n", elapsed_s=100_000)
 
 
+def test_a_page_leaves_a_blank_between_columns(figures):
+    words = "Event Waits Time(s) Avg wait (ms) % DB time Wait Class\n"
+    text = f"{words}------- ------- ------- ------- ------- -------\n"
+    text += "direct path read temp 9,434 274.64 29.11 1.2 User I/O\nDB CPU 9,210 40.2\n"
+    text += "direct path write temp 1,368 60.36 44.12 0.3 User I/O\n"
+    result = figures(text)
+    assert (result.reads.count, result.writes.count) == (9434, 1368)
+    assert result.elapsed_s == pytest.approx(274.64 / 0.012, rel=0.05)
+    statspack = "Top 5 Timed Events\n~~~~~~~~~~~~~~~~~~ % Total\nEvent Waits Time (s) Ela Time\n"
+    statspack += "----------- ------- ------- --------\nCPU time 37,297 52.27\n"
+    result = figures(f"{statspack}direct path write temp 108,862 3,410 4.78\n")
+    assert result.elapsed_s == pytest.approx(3410 / 0.0478, rel=0.01)
+
+
 def test_a_small_percentage_with_decimals_tells_the_time_of_all(figures):
     text = "Event                        Waits     Time(s)  Avg wait (ms)  % DB time\n"
     text += "---------------------------- ------- ---------- ------------- ----------\n"

@@ -27,7 +27,10 @@ _HEADING_LINES = 5
 #: Below a heading whose columns only gaps separate.
 _WHOLE_RULE = re.compile(r"\s{,7}([-=\u2500\u2501\u2550\u2014])\1{9,}\s*")
 _GAP, _GAP_COLUMNS_MIN = re.compile(r"\s{2,}"), 3
+#: Names of columns, and the cells of a row, where one blank is left of those between columns.
+_NAMES = re.compile(r"(?:(?:%|%?Total|Avg|CPU|DB|Ela|Call|Wait|Elapsed) )*+\S+(?: ?\([^()]*\))?")
 _FIGURE = re.compile(r"[\d.,]+[KMG]?%?")
+_CELLS = re.compile(rf"(?P<name>\D.*?)(?P<figures>(?: {_FIGURE.pattern})+)(?P<words> \D.*)?")
 _WORDS = re.compile(r"\S+(?: \S+)*+")
 #: Above and below the heading of a table with bars, and below its rows.
 _BAR_RULE = re.compile(
@@ -171,10 +174,8 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
             if lines[at].strip():
                 cells = _GAP.split(lines[at].strip())
                 if len(cells) == 1 and len(ends) > 1:
-                    # A web page may leave only one blank between a name and its numbers.
-                    words = lines[at].strip().rsplit(" ", len(ends) - 1)
-                    is_row = len(words) == len(ends) and all(map(_FIGURE.fullmatch, words[1:]))
-                    table.cells.append(words if is_row else _cut(lines[at], ends))
+                    words = _collapsed(lines[at].strip())
+                    table.cells.append(words if len(words) == len(ends) else _cut(lines[at], ends))
                 else:
                     # A row that is shifted against its columns is split at its gaps.
                     beside = len(cells) == len(ends) and _splits_word(lines[at], ends)
@@ -348,8 +349,12 @@ def _names(heading: Sequence[str], bars: str) -> list[str]:
 def _names_above(heading: Sequence[str], ends: Sequence[int]) -> list[str]:
     """The names of columns; a heading that is shifted against its dashes is split at its gaps."""
     single = heading[-1].split() if heading else []
-    if len(single) == len(ends) and "  " not in heading[-1].strip():
-        return [name_of(word) for word in single]
+    is_collapsed = bool(heading) and "  " not in heading[-1].strip()
+    for names in (single, _NAMES.findall(heading[-1])) if is_collapsed else ():
+        if len(names) == len(ends):
+            # A percent sign may stand above its column, beside the title.
+            percent = "%" if heading[-2:-1] and heading[-2].lstrip().startswith("%") else ""
+            return list(map(name_of, [*names[:-1], percent + names[-1]]))
     if not heading or not _splits_word(heading[-1], ends):
         columns = zip(*(_cut(line, ends) for line in heading), strict=True)
         return [name_of("".join(parts)) for parts in columns]
@@ -357,13 +362,22 @@ def _names_above(heading: Sequence[str], ends: Sequence[int]) -> list[str]:
     if len(words[-1]) != len(ends):
         cells = single if len(single) == len(ends) else _cut(heading[-1], ends)
         return [name_of(cell) for cell in cells]
-    names = [""] * len(ends)
+    joined = [""] * len(ends)
     centres = [sum(word.span()) for word in words[-1]]
     for line in words:
         for word in line:
             nearest = min(range(len(ends)), key=lambda at: abs(centres[at] - sum(word.span())))
-            names[nearest] += name_of(word[0])
-    return names
+            joined[nearest] += name_of(word[0])
+    return joined
+
+
+def _collapsed(line: str) -> list[str]:
+    """The cells of a row whose columns are a blank apart: a name, numbers, and words if any."""
+    cells = _CELLS.fullmatch(line)
+    if cells is None:
+        return []
+    words = [cells["words"].strip()] if cells["words"] else []
+    return [cells["name"], *cells["figures"].split(), *words]
 
 
 def _splits_word(line: str, ends: Sequence[int]) -> bool:

@@ -17,6 +17,7 @@ from spillcast.evidence.counts import (
     OpCounts,
     TempCounts,
     TempTimes,
+    at_most,
     counts_of_figures,
     uncounted,
 )
@@ -97,6 +98,11 @@ class Execution:
     servers: int = 0
     running: bool = False
     rounded: bool = False
+
+    @property
+    def io_max_s(self) -> float:
+        """The most that I/O took (s): reports round the time of all waits for it."""
+        return min(self.database_s, (self.io_s or self.database_s) + 0.5)
 
     @property
     def parallel(self) -> bool:
@@ -247,7 +253,8 @@ def _times(execution: Execution, temp: Mapping[str, OpCounts]) -> tuple[TempTime
         times = _by_requests(execution.io_s, requests, reads, writes)
         estimates.append((times, ["the time of I/O is divided by requests"]))
     usable = [(times, remarks) for times, remarks in estimates if times.read_s is not None]
-    return min(usable, key=lambda pair: _width_s(pair[0]), default=(TempTimes(None, None), []))
+    most = at_most(execution.io_max_s, reads, writes, "the report has no times of them")
+    return min(usable, key=lambda pair: _width_s(pair[0]), default=(most, []))
 
 
 def _width_s(times: TempTimes) -> float:
@@ -263,10 +270,9 @@ def _by_samples(execution: Execution) -> TempTimes:
         return TempTimes(None, None)
     share = in_temp / all_samples
     error = NORMAL_95 * sqrt(share * (1 - share) / all_samples)
-    # Reports round the time of all waits for I/O.
-    max_s = min(execution.database_s, (execution.io_s or execution.database_s) + 0.5)
     lower_s, io_s, upper_s = (
-        min(max(share + sign * error, 0) * execution.database_s, max_s) for sign in (-1, 0, 1)
+        min(max(share + sign * error, 0) * execution.database_s, execution.io_max_s)
+        for sign in (-1, 0, 1)
     )
     within = Bounds(
         lower_s,

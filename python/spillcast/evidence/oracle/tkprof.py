@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from itertools import takewhile
+from itertools import dropwhile, takewhile
 from math import log
 from pathlib import Path
 
@@ -49,6 +49,11 @@ _DIRECT = ("direct path read", "direct path write")
 _READS = re.compile(r"db file \w+ read|direct path read")
 _CAPTURED = re.compile(r"\s*Number of plan statistics captured:\s*(\d+)\s*")
 _SQL_ID = re.compile(r"SQL ID\s*:\s*(\w{13})(?:.*Plan Hash:\s*(\d+))?")
+_STATEMENT = re.compile(
+    r"[\s(]*+(?:select|with|insert|update|delete|merge|create|alter|drop|truncate|declare|begin"
+    r"|call|explain|lock|analyze|<<|/\*)(?!\w)",
+    re.IGNORECASE,
+)
 _SESSIONS = re.compile(r"\s*(\d+)\s+sessions? in tracefile")
 #: Lines of a section without figures of temp I/O.
 _SKIPPED = re.compile(
@@ -357,5 +362,7 @@ def _event(line: str) -> tuple[str, int, Number, Number] | None:
 
 
 def _statement(head: list[str]) -> str:
+    """The text above a section from where it begins as a statement; words above are left out."""
     left_out = ("SQL ID", "TKPROF", "error", "Trace file", "Sort options", "--")
-    return "\n".join(line for line in head if line.strip() and not line.startswith(left_out))
+    lines = [line for line in head if line.strip() and not line.startswith(left_out)]
+    return "\n".join(dropwhile(lambda line: not _STATEMENT.match(line), lines))
