@@ -24,7 +24,7 @@ _COUNT = re.compile(r"\s*\([\d,. ]+ [^\W\d]+\)\s*")
 _RECORD = re.compile(r"[-+*╔╒┌╭═─├╞╟|\[ ]+R[Ee][Cc][Oo][Rr][Dd] \d+\b\W*")
 #: The heading of a record, and a field, of clients that write a colon behind a name.
 _COLON_RECORD = re.compile(r"Row \d+:|\*{3,} \d+\. row \*{3,}")
-_COLON_FIELD = re.compile(r"\s*([\w.]+|\w[^\s(]*\(.*\)|\S+\['\w+'\]):(?: +(.*)|)")
+_COLON_FIELD = re.compile(r"\s*([\w.]+(?: \w+)*|\w[^\s(]*\(.*\)|\S+\['\w+'\]):(?: +(.*)|)")
 #: A name and the separator before its value; behind QUERY PLAN it may be a blank.
 _NAMED = re.compile(
     r"[|│]?\s*(?P<name>QUERY PLAN(?=[ |│,\t])|\w+(?= *[|│]|[,\t]))(?P<separator> *[|│] ?|,|\t| )"
@@ -325,8 +325,13 @@ def expanded(lines: list[str]) -> list[str] | None:
             name = None
         elif not records:
             before.append(line)
-        elif has_colons and (match := _COLON_FIELD.fullmatch(line)):
-            name = match[1]
+        elif (
+            has_colons
+            and (match := _COLON_FIELD.fullmatch(line))
+            and (" " not in match[1] or match.end(1) == width)
+        ):
+            # Names with blanks, which values may contain, too, end with the names above.
+            name, width = match[1], match.end(1)
             records[-1][name] = (match[2] or "").strip()
         elif has_colons and name is not None:
             records[-1][name] += "\n" + line if line.strip() and not _SET.match(line) else ""

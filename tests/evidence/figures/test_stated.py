@@ -197,6 +197,10 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
         ("+ | Sort_4    | 9 | root | time:1m2.5s, loops:2 | t.a | 8 MB | 16 KB |\n"
          "+ | └─Scan_7  | 9 | root | time:2.5s, loops:9 | t.b | N/A | N/A |\n",
          "elapsed=1m2.5s,spilled=16384,size="),
+        ("*************************** 1. row ***************************\n"
+         "            id: HashAgg_9\n       actRows: 9\n access object: \n"
+         "execution info: time:12.9s, loops:6\n        memory: 2 MB\n          disk: 1.5 GB\n",
+         "elapsed=12.9s,spilled=1610612736,size="),
     ],
 )  # fmt: skip
 def test_engines_that_count_only_bytes_name_their_figures(tmp_path, text, words):
