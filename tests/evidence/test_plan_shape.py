@@ -7,7 +7,7 @@ from contextlib import suppress
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceDamaged, InputError
+from spillcast.errors import EvidenceDamaged, EvidenceUnknown, InputError
 from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.plan import read_plan
 
@@ -20,6 +20,15 @@ PLAN = {
     "Execution Time": 9.5,
     "Settings": {"work_mem": "64kB"},
 }  # fmt: skip
+
+
+def test_segments_of_greenplum_that_spill_are_named(tmp_path):
+    memory = {"Used": 855261, "Segments": 3, "Workfile Spilling": 3}
+    sort = {"Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, "work_mem": memory}
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps([{"Plan": sort, "Execution Time": 1540.3}], indent=2))
+    with pytest.raises(EvidenceUnknown, match=r"segments spill.*Sort: \"Workfile Spilling\": 3"):
+        read_plan(path)
 
 
 def places(value, at=()):
