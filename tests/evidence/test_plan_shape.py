@@ -54,6 +54,20 @@ def test_a_plan_of_another_shape_is_refused_or_read(tmp_path, wrong):
             assert read_documents(path)
 
 
+@cases("name", ["Filter", "Join Filter", "One-Time Filter", "Conflict Filter"])
+def test_conditions_are_texts(tmp_path, name):
+    """PostgreSQL writes an expression there, and a number of rows where these words end a key."""
+    document = copy.deepcopy([PLAN])
+    document[0]["Plan"]["Plans"][0] |= {name: "(a <> b)", f"Rows Removed by {name}": 4}
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    [plan] = read_documents(tmp_path / "plan.json")
+    assert plan["Plan"]["Plans"][0][name] == "(a <> b)"
+    document[0]["Plan"]["Plans"][0]["Rows Removed by Filter"] = "some"
+    (tmp_path / "plan.json").write_text(json.dumps(document))
+    with pytest.raises(EvidenceDamaged):
+        read_documents(tmp_path / "plan.json")
+
+
 @cases(
     "below",
     [1, {"Actual Rows": 1}, {"Node Type": ["Sort"]}, {"Node Type": "Sort", "Actual Loops": "x"}],

@@ -48,8 +48,8 @@ _TEXTS = (
 NODES = ("Plans", "Workers")
 #: Ends of the names of figures.
 _NUMBERS = (
-    " Batches", " Blocks", " Filter", " Launched", " Loops", " Planned", " Rows", " Time", " Usage",
-    " Used", " Width",
+    " Batches", " Blocks", " Launched", " Loops", " Planned", " Rows", " Time", " Usage",
+    " Used", " Width", " by Filter",
 )  # fmt: skip
 #: Of keys, or of their ends, what is a value of them.
 _KINDS_OF_VALUES: Sequence[tuple[tuple[str, ...], Any, str]] = (
