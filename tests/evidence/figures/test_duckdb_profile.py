@@ -206,6 +206,21 @@ def test_one_without_a_size_names_what_to_give(tmp_path, text):
     assert read_figures([word], Selection(timed=False)).elapsed_s == 1.5
 
 
+@cases("held", [0, 4329480, 64942200])
+def test_a_sort_before_1_4_is_refused(tmp_path, held):
+    """DuckDB 1.3.2 wrote 33.2, 39.0 and 587 MB where its profile had these."""
+    form = {"total_bytes_written": None, "total_bytes_read": None}
+    form["system_peak_temp_dir_size"] = held or 97746944
+    groups = {"operator_type": "HASH_GROUP_BY", "children": []}
+    path = document_in(tmp_path, children=[groups], **form)
+    assert read_figures([path], Selection(timed=False)).writes.bytes
+    form["system_peak_temp_dir_size"] = held
+    window = {"operator_type": "PROJECTION", "children": [{"operator_type": "WINDOW"}]}
+    path = document_in(tmp_path, children=[window], **form)
+    with pytest.raises(EvidenceIncomplete, match="a sort writes its temp files several times"):
+        read_figures([path], Selection(timed=False))
+
+
 def test_a_cut_one_is_refused(tmp_path):
     path = document_in(tmp_path)
     path.write_text(path.read_text()[:-20])
