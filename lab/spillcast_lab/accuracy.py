@@ -14,6 +14,7 @@ from spillcast_lab.accuracy_figures import (
     aims,
     aims_table,
     by_means,
+    draw_charts,
     estimates,
     figures_table,
     headline,
@@ -64,7 +65,6 @@ def write_accuracy(truth: Truth, page: Path) -> None:
 
     InputError where they cannot be written.
     """
-    from spillcast_lab.charts import draw_charts
     from spillcast_lab.spark.page import is_of_spark, spark_markdown
 
     folder = page.with_suffix("")

@@ -145,7 +145,7 @@ def _decimal_point(text: str, hint: str) -> str:
 
 def format_duration(seconds: float) -> str:
     """A duration with three significant digits: ``150 us``, ``9.04 ms``, ``-5 min 48 s``."""
-    sign, size = "-" * (seconds < 0), abs(seconds)
+    sign, size = "-" if seconds < 0 else "", abs(seconds)
     if size >= 3600:
         minutes = round(size / 60)
         return f"{sign}{minutes // 60} h {minutes % 60:02d} min"

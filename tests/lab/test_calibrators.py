@@ -7,8 +7,10 @@ from dataclasses import replace
 
 import pytest
 
+from spillcast.cli.progress import TerminalStage
 from spillcast.engines.duckdb import CALIBRATION_QUERIES, DuckDbLab
-from spillcast.errors import ExperimentFailed, ServerUnreachable
+from spillcast.errors import ExperimentFailed, ProgramMissing, ServerUnreachable
+from spillcast.lab import machine
 from spillcast.lab.run import run
 from spillcast.lab.storages import plain
 from spillcast.workspace import workspace
@@ -100,3 +102,18 @@ def test_a_server_that_does_not_answer_is_an_error(tmp_path):
 
     with pytest.raises(ServerUnreachable):
         PostgresLab.calibrators(tmp_path, f"host={tmp_path} dbname=none")
+
+
+def test_an_engine_that_is_skipped_names_its_reason_and_no_remedy_that_is_missing(
+    tmp_path, monkeypatch
+):
+    class Missing:
+        @staticmethod
+        def calibrators(_room, _server):
+            raise ProgramMissing("its programs are of another machine")
+
+    monkeypatch.setattr(machine, "lab_of", lambda _name: Missing)
+    monkeypatch.setattr(machine, "fast_parent", lambda _size: tmp_path)
+    with pytest.raises(ProgramMissing) as caught:
+        machine.measure_machine(TerminalStage(), tmp_path)
+    assert "None" not in caught.value.hint

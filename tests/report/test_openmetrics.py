@@ -98,11 +98,14 @@ def test_the_oracle_example(tmp_path, evidence):
 
 def test_labels_are_what_by_asks_for(tmp_path):
     write_trace(tmp_path / "a.trc", [("db file sequential read", 40, "file#=3 block#=1 blocks=1")])
-    arguments = ("--format", "openmetrics", "--by", "event,file", "-o", "metrics.txt", "--json")
+    columns = "event,coalesce(file, 'none')"
+    arguments = ("--format", "openmetrics", "--by", columns, "-o", "metrics.txt", "--json")
     assert spillcast("export", "a.trc", *arguments, cwd=tmp_path).returncode == 0
     result = families((tmp_path / "metrics.txt").read_text())
     waits = result["spillcast_wait_seconds"]
-    assert samples(waits, "_count", event="db file sequential read", file="3") == {None: 1}
+    assert samples(waits, "_count", event="db file sequential read", coalesce_file_none="3") == {
+        None: 1
+    }
 
 
 def test_statistics_are_no_metrics(tmp_path):

@@ -4,7 +4,7 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TextIO, cast
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 from spillcast.text import visible
 
 if TYPE_CHECKING:
-    from spillcast.report.page import Page
+    from spillcast.cli.usage import Answer
 
 
 class VisibleStream:
@@ -91,23 +91,16 @@ def notify(text: str) -> None:
 COLUMNS_MIN, COLUMNS_MAX = 60, 200
 
 
-def show(
-    document: Callable[[], Mapping[str, Any]],
-    page: Callable[[], "Page"],
-    *,
-    json: bool = False,
-    csv: bool = False,
-    markdown: bool = False,
-) -> None:
+def show(answer: "Answer", *, json: bool, csv: bool, markdown: bool) -> None:
     """Print an answer as JSON, CSV or Markdown, or by default as text."""
     if json:
-        emit(document())
+        emit(answer.document())
     elif csv:
-        print(page().data.csv(), end="")
+        print(answer.page().data.csv(), end="")
     elif markdown:
-        print(page().markdown())
+        print(answer.page().markdown())
     else:
-        print_coloured(page().text(terminal_columns()))
+        print_coloured(answer.page().text(terminal_columns()))
 
 
 def emit(document: Mapping[str, Any]) -> None:

@@ -191,6 +191,10 @@ def report(
     from spillcast.report.html.write import write_report
     from spillcast.workspace import check_output_file
 
+    if to and each:
+        raise OptionConflict(
+            "--each compares runs", "a forecast is for one run: leave out --each or --to"
+        )
     check_output_file(output)
     page = Inputs()
     documents, words = split_inputs(inputs)
@@ -205,10 +209,6 @@ def report(
     for part in [find_evidence([word]) for word in words] if each else [evidence]:
         add_runs(
             page, part, question.chosen, temp_dirs=question.temp_dirs, lenient=question.lenient
-        )
-    if to and each:
-        raise OptionConflict(
-            "--each compares runs", "a forecast is for one run: leave out --each or --to"
         )
     if to and not words and not page.of_type(ServerRanking):
         raise OptionConflict("--to is for evidence", "a forecast's document has its target already")
@@ -353,11 +353,11 @@ def _metrics(evidence: list[str], by: str, where: str | None) -> Iterator[str]:
     from spillcast.cli.progress import reading_bar
     from spillcast.evidence.open import find_evidence
     from spillcast.profile import profile
+    from spillcast.profile.result import split_by
     from spillcast.recording import Recording
     from spillcast.report.export import openmetrics_text
 
-    names = [name.strip() for name in by.split(",")]
     with reading_bar(evidence) as bar:
-        result = profile(*evidence, by=names, where=where, on_progress=bar)
+        result = profile(*evidence, by=split_by(by), where=where, on_progress=bar)
     recordings = find_evidence(evidence).recordings if where is None else []
     return openmetrics_text(result, Recording.open(recordings[0]) if recordings else None)

@@ -432,7 +432,7 @@ def cache(
     from spillcast.cache.evidence import BLOCK_BYTES, read_requests
     from spillcast.cache.simulation import CacheOptions, cache_result, curve, simulate
     from spillcast.cli.progress import progress_bar
-    from spillcast.report.cache import cache_page
+    from spillcast.report.storages import cache_page
 
     options = None
     if size_bytes is None:

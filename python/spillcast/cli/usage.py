@@ -103,7 +103,7 @@ class AnswerCommand(Grouped):
 
         formats = {name: context.params.pop(name) for name in FORMATS}
         answer: Answer = super().invoke(context)
-        show(answer.document, answer.page, **formats)
+        show(answer, **formats)
         if answer.status:
             raise Exit(answer.status)
 

@@ -438,15 +438,16 @@ class Forecast(Tabular):
 
     def display(self) -> Display:
         """The sentence, a row per name of a term, and the warnings."""
-        rows = []
-        if self.forecast_s is not None:
-            rows = [
-                [t.name, t.count or None, t.mean_bytes, t.baseline_s, t.forecast_s]
-                for t in self.terms_by_name
-            ]
-            rows.append(["elapsed", None, None, self.baseline_s, self.forecast_s])
+        rows = [] if self.forecast_s is None else self.term_rows(self.terms_by_name)
         warnings = [f"Warning: {warning.message}" for warning in self.warnings]
-        return Display(self.sentence(), _TERM_COLUMNS, rows, [*warnings, *self.advice])
+        return Display(self.sentence(), TERM_COLUMNS, rows, [*warnings, *self.advice])
+
+    def term_rows(self, terms: Iterable[Term]) -> list[list[Any]]:
+        """A row of TERM_COLUMNS for each of ``terms``, and for their sum."""
+        rows: list[list[Any]] = [
+            [t.name, t.count or None, t.mean_bytes, t.baseline_s, t.forecast_s] for t in terms
+        ]
+        return [*rows, ["elapsed", None, None, self.baseline_s, self.forecast_s]]
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
@@ -454,7 +455,7 @@ class Forecast(Tabular):
         return {"schema": FORECAST_SCHEMA, **written(self), **shares}
 
 
-_TERM_COLUMNS = (
+TERM_COLUMNS = (
     Column("term", None),
     Column("count", None, "count"),
     Column("size", None, "bytes"),

@@ -261,7 +261,8 @@ def _opened(
         except InputError as error:
             if server is not None and engine.server:
                 raise
-            skipped.append(f"{engine.label}: {error.message}; {error.hint}".rstrip("; "))
+            reason = "; ".join(filter(None, (error.message, error.hint)))
+            skipped.append(f"{engine.label}: {reason}")
         except ImportError as error:
             skipped.append(f"{engine.label}: {error}; pip install spillcast")
     if not opened:

@@ -105,10 +105,11 @@ def savings(fleet: Fleet) -> list[str]:
     is_inside = fleet.saved_s > 0 and low_s <= fleet.saved_s <= high_s
     # The bounds include statements of which only bounds are known; the saving does not.
     bounded = [r for r in fleet.statements if r.saved_s is None and r.saved_interval_s is not None]
+    aside = [f"{format_count(fleet.set_aside, 'source')} set aside."] if fleet.set_aside else []
     if bounded and high_s > 0 and not is_inside:
-        return [f"{on} {bounds}: how long temp I/O took is not known."]
+        return [f"{on} {bounds}: how long temp I/O took is not known.", *aside]
     if fleet.saved_s <= 0:
-        return [f"{on} nothing."]
+        return [f"{on} nothing.", *aside]
     interval = f"{interval_name(fleet.confidence)} {bounds}"
     lines = [f"{on} {format_duration(fleet.saved_s)} ({interval})."]
     if 0 < (count := fleet.statements_for_most) < len(fleet.statements):
@@ -116,6 +117,4 @@ def savings(fleet: Fleet) -> list[str]:
         lines.append(f"The first {first} {100 * fleet.most:.0f} % of that.")
     if (cost := fleet.cost_per_saved_hour) is not None:
         lines.append(f"An hour saved costs {float(f'{cost:.3g}'):,.10g}.")
-    if fleet.set_aside:
-        lines.append(f"{format_count(fleet.set_aside, 'source')} set aside.")
-    return lines
+    return [*lines, *aside]

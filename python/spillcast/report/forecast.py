@@ -11,6 +11,7 @@ from spillcast.forecast.result import (
     CHANGES,
     FORECAST_SCHEMA,
     RECORDING,
+    TERM_COLUMNS,
     WAIT,
     ZERO_LATENCY,
     Executors,
@@ -236,7 +237,7 @@ def terms_parts(forecast: Forecast, beside: Sequence[Forecast]) -> list[Part]:
             f"{today}. Its temp I/O, whose time was not measured:"
         )
         rows = [row[:3] for row in terms_table(forecast).rows if row[1] is not None]
-        return [Titled(title, Table(_TERMS[:3], rows), indent="")]
+        return [Titled(title, Table(TERM_COLUMNS[:3], rows), indent="")]
     if forecast.forecast_s is None:
         return [Words([forecast.sentence(beside)], indent="")]
     stages = [stages_table(forecast)] if forecast.stages else []
@@ -267,14 +268,6 @@ def _remarks(forecast: Forecast, warnings: Sequence[Warned]) -> list[str]:
     return lines
 
 
-_TERMS = (
-    Column("term", "term"),
-    Column("count", "count", "count"),
-    Column("size", "mean_bytes", "bytes"),
-    Column("today", "baseline_s", "s"),
-    Column("on target", "forecast_s", "s"),
-)
-
 _STAGES = (
     Column("stage", "id"),
     Column("tasks", "tasks", "count"),
@@ -295,11 +288,7 @@ def stages_table(forecast: Forecast) -> Table:
 
 def terms_table(forecast: Forecast) -> Table:
     """The terms of a forecast, and their sum."""
-    rows: list[list[Any]] = []
-    for term in _merged(forecast):
-        rows.append([term.name, term.count, term.mean_bytes, term.baseline_s, term.forecast_s])
-    rows.append(["elapsed", None, None, forecast.baseline_s, forecast.forecast_s])
-    return Table(_TERMS, rows)
+    return Table(TERM_COLUMNS, forecast.term_rows(_merged(forecast)))
 
 
 def _merged(forecast: Forecast) -> list[Term]:

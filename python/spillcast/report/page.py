@@ -217,17 +217,17 @@ def histogram_text(
     return "\n".join(lines)
 
 
-def peak_marks(peaks: "Sequence[Peak]") -> dict[float, str]:
-    """A letter for each of several peaks, by its latency (ns); a single peak has none."""
-    if len(peaks) < 2:
-        return {}
-    return {p.mode_s * 1e9: letter for p, letter in zip(peaks, ascii_uppercase, strict=False)}
+def peak_letters(peaks: "Sequence[Peak]") -> str:
+    """``A, B: `` before words about several peaks; empty for a single one, which has no letter."""
+    return f"{', '.join(ascii_uppercase[: len(peaks)])}: " if len(peaks) > 1 else ""
 
 
 def histogram(
-    title: str, buckets: tuple[Sequence[int], Sequence[int]], marks: Mapping[float, str]
+    title: str, buckets: tuple[Sequence[int], Sequence[int]], peaks: "Sequence[Peak]"
 ) -> Drawn:
-    """Bars of latencies (ns) and their counts below a title; ``marks`` as in ``histogram_text``."""
+    """Bars of latencies (ns) and their counts below a title; several ``peaks`` have letters."""
+    letters = zip(peaks, ascii_uppercase, strict=False)
+    marks = {peak.mode_s * 1e9: letter for peak, letter in letters if len(peaks) > 1}
 
     def draw(width: int) -> str:
         bars = histogram_text(*buckets, width=width, marks=marks)

@@ -15,7 +15,7 @@ from spillcast.report.page import (
     Words,
     histogram,
     listed,
-    peak_marks,
+    peak_letters,
 )
 from spillcast.tabular import Column, Table
 
@@ -182,10 +182,9 @@ def _histograms(profile: Profile) -> list[Part]:
             continue
         title = ", ".join(column.written(row[name]) for name, column in columns.items())
         peaks = find_peaks(*buckets) if row["op"] is not None else []
-        marks = peak_marks(peaks)
-        parts.append(histogram(f"  {title}", buckets, marks))
-        if marks:
-            lines = [f"  {', '.join(marks.values())}: {peaks_words(peaks)}"]
+        parts.append(histogram(f"  {title}", buckets, peaks))
+        if len(peaks) > 1:
+            lines = [f"  {peak_letters(peaks)}{peaks_words(peaks)}"]
             is_direct = str(row.get("event", "")).startswith("direct path")
             if cause := plausible_cause(peaks, "direct" if is_direct else "buffered"):
                 lines.append(f"  {cause}")

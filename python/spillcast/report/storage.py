@@ -6,7 +6,16 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.recording import OPS
-from spillcast.report.page import Commands, Drawn, Page, Part, Titled, Words, histogram, peak_marks
+from spillcast.report.page import (
+    Commands,
+    Drawn,
+    Page,
+    Part,
+    Titled,
+    Words,
+    histogram,
+    peak_letters,
+)
 from spillcast.stats import quantile
 from spillcast.storage import Group, Limit, Storage
 from spillcast.storage.description import Ability, ability, shape
@@ -201,12 +210,15 @@ def _op_parts(storage: Storage, op: str, size_bytes: int | None) -> list[Part]:
     if group is None:
         return []
     op_shape = shape(group)
-    marks = peak_marks(op_shape.peaks)
     title = f"{_group_title(group)}: {format_count(group.count, 'operation')}"
-    letters = f"{', '.join(marks.values())}: " if marks else ""
     causes = [f"  {op_shape.cause}"] if op_shape.cause else []
-    lines = [f"  {letters}{op_shape.words}", *causes, *_other_groups(storage, op, group)]
-    return [histogram(title, (group.latency_ns, group.latency_count), marks), Words(lines)]
+    lines = [
+        f"  {peak_letters(op_shape.peaks)}{op_shape.words}",
+        *causes,
+        *_other_groups(storage, op, group),
+    ]
+    buckets = group.latency_ns, group.latency_count
+    return [histogram(title, buckets, op_shape.peaks), Words(lines)]
 
 
 def _group_title(group: Group) -> str:

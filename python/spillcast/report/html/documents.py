@@ -19,11 +19,11 @@ from spillcast.lab.memory_result import Point
 from spillcast.lab.memory_result import Sweep as MemorySweep
 from spillcast.profile.result import FUNCTION, Profile
 from spillcast.recording import OPS
-from spillcast.report import cache as caches
 from spillcast.report import fleet as fleets
 from spillcast.report import servers as terminal
 from spillcast.report import size as sizes
 from spillcast.report import storage as storages
+from spillcast.report import storages as several
 from spillcast.report import sweep as sweeps
 from spillcast.report.html import charts
 from spillcast.report.html.axes import fitting_sizes, money_ticks
@@ -196,11 +196,11 @@ def cache(result: CacheResult) -> Section:
         columns = Column("size", None, "bytes"), Column("reads that miss", None, "share")
         title = "Reads that miss, by the size of an LRU cache"
         figures.append(Figure(title, "", charts.miss_ratio(points, marked), Table(columns, pairs)))
-    answer = [words.strip() for words in caches.curve_words(result)[:1]]
+    answer = [words.strip() for words in several.curve_words(result)[:1]]
     if cache and cache.runs and curve.enough_bytes is not None:
         hits = percent(cache.runs[-1].hit_ratio)
         answer.append(f"With {size(cache.size_bytes)}, {hits} of the reads hit.")
-    parts = [*caches.cache_parts(result), Words(caches.curve_words(result))]
+    parts = [*several.cache_parts(result), Words(several.curve_words(result))]
     return Section.of("How much flash is worth buying", parts, figures, answer)
 
 
