@@ -159,6 +159,17 @@ def test_times_that_are_rounded_to_nothing_have_bounds(figures):
     assert temp.time_bounds.upper == pytest.approx(0.01)
 
 
+def test_waits_count_where_row_sources_have_lost_their_indentation(figures):
+    flat = "\n".join(" ".join(line.split()) for line in tkprof(sources=JOIN).split("\n"))
+    result = figures(flat)
+    assert (result.reads.count, result.writes.count, result.total_s) == (1000, 1000, 17.0)
+    assert any("indentation" in note for note in result.notes)
+    waits = [("db file scattered read", 9, 0.1, 5.1)]
+    whole = tkprof(sources=JOIN, waits=waits)
+    with pytest.raises(InputError, match="indentation"):
+        figures("\n".join(" ".join(line.split()) for line in whole.split("\n")))
+
+
 def test_blocks_without_waits_have_bounds(figures):
     temp = figures(tkprof(sources=JOIN, waits=[("db file scattered read", 9, 0.1, 5.1)]))
     assert temp.time_bounds.lower == 0

@@ -209,12 +209,17 @@ class TempBlocks:
     elapsed_s: float | None = None
 
 
+def is_flat(lines: Sequence[PlanLine]) -> bool:
+    """Whether lines have lost their indentation, and with it which are below which."""
+    return len(lines) > 1 and len({line.depth for line in lines}) == 1
+
+
 def temp_blocks_of(path: Path, lines: Sequence[PlanLine], hint: str) -> TempBlocks:
     """Temp blocks of all lines that spilled their work area.
 
     InputError if a line has less than the lines below it, or if the indentation is lost.
     """
-    if len(lines) > 1 and len({line.depth for line in lines}) == 1:
+    if is_flat(lines):
         raise EvidenceDamaged(f"{path}: the lines of its plan have lost their indentation", hint)
     reads = writes = 0
     elapsed_s: float | None = None

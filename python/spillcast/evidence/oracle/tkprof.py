@@ -21,7 +21,7 @@ from spillcast.evidence.counts import (
 from spillcast.evidence.numbers import ZERO, Check, Number, check_all, number_of
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import check_all_read, report_text
-from spillcast.evidence.oracle.row_sources import PlanLine, TempBlocks, temp_blocks_of
+from spillcast.evidence.oracle.row_sources import PlanLine, TempBlocks, is_flat, temp_blocks_of
 from spillcast.recording import OPS, TEMP_EVENTS, is_like
 from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
@@ -150,7 +150,9 @@ def read(path: Path, selection: Selection) -> Counts:
     sections = list(_sections(path, lines))
     before_10g = any(map(_BEFORE_10G.search, lines))
     for section in sections:
-        section.before_10g, section.spilled = before_10g, temp_blocks_of(path, section.lines, HOW)
+        section.before_10g = before_10g
+        if not (section.temp and is_flat(section.lines)):
+            section.spilled = temp_blocks_of(path, section.lines, HOW)
         if name := _SQL_ID.search("\n".join(section.head)):
             section.sql_id, section.plan = name.groups()
     spilling = [part for part in sections if part.temp or part.spilled.written_blocks]
@@ -192,9 +194,9 @@ def _figures(path: Path, section: Section, sessions: int | None, selection: Sele
         # The column disk limits the blocks that the calls read.
         if section.disk and counts["read"]:
             size_blocks = min(size_blocks, section.temp_blocks_max / counts["read"])
-        notes.append(
-            f"no row source has blocks of temp files: each I/O is assumed to move {size_blocks:.3g}"
-        )
+        is_lost = is_flat(section.lines)
+        why = "row sources lost their indentation" if is_lost else "no row source has temp blocks"
+        notes.append(f"{why}: each I/O is assumed to move {size_blocks:.3g}")
     times = _times(section, counts)
     blocks_of = {op: moved[op] or counts[op] * size_blocks for op in OPS}
     temp = times.moved(
