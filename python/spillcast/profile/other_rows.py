@@ -1,12 +1,9 @@
 """Profiles evidence whose rows are not waits: samples, statistics, calls, lines of a plan."""
 
-import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
-
-import duckdb
 
 from spillcast.errors import EvidenceUnsuited, OptionConflict
 from spillcast.evidence.choice import ALL, Chosen
@@ -30,7 +27,7 @@ from spillcast.evidence.oracle.spooled import Damage
 from spillcast.evidence.oracle.trace import Progress, TraceOptions, spool_traces
 from spillcast.profile.result import DIMENSIONS, QUANTILES, ROW_SOURCE, Profile, bare_row
 from spillcast.profile.rows import Grouping
-from spillcast.profile.sql import add_call_tree, confine
+from spillcast.profile.sql import add_call_tree, confine, own_duckdb
 from spillcast.profile.traces import trace_warnings
 from spillcast.recording import Recording
 from spillcast.tables import Table
@@ -64,9 +61,9 @@ def grouped(samples: Table, by: Sequence[str], where: str | None) -> list[dict[s
                 f"--by {name}: this evidence has only samples", f"ask by {', '.join(_OF_SAMPLES)}"
             )
     grouping = Grouping(by, where, _OF_SAMPLES)
-    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
+    with own_duckdb() as (connection, folder):
         connection.register("samples", samples)
-        confine(connection, Path(folder))
+        confine(connection, folder)
         grouping.check(connection, "samples")
         sums = ["count(*) as count", "sum(weight_us)::bigint as total_us"]
         with grouping.failures():
@@ -162,13 +159,13 @@ def of_calls(
     """
     grouping = Grouping(by, where, _OF_CALLS)
     grouping.check_unread("call_tree")
-    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
-        read = spool_traces(paths, Path(folder), options)
+    with own_duckdb() as (connection, folder):
+        read = spool_traces(paths, folder, options)
         for name in ("calls", "statements"):
-            table = rows_of(Path(folder) / f"{name}.parquet")
+            table = rows_of(folder / f"{name}.parquet")
             connection.execute(f"create view {name} as from {table}")
         add_call_tree(connection)
-        confine(connection, Path(folder))
+        confine(connection, folder)
         with grouping.failures():
             rows = grouping.answer(connection, grouping.query("call_tree", _SUMS_OF_CALLS))
     grouping.check_some(rows, "call")

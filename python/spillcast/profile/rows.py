@@ -1,7 +1,6 @@
 """Profiles waits with DuckDB: those of recordings, and of traces under a condition."""
 
 import re
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -16,7 +15,7 @@ from spillcast import _core
 from spillcast.errors import QueryInvalid, SelectionEmpty, first_line
 from spillcast.evidence.oracle.trace import WHOLE, TraceOptions
 from spillcast.profile.result import QUANTILES, LatencyCounts, Profile, bare_row, with_shares
-from spillcast.profile.sql import ask_traces, confine, register_traces, view_of_waits
+from spillcast.profile.sql import ask_traces, confine, own_duckdb, register_traces, view_of_waits
 from spillcast.profile.traces import WAITS_ALONE, trace_warnings
 from spillcast.stats import quantiles
 from spillcast.units import format_duration
@@ -70,10 +69,9 @@ class Grouping:
 
     def check_unread(self, table: str) -> None:
         """As ``check``, on an empty table of traces, before these are read."""
-        folder = tempfile.TemporaryDirectory(prefix="spillcast-")
-        with folder as name, duckdb.connect() as connection:
+        with own_duckdb() as (connection, folder):
             register_traces(connection)
-            confine(connection, Path(name))
+            confine(connection, folder)
             self.check(connection, table)
 
     @contextmanager
@@ -169,9 +167,8 @@ def of_trace_rows(
     query = _query_of_waits(grouping, source, of_trace=True)
     # Without rows, the join with statements costs nothing.
     grouping.check_unread(_WITH_STATEMENTS)
-    folder = tempfile.TemporaryDirectory(prefix="spillcast-")
-    with folder as name, duckdb.connect() as connection, grouping.failures():
-        rows, read = ask_traces(connection, query, grouping.answer, paths, Path(name), options)
+    with own_duckdb() as (connection, folder), grouping.failures():
+        rows, read = ask_traces(connection, query, grouping.answer, paths, folder, options)
     read.check(options.chosen)
     grouping.check_some(rows, "wait")
     histograms = _take_histograms(rows)
@@ -210,9 +207,9 @@ def _with_kinds(connection: duckdb.DuckDBPyConnection) -> str:
 def of_recording(recording: "Recording", by: Sequence[str], where: str | None) -> Profile:
     """The single waits of a recording, and a row of its CPU time if ``by`` is the event."""
     elapsed_us = recording.elapsed_s * 1e6
-    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
+    with own_duckdb() as (connection, folder):
         files = view_of_waits(connection, recording, "recorded")
-        confine(connection, Path(folder), files)
+        confine(connection, folder, files)
         connection.execute(_IDLE_SESSIONS)
         columns = f"*, {_IDLE} as idle, 0 as source"
         source = _with_kinds(connection) if _KIND in _words(by, where) else "recorded"

@@ -51,18 +51,16 @@ def run_sql(
     resolved = find_evidence(evidence)
     if lenient and not resolved.traces:
         raise OptionConflict("--lenient is for traces")
-    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
+    with own_duckdb() as (connection, folder):
         try:
             files = _register(connection, resolved, on_progress)
             if not resolved.traces or not (resolved.collected or resolved.only_waits() == "traces"):
-                confine(connection, Path(folder), files)
+                confine(connection, folder, files)
                 # In a thread: a busy DuckDB ignores all signals but SIGINT, and reacts to it late.
                 return run_interruptibly(lambda: _answer(connection, query), connection.interrupt)
             answer: tuple[list[str], list[list[Any]]]
             options = TraceOptions(lenient=lenient, on_progress=on_progress)
-            answer, read = ask_traces(
-                connection, query, _answer, resolved.traces, Path(folder), options
-            )
+            answer, read = ask_traces(connection, query, _answer, resolved.traces, folder, options)
             for words in repeated_words(read.repeated):
                 say(words)
             return answer
@@ -149,6 +147,13 @@ def view_of_waits(
     connection.execute(f"create view {name} as select {', '.join(columns)} from {rows}")
     # DuckDB opens the given name and the resolved one.
     return [Path(exact_name(path)), path.absolute()]
+
+
+@contextmanager
+def own_duckdb() -> Iterator[tuple[duckdb.DuckDBPyConnection, Path]]:
+    """An empty DuckDB, and a folder for its files; both are gone after the block."""
+    with tempfile.TemporaryDirectory(prefix="spillcast-") as folder, duckdb.connect() as connection:
+        yield connection, Path(folder)
 
 
 def confine(
