@@ -4,7 +4,7 @@ import pytest
 
 from cases import cases
 from spillcast.cache.rows import read_csv
-from spillcast.errors import EvidenceIncomplete
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
 
 
 @cases(
@@ -29,4 +29,12 @@ def test_a_column_that_is_missing_is_named(tmp_path):
     path = tmp_path / "io.csv"
     path.write_text("Object,Offset\nt1,0\n")
     with pytest.raises(EvidenceIncomplete):
+        read_csv([path])
+
+
+def test_a_row_is_named_by_its_line(tmp_path):
+    """Two blank lines and the heading are above it."""
+    path = tmp_path / "io.csv"
+    path.write_text("\n\nobject,offset,bytes\nt1,0\n")
+    with pytest.raises(EvidenceDamaged, match="line 4"):
         read_csv([path])

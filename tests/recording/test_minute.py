@@ -5,6 +5,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from itertools import pairwise
 
@@ -124,6 +125,19 @@ def test_the_workers_of_all_bursts_are_kept(tmp_path):
     query = kept.meta.server
     assert query.workers == [both, gone, Worker(3, None, 7.0, None)]
     assert query.workers_not_attached == 2
+
+
+def test_seconds_are_those_in_which_waits_began(tmp_path):
+    """The second burst begins at 2.4 s, and its waits in the third to fifth second."""
+    loads = [("write", 8192, 200, 10 * MS)]
+    parts = [recording(tmp_path / f"{n}.spill", loads, elapsed_s=2.4) for n in range(2)]
+    kept = minute.keep(parts, tmp_path / "part.spill")
+    by_second = Counter()
+    for row in kept.seconds.to_pylist():
+        by_second[row["second"]] += row["count"]
+    began = (kept.waits["start_ns"].values // 1_000_000_000).tolist()
+    assert by_second == Counter(began)
+    assert by_second[2] == 60
 
 
 def test_of_a_burst_whose_waits_were_thinned_out_that_is_said(tmp_path):

@@ -14,7 +14,7 @@ from spillcast.storage.catalogue.row import table
 from spillcast.units import format_duration
 
 KIB, MIB, GIB = 1 << 10, 1 << 20, 1 << 30
-ROWS = catalogue.rows()
+ROWS = catalogue.matching("")
 each_row = cases("row", ROWS)
 
 

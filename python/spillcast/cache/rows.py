@@ -247,44 +247,49 @@ def _read(path: Path) -> Table:
     if not path.exists():
         raise PathMissing(f"{path}: there is no such file")
     with reading(path, _CSV_HINT):
-        names, cells = _cells(path)
-    if twice := [name for name in _TYPES if names.count(name) > 1]:
-        raise EvidenceDamaged(f"{path}: there are several columns {twice[0]}", _CSV_HINT)
-    missing = [name for name in _NEEDED if name not in names]
-    if missing:
-        raise EvidenceIncomplete(
-            f"{path}: there is no column {' and no '.join(missing)}, "
-            "so what is read again is not known",
-            _CSV_HINT,
-        )
+        cells = _cells(path)
     count = len(cells["object"])
     defaults = {"time_s": ["0"] * count, "class": ["read"] * count, "query": [""] * count}
     texts = defaults | cells
     return Table({name: _column(path, name, type, texts[name]) for name, type in _TYPES.items()})
 
 
-def _cells(path: Path) -> tuple[list[str], dict[str, list[str]]]:
-    """The standard names of all columns, and the texts of the columns that are used."""
+def _check_names(path: Path, names: Sequence[str]) -> None:
+    if twice := [name for name in _TYPES if names.count(name) > 1]:
+        raise EvidenceDamaged(f"{path}: there are several columns {twice[0]}", _CSV_HINT)
+    if missing := [name for name in _NEEDED if name not in names]:
+        raise EvidenceIncomplete(
+            f"{path}: there is no column {' and no '.join(missing)}, "
+            "so what is read again is not known",
+            _CSV_HINT,
+        )
+
+
+def _cells(path: Path) -> dict[str, list[str]]:
+    """The texts of the columns that are used, by their standard names."""
     with path.open(encoding="utf-8-sig", newline="") as file:
+        lines = 1
         # Exports may begin with blank lines.
-        heading = next((line for line in iter(file.readline, "") if line.strip()), "")
+        while (heading := file.readline()).isspace():
+            lines += 1
         delimiter = max(",;\t|", key=heading.count)
         titles = next(csv.reader([heading.strip("\r\n")], delimiter=delimiter), [])
         exact = [title.strip().lower() for title in titles]
         aliases = [_NAMES.get(name, name) for name in exact]
         # An alias counts only if no column has the name itself.
         names = [n if alias in exact else alias for n, alias in zip(exact, aliases, strict=True)]
+        _check_names(path, names)
         cells: dict[str, list[str]] = {name: [] for name in names if name in _TYPES}
         reader = csv.reader(file, delimiter=delimiter, strict=True)
         rows = filter(None, reader)
         while batch := [*islice(rows, _CSV_ROWS)]:
             if any(len(row) != len(names) for row in batch):
-                line = reader.line_num - len(batch) + 1
+                line = lines + reader.line_num - len(batch) + 1
                 raise ValueError(f"from line {line} on, a row has not {len(names)} fields")
             for name, texts in zip(names, zip(*batch, strict=True), strict=True):
                 if name in cells:
                     cells[name].extend(map(sys.intern, texts))
-    return names, cells
+    return cells
 
 
 def _column(path: Path, name: str, type: str, texts: Sequence[str]) -> Column:

@@ -167,9 +167,9 @@ def list_storages(
     Example: spillcast storage list aws
     """
     from spillcast.report.storages import catalogue_document, catalogue_page
-    from spillcast.storage.catalogue import matching, rows
+    from spillcast.storage.catalogue import matching
 
-    listed = rows() if pattern is None else matching(pattern)
+    listed = matching(pattern or "")
     return Answer(lambda: catalogue_document(listed), lambda: catalogue_page(listed))
 
 

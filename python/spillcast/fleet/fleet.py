@@ -1,7 +1,7 @@
 """Ranks the statements of a fleet's databases by what other temp storage saves."""
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from spillcast.fleet.forecasts import (
     read_runs,
     statements,
 )
-from spillcast.fleet.result import DatabaseRow, DayRow, Fleet, Row
+from spillcast.fleet.result import Bounds, DatabaseRow, DayRow, Fleet, Row
 from spillcast.fleet.snapshots import chains, read_snapshots
 from spillcast.forecast.oracle import resolve_target
 from spillcast.forecast.oracle.evidence import Target
@@ -111,10 +111,7 @@ def fleet(
         temp_s=sum(row.temp_s for row in databases),
         saved_s=saved_s,
         # Errors about the storage are common to all statements, so their bounds are summed.
-        saved_interval_s=(
-            sum(row.saved_interval_s[0] for row in databases),
-            sum(row.saved_interval_s[1] for row in databases),
-        ),
+        saved_interval_s=_summed_bounds(databases),
         statements_for_most=statements_for_most(rows),
         most=MOST,
         cost=cost,
@@ -295,20 +292,26 @@ def _databases(rows: Sequence[Row], facts: Facts) -> list[DatabaseRow]:
         rows_of[row.database].append(row)
     totals = []
     for database, elapsed_us in sorted(facts.elapsed_us.items()):
-        database_rows = rows_of[database]
-        bounds = [row.saved_interval_s for row in database_rows if row.saved_interval_s is not None]
+        spilling = [row for row in rows_of[database] if row.spills]
+        known = [row for row in spilling if row.saved_interval_s is not None]
         totals.append(
             DatabaseRow(
                 database,
-                sum(row.spills for row in database_rows),
+                len(spilling),
                 elapsed_us / 1e6,
-                sum(row.temp_s for row in database_rows),
-                _known_sum([row.saved_s for row in database_rows if row.spills]),
-                (sum(low for low, _ in bounds), sum(high for _, high in bounds)),
-                sum(row.share for row in database_rows),
+                sum(row.temp_s for row in rows_of[database]),
+                _known_sum([row.saved_s for row in spilling]),
+                _summed_bounds(spilling) if known or not spilling else None,
+                sum(row.share for row in rows_of[database]),
             )
         )
     return sorted(totals, key=lambda row: (-(row.saved_s or 0.0), row.database))
+
+
+def _summed_bounds(rows: Iterable[Row | DatabaseRow]) -> Bounds:
+    """The sums of the bounds of all rows that have some."""
+    bounds = [row.saved_interval_s for row in rows if row.saved_interval_s is not None]
+    return sum(low_s for low_s, _ in bounds), sum(high_s for _, high_s in bounds)
 
 
 def _known_sum(savings: Sequence[float | None]) -> float | None:

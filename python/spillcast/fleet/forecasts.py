@@ -37,7 +37,7 @@ from spillcast.fleet.dataset import (
     Place,
 )
 from spillcast.fleet.facts import ASH_KINDS, TRACE, unpacked
-from spillcast.fleet.snapshots import Snapshot, add_to, periods
+from spillcast.fleet.snapshots import Snapshot, add_to, periods, temp_blocks
 from spillcast.forecast import forecast as estimate
 from spillcast.forecast.oracle import forecast_events
 from spillcast.forecast.oracle.evidence import (
@@ -268,10 +268,13 @@ class Outcome:
 
     def times(self, calls: int) -> "Outcome":
         """The times of ``calls`` equal calls together."""
-        forecast_s = None if self.forecast_s is None else calls * self.forecast_s
-        bounds = self.interval_s and (calls * self.interval_s[0], calls * self.interval_s[1])
-        elapsed_s, temp_s = calls * self.elapsed_s, calls * self.temp_s
-        return Outcome(elapsed_s, temp_s, forecast_s, bounds, self.refused)
+        return replace(
+            self,
+            elapsed_s=calls * self.elapsed_s,
+            temp_s=calls * self.temp_s,
+            forecast_s=self.forecast_s and calls * self.forecast_s,
+            interval_s=self.interval_s and (calls * self.interval_s[0], calls * self.interval_s[1]),
+        )
 
 
 def of_statement(
@@ -320,15 +323,13 @@ def of_snapshots(
     sums: dict[str, dict[str, Any]] = {}
     blocks: dict[str, dict[str, int]] = {}
     for period in periods(chain):
-        middle_s = period.after.taken_s - (period.length_s or 0.0) / 2
-        day = f"{datetime.fromtimestamp(middle_s, UTC):%Y-%m-%d}"
+        day = f"{datetime.fromtimestamp(period.middle_s, UTC):%Y-%m-%d}"
         for row in (grown.row for grown in period.statements):
             queryid = str(row["queryid"])
             total = sums.setdefault(queryid, {"queryid": queryid, "query": row["query"]})
             add_to(total, row)
             by_day = blocks.setdefault(queryid, {})
-            moved = row["temp_blks_read"] + row["temp_blks_written"]
-            by_day[day] = by_day.get(day, 0) + moved
+            by_day[day] = by_day.get(day, 0) + temp_blocks(row)
     limits = {name: chain[-1].settings.get(name) for name in (PER_GATHER, MAINTENANCE)}
     for queryid, total in sums.items():
         statement = Row.of({**total, **limits})

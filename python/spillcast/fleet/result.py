@@ -50,7 +50,9 @@ class DatabaseRow:
         unit="s",
         signed=True,
     )
-    saved_interval_s: Bounds = key("the sums of all their bounds", unit="s", signed=True)
+    saved_interval_s: Bounds | None = key(
+        "the sums of all their bounds; null where none has bounds", unit="s", signed=True
+    )
     share: float = key("of all savings", signed=True)
 
 

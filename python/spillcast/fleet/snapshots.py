@@ -177,6 +177,11 @@ class Period:
     #: A sentence for each kind of event.
     events: Mapping[str, str]
 
+    @property
+    def middle_s(self) -> float:
+        """The day of its middle is that of the period, also for a snapshot just after midnight."""
+        return self.after.taken_s - (self.length_s or 0.0) / 2
+
 
 def chains(snapshots: Iterable[Snapshot]) -> list[list[Snapshot]]:
     """The snapshots of each instance; a restarted instance continues the chain of its address."""
@@ -357,6 +362,11 @@ def add_to(total: dict[str, Any], row: Mapping[str, Any]) -> None:
     """Add the sums of a row to those of other rows."""
     for name in count_names(row):
         total[name] = total.get(name, 0) + row[name]
+
+
+def temp_blocks(row: Mapping[str, Any]) -> int:
+    """Temp blocks that a row counts as read and written."""
+    return int(row.get("temp_blks_read") or 0) + int(row.get("temp_blks_written") or 0)
 
 
 def key_of(row: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -12,6 +12,7 @@ from spillcast.recording.capture import summed
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE, KeptWaits, Meta, OtherIO, Temp
 from spillcast.recording.observed import RecordedQuery, Sampling, Worker
 from spillcast.recording.recording import Recording
+from spillcast.recording.schema import seconds_of
 from spillcast.recording.writer import RecordingWriter
 from spillcast.tables import Table
 
@@ -96,8 +97,13 @@ def keep(
     try:
         for part, begin_s in zip(parts, edges_s, strict=False):
             begin_ns = round(begin_s * 1e9)
-            writer.add_waits(_moved(part.waits, "start_ns", begin_ns))
-            writer.add_seconds(_moved(part.seconds, "second", round(begin_s)))
+            waits = _moved(part.waits, "start_ns", begin_ns)
+            writer.add_waits(waits)
+            if part.meta.raw.whole and not part.meta.capture.dropped:
+                writer.add_seconds(seconds_of(waits))
+            else:
+                # Their waits are not known, so they can move by whole seconds only.
+                writer.add_seconds(_moved(part.seconds, "second", round(begin_s)))
             writer.add_samples(_moved(part.samples, "time_ns", begin_ns))
         for name in (ESTIMATE_FILE, FORMER_FILE):
             if (source := parts[-1].path / name).is_file():

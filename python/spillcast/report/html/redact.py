@@ -24,7 +24,7 @@ from spillcast.recording import WRITEBACK
 from spillcast.recording.capture import SOURCES
 from spillcast.report.html.inputs import Fact, Inputs
 from spillcast.storage import Storage
-from spillcast.storage.catalogue.row import rows as catalogue_rows
+from spillcast.storage.catalogue.row import rows_by_name
 from spillcast.storage.source import StorageSource, source_of
 
 #: The placeholder of a sentence.
@@ -241,4 +241,4 @@ def _events() -> frozenset[str]:
 
 @cache
 def _catalogue() -> frozenset[str]:
-    return frozenset(f"catalogue:{row.name}" for row in catalogue_rows())
+    return frozenset(f"catalogue:{name}" for name in rows_by_name())

@@ -196,11 +196,6 @@ _LIST = "spillcast storage list"
 _ALIKE = 0.6
 
 
-def rows() -> list[Row]:
-    """All rows: what Linux assumes, SSD models, local disks of rented machines, rented volumes."""
-    return list(rows_by_name().values())
-
-
 def lookup(text: str) -> Storage:
     """The storage of ``text``, the part after ``catalogue:``. InputError for an unknown one."""
     name, question, tail = text.partition("?")
@@ -223,11 +218,14 @@ def lookup(text: str) -> Storage:
 
 
 def matching(pattern: str) -> list[Row]:
-    """Rows whose name, title or description contains ``pattern``, which may contain ``*``."""
+    """Rows whose name, title or description contains ``pattern``, which may contain ``*``.
+
+    All rows contain the empty one.
+    """
     wanted = f"*{pattern.lower()}*"
     matches = [
         row
-        for row in rows()
+        for row in rows_by_name().values()
         if any(fnmatchcase(text.lower(), wanted) for text in (row.name, row.title, row.description))
     ]
     if not matches:
