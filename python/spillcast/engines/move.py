@@ -175,9 +175,10 @@ def move_duckdb(
     revert = [Step(why, sql=("RESET temp_directory",))]
     limit = ""
     if size is not None:
+        from spillcast.storage.room import mount_word
+
         size_bytes = limit_bytes(size)
-        is_gib = size_bytes % (1 << 30) == 0
-        text = f"{size_bytes >> 30}GiB" if is_gib else f"{size_bytes >> 20}MiB"
+        text = f"{mount_word(size_bytes)}iB"
         limit = f", 'max_temp_directory_size': '{text}'"
         statement = f"SET max_temp_directory_size = {sql_literal(text)}"
         why = "A query that needs more fails; without a limit it may take 90 % of the free space."

@@ -169,7 +169,8 @@ class Recording(Displayed):
     def seconds(self) -> "Table":
         """The whole run, summed by second, op and size; SECONDS of recording/schema.py."""
         rows = self._table("seconds")
-        _check_seconds(rows, self._stored_meta, self.path / "seconds.parquet")
+        if self._stored_meta is not None and self._stored_meta.captured:
+            _check_seconds(rows, self._stored_meta, self.path / "seconds.parquet")
         return rows
 
     @cached_property
@@ -178,7 +179,7 @@ class Recording(Displayed):
         from spillcast.tables import ascending
 
         rows = self._table("waits")
-        _check_waits(Totals.of(rows), self._stored_meta, self.path / "waits.parquet")
+        self.check_waits(Totals.of(rows))
         return rows if ascending(rows["start_ns"].values) else rows.sort_by("start_ns")
 
     def with_waits(self, waits: "Table", sample: Sample) -> "Recording":
@@ -214,7 +215,7 @@ class Recording(Displayed):
     def samples(self) -> "Table":
         """Samples of the states of sessions; SAMPLES of recording/schema.py."""
         rows = self._table("samples")
-        _check_samples(rows, self._stored_meta, self.path / "samples.parquet")
+        self._check_samples(rows)
         return rows
 
     @cached_property
@@ -324,8 +325,20 @@ class Recording(Displayed):
 
     def check_waits(self, seen: Totals) -> None:
         """InputError if ``seen``, the totals of all waits in the file, shows that some lack."""
-        _check_waits(seen, self._stored_meta, self.path / "waits.parquet")
+        meta, path = self._stored_meta, self.path / "waits.parquet"
+        if meta is not None and meta.captured:
+            _check(path, [("waits", seen.rows, meta.raw.rows)])
+            if meta.sums is not None:
+                figures = ("bytes", seen.bytes, meta.sums.waits_bytes)
+                _check(path, [figures, ("ns of waits", seen.total_ns, meta.sums.waits_ns)])
+            _check_end(seen.end_ns / 1e9, meta, path)
         self._whole_tables.add("waits")
+
+    def _check_samples(self, samples: "Table") -> None:
+        """InputError if a sample was taken after the end of the recording."""
+        if self._stored_meta is not None:
+            end_s = (samples["time_ns"].max() or 0) / 1e9
+            _check_end(end_s, self._stored_meta, self.path / "samples.parquet")
 
     def batches(self, table: Literal["waits", "samples"]) -> Iterator["Table"]:
         """The rows of a table in the batches of its file, or in one batch if it is in memory.
@@ -343,10 +356,10 @@ class Recording(Displayed):
             if table == "waits":
                 seen = seen.plus(Totals.of(rows))
             else:
-                _check_samples(rows, self._stored_meta, path)
+                self._check_samples(rows)
             yield rows
         if table == "waits":
-            _check_waits(seen, self._stored_meta, path)
+            self.check_waits(seen)
         self._whole_tables.add(table)
 
     def scan(self, scan: "_core.Scan") -> "_core.Scan":
@@ -392,21 +405,8 @@ def _temp_rows(rows: "Table", *, with_op: bool) -> "Flags":
     return rows["temp"].values & (has_op if with_op else ~has_op)
 
 
-def _check_waits(totals: Totals, meta: "Meta | None", path: Path) -> None:
-    """InputError if the single waits are not those that ``meta`` counts."""
-    if meta is None or not meta.captured:
-        return
-    _check(path, [("waits", totals.rows, meta.raw.rows)])
-    if meta.sums is not None:
-        figures = ("bytes", totals.bytes, meta.sums.waits_bytes)
-        _check(path, [figures, ("ns of waits", totals.total_ns, meta.sums.waits_ns)])
-    _check_end(totals.end_ns / 1e9, meta, path)
-
-
-def _check_seconds(seconds: "Table", meta: "Meta | None", path: Path) -> None:
+def _check_seconds(seconds: "Table", meta: Meta, path: Path) -> None:
     """InputError if the per-second rows are not all that ``meta`` counts."""
-    if meta is None or not meta.captured:
-        return
     latencies, counts = seconds["latency_ns"], seconds["latency_count"]
     paired = (latencies.lengths == counts.lengths).all()
     assert counts.items is not None
@@ -425,19 +425,13 @@ def _check_seconds(seconds: "Table", meta: "Meta | None", path: Path) -> None:
     _check_end(seconds["second"].max() or 0, meta, path)
 
 
-def _check_samples(samples: "Table", meta: "Meta | None", path: Path) -> None:
-    """InputError if a sample was taken after the end of the recording."""
-    if meta is not None:
-        _check_end((samples["time_ns"].max() or 0) / 1e9, meta, path)
-
-
 def _check(path: Path, figures: Sequence[tuple[str, int, int]]) -> None:
     for name, has, stated in figures:
         if has != stated:
             raise damaged(path, f"it holds {has:,} {name}, and meta.json counts {stated:,}", AGAIN)
 
 
-def _check_temp(seconds: "Table", meta: "Meta", path: Path) -> None:
+def _check_temp(seconds: "Table", meta: Meta, path: Path) -> None:
     """Compare the rows with the counts of temp I/O, in a recording without sums of its rows.
 
     The counts may exceed the rows by the I/O from before the run.
@@ -449,7 +443,7 @@ def _check_temp(seconds: "Table", meta: "Meta", path: Path) -> None:
             _check(path, [(f"{op}s of temp files", in_rows, stated)])
 
 
-def _check_end(end_s: float, meta: "Meta", path: Path) -> None:
+def _check_end(end_s: float, meta: Meta, path: Path) -> None:
     """InputError if rows lie after the end of the recording. Older recordings do not state it."""
     length_s = max(meta.recorded_s, meta.elapsed_s)
     if meta.recorded_s and end_s > length_s * (1 + _LATER_SHARE) + _LATER_S:

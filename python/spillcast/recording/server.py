@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,15 +50,16 @@ class _RowsBySecond:
         self.rows += batch.num_rows
         self._close(before=int(part_of.max()) - OPEN)
 
-    def tables(self, begin_ns: int, end_ns: int) -> Iterator[Table]:
-        """The rows of all sessions, for each second that overlaps a window."""
+    def tables(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[Table]:
+        """The rows of some sessions, for each second that overlaps a window."""
         for part in sorted(self._files.keys() | self._open.keys()):
             if part * PART_NS <= end_ns and (part + 1) * PART_NS > begin_ns:
                 tables = [
                     table_of(path, self.fields, signed=SIGNED)
                     for path, _ in self._files.get(part, ())
                 ]
-                yield Table.concat([*tables, *self._open.get(part, ())])
+                rows = Table.concat([*tables, *self._open.get(part, ())])
+                yield rows.filter(np.isin(rows["session"].values, list(sessions)))
 
     def forget(self, before: int) -> None:
         """Drop the seconds before one."""
@@ -139,23 +140,13 @@ class SessionRows:
         """The waits of some sessions in a window, second by second; times count from its begin."""
         clock = Clock(begin_ns)
         # A wait that began in an earlier second may reach into the window.
-        for rows in self._of(self._waits.tables, sessions, begin_ns - PART_NS, end_ns):
+        for rows in self._waits.tables(sessions, begin_ns - PART_NS, end_ns):
             yield clock.waits(within(rows, begin_ns, end_ns))
 
     def samples(self, sessions: Collection[int], begin_ns: int, end_ns: int) -> Iterator[Table]:
         """The samples of some sessions in a window, as ``waits``."""
-        for rows in self._of(self._samples.tables, sessions, begin_ns, end_ns):
+        for rows in self._samples.tables(sessions, begin_ns, end_ns):
             yield Clock(begin_ns).samples(rows.filter(rows["time_ns"].values <= end_ns))
-
-    @staticmethod
-    def _of(
-        tables: Callable[[int, int], Iterator[Table]],
-        sessions: Collection[int],
-        begin_ns: int,
-        end_ns: int,
-    ) -> Iterator[Table]:
-        for rows in tables(begin_ns, end_ns):
-            yield rows.filter(np.isin(rows["session"].values, list(sessions)))
 
     def forget(self, before_ns: int) -> None:
         """Drop rows from before ``before_ns``, which no query needs."""

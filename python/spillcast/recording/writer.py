@@ -163,18 +163,18 @@ class RecordingWriter(RecordingOutput):
 
     def add_waits(self, rows: Any) -> None:
         """Take raw waits, of the core or as columns of recording/schema.py."""
-        if not isinstance(rows, _core.Waits):
-            from spillcast.recording.schema import WAITS
-            from spillcast.tables import Table
-
-            rows = Table.from_arrow(rows).cast(WAITS)
-        self._writer.add_waits(rows)
+        self._writer.add_waits(_checked(rows, "waits"))
 
     def add_seconds(self, rows: Any) -> None:
         """Take per-second rows, of the core or as columns of recording/schema.py."""
-        if not isinstance(rows, _core.Seconds):
-            from spillcast.recording.schema import SECONDS
-            from spillcast.tables import Table
+        self._writer.add_seconds(_checked(rows, "seconds"))
 
-            rows = Table.from_arrow(rows).cast(SECONDS)
-        self._writer.add_seconds(rows)
+
+def _checked(rows: Any, table: str) -> Any:
+    """Rows of the core as they are, others with the columns of ``table``."""
+    if isinstance(rows, _core.Waits | _core.Seconds):
+        return rows
+    from spillcast.recording.schema import TABLES
+    from spillcast.tables import Table
+
+    return Table.from_arrow(rows).cast(TABLES[table])

@@ -123,8 +123,8 @@ def rank_clickhouse(
     )
 
 
-class _Server:
-    """A server with a DSN; the password is neither shown nor stored."""
+class _Client:
+    """Asks the server of a DSN; the password is neither shown nor stored."""
 
     def __init__(self, dsn: str) -> None:
         try:
@@ -166,7 +166,7 @@ class _Server:
 
 def _logged_window(dsn: str, window_s: float, cluster: str | None) -> _LoggedWindow:
     """The queries of the last ``window_s`` on a server, or on all replicas of a cluster."""
-    server = _Server(dsn)
+    server = _Client(dsn)
     columns = {
         row["name"]
         for row in server.rows(

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ from spillcast.engines.ranking import (
 )
 from spillcast.engines.registry import MYSQL
 from spillcast.errors import InputError, PermissionDenied, Refusal, ServerUnsuited
-from spillcast.evidence.counts import Bounds, Counts, OpCounts
+from spillcast.evidence.counts import Bounds, Counts, OpCounts, TempCounts
 from spillcast.fleet.snapshots import DatabaseSpill
 from spillcast.recording.meta import ObservedEngine
 from spillcast.redaction import struck_text
@@ -64,19 +64,6 @@ _OTHER_FILES = (
 #: The most words of a statement in the command that records it.
 PATTERN_WORDS = 6
 _STATUS = ("created_tmp_files", "created_tmp_disk_tables", "sort_merge_passes", "uptime")
-
-
-@dataclass(frozen=True)
-class TempFiles:
-    """The I/O on temp files since the server's start, by its own counts and times."""
-
-    reads: OpCounts
-    writes: OpCounts
-
-    @property
-    def total_s(self) -> float:
-        """Time of all temp I/O that was timed."""
-        return (self.reads.total_ns + self.writes.total_ns) / 1e9
 
 
 def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> ServerRanking:
@@ -131,7 +118,7 @@ def rank_mysql(dsn: str, targets: Sequence[str], confidence: float = 0.9) -> Ser
         elapsed_s=sum(float(row["elapsed"]) for row in counted) * PS,
         databases=[]
         if temp is None
-        else [DatabaseSpill(server.host, files, temp.writes.bytes, None, temp.total_s or None)],
+        else [DatabaseSpill(server.host, files, temp.writes.bytes, None, _timed_s(temp) or None)],
         database_temp_bytes=None if temp is None else temp.writes.bytes,
         settings={**settings, **{name: str(value) for name, value in status.items()}},
         unseen=unseen,
@@ -147,17 +134,22 @@ def _pattern(digest: str) -> str:
     return r"\W+".join(words[:PATTERN_WORDS])
 
 
-def _temp_files(connection: Connection) -> TempFiles:
+def _temp_files(connection: Connection) -> TempCounts:
+    """The I/O on temp files since the server's start, by its own counts and times."""
     [total], [other] = rows(connection, _FILES), rows(connection, _OTHER_FILES)
     sums = {name: int(total[name] or 0) - int(other[name] or 0) for name in total}
-    return TempFiles(
+    return TempCounts(
         OpCounts.timed(sums["read_count"], sums["read_bytes"], sums["read_ps"] * PS),
         OpCounts.timed(sums["write_count"], sums["written_bytes"], sums["written_ps"] * PS),
     )
 
 
+def _timed_s(temp: TempCounts) -> float:
+    return (temp.reads.total_ns + temp.writes.total_ns) / 1e9
+
+
 def _ranked(
-    row: dict[str, Any], temp: TempFiles | None, server: MysqlServer, request: RankRequest | None
+    row: dict[str, Any], temp: TempCounts | None, server: MysqlServer, request: RankRequest | None
 ) -> Ranked:
     calls, elapsed_s = int(row["calls"]), float(row["elapsed"]) * PS
     ranked = Ranked(
@@ -174,7 +166,7 @@ def _ranked(
         return replace(ranked, refused=f"only the {FORECAST_MAX} longest are forecast")
     if temp is None:
         return replace(ranked, refused="the latency of temp files is not known; record it")
-    if not temp.total_s or not elapsed_s:
+    if not _timed_s(temp) or not elapsed_s:
         return replace(
             ranked, refused="the server timed no temp file, so none's latency is known; record it"
         )
@@ -185,7 +177,7 @@ def _ranked(
         return replace(ranked, refused=error.message)
 
 
-def _counts(temp: TempFiles, elapsed_s: float, server: MysqlServer) -> Counts:
+def _counts(temp: TempCounts, elapsed_s: float, server: MysqlServer) -> Counts:
     """One call, with operations of the mean size and latency; the total time has bounds."""
     counts = Counts(
         path=Path("performance_schema"),

@@ -33,6 +33,7 @@ from spillcast.fleet.snapshots import (
     chains,
     periods,
     read_snapshots,
+    temp_blocks,
     unix_time_s,
 )
 from spillcast.gate import reading
@@ -78,11 +79,11 @@ def rank_snapshots(
             f"{address}: one snapshot of each server, and spills are counted between two", hint
         )
     with reading(address, "save snapshots into a new folder"):
-        totals = [_Server(name, instances, since_s) for name, instances in sorted(servers.items())]
-    return [server.ranking(request, logs, rules) for server in totals]
+        windows = [_Window(name, instances, since_s) for name, instances in sorted(servers.items())]
+    return [window.ranking(request, logs, rules) for window in windows]
 
 
-class _Server:
+class _Window:
     """The sums over a server's snapshots in the window."""
 
     def __init__(
@@ -152,7 +153,7 @@ class _Server:
     def _note_spills(self, rows: Sequence[Mapping[str, Any]], period: Period | None) -> None:
         """Note the statements that spilled; the first spill of one in a ``period`` is a change."""
         for row in rows:
-            if not _temp_blocks(row):
+            if not temp_blocks(row):
                 continue
             names = {str(row["queryid"]), normal(row["query"] or "") or str(row["queryid"])}
             is_new = self.spilled.isdisjoint(names)
@@ -234,10 +235,6 @@ class _Server:
         return alert
 
 
-def _temp_blocks(row: Mapping[str, Any]) -> int:
-    return int(row.get("temp_blks_read") or 0) + int(row.get("temp_blks_written") or 0)
-
-
 def _temp_s(period: Period) -> float:
     names = ("temp_blk_read_time", "temp_blk_write_time")
     times_ms = (grown.row.get(name) for grown in period.statements for name in names)
@@ -254,15 +251,13 @@ def _buckets(shown: Sequence[Period]) -> tuple[float, list[Bucket]]:
     bucket_s = next(fitting, _BUCKETS_S[-1])
     by_start: dict[int, list[Period]] = {}
     for period in shown:
-        # The middle, so that a snapshot just after midnight counts for the day before.
-        middle_s = period.after.taken_s - (period.length_s or 0.0) / 2
-        by_start.setdefault(int(middle_s // bucket_s), []).append(period)
+        by_start.setdefault(int(period.middle_s // bucket_s), []).append(period)
     form = "%Y-%m-%d" if bucket_s == _BUCKETS_S[-1] else "%Y-%m-%d %H:%M"
     buckets = []
     for start, of_bucket in sorted(by_start.items()):
         temp_bytes = Counter[str]()
         for grown in (grown for period in of_bucket for grown in period.statements):
-            temp_bytes[str(grown.row["queryid"])] += BLOCK_BYTES * _temp_blocks(grown.row)
+            temp_bytes[str(grown.row["queryid"])] += BLOCK_BYTES * temp_blocks(grown.row)
         growths = [growth for period in of_bucket for growth in period.databases.values()]
         buckets.append(
             Bucket(
@@ -290,7 +285,7 @@ def _first_spill(row: Mapping[str, Any], period: Period) -> Change:
         after_s=period.before.taken_s,
         by_s=period.after.taken_s,
         # The counters do not separate the calls before the first spill.
-        bytes_per_call=BLOCK_BYTES * _temp_blocks(row) / row["calls"],
+        bytes_per_call=BLOCK_BYTES * temp_blocks(row) / row["calls"],
         ratio=None,
         is_gradual=False,
         cause="statement" if is_first else None,
@@ -301,7 +296,7 @@ def _first_spill(row: Mapping[str, Any], period: Period) -> Change:
 def _changes(queryid: str, statement: _Statement) -> Iterator[Change]:
     """The changes of a statement's temp bytes per call, with their causes."""
     points = [(period, sums) for period, sums in statement.points if sums["calls"]]
-    levels = [math.log(max(_temp_blocks(sums) / sums["calls"], 1.0)) for _, sums in points]
+    levels = [math.log(max(temp_blocks(sums) / sums["calls"], 1.0)) for _, sums in points]
     splits = steps(levels)
     ends = [0, *(at for at, _ in splits), len(points)]
     for number, (at, is_gradual) in enumerate(splits):
