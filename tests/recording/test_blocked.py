@@ -81,9 +81,10 @@ def test_who_takes_turns_is_woken_by_the_other(places, relay, way):
         for worker in seen.workers
     ]
     tids = [worker.tid for worker in seen.workers]
+    # Who is pushed off the CPU before it waits may find that its turn has come already.
+    pushed = sum(worker.pushed for worker in seen.workers)
     for me, mine in enumerate(turns):
-        # On a busy machine a thread may be pushed off the CPU before it waits.
-        assert ROUNDS // 4 <= len(mine) <= ROUNDS + 1
+        assert ROUNDS - 2 - 2 * pushed <= len(mine) <= ROUNDS + 1
         assert {row["woken_by"] for row in mine[1:-1]} == {tids[not me]}
         # It waits while the other has its turn, and no longer than until it was woken.
         waited_ns = sum(row["elapsed_ns"] for row in mine)
@@ -101,14 +102,20 @@ def test_a_sleeping_thread_is_woken_by_nobody(open_places, relay, as_user):
     program = shutil.copy(relay, open_places.root)
     seen = record(open_places, program, "sleep", under=under)
     [worker] = seen.workers
-    naps = [row for row in blocked(worker.rows) if row["elapsed_ns"] >= WORK_US * 1000 * 0.99]
-    assert len(naps) == ROUNDS
+    # The first nap comes after the I/O, before which a busy machine may let it wait as well.
+    did_io_ns = max(end_ns(row) for row in worker.rows if row["op"])
+    later = [row for row in blocked(worker.rows) if row["start_ns"] >= did_io_ns]
+    naps = [row for row in later if row["elapsed_ns"] >= WORK_US * 1000 * 0.99]
+    # The kernel times a nap from the call: who is pushed off the CPU in it waits for less of it.
+    # What comes after the last round is a short one, unless it is woken late.
+    assert ROUNDS - worker.pushed <= len(naps) <= ROUNDS + 1
     assert {row["woken_by"] for row in naps} == {None}
     # A busy machine wakes it late, though not always.
     assert min(row["elapsed_ns"] for row in naps) < 1.5 * WORK_US * 1000
-    # Each time it had worked before; the first nap comes after the I/O.
+    # Each time it had worked before. What it takes to push it off the CPU counts as its work to the
+    # kernel alone.
     worked = [row["cpu_before_ns"] for row in naps[1:]]
-    assert median(worked) >= 0.99 * WORK_US * 1000
+    assert median(worked) >= (0.9 if worker.pushed else 0.99) * WORK_US * 1000
     assert min(worked) < 1.2 * WORK_US * 1000
 
 
@@ -172,4 +179,6 @@ def test_a_wait_of_many_seconds_is_kept_with_its_second(places, relay):
     longest = max(blocked(seen.by_thread[seen.main]), key=lambda row: row["elapsed_ns"])
     assert longest["elapsed_ns"] > 2e9
     first_s = [row for row in seen.rows if row["op"] and row["start_ns"] < 1e9]
-    assert len(first_s) > 100
+    seconds = pq.read_table(seen.output / "seconds.parquet").to_pylist()
+    counts = [row["count"] for row in seconds if row["op"] and row["second"] == 0]
+    assert 0 < len(first_s) == sum(counts)

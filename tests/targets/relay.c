@@ -7,8 +7,8 @@
  * apart   the same threads without turns
  *
  * Each worker has a file of its own, FILE.0 and FILE.1. Work is CPU time of the thread. Prints JSON:
- * of each worker its thread, the CPU time that its file I/O took, its whole CPU time, and how long it
- * had its turn. */
+ * of each worker its thread, the CPU time that its file I/O took, its whole CPU time, how long it had
+ * its turn, and how often others pushed it off the CPU. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <pthread.h>
@@ -16,6 +16,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -24,7 +25,7 @@
 enum { BLOCK = 8192, WORKERS = 2 };
 
 struct account {
-    long tid, io_cpu_ns, cpu_ns, held_ns;
+    long tid, io_cpu_ns, cpu_ns, held_ns, pushed;
 };
 
 static const char *way;
@@ -108,6 +109,9 @@ static void *worker(void *argument)
         pass_turn(!me);
     }
     account->cpu_ns = now_ns(CLOCK_THREAD_CPUTIME_ID);
+    struct rusage usage;
+    getrusage(RUSAGE_THREAD, &usage);
+    account->pushed = usage.ru_nivcsw;
     /* So that a row comes after the last of the work. */
     usleep(1000);
     return NULL;
@@ -146,9 +150,9 @@ int main(int count, char **arguments)
     printf("{\"main\": %d, \"elapsed_ns\": %ld, \"workers\": [", getpid(),
            now_ns(CLOCK_MONOTONIC) - start_ns);
     for (int me = 0; me < workers; me++)
-        printf("%s{\"tid\": %ld, \"io_cpu_ns\": %ld, \"cpu_ns\": %ld, \"held_ns\": %ld}",
+        printf("%s{\"tid\": %ld, \"io_cpu_ns\": %ld, \"cpu_ns\": %ld, \"held_ns\": %ld, \"pushed\": %ld}",
                me ? ", " : "", accounts[me].tid, accounts[me].io_cpu_ns, accounts[me].cpu_ns,
-               accounts[me].held_ns);
+               accounts[me].held_ns, accounts[me].pushed);
     puts("]}");
     return 0;
 }
