@@ -1,6 +1,9 @@
 """SQL Server: actual plans in each form they are passed on, rows of views, and what is refused."""
 
+import csv
 import html
+import io
+import json
 
 import pytest
 
@@ -110,6 +113,8 @@ def test_rows_of_query_stats_are_means_of_calls(tmp_path, separator):
         read(tmp_path, QUERIES + "0xBB,1,10000000,1,80,1\n")
     more = read(tmp_path, QUERIES + "0xBB,1,10000000,1,80,1\n", queryid="0xbb")
     assert more.writes.bytes == 80 * 8192
+    rows = csv.DictReader(io.StringIO(QUERIES))
+    assert read(tmp_path, json.dumps(list(rows))).writes == counts.writes
     # Times of rows that did not spill do not matter.
     assert read(tmp_path, QUERIES + "0xBB,1,,1,0,1\n").statement.calls == 4
 

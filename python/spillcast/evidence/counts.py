@@ -391,13 +391,14 @@ class TempTimes:
     write_s: float | None
     within: Bounds[float] | None = None
 
-    def moved(self, counts: Mapping[str, float], size_bytes: Mapping[str, float]) -> TempCounts:
-        """Reads and writes that take these times; counts and sums of bytes by op."""
-        reads, writes = (
-            OpCounts.timed(round(counts[op]), round(size_bytes[op]), total_s)
-            for op, total_s in zip(OPS, (self.read_s, self.write_s), strict=True)
+    def moved(self, totals: OpTotals) -> TempCounts:
+        """Reads and writes that take these times."""
+        (reads, read_bytes), (writes, written_bytes) = (map(round, totals[op]) for op in OPS)
+        return TempCounts(
+            OpCounts.timed(reads, read_bytes, self.read_s),
+            OpCounts.timed(writes, written_bytes, self.write_s),
+            self.within,
         )
-        return TempCounts(reads, writes, self.within)
 
     def bounded(self, fewest: OpTotals, most: OpTotals, reason: str, remedy: str) -> TempCounts:
         """Reads and writes that take these times; geometric means of both bounds."""
@@ -409,10 +410,7 @@ class TempTimes:
             for op in OPS
         }
         lower, temp, upper = (
-            self.moved(
-                {op: round(count) or size_bytes > 0 for op, (count, size_bytes) in totals.items()},
-                {op: size_bytes for op, (_, size_bytes) in totals.items()},
-            )
+            self.moved({op: (round(n) or size > 0, size) for op, (n, size) in totals.items()})
             for totals in (fewest, mean, most)
         )
         return temp.between(lower, upper, reason, remedy)

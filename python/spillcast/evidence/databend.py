@@ -124,9 +124,11 @@ def _temp_counts(path: Path, spilled: Mapping[tuple[str, str, str], float]) -> T
     }
     within = Bounds(0.0, sum(times_s.values()), "a plan times a spill with its encoding", _RECORD)
     times = TempTimes(times_s["read"] / 2, times_s["write"] / 2, within)
-    temp = times.moved(calls, sizes)
+    fewest, temp = (
+        times.moved({op: (counts[op], sizes[op]) for op in OPS}) for counts in (files, calls)
+    )
     if calls == files:
         return temp
     few, many = (format_count(round(sum(parts.values())), "call") for parts in (files, calls))
     words = f"a plan counts spilled files and ranges, and no calls: they took {few} to {many}"
-    return temp.between(times.moved(files, sizes), temp, words, _RECORD)
+    return temp.between(fewest, temp, words, _RECORD)

@@ -4,7 +4,6 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Self
 
 from spillcast.errors import EvidenceContradictory
 from spillcast.gate import COUNT_MAX
@@ -41,13 +40,12 @@ class Number:
     high: float
 
     @classmethod
-    def exact(cls, value: float) -> Self:
-        """A number that is not rounded."""
-        return cls(value, value, value)
+    def of(cls, value: "Number | float") -> "Number":
+        """The number, or one that is not rounded."""
+        return value if isinstance(value, Number) else cls(value, value, value)
 
     def __mul__(self, other: "Number | float") -> "Number":
-        if not isinstance(other, Number):
-            other = Number.exact(other)
+        other = Number.of(other)
         return Number(self.value * other.value, self.low * other.low, self.high * other.high)
 
     def __add__(self, other: "Number") -> "Number":
@@ -75,7 +73,7 @@ class Number:
         return self.low <= round(self.value) <= self.high and not may_be_grouped
 
 
-ZERO = Number.exact(0.0)
+ZERO = Number.of(0.0)
 
 #: Relations between two figures by name: in words, and whether the figures are equal; else the left
 #: one is at most the right one.
@@ -97,15 +95,16 @@ class Check:
     """Two figures, each with its words, and the name of their relation in RELATIONS."""
 
     relation: str
-    left: Number
+    left: Number | float
     left_words: str
-    right: Number
+    right: Number | float
     right_words: str
 
     @property
     def holds(self) -> bool:
         """Whether the relation holds within the bounds of rounding and SLACK."""
-        (_, equal), left, right = RELATIONS[self.relation], self.left, self.right
+        _, equal = RELATIONS[self.relation]
+        left, right = map(Number.of, (self.left, self.right))
         at_most = left.low * (1 - SLACK) <= right.high
         return at_most and (not equal or right.low * (1 - SLACK) <= left.high)
 

@@ -32,6 +32,8 @@ _TABLE = re.compile(
     r"(?![^\n]{,4000}(?i:\bselect\b|\":))[^\n]{,4000}\btemp_blks_\w+\"?[ \t]*[,;|\t])",
     re.MULTILINE,
 )
+#: The beginning of rows in JSON, which a prompt such as ``[oracle@db]$`` is not.
+JSON_ROWS = re.compile(r"\s*[\[{]\s*[{\"]")
 #: What stands between documents that follow each other.
 _JSON_NEXT = re.compile(r"[ \t\n,]*+(?=[\[{])")
 #: The depth in a document at which lists of records are looked for.
@@ -76,6 +78,14 @@ def rows_of(text: str, path: Path, hint: str) -> list[dict[str, Any]]:
         cells_of_row = (None if cell.strip() in _NULLS else cell.strip() for cell in row)
         rows.append(dict(zip(names, cells_of_row, strict=True)))
     return rows
+
+
+def texts_of_json(text: str, path: Path, hint: str) -> tuple[list[str], list[list[str]]]:
+    """The names of rows in JSON, and the cells of each row as text; InputError as ``rows_of``."""
+    rows = rows_of(text, path, hint)
+    names = list(dict.fromkeys(name for row in rows for name in row))
+    texts = (["" if row.get(name) is None else str(row[name]) for name in names] for row in rows)
+    return names, list(texts)
 
 
 def cells_of(text: str) -> Iterator[list[str]]:

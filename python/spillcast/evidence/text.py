@@ -120,6 +120,15 @@ def opened(path: Path, hint: str | None = None) -> Iterator[IO[bytes]]:
             yield unpacked
 
 
+@contextmanager
+def opened_text(path: Path, hint: str | None = None) -> Iterator[IO[str]]:
+    """The file as text, unpacked and decoded as it is read; its line ends are kept."""
+    with opened(path, hint) as file:
+        encoding = _encoding(file.read(_PROBED_BYTES))
+    with opened(path, hint) as file:
+        yield io.TextIOWrapper(file, encoding, _FALLBACK, newline="")
+
+
 class _Zstd(io.RawIOBase):
     def __init__(self, file: IO[bytes]) -> None:
         self._content = _core.ZstdReader(Path(file.name))

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.errors import TargetIncomplete
-from spillcast.evidence.numbers import Check, Number, check_all, number_of
+from spillcast.evidence.numbers import Check, check_all, number_of
 from spillcast.gate import damaged, json_of, reading
 from spillcast.recording import OPS, Recording
 from spillcast.storage.probe import moved_waits, plan
@@ -60,9 +60,8 @@ def _groups(path: Path, options: Mapping[str, Any], job: Mapping[str, Any]) -> I
             took = f"{count:,} {op}s of {format_duration(mean_s)}"
             run = f"{format_duration(runtime_s)} with {depth} at once"
             # The last of them may have ended a latency after it.
-            most = Number.exact((runtime_s + mean_s) * depth)
-            check = Check("time-at-once", Number.exact(count * mean_s), took, most, run)
-            check_all(path, [check], _ALONE)
+            most_s = (runtime_s + mean_s) * depth
+            check_all(path, [Check("time-at-once", count * mean_s, took, most_s, run)], _ALONE)
         latency_ns, counts = _histogram(done, count, mean_ns)
         pattern = "random" if "rand" in str(options.get("rw", "")) else "sequential"
         yield Group(

@@ -52,8 +52,8 @@ def test_several_are_listed_and_no_forecast_is_of_them(tmp_path):
     ash = read_ash(write_ash(tmp_path / "ash.csv", execution(773), second))
     with pytest.raises(EvidenceAmbiguous, match="the samples are of 2 executions") as caught:
         check_single_execution(ash)
-    choose, heading, *rows = caught.value.hint.splitlines()
-    assert choose.startswith("choose it with --exec-id, --since and --until")
+    assert caught.value.hint.startswith("choose one with --exec-id, --since and --until")
+    _, heading, *rows = caught.value.message.splitlines()
     assert [row.split() for row in rows] == [
         ["2024-09-03", "20:26:02", "12", "min", "53", "s", "773", SQL_ID, str(EXEC_ID), "1", "35"],
         ["2024-09-03", "21:26:02", "2", "min", "43", "s", "163", SQL_ID, str(NEXT), "1", "35"],
@@ -67,10 +67,9 @@ def test_of_many_the_longest_are_listed(tmp_path):
     many = [execution(n, after_s=100 * n, sql_exec_id=EXEC_ID + n) for n in range(1, 15)]
     with pytest.raises(EvidenceAmbiguous) as caught:
         check_single_execution(read_ash(write_ash(tmp_path / "ash.csv", *many)))
-    listed = caught.value.hint.splitlines()
-    assert len(listed) == 2 + 10 + 1
-    assert listed[-1].strip() == "and 4 shorter ones"
-    assert str(EXEC_ID + 5) in listed[2]
+    _, _, *rows, more = caught.value.message.splitlines()
+    assert [int(row.split()[-3]) - EXEC_ID for row in rows] == [*range(14, 6, -1)]
+    assert more.strip() == "and 6 more"
 
 
 @pytest.mark.parametrize(

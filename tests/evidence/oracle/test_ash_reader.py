@@ -1,5 +1,9 @@
 """ASH exports in the shapes that clients write, against the rows they were written from."""
 
+import bz2
+import gzip
+import json
+import lzma
 from datetime import datetime, timedelta
 
 import pyarrow as pa
@@ -90,6 +94,15 @@ def sqlcl():
     return joined(",", quoted([HEADING, *texts()])) + "\n3 rows selected. \n\n"
 
 
+def sqlcl_json():
+    """SQLcl `set sqlformat json`: without values that are null, and numbers as numbers."""
+    items = [dict(zip(map(str.lower, HEADING), row, strict=True)) for row in texts()]
+    for item in items:
+        item["time_waited"] = int(item["time_waited"])
+    items = [{name: cell for name, cell in item.items() if cell != ""} for item in items]
+    return json.dumps({"results": [{"columns": [{"name": "P3"}], "items": items}]})
+
+
 def echoed():
     return "SQL> @ash\nSQL> set colsep ','\n\n" + csv_without_quotes() + "SQL> spool off\n"
 
@@ -118,6 +131,8 @@ SHAPES = {
     "spreadsheet": spreadsheet,
     "thousands": thousands,
     "order": other_order_and_case,
+    "json": lambda: json.dumps([dict(zip(HEADING, row, strict=True)) for row in texts()]),
+    "json of sqlcl": sqlcl_json,
     "tabs": lambda: joined("\t", [HEADING, *texts()]),
     "fixed": lambda: fixed(" ", texts()),
     "fixed, bars": lambda: fixed(" | ", texts()),
@@ -136,8 +151,16 @@ def test_shapes(shape, tmp_path):
     assert set(ash.samples["weight_us"].to_pylist()) == {1_000_000}
 
 
-def test_utf16(tmp_path):
-    assert_rows(read_ash(written(csv_without_quotes(), tmp_path, encoding="utf-16")))
+@cases("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
+def test_utf16(tmp_path, encoding):
+    assert_rows(read_ash(written(csv_without_quotes(), tmp_path, encoding=encoding)))
+
+
+@cases("pack", [gzip.compress, bz2.compress, lzma.compress])
+def test_a_packed_export(tmp_path, pack):
+    (path := tmp_path / "ash.csv.packed").write_bytes(pack(csv_without_quotes().encode()))
+    assert find_evidence([path]).ash == [path]
+    assert_rows(read_ash(path))
 
 
 def test_a_heading_that_sqlplus_cut_to_its_column(tmp_path):

@@ -8,18 +8,16 @@ from typing import Any
 import numpy as np
 
 from spillcast.columns import Field
-from spillcast.errors import EvidenceAmbiguous, SelectionEmpty
+from spillcast.errors import SelectionEmpty
+from spillcast.evidence.choice import LISTED, ambiguous
 from spillcast.evidence.oracle.ash import MEMORY_INTERVAL_US, Ash
 from spillcast.recording import TEMP_EVENTS, is_like
 from spillcast.tables import Table
-from spillcast.tabular import aligned
 from spillcast.units import format_duration
 
 #: Columns that identify an execution, and those that identify a session of it.
 _OF_EXECUTION = ("sql_id", "sql_exec_id", "exec_start")
 _KEYS = (*_OF_EXECUTION, "instance", "session", "coordinator", "coordinator_instance")
-#: The most executions that an error lists.
-_LISTED = 10
 #: If an export does not identify executions, as long a gap without samples may lie between two.
 #: Within an execution only a client that fetches slowly leaves such a gap.
 _GAP_S = 60
@@ -62,33 +60,28 @@ def executions(ash: Ash) -> list[Execution]:
 
 
 def check_single_execution(ash: Ash) -> None:
-    """InputError that lists the executions if there are several."""
-    candidates = executions(ash)
-    if len(candidates) > 1:
-        values_by_option: dict[str, set[Any]] = {
-            "--sql-id": {execution.sql_id for execution in candidates},
-            "--exec-id": {execution.exec_id for execution in candidates},
-        }
-        options = [option for option, values in values_by_option.items() if len(values) > 1]
-        choices = ", ".join([*options, "--since and --until"])
-        raise EvidenceAmbiguous(
-            f"the samples are of {len(candidates):,} executions, and a forecast is for one",
-            "\n  ".join([f"choose it with {choices}, or export it alone:", *listing(candidates)]),
-        )
-
-
-def listing(executions: Sequence[Execution]) -> list[str]:
-    """The longest executions as lines of a table, in the order of their begin."""
-    longest = sorted(executions, key=lambda execution: -execution.elapsed_s)[:_LISTED]
-    table = [["began", "lasted", "samples", "sql", "exec id", "instance", "session"]]
-    for execution in (execution for execution in executions if execution in longest):
+    """InputError that lists the longest executions if there are several."""
+    candidates = sorted(executions(ash), key=lambda execution: -execution.elapsed_s)
+    if len(candidates) < 2:
+        return
+    values_by_option: dict[str, set[Any]] = {
+        "--sql-id": {execution.sql_id for execution in candidates},
+        "--exec-id": {execution.exec_id for execution in candidates},
+    }
+    options = [option for option, values in values_by_option.items() if len(values) > 1]
+    rows = []
+    for execution in candidates[:LISTED]:
         keys = (execution.sql_id, execution.exec_id, execution.instance, execution.session)
         words = ("-" if key is None else str(key) for key in keys)
         lasted = format_duration(execution.elapsed_s)
-        table.append([execution.began, lasted, f"{execution.samples:,}", *words])
-    lines = aligned(table)
-    more = len(executions) - len(longest)
-    return [*lines, f"and {more:,} shorter ones"] if more else lines
+        rows.append((execution.began, lasted, f"{execution.samples:,}", *words))
+    raise ambiguous(
+        f"the samples are of {len(candidates):,} executions, the longest first:",
+        ("began", "lasted", "samples", "sql", "exec id", "instance", "session"),
+        rows,
+        len(candidates),
+        f"choose one with {', '.join([*options, '--since and --until'])}, or export it alone",
+    )
 
 
 def hints(ash: Ash) -> list[str]:

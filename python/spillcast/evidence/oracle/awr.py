@@ -175,7 +175,7 @@ def _moved(report: Report, share: float, times: TempTimes, selection: Selection)
     waits = {op: report.waits[op].count.value if op in report.waits else 0.0 for op in OPS}
     counts = {op: round(count * share) or (1 if count else 0) for op, count in waits.items()}
     size = float(OPERATION_BLOCKS * selection.block_bytes)
-    return times.moved(counts, {op: counts[op] * report.sizes.get(op, size) for op in OPS})
+    return times.moved({op: (n, n * report.sizes.get(op, size)) for op, n in counts.items()})
 
 
 def _of_owner(path: Path, lists: Sequence[WaitList], selection: Selection) -> Sequence[WaitList]:

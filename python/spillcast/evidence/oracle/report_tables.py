@@ -6,11 +6,16 @@ import re
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
 from spillcast.errors import EvidenceDamaged, FileTooLarge
 from spillcast.evidence.numbers import with_decimal_points
-from spillcast.evidence.table_rows import BLANKS, HtmlRows, html_tables, rows_of
+from spillcast.evidence.table_rows import (
+    BLANKS,
+    JSON_ROWS,
+    HtmlRows,
+    html_tables,
+    texts_of_json,
+)
 from spillcast.evidence.text import text_of
 from spillcast.evidence.unwrap import unwrapped
 
@@ -97,12 +102,8 @@ def tables_of(path: Path, text: str, hint: str) -> list[Table]:
     """All tables of a report in any form. InputError if a line with temp I/O is in none."""
     if is_page(text):
         return [_of_page(rows) for rows in html_tables(text)]
-    if re.match(r'\s*[\[{]\s*[{"]', text):
-        rows = rows_of(text, path, hint)
-        names: dict[str, Any] = max(rows, key=len, default={})
-        cells = [
-            ["" if row.get(name) is None else str(row[name]) for name in names] for row in rows
-        ]
+    if JSON_ROWS.match(text):
+        names, cells = texts_of_json(text, path, hint)
         return [Table(list(map(name_of, names)), cells=cells)]
     lines = text.splitlines()
     barred = list(bar_tables(path, lines, hint))

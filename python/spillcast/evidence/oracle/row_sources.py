@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from spillcast.errors import EvidenceDamaged
-from spillcast.evidence.numbers import Check, Number, check_all
+from spillcast.evidence.numbers import Check, check_all
 from spillcast.evidence.oracle.ash_profile import WAITS
 from spillcast.evidence.oracle.trace import TraceOptions, Traces, spool_traces
 from spillcast.tables import Table
@@ -229,8 +229,8 @@ def temp_blocks_of(path: Path, lines: Sequence[PlanLine], hint: str) -> TempBloc
         below = _children(lines, at)
         reads_below = sum(child.reads for child in below)
         words = f"{reads_below:,} blocks read below {line.operation}"
-        whole = Number.exact(line.reads), f"{line.reads:,} blocks read by it and those below"
-        check = Check("children-of-parent", Number.exact(reads_below), words, *whole)
+        whole = f"{line.reads:,} blocks read by it and those below"
+        check = Check("children-of-parent", reads_below, words, line.reads, whole)
         check_all(path, [check], hint)
         own_writes = line.writes - sum(child.writes for child in below)
         if own_writes <= 0:
@@ -243,8 +243,8 @@ def temp_blocks_of(path: Path, lines: Sequence[PlanLine], hint: str) -> TempBloc
     is_parallel = any(line.operation.startswith("PX ") for line in lines)
     if lines and lines[0].writes and lines[0].operation.endswith(" STATEMENT") and not is_parallel:
         words = f"{writes:,} blocks written by its lines"
-        whole = Number.exact(lines[0].writes), f"{lines[0].writes:,} by {lines[0].operation}"
-        check_all(path, [Check("part-of-whole", Number.exact(writes), words, *whole)], hint)
+        whole = f"{lines[0].writes:,} by {lines[0].operation}"
+        check_all(path, [Check("part-of-whole", writes, words, lines[0].writes, whole)], hint)
     return TempBlocks(reads, writes, elapsed_s)
 
 

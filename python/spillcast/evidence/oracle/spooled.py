@@ -1,6 +1,5 @@
 """Reads tables that Oracle's clients export as text, with damaged lines, numbers and times."""
 
-import codecs
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -8,14 +7,14 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from itertools import chain, islice
 from pathlib import Path
-from typing import TextIO
+from typing import IO
 
 import numpy as np
 
 from spillcast.columns import TEXT, Column
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
-from spillcast.evidence.table_rows import BLANKS
-from spillcast.evidence.text import text_of
+from spillcast.evidence.table_rows import BLANKS, JSON_ROWS, texts_of_json
+from spillcast.evidence.text import head_of, opened_text, text_of
 from spillcast.evidence.unwrap import unwrapped
 from spillcast.gate import damaged, reading
 from spillcast.units import format_count
@@ -38,6 +37,8 @@ _FEEDBACK = re.compile(
 _STATEMENT, _STATEMENT_LINES_MAX = re.compile(r"\s*(?:SQL> *)?(?:select|with)\s", re.IGNORECASE), 40
 _QUOTED = re.compile(r"^(?:> ?)+")
 _NULLS = {"", "null", "(null)"}
+#: The bytes that show whether a file is JSON.
+_START_BYTES = 4096
 
 _Split = Callable[[str], list[str]]
 #: Cells by column.
@@ -79,26 +80,37 @@ def read_spooled(
 ) -> Spooled:
     """Read the columns whose normal heading is a key of ``names``, under the name of its value.
 
-    Values may be separated by commas, semicolons, bars or tabs, with or without quotes, or stand in
-    columns of fixed width below an underlined heading. Headings that are repeated on each page and
-    feedback such as ``773 rows selected.`` are no rows. A row with too few or too many values is
-    damaged. ``on_progress`` gets the number of characters read so far.
+    Rows are in JSON, or values are separated by commas, semicolons, bars or tabs, with or without
+    quotes, or stand in columns of fixed width below an underlined heading. Headings that are
+    repeated on each page and feedback such as ``773 rows selected.`` are no rows. A row with too
+    few or too many values is damaged. ``on_progress`` gets the number of characters read so far.
     """
-    with reading(path), _open(path) as file:
-        return spooled_of(path, _bounded(file, path, on_progress), names)
-
-
-def spooled_of(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spooled:
-    """As ``read_spooled``, from the lines of a file."""
     with reading(path):
-        lines = (line.rstrip("\r\n").replace("\f", "") for line in text)
-        # Remove the marks of a quoted mail.
-        lines = (_QUOTED.sub("", line, count=1) for line in lines)
-        head = list(islice(lines, _HEADING_LINES_MAX))
-        at, split = _find_heading(head, names)
-        heading = split(head[at]) if head else []
-        rows = enumerate(chain(head[at + 1 :], lines), start=at + 2)
-        return _read_rows(path, heading, split, rows, names)
+        if JSON_ROWS.match(head_of(path, _START_BYTES)):
+            return _of_json(path, text_of(path), names)
+        with opened_text(path) as file:
+            return _of_lines(path, _bounded(file, path, on_progress), names)
+
+
+def _of_lines(path: Path, text: Iterable[str], names: Mapping[str, str]) -> Spooled:
+    lines = (line.rstrip("\r\n").replace("\f", "") for line in text)
+    # Remove the marks of a quoted mail.
+    lines = (_QUOTED.sub("", line, count=1) for line in lines)
+    head = list(islice(lines, _HEADING_LINES_MAX))
+    at, split = _find_heading(head, names)
+    heading = split(head[at]) if head else []
+    rows = (
+        (number, split(line))
+        for number, line in enumerate(chain(head[at + 1 :], lines), start=at + 2)
+        if line.strip() and not _UNDERLINE.fullmatch(line) and not _FEEDBACK.match(line)
+    )
+    return _read_rows(path, heading, rows, names)
+
+
+def _of_json(path: Path, text: str, names: Mapping[str, str]) -> Spooled:
+    """The columns of rows in JSON, whose numbers stand for those of lines."""
+    heading, rows = texts_of_json(text, path, "export it again")
+    return _read_rows(path, heading, enumerate(rows, start=1), names)
 
 
 def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str], hint: str) -> list[Row]:
@@ -106,8 +118,12 @@ def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str], hint:
 
     InputError if one of the ``needed`` columns is missing, or if a line is damaged.
     """
-    lines = unwrapped(text_of(path, hint)).translate(BLANKS).splitlines()
-    spooled = spooled_of(path, lines, {normal_name(name): name for name in names})
+    text, named = unwrapped(text_of(path, hint)), {normal_name(name): name for name in names}
+    with reading(path):
+        if JSON_ROWS.match(text):
+            spooled = _of_json(path, text, named)
+        else:
+            spooled = _of_lines(path, text.translate(BLANKS).splitlines(), named)
     for name in needed:
         if name not in spooled.columns:
             raise EvidenceIncomplete(f"{path}: it lacks the column {name}", hint)
@@ -116,7 +132,7 @@ def exported_rows(path: Path, names: Sequence[str], needed: Sequence[str], hint:
     return list(spooled.rows)
 
 
-def _bounded(file: TextIO, path: Path, on_progress: Callable[[int], None] | None) -> Iterator[str]:
+def _bounded(file: IO[str], path: Path, on_progress: Callable[[int], None] | None) -> Iterator[str]:
     """The lines of a file. InputError for a line that is too long for an export."""
     number = count = 0
     while line := file.readline(_LINE_MAX):
@@ -126,13 +142,6 @@ def _bounded(file: TextIO, path: Path, on_progress: Callable[[int], None] | None
         if on_progress is not None and number % PROGRESS_LINES == 0:
             on_progress(count)
         yield line
-
-
-def _open(path: Path) -> TextIO:
-    with path.open("rb") as file:
-        start = file.read(4)
-    utf16 = start.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    return path.open(encoding="utf-16" if utf16 else "utf-8-sig", errors="replace", newline="")
 
 
 def _find_heading(head: list[str], names: Mapping[str, str]) -> tuple[int, _Split]:
@@ -199,8 +208,7 @@ def _by_width(underline: str, separator: str | None) -> _Split:
 def _read_rows(
     path: Path,
     heading: list[str],
-    split: _Split,
-    rows: Iterator[tuple[int, str]],
+    rows: Iterable[tuple[int, list[str]]],
     names: Mapping[str, str],
 ) -> Spooled:
     wanted: dict[str, int] = {}
@@ -210,10 +218,7 @@ def _read_rows(
     columns: dict[str, list[str | None]] = {name: [] for name in wanted}
     numbers: list[int] = []
     damaged: list[Damage] = []
-    for number, line in rows:
-        if not line.strip() or _UNDERLINE.fullmatch(line) or _FEEDBACK.match(line):
-            continue
-        cells = split(line)
+    for number, cells in rows:
         if cells == heading:
             continue
         if len(cells) != len(heading):

@@ -158,8 +158,7 @@ def counts_of_execution(execution: Execution, selection: Selection) -> Counts:
         if unsized:
             why = [*why, f"{' and '.join(unsized)} requests have no bytes: 31 blocks are assumed"]
         moved = times.moved(
-            {op: counts.count for op, counts in temp.items()},
-            {op: counts.bytes or counts.count * OPERATION_BYTES for op, counts in temp.items()},
+            {op: (io.count, io.bytes or io.count * OPERATION_BYTES) for op, io in temp.items()}
         )
     else:
         moved, why = _uncounted(execution), []
@@ -185,23 +184,22 @@ def _checks(execution: Execution, temp: Mapping[str, OpCounts]) -> Iterator[Chec
         if total:
             yield Check(
                 "part-of-whole", _down_to(part.count, rounding), words,
-                Number.exact(total), f"{total:,} {op} requests in all",
+                total, f"{total:,} {op} requests in all",
             )  # fmt: skip
         if part.bytes:
             yield Check(
                 "blocks-of-operations", _down_to(part.count * _SECTOR_BYTES, rounding), words,
-                Number.exact(part.bytes / rounding), f"{part.bytes:,} bytes",
+                part.bytes / rounding, f"{part.bytes:,} bytes",
             )  # fmt: skip
-    database = Number.exact(execution.database_s + 1)
-    words = f"{format_duration(execution.database_s)} of DB time"
+    database_s, words = execution.database_s, f"{format_duration(execution.database_s)} of DB time"
     if execution.parts_s:
         parts = f"{format_duration(execution.parts_s)} of CPU time and waits"
-        yield Check("part-of-whole", Number.exact(execution.parts_s), parts, database, words)
+        yield Check("part-of-whole", execution.parts_s, parts, database_s + 1, words)
     if execution.servers and execution.elapsed_s:
         processes = execution.servers + 1
-        upper = Number.exact(processes * (execution.elapsed_s + 1))
         times = f"{processes} processes in {format_duration(execution.elapsed_s)}"
-        yield Check("time-at-once", Number.exact(execution.database_s), words, upper, times)
+        upper_s = processes * (execution.elapsed_s + 1)
+        yield Check("time-at-once", database_s, words, upper_s, times)
 
 
 def _down_to(value: float, rounding: float) -> Number:

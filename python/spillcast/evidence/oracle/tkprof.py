@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from itertools import dropwhile, takewhile
 from math import log
 from pathlib import Path
+from typing import NamedTuple
 
 from spillcast.errors import EvidenceIncomplete, NoTempIo
 from spillcast.evidence.choice import Item, Selection, pick
@@ -70,13 +71,30 @@ _COORDINATOR = "PX COORDINATOR"
 _NEARLY_ALL = 0.9
 
 
+class Calls(NamedTuple):
+    """Calls of one kind: their number, their times (s), and the blocks that they read."""
+
+    number: int
+    cpu: Number
+    elapsed: Number
+    disk: int
+
+
+class Waits(NamedTuple):
+    """Waits for one event: their number, the time of the longest and of all (s)."""
+
+    number: int
+    longest: Number
+    total: Number
+
+
 @dataclass
 class Section:
-    """One statement: calls (count, CPU s, elapsed s, blocks), waits (count, longest s, sum s)."""
+    """One statement: its calls by kind, its waits by event, and its row sources."""
 
     head: list[str]
-    calls: dict[str, tuple[int, Number, Number, int]] = field(default_factory=dict)
-    waits: dict[str, tuple[int, Number, Number]] = field(default_factory=dict)
+    calls: dict[str, Calls] = field(default_factory=dict)
+    waits: dict[str, Waits] = field(default_factory=dict)
     lines: list[PlanLine] = field(default_factory=list)
     captured: int | None = None
     has_waits: bool = False
@@ -88,7 +106,7 @@ class Section:
     plan: str | None = None
 
     @property
-    def temp(self) -> dict[str, tuple[int, Number, Number]]:
+    def temp(self) -> dict[str, Waits]:
         """Waits for temp files by op."""
         temp = {
             event: wait
@@ -121,27 +139,32 @@ class Section:
         return 1 if self.sums_executions else executions
 
     @property
+    def all_calls(self) -> Calls | None:
+        """The totals of its calls; None if their line is missing."""
+        return self.calls.get("total")
+
+    @property
     def elapsed(self) -> Number:
         """Elapsed time of all calls; 0 if their totals are missing."""
-        return self.calls["total"][2] if "total" in self.calls else ZERO
+        return self.all_calls.elapsed if self.all_calls else ZERO
 
     @property
     def disk(self) -> int | None:
         """Blocks that all calls read."""
-        return self.calls["total"][3] if "total" in self.calls else None
+        return self.all_calls.disk if self.all_calls else None
 
     @property
     def temp_blocks_max(self) -> int:
         """The most temp blocks that its calls read; other reads take at least one block each."""
         others = set(self.waits) - (set(_DIRECT) if self.before_10g else set())
-        blocks = sum(self.waits[event][0] for event in others if _READS.fullmatch(event))
-        reads = self.temp["read"][0] if "read" in self.temp else 0
+        blocks = sum(self.waits[event].number for event in others if _READS.fullmatch(event))
+        reads = self.temp["read"].number if "read" in self.temp else 0
         return max((self.disk or 0) - blocks, reads)
 
     @property
     def executions(self) -> int:
         """How often the statement ran."""
-        return max(1, self.calls["execute"][0] if "execute" in self.calls else 1)
+        return max(1, self.calls["execute"].number if "execute" in self.calls else 1)
 
 
 def read(path: Path, selection: Selection) -> Counts:
@@ -186,7 +209,7 @@ def _figures(path: Path, section: Section, sessions: int | None, selection: Sele
     blocks = {"read": section.spilled.read_blocks, "write": section.spilled.written_blocks}
     moved = {op: count * section.runs for op, count in blocks.items()}
     counts = {
-        op: section.temp[op][0] if op in section.temp else -(-moved[op] // OPERATION_BLOCKS)
+        op: section.temp[op].number if op in section.temp else -(-moved[op] // OPERATION_BLOCKS)
         for op in OPS
     }
     size_blocks: float = OPERATION_BLOCKS
@@ -197,13 +220,10 @@ def _figures(path: Path, section: Section, sessions: int | None, selection: Sele
         is_lost = is_flat(section.lines)
         why = "row sources lost their indentation" if is_lost else "no row source has temp blocks"
         notes.append(f"{why}: each I/O is assumed to move {size_blocks:.3g}")
-    times = _times(section, counts)
     blocks_of = {op: moved[op] or counts[op] * size_blocks for op in OPS}
-    temp = times.moved(
-        counts, {op: count * selection.block_bytes for op, count in blocks_of.items()}
-    )
+    totals = {op: (counts[op], blocks_of[op] * selection.block_bytes) for op in OPS}
     elapsed_s, busy_s, unknown = elapsed.value, None, ""
-    if "total" not in section.calls:
+    if section.all_calls is None:
         unknown = "the line with the totals of its calls is missing"
     elif _several_sessions(section, sessions):
         elapsed_s, busy_s = _of_coordinator(section)
@@ -215,11 +235,11 @@ def _figures(path: Path, section: Section, sessions: int | None, selection: Sele
     return counts_of_figures(
         path,
         selection,
-        temp,
+        _times(section, counts).moved(totals),
         engine=ORACLE,
         elapsed_s=elapsed_s,
         elapsed_unknown=unknown,
-        cpu_s=section.calls["total"][1].value if "total" in section.calls else None,
+        cpu_s=section.all_calls.cpu.value if section.all_calls else None,
         busy_s=busy_s,
         statement=Statement(section.sql_id, struck_text(_statement(section.head)), 1, 1),
         notes=notes,
@@ -228,13 +248,13 @@ def _figures(path: Path, section: Section, sessions: int | None, selection: Sele
 
 def _times(section: Section, counts: dict[str, int]) -> TempTimes:
     """The times of waits. Blocks without waits took at most the time that all else leaves."""
-    listed = {op: wait[2] for op, wait in section.temp.items()}
-    times = printed(listed.get("read"), listed.get("write"))
-    if "total" not in section.calls or all(op in listed or not counts[op] for op in OPS):
+    listed = {op: waits.total for op, waits in section.temp.items()}
+    times, calls = printed(listed.get("read"), listed.get("write")), section.all_calls
+    if calls is None or all(op in listed or not counts[op] for op in OPS):
         return times
-    _, cpu, elapsed, _ = section.calls["total"]
-    others_s = sum(total.value for _, _, total in section.waits.values())
-    max_s = max(elapsed.high - cpu.low - others_s, elapsed.high - elapsed.value)
+    others_s = sum(waits.total.value for waits in section.waits.values())
+    rounding_s = calls.elapsed.high - calls.elapsed.value
+    max_s = max(calls.elapsed.high - calls.cpu.low - others_s, rounding_s)
     because = "tkprof shows blocks of temp files and no waits for them"
     if listed:
         return with_more(times, max_s, because)
@@ -253,13 +273,13 @@ def _several_sessions(section: Section, sessions: int | None) -> bool:
 
 def _of_coordinator(section: Section) -> tuple[float, float]:
     """Elapsed time (s) of a parallel statement, 0 if unknown, and the sum of its servers."""
-    total = section.elapsed
-    waited = section.waits.get(_COORDINATOR_WAITS, (0, ZERO, ZERO))[2].value
+    total_s, waits = section.elapsed.value, section.waits.get(_COORDINATOR_WAITS)
+    waited_s = waits.total.value if waits else 0.0
     for call in ("fetch", "execute"):
-        elapsed_s = section.calls[call][2].value if call in section.calls else 0.0
-        if waited and waited <= elapsed_s and waited >= _NEARLY_ALL * elapsed_s:
-            return elapsed_s, total.value - elapsed_s
-    return 0.0, total.value
+        elapsed_s = section.calls[call].elapsed.value if call in section.calls else 0.0
+        if waited_s and _NEARLY_ALL * elapsed_s <= waited_s <= elapsed_s:
+            return elapsed_s, total_s - elapsed_s
+    return 0.0, total_s
 
 
 def _check(path: Path, section: Section) -> None:
@@ -267,15 +287,14 @@ def _check(path: Path, section: Section) -> None:
     checks = []
     if (disk := section.disk) is not None:
         read = section.spilled.read_blocks * section.runs
-        words, total = f"{read:,} temp blocks read by row sources", Number.exact(disk)
+        words = f"{read:,} temp blocks read by row sources"
         disk_words = f"{disk:,} blocks in the column disk"
-        checks.append(Check("sources-of-disk", Number.exact(read), words, total, disk_words))
+        checks.append(Check("sources-of-disk", read, words, disk, disk_words))
     for op, (count, longest, total) in section.temp.items():
         name = f"direct path {op} temp"
         words = f"{format_duration(total.value)} of {name} in all"
-        upper = Number(longest.value * count, longest.low * count, longest.high * count)
         times = f"{count:,} times {format_duration(longest.value)} at the longest"
-        checks.append(Check("part-of-whole", total, words, upper, times))
+        checks.append(Check("part-of-whole", total, words, longest * count, times))
     check_all(path, checks, HOW)
 
 
@@ -323,7 +342,8 @@ def _part(section: Section, line: str) -> bool:
     if match := _CALL.fullmatch(line):
         count, cpu, elapsed, disk = map(number_of, match.groups()[1:5])
         if count and cpu and elapsed and disk:
-            section.calls[match[1].lower()] = (round(count.value), cpu, elapsed, round(disk.value))
+            calls = Calls(round(count.value), cpu, elapsed, round(disk.value))
+            section.calls[match[1].lower()] = calls
             return True
     elif source := _source(line):
         section.lines.append(source)
@@ -336,7 +356,7 @@ def _part(section: Section, line: str) -> bool:
         section.sums_executions &= "(1st)" not in line
         return True
     elif (section.calls or section.has_waits) and (event := _event(line)):
-        section.waits[event[0]] = event[1:]
+        section.waits[event[0]] = event[1]
         section.has_waits = True
         return True
     return not line.strip()
@@ -354,13 +374,13 @@ def _source(line: str) -> PlanLine | None:
     return PlanLine(len(rows[1]), operation, figures.get("r", 0), figures.get("w", 0), elapsed_s)
 
 
-def _event(line: str) -> tuple[str, int, Number, Number] | None:
-    """A wait: its name, the number of waits, the longest wait (s), and their sum (s)."""
+def _event(line: str) -> tuple[str, Waits] | None:
+    """The name of an event, and the waits for it."""
     name, *figures = line.rsplit(None, 3) or [""]
     times, longest, total = map(number_of, figures if len(figures) == 3 else ("", "", ""))
     if not (times and times.is_count and longest and total and re.search(r"[A-Za-z]", name)):
         return None
-    return name.strip(), round(times.value), longest, total
+    return name.strip(), Waits(round(times.value), longest, total)
 
 
 def _statement(head: list[str]) -> str:

@@ -19,6 +19,7 @@ from spillcast.evidence.numbers import number_of, seconds_of, value_of
 from spillcast.evidence.oracle import ORACLE
 from spillcast.evidence.oracle.report_tables import bar_tables, report_text
 from spillcast.evidence.oracle.row_sources import PlanLine, temp_blocks_of
+from spillcast.recording import OPS
 from spillcast.recording.observed import Statement
 from spillcast.redaction import struck_text
 
@@ -98,8 +99,7 @@ def _figures(path: Path, plan: Plan, selection: Selection) -> Counts:
     max_s = elapsed_s if blocks.elapsed_s is None else min(blocks.elapsed_s, busy_s)
     because = "the plan has the time of each line, its I/O and its CPU time together"
     times = at_most(max_s, counts["read"], counts["write"], because)
-    size = selection.block_bytes
-    temp = times.moved(counts, {op: count * size for op, count in moved.items()})
+    temp = times.moved({op: (counts[op], moved[op] * selection.block_bytes) for op in OPS})
     notes = [
         "DBMS_XPLAN has blocks and times of each line and no waits: nothing about latency or "
         "I/O that overlapped other work",

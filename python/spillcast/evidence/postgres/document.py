@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceUnknown, NoTempIo
-from spillcast.evidence.numbers import Check, Number, check_all
+from spillcast.evidence.numbers import Check, check_all
 from spillcast.evidence.postgres.node_lines import FIGURES
 from spillcast.evidence.postgres.nodes import GATHERS, SIZES_NOTE, Node, all_nodes, count_disk_sizes
 from spillcast.evidence.postgres.text import ELSEWHERE, begins_plan, documents_of_text
@@ -296,8 +296,7 @@ def check_sums(path: Path, top: Node) -> None:
     total, max_blocks = top.all_temp.blocks, max(node.all_temp.blocks for node in top.walk())
     parts = f"{max_blocks:,} temp blocks of a node"
     plan = f"{total:,} of the entire plan"
-    sums = Check("children-of-parent", Number.exact(max_blocks), parts, Number.exact(total), plan)
-    check_all(path, [sums], HOW)
+    check_all(path, [Check("children-of-parent", max_blocks, parts, total, plan)], HOW)
     sorts = [node for node in top.walk() if node.values.get("Sort Space Type") == "Disk"]
     if sorts and not top.all_temp.blocks:
         raise EvidenceIncomplete(

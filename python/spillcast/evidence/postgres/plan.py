@@ -15,7 +15,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.choice import ONLY, Item, Selection, pick
 from spillcast.evidence.counts import Bounds, Counts, feasible_processes
-from spillcast.evidence.numbers import Check, Number, check_all
+from spillcast.evidence.numbers import Check, check_all
 from spillcast.evidence.postgres import BLOCK_BYTES
 from spillcast.evidence.postgres.document import HOW, check_sums, is_log, read_documents
 from spillcast.evidence.postgres.nodes import (
@@ -67,12 +67,11 @@ def read_plan(
     impossible I/O.
     """
     path = Path(path)
-    logs = _read_log(path)
-    if logs is not None and not logs.plans:
+    documents, logs = _read_plans(path)
+    if logs is not None and not documents:
         from spillcast.evidence.postgres.logs import counts_of_logs
 
         return counts_of_logs(path, logs, selection)
-    documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
         documents = [task for document in documents for task in _with_tasks(document)]
         selected = picked(path, documents, selection)
@@ -87,20 +86,20 @@ def read_plan(
 
 def plans_in(path: Path) -> list[dict[str, Any]]:
     """The plans in a file or a log, as FORMAT JSON gives them. InputError where there is none."""
-    if (logs := _read_log(path)) is None:
-        return read_documents(path)
-    if not logs.plans:
+    documents, _ = _read_plans(path)
+    if not documents:
         raise EvidenceUnknown(f"{path}: a log without plans", "load auto_explain to log them")
-    return logs.plans
+    return documents
 
 
-def _read_log(path: Path) -> "Logs | None":
-    """The plans and temp files in a server's log; None if the file is not a log."""
+def _read_plans(path: Path) -> "tuple[list[dict[str, Any]], Logs | None]":
+    """The plans in a file, and the log that it is; a log may have temp files alone."""
     if not is_log(path):
-        return None
+        return read_documents(path), None
     from spillcast.evidence.postgres.logs import read_logs
 
-    return read_logs(path)
+    logs = read_logs(path)
+    return logs.plans, logs
 
 
 def _with_tasks(document: dict[str, Any]) -> list[dict[str, Any]]:
@@ -293,8 +292,7 @@ def _check_elapsed(path: Path, document: Mapping[str, Any], elapsed_s: float) ->
     node_s = amount(document["Plan"].get("Actual Total Time", 0.0), "Actual Total Time") / 1e3
     part = f"{format_duration(node_s)} of the first node"
     run = f"{format_duration(elapsed_s)} of the run"
-    times = Check("part-of-whole", Number.exact(node_s), part, Number.exact(elapsed_s), run)
-    check_all(path, [times], _ELAPSED)
+    check_all(path, [Check("part-of-whole", node_s, part, elapsed_s, run)], _ELAPSED)
 
 
 def blocks_of(plan: Mapping[str, Any]) -> int:
@@ -374,8 +372,8 @@ def executed_plan(path: Path, selection: Selection) -> Executed:
     A log without plans has only the elapsed time of a call with temp files. InputError for a file
     that is not a plan, and for a plan that was not run.
     """
-    logs = _read_log(path)
-    if logs is not None and not logs.plans:
+    documents, logs = _read_plans(path)
+    if logs is not None and not documents:
         of_statement = [
             file for file in logs.temp if file.queryid and file.queryid == selection.queryid
         ]
@@ -384,7 +382,6 @@ def executed_plan(path: Path, selection: Selection) -> Executed:
 
         call = counts_of_logs(path, logs, selection)
         return Executed(call.elapsed_s, None)
-    documents = read_documents(path) if logs is None else logs.plans
     with reading(path, HOW):
         wanted = selection.queryid
         candidates = [d for d in documents if str(d.get("Query Identifier", "")) == wanted]
