@@ -24,6 +24,14 @@ def test_syslog_names_months_in_its_language(tmp_path, month):
     assert read_logs(tmp_path / "sys.log").temp == read_logs(tmp_path / "plain.log").temp
 
 
+def test_messages_among_named_values(tmp_path):
+    (plain := tmp_path / "plain.log").write_text(TEXT)
+    quoted = [json.dumps(line) for line in TEXT.splitlines()]
+    lines = [f'time="2026-11-23T10:00:04Z" level=info msg={line} pod=db-0' for line in quoted]
+    (path := tmp_path / "loki.log").write_text("\n".join(lines) + "\n")
+    assert read_logs(path).temp == read_logs(plain).temp
+
+
 def test_lines_of_a_drain_with_their_lengths(tmp_path):
     """Only the first line of a message has the server's prefix."""
     drain = "211 <134>1 2026-11-23T10:00:04+00:00 host app postgres.109 - [DATABASE] [{}] {}\n"

@@ -104,6 +104,9 @@ _TIMED = re.compile(
     r"^\[?\d{4}-\d\d-\d\d \d\d:\d\d:\d\d[\d.,]*\]? (?![\w+:/-]{1,40},|.*\b[A-Z]+\d?:  )"
 )
 _NUMBER = re.compile(r"\s*(\d{1,5}) +(?=\S)")
+#: A line of logfmt, and the message in it.
+_LOGFMT = re.compile(r"(?:[\w.]+=(?:\"(?:[^\"\\]|\\.)*+\"|[^\s\"]*+)(?:\s++|$))++")
+_MESSAGE = re.compile(r"(?:^|\s)(?:msg|message|log|line)=\"((?:[^\"\\]|\\.)*+)\"")
 #: Messages of a server, whose records have more fields than the text.
 _SERVER_MESSAGE = re.compile(
     r"LOG:  |\"(?:error_severity|textPayload|log|msg)\":|duration: [\d.]+ ms\s+plan:"
@@ -266,6 +269,15 @@ def _line_numbers(lines: Lines) -> Lines | None:
     # Right-aligned text has lost its indentation.
     is_right_aligned = len(set(map(len, texts))) == 1
     return [text.lstrip() if is_right_aligned else text for text in texts]
+
+
+def _logfmt(lines: Lines) -> Lines | None:
+    """Lines of logfmt, in which each value has a name; a message may have several lines."""
+    full = [line for line in lines if line.strip()]
+    messages = [match for line in full if (match := _MESSAGE.search(line)) is not None]
+    if not messages or not all(map(_LOGFMT.fullmatch, full)):
+        return None
+    return "\n".join(unescaped(match[1]).rstrip("\n") for match in messages).split("\n")
 
 
 def _shipper_prefixes(lines: Lines) -> Lines | None:
@@ -438,6 +450,7 @@ WRAPPINGS: Sequence[Callable[[Lines], Lines | None]] = (
     _code_fences,
     _line_prefixes,
     _line_numbers,
+    _logfmt,
     _plans_in_code,
     tables.asciidoc,
     tables.typeset,
