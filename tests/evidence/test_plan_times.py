@@ -195,3 +195,20 @@ def test_sorts_of_missing_workers_are_as_large_as_the_others(tmp_path, shown):
         "\n".join([*lines[:3], sort, method]) + f"{workers}Execution Time: 1000.0 ms\n"
     )
     assert read_plan(path).writes.count == 300
+
+
+def test_groups_of_an_incremental_sort_have_sizes_on_disk(tmp_path):
+    """PostgreSQL 13 and newer write their mean and their peak, which are no size of a file."""
+    text = """\
+Incremental Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.2 rows=9 loops=1)
+  Sort Key: a, b
+  Presorted Key: a
+  Full-sort Groups: 3  Sort Method: quicksort  Average Memory: 29kB  Peak Memory: 29kB
+  Pre-sorted Groups: 2  Sort Method: external merge  Average Disk: 800kB  Peak Disk: 900kB
+  Buffers: shared hit=3, temp read=600 written=610
+  ->  Index Scan using a on t  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..9.2 rows=9 loops=1)
+Execution Time: 902.4 ms
+"""
+    (path := tmp_path / "plan.txt").write_text(text)
+    counts = read_plan(path)
+    assert (counts.reads.count, counts.writes.count, counts.elapsed_s) == (600, 610, 0.9024)
