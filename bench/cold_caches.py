@@ -16,8 +16,8 @@ from bench.queries import QUERIES, recordings
 from bench.result import Result
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import lab_of
-from spillcast.forecast.evidence import workload_of_recording
 from spillcast.forecast.projection import baseline_of, projection
+from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.lab.storages import Place, named_places
 from spillcast.recording import Recording
 from spillcast.storage.observed import observed

@@ -15,9 +15,9 @@ import pyarrow as pa
 from bench.queries import QUERIES, recordings
 from bench.result import Result
 from spillcast.engines.registry import lab_of
-from spillcast.forecast.duckdb import BLOCK_BYTES, Compression, compression
-from spillcast.forecast.evidence_io import loads_of
-from spillcast.forecast.load import latencies
+from spillcast.forecast.workload.counted import loads_of
+from spillcast.forecast.workload.duckdb import BLOCK_BYTES, Compression, compression
+from spillcast.forecast.workload.load import latencies
 from spillcast.lab.storages import named_places
 from spillcast.recording import Recording
 from spillcast.storage.observed import observed

@@ -19,8 +19,8 @@ from bench.result import Result
 from spillcast.engines.engine import Lab, Workload
 from spillcast.engines.registry import lab_of
 from spillcast.forecast.ask import forecast
-from spillcast.forecast.evidence import workload_of_recording
 from spillcast.forecast.projection import baseline_of, projection
+from spillcast.forecast.workload.query import workload_of_recording
 from spillcast.lab.run import run as run_bare
 from spillcast.lab.run import run_recorded
 from spillcast.lab.storages import SHARED_MEMORY, Emulated, Place

@@ -44,9 +44,8 @@ def test_imports_go_down():
 
 
 #: What turns a workload and a storage into a forecast.
-PROJECTING = ("workload", "load", "projection", "interval", "project",
-              "warnings", "cpu", "threads", "resources",
-              "remaining/model")  # fmt: skip
+PROJECTING = ("workload/__init__", "workload/load", "workload/threads", "workload/resources", "cpu",
+              "projection", "interval", "project", "warnings", "remaining/model")  # fmt: skip
 
 
 def test_a_projection_reads_no_file():

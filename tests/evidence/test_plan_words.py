@@ -15,7 +15,7 @@ from spillcast.errors import (
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.forecast import forecast
-from spillcast.forecast.previous_runs import read_run_or_plan
+from spillcast.forecast.workload.previous_runs import read_run_or_plan
 from spillcast.storage.target import resolve
 
 CITUS = """\

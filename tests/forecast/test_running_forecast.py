@@ -7,9 +7,9 @@ import pytest
 from evidence import known, table
 from harness import spillcast, target
 from spillcast.forecast.ask import RunningForecast
-from spillcast.forecast.evidence_io import recorded_threads
 from spillcast.forecast.remaining import RemainingWorkHints
 from spillcast.forecast.remaining.progress import progress_of
+from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording, live
 from spillcast.recording.live import Running
 from spillcast.recording.schema import WAITS, seconds_of

@@ -2,8 +2,8 @@
 
 import pytest
 
-from spillcast.forecast.load import Load
 from spillcast.forecast.warnings import about_measuring, about_sizes
+from spillcast.forecast.workload.load import Load
 
 #: 1,000 reads of 1 MB in all.
 LOADS = [Load("read", 1024, 1000, 1_000_000, 1.0)]

@@ -6,7 +6,7 @@ import pytest
 from evidence import change, storage
 from spillcast.errors import NotSpilled
 from spillcast.forecast import forecast
-from spillcast.forecast.evidence_io import loads_of
+from spillcast.forecast.workload.counted import loads_of
 from spillcast.recording.meta import CaptureAccount, Meta, OtherIO, Temp
 from spillcast.recording.schema import SECONDS, WAITS
 from spillcast.recording.writer import RecordingWriter

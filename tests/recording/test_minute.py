@@ -16,8 +16,8 @@ from evidence import recording
 from harness import until
 from spillcast.cli.recording import Target, record_minute
 from spillcast.errors import SpillcastError
-from spillcast.forecast.evidence_io import recorded_threads
 from spillcast.forecast.remaining.progress import progress_of
+from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording, minute
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.meta import KeptWaits, Temp

@@ -13,9 +13,9 @@ from spillcast.evidence.postgres.temp_files import Exceeded
 from spillcast.fleet.snapshots import DatabaseSpill, LiveSession
 from spillcast.forecast import Forecast, forecast
 from spillcast.forecast.ask import known_target
-from spillcast.forecast.evidence_io import timed_on
 from spillcast.forecast.project import interval_of
 from spillcast.forecast.sizing.products import Sizing
+from spillcast.forecast.workload.counted import timed_on
 from spillcast.recording.calibration import MachineCalibration
 from spillcast.storage import Storage
 from spillcast.storage.target import depends_on_recording, resolve

@@ -10,14 +10,14 @@ from typing import Any
 from spillcast.errors import EvidenceMixed, OptionConflict, Refusal, SpillcastError, TargetUnsuited
 from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import Evidence, find_evidence, open_evidence
-from spillcast.forecast.evidence import read_workload, too_unsure
-from spillcast.forecast.evidence_io import timed_on, workload_of_counts
 from spillcast.forecast.project import Projector
 from spillcast.forecast.projection import estimators_without
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.forecast.result import ZERO_LATENCY, Forecast, Warned
 from spillcast.forecast.workload import Workload
+from spillcast.forecast.workload.counted import timed_on, workload_of_counts
+from spillcast.forecast.workload.query import read_workload, too_unsure
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.rehearse import check_room, kept_rehearsal

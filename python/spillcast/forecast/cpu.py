@@ -19,8 +19,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast import _core
-from spillcast.forecast.load import Load, counts
 from spillcast.forecast.workload import CpuTime, FormerRun
+from spillcast.forecast.workload.load import Load, counts
 from spillcast.recording import OPS
 from spillcast.recording.calibration import WaitCost, idle_s, weights_of
 from spillcast.recording.meta import CpuCache

@@ -12,7 +12,6 @@ from typing import Any
 from spillcast.errors import CpuTimeUnknown, IntervalTooWide, RecordingInsufficient, Refusal
 from spillcast.forecast.binding import Binding, Outcome, binding_of
 from spillcast.forecast.interval import Uncertainty, around, too_wide
-from spillcast.forecast.load import operations
 from spillcast.forecast.projection import (
     ESTIMATORS,
     ZERO_LATENCY_STORAGE,
@@ -27,6 +26,7 @@ from spillcast.forecast.uncertainty import elapsed_on, run_s
 from spillcast.forecast.warnings import THROTTLED_REPORTED, Case, warnings_of
 from spillcast.forecast.work_memory import WorkMemory, more_work_memory
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
+from spillcast.forecast.workload.load import operations
 from spillcast.recording import WRITEBACK
 from spillcast.recording.completeness import DIFFERENCE_MAX
 from spillcast.storage.storage import Storage

@@ -23,10 +23,10 @@ from spillcast.forecast.cpu import (
     machine_change,
     rehearsed_change,
 )
-from spillcast.forecast.load import Load, counts, latencies, operations, rehearsed
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, RUN_QUEUE, ZERO_LATENCY, Term
-from spillcast.forecast.threads import CpuLimits, Overlap, Simulated
 from spillcast.forecast.workload import CaptureOverhead, Workload
+from spillcast.forecast.workload.load import Load, counts, latencies, operations, rehearsed
+from spillcast.forecast.workload.threads import CpuLimits, Overlap, Simulated
 from spillcast.recording import WRITEBACK
 from spillcast.storage.model import Estimate, behaviour_of
 from spillcast.storage.rehearse import Rehearsal

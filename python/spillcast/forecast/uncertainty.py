@@ -7,10 +7,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
-from spillcast.forecast.load import operations
 from spillcast.forecast.projection import Baseline, Projection, projection
 from spillcast.forecast.result import Sampled
 from spillcast.forecast.workload import Workload
+from spillcast.forecast.workload.load import operations
 from spillcast.recording import OPS
 from spillcast.stats import NORMAL_95
 from spillcast.storage.rehearse import Rehearsal

@@ -9,13 +9,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from spillcast.forecast.load import Load, moved_bytes, operations
 from spillcast.forecast.projection import BUSY_REPORTED, Baseline, Projection, projection
 from spillcast.forecast.remaining import FILES_SOURCE
-from spillcast.forecast.resources import BURST_MIN_S
 from spillcast.forecast.result import Warned
 from spillcast.forecast.verdict import LITTLE
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
+from spillcast.forecast.workload.load import Load, moved_bytes, operations
+from spillcast.forecast.workload.resources import BURST_MIN_S
 from spillcast.recording import OPS
 from spillcast.recording.observed import IN_MEMORY, mounted
 from spillcast.storage import Storage

@@ -14,8 +14,8 @@ from spillcast import _core
 from spillcast.engines.engine import Calibrates, Engine, Workload
 from spillcast.engines.registry import engines, lab_of
 from spillcast.errors import EvidenceUnsuited, InputError, ProgramMissing, SpaceInsufficient
-from spillcast.forecast.evidence_io import loads_of
-from spillcast.forecast.load import Load
+from spillcast.forecast.workload.counted import loads_of
+from spillcast.forecast.workload.load import Load
 from spillcast.lab.run import Stage, run_recorded_if_spilled
 from spillcast.lab.storages import SHARED_MEMORY, Place, fast_parent, named_places
 from spillcast.recording.calibration import (

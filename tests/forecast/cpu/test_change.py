@@ -5,8 +5,8 @@ import pytest
 
 from spillcast.errors import OptionInvalid
 from spillcast.forecast.cpu import CpuChange, blended
-from spillcast.forecast.load import Load
 from spillcast.forecast.projection import ESTIMATORS, estimators_without
+from spillcast.forecast.workload.load import Load
 
 
 def answer(total_s, error_s):

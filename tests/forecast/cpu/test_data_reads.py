@@ -11,7 +11,7 @@ from emulator import skip_without_fuse
 from evidence import CAPTURE, known, storage, table
 from harness import spillcast, target
 from spillcast.forecast import forecast
-from spillcast.forecast.evidence_io import data_reads
+from spillcast.forecast.workload.recorded import data_reads
 from spillcast.recording.capture import RecordOptions
 from spillcast.recording.observed import Sampling
 from spillcast.recording.schema import SAMPLES, WAITS, seconds_of, totals

@@ -10,8 +10,9 @@ from evidence import change, known, recording, storage, table
 from spillcast.calibrated import calibrated
 from spillcast.forecast import forecast
 from spillcast.forecast.cpu import GUESS_ERROR, TOUCHED, machine_change
-from spillcast.forecast.evidence_io import cpu_time, loads_of
-from spillcast.forecast.load import Load
+from spillcast.forecast.workload.counted import loads_of
+from spillcast.forecast.workload.load import Load
+from spillcast.forecast.workload.recorded import cpu_time
 from spillcast.recording.calibration import MachineCalibration, WaitCost
 from spillcast.recording.meta import CpuCache, Machine
 from spillcast.recording.schema import WAITS

@@ -7,8 +7,9 @@ import pytest
 from cases import cases
 from evidence import recording, storage
 from spillcast.forecast import forecast
-from spillcast.forecast.evidence_io import capture_overhead, loads_of
 from spillcast.forecast.result import RECORDING
+from spillcast.forecast.workload.counted import loads_of
+from spillcast.forecast.workload.recorded import capture_overhead
 
 #: 1.9 s of temp I/O in a run of 10 s: 700 of the 1,700 calls that were observed.
 LOADS = [("read", 8192, 500, 2_000_000), ("write", 8192, 200, 4_500_000)]

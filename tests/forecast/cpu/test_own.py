@@ -8,7 +8,7 @@ import pytest
 from evidence import known, table
 from spillcast.calibrated import calibrated
 from spillcast.forecast.cpu import cpu_slope
-from spillcast.forecast.load import Load
+from spillcast.forecast.workload.load import Load
 from spillcast.recording.calibration import SHORT_S
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter

@@ -8,8 +8,9 @@ import pytest
 from cases import cases
 from evidence import known, seconds, table, waits
 from spillcast.forecast.cpu import rehearsed_change
-from spillcast.forecast.evidence_io import cpu_time, loads_of
-from spillcast.forecast.load import rehearsed
+from spillcast.forecast.workload.counted import loads_of
+from spillcast.forecast.workload.load import rehearsed
+from spillcast.forecast.workload.recorded import cpu_time
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter
 from spillcast.storage.model import Estimate

@@ -14,9 +14,9 @@ from evidence import known, seconds, storage, table
 from harness import spillcast
 from spillcast.calibrated import calibrated
 from spillcast.forecast import forecast
-from spillcast.forecast.duckdb import adapt, compression, lowest_level_s
-from spillcast.forecast.evidence_io import loads_of
-from spillcast.forecast.load import latencies
+from spillcast.forecast.workload.counted import loads_of
+from spillcast.forecast.workload.duckdb import adapt, compression, lowest_level_s
+from spillcast.forecast.workload.load import latencies
 from spillcast.recording import Recording
 from spillcast.recording.schema import WAITS
 from spillcast.recording.writer import RecordingWriter

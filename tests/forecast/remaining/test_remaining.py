@@ -12,12 +12,12 @@ from evidence import change, recording, storage
 from harness import spillcast
 from spillcast.errors import NotSpilled, OptionInvalid
 from spillcast.forecast import forecast
-from spillcast.forecast.evidence import workload_of_recording
-from spillcast.forecast.evidence_io import recorded_threads
 from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import Estimate, RemainingWorkHints
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.verdict import verdict
+from spillcast.forecast.workload.query import workload_of_recording
+from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import Recording
 from spillcast.recording.meta import ObservedEngine
 from spillcast.recording.observed import DoneBefore, SizedFile

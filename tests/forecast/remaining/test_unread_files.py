@@ -8,9 +8,9 @@ import pytest
 from part_recordings import BLOCK, FILE, SAME, STEP_S, blocks, recorded, recorded_late
 
 from spillcast.forecast import forecast
-from spillcast.forecast.evidence import workload_of_recording
-from spillcast.forecast.evidence_io import recorded_threads
 from spillcast.forecast.remaining.progress import _of_file, progress_of
+from spillcast.forecast.workload.query import workload_of_recording
+from spillcast.forecast.workload.recorded import recorded_threads
 
 
 def test_a_file_that_is_read_in_order_is_read_to_its_end(tmp_path):

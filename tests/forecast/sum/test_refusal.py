@@ -13,7 +13,7 @@ from spillcast.errors import EvidenceContradictory
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.forecast import forecast
-from spillcast.forecast.evidence_io import workload_of_counts
+from spillcast.forecast.workload.counted import workload_of_counts
 from spillcast.recording.meta import Temp
 from spillcast.recording.observed import Missed, RecordedQuery, Worker
 from spillcast.report.recording import recording_text

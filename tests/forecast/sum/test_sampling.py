@@ -9,8 +9,8 @@ from cases import cases
 from large_recording import write_large_recording
 from spillcast.forecast import evidence
 from spillcast.forecast.ask import ask
-from spillcast.forecast.evidence import sample_of
 from spillcast.forecast.question import Question
+from spillcast.forecast.workload.query import sample_of
 from spillcast.recording import Recording
 from varied_recording import write_varied_recording
 

@@ -10,7 +10,7 @@ from harness import spillcast
 from spillcast.evidence.counts import Counts, OpCounts
 from spillcast.evidence.postgres.statements import read_statements
 from spillcast.forecast import forecast
-from spillcast.forecast.evidence_io import timed_on
+from spillcast.forecast.workload.counted import timed_on
 from statement_files import export, row
 
 BLOCK = 8192

@@ -7,12 +7,13 @@ import pytest
 from cases import cases
 from evidence import known, recording, seconds, storage, table
 from spillcast.forecast import forecast
-from spillcast.forecast.evidence import workload_of_recording
-from spillcast.forecast.evidence_io import counted_trace, loads_of, recorded_threads
-from spillcast.forecast.load import Load
 from spillcast.forecast.projection import baseline_of, projection
-from spillcast.forecast.resources import Cpus
-from spillcast.forecast.threads import Threads
+from spillcast.forecast.workload.counted import counted_trace, loads_of
+from spillcast.forecast.workload.load import Load
+from spillcast.forecast.workload.query import workload_of_recording
+from spillcast.forecast.workload.recorded import recorded_threads
+from spillcast.forecast.workload.resources import Cpus
+from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import Recording
 from spillcast.recording.meta import KeptWaits, Machine
 from spillcast.recording.schema import WAITS

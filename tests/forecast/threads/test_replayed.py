@@ -3,7 +3,7 @@
 import pytest
 
 from cases import cases
-from spillcast.forecast.threads import Overlap
+from spillcast.forecast.workload.threads import Overlap
 
 
 @cases("replayed_s", [None, 4.0, 8.5, 11.0])

@@ -17,9 +17,9 @@ from numpy.typing import NDArray
 
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
-from spillcast.forecast.evidence_io import loads_of, recorded_threads
-from spillcast.forecast.load import moved_bytes
-from spillcast.forecast.previous_runs import (
+from spillcast.forecast.workload.counted import loads_of
+from spillcast.forecast.workload.load import moved_bytes
+from spillcast.forecast.workload.previous_runs import (
     Plan,
     previous_calls,
     query_text,
@@ -27,6 +27,7 @@ from spillcast.forecast.previous_runs import (
     reason_against,
     relative_spread,
 )
+from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.gate import reading
 from spillcast.recording import Recording
 from spillcast.recording.meta import ESTIMATE_FILE, FORMER_FILE
@@ -36,7 +37,7 @@ from spillcast.units import format_bytes, format_duration, parse_bytes
 if TYPE_CHECKING:
     from spillcast.forecast.remaining.model import Extrapolation
     from spillcast.forecast.remaining.progress import Progress
-    from spillcast.forecast.threads import Threads
+    from spillcast.forecast.workload.threads import Threads
 
 Array = NDArray[np.float64]
 #: Figures of the entire query: bytes written and read, time outside temp I/O (``rest``), elapsed

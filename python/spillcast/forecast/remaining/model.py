@@ -23,10 +23,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.forecast.interval import DRAWS
-from spillcast.forecast.load import Load
 from spillcast.forecast.remaining import ELAPSED, FILES_SOURCE, Array, Estimate, Quantity
 from spillcast.forecast.remaining.progress import Progress, Rate
 from spillcast.forecast.result import Remaining, RemainingQuantity
+from spillcast.forecast.workload.load import Load
 from spillcast.recording import OPS
 from spillcast.stats import inverse_variance
 from spillcast.units import format_duration

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.forecast.remaining import Array
-from spillcast.forecast.threads import Threads
+from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import OPS, Recording
 from spillcast.recording.observed import DoneBefore
 from spillcast.tables import Table

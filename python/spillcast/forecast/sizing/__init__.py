@@ -21,8 +21,6 @@ from spillcast.evidence.numbers import number_of, value_of
 from spillcast.evidence.open import find_evidence, open_evidence
 from spillcast.evidence.postgres.statements import Row, counts_of_row, read_rows
 from spillcast.forecast.ask import LIMIT, ask, with_origin
-from spillcast.forecast.evidence import read_workload
-from spillcast.forecast.evidence_io import workload_of_counts
 from spillcast.forecast.project import Projector, interval_of
 from spillcast.forecast.question import CONFIDENCE, Question
 from spillcast.forecast.result import Forecast
@@ -37,6 +35,8 @@ from spillcast.forecast.sizing.products import (
     Sizing,
     setting_words,
 )
+from spillcast.forecast.workload.counted import workload_of_counts
+from spillcast.forecast.workload.query import read_workload
 from spillcast.recording import OPS, Recording
 from spillcast.storage.catalogue import lookup
 from spillcast.storage.catalogue.prices import Prices, provider_of

@@ -15,8 +15,8 @@ from math import log
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.forecast.evidence_io import recorded_threads
 from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
+from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import OPS, Recording
 from spillcast.stats import merged
 from spillcast.storage.observed import observed

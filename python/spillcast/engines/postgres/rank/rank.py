@@ -53,9 +53,9 @@ from spillcast.evidence.postgres.statements import (
 from spillcast.evidence.postgres.temp_files import TempFile, work_mem_between
 from spillcast.evidence.postgres.work_memory import enough_bytes
 from spillcast.fleet.snapshots import Snapshot, store_snapshot
-from spillcast.forecast.evidence_io import timed_on
 from spillcast.forecast.sizing import size, sized_rows
 from spillcast.forecast.sizing.products import Sized
+from spillcast.forecast.workload.counted import timed_on
 from spillcast.gate import reading
 from spillcast.recording.calibration import MachineCalibration, kept_calibration
 from spillcast.redaction import struck_text

@@ -21,10 +21,10 @@ from spillcast.errors import EvidenceUnknown, InputError, Refusal
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.cpu import weight_moved
-from spillcast.forecast.evidence_io import loads_of
-from spillcast.forecast.load import Load, moved_bytes, operations
 from spillcast.forecast.result import SpillSpread
 from spillcast.forecast.workload import FormerRun
+from spillcast.forecast.workload.counted import loads_of
+from spillcast.forecast.workload.load import Load, moved_bytes, operations
 from spillcast.recording import Recording
 from spillcast.recording.completeness import Part
 from spillcast.recording.meta import FORMER_FILE, NOBODY, ObservedEngine

@@ -21,8 +21,8 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
-from spillcast.forecast.load import Load, operations
-from spillcast.forecast.resources import (
+from spillcast.forecast.workload.load import Load, operations
+from spillcast.forecast.workload.resources import (
     ANY_STORAGE,
     BURST_MIN_S,
     Cpus,

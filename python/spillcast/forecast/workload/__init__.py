@@ -12,9 +12,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.evidence.counts import Unknown
-from spillcast.forecast.load import NO_LATENCY, Load
 from spillcast.forecast.result import Remaining, SpillSpread
-from spillcast.forecast.threads import Threads
+from spillcast.forecast.workload.load import NO_LATENCY, Load
+from spillcast.forecast.workload.threads import Threads
 from spillcast.recording.calibration import WaitCost
 from spillcast.recording.capture import Unseen
 from spillcast.recording.completeness import Check, Part
@@ -25,8 +25,8 @@ from spillcast.storage.model import Estimate
 
 if TYPE_CHECKING:
     from spillcast.evidence.postgres.work_memory import PlanSpills
-    from spillcast.forecast.duckdb import Compression
     from spillcast.forecast.remaining.model import RemainingWork
+    from spillcast.forecast.workload.duckdb import Compression
 
 #: Weaknesses that concern a smaller share of the time or I/O are not reported.
 SHARE_REPORTED = 0.05

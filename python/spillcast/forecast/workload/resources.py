@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from spillcast import _core
 from spillcast.calibrated import calibrated
 from spillcast.errors import OptionInvalid
-from spillcast.forecast.load import Load
+from spillcast.forecast.workload.load import Load
 from spillcast.recording.thread_trace import ThreadTrace
 from spillcast.storage.model import fixed_behaviour
 from spillcast.tables import Table

@@ -9,15 +9,15 @@ from numpy.typing import NDArray
 from spillcast.calibrated import calibrated
 from spillcast.errors import EvidenceContradictory, QueryEnded
 from spillcast.forecast.cpu import spinning_s
-from spillcast.forecast.evidence_io import recorded_cpus, recorded_workload, workload_of_part
 from spillcast.forecast.interval import SHORTER, WHOLE, check_elapsed
-from spillcast.forecast.load import Load, moved_bytes
-from spillcast.forecast.previous_runs import former_runs, spill_spread
 from spillcast.forecast.question import Question
 from spillcast.forecast.remaining import RemainingWorkHints
-from spillcast.forecast.resources import memory_ns
 from spillcast.forecast.result import Forecast
 from spillcast.forecast.workload import WaitSample, Workload
+from spillcast.forecast.workload.load import Load, moved_bytes
+from spillcast.forecast.workload.previous_runs import former_runs, spill_spread
+from spillcast.forecast.workload.recorded import recorded_cpus, recorded_workload, workload_of_part
+from spillcast.forecast.workload.resources import memory_ns
 from spillcast.recording import OPS, Recording
 from spillcast.recording.completeness import Part
 from spillcast.recording.derived import PageCacheRoom, parts_of, sampled, slice_numbers

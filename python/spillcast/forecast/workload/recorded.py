@@ -1,4 +1,4 @@
-"""Builds the workload of the recorded time of a run, or of counts."""
+"""The workload of the recorded time of a run."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -6,20 +6,7 @@ from math import hypot
 
 import numpy as np
 
-from spillcast import _core
-from spillcast.errors import EvidenceContradictory, NotSpilled
-from spillcast.evidence.counts import (
-    Bounds,
-    Counts,
-    are_close,
-    feasible_processes,
-    middle,
-    middle_processes,
-)
-from spillcast.forecast.duckdb import compression
-from spillcast.forecast.load import Load, latencies, operations
-from spillcast.forecast.resources import PERIOD_S, Cpus
-from spillcast.forecast.threads import Threads
+from spillcast.errors import NotSpilled
 from spillcast.forecast.workload import (
     SHARE_REPORTED,
     CaptureOverhead,
@@ -30,7 +17,12 @@ from spillcast.forecast.workload import (
     Workload,
     cpu_between_s,
 )
-from spillcast.recording import DATA_READ_BY_OTHERS, OPS, Recording
+from spillcast.forecast.workload.counted import counted_trace, loads_of
+from spillcast.forecast.workload.duckdb import compression
+from spillcast.forecast.workload.load import Load, operations
+from spillcast.forecast.workload.resources import PERIOD_S, Cpus
+from spillcast.forecast.workload.threads import Threads
+from spillcast.recording import DATA_READ_BY_OTHERS, Recording
 from spillcast.recording.completeness import (
     contradictions_of,
     large_other_io,
@@ -39,10 +31,7 @@ from spillcast.recording.completeness import (
 )
 from spillcast.recording.derived import MISSING_BYTES
 from spillcast.recording.meta import Meta
-from spillcast.recording.thread_trace import NONE, TempOperations, ThreadTrace
-from spillcast.storage import Storage
-from spillcast.tables import Table
-from spillcast.units import format_duration
+from spillcast.recording.thread_trace import NONE, TempOperations
 
 #: Share of the cost of observing a temp call within its timed interval, and its standard error.
 INSIDE = 0.5
@@ -155,32 +144,6 @@ def _quality(recording: Recording) -> Quality:
         wakings_seen=recording.work.wakings_seen,
         all_waits=meta.raw.whole,
     )
-
-
-def loads_of(evidence: Recording | Counts) -> list[Load]:
-    """A load for each op and size class; of counts one for each op, of its mean size.
-
-    Those of a recording come from the per-second rows, which cover the whole run. Calls that moved
-    no byte, such as reads at the end of a file, reach no storage and are left out. I/O without
-    offsets counts as sequential, as in a probe.
-    """
-    if isinstance(evidence, Counts):
-        return [
-            Load(op, _core.size_class_bytes(n.bytes // n.count), n.count, n.bytes, n.total_ns / 1e9)
-            for op, n in evidence.by_op
-            if n.bytes >= n.count
-        ]
-    seconds = evidence.temp_seconds
-    seconds = seconds.filter(seconds["size_class_bytes"].values > 0)
-    groups = seconds.group_by("op", "size_class_bytes")
-    sums = {name: groups.sum(seconds[name].values) for name in ("count", "bytes", "total_ns")}
-    shares = evidence.work.sequential
-    rows = Table({**groups.keys.columns, **sums}).to_pylist()
-    loads = [
-        Load(op, size, count, moved, total_ns / 1e9, shares.get((op, size), 1.0))
-        for op, size, count, moved, total_ns in (row.values() for row in rows)
-    ]
-    return sorted(loads, key=lambda load: load.kind)
 
 
 def recorded_threads(recording: Recording, target: Cpus | None = None) -> Threads:
@@ -302,158 +265,3 @@ def _share_read_by_others(recording: Recording) -> float:
         return 0.0
     waited = samples["event"].isin(DATA_READ_BY_OTHERS)
     return float(samples["weight_us"].values[waited].sum() / total_us)
-
-
-def workload_of_counts(counts: Counts) -> Workload:
-    """The workload of counts, and that at each bound of a quantity that has only bounds.
-
-    EvidenceContradictory for an elapsed time of 0; NotSpilled without temp I/O.
-    """
-    loads = loads_of(counts)
-    if not loads:
-        raise NotSpilled(f"{counts.path}: did not spill")
-    if counts.elapsed_s <= 0:
-        raise EvidenceContradictory(
-            f"{counts.path}: an elapsed time of 0 leaves nothing to forecast"
-        )
-    calibration, time = counts.calibration, counts.time_bounds
-    threads, io_s = round(counts.processes), counts.total_s / counts.processes
-    quality = Quality(
-        engine=counts.engine.name,
-        notes=counts.notes,
-        timed_on=counts.timed_on,
-        absent_because=counts.absent_because,
-        unknown=counts.unknown,
-        time_unknown=time is not None and not are_close(time),
-        processes_unknown=counts.processes_bounds is not None,
-    )
-    return Workload(
-        name=counts.path.name,
-        elapsed_s=counts.elapsed_s,
-        total_s=counts.elapsed_s,
-        kind="plan",
-        loads=loads,
-        recorded_loads=loads,
-        threads=Threads(
-            trace=counted_trace(loads, threads, max(counts.elapsed_s - io_s, 0.0)),
-            elapsed_s=counts.elapsed_s,
-            number=threads,
-            in_flight=counts.processes,
-            operations=operations(loads),
-            source=Cpus(None),
-            target=Cpus(None),
-            counted=True,
-        ),
-        cpu=CpuTime(
-            total_s=counts.cpu_s,
-            between_s=cpu_between_s(
-                counts.cpu_s, counts.elapsed_s, counts.total_s, counts.operations
-            ),
-            wait_cost=None
-            if calibration is None
-            else calibration.cost_of(counts.engine.name, counts.engine.version),
-        ),
-        data_reads=DataReads(None, None, counts.data_read_s) if counts.data_read_s else None,
-        held_bytes=counts.held_bytes,
-        quality=quality,
-        statement=counts.of_statement,
-        subject=counts.subject,
-        plan=counts.plan,
-        at_bounds=[
-            replace(workload_of_counts(bound), quality=quality) for bound in counts.at_bounds()
-        ],
-    )
-
-
-#: Least time of an operation that the page cache serves.
-MEMORY_OPERATION_S = 1e-6
-
-
-def timed_on(counts: Counts, storage: Storage) -> Counts:
-    """The counts with the latencies of ``storage`` as the times of their temp I/O.
-
-    If that would take longer than the run, the page cache served at least a part of it. Then the
-    times have bounds, from the speed of memory to the entire run.
-    """
-    loads, shared = loads_of(counts), counts.processes_bounds
-    mean_s = [latency.mean_s for latency in latencies(storage, loads, counts.processes)]
-    max_processes = counts.processes if shared is None else shared.upper
-    io_s = sum(load.count * s for load, s in zip(loads, mean_s, strict=True)) / max_processes
-    if io_s > counts.elapsed_s:
-        return _cached(counts, storage.name, io_s, max_processes)
-    mean_ns = {load.op: round(s * 1e9) for load, s in zip(loads, mean_s, strict=True)}
-    timed = replace(counts.with_mean_ns(mean_ns), timed_on=storage.name)
-    if shared is not None:
-        shared = feasible_processes(shared, counts.elapsed_s, timed.total_s)
-        timed = replace(timed, processes_bounds=shared, processes=middle_processes(shared))
-    if (io := counts.io_bounds) is not None:
-        lower, upper = timed_on(io.lower, storage), timed_on(io.upper, storage)
-        timed = replace(timed, io_bounds=replace(io, lower=lower, upper=upper))
-    return timed
-
-
-def _cached(counts: Counts, name: str, io_s: float, max_processes: float) -> Counts:
-    """The counts with bounds of temp I/O that the page cache served in part."""
-    shared = counts.processes_bounds
-    processes = max_processes if shared is None else middle_processes(shared)
-    time = Bounds(
-        counts.operations * MEMORY_OPERATION_S,
-        counts.elapsed_s * processes,
-        f"on {name} alone it would take {format_duration(io_s)}, longer than the query "
-        f"({format_duration(counts.elapsed_s)}), so the page cache answered at least a part",
-        "record the query: spillcast record",
-    )
-    mean_ns = round(middle(time) * 1e9 / max(counts.operations, 1))
-    return replace(
-        counts.with_mean_ns(dict.fromkeys(OPS, mean_ns)),
-        time_bounds=time,
-        counts_follow_time=False,
-        processes=processes,
-        processes_bounds=None,
-        io_bounds=None,
-    )
-
-
-#: Simulated operations that suffice to find the effect of a storage's limits and servers.
-STEPS_MAX = 100_000
-#: The same times threads, because each step of a simulation visits every thread.
-VISITS_MAX = 6_400_000
-
-
-def counted_trace(loads: Sequence[Load], threads: int, think_s: float) -> ThreadTrace:
-    """Sequential operations in one file per thread, with equal CPU time between them.
-
-    ``think_s`` is the CPU time of each thread.
-    """
-    total = operations(loads)
-    kept = min(1.0, STEPS_MAX / total, VISITS_MAX / threads / total) / threads
-    ordered = sorted(loads, key=lambda load: load.op == "read")
-    counts = [max(1, round(load.count * kept)) for load in ordered]
-    size = np.repeat([round(load.mean_bytes) for load in ordered], counts).astype(np.int64)
-    write = np.repeat([load.op == "write" for load in ordered], counts)
-    # Reads begin where writes did.
-    offset = np.where(write, np.cumsum(size), np.cumsum(np.where(write, 0, size))) - size
-    count = len(size)
-    cpu_ns = round(think_s * threads * kept * 1e9 / count)
-    nothing = np.zeros(count * threads, dtype=np.int64)
-    no, yes = np.zeros(count * threads, dtype=bool), np.ones(count * threads, dtype=bool)
-    thread = np.tile(np.arange(threads, dtype=np.int32), count)
-    return ThreadTrace(
-        thread=thread,
-        start_ns=nothing,
-        cpu_ns=np.full(count * threads, cpu_ns),
-        ready_ns=nothing,
-        wait_ns=nothing,
-        on_core=no,
-        after=np.full(count * threads, NONE, dtype=np.int32),
-        after_cpu_ns=nothing,
-        temp=yes,
-        change=no,
-        io=yes,
-        source=np.zeros(count * threads, dtype=np.int32),
-        file=thread,
-        offset=np.repeat(offset, threads),
-        bytes=np.repeat(size, threads),
-        write=np.repeat(write, threads),
-        cpu_known=False,
-    )

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
-from spillcast.forecast.load import Load
+from spillcast.forecast.workload.load import Load
 from spillcast.storage.model import Estimate
 from spillcast.tables import followed
 
