@@ -63,12 +63,12 @@ def _held(cached: bool) -> Result:
 @contextmanager
 def _smaller() -> Iterator[None]:
     """Recordings of fewer waits count as large."""
-    from spillcast.forecast import evidence
+    from spillcast.forecast.workload import query
     from spillcast.recording import derived as sampling
 
     with (
-        patch.object(evidence, "WHOLE_ROWS", CACHED_WAITS // 3),
-        patch.object(evidence, "SAMPLE_ROWS", CACHED_ROWS),
+        patch.object(query, "WHOLE_ROWS", CACHED_WAITS // 3),
+        patch.object(query, "SAMPLE_ROWS", CACHED_ROWS),
         patch.object(sampling, "OPERATIONS", CACHED_OPERATIONS),
     ):
         yield

@@ -13,6 +13,7 @@ from spillcast.evidence.open import Evidence
 from spillcast.evidence.recognise import KINDS, recognise
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
+from spillcast.forecast.remaining import RemainingWorkHints
 
 #: Every reader takes them.
 GENERAL = {"elapsed_s", "timed"}
@@ -95,3 +96,9 @@ def test_each_kind_has_its_options(kind, usable, unusable):
     Question(**usable).check(evidence)
     with pytest.raises(OptionConflict):
         Question(**unusable).check(evidence)
+
+
+def test_an_option_that_does_not_apply_is_named_whatever_its_value():
+    hints = RemainingWorkHints(written_bytes=0.0)
+    with pytest.raises(OptionConflict, match=r"^--written "):
+        Question(known=hints).check(Evidence(plans=[Path("x")]))

@@ -25,7 +25,7 @@ from spillcast.forecast.cpu import (
 )
 from spillcast.forecast.result import DATA_READS, QUOTA, RECORDING, RUN_QUEUE, ZERO_LATENCY, Term
 from spillcast.forecast.workload import CaptureOverhead, Workload
-from spillcast.forecast.workload.load import Load, counts, latencies, operations, rehearsed
+from spillcast.forecast.workload.load import Load, counts, latencies, operations, rehearsed, time_s
 from spillcast.forecast.workload.threads import CpuLimits, Overlap, Simulated
 from spillcast.recording import WRITEBACK
 from spillcast.storage.model import Estimate, behaviour_of
@@ -442,9 +442,7 @@ def _writeback_ratio(storage: Storage, loads: Sequence[Load], writeback_s: float
     """
     writes = [load for load in loads if load.op == "write"]
     recorded_s = sum(load.total_s for load in writes) + writeback_s
-    means = latencies(storage, writes, 1.0)
-    target_s = sum(load.count * mean.mean_s for load, mean in zip(writes, means, strict=True))
-    return min(target_s / recorded_s, 1.0)
+    return min(time_s(writes, latencies(storage, writes, 1.0)) / recorded_s, 1.0)
 
 
 def _check_figures(workload: Workload, storage: Storage) -> None:

@@ -439,8 +439,11 @@ class Forecast(Tabular):
     def display(self) -> Display:
         """The sentence, a row per name of a term, and the warnings."""
         rows = [] if self.forecast_s is None else self.term_rows(self.terms_by_name)
-        warnings = [f"Warning: {warning.message}" for warning in self.warnings]
-        return Display(self.sentence(), TERM_COLUMNS, rows, [*warnings, *self.advice])
+        notes = [
+            f"Warning: {warned.message}" + (f". {warned.next_step}" if warned.next_step else "")
+            for warned in self.warnings
+        ]
+        return Display(self.sentence(), TERM_COLUMNS, rows, [*notes, *self.advice])
 
     def term_rows(self, terms: Iterable[Term]) -> list[list[Any]]:
         """A row of TERM_COLUMNS for each of ``terms``, and for their sum."""

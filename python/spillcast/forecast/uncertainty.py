@@ -10,7 +10,7 @@ from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction,
 from spillcast.forecast.projection import Baseline, Projection, projection
 from spillcast.forecast.result import Sampled
 from spillcast.forecast.workload import Workload
-from spillcast.forecast.workload.load import operations
+from spillcast.forecast.workload.load import operations, time_s
 from spillcast.recording import OPS
 from spillcast.stats import NORMAL_95
 from spillcast.storage.rehearse import Rehearsal
@@ -63,8 +63,7 @@ def elapsed_on(
         again = np.exp(draws.normal(0, REPEATED_RUN, DRAWS))
         drawn_s = np.maximum(run_s(measured) + off_s, 0.0) * again
     rest_s = forecast_s - sum(projected.io_s)
-    count, pairs = operations(loads), zip(loads, projected.latencies, strict=True)
-    target_s = sum(load.count * latency.mean_s for load, latency in pairs)
+    count, target_s = operations(loads), time_s(loads, projected.latencies)
     recorded_s, moved = sum(load.total_s for load in loads), sum(load.bytes for load in loads)
     speeds = direction(recorded_s / count, target_s / count, moved / count)
     return Uncertainty.of(forecast_s, rest_s, drawn_s, workload.kind, speeds), sample

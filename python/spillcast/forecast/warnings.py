@@ -14,13 +14,13 @@ from spillcast.forecast.remaining import FILES_SOURCE
 from spillcast.forecast.result import Warned
 from spillcast.forecast.verdict import LITTLE
 from spillcast.forecast.workload import SHARE_REPORTED, Workload
-from spillcast.forecast.workload.load import Load, moved_bytes, operations
+from spillcast.forecast.workload.load import Load, moved_bytes, operations, time_s
 from spillcast.forecast.workload.resources import BURST_MIN_S
 from spillcast.recording import OPS
-from spillcast.recording.observed import IN_MEMORY, mounted
+from spillcast.recording.observed import IN_MEMORY
 from spillcast.storage import Storage
 from spillcast.storage.room import HEADROOM
-from spillcast.storage.source import ASSUMED, Provenance
+from spillcast.storage.source import ASSUMED
 from spillcast.storage.storage import known_facts
 from spillcast.units import format_bytes, format_duration
 
@@ -95,12 +95,12 @@ def _part(case: Case) -> Iterator[Warned]:
         yield Warned(
             "unread",
             "no temp read was recorded: the read latency here is a guess, and so is the elapsed "
-            "time today; record a later part too",
+            "time today",
         )
     elif workload.kind == "unread":
         unread = format_bytes(max(0, written - read))
         text = f"{unread} of temp files were written and not yet read: more reads will follow"
-        yield Warned("unread", f"{text}; record a later part too")
+        yield Warned("unread", text)
 
 
 def _evidence(case: Case) -> Iterator[Warned]:
@@ -179,8 +179,7 @@ def _other_io(case: Case) -> Iterator[Warned]:
         yield Warned(
             "cold-data",
             f"{took} of the {total} were reads of data files that were not cached: moving temp "
-            f"files does not change that, and with warm caches the run takes about {warm} today; "
-            "to compare runs, record one with caches as warm as theirs",
+            f"files does not change that, and with warm caches the run takes about {warm} today",
         )
     little = f"temp I/O is only {case.baseline.temp_s / total_s:.0%} of the time"
     if quality.unrecognised is not None:
@@ -204,8 +203,7 @@ def _threads(case: Case) -> Iterator[Warned]:
             "spinning",
             f"a thread used a CPU for longer than {format_duration(BURST_MIN_S)} without a call "
             "while others did temp I/O, and no samples tell work from spinning: if it only waited "
-            f"for them, the run is {format_duration(projected.spinning_s)} shorter; record with "
-            "eBPF or perf events",
+            f"for them, the run is {format_duration(projected.spinning_s)} shorter",
         )
     elif not workload.quality.wakings_seen:
         text = "several threads do temp I/O, and how they wait for each other was not recorded"
@@ -237,7 +235,7 @@ def _cpu_time(case: Case) -> Iterator[Warned]:
         yield Warned(
             "uncalibrated",
             "the interval is wide because how waits change CPU time was never measured on the "
-            "recording machine: run `spillcast calibrate` there",
+            "recording machine",
         )
 
 
@@ -262,7 +260,7 @@ def _source(case: Case) -> Iterator[Warned]:
         yield Warned(
             "source-network",
             f"temp files were on network storage, {where}: the recorded time includes the load of "
-            "others; record again when it is quiet",
+            "others",
         )
     total_bytes = sum(place.bytes for place in places)
     several = [place for place in places if place.bytes > SHARE_REPORTED * total_bytes]
@@ -286,10 +284,9 @@ def _target(case: Case) -> Iterator[Warned]:
     yield from about_space(workload, storage.facts)
     for part in storage.facts.get("parts", ()):
         shares = part.get("extrapolated_share", 0.0), part.get("between_share", 0.0)
-        remedy = ": probe it with the recording (--like)"
         for warned in (
             *about_measuring(part["facts"], workload.loads),
-            *about_sizes("its", *shares, part.get("error", 0.0), remedy),
+            *about_sizes("its", *shares, part.get("error", 0.0)),
         ):
             yield Warned(warned.code, f"{part['name']}: {warned.message}")
 
@@ -305,9 +302,8 @@ def _limits(case: Case) -> Iterator[Warned]:
             "the target has no figures for creating, resizing and removing temp files: the "
             f"recorded {format_duration(projected.changes_kept_s)} is assumed",
         )
-    pairs = zip(workload.loads, projected.latencies, strict=True)
     recorded_s = sum(load.total_s for load in workload.loads)
-    target_s = sum(load.count * latency.mean_s for load, latency in pairs)
+    target_s = time_s(workload.loads, projected.latencies)
     if target_s > AMPLIFIED * recorded_s > 0:
         times = f"temp I/O takes {target_s / recorded_s:.0f} times as long on the target"
         text = f"{times}: an error of the recording grows as much, and threads may overlap less"
@@ -380,7 +376,7 @@ def about_measuring(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Ite
         yield Warned(
             "disturbed",
             f"other programs had {others_share:.0%} of the CPUs during the probe: its latencies "
-            "may be too long; probe again when the machine is quiet",
+            "may be too long",
         )
     prefilled = facts.get("prefilled_bytes", 0)
     if 0 < PREFILLED_MAX * moved_bytes(loads, "read") < prefilled:
@@ -406,17 +402,15 @@ def about_measuring(facts: Mapping[str, Any], loads: Sequence[Load] = ()) -> Ite
         yield Warned(
             "network",
             f"{facts.get('filesystem', 'it')} is network storage that others use too, and it was "
-            "measured once: probe it again at a busy time",
+            "measured once",
         )
 
 
-def about_sizes(
-    whose: str, beyond: float, between: float, error: float, remedy: str = ""
-) -> Iterator[Warned]:
+def about_sizes(whose: str, beyond: float, between: float, error: float) -> Iterator[Warned]:
     """I/O of sizes that were not measured: a share beyond the measured ones, and one between."""
     if beyond > SHARE_REPORTED:
         text = f"{beyond:.0%} of {whose} I/O has sizes outside the measured range: extrapolated"
-        yield Warned("extrapolated", text + remedy)
+        yield Warned("extrapolated", text)
     if between > SHARE_REPORTED:
         text = f"{between:.0%} of {whose} I/O has sizes between the measured ones: interpolated"
         yield Warned("sizes", f"{text}, up to {error:.0%} off")
@@ -429,11 +423,7 @@ def about_provenance(storage: Storage, recorded_host: str | None = None) -> Iter
         return
     if (days := origin.age_days) is not None and days > DAYS_MAX:
         date = (origin.measured_at or "")[:10]
-        yield Warned(
-            "stale",
-            f"its latencies are {days:,} days old ({date}): measure again if anything may have "
-            "changed",
-        )
+        yield Warned("stale", f"its latencies are {days:,} days old ({date})")
     # Another host's storage may well be meant, but not its CPUs and memory.
     query_host = recorded_host or platform.node()
     if origin.host not in (None, query_host):
@@ -443,18 +433,9 @@ def about_provenance(storage: Storage, recorded_host: str | None = None) -> Iter
             f"its latencies were measured on host {origin.host}, and {purpose} on host "
             f"{query_host}",
         )
-    if origin.directory is None or origin.mount_point is None or origin.host != platform.node():
-        return
-    mount = mounted(origin.directory)
-    if mount is not None and origin.on(mount).where != origin.where:
-        was, now = _mount_words(origin), _mount_words(origin.on(mount))
-        text = f"{origin.directory} was {was} when it was measured, and is {now} now"
-        yield Warned("another-mount", f"{text}: probe it again")
-
-
-def _mount_words(origin: Provenance) -> str:
-    device = f" on {origin.device_name}" if origin.device_name else ""
-    return f"{origin.filesystem}{device} at {origin.mount_point} ({origin.mount_options})"
+    if (now := origin.remounted) is not None:
+        was_and_is = f"was {origin.mount_words} when it was measured, and is {now.mount_words} now"
+        yield Warned("another-mount", f"{origin.directory} {was_and_is}")
 
 
 def about_space(workload: Workload, facts: Mapping[str, Any]) -> Iterator[Warned]:

@@ -186,6 +186,21 @@ class Provenance:
         named = self.device_name or self.filesystem
         return named, self.filesystem, self.mount_point, self.mount_options
 
+    @property
+    def remounted(self) -> "Provenance | None":
+        """The same on the mount that the directory lies on now; None unless another one is seen."""
+        if self.directory is None or self.mount_point is None or self.host != platform.node():
+            return None
+        mount = mounted(self.directory)
+        now = None if mount is None else self.on(mount)
+        return None if now is None or now.where == self.where else now
+
+    @property
+    def mount_words(self) -> str:
+        """``xfs on nvme0n1p2 at /mnt/nvme (rw,noatime)``."""
+        device = f" on {self.device_name}" if self.device_name else ""
+        return f"{self.filesystem}{device} at {self.mount_point} ({self.mount_options})"
+
 
 def measured_now(directory: Path) -> Provenance:
     """The present provenance of a directory."""

@@ -163,7 +163,7 @@ def answer(tmp_path, machine, target_ns):
 def test_a_forecast_says_that_the_machine_was_never_calibrated(tmp_path):
     """The loop says that 200 us of 2 ms an operation go, which is a tenth of the forecast."""
     guessed, known = (answer(tmp_path, machine, 10 * US) for machine in (MACHINE, CALIBRATED))
-    (warning,) = [item.message for item in guessed.warnings if item.code == "uncalibrated"]
+    (warning,) = [item.next_step for item in guessed.warnings if item.code == "uncalibrated"]
     assert "spillcast calibrate" in warning
     assert "uncalibrated" not in [item.code for item in known.warnings]
 

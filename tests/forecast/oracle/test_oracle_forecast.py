@@ -225,6 +225,14 @@ def test_without_a_target_the_answer_is_the_limit_of_any_storage(example, files)
     assert {"not-replayed", "block-assumed"}.isdisjoint(w["code"] for w in answer["warnings"])
 
 
+@pytest.mark.parametrize("files", [["hdd.trc"], ["ash.csv"], ["ash.csv", "hdd.trc"]])
+def test_the_limit_of_any_storage_is_the_same_beside_each_target(example, files):
+    targets = ["factor:0.5", "factor:60", "latency:150us", "limits:latency=0ms"]
+    answers = spillcast_forecast([example / file for file in files], targets, elapsed_s=773)
+    limits = {answer.ceiling_interval_s for answer in answers}
+    assert len(limits) == 1, limits
+
+
 def test_the_verdict_on_a_network_names_its_event_and_share():
     slow, fast = real("pairs/12ms_array100.trc"), real("pairs/0.2ms_array100.trc")
     result = spillcast("forecast", slow, "--to", fast, "--temp-events", CLIENT, "--json")

@@ -81,8 +81,9 @@ def test_a_run_of_another_query_measures_nothing(tmp_path):
 
 def test_of_an_entire_run_no_progress_is_taken(tmp_path):
     made = run(tmp_path / "run.spill")
-    with pytest.raises(QueryEnded):
-        forecast(made, SLOW, known=RemainingWorkHints(progress=0.5))
+    for hints in (RemainingWorkHints(progress=0.5), RemainingWorkHints(written_bytes=0.0)):
+        with pytest.raises(QueryEnded):
+            forecast(made, SLOW, known=hints)
 
 
 def test_details_and_the_document_name_it(tmp_path):

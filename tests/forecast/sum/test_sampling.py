@@ -7,9 +7,9 @@ import pytest
 
 from cases import cases
 from large_recording import write_large_recording
-from spillcast.forecast import evidence
 from spillcast.forecast.ask import ask
 from spillcast.forecast.question import Question
+from spillcast.forecast.workload import query
 from spillcast.forecast.workload.query import sample_of
 from spillcast.recording import Recording
 from varied_recording import write_varied_recording
@@ -21,8 +21,8 @@ WAITS, ROWS = 80_000, 24_000
 @pytest.fixture(autouse=True)
 def smaller(monkeypatch):
     """Recordings count as large that are made in no time."""
-    monkeypatch.setattr(evidence, "WHOLE_ROWS", WAITS // 2)
-    monkeypatch.setattr(evidence, "SAMPLE_ROWS", ROWS)
+    monkeypatch.setattr(query, "WHOLE_ROWS", WAITS // 2)
+    monkeypatch.setattr(query, "SAMPLE_ROWS", ROWS)
 
 
 def edited(path, **changes):
@@ -46,7 +46,7 @@ def test_a_sample_says_what_all_waits_say(tmp_path, seed, sampled):
             assert answer.forecast_s == pytest.approx(known.forecast_s, rel=1e-12)
             assert answer.interval_s == pytest.approx(known.interval_s, rel=1e-12)
             continue
-        assert answer.sampled.error <= evidence.ERROR_MAX
+        assert answer.sampled.error <= query.ERROR_MAX
         assert answer.sampled.of_waits == Recording.open(path).meta.raw.rows
         assert abs(log(answer.forecast_s / known.forecast_s)) <= 3 * answer.sampled.error + 1e-9
         low_s, high_s = answer.interval_s
@@ -82,10 +82,10 @@ def test_what_needs_all_waits_is_taken_whole(tmp_path):
 def test_of_a_page_cache_a_sample_says_what_all_waits_say(tmp_path, monkeypatch, share):
     """Memory for a share of what was written; some reads come again in time, and others do not."""
     waits = WAITS // 6
-    monkeypatch.setattr(evidence, "WHOLE_ROWS", waits // 2)
-    monkeypatch.setattr(evidence, "SAMPLE_ROWS", waits // 4)
+    monkeypatch.setattr(query, "WHOLE_ROWS", waits // 2)
+    monkeypatch.setattr(query, "SAMPLE_ROWS", waits // 4)
     # However unsure it is, it is not made of all waits instead.
-    monkeypatch.setattr(evidence, "ERROR_MAX", inf)
+    monkeypatch.setattr(query, "ERROR_MAX", inf)
     path = write_varied_recording(tmp_path / "run.spill", waits, 3, wait_us=3)
     room = int(share * Recording.open(path).meta.temp.bytes / 2)
     recording = edited(path, machine={"memory_available_bytes": room})

@@ -34,9 +34,16 @@ from spillcast.forecast.oracle.evidence import (
     read_traces,
     statements_of,
 )
-from spillcast.forecast.oracle.parts import Part, TargetRest, parts_of, target_rest, window_error
+from spillcast.forecast.oracle.parts import (
+    NO_LATENCY_S,
+    Part,
+    TargetRest,
+    parts_of,
+    target_rest,
+    window_error,
+)
 from spillcast.forecast.question import Question
-from spillcast.forecast.result import WAIT, Forecast, Term, Warned
+from spillcast.forecast.result import WAIT, Forecast, Interval, Term, Warned
 from spillcast.forecast.warnings import AMPLIFIED, about_measuring, about_provenance
 from spillcast.recording import TEMP_EVENTS
 from spillcast.recording.observed import IN_MEMORY
@@ -103,12 +110,17 @@ def forecast_events(
     total_s = sum(term.forecast_s for term in terms)
     # A latency or a factor is an assumption of the user, without an error.
     noise = 0.0 if target.storage is None else target.storage.source.noise
-    (low, high), (min_s, max_s) = _intervals(
-        parts, elapsed_s, moved, evidence.ash, method, noise, confidence
-    )
+    low, high = _interval(parts, elapsed_s, moved, evidence.ash, method, noise, confidence)
     interval_s = min(low, total_s), max(high, total_s)
+    # The limit is that of any storage: it does not depend on the gain of this one.
+    limit = Target("", latency_s=NO_LATENCY_S)
+    limit_parts = parts_of(limit, evidence, question, elapsed_s)
+    at_limit = target_rest(limit, evidence, limit_parts, elapsed_s)
+    min_s, max_s = _interval(
+        limit_parts, elapsed_s, at_limit, evidence.ash, method, 0.0, confidence
+    )
     ceiling_s = rest_s + min(moved.change_s, 0.0)
-    ceiling_interval_s = min(min_s, ceiling_s), max(max_s, ceiling_s)
+    ceiling_interval_s = min(min_s, ceiling_s, interval_s[0]), max(max_s, ceiling_s)
     answer = replace(
         unanswered,
         ceiling_s=ceiling_s,
@@ -122,7 +134,7 @@ def forecast_events(
     return replace(answer, forecast_s=total_s, interval_s=interval_s, terms=terms)
 
 
-def _intervals(
+def _interval(
     parts: Sequence[Part],
     elapsed_s: float,
     moved: TargetRest,
@@ -130,19 +142,17 @@ def _intervals(
     method: str,
     noise_level: float,
     confidence: float,
-) -> tuple[tuple[float, float], tuple[float, float]]:
-    """Bounds of the elapsed time on the target, and of the part of it outside temp events.
+) -> Interval:
+    """Bounds of the elapsed time on the target (s).
 
-    Drawn are the hits of samples, latencies, their growth with size, and the time outside. Both
-    use the same draws, so the first bounds are nowhere below the second.
+    Drawn are the hits of samples, latencies, their growth with size, and the time outside.
     """
     rng = np.random.default_rng(0)
     times_s = _drawn_times(parts, elapsed_s, ash, rng)
     today_s = np.maximum(elapsed_s - times_s.sum(axis=0), 0.0)
     far_s = np.maximum(today_s - moved.near_s, 0.0)
     variation_s: Array = far_s * rng.normal(0, TRACE_REST_SPREAD, DRAWS)
-    outside_s = np.maximum(today_s + variation_s + moved.drawn_s(rng), 0.0)
-    total_s = outside_s
+    total_s: Array = np.maximum(today_s + variation_s + moved.drawn_s(rng), 0.0)
     # Latency grows in proportion to size, not at all, or anything in between.
     exponent = rng.uniform(0, 1, DRAWS) if method != "seed" else np.zeros(DRAWS)
     noise = np.maximum(1 + rng.normal(0, noise_level, DRAWS), 0.0)
@@ -156,9 +166,8 @@ def _intervals(
             change = change * part.size_ratio ** (exponent - 1)
         total_s = total_s + time_s / part.gain * change * noise
     tail = (1 - confidence) / 2
-    low_s, high_s = np.quantile(total_s, [tail, 1 - tail])
-    min_s, max_s = np.quantile(outside_s, [tail, 1 - tail])
-    return (float(low_s), float(high_s)), (float(min_s), float(max_s))
+    low_s, high_s = np.quantile(total_s, [tail, 1 - tail]).tolist()
+    return low_s, high_s
 
 
 def _drawn_mean(seen: EventLatency, total: float, rng: np.random.Generator) -> Array:
@@ -239,8 +248,7 @@ def _about_cover(traces: TraceEvidence, elapsed_s: float) -> Iterator[Warned]:
             "part-only",
             f"{format_duration(traces.open_s)} of waits belong to a call that does not end in the "
             "trace: the query goes on, or lines are missing, such as those that grep left out; "
-            f"{format_duration(elapsed_s)} is the time from the first line to the last: give that "
-            "of the entire run with --elapsed",
+            f"{format_duration(elapsed_s)} is the time from the first line to the last",
         )
     if traces.sessions_s > 1.05 * traces.elapsed_s:
         text = "sessions ran in parallel: each is assumed to have its share of their waits"
@@ -257,11 +265,7 @@ def _about_figures(storage: Storage, block: BlockSize) -> Iterator[Warned]:
         text = "does not support direct I/O: the page cache served part of the probe"
         yield Warned("page-cache", f"{storage.name} {text}")
     if block.known_from is None:
-        yield Warned(
-            "block-assumed",
-            f"blocks are assumed to be {size}: give --block, or spillcast_parameters.csv as "
-            "collect writes it",
-        )
+        yield Warned("block-assumed", f"blocks are assumed to be {size}")
 
 
 def _about_files(read: Sequence[TraceEvidence]) -> Iterator[Warned]:
@@ -292,8 +296,7 @@ def _about_gain(part: Part, target: Target) -> Iterator[Warned]:
     if seen is None and measured is not None and measured.blocks:
         yield Warned(
             "sizes-unknown",
-            f"{event} moves {measured.blocks:.3g} blocks on the target and an unknown number now: "
-            "a trace of the run on its current storage would show it",
+            f"{event} moves {measured.blocks:.3g} blocks on the target and an unknown number now",
         )
     if 1 / part.gain > AMPLIFIED:
         yield Warned(

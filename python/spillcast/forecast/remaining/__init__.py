@@ -125,7 +125,7 @@ class RemainingWorkHints:
             "--progress": self.progress,
             "--written": self.written_bytes,
         }
-        return " and ".join(name for name, value in given.items() if value)
+        return " and ".join(name for name, value in given.items() if value not in (None, (), []))
 
     @property
     def of_remaining(self) -> str:

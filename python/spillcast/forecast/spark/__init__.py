@@ -19,6 +19,7 @@ from spillcast.evidence.spark import Application
 from spillcast.forecast.question import Question
 from spillcast.forecast.result import Forecast, Interval, StageForecast, Term, Warned, WithoutSpills
 from spillcast.forecast.spark.simulated import Resources, Run, stage_forecasts
+from spillcast.forecast.workload.resources import DIRTY_SHARE
 from spillcast.recording import OPS
 from spillcast.storage.model import Model
 from spillcast.storage.storage import Storage
@@ -30,8 +31,6 @@ from spillcast.units import format_bytes, format_duration
 Figures = tuple[float, float, float, float, float, bool]
 #: Bytes that Linux reads ahead and that it writes back at once, and the requests in flight.
 READ_BYTES, WRITE_BYTES, TOGETHER = 128 << 10, 256 << 10, 8
-#: The share of the page cache that may be dirty before writers wait: the default vm.dirty_ratio.
-DIRTY_SHARE = 0.2
 #: Bounds of a page cache of unknown size.
 CACHE_BOUNDS_BYTES = (1 << 28, float("inf"))
 #: Standard deviation of the logarithm of simulated over measured times: six jobs, four storages.
@@ -193,7 +192,7 @@ def _assumptions(scope: _Scope, question: Question) -> Sequence[_Case]:
     is_named = question.origin is not None and observed is None
     origin = _storage(question.origin or "tmpfs", "--from") if is_named else None
     for cache_bytes in CACHE_BOUNDS_BYTES if known_bytes is None else [known_bytes]:
-        figures = None if origin is None else figures_of(origin, cache_bytes)
+        figures = _figures(origin, cache_bytes)
         all_work = core.work(figures)
         if observed is not None:
             # The recording measured the waits, so work is the rest of each task's time.
@@ -219,15 +218,15 @@ def _source(
     scope: _Scope, work: _core.SparkWork, origin: Storage | None, cache_bytes: float
 ) -> tuple[float, Run]:
     """Measured over simulated time, and the run on today's storage."""
-    figures = None if origin is None else figures_of(origin, cache_bytes)
-    source = scope.run(scope.application.core, figures, work)
+    source = scope.run(scope.application.core, _figures(origin, cache_bytes), work)
     if min(scope.measured_s, source.elapsed_s) <= 0:
         problem = f"{scope.application.path}: by its log {scope.words} took no time"
         raise EvidenceContradictory(problem, "give the whole event log")
     scale = scope.measured_s / source.elapsed_s
     if scope.resources.changed:
         work = _work_today(scope, scope.core) or work
-        source = scope.run(scope.core, _figures(scope, origin, cache_bytes), work)
+        supposed_bytes = scope.resources.cache_bytes(cache_bytes)
+        source = scope.run(scope.core, _figures(origin, supposed_bytes), work)
     return scale, source
 
 
@@ -261,15 +260,8 @@ def _misfit(scope: _Scope, cases: Sequence[_Case]) -> Warned | None:
 def _on(scope: _Scope, target: Storage | None, case: _Case) -> _Case:
     if target is None:
         return case
-    figures = _figures(scope, target, case.cache_bytes)
+    figures = _figures(target, scope.resources.cache_bytes(case.cache_bytes))
     return replace(case, target=scope.run(scope.core, figures, case.work))
-
-
-def _figures(scope: _Scope, storage: Storage | None, cache_bytes: float) -> Figures | None:
-    """The bandwidths of a storage on the nodes of the supposed executors; None for memory."""
-    if storage is None:
-        return None
-    return figures_of(storage, scope.resources.cache_bytes(cache_bytes))
 
 
 def _without_spills(
@@ -286,10 +278,8 @@ def _without_spills(
     fits = None if known_bytes is None else more_bytes <= known_bytes
     cases, work = [], _work_today(scope, fitting)
     for case in origins:
-        figures = None
-        if case.origin is not None:
-            # The heap takes memory from the page cache if it fits, else the nodes get more memory.
-            figures = figures_of(case.origin, case.cache_bytes - more_bytes * (fits is True))
+        # The heap takes memory from the page cache if it fits, else the nodes get more memory.
+        figures = _figures(case.origin, case.cache_bytes - more_bytes * (fits is True))
         cases.append(replace(case, target=scope.run(fitting, figures, work or case.work)))
     _, forecast_s, interval_s = _ends(scope, cases, question)
     return WithoutSpills(
@@ -299,6 +289,11 @@ def _without_spills(
         forecast_s=forecast_s,
         interval_s=interval_s,
     )
+
+
+def _figures(storage: Storage | None, cache_bytes: float) -> Figures | None:
+    """The bandwidths of a storage behind a page cache; None for memory."""
+    return None if storage is None else figures_of(storage, cache_bytes)
 
 
 def figures_of(storage: Storage, cache_bytes: float) -> Figures:

@@ -54,6 +54,11 @@ def moved_bytes(loads: Sequence[Load], op: str) -> int:
     return sum(load.bytes for load in loads if load.op == op)
 
 
+def time_s(loads: Sequence[Load], latencies: Sequence[Estimate]) -> float:
+    """Time of all operations with these mean latencies, summed over threads."""
+    return sum(load.count * mean.mean_s for load, mean in zip(loads, latencies, strict=True))
+
+
 #: Fewer rehearsed operations of a size do not represent the others.
 REHEARSED_MIN = 100
 
