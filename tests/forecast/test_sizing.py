@@ -30,6 +30,7 @@ from spillcast.storage.catalogue import lookup
 from spillcast.storage.catalogue.prices import DEFAULT_REGIONS, Price, Prices, load_prices
 from spillcast.storage.catalogue.row import rows_by_name
 from spillcast.units import format_duration
+from statement_files import export, row
 from varied_recording import write_varied_recording
 
 
@@ -260,3 +261,13 @@ def test_runs_a_day(text, runs):
 def test_no_number_of_runs(text):
     with pytest.raises(OptionInvalid):
         parse_runs_per_day(text)
+
+
+def test_the_present_storage_times_the_statements_of_an_export(tmp_path):
+    """1,200 blocks that take 1 ms each are 1.2 s of 2 s; PostgreSQL 14 does not time them."""
+    timed = {"max_parallel_workers_per_gather": 0, "mean_ms": 2000.0, "blocks": 1200}
+    path = export(tmp_path / "statements.csv", 14, row(**timed), row(816, **timed))
+    for queryid in (None, "815"):
+        question = Question(origin="latency:1ms", queryid=queryid)
+        sizing = size(statements_of([str(path)], question, None), load_prices())
+        assert sizing.ceiling_s == pytest.approx(0.8, rel=0.01), queryid

@@ -97,7 +97,7 @@ def _statements(
     for argument in evidence:
         if is_dataset(argument):
             for ranking in rankings_of_snapshots(argument, None, confidence=question.confidence):
-                statements += statements_to_size(ranking, Path(argument), runs_per_day)
+                statements += statements_to_size(ranking, Path(argument), question, runs_per_day)
         else:
             statements += statements_of([argument], question, runs_per_day)
     return statements

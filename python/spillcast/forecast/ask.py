@@ -123,9 +123,7 @@ def with_origin(evidence: Recording | Counts, question: Question) -> Recording |
     """Evidence in which counts without times have the latencies of ``--from``."""
     if question.origin is None or isinstance(evidence, Recording):
         return evidence
-    with question.watch(question.origin) as show:
-        storage = resolve(question.origin, evidence, budget=question.probe_budget, on_progress=show)
-    return timed_on(evidence, storage)
+    return timed_on(evidence, question.storage(question.origin, evidence))
 
 
 def forecasts_of(
@@ -194,8 +192,7 @@ def _resolved(
             else:
                 check_room(like, place)
                 rehearsal = question.rehearse(like.whole, place)
-        with question.watch(str(target)) as show:
-            storage = resolve(str(target), like, budget=question.probe_budget, on_progress=show)
+        storage = question.storage(str(target), like)
         storage = replace(storage, rehearsal=None if rehearsal is None else rehearsal.read())
     except Refusal as refusal:
         return str(target), refusal

@@ -16,9 +16,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spillcast import _core
+from spillcast.columns import Floats
 from spillcast.forecast.workload import CpuTime, FormerRun
 from spillcast.forecast.workload.load import Load, counts
 from spillcast.recording import OPS
@@ -34,7 +34,6 @@ from spillcast.tables import Table
 WITHIN_RUN_SPREAD = 0.3
 #: Relative error of CPU time for waits outside the recorded range, from queries of TPC-H.
 WITHIN_RUN_BEYOND = 0.2
-Array = NDArray[np.float64]
 #: Least relative standard error of an estimate; no such measurement repeats better.
 MIN_ERROR = 0.05
 #: Steps of the bisection, which end at a relative error of 1e-12.
@@ -67,7 +66,7 @@ class CpuChange:
     """Additional CPU time of operations on the target; below 0 if waits get shorter."""
 
     #: For one operation of each load; for all operations, and its standard error.
-    each_s: Array
+    each_s: Floats
     total_s: float
     error_s: float
 
@@ -121,7 +120,7 @@ def machine_change(
     return CpuChange(each_s, total_s, error * abs(total_s))
 
 
-def _idle_s(loads: Sequence[Load], means: Sequence[Load | Estimate]) -> Array:
+def _idle_s(loads: Sequence[Load], means: Sequence[Load | Estimate]) -> Floats:
     """The wait in an operation of each load with these mean latencies."""
     mean_s = np.array([mean.mean_s for mean in means])
     return idle_s(mean_s, np.array([load.mean_bytes for load in loads]))
@@ -135,9 +134,9 @@ def _moved_s(cost: WaitCost, cpu: CpuTime, op: str, recorded_s: float, target_s:
     return cost.moved_s(np.array([cpu.between_s]), np.array([recorded_s]), target_s)
 
 
-def _guess_s(caches: Sequence[CpuCache], wait_s: Array, warm_cpu_s: float) -> Array:
+def _guess_s(caches: Sequence[CpuCache], wait_s: Floats, warm_cpu_s: float) -> Floats:
     """Additional CPU time after a wait by the loop: work refills the part of the caches it uses."""
-    extra_s: Array = np.zeros(len(wait_s))
+    extra_s: Floats = np.zeros(len(wait_s))
     for cache in caches:
         waits_ns, costs_ns = np.array([(0, 0), *cache.cold_ns], dtype=float).T
         used_share = min(1.0, TOUCHED * warm_cpu_s * 1e9 / cache.warm_ns)
@@ -145,7 +144,9 @@ def _guess_s(caches: Sequence[CpuCache], wait_s: Array, warm_cpu_s: float) -> Ar
     return extra_s
 
 
-def _warm_cpu_s(caches: Sequence[CpuCache], recorded_s: Array, count: Array, cpu_s: float) -> float:
+def _warm_cpu_s(
+    caches: Sequence[CpuCache], recorded_s: Floats, count: Floats, cpu_s: float
+) -> float:
     """CPU time between two waits with warm caches; with the cost of waits it is ``cpu_s``."""
     lower_s, upper_s = 0.0, cpu_s
     for _ in range(HALVINGS):
@@ -272,7 +273,7 @@ def _prefix_error_s(source: TempOperations, target: TempOperations, *, same: boo
 
 def _later_error_s(
     loads: Sequence[Load],
-    each_s: Array,
+    each_s: Floats,
     source: TempOperations,
     target: TempOperations,
     rehearsed: set[str],
@@ -311,7 +312,7 @@ def weight_moved(loads: Sequence[Load], latencies: Sequence[Estimate]) -> float:
     return float(counts(loads) @ _weights_moved(loads, latencies))
 
 
-def _weights_moved(loads: Sequence[Load], latencies: Sequence[Estimate]) -> Array:
+def _weights_moved(loads: Sequence[Load], latencies: Sequence[Estimate]) -> Floats:
     return weights_of(_idle_s(loads, latencies)) - weights_of(_idle_s(loads, loads))
 
 

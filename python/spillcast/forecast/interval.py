@@ -6,9 +6,9 @@ from math import exp, hypot, inf, log
 from statistics import NormalDist
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spillcast.calibrated import Residuals, calibrated
+from spillcast.columns import Floats
 from spillcast.errors import EvidenceContradictory, IntervalTooWide
 from spillcast.stats import NORMAL_95, resampled_means
 from spillcast.units import format_duration
@@ -21,7 +21,6 @@ WHOLE = 0.95
 SHORTER = 0.5
 #: Largest ratio of the ends of an interval that answers, unless all of it is below today's time.
 USELESS = 10.0
-Array = NDArray[np.float64]
 
 DRAWS = 4000
 #: Least drawn total as a share of the forecast, and the share below which a lower bound is 0.
@@ -39,7 +38,7 @@ class Measured:
     op: str
     recorded_s: float
     forecast_s: float
-    blocks: Array
+    blocks: Floats
     error: float = 0.0
     count: int | None = None
 
@@ -62,7 +61,7 @@ class Uncertainty:
 
     @classmethod
     def of(
-        cls, forecast_s: float, rest_s: float, drawn_s: Array, kind: str, direction: str
+        cls, forecast_s: float, rest_s: float, drawn_s: Floats, kind: str, direction: str
     ) -> "Uncertainty":
         """The uncertainty from draws of the elapsed time; ``rest_s`` is not temp I/O."""
         if forecast_s <= 0:
@@ -103,14 +102,14 @@ class Uncertainty:
 
 
 def drawn_totals(
-    rest_s: Array,
+    rest_s: Floats,
     terms: Sequence[Measured],
     draws: np.random.Generator,
     *,
     noise: float,
-    factors: Mapping[str, Array] | None = None,
+    factors: Mapping[str, Floats] | None = None,
     whole_known: bool = True,
-) -> Array:
+) -> Floats:
     """Draws of the elapsed time, s.
 
     ``rest_s`` are draws of the time outside temp I/O. ``noise`` is the standard deviation of the
@@ -126,11 +125,11 @@ def drawn_totals(
         if whole_known:
             rest_s = rest_s + term.recorded_s * (1 - factor)
         io_s += term.forecast_s * factor * resampled_means(term.blocks, draws, DRAWS) * off
-    total: Array = np.maximum(rest_s, 0.0) + io_s * np.exp(draws.normal(0, noise, DRAWS))
+    total: Floats = np.maximum(rest_s, 0.0) + io_s * np.exp(draws.normal(0, noise, DRAWS))
     return total
 
 
-def _sampling_error(blocks: Array, count: int | None) -> float:
+def _sampling_error(blocks: Floats, count: int | None) -> float:
     """Standard deviation of the logarithm of the mean of ``count`` operations."""
     if (
         count is None

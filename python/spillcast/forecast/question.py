@@ -10,11 +10,14 @@ from typing import TYPE_CHECKING
 
 from spillcast.errors import OptionConflict, OptionInvalid
 from spillcast.evidence.choice import Chosen, Selection, is_word
+from spillcast.evidence.counts import Counts
 from spillcast.evidence.open import KIND_WORDS, Evidence
 from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording
+from spillcast.storage import Storage
 from spillcast.storage.rehearse import Rehearsal
 from spillcast.storage.room import Budget, parse_budget
+from spillcast.storage.target import resolve
 
 if TYPE_CHECKING:
     from spillcast.evidence.recognise import Kind
@@ -94,6 +97,11 @@ class Question:
     def probe_budget(self) -> Budget:
         """What a probe may take. InputError for an invalid ``budget``."""
         return parse_budget(self.budget)
+
+    def storage(self, word: str, like: Recording | Counts) -> Storage:
+        """The storage that a word names; a directory is probed with the I/O of ``like``."""
+        with self.watch(word) as show:
+            return resolve(word, like, budget=self.probe_budget, on_progress=show)
 
     @property
     def selection(self) -> Selection:

@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from math import hypot, log, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spillcast.columns import Floats
 from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
 from spillcast.forecast.projection import Baseline, Projection, projection
 from spillcast.forecast.result import Sampled
@@ -25,7 +25,6 @@ MODELS_APART = 0.25
 DISTURBED_ERROR = 0.4
 #: Relative error (standard deviation) of what a page cache saves that holds half of the files.
 PAGE_CACHE_ERROR = 0.1
-Array = NDArray[np.float64]
 #: Of a query recorded in part, the least time outside temp I/O as a share of its estimate.
 MIN_REST = 0.05
 #: Least sampling error: the parts of a sample do not show what all its windows have in common.
@@ -75,7 +74,7 @@ def _drawn_s(
     projected: Projection,
     uncached_s: float | None,
     sample: Sampled | None,
-) -> Array:
+) -> Floats:
     """Draws of the elapsed time, from the errors of everything that it is computed from."""
     draws, workload = np.random.default_rng(0), baseline.workload
     rest_s = _drawn_rest_s(baseline, projected, draws)
@@ -115,10 +114,10 @@ def _drawn_s(
     return drawn_s
 
 
-def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Generator) -> Array:
+def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Generator) -> Floats:
     """Draws of the time outside temp I/O, less any share of waits for a CPU or for memory."""
     drift_s = projected.drift_s + projected.drift_error_s * draws.standard_normal(DRAWS)
-    rest_s: Array = baseline.remainder_s + np.maximum(drift_s, baseline.min_drift_s)
+    rest_s: Floats = baseline.remainder_s + np.maximum(drift_s, baseline.min_drift_s)
     rest_s += baseline.limits_s
     rest_s -= baseline.ready_s * draws.uniform(0, 1, DRAWS)
     if baseline.memory_stalled_s:
@@ -133,9 +132,9 @@ def _drawn_rest_s(baseline: Baseline, projected: Projection, draws: np.random.Ge
     return rest_s
 
 
-def _factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Array] | None:
+def _factors(workload: Workload, draws: np.random.Generator) -> Mapping[str, Floats] | None:
     """Draws of the I/O of the entire query over its estimate, by op; None if it is known."""
-    factors: Mapping[str, Array] | None = None
+    factors: Mapping[str, Floats] | None = None
     if workload.remaining is not None:
         factors = workload.remaining.factors()
     elif (parts := workload.io_ns_by_stretch) is not None:

@@ -18,9 +18,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
+from spillcast.columns import Floats
 from spillcast.errors import InputError, OptionInvalid, Refusal, TargetInvalid, TargetUnsuited
 from spillcast.evidence.open import find_evidence, traces_below
 from spillcast.evidence.oracle.collected import BlockSize
@@ -66,7 +66,6 @@ NEW_SHARE = 0.05
 SERVED = 0.2
 #: A warning says that waits belong to a call without an end, above this share of the time.
 OPEN_SHARE = 0.01
-Array = NDArray[np.float64]
 #: The most statements that an error names.
 _NAMED = 3
 FORMS = (
@@ -151,8 +150,8 @@ def _interval(
     times_s = _drawn_times(parts, elapsed_s, ash, rng)
     today_s = np.maximum(elapsed_s - times_s.sum(axis=0), 0.0)
     far_s = np.maximum(today_s - moved.near_s, 0.0)
-    variation_s: Array = far_s * rng.normal(0, TRACE_REST_SPREAD, DRAWS)
-    total_s: Array = np.maximum(today_s + variation_s + moved.drawn_s(rng), 0.0)
+    variation_s: Floats = far_s * rng.normal(0, TRACE_REST_SPREAD, DRAWS)
+    total_s: Floats = np.maximum(today_s + variation_s + moved.drawn_s(rng), 0.0)
     # Latency grows in proportion to size, not at all, or anything in between.
     exponent = rng.uniform(0, 1, DRAWS) if method != "seed" else np.zeros(DRAWS)
     noise = np.maximum(1 + rng.normal(0, noise_level, DRAWS), 0.0)
@@ -170,7 +169,7 @@ def _interval(
     return low_s, high_s
 
 
-def _drawn_mean(seen: EventLatency, total: float, rng: np.random.Generator) -> Array:
+def _drawn_mean(seen: EventLatency, total: float, rng: np.random.Generator) -> Floats:
     """Draws of the mean latency of ``total`` operations over that of the traced ones.
 
     Resampled seconds of the trace show its drift. ``window_error`` covers what they cannot show:
@@ -178,13 +177,13 @@ def _drawn_mean(seen: EventLatency, total: float, rng: np.random.Generator) -> A
     """
     error = window_error(calibrated().oracle_latency_error, seen.count, total)
     unseen = rng.normal(0, error, DRAWS)
-    means: Array = resampled_means(seen.stretches, rng, DRAWS) * np.exp(unseen)
+    means: Floats = resampled_means(seen.stretches, rng, DRAWS) * np.exp(unseen)
     return means
 
 
 def _drawn_times(
     parts: Sequence[Part], elapsed_s: float, ash: AshEvidence | None, rng: np.random.Generator
-) -> Array:
+) -> Floats:
     """Time (s) of each event in each draw, shape (parts, DRAWS); from samples it is multinomial."""
     if ash is None:
         return np.array([[part.time_s] * DRAWS for part in parts])
@@ -369,7 +368,6 @@ def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
     fit into memory.
     """
     from spillcast.evidence.oracle.trace_recording import recording_of_traces
-    from spillcast.storage.target import resolve
 
     if not evidence.paths:
         raise TargetUnsuited(
@@ -378,8 +376,7 @@ def _probed(text: str, evidence: OracleEvidence, question: Question) -> Storage:
             "or a storage.json",
         )
     recording = recording_of_traces(evidence.paths, evidence.block.bytes, lenient=question.lenient)
-    with question.watch(text) as show:
-        return resolve(text, recording, budget=question.probe_budget, on_progress=show)
+    return question.storage(text, recording)
 
 
 def _traces_of_same_work(folder: Path, statements: Set[str], question: Question) -> list[Path]:

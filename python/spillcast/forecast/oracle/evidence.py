@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spillcast.columns import Floats, Integers
 from spillcast.errors import InputError, NoTempIo, SelectionEmpty
 from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.open import Evidence
@@ -65,9 +65,9 @@ class EventLatency:
     #: Mean number of database blocks that an operation moves; None if unknown.
     blocks: float | None
     #: Count and mean latency (s) of each second, shape (seconds, 2).
-    stretches: NDArray[np.float64]
+    stretches: Floats
     #: These seconds, by the database's clock.
-    seconds: NDArray[np.int64] = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    seconds: Integers = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     #: Operations by the number of blocks that they move; empty if unknown.
     sizes: dict[float, int] = field(default_factory=dict)
 

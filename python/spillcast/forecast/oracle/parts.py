@@ -9,10 +9,10 @@ from dataclasses import dataclass, replace
 from math import expm1, hypot, log, sqrt
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
+from spillcast.columns import Floats
 from spillcast.errors import EvidenceIncomplete, FiguresMissing, NotSpilled
 from spillcast.forecast.cpu import MIN_ERROR
 from spillcast.forecast.interval import DRAWS, WHOLE
@@ -32,7 +32,6 @@ from spillcast.storage.model import Model
 SAME_WORK = 0.75
 #: Stands for no latency at all, so that gains stay finite.
 NO_LATENCY_S = 1e-9
-Array = NDArray[np.float64]
 #: A trace is cut into this number of blocks of seconds, to measure how much they differ. Each needs
 #: a second or more, because waits may begin in one block and end in the next.
 BLOCKS = 8
@@ -209,13 +208,13 @@ class TargetRest:
         """Additional seconds on the target; below 0 if it takes less."""
         return self.near_s * expm1(self.log_ratio)
 
-    def drawn_s(self, rng: np.random.Generator) -> Array:
+    def drawn_s(self, rng: np.random.Generator) -> Floats:
         """Draws of ``change_s``, shape (DRAWS,)."""
         either_way = rng.normal(0, self.spread, DRAWS)
         sideways = self.toward * np.abs(rng.normal(0, 1, DRAWS))
         if any(self.by_size):
             sideways = sideways + rng.uniform(*self.by_size, DRAWS)
-        drawn: Array = self.near_s * np.expm1(self.log_ratio + either_way + sideways)
+        drawn: Floats = self.near_s * np.expm1(self.log_ratio + either_way + sideways)
         return drawn
 
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spillcast.columns import Floats
 from spillcast.errors import OptionInvalid
 from spillcast.evidence.counts import Counts
 from spillcast.forecast.workload.counted import loads_of
@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from spillcast.forecast.remaining.progress import Progress
     from spillcast.forecast.workload.threads import Threads
 
-Array = NDArray[np.float64]
 #: Figures of the entire query: bytes written and read, time outside temp I/O (``rest``), elapsed
 #: time. ``writes`` are the bytes that remain to be written.
 Quantity = Literal["written", "read", "rest", "elapsed", "writes"]
@@ -93,13 +92,13 @@ class Estimate:
         """Root mean square of ``spreads``."""
         return hypot(*self.spreads) / 2**0.5
 
-    def drawn(self, normal: Array) -> Array:
+    def drawn(self, normal: Floats) -> Floats:
         """Draws of the quantity, from draws of a standard normal distribution."""
         if not self.centre:
             beyond = np.maximum(normal - LIKELY, 0.0) / (NORMAL_95 - LIKELY)
             return np.asarray(self.high * beyond)
         below, above = self.spreads
-        draws: Array = self.centre * np.exp(np.where(normal < 0, below, above) * normal)
+        draws: Floats = self.centre * np.exp(np.where(normal < 0, below, above) * normal)
         return draws
 
 

@@ -20,10 +20,10 @@ from dataclasses import dataclass, replace
 from math import exp, hypot, log
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spillcast.columns import Floats, Integers
 from spillcast.forecast.interval import DRAWS
-from spillcast.forecast.remaining import ELAPSED, FILES_SOURCE, Array, Estimate, Quantity
+from spillcast.forecast.remaining import ELAPSED, FILES_SOURCE, Estimate, Quantity
 from spillcast.forecast.remaining.progress import Progress, Rate
 from spillcast.forecast.result import Remaining, RemainingQuantity
 from spillcast.forecast.workload.load import Load
@@ -40,12 +40,12 @@ class RemainingWork:
     """Draws of the entire query on the storage of the recording; their medians are its figures."""
 
     progress: Progress
-    elapsed_s: Array
+    elapsed_s: Floats
     #: The time outside temp I/O.
-    rest_s: Array
+    rest_s: Floats
     #: By op: bytes of the entire query, those that remain, and the time of a byte (or a guess).
-    bytes: Mapping[str, Array]
-    remaining_bytes: Mapping[str, Array]
+    bytes: Mapping[str, Floats]
+    remaining_bytes: Mapping[str, Floats]
     io_s_per_byte: Mapping[str, float]
     #: Where ``written``, ``read`` and ``elapsed`` are known from.
     sources: Mapping[str, str]
@@ -86,14 +86,14 @@ class RemainingWork:
         results = [replace(load, total_s=slower * load.total_s) for load in results]
         return sorted(results, key=lambda load: load.kind)
 
-    def factors(self) -> Mapping[str, Array]:
+    def factors(self) -> Mapping[str, Floats]:
         """Draws of the bytes of each op, over their median."""
         return {op: drawn / max(self.total_bytes(op), 1.0) for op, drawn in self.bytes.items()}
 
     def summary(self, unused: Sequence[str]) -> Remaining:
         """The part of a forecast's document; ``unused`` are unused hints with reasons."""
 
-        def quantity(drawn: Array, source: str, **bytes_of: float) -> RemainingQuantity:
+        def quantity(drawn: Floats, source: str, **bytes_of: float) -> RemainingQuantity:
             low, centre, high = np.quantile(drawn, [0.05, 0.5, 0.95]).tolist()
             return RemainingQuantity(low=low, centre=centre, high=high, source=source, **bytes_of)
 
@@ -249,13 +249,13 @@ class _Drawn:
     """Draws of the entire query before its elapsed time is taken into account."""
 
     #: Bytes by op by the recording's end, and those that remain.
-    done: Mapping[str, Array]
-    left: Mapping[str, Array]
+    done: Mapping[str, Floats]
+    left: Mapping[str, Floats]
     #: The time outside temp I/O, and in it.
-    rest_s: Array
-    io_s: Array
+    rest_s: Floats
+    io_s: Floats
     #: The time outside temp I/O by the recording's end, or all of it by a previous run.
-    min_rest_s: Array
+    min_rest_s: Floats
     io_s_per_byte: Mapping[str, float]
 
 
@@ -276,7 +276,7 @@ def _drawn(progress: Progress, pooled: Pooled, rng: np.random.Generator) -> _Dra
 
 def _moved_bytes(
     progress: Progress, pooled: Pooled, rng: np.random.Generator
-) -> tuple[Mapping[str, Array], Mapping[str, Array]]:
+) -> tuple[Mapping[str, Floats], Mapping[str, Floats]]:
     """Draws of the bytes by op done by the recording's end, and of those that remain."""
     normal, uniform = rng.standard_normal((4, CANDIDATES)), rng.uniform(0, 1, (2, CANDIDATES))
     files = progress.unread
@@ -324,8 +324,8 @@ def _weight(error: float, of_other: float) -> float:
 
 
 def _time_outside(
-    progress: Progress, done: Mapping[str, Array], rng: np.random.Generator
-) -> tuple[Array, Mapping[str, Array]]:
+    progress: Progress, done: Mapping[str, Floats], rng: np.random.Generator
+) -> tuple[Floats, Mapping[str, Floats]]:
     """Time outside temp I/O by the recording's end (s), and the time of operations per byte by op.
 
     The time of an op that was not recorded follows from the time before the recording, less the
@@ -358,11 +358,11 @@ def _time_outside(
 
 def _rest_each_s(
     progress: Progress,
-    done: Mapping[str, Array],
-    left: Mapping[str, Array],
-    rest_s: Array,
+    done: Mapping[str, Floats],
+    left: Mapping[str, Floats],
+    rest_s: Floats,
     rng: np.random.Generator,
-) -> Mapping[str, Array]:
+) -> Mapping[str, Floats]:
     """Time outside temp I/O per remaining byte (s), by op."""
     spilling_s = np.maximum(rest_s - progress.ahead_s, MIN_REST * rest_s)
     mean_s = spilling_s / np.maximum(done["read"] + done["write"], 1.0)
@@ -382,7 +382,7 @@ def _rest_each_s(
     return each_s
 
 
-def _growth(rate: Rate, left: Array, recorded: float) -> Array:
+def _growth(rate: Rate, left: Floats, recorded: float) -> Floats:
     """Draws of the time per remaining byte over the recorded one.
 
     The trend of the recording may end anywhere in the remaining bytes.
@@ -394,14 +394,12 @@ def _growth(rate: Rate, left: Array, recorded: float) -> Array:
     return np.clip(1 + drawn * (1 + goes_on) / 2, 1 / MAX_GROWTH, MAX_GROWTH)
 
 
-def _factors(spread: float, rng: np.random.Generator) -> Array:
+def _factors(spread: float, rng: np.random.Generator) -> Floats:
     """Draws of a log-normal factor around 1."""
     return np.asarray(np.exp(spread * rng.standard_normal(CANDIDATES)))
 
 
-def _agreeing(
-    elapsed_s: Array, given: Estimate, rng: np.random.Generator
-) -> NDArray[np.int64] | None:
+def _agreeing(elapsed_s: Floats, given: Estimate, rng: np.random.Generator) -> Integers | None:
     """Indexes of draws, picked by their agreement with the given elapsed time; None if too few."""
     spread = max(*given.spreads, 0.03)
     weight = np.exp(-((np.log(elapsed_s / given.centre) / spread) ** 2) / 2)
@@ -410,7 +408,7 @@ def _agreeing(
     return rng.choice(len(weight), DRAWS, p=weight / weight.sum())
 
 
-def _fitting(drawn: _Drawn, given: Estimate, rng: np.random.Generator) -> NDArray[np.int64] | None:
+def _fitting(drawn: _Drawn, given: Estimate, rng: np.random.Generator) -> Integers | None:
     """Indexes of draws that fit into a longer time outside temp I/O; None if there are too few."""
     max_s = given.centre * exp(MAX_LONGER * given.spreads[1])
     fit = np.flatnonzero(drawn.io_s + drawn.min_rest_s <= max_s)

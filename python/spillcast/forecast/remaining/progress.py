@@ -6,7 +6,7 @@ from dataclasses import astuple, dataclass, fields
 import numpy as np
 from numpy.typing import NDArray
 
-from spillcast.forecast.remaining import Array
+from spillcast.columns import Flags, Floats, Integers
 from spillcast.forecast.workload.threads import Threads
 from spillcast.recording import OPS, Recording
 from spillcast.recording.observed import DoneBefore
@@ -46,7 +46,7 @@ class Unread:
     unread_before: float
     written_since: float
 
-    def drawn(self, uniform: Array) -> Array:
+    def drawn(self, uniform: Floats) -> Floats:
         """Draws, from uniform draws between 0 and 1; half of them are near ``middle``."""
         near = (self.lower + self.middle) / 2, (self.middle + self.upper) / 2
         ends = (self.lower, *near, self.upper)
@@ -156,10 +156,10 @@ class _Rows:
     """Temp operations in the order of their ends; times without the gaps between kept slices."""
 
     op: NDArray[np.str_]
-    size: Array
-    start_s: Array
-    end_s: Array
-    latency_s: Array
+    size: Floats
+    start_s: Floats
+    end_s: Floats
+    latency_s: Floats
     elapsed_s: float
 
     @classmethod
@@ -204,7 +204,7 @@ class _Rows:
         return rates
 
 
-def _growth(rest_s: Array, size: Array) -> tuple[float, float]:
+def _growth(rest_s: Floats, size: Floats) -> tuple[float, float]:
     """Relative growth of the time per byte from first to last, by a fitted line, and its error."""
     if len(size) < GROUPS * MIN_OPERATIONS:
         return 0.0, 0.0
@@ -332,9 +332,7 @@ def _ends_ns(recording: Recording) -> Mapping[str, int]:
     return dict(zip(names, rows["start_ns"].to_pylist(), strict=True))
 
 
-def _of_file(
-    held: float, write: NDArray[np.bool_], offset: NDArray[np.int64], size: Array, gone: bool
-) -> Unread:
+def _of_file(held: float, write: Flags, offset: Integers, size: Floats, gone: bool) -> Unread:
     """The unread bytes of a file, which had ``held`` bytes before, and is ``gone`` at the end."""
     written, read = float(size[write].sum()), float(size[~write].sum())
     left = 0.0 if gone else max(held + written - read, 0.0)

@@ -35,7 +35,7 @@ from spillcast.forecast.sizing.products import (
     Sizing,
     setting_words,
 )
-from spillcast.forecast.workload.counted import workload_of_counts
+from spillcast.forecast.workload.counted import timed_on, workload_of_counts
 from spillcast.forecast.workload.query import read_workload
 from spillcast.recording import OPS, Recording
 from spillcast.storage.catalogue import lookup
@@ -387,8 +387,8 @@ def statements_of(
             )
             raise EvidenceUnsuited(f"{argument}: size does not take {kind}", hint)
         if evidence.statements and question.queryid is None:
-            path, timed = evidence.statements[0], question.origin is None
-            statements += sized_rows(path, read_rows(path), timed=timed, runs_per_day=runs_per_day)
+            path = evidence.statements[0]
+            statements += sized_rows(path, read_rows(path), question, runs_per_day)
             continue
         run = with_origin(open_evidence(evidence, question.selection), question)
         of_all_waits = None
@@ -406,7 +406,7 @@ def statements_of(
 
 
 def sized_rows(
-    path: Path, rows: Sequence[Row], *, timed: bool = True, runs_per_day: float | None = None
+    path: Path, rows: Sequence[Row], question: Question, runs_per_day: float | None
 ) -> list[Sized]:
     """The statements of an export that do the most temp I/O; ``path`` is what an error names."""
     spilling = [row for row in rows if row.spills]
@@ -414,12 +414,17 @@ def sized_rows(
     if not spilling:
         raise NoTempIo(f"{path}: its queries do not spill: there are no temp blocks")
     statements, refusals = list[Sized](), list[Refusal]()
+    origin: Storage | None = None
     for row in spilling[:STATEMENTS_MAX]:
         try:
-            counts = counts_of_row(path, row, timed=timed)
+            counts = counts_of_row(path, row, timed=question.origin is None)
         except Refusal as refusal:
             refusals.append(refusal)
             continue
+        if question.origin is not None:
+            # Probed once, with the I/O of the statement that does the most.
+            origin = origin or question.storage(question.origin, counts)
+            counts = timed_on(counts, origin)
         projector = Projector(workload_of_counts(counts))
         forecast = projector.forecast(lookup(TYPICAL), explain=False)
         if interval_of(forecast) is None:

@@ -13,8 +13,8 @@ from dataclasses import dataclass
 from math import log
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spillcast.columns import Floats
 from spillcast.forecast.interval import DRAWS, Measured, Uncertainty, direction, drawn_totals
 from spillcast.forecast.workload.recorded import recorded_threads
 from spillcast.recording import OPS, Recording
@@ -38,7 +38,7 @@ class Op:
     bytes: int
     total_s: float
     #: Count and mean latency (s) of consecutive stretches.
-    blocks: NDArray[np.float64]
+    blocks: Floats
     #: Histogram: middle of each bucket (ns) and operations in it.
     latency_ns: Sequence[int]
     latency_count: Sequence[int]

@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-import numpy as np
-from numpy.typing import NDArray
-
+from spillcast.columns import Floats
 from spillcast.evidence.counts import Unknown
 from spillcast.forecast.result import Remaining, SpillSpread
 from spillcast.forecast.workload.load import NO_LATENCY, Load
@@ -186,7 +184,7 @@ class Workload:
     #: The remaining work by ``remaining``, else its lower bound; None for an entire query.
     to_come: Remaining | None = None
     #: Of a part: time (ns) in temp I/O, a row per slice or second, a column per op.
-    io_ns_by_stretch: NDArray[np.float64] | None = None
+    io_ns_by_stretch: Floats | None = None
     cpu: CpuTime = CpuTime()
     changes: Sequence[TempChanges] = ()
     data_reads: DataReads | None = None

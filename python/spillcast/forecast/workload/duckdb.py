@@ -13,9 +13,9 @@ from math import exp, log
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
+from spillcast.columns import Floats
 from spillcast.forecast.workload.load import Load
 from spillcast.storage.model import Estimate
 from spillcast.tables import followed
@@ -235,11 +235,11 @@ def _scaled(load: Load, factor: float) -> Load:
     return replace(load, count=count, bytes=round(load.bytes * ratio), total_s=load.total_s * ratio)
 
 
-def _mean_up_to(values: NDArray[np.float64], max_value: float) -> float:
+def _mean_up_to(values: Floats, max_value: float) -> float:
     kept = values[values <= max_value]
     return float(kept.mean()) if len(kept) else 0.0
 
 
-def _trimmed_mean(values: NDArray[np.float64]) -> float:
+def _trimmed_mean(values: Floats) -> float:
     kept = np.sort(values)[: int(len(values) * (1 - TRIMMED))]
     return float(kept.mean())

@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from numpy.typing import NDArray
 
+from spillcast.columns import Floats
 from spillcast.storage import Storage
 from spillcast.storage.model import Estimate, Model
 from spillcast.storage.rehearse import Rehearsal
@@ -39,7 +39,7 @@ class Load:
         return self.op, self.size_class_bytes
 
 
-def counts(loads: Sequence[Load]) -> NDArray[np.float64]:
+def counts(loads: Sequence[Load]) -> Floats:
     """Operations by load."""
     return np.array([load.count for load in loads], dtype=float)
 

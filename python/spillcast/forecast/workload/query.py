@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spillcast.calibrated import calibrated
+from spillcast.columns import Floats
 from spillcast.errors import EvidenceContradictory, QueryEnded
 from spillcast.forecast.cpu import spinning_s
 from spillcast.forecast.interval import SHORTER, WHOLE, check_elapsed
@@ -135,7 +135,7 @@ def _kind(recording: Recording, loads: Sequence[Load]) -> str:
     return "unread" if unread else "stretch"
 
 
-def _io_ns_by_stretch(recording: Recording) -> NDArray[np.float64]:
+def _io_ns_by_stretch(recording: Recording) -> Floats:
     """Time (ns) in temp I/O: a row per slice, or per second or more of a single stretch."""
     if recording.meta.raw.slices_of_all:
         slices_s = recording.meta.raw.slices_s or ()

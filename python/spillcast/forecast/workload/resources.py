@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
+from spillcast.columns import Flags, Floats, Integers
 from spillcast.errors import OptionInvalid
 from spillcast.forecast.workload.load import Load
 from spillcast.recording.thread_trace import ThreadTrace
@@ -80,9 +81,6 @@ class Cpus:
         return round(self.quota_cpus * period_ns), period_ns
 
 
-Array = NDArray[np.int64]
-Seconds = NDArray[np.float64]
-
 #: Slices of the run, 1 % each, in which the number of active threads counts as constant.
 STRETCHES = 100
 
@@ -94,34 +92,34 @@ class Stretches:
     CPU time within each wait.
     """
 
-    def __init__(self, trace: ThreadTrace, elapsed_s: float, call_ns: Array, cpus: Cpus) -> None:
+    def __init__(self, trace: ThreadTrace, elapsed_s: float, call_ns: Integers, cpus: Cpus) -> None:
         self._trace, self._call_ns, self._cpus = trace, call_ns, cpus
         self._recorded_s, self._stretch_ns = elapsed_s, elapsed_s * 1e9 / STRETCHES
         self._work_ns = trace.start_ns - trace.cpu_ns - trace.ready_ns
         self._end_ns = trace.start_ns + trace.io_ns(trace.wait_ns)
 
-    def of_waits(self, values: Seconds) -> Seconds:
+    def of_waits(self, values: Floats) -> Floats:
         """Sums of values by stretch, each spread over the wait of its row."""
         return self._spread(self._trace.start_ns, self._end_ns, values)
 
-    def of_work(self, values: Seconds) -> Seconds:
+    def of_work(self, values: Floats) -> Floats:
         """Sums of values by stretch, each spread over the time before the wait of its row."""
         return self._spread(self._work_ns, self._trace.start_ns, values)
 
     @cached_property
-    def active_s(self) -> Seconds:
+    def active_s(self) -> Floats:
         """Seconds by stretch with at least one active thread."""
         rows = Table({"begin_ns": self._work_ns, "end_ns": self._end_ns})
         return np.array(_core.covered_ns(rows, self._stretch_ns, STRETCHES)) / 1e9
 
     @cached_property
-    def threads(self) -> Seconds:
+    def threads(self) -> Floats:
         """Mean number of active threads while any was: at least 1."""
         work_s = self._spread(self._work_ns, self._end_ns, (self._end_ns - self._work_ns) / 1e9)
         threads = work_s / np.maximum(self.active_s, 1e-9)
         return np.clip(threads, 1.0, max(self._trace.threads, 1))
 
-    def elapsed_s(self, wait_ns: Array | Seconds, cpu_ns: Array, cpus: Cpus) -> float:
+    def elapsed_s(self, wait_ns: Integers | Floats, cpu_ns: Integers, cpus: Cpus) -> float:
         """Elapsed time with other waits and CPU times of the rows (ns), on other CPUs."""
         recorded_s, target_s = self._recorded_busy_s, self._busy_s(wait_ns, cpu_ns, cpus)
         left_s = self.active_s - recorded_s
@@ -132,10 +130,10 @@ class Stretches:
         return float((self._recorded_s / STRETCHES - self.active_s + took_s).sum())
 
     @cached_property
-    def _recorded_busy_s(self) -> Seconds:
+    def _recorded_busy_s(self) -> Floats:
         return self._busy_s(self._trace.wait_ns, self._trace.cpu_ns, self._cpus)
 
-    def _busy_s(self, wait_ns: Array | Seconds, cpu_ns: Array, cpus: Cpus) -> Seconds:
+    def _busy_s(self, wait_ns: Integers | Floats, cpu_ns: Integers, cpus: Cpus) -> Floats:
         """Time by stretch that the active threads take."""
         trace = self._trace
         cpu_s = self.of_work(cpu_ns / 1e9)
@@ -151,7 +149,7 @@ class Stretches:
         charged_s = cpu_s + self.of_waits(trace.io_ns(call_ns) / 1e9)
         return np.maximum(times_s, charged_s / cpus.quota_cpus)
 
-    def _spread(self, begin_ns: Array, end_ns: Array, values: Seconds) -> Seconds:
+    def _spread(self, begin_ns: Integers, end_ns: Integers, values: Floats) -> Floats:
         """Sums by stretch; what lies before the run counts in the first, after it in the last."""
         columns = {"begin_ns": begin_ns, "end_ns": end_ns, "values": values}
         return np.array(_core.spread(Table(columns), self._stretch_ns, STRETCHES))
@@ -185,7 +183,6 @@ def _whole_repairman_s(threads: int, cores: int, cpu_s: float, latency_s: float)
     return cpu_s / on_cores
 
 
-Ns = NDArray[np.float64]
 #: Any storage that takes time, to find out which operations miss the cache.
 ANY_STORAGE = fixed_behaviour(1e-6, 1e-6)
 #: Least share of the cacheable operations that were as fast as memory if a page cache served them.
@@ -200,7 +197,7 @@ class PageCache:
 
     room_bytes: int
     #: By row of the thread trace, ns.
-    cached_ns: NDArray[np.int64]
+    cached_ns: Integers
 
     def for_share(self, share: float) -> tuple[int, int]:
         """Its size, and the limit of dirty bytes, for a share of a query."""
@@ -208,7 +205,7 @@ class PageCache:
         return room_bytes, int(room_bytes * DIRTY_SHARE)
 
 
-def page_cache_of(trace: ThreadTrace, storage_ns: Ns, room_bytes: int) -> PageCache | None:
+def page_cache_of(trace: ThreadTrace, storage_ns: Floats, room_bytes: int) -> PageCache | None:
     """The page cache of a recording's threads, by their waits; None if there was none.
 
     ``storage_ns`` is the time of any storage behind a cache of that size, by row. If most of the
@@ -227,7 +224,7 @@ def page_cache_of(trace: ThreadTrace, storage_ns: Ns, room_bytes: int) -> PageCa
 
 
 def page_cache_of_counts(
-    trace: ThreadTrace, load_of: NDArray[np.int64], loads: Sequence[Load]
+    trace: ThreadTrace, load_of: Integers, loads: Sequence[Load]
 ) -> PageCache | None:
     """A page cache that holds everything, if all operations were as fast as memory, else None.
 
@@ -241,11 +238,11 @@ def page_cache_of_counts(
     return PageCache(UNLIMITED_BYTES, cached_ns)
 
 
-def moving(trace: ThreadTrace) -> NDArray[np.bool_]:
+def moving(trace: ThreadTrace) -> Flags:
     """The temp operations that move bytes."""
     return trace.temp & (trace.bytes > 0)
 
 
-def memory_ns(size_bytes: NDArray[Any]) -> NDArray[np.float64]:
+def memory_ns(size_bytes: NDArray[Any]) -> Floats:
     """The longest time (ns) that an operation of each size takes if memory serves it."""
     return np.asarray(1e9 * calibrated().in_memory_s(size_bytes))

@@ -17,10 +17,10 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from spillcast import _core
 from spillcast.calibrated import calibrated
+from spillcast.columns import Flags, Floats, Integers
 from spillcast.forecast.workload.load import Load, operations
 from spillcast.forecast.workload.resources import (
     ANY_STORAGE,
@@ -52,7 +52,7 @@ class Simulated:
     """The recorded threads with their temp I/O on a storage."""
 
     #: Wait of each row of the trace, ns.
-    wait_ns: NDArray[np.float64]
+    wait_ns: Floats
     elapsed_ns: int
     #: Operations in flight while there are any: at least 1.
     in_flight: float
@@ -63,7 +63,7 @@ class Simulated:
     queued_ns: float
     latency_ns: float
     #: Time of the storage by row, ns: 0 if memory served it.
-    storage_ns: NDArray[np.float64]
+    storage_ns: Floats
     #: Shares of the temp I/O that the storage serves, not memory: of its operations, of its time.
     missed: float
     storage_share: float
@@ -101,8 +101,6 @@ class Overlap:
         return min(max(max(models_s), 1e-9) / max(min(models_s), 1e-9), MAX_APART)
 
 
-Array = NDArray[np.int64]
-Seconds = NDArray[np.float64]
 #: Least weight of a wait, however many others overlap with it.
 SHARE_MIN = 1e-3
 
@@ -129,20 +127,20 @@ class Threads:
     #: Size of the page cache that the engine could use; None if unknown.
     cache_bytes: int | None = None
     #: Bytes of each read that missed the page cache; None if the page cache is simulated.
-    missing_bytes: Array | None = None
+    missing_bytes: Integers | None = None
     #: Whether samples separate spinning threads from working ones.
     sampled: bool = True
     #: Names of the calls that change files, in the order of the trace.
     change_events: Sequence[str] = ()
     _unwaited_on: dict[Cpus, Simulated] = field(default_factory=dict, init=False)
     _without_on_s: dict[Cpus, float] = field(default_factory=dict, init=False)
-    _load_numbers: dict[tuple[tuple[str, int], ...], Array] = field(
+    _load_numbers: dict[tuple[tuple[str, int], ...], Integers] = field(
         default_factory=dict, init=False
     )
 
     @property
     def of_waits(self) -> float:
-        """Seconds of elapsed time for a second of latency in the recording."""
+        """Floats of elapsed time for a second of latency in the recording."""
         return min(max(self.recorded.of_waits, SHARE_MIN), 1.0)
 
     @cached_property
@@ -204,7 +202,7 @@ class Threads:
         self,
         simulated: Simulated,
         loads: Sequence[Load],
-        cpu_s: Seconds,
+        cpu_s: Floats,
         replayed_s: float | None = None,
     ) -> Overlap:
         """The overlap in a simulation, with ``cpu_s`` more CPU time per operation of each load.
@@ -218,7 +216,7 @@ class Threads:
         return self._overlap(simulated, self._cpu_with_more_ns(more_s), self.target, replayed_s)
 
     def _overlap(
-        self, simulated: Simulated, cpu_ns: Array, cpus: Cpus, replayed_s: float | None = None
+        self, simulated: Simulated, cpu_ns: Integers, cpus: Cpus, replayed_s: float | None = None
     ) -> Overlap:
         trace, wait_ns = self.trace, simulated.wait_ns
         lower_s = self._lower_s(cpus)
@@ -259,7 +257,7 @@ class Threads:
         return replace(self, trace=replace(trace, cpu_ns=cpu_ns), sampled=True)
 
     @cached_property
-    def _bursts(self) -> NDArray[np.bool_]:
+    def _bursts(self) -> Flags:
         """Rows after a long CPU burst, in at least a tenth of which other threads did temp I/O."""
         trace = self.trace
         bursts = (trace.cpu_ns > BURST_MIN_S * 1e9) & (self._several and self.cpu_known)
@@ -365,7 +363,7 @@ class Threads:
             self._unwaited_on[cpus] = self._simulated(wait_ns, cpus)
         return self._unwaited_on[cpus]
 
-    def _load_of(self, loads: Sequence[Load]) -> Array:
+    def _load_of(self, loads: Sequence[Load]) -> Integers:
         """The number of the load that each temp operation belongs to."""
         kinds = tuple(load.kind for load in loads)
         if kinds not in self._load_numbers:
@@ -395,7 +393,7 @@ class Threads:
         source, target = self.source.cpu_s_per_s(self.trace), cpus.cpu_s_per_s(self.trace)
         return min(float(self.trace.cpu_ns.sum()) / 1e9, self.elapsed_s * source) / target
 
-    def _moving_s(self, simulated: Simulated, cpu_ns: Array, cpus: Cpus) -> float:
+    def _moving_s(self, simulated: Simulated, cpu_ns: Integers, cpus: Cpus) -> float:
         """Elapsed time if each stretch keeps its active threads; one thread's work cannot move."""
         if not self._several:
             fixed_s, wait_ns = self._fixed_s(simulated), simulated.wait_ns
@@ -411,30 +409,30 @@ class Threads:
         return Stretches(self.trace, self.elapsed_s, self._call_ns, self.source)
 
     @cached_property
-    def _followed(self) -> tuple[Array, Array]:
+    def _followed(self) -> tuple[Integers, Integers]:
         """Rows that another row of their thread follows, and those rows."""
         return followed(self.trace.thread)
 
-    def _cpu_with_more_ns(self, more_s: Seconds) -> Array:
+    def _cpu_with_more_ns(self, more_s: Floats) -> Integers:
         """CPU times before all waits, with ``more_s`` after each temp operation."""
         more_ns = np.zeros(len(self.trace.cpu_ns))
         more_ns[self.trace.temp] = more_s * 1e9
         row, following = self._followed
         cpu_ns = self.trace.cpu_ns.astype(float)
         cpu_ns[following] += more_ns[row]
-        changed: Array = np.maximum(cpu_ns, 0).astype(np.int64)
+        changed: Integers = np.maximum(cpu_ns, 0).astype(np.int64)
         return changed
 
     @cached_property
-    def _call_ns(self) -> Array:
+    def _call_ns(self) -> Integers:
         """CPU time within waiting temp operations: the time of memory to copy their bytes."""
         size = self.trace.bytes
-        call_ns: Array = np.where(size > 0, memory_ns(size), 0).astype(np.int64)
+        call_ns: Integers = np.where(size > 0, memory_ns(size), 0).astype(np.int64)
         return call_ns
 
     def _simulated(
         self,
-        wait_ns: Array,
+        wait_ns: Integers,
         cpus: Cpus,
         behaviour: Behaviour | None = None,
         share: float = 1.0,
@@ -471,11 +469,11 @@ class Threads:
             storage_share=float(storage_ns.sum()) / io_ns if io_ns else 1.0,
         )
 
-    def _batch(self, columns: Mapping[str, Array]) -> Any:
+    def _batch(self, columns: Mapping[str, Integers]) -> Any:
         """The rows for the simulation, with ``columns`` in place of those recorded."""
         return Table({**self.trace.columns, **columns, "call_ns": self._call_ns})
 
-    def _run(self, wait_ns: Array | Seconds, cpus: Cpus, cpu_ns: Array) -> dict[str, Any]:
+    def _run(self, wait_ns: Integers | Floats, cpus: Cpus, cpu_ns: Integers) -> dict[str, Any]:
         """The totals of a simulated run with fixed waits and these CPU times."""
         batch = self._batch({"wait_ns": wait_ns.astype(np.int64), "cpu_ns": cpu_ns})
         outcome: dict[str, Any]

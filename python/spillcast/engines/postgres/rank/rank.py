@@ -53,6 +53,7 @@ from spillcast.evidence.postgres.statements import (
 from spillcast.evidence.postgres.temp_files import TempFile, work_mem_between
 from spillcast.evidence.postgres.work_memory import enough_bytes
 from spillcast.fleet.snapshots import Snapshot, store_snapshot
+from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import size, sized_rows
 from spillcast.forecast.sizing.products import Sized
 from spillcast.forecast.workload.counted import timed_on
@@ -263,13 +264,16 @@ def with_sizing(ranking: ServerRanking) -> ServerRanking:
 
 
 def statements_to_size(
-    ranking: ServerRanking, place: Path = _PLACE, runs_per_day: float | None = None
+    ranking: ServerRanking,
+    place: Path = _PLACE,
+    question: Question | None = None,
+    runs_per_day: float | None = None,
 ) -> list[Sized]:
     """The statements of a ranking that spill; ``runs_per_day`` replaces the counted runs of all."""
     rows = ranking.counted
     if runs_per_day is None and ranking.per_day is not None:
         runs_per_day = sum(row.calls for row in rows if row.spills) * ranking.per_day
-    return sized_rows(place, rows, runs_per_day=runs_per_day)
+    return sized_rows(place, rows, question or Question(), runs_per_day)
 
 
 def spill_s(size_bytes: int, request: RankRequest) -> dict[str, float]:
