@@ -140,7 +140,7 @@ class Threads:
 
     @property
     def of_waits(self) -> float:
-        """Floats of elapsed time for a second of latency in the recording."""
+        """Seconds of elapsed time for a second of latency in the recording."""
         return min(max(self.recorded.of_waits, SHARE_MIN), 1.0)
 
     @cached_property
