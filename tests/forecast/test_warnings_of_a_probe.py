@@ -52,8 +52,7 @@ def test_a_share_of_the_steps_and_the_budget_for_all_are_named():
 
 def test_sizes_beyond_and_between_the_measured_ones():
     assert [warned.code for warned in about_sizes("its", 0.0, 0.0, 0.1)] == []
-    [beyond] = about_sizes("its", 0.5, 0.0, 0.1, ": probe")
+    [beyond] = about_sizes("its", 0.5, 0.0, 0.1)
     assert beyond.code == "extrapolated"
     assert "50%" in beyond.message
-    assert beyond.message.endswith(": probe")
     assert [warned.code for warned in about_sizes("its", 0.0, 0.5, 0.1)] == ["sizes"]

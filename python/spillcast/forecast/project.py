@@ -250,7 +250,7 @@ def _unusable(baseline: Baseline) -> str | None:
 def _check_cpu_limits(workload: Workload, throttled_share: float) -> None:
     """CpuTimeUnknown if CPU limits need the CPU time of threads, which was not recorded."""
     threads = workload.threads
-    if threads.cpu_known:
+    if threads.trace.cpu_known:
         return
     unseen = "the recording does not contain the CPU time of the threads"
     if threads.source != threads.target:

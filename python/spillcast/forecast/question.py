@@ -3,7 +3,6 @@
 from collections.abc import Callable, Collection, Mapping, Sequence, Set
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, fields
-from functools import cached_property
 from math import inf
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,7 +15,7 @@ from spillcast.forecast.remaining import NO_HINTS, RemainingWorkHints
 from spillcast.recording import Recording
 from spillcast.storage import Storage
 from spillcast.storage.rehearse import Rehearsal
-from spillcast.storage.room import Budget, parse_budget
+from spillcast.storage.room import parse_budget
 from spillcast.storage.target import resolve
 
 if TYPE_CHECKING:
@@ -93,15 +92,13 @@ class Question:
         if self.elapsed_s is not None and not 0 <= self.elapsed_s < inf:
             raise OptionInvalid(f"--elapsed {self.elapsed_s:g}: not a time", "such as 773s")
 
-    @cached_property
-    def probe_budget(self) -> Budget:
-        """What a probe may take. InputError for an invalid ``budget``."""
-        return parse_budget(self.budget)
-
     def storage(self, word: str, like: Recording | Counts) -> Storage:
-        """The storage that a word names; a directory is probed with the I/O of ``like``."""
+        """The storage that a word names; a directory is probed with the I/O of ``like``.
+
+        InputError for a word that names none, and for an invalid ``budget``.
+        """
         with self.watch(word) as show:
-            return resolve(word, like, budget=self.probe_budget, on_progress=show)
+            return resolve(word, like, budget=parse_budget(self.budget), on_progress=show)
 
     @property
     def selection(self) -> Selection:

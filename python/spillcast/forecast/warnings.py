@@ -66,7 +66,6 @@ def _part(case: Case) -> Iterator[Warned]:
     """A recording that covers a part of the query, and the assumptions about what remains."""
     workload = case.workload
     part, left = workload.part, workload.to_come
-    unused = [Warned("not-used", f"not used: {reason}") for reason in workload.unused_hints]
     if part is not None:
         if left is not None and left.still_writing:
             yield Warned("still-writing", left.still_writing_words)
@@ -87,7 +86,7 @@ def _part(case: Case) -> Iterator[Warned]:
             if left is not None and left.writes_bytes.source == FILES_SOURCE:
                 rest = "the rest is what its temp files hold; what follows is not in them"
         yield Warned("part", f"{recorded}: {rest}")
-    yield from unused
+    yield from (Warned("not-used", f"not used: {reason}") for reason in workload.unused_hints)
     if part is not None:
         return
     read, written = (moved_bytes(workload.recorded_loads, op) for op in OPS)
@@ -240,8 +239,7 @@ def _cpu_time(case: Case) -> Iterator[Warned]:
 
 
 def _figures(case: Case) -> Iterator[Warned]:
-    for code, text in case.storage.source.warnings:
-        yield Warned(code, text)
+    yield from (Warned(*warning) for warning in case.storage.source.warnings)
     if case.storage.source.any_size:
         return
     latencies = case.projected.latencies

@@ -15,6 +15,7 @@ import glob
 from collections.abc import Iterator, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
+from math import inf
 from pathlib import Path
 
 import numpy as np
@@ -115,9 +116,8 @@ def forecast_events(
     limit = Target("", latency_s=NO_LATENCY_S)
     limit_parts = parts_of(limit, evidence, question, elapsed_s)
     at_limit = target_rest(limit, evidence, limit_parts, elapsed_s)
-    min_s, max_s = _interval(
-        limit_parts, elapsed_s, at_limit, evidence.ash, method, 0.0, confidence
-    )
+    no_waits = [replace(part, gain=inf) for part in limit_parts]
+    min_s, max_s = _interval(no_waits, elapsed_s, at_limit, evidence.ash, method, 0.0, confidence)
     ceiling_s = rest_s + min(moved.change_s, 0.0)
     ceiling_interval_s = min(min_s, ceiling_s, interval_s[0]), max(max_s, ceiling_s)
     answer = replace(

@@ -256,7 +256,9 @@ def target_rest(
     boosted_s = sum(part.time_s for part in parts)
     rest_s = max(elapsed_s - boosted_s, 0.0)
     count = sum(part.count for part in parts)
-    gain = boosted_s / sum(part.target_s for part in parts)
+    # A wait as short as that for memory leaves the caches as they are.
+    shortest_s = [min(part.count * measured.memory_s, part.time_s) for part in parts]
+    gain = boosted_s / sum(map(max, shortest_s, [part.target_s for part in parts]))
     source_outside = _outside(evidence.traces, {part.event: 1.0 for part in parts})
     per_operation_s = (
         source_outside.per_operation_s if source_outside is not None else measured.oracle_rest_s

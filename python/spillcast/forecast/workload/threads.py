@@ -260,7 +260,7 @@ class Threads:
     def _bursts(self) -> Flags:
         """Rows after a long CPU burst, in at least a tenth of which other threads did temp I/O."""
         trace = self.trace
-        bursts = (trace.cpu_ns > BURST_MIN_S * 1e9) & (self._several and self.cpu_known)
+        bursts = (trace.cpu_ns > BURST_MIN_S * 1e9) & (self._several and self.trace.cpu_known)
         begin_ns, end_ns = trace.start_ns[trace.temp], (trace.start_ns + trace.wait_ns)[trace.temp]
         for row in np.flatnonzero(bursts):
             last_ns, burst_ns = trace.start_ns[row], trace.cpu_ns[row]
@@ -333,16 +333,11 @@ class Threads:
         """Whether there are several threads, and their single waits are known."""
         return not self.counted and self.number > 1
 
-    @property
-    def cpu_known(self) -> bool:
-        """Whether the CPU time of threads between waits was recorded."""
-        return self.trace.cpu_known
-
     @cached_property
     def _simulates(self) -> bool:
         """Whether the simulation gives the overlap."""
         quotas = self.source.quota_ns, self.target.quota_ns
-        return self._several or (any(quotas) and self.cpu_known)
+        return self._several or (any(quotas) and self.trace.cpu_known)
 
     @cached_property
     def _recorded(self) -> Simulated:
@@ -388,7 +383,7 @@ class Threads:
 
     def _lower_s(self, cpus: Cpus) -> float:
         """Lower bound by the CPU time of all threads on all CPUs; 0 if it is not known."""
-        if not self.cpu_known or None in (cpus.cores, self.source.cores):
+        if not self.trace.cpu_known or None in (cpus.cores, self.source.cores):
             return 0.0
         source, target = self.source.cpu_s_per_s(self.trace), cpus.cpu_s_per_s(self.trace)
         return min(float(self.trace.cpu_ns.sum()) / 1e9, self.elapsed_s * source) / target
@@ -450,7 +445,7 @@ class Threads:
             behaviour and behaviour.for_share(share),
             memory=(calibrated().memory_s * 1e9, 1e9 / calibrated().memory_bytes_per_s),
             page_cache=None if page_cache is None else page_cache.for_share(share),
-            quota=cpus.quota_ns if self.cpu_known else None,
+            quota=cpus.quota_ns if self.trace.cpu_known else None,
         )
         temp_ns = max(outcome["temp_ns"], 1)
         times, limited_ns = arrays_of(waited), outcome["limited_ns"]
