@@ -1,6 +1,7 @@
 """What a server did between looks: exact or a lower bound, whatever happened to its counters."""
 
 import gzip
+import json
 import random
 import subprocess
 import sys
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from cases import cases
-from harness import spillcast
+from harness import only_line, spillcast
 from snapshot_files import BEGAN_S, Server
 from spillcast.errors import InputError
 from spillcast.fleet.dataset import Dataset, is_dataset
@@ -178,6 +179,31 @@ def test_a_damaged_look_is_named(tmp_path):
             file.write(content)
         with pytest.raises(InputError, match="000001"):
             list(read_snapshots(Dataset.open(str(tmp_path))))
+
+
+@cases(
+    "changed",
+    [
+        {"calls": -1},
+        {"calls": "7"},
+        {"calls": None},
+        {"temp_blks_read": 1 << 60},
+        {"total_exec_time": None},
+        {"query": 5},
+        {"queryid": None},
+    ],
+)
+def test_a_row_that_no_server_counts_is_named_by_its_look(tmp_path, changed):
+    server = Server()
+    server.call("1")
+    server.look(tmp_path)
+    server.call("1")
+    path, _ = server.look(tmp_path)
+    document = json.loads(gzip.decompress(Path(path).read_bytes()))
+    document["rows"][0] |= changed
+    Path(path).write_bytes(gzip.compress(json.dumps(document).encode()))
+    for verb in ("fleet", "postgres"):
+        assert "000002" in only_line(spillcast(verb, tmp_path, "--to", "latency:1ms"), 2)
 
 
 def test_texts_are_cut_before_a_look_gets_large(tmp_path):

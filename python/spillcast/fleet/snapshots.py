@@ -16,6 +16,7 @@ from typing import Any
 from urllib.parse import quote
 
 from spillcast.document import internal, read
+from spillcast.evidence.postgres.statements import MAINTENANCE, PER_GATHER, Row
 from spillcast.evidence.text import decoded
 from spillcast.fleet.dataset import SNAPSHOTS_FOLDER, Dataset
 from spillcast.gate import bounded, json_of, reading
@@ -145,7 +146,21 @@ def read_snapshots(dataset: Dataset) -> Iterator[Snapshot]:
         with reading(path, _AGAIN):
             content = gzip.decompress(dataset.place.read(name))
             document = json_of(decoded(bounded(content, path)), path, _AGAIN)
-            yield replace(read(Snapshot, document, path, _AGAIN), number=number)
+            snapshot = replace(read(Snapshot, document, path, _AGAIN), number=number)
+            _check(snapshot)
+        yield snapshot
+
+
+def _check(snapshot: Snapshot) -> None:
+    """KeyError, TypeError, ValueError or OSError if a time or a row cannot be a server's."""
+    datetime.fromtimestamp(snapshot.taken_s, UTC)
+    limits = {name: snapshot.settings.get(name) for name in (PER_GATHER, MAINTENANCE)}
+    for row in snapshot.rows:
+        # The text is not read here, which takes longer than all numbers.
+        Row.of({**row, **limits, "query": None})
+        is_named = row["queryid"] is not None and isinstance(row["query"], str | None)
+        if not is_named or "calls" not in count_names(row):
+            raise ValueError("a row has no identifier, no text, or no count of calls")
 
 
 def _names(dataset: Dataset) -> list[tuple[int, str]]:
