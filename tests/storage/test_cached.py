@@ -53,5 +53,7 @@ def test_what_was_not_written_before_is_read_from_the_disk(run, tmp_path, policy
     ],
 )
 def test_what_is_no_cache(run, text):
-    with pytest.raises(InputError):
+    with pytest.raises(InputError) as refused:
         resolve(text, run)
+    # No option of another command.
+    assert str(refused.value).startswith("--to cache:")

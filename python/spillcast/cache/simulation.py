@@ -70,13 +70,11 @@ class CacheOptions:
         policies = _core.CacheRequests.policies()
         if self.policy not in policies:
             raise ChoiceUnknown(
-                f"--policy {self.policy}: there is no such policy",
+                f"there is no policy {self.policy}",
                 f"the policies are {', '.join(policies)}",
             )
         if self.size_bytes == 0:
-            raise OptionInvalid(
-                "--size 0: a cache of no size holds nothing", "for example --size 10G"
-            )
+            raise OptionInvalid("a cache of no size holds nothing", "for example 10G")
         if self.keep and self.policy != "keep":
             raise OptionConflict("--keep is a rule of --policy keep")
 
@@ -155,9 +153,9 @@ def simulate(
     lines = min(options.size_bytes // requests.line_bytes, _LINES_MAX)
     if lines == 0:
         raise OptionInvalid(
-            f"--size {format_bytes(options.size_bytes)} is less than a line of "
+            f"a cache of {format_bytes(options.size_bytes)} is less than a line of "
             f"{format_bytes(requests.line_bytes)}",
-            "give a smaller --line, or a larger --size",
+            "give more, or smaller lines",
         )
     kept = requests.numbers_of(options.keep)
     core = requests.core

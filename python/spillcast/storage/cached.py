@@ -15,7 +15,7 @@ from spillcast import _core
 from spillcast.cache.evidence import LINE_BYTES, Requests
 from spillcast.cache.rows import of_recording
 from spillcast.cache.simulation import CacheOptions, simulate
-from spillcast.errors import TargetInvalid, TimesUnknown
+from spillcast.errors import InputError, TargetInvalid, TimesUnknown
 from spillcast.evidence.counts import Counts
 from spillcast.recording import OPS, Recording
 from spillcast.storage.model import Estimate, Model
@@ -73,7 +73,10 @@ def parse_cache(text: str, value: str) -> tuple[str, str, CacheOptions]:
         temp_writes=True,
         runs=1,
     )
-    options.check()
+    try:
+        options.check()
+    except InputError as error:
+        raise TargetInvalid(f"--to {text}: {error.message}", error.hint) from error
     return flash, disk, options
 
 
