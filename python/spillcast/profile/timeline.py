@@ -218,9 +218,11 @@ def _waits_over_time(
         on_cpu = cpu_ns > 0
         cpu_begin_ns = np.maximum(begin_ns - cpu_ns, 0)
         spans_ns.append((CPU, cpu_begin_ns[on_cpu], begin_ns[on_cpu]))
-        if has_run_queue:
+        if has_run_queue and len(rows):
             before_ns = _ends_before(session, end_ns, cpu_begin_ns, ends_ns)
-            ready = cpu_begin_ns - before_ns >= RUN_QUEUE_MIN_NS
+            ready = rows["cpu_before_ns"].is_valid() & (
+                cpu_begin_ns - before_ns >= RUN_QUEUE_MIN_NS
+            )
             spans_ns.append((RUN_QUEUE, before_ns[ready], cpu_begin_ns[ready]))
         for state, from_ns, to_ns in spans_ns:
             values = (to_ns - from_ns).astype(float)

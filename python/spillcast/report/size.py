@@ -51,7 +51,7 @@ def answer_text(sizing: Sizing) -> str:
         return f"Zero-latency storage would leave {left} of {today}."
     lead = f"Cheapest with {100 * WORTH:.0f} % of the largest saving"
     if sizing.within_s is not None:
-        cheapest = "If it moves anyway, the cheapest" if sizing.suffices else "Cheapest"
+        cheapest = "If it is to change anyway, the cheapest" if sizing.suffices else "Cheapest"
         lead = f"{cheapest} within {format_duration(sizing.within_s)}"
     elapsed = format_estimate(chosen.elapsed_s, chosen.interval_s)
     if sizing.bounds_only:
