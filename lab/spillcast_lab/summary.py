@@ -283,7 +283,7 @@ def verify_page(truth: Truth) -> Page:
     lines = [f"  {len(group)} refused: {reason}" for reason, group in refusals(cases).items()]
     if left_out := truth.about.get("left_out"):
         lines.append(f"  {len(left_out)} skipped, the last one because: {left_out[-1]['why']}")
-    return Page([*parts, *([Words(lines, "  ")] if lines else [])], cases_table(cases))
+    return Page([*parts, Words(lines, "  ")], cases_table(cases))
 
 
 def _heading(case: Case) -> str:

@@ -204,7 +204,8 @@ def _waits_over_time(
     for rows in recording.batches("waits"):
         begin_ns, session = rows["start_ns"].values, rows["session"].values
         temp, op = rows["temp"].values, rows["op"]
-        end_ns, cpu_ns = begin_ns + rows["elapsed_ns"].values, rows["cpu_before_ns"].filled(0)
+        cpu = rows["cpu_before_ns"]
+        end_ns, cpu_ns = begin_ns + rows["elapsed_ns"].values, cpu.filled(0)
         sessions.update(np.unique(session[op.is_valid() | (cpu_ns > 0)]).tolist())
         read, write = temp & op.equals("read"), temp & op.equals("write")
         is_wait = ~temp & op.is_null()
@@ -220,9 +221,7 @@ def _waits_over_time(
         spans_ns.append((CPU, cpu_begin_ns[on_cpu], begin_ns[on_cpu]))
         if has_run_queue and len(rows):
             before_ns = _ends_before(session, end_ns, cpu_begin_ns, ends_ns)
-            ready = rows["cpu_before_ns"].is_valid() & (
-                cpu_begin_ns - before_ns >= RUN_QUEUE_MIN_NS
-            )
+            ready = cpu.is_valid() & (cpu_begin_ns - before_ns >= RUN_QUEUE_MIN_NS)
             spans_ns.append((RUN_QUEUE, before_ns[ready], cpu_begin_ns[ready]))
         for state, from_ns, to_ns in spans_ns:
             values = (to_ns - from_ns).astype(float)

@@ -40,8 +40,7 @@ def ranking_page(ranking: ServerRanking, top: int, *, per_day: bool = False) -> 
         parts.append(_table(ranking, ranking.statements[:top], scale))
     lines = _notes(ranking, top, per_day=per_day)
     lines += [] if history is None else history_notes(history)
-    if lines:
-        parts.append(Words(lines))
+    parts.append(Words(lines))
     if ranking.enable:
         words = Words(["Enable pg_stat_statements, which counts statements:"])
         parts += [words, Commands(ranking.enable)]
