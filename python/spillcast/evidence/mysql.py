@@ -102,7 +102,7 @@ def read(path: Path, selection: Selection) -> Counts:
     nodes = list(_nodes(block))
     sorts = [_sort(path, node) for name, node in nodes if name == "filesort"]
     spilled = [sort for sort in sorts if sort is not None]
-    tables = sum(name == "temporary_table" for name, _ in nodes)
+    tables = sum(name in {"temporary_table", "materialized"} for name, _ in nodes)
     notes = [sort.cure for sort in spilled]
     if tables:
         notes.append(

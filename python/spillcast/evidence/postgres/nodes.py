@@ -33,7 +33,7 @@ WORKERS_MAX = 1024
 #: The hash value and the header of a tuple before the columns of a row in a file of a hash join.
 _ROW_HEADER_BYTES = 20
 SIZES_NOTE = (
-    "a plan without BUFFERS: temp I/O follows from sizes on disk, each written once and read once"
+    "a plan without BUFFERS: the least temp I/O is the sizes on disk, written once and read once"
 )
 #: Nodes that never write temp files.
 _NEVER_SPILLS = frozenset(
