@@ -30,7 +30,7 @@ def cases(names, values):
                     failure.add_note(f"with {arguments}")
                     failures.append(failure)
             if failures:
-                raise ExceptionGroup(f"{len(failures)} of {len(values)} cases", failures)
+                raise BaseExceptionGroup(f"{len(failures)} of {len(values)} cases", failures)
 
         signature = inspect.signature(test)
         parameters = [value for name, value in signature.parameters.items() if name not in names]

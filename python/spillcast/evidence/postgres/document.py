@@ -25,8 +25,7 @@ ELSEWHERE_LISTED = 4
 _ROWS_OUT = re.compile(r"^[^\S\n]*Rows out: ", re.MULTILINE)
 #: The name of a node in a text, and its type in JSON, XML and YAML.
 _NODE_NAME = re.compile(
-    r"[\s>-]*+(?P<name>[^\s>-][^(\n]*?) *\((?:cost=|actual)"
-    r"|\bNode[ -]Type\W{1,4}(?P<type>\w[\w ]*\w)"
+    r"^(?P<name>[^(]*)\((?:cost=|actual)|\bNode[ -]Type\W{1,4}(?P<type>\w[\w ]*\w)"
 )
 #: What auto_explain writes above a plan, whole or without what a server's log has around it.
 LOGGED = re.compile(r"duration: (?P<ms>[\d.]+) ms\s+plan:[ \t]*")
@@ -96,8 +95,7 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
     cut: EvidenceDamaged | None = None
     if '"Plan"' in text:
         try:
-            for value in json_values(text, path, HOW, '"Plan"'):
-                documents += _plans_of(value)
+            documents = _plans_of(list(json_values(text, path, HOW, '"Plan"')))
         except EvidenceDamaged as error:
             cut = error
     if not documents and "<explain" in text:
@@ -168,7 +166,7 @@ def _check_elsewhere(path: Path, text: str) -> None:
     has_segments = re.search(r"\bMotion \d+:\d+", text) is not None
     for line in text.split("\n"):
         if named := _NODE_NAME.search(line):
-            node = named["name"] or named["type"]
+            node = (named["name"] or named["type"] or "").strip(" ->")
         elif ELSEWHERE.search(line) or (has_segments and " Disk: " in line):
             spilling.append(f"{node}: {' '.join(line.split())[:120]}")
         elif re.match(r"\s*Buffers: .*\btemp .*written=[1-9]", line):
