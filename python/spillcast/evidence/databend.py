@@ -1,7 +1,6 @@
 """Counts spilled files and ranges of each operator in EXPLAIN ANALYZE of Databend."""
 
 import re
-from collections import defaultdict
 from collections.abc import Mapping
 from math import ceil
 from pathlib import Path
@@ -60,12 +59,9 @@ def read(path: Path, selection: Selection) -> Counts:
     busy_s = sum(parse_duration_s(match[1]) for match in _BUSY.finditer(text))
     if not busy_s:
         raise EvidenceIncomplete(f"{path}: the plan was not run, so it counts no temp I/O", HOW)
-    spilled = _spilled(path, text)
-    if not any(size for (_, _, unit), size in spilled.items() if unit == "bytes"):
+    spilled, remote_bytes = _spilled(path, text)
+    if not any(spilled["bytes"].values()):
         raise NoTempIo(f"{path}: this query of Databend does not spill")
-    remote_bytes = sum(
-        size for (place, _, unit), size in spilled.items() if (place, unit) == ("remote", "bytes")
-    )
     note = f"{format_bytes(remote_bytes)} of it were written to and read from object storage"
     elapsed = _ELAPSED.search(text)
     return counts_of_figures(
@@ -81,11 +77,12 @@ def read(path: Path, selection: Selection) -> Counts:
     )
 
 
-def _spilled(path: Path, text: str) -> Mapping[tuple[str, str, str], float]:
-    """Sums over all operators by place, op and unit: files or ranges, bytes, seconds."""
-    sums: dict[tuple[str, str, str], float] = defaultdict(float)
+def _spilled(path: Path, text: str) -> tuple[Mapping[str, Mapping[str, float]], float]:
+    """Sums over all operators by unit (files or ranges, bytes, seconds) and op; remote bytes."""
+    sums = {unit: dict.fromkeys(OPS, 0.0) for unit in ("numbers", "bytes", "seconds")}
+    remote_bytes = 0.0
     for match in _SPILLED.finditer(text):
-        unit = "seconds" if match["time"] else match["unit"]
+        unit = "seconds" if match["time"] else match["unit"] or "numbers"
         if unit == "seconds":
             value = parse_duration_s(match["value"])
         elif unit == "bytes":
@@ -95,21 +92,14 @@ def _spilled(path: Path, text: str) -> Mapping[tuple[str, str, str], float]:
             if number is None:
                 raise damaged(path, f"{match['value']!r} is not a number of spills", HOW)
             value = number.value
-        sums[(match["place"] or "").strip(), match["op"], unit] += value
-    return sums
+        sums[unit][match["op"]] += value
+        remote_bytes += value * (unit == "bytes" and match["place"] == "remote ")
+    return sums, remote_bytes
 
 
-def _temp_counts(path: Path, spilled: Mapping[tuple[str, str, str], float]) -> TempCounts:
+def _temp_counts(path: Path, spilled: Mapping[str, Mapping[str, float]]) -> TempCounts:
     """Reads and writes by calls of a local disk, and bounds of their number and time."""
-
-    def by_op(wanted: str) -> dict[str, float]:
-        sums = dict.fromkeys(OPS, 0.0)
-        for (_, op, unit), value in spilled.items():
-            if unit == wanted:
-                sums[op] += value
-        return sums
-
-    files, sizes, times_s = by_op("numbers"), by_op("bytes"), by_op("seconds")
+    files, sizes, times_s = (spilled[unit] for unit in ("numbers", "bytes", "seconds"))
     for op in OPS:
         if bool(files[op]) != bool(sizes[op]):
             raise damaged(path, f"spills by {op} have no number or no bytes", HOW)

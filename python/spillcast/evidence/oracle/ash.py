@@ -134,7 +134,19 @@ def read_ash(
     month_first = any(export.month_first for export in exports)
     samples = _selected(samples, chosen, month_first=month_first).sort_by("time_ns")
     first_ns = samples["time_ns"][0]
-    notes = repeated_words(repeated)
+    return Ash(
+        samples.with_column("time_ns", samples["time_ns"].values - first_ns),
+        exports[0].source,
+        datetime.fromtimestamp(first_ns / 1e9, UTC).replace(tzinfo=None),
+        [*repeated_words(repeated), *_notes(exports)],
+        [damage for export in exports for damage in export.damaged],
+        frozenset.intersection(*(export.exported for export in exports)),
+    )
+
+
+def _notes(exports: Sequence[_Export]) -> list[str]:
+    """Sentences about limits of the exports."""
+    notes = []
     if not all(export.has_clock for export in exports):
         notes.append(
             "SAMPLE_TIME holds dates without a time of day: elapsed time is unknown; "
@@ -149,14 +161,7 @@ def read_ash(
             "samples of V$SESSION, not of ASH: how long single waits took and which line of the "
             "plan they are of is not known"
         )
-    return Ash(
-        samples.with_column("time_ns", samples["time_ns"].values - first_ns),
-        exports[0].source,
-        datetime.fromtimestamp(first_ns / 1e9, UTC).replace(tzinfo=None),
-        notes,
-        [damage for export in exports for damage in export.damaged],
-        frozenset.intersection(*(export.exported for export in exports)),
-    )
+    return notes
 
 
 def _read_export(path: Path, on_progress: Callable[[int], None]) -> _Export:

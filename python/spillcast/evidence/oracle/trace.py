@@ -93,7 +93,7 @@ class Traces:
         )
 
     def waits(self) -> int:
-        """The number of lines in all files."""
+        """The number of waits in all files."""
         return sum(file["waits"] for file in self.files)
 
     def damaged(self) -> list[dict[str, Any]]:

@@ -98,7 +98,7 @@ class Row:
 
     @classmethod
     def of(cls, values: Mapping[str, Any]) -> "Row":
-        """From a row's values by column. ValueError or TypeError where they are no such numbers."""
+        """A row from its values by column. ValueError or TypeError if they are not numbers."""
         queryid, query = values.get("queryid"), values.get("query")
         calls = _whole(values["calls"])
         return cls(
@@ -120,13 +120,13 @@ class Row:
         )
 
     def plus(self, other: "Row") -> "Row":
-        """With the calls of the same statement by another user, or in another database."""
+        """The sums with a row of the same statement: of another user, or in another database."""
         sums = {name: _sum(getattr(self, name), getattr(other, name)) for name in _ADDED}
         return replace(self, **sums, spread=None)
 
 
 def read_rows(path: Path) -> list[Row]:
-    """One for each statement. InputError for a file that is cut, damaged or lacks columns."""
+    """The statements of an export. InputError if it is cut or damaged, or lacks columns."""
     text = table_of(unwrapped(text_of(path, bytes_max=_BYTES_MAX)))
     if text.count("\n") > _LINES_MAX:
         raise FileTooLarge(f"{path}: more than {_LINES_MAX:,} lines of statements", HOW)
@@ -143,7 +143,7 @@ def read_rows(path: Path) -> list[Row]:
 
 
 def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
-    """By the names of the newest version: up to 12 execution was all that was timed."""
+    """A row by the names of the newest version; up to 12 all times are those of execution."""
     row = {str(name).strip().lower(): value for name, value in row.items()}
     times = {name: time["of"] for name in row if (time := _TIME.fullmatch(name))}
     named = {
@@ -154,7 +154,7 @@ def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_total(row: dict[str, Any]) -> dict[str, Any]:
-    """With the total of all calls, where only their mean was exported."""
+    """A row with the total time of its calls, also if only their mean was exported."""
     mean_ms, calls = row.get("mean_exec_time"), row.get("calls")
     if "total_exec_time" in row or mean_ms is None or calls is None:
         return row
@@ -162,7 +162,7 @@ def _with_total(row: dict[str, Any]) -> dict[str, Any]:
 
 
 def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The same, whose numbers, such as 93 250,25, 93.250,25 or 93,250.25, are 93250.25."""
+    """Rows with 93250.25 in place of 93 250,25, 93.250,25 or 93,250.25."""
     cells = [cell for row in rows for cell in row.values() if isinstance(cell, str)]
     numbers = list(dict.fromkeys(filter(_DIGITS.fullmatch, cells)))
     joined = with_decimal_points("\n".join(re.sub(r"[\s']", "", number) for number in numbers))
@@ -171,7 +171,7 @@ def _with_points(rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 
 def _held(row: Mapping[str, Any]) -> Iterator[Check]:
-    """The mean of a call times the calls is the total, as far as both are exported."""
+    """Check that the mean of a call times the calls is the total, if all are exported."""
     total, mean, calls = (row.get(name) for name in ("total_exec_time", "mean_exec_time", "calls"))
     if None in (total, mean, calls) or not _number(mean):
         return
@@ -182,7 +182,7 @@ def _held(row: Mapping[str, Any]) -> Iterator[Check]:
 
 
 def merged(rows: Iterable[Row]) -> list[Row]:
-    """Rows of one statement added up; one that is hidden is like no other."""
+    """A row for each statement, the sum of its rows; rows without an identifier stay alone."""
     by_id: dict[str | int, Row] = {}
     for number, row in enumerate(rows):
         name = number if row.queryid is None else row.queryid
@@ -231,15 +231,15 @@ def _sum(left: Any, other: Any) -> Any:
 
 _FROM = "or name the storage with --from"
 _NOT_TIMED = "its times are 0 or missing, so it took from the speed of memory to the whole call"
-#: Of a server that could have timed it.
+#: The remedy if the server can time temp I/O.
 _UNTIMED = (
     "set track_io_timing = on, call pg_stat_statements_reset(), and export it again after some "
     f"calls; {_FROM}"
 )
-#: Of one that could not.
+#: The remedy if the server is too old to do so.
 _NO_TIMES = f"PostgreSQL 15 or newer times temp I/O, as temp_blk_read_time; {_FROM}"
 _RARE = "forecast a plan of a call that does, or a log with log_temp_files = 0"
-#: What mends more I/O than the processes could do.
+#: The remedy for more I/O than the processes could do.
 _MORE_PROCESSES = (
     f"export the setting as a column, current_setting('{PER_GATHER}') as {PER_GATHER}, or forecast "
     "a plan of EXPLAIN (ANALYZE, BUFFERS)"
@@ -337,7 +337,7 @@ def named(path: Path, rows: Sequence[Row], queryid: str | None) -> Row:
 
 
 def ambiguous_rows(path: Path, rows: Sequence[Row], summary: str) -> InputError:
-    """That one of them is to be named, with a list of the first."""
+    """The error of several statements, with a list of the first ones."""
     heading = ("queryid", "calls", "mean time", "temp I/O", "statement")
     timed = _timed(rows)
     hint = "name one with --queryid"
@@ -367,7 +367,7 @@ def _ranked(spilling: Sequence[Row]) -> list[Row]:
 
 
 def processes_of(row: Row) -> Bounds[float]:
-    """From one process to all that its server's settings allow for."""
+    """Bounds of the number of processes: one, and as many as the server's settings allow."""
     query = row.query or ""
     is_query = _QUERY.match(query) is not None
     if row.workers == 0 and is_query and _OF_TABLES.search(query):

@@ -1,4 +1,4 @@
-"""PostgreSQL's work memory: what a node spills with so much, by the server's arithmetic."""
+"""PostgreSQL's work memory: how much a node spills with a given amount of it."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -9,8 +9,8 @@ from typing import Literal
 from spillcast.document import internal, later
 from spillcast.evidence.postgres import BLOCK_BYTES
 
-#: Of all that is spilled, some is written several times, or all once; it is written, and nothing
-#: tells how often; or nothing is written.
+#: Some rows are written several times; each is written once; rows are written, and how often is not
+#: known; none is written.
 State = Literal["multi-pass", "one-pass", "spills", "none"]
 #: A tape being merged: a block each for reading and writing, and 32 to read ahead.
 _TAPE_BYTES = 2 * BLOCK_BYTES + 32 * BLOCK_BYTES
@@ -18,7 +18,7 @@ _TAPE_BYTES = 2 * BLOCK_BYTES + 32 * BLOCK_BYTES
 SLOT_BYTES = 24
 POINTER_BYTES = 8
 _BUCKETS_MIN = 1024
-#: What is computed was up to a tenth less than what servers of version 15 and 18 took.
+#: Servers of versions 15 and 18 took up to a tenth more memory than is computed here.
 SPARE = 1.12
 
 
@@ -28,7 +28,7 @@ def merge_order(work_mem_bytes: int) -> int:
 
 
 def sort_passes(rows: float, tuple_bytes: int, work_mem_bytes: int) -> int:
-    """How often all rows are written; 0 where they fit.
+    """How often a sort writes all its rows; 0 if they fit.
 
     The last merge writes nothing. Runs are as long as memory allows beside the slots, which keep
     the size they had when memory was full first, and a block for each tape.
@@ -46,13 +46,13 @@ def sort_passes(rows: float, tuple_bytes: int, work_mem_bytes: int) -> int:
 
 
 def hash_bytes(rows: float, tuple_bytes: float) -> int:
-    """Memory of a hash table in one batch."""
+    """Memory (bytes) of a hash table in one batch."""
     buckets = max(_BUCKETS_MIN, power_of_two(rows))
     return ceil(rows * tuple_bytes) + buckets * POINTER_BYTES
 
 
 def hash_batches(rows: float, tuple_bytes: float, memory_bytes: int, *, balanced: bool) -> int:
-    """Batches of a hash of ``rows``; 1 where it fits.
+    """Batches of a hash table of ``rows``; 1 if it fits.
 
     ``balanced``: the server (18 or newer) takes more memory than it may where the buffers of many
     batches would take yet more.
@@ -69,12 +69,12 @@ def hash_batches(rows: float, tuple_bytes: float, memory_bytes: int, *, balanced
 
 
 def power_of_two(number: float) -> int:
-    """The least power of 2 that is no less."""
+    """The smallest power of 2 that is not below a number."""
     return 1 << max(0, ceil(number) - 1).bit_length()
 
 
 def rounded_up(size: float) -> int:
-    """A work_mem that one would set, in bytes: 1, 1.5, 2, 3, 4, 6, 8 ... MiB."""
+    """The next usual work_mem, in bytes: 1, 1.5, 2, 3, 4, 6, 8 ... MiB."""
     sizes = (steps << half for half in count(19) for steps in (2, 3))
     return next(size_bytes for size_bytes in sizes if size_bytes >= size)
 
@@ -94,12 +94,12 @@ class Spill:
     passes: int | None = later()
     #: Seconds of temp I/O over all processes, or blocks where it was not timed.
     weight: float = internal(0.0)
-    #: What it may take for each byte of work_mem, over all its processes.
+    #: Bytes that all its processes may take for each byte of work_mem.
     taken: float = internal(1.0)
-    #: Rows of a sort in one process or of a hash, and the memory of one: of a sort beside its slot.
+    #: Rows of a hash, or of a sort in one process, and bytes of a row; of a sort without its slot.
     rows: float = internal(0.0)
     tuple_bytes: float = internal(0.0)
-    #: What a hash may take for each byte of work_mem, in the processes that share it.
+    #: Bytes that the processes of a shared hash may take for each byte of work_mem.
     hash_multiplier: float = internal(1.0)
     #: The server (18 or newer) trades batches against memory for their buffers.
     balanced: bool = internal(False)
@@ -108,23 +108,23 @@ class Spill:
     any_state: bool = internal(False)
 
     def passes_with(self, work_mem_bytes: int) -> int | None:
-        """How often a sort would write its rows; None for others."""
+        """How often a sort would write its rows with this memory; None for other nodes."""
         if self.passes is None:
             return None
         return sort_passes(self.rows, round(self.tuple_bytes), work_mem_bytes)
 
     def batches_with(self, work_mem_bytes: int) -> int | None:
-        """Batches of a hash; None for others."""
+        """Batches of a hash with this memory; None for other nodes."""
         if self.kind != "hash":
             return None
         memory_bytes = round(work_mem_bytes * self.hash_multiplier)
         return hash_batches(self.rows, self.tuple_bytes, memory_bytes, balanced=self.balanced)
 
     def share_with(self, work_mem_bytes: int) -> float:
-        """Temp I/O with so much memory, over what it was.
+        """Temp I/O with this memory as a share of that of the run.
 
-        A hash writes all rows but those of its first batch. Of others than sorts and hashes it is
-        only known whether they fit.
+        A hash writes all rows but those of its first batch. Other nodes than sorts and hashes write
+        all, or nothing if they fit.
         """
         if self.passes is not None:
             return (self.passes_with(work_mem_bytes) or 0) / self.passes
@@ -145,21 +145,21 @@ class PlanSpills:
 
 
 def io_share(spills: Sequence[Spill], work_mem_bytes: int) -> float:
-    """Temp I/O of all of them with so much memory, over what it was."""
+    """Temp I/O of all nodes with this memory as a share of that of the run."""
     parts = [spill.weight / spill.processes for spill in spills]
     shares = (spill.share_with(work_mem_bytes) for spill in spills)
     return sum(part * share for part, share in zip(parts, shares, strict=True)) / sum(parts)
 
 
 def state_with(spills: Sequence[Spill], work_mem_bytes: int) -> State:
-    """How the query spills with so much memory."""
+    """How the query spills with this memory."""
     if any((spill.passes_with(work_mem_bytes) or 0) > 1 for spill in spills):
         return "multi-pass"
     return "one-pass" if io_share(spills, work_mem_bytes) else "none"
 
 
 def enough_bytes(plan: PlanSpills) -> int:
-    """The work_mem, as one would set it, with which nothing of a plan spills."""
+    """The smallest usual work_mem (bytes) with which no node of a plan spills."""
     needed = max(spill.needed_bytes for spill in plan.spills)
-    # It did spill, whatever the figures say.
+    # The query did spill, so it needs more than it had.
     return rounded_up(max(SPARE * needed, (plan.current_bytes or 0) + 1))
