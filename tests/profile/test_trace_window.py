@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from cases import cases
 from harness import spillcast
 from oracle_files import READ, blocks, write_trace
 from spillcast import profile
@@ -43,6 +44,14 @@ def test_waits_count_that_end_in_it(trace, since, until, waits):
     assert result.elapsed_s == pytest.approx(waits)
     sizes = of(trace, since, until, by=["blocks + 0"])
     assert sum(row["count"] for row in sizes.rows) == waits
+
+
+@cases(("since", "waits"), [("22:00", 5), ("01:00", 2)])
+def test_a_time_of_the_day_is_of_the_day_that_has_it(tmp_path, since, waits):
+    """Six waits of an hour, from 20:26 to 02:26 of the next day."""
+    hours = [(READ, 3_600_000_000, blocks(n)) for n in range(1, 7)]
+    result = of(write_trace(tmp_path / "x.trc", hours), since)
+    assert [row["count"] for row in result.rows if row["event"] == READ] == [waits]
 
 
 def test_calls_outside_do_not_count(tmp_path):

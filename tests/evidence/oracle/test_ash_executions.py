@@ -99,19 +99,25 @@ def test_what_chooses_one(chosen, elapsed_s, tmp_path):
         (
             Chosen(until="2024-09-03 20:00"),
             "no sample lies between",
-            "20:26:02 to 2024-09-04 02:00:22",
+            "20:26:02 to 2024-09-05 02:00:22",
         ),
-        (Chosen(since="20:30"), "--since 20:30: the samples are of several days", "the day too"),
+        (Chosen(since="20:30"), "--since 20:30: the evidence is of several days", "the day too"),
         (Chosen(exec_id=7), "no sample has SQL_EXEC_ID 7", str(EXEC_ID)),
     ],
     ids=["no time", "nothing left", "which day", "no such execution"],
 )
 def test_what_cannot_be_chosen(chosen, message, hint, tmp_path):
-    night = execution(11, after_s=20_050)
+    night = execution(11, after_s=20_050 + 24 * HOUR_S)
     path = write_ash(tmp_path / "ash.csv", execution(3), night)
     with pytest.raises(InputError, match=message) as caught:
         read_ash(path, chosen)
     assert hint in caught.value.hint
+
+
+@cases(("since", "seconds"), [("20:26:03", 13), ("20:30", 11), ("02:00:15", 8)])
+def test_a_time_of_the_day_is_of_the_day_that_has_it(since, seconds, tmp_path):
+    path = write_ash(tmp_path / "ash.csv", execution(3), execution(11, after_s=20_050))
+    assert read_ash(path, Chosen(since=since)).samples.num_rows == seconds
 
 
 @pytest.mark.parametrize("known", [True, False], ids=["qc instance", "no qc instance"])

@@ -10,12 +10,15 @@ from typing import Literal
 import numpy as np
 
 from spillcast.columns import NAME, TEXT, Column, Field, Integers
-from spillcast.errors import EvidenceIncomplete, EvidenceMixed, OptionInvalid, SelectionEmpty
+from spillcast.errors import EvidenceIncomplete, EvidenceMixed, SelectionEmpty
 from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.oracle.spooled import (
+    SECOND_NS,
     Columns,
     Damage,
     by_text,
+    chosen_time_ns,
+    clock,
     has_clock_in,
     month_comes_first,
     normal_name,
@@ -58,8 +61,6 @@ _NAMES = {
     "instance_number": "instance",
 }
 _NEEDED = "SAMPLE_TIME, and EVENT or SESSION_STATE"
-_SECOND_NS = 1_000_000_000
-_DAY_NS = 86_400 * _SECOND_NS
 
 
 @dataclass(frozen=True)
@@ -253,11 +254,6 @@ def _seen_each_s(session: Integers, times: Column) -> float:
     return float(gaps[len(gaps) // 10]) / 1e9
 
 
-def clock(time_ns: int) -> str:
-    """A time as YYYY-MM-DD HH:MM:SS."""
-    return f"{datetime.fromtimestamp(time_ns // _SECOND_NS, UTC):%Y-%m-%d %H:%M:%S}"
-
-
 def _selected(samples: Table, chosen: Chosen, *, month_first: bool) -> Table:
     """The chosen rows. InputError if there are none; it names what the export has.
 
@@ -281,11 +277,11 @@ def _selected(samples: Table, chosen: Chosen, *, month_first: bool) -> Table:
     ends_ns = first_ns, last_ns = int(times.min()), int(times.max())
     low_ns, high_ns = ends_ns
     if chosen.since is not None:
-        low_ns = _time_ns("since", chosen.since, ends_ns, month_first=month_first)
+        low_ns = chosen_time_ns("since", chosen.since, ends_ns, month_first=month_first)
     if chosen.until is not None:
-        high_ns = _time_ns("until", chosen.until, ends_ns, month_first=month_first)
+        high_ns = chosen_time_ns("until", chosen.until, ends_ns, month_first=month_first)
         # A whole second includes its fractions, which listings do not show.
-        high_ns += (_SECOND_NS - 1) * (high_ns % _SECOND_NS == 0)
+        high_ns += (SECOND_NS - 1) * (high_ns % SECOND_NS == 0)
     kept = samples.filter((times >= low_ns) & (times <= high_ns))
     if kept.num_rows == 0:
         raise SelectionEmpty(
@@ -293,22 +289,3 @@ def _selected(samples: Table, chosen: Chosen, *, month_first: bool) -> Table:
             f"the samples are of {clock(first_ns)} to {clock(last_ns)}",
         )
     return kept
-
-
-def _time_ns(option: str, text: str, ends_ns: tuple[int, int], *, month_first: bool) -> int:
-    """A time with its day, or a time of day on the only day of the samples (ns since 1970)."""
-    if (time_ns := parse_time_ns(text, month_first=month_first)) is not None:
-        return time_ns
-    first_ns = ends_ns[0]
-    first_day, last_day = (end_ns // _DAY_NS for end_ns in ends_ns)
-    time_ns = parse_time_ns(f"1970-01-01 {text}")
-    if time_ns is None:
-        raise OptionInvalid(
-            f"--{option} '{text}' is not a time", f"write for example {clock(first_ns)}"
-        )
-    if last_day != first_day:
-        raise EvidenceMixed(
-            f"--{option} {text}: the samples are of several days",
-            f"write the day too, as in '{clock(first_ns)}'",
-        )
-    return first_day * _DAY_NS + time_ns

@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from spillcast.columns import TEXT, Column
-from spillcast.errors import EvidenceDamaged, EvidenceIncomplete
+from spillcast.errors import EvidenceDamaged, EvidenceIncomplete, EvidenceMixed, OptionInvalid
 from spillcast.evidence.table_rows import BLANKS, JSON_ROWS, texts_of_json
 from spillcast.evidence.text import head_of, opened_text, text_of
 from spillcast.evidence.unwrap import unwrapped
@@ -280,6 +280,8 @@ def by_text(column: Column, parsed: Sequence[int | None]) -> Column:
 
 
 _INT64_MAX = (1 << 63) - 1
+SECOND_NS = 1_000_000_000
+_DAY_NS = 86_400 * SECOND_NS
 _GROUPED = re.compile(r"([+-]?\d{1,3}(?:([.,' \u00a0])\d{3})(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?")
 
 # English names and the German ones that differ, by their first three letters.
@@ -357,7 +359,38 @@ def parse_time_ns(text: str, *, month_first: bool = False) -> int | None:
     except (ValueError, KeyError, OverflowError):
         return None
     fraction_ns = int((match["fraction"] or "0").ljust(9, "0"))
-    return _within((since.days * 86_400 + since.seconds) * 1_000_000_000 + fraction_ns)
+    return _within((since.days * 86_400 + since.seconds) * SECOND_NS + fraction_ns)
+
+
+def clock(time_ns: int) -> str:
+    """A time as YYYY-MM-DD HH:MM:SS."""
+    return f"{datetime.fromtimestamp(time_ns // SECOND_NS, UTC):%Y-%m-%d %H:%M:%S}"
+
+
+def chosen_time_ns(
+    option: str, text: str, ends_ns: tuple[int, int], *, month_first: bool = False
+) -> int:
+    """The time that an option names, in ns since 1970; ``ends_ns`` are those of the evidence.
+
+    A time without a day is of the only day on which the evidence has it. InputError for a text that
+    is no time, and if there are several such days.
+    """
+    if (time_ns := parse_time_ns(text, month_first=month_first)) is not None:
+        return time_ns
+    first_ns, last_ns = ends_ns
+    if (time_ns := parse_time_ns(f"1970-01-01 {text}")) is None:
+        raise OptionInvalid(
+            f"--{option} '{text}' is not a time", f"write for example {clock(first_ns)}"
+        )
+    days = range(first_ns // _DAY_NS, last_ns // _DAY_NS + 1)
+    times = [day * _DAY_NS + time_ns for day in days]
+    within = [time for time in times if first_ns <= time <= last_ns]
+    if len(within) != 1 < len(times):
+        raise EvidenceMixed(
+            f"--{option} {text}: the evidence is of several days",
+            f"write the day too, as in '{clock(first_ns)}'",
+        )
+    return (within or times)[0]
 
 
 def has_clock_in(text: str) -> bool:

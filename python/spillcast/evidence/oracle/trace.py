@@ -12,7 +12,6 @@ from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
     OptionConflict,
-    OptionInvalid,
     SelectionEmpty,
 )
 from spillcast.evidence.choice import ALL, Chosen
@@ -25,7 +24,6 @@ Progress = Callable[[int], None]
 TABLES = ("waits", "calls", "statements", "row_sources", "binds")
 #: Groups of a profile, or nothing, and what was read of each file.
 Read = tuple[list[dict[str, Any]], Mapping[str, Any]]
-_DAY_US = 86_400_000_000
 _ENDS_US = (-(1 << 63), (1 << 63) - 1)
 
 
@@ -198,26 +196,30 @@ def _windows_us(paths: Sequence[Path], options: TraceOptions) -> list[tuple[int,
     with failures_as_errors():
         _, facts = run_interruptibly(lambda: reader.profile([]), reader.cancel)
     sessions = [session for file in facts["files"] for session in file["sessions"]]
-    firsts = [s["first_tim_us"] for s in sessions if s["first_tim_us"] is not None]
-    first_us = min(firsts, default=0)
+    timed = [session for session in sessions if session["first_tim_us"] is not None]
+    first_us = min((session["first_tim_us"] for session in timed), default=0)
+    last_us = max((session["last_tim_us"] for session in timed), default=0)
     windows = []
     for path, file in zip(paths, facts["files"], strict=True):
         more_us = file["local_less_tim_us"]
         pair = (("since", options.chosen.since), ("until", options.chosen.until))
-        low, high = (_tim_us(option, text, path, first_us, more_us) for option, text in pair)
+        low, high = (
+            _tim_us(option, text, path, (first_us, last_us), more_us) for option, text in pair
+        )
         windows.append((_ENDS_US[0] if low is None else low, _ENDS_US[1] if high is None else high))
     return windows
 
 
 def _tim_us(
-    option: str, text: str | None, path: Path, first_us: int, more_us: int | None
+    option: str, text: str | None, path: Path, ends_us: tuple[int, int], more_us: int | None
 ) -> int | None:
     """One end (us) on the clock of ``tim``; ``more_us`` is the local time less ``tim``."""
     # This imports numpy, which a trace without a window does not need.
-    from spillcast.evidence.oracle.spooled import parse_time_ns
+    from spillcast.evidence.oracle.spooled import chosen_time_ns
 
     if text is None:
         return None
+    first_us, last_us = ends_us
     if ":" not in text and "-" not in text.strip():
         return first_us + round(parse_duration_s(text, f"--{option}") * 1e6)
     if more_us is None:
@@ -225,17 +227,8 @@ def _tim_us(
             f"{path}: no line of it has a date and time",
             f"give the time since its first line: --{option} 30s",
         )
-    time_ns = parse_time_ns(text)
-    if time_ns is not None:
-        return time_ns // 1000 - more_us
-    of_day_ns = parse_time_ns(f"1970-01-01 {text}")
-    if of_day_ns is None:
-        raise OptionInvalid(
-            f"--{option} '{text}' is not a time",
-            "write for example 20:30, 2024-09-03 20:30:05 or 30s",
-        )
-    day_us = (first_us + more_us) // _DAY_US * _DAY_US
-    return day_us + of_day_ns // 1000 - more_us
+    ends_ns = 1000 * (first_us + more_us), 1000 * (last_us + more_us)
+    return chosen_time_ns(option, text, ends_ns) // 1000 - more_us
 
 
 def read_rows(paths: Sequence[Path], take: Callable[..., None], *, lenient: bool = False) -> None:
