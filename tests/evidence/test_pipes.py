@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from harness import TIMEOUT_S, spillcast_command
+from harness import TIMEOUT_S, spillcast, spillcast_command
 from oracle_files import READ, blocks, write_trace
 from text_plan import TEXT_PLAN
 
@@ -21,6 +21,13 @@ def answer(*arguments, **options):
     done = subprocess.run(
         spillcast_command(*arguments), capture_output=True, timeout=TIMEOUT_S, **options
     )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def answer_of_file(*arguments):
+    """The answer without a pipe."""
+    done = spillcast(*arguments)
     assert done.returncode == 0, done.stderr
     return json.loads(done.stdout)
 
@@ -43,7 +50,7 @@ def piped(content, *arguments):
 
 
 def test_a_plan_in_a_pipe(plan):
-    expected = answer("forecast", plan, *TARGETS)["forecast_s"]
+    expected = answer_of_file("forecast", plan, *TARGETS)["forecast_s"]
     assert expected is not None
     for content in (plan.read_bytes(), gzip.compress(plan.read_bytes())):
         assert piped(content, "forecast", "-", *TARGETS)["forecast_s"] == expected
@@ -57,13 +64,13 @@ def test_a_plan_in_a_pipe_of_the_shell(plan):
     os.write(write, plan.read_bytes())
     os.close(write)
     piped = answer("forecast", f"/dev/fd/{read}", *TARGETS, pass_fds=[read])
-    assert piped["forecast_s"] == answer("forecast", plan, *TARGETS)["forecast_s"]
+    assert piped["forecast_s"] == answer_of_file("forecast", plan, *TARGETS)["forecast_s"]
 
 
 def test_a_plan_in_a_pipe_makes_a_page(plan, tmp_path):
     page = tmp_path / "page.html"
     report = piped(plan.read_bytes(), "report", "-", *TARGETS, "-o", page)
-    assert report["answer"] == answer("report", plan, *TARGETS, "-o", page)["answer"]
+    assert report["answer"] == answer_of_file("report", plan, *TARGETS, "-o", page)["answer"]
 
 
 def test_a_trace_in_a_pipe(trace):

@@ -73,34 +73,27 @@ def trace(tmp_path):
     return path
 
 
-def kept(path, query):
-    """The answer of a database that holds all rows."""
-    return [list(row) for row in held(path, query).fetchall()]
-
-
-def titles(path, query):
-    return [column[0] for column in held(path, query).description]
-
-
-def held(path, query):
+@pytest.fixture
+def held(trace):
+    """A database that holds all rows of the trace."""
     batches = []
-    _core.TraceReader([str(path)]).rows(lambda *tables: batches.append(tables))
+    _core.TraceReader([str(trace)]).rows(lambda *tables: batches.append(tables))
     connection = duckdb.connect()
     for name, result in zip(TABLES, zip(*batches, strict=True), strict=True):
         table = pa.Table.from_batches([pa.record_batch(item) for item in result])
         connection.register(name, table)
-    return connection.execute(query)
+    return connection
 
 
 @cases("query", QUERIES)
-def test_as_if_all_rows_were_kept(trace, query):
+def test_as_if_all_rows_were_kept(trace, held, query):
+    titles, rows = run_sql(query, [str(trace)])[:2]
     if query.endswith("call_tree"):
-        assert run_sql(query, [str(trace)])[1] == [[1]]
+        assert rows == [[1]]
     else:
-        assert run_sql(query, [str(trace)])[1] == [
-            list(map(near, row)) for row in kept(trace, query)
-        ]
-        assert run_sql(query, [str(trace)])[0] == titles(trace, query)
+        expected = held.execute(query)
+        assert titles == [column[0] for column in expected.description]
+        assert rows == [list(map(near, row)) for row in expected.fetchall()]
 
 
 def near(value):
