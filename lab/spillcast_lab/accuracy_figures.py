@@ -390,12 +390,9 @@ def coverage_svg(cases: Sequence[Case]) -> str:
         rows += [*groups.items(), ("", [])]
     height, confidence = _ROW * (len(rows) - 1), cases[0].forecast.confidence
     low, high = (_BARS * aim for aim in AIM)
-    band, title = (
-        _COLOURS["band"],
-        f"Share of {confidence:.0%} intervals that hold the measured time",
-    )
+    band = _COLOURS["band"]
     parts = [
-        _text(-_NAMES, -20, title),
+        _text(-_NAMES, -20, f"Share of {confidence:.0%} intervals that hold the measured time"),
         f'<rect x="{low:.1f}" width="{high - low:.1f}" height="{height}" fill="{band}"/>',
         _line((_BARS * confidence, 0), (_BARS * confidence, height), "domain"),
     ]

@@ -190,11 +190,7 @@ def threads_of(case: Case) -> str:
 def case_row(case: Case) -> list[str | None]:
     """One row a case, times in seconds."""
     forecast = case.forecast
-    bounds = (
-        []
-        if forecast.interval_s is None
-        else [_seconds(bound_s) for bound_s in forecast.interval_s]
-    )
+    bounds = map(_seconds, forecast.interval_s or ())
     missed = None if forecast.interval_s is None or case.covered else "!"
     return [
         query_of(case),

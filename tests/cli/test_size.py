@@ -41,7 +41,9 @@ def test_a_limit_that_todays_storage_meets_leads_with_no_purchase():
     assert "12 min 53 s" in lead
     assert "catalogue:" not in lead
     assert any("catalogue:" in line for line in rest)
-    assert "If it is to change anyway, the cheapest within 1 h 00 min" in " ".join(result.stdout.split())
+    assert "If it is to change anyway, the cheapest within 1 h 00 min" in " ".join(
+        result.stdout.split()
+    )
 
 
 def test_an_unknown_time_of_temp_io_gets_intervals_alone(tmp_path):

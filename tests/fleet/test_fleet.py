@@ -109,6 +109,8 @@ def test_the_middle_of_unknown_times_is_no_saving(tmp_path):
     # Nor is it 0 s of the database, or of the day.
     document = answer("fleet", tmp_path, "--to", "latency:1us")
     assert [row["saved_s"] for row in (*document["databases"], *document["days"])] == [None, None]
+    # Nor a share of 0 % of all savings.
+    assert "%" not in spillcast("fleet", tmp_path, "--to", "latency:1us").stdout
 
 
 def test_a_plan_is_forecast_as_by_forecast(tmp_path):

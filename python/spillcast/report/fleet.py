@@ -1,7 +1,9 @@
 """Savings of a fleet as tables, and the result of an ingest."""
 
+from collections.abc import Mapping
 from dataclasses import asdict
 from functools import partial
+from typing import Any
 
 from spillcast.fleet.result import Fleet, Ingested
 from spillcast.report.page import Drawn, Notes, Page, Words, listed, with_bars
@@ -72,7 +74,6 @@ def fleet_page(fleet: Fleet, top: int) -> Page:
     for row in statements:
         row["sql"] = row["sql"] or "(none)"
         row["saved_interval_s"] = row["saved_interval_s"] and list(row["saved_interval_s"])
-    databases = list(map(vars, fleet.databases[:top]))
     extent = (
         f"{format_count(fleet.sources, 'source')}, "
         f"{format_count(sum(row.spills for row in fleet.statements), 'spilling statement')}, "
@@ -83,14 +84,20 @@ def fleet_page(fleet: Fleet, top: int) -> Page:
     return Page(
         [
             Words([" ".join([extent, *savings(fleet)])], ""),
-            Table.of(_STATEMENTS, statements[:top]),
+            Table.of(_STATEMENTS, [_known(row) for row in statements[:top]]),
             Words(below),
-            Table.of(_DATABASES, databases),
+            Table.of(_DATABASES, [_known(vars(row)) for row in fleet.databases[:top]]),
             Drawn(partial(with_bars, days_table(fleet), [day.temp_s for day in fleet.days], BAR)),
             Notes([f"warning: {text}" for text in fleet.warnings]),
         ],
         Table.of(_STATEMENTS, statements),
     )
+
+
+def _known(row: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A row for people: of an unknown saving the share is unknown too."""
+    unknown = {"share": None, "cumulative_share": None} if row["saved_s"] is None else {}
+    return {**row, **unknown}
 
 
 def days_table(fleet: Fleet) -> Table:
