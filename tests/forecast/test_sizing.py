@@ -18,7 +18,7 @@ from sizing_cases import (
     projector,
     wrong_binding,
 )
-from spillcast.errors import OptionInvalid
+from spillcast.errors import EvidenceAmbiguous, OptionInvalid
 from spillcast.forecast import sizing as sizing_room
 from spillcast.forecast.ask import LIMIT, ask
 from spillcast.forecast.binding import Wait
@@ -267,7 +267,9 @@ def test_the_present_storage_times_the_statements_of_an_export(tmp_path):
     """1,200 blocks that take 1 ms each are 1.2 s of 2 s; PostgreSQL 14 does not time them."""
     timed = {"max_parallel_workers_per_gather": 0, "mean_ms": 2000.0, "blocks": 1200}
     path = export(tmp_path / "statements.csv", 14, row(**timed), row(816, **timed))
-    for queryid in (None, "815"):
-        question = Question(origin="latency:1ms", queryid=queryid)
+    for queryid, elapsed_s in ((None, None), ("815", None), ("815", 3.0)):
+        question = Question(origin="latency:1ms", queryid=queryid, elapsed_s=elapsed_s)
         sizing = size(statements_of([str(path)], question, None), load_prices())
-        assert sizing.ceiling_s == pytest.approx(0.8, rel=0.01), queryid
+        assert sizing.ceiling_s == pytest.approx((elapsed_s or 2.0) - 1.2, rel=0.01), queryid
+    with pytest.raises(EvidenceAmbiguous):
+        statements_of([str(path)], Question(elapsed_s=3.0), None)

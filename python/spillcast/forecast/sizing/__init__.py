@@ -386,7 +386,8 @@ def statements_of(
                 "--to A --to B --cost A=PRICE --cost B=PRICE"
             )
             raise EvidenceUnsuited(f"{argument}: size does not take {kind}", hint)
-        if evidence.statements and question.queryid is None:
+        # A stated time is that of one statement.
+        if evidence.statements and question.queryid is None and question.elapsed_s is None:
             path = evidence.statements[0]
             statements += sized_rows(path, read_rows(path), question, runs_per_day)
             continue
