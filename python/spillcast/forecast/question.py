@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from spillcast.storage.probe import Progress
 
 CONFIDENCE = 0.9
+METHODS = ("counts", "seed")
 #: Shows the progress of a probe; the argument is the name of the storage.
 Watch = Callable[[str], "AbstractContextManager[Progress]"]
 #: Runs the query of a recording on a directory for a limited time.
@@ -86,11 +87,17 @@ class Question:
     reading: Reading = _unshown
 
     def __post_init__(self) -> None:
-        """OptionInvalid for a confidence that is not a share, and a negative or infinite time."""
+        """OptionInvalid for values that the options do not have, such as a negative time."""
         if not 0 < self.confidence < 1:
             raise OptionInvalid(f"confidence {self.confidence:g}: not a share", "such as 0.9")
         if self.elapsed_s is not None and not 0 <= self.elapsed_s < inf:
             raise OptionInvalid(f"--elapsed {self.elapsed_s:g}: not a time", "such as 773s")
+        if self.method not in METHODS:
+            raise OptionInvalid(f"--method {self.method}: not known", " or ".join(METHODS))
+        for name in ("executors", "cores", "memory_bytes"):
+            if (number := getattr(self, name)) is not None and number < 1:
+                option = _OPTIONS.get(name, name)
+                raise OptionInvalid(f"--{option} {number}: too few", "give 1 or more")
 
     def storage(self, word: str, like: Recording | Counts) -> Storage:
         """The storage that a word names; a directory is probed with the I/O of ``like``.

@@ -12,6 +12,7 @@ from evidence import recording, storage
 from spillcast.errors import OptionInvalid
 from spillcast.forecast import forecast
 from spillcast.forecast.interval import DRAWS, Uncertainty
+from spillcast.forecast.question import Question
 from spillcast.stats import resampled_means
 from spillcast.storage import Storage
 from spillcast.storage.source import PROBE
@@ -51,6 +52,13 @@ def test_an_impossible_option_is_refused_by_its_name(run, option):
     impossible = dict.fromkeys(option, float("nan"))
     with pytest.raises(OptionInvalid):
         forecast(run, storage(TARGET), **impossible)
+
+
+def test_a_value_that_an_option_does_not_have_is_refused_by_its_name():
+    impossible = {"executors": 0, "cores": -1, "memory_bytes": 0, "method": "guess"}
+    for name, value in impossible.items():
+        with pytest.raises(OptionInvalid, match=f"--{name.removesuffix('_bytes')} "):
+            Question(**{name: value})
 
 
 def test_a_wish_is_less_sure_than_a_measurement(run):
