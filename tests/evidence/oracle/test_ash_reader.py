@@ -231,6 +231,18 @@ def test_month_first_where_a_date_of_the_file_says_so(tmp_path):
     assert ash.samples["time_ns"].to_pylist() == [0, (10 * 86_400 + 1) * 10**9]
 
 
+def test_month_first_where_a_date_of_another_file_says_so(tmp_path):
+    lines = [["10/12/2024 23:59:59", "1", "ON CPU"], ["10/13/2024 00:00:00", "1", "ON CPU"]]
+    paths = [
+        written(joined(",", [HEADING[:3], line]), tmp_path, f"{number}.csv")
+        for number, line in enumerate(lines)
+    ]
+    for files in (paths, paths[::-1]):
+        ash = read_ash(files)
+        assert ash.began == datetime(2024, 10, 12, 23, 59, 59)
+        assert ash.samples["time_ns"].to_pylist() == [0, 10**9]
+
+
 def test_times_are_chosen_as_the_file_has_them(tmp_path):
     lines = [["10/04/2024 20:00:00", "1", "ON CPU"], ["10/14/2024 20:00:00", "1", "ON CPU"]]
     path = written(joined(",", [HEADING[:3], *lines]), tmp_path)

@@ -94,7 +94,8 @@ class _Export:
     source: Source
     damaged: list[Damage]
     has_clock: bool
-    month_first: bool
+    #: Whether the month comes first in its dates; None if they leave it open.
+    month_first: bool | None
     exported: frozenset[str]
 
 
@@ -122,6 +123,15 @@ def read_ash(
         with reading(path, "export it again"):
             exports.append(_read_export(path, report_progress))
         before += path.stat().st_size
+    month_first = any(export.month_first for export in exports)
+    if month_first:
+        # Dates of one file may show what those of another leave open.
+        exports = [
+            _read_export(path, lambda _: None, month_first=True)
+            if export.month_first is None
+            else export
+            for path, export in zip(files, exports, strict=True)
+        ]
     if len({export.source for export in exports}) > 1:
         raise EvidenceMixed(
             "V$ and DBA_HIST rows are mixed, and the second repeat one in ten of the first",
@@ -132,7 +142,6 @@ def read_ash(
     samples = Table.concat([export.samples.cast(fields.values()) for export in exports])
     if samples.num_rows == 0:
         raise EvidenceIncomplete(f"{', '.join(map(str, files))}: no row could be read")
-    month_first = any(export.month_first for export in exports)
     samples = _selected(samples, chosen, month_first=month_first).sort_by("time_ns")
     first_ns = samples["time_ns"][0]
     return Ash(
@@ -165,7 +174,9 @@ def _notes(exports: Sequence[_Export]) -> list[str]:
     return notes
 
 
-def _read_export(path: Path, on_progress: Callable[[int], None]) -> _Export:
+def _read_export(
+    path: Path, on_progress: Callable[[int], None], *, month_first: bool | None = None
+) -> _Export:
     with path.open("rb") as file:
         is_parquet = file.read(4) == b"PAR1"
     columns: dict[str, Column] = {}
@@ -185,7 +196,7 @@ def _read_export(path: Path, on_progress: Callable[[int], None]) -> _Export:
         heading_words = ", ".join(heading[:20]) or "nothing"
         raise EvidenceIncomplete(f"{path}: an ASH export needs {_NEEDED}; found: {heading_words}")
     reader = Columns(path, columns, lines, damaged)
-    times, has_clock, month_first = _times(reader)
+    times, has_clock, month_first = _times(reader, month_first)
     numbers = {name: reader.numbers(name) for name in _NUMBERS}
     samples, source = _samples(times, numbers, {name: reader.texts(name) for name in _TEXTS})
     extra = {name: numbers[name] for name in _EXTRA_NUMBERS if name in columns}
@@ -197,17 +208,20 @@ def _read_export(path: Path, on_progress: Callable[[int], None]) -> _Export:
     return _Export(samples, source, damaged, has_clock, month_first, frozenset(columns))
 
 
-def _times(reader: Columns) -> tuple[Column, bool, bool]:
+def _times(reader: Columns, month_first: bool | None) -> tuple[Column, bool, bool | None]:
     """Nanoseconds since 1970; null, and a damaged line, for a text that is no time.
 
-    Also whether there are times of the day, and whether the month comes first (10/14/2024).
+    Also whether there are times of the day, and whether the month comes first (10/14/2024), which
+    the dates show unless it is known.
     """
     column = reader.columns["sample_time"]
     if column.type == "timestamp":
-        return replace(column, type="int64"), True, False
+        return replace(column, type="int64"), True, month_first
     column = column.cast(TEXT)
-    month_first = month_comes_first(column.names)
-    times = by_text(column, [parse_time_ns(text, month_first=month_first) for text in column.names])
+    if month_first is None:
+        month_first = month_comes_first(column.names)
+    parsed = [parse_time_ns(text, month_first=bool(month_first)) for text in column.names]
+    times = by_text(column, parsed)
     for row in np.flatnonzero(times.is_null()).tolist():
         reader.damage(row, f"SAMPLE_TIME is {column[row]!r}: the row is skipped")
     return times, any(map(has_clock_in, column.names)), month_first

@@ -326,8 +326,8 @@ def _within(number: int) -> int | None:
     return number if abs(number) <= _INT64_MAX else None
 
 
-def month_comes_first(texts: Iterable[str]) -> bool:
-    """Whether the month is first in dates of ``texts``, as in ``10/14/2024``; False if unknown."""
+def month_comes_first(texts: Iterable[str]) -> bool | None:
+    """Whether the month is first in dates of ``texts``, as in ``10/14/2024``; None if unknown."""
     for text in texts:
         match = _TIMESTAMP.match(text)
         if match and len(match["first"]) < 3 and match["second"].isdecimal():
@@ -335,7 +335,7 @@ def month_comes_first(texts: Iterable[str]) -> bool:
                 return True
             if int(match["first"]) > 12:
                 return False
-    return False
+    return None
 
 
 def parse_time_ns(text: str, *, month_first: bool = False) -> int | None:
