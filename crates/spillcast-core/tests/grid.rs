@@ -73,6 +73,40 @@ fn every_cell_is_measured_by_either_engine() {
     }
 }
 
+/// Refuses io_uring_enter to this thread, and no other system call.
+fn refuse_io_uring_enter() {
+    let step = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    let denied = libc::SECCOMP_RET_ERRNO | libc::EPERM as u32;
+    let number = libc::SYS_io_uring_enter as u32;
+    let mut steps = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0),
+        libc::sock_filter { jf: 1, ..step(libc::BPF_JMP | libc::BPF_JEQ | libc::BPF_K, number) },
+        step(libc::BPF_RET | libc::BPF_K, denied),
+        step(libc::BPF_RET | libc::BPF_K, libc::SECCOMP_RET_ALLOW),
+    ];
+    let program = libc::sock_fprog { len: steps.len() as u16, filter: steps.as_mut_ptr() };
+    // SAFETY: the kernel copies the program, which is there until the call returns.
+    unsafe {
+        assert_eq!(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), 0);
+        let mode = libc::SECCOMP_MODE_FILTER;
+        assert_eq!(libc::prctl(libc::PR_SET_SECCOMP, mode, &raw const program), 0);
+    }
+}
+
+#[test]
+fn threads_take_the_place_of_a_ring_that_may_be_made_and_not_entered() {
+    let [dir, _] = directories();
+    let outcome = thread::scope(|scope| {
+        let refused = || {
+            refuse_io_uring_enter();
+            run(options(dir.path(), 1_000))
+        };
+        scope.spawn(refused).join().unwrap()
+    });
+    check(&outcome);
+    assert!(outcome.io_uring_refusal.is_some() && !outcome.registered_buffers);
+}
+
 #[test]
 fn what_has_no_time_or_room_is_left_out_and_counted() {
     let [dir, _] = directories();

@@ -40,6 +40,8 @@ impl<'a> Ring<'a> {
         let ring = build()?;
         ring.submitter().register_files(&[file.as_raw_fd()])?;
         let all = libc::iovec { iov_base: memory.start().cast(), iov_len: memory.all().len() };
+        // A seccomp filter may refuse this call alone; there is nothing to submit yet.
+        ring.submit()?;
         // SAFETY: the memory outlives the ring, and no operation is under way between slices.
         let registered = unsafe { ring.submitter().register_buffers(&[all]) }.is_ok();
         Ok(Ring { ring, buffers: Buffers { memory, registered } })
@@ -49,9 +51,10 @@ impl<'a> Ring<'a> {
         self.buffers.registered
     }
 
-    /// Runs a slice; none of its operations is under way when this returns. Each that has ended is
-    /// replaced by a system call of its own: the storage works on it while the next is made, where
-    /// a batch would reach the storage in a burst.
+    /// Runs a slice; none of its operations is under way when this returns, unless the kernel refuses
+    /// the ring: then nothing else may be done with it. Each operation that has ended is replaced by a
+    /// system call of its own: the storage works on it while the next is made, where a batch would
+    /// reach the storage in a burst.
     pub(super) fn run(&mut self, slice: &Slice, running: &mut Running) -> Result<(), SliceError> {
         let (mut submitter, mut queue, mut completions) = self.ring.split();
         // Saves looking the descriptor up with every call, where the kernel knows it (5.18).
@@ -87,10 +90,12 @@ impl<'a> Ring<'a> {
                 break;
             }
             queue.sync();
-            match submitter.submit_and_wait(1) {
-                Err(error) if !passes(&error) => panic!("io_uring_enter refused: {error}"),
-                _ => now_ns = clock::now_ns(),
+            if let Err(source) = submitter.submit_and_wait(1).or_else(pass) {
+                // The kernel keeps the pages of what is under way until that has ended.
+                outcome = Err(SliceError { doing: "io_uring_enter".to_owned(), source });
+                break;
             }
+            now_ns = clock::now_ns();
             // The kernel has taken what was queued.
             queue.sync();
             completions.sync();
@@ -158,10 +163,12 @@ fn build() -> io::Result<IoUring> {
     }
 }
 
-/// Whether the same call may succeed later: nothing is lost, what is under way goes on.
-fn passes(error: &io::Error) -> bool {
-    let later = [libc::EINTR, libc::EAGAIN, libc::EBUSY];
-    error.raw_os_error().is_some_and(|errno| later.contains(&errno))
+/// An error unless the same call may succeed later: nothing is lost, what is under way goes on.
+fn pass(error: io::Error) -> io::Result<usize> {
+    match error.raw_os_error() {
+        Some(libc::EINTR | libc::EAGAIN | libc::EBUSY) => Ok(0),
+        _ => Err(error),
+    }
 }
 
 /// Why an operation moved less than was asked for.
