@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
 
-use rustix::fs::{AtFlags, CWD, FallocateFlags, fallocate, linkat};
+use rustix::fs::{AtFlags, CWD, FallocateFlags, fallocate, fcntl_getfl, fcntl_setfl, linkat};
 use spillcast_calls::CallKind;
 
 use super::clock::now_ns;
@@ -94,6 +94,8 @@ fn begin_writing(file: &File) -> io::Result<()> {
 /// an empty file is removed instead.
 fn remove(file: &mut File, dir: &Path) -> io::Result<u64> {
     let (path, new) = (scratch::name_in(dir)?, scratch::create(dir)?);
+    // O_DIRECT is of the descriptor: the replay has set it.
+    fcntl_setfl(&new, fcntl_getfl(&*file)?)?;
     let nameless = format!("/proc/self/fd/{}", file.as_raw_fd());
     if linkat(CWD, nameless, CWD, &path, AtFlags::SYMLINK_FOLLOW).is_err() {
         scratch::create_named(&path)?;
@@ -122,5 +124,17 @@ mod tests {
         thread::spawn(move || ended.send(make(CallKind::Statx, &looks_up, &path, (0, 0)).is_ok()));
         assert!(end.recv_timeout(Duration::from_secs(60)).unwrap());
         drop(held);
+    }
+
+    #[test]
+    fn a_file_in_the_place_of_a_removed_one_bypasses_the_page_cache_as_that_did() {
+        let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
+        let file = ReplayFile::create(dir.path(), 0).unwrap();
+        for direct in [true, false] {
+            scratch::set_direct(&file.alone(), direct).unwrap();
+            make(CallKind::Unlink, &file, dir.path(), (0, 0)).unwrap();
+            let flags = fcntl_getfl(&*file.alone()).unwrap();
+            assert_eq!(flags.contains(rustix::fs::OFlags::DIRECT), direct);
+        }
     }
 }
