@@ -1,7 +1,8 @@
 //! A capture source made of paper: what it says it saw comes out as waits, seconds and counts.
 
 use std::io;
-use std::sync::{Arc, Mutex};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Barrier, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use spillcast_core::capture::{
@@ -161,4 +162,65 @@ fn processes_join_through_the_source_and_may_be_refused() {
     let refused = Paper { events: Vec::new(), attached: Arc::default() };
     let refused = Capture::start(Box::new(refused), &[REFUSED], TempRules::default());
     assert_eq!(refused.err().unwrap().raw_os_error(), Some(libc::EPERM));
+}
+
+/// Attaches a process from the first meeting at the barrier to the second, but for the first process.
+struct Slow(Barrier);
+
+impl Observer for Slow {
+    fn attach(&self, pid: i32) -> io::Result<()> {
+        if pid != PID {
+            self.0.wait();
+            self.0.wait();
+        }
+        Ok(())
+    }
+
+    fn births(&self, _parent: i32, _title: &str) -> io::Result<Births> {
+        unimplemented!()
+    }
+}
+
+/// Panics at the last look.
+struct Torn(Arc<Slow>);
+
+impl Source for Torn {
+    fn wait(&self) {}
+
+    fn drain(&mut self, _out: &mut Vec<Event>, last: bool) {
+        assert!(!last, "torn paper");
+    }
+
+    fn observed(&self) -> Observed {
+        OBSERVED
+    }
+
+    fn observer(&self) -> Option<Arc<dyn Observer>> {
+        Some(self.0.clone())
+    }
+}
+
+#[test]
+fn who_has_joined_can_be_asked_while_another_joins() {
+    let slow = Arc::new(Slow(Barrier::new(2)));
+    let source = Box::new(Torn(slow.clone()));
+    let capture = Arc::new(Capture::start(source, &[PID], TempRules::default()).unwrap());
+    let (answer, answered) = mpsc::channel();
+    std::thread::scope(|scope| {
+        scope.spawn(|| capture.attach(JOINING).unwrap());
+        slow.0.wait();
+        let asked = capture.clone();
+        let asking = std::thread::spawn(move || answer.send(asked.joined().len()));
+        let joined = answered.recv_timeout(Duration::from_secs(60));
+        slow.0.wait();
+        asking.join().unwrap().unwrap();
+        assert_eq!(joined, Ok(0));
+    });
+    assert_eq!(capture.joined().len(), 1);
+    // The panic of its thread is passed on by `stop`, and not by the drop that may follow.
+    let mut capture = Arc::into_inner(capture).unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| capture.stop())).is_err());
+    let slow = Arc::new(Slow(Barrier::new(2)));
+    let other = Capture::start(Box::new(Torn(slow)), &[PID], TempRules::default()).unwrap();
+    assert!(catch_unwind(AssertUnwindSafe(|| drop(other))).is_ok());
 }

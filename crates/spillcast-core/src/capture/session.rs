@@ -3,8 +3,8 @@
 use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::thread::{self, JoinHandle};
 
 use super::assemble::Assembler;
 use super::counts::Counts;
@@ -64,6 +64,8 @@ struct Shared {
     watch: Mutex<Watch>,
     /// Attaches processes later; None if the source finds them by itself, and at the end.
     observer: Mutex<Option<Arc<dyn Observer>>>,
+    /// Held while a process is attached: none is attached twice at the same time.
+    attaching: Mutex<()>,
     joined: Mutex<Vec<Joined>>,
     stop: AtomicBool,
     /// The recorded run has ended, though its processes may still run.
@@ -110,12 +112,13 @@ impl Capture {
             status: Mutex::new(status),
             watch: Mutex::new(watch),
             observer: Mutex::new(observer),
+            attaching: Mutex::default(),
             joined: Mutex::default(),
             stop: AtomicBool::new(false),
             over: AtomicBool::new(false),
         });
         let for_thread = shared.clone();
-        let thread = std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("spillcast-read".into())
             .spawn(move || Reader { source, shared: for_thread, origin_ns }.run())?;
         Ok(Capture { origin_ns, shared, threads: vec![thread] })
@@ -135,7 +138,7 @@ impl Capture {
     pub fn attach_children(&mut self, parent: i32, title: &str) -> io::Result<()> {
         let births = self.shared.observer()?.births(parent, title)?;
         let shared = self.shared.clone();
-        let thread = std::thread::Builder::new()
+        let thread = thread::Builder::new()
             .name("spillcast-join".into())
             .spawn(move || shared.attach_born(births))?;
         self.threads.push(thread);
@@ -144,7 +147,7 @@ impl Capture {
 
     /// The processes that were attached while the capture ran.
     pub fn joined(&self) -> Vec<Joined> {
-        self.shared.joined.lock().expect("no holder panics").clone()
+        self.shared.joined().clone()
     }
 
     /// Takes the data since the last call.
@@ -177,35 +180,43 @@ impl Capture {
 
     /// Reads the remaining events and ends the capture; the observed processes continue.
     pub fn stop(&mut self) {
+        self.join().for_each(|ended| ended.expect("no thread of a capture panics"));
+    }
+
+    fn join(&mut self) -> impl Iterator<Item = thread::Result<()>> {
         self.shared.stop.store(true, Ordering::Relaxed);
-        for thread in self.threads.drain(..) {
-            thread.join().expect("no thread of a capture panics");
-        }
+        self.threads.drain(..).map(JoinHandle::join)
     }
 }
 
 impl Drop for Capture {
     fn drop(&mut self) {
-        self.stop();
+        // A panic here, while that of a thread is passed on, would end the process.
+        self.join().for_each(drop);
     }
 }
 
 impl Shared {
     fn attach(&self, pid: i32) -> io::Result<()> {
-        // Held until the end, so that no process is attached twice at the same time.
-        let mut joined = self.joined.lock().expect("no holder panics");
-        if joined.iter().any(|other| other.pid == pid) {
+        let _attaching = self.attaching.lock().expect("no holder panics");
+        let has_joined = |pid| self.joined().iter().any(|other| other.pid == pid);
+        if has_joined(pid) {
             return Ok(());
         }
         for pid in tree::attach(&*self.observer()?, pid)? {
             let temp_files =
                 self.assembler.lock().expect("no holder panics").snapshot(process_of(pid));
-            if !joined.iter().any(|other| other.pid == pid) {
-                joined.push(Joined::look(pid, temp_files));
+            if !has_joined(pid) {
+                let joined = Joined::look(pid, temp_files);
+                self.joined().push(joined);
             }
             self.watch.lock().expect("no holder panics").pids.insert(pid);
         }
         Ok(())
+    }
+
+    fn joined(&self) -> MutexGuard<'_, Vec<Joined>> {
+        self.joined.lock().expect("no holder panics")
     }
 
     fn observer(&self) -> io::Result<Arc<dyn Observer>> {
@@ -253,7 +264,7 @@ impl Reader {
             if last {
                 self.shared.observer.lock().expect("no holder panics").take();
                 // Closing tracepoints takes the kernel about a second: nothing waits for that.
-                std::thread::spawn(move || drop(self.source));
+                thread::spawn(move || drop(self.source));
                 return;
             }
         }
