@@ -13,11 +13,9 @@
 use std::io;
 
 use super::curve::{Curve, added, count};
-use super::hot::Hot;
 use super::request::{Class, Flow, Source};
 use super::rounded::{ERROR_MIN, Rounded};
-use super::seen::Seen;
-use super::spread::{GROUPS, Spread};
+use super::sample::{GROUPS, Hot, Seen, Spread};
 use super::stack::Stack;
 use crate::random;
 
@@ -26,8 +24,8 @@ use crate::random;
 /// Reads count. Temp writes use their lines without counting, or are left out without
 /// `temp_writes`; other writes are left out. The requests are gone through `runs` times, and only
 /// the last time counts.
-pub fn distances<S: Source + ?Sized>(
-    source: &S,
+pub fn distances(
+    source: &dyn Source,
     rate: f64,
     temp_writes: bool,
     runs: u32,
@@ -42,8 +40,8 @@ pub fn distances<S: Source + ?Sized>(
 
 /// The same of all lines, rounded where that leaves the curve off by at most `error` in the mean of all
 /// sizes; where it does not, which is not known before, the requests are gone through again.
-pub fn distances_within<S: Source + ?Sized>(
-    source: &S,
+pub fn distances_within(
+    source: &dyn Source,
     error: f64,
     temp_writes: bool,
     runs: u32,
@@ -66,8 +64,8 @@ pub fn distances_within<S: Source + ?Sized>(
 }
 
 /// Goes through the requests once: keys of lines that are used, and whether that counts.
-fn each_chunk<S: Source + ?Sized>(
-    source: &S,
+fn each_chunk(
+    source: &dyn Source,
     temp_writes: bool,
     mut take: impl FnMut(&mut [(u64, bool)]),
 ) -> io::Result<()> {

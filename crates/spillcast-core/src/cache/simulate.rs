@@ -8,7 +8,7 @@ use super::policy::keep::{Keep, Rules};
 use super::policy::queue::Queue;
 use super::policy::s3fifo::S3Fifo;
 use super::policy::sieve::Sieve;
-use super::request::{Class, Request, Source};
+use super::request::{Class, Flow, Request, Source};
 use super::store::Store;
 
 /// Prefetch distance in requests, about the latency of memory.
@@ -61,7 +61,7 @@ pub struct Outcome {
 }
 
 /// Simulates a cache. None for an unknown policy.
-pub fn simulate<S: Source + ?Sized>(source: &S, options: &Options) -> Option<io::Result<Outcome>> {
+pub fn simulate(source: &dyn Source, options: &Options) -> Option<io::Result<Outcome>> {
     let lines = options.lines;
     Some(match options.policy.as_str() {
         "keep" => run(source, options, || Keep::new(lines, options.rules.clone())),
@@ -80,8 +80,8 @@ struct Cache<P> {
     store: Store,
 }
 
-fn run<S: Source + ?Sized, P: Policy>(
-    source: &S,
+fn run<P: Policy>(
+    source: &dyn Source,
     options: &Options,
     make: impl Fn() -> P,
 ) -> io::Result<Outcome> {
@@ -122,7 +122,7 @@ fn run<S: Source + ?Sized, P: Policy>(
                     account.alone_hits += apart.hits;
                 }
             }
-            super::request::Flow::Continue(())
+            Flow::Continue(())
         })?;
         // Traces of others may lie about the order of time.
         later_s = later_s.saturating_add(last_s.saturating_sub(first_s.unwrap_or(0)));

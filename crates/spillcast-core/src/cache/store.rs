@@ -272,6 +272,12 @@ impl List {
         Some(slot)
     }
 
+    /// Forgets the line that came first; whether there was one.
+    #[inline]
+    pub fn forget_oldest(&mut self, store: &mut Store) -> bool {
+        self.pop(store).inspect(|&slot| store.remove(slot)).is_some()
+    }
+
     #[inline]
     pub fn renew(&mut self, store: &mut Store, slot: u32) {
         if self.head != slot {

@@ -34,12 +34,6 @@ impl Arc {
         self.lists[to].push(store, slot);
     }
 
-    fn forget_oldest(&mut self, store: &mut Store, list: usize) {
-        if let Some(slot) = self.lists[list].pop(store) {
-            store.remove(slot);
-        }
-    }
-
     /// REPLACE of the paper: one line leaves, its key stays.
     fn replace(&mut self, store: &mut Store, had_left_again: bool) {
         let once = self.len(ONCE);
@@ -58,14 +52,14 @@ impl Arc {
         let known = once + self.len(AGAIN) + self.len(LEFT_AGAIN);
         if once == self.lines {
             if self.len(ONCE) < self.lines {
-                self.forget_oldest(store, LEFT_ONCE);
+                self.lists[LEFT_ONCE].forget_oldest(store);
                 self.replace(store, false);
             } else {
-                self.forget_oldest(store, ONCE);
+                self.lists[ONCE].forget_oldest(store);
             }
         } else if known >= self.lines {
             if known == 2 * self.lines {
-                self.forget_oldest(store, LEFT_AGAIN);
+                self.lists[LEFT_AGAIN].forget_oldest(store);
             }
             // A line that was discarded may have left room.
             if self.len(ONCE) + self.len(AGAIN) >= self.lines {
@@ -108,9 +102,8 @@ impl Policy for Arc {
         store.find(key).is_some_and(|slot| (store.state(slot) as usize) < LEFT_ONCE)
     }
 
-    fn take_out(&mut self, store: &mut Store, slot: u32) {
+    fn unlink(&mut self, store: &mut Store, slot: u32) {
         self.lists[store.state(slot) as usize].take(store, slot);
-        store.remove(slot);
     }
 
     fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32)) {

@@ -56,18 +56,12 @@ impl Keep {
         self.lists.iter().map(List::len).sum()
     }
 
-    fn evict(&mut self, store: &mut Store, list: usize) {
-        if let Some(slot) = self.lists[list].pop(store) {
-            store.remove(slot);
-        }
-    }
-
     fn age(&mut self, store: &mut Store, now_s: u32) {
         while let Some(slot) = self.lists[KEPT].tail() {
             if now_s.saturating_sub(self.read_s[slot as usize]) <= self.rules.unread_s {
                 return;
             }
-            self.evict(store, KEPT);
+            self.lists[KEPT].forget_oldest(store);
         }
     }
 
@@ -95,13 +89,7 @@ impl Keep {
             // Temp data takes the place of what else is cached by LRU, but never of more temp data.
             _ => &[OTHER],
         };
-        match order.iter().find(|&&from| self.lists[from].len() > 0) {
-            Some(&from) => {
-                self.evict(store, from);
-                true
-            }
-            None => false,
-        }
+        order.iter().any(|&from| self.lists[from].forget_oldest(store))
     }
 
     fn admit(&mut self, store: &mut Store, request: &Request, list: usize) {
@@ -143,9 +131,8 @@ impl Policy for Keep {
         slot.is_some()
     }
 
-    fn take_out(&mut self, store: &mut Store, slot: u32) {
+    fn unlink(&mut self, store: &mut Store, slot: u32) {
         self.lists[store.state(slot) as usize].take(store, slot);
-        store.remove(slot);
     }
 
     fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32)) {

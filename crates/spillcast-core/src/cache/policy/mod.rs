@@ -27,12 +27,13 @@ pub trait Policy {
     fn discard(&mut self, store: &mut Store, key: u64) {
         if let Some(slot) = store.find(key) {
             store.forget_written(slot);
-            self.take_out(store, slot);
+            self.unlink(store, slot);
+            store.remove(slot);
         }
     }
 
-    /// Takes a known line out of its list and forgets it.
-    fn take_out(&mut self, store: &mut Store, slot: u32);
+    /// Takes a known line out of its list.
+    fn unlink(&mut self, store: &mut Store, slot: u32);
 
     /// Calls `each` with the slot of every line that is cached.
     fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32));

@@ -25,10 +25,8 @@ impl<const MOVES: bool> Policy for Queue<MOVES> {
             }
             return true;
         }
-        if self.list.len() >= self.lines
-            && let Some(slot) = self.list.pop(store)
-        {
-            store.remove(slot);
+        if self.list.len() >= self.lines {
+            self.list.forget_oldest(store);
         }
         let slot = store.insert(request.key, request.object, 0);
         self.list.push(store, slot);
@@ -36,9 +34,8 @@ impl<const MOVES: bool> Policy for Queue<MOVES> {
         false
     }
 
-    fn take_out(&mut self, store: &mut Store, slot: u32) {
+    fn unlink(&mut self, store: &mut Store, slot: u32) {
         self.list.take(store, slot);
-        store.remove(slot);
     }
 
     fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32)) {

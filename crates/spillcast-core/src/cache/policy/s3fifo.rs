@@ -60,10 +60,8 @@ impl S3Fifo {
             store.clean(slot);
             store.set_state(slot, GHOST);
             self.ghost.push(store, slot);
-            if self.ghost.len() > self.ghost_max
-                && let Some(oldest) = self.ghost.pop(store)
-            {
-                store.remove(oldest);
+            if self.ghost.len() > self.ghost_max {
+                self.ghost.forget_oldest(store);
             }
             return;
         }
@@ -118,14 +116,13 @@ impl Policy for S3Fifo {
         store.find(key).is_some_and(|slot| store.state(slot) & QUEUE != GHOST)
     }
 
-    fn take_out(&mut self, store: &mut Store, slot: u32) {
+    fn unlink(&mut self, store: &mut Store, slot: u32) {
         let list = match store.state(slot) & QUEUE {
             SMALL => &mut self.small,
             MAIN => &mut self.main,
             _ => &mut self.ghost,
         };
         list.take(store, slot);
-        store.remove(slot);
     }
 
     fn each_cached(&self, store: &Store, each: &mut dyn FnMut(u32)) {

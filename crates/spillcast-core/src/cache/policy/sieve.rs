@@ -24,7 +24,7 @@ impl Sieve {
         while let Some(slot) = at {
             if store.state(slot) != VISITED {
                 self.take(store, slot);
-                return;
+                return store.remove(slot);
             }
             store.set_state(slot, 0);
             at = self.list.newer(store, slot).or(self.list.tail());
@@ -35,7 +35,6 @@ impl Sieve {
     fn take(&mut self, store: &mut Store, slot: u32) {
         self.hand = self.list.newer(store, slot);
         self.list.take(store, slot);
-        store.remove(slot);
     }
 }
 
@@ -55,7 +54,7 @@ impl Policy for Sieve {
         false
     }
 
-    fn take_out(&mut self, store: &mut Store, slot: u32) {
+    fn unlink(&mut self, store: &mut Store, slot: u32) {
         let hand = self.hand;
         self.take(store, slot);
         if hand != Some(slot) {
