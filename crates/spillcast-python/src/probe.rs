@@ -12,7 +12,7 @@ use spillcast_core::capture::CallKind;
 use spillcast_core::probe::{self as core, Options, Step, grid};
 use spillcast_core::wait::Op;
 use spillcast_recording::Measured;
-use spillcast_recording::page_cache::bound_bytes;
+use spillcast_recording::limits::bound_bytes;
 
 use crate::arrow;
 use crate::error::{os_error, probe_error};

@@ -17,7 +17,7 @@ use crate::recording::Recording;
 use crate::signals;
 use spillcast_recording::failure::{Failure, Outcome};
 use spillcast_recording::json::{Document, Value, json};
-use spillcast_recording::page_cache::bound_bytes;
+use spillcast_recording::limits::bound_bytes;
 use spillcast_recording::{Measured, device_name, machine};
 
 const TIME: Duration = Duration::from_secs(60);

@@ -15,19 +15,18 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use rustix::fs::{Access, FlockOperation, access, flock, statvfs};
+use rustix::fs::{Access, CWD, FlockOperation, RenameFlags, access, flock, renameat_with, statvfs};
 use rustix::io::Errno;
 use rustix::process::geteuid;
 use serde::Deserialize;
 
-use crate::exchange::rename;
 use crate::failure::Kind::{
     InUse, OutputExists, OutputUnwritable, PathMissing, PathUnusable, SpaceInsufficient,
 };
 use crate::failure::{Failure, Kind, Outcome, reason};
-use crate::stacks::STACKS;
 
 pub const META: &str = "meta.json";
+pub const STACKS: &str = "stacks.json";
 const OTHER: &str = "name another with -o";
 /// Everything that a finished recording may contain.
 const FINISHED: [&str; 9] = [
@@ -381,4 +380,59 @@ pub fn allow(folder: &Path, share: bool) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Renames `from` to `to`, which must not be there; with `exchange` it must, and is `from` then.
+fn rename(from: &Path, to: &Path, exchange: bool) -> io::Result<()> {
+    let flags = if exchange { RenameFlags::EXCHANGE } else { RenameFlags::NOREPLACE };
+    match renameat_with(CWD, from, CWD, to, flags) {
+        // Some network file systems can only rename.
+        Err(Errno::INVAL | Errno::NOSYS | Errno::OPNOTSUPP) => rename_in_steps(from, to, exchange),
+        result => Ok(result?),
+    }
+}
+
+fn rename_in_steps(from: &Path, to: &Path, exchange: bool) -> io::Result<()> {
+    if !exchange {
+        return match to.symlink_metadata() {
+            Ok(_) => Err(Errno::EXIST.into()),
+            Err(_) => std::fs::rename(from, to),
+        };
+    }
+    let mut aside = from.as_os_str().to_owned();
+    aside.push(".old");
+    let aside = PathBuf::from(aside);
+    std::fs::rename(to, &aside)?;
+    std::fs::rename(from, to)?;
+    std::fs::rename(&aside, from)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    type Way = fn(&Path, &Path, bool) -> io::Result<()>;
+
+    fn names(folder: &Path) -> (Vec<u8>, Vec<u8>) {
+        let read = |name: &str| std::fs::read(folder.join(name).join("is")).unwrap();
+        (read("a"), read("b"))
+    }
+
+    #[test]
+    fn two_folders_change_names_and_none_is_lost() {
+        let room = tempfile::tempdir().unwrap();
+        let (a, b) = (room.path().join("a"), room.path().join("b"));
+        for path in [&a, &b] {
+            std::fs::create_dir(path).unwrap();
+            std::fs::write(path.join("is"), path.file_name().unwrap().as_encoded_bytes()).unwrap();
+        }
+        for way in [rename as Way, rename_in_steps] {
+            assert_eq!(way(&a, &b, false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
+            let (of_a, of_b) = names(room.path());
+            way(&a, &b, true).unwrap();
+            assert_eq!(names(room.path()), (of_b, of_a));
+            way(&a, &room.path().join("c"), false).unwrap();
+            way(&room.path().join("c"), &a, false).unwrap();
+        }
+    }
 }

@@ -4,16 +4,16 @@ use std::fs;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
+use serde::Serialize;
 use serde_json::{Map, Value, json};
-use spillcast_core::capture::NamedStacks;
+use spillcast_core::capture::{NamedStacks, STACKS_PER_S};
 
 use crate::failure::{Failure, Outcome};
 use crate::file_sizes::{SizedFile, inputs_of, temp_of};
-use crate::folder::{META, RecordingFolder, cannot_write};
+use crate::folder::{META, RecordingFolder, STACKS, cannot_write};
 use crate::json::{Document, json_of};
 use crate::meta::KeptWaits;
 use crate::parts::Bounds;
-use crate::stacks::{STACKS, StacksDocument};
 use crate::temp_places::temp_places;
 use crate::writer::{Kept, Writer};
 
@@ -56,7 +56,9 @@ impl Output {
         let path = self.folder().join(STACKS);
         let write = || {
             let mut file = BufWriter::new(fs::File::create(&path)?);
-            serde_json::to_writer(&mut file, &StacksDocument::of(stacks))?;
+            let schema = "spillcast.stacks/1";
+            let document = StacksDocument { schema, samples_per_s: STACKS_PER_S, stacks };
+            serde_json::to_writer(&mut file, &document)?;
             file.flush()
         };
         if write().is_err() {
@@ -129,4 +131,13 @@ fn kept_waits(
         slices_s: slices_s.or(before.slices_s.filter(|slices: &Vec<_>| !slices.is_empty())),
         because: kept.because.clone().or(because).or(before.because),
     }
+}
+
+/// stacks.json: the functions that the observed threads ran; docs/schema.md describes each key.
+#[derive(Serialize)]
+struct StacksDocument<'a> {
+    schema: &'static str,
+    samples_per_s: f64,
+    #[serde(flatten)]
+    stacks: &'a NamedStacks,
 }

@@ -1,6 +1,9 @@
-//! Arrow columns -> rows: what a capture source outside the core hands over.
+//! Arrow columns -> rows: of a recording that is read, or of a capture source outside the core.
 
 use std::borrow::Cow;
+use std::fs::File;
+use std::io;
+use std::path::Path;
 use std::sync::{Arc, Mutex};
 
 use arrow_array::cast::AsArray;
@@ -12,6 +15,8 @@ use arrow_schema::{ArrowError, DataType};
 use spillcast_core::capture::{Second, Waits};
 use spillcast_core::packed::Packed;
 use spillcast_core::wait::{NameId, Names, Op, RowNames, Wait};
+
+use crate::parquet_reader::ParquetSource;
 
 /// Waits from their columns.
 ///
@@ -249,4 +254,26 @@ fn numbers(column: &dyn Array) -> Option<Numbers<'_>> {
 
 fn invalid(text: impl Into<String>) -> ArrowError {
     ArrowError::SchemaError(text.into())
+}
+
+/// Rows of which columns are held at a time; the names of each such part are looked up once.
+const PART_ROWS: usize = 32_768;
+
+/// Gives the waits of a file in its order; their names are positions in `names`.
+///
+/// Errors: those of the file; InvalidData where it does not hold the waits of a recording.
+pub fn read_waits(
+    path: &Path,
+    names: &mut RowNames,
+    mut each: impl FnMut(&Wait),
+) -> io::Result<()> {
+    let damaged = |error: String| io::Error::new(io::ErrorKind::InvalidData, error);
+    let source = ParquetSource::open(File::open(path)?).map_err(damaged)?;
+    let columns = (0..source.schema().fields().len()).collect();
+    let mut parts = source.batches(columns, PART_ROWS, Vec::new()).map_err(damaged)?;
+    while let Some(part) = parts.next_batch().map_err(damaged)? {
+        each_wait(&part, names, |wait, _| each(wait))
+            .map_err(|error| damaged(error.to_string()))?;
+    }
+    Ok(())
 }

@@ -1,5 +1,6 @@
 //! A running capture: a thread that drains the source, and the data it has gathered so far.
 
+use std::collections::HashSet;
 use std::io;
 use std::mem;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,16 +10,14 @@ use std::thread::{self, JoinHandle};
 use super::assemble::Assembler;
 use super::counts::Counts;
 use super::event::Event;
-use super::joined::Joined;
 use super::seconds::Second;
 use super::source::{Births, Observed, Observer, Source};
 use super::stacks::NamedStacks;
 use super::temp::TempRules;
-use super::tree;
 use super::watch::{Looks, Watch};
 use crate::packed::Packed;
-use crate::proc::{is_held, process_of};
-use crate::system::{now_ns, run_soon, thread_cpu_ns};
+use crate::proc::{Moved, Stat, children, is_held, moved, process_of};
+use crate::system::{boot_ns, now_ns, run_soon, thread_cpu_ns};
 use crate::wait::RowNames;
 
 /// Raw waits and the names that they refer to; later waits of the capture may add names.
@@ -90,7 +89,7 @@ impl Capture {
         let observer = source.observer();
         let mut pids = given.to_vec();
         if let Some(observer) = &observer {
-            let trees = pids.iter().map(|&pid| tree::attach(&**observer, pid));
+            let trees = pids.iter().map(|&pid| attach_family(&**observer, pid));
             pids = trees.collect::<io::Result<Vec<_>>>()?.concat();
         }
         let origin_ns = now_ns();
@@ -203,7 +202,7 @@ impl Shared {
         if has_joined(pid) {
             return Ok(());
         }
-        for pid in tree::attach(&*self.observer()?, pid)? {
+        for pid in attach_family(&*self.observer()?, pid)? {
             let temp_files =
                 self.assembler.lock().expect("no holder panics").snapshot(process_of(pid));
             if !has_joined(pid) {
@@ -326,5 +325,78 @@ impl Reader {
         status.io_uring = watch.io_uring && !observed.sees_io_uring;
         status.mapped = watch.mapped.iter().cloned().collect();
         *self.shared.status.lock().expect("no holder panics") = status.clone();
+    }
+}
+
+/// What the capture cannot know of a process, as /proc tells it at the moment of the attachment.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Joined {
+    pub pid: i32,
+    /// CLOCK_MONOTONIC at its start, to within a clock tick (10 ms); None when it has ended.
+    pub started_ns: Option<u64>,
+    /// CLOCK_MONOTONIC when the capture was ready.
+    pub attached_ns: u64,
+    /// Calls that read and wrote anything, and their bytes, before; None where /proc refuses.
+    pub before: Option<Moved>,
+    /// Temp files that it had open by then: without any it had hardly done temp I/O.
+    pub temp_files: u64,
+}
+
+impl Joined {
+    /// Looks at a process that has just been attached, with so many temp files open.
+    fn look(pid: i32, temp_files: u64) -> Joined {
+        let (started_ns, attached_ns) = (started_ns(pid), now_ns());
+        Joined { pid, started_ns, attached_ns, before: moved(pid), temp_files }
+    }
+}
+
+fn started_ns(pid: i32) -> Option<u64> {
+    let suspended_ns = boot_ns().saturating_sub(now_ns());
+    Some(Stat::of(pid)?.start_ns.saturating_sub(suspended_ns))
+}
+
+/// Attaches a process and its descendants; returns all of them, the process first. Of a thread that
+/// is not the first of its process, only the thread.
+///
+/// A process is attached before its children are listed, and the listing repeats until no new
+/// process appears. So each child is either in the list or reported by its fork. Errors: those of
+/// [`Observer::attach`]; a descendant that ends meanwhile is skipped.
+fn attach_family(observer: &dyn Observer, pid: i32) -> io::Result<Vec<i32>> {
+    observer.expect(pid)?;
+    observer.attach(pid)?;
+    let mut attached = vec![pid];
+    if process_of(pid) != pid {
+        return Ok(attached);
+    }
+    let mut seen = HashSet::from([pid]);
+    // A list of children may lack one while another ends, so the last look must find no new one.
+    loop {
+        let mut new = Vec::new();
+        for &parent in &attached {
+            new.extend(children(parent).into_iter().filter(|&child| seen.insert(child)));
+        }
+        if new.is_empty() {
+            return Ok(attached);
+        }
+        for child in new {
+            match observer.attach(child) {
+                Ok(()) => attached.push(child),
+                Err(error) if error.raw_os_error() == Some(libc::ESRCH) => (),
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn this_process_started_before_now_and_has_read() {
+        let me = Joined::look(std::process::id() as i32, 0);
+        assert!(me.started_ns.unwrap() <= me.attached_ns);
+        assert!(me.before.unwrap().reads > 0);
+        assert!(Joined::look(i32::MAX, 0).before.is_none());
     }
 }

@@ -37,7 +37,7 @@ pub enum Line {
 /// `WAIT #cursor: nam='...' ela= N <three parameters> [obj#=N] [tim=N]`
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct WaitLine {
-    /// Position of the event's name in [`Scanned::events`](super::scanned::Scanned::events).
+    /// Position of the event's name in [`Scanned::events`](super::scan::Scanned::events).
     pub event: u32,
     pub cursor: i64,
     pub ela: i64,

@@ -6,7 +6,6 @@
 //! collects them.
 
 mod chunks;
-mod damage;
 mod digits;
 mod events;
 mod follow;
@@ -19,14 +18,11 @@ mod profile;
 mod reader;
 mod rows;
 mod scan;
-mod scanned;
 mod session;
-mod sessions;
 mod sink;
 
-pub use damage::{Damage, Damages, KEPT_PER_FILE};
 pub use events::{EventClass, classify};
-pub use follow::FileSummary;
+pub use follow::{Damage, Damages, FileSummary, KEPT_PER_FILE};
 pub use line::{CallKind, CallLine, ParsingLine, StatLine};
 pub use options::{Options, ReadError, Watch, Window};
 pub use profile::{Dimension, Group, Key, Profile};

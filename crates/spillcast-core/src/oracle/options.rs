@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-use super::scanned::Wanted;
+use super::scan::Wanted;
 use super::sink::Sink;
 
 #[derive(Clone, Debug)]

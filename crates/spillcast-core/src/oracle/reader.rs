@@ -8,8 +8,7 @@ use std::thread::available_parallelism;
 use super::chunks::{Chunk, Chunks};
 use super::follow::{FileSummary, Follower, Output};
 use super::options::{Options, ReadError};
-use super::scan;
-use super::scanned::{Scanned, Wanted};
+use super::scan::{self, Scanned, Wanted};
 use super::sink::{Dictionary, Sink};
 
 /// The result of reading.

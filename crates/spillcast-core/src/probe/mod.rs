@@ -10,11 +10,8 @@ mod arena;
 mod blocks;
 mod change;
 mod clock;
-mod cores;
-mod done;
 mod error;
 mod file;
-mod filesystem;
 pub mod grid;
 mod group;
 mod outcome;
@@ -24,7 +21,6 @@ mod plan;
 mod progress;
 mod recorded;
 mod replay;
-mod sample;
 mod schedule;
 mod scratch;
 mod turns;
@@ -36,9 +32,9 @@ use std::time::Duration;
 
 pub use crate::mounts::Mount;
 pub use error::ProbeError;
-pub use filesystem::{Filesystem, is_network, mounted};
 pub use group::{Access, Group, Pattern};
 pub use outcome::Outcome;
+pub use place::{Filesystem, is_network, mounted};
 pub use plan::Step;
 pub use progress::Progress;
 pub use recorded::{FromWaits, plan_of_moves, plan_of_waits};
@@ -92,11 +88,10 @@ impl Probe {
         let place = Place::new(&options.dir)?;
         let files = plan::renumber(plan::on_files(&mut steps).map(|step| &mut step.file));
         let extents_bytes = plan::extents_bytes(&steps, files);
-        let working_set_bytes = plan::working_set_bytes(steps.iter(), &extents_bytes);
         let budget_bytes = options.budget_bytes.unwrap_or(u64::MAX);
-        let kept_bytes = sample::fit(&mut steps, &extents_bytes, budget_bytes);
+        let (working_set_bytes, kept_bytes) = plan::fit(&mut steps, &extents_bytes, budget_bytes);
         if steps.is_empty() {
-            let least_bytes = working_set_bytes.min(sample::REGION_BYTES);
+            let least_bytes = working_set_bytes.min(plan::REGION_BYTES);
             place.check_room(least_bytes)?;
             return Err(ProbeError::BudgetTooSmall { budget_bytes, least_bytes });
         }

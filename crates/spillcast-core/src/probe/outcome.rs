@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::filesystem::Filesystem;
 use super::group::{Access, Group, Pattern, Running};
+use super::place::Filesystem;
 use super::plan::Step;
 use super::schedule::Disturbance;
 use crate::histogram::Histogram;

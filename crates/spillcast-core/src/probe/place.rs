@@ -1,12 +1,12 @@
-//! The directory to probe: whether it can be, and how much room it has.
+//! The directory to probe: whether it can be, how much room it has, and its file system.
 
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 
 use super::error::ProbeError;
-use super::filesystem::Filesystem;
 use super::scratch;
+use crate::mounts::{Mount, holding, mounts};
 
 const RESERVE_BYTES: u64 = 64 << 20;
 
@@ -77,4 +77,87 @@ fn not_writable(dir: &Path, source: io::Error) -> ProbeError {
 
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem)
+}
+
+/// The kernel's data about the file system that holds a directory.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Filesystem {
+    /// As mount(8) writes it, such as `ext4`, `nfs4` or `fuse.sshfs`; the magic number in hex where
+    /// no mount is listed for the directory.
+    pub name: String,
+    /// What an unprivileged user may still write; None where the file system does not say.
+    pub free_bytes: Option<u64>,
+}
+
+impl Filesystem {
+    pub(super) fn of(dir: &Path) -> io::Result<Filesystem> {
+        let stat = rustix::fs::statfs(dir)?;
+        let mounts = mounts().unwrap_or_default();
+        let name = match holding(&mounts, &fs::canonicalize(dir)?) {
+            Some(mount) => mount.filesystem.clone(),
+            None => format!("{:#x}", stat.f_type as u32),
+        };
+        // Blocks are counted in fragments where the file system has them. One without limits
+        // (a FUSE server that does not answer, tmpfs with size=0) reports no blocks at all.
+        let unit = if stat.f_frsize != 0 { stat.f_frsize } else { stat.f_bsize };
+        let free_bytes = (stat.f_blocks != 0).then(|| stat.f_bavail.saturating_mul(unit as u64));
+        Ok(Filesystem { name, free_bytes })
+    }
+
+    /// As of `is_network`.
+    pub fn network(&self) -> Option<bool> {
+        is_network(&self.name)
+    }
+}
+
+/// What is mounted where an absolute path lies, as the kernel lists it.
+///
+/// The file system itself is not asked: it may hang, and the path may be gone.
+pub fn mounted(path: &Path) -> io::Result<Option<Mount>> {
+    Ok(holding(&mounts()?, path).cloned())
+}
+
+/// Whether a file system of this type lies behind a network; None for a FUSE server that nothing is
+/// known of.
+pub fn is_network(name: &str) -> Option<bool> {
+    const NETWORK: &str = "9p afs beegfs ceph cifs coda gfs2 glusterfs gpfs lustre nfs nfs4 ocfs2 orangefs \
+        panfs pvfs2 smb3 smbfs wekafs";
+    const FUSE_NETWORK: &str = "alluxio ceph ceph-fuse cephfs curlftpfs davfs2 gcsfuse glusterfs goofys gvfsd-fuse \
+        juicefs mount-s3 mountpoint-s3 rclone s3fs sshfs JuiceFS";
+    let among = |names: &str, name| names.split(' ').any(|known| known == name);
+    match name.strip_prefix("fuse").map(|rest| rest.trim_start_matches('.')) {
+        Some("blk" | "ctl") | None => Some(among(NETWORK, name)),
+        Some(server) => among(FUSE_NETWORK, server).then_some(true),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn file_systems_are_named() {
+        assert_eq!(Filesystem::of(Path::new("/dev/shm")).unwrap().name, "tmpfs");
+        assert_eq!(Filesystem::of(Path::new("/proc")).unwrap().name, "proc");
+        assert!(Filesystem::of(Path::new("/no/such/place")).is_err());
+    }
+
+    #[test]
+    fn what_is_mounted_is_told_of_paths_that_are_gone_too() {
+        let filesystem = mounted(Path::new("/dev/shm/no/such/place")).unwrap().unwrap().filesystem;
+        assert_eq!(filesystem, "tmpfs");
+        assert_eq!(mounted(Path::new("relative")).unwrap(), None);
+    }
+
+    #[test]
+    fn what_lies_behind_a_network_is_known() {
+        for name in ["nfs", "nfs4", "cifs", "smb3", "ceph", "9p", "lustre", "gpfs", "fuse.sshfs"] {
+            assert_eq!(is_network(name), Some(true), "{name}");
+        }
+        for name in ["ext4", "xfs", "tmpfs", "overlay", "fuseblk", "0x1234"] {
+            assert_eq!(is_network(name), Some(false), "{name}");
+        }
+        assert_eq!(is_network("fuse"), None);
+        assert_eq!(is_network("fuse.spillcast"), None);
+    }
 }

@@ -1,12 +1,14 @@
-//! The plan of a replay, and whether it can be replayed.
+//! The plan of a replay: whether it can be replayed, and of one too large for the byte budget a hashed
+//! share of its regions, which stands for all.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use spillcast_calls::CallKind;
 
 use super::blocks::{BLOCK_BYTES, BlockSet};
 use super::error::ProbeError;
+use crate::random;
 use crate::wait::Op;
 
 const STEP_BYTES_MAX: u32 = 64 << 20;
@@ -101,7 +103,7 @@ pub(super) fn on_files(steps: &mut [Step]) -> impl Iterator<Item = &mut Step> {
 
 /// Keeps the operations that are `wanted`, and of what else a thread does what comes before them.
 /// Who waits for a step that is gone waits for the one of that thread before it.
-pub(super) fn keep(steps: &mut Vec<Step>, wanted: impl Fn(&Step) -> bool) {
+fn keep(steps: &mut Vec<Step>, wanted: impl Fn(&Step) -> bool) {
     let mut kept = vec![false; steps.len()];
     let mut next_wanted = HashMap::new();
     for (position, step) in steps.iter().enumerate().rev() {
@@ -140,10 +142,7 @@ pub(super) fn extents_bytes(steps: &[Step], files: usize) -> Vec<u64> {
 }
 
 /// The distinct blocks that the steps touch, together.
-pub(super) fn working_set_bytes<'a>(
-    steps: impl Iterator<Item = &'a Step>,
-    extents_bytes: &[u64],
-) -> u64 {
+fn working_set_bytes<'a>(steps: impl Iterator<Item = &'a Step>, extents_bytes: &[u64]) -> u64 {
     let files: Vec<BlockSet> = extents_bytes.iter().map(|&bytes| BlockSet::new(bytes)).collect();
     let added = steps
         .filter(|step| step.op != Op::Null)
@@ -151,8 +150,53 @@ pub(super) fn working_set_bytes<'a>(
     added.sum::<u64>() * BLOCK_BYTES
 }
 
+/// Small enough that a share is met closely, large enough that most runs of sequential I/O are
+/// kept whole.
+pub(super) const REGION_BYTES: u64 = 16 << 20;
+
+/// Keeps the steps of as many regions as the budget has room for, in their order: a region that is
+/// kept is written and read as it was. Returns the working set of the plan and that of what is left,
+/// 0 where not even one region has room. Files are numbered from 0.
+pub(super) fn fit(steps: &mut Vec<Step>, extents_bytes: &[u64], budget_bytes: u64) -> (u64, u64) {
+    let whole_bytes = working_set_bytes(steps.iter(), extents_bytes);
+    if whole_bytes <= budget_bytes {
+        return (whole_bytes, whole_bytes);
+    }
+    // A step may end beyond its region, so that room is counted, not computed.
+    let mut regions = ranked_regions(steps);
+    let mut kept_bytes = whole_bytes;
+    while kept_bytes > budget_bytes {
+        let share = budget_bytes as f64 / kept_bytes as f64;
+        regions.truncate(((regions.len() as f64 * share) as usize).min(regions.len() - 1));
+        let kept: HashSet<u64> = regions.iter().copied().collect();
+        let left = steps.iter().filter(|step| kept.contains(&rank(step)));
+        kept_bytes = working_set_bytes(left, extents_bytes);
+    }
+    let kept: HashSet<u64> = regions.into_iter().collect();
+    keep(steps, |step| kept.contains(&rank(step)));
+    (whole_bytes, kept_bytes)
+}
+
+/// The ranks of the regions that steps begin in, ascending: an order that has nothing to do with
+/// where they lie.
+fn ranked_regions(steps: &[Step]) -> Vec<u64> {
+    let io = steps.iter().filter(|step| step.op != Op::Null);
+    let mut ranks: Vec<u64> = io.map(rank).collect::<HashSet<_>>().into_iter().collect();
+    ranks.sort_unstable();
+    ranks
+}
+
+/// A hash of the region that a step begins in, the same in every run and without collisions.
+fn rank(step: &Step) -> u64 {
+    // Extents end at 16 TiB, so a region has 20 bits and its file the others.
+    let region = (u64::from(step.file) << 20) | (step.offset / REGION_BYTES);
+    random::mix(region)
+}
+
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn step(thread: u32, op: Op, offset: u64, after: Option<u32>) -> Step {
@@ -197,5 +241,60 @@ mod tests {
         assert!(matches!(check(&ok[..0]), Err(ProbeError::Empty)));
         let waits = [step(0, Op::Null, 0, None)];
         assert!(matches!(check(&waits), Err(ProbeError::Empty)));
+    }
+
+    fn moves(op: Op, file: u32, offset: u64, bytes: u32) -> Step {
+        Step { op, file, offset, bytes, ..Step::default() }
+    }
+
+    fn touched_bytes(steps: &[Step]) -> u64 {
+        working_set_bytes(steps.iter(), &extents_bytes(steps, 3))
+    }
+
+    proptest! {
+        #[test]
+        fn what_is_kept_has_room_and_is_whole_regions_in_order(
+            places in prop::collection::vec((0u32..3, 0u64..1 << 30, 1u32..1 << 20), 1..400),
+            budget_bytes in 0u64..400 << 20,
+        ) {
+            let all: Vec<Step> =
+                places.iter().map(|&(file, at, bytes)| moves(Op::Read, file, at, bytes)).collect();
+            let mut kept = all.clone();
+            let (all_bytes, kept_bytes) = fit(&mut kept, &extents_bytes(&all, 3), budget_bytes);
+            prop_assert_eq!(kept_bytes, touched_bytes(&kept));
+            prop_assert!(kept_bytes <= budget_bytes);
+            prop_assert_eq!(all_bytes, touched_bytes(&all));
+            prop_assert!(budget_bytes < all_bytes || kept.len() == all.len());
+            let regions: HashSet<(u32, u64)> =
+                kept.iter().map(|s| (s.file, s.offset / REGION_BYTES)).collect();
+            let expected: Vec<Step> = all
+                .iter()
+                .filter(|s| regions.contains(&(s.file, s.offset / REGION_BYTES)))
+                .cloned()
+                .collect();
+            prop_assert_eq!(kept, expected);
+        }
+    }
+
+    #[test]
+    fn a_large_file_is_thinned_close_to_the_budget_everywhere() {
+        // 8 GiB written in order, then read back.
+        let blocks = |op| (0..8192u64).map(move |i| moves(op, 0, i << 20, 1 << 20));
+        let mut steps: Vec<Step> = blocks(Op::Write).chain(blocks(Op::Read)).collect();
+        assert_eq!(fit(&mut steps, &[8 << 30], 1 << 30), (8 << 30, 1 << 30));
+        let writes = steps.iter().filter(|s| s.op == Op::Write).count();
+        assert_eq!(writes * 2, steps.len());
+        let second_half = steps[..writes].iter().filter(|s| s.offset >= 4 << 30).count();
+        let half = writes as f64 / 2.0;
+        assert!((second_half as f64 - half).abs() < half / 2.0, "{second_half} of {writes}");
+    }
+
+    #[test]
+    fn a_plan_with_room_is_kept_and_one_without_any_is_not() {
+        let mut steps = vec![moves(Op::Write, 0, 0, 8192), moves(Op::Write, 0, 4096, 8192)];
+        assert_eq!(fit(&mut steps, &[12288], 12288), (12288, 12288));
+        assert_eq!(steps.len(), 2);
+        assert_eq!(fit(&mut steps, &[12288], 12287), (12288, 0));
+        assert!(steps.is_empty());
     }
 }

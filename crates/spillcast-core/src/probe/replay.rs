@@ -12,13 +12,11 @@ use spillcast_calls::CallKind;
 
 use super::arena::{self, Arena, Slice};
 use super::change;
-use super::clock;
-use super::cores::Cores;
-use super::done::Done;
+use super::clock::{self, Cores};
 use super::error::ProbeError;
 use super::file::ReplayFile;
 use super::outcome::{Outcome, Sample, Tally};
-use super::pace::Pace;
+use super::pace::{Done, Pace};
 use super::schedule::{Disturbance, Machine, OwnSchedule};
 use super::scratch;
 use super::turns::{Teller, Turns};

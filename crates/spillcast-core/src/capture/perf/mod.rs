@@ -12,7 +12,6 @@ mod by_thread;
 mod events;
 mod given;
 mod looks;
-mod names;
 mod open;
 mod record;
 mod ring;

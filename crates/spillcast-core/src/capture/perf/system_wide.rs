@@ -11,7 +11,8 @@
 //! command that spillcast starts, whose later names are not known in advance, is observed without a
 //! filter.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
+use std::ffi::CString;
 use std::fs;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -19,10 +20,8 @@ use std::sync::{Arc, Mutex};
 use super::super::source::{self, Births};
 use super::births;
 use super::events::Events;
-use super::names::{Name, Names, Pass};
 use super::record::{Payload, Record};
-use crate::proc::parent;
-use crate::proc::threads_of;
+use crate::proc::{parent, threads_of};
 use crate::system::{now_ns, raise_descriptor_limit};
 
 /// Observes processes, or single threads, by their numbers.
@@ -144,6 +143,73 @@ fn names_of(pid: i32) -> io::Result<Vec<Name>> {
     Ok(threads_of(pid)?.into_iter().filter_map(name).collect())
 }
 
+/// Beyond so many names, or openings, there is no filter.
+const NAMES_MAX: usize = 16;
+const OPENINGS_MAX: usize = 3;
+
+/// The name of a thread as the kernel has it: 15 bytes at the most, no NUL.
+type Name = Vec<u8>;
+
+/// Kernel filters by the names of threads, and the names that are let through so far: each new name
+/// opens events of its own, and no call passes two of them.
+#[derive(Default)]
+struct Names {
+    known: BTreeSet<Name>,
+    openings: usize,
+    all: bool,
+}
+
+/// What further events must let through.
+#[derive(Debug, PartialEq)]
+enum Pass {
+    These(Vec<Name>),
+    AllBut(Vec<Name>),
+}
+
+impl Names {
+    /// Asks for the threads called `names` too; None where they pass already.
+    fn widen(&mut self, names: impl IntoIterator<Item = Name>) -> Option<Pass> {
+        let new: BTreeSet<Name> = names.into_iter().filter(|n| !self.known.contains(n)).collect();
+        if self.all || new.is_empty() {
+            return None;
+        }
+        let many = self.openings == OPENINGS_MAX || self.known.len() + new.len() > NAMES_MAX;
+        // A filter has no way to write a name with such a mark in it.
+        if many || new.iter().flatten().any(|byte| matches!(byte, b'"' | b'\\')) {
+            return self.widen_to_all();
+        }
+        self.openings += 1;
+        self.known.extend(new.iter().cloned());
+        Some(Pass::These(new.into_iter().collect()))
+    }
+
+    /// Asks for every thread there is; None where all pass already.
+    fn widen_to_all(&mut self) -> Option<Pass> {
+        let before = std::mem::replace(&mut self.all, true);
+        (!before).then(|| Pass::AllBut(self.known.iter().cloned().collect()))
+    }
+}
+
+impl Pass {
+    /// The filter in the kernel's words, by the field that holds the name; None lets all through.
+    fn filter(&self, field: &str) -> Option<CString> {
+        let (names, compare, join) = match self {
+            Pass::These(names) => (names, "==", " || "),
+            Pass::AllBut(names) => (names, "!=", " && "),
+        };
+        let mut text = Vec::new();
+        for name in names {
+            if !text.is_empty() {
+                text.extend_from_slice(join.as_bytes());
+            }
+            text.extend_from_slice(format!("{field} {compare} \"").as_bytes());
+            text.extend_from_slice(name);
+            text.push(b'"');
+        }
+        (!text.is_empty()).then(|| CString::new(text).expect("a name holds no NUL"))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,5 +268,40 @@ mod tests {
             record(230, 0, Payload::Lost { count: 1 }),
         ];
         assert_eq!(kept(&everyone, &others), [220, 230]);
+    }
+
+    fn names(list: &[&str]) -> Vec<Name> {
+        list.iter().map(|name| name.as_bytes().to_vec()).collect()
+    }
+
+    fn text(pass: Option<Pass>) -> Option<String> {
+        pass?.filter("comm").map(|filter| filter.into_string().unwrap())
+    }
+
+    #[test]
+    fn a_name_passes_once() {
+        let mut known = Names::default();
+        let first = known.widen(names(&["postgres", "duckdb", "postgres"]));
+        assert_eq!(text(first).unwrap(), "comm == \"duckdb\" || comm == \"postgres\"");
+        assert_eq!(known.widen(names(&["postgres"])), None);
+        let second = known.widen(names(&["postgres", "my worker"]));
+        assert_eq!(text(second).unwrap(), "comm == \"my worker\"");
+        assert_eq!(
+            text(known.widen_to_all()).unwrap(),
+            "comm != \"duckdb\" && comm != \"my worker\" && comm != \"postgres\""
+        );
+        assert_eq!(known.widen(names(&["another"])), None);
+    }
+
+    #[test]
+    fn too_many_names_and_unspeakable_ones_end_the_filter() {
+        let many: Vec<Name> = (0..=NAMES_MAX).map(|n| format!("w{n}").into_bytes()).collect();
+        assert_eq!(Names::default().widen(many), Some(Pass::AllBut(vec![])));
+        assert_eq!(Names::default().widen(names(&["a\"b"])).unwrap().filter("comm"), None);
+        let mut known = Names::default();
+        for name in ["a", "b", "c"] {
+            assert_eq!(known.widen(names(&[name])), Some(Pass::These(names(&[name]))));
+        }
+        assert_eq!(known.widen(names(&["d"])), Some(Pass::AllBut(names(&["a", "b", "c"]))));
     }
 }

@@ -3,13 +3,10 @@
 //! One line hands its state to the next. Only this module decides what a record means.
 
 use super::chunks::Chunk;
-use super::damage::{Damage, Damages};
 use super::line::{Fault, Line, Mark, ParsingLine, StatLine};
 use super::options::{Options, Window};
-use super::scan;
-use super::scanned::{BindPart, Numbered, Record, Scanned, State, Wanted};
-use super::session::{Session, SessionId, SessionTimes};
-use super::sessions::Sessions;
+use super::scan::{self, BindPart, Numbered, Record, Scanned, State, Wanted};
+use super::session::{Session, SessionId, SessionTimes, Sessions};
 use super::sink::{Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement};
 
 mod timed;
@@ -281,5 +278,33 @@ impl Follower {
     #[cold]
     fn damage(&mut self, line: u64, fault: Fault) {
         self.summary.damages.add(Damage { line, fault });
+    }
+}
+
+/// Damaged lines kept of each file.
+pub const KEPT_PER_FILE: usize = 100;
+
+/// A line that could not be read as what it begins as, or not with the figures it has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Damage {
+    /// From 1.
+    pub line: u64,
+    pub fault: Fault,
+}
+
+/// The damage found in one file.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Damages {
+    pub count: u64,
+    /// The first [`KEPT_PER_FILE`].
+    pub first: Vec<Damage>,
+}
+
+impl Damages {
+    pub(super) fn add(&mut self, damage: Damage) {
+        self.count += 1;
+        if self.first.len() < KEPT_PER_FILE {
+            self.first.push(damage);
+        }
     }
 }
