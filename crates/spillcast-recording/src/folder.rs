@@ -396,15 +396,18 @@ fn rename_in_steps(from: &Path, to: &Path, exchange: bool) -> io::Result<()> {
     if !exchange {
         return match to.symlink_metadata() {
             Ok(_) => Err(Errno::EXIST.into()),
-            Err(_) => std::fs::rename(from, to),
+            Err(_) => fs::rename(from, to),
         };
     }
     let mut aside = from.as_os_str().to_owned();
     aside.push(".old");
     let aside = PathBuf::from(aside);
-    std::fs::rename(to, &aside)?;
-    std::fs::rename(from, to)?;
-    std::fs::rename(&aside, from)
+    fs::rename(to, &aside)?;
+    if let Err(error) = fs::rename(from, to) {
+        fs::rename(&aside, to)?;
+        return Err(error);
+    }
+    fs::rename(&aside, from)
 }
 
 #[cfg(test)]
@@ -414,7 +417,7 @@ mod tests {
     type Way = fn(&Path, &Path, bool) -> io::Result<()>;
 
     fn names(folder: &Path) -> (Vec<u8>, Vec<u8>) {
-        let read = |name: &str| std::fs::read(folder.join(name).join("is")).unwrap();
+        let read = |name: &str| fs::read(folder.join(name).join("is")).unwrap();
         (read("a"), read("b"))
     }
 
@@ -423,8 +426,8 @@ mod tests {
         let room = tempfile::tempdir().unwrap();
         let (a, b) = (room.path().join("a"), room.path().join("b"));
         for path in [&a, &b] {
-            std::fs::create_dir(path).unwrap();
-            std::fs::write(path.join("is"), path.file_name().unwrap().as_encoded_bytes()).unwrap();
+            fs::create_dir(path).unwrap();
+            fs::write(path.join("is"), path.file_name().unwrap().as_encoded_bytes()).unwrap();
         }
         for way in [rename as Way, rename_in_steps] {
             assert_eq!(way(&a, &b, false).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
@@ -433,6 +436,9 @@ mod tests {
             assert_eq!(names(room.path()), (of_b, of_a));
             way(&a, &room.path().join("c"), false).unwrap();
             way(&room.path().join("c"), &a, false).unwrap();
+            way(&room.path().join("c"), &a, true).unwrap_err();
+            assert_eq!(names(room.path()), (b"b".to_vec(), b"a".to_vec()));
+            way(&a, &b, true).unwrap();
         }
     }
 }
