@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use crate::compare::rows;
 use spillcast_core::oracle::{
-    Batch, Dimension, KEPT_PER_FILE, Options, Profile, ReadError, Reading, Window, read,
+    Batch, Dimension, KEPT_PER_FILE, Options, Profile, ReadError, Reading, STATEMENT_BYTES_MAX,
+    Window, read,
 };
 use spillcast_core::wait::Op;
 
@@ -389,6 +390,18 @@ fn bound_values_are_rows_however_the_file_is_cut() {
     }
     let (_, none) = read_text(&text);
     assert_eq!(none.binds, []);
+}
+
+#[test]
+fn a_bound_value_of_many_lines_is_kept_up_to_a_limit() {
+    let long = "x".repeat(STATEMENT_BYTES_MAX);
+    let call = "EXEC #3:c=5,e=6,p=0,cr=0,cu=0,mis=0,r=0,dep=0,og=1,plh=0,tim=200";
+    let more = "more\n".repeat(100);
+    let text = format!("BINDS #3:\n Bind#0\n  value=\"{long}\n{more}end\"\n{call}\n");
+    let options = Options { binds: true, ..Options::default() };
+    let (_, batch) = rows(file(text.as_bytes()).path(), &options).unwrap();
+    let value = batch.binds[0].1.value.as_deref().unwrap();
+    assert!(value.len() <= STATEMENT_BYTES_MAX && long.as_bytes().starts_with(value));
 }
 
 #[test]

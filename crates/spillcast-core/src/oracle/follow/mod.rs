@@ -186,9 +186,8 @@ impl Follower {
                 if more {
                     value.push(b'\n');
                 }
-                let left = STATEMENT_BYTES_MAX.saturating_sub(value.len());
-                let text = &bytes[start as usize..end as usize];
-                value.extend_from_slice(&text[..left.min(text.len())]);
+                value.extend_from_slice(&bytes[start as usize..end as usize]);
+                value.truncate(STATEMENT_BYTES_MAX);
             }
         }
     }
