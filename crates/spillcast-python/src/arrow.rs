@@ -128,8 +128,8 @@ impl Stream {
         requested_schema: Option<Bound<'py, PyAny>>,
     ) -> PyResult<Bound<'py, PyCapsule>> {
         let _ = requested_schema;
-        let batches = Batches { schema: self.schema.clone(), next: self.next.clone_ref(py) };
-        stream_capsule(py, batches)
+        let next = self.next.clone_ref(py);
+        stream_capsule(py, Stream { schema: self.schema.clone(), next })
     }
 }
 
@@ -142,12 +142,7 @@ fn stream_capsule<'py>(
     PyCapsule::new_with_value(py, stream, c"arrow_array_stream")
 }
 
-struct Batches {
-    schema: SchemaRef,
-    next: Py<PyAny>,
-}
-
-impl Iterator for Batches {
+impl Iterator for Stream {
     type Item = Result<RecordBatch, ArrowError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -159,7 +154,7 @@ impl Iterator for Batches {
     }
 }
 
-impl RecordBatchReader for Batches {
+impl RecordBatchReader for Stream {
     fn schema(&self) -> SchemaRef {
         self.schema.clone()
     }

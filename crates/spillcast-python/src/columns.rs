@@ -111,12 +111,9 @@ pub fn parts_of<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Parts<'py>>
     let valid = column.nulls().filter(|nulls| nulls.null_count() > 0).map(|n| flags(n.inner()));
     let (values, extra) = match column.data_type() {
         DataType::Boolean => (flags(column.as_boolean().values()), None),
-        DataType::Dictionary(..) => {
-            let (codes, names) = named(&column).ok_or_else(unknown)?;
-            return Ok((kind, codes, None, Some(names.into_pyobject(py)?.into_any())));
-        }
-        text if is_text(text) => {
-            let (codes, names) = encoded(&column).ok_or_else(unknown)?;
+        DataType::Dictionary(..) | DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View => {
+            let coded = named(&column).or_else(|| encoded(&column));
+            let (codes, names) = coded.ok_or_else(unknown)?;
             return Ok((kind, codes, None, Some(names.into_pyobject(py)?.into_any())));
         }
         DataType::List(_) => lists(py, column.as_list::<i32>())?,

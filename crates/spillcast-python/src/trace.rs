@@ -37,9 +37,8 @@ impl TraceReader {
 
     /// Count waits and CPU by each dimension named: event (calls: their kind), op, temp, idle, blocks,
     /// file, object, sql, session, second, minute, bytes, cursor, p1, p2, p3; without `calls` waits alone.
-    /// Returns the groups, with sums of blocks where a dimension is a
-    /// figure of waits, with `quantiles` of them in microseconds by
-    /// name, and what was read of each file.
+    /// Returns the groups, with sums of blocks where a dimension is a figure of waits, with `quantiles`
+    /// of them in microseconds by name, and what was read of each file.
     ///
     /// ValueError where there are no trace lines, OSError where a file cannot be read.
     #[pyo3(signature = (by, *, calls=true, quantiles=Vec::new()))]
@@ -71,7 +70,7 @@ impl TraceReader {
     /// The tables that `rows` hands on where columns are given, without a row.
     #[staticmethod]
     fn no_rows() -> PyResult<[Table; 5]> {
-        let wanted = Wanted::new(Some(Vec::new()));
+        let wanted = Wanted(Some(Vec::new()));
         let tables = trace_rows::tables(&Dictionary::default(), &Batch::default(), &wanted);
         Ok(tables.map_err(broken)?.map(Table))
     }
@@ -87,7 +86,7 @@ impl TraceReader {
         columns: Option<Vec<(String, String)>>,
     ) -> PyResult<Bound<'py, PyDict>> {
         let batch_rows = if columns.is_some() { 16_000 } else { 200_000 };
-        let wanted = Wanted::new(columns);
+        let wanted = Wanted(columns);
         let kinds = Tables {
             waits: wanted.table("waits"),
             calls: wanted.table("calls"),

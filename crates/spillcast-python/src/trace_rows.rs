@@ -11,16 +11,11 @@ use spillcast_core::oracle::{
 };
 use spillcast_recording::{booleans, int64, ops};
 
-/// The columns that are asked for; the others hold nulls. Names are codes where some are asked for.
-#[derive(Clone, Debug, Default)]
-pub struct Wanted(Option<Vec<(String, String)>>);
+/// The columns that are asked for, each with its table; None for all. The others hold nulls. Names are
+/// codes where some are asked for.
+pub struct Wanted(pub Option<Vec<(String, String)>>);
 
 impl Wanted {
-    /// Some columns of some tables; all without.
-    pub fn new(columns: Option<Vec<(String, String)>>) -> Wanted {
-        Wanted(columns)
-    }
-
     pub fn table(&self, name: &str) -> bool {
         self.0.as_ref().is_none_or(|columns| columns.iter().any(|(table, _)| table == name))
     }

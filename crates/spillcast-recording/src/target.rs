@@ -112,10 +112,7 @@ fn cannot_run(error: &io::Error) -> Failure {
 
 /// The program of a command: by its path, or from PATH.
 pub fn program(word: &OsStr) -> Outcome<PathBuf> {
-    match find_program(word) {
-        Some(path) => Ok(path),
-        None => Err(no_program(word)),
-    }
+    find_program(word).ok_or_else(|| no_program(word))
 }
 
 fn find_program(word: &OsStr) -> Option<PathBuf> {

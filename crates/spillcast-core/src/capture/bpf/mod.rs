@@ -108,19 +108,10 @@ impl Source for BpfSource {
         self.last_look = 0;
         // Before the end of a process is reported, while its code can be looked at.
         self.drain_stacks(out);
-        loop {
-            let Some(item) = self.reports.ring.next() else { break };
+        while let Some(record) = self.reports.ring.next().map(|item| record::parse(&item)) {
             self.last_look += 1;
-            let record = record::parse(&item);
-            drop(item);
-            match record {
-                Some(record) => {
-                    let time_ns = self.take(record, out);
-                    if time_ns > until_ns && !last {
-                        break;
-                    }
-                }
-                None => self.damaged += 1,
+            if self.take(record, out) > until_ns && !last {
+                break;
             }
         }
         self.decide(out);
@@ -156,20 +147,18 @@ impl BpfSource {
     }
 
     fn drain_stacks(&mut self, out: &mut Vec<Event>) {
-        let mut records = Vec::new();
-        while let Some(item) = self.reports.stacks.next() {
-            records.push(record::parse(&item));
-        }
-        for record in records {
-            match record {
-                Some(record) => drop(self.take(record, out)),
-                None => self.damaged += 1,
-            }
+        while let Some(record) = self.reports.stacks.next().map(|item| record::parse(&item)) {
+            self.take(record, out);
         }
     }
 
-    /// Turns a report into events; returns when it was made, on the clock of the calls.
-    fn take(&mut self, record: Record, out: &mut Vec<Event>) -> u64 {
+    /// Turns a report into events, or counts it as damaged; returns when it was made, on the clock of
+    /// the calls, 0 where it does not say.
+    fn take(&mut self, record: Option<Record>, out: &mut Vec<Event>) -> u64 {
+        let Some(record) = record else {
+            self.damaged += 1;
+            return 0;
+        };
         match record {
             Record::Call(call, block) => {
                 let (finished, inside) = self.finished(&call, block);

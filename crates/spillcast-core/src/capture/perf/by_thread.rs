@@ -19,8 +19,7 @@ use rustix::process::{Resource, getrlimit};
 use super::super::source::{self, Births};
 use super::births;
 use super::events::Events;
-use crate::proc::{children, family, parent};
-use crate::proc::{numbers_in, threads_of};
+use crate::proc::{children, family, numbers_in, parent, threads_of};
 use crate::system::raise_descriptor_limit;
 
 /// Descriptors that are left for all else that a recorder opens.

@@ -111,56 +111,55 @@ fn sample(bytes: &[u8], tracepoints: &Tracepoints) -> Option<Record> {
     let time_ns = u64_at(bytes, HEADER + 8)?;
     let raw_bytes = u32_at(bytes, HEADER + 16)? as usize;
     let (raw, stack) = bytes.get(HEADER + 20..)?.split_at_checked(raw_bytes)?;
-    let id = u16::from_ne_bytes(raw.get(..2)?.try_into().ok()?);
+    Some(Record { time_ns, pid, tid, payload: sampled(raw, stack, tracepoints)? })
+}
+
+/// What a sample is of, by its raw data, which a tracepoint begins with its number.
+fn sampled(raw: &[u8], stack: &[u8], tracepoints: &Tracepoints) -> Option<Payload> {
+    let id = u16::from_ne_bytes(*raw.first_chunk()?);
     // A sample by the clock has no raw data: after what stands for it follow its registers.
     if id == 0 {
-        let payload = match stack.len() {
+        return Some(match stack.len() {
             IP_BYTES => Payload::Sampled { ip: u64_at(stack, 8)? },
             _ => Payload::Stack { sample: Box::new(stack_sample(stack)?) },
-        };
-        return Some(Record { time_ns, pid, tid, payload });
+        });
     }
     if let Some(waking) = tracepoints.waking.filter(|waking| waking.id == id) {
         let woken = u32_at(raw, waking.at)? as i32;
-        let payload = Payload::Waking { woken, interrupt: raw[RAW_FLAGS] & INTERRUPT != 0 };
-        return Some(Record { time_ns, pid, tid, payload });
+        return Some(Payload::Waking { woken, interrupt: raw[RAW_FLAGS] & INTERRUPT != 0 });
     }
     if let Some(renaming) = tracepoints.renaming.filter(|renaming| renaming.id == id) {
         let name = raw.get(renaming.at..renaming.at + NAME_BYTES)?.try_into().ok()?;
-        return Some(Record { time_ns, pid, tid, payload: Payload::Renaming { name } });
+        return Some(Payload::Renaming { name });
     }
-    let (kind, edge) = tracepoints.of(id)?;
-    let payload = match edge {
-        Edge::Exit => Payload::Exit { kind, ret: u64_at(raw, RAW_ARGS)? as i64 },
-        Edge::Enter => {
-            let fd = if kind.opens() { -1 } else { u64_at(raw, RAW_ARGS)? as i32 };
-            let command = u64_at(raw, RAW_ARGS + 8).unwrap_or_default() as i32;
-            let duplicates = [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC].contains(&command);
-            if kind == CallKind::Fcntl && !duplicates {
-                return None;
-            }
-            let offset = match kind.offset_argument() {
-                // preadv2 and pwritev2 take -1 for "at the file position".
-                Some(number) => Some(u64_at(raw, RAW_ARGS + 8 * number)? as i64),
-                None => None,
-            };
-            let offset = offset.filter(|&offset| offset >= 0);
-            let path = match kind {
-                CallKind::Open | CallKind::Creat => Some((libc::AT_FDCWD, 0)),
-                kind if kind.opens() => Some((u64_at(raw, RAW_ARGS)? as i32, 8)),
-                _ => None,
-            };
-            let path = match path {
-                Some((folder, at)) => {
-                    let address = u64_at(raw, RAW_ARGS + at)?;
-                    Some(GivenPath::new(folder, address, on_stack(stack, address)))
-                }
-                None => None,
-            };
-            Payload::Enter { kind, fd, offset, path }
-        }
+    match tracepoints.of(id)? {
+        (kind, Edge::Exit) => Some(Payload::Exit { kind, ret: u64_at(raw, RAW_ARGS)? as i64 }),
+        (kind, Edge::Enter) => entered(kind, raw, stack),
+    }
+}
+
+/// A call that begins; None of a fcntl that duplicates no descriptor.
+fn entered(kind: CallKind, raw: &[u8], stack: &[u8]) -> Option<Payload> {
+    let argument = |number: usize| u64_at(raw, RAW_ARGS + 8 * number);
+    let fd = if kind.opens() { -1 } else { argument(0)? as i32 };
+    let command = argument(1).unwrap_or_default() as i32;
+    let duplicates = [libc::F_DUPFD, libc::F_DUPFD_CLOEXEC].contains(&command);
+    if kind == CallKind::Fcntl && !duplicates {
+        return None;
+    }
+    let offset = match kind.offset_argument() {
+        Some(number) => Some(argument(number)? as i64),
+        None => None,
     };
-    Some(Record { time_ns, pid, tid, payload })
+    // preadv2 and pwritev2 take -1 for "at the file position".
+    let offset = offset.filter(|&offset| offset >= 0);
+    let given = |folder, address| GivenPath::new(folder, address, on_stack(stack, address));
+    let path = match kind {
+        CallKind::Open | CallKind::Creat => Some(given(libc::AT_FDCWD, argument(0)?)),
+        kind if kind.opens() => Some(given(argument(0)? as i32, argument(1)?)),
+        _ => None,
+    };
+    Some(Payload::Enter { kind, fd, offset, path })
 }
 
 /// The registers of a sample, and the stack behind them; None of a thread that was not in user mode.
