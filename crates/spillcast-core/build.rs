@@ -1,4 +1,5 @@
-//! Compiles the eBPF programs, by clang or by the clang in ziglang; `SPILLCAST_BPF=no` leaves them out.
+//! Compiles the eBPF programs, by clang or by the clang in ziglang; `SPILLCAST_BPF=no` leaves them
+//! out.
 
 use std::env;
 use std::fs;

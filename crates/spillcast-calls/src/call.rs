@@ -45,7 +45,8 @@ macro_rules! calls {
                 }
             }
 
-            /// The kernel's number of the call; None where this processor's kernel has no such call.
+            /// The kernel's number of the call; None where this processor's kernel has no such
+            /// call.
             pub fn number(self) -> Option<c_long> {
                 let number = match self {
                     $(CallKind::$kind => numbers::$number,)*
@@ -147,7 +148,8 @@ impl CallKind {
         by_descriptor || self.names_file() || self.opens()
     }
 
-    /// Whether it may be a row: of what it burns and waits for, the source tells apart what is inside.
+    /// Whether it may be a row: of what it burns and waits for, the source tells apart what is
+    /// inside.
     pub fn is_timed(self) -> bool {
         self.is_io() || self.changes_file() || self.copies()
     }
@@ -157,8 +159,8 @@ impl CallKind {
         matches!(self, CallKind::Sendfile | CallKind::Splice | CallKind::CopyFileRange)
     }
 
-    /// Which argument, from 0, says where in its file, or how long that is to be; of one that copies
-    /// it is the other descriptor.
+    /// Which argument, from 0, says where in its file, or how long that is to be; of one that
+    /// copies it is the other descriptor.
     pub fn offset_argument(self) -> Option<usize> {
         use CallKind::*;
         match self {

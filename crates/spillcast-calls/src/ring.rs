@@ -2,7 +2,8 @@
 //!
 //! Many producers (threads of several processes), one consumer. Slots are fixed; a record takes one
 //! slot, or several in a row. A producer reserves slots by advancing `head`, fills them and commits
-//! each by its sequence number. It never waits: where there is no room the record is counted as lost.
+//! each by its sequence number. It never waits: where there is no room the record is counted as
+//! lost.
 
 use std::ffi::CStr;
 use std::fs::File;
@@ -52,7 +53,8 @@ struct Slot {
 /// One process' mapping of the ring.
 pub struct Ring {
     mapping: Mapping,
-    /// A power of two. Taken once, so that no later change of the header can lead out of the mapping.
+    /// A power of two. Taken once, so that no later change of the header can lead out of the
+    /// mapping.
     capacity_slots: u64,
 }
 

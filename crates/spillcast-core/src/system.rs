@@ -61,7 +61,8 @@ pub fn raise_descriptor_limit() {
     let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }
 
-/// Lets sleeps of this thread, and of those it starts, end when they are due, not up to 50 us later.
+/// Lets sleeps of this thread, and of those it starts, end when they are due, not up to 50 us
+/// later.
 pub fn wake_in_time() {
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
 }

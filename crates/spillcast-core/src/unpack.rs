@@ -1,7 +1,8 @@
 //! The codecs in which traces and event logs are compressed, recognised by their first bytes.
 //!
-//! Spark's `lz4` is the block stream of lz4-java and its `snappy` the stream of snappy-java; neither
-//! is the frame format of the same name. A log of a running application ends within a block.
+//! Spark's `lz4` is the block stream of lz4-java and its `snappy` the stream of snappy-java;
+//! neither is the frame format of the same name. A log of a running application ends within a
+//! block.
 
 use std::io::{self, BufReader, Cursor, Read};
 
@@ -20,7 +21,8 @@ const BLOCK_BYTES_MAX: usize = 64 << 20;
 /// Enough to tell the codecs apart.
 const SNIFFED_BYTES: usize = 8;
 
-/// The text of a trace or a log, unpacked as it is read; several streams one behind the other are one.
+/// The text of a trace or a log, unpacked as it is read; several streams one behind the other are
+/// one.
 pub fn unpacked<'a>(mut raw: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
     let mut head = Vec::with_capacity(SNIFFED_BYTES);
     raw.by_ref().take(SNIFFED_BYTES as u64).read_to_end(&mut head)?;

@@ -164,7 +164,8 @@ fn processes_join_through_the_source_and_may_be_refused() {
     assert_eq!(refused.err().unwrap().raw_os_error(), Some(libc::EPERM));
 }
 
-/// Attaches a process from the first meeting at the barrier to the second, but for the first process.
+/// Attaches a process from the first meeting at the barrier to the second, but for the first
+/// process.
 struct Slow(Barrier);
 
 impl Observer for Slow {

@@ -170,8 +170,8 @@ fn a_writer_waits_only_at_the_dirty_limit() {
 
 #[test]
 fn what_is_removed_soon_was_written_back_first() {
-    // Measured on Linux 6.18 with 214 MB of dirty limit, 58 MB/s: pairs of processes wrote 304 MB to
-    // 16 files and joined them. 21.0 s and 21.7 s; 1,154 and 1,176 MB reached the device.
+    // Measured on Linux 6.18 with 214 MB of dirty limit, 58 MB/s: pairs of processes wrote 304 MB
+    // to 16 files and joined them. 21.0 s and 21.7 s; 1,154 and 1,176 MB reached the device.
     let stages = [vec![metrics(0.5, 0, 0, 304); 4], vec![metrics(0.0, 0, 0, 0)]];
     let mut application = application(2, &stages);
     application.properties.clear();
@@ -181,10 +181,10 @@ fn what_is_removed_soon_was_written_back_first() {
 
 #[test]
 fn who_removes_a_file_waits_for_what_of_it_is_being_written() {
-    // Measured on Linux 6.18 with a background limit of 107 MB: of 150 MB that were dirty as their file
-    // was removed, 46 MB were written while its removal waited, and the rest never.
-    // 300 MB in 1.5 s of work on 20 MB/s: at 1.0 s the background limit of 200 MB, at 1.5 s 290 MB are
-    // dirty, after 1.5 s more 260 MB.
+    // Measured on Linux 6.18 with a background limit of 107 MB: of 150 MB that were dirty as their
+    // file was removed, 46 MB were written while its removal waited, and the rest never. 300 MB in
+    // 1.5 s of work on 20 MB/s: at 1.0 s the background limit of 200 MB, at 1.5 s 290 MB are dirty,
+    // after 1.5 s more 260 MB.
     let spiller = application(1, &[vec![metrics(3.0, 0, 300, 0)]]);
     assert_close(elapsed_s(&spiller, &device(20.0, 1e6, 400.0)), 3.0 + 60.0 / 20.0);
 }
@@ -264,8 +264,8 @@ fn where_the_device_was_always_busy_the_error_of_rates_is_work_once() {
 
 #[test]
 fn a_shuffle_write_longer_than_the_task_was_on_a_cpu_waited() {
-    // A device of 100 MB/s would keep up with 300 MB in 5 s of work; the log says that 4 s of writes
-    // went beside 1 s on a CPU.
+    // A device of 100 MB/s would keep up with 300 MB in 5 s of work; the log says that 4 s of
+    // writes went beside 1 s on a CPU.
     let mut task = metrics(1.0, 0, 0, 300);
     task.shuffle_write_ns = 4_000_000_000;
     let mut writer = application(1, &[vec![task]]);

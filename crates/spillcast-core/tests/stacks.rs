@@ -6,8 +6,8 @@ use std::process::{Command, Stdio};
 
 use spillcast_core::capture::{CallKind, Capture, NamedStacks, SOURCES, Symbols, TempRules};
 
-/// Two functions of one caller, the second of which has a large frame, and a recursive one; it prints the
-/// CPU time of each. The callers of `deep` do not fit into what is sampled of a stack.
+/// Two functions of one caller, the second of which has a large frame, and a recursive one; it
+/// prints the CPU time of each. The callers of `deep` do not fit into what is sampled of a stack.
 const PROGRAM: &str = r#"
 #include <stdio.h>
 #include <time.h>

@@ -10,8 +10,8 @@ use spillcast_calls::CallKind;
 use crate::next::Next;
 use crate::observe;
 
-/// Defines functions, each of which hands what is given, and a call of the next function of its name
-/// with its own arguments, to one of `observe`.
+/// Defines functions, each of which hands what is given, and a call of the next function of its
+/// name with its own arguments, to one of `observe`.
 macro_rules! interpose {
     ($(fn $name:ident($($argument:ident: $type:ty),*) -> $return:ty
        $(as $next_type:ty)? => $module:ident::$observe:ident($($given:expr),*);)*) => {$(

@@ -21,7 +21,8 @@ const KNOWN: u8 = 1;
 const REGULAR: u8 = 2;
 /// The file is under the directory that is delayed.
 const DELAYED: u8 = 4;
-/// A regular file, opened and not used since: many programs unlink a temporary file right after opening it.
+/// A regular file, opened and not used since: many programs unlink a temporary file right after
+/// opening it.
 const FRESH: u8 = 8;
 
 /// One past the highest descriptor that was ever known, so that forgetting all is short.
@@ -146,7 +147,8 @@ fn is_regular_mode(stat: &libc::stat) -> bool {
     stat.st_mode & libc::S_IFMT == libc::S_IFREG
 }
 
-/// The path that /proc shows for `fd`, without the mark of a deleted file; empty where it shows none.
+/// The path that /proc shows for `fd`, without the mark of a deleted file; empty where it shows
+/// none.
 fn path_of(fd: c_int, buffer: &mut [u8; PATH_BYTES]) -> &[u8] {
     let link = proc_link(fd);
     // SAFETY: the link ends in NUL, and the buffer is ours and as long as said.
@@ -156,7 +158,8 @@ fn path_of(fd: c_int, buffer: &mut [u8; PATH_BYTES]) -> &[u8] {
     path.strip_suffix(DELETED).unwrap_or(path)
 }
 
-/// A path that is relative to a directory's descriptor, or AT_FDCWD, as far as there is room for it.
+/// A path that is relative to a directory's descriptor, or AT_FDCWD, as far as there is room for
+/// it.
 pub fn absolute<'a>(directory: c_int, path: &[u8], buffer: &'a mut [u8; PATH_BYTES]) -> &'a [u8] {
     let mut length = 0;
     if path.first() != Some(&b'/') {
@@ -175,7 +178,8 @@ pub fn absolute<'a>(directory: c_int, path: &[u8], buffer: &'a mut [u8; PATH_BYT
     &buffer[..length + path.len().min(room)]
 }
 
-/// `/proc/self/fd/N` with a zero at its end. Formatting into memory that is there allocates nothing.
+/// `/proc/self/fd/N` with a zero at its end. Formatting into memory that is there allocates
+/// nothing.
 fn proc_link(fd: c_int) -> [u8; 32] {
     let mut link = [0u8; 32];
     let _ = write!(&mut link[..], "/proc/self/fd/{fd}");

@@ -107,7 +107,8 @@ impl Table {
     }
 }
 
-/// Tables of the same columns as a stream that is read once: `next()` gives one, or None at the end.
+/// Tables of the same columns as a stream that is read once: `next()` gives one, or None at the
+/// end.
 #[pyclass(frozen, module = "spillcast._core")]
 pub struct Stream {
     schema: SchemaRef,
@@ -166,8 +167,8 @@ pub fn import(rows: &Bound<'_, PyAny>) -> PyResult<RecordBatch> {
         rows.call_method0("__arrow_c_array__")?.extract()?;
     let schema = schema.pointer_checked(Some(c"arrow_schema"))?.cast::<FFI_ArrowSchema>();
     let array = array.pointer_checked(Some(c"arrow_array"))?.cast::<FFI_ArrowArray>();
-    // SAFETY: the capsules hold a schema and an array, by their names. The capsule keeps the schema;
-    // the array is moved out of it, as the interface asks.
+    // SAFETY: the capsules hold a schema and an array, by their names. The capsule keeps the
+    // schema; the array is moved out of it, as the interface asks.
     let data = unsafe {
         let array = mem::replace(&mut *array.as_ptr(), FFI_ArrowArray::empty());
         from_ffi(array, schema.as_ref())

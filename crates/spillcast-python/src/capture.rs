@@ -1,4 +1,5 @@
-//! Capture sources by name, the counts of a capture, and what a source costs those that it observes.
+//! Capture sources by name, the counts of a capture, and what a source costs those that it
+//! observes.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt;
@@ -68,9 +69,9 @@ impl CaptureCost {
 
 /// What an observed thread loses by a call and by a context switch, in some 0.2 s.
 ///
-/// `program` calls `capture_cost_child` with the two arguments that are added to it; the environments
-/// hold NAME=value, `observed` that of a process which the source is to observe. OSError says why it
-/// cannot be measured, ValueError which name is none.
+/// `program` calls `capture_cost_child` with the two arguments that are added to it; the
+/// environments hold NAME=value, `observed` that of a process which the source is to observe.
+/// OSError says why it cannot be measured, ValueError which name is none.
 #[pyfunction]
 pub fn capture_cost(
     py: Python<'_>,
@@ -95,8 +96,8 @@ pub fn capture_cost(
     })
 }
 
-/// Serve a measurement of `capture_cost` until it ends: `memory` and `seat` are what it added to the
-/// arguments. OSError where it has ended.
+/// Serve a measurement of `capture_cost` until it ends: `memory` and `seat` are what it added to
+/// the arguments. OSError where it has ended.
 #[pyfunction]
 pub fn capture_cost_child(py: Python<'_>, memory: PathBuf, seat: usize) -> PyResult<()> {
     py.detach(|| cost::serve(&memory, seat)).map_err(os_error)

@@ -1,4 +1,5 @@
-//! Columns of record batches as buffers that numpy reads and writes, uncopied where they are numbers.
+//! Columns of record batches as buffers that numpy reads and writes, uncopied where they are
+//! numbers.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};

@@ -50,7 +50,8 @@ pub fn failed(failure: Failure) -> PyErr {
     })
 }
 
-/// An OSError or RuntimeError for what failed or was cancelled, a ValueError for what cannot be probed.
+/// An OSError or RuntimeError for what failed or was cancelled, a ValueError for what cannot be
+/// probed.
 pub fn probe_error(error: ProbeError) -> PyErr {
     let text = error.to_string();
     match error {

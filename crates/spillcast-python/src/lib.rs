@@ -42,9 +42,9 @@ use spillcast_core::chase;
 
 type Chase = (usize, usize, bool, &'static str, u64, u64);
 
-/// Reads of memory in no order, warm and after waits, which takes some two seconds: bytes of memory,
-/// reads, whether each depends on the one before, `not`, `spinning` or `sleeping`, for how long (ns),
-/// and the median CPU time of the reads (ns).
+/// Reads of memory in no order, warm and after waits, which takes some two seconds: bytes of
+/// memory, reads, whether each depends on the one before, `not`, `spinning` or `sleeping`, for how
+/// long (ns), and the median CPU time of the reads (ns).
 #[pyfunction]
 pub fn chases(py: Python<'_>) -> Vec<Chase> {
     let row = |c: chase::Chase| {

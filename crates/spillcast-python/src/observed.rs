@@ -93,8 +93,8 @@ fn sizes(files: Vec<SizedFile>) -> Vec<(String, u64)> {
 
 type Mounted = (String, String, Option<bool>, PathBuf, String, Option<String>);
 
-/// What is mounted where an absolute path lies: device, type, whether it lies behind a network (None
-/// where nothing is known of it), point, options, and the block device's name.
+/// What is mounted where an absolute path lies: device, type, whether it lies behind a network
+/// (None where nothing is known of it), point, options, and the block device's name.
 ///
 /// As the kernel lists it, without asking the file system: the path may be gone. None where nothing
 /// is listed.

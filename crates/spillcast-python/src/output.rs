@@ -128,7 +128,8 @@ pub fn add_document(
     output.add_document(name, &value).map_err(failed)
 }
 
-/// `written_bytes` and, by file that is no temp file, bytes written and read, of rows that were kept.
+/// `written_bytes` and, by file that is no temp file, bytes written and read, of rows that were
+/// kept.
 pub fn row_sums<'py>(
     py: Python<'py>,
     kept: &spillcast_recording::Kept,

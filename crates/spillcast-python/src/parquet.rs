@@ -43,7 +43,8 @@ impl ParquetReader {
 
     /// The rows of the columns at these positions, `rows` at a time.
     ///
-    /// `rules` are of columns: name, whether one may be null, the least and greatest of its numbers.
+    /// `rules` are of columns: name, whether one may be null, the least and greatest of its
+    /// numbers.
     #[pyo3(signature = (columns, rows, rules=Vec::new()))]
     fn batches(
         &self,

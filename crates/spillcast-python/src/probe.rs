@@ -23,13 +23,14 @@ pub struct Probe(core::Probe);
 
 #[pymethods]
 impl Probe {
-    /// `plan` has the columns thread, file, bytes (uint32), write (bool, null for a wait alone), offset
-    /// and delay_ns (uint64), and where it is known what threads did in between: cpu_ns,
-    /// after_cpu_ns (uint64) and after (uint32, null for none), which is a row of another thread. A row
-    /// may name, as `change`, a call that changes the file; then it neither reads nor writes.
+    /// `plan` has the columns thread, file, bytes (uint32), write (bool, null for a wait alone),
+    /// offset and delay_ns (uint64), and where it is known what threads did in between: cpu_ns,
+    /// after_cpu_ns (uint64) and after (uint32, null for none), which is a row of another thread. A
+    /// row may name, as `change`, a call that changes the file; then it neither reads nor writes.
     ///
-    /// Work and pauses are kept. The I/O goes through the page cache, or past it where `direct` is asked
-    /// for and can be. ValueError for a plan or directory that cannot be used or that is too small.
+    /// Work and pauses are kept. The I/O goes through the page cache, or past it where `direct` is
+    /// asked for and can be. ValueError for a plan or directory that cannot be used or that is too
+    /// small.
     #[new]
     #[pyo3(signature = (plan, dir, *, budget_s, budget_bytes=None, direct=false))]
     fn new(

@@ -124,8 +124,8 @@ impl Recorder {
     /// Choose the capture source; the variables that a command needs in its environment.
     ///
     /// `pid` is a process that is already running, which `label` names in errors. `calls` are the
-    /// system calls to observe (None: all); `preload` is the value of LD_PRELOAD. InputError says why
-    /// no source works.
+    /// system calls to observe (None: all); `preload` is the value of LD_PRELOAD. InputError says
+    /// why no source works.
     #[pyo3(signature = (pid, label, calls, preload))]
     fn prepare(
         &self,
@@ -320,7 +320,8 @@ pub fn check_attaches(capture: &str, label: &str, hint: String) -> PyResult<()> 
     Err(failed(sources::cannot_attach(capture, label, hint)))
 }
 
-/// Make a source ready for its calls (None: all) and let go of it. OSError says why it does not work.
+/// Make a source ready for its calls (None: all) and let go of it. OSError says why it does not
+/// work.
 #[pyfunction]
 #[pyo3(signature = (name, calls = None))]
 pub fn try_source(py: Python<'_>, name: &str, calls: Option<Vec<String>>) -> PyResult<()> {

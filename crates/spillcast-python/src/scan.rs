@@ -18,10 +18,11 @@ pub struct Scan(Option<recording::Scan>);
 
 #[pymethods]
 impl Scan {
-    /// Each slice has a begin and an end, ns, and the number of its part of a sample; no two overlap.
+    /// Each slice has a begin and an end, ns, and the number of its part of a sample; no two
+    /// overlap.
     ///
-    /// With `page_cache` it is found out which reads of temp files a page cache answered: a share of
-    /// the regions of files, of the parts a number, and what memory takes, ns and ns a byte.
+    /// With `page_cache` it is found out which reads of temp files a page cache answered: a share
+    /// of the regions of files, of the parts a number, and what memory takes, ns and ns a byte.
     #[new]
     #[pyo3(signature = (slices_ns=Vec::new(), page_cache=None))]
     fn new(
@@ -58,8 +59,8 @@ impl Scan {
         Ok(self.0.as_ref().ok_or_else(ended)?.held_bytes())
     }
 
-    /// The rows of the slices; and, where a page cache was asked, the bytes that it lacked with so much
-    /// room: null for what is no read of a temp file. It ends with that.
+    /// The rows of the slices; and, where a page cache was asked, the bytes that it lacked with so
+    /// much room: null for what is no read of a temp file. It ends with that.
     fn rows(&mut self, py: Python<'_>, room_bytes: u64) -> PyResult<(Waits, Option<Table>)> {
         let scan = self.0.take().ok_or_else(ended)?;
         let (waits, missing) = py.detach(|| scan.into_rows(room_bytes));

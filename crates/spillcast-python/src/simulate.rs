@@ -19,21 +19,21 @@ use crate::error::broken;
 ///
 /// `rows` has the columns thread (int32, from 0), cpu_ns, wait_ns (int64), after (int32),
 /// after_cpu_ns (int64), on_core and temp (bool), file (int32, from 0), offset (below 0 where it is
-/// not known), bytes (int64) and write (bool). A row with `after` >= 0 waits for that row of another
-/// thread, and for after_cpu_ns of that thread's work behind it; one that is temp and whose bytes are
-/// above 0 waits for the storage `behaviour`, if there is one. What takes no longer than `memory`, ns
-/// and ns a byte, keeps its core. With `page_cache`, the bytes that it may hold and how many of them
-/// may be dirty, a row takes cached_ns (int64) where memory answers it; of a read with a
-/// missing_bytes (int64) of 0 or more, the storage brings so many. `quota` is the CPU time, ns, that
-/// the threads may have of each period, and the length of one; call_ns (int64) of a wait off the core
-/// is of that, too.
+/// not known), bytes (int64) and write (bool). A row with `after` >= 0 waits for that row of
+/// another thread, and for after_cpu_ns of that thread's work behind it; one that is temp and whose
+/// bytes are above 0 waits for the storage `behaviour`, if there is one. What takes no longer than
+/// `memory`, ns and ns a byte, keeps its core. With `page_cache`, the bytes that it may hold and
+/// how many of them may be dirty, a row takes cached_ns (int64) where memory answers it; of a read
+/// with a missing_bytes (int64) of 0 or more, the storage brings so many. `quota` is the CPU time,
+/// ns, that the threads may have of each period, and the length of one; call_ns (int64) of a wait
+/// off the core is of that, too.
 ///
 /// Returns elapsed_ns; temp_ns, the sum of the temp waits; temp_busy_ns, in which at least one was
-/// under way; forced, waits that nothing would have ended; limited_ns, what operations waited for each
-/// limit, and served_ns, their own cost there; queued_ns, what they waited for a server; latency_ns;
-/// throttled_ns, in which threads waited for the next period. And, by row, the columns io_ns, what it
-/// took, and storage_ns, of that the storage's part.
-/// ValueError for columns of another kind.
+/// under way; forced, waits that nothing would have ended; limited_ns, what operations waited for
+/// each limit, and served_ns, their own cost there; queued_ns, what they waited for a server;
+/// latency_ns; throttled_ns, in which threads waited for the next period. And, by row, the columns
+/// io_ns, what it took, and storage_ns, of that the storage's part. ValueError for columns of
+/// another kind.
 #[pyfunction]
 #[pyo3(signature = (rows, cores, behaviour=None, memory=(0.0, 0.0), page_cache=None, quota=None))]
 pub fn simulate<'py>(

@@ -14,8 +14,8 @@ use spillcast_core::unpack::unpacked;
 
 use crate::error::read_error;
 
-/// The reader's bandwidth alone and of all readers, of writeback (bytes/s), page cache and dirty limit
-/// (bytes), and whether reads and writes share the bandwidth.
+/// The reader's bandwidth alone and of all readers, of writeback (bytes/s), page cache and dirty
+/// limit (bytes), and whether reads and writes share the bandwidth.
 type Figures = (f64, f64, f64, f64, f64, bool);
 /// Begin, end, and sums over tasks of work and of waits for reads and writes, in seconds.
 type StageRow = (f64, f64, f64, f64, f64);
@@ -69,7 +69,8 @@ impl SparkApplication {
         serde_json::to_string(&self.0).expect("numbers and texts")
     }
 
-    /// The id of an executor that ran more tasks at once than it has cores, and how many; else None.
+    /// The id of an executor that ran more tasks at once than it has cores, and how many; else
+    /// None.
     fn overfull_executor(&self) -> Option<(String, u32)> {
         self.0.overfull_executor().map(|(executor, tasks)| (executor.id.clone(), tasks))
     }
@@ -79,8 +80,8 @@ impl SparkApplication {
         self.0.tasks_outside_stages()
     }
 
-    /// The same stages and tasks on so many executors of so many cores; `task_memory` is what a task
-    /// has today (bytes) and the factor on it. None: as in the log.
+    /// The same stages and tasks on so many executors of so many cores; `task_memory` is what a
+    /// task has today (bytes) and the factor on it. None: as in the log.
     #[pyo3(signature = (executors, cores, task_memory))]
     fn with_resources(
         &self,
@@ -97,7 +98,8 @@ impl SparkApplication {
         self.0.memory_factor_without_spills(memory_bytes)
     }
 
-    /// The work of its tasks, if it ran with its temp files on a storage; None: on one without waits.
+    /// The work of its tasks, if it ran with its temp files on a storage; None: on one without
+    /// waits.
     #[pyo3(signature = (figures))]
     fn work(&self, py: Python<'_>, figures: Option<Figures>) -> PyResult<SparkWork> {
         let storage = storage_of(figures);
@@ -111,8 +113,8 @@ impl SparkApplication {
         SparkWork(least_work_s(&self.0, storage.as_ref()))
     }
 
-    /// By task: launch and end in ms since 1970, and bytes of spills and shuffles that it moved on local
-    /// storage. A spill is written and read.
+    /// By task: launch and end in ms since 1970, and bytes of spills and shuffles that it moved on
+    /// local storage. A spill is written and read.
     fn local_io(&self) -> (Vec<i64>, Vec<i64>, Vec<i64>) {
         let tasks = &self.0.tasks;
         let moved = |task: &Task| {

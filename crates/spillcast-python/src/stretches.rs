@@ -54,9 +54,10 @@ pub fn covered_ns(
 /// Sums of squares of weights, and of their products with CPU times, about the means of what is
 /// alike, by stretch.
 ///
-/// `rows` are bursts: weight, cpu_s, end_s (float64), bytes, session (int64), op and next_op (int8).
-/// Those are alike that end in the same of so many stretches of a run of `whole_s`, and whose sizes
-/// are within one part in `sizes` of a power of two. ValueError for columns of another kind.
+/// `rows` are bursts: weight, cpu_s, end_s (float64), bytes, session (int64), op and next_op
+/// (int8). Those are alike that end in the same of so many stretches of a run of `whole_s`, and
+/// whose sizes are within one part in `sizes` of a power of two. ValueError for columns of another
+/// kind.
 #[pyfunction]
 pub fn burst_moments(
     py: Python<'_>,

@@ -35,10 +35,10 @@ impl TraceReader {
         }
     }
 
-    /// Count waits and CPU by each dimension named: event (calls: their kind), op, temp, idle, blocks,
-    /// file, object, sql, session, second, minute, bytes, cursor, p1, p2, p3; without `calls` waits alone.
-    /// Returns the groups, with sums of blocks where a dimension is a figure of waits, with `quantiles`
-    /// of them in microseconds by name, and what was read of each file.
+    /// Count waits and CPU by each dimension named: event (calls: their kind), op, temp, idle,
+    /// blocks, file, object, sql, session, second, minute, bytes, cursor, p1, p2, p3; without
+    /// `calls` waits alone. Returns the groups, with sums of blocks where a dimension is a figure
+    /// of waits, with `quantiles` of them in microseconds by name, and what was read of each file.
     ///
     /// ValueError where there are no trace lines, OSError where a file cannot be read.
     #[pyo3(signature = (by, *, calls=true, quantiles=Vec::new()))]
@@ -75,9 +75,9 @@ impl TraceReader {
         Ok(tables.map_err(broken)?.map(Table))
     }
 
-    /// Hand all rows to `take(waits, calls, statements, row_sources, binds)` in batches; returns what
-    /// was read. Where pairs of a table and a column are given, what is not among them holds no
-    /// rows, or nulls.
+    /// Hand all rows to `take(waits, calls, statements, row_sources, binds)` in batches; returns
+    /// what was read. Where pairs of a table and a column are given, what is not among them holds
+    /// no rows, or nulls.
     #[pyo3(signature = (take, *, columns=None))]
     fn rows<'py>(
         &self,

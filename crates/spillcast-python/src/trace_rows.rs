@@ -11,8 +11,8 @@ use spillcast_core::oracle::{
 };
 use spillcast_recording::{booleans, int64, ops};
 
-/// The columns that are asked for, each with its table; None for all. The others hold nulls. Names are
-/// codes where some are asked for.
+/// The columns that are asked for, each with its table; None for all. The others hold nulls. Names
+/// are codes where some are asked for.
 pub struct Wanted(pub Option<Vec<(String, String)>>);
 
 impl Wanted {
@@ -20,7 +20,8 @@ impl Wanted {
         self.0.as_ref().is_none_or(|columns| columns.iter().any(|(table, _)| table == name))
     }
 
-    /// Whether a column of waits is asked for that is a figure of the wait's line, or depends on one.
+    /// Whether a column of waits is asked for that is a figure of the wait's line, or depends on
+    /// one.
     pub fn figures(&self) -> bool {
         const FIGURES: [&str; 9] =
             ["file", "bytes", "sql_id", "object", "blocks", "p1", "p2", "p3", "cursor"];

@@ -2,8 +2,8 @@
 //!
 //! It is the core and the writer of recordings, linked with musl into one file. spillcast opens its
 //! recordings on another machine. `arguments` reads the command line, each verb is a module
-//! (`record`, `probe`, `emulate`, `profile`), and a `Failure` is printed as one line and a line with
-//! its remedy. Data goes to stdout, words to stderr.
+//! (`record`, `probe`, `emulate`, `profile`), and a `Failure` is printed as one line and a line
+//! with its remedy. Data goes to stdout, words to stderr.
 //!
 //! The recorder keeps the name of a command but not its arguments, because the code that removes
 //! secrets from arguments is Python. It contains the preload libraries for glibc and for musl; a

@@ -1,4 +1,5 @@
-//! A memory cgroup that this process is in for a while, so that it has no more page cache than its limit.
+//! A memory cgroup that this process is in for a while, so that it has no more page cache than its
+//! limit.
 
 use std::fs;
 use std::path::{Path, PathBuf};

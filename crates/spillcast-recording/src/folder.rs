@@ -1,8 +1,9 @@
-//! The folder of a recording: private and locked while it is written, then published under its name.
+//! The folder of a recording: private and locked while it is written, then published under its
+//! name.
 //!
-//! It is written as `NAME.XXXXXXXX.partial` beside its final name. A shell removes it if the writer is
-//! killed; what a crashed machine left is removed by the next recorder of that name. Only recordings
-//! are replaced or removed, and no symbolic link is followed.
+//! It is written as `NAME.XXXXXXXX.partial` beside its final name. A shell removes it if the writer
+//! is killed; what a crashed machine left is removed by the next recorder of that name. Only
+//! recordings are replaced or removed, and no symbolic link is followed.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -46,8 +47,8 @@ const UNFINISHED: [&str; 5] = ["parts", "seconds.packed", "samples", "reserve", 
 const ROOM_BYTES: u64 = 16 << 20;
 /// Looking and creating takes a moment; who locks a directory for longer has another reason.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Reads until the writer ends, however it ends, then removes the folder. A thread of the writer may
-/// still create files in it, so it tries again for 10 s.
+/// Reads until the writer ends, however it ends, then removes the folder. A thread of the writer
+/// may still create files in it, so it tries again for 10 s.
 const JANITOR: &str = r#"
 trap "" INT TERM HUP
 cat >/dev/null

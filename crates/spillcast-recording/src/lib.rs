@@ -1,5 +1,5 @@
-//! Recordings: the recorder of a command or a process, the files that it writes, and what /proc shows of
-//! the observed processes.
+//! Recordings: the recorder of a command or a process, the files that it writes, and what /proc
+//! shows of the observed processes.
 //!
 //! Rows are on disk in packed form while the recording lasts, and become Parquet only when it ends,
 //! a few thousand at a time. So columns cost nothing during the observed run, removing a file drops

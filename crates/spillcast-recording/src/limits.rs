@@ -41,8 +41,9 @@ pub struct PeakMemory {
     peaks_bytes: BTreeMap<i32, u64>,
     /// The most that the tightest memory cgroup held besides files.
     pub group_held_bytes: Option<u64>,
-    /// Processes of another user, which cannot open the ring of the preload library under our /proc.
-    /// One that changed its user after it was connected stays so until it executes a program.
+    /// Processes of another user, which cannot open the ring of the preload library under our
+    /// /proc. One that changed its user after it was connected stays so until it executes a
+    /// program.
     pub out_of_reach: BTreeSet<i32>,
     pace: Pace,
 }
@@ -296,10 +297,11 @@ fn either(folder: &Path, name: &str, other: &str) -> String {
 /// File systems whose pages are the storage itself.
 const IN_MEMORY: [&str; 3] = ["tmpfs", "ramfs", "hugetlbfs"];
 
-/// What a replay's page cache must be held to, as much as the engine had and no more; None where it need not be.
+/// What a replay's page cache must be held to, as much as the engine had and no more; None where it
+/// need not be.
 ///
-/// Held to it is what would have less in the engine's place, unless twice the working set fits. A share
-/// of the working set gets that share of the cache, for it then fits as well or as badly.
+/// Held to it is what would have less in the engine's place, unless twice the working set fits. A
+/// share of the working set gets that share of the cache, for it then fits as well or as badly.
 pub fn bound_bytes(engine: Option<u64>, replay: &Probe) -> Option<u64> {
     if IN_MEMORY.contains(&replay.filesystem().name.as_str()) {
         return None;

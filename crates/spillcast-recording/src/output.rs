@@ -78,8 +78,8 @@ impl Output {
 
     /// Writes meta.json with what was kept of the rows, and gives the recording its name.
     ///
-    /// Returns the path and meta.json. Rows that were thinned out before they came here are described
-    /// by `raw` of the given document; `because` says what else could not be kept.
+    /// Returns the path and meta.json. Rows that were thinned out before they came here are
+    /// described by `raw` of the given document; `because` says what else could not be kept.
     pub fn publish(
         mut self,
         mut meta: Map<String, Value>,

@@ -42,8 +42,8 @@ impl Bounds {
 ///
 /// Whenever too many rows or parts are held, every second part is dropped and from then on only
 /// every second one is kept: what remains is spread evenly over the run, however long it gets. The
-/// same is done where one cannot be written, until there is none left: the per-second rows count the
-/// same waits, so the recording is not lost.
+/// same is done where one cannot be written, until there is none left: the per-second rows count
+/// the same waits, so the recording is not lost.
 pub struct Parts {
     folder: PathBuf,
     bounds: Bounds,

@@ -225,7 +225,8 @@ impl Recorder {
         }
     }
 
-    /// Writes the new rows; whether the recording is over, because the target `ended` or by its limit.
+    /// Writes the new rows; whether the recording is over, because the target `ended` or by its
+    /// limit.
     pub fn tick(&mut self, ended: bool) -> (bool, Batch) {
         self.elapsed = self.started.elapsed();
         let batch = self.collect();
@@ -296,7 +297,8 @@ impl Recorder {
         started_ns.map_or(0, |started_ns| started_ns.saturating_sub(self.origin_ns))
     }
 
-    /// Measures the machine's caches, which takes 0.5 s and disturbs no process once the run has ended.
+    /// Measures the machine's caches, which takes 0.5 s and disturbs no process once the run has
+    /// ended.
     pub fn measure_caches(&mut self) {
         if let Some(machine) = self.machine.as_mut().filter(|machine| machine.caches.is_empty()) {
             machine.caches = cold_cache::measure();

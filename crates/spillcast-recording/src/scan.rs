@@ -1,5 +1,5 @@
-//! One pass over the waits of a recording, of which few stay in memory: sums of all of them, and those
-//! that begin within slices of the run.
+//! One pass over the waits of a recording, of which few stay in memory: sums of all of them, and
+//! those that begin within slices of the run.
 
 use std::sync::{Arc, Mutex};
 
@@ -39,7 +39,8 @@ pub struct Scan {
 }
 
 impl Scan {
-    /// Keeps the rows of slices. `cached` finds out which reads of temp files a page cache answered.
+    /// Keeps the rows of slices. `cached` finds out which reads of temp files a page cache
+    /// answered.
     pub fn new(slices_ns: &[(i64, i64)], parts: Vec<usize>, cached: Option<CachedReads>) -> Scan {
         Scan {
             edges_ns: slices_ns.iter().flat_map(|&(begin, end)| [begin, end]).collect(),
@@ -111,14 +112,14 @@ impl Scan {
         }
     }
 
-    /// The most that the temp files held together: the sum of their ends, as if none was removed; and
-    /// the number of operations whose offset is not known.
+    /// The most that the temp files held together: the sum of their ends, as if none was removed;
+    /// and the number of operations whose offset is not known.
     pub fn held_bytes(&self) -> (u64, u64) {
         (self.held_bytes.iter().fold(0, |sum, &held| sum.saturating_add(held)), self.unplaced)
     }
 
-    /// The rows of the slices; and where a page cache was asked, by row the bytes that it lacked with
-    /// so much room, of reads of temp files.
+    /// The rows of the slices; and where a page cache was asked, by row the bytes that it lacked
+    /// with so much room, of reads of temp files.
     pub fn into_rows(self, room_bytes: u64) -> (Waits, Option<Vec<Option<u64>>>) {
         let count = self.rows.len();
         let waits = Waits { rows: self.rows, names: Arc::new(Mutex::new(self.names)) };

@@ -1,8 +1,8 @@
 //! The choice of a capture source: the best one that works when the recording begins.
 //!
 //! Whether a source works shows only when it attaches, for this process and this limit of
-//! descriptors. If only the preload library can observe a held command, the command is ended before it
-//! has done anything, and started again with the library in its environment.
+//! descriptors. If only the preload library can observe a held command, the command is ended before
+//! it has done anything, and started again with the library in its environment.
 
 use std::collections::VecDeque;
 use std::io;

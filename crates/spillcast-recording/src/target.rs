@@ -1,4 +1,5 @@
-//! What is observed: a command held until the capture is ready, or a process that is already running.
+//! What is observed: a command held until the capture is ready, or a process that is already
+//! running.
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};

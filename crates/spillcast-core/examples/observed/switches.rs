@@ -11,8 +11,8 @@ use crate::account::{self, Account, Members};
 use crate::io::{a_few, create};
 use crate::options::Options;
 
-/// `count` rounds of two hand-overs by futexes, which are no file I/O; a little of that comes first,
-/// for nobody keeps a recording without any. An observer may add switches to those counted.
+/// `count` rounds of two hand-overs by futexes, which are no file I/O; a little of that comes
+/// first, for nobody keeps a recording without any. An observer may add switches to those counted.
 pub fn switches(options: &Options, account: &Account) -> io::Result<Members> {
     // Open to the end, so that any observer learns its name.
     let file = create(&options.dir.join("switches.dat"))?;

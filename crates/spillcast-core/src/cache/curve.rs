@@ -9,8 +9,8 @@ pub struct Curve {
     pub lines: f64,
     /// Estimated requests with a distance below so many lines, in steps of 1 / `rate`.
     below: Vec<f64>,
-    /// What the miss ratios are off by in the mean of all sizes, at most: always where distances are
-    /// rounded, in 19 of 20 traces where lines are sampled; 0 where the curve is exact.
+    /// What the miss ratios are off by in the mean of all sizes, at most: always where distances
+    /// are rounded, in 19 of 20 traces where lines are sampled; 0 where the curve is exact.
     pub error_max: f64,
     /// The resolution of the curve: its smallest size, in lines.
     pub lines_min: f64,

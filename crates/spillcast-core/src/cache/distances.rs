@@ -38,8 +38,8 @@ pub fn distances(
     Ok(counts.finish())
 }
 
-/// The same of all lines, rounded where that leaves the curve off by at most `error` in the mean of all
-/// sizes; where it does not, which is not known before, the requests are gone through again.
+/// The same of all lines, rounded where that leaves the curve off by at most `error` in the mean of
+/// all sizes; where it does not, which is not known before, the requests are gone through again.
 pub fn distances_within(
     source: &dyn Source,
     error: f64,

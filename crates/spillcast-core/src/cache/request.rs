@@ -1,4 +1,5 @@
-//! One access to one cache line, and where accesses come from: I/O on files, or a trace of requests.
+//! One access to one cache line, and where accesses come from: I/O on files, or a trace of
+//! requests.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -136,12 +137,12 @@ impl Source for Rows {
     }
 }
 
-/// Of a record, little-endian and packed: time (u32, s), id (u64), size (u32, bytes), and when the id
-/// comes next (i64), which is not used here.
+/// Of a record, little-endian and packed: time (u32, s), id (u64), size (u32, bytes), and when the
+/// id comes next (i64), which is not used here.
 const RECORD_BYTES: usize = 24;
 
-/// A trace in libCacheSim's format oracleGeneral, plain or compressed by zstd, read from its beginning
-/// each time. Each id is one line, whatever its size.
+/// A trace in libCacheSim's format oracleGeneral, plain or compressed by zstd, read from its
+/// beginning each time. Each id is one line, whatever its size.
 pub struct OracleGeneral {
     path: PathBuf,
 }

@@ -244,8 +244,8 @@ const PAGE: usize = 512;
 
 /// The bucket that each line is in: 8 bytes a slot, and at least four slots for three lines.
 ///
-/// A line is known by 48 bits of its hash: of ten million lines, one in ten traces takes two for one.
-/// Open addressing, a line as near behind its home as there was room; an empty slot is 0.
+/// A line is known by 48 bits of its hash: of ten million lines, one in ten traces takes two for
+/// one. Open addressing, a line as near behind its home as there was room; an empty slot is 0.
 struct Table {
     slots: Vec<u64>,
     bits: u32,

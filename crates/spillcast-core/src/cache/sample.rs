@@ -1,5 +1,5 @@
-//! What a curve of a sample of the lines needs besides their distances: the lines that are used most,
-//! the number of first uses, and the error.
+//! What a curve of a sample of the lines needs besides their distances: the lines that are used
+//! most, the number of first uses, and the error.
 
 use super::curve::{Curve, added, count};
 use crate::random;
@@ -63,7 +63,8 @@ impl Hot {
     }
 }
 
-/// The number of distinct lines, by the bits that their hashes set (linear counting, Whang et al. 1990).
+/// The number of distinct lines, by the bits that their hashes set (linear counting, Whang et al.
+/// 1990).
 pub struct Seen {
     bits: Vec<u64>,
     unset: u64,
@@ -175,8 +176,9 @@ impl Spread {
         count(&mut histograms[group as usize], steps);
     }
 
-    /// Bound of the mean error of a curve that all groups made together, at 95 %: of so many requests
-    /// that used hot lines and other lines again, the latter known with this standard deviation.
+    /// Bound of the mean error of a curve that all groups made together, at 95 %: of so many
+    /// requests that used hot lines and other lines again, the latter known with this standard
+    /// deviation.
     pub fn error_max(&self, curve: &Curve, hot: f64, others: f64, deviation: f64) -> f64 {
         let weight = |histogram: &Vec<u64>, requests: f64| {
             requests / histogram.iter().sum::<u64>().max(1) as f64

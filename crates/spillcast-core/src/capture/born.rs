@@ -6,7 +6,8 @@ use crate::system::now_ns;
 
 /// How long a child may take to say what it is; one that never does is not wanted.
 const NAMELESS_NS: u64 = 2_000_000_000;
-/// How long a title stays as it is before it is taken to be whole: it may be read while it is written.
+/// How long a title stays as it is before it is taken to be whole: it may be read while it is
+/// written.
 const WRITTEN_NS: u64 = 50_000_000;
 
 /// Children of one server that have not said yet what they are.

@@ -8,8 +8,8 @@ use super::event::FileIdentity;
 use super::temp::born_ns;
 use crate::proc::{DELETED_MARK, number, numbers_in};
 
-/// Looks at descriptor `fd` of a process or thread, but not at its position; None when it is closed or
-/// may not be seen.
+/// Looks at descriptor `fd` of a process or thread, but not at its position; None when it is closed
+/// or may not be seen.
 pub fn identify(pid: i32, fd: i32) -> Option<FileIdentity> {
     let link = format!("/proc/{pid}/fd/{fd}");
     let target = fs::read_link(&link).ok()?;

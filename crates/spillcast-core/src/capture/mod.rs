@@ -1,8 +1,8 @@
 //! Observes live processes on Linux: each of their file I/O calls, timed, becomes a wait.
 //!
-//! A [`Source`] reports finished system calls as [`Event`]s. `assemble` turns them into waits: which
-//! file, where in it, temp or not. All sources share it, so there is one place where they could
-//! differ.
+//! A [`Source`] reports finished system calls as [`Event`]s. `assemble` turns them into waits:
+//! which file, where in it, temp or not. All sources share it, so there is one place where they
+//! could differ.
 //!
 //! - `bpf` (eBPF) costs least, attaches at once and names every file, but needs privileges and a
 //!   kernel with BTF.

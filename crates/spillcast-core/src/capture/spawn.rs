@@ -59,8 +59,8 @@ fn child(
     go: RawFd,
     report: RawFd,
 ) -> ! {
-    // SAFETY: system calls alone, on descriptors and memory that the fork has copied; both lists end
-    // in a null pointer, their strings in NUL.
+    // SAFETY: system calls alone, on descriptors and memory that the fork has copied; both lists
+    // end in a null pointer, their strings in NUL.
     unsafe {
         libc::close(go);
         // What would end the command ends it while it is held, too.

@@ -214,8 +214,8 @@ impl Code {
     }
 }
 
-/// Whether an instruction that synchronises threads ends at the address, or begins there: a locked one,
-/// or `pause`.
+/// Whether an instruction that synchronises threads ends at the address, or begins there: a locked
+/// one, or `pause`.
 #[cfg(target_arch = "x86_64")]
 fn synchronises(code: &[u8; BEFORE + AFTER]) -> bool {
     const PAUSE: [u8; 2] = [0xf3, 0x90];
@@ -285,7 +285,8 @@ mod tests {
 
     const MS: u64 = 1_000_000;
 
-    /// Samples every 2 ms from `begin_ms` on, on so many lines, of which every `one_in`-th is synced.
+    /// Samples every 2 ms from `begin_ms` on, on so many lines, of which every `one_in`-th is
+    /// synced.
     fn samples(spinning: &mut Spinning, begin_ms: u64, count: u64, lines: u64, one_in: u64) {
         for n in 0..count {
             let synced = one_in > 0 && n % one_in == 0;

@@ -2,8 +2,8 @@
 //!
 //! The kernel cannot kill a process that waits for its own answer, so the serving process must not
 //! use its mount. The guard measures the floor, asks the kernel to write dirty pages back and
-//! detaches the mount, also after a normal end: a process that unmounts what it serves can be killed
-//! during the unmount and would hang.
+//! detaches the mount, also after a normal end: a process that unmounts what it serves can be
+//! killed during the unmount and would hang.
 //!
 //! The guard reads a pipe whose other end only the serving process holds, and wakes when that end
 //! closes. Programs with open files then get an error.

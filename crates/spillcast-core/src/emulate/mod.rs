@@ -1,12 +1,13 @@
-//! Emulates a storage: a FUSE mount on which files are read and written as slowly as the model says.
+//! Emulates a storage: a FUSE mount on which files are read and written as slowly as the model
+//! says.
 //!
 //! The mount shows the directory `backing`. Every read and write is done on the backing file and
 //! answered when the [`Model`] says. Opening, naming, removing and truncating files, and fsync
 //! beyond what it writes, are as fast as the directory behind.
 //!
 //! Without the page cache each call of a program is one request of up to 1 MiB. With it the kernel
-//! reads ahead and writes late; as root the mount may hold as much dirty memory as a disk, otherwise
-//! FUSE's 1 %. Closing a file writes its dirty pages, which a disk does not require.
+//! reads ahead and writes late; as root the mount may hold as much dirty memory as a disk,
+//! otherwise FUSE's 1 %. Closing a file writes its dirty pages, which a disk does not require.
 //!
 //! Limits: [`WORKERS`] operations are in progress at once; the kernel lets writes that extend one
 //! file pass one at a time; mapped files are cached as usual.
@@ -57,8 +58,8 @@ impl Emulation {
     ///
     /// InvalidInput if one of the directories cannot be used; the text names the remedy.
     ///
-    /// Raises the soft limit of open files of this process to its hard limit: one descriptor is held
-    /// for every file the kernel knows of.
+    /// Raises the soft limit of open files of this process to its hard limit: one descriptor is
+    /// held for every file the kernel knows of.
     pub fn mount(
         backing: &Path,
         mountpoint: &Path,

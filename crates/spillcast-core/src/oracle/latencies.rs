@@ -1,5 +1,5 @@
-//! The latencies of a group: two bytes each while they are few, a count for each bucket when they are
-//! many, so that a profile of many small groups stays small.
+//! The latencies of a group: two bytes each while they are few, a count for each bucket when they
+//! are many, so that a profile of many small groups stays small.
 
 /// Counts of all buckets take twice as much.
 const FEW: usize = 8 << 10;

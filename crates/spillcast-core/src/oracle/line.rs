@@ -134,7 +134,8 @@ pub struct ParsingLine {
     pub sqlid: String,
 }
 
-/// `STAT #cursor id=N cnt=N pid=N pos=N obj=N op='...'`: a row source, with what those below it did.
+/// `STAT #cursor id=N cnt=N pid=N pos=N obj=N op='...'`: a row source, with what those below it
+/// did.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct StatLine {
     pub cursor: i64,
@@ -171,8 +172,8 @@ pub enum Mark {
     Switch { pid: i64 },
     /// `*** DUMP FILE SIZE IS LIMITED TO N BYTES ***`
     SizeLimit,
-    /// `*** 2017-06-27 13:56:36.872`: the time of the day in microseconds since 1970, in the zone of
-    /// the database.
+    /// `*** 2017-06-27 13:56:36.872`: the time of the day in microseconds since 1970, in the zone
+    /// of the database.
     Time { local_us: i64 },
     /// Any other line after three stars: a module, where the trace continues.
     Stars,

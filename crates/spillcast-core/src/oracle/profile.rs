@@ -165,8 +165,8 @@ impl Group {
         self.add(call.self_c_us, origin);
     }
 
-    /// What of the distribution holds something: (middle of the bucket in ns, count), ascending, with
-    /// negative CPU times counted as none.
+    /// What of the distribution holds something: (middle of the bucket in ns, count), ascending,
+    /// with negative CPU times counted as none.
     pub fn buckets(&self) -> Vec<(u64, u64)> {
         self.latencies.buckets()
     }

@@ -37,7 +37,8 @@ pub struct SessionTimes {
     pub open_us: i64,
     pub waits: u64,
     pub calls: u64,
-    /// How often `tim` went back by more than a second: another file was appended, or the clock set.
+    /// How often `tim` went back by more than a second: another file was appended, or the clock
+    /// set.
     pub steps_back: u64,
     /// When the session was first seen: where its first line is a wait, when that began.
     pub first_tim_us: Option<i64>,
@@ -172,8 +173,8 @@ impl Session {
         }
     }
 
-    /// The CPU and elapsed time of a call without those of the calls it made. A line is written when
-    /// its call ends, so that the calls it made stand before it, deeper.
+    /// The CPU and elapsed time of a call without those of the calls it made. A line is written
+    /// when its call ends, so that the calls it made stand before it, deeper.
     ///
     /// Deeper calls that took longer than the call, by more than times in units of `unit_us` are
     /// rounded, cannot be its own: they belong to a call that the trace does not show, and nothing

@@ -1,7 +1,7 @@
 //! The memory that a probe writes from and reads into.
 //!
-//! The cells of a grid take buffers in turn, which are cold by the time they are used again. A replay has
-//! one for each file of a thread, as engines have, and fills it before each write.
+//! The cells of a grid take buffers in turn, which are cold by the time they are used again. A
+//! replay has one for each file of a thread, as engines have, and fills it before each write.
 
 use std::slice;
 
@@ -71,8 +71,8 @@ impl Slice<'_> {
         &mut self.bytes[start..start + bytes]
     }
 
-    /// The buffer of a file, where steps have `largest_bytes` at most. Where there is no room for all files,
-    /// some share one.
+    /// The buffer of a file, where steps have `largest_bytes` at most. Where there is no room for
+    /// all files, some share one.
     pub(super) fn of_file(&mut self, file: u32, bytes: usize, largest_bytes: usize) -> &mut [u8] {
         let each_bytes = largest_bytes.next_multiple_of(PAGE_BYTES).max(PAGE_BYTES);
         let count = (self.bytes.len() / each_bytes).max(1);

@@ -21,7 +21,8 @@ use super::scratch;
 /// Makes one call as `kind` does; how long it took, in ns. Nobody reads or writes the file during a
 /// call that changes it.
 ///
-/// `offset` is the new length of what is truncated; an allocation goes from there to `extent_bytes`.
+/// `offset` is the new length of what is truncated; an allocation goes from there to
+/// `extent_bytes`.
 pub(super) fn make(
     kind: CallKind,
     replayed: &ReplayFile,
@@ -90,8 +91,8 @@ fn begin_writing(file: &File) -> io::Result<()> {
 
 /// Removes the file with all that it holds, and puts a new one in its place.
 ///
-/// It is given a name just before. Where the file system does not give a nameless file one (FUSE, NFS),
-/// an empty file is removed instead.
+/// It is given a name just before. Where the file system does not give a nameless file one (FUSE,
+/// NFS), an empty file is removed instead.
 fn remove(file: &mut File, dir: &Path) -> io::Result<u64> {
     let (path, new) = (scratch::name_in(dir)?, scratch::create(dir)?);
     // O_DIRECT is of the descriptor: the replay has set it.

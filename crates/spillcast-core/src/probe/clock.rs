@@ -71,7 +71,8 @@ impl Cores {
         (threads > cores).then(|| Cores { free: Mutex::new(cores), any: Condvar::new() })
     }
 
-    /// Burns in turns with the others: `burn` until a CPU time that it is given, from `since_ns` on.
+    /// Burns in turns with the others: `burn` until a CPU time that it is given, from `since_ns`
+    /// on.
     pub(super) fn burn(&self, since_ns: u64, until_ns: u64, mut burn: impl FnMut(u64)) {
         let mut from_ns = since_ns;
         while from_ns < until_ns {

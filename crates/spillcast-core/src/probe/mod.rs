@@ -3,8 +3,8 @@
 //! A replay issues the same operations at the same offsets of as many files, from as many threads,
 //! in the order of the recording, and each thread works, pauses and waits for the others in between
 //! as it did, with pauses scaled down where they would take more than half of the budget. It goes
-//! through the page cache, as engines do. The files have no names, so nothing is left in the directory
-//! however the process ends.
+//! through the page cache, as engines do. The files have no names, so nothing is left in the
+//! directory however the process ends.
 
 mod arena;
 mod blocks;
@@ -81,8 +81,8 @@ pub struct Probe {
 impl Probe {
     /// Checks the plan, the directory and its free space; writes nothing.
     ///
-    /// Steps are in the order of recorded start time. Their numbers of threads and files need not be
-    /// dense.
+    /// Steps are in the order of recorded start time. Their numbers of threads and files need not
+    /// be dense.
     pub fn new(mut steps: Vec<Step>, options: Options) -> Result<Probe, ProbeError> {
         plan::check(&steps)?;
         let place = Place::new(&options.dir)?;
@@ -113,8 +113,8 @@ impl Probe {
     }
 
     /// Replays the plan and blocks until it is done, cancelled or failed. Nothing stays on the
-    /// storage. A replay beside other work on the machine is repeated while the budget has time for it; the
-    /// least disturbed one counts.
+    /// storage. A replay beside other work on the machine is repeated while the budget has time for
+    /// it; the least disturbed one counts.
     pub fn run(&self) -> Result<Outcome, ProbeError> {
         self.counters.check()?;
         let mut best = replay::run(self)?;

@@ -1,4 +1,5 @@
-//! Divides the budget: the steps in segments, a deadline for each, and which of its operations fit it.
+//! Divides the budget: the steps in segments, a deadline for each, and which of its operations fit
+//! it.
 
 use std::ops::Range;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! The plan of a replay: whether it can be replayed, and of one too large for the byte budget a hashed
-//! share of its regions, which stands for all.
+//! The plan of a replay: whether it can be replayed, and of one too large for the byte budget a
+//! hashed share of its regions, which stands for all.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -155,8 +155,8 @@ fn working_set_bytes<'a>(steps: impl Iterator<Item = &'a Step>, extents_bytes: &
 pub(super) const REGION_BYTES: u64 = 16 << 20;
 
 /// Keeps the steps of as many regions as the budget has room for, in their order: a region that is
-/// kept is written and read as it was. Returns the working set of the plan and that of what is left,
-/// 0 where not even one region has room. Files are numbered from 0.
+/// kept is written and read as it was. Returns the working set of the plan and that of what is
+/// left, 0 where not even one region has room. Files are numbered from 0.
 pub(super) fn fit(steps: &mut Vec<Step>, extents_bytes: &[u64], budget_bytes: u64) -> (u64, u64) {
     let whole_bytes = working_set_bytes(steps.iter(), extents_bytes);
     if whole_bytes <= budget_bytes {

@@ -13,8 +13,8 @@ pub struct FromWaits {
     pub closed_loop: bool,
 }
 
-/// The plan of waits in any order, whose events are `names`: I/O, calls that change files, and where
-/// that is known the work of the threads.
+/// The plan of waits in any order, whose events are `names`: I/O, calls that change files, and
+/// where that is known the work of the threads.
 pub fn plan_of_waits(mut waits: Vec<Recorded>, names: &Names, slices: Slices) -> FromWaits {
     sort(&mut waits);
     let closed_loop = waits.iter().any(|wait| wait.op == Op::Null && wait.file == NONE);
@@ -84,8 +84,8 @@ fn open_steps<'a>(
     acting.map(step).collect()
 }
 
-/// Steps of what acts on temp files. Offsets are as recorded; where there is none, the I/O of a file
-/// is taken to be sequential.
+/// Steps of what acts on temp files. Offsets are as recorded; where there is none, the I/O of a
+/// file is taken to be sequential.
 struct Acts {
     /// By event, the call that it is.
     kinds: Vec<Option<CallKind>>,

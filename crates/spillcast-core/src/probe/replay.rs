@@ -34,7 +34,8 @@ struct Replay<'a> {
     /// The positions of each thread's steps, in their order.
     queues: Vec<Vec<usize>>,
     turns: Turns,
-    /// Whether threads burn CPU, and do not merely pause; and the cores, where they are fewer than these.
+    /// Whether threads burn CPU, and do not merely pause; and the cores, where they are fewer than
+    /// these.
     burns: bool,
     cores: Option<Cores>,
     largest_bytes: usize,

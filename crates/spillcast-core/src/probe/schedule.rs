@@ -1,4 +1,5 @@
-//! How long the threads of a replay were ready and found no CPU, and what others had of the machine.
+//! How long the threads of a replay were ready and found no CPU, and what others had of the
+//! machine.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -13,14 +14,14 @@ use crate::system::now_ns;
 /// Of a replay, what it cost that the machine did other work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Disturbance {
-    /// Time its threads were ready without a CPU, within operations, whose latencies are without it,
-    /// and elsewhere.
+    /// Time its threads were ready without a CPU, within operations, whose latencies are without
+    /// it, and elsewhere.
     pub run_queue_io_ns: u64,
     pub run_queue_ns: u64,
     /// Of both, the most that others can have been the cause of.
     pub run_queue_others_ns: u64,
-    /// CPU time that others had of the machine meanwhile; None where that is not told. And how much CPU
-    /// time there was.
+    /// CPU time that others had of the machine meanwhile; None where that is not told. And how much
+    /// CPU time there was.
     #[serde(skip)]
     pub others_cpu_ns: Option<u64>,
     #[serde(skip)]
@@ -33,8 +34,8 @@ impl Disturbance {
         self.others_cpu_ns.unwrap_or(0) as f64 / self.all_cpu_ns.max(1) as f64
     }
 
-    /// Whether others had so much that latencies are not those of the storage alone. The machine's CPU
-    /// time is counted in ticks: a short replay does not tell.
+    /// Whether others had so much that latencies are not those of the storage alone. The machine's
+    /// CPU time is counted in ticks: a short replay does not tell.
     pub fn disturbs(&self, elapsed: Duration) -> bool {
         const SHARE_MAX: f64 = 0.1;
         const ELAPSED_MIN: Duration = Duration::from_secs(1);

@@ -168,8 +168,8 @@ mod tests {
         Moved { op, file: 0, offset: Some(page * PAGE), bytes: PAGE, session: 1, elapsed_ns: 9000 }
     }
 
-    /// Writes 10 pages from the last one on, then reads all in no order, the last one first, for the
-    /// first read of a file brings what follows: which of the reads lack how much.
+    /// Writes 10 pages from the last one on, then reads all in no order, the last one first, for
+    /// the first read of a file brings what follows: which of the reads lack how much.
     fn missing(rate: f64, room_bytes: u64) -> Vec<(usize, u64)> {
         let mut reads = CachedReads::new(rate, 4, MEMORY);
         (0..10).rev().for_each(|page| reads.push(moved(Op::Write, page), None));

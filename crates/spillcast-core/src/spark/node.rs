@@ -1,7 +1,7 @@
 //! A node: phases of tasks, the page cache, and the device, which readers and writeback share.
 //!
-//! Time is continuous: between two events each phase progresses at a constant speed. Writes go to the
-//! page cache. Writeback begins above the background limit; writers wait for it near the dirty
+//! Time is continuous: between two events each phase progresses at a constant speed. Writes go to
+//! the page cache. Writeback begins above the background limit; writers wait for it near the dirty
 //! limit, as in Linux. A byte that is read waits for the device unless the page cache holds it. The
 //! cache drops what was used least recently, and a byte that was read counts as used.
 

@@ -3,8 +3,8 @@
 //! Stages begin as in the log: after their parents and their job, and so long after these as the
 //! driver took. Jobs and SQL executions begin after all that had ended before they did. A task is a
 //! phase for each kind of file that it writes, and reads what the phase before wrote: its spill, a
-//! file for each partition, its part of the shuffle. What a task took beyond its simulated I/O on the
-//! recorded storage is work, which takes as long on any.
+//! file for each partition, its part of the shuffle. What a task took beyond its simulated I/O on
+//! the recorded storage is work, which takes as long on any.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, VecDeque};
@@ -43,10 +43,10 @@ pub struct StageOutcome {
     pub write_wait_s: f64,
 }
 
-/// By task, the time that no storage changes: what it took, less its I/O as simulated on the storage it
-/// ran on with the least work. No less than `least_work_s`, and no more than what
-/// shuffle writes leave that took longer than the CPU time and the pauses of the whole task: a device
-/// that is busy beside work of any length explains neither.
+/// By task, the time that no storage changes: what it took, less its I/O as simulated on the
+/// storage it ran on with the least work. No less than `least_work_s`, and no more than what
+/// shuffle writes leave that took longer than the CPU time and the pauses of the whole task: a
+/// device that is busy beside work of any length explains neither.
 ///
 /// The waits are not simulated again with that work: where the device was always busy, any work
 /// explains the log, and each round would take the model's error for more of it.
@@ -86,8 +86,8 @@ pub fn work_beside_s(application: &Application, waits_s: &[f64]) -> Vec<f64> {
 /// By task, what was certainly no wait for storage: CPU time, pauses of the JVM, and what the log's
 /// times of shuffle writes and fetches leave of a task that neither spilled nor read local blocks.
 ///
-/// On a known storage no task waited longer than all that it moves takes on the device, with nothing
-/// in the page cache, while every slot of the node moves as much.
+/// On a known storage no task waited longer than all that it moves takes on the device, with
+/// nothing in the page cache, while every slot of the node moves as much.
 pub fn least_work_s(application: &Application, storage: Option<&NodeStorage>) -> Vec<f64> {
     let all_io_s = storage.map(|storage| all_io_s(application, storage));
     let least_s = application.tasks.iter().enumerate().map(|(at, task)| {
@@ -103,8 +103,8 @@ pub fn least_work_s(application: &Application, storage: Option<&NodeStorage>) ->
     least_s.collect()
 }
 
-/// By task, how long a device takes for all that the task moves, while every slot of its node moves as
-/// much and nothing is in the page cache.
+/// By task, how long a device takes for all that the task moves, while every slot of its node moves
+/// as much and nothing is in the page cache.
 fn all_io_s(application: &Application, storage: &NodeStorage) -> Vec<f64> {
     let by_partition = by_partition(application);
     let slots = slots_of_nodes(application);
@@ -258,7 +258,8 @@ impl<'a> Cluster<'a> {
                     Event::Point(point) => self.reach(point, now_s),
                 }
             }
-            // Where tasks took longer than in the log, executors may be gone before their last tasks.
+            // Where tasks took longer than in the log, executors may be gone before their last
+            // tasks.
             let absent: Vec<usize> =
                 (0..self.is_present.len()).filter(|&at| !self.is_present[at]).collect();
             if self.queues.is_empty() || absent.is_empty() {

@@ -172,7 +172,8 @@ fn the_page_cache_stands_before_the_storage() {
     assert_eq!(&fs::read(backing.join("data")).unwrap()[..4], b"late");
 }
 
-/// The time from the start of the first of `count` reads that start together to the end of the last.
+/// The time from the start of the first of `count` reads that start together to the end of the
+/// last.
 fn parallel_reads(mounted: &Mounted, count: u64) -> Duration {
     let file = read_write(&mounted.mountpoint.join("data"));
     file.set_len(count * 8192).unwrap();

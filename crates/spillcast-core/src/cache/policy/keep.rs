@@ -4,8 +4,8 @@
 //! - KEEP lines are preferred: all others leave first, and they take no room from KEEP ones. They
 //!   are not safe: where KEEP lines alone are too many, the one unread for longest leaves, and one
 //!   that was not read for 24 hours leaves anyway.
-//! - Temp data that is written takes a share of the cache and no more; what does not fit goes to the
-//!   disk. It leaves when its query ends.
+//! - Temp data that is written takes a share of the cache and no more; what does not fit goes to
+//!   the disk. It leaves when its query ends.
 //! - All other reads are cached by LRU.
 
 use rustc_hash::FxHashMap;

@@ -1,5 +1,6 @@
 //! SIEVE (Zhang, Yang, Yue, Vigfusson, Rashmi: NSDI 2024): a queue in which lines stay where they
-//! are, and a hand that goes from the tail to the head and evicts what was not used since it passed.
+//! are, and a hand that goes from the tail to the head and evicts what was not used since it
+//! passed.
 
 use super::Policy;
 use crate::cache::request::Request;

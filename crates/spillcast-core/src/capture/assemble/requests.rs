@@ -5,9 +5,9 @@
 //!
 //! If a thread has one request in flight at a time, its sleep in io_uring_enter is part of the
 //! request's row, so readers of rows need not know about rings. If it has several, they become rows
-//! without CPU time, and the sleeps alone count as the thread's time. On temp files such rows forbid
-//! a forecast. So does CPU time that the thread spends outside of io_uring_enter while a request is
-//! in flight.
+//! without CPU time, and the sleeps alone count as the thread's time. On temp files such rows
+//! forbid a forecast. So does CPU time that the thread spends outside of io_uring_enter while a
+//! request is in flight.
 //!
 //! Older kernels run without these programs. There a ring that /proc shows forbids a forecast.
 

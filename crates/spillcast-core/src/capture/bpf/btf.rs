@@ -4,8 +4,8 @@
 //!
 //! The program at the start of a call is typed: it reads the registers in place. The helper that
 //! copies them took a tenth of what an observed call costs. The kernel knows the type of such a
-//! program by its number, so [`of_tracepoint`] makes a second description that holds only that type,
-//! under its number.
+//! program by its number, so [`of_tracepoint`] makes a second description that holds only that
+//! type, under its number.
 
 use std::collections::{HashMap, HashSet};
 
@@ -47,8 +47,9 @@ pub fn reduced(whole: &[u8]) -> Option<Vec<u8>> {
     Some(part.bytes())
 }
 
-/// A description that holds the type of a tracepoint's programs under the number it has in `whole`, by
-/// which the kernel knows what such a program is given. Pointers to nothing fill the places before it.
+/// A description that holds the type of a tracepoint's programs under the number it has in `whole`,
+/// by which the kernel knows what such a program is given. Pointers to nothing fill the places
+/// before it.
 pub fn of_tracepoint(whole: &[u8], tracepoint: &str) -> Option<Vec<u8>> {
     let whole = Whole::read(whole)?;
     let wanted = format!("btf_trace_{tracepoint}");

@@ -1,4 +1,5 @@
-//! Loads the programs into the kernel, fits them to it and attaches them; they go with this process.
+//! Loads the programs into the kernel, fits them to it and attaches them; they go with this
+//! process.
 //!
 //! clang, or the one in the package ziglang, compiles the programs when spillcast is built, and the
 //! core contains the object. The loader adapts the few kernel fields that they read to the running
@@ -32,8 +33,8 @@ const PROGRAMS: [(&str, &str); 6] = [
     ("call_ends", "sys_exit"),
 ];
 
-/// The same of one that is told the type of what the kernel hands it, and reads that without a helper: a
-/// tenth of what an observed call costs.
+/// The same of one that is told the type of what the kernel hands it, and reads that without a
+/// helper: a tenth of what an observed call costs.
 const TYPED_PROGRAM: (&str, &str) = ("call_begins", "sys_enter");
 
 /// The same of those that older kernels, or kernels without io_uring, may refuse.
@@ -193,8 +194,8 @@ fn rules(calls: &[CallKind]) -> ([u16; CALLS_MAX], [u16; CALLS_MAX]) {
     (kinds, flags)
 }
 
-/// Whether file I/O is observed however it is done. An engine of which certain calls are asked for does
-/// no I/O that matters through io_uring.
+/// Whether file I/O is observed however it is done. An engine of which certain calls are asked for
+/// does no I/O that matters through io_uring.
 fn any_call(calls: &[CallKind]) -> bool {
     calls.len() == CallKind::ALL.len()
 }

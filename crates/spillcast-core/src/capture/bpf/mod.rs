@@ -3,14 +3,15 @@
 //! Works as root, or with CAP_BPF, CAP_PERFMON and CAP_SYS_PTRACE, where the kernel has BTF.
 //!
 //! The programs keep the state of each observed thread: the call it is in, since when it is on a
-//! CPU, since when it waits and who woke it. One report leaves the kernel for each finished call and
-//! each wait. That is half as many as reports of beginnings and ends, and they need no sorting.
+//! CPU, since when it waits and who woke it. One report leaves the kernel for each finished call
+//! and each wait. That is half as many as reports of beginnings and ends, and they need no sorting.
 //!
 //! A thread is observed if it is in the kernel's map. A fork of an observed thread adds the child
-//! before its first instruction. So attaching takes one map entry for each thread and no descriptor.
+//! before its first instruction. So attaching takes one map entry for each thread and no
+//! descriptor.
 //!
-//! The report of an open holds the path that the program gave, and the device, inode and type of the
-//! file. So a file that is removed a moment later is known as well.
+//! The report of an open holds the path that the program gave, and the device, inode and type of
+//! the file. So a file that is removed a moment later is known as well.
 //!
 //! No helper says whether a waking came from the current thread or from an interrupt. But an
 //! interrupt runs on its own stack, and the context of a program lies on the stack that it runs on.
@@ -152,8 +153,8 @@ impl BpfSource {
         }
     }
 
-    /// Turns a report into events, or counts it as damaged; returns when it was made, on the clock of
-    /// the calls, 0 where it does not say.
+    /// Turns a report into events, or counts it as damaged; returns when it was made, on the clock
+    /// of the calls, 0 where it does not say.
     fn take(&mut self, record: Option<Record>, out: &mut Vec<Event>) -> u64 {
         let Some(record) = record else {
             self.damaged += 1;

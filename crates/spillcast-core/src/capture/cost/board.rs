@@ -67,7 +67,8 @@ impl Board {
         wake(&self.words().tasks[seat]);
     }
 
-    /// Sleeps until a child has done what it was given. TimedOut where it takes longer than `limit`.
+    /// Sleeps until a child has done what it was given. TimedOut where it takes longer than
+    /// `limit`.
     pub fn wait_done(&self, seat: usize, limit: Duration) -> io::Result<()> {
         let (word, end) = (&self.words().tasks[seat], Instant::now() + limit);
         loop {
@@ -120,7 +121,8 @@ impl Board {
     }
 
     fn words(&self) -> &Words {
-        // SAFETY: the mapping has the size of the words and is aligned to a page; any bits are valid.
+        // SAFETY: the mapping has the size of the words and is aligned to a page; any bits are
+        // valid.
         unsafe { self.0.start().cast().as_ref() }
     }
 }

@@ -143,8 +143,8 @@ fn paired(stage: &mut Stage, source: &mut dyn Source, before: &Bursts) -> io::Re
     })
 }
 
-/// What each of `count` operations of a burst costs, from bursts with and without in pairs. The first
-/// pair, in which memory is touched for the first time, does not count.
+/// What each of `count` operations of a burst costs, from bursts with and without in pairs. The
+/// first pair, in which memory is touched for the first time, does not count.
 fn spread(ours_ns: &[f64], bare_ns: &[f64], before_ns: &[f64], count: f64) -> Spread {
     let shortest = |bursts: &[f64]| bursts[1..].iter().copied().fold(f64::INFINITY, f64::min);
     // Others on the machine may have made every burst before longer: a source makes none shorter.

@@ -27,8 +27,8 @@ impl GivenPath {
         GivenPath { folder, address, on_stack: text.is_some(), text }
     }
 
-    /// The same with the path that stands in the memory of thread `tid`, if it is not known; None where
-    /// that is gone or may not be read.
+    /// The same with the path that stands in the memory of thread `tid`, if it is not known; None
+    /// where that is gone or may not be read.
     pub fn read(mut self, tid: i32, paths: &mut Paths) -> Option<GivenPath> {
         if self.text.is_none() {
             let mut bytes = [0; libc::PATH_MAX as usize];
@@ -44,7 +44,8 @@ impl GivenPath {
     }
 
     /// The file of a path that was read; None where nothing tells what a relative one begins in, or
-    /// where memory held something else by then. One that is gone again is taken to be a regular file.
+    /// where memory held something else by then. One that is gone again is taken to be a regular
+    /// file.
     pub fn file(&self, tid: i32, paths: &mut Paths) -> Option<FileIdentity> {
         let path = paths.absolute(tid, self.folder, self.text.as_deref()?)?;
         if !self.on_stack && !Path::new(&path).parent().is_some_and(Path::is_dir) {

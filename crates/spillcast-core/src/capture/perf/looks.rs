@@ -1,9 +1,9 @@
 //! Identifies opened descriptors: by /proc while they are open, otherwise by the path of the open.
 //!
-//! A call that returns a descriptor wakes the reader, which looks at /proc/PID/fd before the program
-//! can close it. A look counts only if no record shows that the descriptor changed before it. Later
-//! looks fall back on the path, which comes with the record if it stood on the caller's stack. Opens
-//! that stay unidentified are counted.
+//! A call that returns a descriptor wakes the reader, which looks at /proc/PID/fd before the
+//! program can close it. A look counts only if no record shows that the descriptor changed before
+//! it. Later looks fall back on the path, which comes with the record if it stood on the caller's
+//! stack. Opens that stay unidentified are counted.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;

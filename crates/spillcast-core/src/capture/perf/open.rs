@@ -13,13 +13,13 @@ use super::super::stacks::{SAMPLES_PER_STACK, STACK_BYTES};
 const SAMPLE_TYPE: u64 =
     (sys::PERF_SAMPLE_TID | sys::PERF_SAMPLE_TIME | sys::PERF_SAMPLE_RAW) as u64;
 
-/// The bytes of the caller's stack that a sample carries: a program that composes a path on its stack
-/// does so within these.
+/// The bytes of the caller's stack that a sample carries: a program that composes a path on its
+/// stack does so within these.
 const CALLER_STACK_BYTES: u32 = 4096;
 
-/// The registers by which a stack is unwound, as perf events number them and in the order in which a
-/// sample has them: frame pointer, return address where the processor has a register for it, stack
-/// pointer, instruction pointer. None where they are not known.
+/// The registers by which a stack is unwound, as perf events number them and in the order in which
+/// a sample has them: frame pointer, return address where the processor has a register for it,
+/// stack pointer, instruction pointer. None where they are not known.
 pub const UNWIND_REGISTERS: &[u32] = if cfg!(target_arch = "x86_64") {
     &[6, 7, 8]
 } else if cfg!(target_arch = "aarch64") {

@@ -162,7 +162,8 @@ fn entered(kind: CallKind, raw: &[u8], stack: &[u8]) -> Option<Payload> {
     Some(Payload::Enter { kind, fd, offset, path })
 }
 
-/// The registers of a sample, and the stack behind them; None of a thread that was not in user mode.
+/// The registers of a sample, and the stack behind them; None of a thread that was not in user
+/// mode.
 fn stack_sample(bytes: &[u8]) -> Option<StackSample> {
     if u64_at(bytes, 0)? == sys::PERF_SAMPLE_REGS_ABI_NONE as u64 {
         return None;

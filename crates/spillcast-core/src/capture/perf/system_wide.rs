@@ -1,9 +1,10 @@
-//! Events on the whole machine, as root may open them: a fixed cost, whatever the number of threads.
+//! Events on the whole machine, as root may open them: a fixed cost, whatever the number of
+//! threads.
 //!
-//! Root, or a process with CAP_PERFMON, opens each tracepoint once for each CPU: some 50 descriptors
-//! for each CPU. Attaching a thread costs nothing. The kernel filters by the name of the thread
-//! (`comm`; for a waking that of the woken thread), and the reader filters by process. Forks of
-//! observed processes are in the same records, in the order of time.
+//! Root, or a process with CAP_PERFMON, opens each tracepoint once for each CPU: some 50
+//! descriptors for each CPU. Attaching a thread costs nothing. The kernel filters by the name of
+//! the thread (`comm`; for a waking that of the woken thread), and the reader filters by process.
+//! Forks of observed processes are in the same records, in the order of time.
 //!
 //! A perf event accepts one filter only. So a new name opens further events, and beyond a few names
 //! one set of events passes all other names; no call passes two filters. A tracepoint reports the

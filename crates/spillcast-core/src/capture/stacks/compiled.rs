@@ -1,5 +1,5 @@
-//! Functions that a runtime compiles while it runs (Java, Node.js, Python): named by the file that perf
-//! reads, `/tmp/perf-PID.map`, where the runtime writes one.
+//! Functions that a runtime compiles while it runs (Java, Node.js, Python): named by the file that
+//! perf reads, `/tmp/perf-PID.map`, where the runtime writes one.
 
 use std::fs;
 use std::io::{self, Read};

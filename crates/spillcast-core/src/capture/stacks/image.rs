@@ -196,7 +196,8 @@ impl<'a> Elf<'a> {
         None
     }
 
-    /// The functions of a symbol table by address, and where its names begin; None where it has none.
+    /// The functions of a symbol table by address, and where its names begin; None where it has
+    /// none.
     fn functions(&self, kind: u32) -> Option<(Vec<Function>, u64)> {
         let endian = self.endian;
         let table = self.sections.iter().find(|section| section.sh_type(endian) == kind)?;
@@ -267,7 +268,8 @@ impl Write for Bounded {
     }
 }
 
-/// Opens what process `pid` has mapped from `range` of its addresses as `path`, even in a container.
+/// Opens what process `pid` has mapped from `range` of its addresses as `path`, even in a
+/// container.
 pub fn open_mapped(pid: i32, range: &str, path: &str, inode: u64) -> Option<File> {
     let by_path = || {
         let file = open_regular(format!("/proc/{pid}/root{path}"))?;

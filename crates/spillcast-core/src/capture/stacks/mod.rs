@@ -1,9 +1,10 @@
 //! Which functions the observed threads run: samples of their stacks, counted by function.
 //!
-//! A sample has the registers of a thread and the innermost part of its stack. It is unwound here, by the
-//! tables that every program has for its exceptions (`.eh_frame`): PostgreSQL and DuckDB are often built
-//! without frame pointers, which are followed only where there is no table. The bytes of the stack are
-//! dropped at once; what is kept is a count for each thread name and list of functions.
+//! A sample has the registers of a thread and the innermost part of its stack. It is unwound here,
+//! by the tables that every program has for its exceptions (`.eh_frame`): PostgreSQL and DuckDB are
+//! often built without frame pointers, which are followed only where there is no table. The bytes
+//! of the stack are dropped at once; what is kept is a count for each thread name and list of
+//! functions.
 
 mod compiled;
 mod image;
@@ -27,9 +28,11 @@ use crate::wait::{NameId, Names};
 pub(super) const SAMPLES_PER_STACK: u64 = 5;
 /// How often the stack of a running thread is sampled.
 pub const STACKS_PER_S: f64 = SAMPLES_PER_S as f64 / SAMPLES_PER_STACK as f64;
-/// The innermost bytes of a stack that are sampled. The functions by which DuckDB sorts take 5 KB each.
+/// The innermost bytes of a stack that are sampled. The functions by which DuckDB sorts take 5 KB
+/// each.
 pub(super) const STACK_BYTES: usize = 32 << 10;
-/// Functions in all counted stacks together, some 10 MB; beyond it a stack is only its innermost one.
+/// Functions in all counted stacks together, some 10 MB; beyond it a stack is only its innermost
+/// one.
 const FUNCTIONS_MAX: usize = 1 << 20;
 /// The same for those that are only the innermost one; beyond it a sample is left out.
 const ENTRIES_MAX: usize = FUNCTIONS_MAX + (1 << 16);
@@ -116,9 +119,9 @@ impl Stacks {
         }
     }
 
-    /// Reads the files that a process has mapped as code. That takes some 30 ms for a large program:
-    /// before a query begins, it takes no CPU from the query. Where they are mapped is read at the
-    /// first sample, for a process that has just begun maps more.
+    /// Reads the files that a process has mapped as code. That takes some 30 ms for a large
+    /// program: before a query begins, it takes no CPU from the query. Where they are mapped is
+    /// read at the first sample, for a process that has just begun maps more.
     pub fn read_files(&mut self, pid: i32) {
         drop(Space::read(pid, &mut self.codes));
     }

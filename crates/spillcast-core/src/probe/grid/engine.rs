@@ -38,7 +38,8 @@ pub(super) struct Engine<'a> {
 }
 
 impl<'a> Engine<'a> {
-    /// With io_uring for direct I/O on `file`, unless `psync` rules it out or the kernel refuses it.
+    /// With io_uring for direct I/O on `file`, unless `psync` rules it out or the kernel refuses
+    /// it.
     pub(super) fn new(
         file: &File,
         ring: &'a mut Arena,

@@ -51,10 +51,10 @@ impl<'a> Ring<'a> {
         self.buffers.registered
     }
 
-    /// Runs a slice; none of its operations is under way when this returns, unless the kernel refuses
-    /// the ring: then nothing else may be done with it. Each operation that has ended is replaced by a
-    /// system call of its own: the storage works on it while the next is made, where a batch would
-    /// reach the storage in a burst.
+    /// Runs a slice; none of its operations is under way when this returns, unless the kernel
+    /// refuses the ring: then nothing else may be done with it. Each operation that has ended is
+    /// replaced by a system call of its own: the storage works on it while the next is made, where
+    /// a batch would reach the storage in a burst.
     pub(super) fn run(&mut self, slice: &Slice, running: &mut Running) -> Result<(), SliceError> {
         let (mut submitter, mut queue, mut completions) = self.ring.split();
         // Saves looking the descriptor up with every call, where the kernel knows it (5.18).

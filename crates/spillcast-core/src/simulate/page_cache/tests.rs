@@ -131,7 +131,8 @@ fn what_is_gone_before_it_was_written_back_costs_nothing() {
     assert!(operations.iter().all(|operation| cache.storage_ns(0, *operation, true, &disk) == 0.0));
 }
 
-/// Reads and writes of 8 KiB in files of 16 MiB: written, and read again at once or ten files later.
+/// Reads and writes of 8 KiB in files of 16 MiB: written, and read again at once or ten files
+/// later.
 fn spilled() -> Vec<Io> {
     let pass = |op, file| (0..2048u64).map(move |at| io(op, file, 2 * at, 2));
     let files = (0..60u32).flat_map(|file| {
