@@ -109,11 +109,11 @@ def cut(recording: Recording, windows: Windows, name: str) -> Recording:
         edges_ns.append(edges_ns[-1] + end_ns - begin_ns)
     waits = Table.concat(parts).sort_by("start_ns")
     path = recording.path.with_name(f"{recording.path.stem}-{name}.spill")
-    left = Recording(path, _meta(recording, waits, edges_ns))
-    left.waits = waits
-    left.seconds = seconds_of(waits.filter(waits["op"].is_valid()))
-    left.samples = recording.samples.slice(0, 0)
-    return left
+    meta, seconds = (
+        _meta(recording, waits, edges_ns),
+        seconds_of(waits.filter(waits["op"].is_valid())),
+    )
+    return Recording.of_tables(path, meta, waits, seconds, recording.samples.slice(0, 0))
 
 
 def _meta(recording: Recording, waits: Table, edges_ns: Sequence[int]) -> Meta:

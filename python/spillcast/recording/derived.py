@@ -52,22 +52,17 @@ def with_temp(recording: Recording, temp_dirs: Sequence[str | Path]) -> Recordin
             temp_option(recording.path),
         )
     mapped = [file for file in meta.capture.mapped_temp_files if _is_under(file, folders)]
-    relabelled = Recording(
-        recording.path,
-        replace(
-            meta,
-            temp=temp,
-            other_io=other_io,
-            capture=replace(
-                meta.capture, mapped_temp_files=mapped, io_uring_depth=_io_uring_depth(waits)
-            ),
-            asked=replace(meta.asked, temp_dirs=[Path(folder) for folder in folders]),
+    relabelled = replace(
+        meta,
+        temp=temp,
+        other_io=other_io,
+        capture=replace(
+            meta.capture, mapped_temp_files=mapped, io_uring_depth=_io_uring_depth(waits)
         ),
+        asked=replace(meta.asked, temp_dirs=[Path(folder) for folder in folders]),
     )
-    relabelled.waits = waits
-    relabelled.seconds = seconds_of(waits)
-    relabelled.samples = recording.samples
-    return relabelled
+    path, samples = recording.path, recording.samples
+    return Recording.of_tables(path, relabelled, waits, seconds_of(waits), samples)
 
 
 def decided(waits: Table, temp: Mapping[str, bool]) -> Table:
@@ -156,11 +151,8 @@ def read_back(recording: Recording) -> Recording:
         raw=KeptWaits(waits.num_rows, waits.num_rows, None),
     )
     path = recording.path.with_name(f"{recording.path.stem}-read-back.spill")
-    in_memory = Recording(path, meta)
-    in_memory.waits = waits
-    in_memory.seconds = seconds_of(waits.filter(waits["op"].is_valid()))
-    in_memory.samples = recording.samples
-    return in_memory
+    seconds = seconds_of(waits.filter(waits["op"].is_valid()))
+    return Recording.of_tables(path, meta, waits, seconds, recording.samples)
 
 
 Array = NDArray[np.int64]

@@ -131,6 +131,15 @@ class Recording(Displayed):
         recording._stored_meta = recording.meta
         return recording
 
+    @classmethod
+    def of_tables(
+        cls, path: Path, meta: Meta, waits: "Table", seconds: "Table", samples: "Table"
+    ) -> "Recording":
+        """A recording in memory; ``waits`` are sorted by start."""
+        recording = cls(path, meta)
+        recording.waits, recording.seconds, recording.samples = waits, seconds, samples
+        return recording
+
     def need_io(self) -> None:
         """Refusal for samples without I/O: they show shares of time, neither counts nor sizes."""
         if not self.meta.captured:

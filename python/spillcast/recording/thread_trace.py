@@ -216,13 +216,8 @@ class TempOperations:
 
     def first(self, count: int) -> "TempOperations":
         """The first ``count`` operations."""
-        return replace(
-            self,
-            start_ns=self.start_ns[:count],
-            is_read=self.is_read[:count],
-            cpu_s=self.cpu_s[:count],
-            gap_s=self.gap_s[:count],
-        )
+        names = ("start_ns", "is_read", "cpu_s", "gap_s")
+        return replace(self, **{name: getattr(self, name)[:count] for name in names})
 
     def cpu_after(self, op: str) -> Floats:
         """CPU time (s) after each operation of an op."""

@@ -162,12 +162,9 @@ def model_of_options(
     if storage is not None:
         model = behaviour_of(resolve_storage(storage, f"--storage {storage}"))
     else:
-        model = fixed_behaviour(
-            *(
-                None if text is None else parse_latency_s(text, f"--{op}")
-                for op, text in (("read", read), ("write", write))
-            )
-        )
+        read_s = None if read is None else parse_latency_s(read, "--read")
+        write_s = None if write is None else parse_latency_s(write, "--write")
+        model = fixed_behaviour(read_s, write_s)
     if bandwidth is not None:
         per_s = parse_bytes(bandwidth.removesuffix("/s"), "--bandwidth")
         if per_s == 0:

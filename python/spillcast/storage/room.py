@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any
 
 from spillcast import _core
 from spillcast.errors import InputError, OptionInvalid, SpillTooLarge
@@ -32,13 +32,6 @@ from spillcast.workspace import undone_by
 _HINT = "write for example 60s, 4G or 60s,4G"
 
 
-class Limits(TypedDict):
-    """A budget for the core. Without ``budget_bytes`` it is all free space but a reserve."""
-
-    budget_s: float
-    budget_bytes: int | None
-
-
 @dataclass(frozen=True)
 class Budget:
     """Time and bytes of a probe; without ``bytes`` the share ``free_share`` of the free space."""
@@ -47,8 +40,8 @@ class Budget:
     bytes: int | None = None
     free_share: float = 0.1
 
-    def limits(self, directory: Path) -> Limits:
-        """The limits for a probe of ``directory``."""
+    def limits(self, directory: Path) -> dict[str, Any]:
+        """The limits of a probe of ``directory``; None bytes for all free space but a reserve."""
         count = self.bytes
         if count is None and self.free_share < 1:
             stats = os.statvfs(directory)

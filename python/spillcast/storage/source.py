@@ -171,14 +171,8 @@ class Provenance:
 
     def on(self, mount: Mounted | TempPlace) -> "Provenance":
         """The same on a mount."""
-        return replace(
-            self,
-            device=mount.device,
-            device_name=mount.device_name,
-            filesystem=mount.filesystem,
-            mount_point=mount.mount_point,
-            mount_options=mount.mount_options,
-        )
+        names = ("device", "device_name", "filesystem", "mount_point", "mount_options")
+        return replace(self, **{name: getattr(mount, name) for name in names})
 
     @property
     def where(self) -> tuple[str | None, ...]:
