@@ -4,6 +4,7 @@ import csv
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib import import_module
 from itertools import islice
 from math import inf
@@ -40,6 +41,7 @@ class Sample:
     raw: str
     text: str
 
+    @cached_property
     def columns(self) -> set[str]:
         """Names in lower case in the first row of a table in CSV, or of an object in JSON."""
         start = table_of(self.text)[:_HEADING_LENGTH]
@@ -110,7 +112,7 @@ def columns(score: float, *groups: str) -> Callable[[Sample], float]:
     wanted = [set(group.split()) for group in groups]
 
     def score_of(sample: Sample) -> float:
-        present = sample.columns()
+        present = sample.columns
         return score if all(group & present for group in wanted) else 0.0
 
     return score_of
@@ -178,7 +180,7 @@ def _is_duckdb_profile(text: str) -> bool:
 
 def _abridged_statements(sample: Sample) -> float:
     """A score for calls and times of statements, also in columns that a query renamed."""
-    names = sample.columns()
+    names = sample.columns
     timed = any(name.startswith(("total_", "mean_", "avg_")) for name in names)
     return 0.9 * ("calls" in names and timed)
 
@@ -413,7 +415,7 @@ KINDS: Sequence[Kind] = (
         sample.text, "sample_time", "event session_id sql_id")),
     Kind("ash", "an ASH export", lambda sample: 3.0 * sample.raw.startswith("PAR1")),
     # For a table with only some columns of ASH the reader names the missing ones.
-    Kind("ash", "an ASH export", lambda sample: 0.2 * bool(_ASH_COLUMNS & sample.columns())),
+    Kind("ash", "an ASH export", lambda sample: 0.2 * bool(_ASH_COLUMNS & sample.columns)),
     Kind("traces", "an extended SQL trace", marks(
         (3.0, r"^(?:WAIT|PARSING IN CURSOR|EXEC|FETCH|PARSE|STAT|CLOSE) #\d"),
         (0.2, r"^(?:\*\*\* \S|\w+ #\d|Trace file )"),

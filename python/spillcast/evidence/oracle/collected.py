@@ -46,9 +46,7 @@ def block_size(
     if option is not None:
         return BlockSize(parse_block(option), "--block")
     sizes = {
-        size: path
-        for path in parameters
-        if (size := _possible(bytes_of(read_parameters(path), _PARAMETER)))
+        size: path for path in parameters if (size := _possible(parameter_of(path, _PARAMETER)))
     }
     if len(sizes) > 1:
         sizes_text = " and ".join(f"{format_bytes(size)} in {path}" for size, path in sizes.items())
@@ -73,17 +71,11 @@ def _possible(size: int | None) -> int:
     return size if size in BLOCK_SIZES else 0
 
 
-def read_parameters(path: Path) -> dict[str, str]:
-    """The values of parameters by name; empty if the file has no such columns."""
-    columns = read_spooled(path, {"name": "name", "value": "value"}).columns
-    names, values = columns.get("name", []), columns.get("value", [])
-    pairs = zip(names, values, strict=False)
-    return {name: value for name, value in pairs if name is not None and value is not None}
-
-
-def bytes_of(parameters: dict[str, str], name: str) -> int | None:
-    """The number of bytes that a parameter is set to; None if it is missing or no number."""
-    return parse_integer(parameters.get(name, ""))
+def parameter_of(path: Path, name: str) -> int | None:
+    """The value of a parameter in spooled parameters; None if it is missing or no number."""
+    rows = read_spooled(path, {"name": "name", "value": "value"}).rows
+    values = {row.get("name"): row.get("value") for row in rows}
+    return parse_integer(values.get(name) or "")
 
 
 _NAMES = {

@@ -27,9 +27,8 @@ from spillcast.evidence.oracle.collected import (
     BlockSize,
     LineKey,
     block_size,
-    bytes_of,
+    parameter_of,
     passes_by_line,
-    read_parameters,
     read_statistics,
     read_work_areas,
     temp_on_flash,
@@ -423,6 +422,6 @@ def _more_pga(areas: Sequence[dict[str, Any]], parameters: Sequence[Path]) -> Mo
         is_optimal = optimal > held_bytes
         needed_bytes += optimal if is_optimal else held_bytes + area["temp_bytes"]
         estimated = estimated and is_optimal
-    targets = [size for path in parameters if (size := bytes_of(read_parameters(path), PGA_TARGET))]
+    targets = [size for path in parameters if (size := parameter_of(path, PGA_TARGET))]
     held_bytes = sum(area["memory_bytes_max"] or 0 for area in areas)
     return MorePga(held_bytes, needed_bytes, estimated, len(areas), targets[0] if targets else None)
