@@ -74,7 +74,7 @@ test: build ## the tests; what wants a missing system package is skipped by name
 
 # Both at once: a third of the time of either is spent waiting for servers and storage.
 test-rust:
-	env -u MAKEFLAGS -u MFLAGS cargo test --profile quick --locked --workspace --quiet
+	env -u MAKEFLAGS -u MFLAGS cargo test --profile quick --locked --workspace --quiet --tests
 
 test-python:
 	rm -rf .pytest_cache

@@ -25,7 +25,7 @@ def main():
         prog="fuzz", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--minutes", type=float, default=5.0)
-    parser.add_argument("--count", type=int, help="inputs, in place of minutes")
+    parser.add_argument("--count", type=int, help="inputs, in place of minutes; after --known")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--shape", default="", help="only shapes whose names begin so")
@@ -40,8 +40,10 @@ def main():
         root = Path(name)
         if answer.known:
             inputs = Known(root, answer.shape, answer.brief)
-            return _run(inputs, range(len(inputs)), answer, None)
-        inputs = Damaged(root, answer.seed, answer.shape)
+            status = _run(inputs, range(len(inputs)), answer, None)
+            if status or not answer.count:
+                return status
+        inputs = Damaged(root / "drawn", answer.seed, answer.shape)
         numbers = range(answer.count or 1 << 40) if answer.only is None else answer.only
         ends = None if answer.count or answer.only else time.monotonic() + 60 * answer.minutes
         return _run(inputs, numbers, answer, ends)

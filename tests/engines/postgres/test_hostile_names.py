@@ -13,10 +13,8 @@ from spillcast.recording import Recording
 from spillcast.workspace import workspace
 
 NAMES = {
-    "quotes": 'it\'s "x"; drop table t; --',
-    "lines": "a\nb\r\tc",
-    "percent": "--100%s %(x)s %% $(touch planted)",
-    "unicode": "té \u202e😀 \x1b[31m",
+    "quotes and lines": 'it\'s "x"; drop table t; --\nb\r\tc',
+    "percent and unicode": "--100%s %(x)s %% $(touch planted) té \u202e😀 \x1b[31m",
 }
 
 
