@@ -438,19 +438,12 @@ class Forecast(Tabular):
 
     def display(self) -> Display:
         """The sentence, a row per name of a term, and the warnings."""
-        rows = [] if self.forecast_s is None else self.term_rows(self.terms_by_name)
+        rows = [] if self.forecast_s is None else term_rows(self, self.terms_by_name)
         notes = [
             f"Warning: {warned.message}" + (f". {warned.next_step}" if warned.next_step else "")
             for warned in self.warnings
         ]
         return Display(self.sentence(), TERM_COLUMNS, rows, [*notes, *self.advice])
-
-    def term_rows(self, terms: Iterable[Term]) -> list[list[Any]]:
-        """A row of TERM_COLUMNS for each of ``terms``, and for their sum."""
-        rows: list[list[Any]] = [
-            [t.name, t.count or None, t.mean_bytes, t.baseline_s, t.forecast_s] for t in terms
-        ]
-        return [*rows, ["elapsed", None, None, self.baseline_s, self.forecast_s]]
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""
@@ -465,6 +458,13 @@ TERM_COLUMNS = (
     Column("today", None, "s"),
     Column("on target", None, "s"),
 )
+
+
+def term_rows(forecast: Forecast, terms: Iterable[Term]) -> list[list[Any]]:
+    """A row of TERM_COLUMNS for each of ``terms``, and for the elapsed time."""
+    rows = [[t.name, t.count or None, t.mean_bytes, t.baseline_s, t.forecast_s] for t in terms]
+    return [*rows, ["elapsed", None, None, forecast.baseline_s, forecast.forecast_s]]
+
 
 EXPLAINED = Path(__file__).with_name("explained.toml")
 

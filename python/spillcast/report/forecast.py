@@ -17,6 +17,7 @@ from spillcast.forecast.result import (
     Executors,
     Interval,
     Remaining,
+    term_rows,
 )
 from spillcast.forecast.verdict import (
     TIME_UNKNOWN,
@@ -288,7 +289,7 @@ def stages_table(forecast: Forecast) -> Table:
 
 def terms_table(forecast: Forecast) -> Table:
     """The terms of a forecast, and their sum."""
-    return Table(TERM_COLUMNS, forecast.term_rows(_merged(forecast)))
+    return Table(TERM_COLUMNS, term_rows(forecast, _merged(forecast)))
 
 
 def _merged(forecast: Forecast) -> list[Term]:

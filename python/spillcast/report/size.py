@@ -90,9 +90,8 @@ def frontier_table(sizing: Sizing) -> Table:
 
 
 def _cells(row: SizeRow, sizing: Sizing) -> list[Any]:
-    hours, saved_s = row.saved_h_per_month, None
-    if hours is not None and not sizing.bounds_only:
-        saved_s = 3600 * hours
+    hours = row.saved_h_per_month
+    saved_s = None if hours is None or sizing.bounds_only else 3600 * hours
     price = None
     if row.cost_per_month is not None:
         mark, _ = _PRICES.get(row.price_of or "", ("", ""))
