@@ -106,8 +106,7 @@ def _evidence(case: Case) -> Iterator[Warned]:
     workload, quality = case.workload, case.workload.quality
     if (unseen := quality.unseen).notable:
         yield Warned("unseen", f"{unseen.text}; {unseen.remedy}")
-    for check in quality.contradictions:
-        yield Warned("contradiction", check.text)
+    yield from (Warned("contradiction", check.text) for check in quality.contradictions)
     others_s = case.baseline.others_s
     if others_s > BUSY_REPORTED * workload.elapsed_s:
         yield Warned(
@@ -135,8 +134,7 @@ def _evidence(case: Case) -> Iterator[Warned]:
         if quality.absent_because is not None:
             text = f"no I/O was recorded ({quality.absent_because}), so the plan is used: {text}"
         yield Warned("counts-only", text)
-    for note in quality.notes:
-        yield Warned("untold", note)
+    yield from (Warned("untold", note) for note in quality.notes)
     if (unknown := quality.unknown) is not None:
         text = f"{unknown.words}; the interval covers both bounds; {unknown.remedy}"
         yield Warned(unknown.code, text)

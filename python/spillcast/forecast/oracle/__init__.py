@@ -85,7 +85,6 @@ def forecast_events(
 ) -> Forecast:
     """Forecast a run from ASH, traces or both. InputError if ``temp_events`` matches nothing."""
     question = question or Question()
-    method, confidence = question.method, question.confidence
     elapsed_s = evidence.covered_s if question.elapsed_s is None else question.elapsed_s
     # For one statement, traces have the sum over its sessions, which may exceed the elapsed time.
     if evidence.ash is not None or question.sql_id is None:
@@ -94,13 +93,15 @@ def forecast_events(
         given = question.elapsed_s is not None
         problem = "--elapsed is 0" if given else "the evidence covers no time"
         raise OptionInvalid(problem, "give the time of the run with --elapsed, such as 12m53s")
-    unanswered = Forecast.unanswered(target.name, elapsed_s, confidence, method=method)
+    unanswered = Forecast.unanswered(
+        target.name, elapsed_s, question.confidence, method=question.method
+    )
     try:
         parts = parts_of(target, evidence, question, elapsed_s)
     except Refusal as refused:
         return unanswered.refused_by(refused)
     rest_s = max(elapsed_s - sum(part.time_s for part in parts), 0.0)
-    with_rest = method != "seed" and "rest" not in question.without
+    with_rest = question.method != "seed" and "rest" not in question.without
     moved = target_rest(target, evidence, parts, elapsed_s, enabled=with_rest)
     terms = [Term("CPU and other waits", None, None, None, rest_s, rest_s + moved.change_s)]
     terms += [
@@ -110,14 +111,9 @@ def forecast_events(
     total_s = sum(term.forecast_s for term in terms)
     # A latency or a factor is an assumption of the user, without an error.
     noise = 0.0 if target.storage is None else target.storage.source.noise
-    low, high = _interval(parts, elapsed_s, moved, evidence.ash, method, noise, confidence)
+    low, high = _interval(parts, elapsed_s, moved, evidence.ash, question, noise)
     interval_s = min(low, total_s), max(high, total_s)
-    # The limit is that of any storage: it does not depend on the gain of this one.
-    limit = Target("", latency_s=NO_LATENCY_S)
-    limit_parts = parts_of(limit, evidence, question, elapsed_s)
-    at_limit = target_rest(limit, evidence, limit_parts, elapsed_s)
-    no_waits = [replace(part, gain=inf) for part in limit_parts]
-    min_s, max_s = _interval(no_waits, elapsed_s, at_limit, evidence.ash, method, 0.0, confidence)
+    min_s, max_s = _limit(evidence, question, elapsed_s)
     ceiling_s = rest_s + min(moved.change_s, 0.0)
     ceiling_interval_s = min(min_s, ceiling_s, interval_s[0]), max(max_s, ceiling_s)
     answer = replace(
@@ -133,14 +129,22 @@ def forecast_events(
     return replace(answer, forecast_s=total_s, interval_s=interval_s, terms=terms)
 
 
+def _limit(evidence: OracleEvidence, question: Question, elapsed_s: float) -> Interval:
+    """Bounds of the elapsed time (s) without waits in temp events: the limit of any storage."""
+    target = Target("", latency_s=NO_LATENCY_S)
+    parts = parts_of(target, evidence, question, elapsed_s)
+    moved = target_rest(target, evidence, parts, elapsed_s)
+    no_waits = [replace(part, gain=inf) for part in parts]
+    return _interval(no_waits, elapsed_s, moved, evidence.ash, question, 0.0)
+
+
 def _interval(
     parts: Sequence[Part],
     elapsed_s: float,
     moved: TargetRest,
     ash: AshEvidence | None,
-    method: str,
+    question: Question,
     noise_level: float,
-    confidence: float,
 ) -> Interval:
     """Bounds of the elapsed time on the target (s).
 
@@ -153,7 +157,7 @@ def _interval(
     variation_s: Floats = far_s * rng.normal(0, TRACE_REST_SPREAD, DRAWS)
     total_s: Floats = np.maximum(today_s + variation_s + moved.drawn_s(rng), 0.0)
     # Latency grows in proportion to size, not at all, or anything in between.
-    exponent = rng.uniform(0, 1, DRAWS) if method != "seed" else np.zeros(DRAWS)
+    exponent = rng.uniform(0, 1, DRAWS) if question.method != "seed" else np.zeros(DRAWS)
     noise = np.maximum(1 + rng.normal(0, noise_level, DRAWS), 0.0)
     for part, time_s in zip(parts, times_s, strict=True):
         change = np.ones(DRAWS)
@@ -164,7 +168,7 @@ def _interval(
         if part.size_ratio != 1.0:
             change = change * part.size_ratio ** (exponent - 1)
         total_s = total_s + time_s / part.gain * change * noise
-    tail = (1 - confidence) / 2
+    tail = (1 - question.confidence) / 2
     low_s, high_s = np.quantile(total_s, [tail, 1 - tail]).tolist()
     return low_s, high_s
 
@@ -269,8 +273,7 @@ def _about_figures(storage: Storage, block: BlockSize) -> Iterator[Warned]:
 
 def _about_files(read: Sequence[TraceEvidence]) -> Iterator[Warned]:
     """Warnings about files and lines of traces that were left out."""
-    for note in (note for traces in read for note in traces.notes):
-        yield Warned("repeated", note)
+    yield from (Warned("repeated", note) for traces in read for note in traces.notes)
     damaged, unmeasured = (
         sum(getattr(t, name) for t in read) for name in ("damaged", "unmeasured")
     )

@@ -382,8 +382,7 @@ def _terms(
 
 def _warnings(scope: _Scope, question: Question) -> Iterator[Warned]:
     application, resources = scope.application, scope.resources
-    for code, text in application.warnings():
-        yield Warned(code, text)
+    yield from (Warned(*warning) for warning in application.warnings())
     if resources.changed:
         yield Warned(
             "other-executors",
