@@ -7,7 +7,13 @@ from contextlib import suppress
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceDamaged, EvidenceUnknown, InputError
+from spillcast.errors import (
+    EvidenceDamaged,
+    EvidenceIncomplete,
+    EvidenceUnknown,
+    InputError,
+    NoTempIo,
+)
 from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.plan import read_plan
 
@@ -28,6 +34,23 @@ def test_segments_of_greenplum_that_spill_are_named(tmp_path):
     path = tmp_path / "plan.json"
     path.write_text(json.dumps([{"Plan": sort, "Execution Time": 1540.3}], indent=2))
     with pytest.raises(EvidenceUnknown, match=r"segments spill.*Sort: \"Workfile Spilling\": 3"):
+        read_plan(path)
+
+
+@cases("told, rows, error", [
+    ({"Sort Space Type": "Disk", "Sort Space Used": 9000}, 500, EvidenceIncomplete),
+    ({"Disk Usage": 9000}, 500, EvidenceIncomplete),
+    ({"Hash Batches": 16}, 500, EvidenceIncomplete),
+    ({"Hash Batches": 16}, 2, NoTempIo),
+    ({"Hash Batches": 1}, 500, NoTempIo),
+])  # fmt: skip
+def test_a_node_on_disk_contradicts_a_plan_without_temp_blocks(tmp_path, told, rows, error):
+    node = {"Node Type": "Hash", "Actual Rows": rows, "Actual Loops": 1, "Plan Width": 9, **told}
+    join = {"Node Type": "Hash Join", "Actual Rows": 9, "Actual Loops": 1, "Plans": [node]}
+    plan = {"Plan": {**join, "Temp Read Blocks": 0, "Temp Written Blocks": 0}}
+    path = tmp_path / "plan.json"
+    path.write_text(json.dumps([{**plan, "Execution Time": 1540.3}]))
+    with pytest.raises(error):
         read_plan(path)
 
 

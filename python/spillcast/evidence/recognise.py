@@ -333,7 +333,7 @@ KINDS: Sequence[Kind] = (
     _too_little("pages of STATISTICS IO",
                 r"['\"](?:Worktable|Workfile)['\"]|\b(?:(?:sort|hash)_warning|exchange_spill|hash_spill_details)\b"
                 r"|\bused tempdb to spill\b|\bTable '[^'\n]+'\. Scan count \d"
-                r"|\btempdb_allocations\b|\bavg_tempdb_space_used\b",
+                r"|\btempdb_allocations\b|\bavg_tempdb_space_used\b|\b(?:avg|last|max)_spills\b",
                 "STATISTICS IO, sp_WhoIsActive and the Query Store count pages in tempdb, also "
                 "those in memory, and a warning of a spill is without its plan and its times",
                 "give the actual plan: SET STATISTICS XML ON, or Include Actual Execution Plan"),

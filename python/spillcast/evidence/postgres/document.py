@@ -45,6 +45,8 @@ _TEXTS = (
     "Subplan Name",
 )  # fmt: skip
 NODES = ("Plans", "Workers")
+#: Fewer rows of a hash with several batches may all be in the first, which stays in memory.
+_ROWS_MIN = 64
 #: Ends of the names of figures.
 _NUMBERS = (
     " Batches", " Blocks", " Launched", " Loops", " Planned", " Rows", " Time", " Usage",
@@ -297,8 +299,14 @@ def check_sums(path: Path, top: Node) -> None:
     parts = f"{max_blocks:,} temp blocks of a node"
     plan = f"{total:,} of the entire plan"
     check_all(path, [Check("children-of-parent", max_blocks, parts, total, plan)], HOW)
-    sorts = [node for node in top.walk() if node.values.get("Sort Space Type") == "Disk"]
-    if sorts and not top.all_temp.blocks:
-        raise EvidenceIncomplete(
-            f"{path}: a sort is on disk, and the plan counts no temp blocks", HOW
-        )
+    on_disk = next((node.kind for node in top.walk() if _is_on_disk(node.values)), None)
+    if on_disk and not top.all_temp.blocks:
+        problem = "is on disk, and the plan counts no temp blocks"
+        raise EvidenceIncomplete(f"{path}: its {on_disk} {problem}", HOW)
+
+
+def _is_on_disk(values: Mapping[str, Any]) -> bool:
+    """Whether a node tells by a size, or by batches of its rows, that it wrote temp files."""
+    is_batched = values.get("Hash Batches", 1) > 1 and values.get("Actual Rows", 0) >= _ROWS_MIN
+    has_size = "Disk" in (values.get("Sort Space Type"), values.get("Storage"))
+    return is_batched or has_size or values.get("Disk Usage", 0) > 0
