@@ -37,15 +37,15 @@ def test_segments_of_greenplum_that_spill_are_named(tmp_path):
         read_plan(path)
 
 
-@cases("told, rows, error", [
+@cases("shown, rows, error", [
     ({"Sort Space Type": "Disk", "Sort Space Used": 9000}, 500, EvidenceIncomplete),
     ({"Disk Usage": 9000}, 500, EvidenceIncomplete),
     ({"Hash Batches": 16}, 500, EvidenceIncomplete),
     ({"Hash Batches": 16}, 2, NoTempIo),
     ({"Hash Batches": 1}, 500, NoTempIo),
 ])  # fmt: skip
-def test_a_node_on_disk_contradicts_a_plan_without_temp_blocks(tmp_path, told, rows, error):
-    node = {"Node Type": "Hash", "Actual Rows": rows, "Actual Loops": 1, "Plan Width": 9, **told}
+def test_a_node_on_disk_contradicts_a_plan_without_temp_blocks(tmp_path, shown, rows, error):
+    node = {"Node Type": "Hash", "Actual Rows": rows, "Actual Loops": 1, "Plan Width": 9, **shown}
     join = {"Node Type": "Hash Join", "Actual Rows": 9, "Actual Loops": 1, "Plans": [node]}
     plan = {"Plan": {**join, "Temp Read Blocks": 0, "Temp Written Blocks": 0}}
     path = tmp_path / "plan.json"
