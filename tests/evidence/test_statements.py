@@ -15,6 +15,7 @@ from spillcast.errors import (
 )
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.statements import read_rows, read_statements
+from spillcast.forecast.question import Question
 from spillcast.forecast.sizing import sized_rows
 from statement_files import VERSIONS, export, row
 
@@ -421,7 +422,7 @@ def test_calls_of_less_than_a_block_are_no_call_to_forecast(tmp_path, times):
     (path := tmp_path / "statements.csv").write_text("\n".join((heading, rare, usual)))
     with pytest.raises(NotSpilled, match="11 temp blocks in 40 calls"):
         read_statements(path, Selection(queryid="1"))
-    [sized] = sized_rows(path, read_rows(path))
+    [sized] = sized_rows(path, read_rows(path), Question(), None)
     assert sized.name == "2"
 
 
