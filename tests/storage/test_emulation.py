@@ -217,10 +217,12 @@ def test_an_emulation_of_what_was_probed_looks_like_that_to_a_probe(mounted, tmp
     seen = []
     for _ in range(ATTEMPTS):
         target = probed("slow.json", "probed.json")
-        seen.append(distance(*target, *probed("probed.json", "again.json")))
-        if seen[-1] < 0.1:
+        # Two probes of one storage differ by what else the machine does.
+        noise = distance(*target, *probed("slow.json", "same.json"))
+        seen.append((distance(*target, *probed("probed.json", "again.json")), noise))
+        if seen[-1][0] < max(0.1, 2 * noise):
             return
-    pytest.fail(f"distances {seen}")
+    pytest.fail(f"distances, and those of two probes of one storage: {seen}")
 
 
 def test_a_recording_is_a_storage_to_emulate(mounted, spilled):
