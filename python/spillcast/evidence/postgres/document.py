@@ -99,8 +99,6 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
         try:
             documents = _plans_of(list(json_values(text, path, HOW, '"Plan"')))
         except EvidenceDamaged as error:
-            if documents:
-                raise
             cut = error
     if not documents and "<explain" in text:
         documents = [_of_xml(match[0], path) for match in _XML.finditer(text)]
