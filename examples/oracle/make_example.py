@@ -177,6 +177,6 @@ def trace_text(
 
 
 if __name__ == "__main__":
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or sys.argv[1].startswith("-"):
         sys.exit("usage: python examples/oracle/make_example.py DIRECTORY")
     main(Path(sys.argv[1]))
