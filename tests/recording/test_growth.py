@@ -157,7 +157,7 @@ def duckdb_profile(count):
     operator = {"operator_type": "ORDER_BY", "operator_timing": 1.0, "children": []}
     top = {
         "latency": 9.0, "query_name": "select 1", "system_peak_temp_dir_size": 1 << 24,
-        "cumulative_cardinality": 9, "children": [operator] * count,
+        "total_bytes_written": 1 << 24, "cumulative_cardinality": 9, "children": [operator] * count,
     }  # fmt: skip
     return json.dumps(top)
 
