@@ -230,7 +230,9 @@ def two_executions(folder, draws):
     first, _ = samples(draws, seconds=300, source_us=5000, gap_us=2000)
     second, _ = samples(draws, seconds=80, source_us=5000, gap_us=2000, exec_id=7, after_s=3600)
     path = write_ash(folder / "ash.csv", first, second)
-    return Situation("two executions", [path], "latency:1ms", None, says="2 executions.*--exec-id")
+    return Situation(
+        "two executions", [path], "latency:1ms", None, says="(?s)2 executions.*--exec-id"
+    )
 
 
 def a_block_of_another_size(folder, draws):
