@@ -9,8 +9,7 @@ import typer
 
 from spillcast.cli.lab import DEFAULT_ENGINE, ENGINE_NAMES
 from spillcast.cli.options import Work, option
-from spillcast.cli.output import notify
-from spillcast.cli.usage import Answer
+from spillcast.cli.output import Answer, notify
 
 if TYPE_CHECKING:
     from spillcast.lab.case import Truth

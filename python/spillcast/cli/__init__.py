@@ -230,7 +230,8 @@ def _register(application: "Typer", verb: str, commands: Any) -> None:
     """Add a verb: a function, or a group of commands."""
     from typer import Typer
 
-    from spillcast.cli.usage import Answer, AnswerCommand, Grouped
+    from spillcast.cli.output import Answer
+    from spillcast.cli.usage import AnswerCommand, Grouped
 
     if isinstance(commands, Typer):
         application.add_typer(commands, name=verb)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from spillcast.cli.options import ORACLE, RECORDING, REHEARSAL, TARGET, option, with_question
-from spillcast.cli.output import notify
-from spillcast.cli.usage import Answer, refuse
+from spillcast.cli.output import Answer, notify
+from spillcast.cli.usage import refuse
 from spillcast.errors import (
     OptionConflict,
     OptionInvalid,

@@ -4,15 +4,16 @@ import json
 import os
 import sys
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from math import isfinite
 from typing import TYPE_CHECKING, Any, TextIO, cast
 
 from spillcast.text import visible
 
 if TYPE_CHECKING:
-    from spillcast.cli.usage import Answer
+    from spillcast.report.page import Page
 
 
 class VisibleStream:
@@ -91,7 +92,16 @@ def notify(text: str) -> None:
 COLUMNS_MIN, COLUMNS_MAX = 60, 200
 
 
-def show(answer: "Answer", *, json: bool, csv: bool, markdown: bool) -> None:
+@dataclass(frozen=True)
+class Answer:
+    """What a verb returns: functions for its JSON document and its page, and the exit status."""
+
+    document: Callable[[], Mapping[str, Any]]
+    page: "Callable[[], Page]"
+    status: int = 0
+
+
+def show(answer: Answer, *, json: bool, csv: bool, markdown: bool) -> None:
     """Print an answer as JSON, CSV or Markdown, or by default as text."""
     if json:
         emit(answer.document())

@@ -21,8 +21,8 @@ from spillcast.cli.options import (
     option,
     with_question,
 )
-from spillcast.cli.output import emit, notify, obeyed, terminal_columns
-from spillcast.cli.usage import Answer, refuse
+from spillcast.cli.output import Answer, emit, notify, obeyed, terminal_columns
+from spillcast.cli.usage import refuse
 from spillcast.errors import EvidenceUnsuited, InputError, OptionConflict, Refusal
 from spillcast.units import format_count
 

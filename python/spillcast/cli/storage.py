@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Literal
 import typer
 
 from spillcast.cli.options import Budget, Elapsed, Item, Lenient, option
-from spillcast.cli.usage import Answer, AnswerCommand, command_group, refuse
+from spillcast.cli.output import Answer
+from spillcast.cli.usage import AnswerCommand, command_group, refuse
 from spillcast.errors import (
     EvidenceUnsuited,
     OptionInvalid,

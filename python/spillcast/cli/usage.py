@@ -3,8 +3,7 @@
 import os
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from typer import Exit, Typer
 from typer._click.exceptions import (
@@ -16,11 +15,9 @@ from typer._click.exceptions import (
 )
 from typer.core import TyperCommand, TyperGroup, TyperOption
 
+from spillcast.cli.output import Answer, show
 from spillcast.errors import OptionConflict, UsageInvalid
 from spillcast.text import near_names
-
-if TYPE_CHECKING:
-    from spillcast.report.page import Page
 
 #: What stands for "not a valid TYPE" of click's errors.
 _NUMBERS = {"float": "not a number", "int": "not an integer"}
@@ -37,15 +34,6 @@ class VerbList(TyperGroup):
         rows = [(verb, command.get_short_help_str(limit=_SENTENCE_MAX)) for verb, command in verbs]
         with formatter.section("Commands"):
             formatter.write_dl(rows)
-
-
-@dataclass(frozen=True)
-class Answer:
-    """What a verb returns: functions for its JSON document and its page, and the exit status."""
-
-    document: Callable[[], Mapping[str, Any]]
-    page: "Callable[[], Page]"
-    status: int = 0
 
 
 class Grouped(TyperCommand):
@@ -99,8 +87,6 @@ class AnswerCommand(Grouped):
 
     def invoke(self, context: Any) -> None:
         """Run the verb, print its answer and exit with its status."""
-        from spillcast.cli.output import show
-
         formats = {name: context.params.pop(name) for name in FORMATS}
         answer: Answer = super().invoke(context)
         show(answer, **formats)
