@@ -3,6 +3,8 @@
 import json
 import shutil
 import sys
+from functools import reduce
+from operator import getitem
 
 import pytest
 
@@ -104,6 +106,14 @@ def named(way):
     return ".".join(part for part in way if isinstance(part, str))
 
 
+def value_at(document, way):
+    return reduce(getitem, way, document)
+
+
+def kind(document, way):
+    return named(way), type(value_at(document, way))
+
+
 def changed(document, way, *values):
     """A copy with another value at a key, or without it."""
     copy = json.loads(json.dumps(document))
@@ -172,13 +182,12 @@ def test_any_key_that_lacks_is_told_in_a_line(run, monkeypatch, capsys):
 def test_any_value_of_another_kind_is_told_in_a_line(run, spilled, monkeypatch, capsys):
     path, document = run
     real = json.loads((spilled.path / "meta.json").read_text())
-    # Others are tried with the keys that it lacks.
-    known = FREE if document == real else FREE | set(map(named, keys_of(real)))
+    # Others are tried with the keys that it lacks, or has with values of another kind.
+    known = set() if document == real else {kind(real, way) for way in keys_of(real)}
     for way in keys_of(document):
-        name, value = named(way), document
-        for part in way:
-            value = value[part]
-        for wrong in () if name in known else unlike(value, name):
+        name = named(way)
+        is_tried = name not in FREE and kind(document, way) not in known
+        for wrong in unlike(value_at(document, way), name) if is_tried else ():
             arguments = verbs(path)[len(name) % 3]
             refused(path, changed(document, way, wrong), arguments, monkeypatch, capsys)
 
