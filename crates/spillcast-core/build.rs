@@ -1,5 +1,4 @@
-//! Compiles the eBPF programs, by clang or by the clang in ziglang; `SPILLCAST_BPF=no` leaves them
-//! out.
+//! Compiles the eBPF programs, by clang or that of ziglang; `SPILLCAST_BPF=no` leaves them out.
 
 use std::env;
 use std::fs;

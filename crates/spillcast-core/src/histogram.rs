@@ -1,5 +1,4 @@
-//! The mergeable latency histogram that everything shares: HDR, two significant digits, 1 ns to 2
-//! h.
+//! The mergeable latency histogram of everything: HDR, two significant digits, 1 ns to 2 h.
 
 use hdrhistogram::Histogram as Hdr;
 

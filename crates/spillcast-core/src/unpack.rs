@@ -21,8 +21,7 @@ const BLOCK_BYTES_MAX: usize = 64 << 20;
 /// Enough to tell the codecs apart.
 const SNIFFED_BYTES: usize = 8;
 
-/// The text of a trace or a log, unpacked as it is read; several streams one behind the other are
-/// one.
+/// The text of a trace or a log, unpacked as it is read; streams one behind the other are one.
 pub fn unpacked<'a>(mut raw: impl Read + Send + 'a) -> io::Result<Box<dyn Read + Send + 'a>> {
     let mut head = Vec::with_capacity(SNIFFED_BYTES);
     raw.by_ref().take(SNIFFED_BYTES as u64).read_to_end(&mut head)?;

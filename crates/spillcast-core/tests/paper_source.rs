@@ -186,7 +186,9 @@ impl Observer for Slow {
 struct Torn(Arc<Slow>);
 
 impl Source for Torn {
-    fn wait(&self) {}
+    fn wait(&self) {
+        std::thread::sleep(Duration::from_millis(1));
+    }
 
     fn drain(&mut self, _out: &mut Vec<Event>, last: bool) {
         assert!(!last, "torn paper");

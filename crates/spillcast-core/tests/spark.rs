@@ -182,9 +182,10 @@ fn what_is_removed_soon_was_written_back_first() {
 #[test]
 fn who_removes_a_file_waits_for_what_of_it_is_being_written() {
     // Measured on Linux 6.18 with a background limit of 107 MB: of 150 MB that were dirty as their
-    // file was removed, 46 MB were written while its removal waited, and the rest never. 300 MB in
-    // 1.5 s of work on 20 MB/s: at 1.0 s the background limit of 200 MB, at 1.5 s 290 MB are dirty,
-    // after 1.5 s more 260 MB.
+    // file was removed, 46 MB were written while its removal waited, and the rest never.
+    //
+    // 300 MB in 1.5 s of work on 20 MB/s: at 1.0 s the background limit of 200 MB, at 1.5 s 290 MB
+    // are dirty, after 1.5 s more 260 MB.
     let spiller = application(1, &[vec![metrics(3.0, 0, 300, 0)]]);
     assert_close(elapsed_s(&spiller, &device(20.0, 1e6, 400.0)), 3.0 + 60.0 / 20.0);
 }

@@ -1,5 +1,4 @@
-//! Capture sources by name, the counts of a capture, and what a source costs those that it
-//! observes.
+//! Capture sources by name, the counts of a capture, and what a source costs the observed.
 
 use std::ffi::{CString, OsString};
 use std::os::unix::ffi::OsStringExt;

@@ -1,5 +1,4 @@
-//! Columns of record batches as buffers that numpy reads and writes, uncopied where they are
-//! numbers.
+//! Columns of record batches as buffers that numpy reads and writes; numbers are not copied.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};

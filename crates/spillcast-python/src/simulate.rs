@@ -32,8 +32,9 @@ use crate::error::broken;
 /// under way; forced, waits that nothing would have ended; limited_ns, what operations waited for
 /// each limit, and served_ns, their own cost there; queued_ns, what they waited for a server;
 /// latency_ns; throttled_ns, in which threads waited for the next period. And, by row, the columns
-/// io_ns, what it took, and storage_ns, of that the storage's part. ValueError for columns of
-/// another kind.
+/// io_ns, what it took, and storage_ns, of that the storage's part.
+///
+/// ValueError for columns of another kind.
 #[pyfunction]
 #[pyo3(signature = (rows, cores, behaviour=None, memory=(0.0, 0.0), page_cache=None, quota=None))]
 pub fn simulate<'py>(

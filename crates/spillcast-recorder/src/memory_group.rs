@@ -1,5 +1,4 @@
-//! A memory cgroup that this process is in for a while, so that it has no more page cache than its
-//! limit.
+//! A memory cgroup that this process is in for a while, so that its limit bounds the page cache.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,4 @@
-//! The folder of a recording: private and locked while it is written, then published under its
-//! name.
+//! The folder of a recording: private and locked while it is written, then given its name.
 //!
 //! It is written as `NAME.XXXXXXXX.partial` beside its final name. A shell removes it if the writer
 //! is killed; what a crashed machine left is removed by the next recorder of that name. Only

@@ -1,5 +1,4 @@
-//! What is observed: a command held until the capture is ready, or a process that is already
-//! running.
+//! What is observed: a command held until the capture is ready, or a process that runs already.
 
 use std::env;
 use std::ffi::{CString, OsStr, OsString};

@@ -255,7 +255,7 @@ const S_NS: i64 = 1_000_000_000;
 /// A wait by a clock that begins at `zero_ns`; None where it ended before.
 ///
 /// One that began before keeps its part after it, and no CPU time before it.
-pub fn moved(mut wait: Wait, zero_ns: i64) -> Option<Wait> {
+fn moved(mut wait: Wait, zero_ns: i64) -> Option<Wait> {
     if zero_ns == 0 {
         return Some(wait);
     }
@@ -273,7 +273,7 @@ pub fn moved(mut wait: Wait, zero_ns: i64) -> Option<Wait> {
 }
 
 /// A per-second row, moved by whole seconds: the first one may hold some of before zero.
-pub fn moved_second(mut row: Second, zero_ns: i64) -> Option<Second> {
+fn moved_second(mut row: Second, zero_ns: i64) -> Option<Second> {
     row.second -= zero_ns.div_euclid(S_NS);
     (row.second >= 0 || zero_ns == 0).then_some(row)
 }

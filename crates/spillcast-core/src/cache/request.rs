@@ -1,5 +1,4 @@
-//! One access to one cache line, and where accesses come from: I/O on files, or a trace of
-//! requests.
+//! One access to one cache line, and where accesses come from: I/O on files, or a trace.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};

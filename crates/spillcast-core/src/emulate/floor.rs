@@ -1,5 +1,4 @@
-//! Measures what the mount adds to an operation, whatever its latency, so that it can be
-//! subtracted.
+//! Measures what the mount adds to an operation of any latency, so that it can be subtracted.
 //!
 //! The clock of an operation starts when the server has it and stops when the server answers. A
 //! program also waits for what comes before and after: a system call, two context switches, a late

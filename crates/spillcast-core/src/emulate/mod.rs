@@ -1,5 +1,4 @@
-//! Emulates a storage: a FUSE mount on which files are read and written as slowly as the model
-//! says.
+//! Emulates a storage: a FUSE mount that reads and writes files as slowly as the model says.
 //!
 //! The mount shows the directory `backing`. Every read and write is done on the backing file and
 //! answered when the [`Model`] says. Opening, naming, removing and truncating files, and fsync

@@ -1,5 +1,4 @@
-//! Undoes what mails and forums do to a short trace: marks before its lines, lines broken at a
-//! width.
+//! Undoes what mails and forums do to a short trace: marks before lines, lines broken at a width.
 
 use std::iter::repeat_n;
 

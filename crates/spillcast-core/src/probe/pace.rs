@@ -1,5 +1,4 @@
-//! Divides the budget: the steps in segments, a deadline for each, and which of its operations fit
-//! it.
+//! Divides the budget: the steps in segments, a deadline for each, and which operations fit it.
 
 use std::ops::Range;
 use std::time::Duration;

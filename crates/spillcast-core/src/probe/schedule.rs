@@ -1,5 +1,4 @@
-//! How long the threads of a replay were ready and found no CPU, and what others had of the
-//! machine.
+//! How long the threads of a replay were ready without a CPU, and what others had of the machine.
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;

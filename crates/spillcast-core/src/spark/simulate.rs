@@ -258,8 +258,7 @@ impl<'a> Cluster<'a> {
                     Event::Point(point) => self.reach(point, now_s),
                 }
             }
-            // Where tasks took longer than in the log, executors may be gone before their last
-            // tasks.
+            // Where tasks took longer than in the log, executors may be gone before the last ones.
             let absent: Vec<usize> =
                 (0..self.is_present.len()).filter(|&at| !self.is_present[at]).collect();
             if self.queues.is_empty() || absent.is_empty() {

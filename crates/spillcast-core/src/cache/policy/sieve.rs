@@ -1,6 +1,5 @@
-//! SIEVE (Zhang, Yang, Yue, Vigfusson, Rashmi: NSDI 2024): a queue in which lines stay where they
-//! are, and a hand that goes from the tail to the head and evicts what was not used since it
-//! passed.
+//! SIEVE (Zhang, Yang, Yue, Vigfusson, Rashmi: NSDI 2024): a queue in which lines do not move, and
+//! a hand that goes from the tail to the head and evicts what was not used since it passed.
 
 use super::Policy;
 use crate::cache::request::Request;

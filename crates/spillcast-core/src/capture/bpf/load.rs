@@ -1,5 +1,4 @@
-//! Loads the programs into the kernel, fits them to it and attaches them; they go with this
-//! process.
+//! Loads the programs into the kernel, fitted to it, and attaches them; they go with this process.
 //!
 //! clang, or the one in the package ziglang, compiles the programs when spillcast is built, and the
 //! core contains the object. The loader adapts the few kernel fields that they read to the running

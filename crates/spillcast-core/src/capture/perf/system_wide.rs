@@ -1,5 +1,4 @@
-//! Events on the whole machine, as root may open them: a fixed cost, whatever the number of
-//! threads.
+//! Events on the whole machine, as root may open them: the cost does not grow with the threads.
 //!
 //! Root, or a process with CAP_PERFMON, opens each tracepoint once for each CPU: some 50
 //! descriptors for each CPU. Attaching a thread costs nothing. The kernel filters by the name of

@@ -128,8 +128,7 @@ fn field(tracefs: &Path, tracepoint: &str, name: &str) -> Option<Field> {
     Some(Field { id: read("id")?.trim().parse().ok()?, at })
 }
 
-/// Where raw data holds a field, from lines such as `field:pid_t pid; offset:24; size:4;
-/// signed:1;`.
+/// Where raw data holds a field, from lines such as `field:pid_t pid; offset:24; size:4;`.
 fn offset(format: &str, field: &str) -> Option<usize> {
     let ending = format!(" {field}");
     let name = |line: &str| Some(line.split(';').next()?.split('[').next()?.ends_with(&ending));

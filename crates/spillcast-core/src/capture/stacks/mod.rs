@@ -28,11 +28,9 @@ use crate::wait::{NameId, Names};
 pub(super) const SAMPLES_PER_STACK: u64 = 5;
 /// How often the stack of a running thread is sampled.
 pub const STACKS_PER_S: f64 = SAMPLES_PER_S as f64 / SAMPLES_PER_STACK as f64;
-/// The innermost bytes of a stack that are sampled. The functions by which DuckDB sorts take 5 KB
-/// each.
+/// The innermost bytes of a stack that are sampled. Each function of DuckDB's sort takes 5 KB.
 pub(super) const STACK_BYTES: usize = 32 << 10;
-/// Functions in all counted stacks together, some 10 MB; beyond it a stack is only its innermost
-/// one.
+/// Functions in all counted stacks, some 10 MB; beyond it a stack is only its innermost one.
 const FUNCTIONS_MAX: usize = 1 << 20;
 /// The same for those that are only the innermost one; beyond it a sample is left out.
 const ENTRIES_MAX: usize = FUNCTIONS_MAX + (1 << 16);
