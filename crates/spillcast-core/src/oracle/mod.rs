@@ -28,7 +28,7 @@ pub use options::{Options, ReadError, Watch, Window};
 pub use profile::{Dimension, Group, Key, Profile};
 pub use reader::{Reading, read};
 pub use rows::{Batch, Rows, Tables};
-pub use session::{SessionId, SessionTimes};
+pub use session::SessionTimes;
 pub use sink::{
-    Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement, TimedCall, TimedWait,
+    Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, SessionId, Sink, Statement, TimedCall, TimedWait,
 };

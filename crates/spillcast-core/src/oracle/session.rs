@@ -3,24 +3,8 @@
 use rustc_hash::FxHashMap;
 
 use super::line::CallLine;
-use super::sink::Dictionary;
+use super::sink::{Dictionary, SessionId};
 use crate::wait::NameId;
-
-/// Who the lines of a trace belong to. What a trace does not tell is None.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct SessionId {
-    pub sid: Option<i64>,
-    pub serial: Option<i64>,
-    /// Process id of the server process.
-    pub pid: Option<i64>,
-}
-
-impl SessionId {
-    /// Its session id; of a merged file that tells processes alone, that of the process.
-    pub fn number(self) -> Option<i64> {
-        self.sid.or(self.pid)
-    }
-}
 
 /// Where a session's time went, in one file, in microseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -4,7 +4,6 @@ use rustc_hash::FxHashMap;
 
 use super::events::{self, EventClass};
 use super::line::{CallLine, ParsingLine, StatLine};
-use super::session::SessionId;
 use crate::wait::{NameId, Names};
 
 /// Text of a statement that is kept.
@@ -87,6 +86,22 @@ pub trait Sink: Send {
     /// All rows of a chunk were handed over; false ends the reading.
     fn chunk_ended(&mut self, _names: &Dictionary) -> bool {
         true
+    }
+}
+
+/// Who the lines of a trace belong to. What a trace does not tell is None.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct SessionId {
+    pub sid: Option<i64>,
+    pub serial: Option<i64>,
+    /// Process id of the server process.
+    pub pid: Option<i64>,
+}
+
+impl SessionId {
+    /// Its session id; of a merged file that tells processes alone, that of the process.
+    pub fn number(self) -> Option<i64> {
+        self.sid.or(self.pid)
     }
 }
 

@@ -6,8 +6,8 @@ use super::chunks::Chunk;
 use super::line::{Fault, Line, Mark, ParsingLine, StatLine};
 use super::options::{Options, Window};
 use super::scan::{self, BindPart, Numbered, Record, Scanned, State, Wanted};
-use super::session::{Session, SessionId, SessionTimes, Sessions};
-use super::sink::{Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, Sink, Statement};
+use super::session::{Session, SessionTimes, Sessions};
+use super::sink::{Bind, Dictionary, Origin, STATEMENT_BYTES_MAX, SessionId, Sink, Statement};
 
 mod timed;
 
