@@ -8,7 +8,7 @@ from cases import cases
 from harness import spillcast
 from oracle_files import READ, blocks, write_trace
 from spillcast import profile
-from spillcast.errors import EvidenceIncomplete, SelectionEmpty
+from spillcast.errors import EvidenceIncomplete, EvidenceMixed, SelectionEmpty
 from spillcast.evidence.choice import Chosen
 
 #: Twenty waits of a second each: the first line of the trace is of 20:26:02.412, and tim 1 s.
@@ -52,6 +52,14 @@ def test_a_time_of_the_day_is_of_the_day_that_has_it(tmp_path, since, waits):
     hours = [(READ, 3_600_000_000, blocks(n)) for n in range(1, 7)]
     result = of(write_trace(tmp_path / "x.trc", hours), since)
     assert [row["count"] for row in result.rows if row["event"] == READ] == [waits]
+
+
+def test_a_time_of_the_day_needs_its_day_where_the_clock_was_set_back(tmp_path):
+    path = write_trace(tmp_path / "x.trc", [(READ, 1_000_000, blocks(1))])
+    text = path.read_text()
+    path.write_text(text.replace("tim=", "tim=172800") + text.splitlines()[-1])
+    with pytest.raises(EvidenceMixed):
+        of(path, "20:30")
 
 
 def test_calls_outside_do_not_count(tmp_path):

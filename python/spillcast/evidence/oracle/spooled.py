@@ -382,7 +382,8 @@ def chosen_time_ns(
         raise OptionInvalid(
             f"--{option} '{text}' is not a time", f"write for example {clock(first_ns)}"
         )
-    days = range(first_ns // _DAY_NS, last_ns // _DAY_NS + 1)
+    # The clock of a trace may have been set back, to a day before the first.
+    days = range(min(ends_ns) // _DAY_NS, max(ends_ns) // _DAY_NS + 1)
     times = [day * _DAY_NS + time_ns for day in days]
     within = [time for time in times if first_ns <= time <= last_ns]
     if len(within) != 1 < len(times):
