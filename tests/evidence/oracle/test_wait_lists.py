@@ -1,5 +1,7 @@
 """Lists of waits under any heading, profiles of traces with their totals, and chains of waits."""
 
+from pathlib import Path
+
 import pytest
 
 from cases import cases
@@ -11,6 +13,7 @@ from spillcast.errors import (
     InputError,
     NoTempIo,
 )
+from spillcast.evidence.oracle.report_tables import tables_of
 
 BLOCK = 8192
 
@@ -443,6 +446,10 @@ def test_a_page_leaves_a_blank_between_columns(figures):
     result = figures(text)
     assert (result.reads.count, result.writes.count) == (9434, 1368)
     assert result.elapsed_s == pytest.approx(274.64 / 0.012, rel=0.05)
+    # ARCH wait on c/f tx acquire 2 is the name of an event.
+    archive = f"ARCH wait on c/f tx acquire 2{' 5' * 4} Other\n"
+    [table] = tables_of(Path("waits.txt"), f"{text}{archive}", "")
+    assert table.cells[-1] == ["ARCH wait on c/f tx acquire 2", *"5555", "Other"]
     statspack = "Top 5 Timed Events\n~~~~~~~~~~~~~~~~~~ % Total\nEvent Waits Time (s) Ela Time\n"
     statspack += "----------- ------- ------- --------\nCPU time 37,297 52.27\n"
     result = figures(f"{statspack}direct path write temp 108,862 3,410 4.78\n")

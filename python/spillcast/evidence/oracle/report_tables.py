@@ -32,10 +32,9 @@ _HEADING_LINES = 5
 #: Below a heading whose columns only gaps separate.
 _WHOLE_RULE = re.compile(r"\s{,7}([-=\u2500\u2501\u2550\u2014])\1{9,}\s*")
 _GAP, _GAP_COLUMNS_MIN = re.compile(r"\s{2,}"), 3
-#: Names of columns, and the cells of a row, where one blank is left of those between columns.
+#: Names of columns where one blank is left of those between columns.
 _NAMES = re.compile(r"(?:(?:%|%?Total|Avg|CPU|DB|Ela|Call|Wait|Elapsed) )*+\S+(?: ?\([^()]*\))?")
 _FIGURE = re.compile(r"[\d.,]+[KMG]?%?")
-_CELLS = re.compile(rf"(?P<name>\D.*?)(?P<figures>(?: {_FIGURE.pattern})+)(?P<words> \D.*)?")
 _WORDS = re.compile(r"\S+(?: \S+)*+")
 #: Above and below the heading of a table with bars, and below its rows.
 _BAR_RULE = re.compile(
@@ -175,8 +174,8 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
             if lines[at].strip():
                 cells = _GAP.split(lines[at].strip())
                 if len(cells) == 1 and len(ends) > 1:
-                    words = _collapsed(lines[at].strip())
-                    table.cells.append(words if len(words) == len(ends) else _cut(lines[at], ends))
+                    words = _collapsed(lines[at].strip(), len(ends))
+                    table.cells.append(words or _cut(lines[at], ends))
                 else:
                     # A row that is shifted against its columns is split at its gaps.
                     beside = len(cells) == len(ends) and _splits_word(lines[at], ends)
@@ -372,13 +371,18 @@ def _names_above(heading: Sequence[str], ends: Sequence[int]) -> list[str]:
     return joined
 
 
-def _collapsed(line: str) -> list[str]:
-    """The cells of a row whose columns are a blank apart: a name, numbers, and words if any."""
-    cells = _CELLS.fullmatch(line)
-    if cells is None:
+def _collapsed(line: str, columns: int) -> list[str]:
+    """The cells of a row whose columns are a blank apart: a name, numbers, and words if any.
+
+    Empty if the row has not as many cells.
+    """
+    words = line.split(" ")
+    end = next((at for at in range(len(words), 0, -1) if _FIGURE.fullmatch(words[at - 1])), 0)
+    # A name may end with a number, which is in no column.
+    begin = end - (columns - 1 - (end < len(words)))
+    if not 1 <= begin < end or not all(map(_FIGURE.fullmatch, words[begin:end])):
         return []
-    words = [cells["words"].strip()] if cells["words"] else []
-    return [cells["name"], *cells["figures"].split(), *words]
+    return [" ".join(words[:begin]), *words[begin:end], *filter(None, [" ".join(words[end:])])]
 
 
 def _splits_word(line: str, ends: Sequence[int]) -> bool:
