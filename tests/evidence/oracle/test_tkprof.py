@@ -189,6 +189,12 @@ def test_a_section_without_its_calls_takes_the_elapsed_time(figures):
     assert not words.statement.query
 
 
+@cases("begin", ["/*q1*/ select", "<<first>> declare", "{call"])
+def test_a_statement_may_begin_with_a_comment_or_a_label(figures, begin):
+    text = tkprof(head=f"SQL ID: 4p7vm0hhw6u1v Plan Hash: 1\n\n{begin} a from b")
+    assert figures(text).statement.query == f"{begin} a from b"
+
+
 def test_calls_under_the_headings_of_orange(figures):
     text = tkprof(sources=JOIN).replace("      cpu    elapsed", " CPU Time Elapsed Time")
     result = figures(text.replace("call ", "Call ").replace("total ", "Total "))

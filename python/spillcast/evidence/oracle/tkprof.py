@@ -51,8 +51,8 @@ _READS = re.compile(r"db file \w+ read|direct path read")
 _CAPTURED = re.compile(r"\s*Number of plan statistics captured:\s*(\d+)\s*")
 _SQL_ID = re.compile(r"SQL ID\s*:\s*(\w{13})(?:.*Plan Hash:\s*(\d+))?")
 _STATEMENT = re.compile(
-    r"[\s(]*+(?:select|with|insert|update|delete|merge|create|alter|drop|truncate|declare|begin"
-    r"|call|explain|lock|analyze|<<|/\*)(?!\w)",
+    r"[\s({]*+(?:<<|/\*|(?:select|with|insert|update|delete|merge|create|alter|drop|truncate"
+    r"|declare|begin|call|explain|lock|analyze)\b)",
     re.IGNORECASE,
 )
 _SESSIONS = re.compile(r"\s*(\d+)\s+sessions? in tracefile")
