@@ -105,6 +105,12 @@ def test_a_part_of_a_plan_is_named_as_one(tmp_path, text):
         open_evidence(evidence, ONLY)
 
 
+def test_lines_of_a_trace_behind_a_prefix_are_of_a_trace(tmp_path):
+    line = "ora1 WAIT #7: nam='direct path read temp' ela= 9 file number=201 obj#=5 tim=1\n"
+    (path := tmp_path / "paste.txt").write_text(line * 3)
+    assert find_evidence([path]).traces == [path]
+
+
 @cases("text", ["```", "~~~", "{code}\n{noformat}"])
 def test_a_fence_around_nothing_is_no_evidence(tmp_path, text):
     (path := tmp_path / "paste.txt").write_text(text)

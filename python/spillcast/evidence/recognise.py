@@ -228,7 +228,7 @@ BYTE_COUNTERS = (
      r"(?:total elapsed|execution) time[^\w\n]{1,80}+([\d.]+ ?m?s)\b"),
     ("Trino", r"\bSpilled: ([\d.]+ ?[kKMGTP]?B)\b", r"\bExecution(?: time)?: ([\d.]+ ?m?s)\b"),
     # Only the row of the root has the time of the query.
-    ("TiDB", r"^[+|\" \t]*+[\w└├│].*\btime:\d.*[|,\t]\s*\"?([\d.]+ [KMGT]?B)\"?\s*\|?$",
+    ("TiDB", r"^[+|\" \t]*+[\w└├│](?=.*\btime:\d).*[|,\t] *+\"?([\d.]+ [KMGT]?B)\"?[ \t]*+\|?$",
      r"^[+|\" \t]*+\w.*?\btime:((?:[\d.]+[a-zµ]+)+)"),
     ("StarRocks", r"\b(?:QuerySpill(?:ed)?Bytes: |SpilledBytes=)([\d.]+ ?[KMGT]?B?)",
      r"(?:\bQueryExecutionWallTime: |\|Time=)([\d.][\w.]*)"),
@@ -312,7 +312,9 @@ KINDS: Sequence[Kind] = (
     _too_little("statistics and advice of Oracle",
                 r"^[^\w\n]*(?:(?:DETAILED )?ADDM Report for Task|SQL Monitoring List)\b"
                 r"|physical (?:reads|writes) direct temporary tablespace"
-                r"|\bsorts \(disk\)|^User I/O Wait Time \(ms\)|\bdirect path (?:read|write) temp\b"
+                r"|\bsorts \(disk\)|^User I/O Wait Time \(ms\)"
+                # Not in a line of a trace.
+                r"|(?<!nam=')\bdirect path (?:read|write) temp\b"
                 r"|\b(?:(?:DIRECT|LAST_DISK)_WRITES|SEGTYPE|(?:LAST_|MAX_)?TEMP(?:SEG_)?SIZE"
                 r"|(?:TEMPSEG|SORT)_(?:USAGE|SEGMENT)|SECONDS_IN_WAIT|TOTAL_WAITS|TIME_REMAINING"
                 r"|FILETYPE_NAME|PHYRDS)\b",
