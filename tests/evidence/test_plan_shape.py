@@ -35,6 +35,26 @@ def test_segments_of_greenplum_that_spill_are_named(tmp_path):
     path.write_text(json.dumps([{"Plan": sort, "Execution Time": 1540.3}], indent=2))
     with pytest.raises(EvidenceUnknown, match=r"segments spill.*Sort: \"Workfile Spilling\": 3"):
         read_plan(path)
+    top = "Limit  (cost=1.0..2.0 rows=1 width=8) (actual rows=1 loops=1)"
+    scan = "->  Shared Scan (share slice:id 1:0)  (cost=1.0..2.0 rows=1 width=8)"
+    path.write_text(f"{top}\n  {scan}\n        Workfile: (2 spilling)\n")
+    with pytest.raises(EvidenceUnknown, match=r"segments spill.*Shared Scan: Workfile"):
+        read_plan(path)
+
+
+def test_nodes_that_words_quote_are_no_plan_beside_one_in_json(tmp_path):
+    sizes = {"Sort Method": "external merge", "Sort Space Type": "Disk", "Sort Space Used": 8000}
+    sort = {"Node Type": "Sort", "Actual Rows": 9, "Actual Loops": 1, **sizes}
+    blocks = {"Temp Read Blocks": 1001, "Temp Written Blocks": 1003}
+    text = json.dumps([{"Plan": {**sort, **blocks}, "Execution Time": 950.0}], indent=2)
+    quoted = (
+        "Sort  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..900.0 rows=9 loops=1)\n"
+        "  Sort Method: external merge  Disk: 8000kB\n"
+        "  ->  Seq Scan on t  (cost=1.0..2.0 rows=9 width=8) (actual time=1.0..9.0 rows=9)\n"
+    )
+    (path := tmp_path / "plan.txt").write_text(f"This is slow:\n{quoted}\n{text}")
+    counts = read_plan(path)
+    assert (counts.reads.count, counts.writes.count) == (1001, 1003)
 
 
 @cases("shown, rows, error", [

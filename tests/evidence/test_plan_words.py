@@ -341,6 +341,7 @@ def test_a_plan_that_is_cut_at_its_end_took_as_long_as_its_first_node(tmp_path):
     (path := tmp_path / "plan.txt").write_text(text)
     counts = read_plan(path)
     assert (counts.elapsed_s, counts.writes.count) == (0.9002, 1000)
+    assert any("cut" in note for note in counts.notes)
 
 
 def test_a_plan_that_is_cut_at_its_top_may_spill_there(tmp_path):

@@ -25,7 +25,7 @@ ELSEWHERE_LISTED = 4
 _ROWS_OUT = re.compile(r"^[^\S\n]*Rows out: ", re.MULTILINE)
 #: The name of a node in a text, and its type in JSON, XML and YAML.
 _NODE_NAME = re.compile(
-    r"^(?P<name>[^(]*)\((?:cost=|actual)|\bNode[ -]Type\W{1,4}(?P<type>\w[\w ]*\w)"
+    r"^(?P<name>[^(]*)\((?:.*\()?(?:cost=|actual)|\bNode[ -]Type\W{1,4}(?P<type>\w[\w ]*\w)"
 )
 #: What auto_explain writes above a plan, whole or without what a server's log has around it.
 LOGGED = re.compile(r"duration: (?P<ms>[\d.]+) ms\s+plan:[ \t]*")
@@ -111,9 +111,9 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
     if not documents:
         documents = documents_of_text(lines)
     elif any(map(begins_plan, lines)):
-        # Words beside a plan may quote a node of it, without anything below.
+        # Words beside a plan may quote nodes of it, without anything below.
         plans = documents_of_text(lines)
-        documents += [p for p in plans if "Cut" not in p or "Temp Read Blocks" in p["Plan"]]
+        documents += [p for p in plans if "Execution Time" in p or "Temp Read Blocks" in p["Plan"]]
     if cut is not None and not documents:
         raise cut
     for document in documents:

@@ -55,7 +55,7 @@ _UNTIMED = (
 _SPLIT = "give all times of one run; EXPLAIN (ANALYZE, BUFFERS, VERBOSE) counts by process"
 #: Where the nodes above took no more of the run than the rest, they hardly spilled.
 _EXCERPT_SHARE = 0.95
-#: Where no setting names it, work_mem is at least this.
+#: Where no setting names it, work_mem is assumed to be this, a quarter of its default.
 _WORK_MEM_BYTES = 1 << 20
 #: Others than sorts: hash aggregates wrote 1.6 to 1.9 times the size of their files in versions 13
 #: to 17, parallel hash joins 1.25 times that of their rows.
@@ -262,6 +262,8 @@ def _notes(document: Mapping[str, Any], top: Node) -> Sequence[str]:
     notes = list(document.get("Notes", ()))
     if "Execution Time" not in document:
         notes.append("a plan without Execution Time: that of its first node stands for it")
+        if SIZES_NOTE in notes:
+            notes.append("if its end is cut, what the missing nodes spilled does not count")
     if any(node.processes > 1 and "Actual Loops" not in node.values for node in top.walk()):
         notes.append("nodes below a Gather without loops= are assumed to have run in each process")
     if _uses_temp_tables(top):
