@@ -86,7 +86,7 @@ def profile(
     Example: spillcast profile *.trc --sql "select event, count(*) from waits group by all"
     """
     from spillcast.cli.progress import reading_bar
-    from spillcast.evidence.choice import Chosen
+    from spillcast.evidence.choice import Chosen, parse_block
     from spillcast.profile import profile as make
     from spillcast.profile.result import FUNCTION, split_by
     from spillcast.report.profile import folded_page, functions_page, profile_page
@@ -101,12 +101,6 @@ def profile(
         refuse(others, "does not go with --sql", "write it as part of the query")
         return _query(sql, evidence, lenient=lenient)
     chosen = Chosen(sql_id=sql_id, exec_id=exec_id, since=since, until=until)
-    block_bytes = None
-    if block is not None:
-        # It takes long to import.
-        from spillcast.evidence.choice import parse_block
-
-        block_bytes = parse_block(block)
     with reading_bar(evidence) as bar:
         result = make(
             *evidence,
@@ -116,7 +110,7 @@ def profile(
             temp_dirs=temp or (),
             lenient=lenient,
             chosen=chosen,
-            block_bytes=block_bytes,
+            block_bytes=None if block is None else parse_block(block),
             on_progress=bar,
         )
     if histogram and not result.histograms:

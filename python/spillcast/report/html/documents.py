@@ -23,7 +23,6 @@ from spillcast.report import fleet as fleets
 from spillcast.report import servers as terminal
 from spillcast.report import size as sizes
 from spillcast.report import storage as storages
-from spillcast.report import storages as several
 from spillcast.report import sweep as sweeps
 from spillcast.report.html import charts
 from spillcast.report.html.axes import fitting_sizes, money_ticks
@@ -45,6 +44,7 @@ from spillcast.report.html.page import (
 from spillcast.report.html.runs import histogram
 from spillcast.report.page import Words
 from spillcast.report.profile import functions_page, profile_page
+from spillcast.report.storages import cache_parts, curve_words
 from spillcast.storage.storage import Group, Storage
 from spillcast.tabular import Column, Table
 from spillcast.text import one_line, sentence
@@ -196,11 +196,11 @@ def cache(result: CacheResult) -> Section:
         columns = Column("size", None, "bytes"), Column("reads that miss", None, "share")
         title = "Reads that miss, by the size of an LRU cache"
         figures.append(Figure(title, "", charts.miss_ratio(points, marked), Table(columns, pairs)))
-    answer = [words.strip() for words in several.curve_words(result)[:1]]
+    answer = [words.strip() for words in curve_words(result)[:1]]
     if cache and cache.runs and curve.enough_bytes is not None:
         hits = percent(cache.runs[-1].hit_ratio)
         answer.append(f"With {size(cache.size_bytes)}, {hits} of the reads hit.")
-    parts = [*several.cache_parts(result), Words(several.curve_words(result))]
+    parts = [*cache_parts(result), Words(curve_words(result))]
     return Section.of("How much flash is worth buying", parts, figures, answer)
 
 
