@@ -6,7 +6,8 @@ import re
 import pytest
 
 from cases import cases
-from harness import spillcast
+from harness import only_line, spillcast
+from snapshot_files import Server
 from statement_files import export, row
 
 RUN = (
@@ -100,3 +101,13 @@ def test_a_report_shows_the_frontier_and_what_to_buy(tmp_path):
         assert "What to buy" in summary["sections"]
         assert "Price and time" in summary["charts"]
         assert json.loads(document.read_text())["chosen"]["target"] in " ".join(summary["answer"])
+
+
+@cases("options", [("--elapsed", "20m"), ("--queryid", "1"), ("--item", "2")])
+def test_of_snapshots_no_single_statement_is_chosen(tmp_path, options):
+    server = Server()
+    server.look(tmp_path)
+    server.call("1")
+    server.look(tmp_path)
+    refusal = only_line(spillcast("size", tmp_path, *options), 2)
+    assert f"{options[0]} does not apply" in refusal

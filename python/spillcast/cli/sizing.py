@@ -91,12 +91,14 @@ def _statements(
     """The statements of all evidence; those of servers' snapshots with their counted runs."""
     from spillcast.cli.ranking import rankings_of_snapshots
     from spillcast.engines.postgres.rank.rank import statements_to_size
+    from spillcast.evidence.open import Evidence
     from spillcast.fleet.dataset import is_dataset
     from spillcast.forecast.sizing import statements_of
 
     statements = list["Sized"]()
     for argument in evidence:
         if is_dataset(argument):
+            question.check(Evidence())
             for ranking in rankings_of_snapshots(argument, None, confidence=question.confidence):
                 statements += statements_to_size(ranking, Path(argument), question, runs_per_day)
         else:
