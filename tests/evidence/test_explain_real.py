@@ -17,7 +17,7 @@ from plans import (
     psql_json,
     tables,
 )
-from spillcast.errors import EvidenceAmbiguous
+from spillcast.errors import EvidenceAmbiguous, NoTempIo
 from spillcast.evidence.choice import Selection
 from spillcast.evidence.postgres.document import read_documents
 from spillcast.evidence.postgres.nodes import nodes_of
@@ -266,6 +266,16 @@ def test_without_buffers_bounds_hold_what_the_server_counted(server, name, tmp_p
     # The size of a hash follows from rows and the planner's width of them.
     assert counted.operations <= 1.1 * most.operations
     assert result.operations <= 1.1 * counted.operations
+
+
+def test_batches_that_fit_the_buffers_of_their_files_are_not_written(server):
+    """The planner expects a third of the rows; a limit ends the query in the first batch."""
+    few = "select * from big join (select id from big where id + 0 < 300) few using (id) limit 1"
+    before = ("set work_mem = '64kB'", "set enable_mergejoin = off", "set enable_nestloop = off")
+    document = explain(server, few, "format json", before=before)
+    assert max(node.get("Hash Batches", 1) for node in nodes(document["Plan"])) > 1
+    with pytest.raises(NoTempIo):
+        counts_of_plan(document)
 
 
 def test_without_times_it_says_what_takes_them(server):

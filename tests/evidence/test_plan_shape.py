@@ -60,9 +60,9 @@ def test_nodes_that_words_quote_are_no_plan_beside_one_in_json(tmp_path):
 @cases("shown, rows, error", [
     ({"Sort Space Type": "Disk", "Sort Space Used": 9000}, 500, EvidenceIncomplete),
     ({"Disk Usage": 9000}, 500, EvidenceIncomplete),
-    ({"Hash Batches": 16}, 500, EvidenceIncomplete),
-    ({"Hash Batches": 16}, 2, NoTempIo),
-    ({"Hash Batches": 1}, 500, NoTempIo),
+    ({"Hash Batches": 16}, 100_000, EvidenceIncomplete),
+    ({"Hash Batches": 16}, 500, NoTempIo),
+    ({"Hash Batches": 1}, 100_000, NoTempIo),
 ])  # fmt: skip
 def test_a_node_on_disk_contradicts_a_plan_without_temp_blocks(tmp_path, shown, rows, error):
     node = {"Node Type": "Hash", "Actual Rows": rows, "Actual Loops": 1, "Plan Width": 9, **shown}

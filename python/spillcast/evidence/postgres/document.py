@@ -45,8 +45,8 @@ _TEXTS = (
     "Subplan Name",
 )  # fmt: skip
 NODES = ("Plans", "Workers")
-#: Fewer rows of a hash with several batches may all be in the first, which stays in memory.
-_ROWS_MIN = 64
+#: A process keeps so much of each batch of a hash in memory before it writes any of it.
+_BATCH_BUFFER_BYTES = 32 << 10
 #: Ends of the names of figures.
 _NUMBERS = (
     " Batches", " Blocks", " Launched", " Loops", " Planned", " Rows", " Time", " Usage",
@@ -305,6 +305,8 @@ def check_sums(path: Path, top: Node) -> None:
 
 def _is_on_disk(values: Mapping[str, Any]) -> bool:
     """Whether a node tells by a size, or by batches of its rows, that it wrote temp files."""
-    is_batched = values.get("Hash Batches", 1) > 1 and values.get("Actual Rows", 0) >= _ROWS_MIN
+    batches = values.get("Hash Batches", 1)
+    rows_bytes = values.get("Actual Rows", 0) * values.get("Plan Width", 0)
+    is_batched = batches > 1 and rows_bytes > batches * _BATCH_BUFFER_BYTES
     has_size = "Disk" in (values.get("Sort Space Type"), values.get("Storage"))
     return is_batched or has_size or values.get("Disk Usage", 0) > 0
