@@ -4,6 +4,7 @@ import ast
 import re
 import subprocess
 from functools import lru_cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,26 @@ def test_imports_go_down():
     cli = pytest.importorskip("importlinter.cli")
     # The contracts are in pyproject.toml.
     assert cli.lint_imports(config_filename=str(ROOT / "pyproject.toml"), no_cache=True) == 0
+
+
+#: Their ``__getattr__`` imports on first use what stands above all that they import.
+DOORS = {("spillcast.recording", "spillcast.recording.recording")}
+
+
+def test_no_module_imports_itself_by_way_of_others():
+    # Imports for types and imports on first use count too.
+    grimp = pytest.importorskip("grimp")
+    graph = grimp.build_graph("spillcast", cache_dir=None)
+    imports = {
+        module: {
+            name
+            for name in graph.find_modules_directly_imported_by(module)
+            if name != "spillcast" and (module, name) not in DOORS
+        }
+        for module in graph.modules
+    }
+    # CycleError names the modules of a circle.
+    TopologicalSorter(imports).prepare()
 
 
 #: What turns a workload and a storage into a forecast.

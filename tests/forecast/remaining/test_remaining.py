@@ -13,7 +13,8 @@ from harness import spillcast
 from spillcast.errors import NotSpilled, OptionInvalid
 from spillcast.forecast import forecast
 from spillcast.forecast.question import Question
-from spillcast.forecast.remaining import Estimate, RemainingWorkHints
+from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining.estimate import Estimate
 from spillcast.forecast.remaining.progress import progress_of
 from spillcast.forecast.verdict import verdict
 from spillcast.forecast.workload.query import workload_of_recording
@@ -35,7 +36,6 @@ def written(tmp_path):
 
 
 def test_that_nothing_is_written_is_refused_where_only_reads_were_seen(tmp_path):
-    """It was taken for a figure like any other, and its logarithm was an exception."""
     loads = [("read", BLOCK, 300, 1_000_000)]
     run = recording(tmp_path / "reads.spill", loads, elapsed_s=1.0)
     change(run, ended_by="duration")

@@ -23,7 +23,7 @@ import numpy as np
 
 from spillcast.columns import Floats, Integers
 from spillcast.forecast.interval import DRAWS
-from spillcast.forecast.remaining import ELAPSED, FILES_SOURCE, Estimate, Quantity
+from spillcast.forecast.remaining.estimate import ELAPSED, FILES_SOURCE, Estimate, Quantity
 from spillcast.forecast.remaining.progress import Progress, Rate
 from spillcast.forecast.result import Remaining, RemainingQuantity
 from spillcast.forecast.workload.load import Load

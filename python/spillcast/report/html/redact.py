@@ -13,7 +13,12 @@ from typing import Any
 
 from spillcast.document import keys_of
 from spillcast.fleet.dataset import UNKNOWN
-from spillcast.forecast.remaining import CALLS_SOURCE, FILES_SOURCE, HISTORY_SOURCE, PLAN_SOURCE
+from spillcast.forecast.remaining.estimate import (
+    CALLS_SOURCE,
+    FILES_SOURCE,
+    HISTORY_SOURCE,
+    PLAN_SOURCE,
+)
 from spillcast.forecast.result import CHANGES, DATA_READS, QUOTA, RECORDING, RUN_QUEUE, explained
 from spillcast.forecast.spark import TERMS as APPLICATION_TERMS
 from spillcast.forecast.spark.simulated import BOUNDS

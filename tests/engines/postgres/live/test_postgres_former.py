@@ -11,7 +11,8 @@ from spillcast.engines.postgres.live.explain import MAYBE_CANCELLED, former_call
 from spillcast.engines.postgres.live.record import record_postgres
 from spillcast.engines.postgres.server import embedded
 from spillcast.forecast import forecast
-from spillcast.forecast.remaining import CALLS_SOURCE, RemainingWorkHints
+from spillcast.forecast.remaining import RemainingWorkHints
+from spillcast.forecast.remaining.estimate import CALLS_SOURCE
 from spillcast.recording import Recording
 from spillcast.storage.target import resolve
 
