@@ -129,7 +129,9 @@ def _objects(text: str, path: Path, hint: str) -> Iterator[dict[str, Any]]:
             ]
             value = [row for rows in items if isinstance(rows, list) for row in rows] or value
         if isinstance(value, dict) and isinstance(value.get("data"), list):
-            names = [column["name"] for column in value.get("meta", [])]
+            meta = value.get("meta")
+            described = meta if isinstance(meta, list) else []
+            names = [str(column.get("name")) for column in described if isinstance(column, dict)]
             value = value["data"]
         if isinstance(value, dict):
             # A cell of a known row may be a list, which contains no rows.

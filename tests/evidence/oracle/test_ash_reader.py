@@ -17,6 +17,7 @@ from spillcast.errors import (
     EvidenceDamaged,
     EvidenceIncomplete,
     EvidenceMixed,
+    InputError,
     PathMissing,
     SelectionEmpty,
 )
@@ -289,6 +290,13 @@ def test_numbers(text):
 @given(st.integers(-(10**15), 10**15), st.sampled_from(",.'"))
 def test_grouped_numbers(number, separator):
     assert parse_integer(f"{number:,}".replace(",", separator)) == number
+
+
+@cases("meta", [3, [3], [{"title": "event"}], [{"name": []}]])
+def test_damaged_names_of_columns_in_json_are_bad_input(tmp_path, meta):
+    table = {"meta": meta, "data": [[1]], "sample_time": 1, "event": 2}
+    with pytest.raises(InputError):
+        read_ash(written(json.dumps(table), tmp_path))
 
 
 def test_damaged_lines_are_named_and_the_rest_is_read(tmp_path):
