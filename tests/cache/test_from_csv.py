@@ -32,9 +32,16 @@ def test_a_column_that_is_missing_is_named(tmp_path):
         read_csv([path])
 
 
-def test_a_row_is_named_by_its_line(tmp_path):
-    """Two blank lines and the heading are above it."""
+@cases(
+    "text",
+    [
+        "\n\nobject,offset,bytes\nt1,0\n",
+        "object,offset,bytes\nt1,0,1\nt1,0,1\nt1,0\nt1,0,1\n",
+        "\nobject,offset,bytes\nt1,0,1\nt1,0\n\n\nt1,0,1\n",
+    ],
+)
+def test_a_row_is_named_by_its_line(tmp_path, text):
     path = tmp_path / "io.csv"
-    path.write_text("\n\nobject,offset,bytes\nt1,0\n")
-    with pytest.raises(EvidenceDamaged, match="line 4"):
+    path.write_text(text)
+    with pytest.raises(EvidenceDamaged, match="line 4 on"):
         read_csv([path])

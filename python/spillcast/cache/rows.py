@@ -268,10 +268,10 @@ def _check_names(path: Path, names: Sequence[str]) -> None:
 def _cells(path: Path) -> dict[str, list[str]]:
     """The texts of the columns that are used, by their standard names."""
     with path.open(encoding="utf-8-sig", newline="") as file:
-        lines = 1
+        heading_line = 1
         # Exports may begin with blank lines.
         while (heading := file.readline()).isspace():
-            lines += 1
+            heading_line += 1
         delimiter = max(",;\t|", key=heading.count)
         titles = next(csv.reader([heading.strip("\r\n")], delimiter=delimiter), [])
         exact = [title.strip().lower() for title in titles]
@@ -281,14 +281,16 @@ def _cells(path: Path) -> dict[str, list[str]]:
         _check_names(path, names)
         cells: dict[str, list[str]] = {name: [] for name in names if name in _TYPES}
         reader = csv.reader(file, delimiter=delimiter, strict=True)
-        rows = filter(None, reader)
+        rows, first = filter(None, reader), heading_line + 1
         while batch := [*islice(rows, _CSV_ROWS)]:
-            if any(len(row) != len(names) for row in batch):
-                line = lines + reader.line_num - len(batch) + 1
+            # A row above may have several lines, and may be blank.
+            short = (at for at, row in enumerate(batch, first) if len(row) != len(names))
+            if (line := next(short, None)) is not None:
                 raise ValueError(f"from line {line} on, a row has not {len(names)} fields")
             for name, texts in zip(names, zip(*batch, strict=True), strict=True):
                 if name in cells:
                     cells[name].extend(map(sys.intern, texts))
+            first = heading_line + 1 + reader.line_num
     return cells
 
 
