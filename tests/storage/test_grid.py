@@ -150,6 +150,13 @@ def test_too_small_a_place_is_refused(small):
     assert "free" in only_line(spillcast("probe", small, "--grid"), 2)
 
 
+def test_a_grid_without_time_for_a_cell_is_no_storage(tmp_path):
+    output = tmp_path / "storage.json"
+    result = spillcast("probe", tmp_path, "--grid", "--budget", "1ms,32M", "-o", output)
+    assert "--budget 60s" in only_line(result, 2)
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_an_ordinary_user_needs_no_privilege(open_places):
     if os.geteuid() != 0:
         pytest.skip("every other test is that of an ordinary user then")

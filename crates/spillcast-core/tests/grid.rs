@@ -108,13 +108,8 @@ fn threads_take_the_place_of_a_ring_that_may_be_made_and_not_entered() {
 }
 
 #[test]
-fn what_has_no_time_or_room_is_left_out_and_counted() {
+fn what_has_no_room_is_left_out_and_counted() {
     let [dir, _] = directories();
-    let outcome = run(options(dir.path(), 0));
-    check(&outcome);
-    assert!(outcome.groups.is_empty() && outcome.cells_without_time > 0);
-    assert_eq!(outcome.sustained, None);
-
     let small = Options { budget_bytes: Some(8 << 20), ..options(dir.path(), 2_000) };
     let outcome = Grid::new(small).unwrap().run().unwrap();
     assert_eq!(outcome.file_bytes, 8 << 20);
@@ -124,8 +119,11 @@ fn what_has_no_time_or_room_is_left_out_and_counted() {
 }
 
 #[test]
-fn a_byte_budget_without_any_room_is_refused() {
+fn a_budget_without_any_time_or_room_is_refused() {
     let [dir, _] = directories();
+    let brief = Grid::new(options(dir.path(), 0)).unwrap();
+    assert!(matches!(brief.run(), Err(ProbeError::NoTime { .. })));
+    assert_eq!(entries(dir.path()), 0);
     let tiny = Options { budget_bytes: Some(1 << 20), ..options(dir.path(), 1_000) };
     assert!(matches!(Grid::new(tiny), Err(ProbeError::BudgetTooSmall { .. })));
     let nowhere = options(&dir.path().join("nowhere"), 1_000);

@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::PathBuf;
+use std::time::Duration;
 
 #[derive(Debug)]
 pub enum ProbeError {
@@ -25,6 +26,10 @@ pub enum ProbeError {
     BudgetTooSmall {
         budget_bytes: u64,
         least_bytes: u64,
+    },
+    /// The time budget ended before any operation of a cell counted.
+    NoTime {
+        budget: Duration,
     },
     /// The probe would not leave the file system its reserve.
     TooSmall {
@@ -67,6 +72,12 @@ impl fmt::Display for ProbeError {
                 size(*budget_bytes),
                 size(*least_bytes)
             ),
+            ProbeError::NoTime { budget } => {
+                write!(
+                    f,
+                    "no cell was measured within {budget:?}: give more time, as in --budget 60s"
+                )
+            }
             ProbeError::TooSmall { dir, filesystem, need_bytes, free_bytes, kept_bytes } => write!(
                 f,
                 "the probe needs {} and leaves {} free, and {} ({filesystem}) has {} free: make room \

@@ -232,7 +232,9 @@ impl<'a> Turns<'a> {
                 self.turn(at, left_ns / left, deadline_ns)?;
             }
         }
-        Ok(self.outcome(rounds))
+        let budget = self.grid.options.budget;
+        let outcome = self.outcome(rounds);
+        if outcome.groups.is_empty() { Err(ProbeError::NoTime { budget }) } else { Ok(outcome) }
     }
 
     /// One turn of one cell, which takes about `share_ns` with all that belongs to it.
