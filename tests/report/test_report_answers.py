@@ -381,6 +381,7 @@ def test_a_page_has_the_longest_of_many_queries(tmp_path, monkeypatch):
             ["within.json"],
             "within.json: damaged: Object missing required field `op` - at `$.terms[0]`",
         ),
+        (["profile.json"], "profile.json: damaged: Expected `int | null`, got `array`"),
         (["whole.json", "-o", "nowhere/report.html"], "nowhere/report.html: there is no directory"),
         (
             ["whole.json", "--elapsed", "5m"],
@@ -398,6 +399,9 @@ def test_what_cannot_be_is_refused_in_one_line(arguments, words, tmp_path):
     save(tmp_path / "less.json", {k: v for k, v in whole.items() if k != "ceiling_s"})
     save(tmp_path / "within.json", whole | {"terms": [{"name": "temp read"}]})
     save(tmp_path / "plan.json", [{"Plan": {"Node Type": "Sort"}}])
+    row = {"event": "direct path read temp", "size": [31], "total_us": 5}
+    profile = {"schema": "spillcast.profile/1", "by": ["event", "size"], "elapsed_s": 0.3}
+    save(tmp_path / "profile.json", profile | {"rows": [row]})
     output = () if "-o" in arguments else ("-o", "report.html")
     assert words in only_line(spillcast("report", *arguments, *output, cwd=tmp_path), 2)
     assert not list(tmp_path.glob("*.html*"))

@@ -51,6 +51,7 @@ class Figures(TypedDict, total=False):
     p99_us: float | None
     max_us: float | None
     latency_us: float | None
+    size: int | None
 
 
 #: A row: its figures, and the columns by which rows are grouped.
