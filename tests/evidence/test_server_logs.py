@@ -352,6 +352,16 @@ def test_a_plan_that_a_shipper_cut_is_named_and_the_rest_is_read(tmp_path):
     assert "a.log" in logs.notes[0]
 
 
+def test_a_number_of_rows_that_no_table_has_is_damage(tmp_path):
+    plan = (
+        "Sort  (cost=1.0..2.0 rows=9223372036854775808 width=49) (actual time=1.0..2.0 rows=9"
+        " loops=1)\n\t  Buffers: shared hit=4"
+    )
+    (path := tmp_path / "a.log").write_text(f"LOG:  duration: 2501.000 ms  plan:\n\t{plan}\n")
+    with pytest.raises(EvidenceDamaged, match="Plan Rows"):
+        read_plan(path)
+
+
 def test_a_plan_that_quotes_messages_of_the_log_is_one_plan(tmp_path):
     """A statement that reads logs, in a record of JSON that has the message alone."""
     message = (

@@ -151,8 +151,9 @@ def _check_counted(path: Path, plans: Sequence[Mapping[str, Any]]) -> None:
     if ran and not any("Temp Written Blocks" in plan for plan in ran):
         raise EvidenceIncomplete(f"{path}: plans without BUFFERS: they have no temp blocks", HOW)
     if not any(plan.get("Temp Written Blocks") for plan in ran):
-        for plan in ran:
-            check_sums(path, nodes_of(plan))
+        with reading(path, HOW):
+            for plan in ran:
+                check_sums(path, nodes_of(plan))
 
 
 def _each_once(folder: Path) -> list[Path]:
