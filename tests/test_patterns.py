@@ -55,16 +55,26 @@ def constant(node):
     return node.value if isinstance(node, ast.Constant) else None
 
 
+def called_methods(text):
+    """The methods of patterns that a text calls, by the name before the dot."""
+    methods = {}
+    for name, method in re.findall(r"\b(\w+)\.(\w+)\b", text):
+        if method in METHODS:
+            methods.setdefault(name, set()).add(method)
+    return methods
+
+
 def used():
     """Patterns with the methods that they are used by."""
     texts = [path.read_text() for path in PACKAGE.rglob("*.py")]
-    methods = {}
-    for name, method in re.findall(r"\b(\w+)\.(\w+)\b", "\n".join(texts)):
-        if method in METHODS:
-            methods.setdefault(name, set()).add(method)
+    everywhere = called_methods("\n".join(texts))
     result = {}
     for module in modules():
+        # A private name is used in its own file, and may be that of other patterns elsewhere.
+        path = Path(module.__file__)
+        of_file = called_methods(path.read_text() if path.suffix == ".py" else "")
         for name, value in vars(module).items():
+            methods = of_file if name.startswith("_") else everywhere
             for pattern in patterns_of(value):
                 result.setdefault(pattern, set()).update(methods.get(name, {"search"}))
     for text in texts:
