@@ -73,7 +73,7 @@ impl PeakMemory {
             for member in pids.iter().flat_map(|&root| family(root)) {
                 peaks_bytes.extend(high_water_bytes(member).map(|bytes| (member, bytes)));
                 let is_other = owner(member).is_some_and(|owner| owner != geteuid().as_raw());
-                if is_other && !is_connected(member) {
+                if is_other && is_connected(member) == Some(false) {
                     out_of_reach.insert(member);
                 }
             }

@@ -37,11 +37,16 @@ pub struct PreloadSource {
     calls: u64,
 }
 
-/// Whether a process has the ring of a recorder mapped, as far as its mappings may be read.
-pub fn is_connected(pid: i32) -> bool {
-    let mappings = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
+/// Whether a process has the ring of a recorder mapped; not, where its mappings may not be read,
+/// and None for one that has ended, which has no mappings.
+pub fn is_connected(pid: i32) -> Option<bool> {
+    let mappings = match std::fs::read(format!("/proc/{pid}/maps")) {
+        Ok(mappings) if mappings.is_empty() => return None,
+        Ok(mappings) => mappings,
+        Err(error) => return (error.kind() == io::ErrorKind::PermissionDenied).then_some(false),
+    };
     let name = format!("/memfd:{}", RING_NAME.to_string_lossy());
-    mappings.windows(name.len()).any(|bytes| bytes == name.as_bytes())
+    Some(mappings.windows(name.len()).any(|bytes| bytes == name.as_bytes()))
 }
 
 /// A ring that takes what the library reports, which is all calls.
@@ -187,6 +192,24 @@ mod tests {
     use spillcast_calls::Call;
 
     use super::*;
+
+    #[test]
+    fn a_process_that_has_ended_is_neither_connected_nor_out_of_reach() {
+        assert_eq!(is_connected(std::process::id() as i32), Some(false));
+        let mut child = std::process::Command::new("true").spawn().unwrap();
+        let pid = child.id() as i32;
+        // Nobody waits for it yet: it stays in /proc.
+        let has_ended = || {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
+            stat.rsplit(") ").next().unwrap().starts_with('Z')
+        };
+        while !has_ended() {
+            std::thread::yield_now();
+        }
+        assert_eq!(is_connected(pid), None);
+        child.wait().unwrap();
+        assert_eq!(is_connected(pid), None);
+    }
 
     fn call(index: u64) -> Call {
         Call {
