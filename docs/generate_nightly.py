@@ -35,7 +35,8 @@ def page(results: Path, commit: str) -> str:
     fuzzed = results / "fuzz.txt"
     if fuzzed.exists():
         counts = [line for line in fuzzed.read_text().splitlines() if " inputs, seed " in line]
-        lines += ["\nDamaged evidence:\n\n", *(f"- {line}\n" for line in counts)]
+        if counts:
+            lines += ["\nDamaged evidence:\n\n", *(f"- {line}\n" for line in counts)]
     return "".join(lines)
 
 
