@@ -212,11 +212,11 @@ fn who_has_joined_can_be_asked_while_another_joins() {
     std::thread::scope(|scope| {
         scope.spawn(|| capture.attach(JOINING).unwrap());
         slow.0.wait();
-        let asked = capture.clone();
-        let asking = std::thread::spawn(move || answer.send(asked.joined().len()));
+        let shared = capture.clone();
+        let reader = std::thread::spawn(move || answer.send(shared.joined().len()));
         let joined = answered.recv_timeout(Duration::from_secs(60));
         slow.0.wait();
-        asking.join().unwrap().unwrap();
+        reader.join().unwrap().unwrap();
         assert_eq!(joined, Ok(0));
     });
     assert_eq!(capture.joined().len(), 1);

@@ -128,7 +128,8 @@ def documents_of(text: str, path: Path) -> list[dict[str, Any]]:
         notes = [_CUT_NOTE] if cut is not None else []
         if count_disk_sizes(document["Plan"]):
             notes.append(SIZES_NOTE)
-        document.update({"Notes": notes} if notes else {})
+        if notes:
+            document["Notes"] = notes
     # A paste may have the plan of EXPLAIN without ANALYZE beside the one of the run.
     return [document for document in documents if "Actual Loops" in document["Plan"]] or documents
 
