@@ -118,8 +118,9 @@ def source_is_to_be_had(request):
 
 @pytest.fixture
 def signals_by_default():
-    """SIGINT and SIGHUP do what they usually do, also under nohup and in the background."""
-    usual = {signal.SIGINT: signal.default_int_handler, signal.SIGHUP: signal.SIG_DFL}
+    """Signals that end a run do what they usually do, also under nohup and in the background."""
+    usual = {signal.SIGINT: signal.default_int_handler}
+    usual |= dict.fromkeys((signal.SIGTERM, signal.SIGHUP), signal.SIG_DFL)
     before = {number: signal.signal(number, handler) for number, handler in usual.items()}
     yield
     for number, handler in before.items():
