@@ -77,9 +77,10 @@ def read(path: Path, selection: Selection) -> Counts:
         raise _unsized(path, profile.latency)
     if not _NEWER.search(text) and _SORTS.search(text):
         raise EvidenceIncomplete(
-            f"{path}: before DuckDB 1.4 a sort writes its temp files several times, which the "
-            "profile does not count",
-            _HINT,
+            f"{path}: a sort, in a profile without total_bytes_written: before DuckDB 1.4, which "
+            "adds that metric, it writes its temp files several times, which no metric counts",
+            f"with DuckDB 1.4 or newer turn that metric on, or leave out "
+            f"custom_profiling_settings; {_HINT}",
         )
     peak_bytes = profile.system_peak_temp_dir_size or 0
     lower, upper = WRITTEN_MIN * peak_bytes, WRITTEN_MAX * peak_bytes

@@ -219,7 +219,7 @@ def test_a_sort_before_1_4_is_refused(tmp_path, held):
     path = document_in(tmp_path, children=[window], **form)
     for text in (path.read_text(), '"' + path.read_text().replace('"', '""') + '"\n'):
         path.write_text(text)
-        with pytest.raises(EvidenceIncomplete, match="a sort writes its temp files several times"):
+        with pytest.raises(EvidenceIncomplete, match="total_bytes_written"):
             read_figures([path], Selection(timed=False))
 
 
