@@ -108,9 +108,28 @@ def test_the_middle_of_unknown_times_is_no_saving(tmp_path):
     assert ranked["gains"]["latency:1us"]["interval_s"] == pytest.approx([low_s, high_s], abs=1.0)
     # Nor is it 0 s of the database, or of the day.
     document = answer("fleet", tmp_path, "--to", "latency:1us")
-    assert [row["saved_s"] for row in (*document["databases"], *document["days"])] == [None, None]
+    sums = (*document["databases"], *document["days"])
+    assert [row["saved_s"] for row in sums] == [None, None]
+    for row in sums:
+        assert row["saved_interval_s"] == pytest.approx([low_s, high_s])
     # Nor a share of 0 % of all savings.
     assert "%" not in spillcast("fleet", tmp_path, "--to", "latency:1us").stdout
+
+
+def test_a_statement_with_bounds_alone_stands_by_their_middle(tmp_path):
+    """Temp I/O is an unknown part of a query of 9 s, and 250 ms of another."""
+    bounded = {name: value for name, value in PLAN.items() if not name.startswith("Temp I/O")}
+    bounded["Actual Total Time"] = 9000.0
+    for name, plan in (("a", PLAN), ("b", bounded)):
+        document = [{"Plan": plan, "Execution Time": plan["Actual Total Time"] + 10.0}]
+        (path := tmp_path / f"{name}.json").write_text(json.dumps(document))
+        ingest([str(path)], str(tmp_path / "fleet"), database=name)
+    document = answer("fleet", tmp_path / "fleet", "--to", "latency:1us")
+    for rows in (document["statements"], document["databases"]):
+        first, second = rows
+        assert (first["database"], second["database"]) == ("b", "a")
+        assert sum(first["saved_interval_s"]) / 2 > second["saved_s"] > first["saved_interval_s"][0]
+    assert document["statements_for_most"] == 2
 
 
 def test_a_plan_is_forecast_as_by_forecast(tmp_path):

@@ -1,7 +1,7 @@
 """Ranks the statements of a fleet's databases by what other temp storage saves."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -41,13 +41,8 @@ MONTH_DAYS = 30
 
 
 def statements_for_most(rows: Sequence[Row]) -> int:
-    """The number of first rows that bring ``MOST`` of all savings."""
-    before = 0.0
-    for number, row in enumerate(rows):
-        if before >= MOST or row.share <= 0:
-            return number
-        before = row.cumulative_share
-    return len(rows)
+    """The number of first rows that bring ``MOST`` of all savings; 0 if none saves anything."""
+    return next((n for n, row in enumerate(rows, 1) if row.cumulative_share >= MOST), 0)
 
 
 def _cost_per_saved_hour(
@@ -101,7 +96,9 @@ def fleet(
         )
     rows = _ranked([statement.row(*key) for key, statement in facts.statements.items()])
     databases, days = _databases(rows, facts), _days(rows, facts)
-    saved_s = sum(row.saved_s or 0.0 for row in databases)
+    # Errors about the storage are common to all statements, so their bounds are summed.
+    saved_s, saved_interval_s = _savings(databases)
+    saved_s = saved_s or 0.0
     return Fleet(
         dataset=dataset.place.address,
         target=to,
@@ -110,8 +107,7 @@ def fleet(
         elapsed_s=sum(row.elapsed_s for row in databases),
         temp_s=sum(row.temp_s for row in databases),
         saved_s=saved_s,
-        # Errors about the storage are common to all statements, so their bounds are summed.
-        saved_interval_s=_summed_bounds(databases),
+        saved_interval_s=saved_interval_s or (0.0, 0.0),
         statements_for_most=statements_for_most(rows),
         most=MOST,
         cost=cost,
@@ -271,11 +267,7 @@ def _ranked(rows: list[Row]) -> list[Row]:
     """The largest savings first, each with its share of all."""
     total_s = sum(row.saved_s for row in rows if row.saved_s is not None and row.saved_s > 0)
 
-    def order(row: Row) -> tuple[float, float, str, str]:
-        high_s = 0.0 if row.saved_interval_s is None else row.saved_interval_s[1]
-        return -(row.saved_s or 0.0), -high_s, row.database, row.sql
-
-    rows = sorted(rows, key=order)
+    rows = sorted(rows, key=lambda row: (-_order_s(row), row.database, row.sql))
     reached_s = 0.0
     shared = []
     for row in rows:
@@ -293,45 +285,58 @@ def _databases(rows: Sequence[Row], facts: Facts) -> list[DatabaseRow]:
     totals = []
     for database, elapsed_us in sorted(facts.elapsed_us.items()):
         spilling = [row for row in rows_of[database] if row.spills]
-        known = [row for row in spilling if row.saved_interval_s is not None]
         totals.append(
             DatabaseRow(
                 database,
                 len(spilling),
                 elapsed_us / 1e6,
                 sum(row.temp_s for row in rows_of[database]),
-                _known_sum([row.saved_s for row in spilling]),
-                _summed_bounds(spilling) if known or not spilling else None,
+                *_savings(spilling),
                 sum(row.share for row in rows_of[database]),
             )
         )
-    return sorted(totals, key=lambda row: (-(row.saved_s or 0.0), row.database))
+    return sorted(totals, key=lambda row: (-_order_s(row), row.database))
 
 
-def _summed_bounds(rows: Iterable[Row | DatabaseRow]) -> Bounds:
-    """The sums of the bounds of all rows that have some."""
+def _order_s(row: Row | DatabaseRow) -> float:
+    """The saving (s) by which rows are ranked: the middle of its bounds if only these are known."""
+    if row.saved_s is None and row.saved_interval_s is not None:
+        return sum(row.saved_interval_s) / 2
+    return row.saved_s or 0.0
+
+
+def _savings(rows: Sequence[Row | DatabaseRow]) -> tuple[float | None, Bounds | None]:
+    """The sums of known savings and of known bounds; None if there are rows, but none is known."""
+    known = [row.saved_s for row in rows if row.saved_s is not None]
     bounds = [row.saved_interval_s for row in rows if row.saved_interval_s is not None]
-    return sum(low_s for low_s, _ in bounds), sum(high_s for _, high_s in bounds)
-
-
-def _known_sum(savings: Sequence[float | None]) -> float | None:
-    """The sum of the savings that are known; None if there are some, but none is known."""
-    known = [saved_s for saved_s in savings if saved_s is not None]
-    return sum(known) if known or not savings else None
+    low_s, high_s = sum(low_s for low_s, _ in bounds), sum(high_s for _, high_s in bounds)
+    return (
+        sum(known) if known or not rows else None,
+        (low_s, high_s) if bounds or not rows else None,
+    )
 
 
 def _days(rows: Sequence[Row], facts: Facts) -> list[DayRow]:
     """The savings by day: each statement's are divided by its time in temp I/O on a day."""
-    temp_s, savings = defaultdict[str, float](float), defaultdict[str, list[float | None]](list)
+    temp_s, parts = defaultdict[str, float](float), defaultdict[str, list[Row]](list)
     for row in sorted(rows, key=lambda row: (row.database, row.sql)):
         day_us = facts.statements[row.database, row.sql].day_us
         total_us = sum(day_us.values())
         for day, us in day_us.items():
             temp_s[day] += us / 1e6
-            share = us / total_us if total_us else 0.0
             if row.spills:
-                savings[day].append(None if row.saved_s is None else share * row.saved_s)
-    return [DayRow(day, temp_s[day], _known_sum(savings[day])) for day in sorted(temp_s)]
+                parts[day].append(_part(row, us / total_us if total_us else 0.0))
+    return [DayRow(day, temp_s[day], *_savings(parts[day])) for day in sorted(temp_s)]
+
+
+def _part(row: Row, share: float) -> Row:
+    """A row with ``share`` of its saving."""
+    bounds = row.saved_interval_s
+    return replace(
+        row,
+        saved_s=None if row.saved_s is None else share * row.saved_s,
+        saved_interval_s=bounds and (share * bounds[0], share * bounds[1]),
+    )
 
 
 def _warnings(clashes: dict[str, set[str]], rows: Sequence[Row]) -> list[str]:

@@ -9,7 +9,7 @@ import hashlib
 import os
 import tempfile
 from collections import deque
-from collections.abc import Callable, Generator, Iterable, Iterator, Sequence, Set
+from collections.abc import Callable, Container, Generator, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import dataclass, field
@@ -207,7 +207,7 @@ class SourceRows:
     partitions: dict[Partition, list[dict[str, Any]]] = field(default_factory=dict)
 
 
-def read_source(source: Source, known: Set[str], database: str | None) -> SourceRows:
+def read_source(source: Source, known: Container[str], database: str | None) -> SourceRows:
     """Read one source, unless its content is ``known``. OSError if it cannot be read.
 
     Its row of SOURCES says what is damaged, or why it is set aside.
@@ -358,11 +358,13 @@ def ingest(
     sources = find_sources(arguments)
     dataset = Dataset.open(address, create=True)
     done = Ingested(dataset.place.address)
-    known: set[str] = set()
+    #: Why a content was set aside; None if it was not.
+    known = dict[str, str | None]()
     planned = list(batches(sources))
     with dataset.place.alone(), closing(_read_ahead(planned, known, database)) as results:
         dataset.begin()
-        known |= set(dataset.sources["source"].to_pylist())
+        columns = (dataset.sources[name].to_pylist() for name in ("source", "set_aside"))
+        known.update(zip(*columns, strict=True))
         passed_files = passed_bytes = 0
         for batch in planned:
             new = []
@@ -374,9 +376,9 @@ def ingest(
                     reason = outcome.strerror or str(outcome)
                     done.unread.append({"file": source.name, "what": reason})
                 elif outcome.source in known or outcome.row is None:
-                    done.seen_before += 1
+                    done.add_again(source.name, known[outcome.source])
                 else:
-                    known.add(outcome.source)
+                    known[outcome.source] = outcome.row["set_aside"]
                     new.append(outcome)
             if new:
                 name, rows = write_batch(dataset.place, new)
@@ -387,7 +389,7 @@ def ingest(
 
 
 def _read_ahead(
-    planned: Iterable[Sequence[Source]], known: set[str], database: str | None
+    planned: Iterable[Sequence[Source]], known: Container[str], database: str | None
 ) -> Generator[SourceRows | OSError]:
     """Read the sources in order, in threads, a few ahead of the caller."""
 

@@ -65,6 +65,13 @@ class DayRow:
     saved_s: float | None = key(
         "what is saved of it, where known; null where it is known of none", unit="s", signed=True
     )
+    saved_interval_s: Bounds | None = key(
+        "the sums of all their bounds; null where none has bounds",
+        unit="s",
+        signed=True,
+        default=None,
+        later=True,
+    )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,8 +96,10 @@ class Fleet:
     )
     sources: int = key("files in the dataset", example=60)
     set_aside: int = key("files that are set aside", example=0)
-    statements: Sequence[Row] = key("the largest saving first")
-    databases: Sequence[DatabaseRow] = key("the largest saving first")
+    statements: Sequence[Row] = key(
+        "the largest saving first; if only bounds are known, their middle counts"
+    )
+    databases: Sequence[DatabaseRow] = key("in the same order")
     days: Sequence[DayRow] = key("by date")
     warnings: Sequence[str] = key("warnings for the reader, in words", example=[])
 
@@ -106,7 +115,7 @@ class Ingested:
     dataset: str
     files: int = 0
     bytes: int = 0
-    #: Files whose content was in the dataset already.
+    #: Usable files whose content was in the dataset already.
     seen_before: int = 0
     damaged_lines: int = 0
     #: ``file`` and ``what`` of each file that holds no usable evidence.
@@ -125,6 +134,13 @@ class Ingested:
         self.bytes += row["bytes"]
         self.damaged_lines += row["damaged"]
         self.damaged += [{"file": row["name"], **damage} for damage in row["damage"]]
+
+    def add_again(self, name: str, set_aside: str | None) -> None:
+        """Count a source whose content the log had, and that it was ``set_aside`` then."""
+        if set_aside is None:
+            self.seen_before += 1
+        else:
+            self.set_aside.append({"file": name, "what": set_aside})
 
     def to_json(self) -> dict[str, Any]:
         """The document of docs/schema.md."""

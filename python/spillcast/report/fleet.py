@@ -18,14 +18,17 @@ from spillcast.units import (
 
 #: Maximum number of columns of a bar.
 BAR = 24
+_SAVED = (
+    Column("saved", "saved_s", "s"),
+    Column("between", "saved_interval_s", "interval", spare=1),
+)
 _STATEMENTS = (
     Column("statement", "sql"),
     Column("database", "database"),
     Column(None, "evidence"),
     Column("elapsed", "elapsed_s", "s", spare=2),
     Column("in temp", "temp_s", "s"),
-    Column("saved", "saved_s", "s"),
-    Column("between", "saved_interval_s", "interval", spare=1),
+    *_SAVED,
     Column("share", "share", "percent1"),
     Column("so far", "cumulative_share", "percent1"),
     Column("no forecast", "refused", "words"),
@@ -35,11 +38,10 @@ _DATABASES = (
     Column("spilling", "statements", "count"),
     Column("elapsed", "elapsed_s", "s"),
     Column("in temp", "temp_s", "s"),
-    Column("saved", "saved_s", "s"),
-    Column("between", "saved_interval_s", "interval", spare=1),
+    *_SAVED,
     Column("share", "share", "percent1"),
 )
-_DAYS = (Column("day", "day"), Column("in temp", "temp_s", "s"), Column("saved", "saved_s", "s"))
+_DAYS = (Column("day", "day"), Column("in temp", "temp_s", "s"), *_SAVED)
 #: Maximum number of listed files and lines; --json has all.
 _LISTED = 10
 
