@@ -96,6 +96,20 @@ def test_statements_of_spillcast_do_not_count(cluster):
         assert item.calls == 1
 
 
+def test_columns_of_version_12_are_ranked(cluster):
+    """They remain in a database whose extension nobody updated."""
+    loaded = {"shared_preload_libraries": "pg_stat_statements"}
+    with serve(cluster, loaded) as server, server.connect() as connection:
+        connection.execute("create extension pg_stat_statements version '1.7'")
+        spill(connection)
+        total = "select sum(total_time) / 1e3 from pg_stat_statements"
+        before_s = connection.execute(total).fetchone()[0]
+        ranking = rank_postgres(server.dsn, ["factor:2"])
+        [item] = ranking.statements
+        assert item.calls == 1
+        assert before_s <= ranking.elapsed_s <= connection.execute(total).fetchone()[0]
+
+
 def test_commands_keep_loaded_libraries_and_name_who_may_run_them(cluster):
     """A role that may not see the list would replace it, and unload what others need."""
     with serve(cluster, {"shared_preload_libraries": "auto_explain"}) as server:

@@ -33,6 +33,8 @@ else:
 CONNECT_TIMEOUT_S = 10
 #: The first version that shows the leader of a parallel worker.
 VERSION_MIN = 13
+#: The first version whose statements can be ranked: it lists temp files.
+RANKED_MIN = 12
 #: Names of our own sessions, so that spillcast does not observe itself.
 SAMPLER = "spillcast sampler"
 EXPLAINER = "spillcast explain"
@@ -46,11 +48,11 @@ STATEMENTS_SCHEMA = (
 SECRETS = ("password", "sslpassword", "oauth_client_secret", "scram_client_key", "scram_server_key")
 
 
-def open_session(dsn: str, name: str) -> Connection:
+def open_session(dsn: str, name: str, *, version_min: int = VERSION_MIN) -> Connection:
     """Open an autocommit session with the application name ``name``.
 
     InputError, without the password, for a bad DSN, for a server that refuses the connection or
-    is too old, and for a pooler.
+    is older than ``version_min``, and for a pooler.
     """
     try:
         import psycopg
@@ -77,7 +79,7 @@ def open_session(dsn: str, name: str) -> Connection:
             remedy = "is the server running, and do host and port of the DSN lead to it?"
         raise ServerUnreachable(f"PostgreSQL: {reason}", remedy) from None
     try:
-        _check(connection)
+        _check(connection, version_min)
         _read_any_text(connection)
         _mark_statements(connection)
     except BaseException:
@@ -180,7 +182,7 @@ def _mark_statements(connection: Connection) -> None:
     connection.cursor_factory = Marked
 
 
-def _check(connection: Connection) -> None:
+def _check(connection: Connection, version_min: int) -> None:
     hint = "connect to the server itself, not to a pooler's console"
     with refused(ServerUnsuited, "PostgreSQL: this is not a PostgreSQL server", hint):
         (pid,) = row(connection, "select pg_backend_pid()")
@@ -190,11 +192,12 @@ def _check(connection: Connection) -> None:
             "PostgreSQL: a connection pooler (such as pgbouncer) is in front of the server",
             "give the server's own host and port",
         )
-    if connection.info.server_version < VERSION_MIN * 10_000:
+    if connection.info.server_version < version_min * 10_000:
         version = connection.info.parameter_status("server_version")
         raise ServerUnsuited(
-            f"PostgreSQL: version {version} does not show which session a parallel worker serves",
-            f"versions from {VERSION_MIN} on can be watched; record --pid records any process",
+            f"PostgreSQL: version {version} is too old",
+            f"spillcast postgres ranks from {RANKED_MIN} on; sessions of {VERSION_MIN} and newer "
+            "can be watched, and record --pid records any process",
         )
 
 

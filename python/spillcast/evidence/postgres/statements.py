@@ -131,7 +131,7 @@ def read_rows(path: Path) -> list[Row]:
     if text.count("\n") > _LINES_MAX:
         raise FileTooLarge(f"{path}: more than {_LINES_MAX:,} lines of statements", HOW)
     with reading(path, HOW):
-        rows = _with_points([_renamed(row) for row in rows_of(text, path, HOW)])
+        rows = _with_points([renamed(row) for row in rows_of(text, path, HOW)])
         rows = [_with_total(row) for row in rows]
         if not rows:
             raise EvidenceUnknown(f"{path}: holds no row of pg_stat_statements", HOW)
@@ -142,7 +142,7 @@ def read_rows(path: Path) -> list[Row]:
         return merged([Row.of(row) for row in rows])
 
 
-def _renamed(row: Mapping[str, Any]) -> dict[str, Any]:
+def renamed(row: Mapping[str, Any]) -> dict[str, Any]:
     """A row by the names of the newest version; up to 12 all times are those of execution."""
     row = {str(name).strip().lower(): value for name, value in row.items()}
     times = {name: time["of"] for name in row if (time := _TIME.fullmatch(name))}

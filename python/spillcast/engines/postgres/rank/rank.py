@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from spillcast.engines.postgres.connection import (
+    RANKED_MIN,
     Connection,
     open_session,
     shown_dsn,
@@ -66,6 +67,7 @@ from spillcast.text import shell_word
 from spillcast.units import parse_duration_s
 
 NAME = "spillcast postgres"
+_session = partial(open_session, name=NAME, version_min=RANKED_MIN)
 #: The most characters of a statement in the command that records it.
 _PATTERN_MAX = 40
 
@@ -102,7 +104,7 @@ def rank_postgres(
     if since is not None and not os.path.isfile(since):
         parse_duration_s(since, "--since")
     logs = None if log is None else read_logs(Path(log))
-    with open_session(server, NAME) as connection, while_it_answers():
+    with _session(server) as connection, while_it_answers():
         snapshot = take_snapshot(connection)
         if save_as is not None:
             save(snapshot, save_as)
@@ -122,7 +124,7 @@ def save_snapshot(server: str, address: str, *, redact: bool = False) -> dict[st
 
     InputError if the server does not answer, SpillcastError if the file cannot be written.
     """
-    with open_session(server, NAME) as connection, while_it_answers():
+    with _session(server) as connection, while_it_answers():
         snapshot = take_snapshot(connection)
     path, size = store_snapshot(address, document_of(snapshot), redact=redact)
     return {

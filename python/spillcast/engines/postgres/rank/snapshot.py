@@ -25,7 +25,7 @@ from spillcast.engines.postgres.live.activity import TEMP_FILES
 from spillcast.errors import EvidenceDamaged, ServerUnsuited
 from spillcast.evidence.postgres import MARK
 from spillcast.evidence.postgres.logs import Logs, logs_of
-from spillcast.evidence.postgres.statements import LOOKS_MIN, MAINTENANCE, PER_GATHER
+from spillcast.evidence.postgres.statements import LOOKS_MIN, MAINTENANCE, PER_GATHER, renamed
 from spillcast.evidence.text import text_of
 from spillcast.fleet.snapshots import SNAPSHOT_SCHEMA, DatabaseSpill, LiveSession, Snapshot, between
 from spillcast.gate import json_of, reading
@@ -55,8 +55,12 @@ _SPILLING = (
     f"where (s.temp_blks_read + s.temp_blks_written > 0 or asked) and {_NOT_OURS}"
 )
 _ALL = (
-    "select count(*), sum(total_exec_time) / 1e3 from {schema}.pg_stat_statements s "
-    f"where {_NOT_OURS}"
+    f"select count(*), sum({{time}}) / 1e3 from {{schema}}.pg_stat_statements s where {_NOT_OURS}"
+)
+#: Its name since version 13, or the one before, which remains until the extension is updated.
+_TIME = (
+    "select attname from pg_attribute where attrelid = '{schema}.pg_stat_statements'::regclass "
+    "and attname in ('total_exec_time', 'total_time')"
 )
 _RESET = (
     "select extract(epoch from stats_reset)::float8, dealloc from {schema}.pg_stat_statements_info"
@@ -173,8 +177,9 @@ def _statements(
         return [], None, None, None
     schema = identifier(schemas[0][0])
     records = queries.all(_SPILLING.format(schema=schema), queryid, pattern)
-    rows = [{**row, "asked": True} if is_asked else dict(row) for row, is_asked in records]
-    [(seen, elapsed_s)] = queries.all(_ALL.format(schema=schema)) or [(None, None)]
+    rows = [renamed({**row, "asked": True} if is_asked else row) for row, is_asked in records]
+    [(time,)] = queries.all(_TIME.format(schema=schema.replace("'", "''"))) or [("null",)]
+    [(seen, elapsed_s)] = queries.all(_ALL.format(schema=schema, time=time)) or [(None, None)]
     return rows, seen, elapsed_s, schema
 
 
