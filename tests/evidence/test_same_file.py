@@ -6,6 +6,7 @@ import shutil
 
 import pytest
 
+from ash_files import execution, write_ash
 from cases import cases
 from harness import spillcast
 from oracle_files import READ, blocks, write_trace
@@ -81,6 +82,16 @@ def test_an_export_given_twice_counts_once(tmp_path):
     ash = read_ash([path, again_by("copy", path, tmp_path)])
     assert ash.samples.num_rows == 30
     assert len(ash.notes) == 1
+
+
+def test_samples_that_two_exports_share_count_once(tmp_path):
+    """A wait that was not over when the first export was made has its length in the second."""
+    seconds = execution(60)
+    first = write_ash(tmp_path / "first.csv", seconds[:39], [seconds[39] | {"TIME_WAITED": 0}])
+    second = write_ash(tmp_path / "second.csv", seconds[20:], execution(60, session_id=36))
+    ash = read_ash([first, second])
+    assert ash.samples.num_rows == 120
+    assert ash.notes == ["20 samples are in several exports and count once"]
 
 
 def test_the_command_says_it_on_stderr(trace):

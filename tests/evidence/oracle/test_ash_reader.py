@@ -115,8 +115,8 @@ def spreadsheet():
     return "\ufeffsep=;\n" + text.replace("\n", "\r\n")
 
 
-def thousands():
-    lines = [[*line[:4], f"{int(line[4]):,}", line[5]] for line in texts()]
+def thousands(mark=","):
+    lines = [[*line[:4], f"{int(line[4]):,}".replace(",", mark), line[5]] for line in texts()]
     return joined(",", quoted([HEADING, *lines]))
 
 
@@ -131,6 +131,8 @@ SHAPES = {
     "echoed": echoed,
     "spreadsheet": spreadsheet,
     "thousands": thousands,
+    "thousands, French": lambda: thousands("\u202f"),
+    "thousands, Swiss": lambda: thousands("\u2019"),
     "order": other_order_and_case,
     "json": lambda: json.dumps([dict(zip(HEADING, row, strict=True)) for row in texts()]),
     "json of sqlcl": sqlcl_json,

@@ -207,6 +207,26 @@ def test_sessions_share_their_time_whether_side_by_side_or_in_turn(tmp_path):
         assert ("threads" in codes(answer)) == (other is beside)
 
 
+@cases("sql_id", [None, "4q7zf0d2m8kcx"])
+def test_a_process_that_waits_for_others_takes_no_share(tmp_path, sql_id):
+    """Four servers read for 8 of 10 s; the coordinator waits, and adds nothing to the query."""
+    waits = [(READ, 8_000_000, blocks(31)), ("latch free", 2_000_000, "address=1 number=2 tries=0")]
+    paths = [
+        write_trace(
+            tmp_path / "qc.trc",
+            [("PX Deq: Execute Reply", 10_000_000, "sleeptime=200 passes=1 p3=0")],
+        )
+    ]
+    for server in range(4):
+        header = HEADER.replace("(35.", f"(4{server}.")
+        paths.append(write_trace(tmp_path / f"p{server}.trc", waits, header=header))
+    evidence = OracleEvidence(traces=read_traces(paths, sql_id=sql_id))
+    answer = forecast_events(
+        resolve_target("factor:8"), evidence, Question(temp_events=TEMP, sql_id=sql_id)
+    )
+    assert (answer.baseline_s, answer.forecast_s) == pytest.approx((10, 3))
+
+
 def test_refused_where_the_target_saw_nothing(example, tmp_path):
     target = write_trace(tmp_path / "there.trc", [REST] * 3)
     result = spillcast("forecast", example / "hdd.trc", "--to", target)

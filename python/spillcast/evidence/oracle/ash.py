@@ -9,7 +9,7 @@ from typing import Literal
 
 import numpy as np
 
-from spillcast.columns import NAME, TEXT, Column, Field, Integers
+from spillcast.columns import NAME, TEXT, Column, Field, Flags, Integers
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, SelectionEmpty
 from spillcast.evidence.choice import ALL, Chosen
 from spillcast.evidence.oracle.spooled import (
@@ -142,16 +142,36 @@ def read_ash(
     samples = Table.concat([export.samples.cast(fields.values()) for export in exports])
     if samples.num_rows == 0:
         raise EvidenceIncomplete(f"{', '.join(map(str, files))}: no row could be read")
+    first = _first_seen(exports, samples)
+    notes = [*repeated_words(repeated), *_notes(exports)]
+    if again := len(first) - int(first.sum()):
+        notes.append(f"{again:,} samples are in several exports and count once")
+    samples = samples.filter(first)
     samples = _selected(samples, chosen, month_first=month_first).sort_by("time_ns")
     first_ns = samples["time_ns"][0]
     return Ash(
         samples.with_column("time_ns", samples["time_ns"].values - first_ns),
         exports[0].source,
         datetime.fromtimestamp(first_ns / 1e9, UTC).replace(tzinfo=None),
-        [*repeated_words(repeated), *_notes(exports)],
+        notes,
         [damage for export in exports for damage in export.damaged],
         frozenset.intersection(*(export.exported for export in exports)),
     )
+
+
+def _first_seen(exports: Sequence[_Export], samples: Table) -> Flags:
+    """Whether a sample of all exports, one after another, is in none of those before.
+
+    TIME_WAITED of a sample changes: it is 0 until the wait has ended.
+    """
+    if len(exports) < 2 or not all(export.has_clock for export in exports):
+        return np.ones(samples.num_rows, dtype=bool)
+    shared = set.intersection(*(set(export.samples.column_names) for export in exports))
+    number = samples.group_by(*sorted(shared - {"time_waited_us"})).number
+    file = np.repeat(np.arange(len(exports)), [export.samples.num_rows for export in exports])
+    _, first = np.unique(number, return_index=True)
+    first_seen: Flags = file == file[first][number]
+    return first_seen
 
 
 def _notes(exports: Sequence[_Export]) -> list[str]:

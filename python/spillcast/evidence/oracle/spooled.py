@@ -282,7 +282,9 @@ def by_text(column: Column, parsed: Sequence[int | None]) -> Column:
 _INT64_MAX = (1 << 63) - 1
 SECOND_NS = 1_000_000_000
 _DAY_NS = 86_400 * SECOND_NS
-_GROUPED = re.compile(r"([+-]?\d{1,3}(?:([.,' \u00a0])\d{3})(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?")
+_GROUPED = re.compile(
+    r"([+-]?\d{1,3}(?:([.,' \u2019\u00a0\u202f])\d{3})(?:\2\d{3})*)(?:(?!\2)[.,](\d+))?"
+)
 
 # English names and the German ones that differ, by their first three letters.
 _MONTHS = {

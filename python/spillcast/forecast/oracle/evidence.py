@@ -50,6 +50,8 @@ from spillcast.tables import Table
 
 #: Traces are read again for their STAT lines, unless they are larger in total.
 _TRACES_BYTES_MAX = 64 << 20
+#: Waits of a parallel query's processes for each other.
+_PEER_WAITS = "PX Deq"
 
 
 @dataclass(frozen=True)
@@ -81,6 +83,7 @@ class TraceEvidence:
     """All events of some traces, and the time that the traces cover.
 
     ``sessions_s`` is the sum over all sessions: more than ``elapsed_s`` if they ran in parallel.
+    ``peers_s`` is the part of it in which parallel processes waited for each other.
     ``calls`` is the number of database calls by kind; None if the time is not that of whole
     sessions. ``open_s`` is the time of waits after which no call ended. ``unmeasured`` is how many
     of the ``damaged`` lines are waits with an impossible length. ``notes`` are sentences about the
@@ -93,6 +96,7 @@ class TraceEvidence:
     events: dict[str, EventLatency]
     damaged: int
     open_s: float = 0.0
+    peers_s: float = 0.0
     calls: dict[str, int] | None = None
     unmeasured: int = 0
     notes: list[str] = field(default_factory=list)
@@ -220,13 +224,17 @@ def read_traces(
     """
     by = ["event", "blocks", "second"] + (["sql"] if sql_id is not None else [])
     read = profile_traces(paths, by, TraceOptions(lenient=lenient, on_progress=on_progress))
-    groups = read.groups
+    groups, wall_s, peers_s = read.groups, _wall_s(read), 0.0
     if sql_id is not None:
         groups = _of_statement(groups, sql_id)
-        elapsed_s = wall_s = sum(g["total_us"] for g in groups if not g["idle"]) / 1e6
+        elapsed_s = sum(g["total_us"] for g in groups if not g["idle"]) / 1e6
+        wall_s = min(elapsed_s, wall_s or elapsed_s)
     else:
         elapsed_s = read.elapsed_us() / 1e6
-        wall_s = _wall_s(read)
+        if elapsed_s > wall_s:
+            # Meanwhile the others work: only their time is that of the query.
+            peers = (g["total_us"] for g in groups if (g["event"] or "").startswith(_PEER_WAITS))
+            peers_s = sum(peers) / 1e6
     by_event: dict[str, list[dict[str, Any]]] = {}
     calls = Counter[str]()
     for group in groups:
@@ -243,6 +251,7 @@ def read_traces(
         events,
         read.damaged_count(),
         open_s=sum(session["open_us"] for session in read.sessions()) / 1e6,
+        peers_s=peers_s,
         calls=calls if sql_id is None else None,
         unmeasured=read.unmeasured(),
         notes=repeated_words(read.repeated),

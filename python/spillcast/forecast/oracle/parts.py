@@ -119,12 +119,13 @@ def _baseline(temp_events: str, evidence: OracleEvidence, elapsed_s: float) -> l
             share = ash.share[name]
             baselines.append(Part(name, elapsed_s * share, share, latency, latency_s))
         elif traces is not None and latency is not None:
-            if traces.sessions_s <= 0:
+            working_s = traces.sessions_s - traces.peers_s
+            if working_s <= 0:
                 raise EvidenceIncomplete(
                     f"{traces.name}: the lines have no times (tim)",
                     "the time by event must come from an ASH export",
                 )
-            time_s = latency.total_s / traces.sessions_s * elapsed_s
+            time_s = latency.total_s / working_s * elapsed_s
             baselines.append(Part(name, time_s, None, latency, latency.mean_s))
     baselines = [event for event in baselines if event.time_s > 0 and event.latency_s > 0]
     if not baselines:
