@@ -114,7 +114,7 @@ def forecast_events(
     low, high = _interval(parts, elapsed_s, moved, evidence.ash, question, noise)
     interval_s = min(low, total_s), max(high, total_s)
     min_s, max_s = _limit(evidence, question, elapsed_s)
-    ceiling_s = rest_s + min(moved.change_s, 0.0)
+    ceiling_s = min(rest_s, total_s)
     ceiling_interval_s = min(min_s, ceiling_s, interval_s[0]), max(max_s, ceiling_s)
     answer = replace(
         unanswered,
