@@ -42,6 +42,8 @@ def test_a_run_in_memory_on_a_disk_of_100_mb_a_second(log):
     # At most all of it passes the device twice, while no task does anything else.
     assert 13.9 <= entry["forecast_s"] <= 11.0 + 14.0
     assert [stage["id"] for stage in entry["stages"]] == [0, 1]
+    # The shuffle and the spill are both written and read.
+    assert entry["terms"][0]["bytes"] == 2 * (400_000_000 + 300_000_000)
     check_sum(entry)
 
 

@@ -368,13 +368,16 @@ def _terms(
     baseline_s: float, ceiling_s: float, forecast_s: float, stages: Sequence[StageForecast]
 ) -> Sequence[Term]:
     """The terms: temp I/O, which zero-latency storage would save, tasks, and the driver."""
-    written = sum(stage.shuffle_write_bytes + stage.spill_bytes for stage in stages)
+    # A spill is written and read; other executors serve the remote reads from their disks.
+    moved_bytes = sum(
+        s.shuffle_write_bytes + s.shuffle_read_bytes + 2 * s.spill_bytes for s in stages
+    )
     saved_s = baseline_s - ceiling_s, forecast_s - ceiling_s
     driver_s = baseline_s - sum(stage.baseline_s for stage in stages)
     tasks_s = ceiling_s - driver_s
     temp, tasks, driver = TERMS
     return [
-        Term(temp, "temp", written, None, *saved_s),
+        Term(temp, "temp", moved_bytes, None, *saved_s),
         Term(tasks, None, None, None, tasks_s, tasks_s),
         Term(driver, None, None, None, driver_s, driver_s),
     ]
