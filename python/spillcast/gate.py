@@ -58,7 +58,7 @@ _MEMBER = r'^[\[{\s]*"[\w-]+"\s*:'
 #: Characters in which ``mark`` must match a value, and in which other text fails to parse.
 _MARKED_LENGTH, _TRIED_LENGTH = 200, 4096
 #: Libraries that parse files, with their own exceptions.
-LIBRARIES = {"_duckdb", "_csv", "_lzma", "zipfile"}
+LIBRARIES = {"_duckdb", "_csv", "_lzma", "tarfile", "zipfile"}
 #: Errors whose message is clear without the place in the code.
 _CLEAR = (ValueError, EOFError, zlib.error)
 

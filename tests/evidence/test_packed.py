@@ -1,13 +1,19 @@
-"""Archives that cannot be unpacked are refused with the remedy."""
+"""Archives and encodings: one file is read, several are refused with the remedy."""
 
+import bz2
+import gzip
 import io
+import lzma
+import tarfile
 import zipfile
 
 import pytest
 
 from cases import cases
-from spillcast.errors import EvidenceUnsuited
+from oracle_files import READ, blocks, write_trace
+from spillcast.errors import EvidenceAmbiguous, EvidenceUnsuited, InputError
 from spillcast.evidence.open import find_evidence
+from spillcast.profile import profile
 from text_plan import TEXT_PLAN
 
 #: Where the flags and the method of compression stand after a signature (APPNOTE of PKWARE, 4.3).
@@ -30,3 +36,79 @@ def test_an_archive_with_a_password_or_an_unknown_compression_is_refused(tmp_pat
         find_evidence([path])
     assert str(path) in str(refusal.value)
     assert refusal.value.hint
+
+
+def zipped(*contents):
+    out = io.BytesIO()
+    with zipfile.ZipFile(out, "w") as archive:
+        for at, content in enumerate(contents):
+            archive.writestr(f"{at}.trc", content)
+    return out.getvalue()
+
+
+def tarred(*contents):
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for at, content in enumerate(contents):
+            member = tarfile.TarInfo(f"traces/{at}.trc")
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return out.getvalue()
+
+
+def utf_16(content):
+    return content.decode().encode("utf-16")
+
+
+#: How a trace arrives, by the name of its file.
+WAYS = {
+    "a.zip": zipped,
+    "a.trc.zip": zipped,
+    "a.tar": tarred,
+    "a.tgz": lambda content: gzip.compress(tarred(content)),
+    "a.trc.bz2": bz2.compress,
+    "a.trc.xz": lzma.compress,
+    "a.trc": utf_16,
+    "b.trc.gz": lambda content: gzip.compress(utf_16(content)),
+    "utf16.zip": lambda content: zipped(utf_16(content)),
+    "A.TRC": bytes,
+}
+
+
+@cases("name", WAYS)
+def test_a_trace_is_read_however_it_is_packed_and_encoded(tmp_path, name):
+    content = write_trace(tmp_path / "plain.txt", [(READ, 3_000, blocks(31))] * 20).read_bytes()
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    path = folder / name
+    path.write_bytes(WAYS[name](content))
+    given = folder if ".trc" in name.lower() else path
+    result = profile(given)
+    [row] = result.rows
+    assert (row["count"], row["total_us"]) == (20, 60_000)
+    assert row["longest_at"].startswith(str(path))
+    # The same trace, so that it counts once.
+    assert profile(tmp_path / "plain.txt", path).rows[0]["count"] == 20
+
+
+@cases("pack", [zipped, tarred, lambda *contents: gzip.compress(tarred(*contents))])
+def test_an_archive_of_two_traces_is_no_trace(tmp_path, pack):
+    """The time between the two would be that of the run."""
+    contents = [
+        write_trace(tmp_path / "plain.txt", [(READ, us, blocks(31))]).read_bytes()
+        for us in (10, 20)
+    ]
+    path = tmp_path / "two.archive"
+    path.write_bytes(pack(*contents))
+    with pytest.raises(EvidenceAmbiguous, match="2 files"):
+        profile(path)
+    path.write_bytes(pack(*contents)[:-700])
+    with pytest.raises(InputError):
+        profile(path)
+
+
+def test_an_error_names_the_packed_file(tmp_path):
+    path = tmp_path / "note.trc.zip"
+    path.write_bytes(zipped(b"see attached"))
+    with pytest.raises(InputError, match=r"extended SQL trace in \S*note\.trc\.zip"):
+        profile(path)

@@ -24,7 +24,7 @@ from spillcast.recording.meta import is_recording
 from spillcast.recording.recording import Recording
 from spillcast.text import path_hint, shell_word
 
-TRACES = ("*.trc", "*.trc.gz", "*.trc.zst")
+TRACES = ("*.trc", *(f"*.trc.{codec}" for codec in ("gz", "zst", "bz2", "xz", "zip")))
 #: The beginning of a JSON document that spillcast itself wrote, such as a forecast.
 _OWN_DOCUMENT = re.compile(r'\A\s*\{\s*"schema":\s*"spillcast\.([a-z-]+)/')
 #: Hints for documents that users often give in place of evidence.
@@ -201,7 +201,7 @@ def _kind_of(path: Path) -> str:
         return "recordings"
     if is_log_folder(path):
         return "spark"
-    if not path.is_file() or any(fnmatch(path.name.lower(), pattern) for pattern in TRACES):
+    if not path.is_file() or _is_trace_name(path.name):
         return "traces"
     if (spooled := SPOOLS.get(path.name.lower())) is not None:
         return spooled
@@ -252,8 +252,12 @@ def traces_below(folder: Path) -> list[Path]:
     Pipes are left out, because reading one would wait for its writer. A broken link is included:
     it is a missing trace.
     """
-    paths = (path for pattern in TRACES for path in folder.rglob(pattern))
+    paths = (path for path in folder.rglob("*") if _is_trace_name(path.name))
     return sorted(path for path in paths if path.is_file() or not path.exists())
+
+
+def _is_trace_name(name: str) -> bool:
+    return any(fnmatch(name.lower(), pattern) for pattern in TRACES)
 
 
 def open_evidence(

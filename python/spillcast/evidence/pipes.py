@@ -1,4 +1,4 @@
-"""Replaces standard input and pipes of the shell by files, so that they can be read again."""
+"""Replaces pipes of the shell, and texts that the core cannot unpack, by unnamed files."""
 
 import os
 import re
@@ -11,6 +11,7 @@ from threading import Thread
 from typing import IO
 
 from spillcast.errors import EvidenceMissing, FileTooLarge
+from spillcast.evidence.text import blocks_of, is_plain
 from spillcast.gate import TEXT_BYTES_MAX
 
 STDIN = Path("/dev/stdin")
@@ -18,6 +19,8 @@ _DESCRIPTOR = re.compile(r"/dev/stdin|/(?:dev|proc/self)/fd/(\d+)")
 _BUFFER_BYTES = 1 << 20
 #: Inodes of the pipes that ``_pass_on`` made.
 _PASSING_ON = set[int]()
+#: Copies of files as plain text, by path, size and time of the last change.
+_PLAIN = dict[tuple[Path, int, int], IO[bytes]]()
 
 
 def repeatable(argument: str, *, bytes_max: int = TEXT_BYTES_MAX) -> Path:
@@ -76,3 +79,34 @@ def _pass_on(kept: IO[bytes], rest: IO[bytes], descriptor: int) -> None:
 
     # If the reader stops early, the thread waits for ever, which must not keep the process alive.
     Thread(target=copy, name="spillcast-pipe", daemon=True).start()
+
+
+def plain(path: Path) -> Path:
+    """A path from which the core reads a file: its own, or that of an unnamed copy in plain UTF-8.
+
+    InputError for an archive of several files, and for one that is damaged.
+    """
+    if not path.is_file() or not os.access(path, os.R_OK) or is_plain(path):
+        return path
+    status = path.stat()
+    key = path, status.st_size, status.st_mtime_ns
+    if key not in _PLAIN:
+        with ExitStack() as stack:
+            copy = stack.enter_context(tempfile.TemporaryFile(prefix="spillcast-"))
+            copy.writelines(blocks_of(path))
+            copy.flush()
+            stack.pop_all()
+        _PLAIN[key] = copy
+    return Path(f"/proc/self/fd/{_PLAIN[key].fileno()}")
+
+
+def with_names(text: str) -> str:
+    """A message of the core with the names of the files in place of their copies."""
+    names = {str(copy.fileno()): str(path) for (path, *_), copy in _PLAIN.items()}
+    return re.sub(r"/proc/self/fd/(\d+)", lambda match: names.get(match[1], match[0]), text)
+
+
+def forget_plain(path: Path) -> None:
+    """Remove the copies of a file."""
+    for key in [key for key in _PLAIN if key[0] == path]:
+        _PLAIN.pop(key).close()

@@ -6,16 +6,17 @@ import gzip
 import io
 import json
 import lzma
+import tarfile
 import zipfile
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager, nullcontext, suppress
 from os import stat_result
 from pathlib import Path
 from typing import IO, Any
 
 from spillcast import _core
-from spillcast.errors import EvidenceAmbiguous, EvidenceUnsuited, FileTooLarge
+from spillcast.errors import EvidenceAmbiguous, EvidenceDamaged, EvidenceUnsuited, FileTooLarge
 from spillcast.gate import TEXT_BYTES_MAX, bounded, reading
 
 #: The beginning of a file, by which its kind is recognised.
@@ -25,6 +26,8 @@ BLOCK_BYTES, LINE_BYTES_MAX = 8 << 20, 64 << 20
 #: The largest size of an unpacked log.
 UNPACKED_BYTES_MAX = 64 << 30
 _ZSTD_BUFFER_BYTES = 1 << 20
+#: What a tar has within its first so many bytes, and at their end.
+_TAR, _TAR_BYTES = b"ustar", 262
 _UNPACK_HINT = "unpack it, and give the file that describes the run"
 _BOMS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -116,8 +119,40 @@ def opened(path: Path, hint: str | None = None) -> Iterator[IO[bytes]]:
             begin = file.read(6)
             file.seek(0)
         openers = (opener for magic, opener in _PACKED if begin.startswith(magic))
-        with next(openers, nullcontext)(file) as unpacked:
-            yield unpacked
+        with next(openers, nullcontext)(file) as unpacked, _tar_opener(unpacked)(path) as text:
+            yield text
+
+
+def _tar_opener(file: IO[bytes]) -> Callable[[Path], Any]:
+    """Opens the only file of a tar, or passes on what is none."""
+    peeked: bytes = getattr(file, "peek", lambda _: b"")(_TAR_BYTES)
+    if peeked[_TAR_BYTES - len(_TAR) : _TAR_BYTES] != _TAR:
+        return lambda _: nullcontext(file)
+
+    def of_tar(path: Path) -> IO[bytes]:
+        archive = tarfile.TarFile(fileobj=file)
+        members = [member for member in archive if member.isfile()]
+        _check_single(path, [member.name for member in members])
+        content = archive.extractfile(members[0])
+        assert content is not None
+        return content
+
+    return of_tar
+
+
+def is_plain(path: Path) -> bool:
+    """Whether the core reads the lines of a file: as they are, or unpacked from gzip or zstd.
+
+    A damaged file is left to the core, which reads the lines before the damage.
+    """
+    with path.open("rb") as file:
+        begin = file.peek(6)
+    if any(begin.startswith(magic) for magic, _ in _PACKED[_OF_CORE:]):
+        return False
+    with suppress(EvidenceDamaged), opened(path) as text:
+        is_tar = isinstance(text, tarfile.ExFileObject)
+        return not is_tar and "16" not in _encoding(text.read(_PROBED_BYTES))
+    return True
 
 
 @contextmanager
@@ -145,22 +180,27 @@ class _Zstd(io.RawIOBase):
 def _zip(file: IO[bytes]) -> IO[bytes]:
     archive = zipfile.ZipFile(file)
     names = [info.filename for info in archive.infolist() if not info.is_dir()]
-    if len(names) != 1:
-        few = ", ".join(names[:3]) or "nothing"
-        raise EvidenceAmbiguous(
-            f"{file.name}: an archive of {len(names)} files: {few}", _UNPACK_HINT
-        )
+    _check_single(Path(file.name), names)
     try:
         return archive.open(names[0])
     except RuntimeError as error:  # A password, or a compression that zipfile does not know.
         raise EvidenceUnsuited(f"{file.name}: {error}", _UNPACK_HINT) from error
 
 
+def _check_single(path: Path, names: Sequence[str]) -> None:
+    """EvidenceAmbiguous unless an archive has one file."""
+    if len(names) != 1:
+        few = ", ".join(names[:3]) or "nothing"
+        raise EvidenceAmbiguous(f"{path}: an archive of {len(names)} files: {few}", _UNPACK_HINT)
+
+
+#: The codecs that the core unpacks come first.
+_OF_CORE = 2
 _PACKED: tuple[tuple[bytes, Callable[[Any], Any]], ...] = (
     (b"\x1f\x8b", lambda file: gzip.GzipFile(fileobj=file)),
+    (b"\x28\xb5\x2f\xfd", lambda file: io.BufferedReader(_Zstd(file), _ZSTD_BUFFER_BYTES)),
     (b"BZh", bz2.BZ2File),
     (b"\xfd7zXZ\0", lzma.LZMAFile),
-    (b"\x28\xb5\x2f\xfd", lambda file: io.BufferedReader(_Zstd(file), _ZSTD_BUFFER_BYTES)),
     (b"PK\x03\x04", _zip),
 )
 

@@ -27,6 +27,7 @@ from spillcast.evidence.oracle.ash_profile import ON_CPU, WAITS
 from spillcast.evidence.oracle.collected import header_of
 from spillcast.evidence.oracle.spooled import read_spooled
 from spillcast.evidence.oracle.trace import Traces, failures_as_errors, open_reader
+from spillcast.evidence.pipes import forget_plain
 from spillcast.evidence.postgres.plan import read_plan
 from spillcast.evidence.spark import Application, read_application
 from spillcast.fleet.dataset import ACTIVE, CPU, UNKNOWN, WAIT
@@ -98,6 +99,7 @@ def read_trace(path: Path) -> Traces:
             groups, facts = reader.profile(["event", "sql"])
     finally:
         _under_way.discard(reader)
+        forget_plain(path)
     return Traces([path], groups, facts["files"])
 
 

@@ -11,7 +11,7 @@ from spillcast.columns import TEXT, Column
 from spillcast.errors import EvidenceIncomplete, EvidenceMixed, InputError
 from spillcast.evidence.choice import BLOCK_BYTES, BLOCK_SIZES, parse_block
 from spillcast.evidence.oracle.spooled import Columns, Damage, parse_integer, read_spooled
-from spillcast.evidence.text import opened
+from spillcast.evidence.text import head_of
 from spillcast.tables import Table
 from spillcast.units import format_bytes
 
@@ -62,8 +62,8 @@ def block_size(
 
 def header_of(path: Path) -> bytes:
     """The first bytes of a trace, unpacked; empty if it cannot be unpacked."""
-    with suppress(InputError), opened(path) as file:
-        return file.read(_HEADER_BYTES)
+    with suppress(InputError):
+        return head_of(path, _HEADER_BYTES).encode()
     return b""
 
 

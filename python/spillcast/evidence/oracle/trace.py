@@ -15,6 +15,7 @@ from spillcast.errors import (
     SelectionEmpty,
 )
 from spillcast.evidence.choice import ALL, Chosen
+from spillcast.evidence.pipes import plain, with_names
 from spillcast.evidence.text import Repeated, distinct
 from spillcast.interruptible import run_interruptibly
 from spillcast.units import parse_duration_s
@@ -33,7 +34,7 @@ def failures_as_errors() -> Iterator[None]:
     try:
         yield
     except ValueError as error:
-        raise EvidenceDamaged(str(error)) from error
+        raise EvidenceDamaged(with_names(str(error))) from error
     except OSError as error:
         raise EvidenceDamaged(f"{error.filename}: {error.strerror}") from error
 
@@ -178,7 +179,7 @@ def open_reader(
     """
     timed = options.chosen.since is not None or options.chosen.until is not None
     windows = _windows_us(paths, options) if timed else []
-    names, on_progress = [str(path) for path in paths], options.on_progress
+    names, on_progress = [str(plain(path)) for path in paths], options.on_progress
     reader = _core.TraceReader(names, lenient=options.lenient, windows_us=windows)
     if on_progress is None:
         return reader, None
