@@ -224,17 +224,16 @@ def read_traces(
     """
     by = ["event", "blocks", "second"] + (["sql"] if sql_id is not None else [])
     read = profile_traces(paths, by, TraceOptions(lenient=lenient, on_progress=on_progress))
-    groups, wall_s, peers_s = read.groups, _wall_s(read), 0.0
+    groups, wall_s = read.groups, _wall_s(read)
     if sql_id is not None:
         groups = _of_statement(groups, sql_id)
+    peers = (g["total_us"] for g in groups if (g["event"] or "").startswith(_PEER_WAITS))
+    peers_s = sum(peers) / 1e6
+    if sql_id is not None:
         elapsed_s = sum(g["total_us"] for g in groups if not g["idle"]) / 1e6
-        wall_s = min(elapsed_s, wall_s or elapsed_s)
+        wall_s = min(elapsed_s, wall_s or elapsed_s) if peers_s else elapsed_s
     else:
         elapsed_s = read.elapsed_us() / 1e6
-        if elapsed_s > wall_s:
-            # Meanwhile the others work: only their time is that of the query.
-            peers = (g["total_us"] for g in groups if (g["event"] or "").startswith(_PEER_WAITS))
-            peers_s = sum(peers) / 1e6
     by_event: dict[str, list[dict[str, Any]]] = {}
     calls = Counter[str]()
     for group in groups:
@@ -251,7 +250,8 @@ def read_traces(
         events,
         read.damaged_count(),
         open_s=sum(session["open_us"] for session in read.sessions()) / 1e6,
-        peers_s=peers_s,
+        # Meanwhile the others work: only their time is that of the query.
+        peers_s=peers_s if sql_id is None and elapsed_s > wall_s else 0.0,
         calls=calls if sql_id is None else None,
         unmeasured=read.unmeasured(),
         notes=repeated_words(read.repeated),
