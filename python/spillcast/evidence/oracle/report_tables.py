@@ -149,7 +149,7 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
         if not _HEADING_RULE.fullmatch(lines[at]):
             at += 1
             continue
-        ends = [match.end() for match in _DASHES.finditer(lines[at])]
+        begins, ends = zip(*(match.span() for match in _DASHES.finditer(lines[at])), strict=True)
         heading: list[str] = []
         title: re.Match[str] | None = None
         for line in reversed(lines[max(0, at - _HEADING_LINES) : at]):
@@ -167,7 +167,7 @@ def _of_text(lines: Sequence[str]) -> Iterator[Table]:
         begin = at = at + 1
         while at < len(lines) and not _END.fullmatch(lines[at]):
             if _HEADING_RULE.fullmatch(lines[at]):
-                if _is_closing(lines, at, ends):
+                if _is_closing(lines, at, begins):
                     table.cells.append(_cut(lines[at + 1], ends))
                     at += 2
                 break
@@ -230,11 +230,11 @@ def _decimals(figure: str) -> int:
     return len(figure.partition(".")[2])
 
 
-def _is_closing(lines: Sequence[str], at: int, ends: Sequence[int]) -> bool:
+def _is_closing(lines: Sequence[str], at: int, begins: Sequence[int]) -> bool:
     """Whether a rule ends the rows of a table, above one line with their totals."""
-    dashes = [match.end() for match in _DASHES.finditer(lines[at])]
+    dashes = tuple(match.start() for match in _DASHES.finditer(lines[at]))
     total, below = (*lines[at + 1 : at + 3], "", "")[:2]
-    return dashes == ends[: len(dashes)] and bool(total.strip()) and not below.strip()
+    return dashes == begins[: len(dashes)] and bool(total.strip()) and not below.strip()
 
 
 def _of_gaps(lines: Sequence[str]) -> Iterator[Table]:
