@@ -177,6 +177,13 @@ def test_a_damaged_file_and_options_of_others(tmp_path, remote):
         ),
         ("Bytes spilled to local storage  1.5 GB\nTotal elapsed time: 62 s\n",
          "elapsed=62s,spilled=1610612736,size="),
+        ('{"TOTAL_ELAPSED_TIME": 62000, "EXECUTION_TIME": 61000,\n'
+         ' "BYTES_SPILLED_TO_LOCAL_STORAGE": 1610612736, "BYTES_SPILLED_TO_REMOTE_STORAGE": 0}\n',
+         "elapsed=62000ms,spilled=1610612736,size="),
+        ('{"shuffleOutputBytes": "9", "shuffleOutputBytesSpilled": "5368709120"}\n',
+         "elapsed=ELAPSED,spilled=5368709120,size="),
+        ("Queued: 1.01ms, Execution: 2.10m\n    Input std.dev.: 2.10%, Spilled: 6.00GB\n",
+         "elapsed=2.10m,spilled=6442450944,size="),
         ("SortExec: metrics=[spilled_bytes=4096]\n  SortExec: metrics=[spilled_bytes=1024]\n",
          "elapsed=ELAPSED,spilled=5120,size="),
         ("2023-08-16 [slow_query] |State=EOF|Time=45063|ScanRows=9|SpilledBytes=977346042\n",
